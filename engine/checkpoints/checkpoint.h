@@ -1,0 +1,82 @@
+// What a run is, on disk: weights, optimizer state and counters. See docs/checkpoints.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoints/safetensors.h"
+#include "engine/graph/plan.h"
+
+namespace dpt {
+
+/// The counters of a run. With weights and optimizer state, everything that the next step depends
+/// on: random draws are functions of these.
+struct RunState {
+  std::int64_t step = 0;       ///< updates done
+  std::int64_t epoch = 0;      ///< epochs completed
+  std::int64_t position = 0;   ///< samples of the current epoch already trained on
+  std::int64_t updates = 0;    ///< optimizer updates (the optimizer's own step count)
+  std::optional<double> best;  ///< best monitored value so far
+  std::int64_t best_step = 0;
+  std::int64_t bad_evaluations = 0;  ///< early stopping: evaluations since an improvement
+  double epoch_loss_sum = 0;         ///< running sums of the current epoch, for its log line
+  double epoch_correct = 0;
+};
+
+/// A whole checkpoint in host memory, in buffer layout.
+struct Checkpoint {
+  RunState state;
+  std::vector<float> params;                                          ///< Plan::param_floats
+  std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< state name -> flat
+  std::string config;                                                 ///< resolved config, YAML
+  std::vector<std::string> classes;
+  std::string dataset_fingerprint;
+  std::int64_t shards = 0;  ///< 0 = fast mode
+  std::vector<std::string> devices;
+  std::string made_by;  ///< library versions and instruction set
+};
+
+/// Writes it under torchvision's names and layouts; optimizer state as "optim.STATE.PARAM".
+/// Refuses non-finite weights with ErrorKind::diverged.
+void save_checkpoint(const std::string& path, const Plan& plan, const Checkpoint& checkpoint);
+
+/// Reads and verifies. Throws ErrorKind::data naming what does not fit the plan.
+Checkpoint load_checkpoint(const std::string& path, const Plan& plan);
+
+/// The resolved config and class names stored in a checkpoint, without a plan.
+struct CheckpointHeader {
+  std::string config;
+  std::vector<std::string> classes;
+  RunState state;
+  std::int64_t shards = 0;
+  std::vector<std::string> devices;
+  std::string made_by, dataset_fingerprint;
+};
+CheckpointHeader read_checkpoint_header(const std::string& path);
+
+/// "step-00001234.safetensors"
+std::string checkpoint_name(std::int64_t step);
+
+/// The checkpoints of a folder, newest step first, by name only.
+std::vector<std::string> list_checkpoints(const std::string& folder);
+
+/// The newest one that verifies; empty if there is none. `warn` gets a line for each that does not.
+std::string newest_good_checkpoint(const std::string& folder,
+                                   const std::function<void(const std::string&)>& warn);
+
+/// Removes all but the newest `keep_last`, and temporary files that a crash left.
+void apply_retention(const std::string& folder, std::int64_t keep_last);
+
+/// `--weights`: what a file gives to a plan.
+struct WeightsReport {
+  std::vector<std::string> loaded, missing, left_over;
+};
+/// Copies every parameter that the file has into `flat`. `optim.` and `dpt.` tensors are not
+/// left-overs. Throws ErrorKind::data when a shape differs, naming both.
+WeightsReport load_weights(const std::string& path, const Plan& plan, float* flat);
+
+}  // namespace dpt

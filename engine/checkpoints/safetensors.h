@@ -1,0 +1,70 @@
+// The safetensors file format, hostile until proven good, with dpt's integrity tensor.
+// See docs/checkpoints.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernels/types.h"
+
+namespace dpt {
+
+using Metadata = std::map<std::string, std::string>;
+
+/// A tensor to write: `data` is borrowed.
+struct TensorView {
+  std::string name;
+  std::string dtype;  ///< "F32", "I64", "U8", ...
+  std::vector<std::int64_t> shape;
+  const void* data = nullptr;
+};
+
+/// A tensor of an open file.
+struct TensorEntry {
+  std::string name;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0, end = 0;  ///< in the data section
+  std::uint64_t bytes() const { return end - begin; }
+};
+
+enum class Integrity : std::uint8_t { good, mismatch, absent };
+
+/// A safetensors file, its header checked entirely: lengths, dtypes, shapes, offsets, duplicates.
+class SafetensorsFile {
+ public:
+  /// Throws ErrorKind::data with file, byte offset, what was expected and found.
+  static SafetensorsFile open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  const Metadata& metadata() const { return metadata_; }
+  /// In the order of the data section; dpt.integrity included.
+  const std::vector<TensorEntry>& tensors() const { return tensors_; }
+  const TensorEntry* find(const std::string& name) const;
+  /// Reads the whole file: does dpt.integrity match the bytes before it?
+  Integrity check_integrity() const;
+  /// Bytes of one tensor, as stored.
+  std::vector<std::byte> read(const TensorEntry& entry) const;
+  /// A tensor of dtype F32 (F16, BF16 and F64 are converted). Throws on others, by name.
+  std::vector<float> read_floats(const TensorEntry& entry) const;
+
+ private:
+  std::string path_;
+  Metadata metadata_;
+  std::vector<TensorEntry> tensors_;
+  std::uint64_t data_start_ = 0, file_size_ = 0;
+};
+
+/// Writes `path` so that a crash leaves the old file or the new one: temporary file in the same
+/// folder, fsync, rename, fsync of the folder. dpt.integrity (XXH3-128 of every byte before it) is
+/// appended. Throws ErrorKind::data naming the file and the system's reason; the temporary file is
+/// gone then.
+void write_safetensors(const std::string& path, const Metadata& metadata,
+                       const std::vector<TensorView>& tensors);
+
+/// Writes a small text file with the same steps.
+void write_file_atomically(const std::string& path, const std::string& text);
+
+}  // namespace dpt

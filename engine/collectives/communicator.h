@@ -1,0 +1,68 @@
+// The contract between ranks. The only state that ranks share is inside a Communicator.
+//
+// All ranks make the same calls in the same order. A call returns the same on every rank, or throws
+// on every rank: when one rank aborts, every other rank's present or next call throws an
+// ErrorKind::peer Error that carries the first cause. No call waits longer than the deadline.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/collectives/shard_tree.h"
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// One rank's contribution to a sum: tree nodes with the buffers that hold their sums.
+struct PartialSum {
+  TreeNode node;
+  DevPtr data;  ///< `count` floats; clobbered
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// Sums over all leaves in the tree's order: the bits of the result depend on the leaves alone,
+  /// not on the number of ranks or on timing. Together the ranks' parts cover leaves
+  /// 0..leaves-1 once, in rank order; a rank may have none. `out` (count floats) receives the sum
+  /// on every rank and may be one of the rank's own parts.
+  virtual void all_reduce(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
+                          std::int64_t count) = 0;
+
+  // On host memory, for small things. `bytes` must be the same on every rank.
+  virtual void broadcast(std::span<std::byte> data, int root) = 0;
+  /// `all` holds size() blocks of mine.size() bytes, in rank order.
+  virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  virtual void barrier() = 0;
+
+  /// Wakes every other rank with the cause. Callable from any thread, any number of times; the
+  /// first cause wins. Never throws.
+  virtual void abort(const std::string& cause) noexcept = 0;
+};
+
+/// Ranks as threads of this process. Make it once, then each rank's thread takes its own
+/// communicator with its backend. A world of one costs nothing.
+class LocalGroup {
+ public:
+  explicit LocalGroup(int size, std::chrono::milliseconds deadline = std::chrono::minutes(10));
+  ~LocalGroup();
+  /// Called once per rank, from that rank's thread; the group and the backend must outlive it.
+  std::unique_ptr<Communicator> join(int rank, Backend& backend);
+  /// As Communicator::abort, for a rank that failed before it could join.
+  void abort(int rank, const std::string& cause) noexcept;
+  /// The first cause, or empty.
+  std::string abort_cause() const;
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace dpt

@@ -1,0 +1,42 @@
+// The cut of a batch into shards, and the fixed binary tree in which their gradients are added.
+// See docs/exactness.md.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace dpt {
+
+/// A half-open range of integers.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+/// Part `i` of `n` things cut into `parts` contiguous parts, as even as can be: the first
+/// n mod parts have one more. Empty when there are fewer things than parts.
+Range even_part(std::int64_t n, std::int64_t parts, std::int64_t i);
+
+/// A node of the tree over leaves 0..leaves-1: the leaves [first, first + 2^level) that exist.
+/// first is a multiple of 2^level.
+struct TreeNode {
+  std::int64_t first = 0;
+  int level = 0;
+  bool operator==(const TreeNode&) const = default;
+};
+
+/// The maximal nodes whose leaves all lie in `range`, left to right. A node is complete when all of
+/// its *existing* leaves are in it, so the range [0, leaves) is always one node, the root.
+std::vector<TreeNode> maximal_nodes(std::int64_t leaves, Range range);
+
+/// One addition of the evaluation: slot `left` += slot `right`.
+struct TreeAdd {
+  int left = 0, right = 0;
+};
+
+/// The additions that sum `nodes` (which together cover all leaves once, left to right) into slot
+/// 0, in the order of the tree: the result depends on the leaves alone.
+std::vector<TreeAdd> tree_additions(std::int64_t leaves, const std::vector<TreeNode>& nodes);
+
+}  // namespace dpt

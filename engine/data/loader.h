@@ -1,0 +1,88 @@
+// Which samples a step sees, and their bytes. The order of an epoch is a pure function of (seed,
+// epoch); the loader's whole state is (epoch, position).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/data/source.h"
+#include "engine/spec/train_spec.h"
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// A subset of a source, by sample index.
+struct Split {
+  std::shared_ptr<const DataSource> source;
+  std::vector<std::int64_t> indices;
+  std::int64_t size() const { return static_cast<std::int64_t>(indices.size()); }
+};
+
+struct Splits {
+  Split train, val, test;  ///< val and test may be empty
+};
+
+/// Holds `val_split` samples out of the training files: chosen by (seed), the same for every epoch
+/// and device count, kept in ascending order. Throws ErrorKind::usage when nothing is left.
+Splits make_splits(const DataSets& sets, std::int64_t val_split, std::uint64_t seed);
+
+/// The order of one epoch: a permutation of 0..n-1, pure function of (seed, epoch); the identity
+/// without `shuffle`.
+std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::int64_t epoch,
+                                      bool shuffle);
+
+/// Samples of one rank for one step, in host memory. For a resident source `pixels` is the whole
+/// source and slots are sample indices; otherwise it is a staging buffer and slots count from 0.
+/// Valid until the next call of Loader::next.
+struct HostBatch {
+  std::span<const std::byte> pixels;
+  std::span<const std::int32_t> labels;
+  std::span<const std::int32_t> slots;
+  std::span<const std::int64_t> ids;  ///< index in the source: key of the sample's random draws
+  double wait_seconds = 0;            ///< time the caller waited for decoding
+};
+
+/// A contiguous range of positions [begin, end) in an epoch's order.
+struct SampleRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+/// Reads one rank's part of every batch, in order. Background threads decode ahead for sources
+/// that are not resident, with bounded memory. An exception of a decoder is rethrown by the
+/// `next` that would have returned the sample. Used by one thread.
+class Loader {
+ public:
+  struct Options {
+    std::uint64_t seed = 1;
+    bool shuffle = true;
+    int workers = 1;             ///< decoder threads
+    int prefetch = 4;            ///< batches decoded ahead
+    std::int64_t max_batch = 0;  ///< largest `range` asked for
+  };
+  /// `split` must outlive the loader.
+  Loader(const Split& split, const Options& options);
+  ~Loader();
+
+  /// Announces what `next` will be asked for, in order: one rank's ranges of an epoch's order.
+  /// Drops what was announced before.
+  void start(std::int64_t epoch, std::vector<SampleRange> ranges);
+  /// The next announced range. REQUIRES: fewer calls than ranges.
+  HostBatch next();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The transforms of a config ("train" or "eval" list) as a description of the input kernel.
+/// Throws ErrorKind::usage with the transform's line where shapes or channel counts do not fit.
+InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSource& source,
+                          SampleShape model_input, std::uint64_t seed);
+
+/// The transforms' tables for the Catalog.
+const VariantTable& transform_table();
+
+}  // namespace dpt

@@ -1,0 +1,65 @@
+// The contract of a data set: numbered samples of one shape, read by index.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/spec/fields.h"
+#include "kernels/types.h"
+
+namespace dpt {
+
+/// All samples in memory, one after another: what lets a device hold the data set itself.
+struct ResidentSamples {
+  std::span<const std::byte> pixels;     ///< size() samples of shape().elements() of type()
+  std::span<const std::int32_t> labels;  ///< size()
+};
+
+/// Samples numbered 0 .. size()-1. Const and thread-safe. Throws ErrorKind::data naming the file
+/// with offset or index for anything wrong with the data.
+class DataSource {
+ public:
+  virtual ~DataSource() = default;
+  virtual std::int64_t size() const = 0;
+  virtual SampleShape shape() const = 0;  ///< of every raw sample, (H,W,C)
+  virtual DType type() const = 0;         ///< u8 (0..255) or f32
+  virtual const std::vector<std::string>& classes() const = 0;
+  /// Writes one raw sample, shape().elements() of type(), and its label.
+  virtual void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const = 0;
+  /// Set when everything is in memory; valid as long as the source.
+  virtual std::optional<ResidentSamples> resident() const { return std::nullopt; }
+  /// What the sample is called in messages: "train-images.gz, sample 17" or a file path.
+  virtual std::string describe(std::int64_t index) const = 0;
+  /// Changes when the data does (XXH3 of the bytes, or of the sorted file list with sizes).
+  virtual std::string fingerprint() const = 0;
+};
+
+/// What a model asks of its data: sizes to resize to and the labels that are allowed.
+struct DataDemand {
+  SampleShape input;         ///< of the model: image formats resize to it, others must match
+  std::int64_t classes = 0;  ///< width of the last layer
+};
+
+/// The two files of a data set: what is trained on (val_split is cut from it) and the test set.
+struct DataSets {
+  std::shared_ptr<const DataSource> train, test;  ///< test may be null
+};
+
+/// One kind of data set.
+struct DatasetKind {
+  const ObjectTable* table;
+  DataSets (*open)(const Variant& options, const DataDemand& demand);
+};
+
+/// All kinds (datasets/registry.cpp), and their tables for the Catalog with tag "dataset".
+std::span<const DatasetKind> dataset_kinds();
+const VariantTable& dataset_table();
+/// Opens the data set of a config.
+DataSets open_dataset(const Variant& options, const DataDemand& demand);
+
+}  // namespace dpt

@@ -1,0 +1,62 @@
+// A Plan compiled for one device and one batch size: kernels and their places in an arena.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/graph/plan.h"
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// Where one call finds its things. Parameters and gradients are the flat buffers of the Plan.
+struct ExecutorBuffers {
+  DevPtr params;
+  DevPtr grads;  ///< null for evaluation; the StepMetrics stand behind the gradients
+  DevPtr arena;  ///< at least arena_bytes()
+};
+
+/// A batch on the device, as raw samples (see InputArgs).
+struct DeviceBatch {
+  DevPtr raw, labels;  ///< indexed by slots
+  DevPtr slots, ids;   ///< `batch` entries each
+  DevPtr scalars;      ///< StepScalars
+};
+
+/// Outputs of an evaluation, per sample; any may be null.
+struct EvalOutputs {
+  DevPtr sample_loss, prediction;
+  DevPtr metrics;  ///< StepMetrics, overwritten
+};
+
+class Executor {
+ public:
+  /// `input` describes the first kernel; its batch, out and type are filled in here. With
+  /// `training` false only `evaluate` may be called.
+  Executor(Backend& backend, const Plan& plan, InputDesc input, float label_smoothing,
+           std::int64_t batch, bool training);
+  ~Executor();
+
+  std::int64_t batch() const { return batch_; }
+  std::size_t arena_bytes() const { return arena_bytes_; }
+
+  /// Input kernel, forward, loss, backward. Gradients and metrics are overwritten or added to.
+  void train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write);
+  /// Input kernel, forward, loss. Gives predictions and losses per sample.
+  void evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                const EvalOutputs& outputs);
+
+  /// "conv1: jit:avx2" for every node.
+  std::vector<std::string> implementations() const;
+
+ private:
+  struct Step;
+  std::int64_t batch_ = 0;
+  std::size_t arena_bytes_ = 0;
+  const Plan& plan_;
+  std::unique_ptr<InputOp> input_;
+  std::unique_ptr<CrossEntropyOp> loss_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace dpt

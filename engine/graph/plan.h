@@ -1,0 +1,101 @@
+// The Plan: the layer graph with every shape, the parameter table and the memory plan. A pure
+// function of the spec: it can be printed and tested without a device. Every shape error dies in
+// make_plan, naming the layer and its YAML line.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/layers/layer.h"
+#include "engine/spec/train_spec.h"
+
+namespace dpt {
+
+/// A parameter's place in the flat buffers.
+struct Param {
+  std::string name;  ///< "conv1.weight", as in files
+  ParamSpec spec;
+  std::int64_t offset = 0;  ///< in floats; a multiple of 16 (64 bytes)
+  std::int64_t count = 0;   ///< elements
+  int node = 0;             ///< index into Plan::nodes
+};
+
+/// An activation.
+struct Value {
+  ActivationShape shape;
+};
+
+/// One executed node: a layer with what was fused into it.
+struct Node {
+  std::string name;  ///< of the (first) layer
+  std::shared_ptr<const Layer> layer;
+  std::vector<int> inputs;         ///< indices of Values
+  int output = 0;                  ///< index of its Value
+  std::vector<int> params;         ///< indices into Plan::params, in the order of Layer::params
+  std::vector<int> source_layers;  ///< indices into spec.model.layers, fused ones included
+  bool input_gradient = true;      ///< somebody upstream has parameters
+  bool is_view = false;
+  Where where;
+};
+
+/// One row of `dpt model summary`: a layer as written.
+struct LayerRow {
+  std::string name, type, detail;
+  ActivationShape out;
+  std::int64_t params = 0;
+  double forward_flops = 0, backward_flops = 0;  ///< per sample
+  std::int64_t activation_bytes = 0;  ///< per sample; 0 when fused away, view or in place
+  std::string fused_into;             ///< name of the node that runs it, if another
+};
+
+struct Plan {
+  ActivationShape input;      ///< after the input kernel
+  std::vector<Value> values;  ///< values[0] is the input
+  std::vector<Node> nodes;    ///< in execution order
+  int logits = 0;             ///< index of the Value the loss reads
+  std::int64_t classes = 0;   ///< width of the logits
+  std::vector<Param> params;
+  std::int64_t param_floats = 0;  ///< flat buffer length, padding included; a multiple of 16
+  std::int64_t param_count = 0;   ///< elements without padding
+  std::vector<LayerRow> rows;
+  DType type = DType::f32;
+
+  /// Floats of the gradient buffer: param_floats, then StepMetrics padded to 16.
+  std::int64_t grad_floats() const { return param_floats + 16; }
+};
+
+/// Builds the plan. Throws one ErrorKind::usage whose lines are "file:line:col: layer 'conv2' ...".
+Plan make_plan(const TrainSpec& spec);
+
+/// A stretch of memory that is in use from step `first` to step `last` (inclusive) of a schedule.
+struct Lifetime {
+  std::size_t bytes = 0;
+  int first = 0, last = 0;
+};
+
+/// Offsets (64-byte aligned) such that lifetimes that overlap in time do not overlap in memory;
+/// greedy by size, deterministic. `total` gets the arena's size.
+std::vector<std::size_t> assign_memory(const std::vector<Lifetime>& lifetimes, std::size_t& total);
+
+/// Bytes of a replica for a given batch per device: parameters, gradients, optimizer state of
+/// `optimizer_buffers` flat buffers, activations (by lifetime, kernels' workspaces not included).
+struct MemoryEstimate {
+  std::int64_t params = 0, grads = 0, optimizer = 0, activations = 0;
+  std::int64_t total() const { return params + grads + optimizer + activations; }
+};
+MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimizer_buffers);
+
+/// The table of `dpt model summary`, and its JSON form.
+std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas);
+std::string summary_json(const TrainSpec& spec, const Plan& plan, int replicas);
+
+/// Writes the starting values of all parameters, in buffer layout, keyed by (seed, name).
+void initialise_params(const Plan& plan, std::uint64_t seed, float* flat);
+
+/// Buffer layout <-> file layout of one parameter (`count` floats each; may not overlap).
+void to_file_layout(const Param& param, const float* buffer, float* file);
+void from_file_layout(const Param& param, const float* file, float* buffer);
+
+}  // namespace dpt

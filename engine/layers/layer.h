@@ -1,0 +1,104 @@
+// The contract of a layer: shapes, parameters and a ready-made kernel. A layer owns no memory and
+// knows no device; it is made from its options and never changes.
+//
+// To add one: a .cpp with its options struct, field table and Layer; one line in registry.cpp; one
+// test. See CONTRIBUTING.md.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/spec/train_spec.h"
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// How a parameter lies in the flat buffer. Files always hold torchvision's layout.
+enum class ParamLayout : std::uint8_t {
+  plain,      ///< as in files: biases, Linear not behind a Flatten of an image
+  ohwi,       ///< file: OIHW (out, in/groups, kh, kw); buffer: OHWI
+  linear_hwc  ///< file: [out][c*h*w]; buffer: [out][h*w*c], for a Linear behind a Flatten
+};
+
+/// How a parameter starts. Fan-in and fan-out as torch.nn.init computes them.
+struct InitSpec {
+  /// "default" (PyTorch's: U(-1/sqrt(fan_in), 1/sqrt(fan_in))), "xavier_uniform", "xavier_normal",
+  /// "kaiming_uniform", "kaiming_normal" (gain sqrt 2), "normal", "constant"
+  std::string kind = "default";
+  double value = 0.0;   ///< constant's value, normal's mean
+  double stddev = 1.0;  ///< normal
+};
+
+struct ParamSpec {
+  std::string suffix;                    ///< "weight", "bias": the name is LAYER.suffix
+  std::vector<std::int64_t> file_shape;  ///< torchvision's
+  ParamLayout layout = ParamLayout::plain;
+  SampleShape hwc;  ///< linear_hwc: the flattened image
+  std::int64_t fan_in = 1, fan_out = 1;
+  InitSpec init;
+};
+
+/// An activation's shape as layers see it: per sample, and whether a Flatten has made a vector of
+/// it (then `shape` still tells the image it came from).
+struct ActivationShape {
+  SampleShape shape;
+  bool flat = false;
+
+  std::int64_t elements() const { return shape.elements(); }
+  /// "20x26x26" (C x H x W as users write it) or "800".
+  std::string text() const;
+};
+
+struct LayerContext {
+  std::int64_t batch = 0;
+  std::span<const ActivationShape> in;
+  ActivationShape out;
+  DType type = DType::f32;
+  bool training = true;
+  bool input_gradient = true;
+};
+
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  /// Output shape. Throws ErrorKind::usage with what was expected and found; the graph adds the
+  /// layer's name and line.
+  virtual ActivationShape infer(std::span<const ActivationShape> in) const = 0;
+  virtual std::vector<ParamSpec> params(std::span<const ActivationShape>) const { return {}; }
+  /// Multiply-adds counted as 2, forward, for one sample.
+  virtual double forward_flops(std::span<const ActivationShape>, const ActivationShape&) const {
+    return 0;
+  }
+  /// Likewise backward. The default: parameter gradients cost a forward, data gradients another.
+  virtual double backward_flops(std::span<const ActivationShape> in, const ActivationShape& out,
+                                bool input_gradient) const {
+    return forward_flops(in, out) * (input_gradient ? 2 : 1);
+  }
+  /// Only renames its input's shape (Flatten): no kernel, same memory.
+  virtual bool is_view() const { return false; }
+  /// May write its output over its input.
+  virtual bool is_in_place() const { return false; }
+  /// This layer with `next` (its only consumer) fused behind it, or null.
+  virtual std::unique_ptr<Layer> fuse(const Layer& next) const;
+  virtual std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const = 0;
+  /// Short text for the summary: "3x3, stride 1".
+  virtual std::string detail() const { return {}; }
+};
+
+/// One kind of layer: its field table and how it is made.
+struct LayerKind {
+  const ObjectTable* table;
+  std::unique_ptr<Layer> (*make)(const Variant& options);
+};
+
+/// All kinds, in the order of registry.cpp.
+std::span<const LayerKind> layer_kinds();
+/// Their tables, for the Catalog, with hints for names of other systems.
+const VariantTable& layer_table();
+/// The layer of a spec. REQUIRES: spec.type is one of layer_kinds().
+std::unique_ptr<Layer> make_layer(const Variant& spec);
+
+}  // namespace dpt

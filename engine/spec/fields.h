@@ -1,0 +1,149 @@
+// Field tables: one row per config field, and everything else comes from it.
+//
+// A struct of options has one ObjectTable. Each row says name, type, default, range and one line
+// of documentation; the parser, the error texts, the suggestions, `dpt config show`, the JSON
+// Schema and docs/config.md are all made from these rows. A struct's defaults are its member
+// initialisers: the table never repeats them.
+//
+//   struct ReluOptions {};
+//   struct Conv2dOptions { std::int64_t out_channels = 0; Size2 kernel_size; bool bias = true; };
+//
+//   const ObjectTable& conv2d_table() {
+//     static const ObjectTable table = object_table<Conv2dOptions>(
+//         "Conv2d", "2-D convolution.",
+//         {field("out_channels", &Conv2dOptions::out_channels, "Number of
+//         filters.").required().range(1, 65536),
+//          field("kernel_size", &Conv2dOptions::kernel_size, "Height and
+//          width.").required().range(1, 1024), field("bias", &Conv2dOptions::bias, "Add a learnt
+//          bias.")});
+//     return table;
+//   }
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "kernels/error.h"
+#include "kernels/types.h"
+
+namespace dpt {
+
+struct ObjectTable;
+struct VariantTable;
+
+/// A chosen `{type: NAME, ...}` with its options. Immutable and cheap to copy.
+struct Variant {
+  std::string type;
+  Where where;  ///< of the mapping in the YAML file
+  const ObjectTable* table = nullptr;
+  std::shared_ptr<const void> options;
+
+  /// The options struct; T must be the type the table was made for.
+  template <class T>
+  const T& as() const {
+    return *static_cast<const T*>(options.get());
+  }
+};
+
+/// What a field holds. The reader converts a YAML node to exactly this, or says what it expected.
+enum class FieldType : std::uint8_t {
+  boolean,   ///< bool
+  integer,   ///< std::int64_t
+  number,    ///< double
+  string,    ///< std::string, optionally with choices
+  path,      ///< std::string; ${VAR:-default} expanded, relative to the config file
+  size2,     ///< Size2: an integer or [height, width]
+  numbers,   ///< std::vector<double>
+  integers,  ///< std::vector<std::int64_t>
+  strings,   ///< std::vector<std::string>: a string or a list of strings
+  object,    ///< a nested struct with its own table
+  variant,   ///< Variant chosen by `type` from a VariantTable
+  variants   ///< std::vector<Variant>
+};
+
+/// A value as JSON-like data, for defaults, `config show` and schemas.
+using PlainValue =
+    std::variant<std::monostate, bool, std::int64_t, double, std::string, Size2,
+                 std::vector<double>, std::vector<std::int64_t>, std::vector<std::string>>;
+
+struct Field {
+  std::string name;
+  FieldType type = FieldType::boolean;
+  std::string doc;
+  bool is_required = false;
+  bool is_optional = false;  ///< std::optional member: null or absent = not set
+  std::optional<double> min, max;
+  bool min_is_exclusive = false;
+  std::vector<std::string> choices;        ///< strings only; empty = any
+  const ObjectTable* object = nullptr;     ///< FieldType::object
+  const VariantTable* variants = nullptr;  ///< FieldType::variant(s)
+
+  /// The member inside a struct, type-erased. For object: address of the nested struct.
+  std::function<PlainValue(const void*)> get;
+  std::function<void(void*, const PlainValue&)> set;
+  std::function<void*(void*)> nested;  ///< object (engages a std::optional); null otherwise
+  std::function<const void*(const void*)> nested_const;  ///< null pointer when an optional is unset
+  std::function<std::vector<Variant>*(void*)> list;      ///< variants
+  std::function<Variant*(void*)> one;                    ///< variant
+
+  // Builder calls; each returns the field.
+  Field required() &&;
+  Field range(double low, double high) &&;
+  Field at_least(double low) &&;
+  Field above(double low) &&;  ///< exclusive lower bound
+  Field one_of(std::vector<std::string> names) &&;
+};
+
+/// All fields of one struct.
+struct ObjectTable {
+  std::string name;  ///< as users write it: "Conv2d", "train"
+  std::string doc;
+  std::vector<Field> fields;
+  std::function<std::shared_ptr<void>()> make;  ///< a struct with its defaults
+  /// Checks across fields, after all of them were read. Returns the message, or empty.
+  std::function<std::string(const void*)> check;
+};
+
+/// The alternatives of a `{type: ...}` field; or, with another `tag`, of a mapping whose key of
+/// that name chooses the alternative (`data: {dataset: mnist, ...}`).
+struct VariantTable {
+  std::string what;  ///< "layer", "optimizer": for messages
+  std::string tag = "type";
+  std::vector<const ObjectTable*> alternatives;
+  /// A name of another system -> what to write here ("Conv2D" -> "Conv2d").
+  std::vector<std::pair<std::string, std::string>> hints;
+};
+
+// Builders: `field(name, &Struct::member, doc)` deduces the FieldType from the member's type.
+// bool, std::int64_t, double, std::string, Size2, vectors of double / std::int64_t / std::string,
+// and std::optional of those.
+template <class S, class T>
+Field field(const char* name, T S::*member, const char* doc);
+template <class S>
+Field path_field(const char* name, std::string S::*member, const char* doc);
+template <class S, class T>
+Field object_field(const char* name, T S::*member, const ObjectTable& table, const char* doc);
+template <class S>
+Field variant_field(const char* name, Variant S::*member, const VariantTable& table,
+                    const char* doc);
+template <class S>
+Field variants_field(const char* name, std::vector<Variant> S::*member, const VariantTable& table,
+                     const char* doc);
+template <class S>
+ObjectTable object_table(const char* name, const char* doc, std::initializer_list<Field> fields,
+                         std::string (*check)(const S&) = nullptr);
+
+/// The most similar candidate (edit distance), or empty when none is near.
+std::string closest(const std::string& word, std::span<const std::string> candidates);
+
+}  // namespace dpt
+
+#include "engine/spec/fields_inl.h"

@@ -1,0 +1,53 @@
+// From YAML text to a TrainSpec, strictly: every error of a file in one run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/spec/train_spec.h"
+
+namespace dpt {
+
+/// One thing wrong with a config. `text` says what was expected, what was found and what was
+/// perhaps meant.
+struct ConfigIssue {
+  Where where;
+  std::string text;
+};
+
+struct ReadResult {
+  TrainSpec spec;                   ///< valid only when issues is empty
+  std::vector<ConfigIssue> issues;  ///< in order of position
+};
+
+/// Reads `file` with everything it extends, then applies `overrides` ("a.b=v", the value is YAML;
+/// list items by index or name). Never throws for a bad config; throws ErrorKind::usage when the
+/// file cannot be read at all. `catalog` must outlive the result.
+ReadResult read_spec(const Catalog& catalog, const std::string& file,
+                     const std::vector<std::string>& overrides = {});
+
+/// The same from text; `file` is used in messages and to resolve relative paths.
+ReadResult read_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
+                          const std::vector<std::string>& overrides = {});
+
+/// Reads, and throws one ErrorKind::usage with all issues, one a line, if there are any.
+TrainSpec load_spec(const Catalog& catalog, const std::string& file,
+                    const std::vector<std::string>& overrides = {});
+TrainSpec load_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
+                         const std::vector<std::string>& overrides = {});
+
+/// The resolved config as YAML that reads back to the same spec. With `origins`, each line carries
+/// a comment saying where the value came from (file:line, command line, default). Paths come out
+/// absolute.
+std::string show_spec(const Catalog& catalog, const TrainSpec& spec, bool origins = false);
+
+/// What differs between two resolved configs (from show_spec), as lines "path: old -> new", leaving
+/// out `ignored` top-level or dotted prefixes.
+std::vector<std::string> diff_specs(const std::string& old_yaml, const std::string& new_yaml,
+                                    const std::vector<std::string>& ignored);
+
+/// JSON Schema 2020-12 of a config file, and the reference page docs/config.md.
+std::string config_schema(const Catalog& catalog);
+std::string config_reference(const Catalog& catalog);
+
+}  // namespace dpt

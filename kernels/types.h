@@ -1,0 +1,72 @@
+// Element types, device addresses and sample shapes: the vocabulary of the backend contract.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace dpt {
+
+enum class DType : std::uint8_t { f32, bf16, u8, i32, i64 };
+
+/// Bytes of one element.
+constexpr std::size_t size_of(DType type) {
+  switch (type) {
+    case DType::f32:
+    case DType::i32:
+      return 4;
+    case DType::bf16:
+      return 2;
+    case DType::u8:
+      return 1;
+    case DType::i64:
+      return 8;
+  }
+  return 0;
+}
+
+constexpr const char* name_of(DType type) {
+  switch (type) {
+    case DType::f32:
+      return "fp32";
+    case DType::bf16:
+      return "bf16";
+    case DType::u8:
+      return "u8";
+    case DType::i32:
+      return "i32";
+    case DType::i64:
+      return "i64";
+  }
+  return "?";
+}
+
+/// An address in a device's memory. The host never dereferences it; only kernels of the backend
+/// that allocated it do.
+struct DevPtr {
+  std::uintptr_t address = 0;
+
+  explicit operator bool() const { return address != 0; }
+  DevPtr operator+(std::size_t bytes) const { return {address + bytes}; }
+  bool operator==(const DevPtr&) const = default;
+};
+
+/// The shape of one sample's activation, without the batch: (H,W,C) in memory (NHWC). A flat
+/// vector of n features is h = w = 1, c = n.
+struct SampleShape {
+  std::int64_t h = 1;
+  std::int64_t w = 1;
+  std::int64_t c = 1;
+
+  std::int64_t elements() const { return h * w * c; }
+  bool operator==(const SampleShape&) const = default;
+};
+
+/// A pair for the two spatial axes: (height, width), as PyTorch's int-or-tuple arguments.
+struct Size2 {
+  std::int64_t h = 1;
+  std::int64_t w = 1;
+  bool operator==(const Size2&) const = default;
+};
+
+}  // namespace dpt
