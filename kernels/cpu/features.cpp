@@ -1,0 +1,15 @@
+// Processor features through the compiler's run-time support, which also asks the operating system
+// whether it saves the wide registers.
+#include "kernels/cpu/features.h"
+
+namespace dpt {
+
+CpuFeatures CpuFeatures::detect() {
+  CpuFeatures found;
+  found.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  found.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return found;
+}
+
+}  // namespace dpt

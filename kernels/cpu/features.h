@@ -1,0 +1,15 @@
+// What the processor and the operating system offer, asked at run time: a build must start on any
+// machine of its architecture, and `-march=native` may name an older processor than the real one.
+#pragma once
+
+namespace dpt {
+
+struct CpuFeatures {
+  bool avx2 = false;    ///< AVX2 and FMA, with the 256-bit registers saved by the system
+  bool avx512 = false;  ///< AVX-512 F, BW, DQ and VL, likewise
+
+  /// This machine's features.
+  static CpuFeatures detect();
+};
+
+}  // namespace dpt

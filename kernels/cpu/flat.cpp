@@ -1,0 +1,64 @@
+// Flat fp32 kernels: the loops for any processor, which also finish what the wide loops leave.
+#include "kernels/cpu/flat.h"
+
+#include <cmath>
+
+#include "kernels/common/optimizer_math.h"
+#include "kernels/cpu/features.h"
+#include "kernels/cpu/flat_avx2.h"
+
+namespace dpt {
+namespace {
+
+bool wide() {
+  static const bool avx2 = CpuFeatures::detect().avx2;
+  return avx2;
+}
+
+}  // namespace
+
+void cpu_add(float* to, const float* a, const float* b, std::int64_t n) {
+  std::int64_t i = wide() ? flat_avx2::add(to, a, b, n) : 0;
+  for (; i < n; ++i) to[i] = a[i] + b[i];
+}
+
+void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s) {
+  double sums[16] = {};
+  std::int64_t i = wide() ? flat_avx2::add_squares(g, n, sums) : 0;
+  for (; i < n; ++i) sums[i % 16] += static_cast<double>(g[i]) * static_cast<double>(g[i]);
+  for (int half = 8; half > 0; half /= 2) {
+    for (int j = 0; j < half; ++j) sums[j] += sums[j + half];
+  }
+  s->grad_norm = static_cast<float>(std::sqrt(sums[0]));
+  s->clip = 1;
+  if (s->max_norm > 0) {
+    // A NaN norm stays one, as it does in PyTorch: the step then shows what went wrong.
+    const float factor = s->max_norm / (s->grad_norm + 1e-6F);
+    s->clip = factor > 1 ? 1.0F : factor;
+  }
+}
+
+void cpu_optimizer_step(const OptimizerDesc& desc, float* params, const float* grads, float* s1,
+                        float* s2, float* s3, const StepScalars& now, std::int64_t n) {
+  std::int64_t i = 0;
+  if (desc.kind != OptimizerKind::sgd) {
+    const AdamStep step = adam_step(desc, now);
+    float* largest = desc.amsgrad ? s3 : nullptr;
+    if (wide()) i = flat_avx2::adam(step, params, grads, s1, s2, largest, n);
+    for (; i < n; ++i) {
+      adam_update(step, params[i], grads[i], s1[i], s2[i], largest ? largest + i : nullptr);
+    }
+    return;
+  }
+  const SgdStep step = sgd_step(desc, now);
+  if (desc.momentum == 0) {
+    if (wide()) i = flat_avx2::sgd(step, params, grads, n);
+    for (; i < n; ++i) sgd_update(step, params[i], grads[i]);
+    return;
+  }
+  const bool first = now.first_step != 0;
+  if (wide()) i = flat_avx2::sgd_momentum(step, first, params, grads, s1, n);
+  for (; i < n; ++i) sgd_momentum_update(step, first, params[i], grads[i], s1[i]);
+}
+
+}  // namespace dpt

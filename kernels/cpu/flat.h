@@ -1,0 +1,24 @@
+// Kernels over flat fp32 buffers: sum, gradient norm, optimizer step. The results have the same
+// bits on every instruction set. Called by the CPU backend from its own thread.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// to[i] = a[i] + b[i] for i < n; any of the three may be the same memory.
+void cpu_add(float* to, const float* a, const float* b, std::int64_t n);
+
+/// grad_norm and clip of `s` from the n gradients, as torch.nn.utils.clip_grad_norm_: clip =
+/// min(1, max_norm / (norm + 1e-6)), and 1 when max_norm is 0. The sum is in double, element i goes
+/// to partial sum i % 16.
+void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s);
+
+/// One pass over n parameters. s1, s2, s3 as OptimizerArgs' states; those that the optimizer does
+/// not have may be null.
+void cpu_optimizer_step(const OptimizerDesc& desc, float* params, const float* grads, float* s1,
+                        float* s2, float* s3, const StepScalars& now, std::int64_t n);
+
+}  // namespace dpt
