@@ -1,0 +1,22 @@
+// AdamW as torch.optim.AdamW: weight decay shrinks the weights, apart from the gradient.
+#include "engine/optimizers/adam_options.h"
+
+namespace dpt {
+namespace {
+
+struct AdamWOptions : AdamOptions {
+  AdamWOptions() { weight_decay = 1e-2; }
+};
+
+}  // namespace
+
+OptimizerKindEntry adamw_kind() {
+  static const ObjectTable table =
+      adam_table<AdamWOptions>("AdamW", "Adam with decoupled weight decay, as torch.optim.AdamW.",
+                               "Share of lr by which the weights shrink at every update.");
+  return {&table, [](const Variant& options) {
+            return make_adam(options.as<AdamWOptions>(), OptimizerKind::adamw);
+          }};
+}
+
+}  // namespace dpt
