@@ -1,0 +1,27 @@
+# What quickstart, test and .ci/run share. Sourced, with the repository's root as working folder.
+# shellcheck shell=bash
+
+CMAKE_BUILD_PARALLEL_LEVEL=$(nproc)
+export CMAKE_BUILD_PARALLEL_LEVEL
+
+# Prints a heading with the seconds since the script began.
+say() {
+  printf '\n== %s (%d s)\n' "$*" "$SECONDS"
+}
+
+# configure PRESET [cmake options...]: a second call with nothing changed takes a second.
+configure() {
+  local preset=$1 cache=()
+  shift
+  if command -v ccache >/dev/null; then
+    # Clones in different folders share what they compile.
+    export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+    cache=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  fi
+  cmake --preset "$preset" "${cache[@]}" "$@" >"build/$preset.log" 2>&1 || {
+    cat "build/$preset.log" >&2
+    echo "configuring the preset '$preset' failed" >&2
+    return 1
+  }
+  grep '^-- dpt' "build/$preset.log" || true
+}
