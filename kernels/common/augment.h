@@ -1,0 +1,49 @@
+// The input kernel's formulas and random draws, written once for every backend.
+//
+// A sample goes through: scale to 0..1 (u8 only), random crop from the zero-padded image,
+// horizontal flip, normalise. Padding is part of the raw image, as in torchvision's RandomCrop
+// before ToTensor: a padded pixel is a raw zero that is normalised like any other. The draws of a
+// sample are a pure function of (seed, epoch, sample id), whatever batch, thread or device it falls
+// to.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/host_device.h"
+#include "kernels/common/philox.h"
+
+namespace dpt::augment {
+
+/// What is random about one sample in one epoch. `top` and `left` are the crop's corner in the
+/// padded image.
+struct Draw {
+  std::uint32_t top = 0;
+  std::uint32_t left = 0;
+  bool flip = false;
+};
+
+/// The draw of sample `id`. `tops` and `lefts` count the possible corners (padded - crop + 1, at
+/// least 1). Words of the block: 0 top, 1 left, 2 flip; 3 is free.
+DPT_HOST_DEVICE inline Draw draw(std::uint64_t seed, std::int64_t epoch, std::int64_t id,
+                                 std::uint32_t tops, std::uint32_t lefts, float flip_probability) {
+  const philox::Block bits =
+      philox::block(seed, philox::Use::augment, static_cast<std::uint64_t>(epoch),
+                    static_cast<std::uint64_t>(id));
+  Draw result;
+  result.top = philox::below(bits.v[0], tops);
+  result.left = philox::below(bits.v[1], lefts);
+  result.flip = philox::uniform(bits.v[2]) < flip_probability;
+  return result;
+}
+
+/// A byte as a number in 0..1 (torchvision's ToTensor).
+DPT_HOST_DEVICE inline float unit(std::uint8_t value) {
+  return static_cast<float>(value) / 255.0F;
+}
+
+/// torchvision's Normalize.
+DPT_HOST_DEVICE inline float normalise(float value, float mean, float stddev) {
+  return (value - mean) / stddev;
+}
+
+}  // namespace dpt::augment
