@@ -1,0 +1,242 @@
+// The loader. A resident source needs no thread and no copy: a batch is a window on the epoch's
+// order. Otherwise decoder threads fill a ring of staging buffers, in order, at most `prefetch`
+// batches ahead of the one that the caller holds.
+#include "engine/data/loader.h"
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <thread>
+
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+/// Samples that a decoder takes at once: few enough to spread a batch over all of them, enough to
+/// keep the lock out of the way where a sample is only copied.
+constexpr std::int64_t kMostSamplesTaken = 8;
+
+/// One batch in the ring.
+struct Staging {
+  std::vector<std::byte> pixels;
+  std::vector<std::int32_t> labels;
+  std::int64_t unread = 0;  ///< samples not yet decoded
+  std::exception_ptr error;
+  std::int64_t error_position = std::numeric_limits<std::int64_t>::max();
+};
+
+}  // namespace
+
+struct Loader::Impl {
+  Impl(const Split& a_split, const Options& an_options)
+      : split(a_split), source(*a_split.source), options(an_options), resident(source.resident()) {
+    const std::int64_t n = source.size();
+    if (n > std::numeric_limits<std::int32_t>::max()) {
+      fail(ErrorKind::data, "data set of {} samples: more than {} are not supported", n,
+           std::numeric_limits<std::int32_t>::max());
+    }
+    if (resident) return;
+    sample_bytes = static_cast<std::size_t>(source.shape().elements()) * size_of(source.type());
+    options.workers = std::max(options.workers, 1);
+    options.prefetch = std::max(options.prefetch, 1);
+    ring.resize(static_cast<std::size_t>(options.prefetch) + 1);
+  }
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    work.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  void start(std::int64_t epoch, std::vector<SampleRange> new_ranges);
+  HostBatch next_resident(const SampleRange& range);
+  HostBatch next_staged(const SampleRange& range);
+  void decode();
+
+  Staging& staging(std::size_t batch) { return ring[batch % ring.size()]; }
+  /// Batches [0, limit) may be decoded now: the ring's buffers minus the one the caller holds.
+  std::size_t limit() const {
+    return std::min(ranges.size(), consumed + static_cast<std::size_t>(options.prefetch));
+  }
+  /// Readies the buffers of the batches that the window has newly reached.
+  void open_window() {
+    for (; opened < limit(); ++opened) {
+      Staging& batch = staging(opened);
+      batch.unread = ranges[opened].size();
+      batch.error = nullptr;
+      batch.error_position = std::numeric_limits<std::int64_t>::max();
+    }
+  }
+
+  const Split& split;
+  const DataSource& source;
+  Options options;
+  std::optional<ResidentSamples> resident;
+  std::size_t sample_bytes = 0;
+
+  // The epoch: fixed between two calls of start.
+  std::vector<std::int64_t> ids;    ///< sample index of every position
+  std::vector<std::int32_t> slots;  ///< resident: the same; otherwise 0, 1, 2, ...
+  std::vector<SampleRange> ranges;
+  std::size_t consumed = 0;  ///< calls of next
+
+  // Decoder threads; everything below and `consumed` is guarded by the mutex.
+  std::mutex mutex;
+  std::condition_variable work, done;
+  std::vector<Staging> ring;
+  std::size_t opened = 0;       ///< batches whose staging is ready to be filled
+  std::size_t taken_batch = 0;  ///< the next sample to hand out
+  std::int64_t taken_sample = 0;
+  int busy = 0;  ///< decoders at work on a chunk
+  bool stopping = false;
+  std::vector<std::thread> threads;
+};
+
+void Loader::Impl::start(std::int64_t epoch, std::vector<SampleRange> new_ranges) {
+  if (!resident) {
+    // Nobody may be writing to the ring while it is laid out anew. Decoders find nothing more to
+    // take, so this waits for the chunks in work only.
+    std::unique_lock lock(mutex);
+    taken_batch = opened;
+    done.wait(lock, [this] { return busy == 0; });
+    opened = taken_batch = 0;
+    taken_sample = 0;
+    consumed = 0;
+    ranges.clear();
+  }
+  ids = epoch_order(split.size(), options.seed, epoch, options.shuffle);
+  for (std::int64_t& id : ids) id = split.indices[static_cast<std::size_t>(id)];
+  consumed = 0;
+  if (resident) {
+    ranges = std::move(new_ranges);
+    slots.assign(ids.begin(), ids.end());
+    return;
+  }
+  std::int64_t largest = options.max_batch;
+  for (const SampleRange& range : new_ranges) largest = std::max(largest, range.size());
+  while (static_cast<std::int64_t>(slots.size()) < largest) {
+    slots.push_back(static_cast<std::int32_t>(slots.size()));
+  }
+  for (Staging& batch : ring) {
+    batch.pixels.resize(
+        std::max(batch.pixels.size(), static_cast<std::size_t>(largest) * sample_bytes));
+    batch.labels.resize(slots.size());
+  }
+  {
+    const std::lock_guard lock(mutex);
+    ranges = std::move(new_ranges);
+    open_window();
+  }
+  work.notify_all();
+  while (static_cast<int>(threads.size()) < options.workers) {
+    threads.emplace_back([this] { decode(); });
+  }
+}
+
+void Loader::Impl::decode() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    while (taken_batch < opened && taken_sample == ranges[taken_batch].size()) {
+      ++taken_batch;
+      taken_sample = 0;
+    }
+    if (stopping) return;
+    if (taken_batch == opened) {
+      work.wait(lock);
+      continue;
+    }
+    const SampleRange range = ranges[taken_batch];
+    Staging& batch = staging(taken_batch);
+    const std::int64_t share = range.size() / (2 * std::int64_t{options.workers});
+    const std::int64_t count = std::min(std::clamp<std::int64_t>(share, 1, kMostSamplesTaken),
+                                        range.size() - taken_sample);
+    const std::int64_t begin = taken_sample;
+    taken_sample += count;
+    ++busy;
+    lock.unlock();
+    std::exception_ptr error;
+    std::int64_t k = begin;
+    try {
+      for (; k < begin + count; ++k) {
+        const auto at = static_cast<std::size_t>(k);
+        source.read(ids[static_cast<std::size_t>(range.begin + k)],
+                    std::span(batch.pixels).subspan(at * sample_bytes, sample_bytes),
+                    batch.labels[at]);
+      }
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    --busy;
+    if (error && k < batch.error_position) {
+      batch.error = error;
+      batch.error_position = k;
+    }
+    batch.unread -= count;
+    if (batch.unread == 0 || busy == 0) done.notify_all();
+  }
+}
+
+HostBatch Loader::Impl::next_resident(const SampleRange& range) {
+  const auto begin = static_cast<std::size_t>(range.begin);
+  const auto count = static_cast<std::size_t>(range.size());
+  HostBatch batch;
+  batch.pixels = resident->pixels;
+  batch.labels = resident->labels;
+  batch.slots = std::span(slots).subspan(begin, count);
+  batch.ids = std::span(ids).subspan(begin, count);
+  return batch;
+}
+
+HostBatch Loader::Impl::next_staged(const SampleRange& range) {
+  HostBatch batch;
+  std::unique_lock lock(mutex);
+  // The call gives back the batch before this one, so the window moves on by one.
+  Staging& ready = staging(consumed);
+  ++consumed;
+  open_window();
+  work.notify_all();
+  if (ready.unread > 0) {
+    const auto from = std::chrono::steady_clock::now();
+    done.wait(lock, [&] { return ready.unread == 0; });
+    batch.wait_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
+  }
+  if (ready.error) std::rethrow_exception(ready.error);
+  const auto count = static_cast<std::size_t>(range.size());
+  batch.pixels = std::span(ready.pixels).first(count * sample_bytes);
+  batch.labels = std::span(ready.labels).first(count);
+  batch.slots = std::span(slots).first(count);
+  batch.ids = std::span(ids).subspan(static_cast<std::size_t>(range.begin), count);
+  return batch;
+}
+
+Loader::Loader(const Split& split, const Options& options)
+    : impl_(std::make_unique<Impl>(split, options)) {}
+
+Loader::~Loader() = default;
+
+void Loader::start(std::int64_t epoch, std::vector<SampleRange> ranges) {
+  for ([[maybe_unused]] const SampleRange& range : ranges) {
+    assert(0 <= range.begin && range.begin <= range.end && range.end <= impl_->split.size());
+  }
+  impl_->start(epoch, std::move(ranges));
+}
+
+HostBatch Loader::next() {
+  assert(impl_->consumed < impl_->ranges.size());
+  const SampleRange range = impl_->ranges[impl_->consumed];
+  if (!impl_->resident) return impl_->next_staged(range);
+  ++impl_->consumed;
+  return impl_->next_resident(range);
+}
+
+}  // namespace dpt

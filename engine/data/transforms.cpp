@@ -1,0 +1,174 @@
+// The transforms of a config and their translation into the input kernel's description.
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "engine/data/loader.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+struct RandomCropOptions {
+  Size2 size{0, 0};
+  std::int64_t padding = 0;
+};
+
+struct RandomHorizontalFlipOptions {
+  double p = 0.5;
+};
+
+struct NormalizeOptions {
+  std::vector<double> mean, std;
+};
+
+const ObjectTable& random_crop_table() {
+  static const ObjectTable table = object_table<RandomCropOptions>(
+      "RandomCrop",
+      "Cut a random part out of the image, after adding black borders (raw zeros, as torchvision "
+      "does before ToTensor).",
+      {field("size", &RandomCropOptions::size,
+             "Height and width of the part: those of the model's input.")
+           .required()
+           .range(1, 16384),
+       field("padding", &RandomCropOptions::padding, "Width of the added border, in pixels.")
+           .range(0, 1024)});
+  return table;
+}
+
+const ObjectTable& flip_table() {
+  static const ObjectTable table = object_table<RandomHorizontalFlipOptions>(
+      "RandomHorizontalFlip", "Swap left and right at random.",
+      {field("p", &RandomHorizontalFlipOptions::p, "Probability of a swap.").range(0, 1)});
+  return table;
+}
+
+const ObjectTable& normalize_table() {
+  static const ObjectTable table = object_table<NormalizeOptions>(
+      "Normalize",
+      "Subtract the mean and divide by the standard deviation, after scaling to 0..1. Comes last.",
+      {field("mean", &NormalizeOptions::mean, "Mean of each channel.").required(),
+       field("std", &NormalizeOptions::std, "Standard deviation of each channel.").required()});
+  return table;
+}
+
+std::string sizes(std::int64_t h, std::int64_t w) {
+  return fmt::format("{}x{}", h, w);
+}
+
+/// Where a transform stands and what it is called: the beginning of its messages.
+std::string head(const Variant& transform) {
+  return fmt::format("{}: {}", transform.where.text(), transform.type);
+}
+
+void apply_crop(const Variant& transform, SampleShape model, InputDesc& desc) {
+  const auto& options = transform.as<RandomCropOptions>();
+  if (options.size != Size2{model.h, model.w}) {
+    fail(ErrorKind::usage,
+         "{}: size {} is not the height and width of model.input, {}: write size: [{}, {}]",
+         head(transform), sizes(options.size.h, options.size.w), sizes(model.h, model.w), model.h,
+         model.w);
+  }
+  const std::int64_t h = desc.raw.h + 2 * options.padding, w = desc.raw.w + 2 * options.padding;
+  if (options.size.h > h || options.size.w > w) {
+    fail(ErrorKind::usage,
+         "{}: size {} is larger than the data set's {} images with padding {} ({})",
+         head(transform), sizes(options.size.h, options.size.w), sizes(desc.raw.h, desc.raw.w),
+         options.padding, sizes(h, w));
+  }
+  desc.crop = true;
+  desc.crop_padding = options.padding;
+}
+
+/// One value per channel, finite and, where `positive`, above zero.
+std::vector<float> per_channel(const Variant& transform, const char* name,
+                               const std::vector<double>& values, std::int64_t channels,
+                               bool positive) {
+  if (static_cast<std::int64_t>(values.size()) != channels) {
+    fail(ErrorKind::usage, "{}: {} has {} value{}, but the images have {} channel{}",
+         head(transform), name, values.size(), values.size() == 1 ? "" : "s", channels,
+         channels == 1 ? "" : "s");
+  }
+  std::vector<float> result;
+  for (const double value : values) {
+    const auto as_float = static_cast<float>(value);
+    if (!std::isfinite(as_float) || (positive && as_float <= 0.0F)) {
+      fail(ErrorKind::usage, "{}: {} must hold {}, found {}", head(transform), name,
+           positive ? "numbers above 0" : "finite numbers", value);
+    }
+    result.push_back(as_float);
+  }
+  return result;
+}
+
+void apply_normalize(const Variant& transform, InputDesc& desc) {
+  const auto& options = transform.as<NormalizeOptions>();
+  desc.mean = per_channel(transform, "mean", options.mean, desc.raw.c, false);
+  desc.stddev = per_channel(transform, "std", options.std, desc.raw.c, true);
+}
+
+}  // namespace
+
+const VariantTable& transform_table() {
+  static const VariantTable table{
+      "transform",
+      "type",
+      {&random_crop_table(), &flip_table(), &normalize_table()},
+      {{"ToTensor", "nothing: pixels are scaled to 0..1 without being asked"},
+       {"PILToTensor", "nothing: pixels are scaled to 0..1 without being asked"},
+       {"ConvertImageDtype", "nothing: pixels are scaled to 0..1 without being asked"},
+       {"ToDtype", "nothing: pixels are scaled to 0..1 without being asked"},
+       {"Rescaling", "nothing: pixels are scaled to 0..1 without being asked"},
+       {"Resize", "nothing: image_folder resizes to model.input without being asked"},
+       {"Resizing", "nothing: image_folder resizes to model.input without being asked"},
+       {"Grayscale", "nothing: image_folder converts to the channels of model.input"},
+       {"RandomFlip", "RandomHorizontalFlip"},
+       {"HorizontalFlip", "RandomHorizontalFlip"},
+       {"Normalization", "Normalize"}}};
+  return table;
+}
+
+InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSource& source,
+                          SampleShape model_input, std::uint64_t seed) {
+  InputDesc desc;
+  desc.raw_type = source.type();
+  desc.raw = source.shape();
+  desc.out = model_input;
+  desc.seed = seed;
+  if (desc.raw.c != model_input.c) {
+    fail(ErrorKind::usage,
+         "model.input asks for {} channel{}, but the data set's images have {}: write "
+         "model.input: [{}, {}, {}]",
+         model_input.c, model_input.c == 1 ? "" : "s", desc.raw.c, desc.raw.c, model_input.h,
+         model_input.w);
+  }
+  const Variant* normalize = nullptr;
+  for (const Variant& transform : transforms) {
+    if (normalize) {
+      fail(ErrorKind::usage, "{}: {}", head(transform),
+           transform.type == "Normalize" ? "stands in the list twice"
+                                         : "stands after Normalize, which must come last");
+    }
+    if (transform.type == "Normalize") {
+      normalize = &transform;
+      apply_normalize(transform, desc);
+    } else if (transform.type == "RandomCrop" ? desc.crop : desc.flip) {
+      fail(ErrorKind::usage, "{}: stands in the list twice", head(transform));
+    } else if (transform.type == "RandomCrop") {
+      apply_crop(transform, model_input, desc);
+    } else {
+      desc.flip = true;
+      desc.flip_probability = static_cast<float>(transform.as<RandomHorizontalFlipOptions>().p);
+    }
+  }
+  if (!desc.crop && (desc.raw.h != model_input.h || desc.raw.w != model_input.w)) {
+    fail(ErrorKind::usage,
+         "model.input asks for {} images, but the data set's are {}: write model.input: [{}, {}, "
+         "{}]",
+         sizes(model_input.h, model_input.w), sizes(desc.raw.h, desc.raw.w), desc.raw.c, desc.raw.h,
+         desc.raw.w);
+  }
+  return desc;
+}
+
+}  // namespace dpt
