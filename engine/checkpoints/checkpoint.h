@@ -22,6 +22,7 @@ struct RunState {
   std::int64_t updates = 0;    ///< optimizer updates (the optimizer's own step count)
   std::optional<double> best;  ///< best monitored value so far
   std::int64_t best_step = 0;
+  std::optional<double> early_best;  ///< early stopping: the value to improve on
   std::int64_t bad_evaluations = 0;  ///< early stopping: evaluations since an improvement
   double epoch_loss_sum = 0;         ///< running sums of the current epoch, for its log line
   double epoch_correct = 0;

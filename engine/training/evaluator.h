@@ -1,0 +1,28 @@
+// Evaluation: every sample exactly once, on any number of devices, with the same result.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/training/replica.h"
+
+namespace dpt {
+
+struct EvalResult {
+  std::string split;  ///< "train", "val", "test"
+  std::int64_t n = 0;
+  double loss = 0;        ///< mean cross-entropy
+  double accuracy = 0;    ///< share of samples whose largest logit is the label's
+  SampleResults samples;  ///< in the order of the split
+};
+
+/// Evaluates the replica's present weights; every rank calls it and gets the whole result. The sums
+/// are taken in double over samples in data set order, so they do not depend on the devices.
+EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
+                          const std::string& name);
+
+/// The split of a job by name. Throws ErrorKind::usage when it is unknown or empty.
+const Split& split_by_name(const Splits& splits, const std::string& name);
+
+}  // namespace dpt

@@ -1,0 +1,52 @@
+#include "engine/training/job.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dpt {
+
+SampleRange Job::batch_range(std::int64_t index) const {
+  const std::int64_t begin = index * spec.data.batch_size;
+  return {begin, std::min(begin + spec.data.batch_size, splits.train.size())};
+}
+
+DataDemand data_demand(const TrainSpec& spec, const Plan& plan) {
+  return {{spec.model.input[1], spec.model.input[2], spec.model.input[0]}, plan.classes};
+}
+
+std::int64_t piece_limit(const Plan& plan) {
+  // 1 MiB is half of the second-level cache of today's server cores and all of an older one's.
+  constexpr std::int64_t kCacheBytes = 1 << 20;
+  constexpr std::int64_t kFewest = 8, kMost = 256;
+  const std::int64_t per_sample = estimate_memory(plan, 1, 0).activations;
+  const std::int64_t fitting = kCacheBytes / std::max<std::int64_t>(per_sample, 1);
+  return std::clamp(fitting / kFewest * kFewest, kFewest, kMost);
+}
+
+Job make_job(TrainSpec spec, const DataSets& sets, std::string resolved_config) {
+  Job job;
+  job.plan = make_plan(spec);
+  job.splits = make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
+  job.optimizer = make_optimizer(spec.optimizer);
+  const DataDemand demand = data_demand(spec, job.plan);
+  const auto seed = static_cast<std::uint64_t>(spec.seed);
+  job.train_input = make_input_desc(spec.data.transforms.train, *sets.train, demand.input, seed);
+  job.eval_input = make_input_desc(spec.data.transforms.eval, *sets.train, demand.input, seed);
+  job.steps_per_epoch = (job.splits.train.size() + spec.data.batch_size - 1) / spec.data.batch_size;
+  job.total_steps = job.steps_per_epoch * spec.train.epochs;
+  job.schedule = make_schedule(spec, job.optimizer.lr, job.steps_per_epoch);
+  const std::int64_t largest_batch = std::min(spec.data.batch_size, job.splits.train.size());
+  job.devices = resolve_devices(spec.devices, largest_batch);
+  if (spec.train.shards > 0 && job.ranks() > spec.train.shards) {
+    fail(ErrorKind::usage,
+         "train.shards is {}, but {} replicas were asked for: exact mode needs at least one shard "
+         "per replica. Use fewer devices, or train.shards={}",
+         spec.train.shards, job.ranks(), job.ranks());
+  }
+  job.max_piece = piece_limit(job.plan);
+  job.resolved_config = std::move(resolved_config);
+  job.spec = std::move(spec);
+  return job;
+}
+
+}  // namespace dpt

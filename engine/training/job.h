@@ -1,0 +1,46 @@
+// A Job: all that follows from a config before any device is touched. Ranks share it and never
+// change it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/data/loader.h"
+#include "engine/graph/plan.h"
+#include "engine/optimizers/optimizer.h"
+#include "engine/optimizers/schedule.h"
+#include "engine/spec/train_spec.h"
+#include "kernels/devices.h"
+
+namespace dpt {
+
+struct Job {
+  TrainSpec spec;
+  Plan plan;
+  Splits splits;
+  OptimizerSpec optimizer;
+  Schedule schedule;
+  InputDesc train_input, eval_input;  ///< of the first kernel, for each list of transforms
+  std::vector<DeviceName> devices;    ///< one rank each
+  std::int64_t steps_per_epoch = 0, total_steps = 0;
+  std::int64_t max_piece = 0;   ///< most samples that a replica runs at once
+  std::string resolved_config;  ///< YAML, as the run folder and checkpoints keep it
+
+  int ranks() const { return static_cast<int>(devices.size()); }
+  /// Samples of step `index` of an epoch, as positions in the epoch's order.
+  SampleRange batch_range(std::int64_t index) const;
+};
+
+/// Throws ErrorKind::usage for whatever in the spec does not fit together: shapes, classes, more
+/// replicas than shards.
+Job make_job(TrainSpec spec, const DataSets& sets, std::string resolved_config);
+
+/// What the data set must look like for this model (the plan decides the label range).
+DataDemand data_demand(const TrainSpec& spec, const Plan& plan);
+
+/// The most samples to run at once, so that their activations stay in a core's cache: a function
+/// of the plan alone, because exact mode's bits depend on it.
+std::int64_t piece_limit(const Plan& plan);
+
+}  // namespace dpt

@@ -1,0 +1,111 @@
+#include "engine/training/progress.h"
+
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <mutex>
+
+#include "kernels/error.h"
+
+namespace dpt {
+
+/// stderr with a bar as its last line.
+struct Progress::Terminal : spdlog::sinks::base_sink<std::mutex> {
+  bool is_terminal = isatty(STDERR_FILENO) == 1;
+  std::string bar;
+
+  void draw(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    bar = line;
+    write("\r\x1b[K" + bar);
+  }
+  void erase() {
+    const std::lock_guard lock(mutex_);
+    if (!bar.empty()) write("\r\x1b[K");
+    bar.clear();
+  }
+  int width() const {
+    winsize size{};
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return 80;
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t formatted;
+    formatter_->format(message, formatted);
+    const std::string text(formatted.data(), formatted.size());
+    write(bar.empty() ? text : "\r\x1b[K" + text + bar);
+  }
+  void flush_() override { std::fflush(stderr); }
+
+ private:
+  static void write(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    std::fflush(stderr);
+  }
+};
+
+Progress::Progress() : terminal_(std::make_shared<Terminal>()) {
+  terminal_->set_pattern("%v");
+  logger_ = std::make_shared<spdlog::logger>("dpt", terminal_);
+}
+
+Progress::~Progress() {
+  clear();
+}
+
+void Progress::also_to(const std::string& path) {
+  try {
+    auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+    file->set_pattern("%Y-%m-%dT%H:%M:%S%z %l %v");
+    logger_->sinks().push_back(file);
+    logger_->flush_on(spdlog::level::info);
+  } catch (const spdlog::spdlog_ex& error) {
+    fail(ErrorKind::data, "cannot write the log {}: {}", path, error.what());
+  }
+}
+
+void Progress::info(const std::string& text) {
+  logger_->info("{}", text);
+}
+void Progress::warn(const std::string& text) {
+  logger_->warn("warning: {}", text);
+}
+
+void Progress::bar(double done_share, const std::string& text) {
+  if (!terminal_->is_terminal) return;
+  constexpr int kCells = 24;
+  const int full = static_cast<int>(std::clamp(done_share, 0.0, 1.0) * kCells);
+  std::string line = "[" + std::string(static_cast<std::size_t>(full), '=') +
+                     std::string(static_cast<std::size_t>(kCells - full), ' ') + "] " + text;
+  line.resize(std::min(line.size(), static_cast<std::size_t>(terminal_->width() - 1)));
+  terminal_->draw(line);
+}
+
+void Progress::clear() {
+  terminal_->erase();
+}
+
+std::string format_duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  const auto total = static_cast<long long>(seconds + 0.5);
+  if (total >= 3600) {
+    return fmt::format("{}:{:02}:{:02}", total / 3600, total / 60 % 60, total % 60);
+  }
+  return fmt::format("{}:{:02}", total / 60, total % 60);
+}
+
+std::string format_rate(double per_second) {
+  if (per_second >= 1e6) return fmt::format("{:.1f}M", per_second / 1e6);
+  if (per_second >= 1e4) return fmt::format("{:.1f}k", per_second / 1e3);
+  return fmt::format("{:.0f}", per_second);
+}
+
+}  // namespace dpt

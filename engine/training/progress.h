@@ -1,0 +1,42 @@
+// What a person sees of a run: a progress bar on a terminal, plain lines elsewhere, the same
+// messages in train.log.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include <spdlog/logger.h>
+
+namespace dpt {
+
+/// Messages go to stderr and, once a file is set, to it with time stamps. On a terminal the last
+/// line is the bar. Used by one thread at a time, but for the logger, which is thread-safe.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+
+  /// Also writes every message to `path` (appended).
+  void also_to(const std::string& path);
+
+  void info(const std::string& text);
+  void warn(const std::string& text);
+
+  /// Redraws the bar, at most ten times a second. Does nothing where stderr is no terminal.
+  void bar(double done_share, const std::string& text);
+  /// Removes the bar.
+  void clear();
+
+ private:
+  struct Terminal;
+  std::shared_ptr<Terminal> terminal_;
+  std::shared_ptr<spdlog::logger> logger_;
+};
+
+/// "1:02:03", "4:05" from seconds.
+std::string format_duration(double seconds);
+/// "950", "12.3k", "1.2M".
+std::string format_rate(double per_second);
+
+}  // namespace dpt

@@ -1,0 +1,20 @@
+// Starts one thread per device and runs the same function on each.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "engine/collectives/communicator.h"
+#include "kernels/devices.h"
+
+namespace dpt {
+
+/// Runs body(backend, communicator) once per device, each in its own thread (in the caller's for a
+/// world of one). When a rank throws, the others are woken and stop; the first cause is rethrown
+/// here after all threads have ended.
+void run_ranks(const std::vector<DeviceName>& devices,
+               const std::function<void(Backend&, Communicator&)>& body,
+               std::chrono::milliseconds deadline = std::chrono::minutes(10));
+
+}  // namespace dpt

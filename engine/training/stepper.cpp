@@ -1,0 +1,100 @@
+#include "engine/training/stepper.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace dpt {
+namespace {
+
+Loader::Options loader_options(const Job& job) {
+  Loader::Options options;
+  options.seed = static_cast<std::uint64_t>(job.spec.seed);
+  options.shuffle = job.spec.data.shuffle;
+  options.workers = static_cast<int>(std::max<std::int64_t>(job.spec.data.workers, 1));
+  options.prefetch = static_cast<int>(job.spec.data.prefetch);
+  options.max_batch = job.spec.data.batch_size;
+  return options;
+}
+
+}  // namespace
+
+Stepper::Stepper(const Job& job, Replica& replica, const RunState& start, OnResult on_result)
+    : job_(job),
+      replica_(replica),
+      loader_(job.splits.train, loader_options(job)),
+      state_(start),
+      on_result_(std::move(on_result)) {
+  next_step_ = (start.position + job.spec.data.batch_size - 1) / job.spec.data.batch_size;
+}
+
+void Stepper::step(bool vote_stop, bool want_grad_norm) {
+  if (!started_) {
+    std::vector<SampleRange> ranges;
+    for (std::int64_t i = next_step_; i < job_.steps_per_epoch; ++i) {
+      const SampleRange batch = job_.batch_range(i);
+      const Range mine = replica_.rank_samples(batch.size());
+      if (mine.size() > 0) ranges.push_back({batch.begin + mine.begin, batch.begin + mine.end});
+    }
+    loader_.start(state_.epoch, std::move(ranges));
+    started_ = true;
+  }
+
+  const SampleRange batch = job_.batch_range(next_step_);
+  StepPlan plan;
+  plan.step = state_.step + 1;
+  plan.epoch = state_.epoch;
+  plan.global_batch = batch.size();
+  plan.lr = job_.schedule(state_.step);
+  plan.vote_stop = vote_stop;
+  plan.want_grad_norm = want_grad_norm;
+
+  HostBatch samples;
+  if (replica_.rank_samples(batch.size()).size() > 0) {
+    samples = loader_.next();
+    wait_seconds_ += samples.wait_seconds;
+  }
+  replica_.train_step(plan, samples);
+  ++state_.step;
+  ++next_step_;
+  state_.position = batch.end;
+  if (replica_.results_pending() > 1) take_one();
+}
+
+void Stepper::take_one() {
+  const StepResult result = replica_.take_result();
+  if (!std::isfinite(result.metrics.loss_sum)) {
+    const std::string parameter = replica_.first_non_finite();
+    fail(ErrorKind::diverged,
+         "training diverged at step {} (epoch {}): the loss is {}. {} The learning rate was {:g}: "
+         "try a smaller one, a warm-up (lr_schedule.warmup) or train.grad_clip_norm",
+         result.step, state_.epoch + 1, result.metrics.loss_sum,
+         parameter.empty()
+             ? std::string("The weights are still finite: look at the data (dpt config check, "
+                           "data.transforms).")
+             : fmt::format("The first parameter with a non-finite value is {}.", parameter),
+         result.lr);
+  }
+  state_.epoch_loss_sum += result.metrics.loss_sum;
+  state_.epoch_correct += result.metrics.correct;
+  on_result_(result);
+}
+
+void Stepper::drain() {
+  while (replica_.results_pending() > 0) take_one();
+}
+
+void Stepper::finish_epoch() {
+  ++state_.epoch;
+  state_.position = 0;
+  state_.epoch_loss_sum = 0;
+  state_.epoch_correct = 0;
+  next_step_ = 0;
+  started_ = false;
+}
+
+double Stepper::take_wait_seconds() {
+  return std::exchange(wait_seconds_, 0.0);
+}
+
+}  // namespace dpt

@@ -1,0 +1,47 @@
+// Walks a run step by step: the one place that knows how (epoch, position) leads to the next batch.
+#pragma once
+
+#include <functional>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/training/replica.h"
+
+namespace dpt {
+
+/// One rank's walk. Every rank makes the same calls.
+class Stepper {
+ public:
+  /// Called with every step's result, in order, one step late; on every rank.
+  using OnResult = std::function<void(const StepResult&)>;
+
+  Stepper(const Job& job, Replica& replica, const RunState& start, OnResult on_result);
+
+  /// Queues the next step of the current epoch. REQUIRES: !epoch_done().
+  void step(bool vote_stop, bool want_grad_norm);
+  /// All steps of the current epoch are queued.
+  bool epoch_done() const { return next_step_ == job_.steps_per_epoch; }
+  /// Waits for all queued steps and hands out their results.
+  void drain();
+  /// After epoch_done: closes the epoch, resets its sums.
+  void finish_epoch();
+
+  /// Counters and sums; the sums are complete after drain().
+  const RunState& state() const { return state_; }
+  RunState& state() { return state_; }
+  /// Seconds that the data kept this rank waiting, since the last call.
+  double take_wait_seconds();
+
+ private:
+  void take_one();
+
+  const Job& job_;
+  Replica& replica_;
+  Loader loader_;
+  RunState state_;
+  OnResult on_result_;
+  std::int64_t next_step_ = 0;  ///< index in the epoch
+  bool started_ = false;        ///< the loader knows this epoch
+  double wait_seconds_ = 0;
+};
+
+}  // namespace dpt

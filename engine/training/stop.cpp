@@ -1,0 +1,76 @@
+#include "engine/training/stop.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace dpt {
+namespace {
+
+// Signals belong to the process, so this is the one piece of global state.
+std::atomic<int> g_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
+
+void on_signal(int number) {
+  int expected = 0;
+  if (!g_signal.compare_exchange_strong(expected, number) && number != SIGUSR1) {
+    _exit(128 + number);
+  }
+}
+
+}  // namespace
+
+void install_signal_handlers() {
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) sigaction(number, &action, nullptr);
+}
+
+StopReason requested_stop() {
+  switch (g_signal.load(std::memory_order_relaxed)) {
+    case SIGINT:
+      return StopReason::interrupt;
+    case SIGTERM:
+      return StopReason::terminate;
+    case SIGUSR1:
+      return StopReason::user;
+    default:
+      return StopReason::none;
+  }
+}
+
+int exit_code_of(StopReason reason) {
+  switch (reason) {
+    case StopReason::none:
+      return 0;
+    case StopReason::interrupt:
+      return 128 + SIGINT;
+    case StopReason::terminate:
+      return 128 + SIGTERM;
+    case StopReason::user:
+    case StopReason::time_is_up:
+      return 75;
+  }
+  return 1;
+}
+
+const char* name_of(StopReason reason) {
+  switch (reason) {
+    case StopReason::none:
+      return "none";
+    case StopReason::interrupt:
+      return "SIGINT";
+    case StopReason::terminate:
+      return "SIGTERM";
+    case StopReason::user:
+      return "SIGUSR1";
+    case StopReason::time_is_up:
+      return "--max-time";
+  }
+  return "?";
+}
+
+}  // namespace dpt

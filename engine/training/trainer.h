@@ -1,0 +1,58 @@
+// The training loop. Every rank runs the same straight-line function; rank 0 also writes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/training/evaluator.h"
+#include "engine/training/job.h"
+#include "engine/training/progress.h"
+#include "engine/training/run_folder.h"
+#include "engine/training/run_log.h"
+#include "engine/training/stop.h"
+
+namespace dpt {
+
+/// Where a run starts: the first step of a fresh run, or a checkpoint.
+struct StartingPoint {
+  RunState state;
+  std::vector<float> params;
+  std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< empty = zeros
+};
+
+struct TrainLimits {
+  std::optional<std::int64_t> max_steps;         ///< of the whole run
+  std::optional<std::chrono::seconds> max_time;  ///< of this process
+};
+
+/// How a run ended.
+struct TrainOutcome {
+  std::string status;  ///< "ok", "max_steps", "stopped"
+  StopReason reason = StopReason::none;
+  RunState state;
+  std::optional<EvalResult> val;  ///< the last one, and the test set with the best weights
+  std::optional<EvalResult> test;
+  double train_loss = 0, train_accuracy = 0;  ///< of the last complete epoch
+  bool early_stopped = false;
+  double seconds = 0;
+};
+
+/// Trains until the epochs are done or something asks for a stop; checkpoints and log lines go to
+/// the folder. Throws what went wrong on the first rank that failed.
+TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits& limits,
+                   RunFolder& folder, RunLog& log, Progress& progress);
+
+/// A fresh run's starting point: initial weights by the plan.
+StartingPoint fresh_start(const Job& job);
+
+/// The starting point of a checkpoint. Throws ErrorKind::data when it does not fit the job.
+StartingPoint start_from_checkpoint(const Job& job, const std::string& path);
+
+/// What made a result: program, libraries, instruction sets. Kept in checkpoints and env.json.
+std::string made_by(const Job& job);
+
+}  // namespace dpt
