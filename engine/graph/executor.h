@@ -29,6 +29,8 @@ struct EvalOutputs {
   DevPtr metrics;  ///< StepMetrics, overwritten
 };
 
+/// REQUIRES: `backend` and `plan` outlive it. Used by one thread, the backend's. Running allocates
+/// nothing; everything is queued as the backend's contract says.
 class Executor {
  public:
   /// `input` describes the first kernel; its batch, out and type are filled in here. With
@@ -51,11 +53,14 @@ class Executor {
 
  private:
   struct Step;
+  void forward(const ExecutorBuffers& buffers, const DeviceBatch& batch);
+
   std::int64_t batch_ = 0;
   std::size_t arena_bytes_ = 0;
   const Plan& plan_;
   std::unique_ptr<InputOp> input_;
-  std::unique_ptr<CrossEntropyOp> loss_;
+  std::unique_ptr<CrossEntropyOp> train_loss_, eval_loss_;  ///< train_loss_ only for training
+  std::size_t input_at_ = 0, logits_at_ = 0, dlogits_at_ = 0, metrics_at_ = 0;
   std::vector<Step> steps_;
 };
 

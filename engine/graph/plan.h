@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -87,9 +88,13 @@ struct MemoryEstimate {
 };
 MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimizer_buffers);
 
-/// The table of `dpt model summary`, and its JSON form.
-std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas);
-std::string summary_json(const TrainSpec& spec, const Plan& plan, int replicas);
+/// The table of `dpt model summary`, and its JSON form. `optimizer_buffers` is the number of the
+/// optimizer's state tensors (OptimizerSpec::state_names); without it they are not counted, and
+/// the text says so.
+std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
+                         std::optional<int> optimizer_buffers = std::nullopt);
+std::string summary_json(const TrainSpec& spec, const Plan& plan, int replicas,
+                         std::optional<int> optimizer_buffers = std::nullopt);
 
 /// Writes the starting values of all parameters, in buffer layout, keyed by (seed, name).
 void initialise_params(const Plan& plan, std::uint64_t seed, float* flat);

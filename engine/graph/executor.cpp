@@ -1,0 +1,197 @@
+// Compiles a Plan's nodes and runs them. All addresses are fixed offsets from the buffers that a
+// call hands in, so a pass is a straight row of kernel calls.
+#include "engine/graph/executor.h"
+
+#include <cassert>
+#include <cstddef>
+#include <limits>
+#include <optional>
+
+#include "engine/graph/schedule.h"
+
+namespace dpt {
+namespace {
+
+/// An offset in bytes that may be absent.
+struct Place {
+  std::size_t offset = std::numeric_limits<std::size_t>::max();
+
+  DevPtr in(DevPtr base) const {
+    return offset == std::numeric_limits<std::size_t>::max() ? DevPtr{} : base + offset;
+  }
+};
+
+DevPtr metrics_behind(DevPtr grads, const Plan& plan) {
+  return grads + static_cast<std::size_t>(plan.param_floats) * sizeof(float);
+}
+
+}  // namespace
+
+struct Executor::Step {
+  std::string name;
+  std::unique_ptr<Op> op;
+  Place x, y, dx, dy, saved, forward_scratch, backward_scratch;  // from the arena
+  Place weight, bias;                                            // from the flat buffers
+  bool keeps_x = true, keeps_y = true;                           // for backward
+  bool runs_backward = false;
+};
+
+Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float label_smoothing,
+                   std::int64_t batch, bool training)
+    : batch_(batch), plan_(plan) {
+  input.batch = batch;
+  input.out = plan.input.shape;
+  input.type = plan.type;
+  input_ = backend.input(input);
+
+  CrossEntropyDesc loss;
+  loss.batch = batch;
+  loss.classes = plan.classes;
+  loss.label_smoothing = label_smoothing;
+  loss.type = plan.type;
+  loss.training = false;
+  eval_loss_ = backend.cross_entropy(loss);
+  if (training) {
+    loss.training = true;
+    train_loss_ = backend.cross_entropy(loss);
+  }
+
+  std::vector<std::unique_ptr<Op>> ops(plan.nodes.size());
+  std::vector<NodeNeeds> needs(plan.nodes.size());
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+    const Node& node = plan.nodes[i];
+    assert(node.inputs.size() == 1 && "Op has one input; make_plan lets no other node through");
+    if (node.is_view) continue;
+    const ActivationShape in = plan.values[node.inputs[0]].shape;
+    LayerContext context;
+    context.batch = batch;
+    context.in = {&in, 1};
+    context.out = plan.values[node.output].shape;
+    context.type = plan.type;
+    context.training = training;
+    context.input_gradient = training && node.input_gradient;
+    ops[i] = node.layer->compile(backend, context);
+    needs[i] = {ops[i]->in_place(), ops[i]->backward_needs_x(), ops[i]->backward_needs_y(),
+                ops[i]->saved_bytes(), ops[i]->scratch_bytes()};
+  }
+
+  const Schedule schedule = make_schedule(plan, batch, training, needs);
+  arena_bytes_ = schedule.bytes;
+  const auto place = [&](int piece) {
+    return piece == kNowhere ? Place{} : Place{schedule.offsets[static_cast<std::size_t>(piece)]};
+  };
+  input_at_ = place(schedule.input).offset;
+  logits_at_ = place(schedule.logits).offset;
+  metrics_at_ = place(schedule.metrics).offset;
+  if (training) dlogits_at_ = place(schedule.dlogits).offset;
+
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+    if (!ops[i]) continue;
+    const NodePlaces& places = schedule.nodes[i];
+    Step step;
+    step.name = plan.nodes[i].name;
+    step.op = std::move(ops[i]);
+    step.x = place(places.x);
+    step.y = place(places.y);
+    step.dx = place(places.dx);
+    step.dy = place(places.dy);
+    step.saved = place(places.saved);
+    step.forward_scratch = place(places.forward_scratch);
+    step.backward_scratch = place(places.backward_scratch);
+    step.keeps_x = needs[i].backward_needs_x;
+    step.keeps_y = needs[i].backward_needs_y;
+    step.runs_backward = places.dy != kNowhere;
+    for (const int index : plan.nodes[i].params) {
+      const Param& param = plan.params[static_cast<std::size_t>(index)];
+      const Place where{static_cast<std::size_t>(param.offset) * sizeof(float)};
+      if (param.spec.suffix == "weight") {
+        step.weight = where;
+      } else {
+        assert(param.spec.suffix == "bias");
+        step.bias = where;
+      }
+    }
+    steps_.push_back(std::move(step));
+  }
+}
+
+Executor::~Executor() = default;
+
+void Executor::forward(const ExecutorBuffers& buffers, const DeviceBatch& batch) {
+  InputArgs input;
+  input.raw = batch.raw;
+  input.slots = batch.slots;
+  input.ids = batch.ids;
+  input.epoch = batch.scalars + offsetof(StepScalars, epoch);
+  input.y = buffers.arena + input_at_;
+  input_->run(input);
+
+  for (const Step& step : steps_) {
+    OpArgs args;
+    args.x = step.x.in(buffers.arena);
+    args.y = step.y.in(buffers.arena);
+    args.weight = step.weight.in(buffers.params);
+    args.bias = step.bias.in(buffers.params);
+    args.saved = step.saved.in(buffers.arena);
+    args.scratch = step.forward_scratch.in(buffers.arena);
+    step.op->forward(args);
+  }
+}
+
+void Executor::train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write) {
+  assert(train_loss_ && "this executor was made for evaluation only");
+  forward(buffers, batch);
+
+  CrossEntropyArgs loss;
+  loss.logits = buffers.arena + logits_at_;
+  loss.labels = batch.labels;
+  loss.slots = batch.slots;
+  loss.dlogits = buffers.arena + dlogits_at_;
+  loss.metrics = metrics_behind(buffers.grads, plan_);
+  loss.inverse_count = batch.scalars + offsetof(StepScalars, inverse_count);
+  loss.write = write;
+  train_loss_->run(loss);
+
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    if (!step->runs_backward) continue;
+    OpArgs args;
+    // The memory of what a kernel said it does not read may be in use by others by now.
+    if (step->keeps_x) args.x = step->x.in(buffers.arena);
+    if (step->keeps_y) args.y = step->y.in(buffers.arena);
+    args.weight = step->weight.in(buffers.params);
+    args.bias = step->bias.in(buffers.params);
+    args.dy = step->dy.in(buffers.arena);
+    args.dx = step->dx.in(buffers.arena);
+    args.dweight = step->weight.in(buffers.grads);
+    args.dbias = step->bias.in(buffers.grads);
+    args.saved = step->saved.in(buffers.arena);
+    args.scratch = step->backward_scratch.in(buffers.arena);
+    args.write = write;
+    step->op->backward(args);
+  }
+}
+
+void Executor::evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                        const EvalOutputs& outputs) {
+  forward(buffers, batch);
+
+  CrossEntropyArgs loss;
+  loss.logits = buffers.arena + logits_at_;
+  loss.labels = batch.labels;
+  loss.slots = batch.slots;
+  loss.metrics = outputs.metrics ? outputs.metrics : buffers.arena + metrics_at_;
+  loss.sample_loss = outputs.sample_loss;
+  loss.prediction = outputs.prediction;
+  loss.inverse_count = batch.scalars + offsetof(StepScalars, inverse_count);
+  eval_loss_->run(loss);
+}
+
+std::vector<std::string> Executor::implementations() const {
+  std::vector<std::string> all;
+  for (const Step& step : steps_) {
+    all.push_back(fmt::format("{}: {}", step.name, step.op->implementation()));
+  }
+  return all;
+}
+
+}  // namespace dpt

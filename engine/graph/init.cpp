@@ -1,0 +1,95 @@
+// Starting values. Each element is a pure function of (seed, parameter name, index in the file's
+// layout): adding a layer or changing the order of layers changes no other parameter.
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <numbers>
+#include <string_view>
+
+#include "engine/graph/plan.h"
+#include "kernels/common/philox.h"
+
+namespace dpt {
+namespace {
+
+/// FNV-1a, 64 bits (Fowler, Noll, Vo).
+std::uint64_t hash_of(std::string_view name) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  return hash;
+}
+
+/// The random bits of one parameter, four elements a block.
+class Bits {
+ public:
+  Bits(std::uint64_t seed, const std::string& name) : seed_(seed), stream_(hash_of(name)) {}
+
+  /// In [0, 1).
+  double uniform(std::int64_t index) const { return philox::uniform(word(index)); }
+
+  /// Standard normal by Box-Muller: elements 2k and 2k+1 are the pair made of their two words.
+  double normal(std::int64_t index) const {
+    const std::int64_t even = index - index % 2;
+    // (0, 1], so that the logarithm is finite.
+    const double u = (static_cast<double>(word(even) >> 8) + 1.0) * 0x1.0p-24;
+    const double radius = std::sqrt(-2.0 * std::log(u));
+    const double angle = 2.0 * std::numbers::pi * philox::uniform(word(even + 1));
+    return radius * (index == even ? std::cos(angle) : std::sin(angle));
+  }
+
+ private:
+  std::uint32_t word(std::int64_t index) const {
+    const auto i = static_cast<std::uint64_t>(index);
+    return philox::block(seed_, philox::Use::init, stream_, i / 4).v[i % 4];
+  }
+
+  std::uint64_t seed_, stream_;
+};
+
+void fill(const Param& param, std::uint64_t seed, float* file) {
+  const InitSpec& init = param.spec.init;
+  const auto fan_in = static_cast<double>(param.spec.fan_in);
+  const auto fan_out = static_cast<double>(param.spec.fan_out);
+  const Bits bits(seed, param.name);
+  const auto uniform = [&](double bound) {
+    for (std::int64_t i = 0; i < param.count; ++i) {
+      file[i] = static_cast<float>((2.0 * bits.uniform(i) - 1.0) * bound);
+    }
+  };
+  const auto normal = [&](double mean, double stddev) {
+    for (std::int64_t i = 0; i < param.count; ++i) {
+      file[i] = static_cast<float>(mean + stddev * bits.normal(i));
+    }
+  };
+  // The bounds are torch.nn.init's; kaiming_* with the gain of ReLU, sqrt(2).
+  if (init.kind == "default") {
+    uniform(1.0 / std::sqrt(fan_in));
+  } else if (init.kind == "xavier_uniform") {
+    uniform(std::sqrt(6.0 / (fan_in + fan_out)));
+  } else if (init.kind == "xavier_normal") {
+    normal(0.0, std::sqrt(2.0 / (fan_in + fan_out)));
+  } else if (init.kind == "kaiming_uniform") {
+    uniform(std::sqrt(6.0 / fan_in));
+  } else if (init.kind == "kaiming_normal") {
+    normal(0.0, std::sqrt(2.0 / fan_in));
+  } else if (init.kind == "normal") {
+    normal(init.value, init.stddev);
+  } else {
+    assert(init.kind == "constant");
+    std::fill_n(file, param.count, static_cast<float>(init.value));
+  }
+}
+
+}  // namespace
+
+void initialise_params(const Plan& plan, std::uint64_t seed, float* flat) {
+  std::fill_n(flat, plan.param_floats, 0.0F);
+  std::vector<float> file;
+  for (const Param& param : plan.params) {
+    file.resize(static_cast<std::size_t>(param.count));
+    fill(param, seed, file.data());
+    from_file_layout(param, file.data(), flat + param.offset);
+  }
+}
+
+}  // namespace dpt

@@ -1,0 +1,52 @@
+// assign_memory: offsets in one arena for pieces whose times of use are known.
+#include <algorithm>
+#include <numeric>
+
+#include "engine/graph/plan.h"
+
+namespace dpt {
+namespace {
+
+constexpr std::size_t kAlign = 64;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
+}  // namespace
+
+std::vector<std::size_t> assign_memory(const std::vector<Lifetime>& lifetimes, std::size_t& total) {
+  // Greedy by size: the largest piece first, each at the lowest place that is free during its
+  // whole life. Ties go by time and then by index, so the result is one and the same everywhere.
+  std::vector<std::size_t> order(lifetimes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    if (lifetimes[a].bytes != lifetimes[b].bytes) return lifetimes[a].bytes > lifetimes[b].bytes;
+    return lifetimes[a].first < lifetimes[b].first;
+  });
+
+  std::vector<std::size_t> offsets(lifetimes.size(), 0);
+  std::vector<std::size_t> placed;  // indices, by ascending offset
+  total = 0;
+  for (const std::size_t index : order) {
+    const Lifetime& life = lifetimes[index];
+    const std::size_t bytes = aligned(life.bytes);
+    if (bytes == 0) continue;
+    std::size_t at = 0;
+    for (const std::size_t other : placed) {
+      const Lifetime& taken = lifetimes[other];
+      if (taken.last < life.first || life.last < taken.first) continue;
+      if (offsets[other] >= at + bytes) break;  // the gap before this one is wide enough
+      at = std::max(at, offsets[other] + aligned(taken.bytes));
+    }
+    offsets[index] = at;
+    total = std::max(total, at + bytes);
+    const auto behind = std::upper_bound(
+        placed.begin(), placed.end(), at,
+        [&](std::size_t offset, std::size_t other) { return offset < offsets[other]; });
+    placed.insert(behind, index);
+  }
+  return offsets;
+}
+
+}  // namespace dpt

@@ -1,0 +1,341 @@
+// make_plan: layers as written -> shapes, fused nodes, parameter table. All that is wrong with the
+// model's shapes and references is gathered and thrown at once.
+#include "engine/graph/plan.h"
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+#include <optional>
+
+#include "engine/layers/shape_checks.h"
+
+namespace dpt {
+namespace {
+
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 36;  // 256 GiB of fp32
+constexpr std::int64_t kAlignFloats = 16;                     // 64 bytes
+
+std::int64_t aligned(std::int64_t floats) {
+  return (floats + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
+}
+
+/// A layer on its way into the plan. Inputs are numbers of layers; kModelInput is the image.
+constexpr int kModelInput = -1;
+struct Draft {
+  const LayerSpec* spec = nullptr;
+  std::shared_ptr<const Layer> layer;
+  std::vector<int> inputs;             // empty where `from` is wrong
+  std::optional<ActivationShape> out;  // empty where a layer before it failed
+  int consumers = 0;
+  bool input_gradient = false;
+  bool has_params_upto_here = false;
+};
+
+class PlanBuilder {
+ public:
+  explicit PlanBuilder(const TrainSpec& spec) : spec_(spec) {}
+
+  Plan build() {
+    set_type();
+    set_input();
+    resolve_inputs();
+    infer_shapes();
+    check_outputs();
+    throw_issues();
+    make_rows();
+    make_nodes();
+    return std::move(plan_);
+  }
+
+ private:
+  void issue(const Where& where, const std::string& text) {
+    issues_.push_back({where, where.file.empty() ? text : where.text() + ": " + text});
+  }
+  void issue(const Draft& draft, const std::string& text) {
+    issue(draft.spec->where,
+          fmt::format("layer '{}' ({}): {}", draft.spec->name, draft.spec->op.type, text));
+  }
+
+  void throw_issues() {
+    if (issues_.empty()) return;
+    std::stable_sort(issues_.begin(), issues_.end(), [](const Issue& a, const Issue& b) {
+      return std::pair(a.where.line, a.where.column) < std::pair(b.where.line, b.where.column);
+    });
+    std::string text;
+    for (const Issue& each : issues_) text += (text.empty() ? "" : "\n") + each.text;
+    throw Error(ErrorKind::usage, text);
+  }
+
+  void set_type() {
+    if (spec_.train.precision == "fp32") {
+      plan_.type = DType::f32;
+    } else if (spec_.train.precision == "bf16") {
+      plan_.type = DType::bf16;
+    } else {
+      fail(ErrorKind::usage, "{}: train.precision: expected fp32 or bf16, found '{}'", spec_.file,
+           spec_.train.precision);
+    }
+  }
+
+  void set_input() {
+    const std::vector<std::int64_t>& input = spec_.model.input;
+    const bool good = input.size() == 3 &&
+                      std::all_of(input.begin(), input.end(),
+                                  [](std::int64_t size) { return size >= 1 && size <= 65536; });
+    if (!good) {
+      issue(spec_.model.where,
+            fmt::format("model.input: expected [channels, height, width], each 1 to 65536, found "
+                        "[{}]",
+                        fmt::join(input, ", ")));
+      return;
+    }
+    const ActivationShape shape{{input[1], input[2], input[0]}, false};
+    if (shape.elements() > kMaxElements) {
+      issue(spec_.model.where, fmt::format("model.input: {} is too large", shape.text()));
+      return;
+    }
+    input_ = plan_.input = shape;
+  }
+
+  /// Turns names into numbers of layers. "input" names the image where no layer is called so.
+  void resolve_inputs() {
+    const std::vector<LayerSpec>& layers = spec_.model.layers;
+    if (layers.empty()) issue(spec_.model.where, "model.layers: expected at least one layer");
+    std::map<std::string, int> known{{"input", kModelInput}};
+    std::map<std::string, Where> first_use;
+    for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+      Draft draft;
+      draft.spec = &layers[i];
+      draft.layer = make_layer(layers[i].op);
+      if (layers[i].from.empty()) {
+        draft.inputs = {i - 1};  // the layer before, or kModelInput
+      } else if (layers[i].from.size() > 1) {
+        issue(draft, fmt::format("from: expected one input, found {} ({})", layers[i].from.size(),
+                                 fmt::join(layers[i].from, ", ")));
+      } else if (const auto found = known.find(layers[i].from[0]); found != known.end()) {
+        draft.inputs = {found->second};
+      } else {
+        issue(draft, unknown_input(layers[i].from[0], known));
+      }
+      for (const int input : draft.inputs) {
+        if (input != kModelInput) ++drafts_[input].consumers;
+      }
+      if (const auto [use, is_new] = first_use.emplace(layers[i].name, layers[i].where); !is_new) {
+        issue(draft, fmt::format("the name is taken by the layer at {}; names must differ",
+                                 use->second.text()));
+      }
+      known[layers[i].name] = i;
+      drafts_.push_back(std::move(draft));
+    }
+  }
+
+  std::string unknown_input(const std::string& name, const std::map<std::string, int>& known) {
+    for (const LayerSpec& later : spec_.model.layers) {
+      if (later.name == name) {
+        return fmt::format(
+            "from: '{}' stands at or below this layer; a layer reads from layers "
+            "above it",
+            name);
+      }
+    }
+    std::vector<std::string> names;
+    for (const auto& [each, index] : known) names.push_back(each);
+    const std::string near = closest(name, names);
+    return fmt::format("from: there is no layer '{}' above{}", name,
+                       near.empty() ? fmt::format(" (above are: {})", fmt::join(names, ", "))
+                                    : fmt::format("; did you mean '{}'?", near));
+  }
+
+  std::optional<ActivationShape> shape_of(int layer) const {
+    return layer == kModelInput ? input_ : drafts_[layer].out;
+  }
+
+  void infer_shapes() {
+    for (Draft& draft : drafts_) {
+      if (draft.inputs.empty()) continue;
+      const std::optional<ActivationShape> in = shape_of(draft.inputs[0]);
+      if (!in) continue;  // reported where the chain broke
+      try {
+        draft.out = draft.layer->infer({&*in, 1});
+      } catch (const ShapeError& error) {
+        issue(draft, error.what());
+        draft.out = error.assumed();
+        continue;
+      } catch (const Error& error) {
+        issue(draft, error.what());
+        continue;
+      }
+      check_size(draft, *in);
+    }
+  }
+
+  void check_size(Draft& draft, const ActivationShape& in) {
+    if (draft.out->elements() > kMaxElements) {
+      issue(draft, fmt::format("its output of {} is too large", draft.out->text()));
+      draft.out.reset();
+      return;
+    }
+    for (const ParamSpec& param : draft.layer->params({&in, 1})) {
+      double count = 1;
+      for (const std::int64_t size : param.file_shape) count *= static_cast<double>(size);
+      if (count <= static_cast<double>(kMaxElements)) continue;
+      issue(draft, fmt::format("its {} of {} is too large for its input of {}", param.suffix,
+                               fmt::join(param.file_shape, "x"), in.text()));
+      draft.out.reset();
+      return;
+    }
+  }
+
+  /// The last layer must give one number per class, and every other layer must have a reader.
+  void check_outputs() {
+    if (drafts_.empty()) return;
+    const bool all_resolved = std::none_of(drafts_.begin(), drafts_.end(),
+                                           [](const Draft& d) { return d.inputs.empty(); });
+    for (std::size_t i = 0; all_resolved && i + 1 < drafts_.size(); ++i) {
+      if (drafts_[i].consumers > 0) continue;
+      issue(drafts_[i],
+            "no layer reads its output, and it is not the last layer, whose output is trained; "
+            "remove it or name it in a later layer's from");
+    }
+    const Draft& last = drafts_.back();
+    if (!last.out) return;
+    if (!last.out->flat) {
+      issue(last, fmt::format("the last layer must give one number per class, found an image of {} "
+                              "(C x H x W); end with {{type: Flatten}} and {{type: Linear, "
+                              "out_features: CLASSES}}",
+                              last.out->text()));
+    } else if (last.out->elements() < 2) {
+      issue(last, fmt::format("the last layer must give one number per class, 2 at least, found "
+                              "{}",
+                              last.out->elements()));
+    }
+    const auto has_params = [&](const Draft& draft) {
+      const std::optional<ActivationShape> in =
+          draft.inputs.empty() ? std::nullopt : shape_of(draft.inputs[0]);
+      return !in || !draft.layer->params({&*in, 1}).empty();
+    };
+    if (std::none_of(drafts_.begin(), drafts_.end(), has_params)) {
+      issue(spec_.model.where,
+            "model.layers: no layer has parameters, so there is nothing to train");
+    }
+  }
+
+  void make_rows() {
+    for (Draft& draft : drafts_) {
+      const ActivationShape in = *shape_of(draft.inputs[0]);
+      const bool upstream =
+          draft.inputs[0] != kModelInput && drafts_[draft.inputs[0]].has_params_upto_here;
+      const std::vector<ParamSpec> params = draft.layer->params({&in, 1});
+      draft.input_gradient = upstream;
+      draft.has_params_upto_here = upstream || !params.empty();
+      LayerRow row;
+      row.name = draft.spec->name;
+      row.type = draft.spec->op.type;
+      row.detail = draft.layer->detail();
+      row.out = *draft.out;
+      for (const ParamSpec& param : params) row.params += count_of(param);
+      row.forward_flops = draft.layer->forward_flops({&in, 1}, *draft.out);
+      row.backward_flops = draft.layer->backward_flops({&in, 1}, *draft.out, upstream);
+      const bool over_input = draft.layer->is_in_place() && draft.inputs[0] != kModelInput &&
+                              drafts_[draft.inputs[0]].consumers == 1;
+      if (!draft.layer->is_view() && !over_input) {
+        row.activation_bytes =
+            draft.out->elements() * static_cast<std::int64_t>(size_of(plan_.type));
+      }
+      plan_.rows.push_back(std::move(row));
+    }
+  }
+
+  static std::int64_t count_of(const ParamSpec& param) {
+    std::int64_t count = 1;
+    for (const std::int64_t size : param.file_shape) count *= size;
+    return count;
+  }
+
+  /// The layer that reads `layer`'s output, if there is exactly one; otherwise -1.
+  int only_consumer(int layer) const {
+    if (drafts_[layer].consumers != 1) return -1;
+    for (int i = layer + 1; i < static_cast<int>(drafts_.size()); ++i) {
+      const std::vector<int>& inputs = drafts_[i].inputs;
+      if (std::find(inputs.begin(), inputs.end(), layer) != inputs.end()) {
+        return inputs.size() == 1 ? i : -1;
+      }
+    }
+    return -1;
+  }
+
+  void make_nodes() {
+    plan_.values.push_back({plan_.input});
+    std::vector<int> value_of(drafts_.size(), -1);  // of layers whose output exists
+    std::vector<bool> is_fused(drafts_.size(), false);
+    for (int i = 0; i < static_cast<int>(drafts_.size()); ++i) {
+      if (is_fused[i]) continue;
+      Node node;
+      node.name = drafts_[i].spec->name;
+      node.layer = drafts_[i].layer;
+      node.source_layers = {i};
+      node.input_gradient = drafts_[i].input_gradient;
+      node.is_view = node.layer->is_view();
+      node.where = drafts_[i].spec->where;
+      for (const int input : drafts_[i].inputs) {
+        node.inputs.push_back(input == kModelInput ? 0 : value_of[input]);
+      }
+      int last = i;
+      for (int next = only_consumer(last); next >= 0; next = only_consumer(last)) {
+        std::shared_ptr<const Layer> fused = node.layer->fuse(*drafts_[next].layer);
+        if (!fused) break;
+        node.layer = std::move(fused);
+        node.source_layers.push_back(next);
+        is_fused[next] = true;
+        plan_.rows[next].fused_into = node.name;
+        // Only the output of the whole node exists in memory.
+        plan_.rows[last].activation_bytes = 0;
+        plan_.rows[next].activation_bytes =
+            drafts_[next].out->elements() * static_cast<std::int64_t>(size_of(plan_.type));
+        last = next;
+      }
+      node.output = value_of[last] = static_cast<int>(plan_.values.size());
+      plan_.values.push_back({*drafts_[last].out});
+      add_params(node);
+      plan_.nodes.push_back(std::move(node));
+    }
+    plan_.logits = value_of.back();
+    assert(plan_.logits >= 0);
+    plan_.classes = drafts_.back().out->elements();
+  }
+
+  void add_params(Node& node) {
+    const ActivationShape in = plan_.values[node.inputs[0]].shape;
+    for (ParamSpec& spec : node.layer->params({&in, 1})) {
+      Param param;
+      param.name = node.name + "." + spec.suffix;
+      param.count = count_of(spec);
+      param.spec = std::move(spec);
+      param.offset = plan_.param_floats;
+      param.node = static_cast<int>(plan_.nodes.size());
+      plan_.param_floats += aligned(param.count);
+      plan_.param_count += param.count;
+      node.params.push_back(static_cast<int>(plan_.params.size()));
+      plan_.params.push_back(std::move(param));
+    }
+  }
+
+  struct Issue {
+    Where where;
+    std::string text;
+  };
+
+  const TrainSpec& spec_;
+  Plan plan_;
+  std::optional<ActivationShape> input_;
+  std::vector<Draft> drafts_;
+  std::vector<Issue> issues_;
+};
+
+}  // namespace
+
+Plan make_plan(const TrainSpec& spec) {
+  return PlanBuilder(spec).build();
+}
+
+}  // namespace dpt

@@ -1,0 +1,58 @@
+// When each piece of a pass's memory is in use, and so where it may lie in the arena. Shared by the
+// Executor, which knows its kernels' needs, and by the estimate, which assumes them.
+//
+// A pass is a row of steps: 0 the input kernel, then every node forward, then the loss, then, for
+// training, every node backward in reverse.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/graph/plan.h"
+
+namespace dpt {
+
+/// What a node's kernel asks of memory (see Op).
+struct NodeNeeds {
+  bool in_place = false;
+  bool backward_needs_x = true, backward_needs_y = true;
+  std::size_t saved_bytes = 0, scratch_bytes = 0;
+};
+
+inline constexpr int kNowhere = -1;
+
+/// Indices into Schedule::lifetimes and ::offsets; kNowhere = not needed.
+struct NodePlaces {
+  int x = kNowhere, y = kNowhere;
+  int dx = kNowhere, dy = kNowhere;  ///< dy is set exactly when backward runs
+  int saved = kNowhere;
+  int forward_scratch = kNowhere, backward_scratch = kNowhere;
+};
+
+struct Schedule {
+  std::vector<Lifetime> lifetimes;   ///< of pieces that have a place of their own
+  std::vector<std::size_t> offsets;  ///< the place of each, in bytes
+  std::size_t bytes = 0;             ///< of the arena
+  std::vector<NodePlaces> nodes;     ///< as Plan::nodes; a view has its pieces' places too
+  int input = kNowhere;              ///< what the input kernel writes
+  int logits = kNowhere;             ///< what the loss reads
+  int dlogits = kNowhere;            ///< what it writes in training; may be `logits`
+  int metrics = kNowhere;            ///< room for StepMetrics that nobody asked for
+};
+
+/// Steps of a pass over `nodes` nodes.
+constexpr int forward_step(int node) {
+  return 1 + node;
+}
+constexpr int loss_step(int nodes) {
+  return 1 + nodes;
+}
+constexpr int backward_step(int nodes, int node) {
+  return 2 * nodes + 1 - node;
+}
+
+/// REQUIRES: `needs` has an entry per node; in training every value has at most one consumer.
+Schedule make_schedule(const Plan& plan, std::int64_t batch, bool training,
+                       const std::vector<NodeNeeds>& needs);
+
+}  // namespace dpt

@@ -1,0 +1,171 @@
+// `dpt model summary`: the plan as a table and as JSON.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "engine/graph/plan.h"
+
+namespace dpt {
+namespace {
+
+/// "129,068"
+std::string grouped(std::int64_t number) {
+  std::string digits = std::to_string(number);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, ",");
+  return digits;
+}
+
+/// "4.50 M", "243.4 k": three or four digits that matter.
+std::string flops_text(double flops) {
+  if (flops == 0) return "-";
+  constexpr std::array<const char*, 5> kUnits = {"", " k", " M", " G", " T"};
+  std::size_t unit = 0;
+  while (flops >= 999.95 && unit + 1 < kUnits.size()) {
+    flops /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.{}f}{}", flops, unit == 0 ? 0 : (flops < 10 ? 2 : 1), kUnits[unit]);
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  constexpr std::array<const char*, 3> kUnits = {"KiB", "MiB", "GiB"};
+  double value = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  while (value >= 1023.95 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+constexpr std::size_t kColumns = 8;
+using Cells = std::array<std::string, kColumns>;
+
+/// Text columns stand left, numbers right.
+constexpr std::array<bool, kColumns> kLeft = {true, true, true, false, false, false, false, false};
+
+std::string table_text(const std::vector<Cells>& lines) {
+  std::array<std::size_t, kColumns> width{};
+  for (const Cells& line : lines) {
+    for (std::size_t c = 0; c < kColumns; ++c) width[c] = std::max(width[c], line[c].size());
+  }
+  std::string text;
+  for (const Cells& line : lines) {
+    std::string row;
+    for (std::size_t c = 0; c < kColumns; ++c) {
+      if (c > 0) row += "  ";
+      row += kLeft[c] ? fmt::format("{:<{}}", line[c], width[c])
+                      : fmt::format("{:>{}}", line[c], width[c]);
+    }
+    row.erase(row.find_last_not_of(' ') + 1);
+    text += row + "\n";
+  }
+  return text;
+}
+
+/// The column that says what a layer's output costs, or why it costs nothing.
+std::string memory_text(const LayerRow& row) {
+  if (row.activation_bytes > 0) return bytes_text(row.activation_bytes);
+  return row.type == "Flatten" ? "view" : (row.fused_into.empty() ? "-" : "fused");
+}
+
+struct Totals {
+  double forward = 0, backward = 0;
+  std::int64_t activation_bytes = 0;
+};
+
+Totals totals_of(const Plan& plan) {
+  Totals totals;
+  for (const LayerRow& row : plan.rows) {
+    totals.forward += row.forward_flops;
+    totals.backward += row.backward_flops;
+    totals.activation_bytes += row.activation_bytes;
+  }
+  return totals;
+}
+
+/// The largest part of a batch that one replica gets.
+std::int64_t batch_per_replica(const TrainSpec& spec, int replicas) {
+  return (spec.data.batch_size + replicas - 1) / replicas;
+}
+
+}  // namespace
+
+std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
+                         std::optional<int> optimizer_buffers) {
+  std::vector<Cells> lines;
+  lines.push_back(
+      {"layer", "type", "detail", "output", "parameters", "forward", "backward", "activation"});
+  for (const LayerRow& row : plan.rows) {
+    lines.push_back({row.name, row.type, row.detail, row.out.text(),
+                     row.params > 0 ? grouped(row.params) : "-", flops_text(row.forward_flops),
+                     flops_text(row.backward_flops), memory_text(row)});
+  }
+  const Totals totals = totals_of(plan);
+  lines.push_back({"total", "", "", "", grouped(plan.param_count), flops_text(totals.forward),
+                   flops_text(totals.backward), bytes_text(totals.activation_bytes)});
+
+  const std::int64_t batch = batch_per_replica(spec, replicas);
+  const MemoryEstimate memory = estimate_memory(plan, batch, optimizer_buffers.value_or(0));
+  std::string text = fmt::format("{}: input {}, {} classes, {}\n\n{}", spec.name, plan.input.text(),
+                                 plan.classes, name_of(plan.type), table_text(lines));
+  text += fmt::format(
+      "\nPer image: {}FLOP forward and backward (2 per multiply-add); sizes of activations without "
+      "their gradients.\nPer replica ({} of {} images on {} replica{}): parameters {}, gradients "
+      "{}, optimizer {}, activations {}: {} in all, kernels' workspaces not counted.\n",
+      flops_text(totals.forward + totals.backward), batch, spec.data.batch_size, replicas,
+      replicas == 1 ? "" : "s", bytes_text(memory.params), bytes_text(memory.grads),
+      optimizer_buffers ? bytes_text(memory.optimizer) : "not counted",
+      bytes_text(memory.activations), bytes_text(memory.total()));
+  return text;
+}
+
+std::string summary_json(const TrainSpec& spec, const Plan& plan, int replicas,
+                         std::optional<int> optimizer_buffers) {
+  using Json = nlohmann::ordered_json;
+  const auto shape_json = [](const ActivationShape& shape) {
+    return shape.flat ? Json{shape.elements()} : Json{shape.shape.c, shape.shape.h, shape.shape.w};
+  };
+  Json layers = Json::array();
+  for (const LayerRow& row : plan.rows) {
+    layers.push_back({{"name", row.name},
+                      {"type", row.type},
+                      {"detail", row.detail},
+                      {"output", shape_json(row.out)},
+                      {"parameters", row.params},
+                      {"forward_flops", row.forward_flops},
+                      {"backward_flops", row.backward_flops},
+                      {"activation_bytes", row.activation_bytes},
+                      {"fused_into", row.fused_into.empty() ? Json() : Json(row.fused_into)}});
+  }
+  Json params = Json::array();
+  for (const Param& param : plan.params) {
+    params.push_back({{"name", param.name}, {"shape", param.spec.file_shape}});
+  }
+  const Totals totals = totals_of(plan);
+  const std::int64_t batch = batch_per_replica(spec, replicas);
+  const MemoryEstimate memory = estimate_memory(plan, batch, optimizer_buffers.value_or(0));
+  const Json all = {{"name", spec.name},
+                    {"input", shape_json(plan.input)},
+                    {"classes", plan.classes},
+                    {"precision", name_of(plan.type)},
+                    {"layers", layers},
+                    {"tensors", params},
+                    {"parameters", plan.param_count},
+                    {"forward_flops", totals.forward},
+                    {"backward_flops", totals.backward},
+                    {"replicas", replicas},
+                    {"batch_per_replica", batch},
+                    {"memory_per_replica",
+                     {{"parameters", memory.params},
+                      {"gradients", memory.grads},
+                      {"optimizer", optimizer_buffers ? Json(memory.optimizer) : Json()},
+                      {"activations", memory.activations},
+                      {"total", memory.total()}}}};
+  return all.dump(2) + "\n";
+}
+
+}  // namespace dpt

@@ -1,0 +1,52 @@
+// AdaptiveAvgPool2d as torch.nn.AdaptiveAvgPool2d(1): the mean of the whole image, per channel.
+#include "engine/layers/kind.h"
+#include "engine/layers/pool2d.h"
+#include "engine/layers/shape_checks.h"
+
+namespace dpt {
+
+struct AdaptiveAvgPool2dOptions {
+  Size2 output_size{1, 1};
+};
+
+class AdaptiveAvgPool2d final : public Pool2d {
+ public:
+  using Options = AdaptiveAvgPool2dOptions;
+  static const ObjectTable& table();
+
+  explicit AdaptiveAvgPool2d(const Options& options)
+      : Pool2d(whole_image()), output_size_(options.output_size) {}
+
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    const ActivationShape out = Pool2d::infer(in);
+    if (output_size_ == Size2{1, 1}) return out;
+    throw ShapeError(
+        fmt::format("output_size {} is not available: only 1 (the mean of the whole image) is; use "
+                    "an AvgPool2d for other sizes",
+                    text_of(output_size_)),
+        {{output_size_.h, output_size_.w, in[0].shape.c}, false});
+  }
+
+ private:
+  static PoolGeometry whole_image() {
+    PoolGeometry geometry;
+    geometry.kind = PoolKind::average;
+    geometry.whole_image = true;
+    return geometry;
+  }
+
+  Size2 output_size_;
+};
+
+const ObjectTable& AdaptiveAvgPool2d::table() {
+  using O = AdaptiveAvgPool2dOptions;
+  static const ObjectTable result = object_table<O>(
+      "AdaptiveAvgPool2d", "The mean of the whole image, per channel.",
+      {field("output_size", &O::output_size, "Height and width of the output; only 1 is available.")
+           .range(1, 1024)});
+  return result;
+}
+
+template LayerKind kind_of<AdaptiveAvgPool2d>();
+
+}  // namespace dpt

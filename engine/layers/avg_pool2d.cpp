@@ -1,0 +1,60 @@
+// AvgPool2d as torch.nn.AvgPool2d.
+#include <optional>
+
+#include "engine/layers/kind.h"
+#include "engine/layers/pool2d.h"
+
+namespace dpt {
+
+struct AvgPool2dOptions {
+  Size2 kernel_size{2, 2};
+  std::optional<Size2> stride;
+  Size2 padding{0, 0};
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  std::optional<std::int64_t> divisor_override;
+};
+
+class AvgPool2d final : public Pool2d {
+ public:
+  using Options = AvgPool2dOptions;
+  static const ObjectTable& table();
+
+  explicit AvgPool2d(const Options& options) : Pool2d(geometry_of(options)) {}
+
+ private:
+  static PoolGeometry geometry_of(const Options& o) {
+    PoolGeometry geometry;
+    geometry.kind = PoolKind::average;
+    geometry.kernel = o.kernel_size;
+    geometry.stride = o.stride.value_or(o.kernel_size);
+    geometry.padding = o.padding;
+    geometry.ceil_mode = o.ceil_mode;
+    geometry.count_include_pad = o.count_include_pad;
+    geometry.divisor_override = o.divisor_override.value_or(0);
+    return geometry;
+  }
+};
+
+const ObjectTable& AvgPool2d::table() {
+  using O = AvgPool2dOptions;
+  static const ObjectTable result = object_table<O>(
+      "AvgPool2d", "The mean of each window.",
+      {field("kernel_size", &O::kernel_size, "Height and width of a window.")
+           .required()
+           .range(1, 1024),
+       field("stride", &O::stride, "Step between windows; kernel_size when not given.")
+           .range(1, 1024),
+       field("padding", &O::padding, "Zeros on each side, at most half of kernel_size.")
+           .range(0, 512),
+       field("ceil_mode", &O::ceil_mode, "Keep a last window that hangs over the border."),
+       field("count_include_pad", &O::count_include_pad,
+             "Count padding in the divisor (never what hangs over the border)."),
+       field("divisor_override", &O::divisor_override, "Divide every window's sum by this number.")
+           .range(1, 1048576)});
+  return result;
+}
+
+template LayerKind kind_of<AvgPool2d>();
+
+}  // namespace dpt

@@ -1,0 +1,156 @@
+// Conv2d as torch.nn.Conv2d: x (N,H,W,C), w (K,R,S,C/groups), y (N,P,Q,K); zeros as padding.
+// Optionally with ReLU, and then a pooling, fused behind it.
+#include <optional>
+
+#include "engine/layers/init_options.h"
+#include "engine/layers/kind.h"
+#include "engine/layers/pool2d.h"
+#include "engine/layers/relu.h"
+#include "engine/layers/shape_checks.h"
+
+namespace dpt {
+
+struct Conv2dOptions : InitOptions {
+  std::int64_t out_channels = 0;
+  Size2 kernel_size{1, 1};
+  Size2 stride{1, 1}, padding{0, 0}, dilation{1, 1};
+  std::int64_t groups = 1;
+};
+
+class Conv2d final : public Layer {
+ public:
+  using Options = Conv2dOptions;
+  static const ObjectTable& table();
+
+  explicit Conv2d(const Options& options, bool relu = false,
+                  std::optional<Pool2d> pool = std::nullopt)
+      : options_(options), relu_(relu), pool_(std::move(pool)) {}
+
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    const ActivationShape out = convolved(in[0]);
+    return pool_ ? pool_->infer({&out, 1}) : out;
+  }
+
+  std::vector<ParamSpec> params(std::span<const ActivationShape> in) const override {
+    const Options& o = options_;
+    const std::int64_t window = o.kernel_size.h * o.kernel_size.w;
+    ParamSpec weight;
+    weight.suffix = "weight";
+    weight.file_shape = {o.out_channels, in[0].shape.c / o.groups, o.kernel_size.h,
+                         o.kernel_size.w};
+    weight.layout = ParamLayout::ohwi;
+    weight.fan_in = in[0].shape.c / o.groups * window;
+    weight.fan_out = o.out_channels * window;
+    weight.init = o.weight();
+    if (!o.bias) return {weight};
+    ParamSpec bias;
+    bias.suffix = "bias";
+    bias.file_shape = {o.out_channels};
+    bias.fan_in = weight.fan_in;
+    bias.fan_out = weight.fan_out;
+    bias.init = o.bias_spec();
+    return {weight, bias};
+  }
+
+  double forward_flops(std::span<const ActivationShape> in, const ActivationShape&) const override {
+    const Options& o = options_;
+    const auto window = static_cast<double>(o.kernel_size.h * o.kernel_size.w);
+    return 2.0 * static_cast<double>(convolved(in[0]).elements()) * window *
+           static_cast<double>(in[0].shape.c / o.groups);
+  }
+
+  std::unique_ptr<Layer> fuse(const Layer& next) const override {
+    if (pool_) return nullptr;
+    if (!relu_ && dynamic_cast<const ReLU*>(&next)) return std::make_unique<Conv2d>(options_, true);
+    if (const auto* pool = dynamic_cast<const Pool2d*>(&next)) {
+      return std::make_unique<Conv2d>(options_, relu_, Pool2d(pool->geometry()));
+    }
+    return nullptr;
+  }
+
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    const Options& o = options_;
+    const ActivationShape conv_out = convolved(context.in[0]);
+    Conv2dDesc desc;
+    desc.batch = context.batch;
+    desc.in = context.in[0].shape;
+    desc.conv_out = conv_out.shape;
+    desc.out = context.out.shape;
+    desc.kernel = o.kernel_size;
+    desc.stride = o.stride;
+    desc.padding = o.padding;
+    desc.dilation = o.dilation;
+    desc.groups = o.groups;
+    desc.bias = o.bias;
+    desc.relu = relu_;
+    if (pool_) {
+      desc.pool = pool_->describe(context, conv_out);
+      // Inside the convolution the pooling always hands its gradient on, to the weights at least.
+      desc.pool->input_gradient = context.training;
+    }
+    desc.type = context.type;
+    desc.training = context.training;
+    desc.input_gradient = context.input_gradient;
+    return backend.conv2d(desc);
+  }
+
+  std::string detail() const override {
+    const Options& o = options_;
+    std::string text = fmt::format("{}, stride {}", text_of(o.kernel_size), text_of(o.stride));
+    if (o.padding != Size2{0, 0}) text += fmt::format(", padding {}", text_of(o.padding));
+    if (o.dilation != Size2{1, 1}) text += fmt::format(", dilation {}", text_of(o.dilation));
+    if (o.groups != 1) text += fmt::format(", groups {}", o.groups);
+    if (!o.bias) text += ", no bias";
+    return text;
+  }
+
+ private:
+  /// The shape behind the convolution, before any fused pooling.
+  ActivationShape convolved(const ActivationShape& in) const {
+    require_image(in);
+    const Options& o = options_;
+    require_fit(in, o.kernel_size, o.padding, o.dilation);
+    const auto positions = [](std::int64_t size, std::int64_t kernel, std::int64_t stride,
+                              std::int64_t padding, std::int64_t dilation) {
+      return (size + 2 * padding - extent(kernel, dilation)) / stride + 1;
+    };
+    const ActivationShape out{
+        {positions(in.shape.h, o.kernel_size.h, o.stride.h, o.padding.h, o.dilation.h),
+         positions(in.shape.w, o.kernel_size.w, o.stride.w, o.padding.w, o.dilation.w),
+         o.out_channels},
+        false};
+    if (in.shape.c % o.groups != 0 || o.out_channels % o.groups != 0) {
+      throw ShapeError(fmt::format("groups {} must divide both the channels of its input, {}, and "
+                                   "out_channels, {}",
+                                   o.groups, in.shape.c, o.out_channels),
+                       out);
+    }
+    return out;
+  }
+
+  Options options_;
+  bool relu_ = false;
+  std::optional<Pool2d> pool_;
+};
+
+const ObjectTable& Conv2d::table() {
+  using O = Conv2dOptions;
+  static const ObjectTable result = with_init_fields<O>(object_table<O>(
+      "Conv2d", "2-D convolution over an image.",
+      {field("out_channels", &O::out_channels, "Number of filters.").required().range(1, 65536),
+       field("kernel_size", &O::kernel_size, "Height and width of the filters.")
+           .required()
+           .range(1, 1024),
+       field("stride", &O::stride, "Step between positions.").range(1, 1024),
+       field("padding", &O::padding, "Zeros on each side of the image.").range(0, 1024),
+       field("dilation", &O::dilation, "Distance between the pixels of a filter.").range(1, 1024),
+       field("groups", &O::groups,
+             "Groups of channels that do not see each other; divides both channel counts.")
+           .range(1, 65536)},
+      [](const O& options) { return check_init(options); }));
+  return result;
+}
+
+template LayerKind kind_of<Conv2d>();
+
+}  // namespace dpt

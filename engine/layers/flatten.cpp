@@ -1,0 +1,29 @@
+// Flatten: an image becomes a vector. No kernel: the memory stays as it is, in (H,W,C) order, and
+// the Linear behind it keeps its weight columns in that order.
+#include "engine/layers/kind.h"
+
+namespace dpt {
+
+struct FlattenOptions {};
+
+class Flatten final : public Layer {
+ public:
+  using Options = FlattenOptions;
+  static const ObjectTable& table() {
+    static const ObjectTable result = object_table<FlattenOptions>(
+        "Flatten", "Makes a vector of an image, as torch.nn.Flatten with its defaults.", {});
+    return result;
+  }
+
+  explicit Flatten(const Options&) {}
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    return {in[0].shape, true};
+  }
+  bool is_view() const override { return true; }
+  /// Never called for a view.
+  std::unique_ptr<Op> compile(Backend&, const LayerContext&) const override { return nullptr; }
+};
+
+template LayerKind kind_of<Flatten>();
+
+}  // namespace dpt

@@ -1,0 +1,48 @@
+// Checks and conversion of the fields that choose starting values.
+#include "engine/layers/init_options.h"
+
+namespace dpt {
+namespace {
+
+InitSpec spec_of(const std::string& kind, const std::optional<double>& value,
+                 const std::optional<double>& stddev) {
+  return {kind, value.value_or(0.0), stddev.value_or(1.0)};
+}
+
+std::string check_one(const std::string& field, const std::string& kind, bool has_value,
+                      bool has_stddev) {
+  if (kind == "constant" && !has_value) {
+    return fmt::format("{0}: constant needs {0}_value", field);
+  }
+  if (has_value && kind != "constant" && kind != "normal") {
+    return fmt::format("{0}_value has no effect with {0}: {1}; it belongs to constant and normal",
+                       field, kind);
+  }
+  if (has_stddev && kind != "normal") {
+    return fmt::format("{0}_std has no effect with {0}: {1}; it belongs to normal", field, kind);
+  }
+  return {};
+}
+
+}  // namespace
+
+InitSpec InitOptions::weight() const {
+  return spec_of(weight_init, weight_init_value, weight_init_std);
+}
+
+InitSpec InitOptions::bias_spec() const {
+  return spec_of(bias_init, bias_init_value, bias_init_std);
+}
+
+std::string check_init(const InitOptions& o) {
+  std::string problem = check_one("weight_init", o.weight_init, o.weight_init_value.has_value(),
+                                  o.weight_init_std.has_value());
+  if (!problem.empty()) return problem;
+  if (!o.bias && (o.bias_init != "default" || o.bias_init_value || o.bias_init_std)) {
+    return "bias_init has no effect with bias: false";
+  }
+  return check_one("bias_init", o.bias_init, o.bias_init_value.has_value(),
+                   o.bias_init_std.has_value());
+}
+
+}  // namespace dpt

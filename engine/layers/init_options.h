@@ -1,0 +1,56 @@
+// The fields by which a config chooses the starting values of a layer's weight and bias; shared by
+// every layer that has them.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/layers/layer.h"
+
+namespace dpt {
+
+/// Base of the options of a layer with a weight and a bias.
+struct InitOptions {
+  bool bias = true;
+  std::string weight_init = "default";
+  std::optional<double> weight_init_value, weight_init_std;
+  std::string bias_init = "default";
+  std::optional<double> bias_init_value, bias_init_std;
+
+  InitSpec weight() const;
+  InitSpec bias_spec() const;
+};
+
+/// The message about fields that contradict each other, or empty.
+std::string check_init(const InitOptions& options);
+
+/// `table` with the rows of InitOptions behind its own; S is the options struct of the table.
+template <class S>
+ObjectTable with_init_fields(ObjectTable table) {
+  using Text = std::string;
+  using Number = std::optional<double>;
+  Field rows[] = {
+      field<S, bool>("bias", &S::bias, "Add a learnt bias."),
+      field<S, Text>("weight_init", &S::weight_init,
+                     "Starting values of the weight, as torch.nn.init names them; default is "
+                     "PyTorch's U(-1/sqrt(fan_in), 1/sqrt(fan_in)).")
+          .one_of({"default", "xavier_uniform", "xavier_normal", "kaiming_uniform",
+                   "kaiming_normal", "normal", "constant"}),
+      field<S, Number>("weight_init_value", &S::weight_init_value,
+                       "constant: the value. normal: the mean (0 when not given)."),
+      field<S, Number>("weight_init_std", &S::weight_init_std,
+                       "normal: the standard deviation (1 when not given).")
+          .at_least(0),
+      field<S, Text>("bias_init", &S::bias_init,
+                     "Starting values of the bias; default is PyTorch's, with the weight's fan_in.")
+          .one_of({"default", "normal", "constant"}),
+      field<S, Number>("bias_init_value", &S::bias_init_value,
+                       "constant: the value. normal: the mean (0 when not given)."),
+      field<S, Number>("bias_init_std", &S::bias_init_std,
+                       "normal: the standard deviation (1 when not given).")
+          .at_least(0)};
+  for (Field& row : rows) table.fields.push_back(std::move(row));
+  return table;
+}
+
+}  // namespace dpt

@@ -1,0 +1,95 @@
+// Linear as torch.nn.Linear: y = x W^T + b, x (N,in), W (out,in), optionally with ReLU fused.
+#include "engine/layers/init_options.h"
+#include "engine/layers/kind.h"
+#include "engine/layers/relu.h"
+#include "engine/layers/shape_checks.h"
+
+namespace dpt {
+
+struct LinearOptions : InitOptions {
+  std::int64_t out_features = 0;
+};
+
+class Linear final : public Layer {
+ public:
+  using Options = LinearOptions;
+  static const ObjectTable& table();
+
+  explicit Linear(const Options& options, bool relu = false) : options_(options), relu_(relu) {}
+
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    const ActivationShape out{{1, 1, options_.out_features}, true};
+    if (in[0].flat) return out;
+    throw ShapeError(
+        fmt::format("expected a vector as input, found an image of {} (C x H x W); add "
+                    "{{type: Flatten}} before it",
+                    in[0].text()),
+        out);
+  }
+
+  std::vector<ParamSpec> params(std::span<const ActivationShape> in) const override {
+    const std::int64_t features = in[0].elements(), out = options_.out_features;
+    ParamSpec weight;
+    weight.suffix = "weight";
+    weight.file_shape = {out, features};
+    if (in[0].shape.h * in[0].shape.w > 1) {
+      // Files hold the columns in PyTorch's (C,H,W) order, activations flatten as (H,W,C).
+      weight.layout = ParamLayout::linear_hwc;
+      weight.hwc = in[0].shape;
+    }
+    weight.fan_in = features;
+    weight.fan_out = out;
+    weight.init = options_.weight();
+    if (!options_.bias) return {weight};
+    ParamSpec bias;
+    bias.suffix = "bias";
+    bias.file_shape = {out};
+    bias.fan_in = features;
+    bias.fan_out = out;
+    bias.init = options_.bias_spec();
+    return {weight, bias};
+  }
+
+  double forward_flops(std::span<const ActivationShape> in, const ActivationShape&) const override {
+    return 2.0 * static_cast<double>(in[0].elements()) * static_cast<double>(options_.out_features);
+  }
+
+  std::unique_ptr<Layer> fuse(const Layer& next) const override {
+    if (relu_ || !dynamic_cast<const ReLU*>(&next)) return nullptr;
+    return std::make_unique<Linear>(options_, true);
+  }
+
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    LinearDesc desc;
+    desc.batch = context.batch;
+    desc.in = context.in[0].elements();
+    desc.out = options_.out_features;
+    desc.bias = options_.bias;
+    desc.relu = relu_;
+    desc.type = context.type;
+    desc.training = context.training;
+    desc.input_gradient = context.input_gradient;
+    return backend.linear(desc);
+  }
+
+  std::string detail() const override { return options_.bias ? "" : "no bias"; }
+
+ private:
+  Options options_;
+  bool relu_ = false;
+};
+
+const ObjectTable& Linear::table() {
+  using O = LinearOptions;
+  static const ObjectTable result = with_init_fields<O>(
+      object_table<O>("Linear", "Fully connected layer, y = x W^T + b.",
+                      {field("out_features", &O::out_features, "Width of the output.")
+                           .required()
+                           .range(1, 1 << 24)},
+                      [](const O& options) { return check_init(options); }));
+  return result;
+}
+
+template LayerKind kind_of<Linear>();
+
+}  // namespace dpt

@@ -1,0 +1,55 @@
+// MaxPool2d as torch.nn.MaxPool2d.
+#include <optional>
+
+#include "engine/layers/kind.h"
+#include "engine/layers/pool2d.h"
+
+namespace dpt {
+
+struct MaxPool2dOptions {
+  Size2 kernel_size{2, 2};
+  std::optional<Size2> stride;
+  Size2 padding{0, 0};
+  Size2 dilation{1, 1};
+  bool ceil_mode = false;
+};
+
+class MaxPool2d final : public Pool2d {
+ public:
+  using Options = MaxPool2dOptions;
+  static const ObjectTable& table();
+
+  explicit MaxPool2d(const Options& options) : Pool2d(geometry_of(options)) {}
+
+ private:
+  static PoolGeometry geometry_of(const Options& o) {
+    PoolGeometry geometry;
+    geometry.kind = PoolKind::max;
+    geometry.kernel = o.kernel_size;
+    geometry.stride = o.stride.value_or(o.kernel_size);
+    geometry.padding = o.padding;
+    geometry.dilation = o.dilation;
+    geometry.ceil_mode = o.ceil_mode;
+    return geometry;
+  }
+};
+
+const ObjectTable& MaxPool2d::table() {
+  using O = MaxPool2dOptions;
+  static const ObjectTable result = object_table<O>(
+      "MaxPool2d", "The largest value of each window.",
+      {field("kernel_size", &O::kernel_size, "Height and width of a window.")
+           .required()
+           .range(1, 1024),
+       field("stride", &O::stride, "Step between windows; kernel_size when not given.")
+           .range(1, 1024),
+       field("padding", &O::padding, "Border on each side, at most half of kernel_size.")
+           .range(0, 512),
+       field("dilation", &O::dilation, "Distance between the pixels of a window.").range(1, 1024),
+       field("ceil_mode", &O::ceil_mode, "Keep a last window that hangs over the border.")});
+  return result;
+}
+
+template LayerKind kind_of<MaxPool2d>();
+
+}  // namespace dpt

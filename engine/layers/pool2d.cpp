@@ -1,0 +1,98 @@
+// Shapes and kernels of the pooling layers, with PyTorch's conventions
+// (torch/aten: pooling_output_shape).
+#include "engine/layers/pool2d.h"
+
+#include <algorithm>
+
+#include "engine/layers/shape_checks.h"
+
+namespace dpt {
+namespace {
+
+/// Windows along one axis. With ceil_mode the last window may hang over the end, but it must begin
+/// inside the image or the padding before it.
+std::int64_t windows(std::int64_t size, std::int64_t kernel, std::int64_t stride,
+                     std::int64_t padding, std::int64_t dilation, bool ceil_mode) {
+  const std::int64_t room = size + 2 * padding - extent(kernel, dilation);
+  std::int64_t count = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+  if (ceil_mode && (count - 1) * stride >= size + padding) --count;
+  return count;
+}
+
+/// Whether every window has at least one tap on the image. Only a dilated kernel can miss it.
+bool sees_image(std::int64_t size, std::int64_t count, std::int64_t kernel, std::int64_t stride,
+                std::int64_t padding, std::int64_t dilation) {
+  for (std::int64_t window = 0; window < count; ++window) {
+    bool seen = false;
+    for (std::int64_t tap = 0; tap < kernel && !seen; ++tap) {
+      const std::int64_t at = window * stride - padding + tap * dilation;
+      seen = at >= 0 && at < size;
+    }
+    if (!seen) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+ActivationShape Pool2d::infer(std::span<const ActivationShape> in) const {
+  require_image(in[0]);
+  const PoolGeometry& g = geometry_;
+  const SampleShape& x = in[0].shape;
+  if (g.whole_image) return {{1, 1, x.c}, false};
+  if (2 * g.padding.h > g.kernel.h || 2 * g.padding.w > g.kernel.w) {
+    fail(ErrorKind::usage,
+         "padding {} is more than half of kernel_size {}: windows at the border would see padding "
+         "only; use padding up to {}",
+         text_of(g.padding), text_of(g.kernel), text_of({g.kernel.h / 2, g.kernel.w / 2}));
+  }
+  require_fit(in[0], g.kernel, g.padding, g.dilation);
+  const ActivationShape out{
+      {windows(x.h, g.kernel.h, g.stride.h, g.padding.h, g.dilation.h, g.ceil_mode),
+       windows(x.w, g.kernel.w, g.stride.w, g.padding.w, g.dilation.w, g.ceil_mode), x.c},
+      false};
+  if (!sees_image(x.h, out.shape.h, g.kernel.h, g.stride.h, g.padding.h, g.dilation.h) ||
+      !sees_image(x.w, out.shape.w, g.kernel.w, g.stride.w, g.padding.w, g.dilation.w)) {
+    throw ShapeError(
+        fmt::format("a window of kernel_size {} with dilation {} and padding {} sees nothing of "
+                    "its input of {} (C x H x W); use less dilation or padding",
+                    text_of(g.kernel), text_of(g.dilation), text_of(g.padding), in[0].text()),
+        out);
+  }
+  return out;
+}
+
+Pool2dDesc Pool2d::describe(const LayerContext& context, const ActivationShape& in) const {
+  Pool2dDesc desc;
+  desc.kind = geometry_.kind;
+  desc.kernel = geometry_.kernel;
+  desc.stride = geometry_.stride;
+  desc.padding = geometry_.padding;
+  desc.dilation = geometry_.dilation;
+  if (geometry_.whole_image) desc.kernel = desc.stride = {in.shape.h, in.shape.w};
+  desc.count_include_pad = geometry_.count_include_pad;
+  desc.divisor_override = geometry_.divisor_override;
+  desc.type = context.type;
+  desc.batch = context.batch;
+  desc.in = in.shape;
+  desc.out = context.out.shape;
+  desc.training = context.training;
+  desc.input_gradient = context.input_gradient;
+  return desc;
+}
+
+std::unique_ptr<Op> Pool2d::compile(Backend& backend, const LayerContext& context) const {
+  return backend.pool2d(describe(context, context.in[0]));
+}
+
+std::string Pool2d::detail() const {
+  const PoolGeometry& g = geometry_;
+  if (g.whole_image) return "whole image";
+  std::string text = fmt::format("{}, stride {}", text_of(g.kernel), text_of(g.stride));
+  if (g.padding != Size2{0, 0}) text += fmt::format(", padding {}", text_of(g.padding));
+  if (g.dilation != Size2{1, 1}) text += fmt::format(", dilation {}", text_of(g.dilation));
+  if (g.ceil_mode) text += ", ceil";
+  return text;
+}
+
+}  // namespace dpt

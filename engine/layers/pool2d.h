@@ -1,0 +1,39 @@
+// What the pooling layers share. In a header because a convolution takes the pooling behind it into
+// its own kernel.
+#pragma once
+
+#include <string>
+
+#include "engine/layers/layer.h"
+
+namespace dpt {
+
+/// A pooling as its options describe it.
+struct PoolGeometry {
+  PoolKind kind = PoolKind::max;
+  Size2 kernel{2, 2}, stride{2, 2}, padding{0, 0}, dilation{1, 1};
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  std::int64_t divisor_override = 0;
+  bool whole_image = false;  ///< the kernel is the image, whatever its size
+};
+
+/// Base of the pooling layers, and as such the pooling inside a fused convolution.
+class Pool2d : public Layer {
+ public:
+  explicit Pool2d(const PoolGeometry& geometry) : geometry_(geometry) {}
+
+  const PoolGeometry& geometry() const { return geometry_; }
+  /// The kernel's description for one input.
+  Pool2dDesc describe(const LayerContext& context, const ActivationShape& in) const;
+
+  /// Output size as PyTorch's pooling_output_shape.
+  ActivationShape infer(std::span<const ActivationShape> in) const override;
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override;
+  std::string detail() const override;
+
+ private:
+  PoolGeometry geometry_;
+};
+
+}  // namespace dpt

@@ -1,0 +1,72 @@
+// All layers: one line each. The class itself stands in its own .cpp, see kind.h.
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+#include "engine/layers/layer.h"
+
+namespace dpt {
+
+/// Defined in kind.h, made in each layer's .cpp.
+template <class L>
+LayerKind kind_of();
+
+constexpr LayerKind (*kKinds[])() = {
+    &kind_of<class Conv2d>,             //
+    &kind_of<class Linear>,             //
+    &kind_of<class ReLU>,               //
+    &kind_of<class MaxPool2d>,          //
+    &kind_of<class AvgPool2d>,          //
+    &kind_of<class AdaptiveAvgPool2d>,  //
+    &kind_of<class Flatten>,            //
+};
+
+std::span<const LayerKind> layer_kinds() {
+  static const auto kinds = [] {
+    std::array<LayerKind, std::size(kKinds)> made{};
+    std::transform(std::begin(kKinds), std::end(kKinds), made.begin(),
+                   [](LayerKind (*kind)()) { return kind(); });
+    return made;
+  }();
+  return kinds;
+}
+
+const VariantTable& layer_table() {
+  static const VariantTable table = [] {
+    VariantTable made;
+    made.what = "layer";
+    for (const LayerKind& kind : layer_kinds()) made.alternatives.push_back(kind.table);
+    // Keras, Caffe and PyTorch names of the same things.
+    made.hints = {{"Conv2D", "Conv2d"},
+                  {"Convolution", "Conv2d"},
+                  {"Convolution2D", "Conv2d"},
+                  {"conv", "Conv2d"},
+                  {"Dense", "Linear"},
+                  {"InnerProduct", "Linear"},
+                  {"FullyConnected", "Linear"},
+                  {"fc", "Linear"},
+                  {"Relu", "ReLU"},
+                  {"Activation", "ReLU"},
+                  {"MaxPool", "MaxPool2d"},
+                  {"MaxPooling2D", "MaxPool2d"},
+                  {"Pooling", "MaxPool2d or AvgPool2d"},
+                  {"AvgPool", "AvgPool2d"},
+                  {"AveragePooling2D", "AvgPool2d"},
+                  {"GlobalAveragePooling2D", "AdaptiveAvgPool2d"},
+                  {"GlobalAvgPool2d", "AdaptiveAvgPool2d"},
+                  {"Reshape", "Flatten"},
+                  {"View", "Flatten"}};
+    return made;
+  }();
+  return table;
+}
+
+std::unique_ptr<Layer> make_layer(const Variant& spec) {
+  for (const LayerKind& kind : layer_kinds()) {
+    if (kind.table->name == spec.type) return kind.make(spec);
+  }
+  assert(false && "make_layer: the reader lets no unknown type through");
+  return nullptr;
+}
+
+}  // namespace dpt

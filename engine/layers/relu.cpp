@@ -1,0 +1,24 @@
+#include "engine/layers/relu.h"
+
+#include "engine/layers/kind.h"
+
+namespace dpt {
+
+const ObjectTable& ReLU::table() {
+  static const ObjectTable table =
+      object_table<ReluOptions>("ReLU", "Rectified linear unit, max(x, 0).", {});
+  return table;
+}
+
+std::unique_ptr<Op> ReLU::compile(Backend& backend, const LayerContext& context) const {
+  ReluDesc desc;
+  desc.batch = context.batch;
+  desc.shape = context.out.shape;
+  desc.type = context.type;
+  desc.training = context.training;
+  return backend.relu(desc);
+}
+
+template LayerKind kind_of<ReLU>();
+
+}  // namespace dpt

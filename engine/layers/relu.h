@@ -1,0 +1,22 @@
+// ReLU, in a header because convolution and linear layers take it into their own kernel.
+#pragma once
+
+#include "engine/layers/layer.h"
+
+namespace dpt {
+
+struct ReluOptions {};
+
+/// y = max(x, 0), any shape.
+class ReLU final : public Layer {
+ public:
+  using Options = ReluOptions;
+  static const ObjectTable& table();
+
+  explicit ReLU(const Options&) {}
+  ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
+  bool is_in_place() const override { return true; }
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override;
+};
+
+}  // namespace dpt

@@ -1,0 +1,40 @@
+// What the layers' shape inference shares: an error that lets later layers be checked all the same,
+// and the texts of sizes.
+#pragma once
+
+#include <string>
+
+#include "engine/layers/layer.h"
+#include "kernels/error.h"
+
+namespace dpt {
+
+/// A shape problem behind which the layer's output is known all the same (a Linear always gives
+/// out_features). make_plan reports it and goes on with `assumed`, so that one run shows more than
+/// one mistake.
+class ShapeError : public Error {
+ public:
+  ShapeError(const std::string& text, const ActivationShape& assumed)
+      : Error(ErrorKind::usage, text), assumed_(assumed) {}
+  const ActivationShape& assumed() const noexcept { return assumed_; }
+
+ private:
+  ActivationShape assumed_;
+};
+
+/// "3x5" (height x width).
+std::string text_of(const Size2& size);
+
+/// Throws unless `in` is an image, not the vector behind a Flatten or Linear.
+void require_image(const ActivationShape& in);
+
+/// Pixels that a dilated kernel covers.
+constexpr std::int64_t extent(std::int64_t kernel, std::int64_t dilation) {
+  return dilation * (kernel - 1) + 1;
+}
+
+/// Throws unless a kernel fits into its padded input.
+void require_fit(const ActivationShape& in, const Size2& kernel, const Size2& padding,
+                 const Size2& dilation);
+
+}  // namespace dpt
