@@ -1,0 +1,132 @@
+// dpt bench CONFIG: how fast the training loop runs. With --serve it answers "run N" lines with the
+// seconds that N steps took, so that a script can interleave it with other programs.
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <sstream>
+
+#include "app/catalog.h"
+#include "app/cli.h"
+#include "engine/spec/read_spec.h"
+#include "engine/training/run_ranks.h"
+#include "engine/training/stepper.h"
+#include "engine/training/trainer.h"
+
+namespace dpt {
+namespace {
+
+struct BenchOptions {
+  std::string config, devices, weights;
+  std::vector<std::string> overrides;
+  std::int64_t steps = 200, rounds = 9;
+  bool serve = false, losses = false, json = false;
+};
+
+/// Asks rank 0's `next` for a number of steps, runs them on all ranks and reports the seconds to
+/// rank 0's `done`; until `next` says 0.
+void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
+                  const std::function<std::int64_t()>& next,
+                  const std::function<void(double)>& done) {
+  run_ranks(
+      job.devices,
+      [&](Backend& backend, Communicator& communicator) {
+        Replica replica(backend, communicator, job);
+        replica.set_params(start.params);
+        const bool speaks = communicator.rank() == 0;
+        Stepper stepper(job, replica, start.state, [&](const StepResult& result) {
+          if (speaks && print_losses) {
+            fmt::print("loss {} {:.7g}\n", result.step,
+                       static_cast<double>(result.metrics.loss_sum) / result.metrics.count);
+          }
+        });
+        while (true) {
+          std::int64_t steps = speaks ? next() : 0;
+          communicator.broadcast(std::as_writable_bytes(std::span<std::int64_t>(&steps, 1)), 0);
+          if (steps == 0) return;
+          communicator.barrier();
+          const auto begin = std::chrono::steady_clock::now();
+          for (std::int64_t i = 0; i < steps; ++i) {
+            if (stepper.epoch_done()) {
+              stepper.drain();
+              stepper.finish_epoch();
+            }
+            stepper.step(false, false);
+          }
+          stepper.drain();
+          communicator.barrier();
+          if (speaks) {
+            done(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+          }
+        }
+      },
+      std::chrono::hours(24));
+}
+
+int run_bench(const BenchOptions& options) {
+  Job job = load_job(
+      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices)));
+  StartingPoint start = fresh_start(job);
+  if (!options.weights.empty()) load_weights(options.weights, job.plan, start.params.data());
+
+  if (options.serve) {
+    fmt::print("ready dpt\n");
+    std::fflush(stdout);
+    serve_rounds(
+        job, start, options.losses,
+        []() -> std::int64_t {
+          std::string line, word;
+          std::int64_t steps = 0;
+          if (!std::getline(std::cin, line)) return 0;
+          std::istringstream(line) >> word >> steps;
+          return word == "run" ? steps : 0;
+        },
+        [](double seconds) {
+          fmt::print("{:.6f}\n", seconds);
+          std::fflush(stdout);
+        });
+    return 0;
+  }
+
+  std::vector<double> rates;
+  std::int64_t round = 0;
+  const auto samples = static_cast<double>(options.steps * job.spec.data.batch_size);
+  serve_rounds(
+      job, start, options.losses,
+      // One round more than asked for: the first warms up and is not counted.
+      [&] { return round++ <= options.rounds ? options.steps : 0; },
+      [&](double seconds) {
+        if (round > 1) rates.push_back(samples / seconds);
+      });
+  std::sort(rates.begin(), rates.end());
+  const double median = rates[rates.size() / 2];
+  if (options.json) {
+    fmt::print("{{\"images_per_s\":{:.1f},\"min\":{:.1f},\"max\":{:.1f},\"rounds\":{}}}\n", median,
+               rates.front(), rates.back(), rates.size());
+  } else {
+    fmt::print(
+        "{:.0f} images/s (median of {} rounds of {} steps; {:.0f} to {:.0f}), batch {}, {}\n",
+        median, rates.size(), options.steps, rates.front(), rates.back(), job.spec.data.batch_size,
+        made_by(job));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* bench = app.add_subcommand("bench", "Time the training loop of a config");
+  bench->add_option("config", options->config, "Config file (YAML)")->required();
+  bench->add_option("overrides", options->overrides, "key=value: replaces a value of the config");
+  bench->add_option("--devices", options->devices, "As in the config: cpu,cpu");
+  bench->add_option("--weights", options->weights, "Start from these weights (safetensors)");
+  bench->add_option("--steps", options->steps, "Steps a round")->check(CLI::PositiveNumber);
+  bench->add_option("--rounds", options->rounds, "Rounds")->check(CLI::PositiveNumber);
+  bench->add_flag("--losses", options->losses, "Print the loss of every step");
+  bench->add_flag("--json", options->json, "One JSON object on stdout");
+  bench->add_flag("--serve", options->serve,
+                  "Read 'run N' lines, answer each with the seconds of N steps");
+  bench->callback([options, &body] { body = [options] { return run_bench(*options); }; });
+}
+
+}  // namespace dpt

@@ -1,0 +1,126 @@
+// dpt eval RUN|CKPT: measures a checkpoint on a split of its data.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "app/catalog.h"
+#include "app/cli.h"
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/spec/read_spec.h"
+#include "engine/training/run_ranks.h"
+#include "engine/training/trainer.h"
+
+namespace dpt {
+namespace fs = std::filesystem;
+namespace {
+
+struct EvalOptions {
+  std::string target, split, predictions, devices;
+  std::vector<std::string> overrides, requirements;
+  bool json = false;
+};
+
+/// A run folder's best checkpoint, else its newest good one; or the file itself.
+std::string find_checkpoint(const std::string& target) {
+  if (fs::is_regular_file(target)) return target;
+  if (!fs::is_directory(target)) {
+    fail(ErrorKind::data, "{}: no such run folder or checkpoint", target);
+  }
+  if (const std::string best = target + "/best.safetensors"; fs::exists(best)) return best;
+  const std::string newest = newest_good_checkpoint(
+      target + "/checkpoints",
+      [](const std::string& text) { fmt::print(stderr, "dpt: warning: {}\n", text); });
+  if (newest.empty()) fail(ErrorKind::data, "{}: the run folder has no good checkpoint", target);
+  return newest;
+}
+
+/// A CSV field, quoted where it must be (RFC 4180).
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+void write_predictions(const std::string& path, const Split& split, const EvalResult& result) {
+  const std::vector<std::string>& classes = split.source->classes();
+  const auto name = [&](std::int32_t label) {
+    const auto i = static_cast<std::size_t>(label);
+    return csv_field(i < classes.size() ? classes[i] : std::to_string(label));
+  };
+  std::string text = "index,label,prediction,label_name,prediction_name,loss\n";
+  for (std::size_t i = 0; i < result.samples.loss.size(); ++i) {
+    text += fmt::format("{},{},{},{},{},{:.9g}\n", split.indices[i], result.samples.label[i],
+                        result.samples.prediction[i], name(result.samples.label[i]),
+                        name(result.samples.prediction[i]), result.samples.loss[i]);
+  }
+  write_file_atomically(path, text);
+}
+
+int run_eval(const EvalOptions& options) {
+  std::vector<Requirement> requirements;
+  for (const std::string& text : options.requirements) {
+    requirements.push_back(parse_requirement(text));
+  }
+  const std::string path = find_checkpoint(options.target);
+  const CheckpointHeader header = read_checkpoint_header(path);
+  // The config comes from the checkpoint; where the data is and what runs it may be of today. With
+  // other devices than at training, "auto" is what a reader of results expects.
+  std::vector<std::string> overrides = options.overrides;
+  overrides.push_back("train.shards=0");
+  const Job job = load_job(load_spec_text(catalog(), header.config, path + " (its config)",
+                                          with_devices(std::move(overrides), options.devices)));
+  const Checkpoint checkpoint = load_checkpoint(path, job.plan);
+  const std::string name = !options.split.empty()       ? options.split
+                           : job.splits.test.size() > 0 ? "test"
+                                                        : "val";
+  const Split& split = split_by_name(job.splits, name);
+
+  EvalResult result;
+  run_ranks(job.devices, [&](Backend& backend, Communicator& communicator) {
+    Replica replica(backend, communicator, job);
+    replica.set_params(checkpoint.params);
+    EvalResult mine = evaluate_split(replica, job, split, name);
+    if (communicator.rank() == 0) result = std::move(mine);
+  });
+  if (!options.predictions.empty()) write_predictions(options.predictions, split, result);
+  if (options.json) {
+    const Json out = {
+        {"split", name}, {"n", result.n}, {"loss", result.loss}, {"accuracy", result.accuracy}};
+    fmt::print("{}\n", out.dump());
+  } else {
+    fmt::print("{}: {} split, {} samples: loss {:.4f}, accuracy {:.4f}\n", path, name, result.n,
+               result.loss, result.accuracy);
+  }
+  for (const Requirement& requirement : requirements) {
+    if (requirement.split != name) {
+      fail(ErrorKind::usage, "--require {}: the evaluated split is {}", requirement.text, name);
+    }
+    const double value = requirement.metric == "loss" ? result.loss : result.accuracy;
+    if (!is_met(requirement, value)) {
+      fail(ErrorKind::requirement, "--require {}: not met, it is {:.6g}", requirement.text, value);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<EvalOptions>();
+  CLI::App* eval = app.add_subcommand("eval", "Measure a run's best checkpoint, or a file");
+  eval->add_option("target", options->target, "Run folder or checkpoint file")->required();
+  eval->add_option("overrides", options->overrides,
+                   "key=value: replaces a value of the stored config, e.g. data.root=/elsewhere");
+  eval->add_option("--split", options->split, "train, val or test (default: test if there is one)")
+      ->check(CLI::IsMember({"train", "val", "test"}));
+  eval->add_option("--predictions", options->predictions,
+                   "Write a CSV with one line a sample, in the order of the data set");
+  eval->add_option("--devices", options->devices, "As in the config: cpu,cpu or auto");
+  eval->add_option("--require", options->requirements,
+                   "Exit 7 unless it holds, e.g. 'test/accuracy>=0.90'");
+  eval->add_flag("--json", options->json, "One JSON object on stdout");
+  eval->callback([options, &body] { body = [options] { return run_eval(*options); }; });
+}
+
+}  // namespace dpt
