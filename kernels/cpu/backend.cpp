@@ -1,0 +1,120 @@
+// The CPU as a device: memory of this process, and a queue that runs every call at once, in the
+// calling thread.
+#include "kernels/backend.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/cpu/check.h"
+#include "kernels/cpu/conv2d.h"
+#include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/flat.h"
+#include "kernels/cpu/host.h"
+#include "kernels/cpu/input.h"
+#include "kernels/cpu/linear.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/pool2d.h"
+#include "kernels/cpu/relu.h"
+
+namespace dpt {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+/// The smallest request worth asking the system about.
+constexpr std::size_t kCheckedBytes = std::size_t{1} << 20;
+
+std::string mebibytes(std::uint64_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1024.0 * 1024.0));
+}
+
+DevPtr device_pointer(const void* host_address) {
+  return {reinterpret_cast<std::uintptr_t>(host_address)};
+}
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads) : threads_(threads) {
+    info_.name = threads == 1 ? "cpu" : fmt::format("cpu:{}", threads);
+    info_.description = host_system::processor_model();
+    info_.instruction_set = onednn::instruction_set();
+    info_.library = onednn::version();
+    info_.threads = threads;
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  DeviceMemory allocate(std::size_t bytes, const std::string& what) override {
+    if (bytes == 0) return {};
+    // Linux grants more than it has and kills later, so the refusal has to be ours.
+    const std::size_t whole =
+        bytes + kAlignment - 1 < bytes ? bytes : (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    const bool fits = bytes < kCheckedBytes || bytes <= host_system::memory().free;
+    void* memory = fits ? std::aligned_alloc(kAlignment, whole) : nullptr;
+    if (!memory) {
+      fail(ErrorKind::device,
+           "{}: out of memory: {} needs {}, but {} are free; use a smaller batch_size or fewer "
+           "devices",
+           info_.name, what, mebibytes(bytes), mebibytes(host_system::memory().free));
+    }
+    return {device_pointer(memory), bytes,
+            [](DevPtr ptr, std::size_t) { std::free(host<void>(ptr)); }};
+  }
+  DeviceMemory make_resident(std::span<const std::byte> bytes, const std::string&) override {
+    return {device_pointer(bytes.data()), bytes.size(), [](DevPtr, std::size_t) {}};
+  }
+  void upload(DevPtr to, const void* from, std::size_t bytes) override {
+    std::memcpy(host<void>(to), from, bytes);
+  }
+  void download(void* to, DevPtr from, std::size_t bytes) override {
+    std::memcpy(to, host<void>(from), bytes);
+  }
+  void copy(DevPtr to, DevPtr from, std::size_t bytes) override {
+    std::memmove(host<void>(to), host<void>(from), bytes);
+  }
+  void zero(DevPtr to, std::size_t bytes) override { std::memset(host<void>(to), 0, bytes); }
+  std::uint64_t record() override { return ++marks_; }
+  void wait(std::uint64_t) override {}
+  void synchronize() override {}
+
+  std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) override {
+    return make_cpu_conv2d(desc, threads_);
+  }
+  std::unique_ptr<Op> linear(const LinearDesc& desc) override {
+    return make_cpu_linear(desc, threads_);
+  }
+  std::unique_ptr<Op> pool2d(const Pool2dDesc& desc) override {
+    return make_cpu_pool2d(desc, threads_);
+  }
+  std::unique_ptr<Op> relu(const ReluDesc& desc) override { return make_cpu_relu(desc, threads_); }
+  std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) override {
+    return make_cpu_cross_entropy(desc);
+  }
+  std::unique_ptr<InputOp> input(const InputDesc& desc) override { return make_cpu_input(desc); }
+
+  void add(DevPtr to, DevPtr a, DevPtr b, std::int64_t count) override {
+    cpu_add(host(to), host(a), host(b), count);
+  }
+  void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) override {
+    cpu_grad_norm(host(grads), count, host<StepScalars>(scalars));
+  }
+  void optimizer_step(const OptimizerDesc& desc, const OptimizerArgs& args) override {
+    cpu_optimizer_step(desc, host(args.params), host(args.grads), host(args.state1),
+                       host(args.state2), host(args.state3), *host<StepScalars>(args.scalars),
+                       args.count);
+  }
+
+ private:
+  int threads_;
+  DeviceInfo info_;
+  std::uint64_t marks_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(int threads) {
+  if (threads < 1) fail(ErrorKind::device, "cpu: needs at least 1 thread, not {}", threads);
+  return std::make_unique<CpuBackend>(threads);
+}
+
+}  // namespace dpt

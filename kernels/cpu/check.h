@@ -1,0 +1,27 @@
+// Checks that every CPU operation makes of its description.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/error.h"
+#include "kernels/types.h"
+
+namespace dpt {
+
+/// Throws ErrorKind::device unless the description is one that this backend computes.
+inline void check_cpu_desc(const char* what, DType type, std::int64_t batch) {
+  if (type != DType::f32) {
+    fail(ErrorKind::device, "cpu: {} in {} is not available: this backend computes in fp32", what,
+         name_of(type));
+  }
+  if (batch < 1)
+    fail(ErrorKind::device, "cpu: {} needs a batch of at least 1, not {}", what, batch);
+}
+
+/// The host address behind a DevPtr of this backend.
+template <class T = float>
+T* host(DevPtr ptr) {
+  return reinterpret_cast<T*>(ptr.address);
+}
+
+}  // namespace dpt

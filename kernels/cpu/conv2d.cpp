@@ -1,0 +1,136 @@
+#include "kernels/cpu/conv2d.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "kernels/cpu/check.h"
+#include "kernels/cpu/direct.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/pool2d.h"
+#include "kernels/cpu/relu.h"
+
+namespace dpt {
+namespace {
+
+using onednn::Pass;
+using onednn::Primitive;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+/// With a pool, the convolution's own output z (batch, conv_out) is an intermediate:
+///  - max pooling commutes with ReLU, so ReLU and its mask are taken on the small pooled y and z
+///    lives in scratch only;
+///  - average pooling needs z's signs in backward, so z stays in `saved`, behind ReLU.
+class CpuConv2d final : public Op {
+ public:
+  CpuConv2d(const Conv2dDesc& desc, int threads)
+      : d_(desc),
+        threads_(threads),
+        relu_behind_pool_(desc.relu && desc.pool && desc.pool->kind == PoolKind::max),
+        keep_z_(desc.training && desc.relu && desc.pool && !relu_behind_pool_),
+        forward_(onednn::make_convolution(desc, Pass::forward, desc.relu && !relu_behind_pool_,
+                                          threads)) {
+    if (desc.pool) pool_ = make_cpu_pool2d(*desc.pool, threads);
+    if (!desc.training) return;
+    backward_weights_ = onednn::make_convolution(desc, Pass::backward_weights, false, threads);
+    if (desc.input_gradient) {
+      backward_data_ = onednn::make_convolution(desc, Pass::backward_data, false, threads);
+    }
+  }
+
+  std::size_t scratch_bytes() const override {
+    std::size_t bytes = forward_.scratch_bytes();
+    if (backward_weights_) bytes = std::max(bytes, backward_weights_->scratch_bytes());
+    if (backward_data_) bytes = std::max(bytes, backward_data_->scratch_bytes());
+    if (pool_) bytes = std::max(bytes, pool_->scratch_bytes());
+    // z or its gradient comes first.
+    return bytes + (pool_ ? z_bytes() : 0);
+  }
+  std::size_t saved_bytes() const override {
+    const std::size_t pool = pool_ ? aligned(pool_->saved_bytes()) : 0;
+    return pool + (keep_z_ ? z_bytes() : 0);
+  }
+  bool backward_needs_y() const override {
+    if (!pool_) return d_.relu;
+    return relu_behind_pool_ || pool_->backward_needs_y();
+  }
+
+  void forward(const OpArgs& args) override {
+    if (!pool_) {
+      forward_.run(forward_tensors(args, host(args.y), args.scratch));
+      return;
+    }
+    const DevPtr z = keep_z_ ? args.saved + aligned(pool_->saved_bytes()) : args.scratch;
+    const DevPtr rest = args.scratch + z_bytes();
+    forward_.run(forward_tensors(args, host(z), rest));
+    OpArgs pool = args;
+    pool.x = z;
+    pool.scratch = rest;
+    pool_->forward(pool);
+    if (relu_behind_pool_) relu_forward(host(args.y), host(args.y), y_count(), threads_);
+  }
+
+  void backward(const OpArgs& args) override {
+    DevPtr dz = args.dy, rest = args.scratch;
+    if (pool_) {
+      if (relu_behind_pool_) mask(args.dy, args.y, y_count());
+      dz = args.scratch;
+      rest = rest + z_bytes();
+      OpArgs pool = args;
+      pool.dx = dz;
+      pool.scratch = rest;
+      pool_->backward(pool);
+      if (keep_z_) mask(dz, args.saved + aligned(pool_->saved_bytes()), z_count());
+    } else if (d_.relu) {
+      mask(dz, args.y, y_count());
+    }
+    auto* scratch = host<std::byte>(rest);
+    backward_weights_->run(
+        {host(args.x), host(dz), host(args.dweight), host(args.dbias), scratch, args.write});
+    if (backward_data_) {
+      backward_data_->run({host(args.dx), host(dz), host(args.weight), nullptr, scratch});
+    }
+  }
+
+  std::string implementation() const override {
+    std::string text = "forward " + forward_.implementation();
+    if (backward_weights_) text += ", weights " + backward_weights_->implementation();
+    if (backward_data_) text += ", data " + backward_data_->implementation();
+    if (pool_) text += ", pool " + pool_->implementation();
+    return text;
+  }
+
+ private:
+  std::int64_t y_count() const { return d_.batch * d_.out.elements(); }
+  std::int64_t z_count() const { return d_.batch * d_.conv_out.elements(); }
+  std::size_t z_bytes() const {
+    return aligned(static_cast<std::size_t>(z_count()) * sizeof(float));
+  }
+  void mask(DevPtr gradient, DevPtr output, std::int64_t count) const {
+    relu_backward(host(gradient), host(gradient), host(output), count, threads_);
+  }
+  static onednn::Tensors forward_tensors(const OpArgs& args, float* z, DevPtr scratch) {
+    return {host(args.x), z, host(args.weight), host(args.bias), host<std::byte>(scratch)};
+  }
+
+  Conv2dDesc d_;
+  int threads_;
+  bool relu_behind_pool_, keep_z_;
+  Primitive forward_;
+  std::optional<Primitive> backward_weights_, backward_data_;
+  std::unique_ptr<Op> pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> make_cpu_conv2d(const Conv2dDesc& desc, int threads) {
+  check_cpu_desc("a convolution", desc.type, desc.batch);
+  if (threads == 1) {
+    if (auto direct = make_direct_conv2d(desc, CpuFeatures::detect())) return direct;
+  }
+  return std::make_unique<CpuConv2d>(desc, threads);
+}
+
+}  // namespace dpt

@@ -1,0 +1,31 @@
+// What this process may use of the machine: cores, memory, by affinity and control groups. Each
+// function takes the root folder of /proc and /sys, so that a test can give it a made-up machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dpt::host_system {
+
+/// Numbers of the logical processors that the calling process may run on, ascending.
+std::vector<int> allowed_cpus();
+
+/// Physical cores among `cpus`: processors that the kernel reports as siblings count once. Where
+/// the topology is not told, every processor is a core.
+int physical_cores(const std::vector<int>& cpus, const std::string& root = "");
+
+/// Processors' worth of time that the control groups of this process allow (v1 and v2, all levels),
+/// rounded down but at least 1; 0 = no limit.
+int quota_cpus(const std::string& root = "");
+
+struct Memory {
+  std::uint64_t total = 0;  ///< the machine's, or the tightest control group's limit
+  std::uint64_t free = 0;   ///< what can still be had without swapping
+};
+Memory memory(const std::string& root = "");
+
+/// "AMD EPYC", or "unknown processor".
+std::string processor_model(const std::string& root = "");
+
+}  // namespace dpt::host_system

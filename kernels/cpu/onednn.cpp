@@ -1,0 +1,407 @@
+#include "kernels/cpu/onednn.h"
+
+#include <omp.h>
+#include <dnnl.hpp>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "kernels/error.h"
+
+namespace dpt::onednn {
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+constexpr std::size_t kAlignment = 64;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// The CPU engine holds no state of ours; all threads share it.
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+memory::desc describe(const memory::dims& dims, Tag tag) {
+  return {dims, memory::data_type::f32, tag};
+}
+
+dnnl::primitive_attr attributes(bool relu) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (relu) {
+    dnnl::post_ops ops;
+#if DNNL_VERSION_MAJOR >= 3
+    ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
+#else
+    ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
+#endif
+    attr.set_post_ops(ops);
+  }
+  return attr;
+}
+
+/// Makes the description of a primitive: 2.x wants an operation descriptor in between, 3.x takes
+/// its fields directly.
+template <class Operation, class Hint, class... Fields>
+typename Operation::primitive_desc make_desc(const dnnl::primitive_attr& attr, const Hint& hint,
+                                             const Fields&... fields) {
+  using Desc = typename Operation::primitive_desc;
+#if DNNL_VERSION_MAJOR >= 3
+  if constexpr (std::is_same_v<Hint, std::nullptr_t>) {
+    return Desc(engine(), fields..., attr);
+  } else {
+    return Desc(engine(), fields..., hint, attr);
+  }
+#else
+  const typename Operation::desc operation(fields...);
+  if constexpr (std::is_same_v<Hint, std::nullptr_t>) {
+    return Desc(operation, attr, engine());
+  } else {
+    return Desc(operation, attr, engine(), hint);
+  }
+#endif
+}
+
+/// A memory object without memory: the handle is set in every run.
+memory unbound(const memory::desc& desc) {
+  return {desc, engine(), nullptr};
+}
+
+/// Argument lists are built once; oneDNN's C++ `execute` would build a vector in every call.
+struct Call {
+  dnnl::primitive primitive;
+  std::vector<dnnl_exec_arg_t> args;
+
+  void add(int which, const memory& value) { args.push_back({which, value.get()}); }
+  void run(const dnnl::stream& stream) const {
+    const dnnl_status_t status = dnnl_primitive_execute(primitive.get(), stream.get(),
+                                                        static_cast<int>(args.size()), args.data());
+    if (status != dnnl_success) {
+      fail(ErrorKind::device, "cpu: oneDNN failed to run a kernel (status {})",
+           static_cast<int>(status));
+    }
+  }
+};
+
+void add_to(float* to, const float* from, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+bool starts_with_ref(const std::string& name) {
+  return name.starts_with("ref") || name.starts_with("simple");
+}
+
+}  // namespace
+
+struct Primitive::Impl {
+  Pass pass = Pass::forward;
+  int threads = 1;
+  std::string implementation;
+  dnnl::stream stream{engine()};
+  Call main;
+  memory x, y, weights, bias, scratchpad;
+  /// Plain weights to oneDNN's (or, for their gradient, back); absent if the layouts agree.
+  bool reorders = false;
+  Call reorder;
+  memory plain, reorder_scratchpad;
+  std::size_t weight_count = 0, bias_count = 0;
+  /// Byte offsets in scratch.
+  std::size_t own_weights_at = 0, plain_at = 0, bias_at = 0, scratchpad_at = 0, bytes = 0;
+
+  void set_weights(const memory::desc& own, const memory::desc& plain_desc) {
+    weights = unbound(own);
+    weight_count = plain_desc.get_size() / sizeof(float);
+    reorders = own != plain_desc;
+    if (!reorders) return;
+    plain = unbound(plain_desc);
+    const bool back = pass == Pass::backward_weights;
+    const auto& from = back ? weights : plain;
+    const auto& to = back ? plain : weights;
+    const dnnl::reorder::primitive_desc desc(engine(), from.get_desc(), engine(), to.get_desc(),
+                                             attributes(false));
+    reorder.primitive = dnnl::reorder(desc);
+    reorder_scratchpad = unbound(desc.scratchpad_desc());
+    reorder.add(DNNL_ARG_FROM, from);
+    reorder.add(DNNL_ARG_TO, to);
+    reorder.add(DNNL_ARG_SCRATCHPAD, reorder_scratchpad);
+  }
+
+  /// Gives every intermediate its place: oneDNN's weights, then what `add` needs, then the
+  /// scratchpad of whichever primitive runs.
+  void lay_out() {
+    const std::size_t weight_bytes = aligned(weight_count * sizeof(float));
+    std::size_t at = 0;
+    own_weights_at = at;
+    if (reorders) at += aligned(weights.get_desc().get_size());
+    if (pass == Pass::backward_weights) {
+      plain_at = at;
+      at += weight_bytes;
+      bias_at = at;
+      at += aligned(bias_count * sizeof(float));
+    }
+    scratchpad_at = at;
+    std::size_t pad = scratchpad.get_desc().get_size();
+    if (reorders) pad = std::max(pad, reorder_scratchpad.get_desc().get_size());
+    bytes = at + aligned(pad);
+  }
+
+  void run(const Tensors& t) {
+    // The OpenMP team size belongs to the calling thread, and another Backend may have changed it.
+    omp_set_num_threads(threads);
+    x.set_data_handle(t.x);
+    y.set_data_handle(t.y);
+    scratchpad.set_data_handle(t.scratch + scratchpad_at);
+    if (reorders) reorder_scratchpad.set_data_handle(t.scratch + scratchpad_at);
+    if (pass == Pass::backward_weights) {
+      run_backward_weights(t);
+      return;
+    }
+    if (bias_count > 0) bias.set_data_handle(t.bias);
+    if (reorders) {
+      plain.set_data_handle(t.weights);
+      weights.set_data_handle(t.scratch + own_weights_at);
+      reorder.run(stream);
+    } else {
+      weights.set_data_handle(t.weights);
+    }
+    main.run(stream);
+  }
+
+  void run_backward_weights(const Tensors& t) {
+    const bool add = t.write == GradWrite::add;
+    float* to = add ? reinterpret_cast<float*>(t.scratch + plain_at) : t.weights;
+    float* to_bias = add ? reinterpret_cast<float*>(t.scratch + bias_at) : t.bias;
+    weights.set_data_handle(reorders ? reinterpret_cast<float*>(t.scratch + own_weights_at) : to);
+    if (bias_count > 0) bias.set_data_handle(to_bias);
+    main.run(stream);
+    if (reorders) {
+      plain.set_data_handle(to);
+      reorder.run(stream);
+    }
+    if (!add) return;
+    add_to(t.weights, to, weight_count);
+    add_to(t.bias, to_bias, bias_count);
+  }
+};
+
+Primitive::Primitive(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Primitive::Primitive(Primitive&&) noexcept = default;
+Primitive& Primitive::operator=(Primitive&&) noexcept = default;
+Primitive::~Primitive() = default;
+std::size_t Primitive::scratch_bytes() const {
+  return impl_->bytes;
+}
+const std::string& Primitive::implementation() const {
+  return impl_->implementation;
+}
+bool Primitive::is_reference() const {
+  return starts_with_ref(impl_->implementation);
+}
+void Primitive::run(const Tensors& tensors) {
+  impl_->run(tensors);
+}
+
+namespace {
+
+/// The arguments of one pass, as oneDNN names them.
+struct ArgNames {
+  int x, y, weights, bias;
+};
+constexpr ArgNames arg_names(Pass pass) {
+  switch (pass) {
+    case Pass::forward:
+      return {DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS};
+    case Pass::backward_data:
+      return {DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, 0};
+    case Pass::backward_weights:
+      return {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS};
+  }
+  return {};
+}
+
+/// What is left to do once oneDNN has chosen an implementation. `x` and `y` are the plain
+/// activations, which oneDNN was told to take as they are.
+template <class Operation>
+Primitive finish(const typename Operation::primitive_desc& desc, Pass pass, int threads,
+                 const memory::desc& x, const memory::desc& y, const memory::desc& weights,
+                 const memory::desc& plain_weights, const memory::desc* bias) {
+  auto impl = std::make_unique<Primitive::Impl>();
+  impl->pass = pass;
+  impl->threads = threads;
+  impl->implementation = desc.impl_info_str();
+  impl->main.primitive = Operation(desc);
+  impl->x = unbound(x);
+  impl->y = unbound(y);
+  impl->set_weights(weights, plain_weights);
+  impl->scratchpad = unbound(desc.scratchpad_desc());
+  const ArgNames names = arg_names(pass);
+  impl->main.add(names.x, impl->x);
+  impl->main.add(names.y, impl->y);
+  impl->main.add(names.weights, impl->weights);
+  impl->main.add(DNNL_ARG_SCRATCHPAD, impl->scratchpad);
+  if (bias) {
+    impl->bias = unbound(*bias);
+    impl->bias_count = bias->get_size() / sizeof(float);
+    impl->main.add(names.bias, impl->bias);
+  }
+  impl->lay_out();
+  return Primitive(std::move(impl));
+}
+
+memory::dims conv_weight_dims(const Conv2dDesc& d) {
+  const std::int64_t g = d.groups;
+  const std::int64_t out = d.conv_out.c, in = d.in.c;
+  if (g == 1) return {out, in, d.kernel.h, d.kernel.w};
+  return {g, out / g, in / g, d.kernel.h, d.kernel.w};
+}
+
+/// Padding after the last row and column: what the output size implies, negative if the input's
+/// end is not reached.
+std::int64_t end_padding(std::int64_t in, std::int64_t out, std::int64_t kernel,
+                         std::int64_t stride, std::int64_t dilation, std::int64_t padding) {
+  return (out - 1) * stride + (kernel - 1) * dilation + 1 - in - padding;
+}
+
+}  // namespace
+
+Primitive make_convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int threads) {
+  omp_set_num_threads(threads);
+  const memory::desc x = describe({d.batch, d.in.c, d.in.h, d.in.w}, Tag::nhwc);
+  const memory::desc y = describe({d.batch, d.conv_out.c, d.conv_out.h, d.conv_out.w}, Tag::nhwc);
+  const memory::desc any = describe(conv_weight_dims(d), Tag::any);
+  const memory::desc plain = describe(conv_weight_dims(d), d.groups == 1 ? Tag::ohwi : Tag::gohwi);
+  const memory::desc bias = describe({d.conv_out.c}, Tag::a);
+  const memory::dims strides{d.stride.h, d.stride.w};
+  const memory::dims dilates{d.dilation.h - 1, d.dilation.w - 1};  // oneDNN counts from 0
+  const memory::dims begin{d.padding.h, d.padding.w};
+  const memory::dims end{
+      end_padding(d.in.h, d.conv_out.h, d.kernel.h, d.stride.h, d.dilation.h, d.padding.h),
+      end_padding(d.in.w, d.conv_out.w, d.kernel.w, d.stride.w, d.dilation.w, d.padding.w)};
+  constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+  try {
+    const auto forward_desc = [&](bool relu) {
+      const auto prop =
+          d.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+      const auto attr = attributes(relu);
+      using Forward = dnnl::convolution_forward;
+      return d.bias ? make_desc<Forward>(attr, nullptr, prop, kDirect, x, any, bias, y, strides,
+                                         dilates, begin, end)
+                    : make_desc<Forward>(attr, nullptr, prop, kDirect, x, any, y, strides, dilates,
+                                         begin, end);
+    };
+    if (pass == Pass::forward) {
+      const auto desc = forward_desc(fuse_relu);
+      return finish<dnnl::convolution_forward>(desc, pass, threads, x, y, desc.weights_desc(),
+                                               plain, d.bias ? &bias : nullptr);
+    }
+    const auto hint = forward_desc(false);
+    const auto attr = attributes(false);
+    if (pass == Pass::backward_data) {
+      using Backward = dnnl::convolution_backward_data;
+      const auto desc =
+          make_desc<Backward>(attr, hint, kDirect, x, any, y, strides, dilates, begin, end);
+      return finish<Backward>(desc, pass, threads, x, y, desc.weights_desc(), plain, nullptr);
+    }
+    using Backward = dnnl::convolution_backward_weights;
+    const auto desc =
+        d.bias ? make_desc<Backward>(attr, hint, kDirect, x, any, bias, y, strides, dilates, begin,
+                                     end)
+               : make_desc<Backward>(attr, hint, kDirect, x, any, y, strides, dilates, begin, end);
+    return finish<Backward>(desc, pass, threads, x, y, desc.diff_weights_desc(), plain,
+                            d.bias ? &bias : nullptr);
+  } catch (const dnnl::error& error) {
+    fail(ErrorKind::device,
+         "cpu: oneDNN cannot make a convolution {}x{}x{} -> {}x{}x{} ({}x{}): {}", d.in.c, d.in.h,
+         d.in.w, d.conv_out.c, d.conv_out.h, d.conv_out.w, d.kernel.h, d.kernel.w, error.what());
+  }
+}
+
+Primitive make_linear(const LinearDesc& d, Pass pass, bool fuse_relu, int threads) {
+  omp_set_num_threads(threads);
+  const memory::desc x = describe({d.batch, d.in}, Tag::ab);
+  const memory::desc y = describe({d.batch, d.out}, Tag::ab);
+  const memory::desc any = describe({d.out, d.in}, Tag::any);
+  const memory::desc plain = describe({d.out, d.in}, Tag::ab);
+  const memory::desc bias = describe({d.out}, Tag::a);
+  try {
+    const auto forward_desc = [&](bool relu) {
+      const auto prop =
+          d.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+      using Forward = dnnl::inner_product_forward;
+      const auto attr = attributes(relu);
+      return d.bias ? make_desc<Forward>(attr, nullptr, prop, x, any, bias, y)
+                    : make_desc<Forward>(attr, nullptr, prop, x, any, y);
+    };
+    if (pass == Pass::forward) {
+      const auto desc = forward_desc(fuse_relu);
+      return finish<dnnl::inner_product_forward>(desc, pass, threads, x, y, desc.weights_desc(),
+                                                 plain, d.bias ? &bias : nullptr);
+    }
+    const auto hint = forward_desc(false);
+    const auto attr = attributes(false);
+    if (pass == Pass::backward_data) {
+      using Backward = dnnl::inner_product_backward_data;
+      const auto desc = make_desc<Backward>(attr, hint, x, any, y);
+      return finish<Backward>(desc, pass, threads, x, y, desc.weights_desc(), plain, nullptr);
+    }
+    using Backward = dnnl::inner_product_backward_weights;
+    const auto desc = d.bias ? make_desc<Backward>(attr, hint, x, any, bias, y)
+                             : make_desc<Backward>(attr, hint, x, any, y);
+    return finish<Backward>(desc, pass, threads, x, y, desc.diff_weights_desc(), plain,
+                            d.bias ? &bias : nullptr);
+  } catch (const dnnl::error& error) {
+    fail(ErrorKind::device, "cpu: oneDNN cannot make a linear layer {} -> {} (batch {}): {}", d.in,
+         d.out, d.batch, error.what());
+  }
+}
+
+std::string version() {
+  const dnnl_version_t* v = dnnl_version();
+  return fmt::format("oneDNN {}.{}.{}", v->major, v->minor, v->patch);
+}
+
+std::string instruction_set() {
+  struct Name {
+    int value;
+    const char* text;
+  };
+  // The numbers changed between 2.x and 3.x.
+#if DNNL_VERSION_MAJOR >= 3
+  constexpr Name kNames[] = {{0x1, "sse41"},
+                             {0x3, "avx"},
+                             {0x7, "avx2"},
+                             {0xf, "avx2_vnni"},
+                             {0x1f, "avx2_vnni_2"},
+                             {0x27, "avx512_core"},
+                             {0x67, "avx512_core_vnni"},
+                             {0xe7, "avx512_core_bf16"},
+                             {0x1ef, "avx512_core_fp16"},
+                             {0xfef, "avx512_core_amx"},
+                             {0x1fef, "avx512_core_amx_fp16"}};
+#else
+  constexpr Name kNames[] = {{0x1, "sse41"},
+                             {0x3, "avx"},
+                             {0x7, "avx2"},
+                             {0x407, "avx2_vnni"},
+                             {0xf, "avx512_mic"},
+                             {0x1f, "avx512_mic_4ops"},
+                             {0x27, "avx512_core"},
+                             {0x67, "avx512_core_vnni"},
+                             {0xe7, "avx512_core_bf16"},
+                             {0x3e7, "avx512_core_amx"}};
+#endif
+  const int value = static_cast<int>(dnnl_get_effective_cpu_isa());
+  const auto found = std::find_if(std::begin(kNames), std::end(kNames),
+                                  [&](const Name& name) { return name.value == value; });
+  return found != std::end(kNames) ? found->text : fmt::format("isa_{:#x}", value);
+}
+
+}  // namespace dpt::onednn

@@ -1,0 +1,65 @@
+// The thin layer between our CPU operations and oneDNN, whose header stays out of everyone else's
+// compile. onednn.cpp is the only file that knows oneDNN 2.x from 3.x.
+//
+// Activations are NHWC, weights plain OHWI or [out][in]; where oneDNN prefers another weight
+// layout, a Primitive reorders into its scratch memory in every run, because the weights change
+// with every step.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "kernels/backend.h"
+
+namespace dpt::onednn {
+
+/// Which of the three passes a primitive computes.
+enum class Pass : std::uint8_t { forward, backward_data, backward_weights };
+
+/// Addresses of one run, named by the forward pass: in backward_data `x` is the gradient that is
+/// written and `y` the one that is read; in backward_weights `weights` and `bias` are the
+/// gradients. Unused ones stay null.
+struct Tensors {
+  float* x = nullptr;
+  float* y = nullptr;
+  float* weights = nullptr;
+  float* bias = nullptr;
+  std::byte* scratch = nullptr;  ///< scratch_bytes(), 64-byte aligned
+  GradWrite write = GradWrite::overwrite;
+};
+
+/// A ready-made oneDNN primitive with the reorders of its weights. Runs in the thread that made
+/// it; not thread-safe. Movable.
+class Primitive {
+ public:
+  struct Impl;
+  explicit Primitive(std::unique_ptr<Impl> impl);
+  Primitive(Primitive&&) noexcept;
+  Primitive& operator=(Primitive&&) noexcept;
+  ~Primitive();
+
+  std::size_t scratch_bytes() const;
+  /// oneDNN's name of the implementation: "brgconv:avx512_core".
+  const std::string& implementation() const;
+  /// Whether that is one of oneDNN's slow plain loops.
+  bool is_reference() const;
+  void run(const Tensors& tensors);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The convolution of `desc` (its pool is ignored) into conv_out; ReLU is applied in the forward
+/// pass only if `fuse_relu`. Throws ErrorKind::device if oneDNN has no implementation.
+Primitive make_convolution(const Conv2dDesc& desc, Pass pass, bool fuse_relu, int threads);
+
+/// y = x W^T + b with ReLU in the forward pass if `fuse_relu`.
+Primitive make_linear(const LinearDesc& desc, Pass pass, bool fuse_relu, int threads);
+
+/// "oneDNN 2.6.3".
+std::string version();
+/// The widest instruction set that oneDNN uses here, in its own words: "avx512_core_amx".
+std::string instruction_set();
+
+}  // namespace dpt::onednn

@@ -1,0 +1,19 @@
+// Rectified linear unit on the CPU, as an operation and as the flat functions that the fused
+// operations use.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// y = x > 0 ? x : 0, and NaN for NaN; y may be x.
+void relu_forward(float* y, const float* x, std::int64_t count, int threads);
+/// dx = dy where the forward pass gave y > 0 (or NaN), else 0; dx may be dy.
+void relu_backward(float* dx, const float* dy, const float* y, std::int64_t count, int threads);
+
+std::unique_ptr<Op> make_cpu_relu(const ReluDesc& desc, int threads);
+
+}  // namespace dpt

@@ -1,0 +1,116 @@
+#include "kernels/devices.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "kernels/cpu/host.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+constexpr int kMostThreads = 1024;
+
+/// The whole text as a number, or -1.
+int to_number(const std::string& text) {
+  int value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && text[0] != '-' ? value : -1;
+}
+
+std::string cpu_summary() {
+  const CpuInfo info = cpu_info();
+  return fmt::format("cpu ({} physical core{})", info.physical_allowed,
+                     info.physical_allowed == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string DeviceName::text() const {
+  if (kind == Kind::cuda) return fmt::format("cuda:{}", index);
+  return threads == 1 ? "cpu" : fmt::format("cpu:{}", threads);
+}
+
+DeviceName parse_device(const std::string& text) {
+  DeviceName device;
+  const std::size_t colon = text.find(':');
+  const std::string kind = text.substr(0, colon);
+  const bool has_number = colon != std::string::npos;
+  const int number = has_number ? to_number(text.substr(colon + 1)) : -1;
+  if (kind == "cpu" && !has_number) return device;
+  if (kind == "cpu" && number >= 1 && number <= kMostThreads) {
+    device.threads = number;
+    return device;
+  }
+  if (kind == "cuda" && number >= 0) {
+    device.kind = DeviceName::Kind::cuda;
+    device.index = number;
+    return device;
+  }
+  fail(
+      ErrorKind::usage,
+      "devices: expected \"auto\", \"cpu\", \"cpu:N\" (N = 1 to {} threads) or \"cuda:N\" (card N, "
+      "from 0), found \"{}\"",
+      kMostThreads, text);
+}
+
+CpuInfo cpu_info() {
+  const std::vector<int> cpus = host_system::allowed_cpus();
+  const int quota = host_system::quota_cpus();
+  const auto limited = [&](int count) { return quota > 0 ? std::min(count, quota) : count; };
+  CpuInfo info;
+  info.model = host_system::processor_model();
+  info.instruction_set = onednn::instruction_set();
+  info.logical_allowed = limited(std::max<int>(1, static_cast<int>(cpus.size())));
+  info.physical_allowed = limited(host_system::physical_cores(cpus));
+  info.memory_bytes = host_system::memory().total;
+  return info;
+}
+
+std::string cuda_unavailable_reason() {
+  return "this build has no CUDA support";
+}
+
+std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,
+                                        std::int64_t samples) {
+  if (asked.empty()) {
+    fail(ErrorKind::usage,
+         "devices: expected at least one device or \"auto\", found an empty list");
+  }
+  if (std::find(asked.begin(), asked.end(), "auto") != asked.end()) {
+    if (asked.size() > 1) {
+      fail(ErrorKind::usage,
+           "devices: \"auto\" stands alone, found it in a list of {}; name the devices instead",
+           asked.size());
+    }
+    const std::int64_t cores = cpu_info().physical_allowed;
+    const std::int64_t replicas = std::max<std::int64_t>(1, std::min(cores, samples));
+    return std::vector<DeviceName>(static_cast<std::size_t>(replicas));
+  }
+  std::vector<DeviceName> devices;
+  for (const std::string& text : asked) {
+    const DeviceName device = parse_device(text);
+    if (device.kind == DeviceName::Kind::cuda) {
+      fail(ErrorKind::device, "{} is not available: {}; this machine has {}", device.text(),
+           cuda_unavailable_reason(), cpu_summary());
+    }
+    devices.push_back(device);
+  }
+  return devices;
+}
+
+std::unique_ptr<Backend> make_backend(const DeviceName& device) {
+  if (device.kind == DeviceName::Kind::cuda) {
+    fail(ErrorKind::device, "{} is not available: {}; this machine has {}", device.text(),
+         cuda_unavailable_reason(), cpu_summary());
+  }
+  return make_cpu_backend(device.threads);
+}
+
+std::string backends_built_in() {
+  return onednn::version() + ", no CUDA";
+}
+
+}  // namespace dpt

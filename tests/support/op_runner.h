@@ -1,0 +1,133 @@
+// Runs the operations of a backend on host vectors: what every kernel test and layer test needs.
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/common/philox.h"
+
+namespace dpt::testing {
+
+/// Values in [-1, 1) that depend on the seed only.
+inline std::vector<float> random_values(std::int64_t count, std::uint64_t seed) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = philox::uniform(philox::block(seed, philox::Use::init, i, 0).v[0]) * 2 - 1;
+  }
+  return values;
+}
+
+inline std::vector<double> to_double(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+/// Device memory that holds a vector.
+template <class T>
+class OnDevice {
+ public:
+  OnDevice(Backend& backend, const std::vector<T>& values)
+      : backend_(&backend),
+        count_(values.size()),
+        memory_(backend.allocate(values.size() * sizeof(T), "a test")) {
+    set(values);
+  }
+  void set(const std::vector<T>& values) {
+    if (count_ > 0) backend_->upload(memory_.ptr(), values.data(), count_ * sizeof(T));
+    backend_->synchronize();
+  }
+  std::vector<T> get() const {
+    std::vector<T> values(count_);
+    if (count_ > 0) backend_->download(values.data(), memory_.ptr(), count_ * sizeof(T));
+    backend_->synchronize();
+    return values;
+  }
+  DevPtr ptr() const { return memory_.ptr(); }
+
+ private:
+  Backend* backend_;
+  std::size_t count_;
+  DeviceMemory memory_;
+};
+
+/// What an operation left behind. Memory that it must not touch is checked by the runner.
+struct OpResult {
+  std::vector<float> y, dx, dweight, dbias;
+};
+
+/// One operation with its memory. Outputs start as NaN, so that an element nobody writes shows.
+class OpRunner {
+ public:
+  OpRunner(Backend& backend, Op& op, std::vector<float> x, std::vector<float> weight,
+           std::vector<float> bias, std::int64_t y_count)
+      : backend_(backend),
+        op_(op),
+        x_host_(x),
+        x_(backend, x),
+        weight_(backend, weight),
+        bias_(backend, bias),
+        y_(backend, nan(static_cast<std::size_t>(y_count))),
+        dy_(backend, nan(static_cast<std::size_t>(y_count))),
+        dx_(backend, nan(x.size())),
+        dweight_(backend, nan(weight.size())),
+        dbias_(backend, nan(bias.size())),
+        saved_(backend, nan(op.saved_bytes() / sizeof(float) + 1)),
+        scratch_(backend, nan(op.scratch_bytes() / sizeof(float) + 1)) {}
+
+  std::vector<float> forward() {
+    op_.forward(args());
+    return y_.get();
+  }
+
+  /// Backward with this gradient of y. What backward does not need is destroyed before.
+  OpResult backward(const std::vector<float>& dy, GradWrite write = GradWrite::overwrite) {
+    dy_.set(dy);
+    if (!op_.backward_needs_x()) x_.set(nan(x_host_.size()));
+    OpResult result;
+    result.y = y_.get();
+    if (!op_.backward_needs_y()) y_.set(nan(result.y.size()));
+    scratch_.set(nan(op_.scratch_bytes() / sizeof(float) + 1));
+    OpArgs a = args();
+    a.write = write;
+    op_.backward(a);
+    result.dx = dx_.get();
+    result.dweight = dweight_.get();
+    result.dbias = dbias_.get();
+    x_.set(x_host_);
+    return result;
+  }
+
+  OpArgs args() {
+    OpArgs a;
+    a.x = x_.ptr();
+    a.y = y_.ptr();
+    a.weight = weight_.ptr();
+    a.bias = bias_.ptr();
+    a.dy = dy_.ptr();
+    a.dx = dx_.ptr();
+    a.dweight = dweight_.ptr();
+    a.dbias = dbias_.ptr();
+    a.saved = saved_.ptr();
+    a.scratch = scratch_.ptr();
+    return a;
+  }
+  void set_x(const std::vector<float>& x) { x_.set(x_host_ = x); }
+  void set_gradients(const std::vector<float>& dweight, const std::vector<float>& dbias) {
+    dweight_.set(dweight);
+    dbias_.set(dbias);
+  }
+
+ private:
+  static std::vector<float> nan(std::size_t count) {
+    return std::vector<float>(count, std::numeric_limits<float>::quiet_NaN());
+  }
+
+  Backend& backend_;
+  Op& op_;
+  std::vector<float> x_host_;
+  OnDevice<float> x_, weight_, bias_, y_, dy_, dx_, dweight_, dbias_, saved_, scratch_;
+};
+
+}  // namespace dpt::testing
