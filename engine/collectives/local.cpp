@@ -1,0 +1,269 @@
+// Ranks as threads of one process. Every call is one meeting: each rank publishes what it wants and
+// where its memory is; then all check that they want the same, work on each other's memory, and
+// leave together.
+//
+// REQUIRES of backends: an address of one rank's backend can be used by every other rank's (true of
+// the CPU).
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "engine/collectives/communicator.h"
+#include "engine/collectives/meeting_point.h"
+#include "engine/collectives/tree_sum.h"
+#include "kernels/devices.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+// Floats in a cache line: each rank writes to whole lines of its own.
+constexpr std::int64_t kLine = 16;
+
+enum class Operation : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
+
+constexpr const char* name_of(Operation operation) {
+  constexpr const char* kNames[] = {"all_reduce", "broadcast", "all_gather", "barrier"};
+  return kNames[static_cast<int>(operation)];
+}
+
+struct Request {
+  Operation operation = Operation::barrier;
+  std::int64_t count = 0;   ///< floats of all_reduce, bytes of the others
+  std::int64_t leaves = 0;  ///< all_reduce
+  std::int64_t root = 0;    ///< broadcast
+  std::int64_t room = 0;    ///< all_gather: bytes of the output
+  // What the others may read, and where they may write.
+  std::span<const PartialSum> parts;
+  DevPtr out;
+  const std::byte* source = nullptr;
+
+  bool wants_the_same(const Request& other) const {
+    return operation == other.operation && count == other.count && leaves == other.leaves &&
+           root == other.root && room == other.room;
+  }
+  std::string text() const {
+    switch (operation) {
+      case Operation::all_reduce:
+        return fmt::format("all_reduce of {} floats over {} leaves", count, leaves);
+      case Operation::broadcast:
+        return fmt::format("broadcast of {} bytes from rank {}", count, root);
+      case Operation::all_gather:
+        return fmt::format("all_gather of {} bytes a rank into {}", count, room);
+      case Operation::barrier:
+        break;
+    }
+    return "barrier";
+  }
+};
+
+/// What the ranks of a group share.
+struct Board {
+  Board(int size, std::chrono::milliseconds deadline)
+      : meeting(size, deadline, size <= cpu_info().logical_allowed),
+        slots{std::vector<Slot>(static_cast<std::size_t>(size)),
+              std::vector<Slot>(static_cast<std::size_t>(size))} {}
+  int size() const { return static_cast<int>(slots[0].size()); }
+
+  struct alignas(64) Slot {
+    Request request;
+  };
+  MeetingPoint meeting;
+  // Two sets in turn: a rank may publish its next request while another still reads this one.
+  std::vector<Slot> slots[2];
+};
+
+class LocalCommunicator : public Communicator {
+ public:
+  LocalCommunicator(int rank, Board& board, Backend& backend)
+      : rank_(rank), size_(board.size()), board_(board), backend_(backend) {
+    outs_.resize(static_cast<std::size_t>(size_));
+  }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void all_reduce(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
+                  std::int64_t count) override {
+    // What the others will read has to be there, also when the backend only queues.
+    backend_.synchronize();
+    Request request;
+    request.operation = Operation::all_reduce;
+    request.count = count;
+    request.leaves = leaves;
+    request.parts = parts;
+    request.out = out;
+    meet(request);
+    std::string wrong;
+    work([&] {
+      sum_.start(leaves);
+      for (int r = 0; r < size_; ++r) {
+        sum_.add(of(r).parts);
+        outs_[static_cast<std::size_t>(r)] = of(r).out;
+      }
+      wrong = sum_.ready();
+      if (!wrong.empty()) return;
+      const Range lines = even_part((count + kLine - 1) / kLine, size_, rank_);
+      sum_.run(backend_, {lines.begin * kLine, std::min(lines.end * kLine, count)}, outs_);
+      backend_.synchronize();
+    });
+    if (!wrong.empty()) refuse("all_reduce: " + wrong);
+  }
+
+  void broadcast(std::span<std::byte> data, int root) override {
+    Request request;
+    request.operation = Operation::broadcast;
+    request.count = static_cast<std::int64_t>(data.size());
+    request.root = root;
+    request.source = data.data();
+    meet(request);
+    if (root < 0 || root >= size_) {
+      refuse(fmt::format("broadcast: expected a root from 0 to {}, found {}", size_ - 1, root));
+    }
+    work([&] {
+      if (rank_ != root && !data.empty()) std::memcpy(data.data(), of(root).source, data.size());
+    });
+  }
+
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    Request request;
+    request.operation = Operation::all_gather;
+    request.count = static_cast<std::int64_t>(mine.size());
+    request.room = static_cast<std::int64_t>(all.size());
+    request.source = mine.data();
+    meet(request);
+    if (request.room != request.count * size_) {
+      refuse(fmt::format("all_gather: expected room for {} blocks of {} bytes, found {} bytes",
+                         size_, request.count, request.room));
+    }
+    work([&] {
+      if (mine.empty()) return;
+      for (int r = 0; r < size_; ++r) {
+        std::memcpy(all.data() + static_cast<std::size_t>(r) * mine.size(), of(r).source,
+                    mine.size());
+      }
+    });
+  }
+
+  void barrier() override { meet(Request{}); }
+
+  void abort(const std::string& cause) noexcept override { board_.meeting.abort(rank_, cause); }
+
+ private:
+  const Request& of(int rank) const { return (*slots_)[static_cast<std::size_t>(rank)].request; }
+
+  /// Publishes the request and waits for the others'. All ranks see the same requests, so all
+  /// refuse them or none.
+  void meet(const Request& request) {
+    if (!stopped_) {
+      next_ = 1 - next_;
+      slots_ = &board_.slots[next_];
+      board_.slots[next_][static_cast<std::size_t>(rank_)].request = request;
+    }
+    stopped_ = true;
+    board_.meeting.meet(rank_, name_of(request.operation));
+    for (int r = 1; r < size_; ++r) {
+      if (of(r).wants_the_same(of(0))) continue;
+      refuse(fmt::format("the ranks disagree: rank 0 called {}, rank {} called {}", of(0).text(), r,
+                         of(r).text()));
+    }
+    stopped_ = false;
+  }
+
+  /// Stops the group for a reason that every rank finds by itself.
+  [[noreturn]] void refuse(const std::string& why) {
+    board_.meeting.abort(rank_, why);
+    fail(ErrorKind::peer, "rank {}: {}", rank_, why);
+  }
+
+  /// Runs this rank's share of what follows a meeting, and waits for the others'. If one of them
+  /// fails, all throw.
+  template <class Share>
+  void work(Share share) {
+    try {
+      share();
+    } catch (const std::exception& error) {
+      board_.meeting.fail_work(rank_, error.what());
+      throw;
+    }
+    board_.meeting.finish_work(rank_, name_of(of(rank_).operation));
+  }
+
+  const int rank_, size_;
+  Board& board_;
+  Backend& backend_;
+  int next_ = 0;
+  // Once a call was refused, nothing is published any more: others may still be reading.
+  bool stopped_ = false;
+  const std::vector<Board::Slot>* slots_ = nullptr;
+  TreeSum sum_;
+  std::vector<DevPtr> outs_;
+};
+
+/// A world of one: the additions of its own parts, nothing to wait for and nothing to lock.
+class SoloCommunicator : public Communicator {
+ public:
+  SoloCommunicator(Board& board, Backend& backend) : board_(board), backend_(backend) {}
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+
+  void all_reduce(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
+                  std::int64_t count) override {
+    sum_.start(leaves);
+    sum_.add(parts);
+    const std::string wrong = sum_.ready();
+    if (!wrong.empty()) fail(ErrorKind::peer, "rank 0: all_reduce: {}", wrong);
+    sum_.run(backend_, {0, count}, {&out, 1});
+  }
+  void broadcast(std::span<std::byte>, int root) override {
+    if (root != 0) {
+      fail(ErrorKind::peer, "rank 0: broadcast: expected a root from 0 to 0, found {}", root);
+    }
+  }
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    if (all.size() != mine.size()) {
+      fail(ErrorKind::peer,
+           "rank 0: all_gather: expected room for 1 blocks of {} bytes, found {} bytes",
+           mine.size(), all.size());
+    }
+    if (!mine.empty()) std::memcpy(all.data(), mine.data(), mine.size());
+  }
+  void barrier() override {}
+  void abort(const std::string& cause) noexcept override { board_.meeting.abort(0, cause); }
+
+ private:
+  Board& board_;
+  Backend& backend_;
+  TreeSum sum_;
+};
+
+}  // namespace
+
+struct LocalGroup::Shared : Board {
+  using Board::Board;
+};
+
+LocalGroup::LocalGroup(int size, std::chrono::milliseconds deadline) {
+  if (size < 1 || size > 65535) {
+    fail(ErrorKind::usage, "expected 1 to 65535 replicas, found {}", size);
+  }
+  shared_ = std::make_shared<Shared>(size, deadline);
+}
+
+LocalGroup::~LocalGroup() = default;
+
+std::unique_ptr<Communicator> LocalGroup::join(int rank, Backend& backend) {
+  assert(rank >= 0 && rank < shared_->size());
+  shared_->meeting.set_joined(rank);
+  if (shared_->size() == 1) return std::make_unique<SoloCommunicator>(*shared_, backend);
+  return std::make_unique<LocalCommunicator>(rank, *shared_, backend);
+}
+
+void LocalGroup::abort(int rank, const std::string& cause) noexcept {
+  shared_->meeting.abort(rank, cause);
+}
+
+std::string LocalGroup::abort_cause() const {
+  return shared_->meeting.abort_cause();
+}
+
+}  // namespace dpt

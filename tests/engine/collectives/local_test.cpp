@@ -1,0 +1,196 @@
+// Ranks as threads: sums that are exact, trees that do not depend on the ranks, small transfers.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cmath>
+#include <list>
+#include <random>
+
+#include "tests/engine/collectives/ranks.h"
+
+namespace dpt {
+namespace {
+
+using Values = std::vector<float>;
+
+// Leaf's values: floats of very different sizes, so that the order of additions shows.
+Values leaf_values(std::int64_t leaf, std::int64_t count, bool exact) {
+  std::mt19937 random(static_cast<std::uint32_t>(leaf * 977 + 5));
+  Values values(static_cast<std::size_t>(count));
+  for (float& value : values) {
+    value = exact ? static_cast<float>(random() % 1000)
+                  : (static_cast<float>(random() >> 8) * 0x1p-23F - 1.0F) *
+                        std::exp2(static_cast<float>(random() % 16));
+  }
+  return values;
+}
+
+Values sum_of(const std::vector<Values>& leaves, std::int64_t first, int level) {
+  if (level == 0) return leaves[static_cast<std::size_t>(first)];
+  const std::int64_t half = std::int64_t{1} << (level - 1);
+  Values sum = sum_of(leaves, first, level - 1);
+  if (first + half >= static_cast<std::int64_t>(leaves.size())) return sum;
+  const Values right = sum_of(leaves, first + half, level - 1);
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += right[i];
+  return sum;
+}
+
+enum class Out { own_buffer, first_part, last_part };
+
+// Each rank owns a range of leaves and contributes its maximal nodes; returns the ranks' results.
+std::vector<Values> reduce(int ranks, std::int64_t leaves, std::int64_t count, bool exact, Out out,
+                           int rounds = 1) {
+  std::vector<Values> all;
+  for (std::int64_t leaf = 0; leaf < leaves; ++leaf) {
+    all.push_back(leaf_values(leaf, count, exact));
+  }
+  std::vector<Values> results(static_cast<std::size_t>(ranks));
+  const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend& backend) {
+    REQUIRE(comm.size() == ranks);
+    for (int round = 0; round < rounds; ++round) {
+      std::list<Floats> buffers;
+      std::vector<PartialSum> parts;
+      for (const TreeNode& node : maximal_nodes(leaves, even_part(leaves, ranks, comm.rank()))) {
+        buffers.emplace_back(backend, sum_of(all, node.first, node.level));
+        parts.push_back({node, buffers.back().ptr()});
+      }
+      if (out == Out::own_buffer || parts.empty()) {
+        buffers.emplace_back(backend, Values(static_cast<std::size_t>(count), -1.0F));
+      }
+      Floats& result = out == Out::first_part && !parts.empty() ? buffers.front() : buffers.back();
+      comm.all_reduce(leaves, parts, result.ptr(), count);
+      results[static_cast<std::size_t>(comm.rank())] = result.values();
+    }
+  });
+  REQUIRE(first_failure(outcomes) == "");
+  return results;
+}
+
+Values expected(std::int64_t leaves, std::int64_t count, bool exact) {
+  std::vector<Values> all;
+  for (std::int64_t leaf = 0; leaf < leaves; ++leaf) {
+    all.push_back(leaf_values(leaf, count, exact));
+  }
+  int level = 0;
+  while ((std::int64_t{1} << level) < leaves) ++level;
+  return sum_of(all, 0, level);
+}
+
+TEST_CASE("all_reduce of exact sums: 1 to 8 ranks, sizes 0, 1, odd and large, every kind of out") {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (std::int64_t count : {0, 1, 15, 16, 17, 1001, 200'003}) {
+      for (Out out : {Out::own_buffer, Out::first_part, Out::last_part}) {
+        if (count > 2000 && out != Out::last_part) continue;
+        CAPTURE(ranks);
+        CAPTURE(count);
+        const Values sum = expected(ranks, count, true);
+        for (const Values& result : reduce(ranks, ranks, count, true, out)) {
+          REQUIRE(result == sum);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("all_reduce of trees: the bits do not depend on the ranks, some have no part") {
+  for (std::int64_t leaves : {1, 2, 3, 5, 8, 11, 16}) {
+    const Values sum = expected(leaves, 333, false);
+    for (int ranks = 1; ranks <= 8; ++ranks) {
+      for (Out out : {Out::own_buffer, Out::first_part, Out::last_part}) {
+        CAPTURE(leaves);
+        CAPTURE(ranks);
+        for (const Values& result : reduce(ranks, leaves, 333, false, out)) REQUIRE(result == sum);
+      }
+    }
+  }
+}
+
+TEST_CASE("thousands of rounds, with delays that differ") {
+  for (int ranks : {2, 3, 5}) {
+    const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend& backend) {
+      std::mt19937 random(static_cast<std::uint32_t>(comm.rank()));
+      Floats buffer(backend, Values(40));
+      for (int round = 0; round < 3000; ++round) {
+        const Values mine(40, static_cast<float>(round + comm.rank()));
+        backend.upload(buffer.ptr(), mine.data(), 160);
+        const PartialSum part{{comm.rank(), 0}, buffer.ptr()};
+        if (random() % 64 == 0) std::this_thread::yield();
+        if (random() % 1024 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        comm.all_reduce(ranks, {&part, 1}, buffer.ptr(), 40);
+        const float sum = static_cast<float>(ranks * round + ranks * (ranks - 1) / 2);
+        if (buffer.values() != Values(40, sum)) throw std::runtime_error("wrong sum");
+        if (round % 16 == 0) comm.barrier();
+      }
+    });
+    CHECK(first_failure(outcomes) == "");
+  }
+}
+
+TEST_CASE("broadcast from every root, and of nothing") {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend&) {
+      for (int root = 0; root < ranks; ++root) {
+        std::vector<std::byte> data(1000, static_cast<std::byte>(comm.rank()));
+        comm.broadcast(data, root);
+        if (data != std::vector<std::byte>(1000, static_cast<std::byte>(root))) {
+          throw std::runtime_error("wrong bytes");
+        }
+      }
+      comm.broadcast({}, 0);
+    });
+    CHECK(first_failure(outcomes) == "");
+  }
+}
+
+TEST_CASE("all_gather keeps rank order") {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend&) {
+      const std::vector<std::byte> mine(3, static_cast<std::byte>(comm.rank() + 1));
+      std::vector<std::byte> all(static_cast<std::size_t>(3 * ranks));
+      comm.all_gather(mine, all);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        if (all[i] != static_cast<std::byte>(i / 3 + 1)) throw std::runtime_error("wrong bytes");
+      }
+      comm.all_gather({}, {});
+    });
+    CHECK(first_failure(outcomes) == "");
+  }
+}
+
+TEST_CASE("a barrier holds everybody until the last one comes") {
+  for (int ranks : {2, 4, 7}) {
+    std::atomic<int> arrived{0};
+    const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend&) {
+      for (int round = 1; round <= 200; ++round) {
+        ++arrived;
+        comm.barrier();
+        if (arrived < round * ranks) throw std::runtime_error("left too early");
+        comm.barrier();
+      }
+    });
+    CHECK(first_failure(outcomes) == "");
+  }
+}
+
+TEST_CASE("a world of one adds its own parts, whatever they are") {
+  const Values sum = expected(5, 100, false);
+  std::vector<Values> all;
+  for (std::int64_t leaf = 0; leaf < 5; ++leaf) all.push_back(leaf_values(leaf, 100, false));
+  LocalGroup group(1);
+  QueuedBackend backend;
+  const auto comm = group.join(0, backend);
+  CHECK(comm->rank() == 0);
+  CHECK(comm->size() == 1);
+  std::list<Floats> buffers;
+  std::vector<PartialSum> parts;
+  for (std::int64_t leaf = 0; leaf < 5; ++leaf) {
+    buffers.emplace_back(backend, all[static_cast<std::size_t>(leaf)]);
+    parts.push_back({{leaf, 0}, buffers.back().ptr()});
+  }
+  comm->all_reduce(5, parts, buffers.back().ptr(), 100);
+  CHECK(buffers.back().values() == sum);
+  comm->barrier();
+}
+
+}  // namespace
+}  // namespace dpt
