@@ -1,0 +1,100 @@
+#include "engine/training/batch_cut.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+using namespace dpt;
+
+namespace {
+
+/// Runs a cut with strings for gradients: "+" shows the order of the additions.
+std::map<int, std::string> run_symbolically(const BatchCut& cut) {
+  std::map<int, std::string> buffers;
+  for (const CutAction& action : cut.actions) {
+    std::string& to = buffers[action.buffer];
+    const std::string piece =
+        "[" + std::to_string(action.samples.begin) + "," + std::to_string(action.samples.end) + ")";
+    switch (action.kind) {
+      case CutAction::Kind::zero:
+        to = "0";
+        break;
+      case CutAction::Kind::train:
+        to = action.write == GradWrite::overwrite ? piece : to + piece;
+        break;
+      case CutAction::Kind::add:
+        to = "(" + to + "+" + buffers[action.other] + ")";
+        break;
+    }
+  }
+  return buffers;
+}
+
+/// The whole sum of all ranks, as the collective would evaluate it.
+std::string whole_sum(std::int64_t samples, int ranks, std::int64_t shards, std::int64_t piece) {
+  std::vector<TreeNode> nodes;
+  std::vector<std::string> sums;
+  std::int64_t leaves = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const BatchCut cut = cut_batch(samples, ranks, rank, shards, piece);
+    leaves = cut.leaves;
+    auto buffers = run_symbolically(cut);
+    for (const BatchCut::Part& part : cut.parts) {
+      nodes.push_back(part.node);
+      sums.push_back(buffers[part.buffer]);
+    }
+  }
+  for (const TreeAdd& add : tree_additions(leaves, nodes)) {
+    sums[add.left] = "(" + sums[add.left] + "+" + sums[add.right] + ")";
+  }
+  return sums.front();
+}
+
+}  // namespace
+
+TEST_CASE("exact mode adds the same things in the same order on any number of ranks") {
+  for (const std::int64_t samples : {1, 5, 8, 12, 96, 257}) {
+    for (const std::int64_t shards : {1, 2, 3, 5, 7, 8, 13}) {
+      const std::string one = whole_sum(samples, 1, shards, 8);
+      for (int ranks = 2; ranks <= shards; ++ranks) {
+        CHECK(whole_sum(samples, ranks, shards, 8) == one);
+      }
+    }
+  }
+}
+
+TEST_CASE("every sample is in exactly one piece, in order, and pieces keep their limit") {
+  for (const std::int64_t samples : {1, 7, 96, 256}) {
+    for (const std::int64_t shards : {0, 8}) {
+      for (int ranks = 1; ranks <= 8; ++ranks) {
+        std::int64_t next = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const BatchCut cut = cut_batch(samples, ranks, rank, shards, 20);
+          CHECK((cut.samples.size() == 0 || cut.samples.begin == next));
+          for (const CutAction& action : cut.actions) {
+            if (action.kind != CutAction::Kind::train) continue;
+            CHECK(action.samples.begin == next);
+            CHECK(action.samples.size() >= 1);
+            CHECK(action.samples.size() <= 20);
+            next = action.samples.end;
+          }
+          CHECK((cut.samples.size() == 0 || cut.samples.end == next));
+        }
+        CHECK(next == samples);
+      }
+    }
+  }
+}
+
+TEST_CASE("a rank without samples still brings a part, of zeros") {
+  const BatchCut cut = cut_batch(2, 4, 3, 0, 8);
+  CHECK(cut.samples.size() == 0);
+  REQUIRE(cut.parts.size() == 1);
+  REQUIRE(cut.actions.size() == 1);
+  CHECK(cut.actions[0].kind == CutAction::Kind::zero);
+}
+
+TEST_CASE("gradient buffers grow with the tree's depth, not with the number of shards") {
+  CHECK(cut_batch(64, 1, 0, 64, 8).buffers <= 7);
+  CHECK(cut_batch(64, 1, 0, 0, 8).buffers == 1);
+}

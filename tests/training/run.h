@@ -1,0 +1,94 @@
+// Small training runs inside the test's process.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/catalog.h"
+#include "app/cli.h"
+#include "engine/spec/read_spec.h"
+#include "engine/training/run_ranks.h"
+#include "engine/training/trainer.h"
+#include "tests/support/temp_dir.h"
+
+namespace dpt::testing {
+
+/// A net with everything that could depend on the cut: a convolution with padding, pooling, two
+/// linear layers, crop and flip drawn per sample. 53 samples in batches of 12: four full batches
+/// and a ragged one of 5, smaller than eight shards.
+inline std::string small_config(const std::string& optimizer) {
+  return R"(
+name: small
+seed: 7
+data:
+  dataset: synthetic
+  size: 60
+  test_size: 23
+  classes: 4
+  val_split: 7
+  batch_size: 12
+  transforms:
+    train: [{type: RandomCrop, size: 8, padding: 2}, {type: RandomHorizontalFlip}, {type: Normalize, mean: [0.4], std: [0.3]}]
+    eval: [{type: Normalize, mean: [0.4], std: [0.3]}]
+model:
+  input: [1, 8, 8]
+  layers:
+    - {type: Conv2d, name: conv1, out_channels: 5, kernel_size: 3, padding: 1}
+    - {type: ReLU}
+    - {type: MaxPool2d, kernel_size: 2}
+    - {type: Conv2d, name: conv2, out_channels: 7, kernel_size: 3}
+    - {type: ReLU}
+    - {type: Flatten}
+    - {type: Linear, name: fc1, out_features: 9}
+    - {type: ReLU}
+    - {type: Linear, name: fc2, out_features: 4}
+optimizer: )" +
+         optimizer + R"(
+lr_schedule: {type: cosine, warmup: {steps: 3}}
+train: {epochs: 4, grad_clip_norm: 1.0}
+checkpoint: {every_steps: 1, keep_last: 100}
+)";
+}
+
+inline std::string cpus(int count) {
+  std::string text = "devices=[cpu";
+  for (int i = 1; i < count; ++i) text += ",cpu";
+  return text + "]";
+}
+
+/// What a run leaves: everything that the next step depends on.
+struct FinalState {
+  std::int64_t step = 0;
+  std::vector<float> params;
+  std::vector<std::pair<std::string, std::vector<float>>> optimizer;
+  double test_loss = 0;
+  bool operator==(const FinalState&) const = default;
+};
+
+inline Job small_job(const std::string& config, std::vector<std::string> overrides) {
+  return load_job(load_spec_text(catalog(), config, "small.yaml", overrides));
+}
+
+/// Trains from `start` (fresh if null) and gives the state in the folder's newest checkpoint.
+inline FinalState train_small(const Job& job, const std::string& folder_path,
+                              const StartingPoint* start = nullptr, std::int64_t max_steps = 0) {
+  RunFolder folder(folder_path);
+  RunLog log(folder.file("metrics.jsonl"));
+  Progress progress;
+  TrainLimits limits;
+  if (max_steps > 0) limits.max_steps = max_steps;
+  const TrainOutcome outcome =
+      train(job, start ? *start : fresh_start(job), limits, folder, log, progress);
+  const std::string newest =
+      newest_good_checkpoint(folder.checkpoints(), [](const std::string&) {});
+  StartingPoint end = start_from_checkpoint(job, newest);
+  FinalState state;
+  state.step = end.state.step;
+  state.params = std::move(end.params);
+  state.optimizer = std::move(end.optimizer);
+  if (outcome.test) state.test_loss = outcome.test->loss;
+  return state;
+}
+
+}  // namespace dpt::testing
