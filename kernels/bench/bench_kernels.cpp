@@ -1,0 +1,223 @@
+// bench_kernels [batch ...]: our direct kernels against oneDNN's primitives, layer by layer, on one
+// thread. Times are the least of many runs, so that other work on the machine counts little.
+// GFLOP/s count the multiply-adds that the results need; oneDNN's times leave out the ReLU, mask
+// and pooling passes that the direct kernels have fused.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/common/philox.h"
+#include "kernels/cpu/direct.h"
+#include "kernels/cpu/flat.h"
+#include "kernels/cpu/onednn.h"
+
+namespace dpt {
+namespace {
+
+/// Memory that starts with random values in [-1, 1).
+class Buffer {
+ public:
+  explicit Buffer(std::size_t floats) : values_(floats + 32) {
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      values_[i] = philox::uniform(philox::block(1, philox::Use::init, i, floats).v[0]) * 2 - 1;
+    }
+  }
+  float* data() {
+    const auto address = reinterpret_cast<std::uintptr_t>(values_.data());
+    return reinterpret_cast<float*>((address + 63) / 64 * 64);
+  }
+  DevPtr ptr() { return {reinterpret_cast<std::uintptr_t>(data())}; }
+
+ private:
+  std::vector<float> values_;
+};
+
+/// The least of the times of `run`, in microseconds, measured for about a third of a second.
+double least_us(const std::function<void()>& run) {
+  using Clock = std::chrono::steady_clock;
+  run();
+  double least = 1e30;
+  const auto start = Clock::now();
+  for (int i = 0; i < 5 || Clock::now() - start < std::chrono::milliseconds(300); ++i) {
+    const auto begin = Clock::now();
+    run();
+    const std::chrono::duration<double, std::micro> time = Clock::now() - begin;
+    least = std::min(least, time.count());
+  }
+  return least;
+}
+
+/// One layer under test: an Op of ours (null where none applies) and oneDNN's three passes.
+struct Layer {
+  std::string name;
+  double mflop;  ///< of one pass
+  std::int64_t x, y, full_y, weights, outputs;
+  std::unique_ptr<Op> op, no_dx;
+  std::function<onednn::Primitive(onednn::Pass)> library;
+  bool input_gradient;
+};
+
+void print_row(const std::string& name, const char* pass, double mflop, double ours,
+               double theirs) {
+  const auto rate = [mflop](double us) { return us > 0 ? mflop / us * 1e3 : 0; };
+  fmt::print("{:<28} {:<9} {:>9.1f} us {:>6.1f} GFLOP/s | {:>9.1f} us {:>6.1f} GFLOP/s | {:.2f}\n",
+             name, pass, ours, rate(ours), theirs, rate(theirs), theirs / ours);
+}
+
+void bench(Layer& layer) {
+  Buffer x(layer.x), y(layer.full_y), dy(layer.full_y), dx(layer.x), weight(layer.weights);
+  Buffer bias(layer.outputs), dweight(layer.weights), dbias(layer.outputs);
+  std::size_t bytes = 64;
+  for (const onednn::Pass pass :
+       {onednn::Pass::forward, onednn::Pass::backward_weights, onednn::Pass::backward_data}) {
+    bytes = std::max(bytes, layer.library(pass).scratch_bytes());
+  }
+  if (layer.op) bytes = std::max(bytes, layer.op->scratch_bytes());
+  Buffer scratch(bytes / 4 + 1), saved(layer.op ? layer.op->saved_bytes() / 4 + 1 : 1);
+  const auto library = [&](onednn::Pass pass) {
+    onednn::Primitive primitive = layer.library(pass);
+    const bool forward = pass == onednn::Pass::forward;
+    const bool data = pass == onednn::Pass::backward_data;
+    const bool weights = pass == onednn::Pass::backward_weights;
+    return least_us([&] {
+      primitive.run({data ? dx.data() : x.data(), forward ? y.data() : dy.data(),
+                     weights ? dweight.data() : weight.data(),
+                     data ? nullptr : (weights ? dbias.data() : bias.data()),
+                     reinterpret_cast<std::byte*>(scratch.data())});
+    });
+  };
+  OpArgs args{x.ptr(),  y.ptr(),       weight.ptr(), bias.ptr(),  dy.ptr(),
+              dx.ptr(), dweight.ptr(), dbias.ptr(),  saved.ptr(), scratch.ptr()};
+  const double forward = library(onednn::Pass::forward);
+  const double weights = library(onednn::Pass::backward_weights);
+  const double data = layer.input_gradient ? library(onednn::Pass::backward_data) : 0;
+  if (!layer.op) {
+    print_row(layer.name, "forward", layer.mflop, 0, forward);
+    print_row(layer.name, "backward", layer.mflop * 2, 0, weights + data);
+    return;
+  }
+  print_row(layer.name, "forward", layer.mflop, least_us([&] { layer.op->forward(args); }),
+            forward);
+  const double ours_weights = least_us([&] { layer.no_dx->backward(args); });
+  print_row(layer.name, "weights", layer.mflop, ours_weights, weights);
+  if (layer.input_gradient) {
+    const double ours = least_us([&] { layer.op->backward(args); });
+    print_row(layer.name, "data", layer.mflop, ours - ours_weights, data);
+  }
+}
+
+struct ConvShape {
+  const char* name;
+  SampleShape in;
+  std::int64_t channels, kernel, padding, stride;
+  bool pool, first;
+};
+
+void bench_conv(const ConvShape& s, std::int64_t batch) {
+  Conv2dDesc d;
+  d.batch = batch;
+  d.in = s.in;
+  d.kernel = {s.kernel, s.kernel};
+  d.padding = {s.padding, s.padding};
+  d.stride = {s.stride, s.stride};
+  d.conv_out = {(s.in.h + 2 * s.padding - s.kernel) / s.stride + 1,
+                (s.in.w + 2 * s.padding - s.kernel) / s.stride + 1, s.channels};
+  d.out = d.conv_out;
+  d.relu = true;
+  d.input_gradient = !s.first;
+  if (s.pool) {
+    d.out = {d.conv_out.h / 2, d.conv_out.w / 2, s.channels};
+    Pool2dDesc pool;
+    pool.kind = PoolKind::average;
+    pool.batch = batch;
+    pool.in = d.conv_out;
+    pool.out = d.out;
+    d.pool = pool;
+  }
+  const std::int64_t pixels = d.out.h * d.out.w * (s.pool ? 4 : 1);
+  Layer layer;
+  layer.name = fmt::format("{} batch {}", s.name, batch);
+  layer.mflop =
+      2e-6 * static_cast<double>(batch * pixels * s.kernel * s.kernel * s.in.c * s.channels);
+  layer.x = batch * s.in.elements();
+  layer.y = batch * d.out.elements();
+  layer.full_y = batch * d.conv_out.elements();
+  layer.weights = s.channels * s.kernel * s.kernel * s.in.c;
+  layer.outputs = s.channels;
+  layer.input_gradient = d.input_gradient;
+  layer.library = [d](onednn::Pass pass) { return onednn::make_convolution(d, pass, true, 1); };
+  layer.op = make_direct_conv2d(d, CpuFeatures::detect());
+  d.input_gradient = false;
+  layer.no_dx = make_direct_conv2d(d, CpuFeatures::detect());
+  bench(layer);
+}
+
+void bench_linear(std::int64_t batch, std::int64_t in, std::int64_t out, bool relu) {
+  LinearDesc d;
+  d.batch = batch;
+  d.in = in;
+  d.out = out;
+  d.relu = relu;
+  Layer layer;
+  layer.name = fmt::format("linear {}->{} batch {}", in, out, batch);
+  layer.mflop = 2e-6 * static_cast<double>(batch * in * out);
+  layer.x = batch * in;
+  layer.y = layer.full_y = batch * out;
+  layer.weights = in * out;
+  layer.outputs = out;
+  layer.input_gradient = true;
+  layer.library = [d](onednn::Pass pass) { return onednn::make_linear(d, pass, d.relu, 1); };
+  layer.op = make_direct_linear(d, CpuFeatures::detect());
+  d.input_gradient = false;
+  layer.no_dx = make_direct_linear(d, CpuFeatures::detect());
+  bench(layer);
+}
+
+void bench_optimizer(std::int64_t count) {
+  Buffer params(count), grads(count), momentum(count);
+  OptimizerDesc desc;
+  desc.momentum = 0.9F;
+  StepScalars now;
+  now.lr = 1e-6F;
+  const double us = least_us([&] {
+    cpu_optimizer_step(desc, params.data(), grads.data(), momentum.data(), nullptr, nullptr, now,
+                       count);
+  });
+  fmt::print("SGD with momentum, {} parameters: {:.1f} us\n", count, us);
+}
+
+int run(const std::vector<std::int64_t>& batches) {
+  const ConvShape shapes[] = {
+      {"LeNet conv1 3x3 1->20 pool", {28, 28, 1}, 20, 3, 0, 1, true, true},
+      {"LeNet conv2 5x5 20->50 pool", {13, 13, 20}, 50, 5, 0, 1, true, false},
+      {"3x3 3->16 32x32", {32, 32, 3}, 16, 3, 1, 1, false, true},
+      {"3x3 16->16 32x32", {32, 32, 16}, 16, 3, 1, 1, false, false},
+      {"3x3 16->32 /2 32x32", {32, 32, 16}, 32, 3, 1, 2, false, false},
+      {"1x1 16->32 /2 32x32", {32, 32, 16}, 32, 1, 0, 2, false, false},
+      {"3x3 32->32 16x16", {16, 16, 32}, 32, 3, 1, 1, false, false},
+      {"3x3 64->64 8x8", {8, 8, 64}, 64, 3, 1, 1, false, false},
+  };
+  fmt::print("{:<28} {:<9} {:>28} | {:>28} | ratio\n", "layer", "pass", "direct", "oneDNN");
+  for (const std::int64_t batch : batches) {
+    for (const ConvShape& shape : shapes) bench_conv(shape, batch);
+    bench_linear(batch, 800, 128, true);
+    bench_linear(batch, 128, 10, false);
+  }
+  bench_optimizer(129068);
+  return 0;
+}
+
+}  // namespace
+}  // namespace dpt
+
+int main(int argc, char** argv) {
+  std::vector<std::int64_t> batches;
+  for (int i = 1; i < argc; ++i) batches.push_back(std::max(1L, std::atol(argv[i])));
+  if (batches.empty()) batches = {32, 1};
+  return dpt::run(batches);
+}
