@@ -10,7 +10,14 @@
 namespace dpt::philox {
 
 /// What a draw is for: the first key word, so that no two uses share a stream.
-enum class Use : std::uint32_t { init = 1, shuffle = 2, augment = 3, split = 4, dropout = 5 };
+enum class Use : std::uint32_t {
+  init = 1,
+  shuffle = 2,
+  augment = 3,
+  split = 4,
+  dropout = 5,
+  synthesis = 6
+};
 
 struct Block {
   std::uint32_t v[4];

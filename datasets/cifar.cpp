@@ -1,0 +1,173 @@
+// CIFAR-10 and CIFAR-100 in their binary form: records of a label (CIFAR-100: a coarse and a fine
+// one, of which the fine is used) and 3072 bytes, 32x32 red, then green, then blue. In memory the
+// channels lie together (HWC). Source: https://www.cs.toronto.edu/~kriz/cifar.html
+#include <filesystem>
+
+#include "datasets/byte_stream.h"
+#include "datasets/demand.h"
+#include "datasets/kinds.h"
+#include "datasets/resident_source.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+constexpr SampleShape kShape{32, 32, 3};
+constexpr std::size_t kPlane = 32 * 32;
+constexpr std::size_t kPixelBytes = 3 * kPlane;
+
+struct CifarOptions {
+  std::string root;
+};
+
+/// What differs between the two.
+struct CifarFacts {
+  std::string name;    ///< also for scripts/fetch-data
+  std::string folder;  ///< that the published archive unpacks to
+  std::vector<std::string> train_files, test_files;
+  std::int64_t records;  ///< per training file
+  std::size_t label_bytes;
+  std::vector<std::string> classes;
+};
+
+const CifarFacts& cifar10() {
+  static const CifarFacts facts{
+      "cifar10",
+      "cifar-10-batches-bin",
+      {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+       "data_batch_5.bin"},
+      {"test_batch.bin"},
+      10000,
+      1,
+      {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}};
+  return facts;
+}
+
+const CifarFacts& cifar100() {
+  static const CifarFacts facts{
+      "cifar100",
+      "cifar-100-binary",
+      {"train.bin"},
+      {"test.bin"},
+      50000,
+      2,
+      {"apple",       "aquarium_fish", "baby",      "bear",       "beaver",       "bed",
+       "bee",         "beetle",        "bicycle",   "bottle",     "bowl",         "boy",
+       "bridge",      "bus",           "butterfly", "camel",      "can",          "castle",
+       "caterpillar", "cattle",        "chair",     "chimpanzee", "clock",        "cloud",
+       "cockroach",   "couch",         "crab",      "crocodile",  "cup",          "dinosaur",
+       "dolphin",     "elephant",      "flatfish",  "forest",     "fox",          "girl",
+       "hamster",     "house",         "kangaroo",  "keyboard",   "lamp",         "lawn_mower",
+       "leopard",     "lion",          "lizard",    "lobster",    "man",          "maple_tree",
+       "motorcycle",  "mountain",      "mouse",     "mushroom",   "oak_tree",     "orange",
+       "orchid",      "otter",         "palm_tree", "pear",       "pickup_truck", "pine_tree",
+       "plain",       "plate",         "poppy",     "porcupine",  "possum",       "rabbit",
+       "raccoon",     "ray",           "road",      "rocket",     "rose",         "sea",
+       "seal",        "shark",         "shrew",     "skunk",      "skyscraper",   "snail",
+       "snake",       "spider",        "squirrel",  "streetcar",  "sunflower",    "sweet_pepper",
+       "table",       "tank",          "telephone", "television", "tiger",        "tractor",
+       "train",       "trout",         "tulip",     "turtle",     "wardrobe",     "whale",
+       "willow_tree", "wolf",          "woman",     "worm"}};
+  return facts;
+}
+
+/// Reads one file's records behind those that `data` already has. `filled` counts samples.
+void read_file(const CifarFacts& facts, const std::string& path, std::int64_t records,
+               ResidentSource::Data& data) {
+  ByteStream file(path);
+  const std::size_t record_bytes = facts.label_bytes + kPixelBytes;
+  file.expect(static_cast<std::uint64_t>(records) * record_bytes,
+              fmt::format("{} records of {} bytes", records, record_bytes));
+  std::vector<std::byte> record(record_bytes);
+  for (std::int64_t i = 0; i < records; ++i) {
+    const std::uint64_t offset = file.position();
+    file.read(record, "a record");
+    const auto label = std::to_integer<std::int32_t>(record[facts.label_bytes - 1]);
+    if (static_cast<std::size_t>(label) >= facts.classes.size()) {
+      check_label(label, facts.classes.size(),
+                  fmt::format("{}, record {} at offset {}", path, i, offset));
+    }
+    const std::byte* planes = record.data() + facts.label_bytes;
+    std::byte* to = data.pixels.get() + data.labels.size() * kPixelBytes;
+    for (std::size_t p = 0; p < kPlane; ++p) {
+      for (std::size_t c = 0; c < 3; ++c) to[3 * p + c] = planes[c * kPlane + p];
+    }
+    data.labels.push_back(label);
+  }
+  file.expect_end();
+  data.files.emplace_back(path, records);
+}
+
+std::shared_ptr<const DataSource> read_files(const CifarFacts& facts, const std::string& folder,
+                                             const std::vector<std::string>& files,
+                                             std::int64_t records) {
+  namespace fs = std::filesystem;
+  ResidentSource::Data data;
+  data.shape = kShape;
+  data.classes = facts.classes;
+  // Sizes first: memory is asked for once every file is known to be whole.
+  for (const std::string& file : files) {
+    const std::string path = (fs::path(folder) / file).string();
+    if (!fs::exists(path)) {
+      fail(ErrorKind::data, "{}: {} has no file {}; expected {} and {}{}", facts.name, folder, file,
+           fmt::join(facts.train_files, ", "), fmt::join(facts.test_files, ", "),
+           fetch_hint(facts.name));
+    }
+    ByteStream(path).expect(
+        static_cast<std::uint64_t>(records) * (facts.label_bytes + kPixelBytes),
+        fmt::format("{} records of {} bytes", records, facts.label_bytes + kPixelBytes));
+  }
+  const std::size_t samples = files.size() * static_cast<std::size_t>(records);
+  data.pixels = allocate_pixels(samples * kPixelBytes, folder);
+  data.labels.reserve(samples);
+  for (const std::string& file : files) {
+    read_file(facts, (fs::path(folder) / file).string(), records, data);
+  }
+  return std::make_shared<ResidentSource>(std::move(data));
+}
+
+DataSets open_cifar(const CifarFacts& facts, const Variant& options, const DataDemand& demand) {
+  namespace fs = std::filesystem;
+  const std::string& root = options.as<CifarOptions>().root;
+  check_root(facts.name, root,
+             fmt::format("{}, {} (or with the folder {})", fmt::join(facts.train_files, ", "),
+                         fmt::join(facts.test_files, ", "), facts.folder),
+             facts.name);
+  const std::string name = fmt::format("{} ({})", facts.name, root);
+  check_classes(name, facts.classes.size(), demand);
+  check_shape(name, kShape, demand);
+  const fs::path inner = fs::path(root) / facts.folder;
+  const bool is_archive = !fs::exists(fs::path(root) / facts.train_files[0]) && fs::exists(inner);
+  const std::string folder = is_archive ? inner.string() : root;
+  return {read_files(facts, folder, facts.train_files, facts.records),
+          read_files(facts, folder, facts.test_files, 10000)};
+}
+
+ObjectTable table_of(const char* name, const char* doc) {
+  return object_table<CifarOptions>(
+      name, doc,
+      {path_field("root", &CifarOptions::root,
+                  "Folder with the binary files, or with the folder that the published archive "
+                  "unpacks to (scripts/fetch-data).")
+           .required()});
+}
+
+}  // namespace
+
+DatasetKind cifar10_kind() {
+  static const ObjectTable table =
+      table_of("cifar10", "CIFAR-10, binary: 50,000 + 10,000 colour pictures, 32x32, 10 classes.");
+  return {&table, [](const Variant& options, const DataDemand& demand) {
+            return open_cifar(cifar10(), options, demand);
+          }};
+}
+
+DatasetKind cifar100_kind() {
+  static const ObjectTable table = table_of(
+      "cifar100", "CIFAR-100, binary: 50,000 + 10,000 colour pictures, 32x32, 100 fine classes.");
+  return {&table, [](const Variant& options, const DataDemand& demand) {
+            return open_cifar(cifar100(), options, demand);
+          }};
+}
+
+}  // namespace dpt

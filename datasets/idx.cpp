@@ -1,0 +1,162 @@
+#include "datasets/idx.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+
+#include "datasets/demand.h"
+#include "datasets/resident_source.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+constexpr std::int64_t kMostPixels = 16384;  ///< per side
+
+/// Reads the magic and the dimensions; there must be `fewest` to `most` of them.
+std::vector<std::int64_t> read_header(ByteStream& file, int fewest, int most) {
+  std::array<std::byte, 4> word;
+  const auto byte = [&](std::size_t i) { return std::to_integer<std::uint32_t>(word[i]); };
+  const auto big_endian = [&] { return byte(0) << 24 | byte(1) << 16 | byte(2) << 8 | byte(3); };
+  file.read(word, "the IDX magic number");
+  const int dims = static_cast<int>(byte(3));
+  if (byte(0) != 0 || byte(1) != 0 || byte(2) != 0x08 || dims < fewest || dims > most) {
+    const bool gzip = byte(0) == 0x1f && byte(1) == 0x8b;
+    fail(ErrorKind::data,
+         "{}: not an IDX file of {}: at offset 0, expected the magic number {:08x}{}, found "
+         "{:08x}{}",
+         file.name(), most == 1 ? "labels" : "images", 0x0800 + fewest,
+         most > fewest ? fmt::format(" or {:08x}", 0x0800 + most) : std::string(), big_endian(),
+         gzip ? " (this is gzip: let its name end in .gz)" : "");
+  }
+  std::vector<std::int64_t> result;
+  for (int d = 0; d < dims; ++d) {
+    file.read(word, "the IDX header");
+    result.push_back(big_endian());
+  }
+  return result;
+}
+
+std::int64_t checked_count(const ByteStream& file, std::int64_t count) {
+  if (count < 1 || count > std::numeric_limits<std::int32_t>::max()) {
+    fail(ErrorKind::data, "{}: the header at offset 4 says {} samples; expected 1 to {}",
+         file.name(), count, std::numeric_limits<std::int32_t>::max());
+  }
+  return count;
+}
+
+SampleShape checked_shape(const ByteStream& file, const std::vector<std::int64_t>& dims) {
+  const SampleShape shape{dims[1], dims[2], dims.size() > 3 ? dims[3] : 1};
+  const auto side = [](std::int64_t n) { return 1 <= n && n <= kMostPixels; };
+  if (!side(shape.h) || !side(shape.w) || shape.c < 1 || shape.c > 64) {
+    fail(ErrorKind::data,
+         "{}: the header at offset 8 says images of {} (height x width); expected 1 to {} pixels a "
+         "side and 1 to 64 channels",
+         file.name(), shape_text(shape), kMostPixels);
+  }
+  return shape;
+}
+
+/// The one file of `root` whose name begins with `prefix`, or empty. A plain file is preferred to
+/// the same one compressed.
+std::string find_file(const std::string& root, const std::string& prefix) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(root, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with(prefix)) found.push_back(name);
+  }
+  if (error) fail(ErrorKind::data, "{}: cannot be listed: {}", root, error.message());
+  std::sort(found.begin(), found.end());
+  if (found.size() == 2 && found[1] == found[0] + ".gz") found.pop_back();
+  if (found.size() > 1) {
+    fail(ErrorKind::data, "{}: several files could be {}: {}; leave one of them", root, prefix,
+         fmt::join(found, ", "));
+  }
+  return found.empty() ? std::string() : (std::filesystem::path(root) / found[0]).string();
+}
+
+}  // namespace
+
+std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, ByteStream labels,
+                                                const std::vector<std::string>& classes,
+                                                std::optional<std::int64_t> size,
+                                                const DataDemand& demand) {
+  const std::vector<std::int64_t> dims = read_header(images, 3, 4);
+  const std::int64_t count = checked_count(images, dims[0]);
+  const std::int64_t label_count = checked_count(labels, read_header(labels, 1, 1)[0]);
+  if (count != label_count) {
+    fail(ErrorKind::data, "{} has {}, but {} has {}: they do not belong together", images.name(),
+         counted(static_cast<std::uint64_t>(count), "image"), labels.name(),
+         counted(static_cast<std::uint64_t>(label_count), "label"));
+  }
+  if (size && count != *size) {
+    fail(ErrorKind::data,
+         "{}: expected {} images, as the data set was published, found {} (for other files of this "
+         "format, write dataset: idx)",
+         images.name(), *size, count);
+  }
+  const SampleShape shape = checked_shape(images, dims);
+  const std::uint64_t bytes =
+      static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(shape.elements());
+  images.expect(bytes, fmt::format("{} of {}", counted(static_cast<std::uint64_t>(count), "image"),
+                                   shape_text(shape)));
+  labels.expect(static_cast<std::uint64_t>(count), fmt::format("{} labels", count));
+  check_shape(images.name(), shape, demand);
+
+  ResidentSource::Data data;
+  data.shape = shape;
+  data.classes = classes;
+  data.files = {{images.name(), count}};
+  std::vector<std::uint8_t> raw_labels(static_cast<std::size_t>(count));
+  const std::uint64_t label_offset = labels.position();
+  labels.read(std::as_writable_bytes(std::span(raw_labels)), fmt::format("{} labels", count));
+  labels.expect_end();
+  if (data.classes.empty()) {
+    const std::int64_t largest = *std::max_element(raw_labels.begin(), raw_labels.end());
+    data.classes = numbered_classes(demand.classes > 0 ? demand.classes : largest + 1);
+  }
+  for (std::size_t i = 0; i < raw_labels.size(); ++i) {
+    if (raw_labels[i] >= data.classes.size()) {
+      check_label(raw_labels[i], data.classes.size(),
+                  fmt::format("{}, sample {} at offset {}", labels.name(), i, label_offset + i));
+    }
+  }
+  data.labels.assign(raw_labels.begin(), raw_labels.end());
+  data.pixels = allocate_pixels(bytes, images.name());
+  images.read({data.pixels.get(), bytes}, "the pixels");
+  images.expect_end();
+  return std::make_shared<ResidentSource>(std::move(data));
+}
+
+DataSets open_idx(const std::string& name, const std::string& root, const IdxFacts* facts,
+                  const DataDemand& demand) {
+  const std::string fetch = facts ? facts->fetch : std::string();
+  check_root(name, root,
+             "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
+             "t10k-labels-idx1-ubyte, plain or with .gz",
+             fetch);
+  if (facts) check_classes(fmt::format("{} ({})", name, root), facts->classes.size(), demand);
+  const auto open = [&](const std::string& part,
+                        std::int64_t size) -> std::shared_ptr<const DataSource> {
+    const std::string images = find_file(root, part + "-images");
+    const std::string labels = find_file(root, part + "-labels");
+    if (images.empty() && labels.empty() && part == "t10k" && !facts) return nullptr;
+    if (images.empty() || labels.empty()) {
+      fail(ErrorKind::data,
+           "{}: {} has no file {}; expected {}-images-idx3-ubyte and {}-labels-idx1-ubyte, plain "
+           "or with .gz{}",
+           name, root, images.empty() ? part + "-images-idx3-ubyte" : part + "-labels-idx1-ubyte",
+           part, part, fetch_hint(fetch));
+    }
+    return read_idx_pair(ByteStream(images), ByteStream(labels),
+                         facts ? facts->classes : std::vector<std::string>(),
+                         facts ? std::optional(size) : std::nullopt, demand);
+  };
+  return {open("train", facts ? facts->train_size : 0), open("t10k", facts ? facts->test_size : 0)};
+}
+
+}  // namespace dpt

@@ -1,0 +1,36 @@
+// IDX files: the format of MNIST. Big-endian: two zero bytes, the element type (0x08: unsigned
+// byte), the number of dimensions, each dimension in four bytes, then the elements, last dimension
+// fastest. Images are (count, height, width) or (count, height, width, channels), labels (count).
+// Source: http://yann.lecun.com/exdb/mnist/
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "datasets/byte_stream.h"
+#include "engine/data/source.h"
+
+namespace dpt {
+
+/// What is known of a named data set before its files are read.
+struct IdxFacts {
+  std::vector<std::string> classes;
+  std::int64_t train_size = 0, test_size = 0;
+  std::string fetch;  ///< its name for scripts/fetch-data
+};
+
+/// Reads one pair of files. `classes` names the labels; when it is empty, labels go from 0 to
+/// demand.classes - 1. `size`: the number of samples, where it is known.
+std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, ByteStream labels,
+                                                const std::vector<std::string>& classes,
+                                                std::optional<std::int64_t> size,
+                                                const DataDemand& demand);
+
+/// Opens the train-* and t10k-* pairs under `root`. `name` is the data set's in messages. Without
+/// facts, a missing t10k-* pair means that there is no test set.
+DataSets open_idx(const std::string& name, const std::string& root, const IdxFacts* facts,
+                  const DataDemand& demand);
+
+}  // namespace dpt

@@ -1,0 +1,321 @@
+// One folder per class: ROOT/train/CLASS/*.jpg|png and ROOT/test (or val)/CLASS/*. The files are
+// listed once, sorted by name; a picture is decoded and resized when it is asked for, and kept as
+// long as the cache's budget covers the whole data set.
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cctype>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <system_error>
+
+#include "datasets/byte_stream.h"
+#include "datasets/demand.h"
+#include "datasets/fingerprint.h"
+#include "datasets/image.h"
+#include "datasets/kinds.h"
+#include "datasets/resident_source.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A file of more bytes is no picture of an allowed size.
+constexpr std::uintmax_t kMostFileBytes = kMostImageBytes;
+
+struct ImageFolderOptions {
+  std::string root;
+  std::string test;
+  std::int64_t cache_mib = 1024;
+};
+
+struct ImageFile {
+  std::string path;  ///< relative to the root
+  std::int32_t label = 0;
+};
+
+/// Reads a whole file into memory.
+std::vector<std::byte> read_file(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t bytes = fs::file_size(path, error);
+  if (error) fail(ErrorKind::data, "{}: {}", path, error.message());
+  if (bytes > kMostFileBytes) {
+    fail(ErrorKind::data, "{}: a file of {} bytes; at most {} MiB are read as a picture", path,
+         bytes, kMostFileBytes >> 20);
+  }
+  std::vector<std::byte> content(bytes);
+  std::ifstream file(path, std::ios::binary);
+  file.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(bytes));
+  if (static_cast<std::uintmax_t>(file.gcount()) != bytes) {
+    fail(ErrorKind::data, "{}: only {} of {} bytes could be read", path, file.gcount(), bytes);
+  }
+  return content;
+}
+
+class ImageFolderSource final : public DataSource {
+ public:
+  ImageFolderSource(std::string root, std::vector<ImageFile> files,
+                    std::vector<std::string> classes, SampleShape shape, std::int64_t cache_bytes,
+                    std::string fingerprint)
+      : root_(std::move(root)),
+        files_(std::move(files)),
+        classes_(std::move(classes)),
+        shape_(shape),
+        sample_bytes_(static_cast<std::size_t>(shape.elements())),
+        fingerprint_(std::move(fingerprint)) {
+    if (size() <= cache_bytes / shape.elements()) {
+      // Pages are taken from the system as samples are written to them.
+      cache_ = allocate_pixels(files_.size() * sample_bytes_, root_);
+      states_ = std::make_unique<std::atomic<State>[]>(files_.size());
+    }
+  }
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
+  SampleShape shape() const override { return shape_; }
+  DType type() const override { return DType::u8; }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  std::string describe(std::int64_t index) const override { return path_of(index); }
+  std::string fingerprint() const override { return fingerprint_; }
+
+  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
+    assert(0 <= index && index < size() && pixels.size() == sample_bytes_);
+    const auto i = static_cast<std::size_t>(index);
+    label = files_[i].label;
+    std::byte* kept = cache_ ? cache_.get() + i * sample_bytes_ : nullptr;
+    if (kept && states_[i].load(std::memory_order_acquire) == State::kept) {
+      std::memcpy(pixels.data(), kept, sample_bytes_);
+      return;
+    }
+    const std::string path = path_of(index);
+    const Image image = decode_image(read_file(path), path, shape_.c);
+    resize_bilinear(image, shape_.h, shape_.w, pixels);
+    // Of several threads that decoded the same picture one writes it; nobody waits for that.
+    State expected = State::empty;
+    if (kept && states_[i].compare_exchange_strong(expected, State::being_written)) {
+      std::memcpy(kept, pixels.data(), sample_bytes_);
+      states_[i].store(State::kept, std::memory_order_release);
+    }
+  }
+
+ private:
+  enum class State : std::uint8_t { empty, being_written, kept };
+
+  std::string path_of(std::int64_t index) const {
+    return (fs::path(root_) / files_[static_cast<std::size_t>(index)].path).string();
+  }
+
+  std::string root_;
+  std::vector<ImageFile> files_;
+  std::vector<std::string> classes_;
+  SampleShape shape_;
+  std::size_t sample_bytes_;
+  std::string fingerprint_;
+  std::unique_ptr<std::byte[]> cache_;
+  std::unique_ptr<std::atomic<State>[]> states_;
+};
+
+bool is_image_name(const fs::path& path) {
+  std::string extension = path.extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+}
+
+/// The entries of a folder except hidden ones, sorted by name byte by byte.
+std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
+  std::vector<fs::directory_entry> entries;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (!it->path().filename().string().starts_with(".")) entries.push_back(*it);
+  }
+  if (error) fail(ErrorKind::data, "{}: cannot be listed: {}", folder.string(), error.message());
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return a.path().filename().string() < b.path().filename().string();
+  });
+  return entries;
+}
+
+/// Lists one root. Links may point anywhere below it, and nowhere else.
+class Lister {
+ public:
+  explicit Lister(const std::string& root) : root_(root) {
+    std::error_code error;
+    real_root_ = fs::canonical(root, error).string();
+    if (error) fail(ErrorKind::data, "{}: {}", root, error.message());
+    if (!real_root_.ends_with("/")) real_root_ += '/';
+  }
+
+  /// The classes of a part ("train"): its folders.
+  std::vector<std::string> classes(const std::string& part) const {
+    const fs::path folder = fs::path(root_) / part;
+    check_inside(fs::directory_entry(folder));
+    std::vector<std::string> names;
+    for (const fs::directory_entry& entry : sorted_entries(folder)) {
+      check_inside(entry);
+      if (entry.is_directory()) {
+        names.push_back(entry.path().filename().string());
+      } else if (is_image_name(entry.path())) {
+        fail(ErrorKind::data, "{}: a picture beside the class folders; expected {}/CLASS/{}",
+             entry.path().string(), folder.string(), entry.path().filename().string());
+      }
+    }
+    if (names.empty()) {
+      fail(ErrorKind::data, "{}: no class folders; expected {}/CLASS/*.jpg or *.png",
+           folder.string(), folder.string());
+    }
+    return names;
+  }
+
+  std::vector<ImageFile> files(const std::string& part, const std::vector<std::string>& classes,
+                               Fingerprint& hash) const {
+    std::vector<ImageFile> result;
+    for (std::size_t label = 0; label < classes.size(); ++label) {
+      const std::string folder = part + "/" + classes[label];
+      const std::size_t before = result.size();
+      for (const fs::directory_entry& entry : sorted_entries(fs::path(root_) / folder)) {
+        check_file(entry);
+        const std::string path = folder + "/" + entry.path().filename().string();
+        hash.add(path);
+        hash.add(std::to_string(entry.file_size()));
+        result.push_back({path, static_cast<std::int32_t>(label)});
+      }
+      if (result.size() == before) {
+        fail(ErrorKind::data, "{}: empty class folder: expected *.jpg, *.jpeg or *.png in it",
+             (fs::path(root_) / folder).string());
+      }
+    }
+    if (result.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
+      fail(ErrorKind::data, "{}: {} pictures; more than {} are not supported", root_, result.size(),
+           std::numeric_limits<std::int32_t>::max());
+    }
+    return result;
+  }
+
+ private:
+  void check_inside(const fs::directory_entry& entry) const {
+    if (!entry.is_symlink()) return;
+    std::error_code error;
+    const std::string real = fs::canonical(entry.path(), error).string();
+    if (error) fail(ErrorKind::data, "{}: {}", entry.path().string(), error.message());
+    if (!(real + "/").starts_with(real_root_)) {
+      fail(ErrorKind::data, "{}: a link to {}, outside of {}: refused; copy the files or move root",
+           entry.path().string(), real, root_);
+    }
+  }
+
+  void check_file(const fs::directory_entry& entry) const {
+    check_inside(entry);
+    const std::string path = entry.path().string();
+    if (entry.is_directory()) {
+      fail(ErrorKind::data, "{}: a folder inside a class folder; pictures stand in it directly",
+           path);
+    }
+    if (!is_image_name(entry.path())) {
+      fail(ErrorKind::data, "{}: not named *.jpg, *.jpeg or *.png: remove or convert it", path);
+    }
+    if (!entry.is_regular_file()) fail(ErrorKind::data, "{}: not a regular file", path);
+  }
+
+  std::string root_, real_root_;
+};
+
+/// "cat, dog, ..." for messages.
+std::string some_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < 5; ++i) text += (i ? ", " : "") + names[i];
+  return names.size() > 5 ? text + ", ..." : text;
+}
+
+/// The folder of the test set: as told, or `test` or `val`, whichever is there; or empty.
+std::string test_part(const ImageFolderOptions& options) {
+  const auto is_there = [&](const std::string& part) {
+    return fs::is_directory(fs::path(options.root) / part);
+  };
+  if (!options.test.empty()) {
+    if (is_there(options.test)) return options.test;
+    fail(ErrorKind::data, "image_folder: {}: no folder {} in it, which data.test names",
+         options.root, options.test);
+  }
+  if (is_there("test") && is_there("val")) {
+    fail(ErrorKind::data,
+         "image_folder: {}: both test and val are there: say which is the test set with test: test "
+         "or test: val",
+         options.root);
+  }
+  return is_there("test") ? "test" : is_there("val") ? "val" : "";
+}
+
+void check_same_classes(const std::string& root, const std::string& part,
+                        const std::vector<std::string>& train,
+                        const std::vector<std::string>& test) {
+  for (const std::string& name : test) {
+    if (!std::binary_search(train.begin(), train.end(), name)) {
+      fail(ErrorKind::data, "{}/{}/{}: a class that {}/train does not have", root, part, name,
+           root);
+    }
+  }
+  for (const std::string& name : train) {
+    if (!std::binary_search(test.begin(), test.end(), name)) {
+      fail(ErrorKind::data, "{}/{}: no folder for the class {}", root, part, name);
+    }
+  }
+}
+
+DataSets open_image_folder(const Variant& variant, const DataDemand& demand) {
+  const auto& options = variant.as<ImageFolderOptions>();
+  const std::string& root = options.root;
+  check_root("image_folder", root, "train/CLASS/*.jpg or *.png, and test or val likewise", "");
+  if (demand.input.c != 1 && demand.input.c != 3) {
+    fail(ErrorKind::data,
+         "image_folder: {}: pictures are read as 1 channel (grey) or 3 (RGB), but model.input asks "
+         "for {}",
+         root, demand.input.c);
+  }
+  if (!fs::is_directory(fs::path(root) / "train")) {
+    fail(ErrorKind::data, "image_folder: {}: no folder train in it; expected {}/train/CLASS/*.jpg",
+         root, root);
+  }
+  const Lister lister(root);
+  const std::vector<std::string> classes = lister.classes("train");
+  check_classes(fmt::format("image_folder: {}/train ({})", root, some_of(classes)), classes.size(),
+                demand);
+  const auto open = [&](const std::string& part) {
+    Fingerprint hash;
+    hash.add(
+        fmt::format("image_folder v1 {}x{}x{}", demand.input.h, demand.input.w, demand.input.c));
+    std::vector<ImageFile> files = lister.files(part, classes, hash);
+    return std::make_shared<ImageFolderSource>(root, std::move(files), classes, demand.input,
+                                               options.cache_mib << 20, hash.text());
+  };
+  DataSets sets;
+  sets.train = open("train");
+  const std::string part = test_part(options);
+  if (!part.empty()) {
+    check_same_classes(root, part, classes, lister.classes(part));
+    sets.test = open(part);
+  }
+  return sets;
+}
+
+}  // namespace
+
+DatasetKind image_folder_kind() {
+  static const ObjectTable table = object_table<ImageFolderOptions>(
+      "image_folder",
+      "JPEG and PNG files in one folder per class; resized to the model's input (antialiased "
+      "bilinear), converted to its channels (grey or RGB).",
+      {path_field("root", &ImageFolderOptions::root,
+                  "Folder with train/CLASS/*.jpg and, for a test set, test/CLASS/* or val/CLASS/*.")
+           .required(),
+       field("test", &ImageFolderOptions::test,
+             "Name of the test set's folder; empty for test or val, whichever is there."),
+       field("cache_mib", &ImageFolderOptions::cache_mib,
+             "Decoded pictures are kept in memory when a set of them fits in so many MiB.")
+           .range(0, 1048576)});
+  return {&table, open_image_folder};
+}
+
+}  // namespace dpt

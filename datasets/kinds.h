@@ -1,0 +1,17 @@
+// One function per kind of data set; registry.cpp lists them.
+#pragma once
+
+#include "engine/data/source.h"
+
+namespace dpt {
+
+DatasetKind digits_kind();
+DatasetKind idx_kind();
+DatasetKind mnist_kind();
+DatasetKind fashion_mnist_kind();
+DatasetKind cifar10_kind();
+DatasetKind cifar100_kind();
+DatasetKind image_folder_kind();
+DatasetKind synthetic_kind();
+
+}  // namespace dpt

@@ -1,0 +1,130 @@
+// PNG through libpng. As in jpeg.cpp, each step that can fail runs in a function that sets a jump
+// target and holds nothing with a destructor.
+#include <png.h>
+
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+
+#include "datasets/image.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+/// Deflate makes at most 1032 bytes of one, and a byte may hold eight pixels.
+constexpr std::int64_t kMostPixelsPerByte = 1032 * 8;
+
+struct Decoder {
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  std::span<const std::byte> rest;
+  std::jmp_buf on_failure;
+  char text[256] = "";
+
+  Decoder() = default;
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+  ~Decoder() { png_destroy_read_struct(&png, &info, nullptr); }
+};
+
+[[noreturn]] void leave(Decoder& decoder, const char* text) {
+  std::snprintf(decoder.text, sizeof decoder.text, "%s", text);
+  std::longjmp(decoder.on_failure, 1);
+}
+
+void on_error(png_structp png, png_const_charp text) {
+  leave(*static_cast<Decoder*>(png_get_error_ptr(png)), text);
+}
+
+void on_warning(png_structp, png_const_charp) {}
+
+void take(png_structp png, png_bytep to, std::size_t bytes) {
+  Decoder& decoder = *static_cast<Decoder*>(png_get_io_ptr(png));
+  if (bytes > decoder.rest.size()) leave(decoder, "the file ends too early");
+  std::memcpy(to, decoder.rest.data(), bytes);
+  decoder.rest = decoder.rest.subspan(bytes);
+}
+
+/// Reads up to the first pixel; false, with decoder.text, when that fails.
+bool read_header(Decoder& decoder) {
+  if (setjmp(decoder.on_failure)) return false;
+  decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, on_error, on_warning);
+  if (decoder.png) decoder.info = png_create_info_struct(decoder.png);
+  if (!decoder.info) leave(decoder, "libpng cannot start");
+  // Dimensions are judged by check_image_size; text and profiles are of no use here.
+  png_set_user_limits(decoder.png, 0x7fffffff, 0x7fffffff);
+  png_set_chunk_cache_max(decoder.png, 64);
+  png_set_chunk_malloc_max(decoder.png, 8 << 20);
+  png_set_read_fn(decoder.png, &decoder, take);
+  png_read_info(decoder.png, decoder.info);
+  return true;
+}
+
+/// Asks for 8 bits and no transparency: 1 or 3 channels.
+bool set_conversion(Decoder& decoder) {
+  if (setjmp(decoder.on_failure)) return false;
+  png_set_expand(decoder.png);
+  png_set_scale_16(decoder.png);
+  png_set_strip_alpha(decoder.png);
+  png_set_interlace_handling(decoder.png);
+  png_read_update_info(decoder.png, decoder.info);
+  return true;
+}
+
+bool read_pixels(Decoder& decoder, png_bytepp rows) {
+  if (setjmp(decoder.on_failure)) return false;
+  png_read_image(decoder.png, rows);
+  png_read_end(decoder.png, nullptr);
+  return true;
+}
+
+/// Luma as Pillow computes it: ITU-R 601-2 in 16-bit fixed point, rounded.
+std::uint8_t luma(const std::uint8_t* rgb) {
+  return static_cast<std::uint8_t>((rgb[0] * 19595U + rgb[1] * 38470U + rgb[2] * 7471U + 0x8000U) >>
+                                   16);
+}
+
+Image converted(Image image, std::int64_t channels) {
+  if (image.channels == channels) return image;
+  const auto pixels = static_cast<std::size_t>(image.width * image.height);
+  Image result{image.height, image.width, channels, {}};
+  result.pixels.resize(pixels * static_cast<std::size_t>(channels));
+  for (std::size_t p = 0; p < pixels; ++p) {
+    if (channels == 1) {
+      result.pixels[p] = luma(&image.pixels[3 * p]);
+    } else {
+      std::memset(&result.pixels[3 * p], image.pixels[p], 3);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Image decode_png(std::span<const std::byte> file, const std::string& name, std::int64_t channels) {
+  Decoder decoder;
+  decoder.rest = file;
+  const auto corrupt = [&] { fail(ErrorKind::data, "{}: corrupt PNG: {}", name, decoder.text); };
+  if (!read_header(decoder)) corrupt();
+  const std::int64_t width = png_get_image_width(decoder.png, decoder.info);
+  const std::int64_t height = png_get_image_height(decoder.png, decoder.info);
+  check_image_size(name, width, height, 4, file.size(), kMostPixelsPerByte);
+  if (!set_conversion(decoder)) corrupt();
+  Image image{height, width, png_get_channels(decoder.png, decoder.info), {}};
+  const std::size_t stride = png_get_rowbytes(decoder.png, decoder.info);
+  if ((image.channels != 1 && image.channels != 3) ||
+      stride != static_cast<std::size_t>(width * image.channels)) {
+    fail(ErrorKind::data, "{}: a PNG of {} channels; only grey and RGB are read", name,
+         image.channels);
+  }
+  image.pixels.resize(stride * static_cast<std::size_t>(height));
+  std::vector<png_bytep> rows;
+  for (std::int64_t y = 0; y < height; ++y) {
+    rows.push_back(image.pixels.data() + static_cast<std::size_t>(y) * stride);
+  }
+  if (!read_pixels(decoder, rows.data())) corrupt();
+  return converted(std::move(image), channels);
+}
+
+}  // namespace dpt

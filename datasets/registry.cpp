@@ -1,0 +1,51 @@
+// All kinds of data sets: a new one adds its line here and in kinds.h.
+#include <array>
+
+#include "datasets/kinds.h"
+#include "kernels/error.h"
+
+namespace dpt {
+
+std::span<const DatasetKind> dataset_kinds() {
+  static const std::array kinds{
+      digits_kind(),  idx_kind(),      mnist_kind(),        fashion_mnist_kind(),
+      cifar10_kind(), cifar100_kind(), image_folder_kind(), synthetic_kind(),
+  };
+  return kinds;
+}
+
+const VariantTable& dataset_table() {
+  static const VariantTable table = [] {
+    VariantTable made;
+    made.what = "data set";
+    made.tag = "dataset";
+    for (const DatasetKind& kind : dataset_kinds()) made.alternatives.push_back(kind.table);
+    // Names of torchvision, Keras and scikit-learn.
+    made.hints = {{"MNIST", "mnist"},
+                  {"EMNIST", "idx"},
+                  {"KMNIST", "idx"},
+                  {"QMNIST", "idx"},
+                  {"FashionMNIST", "fashion_mnist"},
+                  {"CIFAR10", "cifar10"},
+                  {"CIFAR100", "cifar100"},
+                  {"ImageFolder", "image_folder"},
+                  {"ImageNet", "image_folder"},
+                  {"image_dataset_from_directory", "image_folder"},
+                  {"FakeData", "synthetic"},
+                  {"random", "synthetic"},
+                  {"load_digits", "digits"},
+                  {"optdigits", "digits"}};
+    return made;
+  }();
+  return table;
+}
+
+DataSets open_dataset(const Variant& options, const DataDemand& demand) {
+  for (const DatasetKind& kind : dataset_kinds()) {
+    if (kind.table == options.table) return kind.open(options, demand);
+  }
+  fail(ErrorKind::usage, "{}: data.dataset: '{}' is not one of the data sets that are built in",
+       options.where.text(), options.type);
+}
+
+}  // namespace dpt
