@@ -1,0 +1,238 @@
+// The commands, their outputs and exit codes.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+
+using namespace dpt::testing;
+using nlohmann::json;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  INFO("looked for: ", part, "\nin: ", text);
+  const bool found = text.find(part) != std::string::npos;
+  CHECK(found);
+  return found;
+}
+
+/// A folder with the small config in it.
+struct Workplace {
+  TempDir dir;
+  Workplace() { write_file(dir.file("small.yaml"), program_config()); }
+  Finished run(const std::vector<std::string>& arguments) const {
+    return run_dpt(arguments, dir.path());
+  }
+};
+
+std::vector<json> events(const std::string& path, const std::string& name) {
+  std::vector<json> found;
+  std::istringstream lines(read_file(path));
+  std::string line;
+  while (std::getline(lines, line)) {
+    const json event = json::parse(line);
+    CHECK(event["v"] == 1);
+    if (event["event"] == name) found.push_back(event);
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("help and version") {
+  const Workplace w;
+  CHECK(w.run({"--help"}).exit_code == 0);
+  contains(w.run({"--help"}).out, "Exit codes");
+  contains(w.run({"train", "--help"}).out, "--max-time");
+  const Finished version = w.run({"--version"});
+  CHECK(version.exit_code == 0);
+  contains(version.out, "oneDNN");
+  CHECK(w.run({}).exit_code == 2);
+  CHECK(w.run({"trian"}).exit_code == 2);
+  CHECK(w.run({"train"}).exit_code == 2);
+  CHECK(w.run({"train", "small.yaml", "--no-such-option"}).exit_code == 2);
+}
+
+TEST_CASE("train leaves a run folder that scripts can read") {
+  const Workplace w;
+  const Finished run = w.run({"train", "small.yaml"});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(run.out.empty());
+  const std::string folder = w.dir.file("runs/small");
+  for (const char* name : {"config.yaml", "command.txt", "env.json", "train.log", "metrics.jsonl",
+                           "summary.json", "best.safetensors"}) {
+    CAPTURE(name);
+    CHECK(std::filesystem::exists(folder + "/" + name));
+  }
+  const std::string log = folder + "/metrics.jsonl";
+  const auto start = events(log, "run_start");
+  REQUIRE(start.size() == 1);
+  CHECK(start[0]["devices"] == json({"cpu", "cpu"}));
+  CHECK(start[0]["train_samples"] == 180);
+  CHECK(start[0]["steps_per_epoch"] == 12);
+  const auto steps = events(log, "step");
+  REQUIRE(!steps.empty());
+  CHECK(steps.front()["step"] == 1);
+  CHECK(steps[1]["step"] == 10);
+  for (const char* key :
+       {"epoch", "loss", "accuracy", "lr", "grad_norm", "images_per_s", "data_wait"}) {
+    CHECK(steps[1].contains(key));
+  }
+  CHECK(steps[1]["grad_norm"] > 0);
+  CHECK(events(log, "eval").size() == 31);  // 30 of val, one of test
+  const auto end = events(log, "run_end");
+  REQUIRE(end.size() == 1);
+  CHECK(end[0]["status"] == "ok");
+  CHECK(end[0]["exit_code"] == 0);
+  CHECK(end[0]["test"]["n"] == 40);
+
+  SUBCASE("the resolved config runs again as it is and means the same") {
+    const Finished show = w.run({"config", "show", "runs/small/config.yaml"});
+    CHECK(show.exit_code == 0);
+    CHECK(show.out == read_file(folder + "/config.yaml"));
+  }
+  SUBCASE("the same command again has nothing to do") {
+    const Finished again = w.run({"train", "small.yaml"});
+    CHECK(again.exit_code == 0);
+    contains(again.err, "is complete");
+    CHECK(w.run({"train", "small.yaml", "--require", "test/accuracy>=2"}).exit_code == 7);
+  }
+  SUBCASE("more epochs go on") {
+    const Finished more = w.run({"train", "small.yaml", "train.epochs=31"});
+    INFO(more.err);
+    CHECK(more.exit_code == 0);
+    contains(more.err, "resuming");
+    CHECK(json::parse(read_file(folder + "/summary.json"))["epochs"] == 31);
+  }
+  SUBCASE("another config is refused with a diff") {
+    const Finished other = w.run({"train", "small.yaml", "optimizer.lr=0.01"});
+    CHECK(other.exit_code == 2);
+    contains(other.err, "optimizer.lr: 0.05 -> 0.01");
+  }
+  SUBCASE("--resume never takes a new folder, --overwrite the old one") {
+    CHECK(w.run({"train", "small.yaml", "--resume", "never", "--max-steps", "2"}).exit_code == 0);
+    CHECK(std::filesystem::exists(w.dir.file("runs/small-2/summary.json")));
+    CHECK(w.run({"train", "small.yaml", "--overwrite", "--max-steps", "2"}).exit_code == 0);
+    CHECK(json::parse(read_file(folder + "/summary.json"))["steps"] == 2);
+  }
+  SUBCASE("eval reads the run and writes predictions in data set order") {
+    const Finished eval = w.run(
+        {"eval", "runs/small", "--json", "--predictions", "p.csv", "--devices", "cpu,cpu,cpu"});
+    INFO(eval.err);
+    REQUIRE(eval.exit_code == 0);
+    const json result = json::parse(eval.out);
+    CHECK(result["split"] == "test");
+    CHECK(result["n"] == 40);
+    CHECK(result["accuracy"] == end[0]["test"]["accuracy"]);
+    CHECK(result["loss"] == end[0]["test"]["loss"]);
+    std::istringstream csv(read_file(w.dir.file("p.csv")));
+    std::string line;
+    std::getline(csv, line);
+    CHECK(line == "index,label,prediction,label_name,prediction_name,loss");
+    int n = 0, correct = 0;
+    while (std::getline(csv, line)) {
+      int index = -1, label = -1, prediction = -1;
+      char comma = 0;
+      std::istringstream(line) >> index >> comma >> label >> comma >> prediction;
+      CHECK(index == n++);
+      correct += label == prediction ? 1 : 0;
+    }
+    CHECK(n == 40);
+    CHECK(result["accuracy"] == doctest::Approx(correct / 40.0));
+    CHECK(w.run({"eval", "runs/small", "--split", "val"}).exit_code == 0);
+    CHECK(w.run({"eval", "runs/small", "--require", "test/accuracy>=2"}).exit_code == 7);
+    CHECK(w.run({"eval", "runs/small", "--require", "accuracy>2"}).exit_code == 2);
+    CHECK(w.run({"eval", "runs/none"}).exit_code == 3);
+  }
+  SUBCASE("inspect gives a verdict on intact and on damaged files") {
+    CHECK(w.run({"inspect", "runs/small/best.safetensors"}).exit_code == 0);
+    std::string bytes = read_file(folder + "/best.safetensors");
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    write_file(w.dir.file("flipped.safetensors"), bytes);
+    CHECK(w.run({"inspect", "flipped.safetensors"}).exit_code == 3);
+    CHECK(w.run({"eval", "flipped.safetensors"}).exit_code == 3);
+    write_file(w.dir.file("short.safetensors"), bytes.substr(0, 100));
+    CHECK(w.run({"inspect", "short.safetensors"}).exit_code == 3);
+  }
+  SUBCASE("weights: all fit, or a surprise is refused unless it was announced") {
+    const std::vector<std::string> base = {"train", "small.yaml",  "--run-dir",
+                                           "w",     "--overwrite", "--max-steps",
+                                           "1",     "--weights",   "runs/small/best.safetensors"};
+    const auto with = [&](std::vector<std::string> more) {
+      std::vector<std::string> all = base;
+      all.insert(all.end(), more.begin(), more.end());
+      return w.run(all);
+    };
+    CHECK(with({}).exit_code == 0);
+    const Finished renamed = with({"model.layers.fc1.name=head"});
+    CHECK(renamed.exit_code == 3);
+    contains(renamed.err, "missing from the file: head.weight");
+    contains(renamed.err, "left over in the file: fc1.weight");
+    const Finished announced = with({"model.layers.fc1.name=head", "--expect-missing", "head.*",
+                                     "--expect-left-over", "fc1.*"});
+    INFO(announced.err);
+    CHECK(announced.exit_code == 0);
+    const Finished shape = with({"model.layers.conv1.out_channels=9"});
+    CHECK(shape.exit_code == 3);
+    contains(shape.err, "conv1.weight");
+  }
+}
+
+TEST_CASE("exit codes tell a script what happened") {
+  const Workplace w;
+  CHECK(w.run({"train", "none.yaml"}).exit_code == 2);
+  CHECK(w.run({"train", "small.yaml", "train.epochz=3"}).exit_code == 2);
+  CHECK(w.run({"train", "small.yaml", "--max-time", "soon"}).exit_code == 2);
+  CHECK(w.run({"train", "small.yaml", "--resume", "must"}).exit_code == 3);
+  CHECK(w.run({"train", "small.yaml", "--resume", "no-such-file"}).exit_code == 2);
+  CHECK(w.run({"train", "small.yaml", "--weights", "no-such-file"}).exit_code == 3);
+  const Finished cuda = w.run({"train", "small.yaml", "--devices", "cuda:7"});
+  CHECK(cuda.exit_code == 4);
+  contains(cuda.err, "cuda");
+  const Finished diverged =
+      w.run({"train", "small.yaml", "--run-dir", "d", "optimizer.lr=1e20", "train.epochs=2"});
+  CHECK(diverged.exit_code == 5);
+  contains(diverged.err, "diverged at step");
+  CHECK(events(w.dir.file("d/metrics.jsonl"), "run_end").at(0)["exit_code"] == 5);
+  const Finished shards = w.run({"train", "small.yaml", "--devices", "cpu,cpu,cpu,cpu,cpu"});
+  CHECK(shards.exit_code == 2);
+  contains(shards.err, "shard");
+}
+
+TEST_CASE("dry run trains nothing and leaves nothing") {
+  const Workplace w;
+  const Finished dry = w.run({"train", "small.yaml", "--dry-run"});
+  CHECK(dry.exit_code == 0);
+  contains(dry.out, "conv1");
+  CHECK_FALSE(std::filesystem::exists(w.dir.file("runs")));
+}
+
+TEST_CASE("limits: --max-steps ends with 0, --max-time with 75, and both go on later") {
+  const Workplace w;
+  CHECK(w.run({"train", "small.yaml", "--max-steps", "7"}).exit_code == 0);
+  CHECK(std::filesystem::exists(w.dir.file("runs/small/checkpoints/step-00000007.safetensors")));
+  const Finished timed = w.run({"train", "small.yaml", "--max-time", "0s"});
+  CHECK(timed.exit_code == 75);
+  contains(timed.err, "--max-time");
+  CHECK(w.run({"train", "small.yaml"}).exit_code == 0);
+}
+
+TEST_CASE("config and model commands") {
+  const Workplace w;
+  CHECK(w.run({"config", "check", "small.yaml"}).exit_code == 0);
+  const Finished two = w.run({"config", "check", "small.yaml", "a=1", "train.epochs=-1"});
+  CHECK(two.exit_code == 2);
+  contains(two.err, "a");
+  contains(two.err, "epochs");
+  write_file(w.dir.file("first.yaml"), w.run({"config", "init"}).out);
+  CHECK(w.run({"config", "check", "first.yaml"}).exit_code == 0);
+  CHECK(json::parse(w.run({"config", "schema"}).out).contains("$schema"));
+  CHECK(json::parse(w.run({"model", "summary", "small.yaml", "--json"}).out).is_object());
+  contains(w.run({"model", "summary", "small.yaml"}).out, "conv1");
+  CHECK(json::parse(w.run({"devices", "--json"}).out).contains("cpu"));
+  CHECK(json::parse(w.run({"bench", "small.yaml", "--steps", "5", "--rounds", "2", "--json"}).out)
+            .contains("images_per_s"));
+}

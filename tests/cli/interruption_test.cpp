@@ -1,0 +1,136 @@
+// What a run survives: signals, kill -9 at any instant, a full disk, a second process.
+#include <doctest/doctest.h>
+#include <sys/mount.h>
+
+#include <filesystem>
+#include <random>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "tests/cli/program.h"
+
+using namespace dpt::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// All tensors of a folder's newest checkpoint but the checksum (which also covers the metadata).
+std::string newest_tensors(const std::string& folder) {
+  const std::string path =
+      dpt::newest_good_checkpoint(folder + "/checkpoints", [](const std::string&) {});
+  REQUIRE(!path.empty());
+  const dpt::SafetensorsFile file = dpt::SafetensorsFile::open(path);
+  std::string all;
+  for (const dpt::TensorEntry& entry : file.tensors()) {
+    if (entry.name.rfind("dpt.", 0) == 0) continue;
+    const auto bytes = file.read(entry);
+    all += entry.name;
+    all.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return all;
+}
+
+struct Workplace {
+  TempDir dir;
+  TempDir logs;
+  Workplace() { write_file(dir.file("small.yaml"), program_config()); }
+  std::string undisturbed() {
+    const Finished run = run_dpt({"train", "small.yaml", "--run-dir", "whole"}, dir.path());
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    return newest_tensors(dir.file("whole"));
+  }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "SIGTERM, SIGINT and SIGUSR1 save a checkpoint, and the same command ends as if nothing was") {
+  Workplace w;
+  const std::string whole = w.undisturbed();
+  const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "cut"};
+  for (const auto& [signal, exit_code] :
+       {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}, std::pair{SIGUSR1, 75}}) {
+    CAPTURE(signal);
+    fs::remove_all(w.dir.file("cut"));
+    Program program(command, w.dir.path(), w.logs);
+    REQUIRE(wait_for_file(w.dir.file("cut/checkpoints/step-00000010.safetensors")));
+    program.send(signal);
+    const Finished stopped = program.wait();
+    INFO(stopped.err);
+    CHECK(stopped.exit_code == exit_code);
+    CHECK(stopped.err.find("the same command goes on") != std::string::npos);
+    const Finished rest = run_dpt(command, w.dir.path());
+    INFO(rest.err);
+    CHECK(rest.exit_code == 0);
+    CHECK((newest_tensors(w.dir.file("cut")) == whole));
+  }
+}
+
+TEST_CASE("kill -9 at random instants, then the same command: equal bits") {
+  Workplace w;
+  const std::string whole = w.undisturbed();
+  const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "cut"};
+  std::mt19937 random(20);
+  int kills = 0, runs = 0;
+  while (kills < 20) {
+    Program program(command, w.dir.path(), w.logs);
+    // Long enough to make progress now and then, short enough to hit every phase.
+    const auto delay = std::chrono::milliseconds(random() % 120);
+    std::this_thread::sleep_for(delay);
+    if (program.is_running()) {
+      program.send(SIGKILL);
+      CHECK(program.wait().exit_code == -SIGKILL);
+      ++kills;
+      continue;
+    }
+    const Finished done = program.wait();
+    INFO(done.err);
+    REQUIRE(done.exit_code == 0);
+    CHECK((newest_tensors(w.dir.file("cut")) == whole));
+    fs::remove_all(w.dir.file("cut"));
+    ++runs;
+  }
+  const Finished rest = run_dpt(command, w.dir.path());
+  INFO(rest.err);
+  CHECK(rest.exit_code == 0);
+  CHECK((newest_tensors(w.dir.file("cut")) == whole));
+  MESSAGE(kills, " kills, ", runs + 1, " runs completed");
+}
+
+TEST_CASE("a second run into a live folder is refused") {
+  Workplace w;
+  Program first({"train", "small.yaml", "train.epochs=100000"}, w.dir.path(), w.logs);
+  REQUIRE(wait_for_file(w.dir.file("runs/small/checkpoints/step-00000005.safetensors")));
+  const Finished second = run_dpt({"train", "small.yaml", "train.epochs=100000"}, w.dir.path());
+  CHECK(second.exit_code == 2);
+  CHECK(second.err.find("in use by another dpt process") != std::string::npos);
+  first.send(SIGTERM);
+  CHECK(first.wait().exit_code == 143);
+}
+
+TEST_CASE(
+    "a full disk: the error says so, the last good checkpoint stays, and freeing space is enough") {
+  Workplace w;
+  const std::string disk = w.dir.file("disk");
+  fs::create_directory(disk);
+  if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=256k") != 0) {
+    MESSAGE("skipped: a tmpfs cannot be mounted here (not root)");
+    return;
+  }
+  const std::string whole = w.undisturbed();
+  const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", disk + "/cut"};
+  Program program(command, w.dir.path(), w.logs);
+  REQUIRE(wait_for_file(disk + "/cut/checkpoints/step-00000010.safetensors"));
+  write_file(disk + "/filler", std::string(1 << 20, 'x'));
+  const Finished full = program.wait();
+  INFO(full.err);
+  CHECK(full.exit_code == 3);
+  CHECK(full.err.find("No space left on device") != std::string::npos);
+  fs::remove(disk + "/filler");
+  const Finished rest = run_dpt(command, w.dir.path());
+  INFO(rest.err);
+  CHECK(rest.exit_code == 0);
+  CHECK((newest_tensors(disk + "/cut") == whole));
+  CHECK(umount(disk.c_str()) == 0);
+}

@@ -1,0 +1,127 @@
+// Runs the dpt program as its users do, in a process of its own.
+#pragma once
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/temp_dir.h"
+
+namespace dpt::testing {
+
+struct Finished {
+  int exit_code = -1;  ///< -SIGNAL when a signal ended it
+  std::string out, err;
+};
+
+inline std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+inline void write_file(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+/// A running dpt. Its working directory is `cwd`; stdout and stderr go to files in `logs`.
+class Program {
+ public:
+  Program(const std::vector<std::string>& arguments, const std::string& cwd, const TempDir& logs)
+      : out_(logs.file("stdout")), err_(logs.file("stderr")) {
+    std::vector<std::string> words = {DPT_BINARY};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    pid_ = fork();
+    if (pid_ < 0) throw std::runtime_error("fork failed");
+    if (pid_ == 0) {
+      const int out = open(out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      const int err = open(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      const int in = open("/dev/null", O_RDONLY);
+      if (chdir(cwd.c_str()) != 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0 || dup2(in, 0) < 0) {
+        _exit(126);
+      }
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+  }
+  void send(int signal) const { kill(pid_, signal); }
+  bool is_running() {
+    if (!ended_) ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
+    return !ended_;
+  }
+  Finished wait() {
+    if (!ended_) waitpid(pid_, &status_, 0);
+    ended_ = true;
+    Finished finished;
+    finished.exit_code = WIFEXITED(status_) ? WEXITSTATUS(status_) : -WTERMSIG(status_);
+    finished.out = read_file(out_);
+    finished.err = read_file(err_);
+    return finished;
+  }
+
+ private:
+  std::string out_, err_;
+  pid_t pid_ = -1;
+  int status_ = 0;
+  bool ended_ = false;
+};
+
+inline Finished run_dpt(const std::vector<std::string>& arguments, const std::string& cwd) {
+  const TempDir logs;
+  return Program(arguments, cwd, logs).wait();
+}
+
+/// Waits until `path` exists, or fails the test after ten seconds.
+inline bool wait_for_file(const std::string& path) {
+  for (int i = 0; i < 1000; ++i) {
+    if (access(path.c_str(), F_OK) == 0) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+/// A run of some hundred quick steps in exact mode, so that bits can be compared.
+inline std::string program_config() {
+  return R"(version: 1
+name: small
+seed: 3
+data:
+  dataset: synthetic
+  size: 200
+  test_size: 40
+  classes: 4
+  val_split: 20
+  batch_size: 16
+  transforms:
+    train: [{type: RandomHorizontalFlip}, {type: Normalize, mean: [0.5], std: [0.3]}]
+    eval: [{type: Normalize, mean: [0.5], std: [0.3]}]
+model:
+  input: [1, 8, 8]
+  layers:
+    - {type: Conv2d, name: conv1, out_channels: 8, kernel_size: 3, padding: 1}
+    - {type: ReLU}
+    - {type: MaxPool2d, kernel_size: 2}
+    - {type: Flatten}
+    - {type: Linear, name: fc1, out_features: 4}
+optimizer: {type: SGD, lr: 0.05, momentum: 0.9}
+train: {epochs: 30, shards: 4}
+checkpoint: {every_steps: 5}
+log: {every: 10}
+devices: [cpu, cpu]
+)";
+}
+
+}  // namespace dpt::testing
