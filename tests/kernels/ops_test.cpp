@@ -23,17 +23,16 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 /// GradWrite::add, the same bits in a second run, and forward alone without training.
 struct Promise {
   std::string name;
-  std::unique_ptr<Op> op;         ///< training
-  std::unique_ptr<Op> no_dx;      ///< training without input_gradient
-  std::unique_ptr<Op> inference;  ///< training = false
   std::vector<float> x, weight, bias, dy;
   std::vector<double> y;
   reference::Gradients gradients;
+
+  std::int64_t y_count() const { return static_cast<std::int64_t>(y.size()); }
 };
 
-void check_promise(Backend& backend, const Promise& p) {
-  INFO(backend.info().name, ": ", p.name, " by ", p.op->implementation());
-  OpRunner runner(backend, *p.op, p.x, p.weight, p.bias, static_cast<std::int64_t>(p.y.size()));
+void check_training(Backend& backend, Op& op, const Promise& p) {
+  INFO(backend.info().name, ": ", p.name, " by ", op.implementation());
+  OpRunner runner(backend, op, p.x, p.weight, p.bias, p.y_count());
   check_close("y", runner.forward(), p.y);
   const OpResult first = runner.backward(p.dy);
   check_close("dx", first.dx, p.gradients.x);
@@ -53,20 +52,31 @@ void check_promise(Backend& backend, const Promise& p) {
   const OpResult third = runner.backward(p.dy);
   CHECK(same_bits(third.dweight, first.dweight));
   CHECK(same_bits(third.dbias, first.dbias));
-
-  if (p.no_dx) {
-    OpRunner head(backend, *p.no_dx, p.x, p.weight, p.bias, static_cast<std::int64_t>(p.y.size()));
-    check_close("y without dx", head.forward(), p.y);
-    const OpResult result = head.backward(p.dy);
-    check_close("dweight without dx", result.dweight, p.gradients.weight);
-    check_close("dbias without dx", result.dbias, p.gradients.bias);
-  }
-  OpRunner eval(backend, *p.inference, p.x, p.weight, p.bias,
-                static_cast<std::int64_t>(p.y.size()));
-  check_close("y in inference", eval.forward(), p.y);
 }
 
-Promise conv_promise(Backend& backend, Conv2dDesc d) {
+/// The first layer's way: parameter gradients only.
+void check_without_dx(Backend& backend, Op& op, const Promise& p) {
+  INFO(backend.info().name, " without dx: ", p.name, " by ", op.implementation());
+  OpRunner runner(backend, op, p.x, p.weight, p.bias, p.y_count());
+  check_close("y", runner.forward(), p.y);
+  const OpResult result = runner.backward(p.dy);
+  check_close("dweight", result.dweight, p.gradients.weight);
+  check_close("dbias", result.dbias, p.gradients.bias);
+}
+
+void check_inference(Backend& backend, Op& op, const Promise& p) {
+  INFO(backend.info().name, " in inference: ", p.name, " by ", op.implementation());
+  OpRunner runner(backend, op, p.x, p.weight, p.bias, p.y_count());
+  check_close("y", runner.forward(), p.y);
+}
+
+std::vector<std::unique_ptr<Backend>> backends() {
+  std::vector<std::unique_ptr<Backend>> all;
+  for (const std::string& name : backend_names()) all.push_back(make_backend(parse_device(name)));
+  return all;
+}
+
+void check_conv(Conv2dDesc d) {
   Promise p;
   p.name = text(d);
   p.x = random_values(d.batch * d.in.elements(), 1);
@@ -76,138 +86,128 @@ Promise conv_promise(Backend& backend, Conv2dDesc d) {
   p.y = reference::conv2d(d, to_double(p.x), to_double(p.weight), to_double(p.bias));
   p.gradients = reference::conv2d_backward(d, to_double(p.x), to_double(p.weight),
                                            to_double(p.bias), to_double(p.dy));
-  p.op = backend.conv2d(d);
-  d.input_gradient = false;
-  p.no_dx = backend.conv2d(d);
-  d.training = false;
-  if (d.pool) d.pool->training = false;
-  p.inference = backend.conv2d(d);
-  return p;
+  for (const auto& backend : backends()) {
+    check_training(*backend, *backend->conv2d(d), p);
+    Conv2dDesc first = d;
+    first.input_gradient = false;
+    check_without_dx(*backend, *backend->conv2d(first), p);
+    Conv2dDesc inference = d;
+    inference.training = false;
+    if (d.pool) inference.pool->training = false;
+    check_inference(*backend, *backend->conv2d(inference), p);
+  }
 }
 
 TEST_CASE("convolutions with every fusion agree with the reference") {
-  for (const std::string& name : backend_names()) {
-    const auto backend = make_backend(parse_device(name));
-    for (Conv2dDesc d : conv_cases()) {
-      for (const bool bias : {true, false}) {
-        for (const bool relu : {true, false}) {
-          d.bias = bias;
-          d.relu = relu;
-          check_promise(*backend, conv_promise(*backend, d));
-          if (d.conv_out.h < 2 || d.conv_out.w < 2) continue;
-          check_promise(*backend,
-                        conv_promise(*backend, with_pool(d, PoolKind::max, {2, 2}, {2, 2})));
-          check_promise(*backend,
-                        conv_promise(*backend, with_pool(d, PoolKind::average, {2, 2}, {2, 2})));
-          if (!bias) continue;
-          check_promise(*backend, conv_promise(*backend, with_pool(d, PoolKind::max, {2, 2}, {1, 1},
-                                                                   {1, 1})));
-        }
+  for (Conv2dDesc d : conv_cases()) {
+    for (const bool bias : {true, false}) {
+      for (const bool relu : {true, false}) {
+        d.bias = bias;
+        d.relu = relu;
+        check_conv(d);
+        if (d.conv_out.h < 2 || d.conv_out.w < 2) continue;
+        check_conv(with_pool(d, PoolKind::max, {2, 2}, {2, 2}));
+        check_conv(with_pool(d, PoolKind::average, {2, 2}, {2, 2}));
+        if (bias) check_conv(with_pool(d, PoolKind::max, {2, 2}, {1, 1}, {1, 1}));
       }
     }
   }
 }
 
 TEST_CASE("linear layers agree with the reference") {
-  for (const std::string& name : backend_names()) {
-    const auto backend = make_backend(parse_device(name));
-    const std::int64_t shapes[][3] = {{1, 800, 128}, {7, 128, 10}, {4, 1, 1},   {3, 5, 7},
-                                      {64, 33, 65},  {1, 1, 9},    {2, 1000, 3}};
-    for (const auto& [batch, in, out] : shapes) {
-      for (const bool bias : {true, false}) {
-        for (const bool relu : {true, false}) {
-          LinearDesc d;
-          d.batch = batch;
-          d.in = in;
-          d.out = out;
-          d.bias = bias;
-          d.relu = relu;
-          Promise p;
-          p.name = fmt::format("linear {} -> {}, batch {}", in, out, batch);
-          p.x = random_values(batch * in, 1);
-          p.weight = random_values(in * out, 2);
-          if (bias) p.bias = random_values(out, 3);
-          p.dy = random_values(batch * out, 4);
-          p.y = reference::linear(d, to_double(p.x), to_double(p.weight), to_double(p.bias));
-          p.gradients = reference::linear_backward(d, to_double(p.x), to_double(p.weight),
-                                                   to_double(p.bias), to_double(p.dy));
-          p.op = backend->linear(d);
-          d.input_gradient = false;
-          p.no_dx = backend->linear(d);
-          d.training = false;
-          p.inference = backend->linear(d);
-          check_promise(*backend, p);
+  const std::int64_t shapes[][3] = {{1, 800, 128}, {7, 128, 10}, {4, 1, 1},   {3, 5, 7},
+                                    {64, 33, 65},  {1, 1, 9},    {2, 1000, 3}};
+  for (const auto& [batch, in, out] : shapes) {
+    for (const bool bias : {true, false}) {
+      for (const bool relu : {true, false}) {
+        LinearDesc d;
+        d.batch = batch;
+        d.in = in;
+        d.out = out;
+        d.bias = bias;
+        d.relu = relu;
+        Promise p;
+        p.name = fmt::format("linear {} -> {}, batch {}", in, out, batch);
+        p.x = random_values(batch * in, 1);
+        p.weight = random_values(in * out, 2);
+        if (bias) p.bias = random_values(out, 3);
+        p.dy = random_values(batch * out, 4);
+        p.y = reference::linear(d, to_double(p.x), to_double(p.weight), to_double(p.bias));
+        p.gradients = reference::linear_backward(d, to_double(p.x), to_double(p.weight),
+                                                 to_double(p.bias), to_double(p.dy));
+        for (const auto& backend : backends()) {
+          check_training(*backend, *backend->linear(d), p);
+          LinearDesc first = d;
+          first.input_gradient = false;
+          check_without_dx(*backend, *backend->linear(first), p);
+          LinearDesc inference = d;
+          inference.training = false;
+          check_inference(*backend, *backend->linear(inference), p);
         }
       }
     }
   }
 }
 
-Promise pool_promise(Backend& backend, Pool2dDesc d, std::vector<float> x) {
+void check_pool(const Pool2dDesc& d, std::vector<float> x) {
   Promise p;
   p.name = text(d);
   p.x = std::move(x);
   p.dy = random_values(d.batch * d.out.elements(), 4);
   p.y = reference::pool(d, to_double(p.x));
   p.gradients.x = reference::pool_backward(d, to_double(p.x), to_double(p.dy));
-  p.op = backend.pool2d(d);
-  d.training = false;
-  p.inference = backend.pool2d(d);
-  return p;
+  for (const auto& backend : backends()) {
+    check_training(*backend, *backend->pool2d(d), p);
+    Pool2dDesc inference = d;
+    inference.training = false;
+    check_inference(*backend, *backend->pool2d(inference), p);
+  }
 }
 
 TEST_CASE("pooling agrees with the reference, ties and odd numbers too") {
-  for (const std::string& name : backend_names()) {
-    const auto backend = make_backend(parse_device(name));
-    for (const Pool2dDesc& d : pool_cases()) {
-      std::vector<float> x = random_values(d.batch * d.in.elements(), 1);
-      check_promise(*backend, pool_promise(*backend, d, x));
-      // Many equal values: the first one of a window gets the gradient.
-      for (float& v : x) v = std::floor(v * 2);
-      check_promise(*backend, pool_promise(*backend, d, x));
-    }
+  for (const Pool2dDesc& d : pool_cases()) {
+    std::vector<float> x = random_values(d.batch * d.in.elements(), 1);
+    check_pool(d, x);
+    // Many equal values: the first one of a window gets the gradient.
+    for (float& v : x) v = std::floor(v * 2);
+    check_pool(d, x);
   }
 }
 
 TEST_CASE("max pooling hands NaN and -inf on") {
-  for (const std::string& name : backend_names()) {
-    const auto backend = make_backend(parse_device(name));
-    const Pool2dDesc d = pool_case(PoolKind::max, 1, {4, 4, 9}, {2, 2}, {2, 2});
-    std::vector<float> x = random_values(d.in.elements(), 5);
-    x[0] = x[9] = std::numeric_limits<float>::quiet_NaN();
-    x[1] = std::numeric_limits<float>::quiet_NaN();
-    for (std::size_t i : {20U, 29U, 56U, 65U}) x[i] = -std::numeric_limits<float>::infinity();
-    check_promise(*backend, pool_promise(*backend, d, x));
-  }
+  const Pool2dDesc d = pool_case(PoolKind::max, 1, {4, 4, 9}, {2, 2}, {2, 2});
+  std::vector<float> x = random_values(d.in.elements(), 5);
+  x[0] = x[9] = std::numeric_limits<float>::quiet_NaN();
+  x[1] = std::numeric_limits<float>::quiet_NaN();
+  for (std::size_t i : {20U, 29U, 56U, 65U}) x[i] = -std::numeric_limits<float>::infinity();
+  check_pool(d, x);
 }
 
 TEST_CASE("ReLU agrees with the reference, in place too") {
-  for (const std::string& name : backend_names()) {
-    const auto backend = make_backend(parse_device(name));
-    ReluDesc d;
-    d.batch = 3;
-    d.shape = {5, 7, 3};
-    const std::int64_t count = d.batch * d.shape.elements();
-    Promise p;
-    p.name = "relu";
-    p.x = random_values(count, 1);
-    p.x[0] = 0.0F;
-    p.x[1] = std::numeric_limits<float>::quiet_NaN();
-    p.x[2] = std::numeric_limits<float>::infinity();
-    p.dy = random_values(count, 2);
-    p.y = reference::relu(to_double(p.x));
-    p.gradients.x = reference::relu_backward(to_double(p.dy), p.y);
-    p.op = backend->relu(d);
-    p.inference = backend->relu(d);
-    check_promise(*backend, p);
-    REQUIRE(p.op->in_place());
+  ReluDesc d;
+  d.batch = 3;
+  d.shape = {5, 7, 3};
+  const std::int64_t count = d.batch * d.shape.elements();
+  Promise p;
+  p.name = "relu";
+  p.x = random_values(count, 1);
+  p.x[0] = 0.0F;
+  p.x[1] = std::numeric_limits<float>::quiet_NaN();
+  p.x[2] = std::numeric_limits<float>::infinity();
+  p.dy = random_values(count, 2);
+  p.y = reference::relu(to_double(p.x));
+  p.gradients.x = reference::relu_backward(to_double(p.dy), p.y);
+  for (const auto& backend : backends()) {
+    const auto op = backend->relu(d);
+    check_training(*backend, *op, p);
+    REQUIRE(op->in_place());
     OnDevice<float> x(*backend, p.x), dy(*backend, p.dy);
     OpArgs args;
     args.x = args.y = x.ptr();
     args.dx = args.dy = dy.ptr();
-    p.op->forward(args);
+    op->forward(args);
     check_close("y in place", x.get(), p.y);
-    p.op->backward(args);
+    op->backward(args);
     check_close("dx in place", dy.get(), p.gradients.x);
   }
 }
