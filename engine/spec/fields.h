@@ -65,6 +65,7 @@ enum class FieldType : std::uint8_t {
   integers,  ///< std::vector<std::int64_t>
   strings,   ///< std::vector<std::string>: a string or a list of strings
   object,    ///< a nested struct with its own table
+  objects,   ///< a list of structs that share a table
   variant,   ///< Variant chosen by `type` from a VariantTable
   variants   ///< std::vector<Variant>
 };
@@ -82,9 +83,11 @@ struct Field {
   bool is_optional = false;  ///< std::optional member: null or absent = not set
   std::optional<double> min, max;
   bool min_is_exclusive = false;
-  std::vector<std::string> choices;        ///< strings only; empty = any
-  const ObjectTable* object = nullptr;     ///< FieldType::object
-  const VariantTable* variants = nullptr;  ///< FieldType::variant(s)
+  std::optional<std::size_t> min_items, max_items;  ///< lists only
+  std::string zero_word;                            ///< integer only: how users write 0 ("auto")
+  std::vector<std::string> choices;                 ///< strings only; empty = any
+  const ObjectTable* object = nullptr;              ///< FieldType::object(s)
+  const VariantTable* variants = nullptr;           ///< FieldType::variant(s)
 
   /// The member inside a struct, type-erased. For object: address of the nested struct.
   std::function<PlainValue(const void*)> get;
@@ -93,6 +96,8 @@ struct Field {
   std::function<const void*(const void*)> nested_const;  ///< null pointer when an optional is unset
   std::function<std::vector<Variant>*(void*)> list;      ///< variants
   std::function<Variant*(void*)> one;                    ///< variant
+  std::function<void*(void*)> append;  ///< objects: adds one and returns its address
+  std::function<std::vector<const void*>(const void*)> elements;  ///< objects
 
   // Builder calls; each returns the field.
   Field required() &&;
@@ -100,6 +105,16 @@ struct Field {
   Field at_least(double low) &&;
   Field above(double low) &&;  ///< exclusive lower bound
   Field one_of(std::vector<std::string> names) &&;
+  Field items(std::size_t low, std::size_t high) &&;  ///< how many a list may have
+  Field zero_as(std::string word) &&;  ///< `word` is written for 0; the range is for the others
+};
+
+/// A Variant member whose tag and fields stand flat in the mapping of the struct that holds it
+/// (`data: {dataset: mnist, root: ..., batch_size: ...}`).
+struct FlatChoice {
+  const VariantTable* variants = nullptr;  ///< null = the struct has none
+  std::function<Variant*(void*)> at;
+  std::string default_type;  ///< taken when the tag is absent; empty = the tag is required
 };
 
 /// All fields of one struct.
@@ -110,6 +125,9 @@ struct ObjectTable {
   std::function<std::shared_ptr<void>()> make;  ///< a struct with its defaults
   /// Checks across fields, after all of them were read. Returns the message, or empty.
   std::function<std::string(const void*)> check;
+  FlatChoice choice;
+  /// Tells the struct where its mapping stands; null if it does not keep that.
+  std::function<void(void*, const Where&)> set_where;
 };
 
 /// The alternatives of a `{type: ...}` field; or, with another `tag`, of a mapping whose key of
@@ -131,6 +149,9 @@ template <class S>
 Field path_field(const char* name, std::string S::*member, const char* doc);
 template <class S, class T>
 Field object_field(const char* name, T S::*member, const ObjectTable& table, const char* doc);
+template <class S, class T>
+Field objects_field(const char* name, std::vector<T> S::*member, const ObjectTable& table,
+                    const char* doc);
 template <class S>
 Field variant_field(const char* name, Variant S::*member, const VariantTable& table,
                     const char* doc);

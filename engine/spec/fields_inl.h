@@ -61,6 +61,15 @@ inline Field Field::one_of(std::vector<std::string> names) && {
   choices = std::move(names);
   return std::move(*this);
 }
+inline Field Field::items(std::size_t low, std::size_t high) && {
+  min_items = low;
+  max_items = high;
+  return std::move(*this);
+}
+inline Field Field::zero_as(std::string word) && {
+  zero_word = std::move(word);
+  return std::move(*this);
+}
 
 template <class S, class T>
 Field field(const char* name, T S::*member, const char* doc) {
@@ -125,6 +134,25 @@ Field object_field(const char* name, T S::*member, const ObjectTable& table, con
     } else {
       return &from;
     }
+  };
+  return f;
+}
+
+template <class S, class T>
+Field objects_field(const char* name, std::vector<T> S::*member, const ObjectTable& table,
+                    const char* doc) {
+  Field f;
+  f.name = name;
+  f.doc = doc;
+  f.type = FieldType::objects;
+  f.object = &table;
+  f.append = [member](void* object) -> void* {
+    return &(static_cast<S*>(object)->*member).emplace_back();
+  };
+  f.elements = [member](const void* object) {
+    std::vector<const void*> all;
+    for (const T& element : static_cast<const S*>(object)->*member) all.push_back(&element);
+    return all;
   };
   return f;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -99,6 +100,9 @@ struct TrainSpec {
   std::vector<std::string> devices = {"auto"};
 
   std::string file;  ///< where it was read from
+  /// Dotted path of each value that was written ("model.layers.0.type") -> where. What is absent
+  /// here is a default.
+  std::map<std::string, Where> origins;
 };
 
 /// The kinds that can stand in a config.

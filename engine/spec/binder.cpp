@@ -1,0 +1,329 @@
+#include "engine/spec/binder.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "engine/spec/paths.h"
+#include "engine/spec/scalars.h"
+#include "engine/spec/values.h"
+
+namespace dpt {
+namespace {
+
+std::string join(const std::string& path, const std::string& key) {
+  return path.empty() ? key : path + "." + key;
+}
+
+/// What other systems call our fields. Used only when the right-hand name is known where the
+/// left-hand one stands.
+constexpr std::array<std::pair<const char*, const char*>, 22> kOtherNames = {{
+    {"filters", "out_channels"},
+    {"num_output", "out_channels"},
+    {"num_output", "out_features"},
+    {"units", "out_features"},
+    {"strides", "stride"},
+    {"pad", "padding"},
+    {"pool_size", "kernel_size"},
+    {"group", "groups"},
+    {"dilation_rate", "dilation"},
+    {"use_bias", "bias"},
+    {"learning_rate", "lr"},
+    {"base_lr", "lr"},
+    {"decay", "weight_decay"},
+    {"max_epochs", "epochs"},
+    {"num_epochs", "epochs"},
+    {"bottom", "from"},
+    {"inputs", "from"},
+    {"num_workers", "workers"},
+    {"path", "root"},
+    {"random_seed", "seed"},
+    {"scheduler", "lr_schedule"},
+    {"gpus", "devices"},
+}};
+
+std::string other_name(const std::string& key, const std::vector<std::string>& known) {
+  for (const auto& [theirs, ours] : kOtherNames) {
+    if (key == theirs && std::find(known.begin(), known.end(), ours) != known.end()) return ours;
+  }
+  return {};
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+std::vector<std::string> names_of(const VariantTable& table) {
+  std::vector<std::string> names;
+  for (const ObjectTable* alternative : table.alternatives) names.push_back(alternative->name);
+  return names;
+}
+
+/// "unknown layer 'Conv2D', did you mean 'Conv2d'? Known layers: ..."
+std::string unknown_kind(const VariantTable& table, const std::string& type) {
+  const std::vector<std::string> names = names_of(table);
+  std::string text = fmt::format("unknown {} {}", table.what, in_quotes(type));
+  std::string near;
+  for (const auto& [theirs, ours] : table.hints) {
+    if (lower(theirs) == lower(type)) near = ours;
+  }
+  if (near.empty()) near = closest(type, names);
+  if (std::find(names.begin(), names.end(), near) != names.end()) {
+    text += fmt::format(", did you mean '{}'?", near);
+  } else if (!near.empty()) {
+    text += ": " + near + (near.ends_with('.') ? "" : ".");
+  } else {
+    text += ".";
+  }
+  return text + fmt::format(" Known {}s: {}", table.what, fmt::join(names, ", "));
+}
+
+void collect_paths(const std::vector<Field>& fields, const std::string& key,
+                   const std::string& path, std::vector<std::string>& found) {
+  for (const Field& field : fields) {
+    const std::string here = join(path, field.name);
+    if (field.name == key) found.push_back(here);
+    const ObjectTable* object = field.type == FieldType::object ? field.object : nullptr;
+    if (object) {
+      collect_paths(object->fields, key, here, found);
+      if (object->choice.variants && object->choice.variants->tag == key) found.push_back(here);
+    }
+    const VariantTable* kinds = field.type == FieldType::variant ? field.variants : nullptr;
+    if (object && object->choice.variants) kinds = object->choice.variants;
+    if (!kinds) continue;
+    for (const ObjectTable* kind : kinds->alternatives) {
+      collect_paths(kind->fields, key, here, found);
+    }
+  }
+}
+
+}  // namespace
+
+Binder::Binder(const ObjectTable& root, const std::string& file, std::vector<ConfigIssue>& issues,
+               std::map<std::string, Where>& origins)
+    : root_(root), file_(file), issues_(issues), origins_(origins) {}
+
+void Binder::issue(const Where& where, std::string text) {
+  issues_.push_back({where, std::move(text)});
+}
+
+void Binder::read_object(const ObjectTable& table, void* target, const YamlNode& node,
+                         const std::string& path) {
+  Scope scope;
+  scope.owner = path.empty() ? "the config" : path;
+  if (node.kind == YamlNode::Kind::broken) return;
+  const VariantTable* kinds = table.choice.variants;
+  if (kinds) scope.names.push_back(kinds->tag);
+  for (const Field& field : table.fields) scope.names.push_back(field.name);
+  if (!node.is_map()) {
+    issue(node.where, fmt::format("expected a mapping for {}, found {}; its keys are {}",
+                                  scope.owner, found_text(node), fmt::join(scope.names, ", ")));
+    return;
+  }
+  if (table.set_where) table.set_where(target, node.where);
+  const std::size_t issues_before = issues_.size();
+
+  const ObjectTable* chosen = nullptr;
+  if (kinds) {
+    chosen = choose(*kinds, table.choice.default_type, node, path);
+    scope.is_complete = chosen != nullptr;
+    if (chosen) {
+      scope.owner = fmt::format("{} {}", kinds->what, chosen->name);
+      for (const Field& field : chosen->fields) scope.names.push_back(field.name);
+    }
+  }
+  report_unknown_keys(node, scope, kinds ? kinds->tag : std::string{});
+  read_fields(table.fields, target, node, path, scope);
+  if (chosen) read_options(*chosen, *table.choice.at(target), node, path, scope);
+  if (table.check && issues_.size() == issues_before) {
+    const std::string problem = table.check(target);
+    if (!problem.empty()) issue(node.where, fmt::format("{}: {}", scope.owner, problem));
+  }
+}
+
+void Binder::read_fields(const std::vector<Field>& fields, void* target, const YamlNode& node,
+                         const std::string& path, const Scope& scope) {
+  for (const Field& field : fields) {
+    if (const YamlNode* child = node.find(field.name)) {
+      read_field(field, target, *child, join(path, field.name));
+    } else if (field.is_required) {
+      issue(node.where,
+            fmt::format("missing key '{}' in {}: {}", field.name, scope.owner, field.doc));
+    } else if (field.type == FieldType::object && !field.object->choice.default_type.empty()) {
+      YamlNode absent;
+      absent.kind = YamlNode::Kind::map;
+      absent.where = node.where;
+      read_object(*field.object, field.nested(target), absent, join(path, field.name));
+    }
+  }
+}
+
+void Binder::read_field(const Field& field, void* target, const YamlNode& node,
+                        const std::string& path) {
+  origins_[path] = node.where;
+  if (node.kind == YamlNode::Kind::broken) return;
+  if (node.kind == YamlNode::Kind::null && field.is_optional) {
+    if (field.set) field.set(target, std::monostate{});
+    return;
+  }
+  switch (field.type) {
+    case FieldType::object:
+      read_object(*field.object, field.nested(target), node, path);
+      return;
+    case FieldType::variant:
+      read_variant(*field.variants, *field.one(target), node, path);
+      return;
+    case FieldType::objects:
+    case FieldType::variants:
+      break;
+    default:
+      read_value(field, target, node, path);
+      return;
+  }
+  const std::size_t n = node.children.size();
+  if (!node.is_list() || (field.min_items && (n < *field.min_items || n > *field.max_items))) {
+    issue(node.where,
+          fmt::format("expected {}, found {}", expected_text(field),
+                      node.is_list() && n > 0 ? fmt::format("{}", n) : found_text(node)));
+    return;
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::string here = fmt::format("{}.{}", path, i);
+    origins_[here] = node.children[i].where;
+    if (field.type == FieldType::objects) {
+      read_object(*field.object, field.append(target), node.children[i], here);
+    } else {
+      read_variant(*field.variants, field.list(target)->emplace_back(), node.children[i], here);
+    }
+  }
+}
+
+void Binder::read_value(const Field& field, void* target, const YamlNode& node,
+                        const std::string& path) {
+  for (std::size_t i = 0; i < node.children.size(); ++i) {
+    origins_[fmt::format("{}.{}", path, i)] = node.children[i].where;
+  }
+  PlainValue value;
+  if (convert_value(field, node, value, issues_)) field.set(target, value);
+}
+
+void Binder::read_variant(const VariantTable& table, Variant& target, const YamlNode& node,
+                          const std::string& path) {
+  if (node.kind == YamlNode::Kind::broken) return;
+  if (!node.is_map()) {
+    std::string text = fmt::format("expected a mapping with '{}' for {}, found {}", table.tag, path,
+                                   found_text(node));
+    if (node.kind == YamlNode::Kind::scalar) {
+      text += fmt::format("; write {{{}: {}}}", table.tag, node.text);
+    }
+    issue(node.where, std::move(text));
+    return;
+  }
+  const ObjectTable* chosen = choose(table, {}, node, path);
+  if (!chosen) return;
+  Scope scope;
+  scope.owner = fmt::format("{} {}", table.what, chosen->name);
+  scope.names.push_back(table.tag);
+  for (const Field& field : chosen->fields) scope.names.push_back(field.name);
+  report_unknown_keys(node, scope, table.tag);
+  read_options(*chosen, target, node, path, scope);
+}
+
+const ObjectTable* Binder::choose(const VariantTable& table, const std::string& default_type,
+                                  const YamlNode& node, const std::string& path) {
+  const YamlNode* tag = node.find(table.tag);
+  std::string type = default_type;
+  if (tag) {
+    if (tag->kind == YamlNode::Kind::broken) return nullptr;
+    origins_[join(path, table.tag)] = tag->where;
+    const Scalar<std::string> scalar = read_string(*tag);
+    if (!scalar.value) {
+      issue(tag->where,
+            fmt::format("expected the name of a {}, found {}. Known {}s: {}", table.what,
+                        found_text(*tag), table.what, fmt::join(names_of(table), ", ")));
+      return nullptr;
+    }
+    type = *scalar.value;
+  } else if (type.empty()) {
+    issue(node.where, fmt::format("missing key '{}' in {}. Known {}s: {}", table.tag, path,
+                                  table.what, fmt::join(names_of(table), ", ")));
+    return nullptr;
+  }
+  for (const ObjectTable* alternative : table.alternatives) {
+    if (alternative->name == type) return alternative;
+  }
+  issue(tag ? tag->where : node.where, unknown_kind(table, type));
+  return nullptr;
+}
+
+void Binder::read_options(const ObjectTable& table, Variant& target, const YamlNode& node,
+                          const std::string& path, const Scope& scope) {
+  target.type = table.name;
+  target.where = node.where;
+  target.table = &table;
+  const std::shared_ptr<void> options = table.make();
+  const std::size_t issues_before = issues_.size();
+  fill_defaults(table.fields, options.get());
+  read_fields(table.fields, options.get(), node, path, scope);
+  if (table.check && issues_.size() == issues_before) {
+    const std::string problem = table.check(options.get());
+    if (!problem.empty()) issue(node.where, fmt::format("{}: {}", scope.owner, problem));
+  }
+  target.options = options;
+}
+
+/// Relative default paths are relative to the config, as written ones are.
+void Binder::fill_defaults(const std::vector<Field>& fields, void* target) {
+  for (const Field& field : fields) {
+    if (field.type != FieldType::path) continue;
+    const PlainValue value = field.get(target);
+    if (const auto* path = std::get_if<std::string>(&value)) {
+      field.set(target, resolve_path(*path, file_));
+    }
+  }
+}
+
+void Binder::report_unknown_keys(const YamlNode& node, const Scope& scope, const std::string& tag) {
+  if (!scope.is_complete) return;
+  for (const YamlNode& child : node.children) {
+    const std::string& key = child.key;
+    if (std::find(scope.names.begin(), scope.names.end(), key) != scope.names.end()) continue;
+    std::string text = fmt::format("unknown key {} in {}", in_quotes(key), scope.owner);
+    std::string near = other_name(key, scope.names);
+    const std::string place = near.empty() ? elsewhere(key) : std::string{};
+    const YamlNode* kind = tag.empty() ? nullptr : node.find(tag);
+    if (near.empty() && place.empty()) near = closest(key, scope.names);
+    if (!near.empty()) {
+      text += fmt::format(", did you mean '{}'?", near);
+    } else if (!place.empty()) {
+      text += fmt::format(", did you mean {}?", place);
+    } else {
+      text += ".";
+    }
+    text += fmt::format(" Known keys: {}", fmt::join(scope.names, ", "));
+    if (kind && kind->where.line == 0 && child.key_where.line != 0) {
+      // `optimizer.type=Adam` on the command line leaves SGD's fields standing.
+      text += fmt::format(
+          ". The '{}' comes from the command line; to replace the other fields "
+          "too, give the whole mapping: {}={{{}: {}, ...}}",
+          tag, node.key, tag, kind->text);
+    }
+    issue(child.key_where, std::move(text));
+  }
+}
+
+/// Where a key would be right: "'batch_size' in data". Empty when nowhere.
+std::string Binder::elsewhere(const std::string& key) const {
+  std::vector<std::string> found;
+  collect_paths(root_.fields, key, {}, found);
+  if (found.empty()) return {};
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  if (found.size() > 3) return {};
+  return fmt::format("'{}'", fmt::join(found, "' or '"));
+}
+
+}  // namespace dpt

@@ -1,0 +1,52 @@
+// Tree -> structs, by the field tables. Collects every problem instead of stopping at the first.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/spec/spec_tables.h"
+#include "engine/spec/yaml_tree.h"
+
+namespace dpt {
+
+class Binder {
+ public:
+  /// `root` is the table whose fields are searched for a key that stands in the wrong place.
+  Binder(const ObjectTable& root, const std::string& file, std::vector<ConfigIssue>& issues,
+         std::map<std::string, Where>& origins);
+
+  /// Fills `target` from a mapping. `path` is its dotted path ("" for the root).
+  void read_object(const ObjectTable& table, void* target, const YamlNode& node,
+                   const std::string& path);
+
+ private:
+  /// The fields that may stand in one mapping, and what it is called in messages.
+  struct Scope {
+    std::string owner;               ///< "layer Conv2d", "train", "the config"
+    std::vector<std::string> names;  ///< every key that is known, the tag first
+    bool is_complete = true;         ///< false when the kind is unknown, so keys cannot be judged
+  };
+
+  void issue(const Where& where, std::string text);
+  void read_fields(const std::vector<Field>& fields, void* target, const YamlNode& node,
+                   const std::string& path, const Scope& scope);
+  void read_field(const Field& field, void* target, const YamlNode& node, const std::string& path);
+  void read_value(const Field& field, void* target, const YamlNode& node, const std::string& path);
+  void read_variant(const VariantTable& table, Variant& target, const YamlNode& node,
+                    const std::string& path);
+  const ObjectTable* choose(const VariantTable& table, const std::string& default_type,
+                            const YamlNode& node, const std::string& path);
+  void read_options(const ObjectTable& table, Variant& target, const YamlNode& node,
+                    const std::string& path, const Scope& scope);
+  void report_unknown_keys(const YamlNode& node, const Scope& scope, const std::string& tag);
+  std::string elsewhere(const std::string& key) const;
+  void fill_defaults(const std::vector<Field>& fields, void* target);
+
+  const ObjectTable& root_;
+  std::string file_;
+  std::vector<ConfigIssue>& issues_;
+  std::map<std::string, Where>& origins_;
+};
+
+}  // namespace dpt

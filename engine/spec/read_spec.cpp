@@ -1,0 +1,263 @@
+// Reading a config: load, bind, then the checks that need more than one value.
+#include "engine/spec/read_spec.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <tuple>
+
+#include "engine/spec/binder.h"
+#include "engine/spec/scalars.h"
+#include "engine/spec/sources.h"
+#include "engine/spec/spec_tables.h"
+#include "engine/spec/yaml_tree.h"
+
+namespace dpt {
+namespace {
+
+constexpr std::size_t kMaxIssues = 200;
+
+class Checker {
+ public:
+  Checker(TrainSpec& spec, std::vector<ConfigIssue>& issues) : spec_(spec), issues_(issues) {}
+
+  void check() {
+    check_layers();
+    check_devices();
+    check_name();
+    if (spec_.train.early_stopping && spec_.data.val_split == 0) {
+      issue("train.early_stopping",
+            fmt::format("early_stopping watches {}, but nothing is held out: set data.val_split",
+                        spec_.train.early_stopping->monitor));
+    }
+  }
+
+ private:
+  /// At the value of that path, or at the nearest mapping around it that was written.
+  void issue(std::string path, std::string text) {
+    while (!spec_.origins.contains(path)) {
+      const std::size_t dot = path.rfind('.');
+      if (dot == std::string::npos) break;
+      path.resize(dot);
+    }
+    const auto found = spec_.origins.find(path);
+    issues_.push_back(
+        {found == spec_.origins.end() ? Where{spec_.file, 1, 1} : found->second, std::move(text)});
+  }
+
+  bool is_written(const std::string& path) const { return spec_.origins.contains(path); }
+
+  static bool is_good_name(const std::string& name) {
+    return !name.empty() && name.find_first_not_of(
+                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789_.-") == std::string::npos;
+  }
+
+  /// The run's folder is called so.
+  void check_name() {
+    if (!is_written("name")) {
+      spec_.name = std::filesystem::path(spec_.file).stem().string();
+      return;
+    }
+    if (spec_.name.empty() || spec_.name[0] == '.' ||
+        spec_.name.find_first_of("/\\\n\t") != std::string::npos) {
+      issue("name", fmt::format("expected a name for a folder (no '/', not starting with '.'), "
+                                "found {}",
+                                in_quotes(spec_.name)));
+    }
+  }
+
+  void check_layers() {
+    std::vector<LayerSpec>& layers = spec_.model.layers;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const std::string path = fmt::format("model.layers.{}", i);
+      if (!is_written(path + ".name")) {
+        layers[i].name = fmt::format("{}", i);
+      } else if (!is_good_name(layers[i].name)) {
+        issue(path + ".name", fmt::format("expected a layer name of letters, digits, '_', '-' and "
+                                          "'.', found {}",
+                                          in_quotes(layers[i].name)));
+      }
+    }
+    check_unique(layers);
+    for (std::size_t i = 0; i < layers.size(); ++i) check_inputs(layers, i);
+  }
+
+  void check_unique(const std::vector<LayerSpec>& layers) {
+    std::map<std::string, std::size_t> first;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const auto [other, is_new] = first.emplace(layers[i].name, i);
+      if (is_new) continue;
+      // An unnamed layer has its index as its name: then the layer that took it is to be renamed.
+      const bool is_given = is_written(fmt::format("model.layers.{}.name", i));
+      const std::size_t at = is_given ? i : other->second;
+      const std::size_t before = is_given ? other->second : i;
+      const std::string path = fmt::format("model.layers.{}.name", at);
+      if (!is_written(path)) continue;
+      issue(path, fmt::format("expected a layer name that is used once, found {} again, which is "
+                              "layer {}{}",
+                              in_quotes(layers[at].name), before, line_of(layers[before])));
+    }
+  }
+
+  static std::string line_of(const LayerSpec& layer) {
+    return layer.where.line > 0 ? fmt::format(" in line {}", layer.where.line) : std::string{};
+  }
+
+  void check_inputs(const std::vector<LayerSpec>& layers, std::size_t at) {
+    for (std::size_t k = 0; k < layers[at].from.size(); ++k) {
+      const std::string& input = layers[at].from[k];
+      const auto is_input = [&](const LayerSpec& layer) { return layer.name == input; };
+      const auto here = layers.begin() + static_cast<std::ptrdiff_t>(at);
+      if (std::any_of(layers.begin(), here, is_input)) continue;
+      const std::string path = fmt::format("model.layers.{}.from.{}", at, k);
+      if (std::any_of(here, layers.end(), is_input)) {
+        issue(path, fmt::format("expected the name of an earlier layer in 'from', found {}, which "
+                                "does not stand before this layer",
+                                in_quotes(input)));
+        continue;
+      }
+      std::vector<std::string> names;
+      for (auto layer = layers.begin(); layer != here; ++layer) names.push_back(layer->name);
+      const std::string near = closest(input, names);
+      std::string text = fmt::format("expected the name of an earlier layer in 'from', found {}",
+                                     in_quotes(input));
+      if (!near.empty()) text += fmt::format(", did you mean '{}'?", near);
+      if (names.empty()) {
+        text += "; no layer stands before this one";
+      } else {
+        text += fmt::format(" Earlier layers: {}", fmt::join(names, ", "));
+      }
+      issue(path, std::move(text));
+    }
+  }
+
+  static bool is_number(const std::string& text, int most) {
+    if (text.empty() || text.size() > 4) return false;
+    if (text.find_first_not_of("0123456789") != std::string::npos) return false;
+    if (text.size() > 1 && text[0] == '0') return false;
+    return std::stoi(text) <= most;
+  }
+
+  void check_devices() {
+    for (std::size_t i = 0; i < spec_.devices.size(); ++i) {
+      const std::string& device = spec_.devices[i];
+      const std::string path = fmt::format("devices.{}", i);
+      const std::size_t colon = device.find(':');
+      const std::string kind = device.substr(0, colon);
+      const std::string rest = colon == std::string::npos ? "" : device.substr(colon + 1);
+      const bool is_word = colon == std::string::npos;
+      if (device == "auto") {
+        if (spec_.devices.size() > 1) issue(path, "expected 'auto' on its own, found it in a list");
+        continue;
+      }
+      if (kind == "cpu" && (is_word || (is_number(rest, 1024) && rest != "0"))) continue;
+      if (kind == "cuda" && (is_word || is_number(rest, 1023))) continue;
+      std::string text = fmt::format(
+          "expected a device: auto, cpu, cpu:N (N threads), cuda or cuda:N (the N-th GPU from 0), "
+          "found {}",
+          in_quotes(device));
+      if (device.find(',') != std::string::npos) {
+        text += fmt::format("; write a list: [{}]", device);
+      } else if (kind == "gpu" || kind == "GPU" || kind == "CUDA") {
+        text += is_word ? "; write cuda" : fmt::format("; write cuda:{}", rest);
+      }
+      issue(path, std::move(text));
+    }
+  }
+
+  TrainSpec& spec_;
+  std::vector<ConfigIssue>& issues_;
+};
+
+/// Main file first, then what it extends, then the command line; each from top to bottom.
+void sort_issues(std::vector<ConfigIssue>& issues, const std::vector<std::string>& files) {
+  const auto rank = [&](const ConfigIssue& issue) {
+    const auto file = issue.where.line == 0
+                          ? files.end()
+                          : std::find(files.begin(), files.end(), issue.where.file);
+    return std::tuple(file - files.begin(), issue.where.line, issue.where.column);
+  };
+  std::stable_sort(issues.begin(), issues.end(),
+                   [&](const ConfigIssue& a, const ConfigIssue& b) { return rank(a) < rank(b); });
+  // What stands behind an alias is read as often as it is used.
+  const auto same = [](const ConfigIssue& a, const ConfigIssue& b) {
+    return a.text == b.text && a.where.line == b.where.line && a.where.column == b.where.column &&
+           a.where.file == b.where.file;
+  };
+  issues.erase(std::unique(issues.begin(), issues.end(), same), issues.end());
+  if (issues.size() > kMaxIssues) {
+    const std::size_t more = issues.size() - kMaxIssues;
+    issues.resize(kMaxIssues);
+    issues.back().text += fmt::format(" (and {} more)", more);
+  }
+}
+
+/// A config for a newer dpt would only give a list of wrong complaints.
+bool is_newer_version(const YamlNode& tree, std::vector<ConfigIssue>& issues) {
+  const YamlNode* version = tree.find("version");
+  if (!version) return false;
+  const Scalar<std::int64_t> number = read_integer(*version);
+  if (!number.value || *number.value <= 1) return false;
+  issues.push_back({version->where,
+                    fmt::format("expected a config of version 1, found version {}: it was written "
+                                "for a newer dpt",
+                                *number.value)});
+  return true;
+}
+
+std::string all_issues(const std::vector<ConfigIssue>& issues) {
+  std::string text;
+  for (const ConfigIssue& issue : issues) {
+    if (!text.empty()) text += '\n';
+    text += fmt::format("{}: {}", issue.where.text(), issue.text);
+  }
+  return text;
+}
+
+TrainSpec spec_or_throw(ReadResult result) {
+  if (!result.issues.empty()) throw Error(ErrorKind::usage, all_issues(result.issues));
+  return std::move(result.spec);
+}
+
+}  // namespace
+
+ReadResult read_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
+                          const std::vector<std::string>& overrides) {
+  const SpecTables tables(catalog);
+  ReadResult result;
+  TrainSpec& spec = result.spec;
+  spec.file = file;
+  std::vector<std::string> files;
+  const YamlNode tree = load_tree(tables, text, file, overrides, files, result.issues);
+  if (tree.kind != YamlNode::Kind::broken) {
+    if (!tree.is_map()) {
+      result.issues.push_back({tree.where, fmt::format("expected a config with the keys version, "
+                                                       "data, model, ..., found {}",
+                                                       found_text(tree))});
+    } else if (!is_newer_version(tree, result.issues)) {
+      Binder(tables.root, file, result.issues, spec.origins)
+          .read_object(tables.root, &spec, tree, "");
+      Checker(spec, result.issues).check();
+    }
+  }
+  sort_issues(result.issues, files);
+  return result;
+}
+
+ReadResult read_spec(const Catalog& catalog, const std::string& file,
+                     const std::vector<std::string>& overrides) {
+  return read_spec_text(catalog, read_config_text(file), file, overrides);
+}
+
+TrainSpec load_spec(const Catalog& catalog, const std::string& file,
+                    const std::vector<std::string>& overrides) {
+  return spec_or_throw(read_spec(catalog, file, overrides));
+}
+
+TrainSpec load_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
+                         const std::vector<std::string>& overrides) {
+  return spec_or_throw(read_spec_text(catalog, text, file, overrides));
+}
+
+}  // namespace dpt

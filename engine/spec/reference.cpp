@@ -1,0 +1,190 @@
+// Field tables -> docs/config.md.
+#include <map>
+#include <set>
+
+#include "engine/spec/read_spec.h"
+#include "engine/spec/scalars.h"
+#include "engine/spec/spec_tables.h"
+#include "engine/spec/values.h"
+
+namespace dpt {
+namespace {
+
+constexpr const char* kHead = R"(# Config reference
+
+This page is generated from the field tables (`dpt config reference > docs/config.md`); a test holds
+it current.
+
+- Reading is strict: an unknown or duplicate key, a wrong type and a value out of range are errors,
+  and all errors of a file are reported in one run as `file:line:column: ...`.
+- `extends: base.yaml` builds on another config: mappings merge, lists and other values replace. A
+  mapping that names another kind (`type`, `dataset`) replaces the kind's own fields.
+- `path.to.field=value` behind the config on the command line overrides; the value is YAML; items of
+  a list go by their name or index: `model.layers.conv1.out_channels=32`.
+- A path may contain `${NAME}` or `${NAME:-default}` from the environment (`$${` stands for `${`).
+  A relative path is relative to the config file in which it stands, or to the working directory
+  on the command line.
+- `true` and `false` are the only booleans; numbers are decimal without leading zeros; a string that
+  looks like a number wants quotes. Aliases work; merge keys (`<<`), tags and several documents in
+  one file do not.
+)";
+
+std::string escaped(std::string text) {
+  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) {
+    text.insert(at, "\\");
+  }
+  return text;
+}
+
+std::string number(double value) {
+  return number_text(value);
+}
+
+template <class T>
+std::string joined(const std::vector<T>& values) {
+  return fmt::format("[{}]", fmt::join(values, ", "));
+}
+
+struct DefaultText {
+  const Field& field;
+
+  std::string operator()(std::monostate) const { return "not set"; }
+  std::string operator()(bool value) const { return value ? "`true`" : "`false`"; }
+  std::string operator()(std::int64_t value) const {
+    if (value == 0 && !field.zero_word.empty()) return "`" + field.zero_word + "`";
+    return fmt::format("`{}`", value);
+  }
+  std::string operator()(double value) const { return "`" + number(value) + "`"; }
+  std::string operator()(const std::string& value) const {
+    return value.empty() ? "" : "`" + value + "`";
+  }
+  std::string operator()(const Size2& value) const {
+    if (value.h == value.w) return fmt::format("`{}`", value.h);
+    return fmt::format("`[{}, {}]`", value.h, value.w);
+  }
+  template <class T>
+  std::string operator()(const std::vector<T>& value) const {
+    return value.empty() ? "" : "`" + joined(value) + "`";
+  }
+};
+
+class Page {
+ public:
+  explicit Page(const SpecTables& tables) : tables_(tables) {}
+
+  std::string make() {
+    out_ = kHead;
+    TrainSpec defaults;
+    section("The file", tables_.root, &defaults, 2);
+    return std::move(out_);
+  }
+
+ private:
+  static std::string anchor(const std::string& title) {
+    std::string out;
+    for (const char c : title) {
+      if (c >= 'A' && c <= 'Z') {
+        out += static_cast<char>(c + 32);
+      } else if (c == ' ') {
+        out += '-';
+      } else if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-') {
+        out += c;
+      }
+    }
+    return out;
+  }
+
+  static std::string type_text(const Field& field) {
+    switch (field.type) {
+      case FieldType::object:
+        return fmt::format("[mapping](#{})", anchor(field.object->name));
+      case FieldType::objects:
+        return fmt::format("list of [{}s](#{})", field.object->name, anchor(field.object->name));
+      case FieldType::variant:
+        return fmt::format("[{}](#{})", field.variants->what, anchor(field.variants->what));
+      case FieldType::variants:
+        return fmt::format("list of [{}s](#{})", field.variants->what,
+                           anchor(field.variants->what));
+      default:
+        return expected_text(field) + (field.is_optional ? ", or null" : "");
+    }
+  }
+
+  static std::string default_text(const Field& field, void* owner) {
+    if (field.is_required) return "required";
+    if (field.get) return std::visit(DefaultText{field}, field.get(owner));
+    return field.is_optional ? "not set" : "";
+  }
+
+  void rows(const std::vector<Field>& fields, void* owner) {
+    out_ += "\n| key | value | default | |\n|---|---|---|---|\n";
+    for (const Field& field : fields) {
+      out_ += fmt::format("| `{}` | {} | {} | {} |\n", field.name, escaped(type_text(field)),
+                          escaped(default_text(field, owner)), escaped(field.doc));
+    }
+  }
+
+  void heading(const std::string& title, const std::string& doc, int level) {
+    out_ += fmt::format("\n{} {}\n\n{}\n", std::string(static_cast<std::size_t>(level), '#'), title,
+                        doc);
+  }
+
+  void section(const std::string& title, const ObjectTable& table, void* object, int level) {
+    heading(title, table.doc, level);
+    if (!table.fields.empty()) {
+      if (&table == &tables_.root) {
+        out_ += fmt::format(
+            "\n| key | value | default | |\n|---|---|---|---|\n"
+            "| `{}` | a path |  | {} |\n",
+            kExtendsKey, kExtendsDoc);
+        const std::size_t begin = out_.size();
+        rows(table.fields, object);
+        // The rows go on the table that `extends` began.
+        out_.erase(begin, out_.find("|---|---|---|---|\n", begin) + 18 - begin);
+      } else {
+        rows(table.fields, object);
+      }
+    }
+    if (table.choice.variants) kinds(*table.choice.variants, level + 1);
+    nested(table.fields, object, level);
+  }
+
+  void nested(const std::vector<Field>& fields, void* object, int level) {
+    const int next = level == 2 && &fields == &tables_.root.fields ? 2 : level + 1;
+    for (const Field& field : fields) {
+      if (field.type == FieldType::object && is_new(field.object)) {
+        section(field.object->name, *field.object, field.nested(object), next);
+      } else if (field.type == FieldType::objects && is_new(field.object)) {
+        section(field.object->name, *field.object, field.append(object), next);
+      } else if ((field.type == FieldType::variant || field.type == FieldType::variants) &&
+                 is_new(field.variants)) {
+        heading(field.variants->what, fmt::format("Chosen by `{}`.", field.variants->tag), next);
+        kinds(*field.variants, next + 1);
+      }
+    }
+  }
+
+  void kinds(const VariantTable& table, int level) {
+    for (const ObjectTable* kind : table.alternatives) {
+      heading(fmt::format("`{}: {}`", table.tag, kind->name), kind->doc, level);
+      const std::shared_ptr<void> options = kind->make();
+      if (!kind->fields.empty()) rows(kind->fields, options.get());
+      nested(kind->fields, options.get(), level);
+    }
+  }
+
+  bool is_new(const void* table) { return done_.insert(table).second; }
+
+  const SpecTables& tables_;
+  std::string out_;
+  std::set<const void*> done_;
+};
+
+}  // namespace
+
+std::string config_reference(const Catalog& catalog) {
+  const SpecTables tables(catalog);
+  return Page(tables).make();
+}
+
+}  // namespace dpt

@@ -1,0 +1,34 @@
+// What a YAML scalar says, read strictly: YAML 1.1's octals, yes/no and the like are refused with
+// a hint rather than guessed at.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/spec/yaml_tree.h"
+
+namespace dpt {
+
+/// How a node is called in "found ...": `'abc'`, `12`, `a list`, `nothing`.
+std::string found_text(const YamlNode& node);
+/// `text` between single quotes, shortened and without control characters.
+std::string in_quotes(const std::string& text);
+/// A number as people write it: 65536, 0.5.
+std::string number_text(double value);
+
+/// A value, or why there is none: `hint` says what to write instead (may be empty).
+template <class T>
+struct Scalar {
+  std::optional<T> value;
+  std::string hint;
+};
+Scalar<bool> read_boolean(const YamlNode& node);
+Scalar<std::int64_t> read_integer(const YamlNode& node);
+Scalar<double> read_number(const YamlNode& node);
+Scalar<std::string> read_string(const YamlNode& node);
+
+/// Whether a plain scalar of this text would not be read as a string.
+bool needs_quotes(const std::string& text);
+
+}  // namespace dpt

@@ -1,0 +1,226 @@
+// Field tables -> JSON Schema 2020-12, for editors and for checks outside dpt.
+//
+// Every mapping appears twice: in full, and "partial" (nothing required) for a config that extends
+// another and so need not be complete. Lists replace when configs merge, so their items are
+// always full.
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "engine/spec/paths.h"
+#include "engine/spec/read_spec.h"
+#include "engine/spec/scalars.h"
+#include "engine/spec/spec_tables.h"
+
+namespace dpt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_number(double value) {
+  if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<std::int64_t>(value);
+  return value;
+}
+
+struct ToJson {
+  const Field& field;
+
+  Json operator()(std::monostate) const { return nullptr; }
+  Json operator()(std::int64_t value) const {
+    if (value == 0 && !field.zero_word.empty()) return field.zero_word;
+    return value;
+  }
+  Json operator()(double value) const { return json_number(value); }
+  Json operator()(const Size2& value) const {
+    if (value.h == value.w) return value.h;
+    return {value.h, value.w};
+  }
+  template <class T>
+  Json operator()(const T& value) const {
+    return value;
+  }
+};
+
+class SchemaMaker {
+ public:
+  Json make(const SpecTables& tables) {
+    Json schema;
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema";
+    schema["title"] = "dpt config";
+    schema["description"] = tables.root.doc;
+    schema["type"] = "object";
+    TrainSpec defaults;
+    const Json full = object(tables.root, &defaults, false);
+    const Json partial = object(tables.root, &defaults, true);
+    schema["if"] = {{"required", {kExtendsKey}}};
+    schema["then"] = partial;
+    schema["else"] = full;
+    schema["then"]["properties"][kExtendsKey] = {{"type", "string"}, {"description", kExtendsDoc}};
+    schema["$defs"] = defs_;
+    return schema;
+  }
+
+ private:
+  static void add_range(const Field& field, Json& schema) {
+    if (field.min)
+      schema[field.min_is_exclusive ? "exclusiveMinimum" : "minimum"] = json_number(*field.min);
+    if (field.max) schema["maximum"] = json_number(*field.max);
+  }
+
+  static Json element(const char* type, const Field& field) {
+    Json schema = {{"type", type}};
+    add_range(field, schema);
+    return schema;
+  }
+
+  static Json list_of(const Field& field, Json items) {
+    Json schema = {{"type", "array"}, {"items", std::move(items)}};
+    if (field.min_items) schema["minItems"] = *field.min_items;
+    if (field.max_items) schema["maxItems"] = *field.max_items;
+    return schema;
+  }
+
+  static Json string_schema(const Field& field) {
+    Json schema = {{"type", "string"}};
+    if (!field.choices.empty()) schema["enum"] = field.choices;
+    return schema;
+  }
+
+  Json type_of(const Field& field, void* owner, bool is_partial) {
+    switch (field.type) {
+      case FieldType::boolean:
+        return {{"type", "boolean"}};
+      case FieldType::integer: {
+        Json schema = element("integer", field);
+        if (field.zero_word.empty()) return schema;
+        return {{"anyOf", {{{"const", field.zero_word}}, schema}}};
+      }
+      case FieldType::number:
+        return element("number", field);
+      case FieldType::string:
+        return string_schema(field);
+      case FieldType::path:
+        return {{"type", "string"}};
+      case FieldType::size2: {
+        const Json one = element("integer", field);
+        const Json pair = {{"type", "array"}, {"items", one}, {"minItems", 2}, {"maxItems", 2}};
+        return {{"anyOf", {one, pair}}};
+      }
+      case FieldType::numbers:
+        return list_of(field, element("number", field));
+      case FieldType::integers:
+        return list_of(field, element("integer", field));
+      case FieldType::strings:
+        return {{"anyOf", {string_schema(field), list_of(field, string_schema(field))}}};
+      case FieldType::object:
+        return object(*field.object, field.nested(owner), is_partial);
+      case FieldType::objects:
+        return list_of(field, object(*field.object, field.append(owner), false));
+      case FieldType::variant:
+        return variant(*field.variants, is_partial);
+      case FieldType::variants:
+        return list_of(field, variant(*field.variants, false));
+    }
+    return true;
+  }
+
+  Json property(const Field& field, void* owner, bool is_partial) {
+    Json schema;
+    schema["description"] = field.doc;
+    if (!field.is_required && field.get) {
+      const PlainValue value = field.get(owner);
+      const auto* path = std::get_if<std::string>(&value);
+      const bool is_empty_text = path && path->empty();
+      if (!is_empty_text) schema["default"] = std::visit(ToJson{field}, value);
+    }
+    Json type = type_of(field, owner, is_partial);
+    if (field.is_optional) type = {{"anyOf", {type, {{"type", "null"}}}}};
+    schema.update(type);
+    return schema;
+  }
+
+  /// A mapping of `fields`; `chosen` are those of its kind, or null.
+  Json mapping(const std::vector<const Field*>& fields, const std::vector<void*>& owners,
+               bool is_partial) {
+    Json schema = {{"type", "object"}};
+    Json properties = Json::object();
+    Json required = Json::array();
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      properties[fields[i]->name] = property(*fields[i], owners[i], is_partial);
+      if (fields[i]->is_required && !is_partial) required.push_back(fields[i]->name);
+    }
+    schema["properties"] = std::move(properties);
+    if (!required.empty()) schema["required"] = std::move(required);
+    schema["additionalProperties"] = false;
+    return schema;
+  }
+
+  Json object(const ObjectTable& table, void* defaults, bool is_partial) {
+    std::vector<const Field*> fields;
+    for (const Field& field : table.fields) fields.push_back(&field);
+    const std::vector<void*> owners(fields.size(), defaults);
+    if (!table.choice.variants) return mapping(fields, owners, is_partial);
+    return choice(*table.choice.variants, fields, owners, is_partial, table.choice.default_type,
+                  table.name);
+  }
+
+  Json variant(const VariantTable& table, bool is_partial) {
+    return choice(table, {}, {}, is_partial, {}, table.what);
+  }
+
+  /// One definition per kind, chosen by the tag. Spelled as if/then rather than oneOf, so that a
+  /// validator complains about the one key that is wrong and not about every kind in turn.
+  Json choice(const VariantTable& table, const std::vector<const Field*>& common,
+              const std::vector<void*>& common_owners, bool is_partial,
+              const std::string& default_type, const std::string& name) {
+    Json names = Json::array();
+    Json cases = Json::array();
+    std::set<std::string> keys{table.tag};
+    for (const Field* field : common) keys.insert(field->name);
+    for (const ObjectTable* kind : table.alternatives) {
+      names.push_back(kind->name);
+      for (const Field& field : kind->fields) keys.insert(field.name);
+      const std::string def = (is_partial ? "partial." : "") + name + "." + kind->name;
+      if (!defs_.contains(def)) {
+        define(def, table, *kind, common, common_owners, is_partial);
+      }
+      Json test = {{"properties", {{table.tag, {{"const", kind->name}}}}}};
+      if (kind->name != default_type || is_partial) test["required"] = {table.tag};
+      cases.push_back({{"if", test}, {"then", {{"$ref", "#/$defs/" + def}}}});
+    }
+    Json schema = {{"type", "object"}};
+    schema["properties"][table.tag] = {{"enum", names}};
+    if (default_type.empty() && !is_partial) schema["required"] = {table.tag};
+    if (is_partial) schema["propertyNames"] = {{"enum", keys}};
+    schema["allOf"] = std::move(cases);
+    return schema;
+  }
+
+  void define(const std::string& def, const VariantTable& table, const ObjectTable& kind,
+              const std::vector<const Field*>& common, const std::vector<void*>& common_owners,
+              bool is_partial) {
+    defs_[def] = nullptr;
+    const std::shared_ptr<void> options = kind.make();
+    std::vector<const Field*> fields = common;
+    std::vector<void*> owners = common_owners;
+    for (const Field& field : kind.fields) {
+      fields.push_back(&field);
+      owners.push_back(options.get());
+    }
+    Json schema = mapping(fields, owners, is_partial);
+    schema["properties"][table.tag] = {{"const", kind.name}};
+    schema["description"] = kind.doc;
+    defs_[def] = std::move(schema);
+  }
+
+  Json defs_ = Json::object();
+};
+
+}  // namespace
+
+std::string config_schema(const Catalog& catalog) {
+  const SpecTables tables(catalog);
+  return SchemaMaker().make(tables).dump(2) + "\n";
+}
+
+}  // namespace dpt

@@ -1,0 +1,301 @@
+// TrainSpec -> YAML that reads back to it, and the difference of two such texts.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "engine/spec/paths.h"
+#include "engine/spec/read_spec.h"
+#include "engine/spec/scalars.h"
+#include "engine/spec/spec_tables.h"
+#include "engine/spec/yaml_tree.h"
+
+namespace dpt {
+namespace {
+
+/// A string as YAML, in double quotes where a plain one would be read as something else.
+std::string yaml_string(const std::string& text) {
+  static constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
+  static const std::vector<std::string> kWords = {"null", "yes", "no", "on", "off", "y", "n", "~"};
+  std::string folded = text;
+  for (char& c : folded) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  const bool is_plain = !text.empty() && text.find_first_not_of(kPlain) == std::string::npos &&
+                        text[0] != '-' && text[0] != '+' && text[0] != '.' && !needs_quotes(text) &&
+                        std::find(kWords.begin(), kWords.end(), folded) == kWords.end();
+  if (is_plain) return text;
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      out += fmt::format("\\x{:02X}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+template <class T, class ToText>
+std::string yaml_list(const std::vector<T>& list, ToText to_text) {
+  std::vector<std::string> texts;
+  for (const T& element : list) texts.push_back(to_text(element));
+  return fmt::format("[{}]", fmt::join(texts, ", "));
+}
+
+std::string yaml_number(double value) {
+  return fmt::format("{}", value);
+}
+std::string yaml_integer(std::int64_t value) {
+  return fmt::format("{}", value);
+}
+
+struct ToYaml {
+  const Field& field;
+
+  std::string operator()(std::monostate) const { return "null"; }
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(std::int64_t value) const {
+    return value == 0 && !field.zero_word.empty() ? field.zero_word : yaml_integer(value);
+  }
+  std::string operator()(double value) const { return yaml_number(value); }
+  std::string operator()(const std::string& value) const {
+    return yaml_string(field.type == FieldType::path ? escape_variables(value) : value);
+  }
+  std::string operator()(const Size2& value) const {
+    return fmt::format("[{}, {}]", value.h, value.w);
+  }
+  std::string operator()(const std::vector<double>& value) const {
+    return yaml_list(value, yaml_number);
+  }
+  std::string operator()(const std::vector<std::int64_t>& value) const {
+    return yaml_list(value, yaml_integer);
+  }
+  std::string operator()(const std::vector<std::string>& value) const {
+    return yaml_list(value, yaml_string);
+  }
+};
+
+class Writer {
+ public:
+  Writer(const TrainSpec& spec, bool with_origins) : spec_(spec), with_origins_(with_origins) {}
+
+  void object(const ObjectTable& table, const void* object, const std::string& path) {
+    if (table.choice.variants) {
+      // The tables give write access only; nothing is written through it here.
+      variant(*table.choice.variants, *table.choice.at(const_cast<void*>(object)), path);
+    }
+    fields(table.fields, object, path);
+  }
+
+  std::string finish() {
+    std::string out;
+    std::size_t widest = 0;
+    for (const Line& line : lines_)
+      widest = std::max(widest, std::min<std::size_t>(line.text.size(), 60));
+    for (const Line& line : lines_) {
+      out += line.text;
+      if (!line.origin.empty()) {
+        out.append(std::max(widest, line.text.size()) - line.text.size() + 2, ' ');
+        out += "# " + line.origin;
+      }
+      out += '\n';
+    }
+    return out;
+  }
+
+ private:
+  struct Line {
+    std::string text;
+    std::string origin;
+  };
+
+  void fields(const std::vector<Field>& all, const void* object, const std::string& path) {
+    for (const Field& field : all) {
+      const std::string here = path.empty() ? field.name : path + "." + field.name;
+      write(field, object, here);
+    }
+  }
+
+  void write(const Field& field, const void* object, const std::string& path) {
+    switch (field.type) {
+      case FieldType::object: {
+        const void* nested = field.nested_const(object);
+        if (!nested) {
+          line(field.name + ": null", path);
+          return;
+        }
+        open(field.name);
+        this->object(*field.object, nested, path);
+        close(": {}");
+        return;
+      }
+      case FieldType::objects: {
+        open(field.name);
+        const std::vector<const void*> elements = field.elements(object);
+        for (std::size_t i = 0; i < elements.size(); ++i) {
+          next_item_ = true;
+          ++depth_;
+          this->object(*field.object, elements[i], fmt::format("{}.{}", path, i));
+          --depth_;
+        }
+        close(": []");
+        return;
+      }
+      case FieldType::variant: {
+        const Variant& chosen = *field.one(const_cast<void*>(object));
+        if (!chosen.table) return;
+        open(field.name);
+        variant(*field.variants, chosen, path);
+        close(": {}");
+        return;
+      }
+      case FieldType::variants: {
+        open(field.name);
+        const std::vector<Variant>& all = *field.list(const_cast<void*>(object));
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          next_item_ = true;
+          ++depth_;
+          variant(*field.variants, all[i], fmt::format("{}.{}", path, i));
+          --depth_;
+        }
+        close(": []");
+        return;
+      }
+      default:
+        break;
+    }
+    const PlainValue value = field.get(object);
+    // An absent list and an empty one are the same, and most layers have no `from`.
+    const auto* strings = std::get_if<std::vector<std::string>>(&value);
+    if (strings && strings->empty() && !field.is_required) return;
+    line(field.name + ": " + std::visit(ToYaml{field}, value), path);
+  }
+
+  void variant(const VariantTable& table, const Variant& chosen, const std::string& path) {
+    line(table.tag + ": " + yaml_string(chosen.type), path + "." + table.tag);
+    if (chosen.table) fields(chosen.table->fields, chosen.options.get(), path);
+  }
+
+  /// A key whose value is a mapping or list; close() names the empty one.
+  void open(const std::string& key) {
+    opened_.push_back(lines_.size());
+    lines_.push_back({indent() + key, {}});
+    ++depth_;
+  }
+  void close(const char* empty) {
+    --depth_;
+    const std::size_t at = opened_.back();
+    opened_.pop_back();
+    lines_[at].text += at + 1 == lines_.size() ? empty : ":";
+  }
+
+  std::string indent() {
+    std::string out(static_cast<std::size_t>(depth_) * 2, ' ');
+    if (next_item_) out.replace(out.size() - 2, 2, "- ");
+    next_item_ = false;
+    return out;
+  }
+
+  void line(const std::string& text, const std::string& path) {
+    lines_.push_back({indent() + text, with_origins_ ? origin(path) : std::string{}});
+  }
+
+  std::string origin(const std::string& path) const {
+    const auto found = spec_.origins.find(path);
+    if (found == spec_.origins.end()) return "default";
+    if (found->second.line == 0) return found->second.file;
+    return fmt::format("{}:{}", found->second.file, found->second.line);
+  }
+
+  const TrainSpec& spec_;
+  bool with_origins_;
+  std::vector<Line> lines_;
+  std::vector<std::size_t> opened_;
+  int depth_ = 0;
+  bool next_item_ = false;
+};
+
+/// All values of a tree by dotted path, in order. Items of a list go by their name if they have
+/// one, and lists of plain values are one value.
+void flatten(const YamlNode& node, const std::string& path,
+             std::vector<std::pair<std::string, std::string>>& out) {
+  if (node.children.empty()) {
+    std::string text = node.text;
+    if (node.kind == YamlNode::Kind::null) text = "null";
+    if (node.is_list()) text = "[]";
+    if (node.is_map()) text = "{}";
+    out.emplace_back(path, text);
+    return;
+  }
+  const bool is_plain_list =
+      node.is_list() && std::all_of(node.children.begin(), node.children.end(),
+                                    [](const YamlNode& child) { return child.children.empty(); });
+  if (is_plain_list) {
+    std::vector<std::string> texts;
+    for (const YamlNode& child : node.children) texts.push_back(child.text);
+    out.emplace_back(path, fmt::format("[{}]", fmt::join(texts, ", ")));
+    return;
+  }
+  std::size_t index = 0;
+  for (const YamlNode& child : node.children) {
+    std::string key = child.key;
+    if (node.is_list()) {
+      const YamlNode* name = child.find("name");
+      key = name ? name->text : fmt::format("{}", index);
+      ++index;
+    }
+    flatten(child, path.empty() ? key : path + "." + key, out);
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> values_of(const std::string& yaml,
+                                                           const char* which) {
+  std::vector<ConfigIssue> issues;
+  const YamlNode tree = parse_yaml(yaml, which, issues);
+  if (!issues.empty()) {
+    fail(ErrorKind::usage, "cannot compare configs: {}: {}", issues[0].where.text(),
+         issues[0].text);
+  }
+  std::vector<std::pair<std::string, std::string>> values;
+  flatten(tree, "", values);
+  return values;
+}
+
+bool is_under(const std::string& path, const std::vector<std::string>& prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
+    return path == prefix || path.starts_with(prefix + ".");
+  });
+}
+
+}  // namespace
+
+std::string show_spec(const Catalog& catalog, const TrainSpec& spec, bool origins) {
+  const SpecTables tables(catalog);
+  Writer writer(spec, origins);
+  writer.object(tables.root, &spec, "");
+  return writer.finish();
+}
+
+std::vector<std::string> diff_specs(const std::string& old_yaml, const std::string& new_yaml,
+                                    const std::vector<std::string>& ignored) {
+  const auto before = values_of(old_yaml, "old config");
+  const auto after = values_of(new_yaml, "new config");
+  const std::map<std::string, std::string> old_values(before.begin(), before.end());
+  const std::map<std::string, std::string> new_values(after.begin(), after.end());
+  std::vector<std::string> lines;
+  for (const auto& [path, value] : before) {
+    const auto now = new_values.find(path);
+    if (is_under(path, ignored) || (now != new_values.end() && now->second == value)) continue;
+    lines.push_back(fmt::format("{}: {} -> {}", path, value,
+                                now == new_values.end() ? "(absent)" : now->second));
+  }
+  for (const auto& [path, value] : after) {
+    if (is_under(path, ignored) || old_values.contains(path)) continue;
+    lines.push_back(fmt::format("{}: (absent) -> {}", path, value));
+  }
+  return lines;
+}
+
+}  // namespace dpt

@@ -1,0 +1,25 @@
+// Where the tree of a config comes from: the file, what it extends, and the command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/spec/spec_tables.h"
+#include "engine/spec/yaml_tree.h"
+
+namespace dpt {
+
+/// The Where::file of a value from the command line; Where::line is 0 then, and Where::column
+/// counts the arguments from 1.
+inline constexpr const char* kCommandLine = "command line";
+
+/// The text of a file. Throws ErrorKind::usage when it cannot be read.
+std::string read_config_text(const std::string& file);
+
+/// Parses `text`, merges it over what it extends, and applies the overrides. `files` receives the
+/// files in the order in which their issues are listed.
+YamlNode load_tree(const SpecTables& tables, const std::string& text, const std::string& file,
+                   const std::vector<std::string>& overrides, std::vector<std::string>& files,
+                   std::vector<ConfigIssue>& issues);
+
+}  // namespace dpt

@@ -1,0 +1,196 @@
+#include "engine/spec/spec_tables.h"
+
+namespace dpt {
+namespace {
+
+const std::vector<std::string> kMonitors = {"val/accuracy", "val/loss"};
+const std::vector<std::string> kModes = {"max", "min"};
+
+/// A monitor whose better direction is not the one given would keep the worst.
+std::string check_direction(const std::string& monitor, const std::string& mode) {
+  const char* right = monitor == "val/loss" ? "min" : "max";
+  if (mode == right) return {};
+  return fmt::format("expected mode: {} with monitor: {}, found {}", right, monitor, mode);
+}
+
+/// A nested object whose fields are members of the struct that holds it.
+Field same_object_field(const char* name, const ObjectTable& table, const char* doc) {
+  Field f;
+  f.name = name;
+  f.doc = doc;
+  f.type = FieldType::object;
+  f.object = &table;
+  f.nested = [](void* object) { return object; };
+  f.nested_const = [](const void* object) { return object; };
+  return f;
+}
+
+template <class S>
+FlatChoice flat_choice(Variant S::*member, const VariantTable& variants,
+                       std::string default_type = {}) {
+  FlatChoice choice;
+  choice.variants = &variants;
+  choice.at = [member](void* object) { return &(static_cast<S*>(object)->*member); };
+  choice.default_type = std::move(default_type);
+  return choice;
+}
+
+ObjectTable early_stopping_table() {
+  using S = EarlyStoppingSpec;
+  return object_table<S>(
+      "early_stopping", "Ends the training when a measured value stops getting better.",
+      {field("monitor", &S::monitor, "The value that is watched.").one_of(kMonitors),
+       field("patience", &S::patience, "Evaluations without a better value before the end.")
+           .at_least(1),
+       field("mode", &S::mode, "Whether more or less is better.").one_of(kModes),
+       field("min_delta", &S::min_delta, "The least change that counts as better.").at_least(0)},
+      [](const S& s) { return check_direction(s.monitor, s.mode); });
+}
+
+ObjectTable keep_best_table() {
+  using S = KeepBestSpec;
+  return object_table<S>(
+      "keep_best", "Which checkpoint stays as best.safetensors.",
+      {field("monitor", &S::monitor, "The value that is compared.").one_of(kMonitors),
+       field("mode", &S::mode, "Whether more or less is better.").one_of(kModes)},
+      [](const S& s) { return check_direction(s.monitor, s.mode); });
+}
+
+ObjectTable warmup_table() {
+  using S = WarmupSpec;
+  return object_table<S>(
+      "warmup", "A linear rise of the learning rate before the schedule proper.",
+      {field("epochs", &S::epochs, "How long, in epochs; fractions are fine.").at_least(0),
+       field("steps", &S::steps, "How long, in steps; not together with epochs.").at_least(0),
+       field("start_factor", &S::start_factor, "The first step's share of the learning rate.")
+           .range(0, 1)},
+      [](const S& s) -> std::string {
+        if (s.epochs > 0 && s.steps > 0) return "expected 'epochs' or 'steps', found both";
+        return {};
+      });
+}
+
+ObjectTable checkpoint_table(const ObjectTable& keep_best) {
+  using S = CheckpointSpec;
+  return object_table<S>(
+      "checkpoint", "When checkpoints are written, and which stay.",
+      {field("every", &S::every, "Epochs between checkpoints; 0 = only at the end.").at_least(0),
+       field("every_steps", &S::every_steps, "Also every so many steps; 0 = not.").at_least(0),
+       field("keep_last", &S::keep_last, "How many of the newest stay.").range(1, 1'000'000),
+       object_field("keep_best", &S::keep_best, keep_best, "Which one stays as the best."),
+       field("on_failure", &S::on_failure, "What follows when one cannot be written.")
+           .one_of({"stop", "continue"})});
+}
+
+}  // namespace
+
+SpecTables::SpecTables(const Catalog& catalog)
+    : early_stopping(early_stopping_table()), keep_best(keep_best_table()) {
+  transforms = object_table<TransformsSpec>(
+      "transforms", "What happens to samples before the model sees them, in order.",
+      {variants_field("train", &TransformsSpec::train, catalog.transforms, "For training."),
+       variants_field("eval", &TransformsSpec::eval, catalog.transforms,
+                      "For validation and test.")});
+
+  data = object_table<DataSpec>(
+      "data", "The samples, and how they become batches.",
+      {field("batch_size", &DataSpec::batch_size, "Samples of one step, over all devices together.")
+           .required()
+           .range(1, 1 << 30),
+       field("val_split", &DataSpec::val_split,
+             "Samples held out of the training files for validation.")
+           .at_least(0),
+       field("shuffle", &DataSpec::shuffle, "Draw another order for each epoch."),
+       field("workers", &DataSpec::workers,
+             "Threads that decode samples, for formats that need it.")
+           .range(1, 1024)
+           .zero_as("auto"),
+       field("prefetch", &DataSpec::prefetch, "Batches that are decoded ahead.").range(1, 1024),
+       object_field("transforms", &DataSpec::transforms, transforms,
+                    "Augmentation and normalisation.")});
+  data.choice = flat_choice(&DataSpec::dataset, catalog.datasets);
+
+  layer = object_table<LayerSpec>(
+      "layer", "One layer; the fields of its type stand beside these.",
+      {field("name", &LayerSpec::name,
+             "Its name in messages and checkpoints; its index in the list if not given."),
+       field("from", &LayerSpec::from,
+             "Names of the layers it reads; the layer before if not given.")});
+  layer.choice = flat_choice(&LayerSpec::op, catalog.layers);
+  layer.set_where = [](void* object, const Where& at) {
+    static_cast<LayerSpec*>(object)->where = at;
+  };
+
+  model = object_table<ModelSpec>(
+      "model", "The network.",
+      {field("input", &ModelSpec::input, "Shape of one sample: [channels, height, width].")
+           .required()
+           .range(1, 65536)
+           .items(3, 3),
+       objects_field("layers", &ModelSpec::layers, layer, "The layers, in order.")
+           .required()
+           .items(1, 10'000)});
+  model.set_where = [](void* object, const Where& at) {
+    static_cast<ModelSpec*>(object)->where = at;
+  };
+
+  loss = object_table<LossSpec>(
+      "loss", "What is made small.",
+      {field("type", &LossSpec::type, "Softmax and cross-entropy, the mean over the batch.")
+           .one_of({"cross_entropy"}),
+       field("label_smoothing", &LossSpec::label_smoothing,
+             "Share of the target that is spread over all classes.")
+           .range(0, 1)});
+
+  warmup = warmup_table();
+  schedule = object_table<TrainSpec>(
+      "lr_schedule", "How the learning rate changes; the fields of its type stand beside these.",
+      {object_field("warmup", &TrainSpec::warmup, warmup, "A linear rise before it.")});
+  schedule.choice = flat_choice(&TrainSpec::lr_schedule, catalog.schedules, "constant");
+
+  train = object_table<TrainSection>(
+      "train", "The training.",
+      {field("epochs", &TrainSection::epochs, "Passes over the training samples.")
+           .required()
+           .range(1, 1'000'000),
+       field("shards", &TrainSection::shards,
+             "auto: fastest. A number: exact mode, the same bits on any number of replicas up to "
+             "it.")
+           .range(1, 65536)
+           .zero_as("auto"),
+       field("grad_clip_norm", &TrainSection::grad_clip_norm,
+             "Greatest norm of the whole gradient; larger ones are scaled down to it.")
+           .above(0),
+       object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
+                    "When to end before the last epoch."),
+       field("precision", &TrainSection::precision, "Type of the activations.").one_of({"fp32"})});
+
+  checkpoint = checkpoint_table(keep_best);
+  log = object_table<LogSpec>(
+      "log", "What is written to metrics.jsonl.",
+      {field("every", &LogSpec::every, "Steps between lines; the first step always has one.")
+           .at_least(1)});
+
+  root = object_table<TrainSpec>(
+      "config", "A config file of dpt.",
+      {field("version", &TrainSpec::version, "Of this format.").range(1, 1),
+       field("name", &TrainSpec::name,
+             "Name of the run and its folder; the file's name without .yaml if not given."),
+       field("seed", &TrainSpec::seed, "All random draws follow from it.").at_least(0),
+       object_field("data", &TrainSpec::data, data, "The samples.").required(),
+       object_field("model", &TrainSpec::model, model, "The network.").required(),
+       object_field("loss", &TrainSpec::loss, loss, "What is made small."),
+       variant_field("optimizer", &TrainSpec::optimizer, catalog.optimizers,
+                     "How weights follow from gradients.")
+           .required(),
+       same_object_field("lr_schedule", schedule, "How the learning rate changes."),
+       object_field("train", &TrainSpec::train, train, "The training.").required(),
+       object_field("checkpoint", &TrainSpec::checkpoint, checkpoint, "What is saved, and when."),
+       object_field("log", &TrainSpec::log, log, "What is logged, and when."),
+       field("devices", &TrainSpec::devices,
+             "auto, cpu, cuda, or a list with one entry per replica: cpu, cpu:4 (threads), "
+             "cuda:0.")
+           .items(1, 65536)});
+}
+
+}  // namespace dpt

@@ -1,0 +1,253 @@
+#include "engine/spec/values.h"
+
+#include <algorithm>
+
+#include "engine/spec/paths.h"
+#include "engine/spec/scalars.h"
+#include "engine/spec/sources.h"
+
+namespace dpt {
+namespace {
+
+std::string range_text(const Field& field) {
+  if (field.min && field.max) {
+    return field.min_is_exclusive
+               ? fmt::format(" above {} and at most {}", number_text(*field.min),
+                             number_text(*field.max))
+               : fmt::format(" from {} to {}", number_text(*field.min), number_text(*field.max));
+  }
+  if (field.min) {
+    return fmt::format("{} {}", field.min_is_exclusive ? " above" : " of at least",
+                       number_text(*field.min));
+  }
+  return field.max ? fmt::format(" of at most {}", number_text(*field.max)) : std::string{};
+}
+
+bool in_range(const Field& field, double value) {
+  if (field.min && (field.min_is_exclusive ? !(value > *field.min) : !(value >= *field.min))) {
+    return false;
+  }
+  return !field.max || value <= *field.max;
+}
+
+std::string list_text(const Field& field, const std::string& one, const std::string& many) {
+  if (!field.min_items) return fmt::format("a list of {}", many);
+  if (*field.min_items == *field.max_items) {
+    return fmt::format("a list of {} {}", *field.min_items, many);
+  }
+  return fmt::format("a list of at least {} {}", *field.min_items,
+                     *field.min_items == 1 ? one : many);
+}
+
+/// The same field for one element of its list.
+Field element_of(const Field& field) {
+  Field one = field;
+  one.min_items.reset();
+  one.max_items.reset();
+  switch (field.type) {
+    case FieldType::numbers:
+      one.type = FieldType::number;
+      break;
+    case FieldType::integers:
+    case FieldType::size2:
+      one.type = FieldType::integer;
+      break;
+    default:
+      one.type = FieldType::string;
+  }
+  return one;
+}
+
+class Converter {
+ public:
+  Converter(const Field& field, std::vector<ConfigIssue>& issues)
+      : field_(field), issues_(issues) {}
+
+  bool convert(const YamlNode& node, PlainValue& value) {
+    if (node.kind == YamlNode::Kind::broken) return false;
+    switch (field_.type) {
+      case FieldType::boolean:
+        return keep(read_boolean(node), node, value);
+      case FieldType::integer:
+        return integer(node, value);
+      case FieldType::number:
+        return number(node, value);
+      case FieldType::string:
+        return string(node, value);
+      case FieldType::path:
+        return path(node, value);
+      case FieldType::size2:
+        return size2(node, value);
+      case FieldType::numbers:
+        return list<double>(node, value);
+      case FieldType::integers:
+        return list<std::int64_t>(node, value);
+      case FieldType::strings:
+        return list<std::string>(node, value);
+      default:
+        return false;  // objects and variants are the Binder's
+    }
+  }
+
+ private:
+  bool refuse(const YamlNode& node, const std::string& hint) {
+    std::string text =
+        fmt::format("expected {}, found {}", expected_text(field_), found_text(node));
+    if (!hint.empty()) text += "; " + hint;
+    issues_.push_back({node.where, std::move(text)});
+    return false;
+  }
+
+  template <class T>
+  bool keep(const Scalar<T>& scalar, const YamlNode& node, PlainValue& value) {
+    if (!scalar.value) return refuse(node, scalar.hint);
+    value = *scalar.value;
+    return true;
+  }
+
+  bool integer(const YamlNode& node, PlainValue& value) {
+    if (!field_.zero_word.empty() && node.kind == YamlNode::Kind::scalar &&
+        node.text == field_.zero_word) {
+      value = std::int64_t{0};
+      return true;
+    }
+    const Scalar<std::int64_t> scalar = read_integer(node);
+    if (scalar.value && !in_range(field_, static_cast<double>(*scalar.value))) {
+      return refuse(node, {});
+    }
+    return keep(scalar, node, value);
+  }
+
+  bool number(const YamlNode& node, PlainValue& value) {
+    const Scalar<double> scalar = read_number(node);
+    if (scalar.value && !in_range(field_, *scalar.value)) return refuse(node, {});
+    return keep(scalar, node, value);
+  }
+
+  bool string(const YamlNode& node, PlainValue& value) {
+    const Scalar<std::string> scalar = read_string(node);
+    if (scalar.value && !field_.choices.empty() &&
+        std::find(field_.choices.begin(), field_.choices.end(), *scalar.value) ==
+            field_.choices.end()) {
+      const std::string near = closest(*scalar.value, field_.choices);
+      return refuse(node, near.empty() ? std::string{} : fmt::format("did you mean '{}'?", near));
+    }
+    return keep(scalar, node, value);
+  }
+
+  bool path(const YamlNode& node, PlainValue& value) {
+    const Scalar<std::string> scalar = read_string(node);
+    if (!scalar.value) return refuse(node, scalar.hint);
+    if (scalar.value->empty() && field_.is_required) return refuse(node, {});
+    const ExpandedPath expanded = expand_variables(*scalar.value);
+    if (!expanded.problem.empty()) {
+      issues_.push_back({node.where, expanded.problem});
+      return false;
+    }
+    const bool is_argument = node.where.line == 0;
+    value = resolve_path(expanded.path, is_argument ? std::string{} : node.where.file);
+    return true;
+  }
+
+  bool size2(const YamlNode& node, PlainValue& value) {
+    if (!node.is_list()) {
+      const Scalar<std::int64_t> scalar = read_integer(node);
+      if (!scalar.value) return refuse(node, scalar.hint);
+      if (!in_range(field_, static_cast<double>(*scalar.value))) return refuse(node, {});
+      value = Size2{*scalar.value, *scalar.value};
+      return true;
+    }
+    if (node.children.size() != 2) {
+      return refuse(node, fmt::format("the list has {}", node.children.size()));
+    }
+    PlainValue h, w;
+    const Field one = element_of(field_);
+    const bool has_h = Converter(one, issues_).convert(node.children[0], h);
+    const bool has_w = Converter(one, issues_).convert(node.children[1], w);
+    if (!has_h || !has_w) return false;
+    value = Size2{std::get<std::int64_t>(h), std::get<std::int64_t>(w)};
+    return true;
+  }
+
+  template <class T>
+  bool list(const YamlNode& node, PlainValue& value) {
+    const Field one = element_of(field_);
+    std::vector<T> all;
+    if (!node.is_list()) {
+      if constexpr (std::is_same_v<T, std::string>) {
+        if (node.kind != YamlNode::Kind::scalar) return refuse(node, {});
+        PlainValue single;
+        if (!Converter(one, issues_).convert(node, single)) return false;
+        value = std::vector<T>{std::get<T>(single)};
+        return true;
+      } else {
+        const bool is_one = node.kind == YamlNode::Kind::scalar;
+        return refuse(node, is_one ? fmt::format("write [{}]", node.text) : std::string{});
+      }
+    }
+    const std::size_t n = node.children.size();
+    if (field_.min_items && (n < *field_.min_items || n > *field_.max_items)) {
+      return refuse(node, n == 0 ? std::string{} : fmt::format("the list has {}", n));
+    }
+    bool is_good = true;
+    for (const YamlNode& child : node.children) {
+      PlainValue element;
+      if (Converter(one, issues_).convert(child, element)) {
+        all.push_back(std::get<T>(element));
+      } else {
+        is_good = false;
+      }
+    }
+    value = std::move(all);
+    return is_good;
+  }
+
+  const Field& field_;
+  std::vector<ConfigIssue>& issues_;
+};
+
+}  // namespace
+
+std::string expected_text(const Field& field) {
+  const std::string range = range_text(field);
+  switch (field.type) {
+    case FieldType::boolean:
+      return "true or false";
+    case FieldType::integer:
+      if (!field.zero_word.empty())
+        return fmt::format("{} or an integer{}", field.zero_word, range);
+      return "an integer" + range;
+    case FieldType::number:
+      return "a number" + range;
+    case FieldType::string:
+      if (field.choices.size() == 1) return fmt::format("'{}'", field.choices[0]);
+      if (!field.choices.empty()) return fmt::format("one of {}", fmt::join(field.choices, ", "));
+      return "a string";
+    case FieldType::path:
+      return "a path";
+    case FieldType::size2:
+      return fmt::format("an integer{} or [height, width]", range);
+    case FieldType::numbers:
+      return list_text(field, "number", "numbers") + (range.empty() ? "" : ", each" + range);
+    case FieldType::integers:
+      return list_text(field, "integer", "integers") + (range.empty() ? "" : ", each" + range);
+    case FieldType::strings:
+      return "a string or " + list_text(field, "string", "strings");
+    case FieldType::object:
+      return "a mapping";
+    case FieldType::objects:
+      return list_text(field, field.object->name, field.object->name + "s");
+    case FieldType::variant:
+      return fmt::format("a mapping with '{}'", field.variants->tag);
+    case FieldType::variants:
+      return list_text(field, field.variants->what, field.variants->what + "s");
+  }
+  return {};
+}
+
+bool convert_value(const Field& field, const YamlNode& node, PlainValue& value,
+                   std::vector<ConfigIssue>& issues) {
+  return Converter(field, issues).convert(node, value);
+}
+
+}  // namespace dpt

@@ -1,0 +1,18 @@
+// One YAML node -> the value of one field.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/spec/yaml_tree.h"
+
+namespace dpt {
+
+/// What a field accepts, in words: "an integer of at least 1".
+std::string expected_text(const Field& field);
+
+/// Converts `node` to what a field of a simple type holds. False, with issues, if it cannot be.
+bool convert_value(const Field& field, const YamlNode& node, PlainValue& value,
+                   std::vector<ConfigIssue>& issues);
+
+}  // namespace dpt
