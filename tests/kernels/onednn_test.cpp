@@ -1,0 +1,71 @@
+// What dpt asks of oneDNN: fast implementations for ordinary layers.
+#include "kernels/cpu/onednn.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/kernels/cases.h"
+
+namespace dpt::testing {
+namespace {
+
+using onednn::Pass;
+
+constexpr Pass kPasses[] = {Pass::forward, Pass::backward_data, Pass::backward_weights};
+
+/// The convolutions of LeNet, ResNet-20 and ResNet-18 with a CIFAR stem.
+std::vector<Conv2dDesc> ordinary_convolutions() {
+  std::vector<Conv2dDesc> cases;
+  for (const std::int64_t batch : {1, 32, 256}) {
+    cases.push_back(conv_case(batch, {28, 28, 1}, 20, {3, 3}));
+    cases.push_back(conv_case(batch, {28, 28, 1}, 6, {5, 5}, {1, 1}, {2, 2}));
+    cases.push_back(conv_case(batch, {8, 8, 1}, 16, {3, 3}, {1, 1}, {1, 1}));
+    cases.push_back(conv_case(batch, {13, 13, 20}, 50, {5, 5}));
+    cases.push_back(conv_case(batch, {14, 14, 6}, 16, {5, 5}));
+    cases.push_back(conv_case(batch, {32, 32, 3}, 16, {3, 3}, {1, 1}, {1, 1}));
+    cases.push_back(conv_case(batch, {32, 32, 16}, 16, {3, 3}, {1, 1}, {1, 1}));
+    cases.push_back(conv_case(batch, {32, 32, 16}, 32, {3, 3}, {2, 2}, {1, 1}));
+    cases.push_back(conv_case(batch, {32, 32, 16}, 32, {1, 1}, {2, 2}));
+    cases.push_back(conv_case(batch, {16, 16, 32}, 64, {3, 3}, {2, 2}, {1, 1}));
+    cases.push_back(conv_case(batch, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1}));
+    cases.push_back(conv_case(batch, {8, 8, 64}, 64, {1, 1}));
+  }
+  cases.push_back(conv_case(8, {32, 32, 3}, 64, {3, 3}, {1, 1}, {1, 1}));
+  cases.push_back(conv_case(8, {4, 4, 512}, 512, {3, 3}, {1, 1}, {1, 1}));
+  cases.push_back(conv_case(8, {224, 224, 3}, 64, {7, 7}, {2, 2}, {3, 3}));
+  return cases;
+}
+
+TEST_CASE("oneDNN runs no ordinary convolution by a reference implementation") {
+  for (const Conv2dDesc& d : ordinary_convolutions()) {
+    for (const Pass pass : kPasses) {
+      for (const int threads : {1, 2}) {
+        const onednn::Primitive p =
+            onednn::make_convolution(d, pass, pass == Pass::forward, threads);
+        INFO(text(d), " pass ", static_cast<int>(pass), " threads ", threads, ": ",
+             p.implementation());
+        CHECK(!p.is_reference());
+      }
+    }
+  }
+}
+
+TEST_CASE("oneDNN runs no linear layer by a reference implementation") {
+  const std::int64_t shapes[][2] = {{800, 128}, {128, 10}, {64, 10}, {1, 1}, {512, 1000}};
+  for (const std::int64_t batch : {1, 7, 256}) {
+    for (const auto& [in, out] : shapes) {
+      LinearDesc d;
+      d.batch = batch;
+      d.in = in;
+      d.out = out;
+      for (const Pass pass : kPasses) {
+        const onednn::Primitive p = onednn::make_linear(d, pass, pass == Pass::forward, 1);
+        INFO("linear ", in, " -> ", out, " batch ", batch, " pass ", static_cast<int>(pass), ": ",
+             p.implementation());
+        CHECK(!p.is_reference());
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dpt::testing
