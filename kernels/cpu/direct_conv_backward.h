@@ -36,6 +36,7 @@ void unfold_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy
         continue;
       }
       if (average) g = g * V::filled(0.25F);
+#pragma GCC unroll 8
       for (int r = 0; r < 4; ++r) {
         V part = g;
         if (layout.mask_bytes != 0) {
@@ -71,6 +72,7 @@ void weight_tile(const Conv& c, const float* x, const float* dy, std::int64_t ch
     } else {
       accumulate_masked<V, R, N>(acc, a, channels, x, c.stride_w * c.in_c, c.conv_w, mask);
     }
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) a[r] += c.conv_w * channels;
     x += c.stride_h * c.padded_row();
   }
@@ -99,8 +101,7 @@ void weight_gradient(const Conv& c, const ConvLayout<V>& layout, const float* x,
       const std::int64_t column = tiles.begin(t) * V::kLanes, wide = tiles.size(t);
       const std::int64_t left = c.run() - column - (wide - 1) * V::kLanes;
       const auto mask = V::first(left < V::kLanes ? left : V::kLanes);
-      const Split outputs(
-          c.out_c, wide == 1 ? max_rows<V>(1) : (wide == 2 ? max_rows<V>(2) : max_rows<V>(3)));
+      const Split outputs(c.out_c, most_rows<V>(wide));
       const float* from = x + kh * c.padded_row() + column;
       for (std::int64_t p = 0; p < outputs.parts; ++p) {
         const std::int64_t o = outputs.begin(p);
@@ -131,6 +132,7 @@ void transposed_weight_tile(const Conv& c, const float* x, const float* dy, std:
   }
   for (std::int64_t h = 0; h < rows; ++h) {
     accumulate<V, R, N>(acc, a, c.stride_w * c.in_c, dy, channels, c.conv_w);
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) a[r] += c.stride_h * c.padded_row();
     dy += c.conv_w * channels;
   }
@@ -148,8 +150,7 @@ void transposed_weight_gradient(const Conv& c, const ConvLayout<V>& layout, cons
   const Split tiles(layout.vectors, kMaxVectors);
   for (std::int64_t t = 0; t < tiles.parts; ++t) {
     const std::int64_t channel = tiles.begin(t) * V::kLanes, wide = tiles.size(t);
-    const Split taps(c.run(),
-                     wide == 1 ? max_rows<V>(1) : (wide == 2 ? max_rows<V>(2) : max_rows<V>(3)));
+    const Split taps(c.run(), most_rows<V>(wide));
     for (std::int64_t kh = 0; kh < c.kernel_h; ++kh) {
       for (std::int64_t p = 0; p < taps.parts; ++p) {
         const std::int64_t k = taps.begin(p);
@@ -200,6 +201,7 @@ void column_tile(const Conv& c, const float* dy, std::int64_t channels, std::int
   }
   for (std::int64_t i = 0; i < count; ++i) {
     accumulate<V, R, N>(acc, a, 1, panel, N * V::kLanes, c.out_c);
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) a[r] += dy_step;
     panel += panel_step;
   }
@@ -253,8 +255,7 @@ void data_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy,
       const std::int64_t column = tiles.begin(t) * V::kLanes, wide = tiles.size(t);
       const std::int64_t panel_kh = c.out_c * wide * V::kLanes;
       const float* panel = weights + c.kernel_h * c.out_c * column;
-      const Split pixels(
-          c.conv_w, wide == 1 ? max_rows<V>(1) : (wide == 2 ? max_rows<V>(2) : max_rows<V>(3)));
+      const Split pixels(c.conv_w, most_rows<V>(wide));
       for (std::int64_t ih = first; ih < end; ++ih) {
         // kh goes up in steps of the stride while the row of dy goes down by one.
         const std::int64_t at = ih + c.pad_h;

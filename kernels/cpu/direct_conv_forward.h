@@ -7,6 +7,12 @@
 
 namespace dpt::direct {
 
+/// A panel of weights stays in the first-level cache while a strip of pixels passes over it. Where
+/// the whole panel is too large, a few rows of the kernel are taken at a time, and the sums of the
+/// strip wait in scratch.
+inline constexpr std::int64_t kPanelFloats = 4096;
+inline constexpr std::int64_t kPartialFloats = 2048;
+
 /// Where the parts of scratch and saved lie, in floats (saved in bytes).
 template <class V>
 struct ConvLayout {
@@ -14,7 +20,7 @@ struct ConvLayout {
   std::int64_t channels;                  ///< output channels, rounded up to whole vectors
   std::int64_t run_vectors, run_columns;  ///< likewise for the run of (kw, ic)
   bool lanes_are_outputs;                 ///< weight gradient: lanes over oc, not over (kw, ic)
-  std::int64_t image, weights, bias, dy, columns, gradient, total;
+  std::int64_t image, weights, bias, partial, dy, columns, gradient, total;
   std::int64_t column_rows;  ///< rows of dx whose columns are computed at a time
   std::int64_t mask_bytes;   ///< of saved, per sample
 
@@ -43,6 +49,7 @@ struct ConvLayout {
     const std::int64_t backward_weights = c.input_gradient ? c.kernel_h * c.out_c * run_columns : 0;
     weights = take(forward_weights > backward_weights ? forward_weights : backward_weights);
     bias = take(channels);
+    partial = take(kPartialFloats);
     dy = take(c.pixels() * channels);
     columns = take(c.input_gradient ? column_rows * c.conv_w * run_columns : 0);
     gradient = take(lanes_are_outputs ? c.depth() * channels : 0);
@@ -107,33 +114,53 @@ void pack_forward(const Conv& c, const ConvLayout<V>& layout, const float* weigh
   }
 }
 
-/// acc += x at the pixels that `a` points to, times a panel.
+/// The rows of the kernel that one visit to a tile takes.
+struct Visit {
+  std::int64_t kernel_row, rows;
+  bool first, last;
+};
+
+/// acc (R pixels) = bias, or the sums of the visits before; plus the visit's share of the products.
+/// Leaves them in `partial` unless it is the last visit.
 template <class V, int R, int N>
-[[gnu::always_inline]] inline void convolve(const Conv& c, V (&acc)[R][N],
-                                            const float* const (&pixels)[R], const float* panel) {
-  const float* a[R];
-  for (int r = 0; r < R; ++r) a[r] = pixels[r];
+[[gnu::always_inline]] inline void convolve(const Conv& c, const Visit& visit, V (&acc)[R][N],
+                                            const float* (&a)[R], const float* panel,
+                                            const float* bias, float* partial) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j) {
+      acc[r][j] = V::load(visit.first ? bias + j * V::kLanes : partial + (r * N + j) * V::kLanes);
+    }
+  }
   const std::int64_t run = c.run(), row = c.padded_row();
-  for (std::int64_t kh = 0; kh < c.kernel_h; ++kh) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) a[r] += visit.kernel_row * row;
+  panel += visit.kernel_row * run * N * V::kLanes;
+  for (std::int64_t kh = 0; kh < visit.rows; ++kh) {
     accumulate<V, R, N>(acc, a, 1, panel, N * V::kLanes, run);
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) a[r] += row;
     panel += run * N * V::kLanes;
+  }
+  if (visit.last) return;
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j) acc[r][j].store(partial + (r * N + j) * V::kLanes);
   }
 }
 
 /// One tile of R pixels without pooling; `mask` cuts the last vector at the last channel.
 template <class V, int R, int N>
-void forward_tile(const Conv& c, const float* x, const float* panel, const float* bias, float* y,
-                  typename V::Mask mask) {
+void forward_tile(const Conv& c, const Visit& visit, const float* x, const float* panel,
+                  const float* bias, float* partial, float* y, typename V::Mask mask) {
   V acc[R][N];
   const float* pixels[R];
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    pixels[r] = x + r * c.stride_w * c.in_c;
-#pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) acc[r][j] = V::load(bias + j * V::kLanes);
-  }
-  convolve<V, R, N>(c, acc, pixels, panel);
+  for (int r = 0; r < R; ++r) pixels[r] = x + r * c.stride_w * c.in_c;
+  convolve<V, R, N>(c, visit, acc, pixels, panel, bias, partial);
+  if (!visit.last) return;
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     float* to = y + r * c.out_c;
@@ -152,17 +179,17 @@ void forward_tile(const Conv& c, const float* x, const float* panel, const float
 /// One pooling window: 2x2 pixels in registers, so that the convolution's output never exists.
 /// `bits` keeps which pixels pass a gradient: [pixel][vector of the layer].
 template <class V, int N>
-void forward_window(const Conv& c, const float* x, const float* panel, const float* bias, float* y,
-                    std::uint8_t* bits, std::int64_t bits_step, typename V::Mask mask) {
+void forward_window(const Conv& c, const Visit& visit, const float* x, const float* panel,
+                    const float* bias, float* partial, float* y, std::uint8_t* bits,
+                    std::int64_t bits_step, typename V::Mask mask) {
   V acc[4][N];
   const float* pixels[4];
 #pragma GCC unroll 4
   for (int r = 0; r < 4; ++r) {
     pixels[r] = x + (r / 2) * c.stride_h * c.padded_row() + (r % 2) * c.stride_w * c.in_c;
-#pragma GCC unroll 4
-    for (int j = 0; j < N; ++j) acc[r][j] = V::load(bias + j * V::kLanes);
   }
-  convolve<V, 4, N>(c, acc, pixels, panel);
+  convolve<V, 4, N>(c, visit, acc, pixels, panel, bias, partial);
+  if (!visit.last) return;
 #pragma GCC unroll 4
   for (int j = 0; j < N; ++j) {
     const std::int64_t at = j * (V::kLanes / 8);
@@ -170,9 +197,11 @@ void forward_window(const Conv& c, const float* x, const float* panel, const flo
     if (c.pool == FusedPool::average) {
       if (c.relu) {
         if (bits) {
+#pragma GCC unroll 8
           for (int r = 0; r < 4; ++r)
             put_bits<V>(bits + at + r * bits_step, acc[r][j].positive_bits());
         }
+#pragma GCC unroll 8
         for (int r = 0; r < 4; ++r) acc[r][j] = acc[r][j].relu();
       }
       out = (acc[0][j] + acc[1][j] + acc[2][j] + acc[3][j]) * V::filled(0.25F);
@@ -181,14 +210,17 @@ void forward_window(const Conv& c, const float* x, const float* panel, const flo
       std::uint32_t won[4];
       out = acc[0][j];
       won[0] = ~0U;
+#pragma GCC unroll 8
       for (int r = 1; r < 4; ++r) {
         won[r] = V::winning_bits(acc[r][j], out);
+#pragma GCC unroll 8
         for (int before = 0; before < r; ++before) won[before] &= ~won[r];
         out = V::winner(acc[r][j], out);
       }
       const std::uint32_t passes = c.relu ? out.positive_bits() : ~0U;
       if (c.relu) out = out.relu();
       if (bits) {
+#pragma GCC unroll 8
         for (int r = 0; r < 4; ++r) put_bits<V>(bits + at + r * bits_step, won[r] & passes);
       }
     }
@@ -200,6 +232,75 @@ void forward_window(const Conv& c, const float* x, const float* panel, const flo
   }
 }
 
+/// One tile of channels over the output rows [begin, end) of one sample: what conv_forward passes
+/// down to each visit.
+template <class V>
+struct ForwardStrip {
+  const Conv& c;
+  std::int64_t wide;  ///< vectors of the tile
+  const float *x, *panel, *bias;
+  float *y, *partial;
+  std::uint8_t* bits;
+  std::int64_t bits_step;  ///< from a pixel's mask to the next pixel's; 0 = no masks
+  typename V::Mask mask;
+
+  void visit_pixels(const Visit& visit, std::int64_t begin, std::int64_t end) const {
+    const Split pixels(c.conv_w, most_rows<V>(wide));
+    float* sums = partial;
+    for (std::int64_t oh = begin; oh < end; ++oh) {
+      for (std::int64_t p = 0; p < pixels.parts; ++p) {
+        const std::int64_t ow = pixels.begin(p), rows = pixels.size(p);
+        const float* from = x + oh * c.stride_h * c.padded_row() + ow * c.stride_w * c.in_c;
+        float* to = y + (oh * c.out_w + ow) * c.out_c;
+        with_tile<V>(rows, wide, [&]<int R, int N>() {
+          forward_tile<V, R, N>(c, visit, from, panel, bias, sums, to, mask);
+        });
+        sums += rows * wide * V::kLanes;
+      }
+    }
+  }
+
+  template <int N>
+  void visit_windows(const Visit& visit, std::int64_t begin, std::int64_t end) const {
+    float* sums = partial;
+    for (std::int64_t oh = begin; oh < end; ++oh) {
+      for (std::int64_t ow = 0; ow < c.out_w; ++ow, sums += 4 * N * V::kLanes) {
+        const std::int64_t window = oh * c.out_w + ow;
+        const float* from = x + 2 * oh * c.stride_h * c.padded_row() + 2 * ow * c.stride_w * c.in_c;
+        forward_window<V, N>(c, visit, from, panel, bias, sums, y + window * c.out_c,
+                             bits ? bits + window * 4 * bits_step : nullptr, bits_step, mask);
+      }
+    }
+  }
+
+  void visit_rows(const Visit& visit, std::int64_t begin, std::int64_t end) const {
+    if (c.pool == FusedPool::none) return visit_pixels(visit, begin, end);
+    if (wide == 1) return visit_windows<1>(visit, begin, end);
+    if (wide == 2) return visit_windows<2>(visit, begin, end);
+    visit_windows<3>(visit, begin, end);
+  }
+
+  void run() const {
+    const std::int64_t kernel_rows = kPanelFloats / (c.run() * wide * V::kLanes);
+    const Split visits(c.kernel_h, kernel_rows > 1 ? kernel_rows : 1);
+    const std::int64_t row_floats =
+        c.out_w * (c.pool == FusedPool::none ? 1 : 4) * wide * V::kLanes;
+    const std::int64_t fit = visits.parts == 1 ? c.out_h : kPartialFloats / row_floats;
+    // A row that is too long for its sums to wait is taken whole, with all of the panel.
+    const Split strips(c.out_h, fit > 1 ? fit : 1);
+    for (std::int64_t s = 0; s < strips.parts; ++s) {
+      const std::int64_t begin = strips.begin(s), end = begin + strips.size(s);
+      if (fit < 1) {
+        visit_rows({0, c.kernel_h, true, true}, begin, end);
+        continue;
+      }
+      for (std::int64_t v = 0; v < visits.parts; ++v) {
+        visit_rows({visits.begin(v), visits.size(v), v == 0, v + 1 == visits.parts}, begin, end);
+      }
+    }
+  }
+};
+
 template <class V>
 void conv_forward(const Conv& c, const ConvArgs& args) {
   const ConvLayout<V> layout(c);
@@ -209,53 +310,27 @@ void conv_forward(const Conv& c, const ConvArgs& args) {
   for (std::int64_t i = 0; i < layout.channels; ++i) {
     bias[i] = c.bias && i < c.out_c ? args.bias[i] : 0.0F;
   }
-  const std::int64_t out_row = c.out_w * c.out_c;
-  const std::int64_t step_h = c.stride_h * c.padded_row(), step_w = c.stride_w * c.in_c;
-  const std::int64_t bits_step =
-      layout.mask_bytes == 0 || !args.saved ? 0 : layout.vectors * (V::kLanes / 8);
+  constexpr std::int64_t kMaskBytes = V::kLanes / 8;
+  const bool masks = layout.mask_bytes != 0 && args.saved;
   const Split tiles(layout.vectors, kMaxVectors);
   for (std::int64_t n = 0; n < c.batch; ++n) {
     const float* x =
         bordered_image<V>(c, args.x + n * c.in_h * c.in_w * c.in_c, args.scratch + layout.image);
-    float* y = args.y + n * c.out_h * out_row;
-    std::uint8_t* saved = bits_step != 0 ? args.saved + n * layout.mask_bytes : nullptr;
     for (std::int64_t t = 0; t < tiles.parts; ++t) {
-      const std::int64_t vector = tiles.begin(t), wide = tiles.size(t);
-      const std::int64_t channel = vector * V::kLanes;
+      const std::int64_t channel = tiles.begin(t) * V::kLanes, wide = tiles.size(t);
       const std::int64_t left = c.out_c - channel - (wide - 1) * V::kLanes;
-      const auto mask = V::first(left < V::kLanes ? left : V::kLanes);
-      const float* panel = weights + c.depth() * channel;
-      if (c.pool == FusedPool::none) {
-        const Split pixels(
-            c.conv_w, wide == 1 ? max_rows<V>(1) : (wide == 2 ? max_rows<V>(2) : max_rows<V>(3)));
-        for (std::int64_t oh = 0; oh < c.conv_h; ++oh) {
-          for (std::int64_t p = 0; p < pixels.parts; ++p) {
-            const std::int64_t ow = pixels.begin(p);
-            with_tile<V>(pixels.size(p), wide, [&]<int R, int N>() {
-              forward_tile<V, R, N>(c, x + oh * step_h + ow * step_w, panel, bias + channel,
-                                    y + oh * out_row + ow * c.out_c + channel, mask);
-            });
-          }
-        }
-        continue;
-      }
-      for (std::int64_t oh = 0; oh < c.out_h; ++oh) {
-        for (std::int64_t ow = 0; ow < c.out_w; ++ow) {
-          const float* from = x + 2 * oh * step_h + 2 * ow * step_w;
-          float* to = y + oh * out_row + ow * c.out_c + channel;
-          std::uint8_t* bits = nullptr;
-          if (saved) {
-            bits = saved + (oh * c.out_w + ow) * 4 * bits_step + vector * (V::kLanes / 8);
-          }
-          if (wide == 1) {
-            forward_window<V, 1>(c, from, panel, bias + channel, to, bits, bits_step, mask);
-          } else if (wide == 2) {
-            forward_window<V, 2>(c, from, panel, bias + channel, to, bits, bits_step, mask);
-          } else {
-            forward_window<V, 3>(c, from, panel, bias + channel, to, bits, bits_step, mask);
-          }
-        }
-      }
+      ForwardStrip<V>{
+          c,
+          wide,
+          x,
+          weights + c.depth() * channel,
+          bias + channel,
+          args.y + n * c.out_h * c.out_w * c.out_c + channel,
+          args.scratch + layout.partial,
+          masks ? args.saved + n * layout.mask_bytes + tiles.begin(t) * kMaskBytes : nullptr,
+          layout.vectors * kMaskBytes,
+          V::first(left < V::kLanes ? left : V::kLanes)}
+          .run();
     }
   }
 }

@@ -16,6 +16,10 @@ constexpr int max_rows(int vectors) {
   return rows < 8 ? rows : 8;
 }
 inline constexpr int kMaxVectors = 3;
+template <class V>
+[[gnu::always_inline]] inline std::int64_t most_rows(std::int64_t vectors) {
+  return vectors == 1 ? max_rows<V>(1) : (vectors == 2 ? max_rows<V>(2) : max_rows<V>(3));
+}
 
 /// Cuts `total` into the fewest parts of at most `most`, as equal as can be.
 struct Split {
