@@ -4,12 +4,15 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "kernels/types.h"
 
 namespace dpt {
+
+class FileHandle;
 
 using Metadata = std::map<std::string, std::string>;
 
@@ -52,6 +55,8 @@ class SafetensorsFile {
 
  private:
   std::string path_;
+  // Held open, so that a file which is replaced or removed meanwhile is still read as one.
+  std::shared_ptr<const FileHandle> file_;
   Metadata metadata_;
   std::vector<TensorEntry> tensors_;
   std::uint64_t data_start_ = 0, file_size_ = 0;

@@ -1,0 +1,65 @@
+// Files, carefully: whole reads and writes, and a new file that appears complete or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace dpt {
+
+/// Owns a file descriptor. Move-only.
+class FileHandle {
+ public:
+  FileHandle() = default;
+  explicit FileHandle(int fd) : fd_(fd) {}
+  FileHandle(FileHandle&& other) noexcept : fd_(other.release()) {}
+  FileHandle& operator=(FileHandle&& other) noexcept;
+  ~FileHandle();
+  int fd() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
+  int release() noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+/// Opens a regular file for reading and says how long it is. Throws ErrorKind::data.
+FileHandle open_regular_file(const std::string& path, std::uint64_t& size);
+
+/// Reads exactly `to.size()` bytes at `offset`. Throws ErrorKind::data, also when the file ends
+/// before (somebody cut it since it was opened).
+void read_exactly(const FileHandle& file, const std::string& path, std::uint64_t offset,
+                  std::span<std::byte> to);
+
+/// Writes all bytes, however many calls that takes. Returns 0 or the errno of the failure.
+int write_all(int fd, std::span<const std::byte> bytes);
+
+/// A file that replaces `path` in one step, or leaves it as it was: everything goes to a temporary
+/// file in the same folder; commit() makes it durable (fsync), renames it and makes the folder
+/// durable. Without commit the temporary file is removed. All failures throw ErrorKind::data with
+/// the path and the system's reason.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  AtomicFile(const AtomicFile&) = delete;
+  ~AtomicFile();
+  void write(std::span<const std::byte> bytes);
+  void commit();
+
+ private:
+  [[noreturn]] void fail_at(const char* doing, int error) const;
+
+  std::string path_, temporary_;
+  FileHandle file_;
+  std::uint64_t written_ = 0;
+  bool remove_ = false;
+};
+
+/// What the name of a temporary file ends on: a crash may leave one, and nobody reads it.
+inline constexpr const char* kTemporarySuffix = ".tmp";
+
+/// The folder part of a path; "." if it has none.
+std::string folder_of(const std::string& path);
+
+}  // namespace dpt

@@ -1,0 +1,372 @@
+#include "engine/checkpoints/safetensors_header.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+constexpr std::size_t kMostDimensions = 32;
+constexpr std::size_t kLongestName = 1024;
+
+constexpr std::array<std::pair<std::string_view, std::uint64_t>, 17> kDtypes = {{
+    {"BOOL", 1},
+    {"U8", 1},
+    {"I8", 1},
+    {"F8_E5M2", 1},
+    {"F8_E4M3", 1},
+    {"F8_E8M0", 1},
+    {"U16", 2},
+    {"I16", 2},
+    {"F16", 2},
+    {"BF16", 2},
+    {"U32", 4},
+    {"I32", 4},
+    {"F32", 4},
+    {"U64", 8},
+    {"I64", 8},
+    {"F64", 8},
+    {"C64", 8},
+}};
+
+std::string dtype_list() {
+  std::string list;
+  for (const auto& [name, bytes] : kDtypes) {
+    list += (list.empty() ? "" : ", ") + std::string(name);
+  }
+  return list;
+}
+
+/// What is wrong with a tensor's name, or empty.
+std::string name_trouble(const std::string& name) {
+  if (name.empty()) return "expected a name, found an empty one";
+  if (name.size() > kLongestName) {
+    return fmt::format("expected a name of at most {} bytes, found {}", kLongestName, name.size());
+  }
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) {
+      return fmt::format("expected a name of printable characters, found byte 0x{:02x} in it",
+                         static_cast<unsigned>(byte));
+    }
+  }
+  return {};
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+/// Receives the parser's events and admits only what the format knows: the depth is fixed, so a
+/// hostile nesting ends at its first bracket. Event functions return false never: they throw.
+class HeaderReader {
+ public:
+  // What the parser hands over; the names are nlohmann's.
+  using number_integer_t = nlohmann::json::number_integer_t;
+  using number_unsigned_t = nlohmann::json::number_unsigned_t;
+  using number_float_t = nlohmann::json::number_float_t;
+  using string_t = nlohmann::json::string_t;
+  using binary_t = nlohmann::json::binary_t;
+
+  explicit HeaderReader(const std::string& path) : path_(path) {}
+
+  SafetensorsHeader take() { return std::move(header_); }
+
+  bool null() { return other("null"); }
+  bool boolean(bool) { return other("a boolean"); }
+  bool number_integer(number_integer_t value) { return other(fmt::format("{}", value)); }
+  bool number_float(number_float_t, const string_t& text) { return other(text); }
+  bool binary(binary_t&) { return other("binary data"); }
+
+  bool number_unsigned(number_unsigned_t value) {
+    if (place_ == Place::shape) {
+      if (tensor_.shape.size() == kMostDimensions) {
+        refuse(fmt::format("shape: expected at most {} dimensions", kMostDimensions));
+      }
+      if (value > INT64_MAX) refuse(fmt::format("shape: {} is too large", value));
+      tensor_.shape.push_back(static_cast<std::int64_t>(value));
+      return true;
+    }
+    if (place_ == Place::offsets) {
+      if (offsets_.size() == 2) refuse("data_offsets: expected two numbers, found more");
+      offsets_.push_back(value);
+      return true;
+    }
+    return other(fmt::format("{}", value));
+  }
+
+  bool string(string_t& value) {
+    if (place_ == Place::metadata) {
+      header_.metadata[key_] = std::move(value);
+      return true;
+    }
+    if (place_ == Place::tensor && key_ == "dtype") {
+      if (dtype_bytes(value) == 0) {
+        refuse(fmt::format("unknown dtype '{}'; known are {}", value, dtype_list()));
+      }
+      tensor_.dtype = std::move(value);
+      return true;
+    }
+    return other("a string");
+  }
+
+  bool start_object(std::size_t) {
+    if (place_ == Place::outside) {
+      place_ = Place::top;
+      return true;
+    }
+    if (place_ != Place::top) return other("an object");
+    keys_.clear();
+    if (name_ == "__metadata__") {
+      place_ = Place::metadata;
+    } else {
+      place_ = Place::tensor;
+      tensor_ = TensorEntry{name_, "", {}, 0, 0};
+      offsets_.clear();
+    }
+    return true;
+  }
+
+  bool key(string_t& value) {
+    if (place_ == Place::top) {
+      name_ = value;
+      if (!names_.insert(value).second) refuse("stands twice in the header");
+      if (name_ != "__metadata__") {
+        const std::string trouble = name_trouble(name_);
+        if (!trouble.empty()) refuse(trouble);
+      }
+      return true;
+    }
+    if (place_ == Place::tensor && value != "dtype" && value != "shape" &&
+        value != "data_offsets") {
+      refuse(fmt::format("expected dtype, shape and data_offsets, found '{}'", value));
+    }
+    if (!keys_.insert(value).second) refuse(fmt::format("has '{}' twice", value));
+    key_ = value;
+    return true;
+  }
+
+  bool end_object() {
+    if (place_ == Place::tensor) finish_tensor();
+    place_ = place_ == Place::top ? Place::outside : Place::top;
+    return true;
+  }
+
+  bool start_array(std::size_t) {
+    if (place_ == Place::tensor && key_ == "shape") {
+      place_ = Place::shape;
+    } else if (place_ == Place::tensor && key_ == "data_offsets") {
+      place_ = Place::offsets;
+    } else {
+      other("a list");
+    }
+    return true;
+  }
+
+  bool end_array() {
+    place_ = Place::tensor;
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string& token,
+                   const nlohmann::detail::exception&) {
+    // The header stands behind the 8 bytes of its length; positions count from 1.
+    fail(ErrorKind::data, "{}: byte {}: the header is not JSON here: '{}'", path_,
+         8 + (position > 0 ? position - 1 : 0), token);
+  }
+
+ private:
+  enum class Place { outside, top, metadata, tensor, shape, offsets };
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    if (name_ == "__metadata__") fail(ErrorKind::data, "{}: __metadata__ {}", path_, what);
+    fail(ErrorKind::data, "{}: tensor '{}': {}", path_, name_, what);
+  }
+
+  /// A value that may not stand here.
+  [[noreturn]] bool other(const std::string& found) const {
+    switch (place_) {
+      case Place::outside:
+        fail(ErrorKind::data, "{}: expected an object as header, found {}", path_, found);
+      case Place::top:
+        refuse("expected an object, found " + found);
+      case Place::metadata:
+        refuse(fmt::format("'{}': expected a string, found {}", key_, found));
+      case Place::tensor:
+        refuse(fmt::format("{}: expected {}, found {}", key_,
+                           key_ == "dtype" ? "a string" : "a list of numbers", found));
+      case Place::shape:
+        refuse("shape: expected whole numbers of at least 0, found " + found);
+      case Place::offsets:
+        break;
+    }
+    refuse("data_offsets: expected whole numbers of at least 0, found " + found);
+  }
+
+  void finish_tensor() {
+    for (const char* needed : {"dtype", "shape", "data_offsets"}) {
+      if (keys_.count(needed) == 0) refuse(fmt::format("has no {}", needed));
+    }
+    if (offsets_.size() != 2) {
+      refuse(fmt::format("data_offsets: expected two numbers, found {}", offsets_.size()));
+    }
+    tensor_.begin = offsets_[0];
+    tensor_.end = offsets_[1];
+    if (tensor_.begin > tensor_.end) {
+      refuse(fmt::format("data_offsets: it ends at {}, before it begins at {}", tensor_.end,
+                         tensor_.begin));
+    }
+    std::uint64_t bytes = 0;
+    if (!tensor_bytes(tensor_.dtype, tensor_.shape, bytes)) {
+      refuse(fmt::format("shape: {} elements of {} are more bytes than 64 bits count",
+                         shape_text(tensor_.shape), tensor_.dtype));
+    }
+    if (bytes != tensor_.bytes()) {
+      refuse(fmt::format("expected {} bytes for {} {}, found {} (data_offsets {} to {})", bytes,
+                         tensor_.dtype, shape_text(tensor_.shape), tensor_.bytes(), tensor_.begin,
+                         tensor_.end));
+    }
+    header_.tensors.push_back(std::move(tensor_));
+  }
+
+  const std::string& path_;
+  SafetensorsHeader header_;
+  Place place_ = Place::outside;
+  std::string name_, key_;
+  std::set<std::string> names_, keys_;
+  TensorEntry tensor_;
+  std::vector<std::uint64_t> offsets_;
+};
+
+void check_layout(const std::string& path, const std::vector<TensorEntry>& tensors,
+                  std::uint64_t data_bytes) {
+  std::uint64_t end = 0;
+  const TensorEntry* before = nullptr;
+  for (const TensorEntry& tensor : tensors) {
+    if (tensor.end > data_bytes) {
+      fail(ErrorKind::data, "{}: tensor '{}': ends at byte {} of the data, which has {}", path,
+           tensor.name, tensor.end, data_bytes);
+    }
+    if (tensor.begin != end) {
+      fail(ErrorKind::data,
+           "{}: tensor '{}': expected to begin at byte {} of the data{}, found {}{}", path,
+           tensor.name, end, before ? fmt::format(" (behind '{}')", before->name) : std::string(),
+           tensor.begin, tensor.begin < end ? ", an overlap" : ", a hole");
+    }
+    end = tensor.end;
+    before = &tensor;
+  }
+  if (end != data_bytes) {
+    fail(ErrorKind::data, "{}: expected {} bytes of data as the header says, found {}", path, end,
+         data_bytes);
+  }
+}
+
+void check_integrity_entry(const std::string& path, const std::vector<TensorEntry>& tensors) {
+  for (const TensorEntry& tensor : tensors) {
+    if (tensor.name != kIntegrityName) continue;
+    if (tensor.dtype != "U8" || tensor.shape != std::vector<std::int64_t>{16}) {
+      fail(ErrorKind::data, "{}: tensor '{}': expected U8 [16], found {} {}", path, tensor.name,
+           tensor.dtype, shape_text(tensor.shape));
+    }
+    if (&tensor != &tensors.back()) {
+      fail(ErrorKind::data, "{}: tensor '{}': expected as the last one, found '{}' behind it", path,
+           tensor.name, tensors.back().name);
+    }
+  }
+}
+
+std::string quoted(const std::string& path, const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    fail(ErrorKind::data, "{}: cannot write it: expected UTF-8, found '{}'", path, text);
+  }
+}
+
+}  // namespace
+
+std::uint64_t dtype_bytes(std::string_view dtype) {
+  for (const auto& [name, bytes] : kDtypes) {
+    if (name == dtype) return bytes;
+  }
+  return 0;
+}
+
+bool tensor_bytes(std::string_view dtype, const std::vector<std::int64_t>& shape,
+                  std::uint64_t& bytes) {
+  bytes = dtype_bytes(dtype);
+  for (const std::int64_t size : shape) {
+    if (size < 0 || __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_view json,
+                                           std::uint64_t data_bytes) {
+  if (json.empty() || json.front() != '{') {
+    fail(ErrorKind::data, "{}: byte 8: expected a header that begins with '{{', found 0x{:02x}",
+         path, json.empty() ? 0U : static_cast<unsigned>(static_cast<unsigned char>(json.front())));
+  }
+  // The parser takes a zero byte for the end of its input, and would not look behind it.
+  const std::size_t zero = json.find('\0');
+  if (zero != std::string_view::npos) {
+    fail(ErrorKind::data, "{}: byte {}: expected JSON, found a zero byte", path, 8 + zero);
+  }
+  HeaderReader reader(path);
+  nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
+  SafetensorsHeader header = reader.take();
+  std::sort(header.tensors.begin(), header.tensors.end(),
+            [](const TensorEntry& a, const TensorEntry& b) {
+              return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+            });
+  check_layout(path, header.tensors, data_bytes);
+  check_integrity_entry(path, header.tensors);
+  return header;
+}
+
+std::string format_safetensors_header(const std::string& path, const Metadata& metadata,
+                                      const std::vector<TensorView>& tensors) {
+  std::string text = "{";
+  if (!metadata.empty()) {
+    text += "\"__metadata__\":{";
+    for (const auto& [key, value] : metadata) {
+      if (text.back() != '{') text += ",";
+      text += quoted(path, key) + ":" + quoted(path, value);
+    }
+    text += "}";
+  }
+  std::uint64_t offset = 0;
+  for (const TensorView& tensor : tensors) {
+    const std::string trouble = name_trouble(tensor.name);
+    if (!trouble.empty()) fail(ErrorKind::data, "{}: tensor '{}': {}", path, tensor.name, trouble);
+    std::uint64_t bytes = 0;
+    if (dtype_bytes(tensor.dtype) == 0 || !tensor_bytes(tensor.dtype, tensor.shape, bytes)) {
+      fail(ErrorKind::data, "{}: tensor '{}': cannot write {} {}", path, tensor.name, tensor.dtype,
+           shape_text(tensor.shape));
+    }
+    if (text.size() > 1) text += ",";
+    text += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                        quoted(path, tensor.name), tensor.dtype, fmt::join(tensor.shape, ","),
+                        offset, offset + bytes);
+    offset += bytes;
+  }
+  text += "}";
+  text.append((8 - text.size() % 8) % 8, ' ');
+  if (text.size() > kMostHeaderBytes) {
+    fail(ErrorKind::data, "{}: cannot write it: its header has {} bytes, more than {}", path,
+         text.size(), kMostHeaderBytes);
+  }
+  return text;
+}
+
+}  // namespace dpt

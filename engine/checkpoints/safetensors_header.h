@@ -1,0 +1,41 @@
+// The JSON header of a safetensors file: read with every check there is, and written.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/checkpoints/safetensors.h"
+
+namespace dpt {
+
+/// The format's own limit.
+inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
+inline constexpr const char* kIntegrityName = "dpt.integrity";
+
+struct SafetensorsHeader {
+  Metadata metadata;
+  std::vector<TensorEntry> tensors;  ///< in the order of the data section
+};
+
+/// Checks everything: syntax, duplicate keys, names, dtypes, shapes, and that the tensors fill the
+/// `data_bytes` behind the header without holes or overlaps. Throws ErrorKind::data; `path` is for
+/// the message.
+SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_view json,
+                                           std::uint64_t data_bytes);
+
+/// The header of `tensors`, which follow each other in the order given; padded with spaces so that
+/// the data begins at a multiple of 8. Throws ErrorKind::data for names or metadata that are not
+/// UTF-8, and for an unknown dtype or a bad name.
+std::string format_safetensors_header(const std::string& path, const Metadata& metadata,
+                                      const std::vector<TensorView>& tensors);
+
+/// Bytes of one element, or 0 for an unknown dtype.
+std::uint64_t dtype_bytes(std::string_view dtype);
+
+/// Bytes of a tensor. False when the number does not fit.
+bool tensor_bytes(std::string_view dtype, const std::vector<std::int64_t>& shape,
+                  std::uint64_t& bytes);
+
+}  // namespace dpt
