@@ -45,7 +45,8 @@ struct Checkpoint {
 /// Refuses non-finite weights with ErrorKind::diverged.
 void save_checkpoint(const std::string& path, const Plan& plan, const Checkpoint& checkpoint);
 
-/// Reads and verifies. Throws ErrorKind::data naming what does not fit the plan.
+/// Reads and verifies. Throws ErrorKind::data naming what does not fit the plan; of a damaged file,
+/// with the newest good one beside it.
 Checkpoint load_checkpoint(const std::string& path, const Plan& plan);
 
 /// The resolved config and class names stored in a checkpoint, without a plan.
@@ -59,17 +60,22 @@ struct CheckpointHeader {
 };
 CheckpointHeader read_checkpoint_header(const std::string& path);
 
+/// Makes `to` the same checkpoint as `from` (a hard link, or a copy where there are none), in one
+/// step: a reader sees the old one or the new one. For keep_best. Throws ErrorKind::data.
+void publish_checkpoint_as(const std::string& from, const std::string& to);
+
 /// "step-00001234.safetensors"
 std::string checkpoint_name(std::int64_t step);
 
-/// The checkpoints of a folder, newest step first, by name only.
+/// Paths of the checkpoints of a folder, newest step first, by name only. None if it is missing.
 std::vector<std::string> list_checkpoints(const std::string& folder);
 
 /// The newest one that verifies; empty if there is none. `warn` gets a line for each that does not.
 std::string newest_good_checkpoint(const std::string& folder,
                                    const std::function<void(const std::string&)>& warn);
 
-/// Removes all but the newest `keep_last`, and temporary files that a crash left.
+/// Removes what is older than the newest `keep_last` (at least 1) good ones, and temporary files
+/// that a crash left. A damaged file never counts: it cannot push out a good one.
 void apply_retention(const std::string& folder, std::int64_t keep_last);
 
 /// `--weights`: what a file gives to a plan.

@@ -1,0 +1,171 @@
+// Checkpoints: tensors in files' layouts on one side, flat buffers on the other.
+#include "engine/checkpoints/checkpoint.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <set>
+
+#include "engine/checkpoints/file_io.h"
+#include "engine/checkpoints/run_metadata.h"
+#include "engine/checkpoints/safetensors_header.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+std::string state_tensor_name(const std::string& state, const Param& param) {
+  return fmt::format("optim.{}.{}", state, param.name);
+}
+
+void check_finite(const std::string& path, const std::string& name, const Param& param,
+                  const float* values) {
+  for (std::int64_t i = 0; i < param.count; ++i) {
+    if (std::isfinite(values[i])) continue;
+    fail(ErrorKind::diverged,
+         "{}: not saved: '{}' has the value {} at element {}; training has diverged, the last good "
+         "checkpoint stays",
+         path, name, values[i], i);
+  }
+}
+
+/// Tensors in file layout, with the memory they lie in.
+struct FileTensors {
+  std::vector<std::vector<float>> values;
+  std::vector<TensorView> views;
+
+  void add(const std::string& path, const std::string& name, const Param& param,
+           const float* flat) {
+    check_finite(path, name, param, flat + param.offset);
+    std::vector<float>& file = values.emplace_back(static_cast<std::size_t>(param.count));
+    to_file_layout(param, flat + param.offset, file.data());
+    views.push_back({name, "F32", param.spec.file_shape, file.data()});
+  }
+};
+
+void check_shape(const SafetensorsFile& file, const TensorEntry& entry, const Param& param) {
+  if (entry.shape == param.spec.file_shape) return;
+  fail(ErrorKind::data,
+       "{}: tensor '{}': expected the shape [{}] of the config's model, found [{}]", file.path(),
+       entry.name, fmt::join(param.spec.file_shape, ", "), fmt::join(entry.shape, ", "));
+}
+
+/// Reads a tensor of a checkpoint into its place; `seen` collects what the plan asked for.
+void take(const SafetensorsFile& file, const std::string& name, const Param& param, float* flat,
+          std::set<std::string>& seen) {
+  const TensorEntry* entry = file.find(name);
+  if (!entry) {
+    fail(ErrorKind::data, "{}: expected tensor '{}' of the config's model, found none", file.path(),
+         name);
+  }
+  if (entry->dtype != "F32") {
+    fail(ErrorKind::data, "{}: tensor '{}': expected F32, found {}", file.path(), name,
+         entry->dtype);
+  }
+  check_shape(file, *entry, param);
+  from_file_layout(param, file.read_floats(*entry).data(), flat + param.offset);
+  seen.insert(name);
+}
+
+std::string file_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+void check_undamaged(const SafetensorsFile& file) {
+  const Integrity integrity = file.check_integrity();
+  if (integrity == Integrity::good) return;
+  const std::string good = newest_good_checkpoint(folder_of(file.path()), [](const auto&) {});
+  fail(ErrorKind::data, "{}: {}; {}", file.path(),
+       integrity == Integrity::mismatch
+           ? "is damaged: its bytes do not match its checksum"
+           : "expected a checkpoint with the checksum 'dpt.integrity', found none",
+       good.empty() ? "there is no good checkpoint beside it"
+                    : fmt::format("the newest good one beside it is {}", file_name(good)));
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, const Plan& plan, const Checkpoint& checkpoint) {
+  const auto floats = static_cast<std::size_t>(plan.param_floats);
+  assert(checkpoint.params.size() == floats);
+  FileTensors tensors;
+  for (const Param& param : plan.params) {
+    tensors.add(path, param.name, param, checkpoint.params.data());
+  }
+  for (const auto& [state, flat] : checkpoint.optimizer) {
+    assert(flat.size() == floats && state.find('.') == std::string::npos);
+    for (const Param& param : plan.params) {
+      tensors.add(path, state_tensor_name(state, param), param, flat.data());
+    }
+  }
+  (void)floats;
+  write_safetensors(path, to_metadata(checkpoint), tensors.views);
+}
+
+Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const SchemaVersion version = read_version(path, file.metadata());
+  check_undamaged(file);
+  CheckpointHeader header = from_metadata(path, file.metadata());
+
+  Checkpoint checkpoint;
+  checkpoint.state = header.state;
+  checkpoint.config = std::move(header.config);
+  checkpoint.classes = std::move(header.classes);
+  checkpoint.dataset_fingerprint = std::move(header.dataset_fingerprint);
+  checkpoint.shards = header.shards;
+  checkpoint.devices = std::move(header.devices);
+  checkpoint.made_by = std::move(header.made_by);
+
+  const auto floats = static_cast<std::size_t>(plan.param_floats);
+  std::set<std::string> seen{kIntegrityName};
+  checkpoint.params.assign(floats, 0.0F);
+  for (const Param& param : plan.params) {
+    take(file, param.name, param, checkpoint.params.data(), seen);
+  }
+  for (const std::string& state : optimizer_states(path, file.metadata())) {
+    auto& [name, flat] = checkpoint.optimizer.emplace_back(state, std::vector<float>(floats));
+    for (const Param& param : plan.params) {
+      take(file, state_tensor_name(name, param), param, flat.data(), seen);
+    }
+  }
+  for (const TensorEntry& entry : file.tensors()) {
+    // A newer minor version may have added something that can be left out.
+    if (version.minor > kSchemaMinor || seen.count(entry.name) > 0) continue;
+    fail(ErrorKind::data, "{}: tensor '{}' is not in the config's model", path, entry.name);
+  }
+  return checkpoint;
+}
+
+CheckpointHeader read_checkpoint_header(const std::string& path) {
+  return from_metadata(path, SafetensorsFile::open(path).metadata());
+}
+
+WeightsReport load_weights(const std::string& path, const Plan& plan, float* flat) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  if (file.check_integrity() == Integrity::mismatch) {
+    fail(ErrorKind::data, "{}: is damaged: its bytes do not match its checksum", path);
+  }
+  WeightsReport report;
+  std::set<std::string> wanted;
+  for (const Param& param : plan.params) {
+    wanted.insert(param.name);
+    const TensorEntry* entry = file.find(param.name);
+    if (!entry) {
+      report.missing.push_back(param.name);
+      continue;
+    }
+    check_shape(file, *entry, param);
+    from_file_layout(param, file.read_floats(*entry).data(), flat + param.offset);
+    report.loaded.push_back(param.name);
+  }
+  for (const TensorEntry& entry : file.tensors()) {
+    const bool ours = entry.name.rfind("optim.", 0) == 0 || entry.name.rfind("dpt.", 0) == 0;
+    if (!ours && wanted.count(entry.name) == 0) report.left_over.push_back(entry.name);
+  }
+  return report;
+}
+
+}  // namespace dpt

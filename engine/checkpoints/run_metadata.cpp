@@ -1,0 +1,190 @@
+#include "engine/checkpoints/run_metadata.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <variant>
+
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+using Json = nlohmann::json;
+
+/// One field of RunState: its key is "dpt.NAME". The one place that lists them. A later field names
+/// the minor version that brought it; older files leave it at its default.
+struct StateField {
+  const char* name;
+  std::variant<std::int64_t RunState::*, double RunState::*, std::optional<double> RunState::*>
+      member;
+  int since_minor = 0;
+};
+const StateField kStateFields[] = {
+    {"step", &RunState::step},
+    {"epoch", &RunState::epoch},
+    {"position", &RunState::position},
+    {"updates", &RunState::updates},
+    {"best", &RunState::best},
+    {"best_step", &RunState::best_step},
+    {"bad_evaluations", &RunState::bad_evaluations},
+    {"epoch_loss_sum", &RunState::epoch_loss_sum},
+    {"epoch_correct", &RunState::epoch_correct},
+};
+constexpr const char* kNone = "none";  // an optional that is not set
+
+/// The shortest decimal text that reads back to the same bits, whatever the locale.
+template <class T>
+std::string number_text(T value) {
+  char buffer[64];
+  const auto result = std::to_chars(buffer, buffer + sizeof buffer, value);
+  return {buffer, result.ptr};
+}
+
+template <class T>
+T parse_number(const std::string& path, const std::string& key, const std::string& text) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, value);
+  if (result.ec != std::errc() || result.ptr != end) {
+    fail(ErrorKind::data, "{}: metadata '{}': expected a {}, found '{}'", path, key,
+         std::is_integral_v<T> ? "whole number of 64 bits" : "number", text);
+  }
+  return value;
+}
+
+const std::string& at(const std::string& path, const Metadata& metadata, const std::string& key) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) {
+    fail(ErrorKind::data, "{}: expected metadata '{}', found none", path, key);
+  }
+  return found->second;
+}
+
+std::string list_text(const std::vector<std::string>& list) {
+  // Class names may come from folder names, which need not be UTF-8.
+  return Json(list).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::vector<std::string> parse_list(const std::string& path, const Metadata& metadata,
+                                    const std::string& key) {
+  const std::string& text = at(path, metadata, key);
+  const Json json = Json::parse(text, nullptr, false);
+  std::vector<std::string> list;
+  bool good = json.is_array();
+  if (good) {
+    for (const Json& item : json) {
+      good = good && item.is_string();
+      if (good) list.push_back(item.get<std::string>());
+    }
+  }
+  if (!good) {
+    fail(ErrorKind::data, "{}: metadata '{}': expected a JSON list of strings, found '{}'", path,
+         key, text.substr(0, 100));
+  }
+  return list;
+}
+
+void put_state(const RunState& state, Metadata& metadata) {
+  for (const StateField& field : kStateFields) {
+    std::string& text = metadata[std::string("dpt.") + field.name];
+    std::visit(
+        [&](auto member) {
+          const auto& value = state.*member;
+          if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::optional<double>>) {
+            text = value ? number_text(*value) : kNone;
+          } else {
+            text = number_text(value);
+          }
+        },
+        field.member);
+  }
+}
+
+RunState parse_state(const std::string& path, const Metadata& metadata, int minor) {
+  RunState state;
+  for (const StateField& field : kStateFields) {
+    if (field.since_minor > minor) continue;
+    const std::string key = std::string("dpt.") + field.name;
+    const std::string& text = at(path, metadata, key);
+    std::visit(
+        [&](auto member) {
+          auto& value = state.*member;
+          using T = std::decay_t<decltype(value)>;
+          if constexpr (std::is_same_v<T, std::optional<double>>) {
+            if (text != kNone) value = parse_number<double>(path, key, text);
+          } else {
+            value = parse_number<T>(path, key, text);
+          }
+        },
+        field.member);
+  }
+  return state;
+}
+
+}  // namespace
+
+SchemaVersion read_version(const std::string& path, const Metadata& metadata) {
+  const auto found = metadata.find("dpt.version");
+  if (found == metadata.end()) {
+    fail(ErrorKind::data,
+         "{}: expected a checkpoint of dpt, found a safetensors file without 'dpt.version'; "
+         "--weights loads the weights of such a file",
+         path);
+  }
+  const std::string& text = found->second;
+  const char* end = text.data() + text.size();
+  SchemaVersion version;
+  auto result = std::from_chars(text.data(), end, version.major);
+  bool good = result.ec == std::errc() && result.ptr != end && *result.ptr == '.';
+  if (good) {
+    result = std::from_chars(result.ptr + 1, end, version.minor);
+    good = result.ec == std::errc() && result.ptr == end;
+  }
+  if (!good || version.major < 1 || version.minor < 0) {
+    fail(ErrorKind::data, "{}: metadata 'dpt.version': expected MAJOR.MINOR, found '{}'", path,
+         text);
+  }
+  if (version.major > kSchemaMajor) {
+    fail(ErrorKind::data,
+         "{}: was written by a newer dpt (checkpoint version {}, this program reads up to {}.x): "
+         "use that dpt, or a newer one",
+         path, text, kSchemaMajor);
+  }
+  return version;
+}
+
+Metadata to_metadata(const Checkpoint& checkpoint) {
+  Metadata metadata;
+  metadata["format"] = "pt";  // Python loaders look for it
+  metadata["dpt.version"] = fmt::format("{}.{}", kSchemaMajor, kSchemaMinor);
+  put_state(checkpoint.state, metadata);
+  metadata["dpt.config"] = checkpoint.config;
+  metadata["dpt.classes"] = list_text(checkpoint.classes);
+  metadata["dpt.dataset_fingerprint"] = checkpoint.dataset_fingerprint;
+  metadata["dpt.shards"] = number_text(checkpoint.shards);
+  metadata["dpt.devices"] = list_text(checkpoint.devices);
+  metadata["dpt.made_by"] = checkpoint.made_by;
+  std::vector<std::string> states;
+  for (const auto& [name, values] : checkpoint.optimizer) states.push_back(name);
+  metadata["dpt.optimizer_states"] = list_text(states);
+  return metadata;
+}
+
+CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata) {
+  const SchemaVersion version = read_version(path, metadata);
+  CheckpointHeader header;
+  header.state = parse_state(path, metadata, version.minor);
+  header.config = at(path, metadata, "dpt.config");
+  header.classes = parse_list(path, metadata, "dpt.classes");
+  header.dataset_fingerprint = at(path, metadata, "dpt.dataset_fingerprint");
+  header.shards = parse_number<std::int64_t>(path, "dpt.shards", at(path, metadata, "dpt.shards"));
+  header.devices = parse_list(path, metadata, "dpt.devices");
+  header.made_by = at(path, metadata, "dpt.made_by");
+  return header;
+}
+
+std::vector<std::string> optimizer_states(const std::string& path, const Metadata& metadata) {
+  return parse_list(path, metadata, "dpt.optimizer_states");
+}
+
+}  // namespace dpt

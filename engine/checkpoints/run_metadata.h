@@ -1,0 +1,30 @@
+// The part of a checkpoint that is not tensors: counters and texts as safetensors metadata.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/checkpoints/checkpoint.h"
+
+namespace dpt {
+
+/// Version of what dpt writes. A file with the same major and any minor can be read; a minor adds
+/// things that an older reader may leave out.
+inline constexpr int kSchemaMajor = 1;
+inline constexpr int kSchemaMinor = 0;
+
+struct SchemaVersion {
+  int major = 0, minor = 0;
+};
+
+/// Throws ErrorKind::data when there is none (not a checkpoint of dpt) or it is too new.
+SchemaVersion read_version(const std::string& path, const Metadata& metadata);
+
+Metadata to_metadata(const Checkpoint& checkpoint);
+/// Throws ErrorKind::data naming the key that is missing or malformed.
+CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata);
+
+/// Names of the optimizer's states, in the order in which they were saved.
+std::vector<std::string> optimizer_states(const std::string& path, const Metadata& metadata);
+
+}  // namespace dpt
