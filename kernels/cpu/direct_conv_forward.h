@@ -97,16 +97,15 @@ void pack_forward(const Conv& c, const ConvLayout<V>& layout, const float* weigh
   for (std::int64_t t = 0; t < tiles.parts; ++t) {
     const std::int64_t first = tiles.begin(t) * V::kLanes, width = tiles.size(t) * V::kLanes;
     for (std::int64_t lane = 0; lane < width; lane += 8) {
-      for (std::int64_t k = 0; k < depth; k += 8) {
-        // Blocks of 8 x 8 keep both sides in the cache's lines.
-        const std::int64_t end = k + 8 < depth ? k + 8 : depth;
-        for (std::int64_t o = lane; o < lane + 8; ++o) {
-          const float* from = weight + (first + o) * depth;
-          if (first + o < c.out_c) {
-            for (std::int64_t i = k; i < end; ++i) to[i * width + o] = from[i];
-          } else {
-            for (std::int64_t i = k; i < end; ++i) to[i * width + o] = 0;
-          }
+      const float* from = weight + (first + lane) * depth;
+      const std::int64_t left = c.out_c - first - lane;
+      std::int64_t k = 0;
+      for (; k + 8 <= depth; k += 8) {
+        V::transpose8(from + k, depth, left, to + k * width + lane, width);
+      }
+      for (; k < depth; ++k) {
+        for (std::int64_t o = 0; o < 8; ++o) {
+          to[k * width + lane + o] = o < left ? from[o * depth + k] : 0.0F;
         }
       }
     }
