@@ -1,11 +1,11 @@
 #include "kernels/cpu/pool2d.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/direct.h"
+#include "kernels/cpu/parallel.h"
 
 namespace dpt {
 namespace {
@@ -43,10 +43,9 @@ class Pool : public Op {
   /// that overlapping windows add their gradients in one order.
   template <class Row>
   void for_rows(const Row& row) const {
-#pragma omp parallel for num_threads(threads_) if (threads_ > 1) schedule(static)
-    for (std::int64_t n = 0; n < d_.batch; ++n) {
+    parallel_for(threads_, d_.batch, [&](std::int64_t n) {
       for (std::int64_t oh = 0; oh < d_.out.h; ++oh) row(n, oh);
-    }
+    });
   }
 
   Pool2dDesc d_;

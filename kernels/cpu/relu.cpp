@@ -1,6 +1,9 @@
 #include "kernels/cpu/relu.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/check.h"
+#include "kernels/cpu/parallel.h"
 
 namespace dpt {
 namespace {
@@ -24,16 +27,29 @@ class CpuRelu final : public Op {
   int threads_;
 };
 
+/// Elements that one call of a parallel loop handles: enough to be worth handing out.
+constexpr std::int64_t kBlock = 4096;
+
+/// Calls run(first, end) for blocks of `count` elements.
+template <class Run>
+void for_blocks(int threads, std::int64_t count, const Run& run) {
+  parallel_for(threads, (count + kBlock - 1) / kBlock, [&](std::int64_t block) {
+    run(block * kBlock, std::min(count, (block + 1) * kBlock));
+  });
+}
+
 }  // namespace
 
 void relu_forward(float* y, const float* x, std::int64_t count, int threads) {
-#pragma omp parallel for simd num_threads(threads) if (threads > 1) schedule(static)
-  for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] <= 0.0F ? 0.0F : x[i];
+  for_blocks(threads, count, [=](std::int64_t first, std::int64_t end) {
+    for (std::int64_t i = first; i < end; ++i) y[i] = x[i] <= 0.0F ? 0.0F : x[i];
+  });
 }
 
 void relu_backward(float* dx, const float* dy, const float* y, std::int64_t count, int threads) {
-#pragma omp parallel for simd num_threads(threads) if (threads > 1) schedule(static)
-  for (std::int64_t i = 0; i < count; ++i) dx[i] = y[i] <= 0.0F ? 0.0F : dy[i];
+  for_blocks(threads, count, [=](std::int64_t first, std::int64_t end) {
+    for (std::int64_t i = first; i < end; ++i) dx[i] = y[i] <= 0.0F ? 0.0F : dy[i];
+  });
 }
 
 std::unique_ptr<Op> make_cpu_relu(const ReluDesc& desc, int threads) {

@@ -1,0 +1,157 @@
+// Softmax with cross-entropy against the double-precision reference, on every backend.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/common/softmax.h"
+#include "kernels/devices.h"
+#include "tests/support/backends.h"
+#include "tests/support/close.h"
+#include "tests/support/op_runner.h"
+#include "tests/support/reference.h"
+
+namespace dpt::testing {
+namespace {
+
+struct Outcome {
+  std::vector<float> gradient, sample_loss;
+  std::vector<std::int32_t> prediction;
+  StepMetrics metrics;
+};
+
+/// Runs the kernel on labels that are reached through slots, as batches on a device are.
+Outcome run(Backend& backend, const CrossEntropyDesc& d, const std::vector<float>& logits,
+            const std::vector<std::int32_t>& labels, float inverse_count,
+            StepMetrics start = {NAN, NAN, NAN, 5}, GradWrite write = GradWrite::overwrite,
+            bool in_place = false) {
+  std::vector<std::int32_t> slots(labels.size()), resident(labels.size() * 2, -1);
+  for (std::size_t k = 0; k < labels.size(); ++k) {
+    slots[k] = static_cast<std::int32_t>(2 * (labels.size() - 1 - k) + 1);
+    resident[static_cast<std::size_t>(slots[k])] = labels[k];
+  }
+  const OnDevice<float> x(backend, logits), dx(backend, std::vector<float>(logits.size(), NAN));
+  const OnDevice<float> loss(backend, std::vector<float>(labels.size(), NAN));
+  const OnDevice<float> scale(backend, {inverse_count});
+  const OnDevice<std::int32_t> places(backend, slots), all(backend, resident);
+  const OnDevice<std::int32_t> prediction(backend, std::vector<std::int32_t>(labels.size(), -1));
+  const OnDevice<StepMetrics> metrics(backend, {start});
+  CrossEntropyArgs args;
+  args.logits = x.ptr();
+  args.dlogits = in_place ? x.ptr() : dx.ptr();
+  args.labels = all.ptr();
+  args.slots = places.ptr();
+  args.metrics = metrics.ptr();
+  args.sample_loss = loss.ptr();
+  args.prediction = prediction.ptr();
+  args.inverse_count = scale.ptr();
+  args.write = write;
+  backend.cross_entropy(d)->run(args);
+  return {in_place ? x.get() : dx.get(), loss.get(), prediction.get(), metrics.get()[0]};
+}
+
+void check(const CrossEntropyDesc& d, const std::vector<float>& logits,
+           const std::vector<std::int32_t>& labels) {
+  const float scale = 0.25F;
+  const auto want = reference::cross_entropy(d, to_double(logits), labels, 0.25);
+  for (const std::string& name : backend_names()) {
+    INFO(name, ": ", d.classes, " classes, batch ", d.batch, ", smoothing ", d.label_smoothing);
+    const auto backend = make_backend(parse_device(name));
+    const Outcome got = run(*backend, d, logits, labels, scale);
+    check_close("gradient", got.gradient, want.gradient, 1e-6);
+    check_close("loss per sample", got.sample_loss, want.sample_loss, 1e-6);
+    CHECK(got.prediction == want.prediction);
+    CHECK(static_cast<double>(got.metrics.loss_sum) ==
+          doctest::Approx(want.loss_sum).epsilon(1e-6));
+    CHECK(got.metrics.correct == static_cast<float>(want.correct));
+    CHECK(got.metrics.count == static_cast<float>(d.batch));
+    CHECK(got.metrics.stop_votes == 5);  // not this kernel's to write
+
+    const Outcome in_place =
+        run(*backend, d, logits, labels, scale, {1, 2, 3, 4}, GradWrite::add, true);
+    CHECK(in_place.gradient == got.gradient);
+    CHECK(static_cast<double>(in_place.metrics.loss_sum) ==
+          doctest::Approx(want.loss_sum + 1).epsilon(1e-6));
+    CHECK(in_place.metrics.correct == static_cast<float>(want.correct + 2));
+    CHECK(in_place.metrics.count == static_cast<float>(d.batch + 3));
+    CHECK(in_place.metrics.stop_votes == 4);
+
+    CrossEntropyDesc inference = d;
+    inference.training = false;
+    const Outcome eval = run(*backend, inference, logits, labels, scale);
+    CHECK(eval.sample_loss == got.sample_loss);
+    CHECK(eval.prediction == got.prediction);
+    CHECK(std::isnan(eval.gradient[0]));
+  }
+}
+
+std::vector<std::int32_t> some_labels(std::int64_t batch, std::int64_t classes) {
+  std::vector<std::int32_t> labels;
+  for (std::int64_t k = 0; k < batch; ++k) {
+    labels.push_back(static_cast<std::int32_t>((k * 7 + 3) % classes));
+  }
+  return labels;
+}
+
+TEST_CASE("cross-entropy agrees with the reference") {
+  for (const std::int64_t classes : {1, 2, 10, 1000}) {
+    for (const std::int64_t batch : {1, 7, 64}) {
+      for (const float smoothing : {0.0F, 0.1F}) {
+        CrossEntropyDesc d;
+        d.batch = batch;
+        d.classes = classes;
+        d.label_smoothing = smoothing;
+        std::vector<float> logits = random_values(batch * classes, 11);
+        for (float& v : logits) v *= 6;
+        check(d, logits, some_labels(batch, classes));
+      }
+    }
+  }
+}
+
+TEST_CASE("cross-entropy of huge logits neither overflows nor loses the gradient") {
+  CrossEntropyDesc d;
+  d.batch = 4;
+  d.classes = 3;
+  check(d, {1e30F, -1e30F, 0, 88, 89, 90, -500, -501, -502, 3e38F, 3e38F, -3e38F}, {0, 2, 1, 1});
+}
+
+TEST_CASE("the first of equal logits is the prediction") {
+  CrossEntropyDesc d;
+  d.batch = 2;
+  d.classes = 4;
+  check(d, {1, 3, 3, 2, 0, 0, 0, 0}, {2, 0});
+}
+
+TEST_CASE("a logit that is not a number makes the loss not a number") {
+  CrossEntropyDesc d;
+  d.batch = 3;
+  d.classes = 3;
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const std::string& name : backend_names()) {
+    const auto backend = make_backend(parse_device(name));
+    const Outcome got = run(*backend, d, {NAN, 0, 1, 0, NAN, 1, 0, inf, 1}, {1, 1, 1}, 1);
+    for (const float loss : got.sample_loss) CHECK(std::isnan(loss));
+    for (const float g : got.gradient) CHECK(std::isnan(g));
+    CHECK(std::isnan(got.metrics.loss_sum));
+  }
+}
+
+TEST_CASE("our exponential errs by less than 2^-22, and not at 0") {
+  CHECK(exp_nonpositive(0.0F) == 1.0F);
+  CHECK(exp_nonpositive(-0.0F) == 1.0F);
+  CHECK(exp_nonpositive(-88.0F) == 0.0F);
+  CHECK(exp_nonpositive(-std::numeric_limits<float>::infinity()) == 0.0F);
+  CHECK(std::isnan(exp_nonpositive(NAN)));
+  double worst = 0;
+  for (float x = 0.0F; x > -87.0F; x -= 0.0007F) {
+    const double want = std::exp(static_cast<double>(x));
+    const double got = static_cast<double>(exp_nonpositive(x));
+    worst = std::max(worst, std::abs(got / want - 1));
+  }
+  CHECK(worst < std::ldexp(1.0, -22));
+}
+
+}  // namespace
+}  // namespace dpt::testing
