@@ -1,0 +1,174 @@
+// Our own convolutions on random descriptions against the double-precision reference, and what they
+// promise beyond it: equal bits on repetition and for a sample whatever its neighbours.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/direct.h"
+#include "kernels/devices.h"
+#include "tests/kernels/cases.h"
+#include "tests/support/close.h"
+#include "tests/support/op_runner.h"
+#include "tests/support/reference.h"
+
+namespace dpt::testing {
+namespace {
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+struct Data {
+  std::vector<float> x, weight, bias, dy;
+};
+
+Data random_data(const Conv2dDesc& d, std::uint64_t seed) {
+  return {random_values(d.batch * d.in.elements(), seed), random_values(weight_count(d), seed + 1),
+          d.bias ? random_values(d.conv_out.c, seed + 2) : std::vector<float>(),
+          random_values(d.batch * d.out.elements(), seed + 3)};
+}
+
+void check_against_reference(Backend& backend, const Conv2dDesc& d, const Data& data) {
+  const auto op = make_direct_conv2d(d, CpuFeatures::detect());
+  REQUIRE(op);
+  INFO(text(d), " by ", op->implementation());
+  OpRunner runner(backend, *op, data.x, data.weight, data.bias, d.batch * d.out.elements());
+  const auto x = to_double(data.x), weight = to_double(data.weight), bias = to_double(data.bias);
+  const auto dy = to_double(data.dy);
+  check_close("y", runner.forward(), reference::conv2d(d, x, weight, bias), 1e-5);
+  auto want = reference::conv2d_backward(d, x, weight, bias, dy);
+  const OpResult got = runner.backward(data.dy);
+  check_close("dx", got.dx, want.x, 1e-5);
+  check_close("dweight", got.dweight, want.weight, 1e-5);
+  check_close("dbias", got.dbias, want.bias, 1e-5);
+  const std::vector<float> again = runner.forward();
+  CHECK(same_bits(again, got.y));
+  const OpResult added = runner.backward(data.dy, GradWrite::add);
+  CHECK(same_bits(added.dx, got.dx));
+  for (std::size_t i = 0; i < want.weight.size(); ++i) want.weight[i] += want.weight[i];
+  for (std::size_t i = 0; i < want.bias.size(); ++i) want.bias[i] += want.bias[i];
+  check_close("added dweight", added.dweight, want.weight, 1e-5);
+  check_close("added dbias", added.dbias, want.bias, 1e-5);
+  const OpResult third = runner.backward(data.dy);
+  CHECK(same_bits(third.dweight, got.dweight));
+  CHECK(same_bits(third.dbias, got.dbias));
+}
+
+/// Random descriptions within what the kernels take: odd sizes, tails, strides, borders.
+Conv2dDesc random_desc(std::uint64_t seed) {
+  std::uint64_t draw = 0;
+  const auto pick = [&](std::int64_t from, std::int64_t to) {
+    const auto bits = philox::block(seed, philox::Use::split, draw++, 0).v[0];
+    return from + philox::below(bits, static_cast<std::uint32_t>(to - from + 1));
+  };
+  const Size2 kernel{pick(1, 5), pick(1, 5)};
+  const Size2 padding{pick(0, kernel.h - 1), pick(0, kernel.w - 1)};
+  const Size2 stride{pick(1, 3), pick(1, 3)};
+  const SampleShape in{pick(kernel.h + 1, 14), pick(kernel.w + 1, 20), pick(1, 27)};
+  Conv2dDesc d = conv_case(pick(1, 4), in, pick(1, 60), kernel, stride, padding);
+  d.bias = pick(0, 3) > 0;
+  d.relu = pick(0, 1) > 0;
+  if (d.conv_out.h >= 2 && d.conv_out.w >= 2 && pick(0, 1) > 0) {
+    d = with_pool(d, pick(0, 1) > 0 ? PoolKind::max : PoolKind::average, {2, 2}, {2, 2});
+  }
+  return d;
+}
+
+}  // namespace
+
+TEST_CASE("Direct convolutions of random shapes equal the reference") {
+  if (!CpuFeatures::detect().avx2) {
+    MESSAGE("skipped: this processor has no AVX2");
+    return;
+  }
+  const auto backend = make_cpu_backend(1);
+  for (std::uint64_t seed = 0; seed < 120; ++seed) {
+    const Conv2dDesc d = random_desc(seed);
+    check_against_reference(*backend, d, random_data(d, 100 + seed));
+  }
+  // Depths and widths where the kernel's rows are taken in several visits, or cannot be.
+  for (Conv2dDesc d : {conv_case(1, {8, 8, 64}, 40, {3, 3}, {1, 1}, {1, 1}),
+                       conv_case(1, {6, 100, 64}, 24, {3, 3}, {1, 1}, {1, 1}),
+                       conv_case(2, {13, 13, 20}, 50, {5, 5})}) {
+    d.relu = true;
+    check_against_reference(*backend, d, random_data(d, 7));
+    d = with_pool(d, PoolKind::max, {2, 2}, {2, 2});
+    check_against_reference(*backend, d, random_data(d, 8));
+  }
+}
+
+TEST_CASE("Direct convolutions give a sample the same bits in any batch") {
+  if (!CpuFeatures::detect().avx2) return;
+  const auto backend = make_cpu_backend(1);
+  Conv2dDesc d = conv_case(3, {13, 13, 20}, 50, {5, 5});
+  d.relu = true;
+  d = with_pool(d, PoolKind::average, {2, 2}, {2, 2});
+  const Data data = random_data(d, 1);
+  const auto three = make_direct_conv2d(d, CpuFeatures::detect());
+  OpRunner all(*backend, *three, data.x, data.weight, data.bias, d.batch * d.out.elements());
+  all.forward();
+  const OpResult want = all.backward(data.dy);
+  d.batch = d.pool->batch = 1;
+  const auto single = make_direct_conv2d(d, CpuFeatures::detect());
+  const std::int64_t in = d.in.elements(), out = d.out.elements();
+  for (std::int64_t n = 0; n < 3; ++n) {
+    OpRunner one(*backend, *single, {data.x.begin() + n * in, data.x.begin() + (n + 1) * in},
+                 data.weight, data.bias, out);
+    const std::vector<float> y = one.forward();
+    const OpResult got = one.backward({data.dy.begin() + n * out, data.dy.begin() + (n + 1) * out});
+    CHECK(std::memcmp(y.data(), want.y.data() + n * out, y.size() * 4) == 0);
+    CHECK(std::memcmp(got.dx.data(), want.dx.data() + n * in, got.dx.size() * 4) == 0);
+  }
+}
+
+TEST_CASE("Fused pooling is the convolution and then the pool, to the bit") {
+  if (!CpuFeatures::detect().avx2) return;
+  const auto backend = make_cpu_backend(1);
+  for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
+    Conv2dDesc plain = conv_case(2, {9, 10, 3}, 21, {3, 3});
+    plain.relu = true;
+    const Conv2dDesc fused = with_pool(plain, kind, {2, 2}, {2, 2});
+    const Data data = random_data(fused, 3);
+    const auto one = make_direct_conv2d(plain, CpuFeatures::detect());
+    const auto both = make_direct_conv2d(fused, CpuFeatures::detect());
+    OpRunner first(*backend, *one, data.x, data.weight, data.bias,
+                   plain.batch * plain.out.elements());
+    OpRunner second(*backend, *both, data.x, data.weight, data.bias,
+                    fused.batch * fused.out.elements());
+    const std::vector<float> z = first.forward();
+    check_close("y", second.forward(), reference::pool(*fused.pool, to_double(z)), 1e-7);
+  }
+}
+
+TEST_CASE("A NaN goes through convolution, ReLU and pooling") {
+  if (!CpuFeatures::detect().avx2) return;
+  const auto backend = make_cpu_backend(1);
+  for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
+    for (const bool relu : {false, true}) {
+      Conv2dDesc d = conv_case(1, {5, 5, 2}, 9, {2, 2});
+      d.relu = relu;
+      d = with_pool(d, kind, {2, 2}, {2, 2});
+      for (std::size_t at : {0U, 12U, 24U}) {
+        Data data = random_data(d, 5);
+        data.x[at] = std::numeric_limits<float>::quiet_NaN();
+        check_against_reference(*backend, d, data);
+      }
+    }
+  }
+}
+
+TEST_CASE("Descriptions that the direct convolutions leave to the library") {
+  const CpuFeatures features = CpuFeatures::detect();
+  const Conv2dDesc fine = conv_case(1, {8, 8, 4}, 8, {3, 3});
+  CHECK(!make_direct_conv2d(fine, CpuFeatures{}));
+  CHECK(
+      !make_direct_conv2d(conv_case(1, {8, 8, 4}, 8, {3, 3}, {1, 1}, {0, 0}, {1, 1}, 2), features));
+  CHECK(!make_direct_conv2d(conv_case(1, {8, 8, 4}, 8, {3, 3}, {1, 1}, {0, 0}, {2, 2}), features));
+  CHECK(!make_direct_conv2d(with_pool(fine, PoolKind::max, {3, 3}, {2, 2}), features));
+  Conv2dDesc half = fine;
+  half.type = DType::bf16;
+  CHECK(!make_direct_conv2d(half, features));
+}
+
+}  // namespace dpt::testing
