@@ -1,0 +1,63 @@
+#include "tests/support/layer_case.h"
+
+namespace dpt::testing {
+namespace {
+
+Options linear(std::int64_t features, Options more = {}) {
+  Options all = {{"out_features", integer(features)}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+TEST_CASE("Linear: shape, parameters, multiply-adds") {
+  const auto made = layer("Linear", linear(128));
+  const ActivationShape in = vector_of(800);
+  CHECK(infer(*made, in).text() == "128");
+  CHECK(infer(*made, in).flat);
+  CHECK(made->forward_flops({&in, 1}, infer(*made, in)) == 2.0 * 800 * 128);
+  const auto params = made->params({&in, 1});
+  REQUIRE(params.size() == 2);
+  CHECK(params[0].file_shape == std::vector<std::int64_t>{128, 800});
+  CHECK(params[0].layout == ParamLayout::plain);
+  CHECK(params[0].fan_in == 800);
+  CHECK(params[0].fan_out == 128);
+  CHECK(params[1].file_shape == std::vector<std::int64_t>{128});
+  CHECK(params[1].fan_in == 800);
+  CHECK(layer("Linear", linear(128, {{"bias", false}}))->params({&in, 1}).size() == 1);
+}
+
+TEST_CASE("Linear: behind the Flatten of an image its columns are in (H,W,C) order") {
+  const ActivationShape wide{{4, 5, 50}, true}, pixel{{1, 1, 50}, true};
+  const auto made = layer("Linear", linear(128));
+  const ParamSpec weight = made->params({&wide, 1})[0];
+  CHECK(weight.layout == ParamLayout::linear_hwc);
+  CHECK(weight.hwc == SampleShape{4, 5, 50});
+  CHECK(weight.file_shape == std::vector<std::int64_t>{128, 1000});
+  CHECK(made->params({&pixel, 1})[0].layout == ParamLayout::plain);
+}
+
+TEST_CASE("Linear: y = x W^T + b by hand") {
+  const Maths maths = maths_of(*layer("Linear", linear(2)), vector_of(3), 1);
+  CHECK(maths.forward({1, 2, 3}, {1, 10, 100, 2, 20, 200}, {0.5, -0.5}) == Values{321.5, 641.5});
+}
+
+TEST_CASE("Linear: an image as input asks for a Flatten") {
+  CHECK(infer_error(*layer("Linear", linear(10)), image(50, 4, 4)) ==
+        "expected a vector as input, found an image of 50x4x4 (C x H x W); add {type: Flatten} "
+        "before it");
+}
+
+TEST_CASE("Linear: numbers and gradients, ReLU fused") {
+  const auto made = layer("Linear", linear(5));
+  check_layer(*made, vector_of(7));
+  check_layer(*layer("Linear", linear(4, {{"bias", false}})), vector_of(33), 1);
+  const auto relu = layer("ReLU");
+  const auto fused = made->fuse(*relu);
+  REQUIRE(fused);
+  check_layer(*fused, vector_of(7));
+  CHECK(fused->fuse(*relu) == nullptr);
+  CHECK(made->fuse(*made) == nullptr);
+}
+
+}  // namespace
+}  // namespace dpt::testing

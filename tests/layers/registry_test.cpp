@@ -1,0 +1,49 @@
+#include <algorithm>
+#include <set>
+
+#include "tests/support/layer_case.h"
+
+namespace dpt::testing {
+namespace {
+
+TEST_CASE("the registry knows every layer once, with documentation") {
+  std::set<std::string> names;
+  for (const LayerKind& kind : layer_kinds()) {
+    CHECK(names.insert(kind.table->name).second);
+    CHECK_FALSE(kind.table->doc.empty());
+    for (const Field& field : kind.table->fields) CHECK_FALSE(field.doc.empty());
+  }
+  CHECK(names == std::set<std::string>{"Conv2d", "Linear", "ReLU", "MaxPool2d", "AvgPool2d",
+                                       "AdaptiveAvgPool2d", "Flatten"});
+  CHECK(layer_table().what == "layer");
+  CHECK(layer_table().alternatives.size() == names.size());
+}
+
+TEST_CASE("names of other systems lead to ours") {
+  const auto hint = [](const std::string& name) {
+    for (const auto& [theirs, ours] : layer_table().hints) {
+      if (theirs == name) return ours;
+    }
+    return std::string();
+  };
+  CHECK(hint("Conv2D") == "Conv2d");
+  CHECK(hint("Dense") == "Linear");
+  CHECK(hint("InnerProduct") == "Linear");
+  CHECK(hint("FullyConnected") == "Linear");
+  CHECK(hint("MaxPooling2D") == "MaxPool2d");
+  CHECK(hint("Pooling") == "MaxPool2d or AvgPool2d");
+  CHECK(hint("GlobalAveragePooling2D") == "AdaptiveAvgPool2d");
+  for (const auto& [theirs, ours] : layer_table().hints) {
+    CHECK(std::none_of(layer_kinds().begin(), layer_kinds().end(),
+                       [&](const LayerKind& kind) { return kind.table->name == theirs; }));
+  }
+}
+
+TEST_CASE("make_layer gives the asked layer") {
+  CHECK(layer("Flatten")->is_view());
+  CHECK(layer("ReLU")->is_in_place());
+  CHECK(infer(*layer("Linear", {{"out_features", integer(3)}}), vector_of(2)).text() == "3");
+}
+
+}  // namespace
+}  // namespace dpt::testing

@@ -1,0 +1,149 @@
+// What every layer's test does: run the layer on every backend, compare with the double-precision
+// reference in both directions, and check the reference's gradients against differences.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "kernels/devices.h"
+#include "tests/support/backends.h"
+#include "tests/support/close.h"
+#include "tests/support/model.h"
+#include "tests/support/op_runner.h"
+#include "tests/support/reference_backend.h"
+
+namespace dpt::testing {
+
+inline ActivationShape image(std::int64_t c, std::int64_t h, std::int64_t w) {
+  return {{h, w, c}, false};
+}
+inline ActivationShape vector_of(std::int64_t features) {
+  return {{1, 1, features}, true};
+}
+
+inline ActivationShape infer(const Layer& layer, const ActivationShape& in) {
+  return layer.infer({&in, 1});
+}
+inline std::string infer_error(const Layer& layer, const ActivationShape& in) {
+  return error_text([&] { infer(layer, in); });
+}
+
+inline std::unique_ptr<Op> compile(const Layer& layer, Backend& backend, const ActivationShape& in,
+                                   std::int64_t batch, bool training = true) {
+  LayerContext context;
+  context.batch = batch;
+  context.in = {&in, 1};
+  context.out = infer(layer, in);
+  context.training = training;
+  context.input_gradient = training;
+  return layer.compile(backend, context);
+}
+
+/// The mathematics of a layer for one input shape.
+inline Maths maths_of(const Layer& layer, const ActivationShape& in, std::int64_t batch) {
+  ReferenceBackend backend;
+  const std::unique_ptr<Op> op = compile(layer, backend, in, batch);
+  return dynamic_cast<const ReferenceOp&>(*op).maths();
+}
+
+/// Checks an analytic gradient of L = sum(y * dy) against central differences in double. The error
+/// of a difference is of the order step^2 and 2^-52 / step, both below 1e-9 at 1e-5; where a kink
+/// (ReLU, the winner of a window) lies within a step the two one-sided differences disagree, and
+/// such an element is skipped; few may be.
+inline void check_differences(const std::string& what, Values at, const Values& gradient,
+                              const std::function<double(const Values&)>& loss) {
+  INFO(what);
+  REQUIRE(at.size() == gradient.size());
+  constexpr double kStep = 1e-5;
+  const double here = loss(at);
+  std::size_t kinks = 0;
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    const double value = at[i];
+    at[i] = value + kStep;
+    const double above = (loss(at) - here) / kStep;
+    at[i] = value - kStep;
+    const double below = (here - loss(at)) / kStep;
+    at[i] = value;
+    if (std::abs(above - below) > 1e-3) {
+      ++kinks;
+      continue;
+    }
+    const double difference = (above + below) / 2;
+    INFO("element ", i, ": difference ", difference, ", analytic ", gradient[i]);
+    CHECK(std::abs(difference - gradient[i]) < 1e-6 * (1 + std::abs(difference)));
+  }
+  CHECK(kinks * 20 <= at.size());
+}
+
+inline void check_gradients_of_reference(const Maths& maths) {
+  const auto values = [](std::size_t count, std::uint64_t seed) {
+    return to_double(random_values(static_cast<std::int64_t>(count), seed));
+  };
+  const Values x = values(maths.x, 11), weight = values(maths.weight, 12);
+  const Values bias = values(maths.bias, 13), dy = values(maths.y, 14);
+  const reference::Gradients g = maths.backward(x, weight, bias, dy);
+  const auto loss = [&](const Values& at_x, const Values& at_weight, const Values& at_bias) {
+    const Values y = maths.forward(at_x, at_weight, at_bias);
+    return std::inner_product(y.begin(), y.end(), dy.begin(), 0.0);
+  };
+  check_differences("dx", x, g.x, [&](const Values& at) { return loss(at, weight, bias); });
+  check_differences("dweight", weight, g.weight,
+                    [&](const Values& at) { return loss(x, at, bias); });
+  check_differences("dbias", bias, g.bias, [&](const Values& at) { return loss(x, weight, at); });
+}
+
+/// Sums of up to a few hundred products of numbers below 1, in fp32 and any order: 2e-6 of the
+/// largest result (see check_close) covers their rounding.
+inline void check_on_backends(const Layer& layer, const ActivationShape& in, std::int64_t batch) {
+  const Maths maths = maths_of(layer, in, batch);
+  const std::vector<float> x = random_values(static_cast<std::int64_t>(maths.x), 1);
+  const std::vector<float> weight = random_values(static_cast<std::int64_t>(maths.weight), 2);
+  const std::vector<float> bias = random_values(static_cast<std::int64_t>(maths.bias), 3);
+  const std::vector<float> dy = random_values(static_cast<std::int64_t>(maths.y), 4);
+  const Values y = maths.forward(to_double(x), to_double(weight), to_double(bias));
+  const reference::Gradients want =
+      maths.backward(to_double(x), to_double(weight), to_double(bias), to_double(dy));
+  for (const std::string& name : backend_names()) {
+    INFO(name);
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    const std::unique_ptr<Op> op = compile(layer, *backend, in, batch);
+    OpRunner runner(*backend, *op, x, weight, bias, static_cast<std::int64_t>(maths.y));
+    check_close("y", runner.forward(), y);
+    const OpResult first = runner.backward(dy);
+    check_close("dx", first.dx, want.x);
+    check_close("dweight", first.dweight, want.weight);
+    check_close("dbias", first.dbias, want.bias);
+    runner.forward();
+    const OpResult second = runner.backward(dy, GradWrite::add);
+    const auto twice = [](Values values) {
+      for (double& value : values) value *= 2;
+      return values;
+    };
+    check_close("dx is overwritten", second.dx, want.x);
+    check_close("dweight is added to", second.dweight, twice(want.weight));
+    check_close("dbias is added to", second.dbias, twice(want.bias));
+
+    const std::unique_ptr<Op> inference = compile(layer, *backend, in, batch, false);
+    OpRunner eval(*backend, *inference, x, weight, bias, static_cast<std::int64_t>(maths.y));
+    check_close("y in inference", eval.forward(), y);
+  }
+}
+
+/// Both of the above.
+inline void check_layer(const Layer& layer, const ActivationShape& in, std::int64_t batch = 3) {
+  check_gradients_of_reference(maths_of(layer, in, 2));
+  check_on_backends(layer, in, batch);
+}
+
+/// y of a layer without parameters for a one-sample image of one channel.
+inline Values output_of(const Layer& layer, const ActivationShape& in, const Values& x) {
+  return maths_of(layer, in, 1).forward(x, {}, {});
+}
+
+}  // namespace dpt::testing

@@ -1,0 +1,305 @@
+// A Backend whose kernels are tests/support/reference.h, in double precision. It is strict about
+// memory, to catch a wrong memory plan: scratch and used-up gradients are overwritten with NaN,
+// saved data and activations are checked in backward, and what an operation said it does not need
+// must not be handed to it.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/error.h"
+#include "tests/support/reference.h"
+
+namespace dpt::testing {
+
+using reference::Values;
+
+inline Values read_floats(DevPtr from, std::size_t count) {
+  const float* values = reinterpret_cast<const float*>(from.address);
+  return {values, values + count};
+}
+
+/// Stores rounded values, or adds them to what is there.
+inline void write_floats(DevPtr to, const Values& values, bool add = false) {
+  float* out = reinterpret_cast<float*>(to.address);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    out[i] = static_cast<float>((add ? static_cast<double>(out[i]) : 0.0) + values[i]);
+  }
+}
+
+inline void fill_nan(DevPtr to, std::size_t bytes) {
+  std::memset(reinterpret_cast<void*>(to.address), 0xFF, bytes);
+}
+
+/// An operation as mathematics.
+struct Maths {
+  std::size_t x = 0, y = 0, weight = 0, bias = 0;  ///< elements
+  bool input_gradient = true;
+  std::function<Values(const Values& x, const Values& weight, const Values& bias)> forward;
+  std::function<reference::Gradients(const Values& x, const Values& weight, const Values& bias,
+                                     const Values& dy)>
+      backward;
+};
+
+/// How an operation keeps what backward needs.
+enum class Keep : std::uint8_t {
+  activations,  ///< it asks for x and y again
+  saved         ///< it copies x into `saved` and asks for neither
+};
+
+class ReferenceOp : public Op {
+ public:
+  ReferenceOp(Maths maths, Keep keep) : maths_(std::move(maths)), keep_(keep) {}
+  const Maths& maths() const { return maths_; }
+
+  std::size_t scratch_bytes() const override { return 192; }
+  std::size_t saved_bytes() const override {
+    return (keep_ == Keep::saved ? maths_.x : maths_.y) * sizeof(float);
+  }
+  bool backward_needs_x() const override { return keep_ == Keep::activations; }
+  bool backward_needs_y() const override { return keep_ == Keep::activations; }
+
+  void forward(const OpArgs& args) override {
+    const Values x = read_floats(args.x, maths_.x);
+    fill_nan(args.scratch, scratch_bytes());
+    const Values y = run(x, args);
+    write_floats(args.y, y);
+    write_floats(args.saved, keep_ == Keep::saved ? x : y);
+  }
+
+  void backward(const OpArgs& args) override {
+    CHECK(static_cast<bool>(args.x) == backward_needs_x());
+    CHECK(static_cast<bool>(args.y) == backward_needs_y());
+    CHECK(static_cast<bool>(args.dx) == maths_.input_gradient);
+    fill_nan(args.scratch, scratch_bytes());
+    const Values x = read_floats(keep_ == Keep::saved ? args.saved : args.x, maths_.x);
+    if (keep_ == Keep::activations) {
+      // x, y and saved data must still be what they were when forward ended.
+      const std::vector<float> again = rounded(run(x, args));
+      CHECK(std::memcmp(again.data(), address(args.y), maths_.y * sizeof(float)) == 0);
+      CHECK(std::memcmp(again.data(), address(args.saved), maths_.y * sizeof(float)) == 0);
+    }
+    const reference::Gradients g =
+        maths_.backward(x, read_floats(args.weight, maths_.weight),
+                        read_floats(args.bias, maths_.bias), read_floats(args.dy, maths_.y));
+    fill_nan(args.dy, maths_.y * sizeof(float));
+    if (maths_.input_gradient) write_floats(args.dx, g.x);
+    if (maths_.weight > 0) write_floats(args.dweight, g.weight, args.write == GradWrite::add);
+    if (maths_.bias > 0) write_floats(args.dbias, g.bias, args.write == GradWrite::add);
+  }
+
+  std::string implementation() const override { return "reference"; }
+
+ private:
+  static const void* address(DevPtr at) { return reinterpret_cast<const void*>(at.address); }
+  static std::vector<float> rounded(const Values& values) { return {values.begin(), values.end()}; }
+  Values run(const Values& x, const OpArgs& args) const {
+    return maths_.forward(x, read_floats(args.weight, maths_.weight),
+                          read_floats(args.bias, maths_.bias));
+  }
+
+  Maths maths_;
+  Keep keep_;
+};
+
+/// ReLU that runs in place and needs y only, as the backends' do.
+class ReferenceInPlaceRelu final : public Op {
+ public:
+  explicit ReferenceInPlaceRelu(std::size_t count) : count_(count) {}
+  bool in_place() const override { return true; }
+  bool backward_needs_x() const override { return false; }
+  void forward(const OpArgs& args) override {
+    write_floats(args.y, reference::relu(read_floats(args.x, count_)));
+  }
+  void backward(const OpArgs& args) override {
+    CHECK(!args.x);
+    write_floats(args.dx, reference::relu_backward(read_floats(args.dy, count_),
+                                                   read_floats(args.y, count_)));
+  }
+  std::string implementation() const override { return "reference"; }
+
+ private:
+  std::size_t count_;
+};
+
+class ReferenceCrossEntropy final : public CrossEntropyOp {
+ public:
+  explicit ReferenceCrossEntropy(const CrossEntropyDesc& desc) : desc_(desc) {}
+
+  void run(const CrossEntropyArgs& args) override {
+    const auto* slots = reinterpret_cast<const std::int32_t*>(args.slots.address);
+    const auto* all_labels = reinterpret_cast<const std::int32_t*>(args.labels.address);
+    std::vector<std::int32_t> labels;
+    for (std::int64_t k = 0; k < desc_.batch; ++k) labels.push_back(all_labels[slots[k]]);
+    const float scale = *reinterpret_cast<const float*>(args.inverse_count.address);
+    const auto count = static_cast<std::size_t>(desc_.batch * desc_.classes);
+    const reference::CrossEntropy result = reference::cross_entropy(
+        desc_, read_floats(args.logits, count), labels, static_cast<double>(scale));
+    if (desc_.training) write_floats(args.dlogits, result.gradient);
+    write_floats(
+        args.metrics,
+        {result.loss_sum, static_cast<double>(result.correct), static_cast<double>(desc_.batch)},
+        args.write == GradWrite::add);
+    if (args.sample_loss) write_floats(args.sample_loss, result.sample_loss);
+    if (args.prediction) {
+      std::memcpy(reinterpret_cast<void*>(args.prediction.address), result.prediction.data(),
+                  result.prediction.size() * sizeof(std::int32_t));
+    }
+  }
+
+ private:
+  CrossEntropyDesc desc_;
+};
+
+/// Gathers f32 samples; knows no augmentation, whose tests stand with the backends.
+class ReferenceInput final : public InputOp {
+ public:
+  explicit ReferenceInput(const InputDesc& desc) : desc_(desc) {}
+
+  void run(const InputArgs& args) override {
+    REQUIRE((desc_.raw_type == DType::f32 && !desc_.crop && !desc_.flip && desc_.mean.empty()));
+    const auto* slots = reinterpret_cast<const std::int32_t*>(args.slots.address);
+    const auto count = static_cast<std::size_t>(desc_.out.elements());
+    for (std::size_t k = 0; k < static_cast<std::size_t>(desc_.batch); ++k) {
+      const std::size_t from = static_cast<std::size_t>(slots[k]) * count * sizeof(float);
+      write_floats(args.y + k * count * sizeof(float), read_floats(args.raw + from, count));
+    }
+  }
+
+ private:
+  InputDesc desc_;
+};
+
+class ReferenceBackend final : public Backend {
+ public:
+  explicit ReferenceBackend(Keep keep = Keep::activations) : keep_(keep) {
+    info_.name = info_.description = info_.library = "reference";
+  }
+  const DeviceInfo& info() const override { return info_; }
+
+  DeviceMemory allocate(std::size_t bytes, const std::string&) override {
+    void* memory = ::operator new (bytes + 1, std::align_val_t{64});
+    const DevPtr at{reinterpret_cast<std::uintptr_t>(memory)};
+    fill_nan(at, bytes);
+    return {at, bytes, [](DevPtr ptr, std::size_t) {
+              ::operator delete (reinterpret_cast<void*>(ptr.address), std::align_val_t{64});
+            }};
+  }
+  DeviceMemory make_resident(std::span<const std::byte> host, const std::string&) override {
+    return {{reinterpret_cast<std::uintptr_t>(host.data())}, host.size(), nullptr};
+  }
+  void upload(DevPtr to, const void* host, std::size_t bytes) override {
+    std::memcpy(reinterpret_cast<void*>(to.address), host, bytes);
+  }
+  void download(void* host, DevPtr from, std::size_t bytes) override {
+    std::memcpy(host, reinterpret_cast<const void*>(from.address), bytes);
+  }
+  void copy(DevPtr to, DevPtr from, std::size_t bytes) override {
+    std::memmove(reinterpret_cast<void*>(to.address), reinterpret_cast<const void*>(from.address),
+                 bytes);
+  }
+  void zero(DevPtr to, std::size_t bytes) override {
+    std::memset(reinterpret_cast<void*>(to.address), 0, bytes);
+  }
+  std::uint64_t record() override { return 0; }
+  void wait(std::uint64_t) override {}
+  void synchronize() override {}
+
+  std::unique_ptr<Op> conv2d(const Conv2dDesc& d) override {
+    Maths maths = sizes(d.batch * d.in.elements(), d.batch * d.out.elements(),
+                        d.conv_out.c * d.kernel.h * d.kernel.w * (d.in.c / d.groups),
+                        d.bias ? d.conv_out.c : 0, d.input_gradient);
+    maths.forward = [d](const Values& x, const Values& w, const Values& b) {
+      return reference::conv2d(d, x, w, b);
+    };
+    maths.backward = [d](const Values& x, const Values& w, const Values& b, const Values& dy) {
+      return reference::conv2d_backward(d, x, w, b, dy);
+    };
+    return make(std::move(maths));
+  }
+  std::unique_ptr<Op> linear(const LinearDesc& d) override {
+    Maths maths =
+        sizes(d.batch * d.in, d.batch * d.out, d.in * d.out, d.bias ? d.out : 0, d.input_gradient);
+    maths.forward = [d](const Values& x, const Values& w, const Values& b) {
+      return reference::linear(d, x, w, b);
+    };
+    maths.backward = [d](const Values& x, const Values& w, const Values& b, const Values& dy) {
+      return reference::linear_backward(d, x, w, b, dy);
+    };
+    return make(std::move(maths));
+  }
+  std::unique_ptr<Op> pool2d(const Pool2dDesc& d) override {
+    Maths maths =
+        sizes(d.batch * d.in.elements(), d.batch * d.out.elements(), 0, 0, d.input_gradient);
+    maths.forward = [d](const Values& x, const Values&, const Values&) {
+      return reference::pool(d, x);
+    };
+    maths.backward = [d](const Values& x, const Values&, const Values&, const Values& dy) {
+      return reference::Gradients{reference::pool_backward(d, x, dy), {}, {}};
+    };
+    return make(std::move(maths));
+  }
+  std::unique_ptr<Op> relu(const ReluDesc& d) override {
+    const std::int64_t count = d.batch * d.shape.elements();
+    if (keep_ == Keep::saved) {
+      return std::make_unique<ReferenceInPlaceRelu>(static_cast<std::size_t>(count));
+    }
+    Maths maths = sizes(count, count, 0, 0, true);
+    maths.forward = [](const Values& x, const Values&, const Values&) {
+      return reference::relu(x);
+    };
+    maths.backward = [](const Values& x, const Values&, const Values&, const Values& dy) {
+      return reference::Gradients{reference::relu_backward(dy, reference::relu(x)), {}, {}};
+    };
+    return make(std::move(maths));
+  }
+  std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) override {
+    return std::make_unique<ReferenceCrossEntropy>(desc);
+  }
+  std::unique_ptr<InputOp> input(const InputDesc& desc) override {
+    return std::make_unique<ReferenceInput>(desc);
+  }
+
+  void add(DevPtr to, DevPtr a, DevPtr b, std::int64_t count) override {
+    Values sum = read_floats(a, static_cast<std::size_t>(count));
+    const Values other = read_floats(b, sum.size());
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
+    write_floats(to, sum);
+  }
+  void grad_norm(DevPtr, std::int64_t, DevPtr) override {
+    fail(ErrorKind::unexpected, "the reference backend has no grad_norm");
+  }
+  void optimizer_step(const OptimizerDesc&, const OptimizerArgs&) override {
+    fail(ErrorKind::unexpected, "the reference backend has no optimizer_step");
+  }
+
+ private:
+  static Maths sizes(std::int64_t x, std::int64_t y, std::int64_t weight, std::int64_t bias,
+                     bool input_gradient) {
+    Maths maths;
+    maths.x = static_cast<std::size_t>(x);
+    maths.y = static_cast<std::size_t>(y);
+    maths.weight = static_cast<std::size_t>(weight);
+    maths.bias = static_cast<std::size_t>(bias);
+    maths.input_gradient = input_gradient;
+    return maths;
+  }
+  std::unique_ptr<Op> make(Maths maths) {
+    return std::make_unique<ReferenceOp>(std::move(maths), keep_);
+  }
+
+  Keep keep_;
+  DeviceInfo info_;
+};
+
+}  // namespace dpt::testing
