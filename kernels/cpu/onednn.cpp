@@ -75,6 +75,13 @@ memory unbound(const memory::desc& desc) {
   return {desc, engine(), nullptr};
 }
 
+/// Points a memory object at an address. oneDNN clears the padding of blocked layouts whenever it
+/// is told an address, so it is told only new ones.
+void bind(const memory& object, void* address) {
+  void* known = object.get_data_handle();
+  if (known != address) object.set_data_handle(address);
+}
+
 /// Argument lists are built once; oneDNN's C++ `execute` would build a vector in every call.
 struct Call {
   dnnl::primitive primitive;
@@ -156,21 +163,21 @@ struct Primitive::Impl {
   void run(const Tensors& t) {
     // The OpenMP team size belongs to the calling thread, and another Backend may have changed it.
     omp_set_num_threads(threads);
-    x.set_data_handle(t.x);
-    y.set_data_handle(t.y);
-    scratchpad.set_data_handle(t.scratch + scratchpad_at);
-    if (reorders) reorder_scratchpad.set_data_handle(t.scratch + scratchpad_at);
+    bind(x, t.x);
+    bind(y, t.y);
+    bind(scratchpad, t.scratch + scratchpad_at);
+    if (reorders) bind(reorder_scratchpad, t.scratch + scratchpad_at);
     if (pass == Pass::backward_weights) {
       run_backward_weights(t);
       return;
     }
-    if (bias_count > 0) bias.set_data_handle(t.bias);
+    if (bias_count > 0) bind(bias, t.bias);
     if (reorders) {
-      plain.set_data_handle(t.weights);
-      weights.set_data_handle(t.scratch + own_weights_at);
+      bind(plain, t.weights);
+      bind(weights, t.scratch + own_weights_at);
       reorder.run(stream);
     } else {
-      weights.set_data_handle(t.weights);
+      bind(weights, t.weights);
     }
     main.run(stream);
   }
@@ -179,11 +186,11 @@ struct Primitive::Impl {
     const bool add = t.write == GradWrite::add;
     float* to = add ? reinterpret_cast<float*>(t.scratch + plain_at) : t.weights;
     float* to_bias = add ? reinterpret_cast<float*>(t.scratch + bias_at) : t.bias;
-    weights.set_data_handle(reorders ? reinterpret_cast<float*>(t.scratch + own_weights_at) : to);
-    if (bias_count > 0) bias.set_data_handle(to_bias);
+    bind(weights, reorders ? reinterpret_cast<float*>(t.scratch + own_weights_at) : to);
+    if (bias_count > 0) bind(bias, to_bias);
     main.run(stream);
     if (reorders) {
-      plain.set_data_handle(to);
+      bind(plain, to);
       reorder.run(stream);
     }
     if (!add) return;

@@ -105,10 +105,10 @@ TEST_CASE("convolutions with every fusion agree with the reference") {
         d.bias = bias;
         d.relu = relu;
         check_conv(d);
-        if (d.conv_out.h < 2 || d.conv_out.w < 2) continue;
+        if (bias != relu || d.conv_out.h < 2 || d.conv_out.w < 2) continue;
         check_conv(with_pool(d, PoolKind::max, {2, 2}, {2, 2}));
         check_conv(with_pool(d, PoolKind::average, {2, 2}, {2, 2}));
-        if (bias) check_conv(with_pool(d, PoolKind::max, {2, 2}, {1, 1}, {1, 1}));
+        if (relu) check_conv(with_pool(d, PoolKind::max, {2, 2}, {1, 1}, {1, 1}));
       }
     }
   }
