@@ -60,10 +60,6 @@ struct CheckpointHeader {
 };
 CheckpointHeader read_checkpoint_header(const std::string& path);
 
-/// Makes `to` the same checkpoint as `from` (a hard link, or a copy where there are none), in one
-/// step: a reader sees the old one or the new one. For keep_best. Throws ErrorKind::data.
-void publish_checkpoint_as(const std::string& from, const std::string& to);
-
 /// "step-00001234.safetensors"
 std::string checkpoint_name(std::int64_t step);
 

@@ -90,15 +90,6 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-void sync_folder_of(const std::string& path) {
-  const FileHandle handle(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some network file systems know no fsync of a folder and say EINVAL: there, rename is all.
-  if (!handle.is_open() || (::fsync(handle.fd()) != 0 && errno != EINVAL)) {
-    fail(ErrorKind::data, "{}: is in place, but its folder cannot be made durable: {}", path,
-         reason(errno));
-  }
-}
-
 AtomicFile::AtomicFile(std::string path)
     : path_(std::move(path)), temporary_(path_ + kTemporarySuffix) {
   // A left-over of a crash, or something planted there: never written through.
@@ -126,7 +117,12 @@ void AtomicFile::commit() {
   if (::close(file_.release()) != 0) fail_at("close", errno);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_at("rename into place", errno);
   remove_ = false;
-  sync_folder_of(path_);
+  const FileHandle folder(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some network file systems know no fsync of a folder and say EINVAL: there, rename is all.
+  if (!folder.is_open() || (::fsync(folder.fd()) != 0 && errno != EINVAL)) {
+    fail(ErrorKind::data, "{}: is in place, but its folder cannot be made durable: {}", path_,
+         reason(errno));
+  }
 }
 
 void AtomicFile::fail_at(const char* doing, int error) const {

@@ -62,7 +62,4 @@ inline constexpr const char* kTemporarySuffix = ".tmp";
 /// The folder part of a path; "." if it has none.
 std::string folder_of(const std::string& path);
 
-/// Makes a rename in the folder of `path` durable. Throws ErrorKind::data.
-void sync_folder_of(const std::string& path);
-
 }  // namespace dpt

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
-#include <span>
 #include <string_view>
 #include <system_error>
 
@@ -114,35 +113,6 @@ void apply_retention(const std::string& folder, std::int64_t keep_last) {
       remove_file(folder + "/" + name);
     }
   }
-}
-
-void publish_checkpoint_as(const std::string& from, const std::string& to) {
-  const std::string temporary = to + kTemporarySuffix;
-  ::unlink(temporary.c_str());
-  if (::link(from.c_str(), temporary.c_str()) == 0) {
-    if (::rename(temporary.c_str(), to.c_str()) != 0) {
-      const int error = errno;
-      ::unlink(temporary.c_str());
-      fail(ErrorKind::data, "{}: cannot rename into place: {}", to,
-           std::generic_category().message(error));
-    }
-    // If both were links to one file already, rename leaves the temporary name.
-    ::unlink(temporary.c_str());
-    sync_folder_of(to);
-    return;
-  }
-  // Another file system, or one without hard links.
-  std::uint64_t size = 0;
-  const FileHandle source = open_regular_file(from, size);
-  AtomicFile target(to);
-  std::vector<std::byte> block(std::size_t{1} << 20);
-  for (std::uint64_t at = 0; at < size;) {
-    const auto piece = std::span(block).first(std::min<std::uint64_t>(block.size(), size - at));
-    read_exactly(source, from, at, piece);
-    target.write(piece);
-    at += piece.size();
-  }
-  target.commit();
 }
 
 }  // namespace dpt

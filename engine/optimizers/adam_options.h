@@ -31,7 +31,8 @@ ObjectTable adam_table(const char* name, const char* doc, const char* weight_dec
       name, doc,
       {field("lr", of(&AdamOptions::lr), "Learning rate, before the schedule.").at_least(0),
        field("betas", of(&AdamOptions::betas),
-             "Decay of the running averages of the gradient and of its square."),
+             "Decay of the running averages of the gradient and of its square.")
+           .items(2, 2),
        field("eps", of(&AdamOptions::eps), "Added to the denominator.").at_least(0),
        field("weight_decay", of(&AdamOptions::weight_decay), weight_decay_doc).at_least(0),
        field("amsgrad", of(&AdamOptions::amsgrad),

@@ -10,54 +10,25 @@
 namespace dpt {
 namespace {
 
-// What every schedule has. The reader copies it to TrainSpec::warmup.
-struct ScheduleOptions {
-  WarmupSpec warmup;
-};
+struct ConstantOptions {};
 
-struct ConstantOptions : ScheduleOptions {};
-
-struct StepOptions : ScheduleOptions {
+struct StepOptions {
   std::int64_t step_size = 0;
   double gamma = 0.1;
 };
 
-struct MultistepOptions : ScheduleOptions {
+struct MultistepOptions {
   std::vector<std::int64_t> milestones;
   double gamma = 0.1;
 };
 
-struct CosineOptions : ScheduleOptions {
+struct CosineOptions {
   double min_lr = 0.0;
 };
 
-const ObjectTable& warmup_table() {
-  static const ObjectTable table = object_table<WarmupSpec>(
-      "warmup", "Linear rise of the learning rate at the start of a run; give epochs or steps.",
-      {field("epochs", &WarmupSpec::epochs, "Length in epochs; fractions are allowed.").at_least(0),
-       field("steps", &WarmupSpec::steps, "Length in updates.").at_least(0),
-       field("start_factor", &WarmupSpec::start_factor,
-             "The first update has start_factor * lr, as torch.optim.lr_scheduler.LinearLR.")
-           .range(0, 1)},
-      +[](const WarmupSpec& warmup) -> std::string {
-        if (warmup.epochs > 0 && warmup.steps > 0) {
-          return fmt::format("expected epochs or steps, found both (epochs: {}, steps: {})",
-                             warmup.epochs, warmup.steps);
-        }
-        return {};
-      });
-  return table;
-}
-
-template <class S>
-Field warmup_field() {
-  return object_field("warmup", static_cast<WarmupSpec S::*>(&ScheduleOptions::warmup),
-                      warmup_table(), "Linear warm-up; multiplies the schedule.");
-}
-
 const ObjectTable& constant_table() {
-  static const ObjectTable table = object_table<ConstantOptions>(
-      "constant", "The optimizer's learning rate, all the way.", {warmup_field<ConstantOptions>()});
+  static const ObjectTable table =
+      object_table<ConstantOptions>("constant", "The optimizer's learning rate, all the way.", {});
   return table;
 }
 
@@ -67,8 +38,7 @@ const ObjectTable& step_table() {
       {field("step_size", &StepOptions::step_size, "Epochs between two drops.")
            .required()
            .at_least(1),
-       field("gamma", &StepOptions::gamma, "Factor of each drop.").above(0),
-       warmup_field<StepOptions>()});
+       field("gamma", &StepOptions::gamma, "Factor of each drop.").above(0)});
   return table;
 }
 
@@ -78,8 +48,7 @@ const ObjectTable& multistep_table() {
       {field("milestones", &MultistepOptions::milestones,
              "Epochs (counted from 0) that start with a drop, increasing.")
            .required(),
-       field("gamma", &MultistepOptions::gamma, "Factor of each drop.").above(0),
-       warmup_field<MultistepOptions>()},
+       field("gamma", &MultistepOptions::gamma, "Factor of each drop.").above(0)},
       +[](const MultistepOptions& options) -> std::string {
         std::int64_t before = 0;
         for (std::int64_t milestone : options.milestones) {
@@ -97,8 +66,7 @@ const ObjectTable& multistep_table() {
 const ObjectTable& cosine_table() {
   static const ObjectTable table = object_table<CosineOptions>(
       "cosine", "Half a cosine from lr to min_lr over the steps after warm-up.",
-      {field("min_lr", &CosineOptions::min_lr, "The rate at the end.").at_least(0),
-       warmup_field<CosineOptions>()});
+      {field("min_lr", &CosineOptions::min_lr, "The rate at the end.").at_least(0)});
   return table;
 }
 

@@ -120,15 +120,6 @@ TEST_CASE("what cannot be a schedule is refused") {
       "test.yaml:7:3: lr_schedule: expected a min_lr of at most the optimizer's lr (0.1), found "
       "0.5",
       Error);
-
-  const WarmupSpec both{.epochs = 1, .steps = 5, .start_factor = 0};
-  for (const ObjectTable* table : schedule_table().alternatives) {
-    const Field& warmup = table->fields.back();
-    REQUIRE(warmup.name == "warmup");
-    CHECK(warmup.object->check(&both) ==
-          "expected epochs or steps, found both (epochs: 1, steps: 5)");
-    CHECK(warmup.object->check(warmup.nested_const(table->make().get())) == "");
-  }
 }
 
 }  // namespace
