@@ -1,5 +1,6 @@
 // All kinds of data sets: a new one adds its line here and in kinds.h.
 #include <array>
+#include <filesystem>
 
 #include "datasets/kinds.h"
 #include "kernels/error.h"
@@ -42,7 +43,12 @@ const VariantTable& dataset_table() {
 
 DataSets open_dataset(const Variant& options, const DataDemand& demand) {
   for (const DatasetKind& kind : dataset_kinds()) {
-    if (kind.table == options.table) return kind.open(options, demand);
+    if (kind.table != options.table) continue;
+    try {
+      return kind.open(options, demand);
+    } catch (const std::filesystem::filesystem_error& error) {
+      fail(ErrorKind::data, "{}: {}", options.type, error.what());
+    }
   }
   fail(ErrorKind::usage, "{}: data.dataset: '{}' is not one of the data sets that are built in",
        options.where.text(), options.type);
