@@ -1,0 +1,134 @@
+"""JAX's side of bench-peers: LeNet with SGD and momentum, the whole training loop.
+
+Variants: jit (one call a step, donated buffers), scan (up to 20 steps in one call of lax.scan, the
+batches gathered inside). Activations are NHWC, weights HWIO, which is what XLA is quickest with.
+"""
+
+import common
+
+args = common.options()
+common.set_threads(args.threads)
+
+import functools  # noqa: E402
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from safetensors.numpy import load_file  # noqa: E402
+
+SCAN = 20
+
+
+def starting_weights():
+    if args.weights:
+        weights = load_file(args.weights)
+    else:
+        rng = np.random.default_rng(1)
+        shapes = {
+            "conv1": (20, 1, 3, 3),
+            "conv2": (50, 20, 5, 5),
+            "fc1": (128, 800),
+            "fc2": (10, 128),
+        }
+        weights = {}
+        for name, shape in shapes.items():
+            bound = 1.0 / np.sqrt(np.prod(shape[1:]))
+            weights[name + ".weight"] = rng.uniform(-bound, bound, shape).astype(np.float32)
+            weights[name + ".bias"] = rng.uniform(-bound, bound, shape[0]).astype(np.float32)
+    params = {}
+    for name, value in weights.items():
+        if value.ndim == 4:
+            value = value.transpose(2, 3, 1, 0)  # OIHW -> HWIO
+        elif name == "fc1.weight":  # its inputs come as (H, W, C) here
+            value = value.reshape(128, 50, 4, 4).transpose(2, 3, 1, 0).reshape(800, 128)
+        elif value.ndim == 2:
+            value = value.T
+        params[name] = jnp.asarray(value)
+    return params
+
+
+def conv(x, params, name):
+    y = jax.lax.conv_general_dilated(
+        x, params[name + ".weight"], (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    return jax.nn.relu(y + params[name + ".bias"])
+
+
+def pool(x):
+    n, h, w, c = x.shape
+    x = x[:, : h // 2 * 2, : w // 2 * 2, :].reshape(n, h // 2, 2, w // 2, 2, c)
+    return x.mean(axis=(2, 4))
+
+
+def loss_of(params, x, y):
+    x = pool(conv(x, params, "conv1"))
+    x = pool(conv(x, params, "conv2"))
+    x = x.reshape(x.shape[0], -1)
+    x = jax.nn.relu(x @ params["fc1.weight"] + params["fc1.bias"])
+    logits = x @ params["fc2.weight"] + params["fc2.bias"]
+    picked = jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], axis=1)
+    return -picked.mean()
+
+
+def update(state, index, images, labels):
+    params, momenta = state
+    loss, grads = jax.value_and_grad(loss_of)(params, images[index], labels[index])
+    momenta = jax.tree.map(lambda m, g: common.MOMENTUM * m + g, momenta, grads)
+    params = jax.tree.map(lambda p, m: p - common.LEARNING_RATE * m, params, momenta)
+    return (params, momenta), loss
+
+
+one_step = jax.jit(update, donate_argnums=0)
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def many_steps(state, indices, images, labels):
+    return jax.lax.scan(lambda s, index: update(s, index, images, labels), state, indices)
+
+
+images, labels = common.training_data(args.data)
+images = jnp.asarray(images[..., None])
+labels = jnp.asarray(labels.astype(np.int32))
+count = len(images)
+params = starting_weights()
+state = (params, jax.tree.map(jnp.zeros_like, params))
+rng = np.random.default_rng(1)
+order, position = None, count
+
+
+def next_indices(steps):
+    """Samples of the next `steps` steps, (steps, batch), in a fresh order each epoch."""
+    global order, position
+    rows = []
+    for _ in range(steps):
+        if position + args.batch > count:
+            order = rng.permutation(count).astype(np.int32)
+            position = 0
+        rows.append(order[position : position + args.batch])
+        position += args.batch
+    return np.stack(rows)
+
+
+def run(steps):
+    global state
+    if args.variant == "scan":
+        for begin in range(0, steps, SCAN):
+            indices = next_indices(min(SCAN, steps - begin))
+            state, _ = many_steps(state, indices, images, labels)
+    else:
+        for _ in range(steps):
+            state, _ = one_step(state, next_indices(1)[0], images, labels)
+    jax.block_until_ready(state)
+
+
+def losses(steps):
+    global state
+    result = []
+    for k in range(steps):
+        index = np.arange(k * args.batch, (k + 1) * args.batch, dtype=np.int32)
+        state, loss = one_step(state, index, images, labels)
+        result.append(loss)
+    return result
+
+
+common.serve(run, losses, args)
