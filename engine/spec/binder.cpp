@@ -71,14 +71,24 @@ std::string unknown_kind(const VariantTable& table, const std::string& type) {
     if (lower(theirs) == lower(type)) near = ours;
   }
   if (near.empty()) near = closest(type, names);
-  if (std::find(names.begin(), names.end(), near) != names.end()) {
-    text += fmt::format(", did you mean '{}'?", near);
-  } else if (!near.empty()) {
-    text += ": " + near + (near.ends_with('.') ? "" : ".");
-  } else {
+  const bool is_name = std::find(names.begin(), names.end(), near) != names.end();
+  if (near.empty()) {
     text += ".";
+  } else {
+    text += fmt::format(", did you mean {}?", is_name ? fmt::format("'{}'", near) : near);
   }
   return text + fmt::format(" Known {}s: {}", table.what, fmt::join(names, ", "));
+}
+
+/// The kinds of a table that have a field of that name.
+std::vector<std::string> kinds_with(const VariantTable* kinds, const std::string& key) {
+  std::vector<std::string> found;
+  if (!kinds) return found;
+  for (const ObjectTable* kind : kinds->alternatives) {
+    const auto is_key = [&](const Field& field) { return field.name == key; };
+    if (std::any_of(kind->fields.begin(), kind->fields.end(), is_key)) found.push_back(kind->name);
+  }
+  return found;
 }
 
 void collect_paths(const std::vector<Field>& fields, const std::string& key,
@@ -118,6 +128,8 @@ void Binder::read_object(const ObjectTable& table, void* target, const YamlNode&
   const VariantTable* kinds = table.choice.variants;
   if (kinds) scope.names.push_back(kinds->tag);
   for (const Field& field : table.fields) scope.names.push_back(field.name);
+  // It is gone from the tree by now, but somebody may have misspelt it.
+  if (path.empty()) scope.names.push_back(kExtendsKey);
   if (!node.is_map()) {
     issue(node.where, fmt::format("expected a mapping for {}, found {}; its keys are {}",
                                   scope.owner, found_text(node), fmt::join(scope.names, ", ")));
@@ -135,7 +147,7 @@ void Binder::read_object(const ObjectTable& table, void* target, const YamlNode&
       for (const Field& field : chosen->fields) scope.names.push_back(field.name);
     }
   }
-  report_unknown_keys(node, scope, kinds ? kinds->tag : std::string{});
+  report_unknown_keys(node, scope, kinds);
   read_fields(table.fields, target, node, path, scope);
   if (chosen) read_options(*chosen, *table.choice.at(target), node, path, scope);
   if (table.check && issues_.size() == issues_before) {
@@ -150,6 +162,9 @@ void Binder::read_fields(const std::vector<Field>& fields, void* target, const Y
     if (const YamlNode* child = node.find(field.name)) {
       read_field(field, target, *child, join(path, field.name));
     } else if (field.is_required) {
+      if (std::find(scope.meant.begin(), scope.meant.end(), field.name) != scope.meant.end()) {
+        continue;
+      }
       issue(node.where,
             fmt::format("missing key '{}' in {}: {}", field.name, scope.owner, field.doc));
     } else if (field.type == FieldType::object && !field.object->choice.default_type.empty()) {
@@ -207,7 +222,11 @@ void Binder::read_value(const Field& field, void* target, const YamlNode& node,
     origins_[fmt::format("{}.{}", path, i)] = node.children[i].where;
   }
   PlainValue value;
-  if (convert_value(field, node, value, issues_)) field.set(target, value);
+  if (convert_value(field, node, value, issues_)) {
+    field.set(target, value);
+  } else {
+    origins_.erase(path);  // the default stands; later checks need not look at it
+  }
 }
 
 void Binder::read_variant(const VariantTable& table, Variant& target, const YamlNode& node,
@@ -228,7 +247,7 @@ void Binder::read_variant(const VariantTable& table, Variant& target, const Yaml
   scope.owner = fmt::format("{} {}", table.what, chosen->name);
   scope.names.push_back(table.tag);
   for (const Field& field : chosen->fields) scope.names.push_back(field.name);
-  report_unknown_keys(node, scope, table.tag);
+  report_unknown_keys(node, scope, &table);
   read_options(*chosen, target, node, path, scope);
 }
 
@@ -286,30 +305,35 @@ void Binder::fill_defaults(const std::vector<Field>& fields, void* target) {
   }
 }
 
-void Binder::report_unknown_keys(const YamlNode& node, const Scope& scope, const std::string& tag) {
+void Binder::report_unknown_keys(const YamlNode& node, Scope& scope, const VariantTable* kinds) {
   if (!scope.is_complete) return;
   for (const YamlNode& child : node.children) {
     const std::string& key = child.key;
     if (std::find(scope.names.begin(), scope.names.end(), key) != scope.names.end()) continue;
     std::string text = fmt::format("unknown key {} in {}", in_quotes(key), scope.owner);
+    const std::vector<std::string> owners = kinds_with(kinds, key);
     std::string near = other_name(key, scope.names);
-    const std::string place = near.empty() ? elsewhere(key) : std::string{};
-    const YamlNode* kind = tag.empty() ? nullptr : node.find(tag);
-    if (near.empty() && place.empty()) near = closest(key, scope.names);
+    std::string place;
+    if (near.empty() && owners.empty()) place = elsewhere(key);
+    if (near.empty() && owners.empty() && place.empty()) near = closest(key, scope.names);
     if (!near.empty()) {
       text += fmt::format(", did you mean '{}'?", near);
+      scope.meant.push_back(near);
     } else if (!place.empty()) {
       text += fmt::format(", did you mean {}?", place);
+    } else if (!owners.empty()) {
+      text += fmt::format("; it belongs to {}.", fmt::join(owners, ", "));
     } else {
       text += ".";
     }
     text += fmt::format(" Known keys: {}", fmt::join(scope.names, ", "));
+    const YamlNode* kind = kinds ? node.find(kinds->tag) : nullptr;
     if (kind && kind->where.line == 0 && child.key_where.line != 0) {
       // `optimizer.type=Adam` on the command line leaves SGD's fields standing.
       text += fmt::format(
-          ". The '{}' comes from the command line; to replace the other fields "
-          "too, give the whole mapping: {}={{{}: {}, ...}}",
-          tag, node.key, tag, kind->text);
+          ". The {} comes from the command line; to replace the other fields too, give the whole "
+          "mapping: {}={{{}: {}, ...}}",
+          kinds->tag, node.key, kinds->tag, kind->text);
     }
     issue(child.key_where, std::move(text));
   }

@@ -26,6 +26,7 @@ class Binder {
     std::string owner;               ///< "layer Conv2d", "train", "the config"
     std::vector<std::string> names;  ///< every key that is known, the tag first
     bool is_complete = true;         ///< false when the kind is unknown, so keys cannot be judged
+    std::vector<std::string> meant;  ///< suggested for an unknown key, so not missing as well
   };
 
   void issue(const Where& where, std::string text);
@@ -39,7 +40,7 @@ class Binder {
                             const YamlNode& node, const std::string& path);
   void read_options(const ObjectTable& table, Variant& target, const YamlNode& node,
                     const std::string& path, const Scope& scope);
-  void report_unknown_keys(const YamlNode& node, const Scope& scope, const std::string& tag);
+  void report_unknown_keys(const YamlNode& node, Scope& scope, const VariantTable* kinds);
   std::string elsewhere(const std::string& key) const;
   void fill_defaults(const std::vector<Field>& fields, void* target);
 

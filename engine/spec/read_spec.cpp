@@ -122,12 +122,9 @@ class Checker {
       const std::string near = closest(input, names);
       std::string text = fmt::format("expected the name of an earlier layer in 'from', found {}",
                                      in_quotes(input));
-      if (!near.empty()) text += fmt::format(", did you mean '{}'?", near);
-      if (names.empty()) {
-        text += "; no layer stands before this one";
-      } else {
-        text += fmt::format(" Earlier layers: {}", fmt::join(names, ", "));
-      }
+      text += near.empty() ? "." : fmt::format(", did you mean '{}'?", near);
+      text += names.empty() ? " No layer stands before this one"
+                            : fmt::format(" Earlier layers: {}", fmt::join(names, ", "));
       issue(path, std::move(text));
     }
   }

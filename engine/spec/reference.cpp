@@ -116,8 +116,9 @@ class Page {
     return field.is_optional ? "not set" : "";
   }
 
+  void head() { out_ += "\n| key | value | default | |\n|---|---|---|---|\n"; }
+
   void rows(const std::vector<Field>& fields, void* owner) {
-    out_ += "\n| key | value | default | |\n|---|---|---|---|\n";
     for (const Field& field : fields) {
       out_ += fmt::format("| `{}` | {} | {} | {} |\n", field.name, escaped(type_text(field)),
                           escaped(default_text(field, owner)), escaped(field.doc));
@@ -131,20 +132,19 @@ class Page {
 
   void section(const std::string& title, const ObjectTable& table, void* object, int level) {
     heading(title, table.doc, level);
-    if (!table.fields.empty()) {
-      if (&table == &tables_.root) {
-        out_ += fmt::format(
-            "\n| key | value | default | |\n|---|---|---|---|\n"
-            "| `{}` | a path |  | {} |\n",
-            kExtendsKey, kExtendsDoc);
-        const std::size_t begin = out_.size();
-        rows(table.fields, object);
-        // The rows go on the table that `extends` began.
-        out_.erase(begin, out_.find("|---|---|---|---|\n", begin) + 18 - begin);
-      } else {
-        rows(table.fields, object);
-      }
+    head();
+    if (&table == &tables_.root) {
+      out_ += fmt::format("| `{}` | a path |  | {} |\n", kExtendsKey, kExtendsDoc);
     }
+    if (const VariantTable* variants = table.choice.variants) {
+      std::vector<std::string> names;
+      for (const ObjectTable* kind : variants->alternatives) names.push_back(kind->name);
+      const std::string& preset = table.choice.default_type;
+      out_ += fmt::format("| `{}` | one of {} | {} | The kind; its fields stand beside these. |\n",
+                          variants->tag, fmt::join(names, ", "),
+                          preset.empty() ? "required" : "`" + preset + "`");
+    }
+    rows(table.fields, object);
     if (table.choice.variants) kinds(*table.choice.variants, level + 1);
     nested(table.fields, object, level);
   }
@@ -168,7 +168,10 @@ class Page {
     for (const ObjectTable* kind : table.alternatives) {
       heading(fmt::format("`{}: {}`", table.tag, kind->name), kind->doc, level);
       const std::shared_ptr<void> options = kind->make();
-      if (!kind->fields.empty()) rows(kind->fields, options.get());
+      if (!kind->fields.empty()) {
+        head();
+        rows(kind->fields, options.get());
+      }
       nested(kind->fields, options.get(), level);
     }
   }

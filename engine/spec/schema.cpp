@@ -93,7 +93,7 @@ class SchemaMaker {
       case FieldType::integer: {
         Json schema = element("integer", field);
         if (field.zero_word.empty()) return schema;
-        return {{"anyOf", {{{"const", field.zero_word}}, schema}}};
+        return {{"anyOf", {{{"enum", {field.zero_word, 0}}}, schema}}};
       }
       case FieldType::number:
         return element("number", field);
@@ -220,7 +220,7 @@ class SchemaMaker {
 
 std::string config_schema(const Catalog& catalog) {
   const SpecTables tables(catalog);
-  return SchemaMaker().make(tables).dump(2) + "\n";
+  return SchemaMaker().make(tables).dump(2);
 }
 
 }  // namespace dpt

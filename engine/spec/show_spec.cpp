@@ -64,6 +64,7 @@ struct ToYaml {
     return yaml_string(field.type == FieldType::path ? escape_variables(value) : value);
   }
   std::string operator()(const Size2& value) const {
+    if (value.h == value.w) return yaml_integer(value.h);
     return fmt::format("[{}, {}]", value.h, value.w);
   }
   std::string operator()(const std::vector<double>& value) const {
@@ -82,11 +83,23 @@ class Writer {
   Writer(const TrainSpec& spec, bool with_origins) : spec_(spec), with_origins_(with_origins) {}
 
   void object(const ObjectTable& table, const void* object, const std::string& path) {
-    if (table.choice.variants) {
-      // The tables give write access only; nothing is written through it here.
-      variant(*table.choice.variants, *table.choice.at(const_cast<void*>(object)), path);
+    if (!table.choice.variants) {
+      fields(table.fields, object, path);
+      return;
     }
-    fields(table.fields, object, path);
+    // As people write it: the kind, a name if it has one, the kind's own fields, the common ones.
+    // The tables give write access only; nothing is written through it here.
+    const Variant& chosen = *table.choice.at(const_cast<void*>(object));
+    std::vector<Field> names, others;
+    for (const Field& field : table.fields) {
+      const bool is_name = field.type == FieldType::string || field.type == FieldType::strings;
+      (is_name ? names : others).push_back(field);
+    }
+    line(table.choice.variants->tag + ": " + yaml_string(chosen.type),
+         path + "." + table.choice.variants->tag);
+    fields(names, object, path);
+    if (chosen.table) fields(chosen.table->fields, chosen.options.get(), path);
+    fields(others, object, path);
   }
 
   std::string finish() {

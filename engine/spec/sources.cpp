@@ -65,14 +65,12 @@ void merge(YamlNode& base, YamlNode over, const ObjectTable* data) {
 
 void merge_root(YamlNode& base, YamlNode over, const SpecTables& tables) {
   YamlNode* old_data = base.is_map() ? base.find("data") : nullptr;
-  YamlNode* new_data = over.is_map() ? over.find("data") : nullptr;
+  const YamlNode* new_data = over.is_map() ? over.find("data") : nullptr;
   if (old_data && new_data) {
-    YamlNode merged = *old_data;
     const Where key_where = new_data->key_where;
-    merge(merged, std::move(*new_data), &tables.data);
-    merged.key = "data";
-    merged.key_where = key_where;
-    *old_data = merged;
+    merge(*old_data, *new_data, &tables.data);
+    old_data->key = "data";
+    old_data->key_where = key_where;
     remove_child(over, "data");
   }
   merge(base, std::move(over), nullptr);
@@ -267,11 +265,11 @@ class Override {
                     const std::vector<std::string>& names) {
     std::string text = fmt::format("{} has no item '{}'", list, key);
     const std::string near = closest(key, names);
-    if (!near.empty()) text += fmt::format(", did you mean '{}'?", near);
+    text += near.empty() ? "." : fmt::format(", did you mean '{}'?", near);
     if (node.children.empty()) {
-      text += "; it is empty";
+      text += " It is empty";
     } else {
-      text += fmt::format("; it has the indices 0 to {}", node.children.size() - 1);
+      text += fmt::format(" It has the indices 0 to {}", node.children.size() - 1);
       if (!names.empty()) text += fmt::format(" and the names {}", fmt::join(names, ", "));
     }
     issue(std::move(text));

@@ -43,8 +43,7 @@ std::string closest(const std::string& word, std::span<const std::string> candid
   if (word.empty() || word.size() > 64) return {};
   const std::string key = folded(word);
   std::string best;
-  std::size_t best_distance = key.size() / 3 + 1;
-  if (key.size() <= 2) best_distance = 1;
+  std::size_t best_distance = std::max<std::size_t>(1, key.size() / 3);
   for (const std::string& candidate : candidates) {
     const std::string other = folded(candidate);
     std::size_t d = distance(key, other);

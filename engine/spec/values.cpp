@@ -112,7 +112,8 @@ class Converter {
       return true;
     }
     const Scalar<std::int64_t> scalar = read_integer(node);
-    if (scalar.value && !in_range(field_, static_cast<double>(*scalar.value))) {
+    const bool is_word = scalar.value == 0 && !field_.zero_word.empty();
+    if (scalar.value && !is_word && !in_range(field_, static_cast<double>(*scalar.value))) {
       return refuse(node, {});
     }
     return keep(scalar, node, value);
@@ -216,6 +217,7 @@ std::string expected_text(const Field& field) {
     case FieldType::integer:
       if (!field.zero_word.empty())
         return fmt::format("{} or an integer{}", field.zero_word, range);
+      if (field.min && field.min == field.max) return number_text(*field.min);
       return "an integer" + range;
     case FieldType::number:
       return "a number" + range;
