@@ -59,8 +59,9 @@ class Checker {
       spec_.name = std::filesystem::path(spec_.file).stem().string();
       return;
     }
-    if (spec_.name.empty() || spec_.name[0] == '.' ||
-        spec_.name.find_first_of("/\\\n\t") != std::string::npos) {
+    const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
+    if (spec_.name.empty() || spec_.name[0] == '.' || spec_.name.find('/') != std::string::npos ||
+        std::any_of(spec_.name.begin(), spec_.name.end(), is_control)) {
       issue("name", fmt::format("expected a name for a folder (no '/', not starting with '.'), "
                                 "found {}",
                                 in_quotes(spec_.name)));

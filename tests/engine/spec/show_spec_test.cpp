@@ -22,7 +22,8 @@ std::string shown(const TrainSpec& spec) {
 TEST_CASE("a shown config reads back to an equal spec") {
   const Texts configs = {
       kGoodConfig,
-      changed("name: small", "name: \"yes: \\\"no\\\" # \\a \\\\ \\u00e4\""),
+      changed("name: small", "name: \"yes: \\\"no\\\" # \\\\ \\u00e4\""),
+      changed("root: images", "root: images\n  classes: [\"\\a\\t\\n\\x7f\", '\"']"),
       changed("lr: 0.2", "lr: 0.1000000000000000055511151231257827, momentum: 1e-300"),
       changed("root: images", "root: $${x}/$y"),
       changed("root: images", "root: images\n  classes: [\"1\", \"true\", no, ~x, \"\", 'null']"),
