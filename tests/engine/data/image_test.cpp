@@ -1,0 +1,177 @@
+// Decoding JPEG and PNG, resizing, and pictures that are refused.
+#include <zlib.h>
+
+#include <cmath>
+
+#include "datasets/image.h"
+#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/support.h"
+
+namespace dpt {
+namespace {
+
+using namespace data_test;
+
+std::span<const std::byte> as_bytes(const Bytes& bytes) {
+  return std::as_bytes(std::span(bytes));
+}
+
+Image decode(const Bytes& file, std::int64_t channels) {
+  return decode_image(as_bytes(file), "x.img", channels);
+}
+
+std::string error(const Bytes& file, std::int64_t channels = 3) {
+  return error_of([&] { decode(file, channels); });
+}
+
+Bytes resized(const Image& image, std::int64_t height, std::int64_t width) {
+  Bytes out(static_cast<std::size_t>(height * width * image.channels));
+  resize_bilinear(image, height, width, std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
+Image noise_image(std::int64_t h, std::int64_t w, std::int64_t c) {
+  return {h, w, c, noise(static_cast<std::size_t>(h * w * c))};
+}
+
+std::uint32_t crc(const Bytes& bytes) {
+  return static_cast<std::uint32_t>(
+      crc32(0, bytes.data(), static_cast<unsigned int>(bytes.size())));
+}
+
+TEST_CASE("resizing gives Pillow's bytes") {
+  // Made with Pillow: Image.fromarray(noise).resize((w, h), Image.BILINEAR).
+  CHECK(resized(noise_image(5, 7, 1), 3, 4) ==
+        Bytes{134, 148, 85, 79, 90, 132, 117, 136, 50, 64, 79, 121});
+  CHECK(resized(noise_image(4, 6, 3), 2, 2) ==
+        Bytes{136, 72, 139, 100, 95, 99, 154, 97, 132, 115, 136, 103});
+  CHECK(resized(noise_image(3, 3, 1), 5, 6) ==
+        Bytes{220, 166, 58,  28, 77, 101, 200, 154, 61,  44, 101, 130, 170, 135, 66,
+              67,  138, 173, 85, 80, 71,  100, 167, 200, 29, 44,  75,  122, 186, 218});
+  CHECK(resized(noise_image(9, 4, 1), 9, 2) ==
+        Bytes{110, 117, 92, 76, 216, 118, 56, 70, 134, 131, 145, 120, 39, 151, 19, 49, 109, 145});
+  CHECK(resized(noise_image(9, 4, 1), 4, 4) ==
+        Bytes{139, 121, 84, 107, 106, 138, 116, 66, 143, 38, 178, 99, 63, 44, 74, 156});
+  CHECK(resized(noise_image(40, 30, 1), 3, 3) ==
+        Bytes{131, 137, 130, 138, 132, 124, 136, 124, 123});
+  CHECK(resized(noise_image(4, 6, 3), 4, 6) == noise(72));
+  CHECK(crc(resized(noise_image(300, 200, 3), 32, 32)) == 0x63f15411);
+  CHECK(crc(resized(noise_image(300, 200, 3), 333, 451)) == 0x5ae2898c);
+}
+
+TEST_CASE("PNG: grey and RGB, to grey and to RGB") {
+  const Bytes rgb = noise(300 * 200 * 3);
+  const Image colour = decode(png(200, 300, 3, rgb), 3);
+  CHECK(colour.height == 300);
+  CHECK(colour.width == 200);
+  CHECK(colour.pixels == rgb);
+  // Pillow's convert("L") of the same pixels.
+  CHECK(crc(decode(png(200, 300, 3, rgb), 1).pixels) == 0xd0446b8d);
+  const Bytes grey = {1, 2, 3, 4, 5, 6};
+  CHECK(decode(png(3, 2, 1, grey), 1).pixels == grey);
+  CHECK(decode(png(3, 2, 1, grey), 3).pixels ==
+        Bytes{1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6});
+}
+
+TEST_CASE("PNG: palette, 16 bits, one bit, interlaced, transparency") {
+  for (const PngKind kind : {PngKind::palette, PngKind::deep, PngKind::bits, PngKind::interlaced,
+                             PngKind::alpha, PngKind::transparent_palette}) {
+    CAPTURE(static_cast<int>(kind));
+    const Image image = decode(odd_png(kind), 3);
+    REQUIRE(image.pixels.size() == 8 * 8 * 3);
+    CHECK(image.pixels == odd_png_pixels());
+  }
+}
+
+TEST_CASE("JPEG: grey and RGB, to grey and to RGB") {
+  Bytes smooth;
+  for (int y = 0; y < 24; ++y) {
+    for (int x = 0; x < 40; ++x) {
+      smooth.push_back(static_cast<std::uint8_t>(40 + 5 * x));
+      smooth.push_back(static_cast<std::uint8_t>(30 + 8 * y));
+      smooth.push_back(static_cast<std::uint8_t>(200 - 3 * x));
+    }
+  }
+  const Bytes file = jpeg(40, 24, 3, smooth);
+  const Image colour = decode(file, 3);
+  CHECK(colour.height == 24);
+  CHECK(colour.width == 40);
+  const Image grey = decode(file, 1);
+  REQUIRE(grey.pixels.size() == 40 * 24);
+  double worst = 0, worst_grey = 0;
+  for (std::size_t p = 0; p < grey.pixels.size(); ++p) {
+    double luma = 0;
+    for (std::size_t c = 0; c < 3; ++c) {
+      worst = std::max(worst, std::abs(double{1} * colour.pixels[3 * p + c] - smooth[3 * p + c]));
+      luma += std::array{0.299, 0.587, 0.114}[c] * smooth[3 * p + c];
+    }
+    worst_grey = std::max(worst_grey, std::abs(luma - grey.pixels[p]));
+  }
+  CHECK(worst < 12);
+  CHECK(worst_grey < 5);
+  const Image from_grey = decode(jpeg(3, 2, 1, {10, 10, 10, 10, 10, 10}), 3);
+  CHECK(from_grey.pixels == Bytes(18, 10));
+}
+
+TEST_CASE("pictures that are none are refused") {
+  CHECK(error({}) == "x.img: the file is empty");
+  CHECK(error({'G', 'I', 'F', '8', '9', 'a', 1, 2, 3, 4}) ==
+        "x.img: neither a JPEG nor a PNG: the file begins with 47 49 46 38 39 61 01 02");
+  CHECK(error({1}) == "x.img: neither a JPEG nor a PNG: the file begins with 01");
+}
+
+TEST_CASE("corrupt PNG files are refused") {
+  const Bytes good = png(20, 20, 3, noise(1200));
+  for (std::size_t cut = 8; cut < good.size(); cut += 13) {
+    CHECK(error(Bytes(good.begin(), good.begin() + static_cast<long>(cut))) ==
+          "x.img: corrupt PNG: the file ends too early");
+  }
+  Bytes bad = good;
+  bad[bad.size() / 2] ^= 0x10;
+  CHECK(error(bad) == "x.img: corrupt PNG: IDAT: CRC error");
+  bad = good;
+  bad[20] ^= 1;  // The width; its checksum no longer fits.
+  CHECK(error(bad) == "x.img: corrupt PNG: IHDR: CRC error");
+}
+
+TEST_CASE("corrupt JPEG files are refused") {
+  const Bytes good = jpeg(32, 32, 3, noise(32 * 32 * 3));
+  for (const double part : {0.3, 0.6, 0.9}) {
+    const auto cut = static_cast<long>(static_cast<double>(good.size()) * part);
+    CHECK(error(Bytes(good.begin(), good.begin() + cut)) ==
+          "x.img: corrupt JPEG: Premature end of JPEG file");
+  }
+  CHECK(error({0xff, 0xd8, 0xff}) == "x.img: corrupt JPEG: Premature end of JPEG file");
+  Bytes bad = good;
+  for (std::size_t i = bad.size() * 2 / 3; i < bad.size() * 2 / 3 + 40; ++i) bad[i] = 0xff;
+  CHECK(error(bad).starts_with("x.img: corrupt JPEG: "));
+  CHECK(error(jpeg(8, 8, 4, noise(256))) ==
+        "x.img: a CMYK JPEG; only grey and RGB are read: convert it");
+}
+
+TEST_CASE("decompression bombs are refused before memory is asked for") {
+  CHECK(error(png_header(20000, 10)) ==
+        "x.img: 20000x10 pixels (width x height): absurd dimensions; at most 16384 a side and 256 "
+        "MiB decoded are read");
+  CHECK(error(png_header(16384, 16384)) ==
+        "x.img: 16384x16384 pixels (width x height): absurd dimensions; at most 16384 a side and "
+        "256 MiB decoded are read");
+  const Bytes small = png_header(8000, 8000);
+  CHECK(error(small) ==
+        fmt::format("x.img: claims 8000x8000 pixels (width x height), more than a file of {} bytes "
+                    "can hold",
+                    small.size()));
+  Bytes bad = jpeg(16, 16, 3, noise(768));
+  set_jpeg_size(bad, 60000, 60000);
+  CHECK(error(bad) ==
+        "x.img: 60000x60000 pixels (width x height): absurd dimensions; at most 16384 a side and "
+        "256 MiB decoded are read");
+  set_jpeg_size(bad, 9000, 9000);
+  CHECK(error(bad) ==
+        fmt::format("x.img: claims 9000x9000 pixels (width x height), more than a file of {} bytes "
+                    "can hold",
+                    bad.size()));
+}
+
+}  // namespace
+}  // namespace dpt

@@ -1,0 +1,225 @@
+// The CPU's input kernel against a plain double-precision reference.
+#include <omp.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "kernels/common/augment.h"
+#include "kernels/cpu/input.h"
+#include "tests/engine/data/support.h"
+
+namespace dpt {
+namespace {
+
+using namespace data_test;
+
+template <class T>
+DevPtr address(const std::vector<T>& values) {
+  return {reinterpret_cast<std::uintptr_t>(values.data())};
+}
+
+struct Batch {
+  std::vector<std::int32_t> slots;
+  std::vector<std::int64_t> ids;
+};
+
+std::vector<float> run(InputDesc desc, const Bytes& raw, const Batch& batch, std::int64_t epoch) {
+  desc.batch = static_cast<std::int64_t>(batch.slots.size());
+  std::vector<float> y(static_cast<std::size_t>(desc.batch * desc.out.elements()), NAN);
+  const std::vector<std::int64_t> epochs{epoch};
+  make_cpu_input(desc)->run(
+      {address(raw), address(batch.slots), address(batch.ids), address(epochs), address(y)});
+  return y;
+}
+
+/// The definition, spelled out pixel by pixel.
+std::vector<double> reference(const InputDesc& desc, const Bytes& raw, const Batch& batch,
+                              std::int64_t epoch) {
+  const SampleShape &in = desc.raw, &out = desc.out;
+  const auto pixel = [&](std::int64_t slot, std::int64_t y, std::int64_t x,
+                         std::int64_t c) -> double {
+    if (y < 0 || y >= in.h || x < 0 || x >= in.w) return 0;
+    const auto at = static_cast<std::size_t>(slot * in.elements() + (y * in.w + x) * in.c + c);
+    if (desc.raw_type == DType::u8) return raw[at] / 255.0;
+    float value;
+    std::memcpy(&value, raw.data() + 4 * at, 4);
+    return static_cast<double>(value);
+  };
+  std::vector<double> result;
+  for (std::size_t k = 0; k < batch.slots.size(); ++k) {
+    const std::int64_t pad = desc.crop ? desc.crop_padding : 0;
+    const augment::Draw draw =
+        augment::draw(desc.seed, epoch, batch.ids[k],
+                      static_cast<std::uint32_t>(desc.crop ? in.h + 2 * pad - out.h + 1 : 1),
+                      static_cast<std::uint32_t>(desc.crop ? in.w + 2 * pad - out.w + 1 : 1),
+                      desc.flip_probability);
+    for (std::int64_t y = 0; y < out.h; ++y) {
+      for (std::int64_t x = 0; x < out.w; ++x) {
+        for (std::int64_t c = 0; c < out.c; ++c) {
+          const std::int64_t column = desc.flip && draw.flip ? out.w - 1 - x : x;
+          double value = pixel(batch.slots[k], y + draw.top - pad, column + draw.left - pad, c);
+          const auto channel = static_cast<std::size_t>(c);
+          if (!desc.mean.empty()) value -= static_cast<double>(desc.mean[channel]);
+          if (!desc.stddev.empty()) value /= static_cast<double>(desc.stddev[channel]);
+          result.push_back(value);
+        }
+      }
+    }
+  }
+  return result;
+}
+
+void check(const InputDesc& desc, std::int64_t epoch = 2) {
+  const std::size_t samples = 9;
+  Bytes raw =
+      noise(samples * static_cast<std::size_t>(desc.raw.elements()) * size_of(desc.raw_type));
+  if (desc.raw_type == DType::f32) {
+    for (std::size_t at = 0; at + 4 <= raw.size(); at += 4) {
+      const float value = static_cast<float>(raw[at]) / 100.0F - 1.0F;
+      std::memcpy(raw.data() + at, &value, 4);
+    }
+  }
+  Batch batch;
+  for (std::int64_t k = 0; k < 30; ++k) {
+    batch.slots.push_back(static_cast<std::int32_t>((k * 5 + 2) % 9));
+    batch.ids.push_back(1000 + k * 7);
+  }
+  const std::vector<float> got = run(desc, raw, batch, epoch);
+  const std::vector<double> want = reference(desc, raw, batch, epoch);
+  REQUIRE(got.size() == want.size());
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double tolerance = 3e-7 * (std::abs(want[i]) + 1);
+    if (!(std::abs(static_cast<double>(got[i]) - want[i]) <= tolerance)) ++wrong;
+  }
+  CHECK(wrong == 0);
+  // However a batch is cut, and in whatever order: the same bits.
+  Batch one;
+  for (std::size_t k = batch.slots.size(); k-- > 0;) {
+    one.slots = {batch.slots[k]};
+    one.ids = {batch.ids[k]};
+    const std::vector<float> alone = run(desc, raw, one, epoch);
+    CHECK(std::memcmp(alone.data(), got.data() + k * alone.size(), alone.size() * 4) == 0);
+  }
+}
+
+InputDesc desc_of(SampleShape raw, SampleShape out, DType type = DType::u8) {
+  InputDesc desc;
+  desc.raw_type = type;
+  desc.raw = raw;
+  desc.out = out;
+  desc.seed = 5;
+  return desc;
+}
+
+TEST_CASE("input kernel: every combination against the reference") {
+  for (const DType type : {DType::u8, DType::f32}) {
+    for (const std::int64_t c : {1, 2, 3}) {
+      for (const bool flip : {false, true}) {
+        for (const int crop : {0, 1, 2, 3, 4}) {
+          CAPTURE(name_of(type));
+          CAPTURE(c);
+          CAPTURE(flip);
+          CAPTURE(crop);
+          InputDesc desc = desc_of({6, 5, c}, {6, 5, c}, type);
+          desc.flip = flip;
+          desc.crop = crop > 0;
+          if (crop == 1) desc.crop_padding = 2;
+          if (crop == 2) desc.out = {3, 4, c};
+          if (crop == 3) {  // More padding than image: some crops see nothing of it.
+            desc.out = {2, 3, c};
+            desc.crop_padding = 5;
+          }
+          if (crop == 4) {  // Larger than the image.
+            desc.out = {8, 9, c};
+            desc.crop_padding = 2;
+          }
+          if (c != 2) {
+            desc.mean = {0.25F, 0.5F, 0.75F};
+            desc.stddev = {0.5F, 0.3F, 2.0F};
+            desc.mean.resize(static_cast<std::size_t>(c));
+            desc.stddev.resize(static_cast<std::size_t>(c));
+          }
+          check(desc);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("input kernel: threads change nothing") {
+  InputDesc desc = desc_of({28, 28, 1}, {28, 28, 1});
+  desc.crop = desc.flip = true;
+  desc.crop_padding = 2;
+  const Bytes raw = noise(300 * 784);
+  Batch batch;
+  for (std::int32_t k = 0; k < 256; ++k) {
+    batch.slots.push_back(k);
+    batch.ids.push_back(k);
+  }
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const std::vector<float> one = run(desc, raw, batch, 0);
+  omp_set_num_threads(3);
+  CHECK(run(desc, raw, batch, 0) == one);
+  omp_set_num_threads(threads);
+  CHECK(run(desc, raw, batch, 1) != one);
+}
+
+TEST_CASE("input kernel: bytes become what torchvision makes of them") {
+  InputDesc desc = desc_of({1, 4, 1}, {1, 4, 1});
+  CHECK(run(desc, {0, 51, 128, 255}, {{0}, {0}}, 0) ==
+        std::vector<float>{0.0F, 0.2F, 128.0F / 255.0F, 1.0F});
+  desc.mean = {0.5F};
+  desc.stddev = {0.25F};
+  CHECK(run(desc, {0, 51, 128, 255}, {{0}, {0}}, 0) ==
+        std::vector<float>{-2.0F, (0.2F - 0.5F) / 0.25F, (128.0F / 255.0F - 0.5F) / 0.25F, 2.0F});
+}
+
+TEST_CASE("augmentation: draws are spread evenly and never change between versions") {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, int> corners;
+  int flips = 0;
+  for (std::int64_t id = 0; id < 25000; ++id) {
+    const augment::Draw draw = augment::draw(1, 0, id, 5, 5, 0.25F);
+    ++corners[{draw.top, draw.left}];
+    flips += draw.flip;
+  }
+  CHECK(corners.size() == 25);
+  for (const auto& [corner, count] : corners) CHECK(std::abs(count - 1000) < 155);
+  CHECK(std::abs(flips - 6250) < 343);
+  for (std::int64_t id = 0; id < 100; ++id) {
+    CHECK(augment::draw(1, 0, id, 1, 1, 1.0F).flip);
+    CHECK(!augment::draw(1, 0, id, 1, 1, 0.0F).flip);
+  }
+  const augment::Draw draw = augment::draw(1, 2, 3, 1000, 1000, 0.5F);
+  CHECK(draw.top == 350);
+  CHECK(draw.left == 209);
+  CHECK(!draw.flip);
+}
+
+TEST_CASE("input kernel: what it cannot run is refused when it is made") {
+  const auto error = [](const InputDesc& desc) {
+    return error_of([&] { make_cpu_input(desc); }, ErrorKind::device);
+  };
+  InputDesc desc = desc_of({4, 4, 1}, {4, 4, 1});
+  desc.type = DType::bf16;
+  CHECK(error(desc) == "input kernel (cpu): activations of type bf16 are not supported, use fp32");
+  desc = desc_of({4, 4, 1}, {4, 4, 1}, DType::i32);
+  CHECK(error(desc) == "input kernel (cpu): raw samples are u8 or fp32, not i32");
+  CHECK(error(desc_of({4, 5, 1}, {4, 4, 1})) ==
+        "input kernel (cpu): cannot make 4x4x1 (height, width, channels) from 4x5x1 as it is with "
+        "padding 0, batch 0");
+  desc = desc_of({4, 4, 1}, {7, 4, 1});
+  desc.crop = true;
+  desc.crop_padding = 1;
+  CHECK(error(desc) ==
+        "input kernel (cpu): cannot make 7x4x1 (height, width, channels) from 4x4x1 cropped with "
+        "padding 1, batch 0");
+  desc = desc_of({4, 4, 3}, {4, 4, 3});
+  desc.mean = {0.5F};
+  CHECK(error(desc) == "input kernel (cpu): 1 means and 0 standard deviations for 3 channels");
+}
+
+}  // namespace
+}  // namespace dpt

@@ -1,0 +1,223 @@
+// The loader over resident sources and over sources that decode, with several decoders, errors and
+// shutdown at any moment.
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "engine/data/loader.h"
+#include "tests/engine/data/support.h"
+
+namespace dpt {
+namespace {
+
+using namespace data_test;
+
+constexpr std::int64_t kSamples = 200;
+
+/// Sample i is four bytes of i, label i % 10. Counts what is read, can be slow and can fail.
+class CountingSource final : public DataSource {
+ public:
+  std::int64_t size() const override { return kSamples; }
+  SampleShape shape() const override { return {2, 2, 1}; }
+  DType type() const override { return DType::u8; }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
+    if (delay.count() > 0) std::this_thread::sleep_for(delay * (index % 3));
+    {
+      const std::lock_guard lock(mutex_);
+      seen_.insert(index);
+    }
+    if (bad.contains(index)) fail(ErrorKind::data, "sample {} is bad", index);
+    std::memset(pixels.data(), static_cast<int>(index), pixels.size());
+    label = static_cast<std::int32_t>(index % 10);
+  }
+  std::string describe(std::int64_t index) const override { return std::to_string(index); }
+  std::string fingerprint() const override { return "counting"; }
+
+  std::size_t reads() const {
+    const std::lock_guard lock(mutex_);
+    return seen_.size();
+  }
+
+  std::chrono::microseconds delay{0};
+  std::set<std::int64_t> bad;
+
+ private:
+  std::vector<std::string> classes_ = std::vector<std::string>(10);
+  mutable std::mutex mutex_;
+  mutable std::multiset<std::int64_t> seen_;
+};
+
+Split split_of(std::shared_ptr<const DataSource> source) {
+  Split split{std::move(source), {}};
+  for (std::int64_t i = 0; i < split.source->size(); ++i) split.indices.push_back(i);
+  return split;
+}
+
+std::vector<SampleRange> batches(std::int64_t n, std::int64_t size) {
+  std::vector<SampleRange> ranges;
+  for (std::int64_t at = 0; at < n; at += size) ranges.push_back({at, std::min(n, at + size)});
+  return ranges;
+}
+
+Loader::Options options(int workers, int prefetch = 3) {
+  Loader::Options result;
+  result.seed = 7;
+  result.workers = workers;
+  result.prefetch = prefetch;
+  return result;
+}
+
+/// Checks that a batch holds the samples that the epoch's order says.
+void check_batch(const HostBatch& batch, const Split& split, std::int64_t epoch,
+                 SampleRange range) {
+  const std::vector<std::int64_t> order = epoch_order(split.size(), 7, epoch, true);
+  REQUIRE(static_cast<std::int64_t>(batch.slots.size()) == range.size());
+  REQUIRE(batch.ids.size() == batch.slots.size());
+  const auto sample_bytes = static_cast<std::size_t>(split.source->shape().elements());
+  for (std::size_t k = 0; k < batch.slots.size(); ++k) {
+    const std::int64_t index =
+        split.indices[static_cast<std::size_t>(order[static_cast<std::size_t>(range.begin) + k])];
+    REQUIRE(batch.ids[k] == index);
+    const auto slot = static_cast<std::size_t>(batch.slots[k]);
+    const auto [pixels, label] = sample(*split.source, index);
+    REQUIRE(batch.labels[slot] == label);
+    REQUIRE(std::memcmp(batch.pixels.data() + slot * sample_bytes, pixels.data(), sample_bytes) ==
+            0);
+  }
+}
+
+TEST_CASE("a resident source is handed out as it lies in memory") {
+  const Split split =
+      split_of(open("synthetic", {{"size", std::int64_t{100}}}, {{3, 3, 1}, 10}).train);
+  REQUIRE(split.source->resident());
+  Loader loader(split, options(1));
+  for (const std::int64_t epoch : {0, 1, 0}) {
+    const std::vector<SampleRange> ranges = batches(100, 32);
+    loader.start(epoch, ranges);
+    for (const SampleRange range : ranges) {
+      const HostBatch batch = loader.next();
+      CHECK(batch.pixels.data() == split.source->resident()->pixels.data());
+      CHECK(batch.wait_seconds == 0);
+      check_batch(batch, split, epoch, range);
+    }
+  }
+}
+
+TEST_CASE("batches come in order, whatever the decoders") {
+  for (const int workers : {1, 2, 5}) {
+    for (const int prefetch : {1, 2, 7}) {
+      CAPTURE(workers);
+      CAPTURE(prefetch);
+      auto source = std::make_shared<CountingSource>();
+      source->delay = std::chrono::microseconds(20);
+      const Split split = split_of(source);
+      Loader loader(split, options(workers, prefetch));
+      for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+        const std::vector<SampleRange> ranges = batches(kSamples, 33);
+        loader.start(epoch, ranges);
+        for (const SampleRange range : ranges) check_batch(loader.next(), split, epoch, range);
+      }
+    }
+  }
+}
+
+TEST_CASE("a rank's part: uneven, empty and missing ranges, a subset of the source") {
+  Split split = split_of(std::make_shared<CountingSource>());
+  split.indices = {3, 1, 199, 50, 51, 52, 53, 54, 55, 60};
+  Loader loader(split, options(2));
+  const std::vector<SampleRange> ranges = {{0, 2}, {2, 2}, {4, 9}, {9, 9}, {9, 10}};
+  loader.start(4, ranges);
+  for (const SampleRange range : ranges) check_batch(loader.next(), split, 4, range);
+  loader.start(5, {});
+  loader.start(5, {{0, 0}});
+  CHECK(loader.next().slots.empty());
+}
+
+TEST_CASE("decoding runs ahead by `prefetch` batches and no further") {
+  auto source = std::make_shared<CountingSource>();
+  const Split split = split_of(source);
+  Loader loader(split, options(3, 2));
+  loader.start(0, batches(kSamples, 10));
+  const auto settle = [&](std::size_t expected) {
+    for (int i = 0; i < 2000 && source->reads() < expected; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return source->reads();
+  };
+  CHECK(settle(20) == 20);
+  loader.next();
+  CHECK(settle(30) == 30);
+  const HostBatch held = loader.next();
+  const Bytes before(
+      reinterpret_cast<const std::uint8_t*>(held.pixels.data()),
+      reinterpret_cast<const std::uint8_t*>(held.pixels.data()) + held.pixels.size());
+  CHECK(settle(40) == 40);
+  // What the caller holds is not written to, however far the decoders are.
+  CHECK(std::memcmp(before.data(), held.pixels.data(), before.size()) == 0);
+}
+
+TEST_CASE("an error comes out of the batch it belongs to, the first of several") {
+  for (const int workers : {1, 4}) {
+    auto source = std::make_shared<CountingSource>();
+    source->delay = std::chrono::microseconds(30);
+    const Split split = split_of(source);
+    const std::vector<std::int64_t> order = epoch_order(kSamples, 7, 0, true);
+    source->bad = {order[45], order[57], order[59], order[120]};
+    Loader loader(split, options(workers));
+    loader.start(0, batches(kSamples, 20));
+    loader.next();
+    loader.next();
+    CHECK(error_of([&] { loader.next(); }) == fmt::format("sample {} is bad", order[45]));
+    // The loader stays usable: the batches behind it, and another epoch.
+    CHECK(loader.next().slots.size() == 20);
+    source->bad.clear();
+    loader.start(1, batches(kSamples, 20));
+    CHECK(loader.next().slots.size() == 20);
+  }
+}
+
+TEST_CASE("shutdown and restart at any moment") {
+  auto source = std::make_shared<CountingSource>();
+  source->delay = std::chrono::microseconds(50);
+  const Split split = split_of(source);
+  for (int stop = 0; stop < 40; ++stop) {
+    Loader loader(split, options(1 + stop % 4, 1 + stop % 3));
+    if (stop % 10 == 9) continue;  // Never started.
+    loader.start(0, batches(kSamples, 16));
+    for (int i = 0; i < stop % 5; ++i) loader.next();
+    if (stop % 2) {
+      loader.start(1, batches(kSamples, 50));
+      check_batch(loader.next(), split, 1, {0, 50});
+    }
+  }
+}
+
+TEST_CASE("the time spent waiting for decoders is told") {
+  auto source = std::make_shared<CountingSource>();
+  source->delay = std::chrono::microseconds(2000);
+  const Split split = split_of(source);
+  Loader loader(split, options(1));
+  loader.start(0, batches(kSamples, 10));
+  const double waited = loader.next().wait_seconds;
+  CHECK(waited > 0.001);
+  CHECK(waited < 10);
+}
+
+TEST_CASE("a large synthetic set is made as it is read") {
+  const DataDemand demand{{512, 512, 3}, 10};
+  const DataSets sets =
+      open("synthetic", {{"size", std::int64_t{400}}, {"test_size", std::int64_t{0}}}, demand);
+  CHECK(!sets.train->resident());
+  const DataSets small =
+      open("synthetic", {{"size", std::int64_t{20}}, {"test_size", std::int64_t{0}}}, demand);
+  REQUIRE(small.train->resident());
+  CHECK(sample(*sets.train, 7) == sample(*small.train, 7));
+}
+
+}  // namespace
+}  // namespace dpt

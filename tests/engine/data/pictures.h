@@ -1,0 +1,25 @@
+// PNG and JPEG files made for tests.
+#pragma once
+
+#include "tests/engine/data/support.h"
+
+namespace dpt::data_test {
+
+/// `channels` 1 (grey) or 3 (RGB).
+Bytes png(std::uint32_t width, std::uint32_t height, int channels, const Bytes& pixels);
+
+/// Unusual ways to write the same 8x8 picture.
+enum class PngKind { palette, deep, bits, interlaced, alpha, transparent_palette };
+Bytes odd_png(PngKind kind);
+/// Its pixels, RGB: white where (x + y) is even, black elsewhere.
+Bytes odd_png_pixels();
+
+/// A PNG with a good header of that size and hardly any data behind it.
+Bytes png_header(std::uint32_t width, std::uint32_t height);
+
+/// `channels` 1, 3, or 4 (CMYK).
+Bytes jpeg(int width, int height, int channels, const Bytes& pixels);
+/// Overwrites the size in a JPEG's frame header.
+void set_jpeg_size(Bytes& file, int width, int height);
+
+}  // namespace dpt::data_test

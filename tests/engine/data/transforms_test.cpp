@@ -1,0 +1,112 @@
+// The transforms of a config as a description of the input kernel.
+#include "engine/data/loader.h"
+#include "tests/engine/data/support.h"
+
+namespace dpt {
+namespace {
+
+using namespace data_test;
+using Numbers = std::vector<double>;
+
+Variant transform(const std::string& name,
+                  std::initializer_list<std::pair<std::string, PlainValue>> fields = {}) {
+  return variant(transform_table(), name, fields);
+}
+
+Variant normalize(Numbers mean, Numbers std) {
+  return transform("Normalize", {{"mean", std::move(mean)}, {"std", std::move(std)}});
+}
+
+std::shared_ptr<const DataSource> source(SampleShape shape) {
+  return open("synthetic", {{"size", std::int64_t{4}}, {"test_size", std::int64_t{0}}}, {shape, 10})
+      .train;
+}
+
+InputDesc desc_of(const std::vector<Variant>& transforms, SampleShape raw = {32, 32, 3},
+                  SampleShape input = {32, 32, 3}) {
+  return make_input_desc(transforms, *source(raw), input, 9);
+}
+
+std::string error(const std::vector<Variant>& transforms, SampleShape raw = {32, 32, 3},
+                  SampleShape input = {32, 32, 3}) {
+  return error_of([&] { desc_of(transforms, raw, input); }, ErrorKind::usage);
+}
+
+TEST_CASE("no transforms: scaled bytes") {
+  const InputDesc desc = desc_of({});
+  CHECK(desc.raw == SampleShape{32, 32, 3});
+  CHECK(desc.out == desc.raw);
+  CHECK(desc.raw_type == DType::u8);
+  CHECK(!desc.crop);
+  CHECK(!desc.flip);
+  CHECK(desc.mean.empty());
+  CHECK(desc.seed == 9);
+}
+
+TEST_CASE("crop, flip and normalise in one kernel") {
+  const InputDesc desc =
+      desc_of({transform("RandomHorizontalFlip"),
+               transform("RandomCrop", {{"size", Size2{32, 32}}, {"padding", std::int64_t{4}}}),
+               normalize({0.1, 0.2, 0.3}, {1, 2, 3})});
+  CHECK(desc.crop);
+  CHECK(desc.crop_padding == 4);
+  CHECK(desc.flip);
+  CHECK(desc.flip_probability == 0.5F);
+  CHECK(desc.mean == std::vector<float>{0.1F, 0.2F, 0.3F});
+  CHECK(desc.stddev == std::vector<float>{1, 2, 3});
+  CHECK(desc_of({transform("RandomHorizontalFlip", {{"p", 0.25}})}).flip_probability == 0.25F);
+  const InputDesc smaller =
+      desc_of({transform("RandomCrop", {{"size", Size2{24, 20}}})}, {32, 32, 3}, {24, 20, 3});
+  CHECK(smaller.raw == SampleShape{32, 32, 3});
+  CHECK(smaller.out == SampleShape{24, 20, 3});
+}
+
+TEST_CASE("transforms that do not fit are refused with their line") {
+  CHECK(error({transform("RandomCrop", {{"size", Size2{28, 28}}})}) ==
+        "config.yaml:3:5: RandomCrop: size 28x28 is not the height and width of model.input, "
+        "32x32: write size: [32, 32]");
+  CHECK(error({transform("RandomCrop", {{"size", Size2{36, 32}}, {"padding", std::int64_t{1}}})},
+              {32, 32, 3}, {36, 32, 3}) ==
+        "config.yaml:3:5: RandomCrop: size 36x32 is larger than the data set's 32x32 images with "
+        "padding 1 (34x34)");
+  CHECK(error({normalize({0.5}, {0.5})}) ==
+        "config.yaml:3:5: Normalize: mean has 1 value, but the images have 3 channels");
+  CHECK(error({normalize({0.5, 0.5, 0.5}, {0.5, 0.5})}) ==
+        "config.yaml:3:5: Normalize: std has 2 values, but the images have 3 channels");
+  CHECK(error({normalize({0.5, 0.5, 0.5}, {0.5, 0, 0.5})}) ==
+        "config.yaml:3:5: Normalize: std must hold numbers above 0, found 0");
+  CHECK(error({normalize({0.5, 1e300, 0.5}, {1, 1, 1})}) ==
+        "config.yaml:3:5: Normalize: mean must hold finite numbers, found 1e+300");
+  CHECK(error({normalize({0, 0, 0}, {1, 1, 1}), transform("RandomHorizontalFlip")}) ==
+        "config.yaml:3:5: RandomHorizontalFlip: stands after Normalize, which must come last");
+  CHECK(error({normalize({0, 0, 0}, {1, 1, 1}), normalize({0, 0, 0}, {1, 1, 1})}) ==
+        "config.yaml:3:5: Normalize: stands in the list twice");
+  CHECK(error({transform("RandomHorizontalFlip"), transform("RandomHorizontalFlip")}) ==
+        "config.yaml:3:5: RandomHorizontalFlip: stands in the list twice");
+  const Variant crop = transform("RandomCrop", {{"size", Size2{32, 32}}});
+  CHECK(error({crop, crop}) == "config.yaml:3:5: RandomCrop: stands in the list twice");
+}
+
+TEST_CASE("a model that asks for other images is told what to write") {
+  CHECK(error({}, {32, 32, 3}, {28, 28, 3}) ==
+        "model.input asks for 28x28 images, but the data set's are 32x32: write model.input: [3, "
+        "32, 32]");
+  CHECK(error({}, {28, 28, 1}, {28, 28, 3}) ==
+        "model.input asks for 3 channels, but the data set's images have 1: write model.input: [1, "
+        "28, 28]");
+}
+
+TEST_CASE("the tables say what other systems' transforms become") {
+  CHECK(transform_table().tag == "type");
+  CHECK(transform_table().alternatives.size() == 3);
+  CHECK(dataset_table().tag == "dataset");
+  CHECK(dataset_table().alternatives.size() == dataset_kinds().size());
+  for (const VariantTable* table : {&transform_table(), &dataset_table()}) {
+    for (const auto& [other, ours] : table->hints) {
+      for (const ObjectTable* object : table->alternatives) CHECK(object->name != other);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dpt
