@@ -60,6 +60,14 @@ std::string name_trouble(const std::string& name) {
   return {};
 }
 
+/// A name for messages: what a terminal would act on is not repeated.
+std::string shown(std::string name) {
+  for (char& c : name) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+  return name;
+}
+
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
@@ -175,11 +183,10 @@ class HeaderReader {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string& token,
-                   const nlohmann::detail::exception&) {
+  bool parse_error(std::size_t position, const string_t&, const nlohmann::detail::exception&) {
     // The header stands behind the 8 bytes of its length; positions count from 1.
-    fail(ErrorKind::data, "{}: byte {}: the header is not JSON here: '{}'", path_,
-         8 + (position > 0 ? position - 1 : 0), token);
+    fail(ErrorKind::data, "{}: byte {}: the header is not JSON here", path_,
+         8 + (position > 0 ? position - 1 : 0));
   }
 
  private:
@@ -187,7 +194,7 @@ class HeaderReader {
 
   [[noreturn]] void refuse(const std::string& what) const {
     if (name_ == "__metadata__") fail(ErrorKind::data, "{}: __metadata__ {}", path_, what);
-    fail(ErrorKind::data, "{}: tensor '{}': {}", path_, name_, what);
+    fail(ErrorKind::data, "{}: tensor '{}': {}", path_, shown(name_), what);
   }
 
   /// A value that may not stand here.
@@ -348,7 +355,9 @@ std::string format_safetensors_header(const std::string& path, const Metadata& m
   std::uint64_t offset = 0;
   for (const TensorView& tensor : tensors) {
     const std::string trouble = name_trouble(tensor.name);
-    if (!trouble.empty()) fail(ErrorKind::data, "{}: tensor '{}': {}", path, tensor.name, trouble);
+    if (!trouble.empty()) {
+      fail(ErrorKind::data, "{}: tensor '{}': {}", path, shown(tensor.name), trouble);
+    }
     std::uint64_t bytes = 0;
     if (dtype_bytes(tensor.dtype) == 0 || !tensor_bytes(tensor.dtype, tensor.shape, bytes)) {
       fail(ErrorKind::data, "{}: tensor '{}': cannot write {} {}", path, tensor.name, tensor.dtype,
