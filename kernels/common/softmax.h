@@ -3,7 +3,6 @@
 // gives the same bits.
 #pragma once
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -31,10 +30,38 @@ DPT_HOST_DEVICE inline float exp_nonpositive(float x) {
   p = p * r + 0.5F;
   p = p * r + 1.0F;
   p = p * r + 1.0F;
-  const std::uint32_t exponent =
-      (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRound) + 127U) << 23;
-  const float value = p * std::bit_cast<float>(exponent);
-  return x < -87.0F ? 0.0F : value;
+  // The builtin, and not std::bit_cast, because device code may call it.
+  const std::uint32_t exponent = (__builtin_bit_cast(std::uint32_t, shifted) -
+                                  __builtin_bit_cast(std::uint32_t, kRound) + 127U)
+                                 << 23;
+  // Selecting the bits, and not the product, leaves compilers no branch to make.
+  const std::uint32_t keep = x < -87.0F ? 0U : ~0U;
+  return p * __builtin_bit_cast(float, exponent& keep);
+}
+
+/// Element c of a row goes to partial result c % kSoftmaxLanes, so that vectors can work on it and
+/// the order of every sum is fixed.
+inline constexpr std::int32_t kSoftmaxLanes = 8;
+
+/// Calls use(c, lane) for every element of a row.
+template <class Use>
+DPT_HOST_DEVICE inline void for_lanes(std::int32_t classes, const Use& use) {
+  std::int32_t c = 0;
+  for (; c + kSoftmaxLanes <= classes; c += kSoftmaxLanes) {
+    for (std::int32_t lane = 0; lane < kSoftmaxLanes; ++lane) use(c + lane, lane);
+  }
+  for (std::int32_t lane = 0; c + lane < classes; ++lane) use(c + lane, lane);
+}
+
+/// Sum of term(c) over a row, in double.
+template <class Term>
+DPT_HOST_DEVICE inline double lane_sum(std::int32_t classes, const Term& term) {
+  double sums[kSoftmaxLanes] = {};
+  for_lanes(classes,
+            [&](std::int32_t c, std::int32_t lane) { sums[lane] += static_cast<double>(term(c)); });
+  double sum = 0;
+  for (const double part : sums) sum += part;
+  return sum;
 }
 
 struct SoftmaxRow {
@@ -49,30 +76,30 @@ DPT_HOST_DEVICE inline SoftmaxRow softmax_cross_entropy(const float* logits, std
                                                         std::int32_t label, float smoothing,
                                                         float scale, float* gradient) {
   SoftmaxRow row;
-  float largest = logits[0];
-  for (std::int32_t c = 1; c < classes; ++c) {
-    const bool larger = logits[c] > largest;
-    largest = larger ? logits[c] : largest;
-    row.prediction = larger ? c : row.prediction;
+  float lanes[kSoftmaxLanes];
+  for (float& lane : lanes) lane = logits[0];
+  for_lanes(classes, [&](std::int32_t c, std::int32_t lane) {
+    lanes[lane] = logits[c] > lanes[lane] ? logits[c] : lanes[lane];
+  });
+  float largest = lanes[0];
+  for (const float lane : lanes) largest = lane > largest ? lane : largest;
+  for (std::int32_t c = classes - 1; c >= 0; --c) {
+    row.prediction = logits[c] == largest ? c : row.prediction;
   }
   const float at_label = logits[label] - largest;
   // The smoothing term is uniform over the classes: it needs the sum of the shifted logits.
   double shifted_sum = 0;
   if (smoothing > 0) {
-    for (std::int32_t c = 0; c < classes; ++c) {
-      shifted_sum += static_cast<double>(logits[c] - largest);
-    }
+    shifted_sum = lane_sum(classes, [&](std::int32_t c) { return logits[c] - largest; });
   }
   double sum = 0;
   if (gradient) {
     for (std::int32_t c = 0; c < classes; ++c) {
       gradient[c] = exp_nonpositive(logits[c] - largest);
     }
-    for (std::int32_t c = 0; c < classes; ++c) sum += static_cast<double>(gradient[c]);
+    sum = lane_sum(classes, [&](std::int32_t c) { return gradient[c]; });
   } else {
-    for (std::int32_t c = 0; c < classes; ++c) {
-      sum += static_cast<double>(exp_nonpositive(logits[c] - largest));
-    }
+    sum = lane_sum(classes, [&](std::int32_t c) { return exp_nonpositive(logits[c] - largest); });
   }
   const double log_sum = std::log(sum);
   const double plain = log_sum - static_cast<double>(at_label);

@@ -1,11 +1,13 @@
 #include "kernels/cpu/pool2d.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/direct.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector.h"
 
 namespace dpt {
 namespace {
@@ -87,37 +89,22 @@ class MaxPool final : public Pool {
   template <bool kSave>
   void forward_row(const float* x, float* y, Index* saved, std::int64_t n, std::int64_t oh) const {
     const std::int64_t c = d_.in.c;
+    const float* sample = x + n * d_.in.elements();
     const Span h = rows(oh);
     for (std::int64_t ow = 0; ow < d_.out.w; ++ow) {
       const Span w = columns(ow);
       const std::int64_t at = ((n * d_.out.h + oh) * d_.out.w + ow) * c;
-      float* to = y + at;
       Index* index = kSave ? saved + at : nullptr;
-      std::fill_n(to, c, -std::numeric_limits<float>::infinity());
-      if (kSave) std::fill_n(index, c, kNone);
-      std::int64_t kh = h.offset;
-      for (std::int64_t ih = h.first; ih < h.end; ih += d_.dilation.h, ++kh) {
-        std::int64_t kw = w.offset;
-        for (std::int64_t iw = w.first; iw < w.end; iw += d_.dilation.w, ++kw) {
-          const float* from = x + ((n * d_.in.h + ih) * d_.in.w + iw) * c;
-          const auto position = static_cast<Index>(kh * d_.kernel.w + kw);
-          visit<kSave>(to, index, from, position, c);
-        }
+      if (h.first >= h.end || w.first >= w.end) {
+        std::fill_n(y + at, c, -std::numeric_limits<float>::infinity());
+        if (kSave) std::fill_n(index, c, kNone);
+        continue;
       }
-    }
-  }
-
-  /// The first of equal values wins, and the last NaN, as in PyTorch; -inf wins over nothing.
-  template <bool kSave>
-  static void visit(float* to, Index* index, const float* from, Index position, std::int64_t c) {
-    for (std::int64_t i = 0; i < c; ++i) {
-      const float value = from[i];
-      bool larger = value > to[i] || value != value;
-      if constexpr (kSave) {
-        larger = larger || index[i] == kNone;
-        index[i] = larger ? position : index[i];
-      }
-      to[i] = larger ? value : to[i];
+      for_channels(
+          c, [&]<class Float, class Int, int kCount>(std::int64_t i, Lanes<Float, Int, kCount>) {
+            window<kSave, Float, Int, kCount>(sample + i, y + at + i, kSave ? index + i : nullptr,
+                                              h, w);
+          });
     }
   }
 
@@ -126,18 +113,86 @@ class MaxPool final : public Pool {
     const std::int64_t c = d_.in.c;
     float* sample = dx + n * d_.in.elements();
     if (oh == 0) std::fill_n(sample, d_.in.elements(), 0.0F);
-    const std::int64_t top = oh * d_.stride.h - d_.padding.h;
+    const Span h = rows(oh);
     for (std::int64_t ow = 0; ow < d_.out.w; ++ow) {
-      const std::int64_t left = ow * d_.stride.w - d_.padding.w;
+      const Span w = columns(ow);
       const std::int64_t at = ((n * d_.out.h + oh) * d_.out.w + ow) * c;
-      for (std::int64_t i = 0; i < c; ++i) {
-        const Index position = saved[at + i];
-        if (position == kNone) continue;
-        const std::int64_t ih = top + position / d_.kernel.w * d_.dilation.h;
-        const std::int64_t iw = left + position % d_.kernel.w * d_.dilation.w;
-        sample[(ih * d_.in.w + iw) * c + i] += dy[at + i];
+      for_channels(
+          c, [&]<class Float, class Int, int kCount>(std::int64_t i, Lanes<Float, Int, kCount>) {
+            scatter<Float, Int, kCount>(sample + i, dy + at + i, saved + at + i, h, w);
+          });
+    }
+  }
+
+  /// kCount pieces, of one or four channels, that are worked on together.
+  template <class Float, class Int, int kCount>
+  struct Lanes {};
+
+  /// Calls use(i, lanes) for consecutive channels i, the most at a time that fit.
+  template <class Use>
+  static void for_channels(std::int64_t c, const Use& use) {
+    std::int64_t i = 0;
+    for (; i + 16 <= c; i += 16) use(i, Lanes<Float4, Int4, 4>());
+    for (; i + 4 <= c; i += 4) use(i, Lanes<Float4, Int4, 1>());
+    for (; i < c; ++i) use(i, Lanes<float, std::int32_t, 1>());
+  }
+
+  /// Calls use(element, position) for the elements of a window that lie on the input, in row-major
+  /// order: the element's offset in a sample and its index in the kernel.
+  template <class Use>
+  void for_window(const Span& h, const Span& w, const Use& use) const {
+    std::int64_t row = h.offset * d_.kernel.w;
+    for (std::int64_t ih = h.first; ih < h.end; ih += d_.dilation.h, row += d_.kernel.w) {
+      auto position = static_cast<std::int32_t>(row + w.offset);
+      for (std::int64_t iw = w.first; iw < w.end; iw += d_.dilation.w, ++position) {
+        use((ih * d_.in.w + iw) * d_.in.c, position);
       }
     }
+  }
+
+  /// The largest elements of one window. The first of equal values wins, and the last NaN, as in
+  /// PyTorch.
+  template <bool kSave, class Float, class Int, int kCount>
+  void window(const float* x, float* y, Index* index, const Span& h, const Span& w) const {
+    constexpr int kWidth = sizeof(Float) / sizeof(float);
+    Float best[kCount];
+    Int where[kCount];
+    const float* first = x + (h.first * d_.in.w + w.first) * d_.in.c;
+    for (int k = 0; k < kCount; ++k) {
+      best[k] = load<Float>(first + k * kWidth);
+      where[k] = Int{} + static_cast<std::int32_t>(h.offset * d_.kernel.w + w.offset);
+    }
+    for_window(h, w, [&](std::int64_t element, std::int32_t position) {
+      for (int k = 0; k < kCount; ++k) {
+        const auto value = load<Float>(x + element + k * kWidth);
+        const auto larger = (value > best[k]) | (value != value);
+        best[k] = larger ? value : best[k];
+        if (kSave) where[k] = larger ? Int{} + position : where[k];
+      }
+    });
+    std::memcpy(y, best, sizeof(best));
+    if (!kSave) return;
+    std::int32_t positions[kCount * kWidth];
+    std::memcpy(positions, where, sizeof(where));
+    for (int i = 0; i < kCount * kWidth; ++i) index[i] = static_cast<Index>(positions[i]);
+  }
+
+  /// Adds one window's gradient where its largest element was; kNone matches no position.
+  template <class Float, class Int, int kCount>
+  void scatter(float* dx, const float* dy, const Index* index, const Span& h, const Span& w) const {
+    constexpr int kWidth = sizeof(Float) / sizeof(float);
+    std::int32_t positions[kCount * kWidth];
+    for (int i = 0; i < kCount * kWidth; ++i) positions[i] = index[i];
+    Float gradient[kCount];
+    Int where[kCount];
+    std::memcpy(gradient, dy, sizeof(gradient));
+    std::memcpy(where, positions, sizeof(where));
+    for_window(h, w, [&](std::int64_t element, std::int32_t position) {
+      for (int k = 0; k < kCount; ++k) {
+        float* to = dx + element + k * kWidth;
+        store(to, load<Float>(to) + (where[k] == position ? gradient[k] : Float{}));
+      }
+    });
   }
 };
 

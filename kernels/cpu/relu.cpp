@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector.h"
 
 namespace dpt {
 namespace {
@@ -42,13 +43,22 @@ void for_blocks(int threads, std::int64_t count, const Run& run) {
 
 void relu_forward(float* y, const float* x, std::int64_t count, int threads) {
   for_blocks(threads, count, [=](std::int64_t first, std::int64_t end) {
-    for (std::int64_t i = first; i < end; ++i) y[i] = x[i] <= 0.0F ? 0.0F : x[i];
+    std::int64_t i = first;
+    for (; i + 4 <= end; i += 4) {
+      const auto value = load<Float4>(x + i);
+      store(y + i, value <= 0.0F ? Float4{} : value);
+    }
+    for (; i < end; ++i) y[i] = x[i] <= 0.0F ? 0.0F : x[i];
   });
 }
 
 void relu_backward(float* dx, const float* dy, const float* y, std::int64_t count, int threads) {
   for_blocks(threads, count, [=](std::int64_t first, std::int64_t end) {
-    for (std::int64_t i = first; i < end; ++i) dx[i] = y[i] <= 0.0F ? 0.0F : dy[i];
+    std::int64_t i = first;
+    for (; i + 4 <= end; i += 4) {
+      store(dx + i, load<Float4>(y + i) <= 0.0F ? Float4{} : load<Float4>(dy + i));
+    }
+    for (; i < end; ++i) dx[i] = y[i] <= 0.0F ? 0.0F : dy[i];
   });
 }
 
