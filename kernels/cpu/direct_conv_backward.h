@@ -287,7 +287,9 @@ void data_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy,
 template <class V>
 void conv_backward(const Conv& c, const ConvArgs& args) {
   const ConvLayout<V> layout(c);
+  // Sums of one sample are added to the sum of all: fewer roundings of large sums.
   float* dbias = args.scratch + layout.bias;
+  float* sample_dbias = args.scratch + layout.partial;
   float* dy = args.scratch + layout.dy;
   float* gradient = args.scratch + layout.gradient;
   for (std::int64_t i = 0; i < layout.channels; ++i) dbias[i] = 0;
@@ -302,9 +304,11 @@ void conv_backward(const Conv& c, const ConvArgs& args) {
   const std::int64_t out_floats = c.out_h * c.out_w * c.out_c;
   for (std::int64_t n = 0; n < c.batch; ++n) {
     const float* x = bordered_image<V>(c, args.x + n * in_floats, args.scratch + layout.image);
+    for (std::int64_t i = 0; i < layout.channels; ++i) sample_dbias[i] = 0;
     unfold_gradient<V>(c, layout, args.dy + n * out_floats,
                        args.y ? args.y + n * out_floats : nullptr,
-                       args.saved ? args.saved + n * layout.mask_bytes : nullptr, dy, dbias);
+                       args.saved ? args.saved + n * layout.mask_bytes : nullptr, dy, sample_dbias);
+    for (std::int64_t i = 0; i < layout.channels; ++i) dbias[i] += sample_dbias[i];
     for (std::int64_t s = 0; s < strips.parts; ++s) {
       const std::int64_t oh = strips.begin(s), rows = strips.size(s);
       const float* from = x + oh * c.stride_h * c.padded_row();

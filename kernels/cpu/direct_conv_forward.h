@@ -13,11 +13,15 @@ namespace dpt::direct {
 inline constexpr std::int64_t kPanelFloats = 4096;
 inline constexpr std::int64_t kPartialFloats = 2048;
 
+inline constexpr int kMaxOddChannels = 2;
+
 /// Where the parts of scratch and saved lie, in floats (saved in bytes).
 template <class V>
 struct ConvLayout {
   std::int64_t vectors;                   ///< of output channels
   std::int64_t channels;                  ///< output channels, rounded up to whole vectors
+  std::int64_t packed;                    ///< vectors of the forward pass's panels
+  std::int64_t odd;                       ///< channels behind them, taken as dot products
   std::int64_t run_vectors, run_columns;  ///< likewise for the run of (kw, ic)
   bool lanes_are_outputs;                 ///< weight gradient: lanes over oc, not over (kw, ic)
   std::int64_t image, weights, bias, partial, dy, columns, gradient, total;
@@ -28,6 +32,10 @@ struct ConvLayout {
     constexpr std::int64_t kLanes = V::kLanes;
     vectors = (c.out_c + kLanes - 1) / kLanes;
     channels = vectors * kLanes;
+    // One or two channels over would cost a whole vector; lanes over (kw, ic) waste less.
+    odd = c.out_c % kLanes;
+    if (odd > kMaxOddChannels || c.out_c < kLanes || c.run() < 2 * kLanes) odd = 0;
+    packed = odd > 0 ? vectors - 1 : vectors;
     run_vectors = (c.run() + kLanes - 1) / kLanes;
     run_columns = run_vectors * kLanes;
     lanes_are_outputs = c.run() * channels < run_columns * c.out_c;
@@ -49,7 +57,7 @@ struct ConvLayout {
     const std::int64_t backward_weights = c.input_gradient ? c.kernel_h * c.out_c * run_columns : 0;
     weights = take(forward_weights > backward_weights ? forward_weights : backward_weights);
     bias = take(channels);
-    partial = take(kPartialFloats);
+    partial = take(kPartialFloats > channels ? kPartialFloats : channels);
     dy = take(c.pixels() * channels);
     columns = take(c.input_gradient ? column_rows * c.conv_w * run_columns : 0);
     gradient = take(lanes_are_outputs ? c.depth() * channels : 0);
@@ -93,7 +101,7 @@ const float* bordered_image(const Conv& c, const float* x, float* to) {
 template <class V>
 void pack_forward(const Conv& c, const ConvLayout<V>& layout, const float* weight, float* to) {
   const std::int64_t depth = c.depth();
-  const Split tiles(layout.vectors, kMaxVectors);
+  const Split tiles(layout.packed, kMaxVectors);
   for (std::int64_t t = 0; t < tiles.parts; ++t) {
     const std::int64_t first = tiles.begin(t) * V::kLanes, width = tiles.size(t) * V::kLanes;
     for (std::int64_t lane = 0; lane < width; lane += 8) {
@@ -150,16 +158,10 @@ template <class V, int R, int N>
   }
 }
 
-/// One tile of R pixels without pooling; `mask` cuts the last vector at the last channel.
+/// y of R neighbouring pixels without pooling; `mask` cuts the last vector at the last channel.
 template <class V, int R, int N>
-void forward_tile(const Conv& c, const Visit& visit, const float* x, const float* panel,
-                  const float* bias, float* partial, float* y, typename V::Mask mask) {
-  V acc[R][N];
-  const float* pixels[R];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) pixels[r] = x + r * c.stride_w * c.in_c;
-  convolve<V, R, N>(c, visit, acc, pixels, panel, bias, partial);
-  if (!visit.last) return;
+[[gnu::always_inline]] inline void finish_pixels(const Conv& c, V (&acc)[R][N], float* y,
+                                                 typename V::Mask mask) {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     float* to = y + r * c.out_c;
@@ -175,20 +177,12 @@ void forward_tile(const Conv& c, const Visit& visit, const float* x, const float
   }
 }
 
-/// One pooling window: 2x2 pixels in registers, so that the convolution's output never exists.
-/// `bits` keeps which pixels pass a gradient: [pixel][vector of the layer].
+/// y of one pooling window, whose 2x2 pixels are in registers: the convolution's output never
+/// exists. `bits` keeps which pixels pass a gradient: [pixel][vector of the layer].
 template <class V, int N>
-void forward_window(const Conv& c, const Visit& visit, const float* x, const float* panel,
-                    const float* bias, float* partial, float* y, std::uint8_t* bits,
-                    std::int64_t bits_step, typename V::Mask mask) {
-  V acc[4][N];
-  const float* pixels[4];
-#pragma GCC unroll 4
-  for (int r = 0; r < 4; ++r) {
-    pixels[r] = x + (r / 2) * c.stride_h * c.padded_row() + (r % 2) * c.stride_w * c.in_c;
-  }
-  convolve<V, 4, N>(c, visit, acc, pixels, panel, bias, partial);
-  if (!visit.last) return;
+[[gnu::always_inline]] inline void finish_window(const Conv& c, V (&acc)[4][N], float* y,
+                                                 std::uint8_t* bits, std::int64_t bits_step,
+                                                 typename V::Mask mask) {
 #pragma GCC unroll 4
   for (int j = 0; j < N; ++j) {
     const std::int64_t at = j * (V::kLanes / 8);
@@ -227,6 +221,100 @@ void forward_window(const Conv& c, const Visit& visit, const float* x, const flo
       out.store(y + j * V::kLanes);
     } else {
       out.store(y + j * V::kLanes, mask);
+    }
+  }
+}
+
+template <class V, int R, int N>
+void forward_tile(const Conv& c, const Visit& visit, const float* x, const float* panel,
+                  const float* bias, float* partial, float* y, typename V::Mask mask) {
+  V acc[R][N];
+  const float* pixels[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) pixels[r] = x + r * c.stride_w * c.in_c;
+  convolve<V, R, N>(c, visit, acc, pixels, panel, bias, partial);
+  if (visit.last) finish_pixels<V, R, N>(c, acc, y, mask);
+}
+
+template <class V, int N>
+void forward_window(const Conv& c, const Visit& visit, const float* x, const float* panel,
+                    const float* bias, float* partial, float* y, std::uint8_t* bits,
+                    std::int64_t bits_step, typename V::Mask mask) {
+  V acc[4][N];
+  const float* pixels[4];
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; ++r) {
+    pixels[r] = x + (r / 2) * c.stride_h * c.padded_row() + (r % 2) * c.stride_w * c.in_c;
+  }
+  convolve<V, 4, N>(c, visit, acc, pixels, panel, bias, partial);
+  if (visit.last) finish_window<V, N>(c, acc, y, bits, bits_step, mask);
+}
+
+/// Four pixels of Q odd channels as dot products with the weights where they lie; lanes 0 to Q - 1
+/// of acc are the channels, the others zero.
+template <class V, int Q>
+[[gnu::always_inline]] inline void odd_channels(const Conv& c, const float* (&a)[4],
+                                                const float* weight, const float* bias,
+                                                V (&acc)[4][1]) {
+  V dots[4][Q];
+  const float* b[Q];
+#pragma GCC unroll 8
+  for (int q = 0; q < Q; ++q) b[q] = weight + q * c.depth();
+#pragma GCC unroll 8
+  for (int r = 0; r < 4; ++r) {
+#pragma GCC unroll 8
+    for (int q = 0; q < Q; ++q) dots[r][q] = V::zero();
+  }
+  const auto tail = V::first(c.run() % V::kLanes);
+  for (std::int64_t kh = 0; kh < c.kernel_h; ++kh) {
+    accumulate_dots<V, 4, Q>(dots, a, b, c.run(), tail);
+#pragma GCC unroll 8
+    for (int r = 0; r < 4; ++r) a[r] += c.padded_row();
+#pragma GCC unroll 8
+    for (int q = 0; q < Q; ++q) b[q] += c.run();
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < 4; ++r) {
+    float lanes[V::kLanes] = {};
+#pragma GCC unroll 8
+    for (int q = 0; q < Q; ++q) lanes[q] = dots[r][q].sum() + bias[q];
+    acc[r][0] = V::load(lanes);
+  }
+}
+
+/// The Q odd channels of one sample. `y` and `bits` point to the first of them.
+template <class V, int Q>
+void forward_odd(const Conv& c, const float* x, const float* weight, const float* bias, float* y,
+                 std::uint8_t* bits, std::int64_t bits_step) {
+  const auto mask = V::first(Q);
+  const std::int64_t step_h = c.stride_h * c.padded_row(), step_w = c.stride_w * c.in_c;
+  V acc[4][1];
+  const float* a[4];
+  for (std::int64_t oh = 0; oh < c.out_h; ++oh) {
+    if (c.pool != FusedPool::none) {
+      for (std::int64_t ow = 0; ow < c.out_w; ++ow) {
+        const std::int64_t window = oh * c.out_w + ow;
+        const float* from = x + 2 * oh * step_h + 2 * ow * step_w;
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r) a[r] = from + (r / 2) * step_h + (r % 2) * step_w;
+        odd_channels<V, Q>(c, a, weight, bias, acc);
+        finish_window<V, 1>(c, acc, y + window * c.out_c,
+                            bits ? bits + window * 4 * bits_step : nullptr, bits_step, mask);
+      }
+      continue;
+    }
+    for (std::int64_t ow = 0; ow < c.out_w; ow += 4) {
+      const std::int64_t here = c.out_w - ow < 4 ? c.out_w - ow : 4;
+#pragma GCC unroll 4
+      for (int r = 0; r < 4; ++r) {
+        // Behind the row's end the last pixel is computed again and not stored.
+        a[r] = x + oh * step_h + (ow + (r < here ? r : here - 1)) * step_w;
+      }
+      odd_channels<V, Q>(c, a, weight, bias, acc);
+      float* to = y + (oh * c.out_w + ow) * c.out_c;
+      for (std::int64_t r = 0; r < here; ++r) {
+        (c.relu ? acc[r][0].relu() : acc[r][0]).store(to + r * c.out_c, mask);
+      }
     }
   }
 }
@@ -311,7 +399,7 @@ void conv_forward(const Conv& c, const ConvArgs& args) {
   }
   constexpr std::int64_t kMaskBytes = V::kLanes / 8;
   const bool masks = layout.mask_bytes != 0 && args.saved;
-  const Split tiles(layout.vectors, kMaxVectors);
+  const Split tiles(layout.packed, kMaxVectors);
   for (std::int64_t n = 0; n < c.batch; ++n) {
     const float* x =
         bordered_image<V>(c, args.x + n * c.in_h * c.in_w * c.in_c, args.scratch + layout.image);
@@ -331,6 +419,13 @@ void conv_forward(const Conv& c, const ConvArgs& args) {
           V::first(left < V::kLanes ? left : V::kLanes)}
           .run();
     }
+    if (layout.odd == 0) continue;
+    const std::int64_t channel = layout.packed * V::kLanes;
+    const auto odd = layout.odd == 1 ? forward_odd<V, 1> : forward_odd<V, 2>;
+    odd(c, x, args.weight + channel * c.depth(), bias + channel,
+        args.y + n * c.out_h * c.out_w * c.out_c + channel,
+        masks ? args.saved + n * layout.mask_bytes + layout.packed * kMaskBytes : nullptr,
+        layout.vectors * kMaskBytes);
   }
 }
 
