@@ -17,7 +17,8 @@ namespace dpt {
 
 /// stderr with a bar as its last line.
 struct Progress::Terminal : spdlog::sinks::base_sink<std::mutex> {
-  bool is_terminal = isatty(STDERR_FILENO) == 1;
+  bool is_silent = false;
+  bool is_terminal = false;
   std::string bar;
 
   void draw(const std::string& line) {
@@ -38,6 +39,7 @@ struct Progress::Terminal : spdlog::sinks::base_sink<std::mutex> {
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
+    if (is_silent) return;
     spdlog::memory_buf_t formatted;
     formatter_->format(message, formatted);
     const std::string text(formatted.data(), formatted.size());
@@ -52,7 +54,9 @@ struct Progress::Terminal : spdlog::sinks::base_sink<std::mutex> {
   }
 };
 
-Progress::Progress() : terminal_(std::make_shared<Terminal>()) {
+Progress::Progress(bool silent) : terminal_(std::make_shared<Terminal>()) {
+  terminal_->is_silent = silent;
+  terminal_->is_terminal = !silent && isatty(STDERR_FILENO) == 1;
   terminal_->set_pattern("%v");
   logger_ = std::make_shared<spdlog::logger>("dpt", terminal_);
 }

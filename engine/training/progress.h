@@ -14,7 +14,8 @@ namespace dpt {
 /// line is the bar. Used by one thread at a time, but for the logger, which is thread-safe.
 class Progress {
  public:
-  Progress();
+  /// A silent one writes to its file only: for tests and benchmarks.
+  explicit Progress(bool silent = false);
   ~Progress();
 
   /// Also writes every message to `path` (appended).

@@ -4,9 +4,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "kernels/error.h"
@@ -16,6 +18,11 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kLockFile = "/.lock";
+
+/// Everything that a run writes into its folder.
+constexpr const char* kFiles[] = {
+    ".lock",         "config.yaml",  "command.txt", "env.json",         "train.log",
+    "metrics.jsonl", "summary.json", "report.html", "best.safetensors", "checkpoints"};
 
 }  // namespace
 
@@ -52,22 +59,18 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
     : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
 
 void RunFolder::wipe() {
-  bool foreign = false;
   for (const auto& entry : fs::directory_iterator(path_)) {
     const std::string name = entry.path().filename().string();
-    if (name != ".lock" && name != "checkpoints") foreign = true;
+    if (std::find(std::begin(kFiles), std::end(kFiles), name) == std::end(kFiles)) {
+      fail(ErrorKind::usage,
+           "--overwrite: {} holds {}, which no run writes, so nothing was removed. Choose another "
+           "folder with --run-dir",
+           path_, name);
+    }
   }
-  if (foreign && !fs::exists(file("config.yaml"))) {
-    fail(ErrorKind::usage,
-         "--overwrite: {} has files but no config.yaml, so it is not a run folder; nothing was "
-         "removed. Choose another folder with --run-dir",
-         path_);
+  for (const char* name : kFiles) {
+    if (std::string(name) != ".lock") fs::remove_all(file(name));
   }
-  for (const char* name : {"config.yaml", "command.txt", "env.json", "train.log", "metrics.jsonl",
-                           "summary.json", "best.safetensors", "report.html"}) {
-    fs::remove(file(name));
-  }
-  fs::remove_all(checkpoints());
   fs::create_directories(checkpoints());
 }
 

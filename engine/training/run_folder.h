@@ -21,8 +21,8 @@ class RunFolder {
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string best() const { return path_ + "/best.safetensors"; }
 
-  /// Removes everything that dpt wrote there. Throws ErrorKind::usage when the folder has files but
-  /// is no run folder.
+  /// Removes everything that dpt wrote there. Throws ErrorKind::usage, and removes nothing, when
+  /// the folder holds anything else.
   void wipe();
 
  private:

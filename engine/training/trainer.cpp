@@ -252,7 +252,8 @@ class RankTrainer {
 
   /// Writes a checkpoint of the present state. REQUIRES: drained.
   void save(bool is_best = false) {
-    if (!writes_ || stepper_.state().step == saved_step_) return;
+    const auto moment = std::pair(stepper_.state().step, stepper_.state().epoch);
+    if (!writes_ || moment == saved_) return;
     Checkpoint checkpoint;
     checkpoint.state = stepper_.state();
     checkpoint.params = replica_.params();
@@ -275,7 +276,7 @@ class RankTrainer {
       log_.event("checkpoint_failed", {{"step", checkpoint.state.step}, {"reason", error.what()}});
       return;
     }
-    saved_step_ = checkpoint.state.step;
+    saved_ = moment;
     log_.event(
         "checkpoint",
         {{"step", checkpoint.state.step}, {"path", "checkpoints/" + name}, {"best", is_best}});
@@ -308,7 +309,7 @@ class RankTrainer {
   TrainOutcome outcome_;
   StopReason reason_ = StopReason::none;
   bool stop_voted_ = false;
-  std::int64_t saved_step_ = -1;
+  std::pair<std::int64_t, std::int64_t> saved_{-1, -1};  ///< step and epoch of the last save
   std::int64_t interval_samples_ = 0, epoch_first_position_ = 0;
   double epoch_wait_ = 0;
   Clock::time_point begun_, interval_begun_, epoch_begun_, bar_drawn_{};

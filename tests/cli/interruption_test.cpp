@@ -14,6 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kLong = "train.epochs=200";
+
 /// All tensors of a folder's newest checkpoint but the checksum (which also covers the metadata).
 std::string newest_tensors(const std::string& folder) {
   const std::string path =
@@ -34,8 +36,11 @@ struct Workplace {
   TempDir dir;
   TempDir logs;
   Workplace() { write_file(dir.file("small.yaml"), program_config()); }
-  std::string undisturbed() {
-    const Finished run = run_dpt({"train", "small.yaml", "--run-dir", "whole"}, dir.path());
+  /// `more` makes the run longer where it must last until a signal reaches it.
+  std::string undisturbed(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "whole"};
+    command.insert(command.end(), more.begin(), more.end());
+    const Finished run = run_dpt(command, dir.path());
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
     return newest_tensors(dir.file("whole"));
@@ -47,14 +52,14 @@ struct Workplace {
 TEST_CASE(
     "SIGTERM, SIGINT and SIGUSR1 save a checkpoint, and the same command ends as if nothing was") {
   Workplace w;
-  const std::string whole = w.undisturbed();
-  const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "cut"};
+  const std::string whole = w.undisturbed({kLong});
+  const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "cut", kLong};
   for (const auto& [signal, exit_code] :
        {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}, std::pair{SIGUSR1, 75}}) {
     CAPTURE(signal);
     fs::remove_all(w.dir.file("cut"));
     Program program(command, w.dir.path(), w.logs);
-    REQUIRE(wait_for_file(w.dir.file("cut/checkpoints/step-00000010.safetensors")));
+    REQUIRE(wait_for_checkpoint(w.dir.file("cut")));
     program.send(signal);
     const Finished stopped = program.wait();
     INFO(stopped.err);
@@ -101,7 +106,7 @@ TEST_CASE("kill -9 at random instants, then the same command: equal bits") {
 TEST_CASE("a second run into a live folder is refused") {
   Workplace w;
   Program first({"train", "small.yaml", "train.epochs=100000"}, w.dir.path(), w.logs);
-  REQUIRE(wait_for_file(w.dir.file("runs/small/checkpoints/step-00000005.safetensors")));
+  REQUIRE(wait_for_checkpoint(w.dir.file("runs/small")));
   const Finished second = run_dpt({"train", "small.yaml", "train.epochs=100000"}, w.dir.path());
   CHECK(second.exit_code == 2);
   CHECK(second.err.find("in use by another dpt process") != std::string::npos);
@@ -118,10 +123,11 @@ TEST_CASE(
     MESSAGE("skipped: a tmpfs cannot be mounted here (not root)");
     return;
   }
-  const std::string whole = w.undisturbed();
-  const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", disk + "/cut"};
+  const std::string whole = w.undisturbed({kLong});
+  const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", disk + "/cut",
+                                            kLong};
   Program program(command, w.dir.path(), w.logs);
-  REQUIRE(wait_for_file(disk + "/cut/checkpoints/step-00000010.safetensors"));
+  REQUIRE(wait_for_checkpoint(disk + "/cut"));
   write_file(disk + "/filler", std::string(1 << 20, 'x'));
   const Finished full = program.wait();
   INFO(full.err);

@@ -84,11 +84,14 @@ inline Finished run_dpt(const std::vector<std::string>& arguments, const std::st
   return Program(arguments, cwd, logs).wait();
 }
 
-/// Waits until `path` exists, or fails the test after ten seconds.
-inline bool wait_for_file(const std::string& path) {
-  for (int i = 0; i < 1000; ++i) {
-    if (access(path.c_str(), F_OK) == 0) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+/// Waits until the run in `folder` has written a checkpoint; false after ten seconds.
+inline bool wait_for_checkpoint(const std::string& folder) {
+  for (int i = 0; i < 2000; ++i) {
+    if (read_file(folder + "/metrics.jsonl").find("\"event\":\"checkpoint\"") !=
+        std::string::npos) {
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return false;
 }

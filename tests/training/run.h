@@ -75,7 +75,7 @@ inline FinalState train_small(const Job& job, const std::string& folder_path,
                               const StartingPoint* start = nullptr, std::int64_t max_steps = 0) {
   RunFolder folder(folder_path);
   RunLog log(folder.file("metrics.jsonl"));
-  Progress progress;
+  Progress progress(true);
   TrainLimits limits;
   if (max_steps > 0) limits.max_steps = max_steps;
   const TrainOutcome outcome =
