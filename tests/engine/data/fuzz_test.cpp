@@ -1,0 +1,119 @@
+// Random damage to every kind of file: a reader either reads or throws dpt::Error, and never asks
+// for absurd memory. The damage is seeded, so a failure comes back. The sanitizer builds run this.
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include "datasets/idx.h"
+#include "datasets/image.h"
+#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/support.h"
+
+namespace dpt {
+namespace {
+
+using namespace data_test;
+
+/// Changes bytes, cuts, repeats or inserts, a few times.
+Bytes damaged(Bytes bytes, std::mt19937& random) {
+  const auto below = [&](std::size_t n) { return n == 0 ? 0 : random() % n; };
+  const std::size_t times = 1 + below(4);
+  for (std::size_t i = 0; i < times; ++i) {
+    const std::size_t at = below(bytes.size());
+    switch (bytes.empty() ? 3 : below(7)) {
+      case 0:
+        bytes[at] = static_cast<std::uint8_t>(random());
+        break;
+      case 1:
+        bytes[at] ^= static_cast<std::uint8_t>(1U << below(8));
+        break;
+      case 2:
+        bytes.resize(at);
+        break;
+      case 3:
+        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), 1 + below(5),
+                     static_cast<std::uint8_t>(random()));
+        break;
+      case 4:  // The header, where sizes are.
+        bytes[below(std::min<std::size_t>(bytes.size(), 32))] = below(2) ? 0xff : 0;
+        break;
+      case 5: {
+        const Bytes tail(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.end());
+        bytes = concat(std::move(bytes), tail);
+        break;
+      }
+      default: {
+        const std::size_t count = std::min(bytes.size() - at, 1 + below(16));
+        for (std::size_t k = 0; k < count; ++k) {
+          bytes[at + k] = static_cast<std::uint8_t>(random());
+        }
+      }
+    }
+  }
+  return bytes;
+}
+
+/// Runs `read` on damaged copies; counts the ones it took.
+template <class Read>
+void fuzz(const std::vector<Bytes>& seeds, int rounds, Read read) {
+  std::mt19937 random(4711);
+  int taken = 0, refused = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const Bytes bytes = damaged(seeds[random() % seeds.size()], random);
+    try {
+      read(bytes);
+      ++taken;
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::data);
+      ++refused;
+    }
+  }
+  CHECK(refused > rounds / 10);
+  CHECK(taken + refused == rounds);
+}
+
+TEST_CASE("fuzz: PNG") {
+  std::vector<Bytes> seeds = {png(5, 7, 3, noise(105)), png(9, 3, 1, noise(27))};
+  for (const PngKind kind : {PngKind::palette, PngKind::deep, PngKind::bits, PngKind::interlaced,
+                             PngKind::alpha, PngKind::transparent_palette}) {
+    seeds.push_back(odd_png(kind));
+  }
+  fuzz(seeds, 4000, [](const Bytes& bytes) {
+    decode_image(std::as_bytes(std::span(bytes)), "x.png", bytes.size() % 2 ? 1 : 3);
+  });
+}
+
+TEST_CASE("fuzz: JPEG") {
+  const std::vector<Bytes> seeds = {jpeg(20, 17, 3, noise(1020)), jpeg(9, 16, 1, noise(144)),
+                                    jpeg(8, 8, 4, noise(256))};
+  fuzz(seeds, 4000, [](const Bytes& bytes) {
+    decode_image(std::as_bytes(std::span(bytes)), "x.jpg", bytes.size() % 2 ? 1 : 3);
+  });
+}
+
+TEST_CASE("fuzz: IDX, plain and compressed") {
+  const TempDir dir;
+  const std::vector<Bytes> images = {idx({4, 3, 2}, noise(24)), idx({4, 1, 2, 3}, noise(24))};
+  const Bytes labels = idx({4}, {0, 1, 2, 3});
+  const auto read = [&](const std::string& image_file, const std::string& label_file) {
+    read_idx_pair(ByteStream(dir / image_file), ByteStream(dir / label_file), {}, std::nullopt,
+                  {{3, 2, 1}, 10});
+  };
+  dir.write("labels", labels);
+  dir.write("images", images[0]);
+  fuzz(images, 1000, [&](const Bytes& bytes) {
+    dir.write("bad", bytes);
+    read("bad", "labels");
+  });
+  fuzz({labels}, 500, [&](const Bytes& bytes) {
+    dir.write("bad", bytes);
+    read("images", "bad");
+  });
+  fuzz({gzip(images[0]), concat(gzip(images[0]), gzip({}))}, 1500, [&](const Bytes& bytes) {
+    dir.write("bad.gz", bytes);
+    read("bad.gz", "labels");
+  });
+}
+
+}  // namespace
+}  // namespace dpt

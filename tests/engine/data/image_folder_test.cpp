@@ -1,0 +1,239 @@
+// A folder per class: listing, labels, resizing, the cache, and folders that are refused.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/support.h"
+
+namespace dpt {
+namespace {
+
+using namespace data_test;
+namespace fs = std::filesystem;
+
+const DataDemand kDemand{{4, 4, 3}, 2};
+
+Bytes grey_png(std::uint8_t value, std::uint32_t size = 8) {
+  return png(size, size, 1, Bytes(size * size, value));
+}
+
+/// Two classes, cat with three pictures and dog with two; a test set with one of each.
+struct FolderDir : TempDir {
+  FolderDir() {
+    write("train/dog/b.png", grey_png(4));
+    write("train/dog/a.JPG", jpeg(4, 4, 1, Bytes(16, 3)));
+    write("train/cat/2.png", grey_png(1));
+    write("train/cat/10.png", grey_png(0));
+    write("train/cat/z.jpeg", jpeg(4, 4, 3, Bytes(48, 2)));
+    write("train/cat/.hidden", {1});
+    write("test/cat/1.png", grey_png(5));
+    write("test/dog/1.png", grey_png(6));
+  }
+  DataSets read(const DataDemand& demand = kDemand, std::int64_t cache_mib = 1024) const {
+    return open("image_folder", {{"root", path()}, {"cache_mib", cache_mib}}, demand);
+  }
+  std::string error(const DataDemand& demand = kDemand) const {
+    return error_of([&] { read(demand); }, *this);
+  }
+  /// The message when a sample is read.
+  std::string read_error(std::int64_t index) const {
+    const DataSets sets = read();
+    return error_of([&] { sample(*sets.train, index); }, *this);
+  }
+};
+
+TEST_CASE("image_folder: files in byte order, labels by class") {
+  const FolderDir dir;
+  for (const std::int64_t cache : {0, 1024}) {
+    const DataSets sets = dir.read(kDemand, cache);
+    CHECK(sets.train->classes() == std::vector<std::string>{"cat", "dog"});
+    CHECK(sets.train->shape() == SampleShape{4, 4, 3});
+    REQUIRE(sets.train->size() == 5);
+    REQUIRE(sets.test->size() == 2);
+    CHECK(!sets.train->resident());
+    for (int round = 0; round < 2; ++round) {
+      for (std::int64_t i = 0; i < 5; ++i) {
+        const auto [pixels, label] = sample(*sets.train, i);
+        CHECK(pixels == Bytes(48, static_cast<std::uint8_t>(i)));
+        CHECK(label == (i < 3 ? 0 : 1));
+      }
+    }
+    CHECK(sets.train->describe(0) == dir / "train/cat/10.png");
+    CHECK(sets.train->describe(3) == dir / "train/dog/a.JPG");
+  }
+  CHECK(sample(*dir.read({{4, 4, 1}, 2}).test, 1).first == Bytes(16, 6));
+}
+
+TEST_CASE("image_folder: a picture is decoded once when the cache takes the set") {
+  const FolderDir dir;
+  const DataSets kept = dir.read(), fresh = dir.read(kDemand, 0);
+  const auto before = sample(*kept.train, 1);
+  sample(*fresh.train, 1);
+  fs::remove(dir / "train/cat/2.png");
+  CHECK(sample(*kept.train, 1) == before);
+  CHECK(error_of([&] { sample(*fresh.train, 1); }, dir) ==
+        "$/train/cat/2.png: No such file or directory");
+}
+
+TEST_CASE("image_folder: many threads read the same pictures") {
+  const FolderDir dir;
+  const DataSets sets = dir.read();
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4);
+  for (std::size_t t = 0; t < wrong.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 200; ++i) {
+        Bytes pixels(48);
+        std::int32_t label = -1;
+        sets.train->read(i % 5, std::as_writable_bytes(std::span(pixels)), label);
+        wrong[t] += pixels != Bytes(48, static_cast<std::uint8_t>(i % 5));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == std::vector<int>(4));
+}
+
+TEST_CASE("image_folder: the fingerprint follows names, sizes and shape") {
+  const FolderDir a, b;
+  const std::string before = a.read().train->fingerprint();
+  CHECK(before == b.read().train->fingerprint());
+  CHECK(before != a.read({{5, 4, 3}, 2}).train->fingerprint());
+  b.write("train/cat/3.png", grey_png(1));
+  CHECK(before != b.read().train->fingerprint());
+  fs::rename(a / "train/cat/2.png", a / "train/cat/3.png");
+  CHECK(before != a.read().train->fingerprint());
+}
+
+TEST_CASE("image_folder: val serves as test set; both need a word") {
+  const FolderDir dir;
+  fs::rename(dir / "test", dir / "val");
+  CHECK(dir.read().test->size() == 2);
+  dir.write("test/cat/1.png", grey_png(1));
+  CHECK(dir.error() ==
+        "image_folder: $: both test and val are there: say which is the test set with test: test "
+        "or test: val");
+  CHECK(open("image_folder", {{"root", dir.path()}, {"test", std::string("val")}}, kDemand)
+            .test->size() == 2);
+  CHECK(error_of(
+            [&] {
+              open("image_folder", {{"root", dir.path()}, {"test", std::string("x")}}, kDemand);
+            },
+            dir) == "image_folder: $: no folder x in it, which data.test names");
+  fs::remove_all(dir / "test");
+  fs::remove_all(dir / "val");
+  CHECK(dir.read().test == nullptr);
+}
+
+TEST_CASE("image_folder: folders that are refused") {
+  const FolderDir dir;
+  SUBCASE("no folder") {
+    CHECK(error_of(
+              [&] {
+                open("image_folder", {{"root", dir / "none"}}, kDemand);
+              },
+              dir) ==
+          "image_folder: $/none: no such folder; expected a folder with train/CLASS/*.jpg or "
+          "*.png, and test or val likewise");
+    fs::remove_all(dir / "train");
+    CHECK(dir.error() == "image_folder: $: no folder train in it; expected $/train/CLASS/*.jpg");
+  }
+  SUBCASE("no classes") {
+    fs::remove_all(dir / "train/cat");
+    fs::remove_all(dir / "train/dog");
+    CHECK(dir.error() == "$/train: no class folders; expected $/train/CLASS/*.jpg or *.png");
+  }
+  SUBCASE("empty class") {
+    fs::create_directory(dir / "train/emu");
+    CHECK(dir.error({{4, 4, 3}, 3}) ==
+          "$/train/emu: empty class folder: expected *.jpg, *.jpeg or *.png in it");
+  }
+  SUBCASE("classes and outputs differ") {
+    CHECK(dir.error({{4, 4, 3}, 10}) ==
+          "image_folder: $/train (cat, dog): the data set has 2 classes, but the model's last "
+          "layer has 10 outputs: give it 2");
+  }
+  SUBCASE("test classes differ") {
+    dir.write("test/emu/1.png", grey_png(1));
+    CHECK(dir.error() == "$/test/emu: a class that $/train does not have");
+    fs::remove_all(dir / "test/emu");
+    fs::remove_all(dir / "test/dog");
+    CHECK(dir.error() == "$/test: no folder for the class dog");
+  }
+  SUBCASE("a picture beside the classes") {
+    dir.write("train/1.png", grey_png(1));
+    CHECK(dir.error() ==
+          "$/train/1.png: a picture beside the class folders; expected $/train/CLASS/1.png");
+  }
+  SUBCASE("a folder inside a class") {
+    dir.write("train/cat/more/1.png", grey_png(1));
+    CHECK(dir.error() ==
+          "$/train/cat/more: a folder inside a class folder; pictures stand in it directly");
+  }
+  SUBCASE("another kind of file") {
+    dir.write("train/cat/notes.txt", {1});
+    CHECK(dir.error() ==
+          "$/train/cat/notes.txt: not named *.jpg, *.jpeg or *.png: remove or convert it");
+  }
+  SUBCASE("a pipe") {
+    REQUIRE(mkfifo((dir / "train/cat/p.png").c_str(), 0600) == 0);
+    CHECK(dir.error() == "$/train/cat/p.png: not a regular file");
+  }
+  SUBCASE("channels that pictures do not have") {
+    CHECK(dir.error({{4, 4, 4}, 2}) ==
+          "image_folder: $: pictures are read as 1 channel (grey) or 3 (RGB), but model.input asks "
+          "for 4");
+  }
+}
+
+TEST_CASE("image_folder: links may not leave the root") {
+  const FolderDir dir;
+  const TempDir outside;
+  outside.write("secret.png", grey_png(9));
+  fs::create_symlink("../dog/b.png", dir / "train/cat/link.png");
+  CHECK(dir.read().train->size() == 6);
+  fs::remove(dir / "train/cat/link.png");
+  SUBCASE("a file") {
+    fs::create_symlink(outside / "secret.png", dir / "train/cat/link.png");
+    CHECK(dir.error() == "$/train/cat/link.png: a link to " +
+                             fs::canonical(outside / "secret.png").string() +
+                             ", outside of $: refused; copy the files or move root");
+  }
+  SUBCASE("a class") {
+    fs::remove_all(dir / "train/dog");
+    fs::create_directory_symlink(outside.path(), dir / "train/dog");
+    CHECK(dir.error().starts_with("$/train/dog: a link to "));
+  }
+  SUBCASE("a part") {
+    fs::remove_all(dir / "test");
+    fs::create_directory_symlink(outside.path(), dir / "test");
+    CHECK(dir.error().starts_with("$/test: a link to "));
+  }
+  SUBCASE("nowhere") {
+    fs::create_symlink("nothing", dir / "train/cat/link.png");
+    CHECK(dir.error() == "$/train/cat/link.png: No such file or directory");
+  }
+  SUBCASE("the root itself may be a link") {
+    fs::create_directory_symlink(dir.path(), outside / "root");
+    CHECK(open("image_folder", {{"root", outside / "root"}}, kDemand).train->size() == 5);
+  }
+}
+
+TEST_CASE("image_folder: a bad picture is named when it is read") {
+  const FolderDir dir;
+  dir.write("train/cat/2.png", {});
+  CHECK(dir.read_error(1) == "$/train/cat/2.png: the file is empty");
+  const Bytes good = jpeg(32, 32, 3, noise(3072));
+  dir.write("train/cat/2.png", Bytes(good.begin(), good.begin() + 700));
+  CHECK(dir.read_error(1) == "$/train/cat/2.png: corrupt JPEG: Premature end of JPEG file");
+  // Far behind any real picture, and sparse on the disk.
+  fs::resize_file(dir / "train/cat/2.png", (std::uintmax_t{256} << 20) + 1);
+  CHECK(dir.read_error(1) ==
+        "$/train/cat/2.png: a file of 268435457 bytes; at most 256 MiB are read as a picture");
+}
+
+}  // namespace
+}  // namespace dpt
