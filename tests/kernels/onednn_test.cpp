@@ -52,15 +52,15 @@ TEST_CASE("oneDNN runs no ordinary convolution by a reference implementation") {
 TEST_CASE("oneDNN runs no linear layer by a reference implementation") {
   const std::int64_t shapes[][2] = {{800, 128}, {128, 10}, {64, 10}, {1, 1}, {512, 1000}};
   for (const std::int64_t batch : {1, 7, 256}) {
-    for (const auto& [in, out] : shapes) {
+    for (const auto& shape : shapes) {
       LinearDesc d;
       d.batch = batch;
-      d.in = in;
-      d.out = out;
+      d.in = shape[0];
+      d.out = shape[1];
       for (const Pass pass : kPasses) {
         const onednn::Primitive p = onednn::make_linear(d, pass, pass == Pass::forward, 1);
-        INFO("linear ", in, " -> ", out, " batch ", batch, " pass ", static_cast<int>(pass), ": ",
-             p.implementation());
+        INFO("linear ", d.in, " -> ", d.out, " batch ", batch, " pass ", static_cast<int>(pass),
+             ": ", p.implementation());
         CHECK(!p.is_reference());
       }
     }

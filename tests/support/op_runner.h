@@ -62,8 +62,7 @@ class OpRunner {
  public:
   OpRunner(Backend& backend, Op& op, std::vector<float> x, std::vector<float> weight,
            std::vector<float> bias, std::int64_t y_count)
-      : backend_(backend),
-        op_(op),
+      : op_(op),
         x_host_(x),
         x_(backend, x),
         weight_(backend, weight),
@@ -124,7 +123,6 @@ class OpRunner {
     return std::vector<float>(count, std::numeric_limits<float>::quiet_NaN());
   }
 
-  Backend& backend_;
   Op& op_;
   std::vector<float> x_host_;
   OnDevice<float> x_, weight_, bias_, y_, dy_, dx_, dweight_, dbias_, saved_, scratch_;
