@@ -57,6 +57,16 @@ class Program {
       _exit(127);
     }
   }
+  /// A test that fails must not leave a process behind.
+  ~Program() {
+    if (is_running()) {
+      send(SIGKILL);
+      wait();
+    }
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
   void send(int signal) const { kill(pid_, signal); }
   bool is_running() {
     if (!ended_) ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
