@@ -91,6 +91,16 @@ std::vector<std::string> kinds_with(const VariantTable* kinds, const std::string
   return found;
 }
 
+/// `lr: 0,05` inside {...} is a pair and a key without a value.
+std::string decimal_comma(const YamlNode& map, const YamlNode& child) {
+  const bool is_digits =
+      !child.key.empty() && child.key.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_digits || child.kind != YamlNode::Kind::null || &child == map.children.data()) return {};
+  const YamlNode& before = *(&child - 1);
+  if (!read_integer(before).value) return {};
+  return fmt::format("{}: {}.{}", before.key, before.text, child.key);
+}
+
 void collect_paths(const std::vector<Field>& fields, const std::string& key,
                    const std::string& path, std::vector<std::string>& found) {
   for (const Field& field : fields) {
@@ -316,7 +326,10 @@ void Binder::report_unknown_keys(const YamlNode& node, Scope& scope, const Varia
     std::string place;
     if (near.empty() && owners.empty()) place = elsewhere(key);
     if (near.empty() && owners.empty() && place.empty()) near = closest(key, scope.names);
-    if (!near.empty()) {
+    const std::string decimal = decimal_comma(node, child);
+    if (!decimal.empty()) {
+      text += fmt::format(", did you mean '{}'?", decimal);
+    } else if (!near.empty()) {
       text += fmt::format(", did you mean '{}'?", near);
       scope.meant.push_back(near);
     } else if (!place.empty()) {
@@ -343,6 +356,11 @@ void Binder::report_unknown_keys(const YamlNode& node, Scope& scope, const Varia
 std::string Binder::elsewhere(const std::string& key) const {
   std::vector<std::string> found;
   collect_paths(root_.fields, key, {}, found);
+  if (found.empty()) {
+    for (const auto& [theirs, ours] : kOtherNames) {
+      if (key == theirs) collect_paths(root_.fields, ours, {}, found);
+    }
+  }
   if (found.empty()) return {};
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());

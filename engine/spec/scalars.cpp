@@ -161,7 +161,8 @@ std::string number_text(double value) {
 std::string found_text(const YamlNode& node) {
   switch (node.kind) {
     case YamlNode::Kind::list:
-      return node.children.empty() ? "an empty list" : "a list";
+      return node.children.empty() ? "an empty list"
+                                   : fmt::format("a list of {}", node.children.size());
     case YamlNode::Kind::map:
       return "a mapping";
     case YamlNode::Kind::scalar:

@@ -10,7 +10,7 @@
 
 namespace dpt {
 
-/// How a node is called in "found ...": `'abc'`, `12`, `a list`, `nothing`.
+/// How a node is called in "found ...": `'abc'`, `12`, `a list of 3`, `nothing`.
 std::string found_text(const YamlNode& node);
 /// `text` between single quotes, shortened and without control characters.
 std::string in_quotes(const std::string& text);

@@ -50,6 +50,8 @@ std::string closest(const std::string& word, std::span<const std::string> candid
     // "kernel" for kernel_size, "out" for out_channels.
     const bool is_prefix = key.size() >= 3 && (other.starts_with(key) || key.starts_with(other));
     if (is_prefix && other.size() >= 3) d = std::min<std::size_t>(d, 1);
+    // "accuracy" for val/accuracy.
+    if (key.size() >= 4 && other.ends_with(key)) d = std::min<std::size_t>(d, 1);
     if (d < best_distance || (d == best_distance && best.empty())) {
       best = candidate;
       best_distance = d;

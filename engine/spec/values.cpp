@@ -1,6 +1,8 @@
 #include "engine/spec/values.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "engine/spec/paths.h"
 #include "engine/spec/scalars.h"
@@ -21,6 +23,27 @@ std::string range_text(const Field& field) {
                        number_text(*field.min));
   }
   return field.max ? fmt::format(" of at most {}", number_text(*field.max)) : std::string{};
+}
+
+/// What other systems call our choices.
+std::string other_value(const std::string& value, const std::vector<std::string>& choices) {
+  static constexpr std::array<std::pair<const char*, const char*>, 9> kOthers = {{
+      {"he_normal", "kaiming_normal"},
+      {"he_uniform", "kaiming_uniform"},
+      {"msra", "kaiming_normal"},
+      {"glorot_normal", "xavier_normal"},
+      {"glorot_uniform", "xavier_uniform"},
+      {"xavier", "xavier_uniform"},
+      {"gaussian", "normal"},
+      {"zeros", "constant"},
+      {"ones", "constant"},
+  }};
+  for (const auto& [theirs, ours] : kOthers) {
+    if (value == theirs && std::find(choices.begin(), choices.end(), ours) != choices.end()) {
+      return ours;
+    }
+  }
+  return {};
 }
 
 bool in_range(const Field& field, double value) {
@@ -130,7 +153,8 @@ class Converter {
     if (scalar.value && !field_.choices.empty() &&
         std::find(field_.choices.begin(), field_.choices.end(), *scalar.value) ==
             field_.choices.end()) {
-      const std::string near = closest(*scalar.value, field_.choices);
+      std::string near = other_value(*scalar.value, field_.choices);
+      if (near.empty()) near = closest(*scalar.value, field_.choices);
       return refuse(node, near.empty() ? std::string{} : fmt::format("did you mean '{}'?", near));
     }
     return keep(scalar, node, value);
@@ -158,9 +182,7 @@ class Converter {
       value = Size2{*scalar.value, *scalar.value};
       return true;
     }
-    if (node.children.size() != 2) {
-      return refuse(node, fmt::format("the list has {}", node.children.size()));
-    }
+    if (node.children.size() != 2) return refuse(node, {});
     PlainValue h, w;
     const Field one = element_of(field_);
     const bool has_h = Converter(one, issues_).convert(node.children[0], h);
@@ -182,13 +204,15 @@ class Converter {
         value = std::vector<T>{std::get<T>(single)};
         return true;
       } else {
-        const bool is_one = node.kind == YamlNode::Kind::scalar;
+        std::vector<ConfigIssue> ignored;
+        PlainValue single;
+        const bool is_one = Converter(one, ignored).convert(node, single);
         return refuse(node, is_one ? fmt::format("write [{}]", node.text) : std::string{});
       }
     }
     const std::size_t n = node.children.size();
     if (field_.min_items && (n < *field_.min_items || n > *field_.max_items)) {
-      return refuse(node, n == 0 ? std::string{} : fmt::format("the list has {}", n));
+      return refuse(node, {});
     }
     bool is_good = true;
     for (const YamlNode& child : node.children) {

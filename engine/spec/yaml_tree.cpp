@@ -94,7 +94,8 @@ class TreeBuilder : public YAML::EventHandler {
     check_size(mark, 1, 1);
     YamlNode node;
     node.kind = YamlNode::Kind::scalar;
-    node.is_plain = tag == "?";
+    // yaml-cpp calls a plain scalar "?" and a quoted one "!"; behind a real tag it does not say.
+    node.is_plain = tag != "!";
     node.text = value;
     node.where = where(mark);
     complete(std::move(node), anchor);

@@ -97,7 +97,7 @@ TEST_CASE("values of every sort are read strictly") {
   CHECK(issue("epochs: 10", "epochs: ") ==
         "22:9: expected an integer from 1 to 1000000, found nothing");
   CHECK(issue("epochs: 10", "epochs: [10]") ==
-        "22:17: expected an integer from 1 to 1000000, found a list");
+        "22:17: expected an integer from 1 to 1000000, found a list of 1");
   CHECK(issue("epochs: 10", "epochs: {a: 1}") ==
         "22:17: expected an integer from 1 to 1000000, found a mapping");
   CHECK(issue("lr: 0.2", "lr: .nan") ==
@@ -124,10 +124,9 @@ TEST_CASE("values of every sort are read strictly") {
   CHECK(issue("kernel_size: 3", "kernel_size: [3, 0]") ==
         "15:70: expected an integer from 1 to 1024, found 0");
   CHECK(issue("kernel_size: 3", "kernel_size: [3, 3, 3]") ==
-        "15:66: expected an integer from 1 to 1024 or [height, width], found a list; the list has "
-        "3");
+        "15:66: expected an integer from 1 to 1024 or [height, width], found a list of 3");
   CHECK(issue("input: [1, 28, 28]", "input: [28, 28]") ==
-        "13:10: expected a list of 3 integers, each from 1 to 65536, found a list; the list has 2");
+        "13:10: expected a list of 3 integers, each from 1 to 65536, found a list of 2");
   CHECK(issue("shards: auto", "shards: many") ==
         "22:29: expected auto or an integer from 1 to 65536, found 'many'");
   CHECK(issue("{type: cross_entropy}", "{type: cross-entropy}") ==
@@ -202,7 +201,7 @@ TEST_CASE("all errors of a file come in one run, in order of position") {
               "15:66: expected an integer from 1 to 1024 or [height, width], found 'x'",
               "16:14: unknown layer 'Relu6', did you mean 'ReLU'? Known layers: Conv2d, ReLU, "
               "Flatten, Linear",
-              "20:28: expected a number above 0, found a list",
+              "20:28: expected a number above 0, found a list of 1",
               "25:11: expected a device: auto, cpu, cpu:N (N threads), cuda or cuda:N (the N-th "
               "GPU from 0), found 'gpu:0'; write cuda:0",
               "26:1: duplicate key 'seed': it stands first in line 3"});
@@ -217,7 +216,7 @@ TEST_CASE("what is required is asked for with its meaning") {
   CHECK(issues_of("") ==
         Texts{"1:1: expected a config with the keys version, data, model, ..., found nothing"});
   CHECK(issues_of("- a\n") ==
-        Texts{"1:1: expected a config with the keys version, data, model, ..., found a list"});
+        Texts{"1:1: expected a config with the keys version, data, model, ..., found a list of 1"});
   CHECK(issues_of(changed("train: {epochs: 10, shards: auto, grad_clip_norm: 5.0}", "train:")) ==
         Texts{"22:1: expected a mapping for train, found nothing; its keys are epochs, shards, "
               "grad_clip_norm, early_stopping, precision"});

@@ -114,7 +114,7 @@ TEST_CASE("extends: cycles, missing files and bad values are issues") {
         "c.yaml:1:10: cannot read the config none.yaml: No such file or directory");
   CHECK(issue("extends: .\n") == "c.yaml:1:10: cannot read the config .: it is a folder");
   CHECK(issue("extends: [a.yaml]\n") ==
-        "c.yaml:1:10: expected the path of a config in 'extends', found a list");
+        "c.yaml:1:10: expected the path of a config in 'extends', found a list of 1");
   CHECK(issue("extends: ${DPT_TEST_UNSET}/a.yaml\n") ==
         "c.yaml:1:10: the environment variable DPT_TEST_UNSET is not set: set it, or give a "
         "default as in ${DPT_TEST_UNSET:-folder}");
