@@ -70,10 +70,22 @@ std::string table_text(const std::vector<Cells>& lines) {
   return text;
 }
 
-/// The column that says what a layer's output costs, or why it costs nothing.
-std::string memory_text(const LayerRow& row) {
-  if (row.activation_bytes > 0) return bytes_text(row.activation_bytes);
-  return row.type == "Flatten" ? "view" : (row.fused_into.empty() ? "-" : "fused");
+/// What each layer's output costs, or why it costs nothing.
+std::vector<std::string> memory_texts(const Plan& plan) {
+  std::vector<std::string> texts(plan.rows.size());
+  for (const Node& node : plan.nodes) {
+    for (const int layer : node.source_layers) {
+      const std::int64_t bytes = plan.rows[layer].activation_bytes;
+      if (bytes > 0) {
+        texts[layer] = bytes_text(bytes);
+      } else if (node.is_view) {
+        texts[layer] = "view";
+      } else {
+        texts[layer] = node.source_layers.size() > 1 ? "fused" : "in place";
+      }
+    }
+  }
+  return texts;
 }
 
 struct Totals {
@@ -101,12 +113,14 @@ std::int64_t batch_per_replica(const TrainSpec& spec, int replicas) {
 std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
                          std::optional<int> optimizer_buffers) {
   std::vector<Cells> lines;
-  lines.push_back(
-      {"layer", "type", "detail", "output", "parameters", "forward", "backward", "activation"});
-  for (const LayerRow& row : plan.rows) {
+  lines.push_back({"layer", "type", "detail", "output", "parameters", "FLOP forward",
+                   "FLOP backward", "activation"});
+  const std::vector<std::string> memory_of = memory_texts(plan);
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const LayerRow& row = plan.rows[i];
     lines.push_back({row.name, row.type, row.detail, row.out.text(),
                      row.params > 0 ? grouped(row.params) : "-", flops_text(row.forward_flops),
-                     flops_text(row.backward_flops), memory_text(row)});
+                     flops_text(row.backward_flops), memory_of[i]});
   }
   const Totals totals = totals_of(plan);
   lines.push_back({"total", "", "", "", grouped(plan.param_count), flops_text(totals.forward),

@@ -96,9 +96,10 @@ class Conv2d final : public Layer {
 
   std::string detail() const override {
     const Options& o = options_;
-    std::string text = fmt::format("{}, stride {}", text_of(o.kernel_size), text_of(o.stride));
-    if (o.padding != Size2{0, 0}) text += fmt::format(", padding {}", text_of(o.padding));
-    if (o.dilation != Size2{1, 1}) text += fmt::format(", dilation {}", text_of(o.dilation));
+    std::string text =
+        fmt::format("{}, stride {}", text_of(o.kernel_size), short_text_of(o.stride));
+    if (o.padding != Size2{0, 0}) text += fmt::format(", padding {}", short_text_of(o.padding));
+    if (o.dilation != Size2{1, 1}) text += fmt::format(", dilation {}", short_text_of(o.dilation));
     if (o.groups != 1) text += fmt::format(", groups {}", o.groups);
     if (!o.bias) text += ", no bias";
     return text;

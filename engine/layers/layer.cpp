@@ -18,6 +18,10 @@ std::string text_of(const Size2& size) {
   return fmt::format("{}x{}", size.h, size.w);
 }
 
+std::string short_text_of(const Size2& size) {
+  return size.h == size.w ? fmt::format("{}", size.h) : text_of(size);
+}
+
 void require_image(const ActivationShape& in) {
   if (!in.flat) return;
   fail(ErrorKind::usage,

@@ -88,9 +88,9 @@ std::unique_ptr<Op> Pool2d::compile(Backend& backend, const LayerContext& contex
 std::string Pool2d::detail() const {
   const PoolGeometry& g = geometry_;
   if (g.whole_image) return "whole image";
-  std::string text = fmt::format("{}, stride {}", text_of(g.kernel), text_of(g.stride));
-  if (g.padding != Size2{0, 0}) text += fmt::format(", padding {}", text_of(g.padding));
-  if (g.dilation != Size2{1, 1}) text += fmt::format(", dilation {}", text_of(g.dilation));
+  std::string text = fmt::format("{}, stride {}", text_of(g.kernel), short_text_of(g.stride));
+  if (g.padding != Size2{0, 0}) text += fmt::format(", padding {}", short_text_of(g.padding));
+  if (g.dilation != Size2{1, 1}) text += fmt::format(", dilation {}", short_text_of(g.dilation));
   if (g.ceil_mode) text += ", ceil";
   return text;
 }

@@ -24,6 +24,8 @@ class ShapeError : public Error {
 
 /// "3x5" (height x width).
 std::string text_of(const Size2& size);
+/// "2" where height and width are equal, otherwise "2x3".
+std::string short_text_of(const Size2& size);
 
 /// Throws unless `in` is an image, not the vector behind a Flatten or Linear.
 void require_image(const ActivationShape& in);

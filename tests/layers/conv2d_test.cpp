@@ -146,14 +146,14 @@ TEST_CASE("Conv2d: fields that contradict each other are refused") {
 }
 
 TEST_CASE("Conv2d: the short text for the summary") {
-  CHECK(layer("Conv2d", conv(4, {3, 3}))->detail() == "3x3, stride 1x1");
+  CHECK(layer("Conv2d", conv(4, {3, 3}))->detail() == "3x3, stride 1");
   CHECK(layer("Conv2d", conv(4, {3, 5},
                              {{"stride", square(2)},
                               {"padding", square(1)},
                               {"dilation", square(2)},
                               {"groups", integer(2)},
                               {"bias", false}}))
-            ->detail() == "3x5, stride 2x2, padding 1x1, dilation 2x2, groups 2, no bias");
+            ->detail() == "3x5, stride 2, padding 1, dilation 2, groups 2, no bias");
 }
 
 }  // namespace

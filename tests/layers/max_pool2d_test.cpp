@@ -42,7 +42,7 @@ TEST_CASE("MaxPool2d: the stride is the kernel unless given") {
                                          {"padding", square(1)},
                                          {"dilation", square(2)},
                                          {"ceil_mode", true}}))
-            ->detail() == "2x2, stride 1x1, padding 1x1, dilation 2x2, ceil");
+            ->detail() == "2x2, stride 1, padding 1, dilation 2, ceil");
 }
 
 TEST_CASE("MaxPool2d: padding never wins") {

@@ -180,7 +180,7 @@ class ReferenceInput final : public InputOp {
   InputDesc desc_;
 };
 
-class ReferenceBackend final : public Backend {
+class ReferenceBackend : public Backend {
  public:
   explicit ReferenceBackend(Keep keep = Keep::activations) : keep_(keep) {
     info_.name = info_.description = info_.library = "reference";

@@ -1,0 +1,60 @@
+// A pass of the executor allocates nothing of its own. What kernels allocate is tested beside them.
+#include "tests/engine/graph/allocation_count.h"
+#include "tests/engine/graph/net.h"
+
+namespace dpt::testing {
+namespace {
+
+class IdleOp final : public Op {
+ public:
+  std::size_t scratch_bytes() const override { return 64; }
+  void forward(const OpArgs&) override {}
+  void backward(const OpArgs&) override {}
+  std::string implementation() const override { return "idle"; }
+};
+class IdleLoss final : public CrossEntropyOp {
+ public:
+  void run(const CrossEntropyArgs&) override {}
+};
+class IdleInput final : public InputOp {
+ public:
+  void run(const InputArgs&) override {}
+};
+
+/// Kernels that do nothing, so that only the executor is left to allocate.
+class IdleBackend final : public ReferenceBackend {
+ public:
+  std::unique_ptr<Op> conv2d(const Conv2dDesc&) override { return std::make_unique<IdleOp>(); }
+  std::unique_ptr<Op> linear(const LinearDesc&) override { return std::make_unique<IdleOp>(); }
+  std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { return std::make_unique<IdleOp>(); }
+  std::unique_ptr<Op> relu(const ReluDesc&) override { return std::make_unique<IdleOp>(); }
+  std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override {
+    return std::make_unique<IdleLoss>();
+  }
+  std::unique_ptr<InputOp> input(const InputDesc&) override {
+    return std::make_unique<IdleInput>();
+  }
+};
+
+TEST_CASE("the count counts") {
+  start_counting_allocations();
+  const std::vector<int> values(10, 1);
+  CHECK(stop_counting_allocations() == static_cast<int>(values.size()) / 10);
+}
+
+TEST_CASE("neither a training pass nor an evaluation allocates") {
+  for (const TrainSpec& spec : {lenet_spec(), odd_net()}) {
+    const Plan plan = make_plan(spec);
+    const TestBatch batch(plan, 8);
+    IdleBackend backend;
+    NetRunner runner(backend, plan, start_params(plan), batch);
+    start_counting_allocations();
+    runner.executor().train(runner.buffers(), runner.batch(), GradWrite::overwrite);
+    runner.executor().train(runner.buffers(), runner.batch(), GradWrite::add);
+    runner.executor().evaluate(runner.buffers(), runner.batch(), runner.outputs());
+    CHECK(stop_counting_allocations() == 0);
+  }
+}
+
+}  // namespace
+}  // namespace dpt::testing

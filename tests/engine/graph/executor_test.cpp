@@ -1,0 +1,211 @@
+// Whole nets: losses and gradients against plain mathematics, and what the memory plan must not
+// change.
+#include "engine/graph/executor.h"
+
+#include <cmath>
+#include <random>
+
+#include "kernels/devices.h"
+#include "tests/engine/graph/net.h"
+#include "tests/support/backends.h"
+#include "tests/support/close.h"
+
+namespace dpt::testing {
+namespace {
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+/// Losses, predictions and gradients of a training and an evaluating executor against `maths`.
+void check_net(Backend& backend, const Plan& plan, const TestBatch& batch, double tolerance,
+               float label_smoothing = 0) {
+  INFO(backend.info().name);
+  const std::vector<float> params = start_params(plan);
+  const NetMaths maths(plan, batch, label_smoothing);
+  const reference::CrossEntropy want = maths.loss(to_double(params));
+
+  NetRunner runner(backend, plan, params, batch, true, label_smoothing);
+  const TrainResult result = runner.train();
+  check_close("gradient", result.grads, maths.gradient(to_double(params)), tolerance);
+  CHECK(result.metrics.loss_sum == doctest::Approx(want.loss_sum).epsilon(tolerance * 10));
+  CHECK(result.metrics.correct == static_cast<float>(want.correct));
+  CHECK(result.metrics.count == static_cast<float>(batch.size));
+
+  NetRunner inference(backend, plan, params, batch, false, label_smoothing);
+  for (NetRunner* each : {&runner, &inference}) {
+    const EvalResult eval = each->evaluate();
+    check_close("loss per sample", eval.loss, want.sample_loss, tolerance * 10);
+    CHECK(eval.prediction == want.prediction);
+    CHECK(eval.metrics.loss_sum == doctest::Approx(want.loss_sum).epsilon(tolerance * 10));
+    CHECK(eval.metrics.correct == static_cast<float>(want.correct));
+    CHECK(eval.metrics.count == static_cast<float>(batch.size));
+  }
+}
+
+TEST_CASE("the mathematics' gradient is that of its loss") {
+  for (const TrainSpec& spec : {small_lenet(), odd_net(), linear_net()}) {
+    const Plan plan = make_plan(spec);
+    const TestBatch batch(plan, 4);
+    const NetMaths maths(plan, batch, 0.1F);
+    Values params = to_double(start_params(plan));
+    const Values gradient = maths.gradient(params);
+    for (std::size_t i = 0; i < params.size(); ++i) {
+      const double value = params[i];
+      params[i] = value + 1e-6;
+      const double above = maths.mean_loss(params);
+      params[i] = value - 1e-6;
+      const double below = maths.mean_loss(params);
+      params[i] = value;
+      CHECK((above - below) / 2e-6 == doctest::Approx(gradient[i]).epsilon(1e-5).scale(1e-3));
+    }
+  }
+}
+
+TEST_CASE("the memory plan is right however kernels keep their data") {
+  // The reference backend destroys all memory that is free and checks all that is not.
+  for (const Keep keep : {Keep::activations, Keep::saved}) {
+    for (const TrainSpec& spec : {small_lenet(), odd_net(), linear_net()}) {
+      for (const Plan& plan : {make_plan(spec), unfused_plan(spec)}) {
+        ReferenceBackend backend(keep);
+        check_net(backend, plan, TestBatch(plan, 3), 2e-6);
+      }
+    }
+  }
+}
+
+TEST_CASE("the memory plan is right for random chains") {
+  std::mt19937 random(11);
+  for (int round = 0; round < 60; ++round) {
+    ModelSpecBuilder model({2, 12, 12});
+    const int images = static_cast<int>(random() % 7);
+    std::int64_t side = 12;
+    int convs = 0;
+    for (int i = 0; i < images; ++i) {
+      const auto kind = random() % 4;
+      if (kind == 0) model.add("ReLU");
+      if (kind == 1 && side > 4) {
+        model.conv("conv" + std::to_string(convs++), 1 + static_cast<std::int64_t>(random() % 3),
+                   3);
+        side -= 2;
+      }
+      if (kind == 2 && side > 4) {
+        model.add("AvgPool2d", {{"kernel_size", square(2)}, {"stride", square(1)}});
+        side -= 1;
+      }
+      if (kind == 3 && side > 4) {
+        model.add("MaxPool2d", {{"kernel_size", square(2)}});
+        side /= 2;
+      }
+    }
+    model.add("Flatten");
+    const int vectors = static_cast<int>(random() % 4);
+    for (int i = 0; i < vectors; ++i) {
+      if (random() % 2) model.add("ReLU");
+      if (random() % 2) model.linear("fc" + std::to_string(i), 2 + random() % 5);
+      if (random() % 4 == 0) model.add("Flatten");
+    }
+    model.linear("last", 3);
+    if (random() % 3 == 0) model.add("ReLU");
+    const Plan plan = make_plan(model.spec());
+    ReferenceBackend backend(random() % 2 ? Keep::activations : Keep::saved);
+    check_net(backend, plan, TestBatch(plan, 2), 2e-6);
+  }
+}
+
+TEST_CASE("losses and gradients on every backend, fused and unfused") {
+  for (const std::string& name : backend_names()) {
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    for (const TrainSpec& spec : {small_lenet(), odd_net(), linear_net()}) {
+      // fp32 in a handful of layers: errors of some 1e-7 each, relative to the largest gradient.
+      for (const Plan& plan : {make_plan(spec), unfused_plan(spec)}) {
+        check_net(*backend, plan, TestBatch(plan, 5), 1e-5);
+        check_net(*backend, plan, TestBatch(plan, 1), 1e-5, 0.1F);
+      }
+    }
+  }
+}
+
+TEST_CASE("LeNet on every backend") {
+  const Plan plan = make_plan(lenet_spec());
+  for (const std::string& name : backend_names()) {
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    check_net(*backend, plan, TestBatch(plan, 7), 1e-5);
+  }
+}
+
+TEST_CASE("the same call gives the same bits, whatever ran before") {
+  const Plan plan = make_plan(small_lenet());
+  const TestBatch batch(plan, 6), other(plan, 6, 2);
+  const std::vector<float> params = start_params(plan);
+  for (const std::string& name : backend_names()) {
+    INFO(name);
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    NetRunner runner(*backend, plan, params, batch);
+    const TrainResult first = runner.train();
+    runner.evaluate();
+    CHECK(same_bits(runner.train().grads, first.grads));
+    runner.poison_arena();
+    CHECK(same_bits(runner.train().grads, first.grads));
+    NetRunner second(*backend, plan, params, batch);
+    CHECK(same_bits(second.train().grads, first.grads));
+    NetRunner different(*backend, plan, params, other);
+    CHECK_FALSE(same_bits(different.train().grads, first.grads));
+  }
+}
+
+TEST_CASE("gradients and metrics are overwritten or added to, votes are left alone") {
+  const Plan plan = make_plan(small_lenet());
+  const TestBatch batch(plan, 4);
+  for (const std::string& name : backend_names()) {
+    INFO(name);
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    NetRunner runner(*backend, plan, start_params(plan), batch);
+    const TrainResult once = runner.train();
+    const TrainResult twice = runner.train(GradWrite::add);
+    std::vector<double> doubled = to_double(once.grads);
+    for (double& value : doubled) value *= 2;
+    check_close("added", twice.grads, doubled, 1e-6);
+    CHECK(twice.metrics.loss_sum == doctest::Approx(2 * once.metrics.loss_sum).epsilon(1e-6));
+    CHECK(twice.metrics.correct == 2 * once.metrics.correct);
+    CHECK(twice.metrics.count == 8);
+    CHECK(twice.metrics.stop_votes == 0);
+    CHECK(same_bits(runner.train().grads, once.grads));
+    for (const Param& param : plan.params) {
+      for (std::int64_t i = param.count; i % 16 != 0; ++i) {
+        CHECK(once.grads[static_cast<std::size_t>(param.offset + i)] == 0);  // padding
+      }
+    }
+  }
+}
+
+TEST_CASE("evaluation outputs that nobody asked for may be null") {
+  const Plan plan = make_plan(linear_net());
+  const TestBatch batch(plan, 4);
+  const std::unique_ptr<Backend> backend = make_backend(parse_device("cpu"));
+  NetRunner runner(*backend, plan, start_params(plan), batch, false);
+  const EvalResult all = runner.evaluate();
+  runner.executor().evaluate(runner.buffers(), runner.batch(), {});
+  EvalOutputs predictions;
+  predictions.prediction = runner.outputs().prediction;
+  runner.executor().evaluate(runner.buffers(), runner.batch(), predictions);
+  CHECK(runner.evaluate().prediction == all.prediction);
+}
+
+TEST_CASE("implementations name every node that runs, and none is a slow reference one") {
+  const Plan plan = make_plan(lenet_spec());
+  const std::unique_ptr<Backend> backend = make_backend(parse_device("cpu"));
+  const TestBatch batch(plan, 2);
+  NetRunner runner(*backend, plan, start_params(plan), batch);
+  const std::vector<std::string> all = runner.executor().implementations();
+  REQUIRE(all.size() == 4);
+  const char* names[] = {"conv1: ", "conv2: ", "fc1: ", "fc2: "};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    INFO(all[i]);
+    CHECK(all[i].starts_with(names[i]));
+    CHECK(all[i].find("ref") == std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace dpt::testing

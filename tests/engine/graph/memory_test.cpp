@@ -1,0 +1,67 @@
+// assign_memory: no two pieces that live at the same time share a byte.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "engine/graph/plan.h"
+
+namespace dpt::testing {
+namespace {
+
+bool meet_in_time(const Lifetime& a, const Lifetime& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
+
+TEST_CASE("random lifetimes never overlap in memory, and the arena is no larger than needed") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 500; ++round) {
+    const std::size_t count = random() % 24;
+    const int steps = 1 + static_cast<int>(random() % 30);
+    std::vector<Lifetime> lifetimes;
+    for (std::size_t i = 0; i < count; ++i) {
+      const int a = static_cast<int>(random() % steps), b = static_cast<int>(random() % steps);
+      // Among them zero, equal and odd sizes.
+      const std::size_t bytes = random() % 5 == 0 ? 0 : random() % (random() % 2 ? 300 : 5000);
+      lifetimes.push_back({bytes, std::min(a, b), std::max(a, b)});
+    }
+    std::size_t total = 12345;
+    const std::vector<std::size_t> offsets = assign_memory(lifetimes, total);
+    REQUIRE(offsets.size() == count);
+    std::size_t sum = 0, end = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      CHECK(offsets[i] % 64 == 0);
+      CHECK(offsets[i] + lifetimes[i].bytes <= total);
+      sum += (lifetimes[i].bytes + 63) / 64 * 64;
+      end = std::max(end, offsets[i] + (lifetimes[i].bytes + 63) / 64 * 64);
+      for (std::size_t j = 0; j < i; ++j) {
+        if (lifetimes[i].bytes == 0 || lifetimes[j].bytes == 0) continue;
+        if (!meet_in_time(lifetimes[i], lifetimes[j])) continue;
+        const bool apart = offsets[i] + lifetimes[i].bytes <= offsets[j] ||
+                           offsets[j] + lifetimes[j].bytes <= offsets[i];
+        CHECK(apart);
+      }
+    }
+    CHECK(total == end);
+    CHECK(total <= sum);
+    std::size_t again = 0;
+    CHECK(assign_memory(lifetimes, again) == offsets);
+    CHECK(again == total);
+  }
+}
+
+TEST_CASE("pieces that never meet share the same place, and gaps are used") {
+  std::size_t total = 0;
+  CHECK(assign_memory({{1000, 0, 1}, {1000, 2, 3}, {1000, 4, 4}}, total) ==
+        std::vector<std::size_t>{0, 0, 0});
+  CHECK(total == 1024);
+  // The first and third live side by side; the second fits under the third once the first is dead.
+  CHECK(assign_memory({{128, 0, 1}, {64, 2, 3}, {100, 0, 3}}, total) ==
+        std::vector<std::size_t>{0, 0, 128});
+  CHECK(total == 256);
+  CHECK(assign_memory({}, total).empty());
+  CHECK(total == 0);
+}
+
+}  // namespace
+}  // namespace dpt::testing

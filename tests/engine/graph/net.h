@@ -1,0 +1,294 @@
+// A Plan run by its Executor on host vectors, and the same net as plain mathematics in double.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "engine/graph/executor.h"
+#include "tests/support/model.h"
+#include "tests/support/op_runner.h"
+#include "tests/support/reference_backend.h"
+
+namespace dpt::testing {
+
+/// `spec` as a plan in which nothing is fused.
+inline Plan unfused_plan(const TrainSpec& spec) {
+  Plan plan = make_plan(spec);
+  plan.nodes.clear();
+  plan.values = {{plan.input}};
+  bool has_params = false;
+  for (std::size_t i = 0; i < spec.model.layers.size(); ++i) {
+    Node node;
+    node.name = spec.model.layers[i].name;
+    node.layer = make_layer(spec.model.layers[i].op);
+    node.inputs = {static_cast<int>(i)};
+    node.output = static_cast<int>(i) + 1;
+    node.is_view = node.layer->is_view();
+    node.input_gradient = has_params;
+    for (std::size_t p = 0; p < plan.params.size(); ++p) {
+      if (plan.params[p].name == node.name + "." + plan.params[p].spec.suffix) {
+        plan.params[p].node = static_cast<int>(i);
+        node.params.push_back(static_cast<int>(p));
+        has_params = true;
+      }
+    }
+    plan.values.push_back({plan.rows[i].out});
+    plan.nodes.push_back(std::move(node));
+  }
+  plan.logits = static_cast<int>(spec.model.layers.size());
+  return plan;
+}
+
+/// A batch that depends on the seed only: samples in the data set's order, and which ones it takes.
+struct TestBatch {
+  TestBatch(const Plan& plan, std::int64_t batch, std::uint64_t seed = 1) : size(batch) {
+    const std::int64_t sample = plan.input.elements();
+    const std::int64_t stock = batch + 3;
+    raw = random_values(stock * sample, seed);
+    for (std::int64_t i = 0; i < stock; ++i) {
+      labels.push_back(static_cast<std::int32_t>(i * 7 % plan.classes));
+    }
+    for (std::int64_t k = 0; k < batch; ++k) {
+      const std::int64_t slot = stock - 1 - k;
+      slots.push_back(static_cast<std::int32_t>(slot));
+      ids.push_back(slot + 100);
+      for (std::int64_t e = 0; e < sample; ++e) {
+        x.push_back(raw[static_cast<std::size_t>(slot * sample + e)]);
+      }
+      taken_labels.push_back(labels[static_cast<std::size_t>(slot)]);
+    }
+    scalars.inverse_count = 1.0F / static_cast<float>(batch);
+  }
+  std::int64_t size;
+  std::vector<float> raw;
+  std::vector<std::int32_t> labels, slots, taken_labels;
+  std::vector<std::int64_t> ids;
+  StepScalars scalars;
+  Values x;  ///< the samples taken, in order
+};
+
+struct TrainResult {
+  std::vector<float> grads;  ///< param_floats
+  StepMetrics metrics;
+};
+
+struct EvalResult {
+  std::vector<float> loss;
+  std::vector<std::int32_t> prediction;
+  StepMetrics metrics;
+};
+
+/// An executor with its memory. The arena starts as NaN, so that reading what nobody wrote shows.
+class NetRunner {
+ public:
+  NetRunner(Backend& backend, const Plan& plan, const std::vector<float>& params,
+            const TestBatch& batch, bool training = true, float label_smoothing = 0)
+      : plan_(plan),
+        executor_(backend, plan, input_desc(plan), label_smoothing, batch.size, training),
+        params_(backend, params),
+        grads_(backend, std::vector<float>(static_cast<std::size_t>(plan.grad_floats()), 0.0F)),
+        arena_(backend, nan(executor_.arena_bytes() / sizeof(float))),
+        raw_(backend, batch.raw),
+        labels_(backend, batch.labels),
+        slots_(backend, batch.slots),
+        ids_(backend, batch.ids),
+        scalars_(backend, std::vector<StepScalars>{batch.scalars}),
+        sample_loss_(backend, nan(static_cast<std::size_t>(batch.size))),
+        prediction_(backend, std::vector<std::int32_t>(static_cast<std::size_t>(batch.size), -1)),
+        metrics_(backend, nan(kMetricFloats)) {}
+
+  Executor& executor() { return executor_; }
+  ExecutorBuffers buffers() const { return {params_.ptr(), grads_.ptr(), arena_.ptr()}; }
+  DeviceBatch batch() const {
+    return {raw_.ptr(), labels_.ptr(), slots_.ptr(), ids_.ptr(), scalars_.ptr()};
+  }
+  EvalOutputs outputs() const { return {sample_loss_.ptr(), prediction_.ptr(), metrics_.ptr()}; }
+  void poison_arena() { arena_.set(nan(executor_.arena_bytes() / sizeof(float))); }
+
+  TrainResult train(GradWrite write = GradWrite::overwrite) {
+    executor_.train(buffers(), batch(), write);
+    TrainResult result;
+    result.grads = grads_.get();
+    result.metrics = metrics_at(result.grads.data() + plan_.param_floats);
+    result.grads.resize(static_cast<std::size_t>(plan_.param_floats));
+    return result;
+  }
+
+  EvalResult evaluate() {
+    executor_.evaluate(buffers(), batch(), outputs());
+    EvalResult result;
+    result.loss = sample_loss_.get();
+    result.prediction = prediction_.get();
+    result.metrics = metrics_at(metrics_.get().data());
+    return result;
+  }
+
+ private:
+  static InputDesc input_desc(const Plan& plan) {
+    InputDesc desc;
+    desc.raw_type = DType::f32;
+    desc.raw = plan.input.shape;
+    return desc;
+  }
+  static StepMetrics metrics_at(const float* floats) {
+    return {floats[0], floats[1], floats[2], floats[3]};
+  }
+  static std::vector<float> nan(std::size_t count) {
+    return std::vector<float>(count, std::numeric_limits<float>::quiet_NaN());
+  }
+
+  const Plan& plan_;
+  Executor executor_;
+  OnDevice<float> params_, grads_, arena_, raw_;
+  OnDevice<std::int32_t> labels_, slots_;
+  OnDevice<std::int64_t> ids_;
+  OnDevice<StepScalars> scalars_;
+  OnDevice<float> sample_loss_;
+  OnDevice<std::int32_t> prediction_;
+  OnDevice<float> metrics_;
+};
+
+/// Starting values of a plan.
+inline std::vector<float> start_params(const Plan& plan, std::uint64_t seed = 3) {
+  std::vector<float> flat(static_cast<std::size_t>(plan.param_floats));
+  initialise_params(plan, seed, flat.data());
+  return flat;
+}
+
+/// The net as a function of its flat parameters, all in double.
+class NetMaths {
+ public:
+  NetMaths(const Plan& plan, const TestBatch& batch, float label_smoothing = 0)
+      : plan_(plan), batch_(batch) {
+    loss_.batch = batch.size;
+    loss_.classes = plan.classes;
+    loss_.label_smoothing = label_smoothing;
+    ReferenceBackend backend;
+    for (const Node& node : plan.nodes) {
+      if (node.is_view) {
+        nodes_.push_back({});
+        continue;
+      }
+      const ActivationShape in = plan.values[static_cast<std::size_t>(node.inputs[0])].shape;
+      LayerContext context;
+      context.batch = batch.size;
+      context.in = {&in, 1};
+      context.out = plan.values[static_cast<std::size_t>(node.output)].shape;
+      const std::unique_ptr<Op> op = node.layer->compile(backend, context);
+      nodes_.push_back(dynamic_cast<const ReferenceOp&>(*op).maths());
+    }
+  }
+
+  reference::CrossEntropy loss(const Values& params) const {
+    return loss_of(activations(params).back());
+  }
+  /// The mean loss over the batch.
+  double mean_loss(const Values& params) const {
+    return loss(params).loss_sum / static_cast<double>(batch_.size);
+  }
+
+  /// Its gradient by the chain rule, laid out as the parameters.
+  Values gradient(const Values& params) const {
+    const std::vector<Values> x = activations(params);
+    Values result(params.size(), 0.0);
+    Values dy = loss_of(x.back()).gradient;
+    for (std::size_t i = nodes_.size(); i-- > 0;) {
+      if (plan_.nodes[i].is_view) continue;
+      const reference::Gradients g =
+          nodes_[i].backward(x[i], of(params, i, "weight"), of(params, i, "bias"), dy);
+      put(result, i, "weight", g.weight);
+      put(result, i, "bias", g.bias);
+      dy = g.x;
+    }
+    return result;
+  }
+
+ private:
+  /// The input of every node, and the logits.
+  std::vector<Values> activations(const Values& params) const {
+    std::vector<Values> all = {batch_.x};
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      all.push_back(plan_.nodes[i].is_view ? all.back()
+                                           : nodes_[i].forward(all.back(), of(params, i, "weight"),
+                                                               of(params, i, "bias")));
+    }
+    return all;
+  }
+  reference::CrossEntropy loss_of(const Values& logits) const {
+    return reference::cross_entropy(loss_, logits, batch_.taken_labels,
+                                    1.0 / static_cast<double>(batch_.size));
+  }
+  const Param* param(std::size_t node, const std::string& suffix) const {
+    for (const int index : plan_.nodes[node].params) {
+      const Param& each = plan_.params[static_cast<std::size_t>(index)];
+      if (each.spec.suffix == suffix) return &each;
+    }
+    return nullptr;
+  }
+  Values of(const Values& params, std::size_t node, const std::string& suffix) const {
+    const Param* p = param(node, suffix);
+    if (!p) return {};
+    return {params.begin() + p->offset, params.begin() + p->offset + p->count};
+  }
+  void put(Values& to, std::size_t node, const std::string& suffix, const Values& values) const {
+    if (const Param* p = param(node, suffix)) {
+      std::copy(values.begin(), values.end(), to.begin() + p->offset);
+    }
+  }
+
+  const Plan& plan_;
+  const TestBatch& batch_;
+  CrossEntropyDesc loss_;
+  std::vector<Maths> nodes_;
+};
+
+// ---- Nets of different kinds -------------------------------------------------------------------
+
+/// As LeNet, small: everything fuses.
+inline TrainSpec small_lenet() {
+  return ModelSpecBuilder({1, 10, 9})
+      .conv("conv1", 3, 3)
+      .add("ReLU")
+      .add("MaxPool2d", {{"kernel_size", square(2)}})
+      .conv("conv2", 4, 2)
+      .add("ReLU")
+      .add("AvgPool2d", {{"kernel_size", square(2)}, {"stride", square(1)}})
+      .add("Flatten")
+      .linear("fc1", 6)
+      .add("ReLU")
+      .linear("fc2", 3)
+      .spec();
+}
+
+/// Nodes that fuse with nothing, run in place one after another, stand before the first parameters
+/// or behind the last, and views among them.
+inline TrainSpec odd_net() {
+  return ModelSpecBuilder({2, 9, 8})
+      .add("ReLU")
+      .add("AvgPool2d", {{"kernel_size", square(2)}, {"stride", square(1)}})
+      .add("Conv2d", {{"out_channels", integer(4)}, {"kernel_size", square(3)}, {"bias", false}},
+           "conv")
+      .add("MaxPool2d", {{"kernel_size", square(2)}, {"stride", square(1)}})
+      .add("ReLU")
+      .add("ReLU")
+      .add("AvgPool2d", {{"kernel_size", square(2)}})
+      .add("Flatten")
+      .add("ReLU")
+      .add("Flatten")
+      .linear("fc1", 5)
+      .linear("fc2", 4)
+      .add("ReLU")
+      .add("ReLU")
+      .spec();
+}
+
+inline TrainSpec linear_net() {
+  return ModelSpecBuilder({3, 2, 2}).add("Flatten").linear("fc", 4).spec();
+}
+
+}  // namespace dpt::testing

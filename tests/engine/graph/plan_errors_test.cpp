@@ -1,0 +1,132 @@
+// Every mistake that make_plan finds, as its user reads it.
+#include "engine/graph/plan.h"
+#include "tests/support/model.h"
+
+namespace dpt::testing {
+namespace {
+
+std::string plan_error(const ModelSpecBuilder& model) {
+  return error_text([&] { make_plan(model.spec()); });
+}
+
+TEST_CASE("a kernel larger than its input names the layer and its line") {
+  CHECK(plan_error(ModelSpecBuilder({1, 28, 28})
+                       .conv("conv1", 50, 25)
+                       .conv("conv2", 20, 7)
+                       .add("Flatten")
+                       .linear("fc", 10)) ==
+        "net.yaml:11:7: layer 'conv2' (Conv2d): kernel_size 7x7 does not fit its input of 50x4x4 "
+        "(C x H x W): it covers 7x7 pixels and the padded input has 4x4; make the kernel smaller, "
+        "add padding, or shrink the image less before it");
+}
+
+TEST_CASE("several mistakes are several lines, in the order of the file") {
+  CHECK(plan_error(ModelSpecBuilder({3, 8, 8})
+                       .add("Conv2d",
+                            {{"out_channels", integer(4)},
+                             {"kernel_size", square(3)},
+                             {"groups", integer(2)}},
+                            "c")
+                       .add("AdaptiveAvgPool2d", {{"output_size", square(2)}})
+                       .linear("fc", 10)
+                       .conv("late", 3, 3)) ==
+        "net.yaml:10:7: layer 'c' (Conv2d): groups 2 must divide both the channels of its input, "
+        "3, and out_channels, 4\n"
+        "net.yaml:11:7: layer '1' (AdaptiveAvgPool2d): output_size 2x2 is not available: only 1 "
+        "(the mean of the whole image) is; use an AvgPool2d for other sizes\n"
+        "net.yaml:12:7: layer 'fc' (Linear): expected a vector as input, found an image of 4x2x2 "
+        "(C x H x W); add {type: Flatten} before it\n"
+        "net.yaml:13:7: layer 'late' (Conv2d): expected an image (C x H x W) as input, found a "
+        "vector of 10 features: it stands behind a Flatten or Linear; move it before the Flatten");
+}
+
+TEST_CASE("the last layer must give one number per class") {
+  CHECK(plan_error(ModelSpecBuilder({1, 8, 8}).conv("c", 10, 3)) ==
+        "net.yaml:10:7: layer 'c' (Conv2d): the last layer must give one number per class, found "
+        "an image of 10x6x6 (C x H x W); end with {type: Flatten} and {type: Linear, out_features: "
+        "CLASSES}");
+  CHECK(plan_error(ModelSpecBuilder({1, 8, 8}).add("Flatten").linear("fc", 1)) ==
+        "net.yaml:11:7: layer 'fc' (Linear): the last layer must give one number per class, 2 at "
+        "least, found 1");
+}
+
+TEST_CASE("a model without layers, parameters or a proper input") {
+  CHECK(plan_error(ModelSpecBuilder({1, 8, 8})) ==
+        "net.yaml:7:3: model.layers: expected at least one layer");
+  CHECK(plan_error(ModelSpecBuilder({10, 1, 1}).add("Flatten")) ==
+        "net.yaml:7:3: model.layers: no layer has parameters, so there is nothing to train");
+  CHECK(plan_error(ModelSpecBuilder({28, 28}).add("Flatten").linear("fc", 10)) ==
+        "net.yaml:7:3: model.input: expected [channels, height, width], each 1 to 65536, found "
+        "[28, 28]");
+  CHECK(plan_error(ModelSpecBuilder({1, 0, 28}).add("Flatten").linear("fc", 10)) ==
+        "net.yaml:7:3: model.input: expected [channels, height, width], each 1 to 65536, found "
+        "[1, 0, 28]");
+  CHECK(plan_error(ModelSpecBuilder({65536, 65536, 65536}).add("Flatten").linear("fc", 10)) ==
+        "net.yaml:7:3: model.input: 65536x65536x65536 is too large");
+}
+
+TEST_CASE("sizes whose product would wrap are refused") {
+  CHECK(plan_error(ModelSpecBuilder({1, 65536, 65536}).conv("c", 65536, 1)) ==
+        "net.yaml:10:7: layer 'c' (Conv2d): its output of 65536x65536x65536 is too large");
+  CHECK(plan_error(ModelSpecBuilder({3, 4096, 4096}).add("Flatten").linear("fc", 1 << 24)) ==
+        "net.yaml:11:7: layer 'fc' (Linear): its weight of 16777216x50331648 is too large for its "
+        "input of 50331648");
+}
+
+TEST_CASE("names: duplicates, unknown, later, several inputs, unread outputs") {
+  CHECK(plan_error(ModelSpecBuilder({1, 8, 8})
+                       .conv("conv", 4, 3)
+                       .conv("conv", 4, 3)
+                       .add("Flatten")
+                       .linear("fc", 10)) ==
+        "net.yaml:11:7: layer 'conv' (Conv2d): the name is taken by the layer at net.yaml:10:7; "
+        "names must differ");
+  CHECK(plan_error(ModelSpecBuilder({1, 8, 8})
+                       .conv("conv1", 4, 3)
+                       .add("Flatten", {}, "flat", {"convl"})
+                       .linear("fc", 10)) ==
+        "net.yaml:11:7: layer 'flat' (Flatten): from: there is no layer 'convl' above; did you "
+        "mean 'conv1'?");
+  CHECK(plan_error(ModelSpecBuilder({1, 8, 8})
+                       .conv("conv1", 4, 3)
+                       .add("Flatten", {}, "flat", {"somewhere"})
+                       .linear("fc", 10)) ==
+        "net.yaml:11:7: layer 'flat' (Flatten): from: there is no layer 'somewhere' above (above "
+        "are: conv1, input)");
+  CHECK(plan_error(ModelSpecBuilder({1, 8, 8})
+                       .conv("conv1", 4, 3)
+                       .add("Flatten", {}, "flat", {"fc"})
+                       .linear("fc", 10)) ==
+        "net.yaml:11:7: layer 'flat' (Flatten): from: 'fc' stands at or below this layer; a layer "
+        "reads from layers above it");
+  CHECK(plan_error(ModelSpecBuilder({1, 8, 8})
+                       .conv("a", 4, 3)
+                       .conv("b", 4, 3)
+                       .add("Flatten", {}, "flat", {"a", "b"})
+                       .linear("fc", 10)) ==
+        "net.yaml:12:7: layer 'flat' (Flatten): from: expected one input, found 2 (a, b)");
+  CHECK(plan_error(ModelSpecBuilder({1, 8, 8})
+                       .conv("a", 4, 3)
+                       .conv("b", 4, 3)
+                       .add("Flatten", {}, "flat", {"a"})
+                       .linear("fc", 10)) ==
+        "net.yaml:11:7: layer 'b' (Conv2d): no layer reads its output, and it is not the last "
+        "layer, whose output is trained; remove it or name it in a later layer's from");
+}
+
+TEST_CASE("an unknown precision") {
+  ModelSpecBuilder model({1, 8, 8});
+  model.add("Flatten").linear("fc", 10).spec().train.precision = "fp16";
+  CHECK(plan_error(model) == "net.yaml: train.precision: expected fp32 or bf16, found 'fp16'");
+}
+
+TEST_CASE("a model made in code has no line to name") {
+  ModelSpecBuilder model({1, 8, 8});
+  model.linear("fc", 10).spec().model.layers[0].where = {};
+  CHECK(plan_error(model) ==
+        "layer 'fc' (Linear): expected a vector as input, found an image of 1x8x8 (C x H x W); add "
+        "{type: Flatten} before it");
+}
+
+}  // namespace
+}  // namespace dpt::testing

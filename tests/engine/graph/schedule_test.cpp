@@ -1,0 +1,114 @@
+// What may share memory, and what a pass needs in all.
+#include "engine/graph/schedule.h"
+
+#include "tests/engine/graph/net.h"
+
+namespace dpt::testing {
+namespace {
+
+std::vector<NodeNeeds> needs_of(const Plan& plan, NodeNeeds each) {
+  return std::vector<NodeNeeds>(plan.nodes.size(), each);
+}
+
+TEST_CASE("steps: input, forward, loss, backward in reverse") {
+  CHECK(forward_step(0) == 1);
+  CHECK(forward_step(4) == 5);
+  CHECK(loss_step(5) == 6);
+  CHECK(backward_step(5, 4) == 7);
+  CHECK(backward_step(5, 0) == 11);
+}
+
+TEST_CASE("the gradient lies over the logits unless backward reads them") {
+  const Plan plan = make_plan(linear_net());
+  const Schedule lean = make_schedule(plan, 8, true, needs_of(plan, {false, true, false, 0, 0}));
+  CHECK(lean.dlogits == lean.logits);
+  const Schedule needy = make_schedule(plan, 8, true, needs_of(plan, {false, true, true, 0, 0}));
+  CHECK(needy.dlogits != needy.logits);
+  CHECK(needy.lifetimes[needy.logits].last == backward_step(2, 1));
+}
+
+TEST_CASE("views and layers in place share memory; not when somebody needs what was there") {
+  const Plan plan = make_plan(ModelSpecBuilder({1, 8, 8})
+                                  .add("AvgPool2d", {{"kernel_size", square(2)}})
+                                  .add("ReLU")
+                                  .add("Flatten")
+                                  .linear("a", 3)
+                                  .spec());
+  REQUIRE(plan.nodes.size() == 4);
+  const Schedule shared = make_schedule(plan, 2, true, needs_of(plan, {true, false, false, 0, 0}));
+  CHECK(shared.nodes[1].x == shared.nodes[1].y);
+  CHECK(shared.nodes[2].x == shared.nodes[2].y);
+  CHECK(shared.nodes[3].x == shared.nodes[1].y);
+  // Pooling has no gradient to give here, so it never reads its output again.
+  CHECK(shared.nodes[0].dy == kNowhere);
+  CHECK(shared.nodes[3].dx == kNowhere);
+
+  const Plan trained = make_plan(ModelSpecBuilder({1, 8, 8})
+                                     .conv("c", 2, 1)
+                                     .add("AvgPool2d", {{"kernel_size", square(2)}})
+                                     .add("MaxPool2d", {{"kernel_size", square(2)}})
+                                     .add("ReLU")
+                                     .add("Flatten")
+                                     .linear("a", 3)
+                                     .spec());
+  REQUIRE(trained.nodes.size() == 5);
+  std::vector<NodeNeeds> needs = needs_of(trained, {false, true, false, 0, 0});
+  needs[2] = {true, false, true, 0, 0};  // ReLU
+  const Schedule over = make_schedule(trained, 2, true, needs);
+  CHECK(over.nodes[2].x == over.nodes[2].y);
+  CHECK(over.nodes[2].dx == over.nodes[2].dy);
+  CHECK(over.nodes[3].dx == over.nodes[3].dy);  // the view
+  needs[1].backward_needs_y = true;             // MaxPool2d wants to see what ReLU would overwrite
+  const Schedule apart = make_schedule(trained, 2, true, needs);
+  CHECK(apart.nodes[2].x != apart.nodes[2].y);
+  const Schedule inference = make_schedule(trained, 2, false, needs);
+  CHECK(inference.nodes[2].x == inference.nodes[2].y);
+}
+
+TEST_CASE("saved data live until backward, scratch for one step") {
+  const Plan plan = make_plan(small_lenet());
+  const Schedule s = make_schedule(plan, 2, true, needs_of(plan, {false, true, true, 100, 200}));
+  const int nodes = static_cast<int>(plan.nodes.size());
+  const Lifetime saved = s.lifetimes[s.nodes[1].saved];
+  CHECK(saved.bytes == 100);
+  CHECK(saved.first == forward_step(1));
+  CHECK(saved.last == backward_step(nodes, 1));
+  const Lifetime front = s.lifetimes[s.nodes[1].forward_scratch];
+  CHECK(front.bytes == 200);
+  CHECK(front.first == front.last);
+  CHECK(front.first == forward_step(1));
+  const Lifetime back = s.lifetimes[s.nodes[1].backward_scratch];
+  CHECK(back.first == backward_step(nodes, 1));
+  CHECK(back.last == back.first);
+}
+
+TEST_CASE("evaluation needs two activations at a time, training less than all there are") {
+  const Plan plan = make_plan(lenet_spec());
+  std::size_t largest_pair = 0, all = 0;
+  for (std::size_t i = 0; i + 1 < plan.values.size(); ++i) {
+    const auto bytes = [&](std::size_t v) {
+      return static_cast<std::size_t>(256 * 4 * plan.values[v].shape.elements());
+    };
+    largest_pair = std::max(largest_pair, bytes(i) + bytes(i + 1));
+    all += bytes(i);
+  }
+  const Schedule inference = make_schedule(plan, 256, false, needs_of(plan, {}));
+  CHECK(inference.bytes <= largest_pair + 64);
+  const Schedule training = make_schedule(plan, 256, true, needs_of(plan, {}));
+  CHECK(training.bytes < 2 * all);
+  CHECK(training.bytes > inference.bytes);
+}
+
+TEST_CASE("the memory estimate counts flat buffers and activations") {
+  const Plan plan = make_plan(lenet_spec());
+  const MemoryEstimate memory = estimate_memory(plan, 128, 2);
+  CHECK(memory.params == plan.param_floats * 4);
+  CHECK(memory.grads == (plan.param_floats + 16) * 4);
+  CHECK(memory.optimizer == 2 * memory.params);
+  CHECK(memory.activations > 128 * 4 * (28 * 28 + 20 * 13 * 13));
+  CHECK(memory.total() == memory.params + memory.grads + memory.optimizer + memory.activations);
+  CHECK(estimate_memory(plan, 256, 0).activations > memory.activations * 19 / 10);
+}
+
+}  // namespace
+}  // namespace dpt::testing

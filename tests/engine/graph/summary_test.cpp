@@ -1,0 +1,66 @@
+#include <nlohmann/json.hpp>
+
+#include "engine/graph/plan.h"
+#include "tests/support/model.h"
+
+namespace dpt::testing {
+namespace {
+
+TEST_CASE("the summary of LeNet, to the letter") {
+  TrainSpec spec = lenet_spec();
+  spec.name = "lenet-fashion-mnist";
+  CHECK(summary_text(spec, make_plan(spec), 2, 1) ==
+        R"(lenet-fashion-mnist: input 1x28x28, 10 classes, fp32
+
+layer  type       detail           output  parameters  FLOP forward  FLOP backward  activation
+conv1  Conv2d     3x3, stride 1  20x26x26         200       243.4 k        243.4 k       fused
+1      ReLU                      20x26x26           -             -              -       fused
+2      AvgPool2d  2x2, stride 2  20x13x13           -             -              -    13.2 KiB
+conv2  Conv2d     5x5, stride 1    50x9x9      25,050        4.05 M         8.10 M       fused
+4      ReLU                        50x9x9           -             -              -       fused
+5      AvgPool2d  2x2, stride 2    50x4x4           -             -              -     3.1 KiB
+6      Flatten                        800           -             -              -        view
+fc1    Linear                         128     102,528       204.8 k        409.6 k       fused
+8      ReLU                           128           -             -              -       512 B
+fc2    Linear                          10       1,290        2.56 k         5.12 k        40 B
+total                                         129,068        4.50 M         8.76 M    16.9 KiB
+
+Per image: 13.3 MFLOP forward and backward (2 per multiply-add); sizes of activations without their gradients.
+Per replica (128 of 256 images on 2 replicas): parameters 504.4 KiB, gradients 504.4 KiB, optimizer 504.4 KiB, activations 4.5 MiB: 5.9 MiB in all, kernels' workspaces not counted.
+)");
+}
+
+TEST_CASE("the summary as JSON") {
+  const TrainSpec spec = lenet_spec();
+  const auto json = nlohmann::json::parse(summary_json(spec, make_plan(spec), 3, 2));
+  CHECK(json["name"] == "net");
+  CHECK(json["parameters"] == 129068);
+  CHECK(json["classes"] == 10);
+  CHECK(json["forward_flops"] == 4500720);
+  CHECK(json["backward_flops"] == 8758080);
+  CHECK(json["replicas"] == 3);
+  CHECK(json["batch_per_replica"] == 86);
+  REQUIRE(json["layers"].size() == 10);
+  CHECK(json["layers"][0]["output"] == nlohmann::json({20, 26, 26}));
+  CHECK(json["layers"][0]["fused_into"].is_null());
+  CHECK(json["layers"][1]["fused_into"] == "conv1");
+  CHECK(json["layers"][9]["output"] == nlohmann::json::array({10}));
+  CHECK(json["tensors"][0]["name"] == "conv1.weight");
+  CHECK(json["tensors"][0]["shape"] == nlohmann::json({20, 1, 3, 3}));
+  const auto memory = json["memory_per_replica"];
+  CHECK(memory["optimizer"] == 2 * memory["parameters"].get<int>());
+  CHECK(memory["total"] == memory["parameters"].get<int>() + memory["gradients"].get<int>() +
+                               memory["optimizer"].get<int>() + memory["activations"].get<int>());
+  CHECK(nlohmann::json::parse(
+            summary_json(spec, make_plan(spec), 1))["memory_per_replica"]["optimizer"]
+            .is_null());
+}
+
+TEST_CASE("an optimizer that is not known is said to be not counted") {
+  const TrainSpec spec = lenet_spec();
+  CHECK(summary_text(spec, make_plan(spec), 1).find("optimizer not counted") != std::string::npos);
+  CHECK(summary_text(spec, make_plan(spec), 1).find("on 1 replica)") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace dpt::testing
