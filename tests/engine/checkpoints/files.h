@@ -1,4 +1,4 @@
-// Temporary folders, raw file contents, and a second writer of the format that checks nothing, for
+// Raw file contents, and a second writer of the format that checks nothing, for
 // files that lie.
 #pragma once
 
@@ -7,33 +7,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <stdexcept>
 #include <string>
 
 #include "kernels/error.h"
+#include "tests/support/temp_dir.h"
 
 namespace dpt {
 
-/// A folder of its own that goes with everything in it.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "dpt-checkpoints-XXXXXX").string();
-    if (!::mkdtemp(pattern.data())) throw std::runtime_error("no temporary folder");
-    path_ = pattern;
-  }
-  TempFolder(const TempFolder&) = delete;
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
+using testing::TempDir;
 
 inline std::string read_all(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

@@ -17,7 +17,7 @@ std::string open_error(const std::string& path) {
 }
 
 void check(const std::vector<Case>& cases) {
-  TempFolder folder;
+  TempDir folder;
   const std::string path = folder.file("bad.safetensors");
   for (const Case& one : cases) {
     write_all_text(path, one.bytes);
@@ -43,7 +43,7 @@ std::string two(const std::string& first, const std::string& second, std::size_t
 }
 
 TEST_CASE("what is not a file") {
-  TempFolder folder;
+  TempDir folder;
   CHECK(open_error(folder.file("none")) == "F: cannot open: No such file or directory");
   CHECK(open_error(folder.path()) == "F: expected a file, found a folder");
   const std::string pipe = folder.file("pipe");
@@ -67,10 +67,10 @@ TEST_CASE("headers that are not JSON, or not an object") {
   check({{raw_file("[]"), "byte 8: expected a header that begins with '{', found 0x5b"},
          {raw_file(" {}"), "byte 8: expected a header that begins with '{', found 0x20"},
          {raw_file(std::string("{}\0{", 4)), "byte 10: expected JSON, found a zero byte"},
-         {raw_file("{}{"), "byte 10: the header is not JSON here: '{'"},
-         {raw_file("{\"a\""), "byte 12: the header is not JSON here: '\"a\"'"},
-         {raw_file("{\"a\":\xFF}"), "byte 13: the header is not JSON here: ':\xFF'"},
-         {raw_file("{" + std::string(50'000, '[')), "byte 9: the header is not JSON here: '{['"}});
+         {raw_file("{}{"), "byte 10: the header is not JSON here"},
+         {raw_file("{\"a\""), "byte 12: the header is not JSON here"},
+         {raw_file("{\"a\":\xFF}"), "byte 13: the header is not JSON here"},
+         {raw_file("{" + std::string(50'000, '[')), "byte 9: the header is not JSON here"}});
 }
 
 TEST_CASE("values of the wrong type") {
@@ -123,12 +123,9 @@ TEST_CASE("keys that are unknown, missing or there twice") {
 TEST_CASE("names") {
   check({{raw_file("{\"\":{}}"), "tensor '': expected a name, found an empty one"},
          {raw_file("{\"a\\u0000b\":{}}"),
-          std::string("tensor 'a\0b': expected a name of printable characters, found byte 0x00 in "
-                      "it",
-                      82)
-              .c_str()},
+          "tensor 'a?b': expected a name of printable characters, found byte 0x00 in it"},
          {raw_file("{\"a\\nb\":{}}"),
-          "tensor 'a\nb': expected a name of printable characters, found byte 0x0a in it"},
+          "tensor 'a?b': expected a name of printable characters, found byte 0x0a in it"},
          {raw_file("{\"" + std::string(1025, 'n') + "\":{}}"),
           "tensor '" + std::string(1025, 'n') +
               "': expected a name of at most 1024 bytes, found 1025"}});
@@ -139,6 +136,8 @@ TEST_CASE("sizes that wrap or do not fit") {
     return tensor(
         "{\"dtype\":\"F32\",\"shape\":[" + shape + "],\"data_offsets\":[" + offsets + "]}", data);
   };
+  std::string many_ones;
+  for (int i = 0; i < 32; ++i) many_ones += ",1";
   check(
       {{f32("4294967296,4294967296", "0,4"),
         "tensor 'a': shape: [4294967296, 4294967296] elements of F32 are more bytes than 64 bits "
@@ -156,15 +155,7 @@ TEST_CASE("sizes that wrap or do not fit") {
         "tensor 'a': data_offsets: it ends at 0, before it begins at 18446744073709551612"},
        {f32("1000", "0,4000"), "tensor 'a': ends at byte 4000 of the data, which has 4"},
        {f32("1", "0,4", 3), "tensor 'a': ends at byte 4 of the data, which has 3"},
-       {f32(std::string(33 * 2 - 1, '1')
-                .replace(1, 64,
-                         [] {
-                           std::string rest;
-                           for (int i = 0; i < 32; ++i) rest += ",1";
-                           return rest;
-                         }()),
-            "0,4"),
-        "tensor 'a': shape: expected at most 32 dimensions"}});
+       {f32("1" + many_ones, "0,4"), "tensor 'a': shape: expected at most 32 dimensions"}});
 }
 
 TEST_CASE("holes, overlaps and tails") {
@@ -188,7 +179,7 @@ TEST_CASE("a checksum that is none") {
                    "\"z\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[16,17]}}",
                    std::string(17, 'x')),
           "tensor 'dpt.integrity': expected as the last one, found 'z' behind it"}});
-  TempFolder folder;
+  TempDir folder;
   const std::string path = folder.file("a");
   write_all_text(
       path,

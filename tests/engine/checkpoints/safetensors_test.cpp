@@ -30,7 +30,7 @@ struct Sample {
 const Metadata kMetadata = {{"format", "pt"}, {"text", "line\n\"quoted\" \\ \u20ac \x01"}};
 
 TEST_CASE("what is written is read back") {
-  TempFolder folder;
+  TempDir folder;
   const std::string path = folder.file("a.safetensors");
   const Sample sample;
   write_safetensors(path, kMetadata, sample.views());
@@ -68,14 +68,14 @@ TEST_CASE("what is written is read back") {
 }
 
 TEST_CASE("the same content gives the same bytes") {
-  TempFolder folder;
+  TempDir folder;
   write_safetensors(folder.file("a"), kMetadata, Sample().views());
   write_safetensors(folder.file("b"), kMetadata, Sample().views());
   CHECK(read_all(folder.file("a")) == read_all(folder.file("b")));
 }
 
 TEST_CASE("files without metadata, without tensors, with pretty JSON and any order of keys") {
-  TempFolder folder;
+  TempDir folder;
   const std::string path = folder.file("a");
   write_safetensors(path, {}, {});
   CHECK(SafetensorsFile::open(path).check_integrity() == Integrity::good);
@@ -95,7 +95,7 @@ TEST_CASE("files without metadata, without tensors, with pretty JSON and any ord
 }
 
 TEST_CASE("F16, BF16 and F64 are converted exactly") {
-  TempFolder folder;
+  TempDir folder;
   const std::string path = folder.file("a");
   const std::vector<std::uint16_t> f16 = {0x0000, 0x8000, 0x3C00, 0xC000, 0x7BFF, 0x0001,
                                           0x03FF, 0x0400, 0x7C00, 0xFC00, 0x7E00, 0x3555};
@@ -123,7 +123,7 @@ TEST_CASE("F16, BF16 and F64 are converted exactly") {
 }
 
 TEST_CASE("the writer refuses what it could not read") {
-  TempFolder folder;
+  TempDir folder;
   const std::string path = folder.file("a");
   const float one = 1;
   const auto text = [&](const Metadata& metadata, const std::vector<TensorView>& tensors) {
@@ -141,7 +141,7 @@ TEST_CASE("the writer refuses what it could not read") {
 }
 
 TEST_CASE("every single flipped bit is found") {
-  TempFolder folder;
+  TempDir folder;
   const std::string path = folder.file("a");
   const Sample sample;
   write_safetensors(path, {{"k", "v"}}, {sample.views()[0], sample.views()[2]});
@@ -166,7 +166,7 @@ TEST_CASE("every single flipped bit is found") {
 }
 
 TEST_CASE("every truncation, and every tail, is found") {
-  TempFolder folder;
+  TempDir folder;
   const std::string path = folder.file("a");
   write_safetensors(path, {{"k", "v"}}, {Sample().views()[3]});
   const std::string good = read_all(path);
@@ -179,7 +179,7 @@ TEST_CASE("every truncation, and every tail, is found") {
 }
 
 TEST_CASE("random damage never does more than throw") {
-  TempFolder folder;
+  TempDir folder;
   const std::string path = folder.file("a");
   const Sample sample;
   write_safetensors(path, kMetadata, sample.views());
@@ -223,7 +223,7 @@ TEST_CASE("random damage never does more than throw") {
 }
 
 TEST_CASE("an open file stays what it was when another takes its name") {
-  TempFolder folder;
+  TempDir folder;
   const std::string path = folder.file("a");
   const float one = 1, two = 2;
   write_safetensors(path, {}, {{"x", "F32", {1}, &one}});

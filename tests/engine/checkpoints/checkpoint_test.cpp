@@ -1,0 +1,353 @@
+// Checkpoints: what a run is, to the file and back, bit for bit; and files that do not fit.
+#include "engine/checkpoints/checkpoint.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/engine/checkpoints/files.h"
+#include "tests/engine/checkpoints/small_plan.h"
+
+namespace dpt {
+namespace {
+
+/// Rewrites a checkpoint with other metadata or tensors, checksum included.
+template <class Change>
+void rewrite(const std::string& from, const std::string& to, Change change) {
+  const SafetensorsFile file = SafetensorsFile::open(from);
+  Metadata metadata = file.metadata();
+  std::vector<std::vector<std::byte>> data;
+  std::vector<TensorView> views;
+  for (const TensorEntry& entry : file.tensors()) {
+    if (entry.name == "dpt.integrity") continue;
+    data.push_back(file.read(entry));
+    views.push_back({entry.name, entry.dtype, entry.shape, data.back().data()});
+  }
+  change(metadata, views);
+  write_safetensors(to, metadata, views);
+}
+
+TEST_CASE("a checkpoint comes back as it was, every double and every float") {
+  const TempDir folder;
+  const std::string path = folder.file("a.safetensors");
+  const Plan plan = small_plan();
+  Checkpoint saved = small_checkpoint(plan);
+  save_checkpoint(path, plan, saved);
+  const Checkpoint loaded = load_checkpoint(path, plan);
+  CHECK(loaded.params == saved.params);
+  CHECK(loaded.optimizer == saved.optimizer);
+  CHECK(loaded.state.step == 17);
+  CHECK(loaded.state.epoch == 2);
+  CHECK(loaded.state.position == 512);
+  CHECK(loaded.state.updates == 16);
+  REQUIRE(loaded.state.best.has_value());
+  CHECK(*loaded.state.best == 0.1 + 0.2);
+  CHECK(loaded.state.best_step == 15);
+  CHECK(loaded.state.bad_evaluations == 3);
+  CHECK(loaded.state.epoch_loss_sum == 1.0 / 3.0);
+  CHECK(loaded.state.epoch_correct == 1e300);
+  CHECK(loaded.config == saved.config);
+  CHECK(loaded.classes == saved.classes);
+  CHECK(loaded.dataset_fingerprint == saved.dataset_fingerprint);
+  CHECK(loaded.shards == 8);
+  CHECK(loaded.devices == saved.devices);
+  CHECK(loaded.made_by == saved.made_by);
+
+  const CheckpointHeader header = read_checkpoint_header(path);
+  CHECK(header.config == saved.config);
+  CHECK(header.classes == saved.classes);
+  CHECK(header.state.step == 17);
+  CHECK(header.shards == 8);
+  CHECK(header.devices == saved.devices);
+  CHECK(header.made_by == saved.made_by);
+  CHECK(header.dataset_fingerprint == saved.dataset_fingerprint);
+}
+
+TEST_CASE("awkward numbers: none, extremes, denormals") {
+  const TempDir folder;
+  const std::string path = folder.file("a");
+  const Plan plan = small_plan();
+  Checkpoint saved = small_checkpoint(plan);
+  saved.optimizer.clear();
+  saved.state.step = std::numeric_limits<std::int64_t>::max();
+  saved.state.best.reset();
+  saved.state.epoch_loss_sum = std::numeric_limits<double>::denorm_min();
+  saved.params[0] = -0.0F;
+  saved.params[1] = std::numeric_limits<float>::denorm_min();
+  saved.params[2] = std::numeric_limits<float>::max();
+  save_checkpoint(path, plan, saved);
+  Checkpoint loaded = load_checkpoint(path, plan);
+  CHECK(loaded.optimizer.empty());
+  CHECK_FALSE(loaded.state.best.has_value());
+  CHECK(loaded.state.step == saved.state.step);
+  CHECK(loaded.state.epoch_loss_sum == saved.state.epoch_loss_sum);
+  CHECK(std::memcmp(loaded.params.data(), saved.params.data(), saved.params.size() * 4) == 0);
+
+  saved.state.best = -std::numeric_limits<double>::infinity();
+  save_checkpoint(path, plan, saved);
+  CHECK(load_checkpoint(path, plan).state.best == saved.state.best);
+}
+
+TEST_CASE("tensors lie in the file as torchvision's, the optimizer's too") {
+  const TempDir folder;
+  const std::string path = folder.file("a");
+  const Plan plan = small_plan();
+  save_checkpoint(path, plan, small_checkpoint(plan));
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  std::vector<std::string> names;
+  for (const TensorEntry& entry : file.tensors()) names.push_back(entry.name);
+  CHECK(names == std::vector<std::string>{
+                     "conv1.weight", "conv1.bias", "fc1.weight", "optim.exp_avg.conv1.weight",
+                     "optim.exp_avg.conv1.bias", "optim.exp_avg.fc1.weight",
+                     "optim.exp_avg_sq.conv1.weight", "optim.exp_avg_sq.conv1.bias",
+                     "optim.exp_avg_sq.fc1.weight", "dpt.integrity"});
+  for (const std::string prefix : {"", "optim.exp_avg."}) {
+    const float first = prefix.empty() ? 17.0F : 1000.0F;
+    const TensorEntry* conv = file.find(prefix + "conv1.weight");
+    REQUIRE(conv);
+    CHECK(conv->shape == std::vector<std::int64_t>{2, 3, 2, 2});
+    const std::vector<float> oihw = file.read_floats(*conv);
+    // (o, i, h, w) of the file is (o, h, w, i) of the buffer.
+    for (int o = 0; o < 2; ++o) {
+      for (int i = 0; i < 3; ++i) {
+        for (int hw = 0; hw < 4; ++hw) {
+          CHECK(oihw[static_cast<std::size_t>((o * 3 + i) * 4 + hw)] ==
+                first + static_cast<float>((o * 4 + hw) * 3 + i));
+        }
+      }
+    }
+    const std::vector<float> linear = file.read_floats(*file.find(prefix + "fc1.weight"));
+    // Element (out 1, c 1, h 0, w 2) of the image 2 x 3 x 2 (h, w, c).
+    CHECK(linear[12 + 6 + 2] == first + 24 + 2 + 12 + 2 * 2 + 1);
+  }
+}
+
+TEST_CASE("values that are not finite are never saved") {
+  const TempDir folder;
+  const std::string path = folder.file("a");
+  const Plan plan = small_plan();
+  save_checkpoint(path, plan, small_checkpoint(plan));
+  const std::string before = read_all(path);
+  Checkpoint bad = small_checkpoint(plan, 18);
+  bad.params[static_cast<std::size_t>(plan.params[1].offset + 1)] = std::nanf("");
+  CHECK(error_of([&] { save_checkpoint(path, plan, bad); }, path, ErrorKind::diverged) ==
+        "F: not saved: 'conv1.bias' has the value nan at element 1; training has diverged, the "
+        "last good checkpoint stays");
+  bad = small_checkpoint(plan, 18);
+  bad.optimizer[1].second[0] = INFINITY;
+  CHECK(error_of([&] { save_checkpoint(path, plan, bad); }, path, ErrorKind::diverged) ==
+        "F: not saved: 'optim.exp_avg_sq.conv1.weight' has the value inf at element 0; training "
+        "has diverged, the last good checkpoint stays");
+  // Padding is nobody's value.
+  bad = small_checkpoint(plan);
+  bad.params[static_cast<std::size_t>(plan.params[1].offset + 2)] = std::nanf("");
+  CHECK(read_all(path) == before);
+  CHECK_NOTHROW(save_checkpoint(path, plan, bad));
+  CHECK(load_checkpoint(path, plan).params == small_checkpoint(plan).params);
+}
+
+TEST_CASE("schema versions: a newer minor is read, a newer major is refused by name") {
+  const TempDir folder;
+  const std::string path = folder.file("a"), other = folder.file("b");
+  const Plan plan = small_plan();
+  save_checkpoint(path, plan, small_checkpoint(plan));
+  const auto with_version = [&](const std::string& version) {
+    const float one = 1;
+    rewrite(path, other, [&](Metadata& metadata, std::vector<TensorView>& views) {
+      metadata["dpt.version"] = version;
+      metadata["dpt.something_new"] = "?";
+      views.push_back({"ema.conv1.bias", "F32", {1}, &one});
+    });
+    return error_of([&] { load_checkpoint(other, plan); }, other);
+  };
+  CHECK(with_version("1.7") == "no error");
+  CHECK(with_version("1.0") == "F: tensor 'ema.conv1.bias' is not in the config's model");
+  CHECK(with_version("2.0") ==
+        "F: was written by a newer dpt (checkpoint version 2.0, this program reads up to 1.x): use "
+        "that dpt, or a newer one");
+  for (const std::string bad : {"", "1", "1.", "x.y", "1.0.0", "0.9", "-1.0", "99999999999.0"}) {
+    CHECK(with_version(bad) ==
+          "F: metadata 'dpt.version': expected MAJOR.MINOR, found '" + bad + "'");
+  }
+}
+
+TEST_CASE("what does not fit is refused, naming it") {
+  const TempDir folder;
+  const std::string path = folder.file("a"), other = folder.file("b");
+  const Plan plan = small_plan();
+  save_checkpoint(path, plan, small_checkpoint(plan));
+  using Views = std::vector<TensorView>;
+  const auto text = [&](auto change) {
+    rewrite(path, other, change);
+    return error_of([&] { load_checkpoint(other, plan); }, other);
+  };
+  CHECK(
+      text([](Metadata& m, Views&) { m.erase("dpt.version"); }) ==
+      "F: expected a checkpoint of dpt, found a safetensors file without 'dpt.version'; --weights "
+      "loads the weights of such a file");
+  CHECK(text([](Metadata& m, Views&) { m.erase("dpt.step"); }) ==
+        "F: expected metadata 'dpt.step', found none");
+  CHECK(text([](Metadata& m, Views&) { m["dpt.step"] = "12x"; }) ==
+        "F: metadata 'dpt.step': expected a whole number of 64 bits, found '12x'");
+  CHECK(text([](Metadata& m, Views&) { m["dpt.step"] = "9223372036854775808"; }) ==
+        "F: metadata 'dpt.step': expected a whole number of 64 bits, found '9223372036854775808'");
+  CHECK(text([](Metadata& m, Views&) { m["dpt.best"] = ""; }) ==
+        "F: metadata 'dpt.best': expected a number, found ''");
+  CHECK(text([](Metadata& m, Views&) { m["dpt.classes"] = "[1]"; }) ==
+        "F: metadata 'dpt.classes': expected a JSON list of strings, found '[1]'");
+  CHECK(text([](Metadata& m, Views&) { m["dpt.devices"] = "{"; }) ==
+        "F: metadata 'dpt.devices': expected a JSON list of strings, found '{'");
+  CHECK(text([](Metadata&, Views& v) { v.erase(v.begin() + 1); }) ==
+        "F: expected tensor 'conv1.bias' of the config's model, found none");
+  CHECK(text([](Metadata&, Views& v) { v[4].name = "optim.exp_avg.conv9.bias"; }) ==
+        "F: expected tensor 'optim.exp_avg.conv1.bias' of the config's model, found none");
+  CHECK(text([](Metadata&, Views& v) {
+          v[0].shape = {2, 2, 3, 2};
+        }) ==
+        "F: tensor 'conv1.weight': expected the shape [2, 3, 2, 2] of the config's model, found "
+        "[2, 2, 3, 2]");
+  CHECK(text([](Metadata&, Views& v) { v[1].dtype = "I32"; }) ==
+        "F: tensor 'conv1.bias': expected F32, found I32");
+  CHECK(text([](Metadata& m, Views&) { m["dpt.optimizer_states"] = "[\"exp_avg\"]"; }) ==
+        "F: tensor 'optim.exp_avg_sq.conv1.weight' is not in the config's model");
+}
+
+TEST_CASE("a damaged checkpoint is refused, and the message names a good one") {
+  const TempDir folder;
+  const Plan plan = small_plan();
+  const std::string path = folder.file(checkpoint_name(20));
+  save_checkpoint(path, plan, small_checkpoint(plan, 20));
+  std::string bytes = read_all(path);
+  bytes[bytes.size() - 100] = static_cast<char>(bytes[bytes.size() - 100] ^ 4);
+  write_all_text(path, bytes);
+  CHECK(
+      error_of([&] { load_checkpoint(path, plan); }, path) ==
+      "F: is damaged: its bytes do not match its checksum; there is no good checkpoint beside it");
+  save_checkpoint(folder.file(checkpoint_name(10)), plan, small_checkpoint(plan, 10));
+  CHECK(error_of([&] { load_checkpoint(path, plan); }, path) ==
+        "F: is damaged: its bytes do not match its checksum; the newest good one beside it is "
+        "step-00000010.safetensors");
+}
+
+TEST_CASE("names of checkpoints, newest first") {
+  CHECK(checkpoint_name(0) == "step-00000000.safetensors");
+  CHECK(checkpoint_name(1234) == "step-00001234.safetensors");
+  CHECK(checkpoint_name(123456789012) == "step-123456789012.safetensors");
+  const TempDir folder;
+  for (const char* name :
+       {"step-00000009.safetensors", "step-123456789.safetensors", "step-00000100.safetensors",
+        "step-9.safetensors", "step-.safetensors", "step-0000000x.safetensors",
+        "step-00000007.safetensors.tmp", "best.safetensors", "step--0000001.safetensors"}) {
+    write_all_text(folder.file(name), "");
+  }
+  CHECK(list_checkpoints(folder.path()) ==
+        std::vector<std::string>{folder.file("step-123456789.safetensors"),
+                                 folder.file("step-00000100.safetensors"),
+                                 folder.file("step-00000009.safetensors")});
+  CHECK(list_checkpoints(folder.file("missing")).empty());
+}
+
+TEST_CASE("the newest good checkpoint: damaged and cut ones are reported and skipped") {
+  const TempDir folder;
+  const Plan plan = small_plan();
+  std::vector<std::string> warnings;
+  const auto newest = [&] {
+    warnings.clear();
+    return newest_good_checkpoint(folder.path(),
+                                  [&](const std::string& line) { warnings.push_back(line); });
+  };
+  CHECK(newest() == "");
+  for (std::int64_t step : {1, 2, 3, 4}) {
+    save_checkpoint(folder.file(checkpoint_name(step)), plan, small_checkpoint(plan, step));
+  }
+  CHECK(newest() == folder.file(checkpoint_name(4)));
+  CHECK(warnings.empty());
+  const std::string bytes = read_all(folder.file(checkpoint_name(4)));
+  write_all_text(folder.file(checkpoint_name(4)), bytes.substr(0, bytes.size() - 1));
+  std::string flipped = bytes;
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  write_all_text(folder.file(checkpoint_name(3)), flipped);
+  CHECK(newest() == folder.file(checkpoint_name(2)));
+  REQUIRE(warnings.size() == 2);
+  CHECK(warnings[0].find(folder.file(checkpoint_name(4)) + ": tensor 'dpt.integrity': ends at") ==
+        0);
+  CHECK(warnings[1] == folder.file(checkpoint_name(3)) +
+                           ": is damaged: its bytes do not match its checksum; it is skipped");
+}
+
+TEST_CASE("retention keeps the newest good ones; a damaged one cannot push out a good one") {
+  const TempDir folder;
+  const Plan plan = small_plan();
+  const auto steps = [&] {
+    std::vector<std::int64_t> kept;
+    for (const std::string& path : list_checkpoints(folder.path())) {
+      kept.push_back(std::stoll(path.substr(path.rfind('-') + 1)));
+    }
+    return kept;
+  };
+  using Steps = std::vector<std::int64_t>;
+  for (std::int64_t step : {1, 2, 3, 4, 5}) {
+    save_checkpoint(folder.file(checkpoint_name(step)), plan, small_checkpoint(plan, step));
+  }
+  write_all_text(folder.file("step-00000006.safetensors.tmp"), "half a file");
+  write_all_text(folder.file("best.safetensors"), "not ours to remove");
+  apply_retention(folder.path(), 3);
+  CHECK(steps() == Steps{5, 4, 3});
+  CHECK_FALSE(std::filesystem::exists(folder.file("step-00000006.safetensors.tmp")));
+  CHECK(std::filesystem::exists(folder.file("best.safetensors")));
+
+  write_all_text(folder.file(checkpoint_name(5)), "damaged");
+  apply_retention(folder.path(), 1);
+  CHECK(steps() == Steps{5, 4});
+  apply_retention(folder.path(), 0);  // at least one good one stays
+  CHECK(steps() == Steps{5, 4});
+  apply_retention(folder.file("missing"), 2);
+}
+
+TEST_CASE("weights only: loaded, missing, left over, other types, wrong shapes") {
+  const TempDir folder;
+  const std::string path = folder.file("w");
+  const Plan plan = small_plan();
+  const std::vector<std::uint16_t> bias = {0x3C00, 0xC000};  // 1, -2 in F16
+  std::vector<float> weight(24, 0.5F);
+  const float other = 0;
+  write_safetensors(path, {},
+                    {{"conv1.weight", "F32", {2, 3, 2, 2}, weight.data()},
+                     {"conv1.bias", "F16", {2}, bias.data()},
+                     {"head.weight", "F32", {1}, &other},
+                     {"optim.exp_avg.conv1.bias", "F32", {1}, &other}});
+  std::vector<float> flat(static_cast<std::size_t>(plan.param_floats), 9.0F);
+  using Names = std::vector<std::string>;
+  WeightsReport report = load_weights(path, plan, flat.data());
+  CHECK(report.loaded == Names{"conv1.weight", "conv1.bias"});
+  CHECK(report.missing == Names{"fc1.weight"});
+  CHECK(report.left_over == Names{"head.weight"});
+  const auto at = [&](int param, int i) {
+    return flat[static_cast<std::size_t>(plan.params[static_cast<std::size_t>(param)].offset + i)];
+  };
+  CHECK(at(0, 5) == 0.5F);
+  CHECK(at(1, 0) == 1.0F);
+  CHECK(at(1, 1) == -2.0F);
+  CHECK(at(2, 0) == 9.0F);  // a missing one stays as it was
+
+  save_checkpoint(path, plan, small_checkpoint(plan));
+  report = load_weights(path, plan, flat.data());
+  CHECK(report.loaded.size() == 3);
+  CHECK(report.missing.empty());
+  CHECK(report.left_over.empty());
+  CHECK(at(2, 3) ==
+        small_checkpoint(plan).params[static_cast<std::size_t>(plan.params[2].offset) + 3]);
+
+  write_safetensors(path, {}, {{"conv1.bias", "F32", {1}, &other}});
+  CHECK(error_of([&] { load_weights(path, plan, flat.data()); }, path) ==
+        "F: tensor 'conv1.bias': expected the shape [2] of the config's model, found [1]");
+  std::string bytes = read_all(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_all_text(path, bytes);
+  CHECK(error_of([&] { load_weights(path, plan, flat.data()); }, path) ==
+        "F: is damaged: its bytes do not match its checksum");
+}
+
+}  // namespace
+}  // namespace dpt

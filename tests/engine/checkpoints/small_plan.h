@@ -1,0 +1,67 @@
+// A plan with one parameter of every layout, made by hand, and a checkpoint that fits it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/checkpoints/checkpoint.h"
+
+namespace dpt {
+
+inline void add_param(Plan& plan, const std::string& name, std::vector<std::int64_t> file_shape,
+                      ParamLayout layout = ParamLayout::plain, SampleShape hwc = {}) {
+  Param param;
+  param.name = name;
+  param.count = 1;
+  for (const std::int64_t size : file_shape) param.count *= size;
+  param.spec.file_shape = std::move(file_shape);
+  param.spec.layout = layout;
+  param.spec.hwc = hwc;
+  param.offset = plan.param_floats;
+  plan.param_floats += (param.count + 15) / 16 * 16;
+  plan.param_count += param.count;
+  plan.params.push_back(param);
+}
+
+inline Plan small_plan() {
+  Plan plan;
+  add_param(plan, "conv1.weight", {2, 3, 2, 2}, ParamLayout::ohwi);
+  add_param(plan, "conv1.bias", {2});
+  add_param(plan, "fc1.weight", {3, 12}, ParamLayout::linear_hwc, {2, 3, 2});
+  return plan;
+}
+
+/// Buffer values first, first + 1, ... in the parameters, 0 in the padding.
+inline std::vector<float> counting(const Plan& plan, float first) {
+  std::vector<float> flat(static_cast<std::size_t>(plan.param_floats));
+  for (const Param& param : plan.params) {
+    for (std::int64_t i = 0; i < param.count; ++i) {
+      flat[static_cast<std::size_t>(param.offset + i)] = first++;
+    }
+  }
+  return flat;
+}
+
+inline Checkpoint small_checkpoint(const Plan& plan, std::int64_t step = 17) {
+  Checkpoint checkpoint;
+  checkpoint.state.step = step;
+  checkpoint.state.epoch = 2;
+  checkpoint.state.position = 512;
+  checkpoint.state.updates = step - 1;
+  checkpoint.state.best = 0.1 + 0.2;
+  checkpoint.state.best_step = 15;
+  checkpoint.state.bad_evaluations = 3;
+  checkpoint.state.epoch_loss_sum = 1.0 / 3.0;
+  checkpoint.state.epoch_correct = 1e300;
+  checkpoint.params = counting(plan, static_cast<float>(step));
+  checkpoint.optimizer = {{"exp_avg", counting(plan, 1000)}, {"exp_avg_sq", counting(plan, 2000)}};
+  checkpoint.config = "version: 1\nname: \"x\"\n# \u20ac\n";
+  checkpoint.classes = {"a", "b \"quoted\""};
+  checkpoint.dataset_fingerprint = "digits-123";
+  checkpoint.shards = 8;
+  checkpoint.devices = {"cpu", "cpu"};
+  checkpoint.made_by = "dpt 0.1.0, oneDNN 2.6.3, avx512";
+  return checkpoint;
+}
+
+}  // namespace dpt
