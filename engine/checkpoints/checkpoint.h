@@ -19,7 +19,6 @@ struct RunState {
   std::int64_t step = 0;       ///< updates done
   std::int64_t epoch = 0;      ///< epochs completed
   std::int64_t position = 0;   ///< samples of the current epoch already trained on
-  std::int64_t updates = 0;    ///< optimizer updates (the optimizer's own step count)
   std::optional<double> best;  ///< best monitored value so far
   std::int64_t best_step = 0;
   std::optional<double> early_best;  ///< early stopping: the value to improve on

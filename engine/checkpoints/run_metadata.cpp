@@ -23,13 +23,21 @@ const StateField kStateFields[] = {
     {"step", &RunState::step},
     {"epoch", &RunState::epoch},
     {"position", &RunState::position},
-    {"updates", &RunState::updates},
     {"best", &RunState::best},
     {"best_step", &RunState::best_step},
+    {"early_best", &RunState::early_best},
     {"bad_evaluations", &RunState::bad_evaluations},
     {"epoch_loss_sum", &RunState::epoch_loss_sum},
     {"epoch_correct", &RunState::epoch_correct},
 };
+
+// Does not compile when RunState has another number of fields: then give the new one its row above
+// and its name here.
+[[maybe_unused]] void check_that_all_are_listed(const RunState& state) {
+  [[maybe_unused]] const auto& [step, epoch, position, best, best_step, early_best, bad_evaluations,
+                                epoch_loss_sum, epoch_correct] = state;
+}
+
 constexpr const char* kNone = "none";  // an optional that is not set
 
 /// The shortest decimal text that reads back to the same bits, whatever the locale.
