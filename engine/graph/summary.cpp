@@ -183,7 +183,7 @@ std::string summary_json(const TrainSpec& spec, const Plan& plan, int replicas,
                       {"optimizer", optimizer_buffers ? Json(memory.optimizer) : Json()},
                       {"activations", memory.activations},
                       {"total", memory.total()}}}};
-  return all.dump(2) + "\n";
+  return all.dump(2);
 }
 
 }  // namespace dpt
