@@ -25,9 +25,11 @@ void add_model_command(CLI::App& app, CommandBody& body) {
     body = [options] {
       const TrainSpec spec = load_spec(catalog(), options->config, options->overrides);
       const Plan plan = make_plan(spec);
-      const auto replicas = resolve_devices(spec.devices, spec.data.batch_size).size();
-      fmt::print("{}", options->json ? summary_json(spec, plan, static_cast<int>(replicas)) + "\n"
-                                     : summary_text(spec, plan, static_cast<int>(replicas)));
+      const int replicas =
+          static_cast<int>(resolve_devices(spec.devices, spec.data.batch_size).size());
+      const int buffers = static_cast<int>(make_optimizer(spec.optimizer).state_names.size());
+      fmt::print("{}\n", options->json ? summary_json(spec, plan, replicas, buffers)
+                                       : summary_text(spec, plan, replicas, buffers));
       return 0;
     };
   });

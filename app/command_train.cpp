@@ -220,7 +220,8 @@ int check_requirements(const std::vector<Requirement>& requirements, const Json&
 }
 
 void print_plan(const Job& job) {
-  fmt::print("{}", summary_text(job.spec, job.plan, job.ranks()));
+  fmt::print("{}\n", summary_text(job.spec, job.plan, job.ranks(),
+                                  static_cast<int>(job.optimizer.state_names.size())));
   fmt::print("train {} samples, val {}, test {}; {} steps an epoch, {} in all; {} replica(s): {}\n",
              job.splits.train.size(), job.splits.val.size(), job.splits.test.size(),
              job.steps_per_epoch, job.total_steps, job.ranks(), made_by(job));
