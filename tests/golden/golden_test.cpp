@@ -1,0 +1,174 @@
+// Golden trajectories: 50 steps of LeNet from the same weights on the same samples as PyTorch.
+// make_golden.py made the file and says what is in it.
+//
+// The file's losses and final weights are those of a float64 run, and its metadata tells how far
+// PyTorch's own float32 runs are from them, in four variants of layout and threads. So nobody had
+// to guess a tolerance: float32 arithmetic in another order of summation may be kSlack times as far
+// away as the furthest of those. A wrong formula is out by orders of magnitude: SGD without its
+// weight decay, or Adam with 1 % more epsilon, moves some weight by 0.03.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "app/catalog.h"
+#include "app/cli.h"
+#include "engine/checkpoints/safetensors.h"
+#include "engine/spec/read_spec.h"
+#include "engine/training/replica.h"
+#include "engine/training/run_ranks.h"
+
+namespace dpt {
+namespace {
+
+constexpr double kSlack = 4.0;
+constexpr const char* kFile = DPT_SOURCE_DIR "/tests/golden/lenet.safetensors";
+
+/// The config of make_golden.py's net; `optimizer` as there.
+Job golden_job(const std::string& optimizer, const std::vector<std::string>& overrides) {
+  const std::string config = R"(
+name: golden
+data:
+  dataset: digits
+  batch_size: 32
+  transforms:
+    train: [{type: Normalize, mean: [0.305], std: [0.375]}]
+    eval: [{type: Normalize, mean: [0.305], std: [0.375]}]
+model:
+  input: [1, 8, 8]
+  layers:
+    - {type: Conv2d, name: conv1, out_channels: 20, kernel_size: 3, padding: 1}
+    - {type: ReLU}
+    - {type: AvgPool2d, kernel_size: 2}
+    - {type: Conv2d, name: conv2, out_channels: 50, kernel_size: 3, padding: 1}
+    - {type: ReLU}
+    - {type: AvgPool2d, kernel_size: 2}
+    - {type: Flatten}
+    - {type: Linear, name: fc1, out_features: 32}
+    - {type: ReLU}
+    - {type: Linear, name: fc2, out_features: 10}
+optimizer: )" + optimizer + "\ntrain: {epochs: 2}\n";
+  return load_job(load_spec_text(catalog(), config, "golden.yaml", overrides));
+}
+
+template <class T>
+std::vector<T> read_as(const SafetensorsFile& file, const std::string& name,
+                       const std::string& dtype) {
+  const TensorEntry* entry = file.find(name);
+  REQUIRE_MESSAGE(entry, name);
+  REQUIRE(entry->dtype == dtype);
+  const std::vector<std::byte> bytes = file.read(*entry);
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
+/// The parameters that the file holds under `prefix`, as a flat buffer.
+std::vector<float> flat_params(const SafetensorsFile& file, const std::string& prefix,
+                               const Plan& plan) {
+  std::vector<float> flat(static_cast<std::size_t>(plan.param_floats));
+  for (const Param& param : plan.params) {
+    const auto values = read_as<float>(file, prefix + param.name, "F32");
+    REQUIRE(static_cast<std::int64_t>(values.size()) == param.count);
+    from_file_layout(param, values.data(), flat.data() + param.offset);
+  }
+  return flat;
+}
+
+struct Trajectory {
+  std::vector<double> losses;
+  std::vector<float> params;
+};
+
+/// Trains on the given samples, step by step, on as many replicas as the job has devices.
+Trajectory follow(const Job& job, const std::vector<float>& init, double lr,
+                  const std::vector<std::int32_t>& indices) {
+  const auto samples = *job.splits.train.source->resident();
+  const std::vector<std::int64_t> ids(indices.begin(), indices.end());
+  const std::int64_t batch = job.spec.data.batch_size;
+  const std::int64_t steps = static_cast<std::int64_t>(indices.size()) / batch;
+  Trajectory result;
+  run_ranks(job.devices, [&](Backend& backend, Communicator& communicator) {
+    Replica replica(backend, communicator, job);
+    replica.set_params(init);
+    const Range own = replica.rank_samples(batch);
+    for (std::int64_t k = 0; k < steps; ++k) {
+      const auto begin = static_cast<std::size_t>(k * batch + own.begin);
+      const auto count = static_cast<std::size_t>(own.size());
+      HostBatch part;
+      part.pixels = samples.pixels;
+      part.labels = samples.labels;
+      part.slots = std::span(indices).subspan(begin, count);
+      part.ids = std::span(ids).subspan(begin, count);
+      StepPlan plan;
+      plan.step = k + 1;
+      plan.global_batch = batch;
+      plan.lr = lr;
+      replica.train_step(plan, part);
+      const StepMetrics metrics = replica.take_result().metrics;
+      if (communicator.rank() == 0) {
+        result.losses.push_back(static_cast<double>(metrics.loss_sum) / metrics.count);
+      }
+    }
+    if (communicator.rank() == 0) result.params = replica.params();
+  });
+  return result;
+}
+
+void check_golden(const std::string& name, const std::string& optimizer, double lr,
+                  const std::vector<std::string>& overrides) {
+  const Job job = golden_job(optimizer, overrides);
+  const SafetensorsFile file = SafetensorsFile::open(kFile);
+  const auto measured = [&](const std::string& what) {
+    return std::stod(file.metadata().at(name + "." + what));
+  };
+  const Trajectory got = follow(job, flat_params(file, "init.", job.plan), lr,
+                                read_as<std::int32_t>(file, "indices", "I32"));
+
+  const auto losses = read_as<double>(file, name + ".losses", "F64");
+  REQUIRE(got.losses.size() == losses.size());
+  double loss_error = 0;
+  for (std::size_t k = 0; k < losses.size(); ++k) {
+    loss_error = std::max(loss_error, std::abs(got.losses[k] - losses[k]));
+  }
+  CHECK(loss_error <= kSlack * measured("loss_error"));
+
+  const std::vector<float> want = flat_params(file, name + ".final.", job.plan);
+  double weight_error = 0, square_sum = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const double error = std::abs(static_cast<double>(got.params[i]) - want[i]);
+    weight_error = std::max(weight_error, error);
+    square_sum += error * error;
+  }
+  CHECK(weight_error <= kSlack * measured("weight_error"));
+  CHECK(std::sqrt(square_sum / static_cast<double>(job.plan.param_count)) <=
+        kSlack * measured("weight_error_rms"));
+}
+
+/// One replica, uneven replicas in fast mode, and exact mode: all must follow.
+const std::vector<std::vector<std::string>>& ways_to_run() {
+  static const std::vector<std::vector<std::string>> ways = {
+      {"devices=[cpu]"},
+      {"devices=[cpu,cpu,cpu]"},
+      {"devices=[cpu,cpu]", "train.shards=8"},
+  };
+  return ways;
+}
+
+TEST_CASE("LeNet follows PyTorch for 50 steps with SGD, momentum and weight decay") {
+  for (const auto& way : ways_to_run()) {
+    CAPTURE(way.front());
+    check_golden("sgd", "{type: SGD, lr: 0.1, momentum: 0.9, weight_decay: 0.0005}", 0.1, way);
+  }
+}
+
+TEST_CASE("LeNet follows PyTorch for 50 steps with Adam") {
+  for (const auto& way : ways_to_run()) {
+    CAPTURE(way.front());
+    check_golden("adam", "{type: Adam, lr: 0.005, eps: 0.0001}", 0.005, way);
+  }
+}
+
+}  // namespace
+}  // namespace dpt

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Makes tests/golden/lenet.safetensors: what PyTorch does with a LeNet in 50 steps.
+
+    python3 tests/golden/make_golden.py          needs torch, numpy and safetensors
+
+The net has LeNet's layers and channel counts (20 and 50: no multiple of any vector width) on the 8x8
+digits of the repository, so that the file stays small. One trajectory with SGD (momentum, weight
+decay), one with Adam, both from the same weights and on the same samples:
+
+    indices                 I32 (50, 32)  the samples of each step, in the training file
+    init.NAME               F32           starting weights, torchvision's names and layouts
+    sgd.losses, adam.losses F64 (50)      mean loss of each step, before its update
+    sgd.final.NAME, ...     F32           weights after the last step
+
+Losses and final weights are those of a float64 run: the exact answer, up to about 1e-12. What a
+float32 implementation may differ from it is measured, not guessed: the same run is done in float32
+with PyTorch's two memory layouts and one and two threads, and the largest differences go into the
+file's metadata (sgd.loss_error, sgd.weight_error, sgd.weight_error_rms, ...); golden_test.cpp allows
+a small multiple of them.
+"""
+
+import gzip
+import pathlib
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import nn
+
+STEPS, BATCH = 50, 32
+HERE = pathlib.Path(__file__).resolve().parent
+DIGITS = HERE.parent.parent / "datasets" / "digits"
+
+
+def read_idx(name):
+    raw = gzip.decompress((DIGITS / name).read_bytes())
+    dims = raw[3]
+    shape = np.frombuffer(raw, ">i4", dims, 4)
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * dims).reshape(shape)
+
+
+class LeNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 20, 3, padding=1)
+        self.conv2 = nn.Conv2d(20, 50, 3, padding=1)
+        self.fc1 = nn.Linear(200, 32)
+        self.fc2 = nn.Linear(32, 10)
+
+    def forward(self, x):
+        x = F.avg_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.avg_pool2d(F.relu(self.conv2(x)), 2)
+        return self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))
+
+
+def make_optimizer(name, params):
+    if name == "sgd":
+        return torch.optim.SGD(params, lr=0.1, momentum=0.9, weight_decay=5e-4)
+    # With the default eps of 1e-8 a weight whose gradients are rounding noise takes steps as large as
+    # any other, and two float32 runs part ways for no reason that a test could blame.
+    return torch.optim.Adam(params, lr=5e-3, eps=1e-4)
+
+
+def train(optimizer_name, init, indices, images, labels, dtype, memory_format, threads):
+    torch.set_num_threads(threads)
+    model = LeNet().to(dtype)
+    model.load_state_dict({k: v.to(dtype) for k, v in init.items()})
+    model = model.to(memory_format=memory_format)
+    optimizer = make_optimizer(optimizer_name, model.parameters())
+    # The same formula as the program's: to 0..1 first, then (x - mean) / std.
+    pixels = ((images.to(dtype) / 255 - 0.305) / 0.375).unsqueeze(1)
+    losses = []
+    for index in indices:
+        x = pixels[index.long()].to(memory_format=memory_format)
+        loss = F.cross_entropy(model(x), labels[index.long()])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    weights = {k: v.detach().to(torch.float64).contiguous() for k, v in model.state_dict().items()}
+    return torch.tensor(losses, dtype=torch.float64), weights
+
+
+def main():
+    torch.manual_seed(20)
+    images = torch.from_numpy(read_idx("train-images-idx3-ubyte.gz").copy())
+    labels = torch.from_numpy(read_idx("train-labels-idx1-ubyte.gz").astype(np.int64))
+    init = {k: v.clone() for k, v in LeNet().state_dict().items()}
+    order = torch.cat([torch.randperm(len(images)) for _ in range(2)])
+    indices = order[: STEPS * BATCH].reshape(STEPS, BATCH).to(torch.int32)
+
+    tensors = {"indices": indices} | {f"init.{k}": v for k, v in init.items()}
+    metadata = {"torch": torch.__version__}
+    for name in ("sgd", "adam"):
+        data = (name, init, indices, images, labels)
+        losses, weights = train(*data, torch.float64, torch.contiguous_format, 1)
+        tensors[f"{name}.losses"] = losses
+        tensors |= {f"{name}.final.{k}": v.to(torch.float32) for k, v in weights.items()}
+        loss_error = weight_error = mean_square = 0.0
+        for memory_format in (torch.contiguous_format, torch.channels_last):
+            for threads in (1, 2):
+                losses32, weights32 = train(*data, torch.float32, memory_format, threads)
+                loss_error = max(loss_error, (losses32 - losses).abs().max().item())
+                errors = torch.cat([(v - weights[k]).flatten() for k, v in weights32.items()])
+                weight_error = max(weight_error, errors.abs().max().item())
+                mean_square = max(mean_square, errors.square().mean().item())
+        metadata[f"{name}.loss_error"] = f"{loss_error:.3e}"
+        metadata[f"{name}.weight_error"] = f"{weight_error:.3e}"
+        metadata[f"{name}.weight_error_rms"] = f"{mean_square**0.5:.3e}"
+        print(f"{name}: loss {losses[0]:.4f} to {losses[-1]:.4f}")
+    print(metadata)
+    save_file(tensors, HERE / "lenet.safetensors", metadata)
+
+
+if __name__ == "__main__":
+    main()
