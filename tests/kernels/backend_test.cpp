@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/cpu/host.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
 #include "tests/kernels/cases.h"
@@ -79,6 +80,12 @@ TEST_CASE("too large a request names what, how much and what is free") {
       }
     }
   }
+}
+
+TEST_CASE("a request that Linux would grant and kill for later is refused") {
+  const auto backend = make_cpu_backend(1);
+  const host_system::Memory memory = host_system::memory();
+  CHECK_THROWS_AS(backend->allocate(memory.free / 2 + memory.total / 2, "too much"), Error);
 }
 
 TEST_CASE("what the CPU cannot run is refused when the kernel is made") {
