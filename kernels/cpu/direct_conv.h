@@ -46,5 +46,6 @@ struct ConvKernels {
   void (*backward)(const Conv& conv, const ConvArgs& args);
 };
 const ConvKernels& conv_kernels_avx2();
+const ConvKernels& conv_kernels_avx512();
 
 }  // namespace dpt::direct

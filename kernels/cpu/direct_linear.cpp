@@ -37,6 +37,9 @@ class DirectLinear final : public Op {
 
 std::unique_ptr<Op> make_direct_linear(const LinearDesc& desc, const CpuFeatures& features) {
   if (!features.avx2 || desc.type != DType::f32 || desc.batch < 1) return nullptr;
+  if (features.avx512) {
+    return std::make_unique<DirectLinear>(desc, direct::linear_kernels_avx512());
+  }
   return std::make_unique<DirectLinear>(desc, direct::linear_kernels_avx2());
 }
 

@@ -23,5 +23,6 @@ struct LinearKernels {
   void (*backward)(const Linear& linear, const LinearArgs& args);
 };
 const LinearKernels& linear_kernels_avx2();
+const LinearKernels& linear_kernels_avx512();
 
 }  // namespace dpt::direct

@@ -1,4 +1,5 @@
-// Chooses among our own pooling kernels.
+// Our own pooling kernels: none. A pool behind a convolution is fused into it (direct_conv2d.cpp),
+// and the loops of pool2d.cpp, which take every other one, are bound by memory already.
 #include "kernels/cpu/direct.h"
 
 namespace dpt {

@@ -30,7 +30,7 @@ Data random_data(const Conv2dDesc& d, std::uint64_t seed) {
 }
 
 void check_against_reference(Backend& backend, const Conv2dDesc& d, const Data& data) {
-  const auto op = make_direct_conv2d(d, CpuFeatures::detect());
+  const auto op = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::direct);
   REQUIRE(op);
   INFO(text(d), " by ", op->implementation());
   OpRunner runner(backend, *op, data.x, data.weight, data.bias, d.batch * d.out.elements());
@@ -105,12 +105,12 @@ TEST_CASE("Direct convolutions give a sample the same bits in any batch") {
   d.relu = true;
   d = with_pool(d, PoolKind::average, {2, 2}, {2, 2});
   const Data data = random_data(d, 1);
-  const auto three = make_direct_conv2d(d, CpuFeatures::detect());
+  const auto three = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::direct);
   OpRunner all(*backend, *three, data.x, data.weight, data.bias, d.batch * d.out.elements());
   all.forward();
   const OpResult want = all.backward(data.dy);
   d.batch = d.pool->batch = 1;
-  const auto single = make_direct_conv2d(d, CpuFeatures::detect());
+  const auto single = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::direct);
   const std::int64_t in = d.in.elements(), out = d.out.elements();
   for (std::int64_t n = 0; n < 3; ++n) {
     OpRunner one(*backend, *single, {data.x.begin() + n * in, data.x.begin() + (n + 1) * in},
@@ -130,7 +130,7 @@ TEST_CASE("Fused pooling is the convolution and then the pool, to the bit") {
     plain.relu = true;
     const Conv2dDesc fused = with_pool(plain, kind, {2, 2}, {2, 2});
     const Data data = random_data(fused, 3);
-    const auto one = make_direct_conv2d(plain, CpuFeatures::detect());
+    const auto one = make_direct_conv2d(plain, CpuFeatures::detect(), Prefer::direct);
     const auto both = make_direct_conv2d(fused, CpuFeatures::detect());
     OpRunner first(*backend, *one, data.x, data.weight, data.bias,
                    plain.batch * plain.out.elements());

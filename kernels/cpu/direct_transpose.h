@@ -1,0 +1,40 @@
+// Transposes 8 x 8 floats in 256-bit registers. A template over the vector type that asks, so that
+// each instruction set has a copy of its own.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace dpt::direct {
+
+/// to[i * to_step + r] = from[r * from_step + i] for an 8 x 8 block; rows from `rows` on count as
+/// zero and are not read.
+template <class V>
+void transpose8(const float* from, std::int64_t from_step, std::int64_t rows, float* to,
+                std::int64_t to_step) {
+  __m256 a[8], b[8];
+#pragma GCC unroll 8
+  for (int r = 0; r < 8; ++r) {
+    a[r] = r < rows ? _mm256_loadu_ps(from + r * from_step) : _mm256_setzero_ps();
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < 8; r += 2) {
+    b[r] = _mm256_unpacklo_ps(a[r], a[r + 1]);
+    b[r + 1] = _mm256_unpackhi_ps(a[r], a[r + 1]);
+  }
+#pragma GCC unroll 2
+  for (int r = 0; r < 8; r += 4) {
+    a[r] = _mm256_shuffle_ps(b[r], b[r + 2], 0x44);
+    a[r + 1] = _mm256_shuffle_ps(b[r], b[r + 2], 0xEE);
+    a[r + 2] = _mm256_shuffle_ps(b[r + 1], b[r + 3], 0x44);
+    a[r + 3] = _mm256_shuffle_ps(b[r + 1], b[r + 3], 0xEE);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; ++r) {
+    _mm256_storeu_ps(to + r * to_step, _mm256_permute2f128_ps(a[r], a[r + 4], 0x20));
+    _mm256_storeu_ps(to + (r + 4) * to_step, _mm256_permute2f128_ps(a[r], a[r + 4], 0x31));
+  }
+}
+
+}  // namespace dpt::direct
