@@ -33,7 +33,7 @@ struct ToJson {
   Json operator()(double value) const { return json_number(value); }
   Json operator()(const Size2& value) const {
     if (value.h == value.w) return value.h;
-    return {value.h, value.w};
+    return Json::array({value.h, value.w});
   }
   template <class T>
   Json operator()(const T& value) const {
@@ -52,7 +52,7 @@ class SchemaMaker {
     TrainSpec defaults;
     const Json full = object(tables.root, &defaults, false);
     const Json partial = object(tables.root, &defaults, true);
-    schema["if"] = {{"required", {kExtendsKey}}};
+    schema["if"] = {{"required", Json::array({kExtendsKey})}};
     schema["then"] = partial;
     schema["else"] = full;
     schema["then"]["properties"][kExtendsKey] = {{"type", "string"}, {"description", kExtendsDoc}};
@@ -185,12 +185,12 @@ class SchemaMaker {
         define(def, table, *kind, common, common_owners, is_partial);
       }
       Json test = {{"properties", {{table.tag, {{"const", kind->name}}}}}};
-      if (kind->name != default_type || is_partial) test["required"] = {table.tag};
+      if (kind->name != default_type || is_partial) test["required"] = Json::array({table.tag});
       cases.push_back({{"if", test}, {"then", {{"$ref", "#/$defs/" + def}}}});
     }
     Json schema = {{"type", "object"}};
     schema["properties"][table.tag] = {{"enum", names}};
-    if (default_type.empty() && !is_partial) schema["required"] = {table.tag};
+    if (default_type.empty() && !is_partial) schema["required"] = Json::array({table.tag});
     if (is_partial) schema["propertyNames"] = {{"enum", keys}};
     schema["allOf"] = std::move(cases);
     return schema;
