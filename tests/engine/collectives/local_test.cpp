@@ -172,6 +172,35 @@ TEST_CASE("a barrier holds everybody until the last one comes") {
   }
 }
 
+TEST_CASE("trees that change from call to call on one communicator") {
+  for (int ranks : {1, 2, 3}) {
+    const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend& backend) {
+      const auto reduce_ones = [&](std::int64_t leaves, std::int64_t owned) {
+        std::list<Floats> buffers;
+        std::vector<PartialSum> parts;
+        const Range mine = even_part(owned, ranks, comm.rank());
+        for (std::int64_t leaf = mine.begin; leaf < mine.end; ++leaf) {
+          buffers.emplace_back(backend, Values(20, 1.0F));
+          parts.push_back({{leaf, 0}, buffers.back().ptr()});
+        }
+        Floats out(backend, Values(20));
+        comm.all_reduce(leaves, parts, out.ptr(), 20);
+        return out.values();
+      };
+      for (std::int64_t leaves : {4, 3, 3, 7, 1, 4, 2}) {
+        if (reduce_ones(leaves, leaves) != Values(20, static_cast<float>(leaves))) {
+          throw std::runtime_error("wrong sum");
+        }
+      }
+      // The nodes of the call before, but of a larger tree.
+      reduce_ones(3, 2);
+    });
+    for (const Outcome& outcome : outcomes) {
+      CHECK(outcome.text.find("they end after 2 leaves") != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("a world of one adds its own parts, whatever they are") {
   const Values sum = expected(5, 100, false);
   std::vector<Values> all;
