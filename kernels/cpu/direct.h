@@ -17,6 +17,5 @@ enum class Prefer : std::uint8_t { fastest, direct };
 std::unique_ptr<Op> make_direct_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
                                        Prefer prefer = Prefer::fastest);
 std::unique_ptr<Op> make_direct_linear(const LinearDesc& desc, const CpuFeatures& features);
-std::unique_ptr<Op> make_direct_pool2d(const Pool2dDesc& desc, const CpuFeatures& features);
 
 }  // namespace dpt

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/direct.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector.h"
 
@@ -264,9 +263,6 @@ class AveragePool final : public Pool {
 
 std::unique_ptr<Op> make_cpu_pool2d(const Pool2dDesc& desc, int threads) {
   check_cpu_desc("pooling", desc.type, desc.batch);
-  if (threads == 1) {
-    if (auto direct = make_direct_pool2d(desc, CpuFeatures::detect())) return direct;
-  }
   if (desc.kind == PoolKind::max) {
     // One byte a window, as long as its positions and kNone fit.
     if (desc.kernel.h * desc.kernel.w <= 255) {
