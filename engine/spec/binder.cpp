@@ -232,7 +232,13 @@ void Binder::read_value(const Field& field, void* target, const YamlNode& node,
     origins_[fmt::format("{}.{}", path, i)] = node.children[i].where;
   }
   PlainValue value;
-  if (convert_value(field, node, value, issues_)) {
+  const std::size_t issues_before = issues_.size();
+  const bool converted = convert_value(field, node, value, issues_);
+  // In a file the position says which value is meant; a command line has none.
+  for (std::size_t i = issues_before; i < issues_.size(); ++i) {
+    if (issues_[i].where.line == 0) issues_[i].text = path + ": " + issues_[i].text;
+  }
+  if (converted) {
     field.set(target, value);
   } else {
     origins_.erase(path);  // the default stands; later checks need not look at it

@@ -105,6 +105,10 @@ TEST_CASE("values of every sort are read strictly") {
   CHECK(issue("lr: 0.2", "lr: -inf") ==
         "20:28: expected a number above 0, found '-inf'; it must be finite");
   CHECK(issue("lr: 0.2", "lr: 0") == "20:28: expected a number above 0, found 0");
+  CHECK(issue("lr: 0.2", "lr: 0.2, momentum: 1.5") ==
+        "20:43: expected a number from 0 to 1, found 1.5");
+  CHECK(issue("epochs: 10", "epochs: 1000001") ==
+        "22:17: expected an integer from 1 to 1000000, found 1000001");
   CHECK(issue("lr: 0.2", "lr: 1e999") ==
         "20:28: expected a number above 0, found 1e999; it does not fit into a double");
   CHECK(issue("lr: 0.2", "lr: 0.2, nesterov: yes") ==

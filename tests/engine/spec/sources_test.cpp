@@ -182,7 +182,7 @@ TEST_CASE("overrides: what does not fit is an issue of the command line, after t
         "version, name, seed, data, model, loss, optimizer, lr_schedule, train, checkpoint, log, "
         "devices, extends");
   CHECK(issue("train.epochs=x") ==
-        "command line: expected an integer from 1 to 1000000, found 'x'");
+        "command line: train.epochs: expected an integer from 1 to 1000000, found 'x'");
   CHECK(issue("model.layers.cnv1.stride=2") ==
         "command line: model.layers has no item 'cnv1', did you mean 'conv1'? It has the indices 0 "
         "to 3 and the names conv1, fc1");
@@ -199,9 +199,10 @@ TEST_CASE("overrides: what does not fit is an issue of the command line, after t
   CHECK(issue("extends=other.yaml") ==
         "command line: 'extends' stands in config files, not on the command line");
   const Texts both = issues_of(changed("seed: 7", "seed: x"), {"log.every=0", "train.epochs=0"});
-  CHECK(both == Texts{"3:7: expected an integer of at least 0, found 'x'",
-                      "command line: expected an integer of at least 1, found 0",
-                      "command line: expected an integer from 1 to 1000000, found 0"});
+  CHECK(both ==
+        Texts{"3:7: expected an integer of at least 0, found 'x'",
+              "command line: log.every: expected an integer of at least 1, found 0",
+              "command line: train.epochs: expected an integer from 1 to 1000000, found 0"});
 }
 
 TEST_CASE("overrides: another type keeps the old fields, and the message says what to do") {
