@@ -18,11 +18,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// "val/accuracy" -> its value, if that evaluation was made.
-std::optional<double> monitored(const std::string& name, const EvalResult* val, double train_loss,
-                                double train_accuracy) {
-  if (name == "train/loss") return train_loss;
-  if (name == "train/accuracy") return train_accuracy;
+/// "val/accuracy" or "val/loss" -> its value, if there is a validation set.
+std::optional<double> monitored(const std::string& name, const std::optional<EvalResult>& val) {
   if (!val) return std::nullopt;
   return name == "val/loss" ? val->loss : val->accuracy;
 }
@@ -218,11 +215,9 @@ class RankTrainer {
   /// Updates best-so-far and the patience of early stopping; true when this epoch is the best.
   bool update_best() {
     RunState& state = stepper_.state();
-    const EvalResult* val = outcome_.val ? &*outcome_.val : nullptr;
     const KeepBestSpec& keep = job_.spec.checkpoint.keep_best;
     bool improved = false;
-    if (const auto value =
-            monitored(keep.monitor, val, outcome_.train_loss, outcome_.train_accuracy)) {
+    if (const auto value = monitored(keep.monitor, outcome_.val)) {
       improved = !state.best || (keep.mode == "max" ? *value > *state.best : *value < *state.best);
       if (improved) {
         state.best = *value;
@@ -230,8 +225,7 @@ class RankTrainer {
       }
     }
     if (const auto& early = job_.spec.train.early_stopping) {
-      if (const auto value =
-              monitored(early->monitor, val, outcome_.train_loss, outcome_.train_accuracy)) {
+      if (const auto value = monitored(early->monitor, outcome_.val)) {
         const double gain = !state.early_best      ? INFINITY
                             : early->mode == "max" ? *value - *state.early_best
                                                    : *state.early_best - *value;
