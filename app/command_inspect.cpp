@@ -22,6 +22,20 @@ const char* verdict_of(Integrity integrity) {
   return "?";
 }
 
+/// The text with control characters shown as \\xNN: a file must not drive the reader's terminal.
+std::string printable(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
 int run_inspect(const std::string& path, bool as_json) {
   const SafetensorsFile file = SafetensorsFile::open(path);
   const Integrity integrity = file.check_integrity();
@@ -42,11 +56,12 @@ int run_inspect(const std::string& path, bool as_json) {
     for (const auto& [key, value] : file.metadata()) {
       // The config has many lines: its first says enough here, --json has it all.
       const std::size_t line = value.find('\n');
-      fmt::print("{}: {}{}\n", key, value.substr(0, line), line == std::string::npos ? "" : " ...");
+      fmt::print("{}: {}{}\n", printable(key), printable(value.substr(0, line)),
+                 line == std::string::npos ? "" : " ...");
     }
     fmt::print("\n{:<40} {:<6} {:<20} {:>12}\n", "tensor", "dtype", "shape", "bytes");
     for (const TensorEntry& entry : file.tensors()) {
-      fmt::print("{:<40} {:<6} {:<20} {:>12}\n", entry.name, entry.dtype,
+      fmt::print("{:<40} {:<6} {:<20} {:>12}\n", printable(entry.name), entry.dtype,
                  fmt::format("[{}]", fmt::join(entry.shape, ", ")), entry.bytes());
     }
     fmt::print("\nintegrity: {}\n",

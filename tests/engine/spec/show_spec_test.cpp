@@ -1,6 +1,8 @@
 // config show, the diff of two configs, the schema and the reference page.
 #include <doctest/doctest.h>
 
+#include <regex>
+
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -56,11 +58,13 @@ TEST_CASE("a shown config reads back to an equal spec") {
 
 TEST_CASE("config show --origins says where each value came from") {
   const TrainSpec spec = good_spec(kGoodConfig, {"train.epochs=3"});
-  const std::string text = show_spec(small_catalog(), spec, true);
-  CHECK(text.find("  epochs: 3                         # command line\n") != std::string::npos);
-  CHECK(text.find("  batch_size: 64                    # test.yaml:7\n") != std::string::npos);
-  CHECK(text.find("  shuffle: true                     # default\n") != std::string::npos);
-  CHECK(text.find("      out_channels: 20              # test.yaml:15\n") != std::string::npos);
+  // The comments' column follows the longest line, which holds a path: the spaces do not count.
+  const std::string text =
+      std::regex_replace(show_spec(small_catalog(), spec, true), std::regex(" +#"), " #");
+  CHECK(text.find("  epochs: 3 # command line\n") != std::string::npos);
+  CHECK(text.find("  batch_size: 64 # test.yaml:7\n") != std::string::npos);
+  CHECK(text.find("  shuffle: true # default\n") != std::string::npos);
+  CHECK(text.find("      out_channels: 20 # test.yaml:15\n") != std::string::npos);
 }
 
 TEST_CASE("diff_specs names what differs and leaves out what may") {
