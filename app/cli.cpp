@@ -1,17 +1,154 @@
+// Everything that CLI11 is told: options, help texts and exit codes. One file, because CLI11's
+// headers are by far the slowest to compile.
 #include "app/cli.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <new>
-#include <regex>
 
-#include "app/catalog.h"
-#include "engine/spec/read_spec.h"
+#include "app/command_support.h"
+#include "app/commands.h"
+#include "kernels/error.h"
 
 namespace dpt {
+namespace {
 
-std::string version_text() {
-  return fmt::format("dpt {} ({})", DPT_VERSION, backends_built_in());
+/// A command's work; its result is the exit code.
+using CommandBody = std::function<int()>;
+
+constexpr const char* kConfigHelp = "Config file (YAML)";
+constexpr const char* kOverridesHelp =
+    "key=value: replaces a value of the config, e.g. optimizer.lr=0.1 or "
+    "model.layers.conv1.out_channels=32";
+constexpr const char* kDevicesHelp = "As in the config: cpu,cpu or auto";
+constexpr const char* kJsonHelp = "One JSON object on stdout";
+
+/// Makes `command` run `run` with its options.
+template <class Options>
+void set_body(CLI::App* command, CommandBody& body, std::shared_ptr<Options> options,
+              int (*run)(const Options&)) {
+  command->callback([&body, options, run] { body = [options, run] { return run(*options); }; });
 }
+
+void add_train_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<TrainOptions>();
+  CLI::App* train = app.add_subcommand("train", "Train a config; the same command again resumes");
+  train->add_option("config", options->config, kConfigHelp)->required();
+  train->add_option("overrides", options->overrides, kOverridesHelp);
+  train->add_option("--run-dir", options->run_dir, "Run folder (default: runs/NAME)");
+  train->add_option("--resume", options->resume,
+                    "auto: go on if the folder holds a run (default); never: a new folder; must: "
+                    "fail if there is nothing to resume; or a checkpoint file");
+  train->add_option("--weights", options->weights,
+                    "Start from the weights of a safetensors file (torchvision names and layouts)");
+  train
+      ->add_option("--expect-missing", options->expect_missing,
+                   "Parameters that --weights need not have, e.g. fc2.*")
+      ->delimiter(',');
+  train
+      ->add_option("--expect-left-over", options->expect_left_over,
+                   "Tensors of --weights that the model need not have")
+      ->delimiter(',');
+  train->add_option("--devices", options->devices, kDevicesHelp);
+  train->add_flag("--dry-run", options->dry_run, "Check everything, print the plan, train nothing");
+  train->add_option("--max-steps", options->max_steps, "Stop after this many steps in all, exit 0")
+      ->check(CLI::PositiveNumber);
+  train->add_option("--max-time", options->max_time,
+                    "Stop after e.g. 3h50m with a checkpoint, exit 75");
+  train->add_option("--require", options->requirements,
+                    "Exit 7 unless it holds at the end, e.g. 'val/accuracy>=0.90'");
+  train->add_flag("--overwrite", options->overwrite, "Remove the run that is in the folder first");
+  set_body(train, body, options, run_train);
+}
+
+void add_eval_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<EvalOptions>();
+  CLI::App* eval = app.add_subcommand("eval", "Measure a run's best checkpoint, or a file");
+  eval->add_option("target", options->target, "Run folder or checkpoint file")->required();
+  eval->add_option("overrides", options->overrides,
+                   "key=value: replaces a value of the stored config, e.g. data.root=/elsewhere");
+  eval->add_option("--split", options->split, "train, val or test (default: test if there is one)")
+      ->check(CLI::IsMember({"train", "val", "test"}));
+  eval->add_option("--predictions", options->predictions,
+                   "Write a CSV with one line a sample, in the order of the data set");
+  eval->add_option("--devices", options->devices, kDevicesHelp);
+  eval->add_option("--require", options->requirements,
+                   "Exit 7 unless it holds, e.g. 'test/accuracy>=0.90'");
+  eval->add_flag("--json", options->json, kJsonHelp);
+  set_body(eval, body, options, run_eval);
+}
+
+void add_bench_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* bench = app.add_subcommand("bench", "Time the training loop of a config");
+  bench->add_option("config", options->config, kConfigHelp)->required();
+  bench->add_option("overrides", options->overrides, kOverridesHelp);
+  bench->add_option("--devices", options->devices, kDevicesHelp);
+  bench->add_option("--weights", options->weights, "Start from these weights (safetensors)");
+  bench->add_option("--steps", options->steps, "Steps a round")->check(CLI::PositiveNumber);
+  bench->add_option("--rounds", options->rounds, "Rounds")->check(CLI::PositiveNumber);
+  bench->add_flag("--losses", options->losses, "Print the loss of every step");
+  bench->add_flag("--json", options->json, kJsonHelp);
+  bench->add_flag("--serve", options->serve,
+                  "Read 'run N' lines, answer each with the seconds of N steps");
+  set_body(bench, body, options, run_bench);
+}
+
+void add_config_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<ConfigOptions>();
+  CLI::App* config = app.add_subcommand("config", "Check, show and describe configs");
+  config->require_subcommand(1);
+  const auto with_file = [&](const char* name, const char* doc, int (*run)(const ConfigOptions&)) {
+    CLI::App* command = config->add_subcommand(name, doc);
+    command->add_option("config", options->config, kConfigHelp)->required();
+    command->add_option("overrides", options->overrides, kOverridesHelp);
+    set_body(command, body, options, run);
+    return command;
+  };
+  const auto without_file = [&](const char* name, const char* doc, int (*run)()) {
+    config->add_subcommand(name, doc)->callback([&body, run] { body = run; });
+  };
+  with_file("check", "Read a config strictly and report every error in it, shapes included",
+            run_config_check);
+  with_file("show", "Print the resolved config; it runs again as it is", run_config_show)
+      ->add_flag("--origins", options->origins, "Say where each value came from");
+  without_file("schema", "Print the JSON Schema (2020-12) of config files", run_config_schema);
+  without_file("reference", "Print the reference page of all fields (Markdown)",
+               run_config_reference);
+  without_file("init", "Print a commented config to start from", run_config_init);
+}
+
+void add_model_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<ModelOptions>();
+  CLI::App* model = app.add_subcommand("model", "Look at a model without training it");
+  model->require_subcommand(1);
+  CLI::App* summary = model->add_subcommand(
+      "summary", "Layers, output shapes, parameters, FLOPs, activation bytes, memory per replica");
+  summary->add_option("config", options->config, kConfigHelp)->required();
+  summary->add_option("overrides", options->overrides, kOverridesHelp);
+  summary->add_flag("--json", options->json, kJsonHelp);
+  set_body(summary, body, options, run_model_summary);
+}
+
+void add_devices_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<DevicesOptions>();
+  CLI::App* devices = app.add_subcommand("devices", "What this process may train on");
+  devices->add_flag("--json", options->json, kJsonHelp);
+  set_body(devices, body, options, run_devices);
+}
+
+void add_inspect_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* inspect =
+      app.add_subcommand("inspect", "Show what a safetensors file holds and whether it is intact");
+  inspect->add_option("file", options->file, "A checkpoint or any safetensors file")->required();
+  inspect->add_flag("--json", options->json, kJsonHelp);
+  set_body(inspect, body, options, run_inspect);
+}
+
+}  // namespace
 
 int run_cli(int argc, const char* const* argv) {
   CLI::App app{
@@ -53,59 +190,6 @@ int run_cli(int argc, const char* const* argv) {
     fmt::print(stderr, "dpt: unexpected failure: {}\n", error.what());
     return static_cast<int>(ErrorKind::unexpected);
   }
-}
-
-std::vector<std::string> with_devices(std::vector<std::string> overrides,
-                                      const std::string& devices) {
-  if (!devices.empty()) overrides.push_back("devices=[" + devices + "]");
-  return overrides;
-}
-
-Job load_job(TrainSpec spec) {
-  const Plan plan = make_plan(spec);
-  const DataSets sets = open_dataset(spec.data.dataset, data_demand(spec, plan));
-  std::string resolved = show_spec(catalog(), spec);
-  return make_job(std::move(spec), sets, std::move(resolved));
-}
-
-Requirement parse_requirement(const std::string& text) {
-  static const std::regex form(R"(\s*(train|val|test)/(loss|accuracy)\s*(>=|<=|>|<)\s*(\S+)\s*)");
-  std::smatch match;
-  Requirement requirement{text, {}, {}, {}, 0};
-  std::size_t used = 0;
-  if (std::regex_match(text, match, form)) {
-    requirement.split = match[1];
-    requirement.metric = match[2];
-    requirement.relation = match[3];
-    const std::string number = match[4];
-    try {
-      requirement.bound = std::stod(number, &used);
-    } catch (const std::exception&) {
-      used = 0;
-    }
-    if (used == number.size()) return requirement;
-  }
-  fail(ErrorKind::usage,
-       "--require '{}': expected SPLIT/METRIC RELATION NUMBER, such as val/accuracy>=0.90 "
-       "(splits: train, val, test; metrics: loss, accuracy; relations: >=, <=, >, <)",
-       text);
-}
-
-bool is_met(const Requirement& requirement, double value) {
-  if (requirement.relation == ">=") return value >= requirement.bound;
-  if (requirement.relation == "<=") return value <= requirement.bound;
-  if (requirement.relation == ">") return value > requirement.bound;
-  return value < requirement.bound;
-}
-
-std::int64_t parse_duration(const std::string& text) {
-  static const std::regex form(R"((?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s?)?)");
-  std::smatch match;
-  if (text.empty() || !std::regex_match(text, match, form)) {
-    fail(ErrorKind::usage, "'{}' is no duration: expected a form such as 3h50m, 90s or 2d", text);
-  }
-  const auto part = [&](std::size_t i) { return match[i].matched ? std::stoll(match[i]) : 0LL; };
-  return ((part(1) * 24 + part(2)) * 60 + part(3)) * 60 + part(4);
 }
 
 }  // namespace dpt

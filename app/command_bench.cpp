@@ -6,7 +6,8 @@
 #include <sstream>
 
 #include "app/catalog.h"
-#include "app/cli.h"
+#include "app/command_support.h"
+#include "app/commands.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/stepper.h"
@@ -14,13 +15,6 @@
 
 namespace dpt {
 namespace {
-
-struct BenchOptions {
-  std::string config, devices, weights;
-  std::vector<std::string> overrides;
-  std::int64_t steps = 200, rounds = 9;
-  bool serve = false, losses = false, json = false;
-};
 
 /// Asks rank 0's `next` for a number of steps, runs them on all ranks and reports the seconds to
 /// rank 0's `done`; until `next` says 0.
@@ -61,6 +55,8 @@ void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
       },
       std::chrono::hours(24));
 }
+
+}  // namespace
 
 int run_bench(const BenchOptions& options) {
   Job job = load_job(
@@ -109,24 +105,6 @@ int run_bench(const BenchOptions& options) {
         made_by(job));
   }
   return 0;
-}
-
-}  // namespace
-
-void add_bench_command(CLI::App& app, CommandBody& body) {
-  auto options = std::make_shared<BenchOptions>();
-  CLI::App* bench = app.add_subcommand("bench", "Time the training loop of a config");
-  bench->add_option("config", options->config, "Config file (YAML)")->required();
-  bench->add_option("overrides", options->overrides, "key=value: replaces a value of the config");
-  bench->add_option("--devices", options->devices, "As in the config: cpu,cpu");
-  bench->add_option("--weights", options->weights, "Start from these weights (safetensors)");
-  bench->add_option("--steps", options->steps, "Steps a round")->check(CLI::PositiveNumber);
-  bench->add_option("--rounds", options->rounds, "Rounds")->check(CLI::PositiveNumber);
-  bench->add_flag("--losses", options->losses, "Print the loss of every step");
-  bench->add_flag("--json", options->json, "One JSON object on stdout");
-  bench->add_flag("--serve", options->serve,
-                  "Read 'run N' lines, answer each with the seconds of N steps");
-  bench->callback([options, &body] { body = [options] { return run_bench(*options); }; });
 }
 
 }  // namespace dpt

@@ -1,19 +1,13 @@
 // dpt config check|show|schema|reference|init.
 #include <cstdio>
-#include <string>
 
 #include "app/catalog.h"
-#include "app/cli.h"
+#include "app/commands.h"
+#include "engine/graph/plan.h"
 #include "engine/spec/read_spec.h"
 
 namespace dpt {
 namespace {
-
-struct ConfigOptions {
-  std::string config;
-  std::vector<std::string> overrides;
-  bool origins = false;
-};
 
 constexpr const char* kStarter =
     R"(# A small convolutional net for 8x8 handwritten digits. Every field is described in docs/config.md
@@ -49,50 +43,33 @@ devices: auto
 
 }  // namespace
 
-void add_config_command(CLI::App& app, CommandBody& body) {
-  auto options = std::make_shared<ConfigOptions>();
-  CLI::App* config = app.add_subcommand("config", "Check, show and describe configs");
-  config->require_subcommand(1);
+int run_config_check(const ConfigOptions& options) {
+  const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
+  const Plan plan = make_plan(spec);
+  fmt::print("{}: ok: {} layers, {} parameters\n", options.config, spec.model.layers.size(),
+             plan.param_count);
+  return 0;
+}
 
-  const auto add = [&](const char* name, const char* doc, bool takes_file, auto run) {
-    CLI::App* command = config->add_subcommand(name, doc);
-    if (takes_file) {
-      command->add_option("config", options->config, "Config file (YAML)")->required();
-      command->add_option("overrides", options->overrides,
-                          "key=value: replaces a value of the config, e.g. train.epochs=3");
-    }
-    command->callback([options, &body, run] { body = [options, run] { return run(*options); }; });
-    return command;
-  };
+int run_config_show(const ConfigOptions& options) {
+  const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
+  fmt::print("{}", show_spec(catalog(), spec, options.origins));
+  return 0;
+}
 
-  add("check", "Read a config strictly and report every error in it, shapes included", true,
-      [](const ConfigOptions& o) {
-        const TrainSpec spec = load_spec(catalog(), o.config, o.overrides);
-        const Plan plan = make_plan(spec);
-        fmt::print("{}: ok: {} layers, {} parameters\n", o.config, spec.model.layers.size(),
-                   plan.param_count);
-        return 0;
-      });
-  add("show", "Print the resolved config; it runs again as it is", true,
-      [](const ConfigOptions& o) {
-        fmt::print("{}",
-                   show_spec(catalog(), load_spec(catalog(), o.config, o.overrides), o.origins));
-        return 0;
-      })
-      ->add_flag("--origins", options->origins, "Say where each value came from");
-  add("schema", "Print the JSON Schema (2020-12) of config files", false, [](const ConfigOptions&) {
-    fmt::print("{}\n", config_schema(catalog()));
-    return 0;
-  });
-  add("reference", "Print the reference page of all fields (Markdown)", false,
-      [](const ConfigOptions&) {
-        fmt::print("{}", config_reference(catalog()));
-        return 0;
-      });
-  add("init", "Print a commented config to start from", false, [](const ConfigOptions&) {
-    fmt::print("{}", kStarter);
-    return 0;
-  });
+int run_config_schema() {
+  fmt::print("{}\n", config_schema(catalog()));
+  return 0;
+}
+
+int run_config_reference() {
+  fmt::print("{}", config_reference(catalog()));
+  return 0;
+}
+
+int run_config_init() {
+  fmt::print("{}", kStarter);
+  return 0;
 }
 
 }  // namespace dpt

@@ -2,9 +2,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "app/catalog.h"
-#include "app/cli.h"
+#include "app/command_support.h"
+#include "app/commands.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/run_ranks.h"
@@ -13,12 +15,6 @@
 namespace dpt {
 namespace fs = std::filesystem;
 namespace {
-
-struct EvalOptions {
-  std::string target, split, predictions, devices;
-  std::vector<std::string> overrides, requirements;
-  bool json = false;
-};
 
 /// A run folder's best checkpoint, else its newest good one; or the file itself.
 std::string find_checkpoint(const std::string& target) {
@@ -56,6 +52,8 @@ void write_predictions(const std::string& path, const Split& split, const EvalRe
   }
   write_file_atomically(path, text);
 }
+
+}  // namespace
 
 int run_eval(const EvalOptions& options) {
   std::vector<Requirement> requirements;
@@ -102,25 +100,6 @@ int run_eval(const EvalOptions& options) {
     }
   }
   return 0;
-}
-
-}  // namespace
-
-void add_eval_command(CLI::App& app, CommandBody& body) {
-  auto options = std::make_shared<EvalOptions>();
-  CLI::App* eval = app.add_subcommand("eval", "Measure a run's best checkpoint, or a file");
-  eval->add_option("target", options->target, "Run folder or checkpoint file")->required();
-  eval->add_option("overrides", options->overrides,
-                   "key=value: replaces a value of the stored config, e.g. data.root=/elsewhere");
-  eval->add_option("--split", options->split, "train, val or test (default: test if there is one)")
-      ->check(CLI::IsMember({"train", "val", "test"}));
-  eval->add_option("--predictions", options->predictions,
-                   "Write a CSV with one line a sample, in the order of the data set");
-  eval->add_option("--devices", options->devices, "As in the config: cpu,cpu or auto");
-  eval->add_option("--require", options->requirements,
-                   "Exit 7 unless it holds, e.g. 'test/accuracy>=0.90'");
-  eval->add_flag("--json", options->json, "One JSON object on stdout");
-  eval->callback([options, &body] { body = [options] { return run_eval(*options); }; });
 }
 
 }  // namespace dpt

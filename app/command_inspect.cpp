@@ -4,8 +4,9 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "app/cli.h"
+#include "app/commands.h"
 #include "engine/checkpoints/safetensors.h"
+#include "kernels/error.h"
 
 namespace dpt {
 namespace {
@@ -36,10 +37,13 @@ std::string printable(const std::string& text) {
   return out;
 }
 
-int run_inspect(const std::string& path, bool as_json) {
+}  // namespace
+
+int run_inspect(const InspectOptions& options) {
+  const std::string& path = options.file;
   const SafetensorsFile file = SafetensorsFile::open(path);
   const Integrity integrity = file.check_integrity();
-  if (as_json) {
+  if (options.json) {
     nlohmann::ordered_json out;
     out["file"] = path;
     out["integrity"] = verdict_of(integrity);
@@ -77,19 +81,6 @@ int run_inspect(const std::string& path, bool as_json) {
          path);
   }
   return 0;
-}
-
-}  // namespace
-
-void add_inspect_command(CLI::App& app, CommandBody& body) {
-  auto path = std::make_shared<std::string>();
-  auto json = std::make_shared<bool>(false);
-  CLI::App* inspect =
-      app.add_subcommand("inspect", "Show what a safetensors file holds and whether it is intact");
-  inspect->add_option("file", *path, "A checkpoint or any safetensors file")->required();
-  inspect->add_flag("--json", *json, "One JSON object on stdout");
-  inspect->callback(
-      [path, json, &body] { body = [path, json] { return run_inspect(*path, *json); }; });
 }
 
 }  // namespace dpt

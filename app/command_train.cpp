@@ -1,30 +1,24 @@
 // dpt train CONFIG: finds or makes the run folder, resumes or starts, trains, reports.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include <fmt/ranges.h>
 
 #include "app/catalog.h"
-#include "app/cli.h"
+#include "app/command_support.h"
+#include "app/commands.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/trainer.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
 namespace {
-
-struct TrainOptions {
-  std::string config, run_dir, resume = "auto", weights, devices, max_time;
-  std::vector<std::string> overrides, requirements, expect_missing, expect_left_over;
-  std::int64_t max_steps = 0;
-  bool dry_run = false, overwrite = false;
-};
 
 /// Fields that may change between the two halves of a run; paths and loader settings do not change
 /// what is computed (the data's fingerprint is compared instead).
@@ -227,6 +221,8 @@ void print_plan(const Job& job) {
              job.steps_per_epoch, job.total_steps, job.ranks(), made_by(job));
 }
 
+}  // namespace
+
 int run_train(const TrainOptions& options) {
   std::vector<Requirement> requirements;
   for (const std::string& text : options.requirements) {
@@ -337,41 +333,6 @@ int run_train(const TrainOptions& options) {
       "stopped at step {} ({}), checkpoint saved; the same command goes on", outcome.state.step,
       outcome.status == "max_steps" ? "--max-steps" : name_of(outcome.reason)));
   return exit_code;
-}
-
-}  // namespace
-
-void add_train_command(CLI::App& app, CommandBody& body) {
-  auto options = std::make_shared<TrainOptions>();
-  CLI::App* train = app.add_subcommand("train", "Train a config; the same command again resumes");
-  train->add_option("config", options->config, "Config file (YAML)")->required();
-  train->add_option("overrides", options->overrides,
-                    "key=value: replaces a value of the config, e.g. optimizer.lr=0.1 or "
-                    "model.layers.conv1.out_channels=32");
-  train->add_option("--run-dir", options->run_dir, "Run folder (default: runs/NAME)");
-  train->add_option("--resume", options->resume,
-                    "auto: go on if the folder holds a run (default); never: a new folder; must: "
-                    "fail if there is nothing to resume; or a checkpoint file");
-  train->add_option("--weights", options->weights,
-                    "Start from the weights of a safetensors file (torchvision names and layouts)");
-  train
-      ->add_option("--expect-missing", options->expect_missing,
-                   "Parameters that --weights need not have, e.g. fc2.*")
-      ->delimiter(',');
-  train
-      ->add_option("--expect-left-over", options->expect_left_over,
-                   "Tensors of --weights that the model need not have")
-      ->delimiter(',');
-  train->add_option("--devices", options->devices, "As in the config: cpu,cpu or auto");
-  train->add_flag("--dry-run", options->dry_run, "Check everything, print the plan, train nothing");
-  train->add_option("--max-steps", options->max_steps, "Stop after this many steps in all, exit 0")
-      ->check(CLI::PositiveNumber);
-  train->add_option("--max-time", options->max_time,
-                    "Stop after e.g. 3h50m with a checkpoint, exit 75");
-  train->add_option("--require", options->requirements,
-                    "Exit 7 unless it holds at the end, e.g. 'val/accuracy>=0.90'");
-  train->add_flag("--overwrite", options->overwrite, "Remove the run that is in the folder first");
-  train->callback([options, &body] { body = [options] { return run_train(*options); }; });
 }
 
 }  // namespace dpt

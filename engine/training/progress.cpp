@@ -1,5 +1,6 @@
 #include "engine/training/progress.h"
 
+#include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
@@ -15,8 +16,10 @@
 
 namespace dpt {
 
+namespace {
+
 /// stderr with a bar as its last line.
-struct Progress::Terminal : spdlog::sinks::base_sink<std::mutex> {
+struct Terminal : spdlog::sinks::base_sink<std::mutex> {
   bool is_silent = false;
   bool is_terminal = false;
   std::string bar;
@@ -54,11 +57,17 @@ struct Progress::Terminal : spdlog::sinks::base_sink<std::mutex> {
   }
 };
 
-Progress::Progress(bool silent) : terminal_(std::make_shared<Terminal>()) {
-  terminal_->is_silent = silent;
-  terminal_->is_terminal = !silent && isatty(STDERR_FILENO) == 1;
-  terminal_->set_pattern("%v");
-  logger_ = std::make_shared<spdlog::logger>("dpt", terminal_);
+}  // namespace
+
+struct Progress::Impl {
+  std::shared_ptr<Terminal> terminal = std::make_shared<Terminal>();
+  std::shared_ptr<spdlog::logger> logger = std::make_shared<spdlog::logger>("dpt", terminal);
+};
+
+Progress::Progress(bool silent) : impl_(std::make_unique<Impl>()) {
+  impl_->terminal->is_silent = silent;
+  impl_->terminal->is_terminal = !silent && isatty(STDERR_FILENO) == 1;
+  impl_->terminal->set_pattern("%v");
 }
 
 Progress::~Progress() {
@@ -69,32 +78,32 @@ void Progress::also_to(const std::string& path) {
   try {
     auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
     file->set_pattern("%Y-%m-%dT%H:%M:%S%z %l %v");
-    logger_->sinks().push_back(file);
-    logger_->flush_on(spdlog::level::info);
+    impl_->logger->sinks().push_back(file);
+    impl_->logger->flush_on(spdlog::level::info);
   } catch (const spdlog::spdlog_ex& error) {
     fail(ErrorKind::data, "cannot write the log {}: {}", path, error.what());
   }
 }
 
 void Progress::info(const std::string& text) {
-  logger_->info("{}", text);
+  impl_->logger->info("{}", text);
 }
 void Progress::warn(const std::string& text) {
-  logger_->warn("warning: {}", text);
+  impl_->logger->warn("warning: {}", text);
 }
 
 void Progress::bar(double done_share, const std::string& text) {
-  if (!terminal_->is_terminal) return;
+  if (!impl_->terminal->is_terminal) return;
   constexpr int kCells = 24;
   const int full = static_cast<int>(std::clamp(done_share, 0.0, 1.0) * kCells);
   std::string line = "[" + std::string(static_cast<std::size_t>(full), '=') +
                      std::string(static_cast<std::size_t>(kCells - full), ' ') + "] " + text;
-  line.resize(std::min(line.size(), static_cast<std::size_t>(terminal_->width() - 1)));
-  terminal_->draw(line);
+  line.resize(std::min(line.size(), static_cast<std::size_t>(impl_->terminal->width() - 1)));
+  impl_->terminal->draw(line);
 }
 
 void Progress::clear() {
-  terminal_->erase();
+  impl_->terminal->erase();
 }
 
 std::string format_duration(double seconds) {

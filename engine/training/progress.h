@@ -2,11 +2,8 @@
 // messages in train.log.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
-
-#include <spdlog/logger.h>
 
 namespace dpt {
 
@@ -30,9 +27,8 @@ class Progress {
   void clear();
 
  private:
-  struct Terminal;
-  std::shared_ptr<Terminal> terminal_;
-  std::shared_ptr<spdlog::logger> logger_;
+  struct Impl;  // spdlog's headers are slow to compile: they stay out of here
+  std::unique_ptr<Impl> impl_;
 };
 
 /// "1:02:03", "4:05" from seconds.

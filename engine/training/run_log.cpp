@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <utility>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "kernels/error.h"
@@ -37,18 +37,18 @@ RunLog::~RunLog() {
   if (file_ >= 0) ::close(file_);
 }
 
-void RunLog::event(const char* name, Json fields) {
+void RunLog::event(const char* name, const Json& fields) {
   if (file_ < 0) return;
   Json line;
   line["v"] = 1;
   line["event"] = name;
   std::vector<std::string> nonfinite;
-  for (auto& [key, value] : fields.items()) {
+  for (const auto& [key, value] : fields.items()) {
     if (value.is_number_float() && !std::isfinite(value.get<double>())) {
       nonfinite.push_back(key);
       line[key] = nullptr;
     } else {
-      line[key] = std::move(value);
+      line[key] = value;
     }
   }
   if (!nonfinite.empty()) line["nonfinite"] = nonfinite;

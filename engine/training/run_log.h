@@ -1,12 +1,9 @@
 // metrics.jsonl and summary.json: what a script reads. Formats: docs/log-format.md.
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <optional>
 #include <string>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 namespace dpt {
 
@@ -23,7 +20,7 @@ class RunLog {
   RunLog& operator=(const RunLog&) = delete;
 
   /// {"v":1,"event":EVENT, fields...}
-  void event(const char* name, Json fields);
+  void event(const char* name, const Json& fields);
 
  private:
   std::string path_;

@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "app/catalog.h"
-#include "app/cli.h"
+#include "app/command_support.h"
 #include "engine/checkpoints/safetensors.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/replica.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/catalog.h"
-#include "app/cli.h"
+#include "app/command_support.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/trainer.h"

@@ -1,10 +1,9 @@
 // config show, the diff of two configs, the schema and the reference page.
 #include <doctest/doctest.h>
 
-#include <regex>
-
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "tests/engine/spec/small_catalog.h"
 

@@ -1,0 +1,98 @@
+#include "app/command_support.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "app/catalog.h"
+#include "engine/spec/read_spec.h"
+
+namespace dpt {
+namespace {
+
+/// The first of `choices` that `text` begins with, taken off it; empty if there is none.
+template <std::size_t N>
+std::string take_one_of(std::string& text, const std::array<const char*, N>& choices) {
+  for (const std::string choice : choices) {
+    if (text.compare(0, choice.size(), choice) == 0) {
+      text.erase(0, choice.size());
+      return choice;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string version_text() {
+  return fmt::format("dpt {} ({})", DPT_VERSION, backends_built_in());
+}
+
+std::vector<std::string> with_devices(std::vector<std::string> overrides,
+                                      const std::string& devices) {
+  if (!devices.empty()) overrides.push_back("devices=[" + devices + "]");
+  return overrides;
+}
+
+Job load_job(TrainSpec spec) {
+  const Plan plan = make_plan(spec);
+  const DataSets sets = open_dataset(spec.data.dataset, data_demand(spec, plan));
+  std::string resolved = show_spec(catalog(), spec);
+  return make_job(std::move(spec), sets, std::move(resolved));
+}
+
+Requirement parse_requirement(const std::string& text) {
+  std::string rest = text;
+  rest.erase(std::remove(rest.begin(), rest.end(), ' '), rest.end());
+  Requirement requirement;
+  requirement.text = text;
+  requirement.split = take_one_of(rest, std::array{"train", "val", "test"});
+  const bool has_slash = !take_one_of(rest, std::array{"/"}).empty();
+  requirement.metric = take_one_of(rest, std::array{"loss", "accuracy"});
+  requirement.relation = take_one_of(rest, std::array{">=", "<=", ">", "<"});
+  const char* end = rest.data() + rest.size();
+  const auto number = std::from_chars(rest.data(), end, requirement.bound);
+  if (requirement.split.empty() || !has_slash || requirement.metric.empty() ||
+      requirement.relation.empty() || number.ec != std::errc() || number.ptr != end) {
+    fail(ErrorKind::usage,
+         "--require '{}': expected SPLIT/METRIC RELATION NUMBER, such as val/accuracy>=0.90 "
+         "(splits: train, val, test; metrics: loss, accuracy; relations: >=, <=, >, <)",
+         text);
+  }
+  return requirement;
+}
+
+bool is_met(const Requirement& requirement, double value) {
+  if (requirement.relation == ">=") return value >= requirement.bound;
+  if (requirement.relation == "<=") return value <= requirement.bound;
+  if (requirement.relation == ">") return value > requirement.bound;
+  return value < requirement.bound;
+}
+
+std::int64_t parse_duration(const std::string& text) {
+  // Units in falling order, each at most once; a number without one is seconds.
+  struct Unit {
+    char letter;
+    std::int64_t seconds;
+  };
+  constexpr std::array<Unit, 4> kUnits{{{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}};
+  const auto bad = [&] {
+    fail(ErrorKind::usage, "'{}' is no duration: expected a form such as 3h50m, 90s or 2d", text);
+  };
+  if (text.empty()) bad();
+  std::int64_t total = 0;
+  std::size_t unit = 0;
+  for (const char *at = text.data(), *end = at + text.size(); at != end;) {
+    std::int64_t number = 0;
+    const auto parsed = std::from_chars(at, end, number);
+    if (parsed.ec != std::errc() || number < 0 || number > 1'000'000) bad();
+    const char letter = parsed.ptr == end ? 's' : *parsed.ptr;
+    while (unit < kUnits.size() && kUnits[unit].letter != letter) ++unit;
+    if (unit == kUnits.size()) bad();
+    total += number * kUnits[unit++].seconds;
+    at = parsed.ptr == end ? end : parsed.ptr + 1;
+  }
+  return total;
+}
+
+}  // namespace dpt

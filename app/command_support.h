@@ -1,0 +1,34 @@
+// What several commands need: how a config becomes a Job, and how `--require` and times are read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/training/job.h"
+
+namespace dpt {
+
+/// "dpt 0.1.0 (oneDNN 2.6.3, ...)".
+std::string version_text();
+
+/// The config with `--devices` as one more override.
+std::vector<std::string> with_devices(std::vector<std::string> overrides,
+                                      const std::string& devices);
+
+/// Opens the data and builds everything up to, but without, the devices.
+Job load_job(TrainSpec spec);
+
+/// `--require val/accuracy>=0.90`.
+struct Requirement {
+  std::string text, split, metric, relation;
+  double bound = 0;
+};
+/// Throws ErrorKind::usage showing the form.
+Requirement parse_requirement(const std::string& text);
+bool is_met(const Requirement& requirement, double value);
+
+/// "3h50m", "90s", "2d" -> seconds. Throws ErrorKind::usage showing the form.
+std::int64_t parse_duration(const std::string& text);
+
+}  // namespace dpt

@@ -1,0 +1,63 @@
+// The commands of `dpt`: what each is told, and the function that does it. Results are exit codes;
+// failures are Errors. How a command line becomes these structs is in cli.cpp alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dpt {
+
+struct TrainOptions {
+  std::string config, run_dir, resume = "auto", weights, devices, max_time;
+  std::vector<std::string> overrides, requirements, expect_missing, expect_left_over;
+  std::int64_t max_steps = 0;  ///< 0 = no limit
+  bool dry_run = false, overwrite = false;
+};
+int run_train(const TrainOptions& options);
+
+struct EvalOptions {
+  std::string target, split, predictions, devices;
+  std::vector<std::string> overrides, requirements;
+  bool json = false;
+};
+int run_eval(const EvalOptions& options);
+
+struct ConfigOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool origins = false;
+};
+int run_config_check(const ConfigOptions& options);
+int run_config_show(const ConfigOptions& options);
+int run_config_schema();
+int run_config_reference();
+int run_config_init();
+
+struct ModelOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool json = false;
+};
+int run_model_summary(const ModelOptions& options);
+
+struct DevicesOptions {
+  bool json = false;
+};
+int run_devices(const DevicesOptions& options);
+
+struct InspectOptions {
+  std::string file;
+  bool json = false;
+};
+int run_inspect(const InspectOptions& options);
+
+struct BenchOptions {
+  std::string config, devices, weights;
+  std::vector<std::string> overrides;
+  std::int64_t steps = 200, rounds = 9;
+  bool serve = false, losses = false, json = false;
+};
+int run_bench(const BenchOptions& options);
+
+}  // namespace dpt
