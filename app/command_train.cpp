@@ -188,6 +188,7 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
     summary["best"] = {{job.spec.checkpoint.keep_best.monitor, *outcome.state.best},
                        {"step", outcome.state.best_step}};
   }
+  if (outcome.early_stopped) summary["early_stopped"] = true;
   if (outcome.state.epoch > 0) {
     summary["train"] = {{"loss", outcome.train_loss}, {"accuracy", outcome.train_accuracy}};
   }
@@ -255,14 +256,22 @@ int run_train(const TrainOptions& options) {
     if (!options.weights.empty()) apply_weights(options, job, start, progress);
   } else {
     check_same_config(checkpoint, folder.path(), job);
+    if (!options.weights.empty()) {
+      progress.warn(fmt::format("--weights {} is not used: the run resumes from {}",
+                                options.weights, checkpoint));
+    }
     start = start_from_checkpoint(job, checkpoint);
-    if (start.state.epoch >= job.spec.train.epochs && fs::exists(folder.file("summary.json"))) {
-      const Json summary = Json::parse(read_text(folder.file("summary.json")), nullptr, false);
-      if (!summary.is_discarded() && summary.value("status", "") == "ok") {
-        progress.info(fmt::format(
-            "{} is complete: {} epochs. To train on, raise train.epochs; to start anew, use "
-            "--overwrite or --resume never",
-            folder.path(), start.state.epoch));
+    const Json summary = Json::parse(read_text(folder.file("summary.json")), nullptr, false);
+    if (!summary.is_discarded() && summary.value("status", "") == "ok" &&
+        summary.value("steps", std::int64_t{-1}) == start.state.step) {
+      const bool early = summary.value("early_stopped", false);
+      if (early || start.state.epoch >= job.spec.train.epochs) {
+        progress.info(
+            fmt::format("{} is complete: {} epochs{}. {}, or start anew with --overwrite "
+                        "or --resume never",
+                        folder.path(), start.state.epoch, early ? ", stopped early" : "",
+                        early ? "Change train.early_stopping in a new run"
+                              : "To train on, raise train.epochs"));
         return check_requirements(requirements, summary, 0);
       }
     }
@@ -332,7 +341,9 @@ int run_train(const TrainOptions& options) {
   progress.info(fmt::format(
       "stopped at step {} ({}), checkpoint saved; the same command goes on", outcome.state.step,
       outcome.status == "max_steps" ? "--max-steps" : name_of(outcome.reason)));
-  return exit_code;
+  // A gate that was asked for is never passed unseen; a run that will go on is judged at its end.
+  return outcome.status == "max_steps" ? check_requirements(requirements, summary, exit_code)
+                                       : exit_code;
 }
 
 }  // namespace dpt

@@ -214,10 +214,31 @@ TEST_CASE("limits: --max-steps ends with 0, --max-time with 75, and both go on l
   const Workplace w;
   CHECK(w.run({"train", "small.yaml", "--max-steps", "7"}).exit_code == 0);
   CHECK(std::filesystem::exists(w.dir.file("runs/small/checkpoints/step-00000007.safetensors")));
+  const Finished gated =
+      w.run({"train", "small.yaml", "--max-steps", "8", "--require", "test/accuracy>=0"});
+  CHECK(gated.exit_code == 7);
+  contains(gated.err, "this run has no test result");
   const Finished timed = w.run({"train", "small.yaml", "--max-time", "0s"});
   CHECK(timed.exit_code == 75);
   contains(timed.err, "--max-time");
   CHECK(w.run({"train", "small.yaml"}).exit_code == 0);
+}
+
+TEST_CASE("early stopping ends a run, and the same command again has nothing to do") {
+  const Workplace w;
+  const std::vector<std::string> command = {
+      "train", "small.yaml", "train.early_stopping={monitor: val/accuracy, patience: 2}",
+      "optimizer.lr=0.000001"};
+  const Finished stopped = w.run(command);
+  INFO(stopped.err);
+  CHECK(stopped.exit_code == 0);
+  const json summary = json::parse(read_file(w.dir.file("runs/small/summary.json")));
+  // At this learning rate no evaluation improves on the first.
+  CHECK(summary["early_stopped"] == true);
+  CHECK(summary["epochs"] == 3);
+  const Finished again = w.run(command);
+  CHECK(again.exit_code == 0);
+  contains(again.err, "is complete");
 }
 
 TEST_CASE("config and model commands") {
