@@ -58,7 +58,7 @@ TEST_CASE("config show --origins says where each value came from") {
   const TrainSpec spec = good_spec(kGoodConfig, {"train.epochs=3"});
   // The comments' column follows the longest line, which holds a path: the spaces do not count.
   std::string text = show_spec(small_catalog(), spec, true);
-  for (std::size_t at = 0; (at = text.find("  #", at)) != std::string::npos;) text.erase(at, 1);
+  for (std::size_t at; (at = text.find("  #")) != std::string::npos;) text.erase(at, 1);
   CHECK(text.find("  epochs: 3 # command line\n") != std::string::npos);
   CHECK(text.find("  batch_size: 64 # test.yaml:7\n") != std::string::npos);
   CHECK(text.find("  shuffle: true # default\n") != std::string::npos);
