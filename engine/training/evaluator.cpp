@@ -4,10 +4,8 @@ namespace dpt {
 
 EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
                           const std::string& name) {
-  Loader::Options options;
+  Loader::Options options = loader_options(job);
   options.shuffle = false;
-  options.workers = static_cast<int>(std::max<std::int64_t>(job.spec.data.workers, 1));
-  options.prefetch = static_cast<int>(job.spec.data.prefetch);
   options.max_batch = job.max_piece;
   Loader loader(split, options);
 

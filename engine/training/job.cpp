@@ -14,6 +14,13 @@ DataDemand data_demand(const TrainSpec& spec, const Plan& plan) {
   return {{spec.model.input[1], spec.model.input[2], spec.model.input[0]}, plan.classes};
 }
 
+Loader::Options loader_options(const Job& job) {
+  Loader::Options options;
+  options.workers = static_cast<int>(std::max<std::int64_t>(job.spec.data.workers, 1));
+  options.prefetch = static_cast<int>(job.spec.data.prefetch);
+  return options;
+}
+
 std::int64_t piece_limit(const Plan& plan) {
   // 1 MiB is half of the second-level cache of today's server cores and all of an older one's.
   constexpr std::int64_t kCacheBytes = 1 << 20;

@@ -39,6 +39,9 @@ Job make_job(TrainSpec spec, const DataSets& sets, std::string resolved_config);
 /// What the data set must look like for this model (the plan decides the label range).
 DataDemand data_demand(const TrainSpec& spec, const Plan& plan);
 
+/// How a job reads its data, but for order and batch size: decoder threads and batches ahead.
+Loader::Options loader_options(const Job& job);
+
 /// The most samples to run at once, so that their activations stay in a core's cache: a function
 /// of the plan alone, because exact mode's bits depend on it.
 std::int64_t piece_limit(const Plan& plan);

@@ -7,12 +7,10 @@
 namespace dpt {
 namespace {
 
-Loader::Options loader_options(const Job& job) {
-  Loader::Options options;
+Loader::Options training_options(const Job& job) {
+  Loader::Options options = loader_options(job);
   options.seed = static_cast<std::uint64_t>(job.spec.seed);
   options.shuffle = job.spec.data.shuffle;
-  options.workers = static_cast<int>(std::max<std::int64_t>(job.spec.data.workers, 1));
-  options.prefetch = static_cast<int>(job.spec.data.prefetch);
   options.max_batch = job.spec.data.batch_size;
   return options;
 }
@@ -22,7 +20,7 @@ Loader::Options loader_options(const Job& job) {
 Stepper::Stepper(const Job& job, Replica& replica, const RunState& start, OnResult on_result)
     : job_(job),
       replica_(replica),
-      loader_(job.splits.train, loader_options(job)),
+      loader_(job.splits.train, training_options(job)),
       state_(start),
       on_result_(std::move(on_result)) {
   next_step_ = (start.position + job.spec.data.batch_size - 1) / job.spec.data.batch_size;
