@@ -6,10 +6,10 @@ export CMAKE_BUILD_PARALLEL_LEVEL
 
 # Where there is a CUDA toolkit, CUDA is built, unless DPT_CUDA=OFF; then `scripts/install-deps` is
 # called with "${cuda[@]}".
-# shellcheck disable=SC2034  # used by those who source this
 cuda=()
 if [[ ${DPT_CUDA:-AUTO} != OFF ]]; then
   [[ ! -x /usr/local/cuda/bin/nvcc ]] || PATH=$PATH:/usr/local/cuda/bin
+  # shellcheck disable=SC2034  # used by those who source this
   ! command -v nvcc >/dev/null || cuda=(--cuda)
 fi
 
