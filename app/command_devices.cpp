@@ -2,6 +2,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include <fmt/ranges.h>
+
 #include "app/commands.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
@@ -10,7 +12,7 @@ namespace dpt {
 
 int run_devices(const DevicesOptions& options) {
   const CpuInfo cpu = cpu_info();
-  const std::string no_cuda = cuda_unavailable_reason();
+  const CudaInfo& cuda = cuda_info();
   if (options.json) {
     nlohmann::ordered_json out;
     out["cpu"] = {{"model", cpu.model},
@@ -19,7 +21,18 @@ int run_devices(const DevicesOptions& options) {
                   {"physical_cores_allowed", cpu.physical_allowed},
                   {"memory_bytes", cpu.memory_bytes}};
     out["cuda"] = nlohmann::ordered_json::array();
-    if (!no_cuda.empty()) out["cuda_unavailable"] = no_cuda;
+    for (const CudaDeviceInfo& card : cuda.devices) {
+      out["cuda"].push_back({{"name", card.name},
+                             {"compute_capability", card.compute_capability},
+                             {"multiprocessors", card.multiprocessors},
+                             {"memory_bytes", card.memory_bytes},
+                             {"free_bytes", card.free_bytes},
+                             {"peers", card.peers}});
+    }
+    if (!cuda.unavailable.empty()) out["cuda_unavailable"] = cuda.unavailable;
+    out["cuda_driver"] = cuda.driver;
+    out["cuda_runtime"] = cuda.runtime;
+    out["cuda_libraries"] = cuda.libraries;
     out["auto"] = nlohmann::ordered_json::array();
     for (const DeviceName& device : resolve_devices({"auto"}, 1 << 20)) {
       out["auto"].push_back(device.text());
@@ -30,9 +43,23 @@ int run_devices(const DevicesOptions& options) {
   fmt::print("cpu     {}, {} cores ({} physical) allowed, {}, {:.1f} GiB\n", cpu.model,
              cpu.logical_allowed, cpu.physical_allowed, cpu.instruction_set,
              static_cast<double>(cpu.memory_bytes) / (1 << 30));
-  if (!no_cuda.empty()) fmt::print("cuda    none: {}\n", no_cuda);
-  fmt::print("`devices: auto` here is {} replica(s) on the CPU\n",
-             resolve_devices({"auto"}, 1 << 20).size());
+  for (std::size_t i = 0; i < cuda.devices.size(); ++i) {
+    const CudaDeviceInfo& card = cuda.devices[i];
+    fmt::print(
+        "cuda:{}  {}, compute capability {}, {} multiprocessors, {:.1f} of {:.1f} GiB free{}\n", i,
+        card.name, card.compute_capability, card.multiprocessors,
+        static_cast<double>(card.free_bytes) / (1 << 30),
+        static_cast<double>(card.memory_bytes) / (1 << 30),
+        card.peers.empty() ? "" : fmt::format(", peer access to {}", fmt::join(card.peers, ", ")));
+  }
+  if (!cuda.unavailable.empty()) fmt::print("cuda    none: {}\n", cuda.unavailable);
+  if (!cuda.driver.empty()) {
+    fmt::print("        driver for CUDA {}, runtime {}{}{}\n", cuda.driver, cuda.runtime,
+               cuda.libraries.empty() ? "" : ", ", fmt::join(cuda.libraries, ", "));
+  }
+  const auto replicas = resolve_devices({"auto"}, 1 << 20);
+  fmt::print("`devices: auto` here is {} replica(s) on the {}\n", replicas.size(),
+             replicas[0].kind == DeviceName::Kind::cuda ? "GPU" : "CPU");
   return 0;
 }
 

@@ -10,12 +10,14 @@
 //  - The host never dereferences a DevPtr. Bytes cross by `upload`, `download` and nothing else.
 //  - Making a kernel may allocate and take milliseconds; running one allocates nothing.
 //  - Activations are NHWC, C fastest. Convolution weights are OHWI (out, kh, kw, in/groups), linear
-//    weights [out][in]; biases [out]. Weights, biases and their gradients are fp32; activations
-//    have the DType of the description.
+//    weights [out][in]; biases [out]. Activations, their gradients and the weights that an
+//    operation reads have the DType of the description; biases and the gradients of parameters are
+//    fp32. Sums and statistics are kept in fp32 at least, whatever the type.
 //  - In backward, an activation gradient is overwritten, a parameter gradient is overwritten or
 //    added to as GradWrite says.
-//  - Results depend only on the description and the inputs: not on the thread, on timing or on
-//    what ran before. (This is what makes exact mode exact: see docs/exactness.md.)
+//  - Results depend only on the description and the inputs: not on the thread or on what ran
+//    before. (This is what makes exact mode exact: see docs/exactness.md.) Timing may choose
+//    between implementations only where BackendOptions allow it.
 //  - Failures throw dpt::Error: a description that the device cannot run when the kernel is made
 //    (ErrorKind::device), a device failure at the next call that notices it.
 // Knows no YAML, files, layers or threads of ours.
@@ -23,6 +25,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -65,6 +68,10 @@ class DeviceMemory {
   void (*release_)(DevPtr, std::size_t) = nullptr;
 };
 
+/// Host memory that copies to and from the device may use while the host goes on (page-locked for a
+/// GPU).
+using HostMemory = std::unique_ptr<std::byte, void (*)(std::byte*)>;
+
 // ---- Descriptions ------------------------------------------------------------------------------
 
 enum class PoolKind : std::uint8_t { max, average };
@@ -96,6 +103,7 @@ struct Conv2dDesc {
   bool relu = false;
   std::optional<Pool2dDesc> pool;
   DType type = DType::f32;
+  bool tf32 = false;  ///< factors may be rounded to tf32 (10 bits behind the point); f32 only
   bool training = true;
   bool input_gradient = true;  ///< false for the first layer: dx is never asked for
 };
@@ -106,6 +114,7 @@ struct LinearDesc {
   bool bias = true;
   bool relu = false;
   DType type = DType::f32;
+  bool tf32 = false;  ///< as Conv2dDesc
   bool training = true;
   bool input_gradient = true;
 };
@@ -164,7 +173,8 @@ enum class GradWrite : std::uint8_t { overwrite, add };
 /// the same batch; `scratch` may be shared with every other kernel.
 struct OpArgs {
   DevPtr x, y;            ///< input and output activations; backward may read both
-  DevPtr weight, bias;    ///< parameters, fp32
+  DevPtr weight;          ///< in the description's type
+  DevPtr bias;            ///< fp32
   DevPtr dy, dx;          ///< gradients of y (read; may be clobbered) and x (overwritten)
   DevPtr dweight, dbias;  ///< gradients of the parameters, fp32
   DevPtr saved, scratch;  ///< at least saved_bytes() and scratch_bytes(), 64-byte aligned
@@ -247,7 +257,13 @@ struct OptimizerArgs {
   DevPtr params, grads;           ///< fp32, `count` elements; params are updated
   DevPtr state1, state2, state3;  ///< SGD: momentum. Adam: exp_avg, exp_avg_sq, max_exp_avg_sq
   DevPtr scalars;                 ///< StepScalars; gradients are multiplied by `clip` first
+  DevPtr params16;                ///< bf16 copy of params, written with them; or null
   std::int64_t count = 0;
+};
+
+/// One addition of a tree sum: part `left` += part `right`.
+struct TreeAdd {
+  int left = 0, right = 0;
 };
 
 // ---- The device --------------------------------------------------------------------------------
@@ -258,6 +274,26 @@ struct DeviceInfo {
   std::string instruction_set;  ///< part of what makes results: "avx2", "avx512_core_amx", "sm_90"
   std::string library;          ///< "oneDNN 2.6.3", "cuDNN 9.19"
   int threads = 1;              ///< CPU threads used by one replica
+};
+
+/// What a backend may do to be fast.
+struct BackendOptions {
+  /// Implementations that give the same bits every time, chosen by the description alone.
+  bool exact = false;
+  /// Where timed choices between implementations are kept; empty = nothing is timed.
+  std::string plan_cache;
+};
+
+/// A point in a backend's queue, which other backends of its kind can wait for.
+class Fence {
+ public:
+  virtual ~Fence() = default;
+};
+
+/// A row of queued calls, recorded to run again in one go.
+class Recording {
+ public:
+  virtual ~Recording() = default;
 };
 
 class Backend {
@@ -271,6 +307,12 @@ class Backend {
   /// Read-only data set memory on the device: the CPU borrows `host`, which must outlive it; a GPU
   /// copies it.
   virtual DeviceMemory make_resident(std::span<const std::byte> host, const std::string& what) = 0;
+  virtual HostMemory allocate_host(std::size_t bytes, const std::string& what) = 0;
+  /// Bytes that could be allocated now, more or less.
+  virtual std::uint64_t free_bytes() = 0;
+  /// Whether this backend's kernels may read and write memory that `other` allocated. Sets up what
+  /// that needs. `other` is only asked what it is.
+  virtual bool can_use_memory_of(const Backend& other) = 0;
   /// `host` must stay unchanged until the copy is done.
   virtual void upload(DevPtr to, const void* host, std::size_t bytes) = 0;
   /// `host` is valid once a later synchronize/wait has returned.
@@ -281,6 +323,25 @@ class Backend {
   virtual std::uint64_t record() = 0;
   virtual void wait(std::uint64_t mark) = 0;
   virtual void synchronize() = 0;
+
+  // Order between queues. Waiting for a fence that was never recorded does nothing.
+  virtual std::unique_ptr<Fence> make_fence() = 0;
+  virtual void record(Fence& fence) = 0;
+  /// What is queued here from now on runs after what `fence` (of this or another backend of the
+  /// same kind) marked when it was last recorded. The host does not wait. REQUIRES: that `record`
+  /// call has returned.
+  virtual void wait_for(const Fence& fence) = 0;
+  /// A copy beside the queue, so that it may run while kernels do: begins when `after` has passed,
+  /// records `done` at its end.
+  virtual void upload_beside(DevPtr to, const void* host, std::size_t bytes, const Fence& after,
+                             Fence& done) = 0;
+
+  // The same row of calls again and again: one launch instead of many.
+  /// Calls `work` and keeps what it queues instead of running it; `work` may call kernels, copy and
+  /// zero, nothing that crosses to the host, waits or allocates. Null, and `work` is not called,
+  /// where the device has no such thing (the CPU). REQUIRES: `work` ran once without recording.
+  virtual std::unique_ptr<Recording> capture(const std::function<void()>& work) = 0;
+  virtual void replay(Recording& recording) = 0;
 
   // Ready-made kernels. The Backend must outlive them.
   virtual std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) = 0;
@@ -293,6 +354,13 @@ class Backend {
   // Flat fp32 kernels over `count` elements.
   /// to[i] = a[i] + b[i]; any of the three may be the same memory.
   virtual void add(DevPtr to, DevPtr a, DevPtr b, std::int64_t count) = 0;
+  /// Does `additions` in order, then copies parts[0] to each of `outs` (which may contain it, but
+  /// no other part). The parts are clobbered. The memory may be another backend's
+  /// (can_use_memory_of).
+  virtual void tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
+                        std::span<const DevPtr> outs, std::int64_t count) = 0;
+  /// to[i] = from[i] rounded to bf16, ties to even.
+  virtual void to_bf16(DevPtr to, DevPtr from, std::int64_t count) = 0;
   /// scalars.grad_norm = 2-norm of grads in a fixed summation order; scalars.clip from max_norm
   /// (torch.nn.utils.clip_grad_norm_). `scalars` is a StepScalars.
   virtual void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) = 0;

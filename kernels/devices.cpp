@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/host.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cuda/backend.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -24,6 +25,40 @@ std::string cpu_summary() {
   const CpuInfo info = cpu_info();
   return fmt::format("cpu ({} physical core{})", info.physical_allowed,
                      info.physical_allowed == 1 ? "" : "s");
+}
+
+/// Throws unless card `index` is there.
+void require_cuda(int index) {
+  const CudaInfo& cuda = cuda_info();
+  if (!cuda.unavailable.empty()) {
+    fail(ErrorKind::device, "cuda:{}: no CUDA device: {}; this machine has {}", index,
+         cuda.unavailable, cpu_summary());
+  }
+  const int count = static_cast<int>(cuda.devices.size());
+  if (index < count) return;
+  std::string cards = "cuda:0";
+  if (count > 1) cards += fmt::format(" to cuda:{}", count - 1);
+  fail(ErrorKind::device, "cuda:{}: no such CUDA device; this machine has {} and {}", index, cards,
+       cpu_summary());
+}
+
+std::vector<DeviceName> at_most(std::vector<DeviceName> devices, std::int64_t samples) {
+  const auto most = static_cast<std::size_t>(std::max<std::int64_t>(1, samples));
+  if (devices.size() > most) devices.resize(most);
+  return devices;
+}
+
+std::vector<DeviceName> every_cpu() {
+  return std::vector<DeviceName>(static_cast<std::size_t>(cpu_info().physical_allowed));
+}
+
+std::vector<DeviceName> every_card() {
+  std::vector<DeviceName> cards(cuda_info().devices.size());
+  for (std::size_t i = 0; i < cards.size(); ++i) {
+    cards[i].kind = DeviceName::Kind::cuda;
+    cards[i].index = static_cast<int>(i);
+  }
+  return cards;
 }
 
 }  // namespace
@@ -52,7 +87,7 @@ DeviceName parse_device(const std::string& text) {
   fail(
       ErrorKind::usage,
       "devices: expected \"auto\", \"cpu\", \"cpu:N\" (N = 1 to {} threads) or \"cuda:N\" (card N, "
-      "from 0), found \"{}\"",
+      "from 0), or \"cuda\" alone, found \"{}\"",
       kMostThreads, text);
 }
 
@@ -69,8 +104,10 @@ CpuInfo cpu_info() {
   return info;
 }
 
-std::string cuda_unavailable_reason() {
-  return "this build has no CUDA support";
+const CudaInfo& cuda_info() {
+  // Asking the driver takes a while, and its answer does not change while a process lives.
+  static const CudaInfo info = query_cuda();
+  return info;
 }
 
 std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,
@@ -79,38 +116,36 @@ std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,
     fail(ErrorKind::usage,
          "devices: expected at least one device or \"auto\", found an empty list");
   }
-  if (std::find(asked.begin(), asked.end(), "auto") != asked.end()) {
+  for (const char* all : {"auto", "cuda"}) {
+    if (std::find(asked.begin(), asked.end(), all) == asked.end()) continue;
     if (asked.size() > 1) {
       fail(ErrorKind::usage,
-           "devices: \"auto\" stands alone, found it in a list of {}; name the devices instead",
+           "devices: \"{}\" stands alone, found it in a list of {}; name the devices instead", all,
            asked.size());
     }
-    const std::int64_t cores = cpu_info().physical_allowed;
-    const std::int64_t replicas = std::max<std::int64_t>(1, std::min(cores, samples));
-    return std::vector<DeviceName>(static_cast<std::size_t>(replicas));
+    if (all == std::string("cuda")) require_cuda(0);
+    const bool cards = !cuda_info().devices.empty();
+    return at_most(cards ? every_card() : every_cpu(), samples);
   }
   std::vector<DeviceName> devices;
   for (const std::string& text : asked) {
     const DeviceName device = parse_device(text);
-    if (device.kind == DeviceName::Kind::cuda) {
-      fail(ErrorKind::device, "{} is not available: {}; this machine has {}", device.text(),
-           cuda_unavailable_reason(), cpu_summary());
-    }
+    if (device.kind == DeviceName::Kind::cuda) require_cuda(device.index);
     devices.push_back(device);
   }
   return devices;
 }
 
-std::unique_ptr<Backend> make_backend(const DeviceName& device) {
+std::unique_ptr<Backend> make_backend(const DeviceName& device, const BackendOptions& options) {
   if (device.kind == DeviceName::Kind::cuda) {
-    fail(ErrorKind::device, "{} is not available: {}; this machine has {}", device.text(),
-         cuda_unavailable_reason(), cpu_summary());
+    require_cuda(device.index);
+    return make_cuda_backend(device.index, options);
   }
   return make_cpu_backend(device.threads);
 }
 
 std::string backends_built_in() {
-  return onednn::version() + ", no CUDA";
+  return onednn::version() + ", " + cuda_built_in();
 }
 
 }  // namespace dpt

@@ -32,19 +32,33 @@ struct CpuInfo {
 };
 CpuInfo cpu_info();
 
-/// Why CUDA cannot be used ("built without CUDA"), or empty if it can.
-std::string cuda_unavailable_reason();
+/// What the CUDA side offers to this process.
+struct CudaDeviceInfo {
+  std::string name;                ///< "NVIDIA H200"
+  std::string compute_capability;  ///< "9.0"
+  int multiprocessors = 0;
+  std::uint64_t memory_bytes = 0, free_bytes = 0;
+  std::vector<int> peers;  ///< cards whose memory it can use
+};
+struct CudaInfo {
+  std::string unavailable;             ///< why there is nothing to use; then the rest may be empty
+  std::string driver, runtime;         ///< the CUDA versions of both, "13.0"
+  std::vector<std::string> libraries;  ///< "cuDNN 9.19.0", ... as they were found
+  std::vector<CudaDeviceInfo> devices;
+};
+/// Asked once a process. Never throws.
+const CudaInfo& cuda_info();
 
-/// Turns `devices:` into names: "auto" is one "cpu" per physical core that the process may use,
-/// never more than `samples` (the largest batch); a missing device throws ErrorKind::device naming
-/// what exists.
+/// Turns `devices:` into names: "cuda" is every card; "auto" is the same where there is one, and
+/// else one "cpu" per physical core that the process may use; both never more than `samples` (the
+/// largest batch). A missing device throws ErrorKind::device naming what exists.
 std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,
                                         std::int64_t samples);
 
 /// Makes the backend in the calling thread, which is the one that will use it.
-std::unique_ptr<Backend> make_backend(const DeviceName& device);
+std::unique_ptr<Backend> make_backend(const DeviceName& device, const BackendOptions& options = {});
 
-/// "oneDNN 2.6.3, no CUDA": for --version and the log.
+/// "oneDNN 2.6.3, CUDA 13.0": for --version and the log.
 std::string backends_built_in();
 
 }  // namespace dpt

@@ -35,6 +35,9 @@ class Communicator {
   /// on every rank and may be one of the rank's own parts.
   virtual void all_reduce(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
                           std::int64_t count) = 0;
+  /// Whether all_reduce only queues work of this rank's own backend, so that a Recording may hold
+  /// it.
+  virtual bool can_be_recorded() const { return false; }
 
   // On host memory, for small things. `bytes` must be the same on every rank.
   virtual void broadcast(std::span<std::byte> data, int root) = 0;
@@ -48,7 +51,9 @@ class Communicator {
 };
 
 /// Ranks as threads of this process. Make it once, then each rank's thread takes its own
-/// communicator with its backend. A world of one costs nothing.
+/// communicator with its backend. A world of one costs nothing. Where the devices can use each
+/// other's memory (CPU cores; one GPU, or GPUs with peer access), each rank sums a part in place
+/// and hands it to all, and the host waits for no device; otherwise sums are made in host memory.
 class LocalGroup {
  public:
   explicit LocalGroup(int size, std::chrono::milliseconds deadline = std::chrono::minutes(10));

@@ -2,8 +2,9 @@
 // where its memory is; then all check that they want the same, work on each other's memory, and
 // leave together.
 //
-// REQUIRES of backends: an address of one rank's backend can be used by every other rank's (true of
-// the CPU).
+// Devices that only queue never stop for this: the threads meet, and each tells its device's queue
+// to wait for the others' fences. A fence is waited for only after the meeting behind its `record`,
+// so no device ever waits for something that is not queued yet, and an aborted rank hangs nobody.
 #include <algorithm>
 #include <cassert>
 #include <cstring>
@@ -36,6 +37,9 @@ struct Request {
   // What the others may read, and where they may write.
   std::span<const PartialSum> parts;
   DevPtr out;
+  const Fence* ready = nullptr;  ///< the parts are there, and `out` is free
+  const Fence* done = nullptr;   ///< this rank is through with the others' memory
+  bool reaches_all = false;      ///< barrier: its backend can use every other's memory
   const std::byte* source = nullptr;
 
   bool wants_the_same(const Request& other) const {
@@ -61,6 +65,7 @@ struct Request {
 struct Board {
   Board(int size, std::chrono::milliseconds deadline)
       : meeting(size, deadline, size <= cpu_info().logical_allowed),
+        backends(static_cast<std::size_t>(size)),
         slots{std::vector<Slot>(static_cast<std::size_t>(size)),
               std::vector<Slot>(static_cast<std::size_t>(size))} {}
   int size() const { return static_cast<int>(slots[0].size()); }
@@ -69,6 +74,7 @@ struct Board {
     Request request;
   };
   MeetingPoint meeting;
+  std::vector<Backend*> backends;  ///< by rank; complete after the first meeting
   // Two sets in turn: a rank may publish its next request while another still reads this one.
   std::vector<Slot> slots[2];
 };
@@ -76,37 +82,26 @@ struct Board {
 class LocalCommunicator : public Communicator {
  public:
   LocalCommunicator(int rank, Board& board, Backend& backend)
-      : rank_(rank), size_(board.size()), board_(board), backend_(backend) {
+      : rank_(rank),
+        size_(board.size()),
+        board_(board),
+        backend_(backend),
+        ready_(backend.make_fence()),
+        done_(backend.make_fence()) {
     outs_.resize(static_cast<std::size_t>(size_));
+    board.backends[static_cast<std::size_t>(rank)] = &backend;
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
   void all_reduce(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
                   std::int64_t count) override {
-    // What the others will read has to be there, also when the backend only queues.
-    backend_.synchronize();
-    Request request;
-    request.operation = Operation::all_reduce;
-    request.count = count;
-    request.leaves = leaves;
-    request.parts = parts;
-    request.out = out;
-    meet(request);
-    std::string wrong;
-    work([&] {
-      sum_.start(leaves);
-      for (int r = 0; r < size_; ++r) {
-        sum_.add(of(r).parts);
-        outs_[static_cast<std::size_t>(r)] = of(r).out;
-      }
-      wrong = sum_.ready();
-      if (!wrong.empty()) return;
-      const Range lines = even_part((count + kLine - 1) / kLine, size_, rank_);
-      sum_.run(backend_, {lines.begin * kLine, std::min(lines.end * kLine, count)}, outs_);
-      backend_.synchronize();
-    });
-    if (!wrong.empty()) refuse("all_reduce: " + wrong);
+    if (!path_known_) choose_path();
+    if (through_host_) {
+      reduce_through_host(leaves, parts, out, count);
+    } else {
+      reduce_in_place(leaves, parts, out, count);
+    }
   }
 
   void broadcast(std::span<std::byte> data, int root) override {
@@ -149,6 +144,83 @@ class LocalCommunicator : public Communicator {
   void abort(const std::string& cause) noexcept override { board_.meeting.abort(rank_, cause); }
 
  private:
+  /// All ranks find out together whether each can use the memory of all others.
+  void choose_path() {
+    barrier();
+    Request request;
+    request.reaches_all = true;
+    for (const Backend* other : board_.backends) {
+      request.reaches_all = request.reaches_all && backend_.can_use_memory_of(*other);
+    }
+    meet(request);
+    through_host_ = false;
+    for (int r = 0; r < size_; ++r) through_host_ = through_host_ || !of(r).reaches_all;
+    if (through_host_) host_ = make_cpu_backend(1);
+    path_known_ = true;
+  }
+
+  void reduce_in_place(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
+                       std::int64_t count) {
+    backend_.record(*ready_);
+    add_up(backend_, leaves, parts, out, count);
+    // The others' parts are free to be written again only when their readers are through.
+    for (int r = 0; r < size_; ++r) {
+      if (r != rank_) backend_.wait_for(*of(r).done);
+    }
+  }
+
+  void reduce_through_host(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
+                           std::int64_t count) {
+    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+    while (host_buffers_.size() < parts.size() + 1 || host_bytes_ < bytes) {
+      if (host_bytes_ < bytes) host_buffers_.clear();
+      host_bytes_ = std::max(host_bytes_, bytes);
+      host_buffers_.push_back(backend_.allocate_host(host_bytes_, "gradients in host memory"));
+    }
+    const auto buffer = [&](std::size_t i) {
+      return DevPtr{reinterpret_cast<std::uintptr_t>(host_buffers_[i].get())};
+    };
+    host_parts_.clear();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      backend_.download(host_buffers_[i + 1].get(), parts[i].data, bytes);
+      host_parts_.push_back({parts[i].node, buffer(i + 1)});
+    }
+    backend_.synchronize();
+    add_up(*host_, leaves, host_parts_, buffer(0), count);
+    // Nobody writes to the buffer again before the next meeting, which comes after the next
+    // `synchronize`.
+    backend_.upload(out, host_buffers_[0].get(), bytes);
+  }
+
+  /// One meeting: every rank adds its lines of all parts on `adder` and writes them to all outputs.
+  void add_up(Backend& adder, std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
+              std::int64_t count) {
+    Request request;
+    request.operation = Operation::all_reduce;
+    request.count = count;
+    request.leaves = leaves;
+    request.parts = parts;
+    request.out = out;
+    request.ready = ready_.get();
+    request.done = done_.get();
+    meet(request);
+    std::string wrong;
+    work([&] {
+      sum_.start(leaves);
+      for (int r = 0; r < size_; ++r) {
+        if (&adder == &backend_ && r != rank_) adder.wait_for(*of(r).ready);
+        sum_.add(of(r).parts);
+        outs_[static_cast<std::size_t>(r)] = of(r).out;
+      }
+      wrong = sum_.ready();
+      if (!wrong.empty()) return;
+      const Range lines = even_part((count + kLine - 1) / kLine, size_, rank_);
+      sum_.run(adder, {lines.begin * kLine, std::min(lines.end * kLine, count)}, outs_);
+      if (&adder == &backend_) adder.record(*done_);
+    });
+    if (!wrong.empty()) refuse("all_reduce: " + wrong);
+  }
+
   const Request& of(int rank) const { return (*slots_)[static_cast<std::size_t>(rank)].request; }
 
   /// Publishes the request and waits for the others'. All ranks see the same requests, so all
@@ -191,6 +263,13 @@ class LocalCommunicator : public Communicator {
   const int rank_, size_;
   Board& board_;
   Backend& backend_;
+  std::unique_ptr<Fence> ready_, done_;
+  bool path_known_ = false, through_host_ = false;
+  // For sums in host memory: the first buffer is the sum, the others are this rank's parts.
+  std::unique_ptr<Backend> host_;
+  std::vector<HostMemory> host_buffers_;
+  std::size_t host_bytes_ = 0;
+  std::vector<PartialSum> host_parts_;
   int next_ = 0;
   // Once a call was refused, nothing is published any more: others may still be reading.
   bool stopped_ = false;
@@ -214,6 +293,7 @@ class SoloCommunicator : public Communicator {
     if (!wrong.empty()) fail(ErrorKind::peer, "rank 0: all_reduce: {}", wrong);
     sum_.run(backend_, {0, count}, {&out, 1});
   }
+  bool can_be_recorded() const override { return true; }
   void broadcast(std::span<std::byte>, int root) override {
     if (root != 0) {
       fail(ErrorKind::peer, "rank 0: broadcast: expected a root from 0 to 0, found {}", root);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/backend.h"
+
 namespace dpt {
 
 /// A half-open range of integers.
@@ -29,11 +31,6 @@ struct TreeNode {
 /// The maximal nodes whose leaves all lie in `range`, left to right. A node is complete when all of
 /// its *existing* leaves are in it, so the range [0, leaves) is always one node, the root.
 std::vector<TreeNode> maximal_nodes(std::int64_t leaves, Range range);
-
-/// One addition of the evaluation: slot `left` += slot `right`.
-struct TreeAdd {
-  int left = 0, right = 0;
-};
 
 /// The additions that sum `nodes` (which together cover all leaves once, left to right) into slot
 /// 0, in the order of the tree: the result depends on the leaves alone.

@@ -5,15 +5,6 @@
 #include "kernels/error.h"
 
 namespace dpt {
-namespace {
-
-// Bytes that one block of all parts takes together: they stay in the second-level cache from the
-// first addition to the last copy.
-constexpr std::int64_t kBlockBytes = 256 * 1024;
-constexpr std::int64_t kSmallestBlock = 1024;
-
-}  // namespace
-
 void TreeSum::start(std::int64_t leaves) {
   same_ = leaves == leaves_;
   leaves_ = leaves;
@@ -64,22 +55,14 @@ std::string TreeSum::check_cover() const {
                      leaves_ - 1, covered);
 }
 
-void TreeSum::run(Backend& backend, Range range, std::span<const DevPtr> outs) const {
-  const std::int64_t fitting =
-      kBlockBytes / static_cast<std::int64_t>(sizeof(float) * data_.size());
-  const std::int64_t block = std::max(kSmallestBlock, fitting / kSmallestBlock * kSmallestBlock);
-  for (std::int64_t begin = range.begin; begin < range.end; begin += block) {
-    const std::int64_t n = std::min(block, range.end - begin);
-    const std::size_t at = static_cast<std::size_t>(begin) * sizeof(float);
-    for (const TreeAdd& add : additions_) {
-      const DevPtr left = data_[static_cast<std::size_t>(add.left)] + at;
-      backend.add(left, left, data_[static_cast<std::size_t>(add.right)] + at, n);
-    }
-    for (const DevPtr& out : outs) {
-      if (out == data_[0]) continue;
-      backend.copy(out + at, data_[0] + at, static_cast<std::size_t>(n) * sizeof(float));
-    }
-  }
+void TreeSum::run(Backend& backend, Range range, std::span<const DevPtr> outs) {
+  if (range.size() <= 0) return;
+  const std::size_t at = static_cast<std::size_t>(range.begin) * sizeof(float);
+  parts_at_.assign(data_.begin(), data_.end());
+  outs_at_.assign(outs.begin(), outs.end());
+  for (DevPtr& part : parts_at_) part = part + at;
+  for (DevPtr& out : outs_at_) out = out + at;
+  backend.tree_sum(parts_at_, additions_, outs_at_, range.size());
 }
 
 }  // namespace dpt

@@ -21,7 +21,7 @@ class TreeSum {
 
   /// Sums elements [range) of all parts into the first part's memory and copies them to each of
   /// `outs`. The other parts are clobbered there. Queued on `backend`.
-  void run(Backend& backend, Range range, std::span<const DevPtr> outs) const;
+  void run(Backend& backend, Range range, std::span<const DevPtr> outs);
 
  private:
   std::string check_cover() const;
@@ -31,6 +31,7 @@ class TreeSum {
   std::vector<TreeNode> nodes_;
   std::vector<DevPtr> data_;
   std::vector<TreeAdd> additions_;
+  std::vector<DevPtr> parts_at_, outs_at_;  // kept, so that a step allocates nothing
 };
 
 }  // namespace dpt

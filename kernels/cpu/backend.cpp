@@ -3,6 +3,7 @@
 #include "kernels/backend.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstdlib>
 #include <cstring>
 
@@ -63,6 +64,14 @@ class CpuBackend final : public Backend {
   DeviceMemory make_resident(std::span<const std::byte> bytes, const std::string&) override {
     return {device_pointer(bytes.data()), bytes.size(), [](DevPtr, std::size_t) {}};
   }
+  HostMemory allocate_host(std::size_t bytes, const std::string& what) override {
+    const DeviceMemory checked = allocate(bytes, what);
+    return {new std::byte[bytes], [](std::byte* memory) { delete[] memory; }};
+  }
+  std::uint64_t free_bytes() override { return host_system::memory().free; }
+  bool can_use_memory_of(const Backend& other) override {
+    return dynamic_cast<const CpuBackend*>(&other) != nullptr;
+  }
   void upload(DevPtr to, const void* from, std::size_t bytes) override {
     std::memcpy(host<void>(to), from, bytes);
   }
@@ -76,6 +85,17 @@ class CpuBackend final : public Backend {
   std::uint64_t record() override { return ++marks_; }
   void wait(std::uint64_t) override {}
   void synchronize() override {}
+
+  // Every call has run when it returns, so there is nothing to wait for and nothing to save.
+  std::unique_ptr<Fence> make_fence() override { return std::make_unique<Fence>(); }
+  void record(Fence&) override {}
+  void wait_for(const Fence&) override {}
+  void upload_beside(DevPtr to, const void* from, std::size_t bytes, const Fence&,
+                     Fence&) override {
+    upload(to, from, bytes);
+  }
+  std::unique_ptr<Recording> capture(const std::function<void()>&) override { return nullptr; }
+  void replay(Recording&) override { assert(false && "the CPU records nothing"); }
 
   std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) override {
     return make_cpu_conv2d(desc, threads_);
@@ -95,6 +115,13 @@ class CpuBackend final : public Backend {
   void add(DevPtr to, DevPtr a, DevPtr b, std::int64_t count) override {
     cpu_add(host(to), host(a), host(b), count);
   }
+  void tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
+                std::span<const DevPtr> outs, std::int64_t count) override {
+    cpu_tree_sum(parts, additions, outs, count);
+  }
+  void to_bf16(DevPtr to, DevPtr from, std::int64_t count) override {
+    cpu_to_bf16(host<Bf16>(to), host(from), count);
+  }
   void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) override {
     cpu_grad_norm(host(grads), count, host<StepScalars>(scalars));
   }
@@ -102,6 +129,7 @@ class CpuBackend final : public Backend {
     cpu_optimizer_step(desc, host(args.params), host(args.grads), host(args.state1),
                        host(args.state2), host(args.state3), *host<StepScalars>(args.scalars),
                        args.count);
+    if (args.params16) to_bf16(args.params16, args.params, args.count);
   }
 
  private:

@@ -1,14 +1,21 @@
 // Flat fp32 kernels: the loops for any processor, which also finish what the wide loops leave.
 #include "kernels/cpu/flat.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/common/optimizer_math.h"
+#include "kernels/cpu/check.h"
 #include "kernels/cpu/features.h"
 #include "kernels/cpu/flat_avx2.h"
 
 namespace dpt {
 namespace {
+
+// Bytes that one block of all parts takes together: they stay in the second-level cache.
+constexpr std::int64_t kBlockBytes = 256 * 1024;
+constexpr std::int64_t kSmallestBlock = 1024;
 
 bool wide() {
   static const bool avx2 = CpuFeatures::detect().avx2;
@@ -20,6 +27,29 @@ bool wide() {
 void cpu_add(float* to, const float* a, const float* b, std::int64_t n) {
   std::int64_t i = wide() ? flat_avx2::add(to, a, b, n) : 0;
   for (; i < n; ++i) to[i] = a[i] + b[i];
+}
+
+void cpu_tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
+                  std::span<const DevPtr> outs, std::int64_t n) {
+  const std::int64_t fitting =
+      kBlockBytes / static_cast<std::int64_t>(sizeof(float) * parts.size());
+  const std::int64_t block = std::max(kSmallestBlock, fitting / kSmallestBlock * kSmallestBlock);
+  for (std::int64_t begin = 0; begin < n; begin += block) {
+    const std::int64_t count = std::min(block, n - begin);
+    for (const TreeAdd& add : additions) {
+      float* left = host(parts[static_cast<std::size_t>(add.left)]) + begin;
+      cpu_add(left, left, host(parts[static_cast<std::size_t>(add.right)]) + begin, count);
+    }
+    for (const DevPtr& out : outs) {
+      if (out == parts[0]) continue;
+      std::memcpy(host(out) + begin, host(parts[0]) + begin,
+                  static_cast<std::size_t>(count) * sizeof(float));
+    }
+  }
+}
+
+void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = to_bf16(from[i]);
 }
 
 void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s) {

@@ -5,11 +5,20 @@
 #include <cstdint>
 
 #include "kernels/backend.h"
+#include "kernels/common/bf16.h"
 
 namespace dpt {
 
 /// to[i] = a[i] + b[i] for i < n; any of the three may be the same memory.
 void cpu_add(float* to, const float* a, const float* b, std::int64_t n);
+
+/// As Backend::tree_sum. Works in blocks that stay in the cache from the first addition to the last
+/// copy.
+void cpu_tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
+                  std::span<const DevPtr> outs, std::int64_t n);
+
+/// to[i] = from[i] rounded, for i < n.
+void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n);
 
 /// grad_norm and clip of `s` from the n gradients, as torch.nn.utils.clip_grad_norm_: clip =
 /// min(1, max_norm / (norm + 1e-6)), and 1 when max_norm is 0. The sum is in double, element i goes

@@ -51,6 +51,7 @@ TEST_CASE("device names") {
 }
 
 TEST_CASE("auto is one replica per physical core, never more than samples") {
+  if (!cuda_info().devices.empty()) return;  // there auto is every card
   const int cores = cpu_info().physical_allowed;
   CHECK(cores >= 1);
   CHECK(resolve_devices({"auto"}, 1 << 20).size() == static_cast<std::size_t>(cores));
@@ -65,13 +66,23 @@ TEST_CASE("devices that are asked for by name") {
   CHECK(devices[1].threads == 2);
   CHECK(error_of([] { resolve_devices({}, 8); }).kind() == ErrorKind::usage);
   CHECK(error_of([] { resolve_devices({"cpu", "auto"}, 8); }).kind() == ErrorKind::usage);
-  if (cuda_unavailable_reason().empty()) return;
+  CHECK(error_of([] { resolve_devices({"cuda", "cpu"}, 8); }).kind() == ErrorKind::usage);
+  if (!cuda_info().devices.empty()) {
+    const int cards = static_cast<int>(cuda_info().devices.size());
+    CHECK(resolve_devices({"cuda"}, 1 << 20).size() == static_cast<std::size_t>(cards));
+    CHECK(resolve_devices({"auto"}, 1 << 20) == resolve_devices({"cuda"}, 1 << 20));
+    CHECK(resolve_devices({"cuda"}, 1).size() == 1);
+    const std::string beyond = fmt::format("cuda:{}", cards);
+    CHECK(contains(error_of([&] { resolve_devices({beyond}, 8); }).what(), "no such CUDA device"));
+    return;
+  }
   for (const Error& error : {error_of([] {
                                resolve_devices({"cpu", "cuda:0"}, 8);
                              }),
+                             error_of([] { resolve_devices({"cuda"}, 8); }),
                              error_of([] { make_backend(parse_device("cuda:0")); })}) {
     CHECK(error.kind() == ErrorKind::device);
-    CHECK(contains(error.what(), "cuda:0 is not available: " + cuda_unavailable_reason()));
+    CHECK(contains(error.what(), "no CUDA device: " + cuda_info().unavailable));
     CHECK(contains(error.what(), "cpu ("));
   }
 }

@@ -14,7 +14,7 @@ namespace dpt::testing {
 /// Names for make_backend: one thread, several, and a card where there is one.
 inline std::vector<std::string> backend_names() {
   std::vector<std::string> names = {"cpu", "cpu:2"};
-  if (cuda_unavailable_reason().empty()) names.push_back("cuda:0");
+  if (cuda_info().unavailable.empty()) names.push_back("cuda:0");
   return names;
 }
 

@@ -180,24 +180,12 @@ class ReferenceInput final : public InputOp {
   InputDesc desc_;
 };
 
-class ReferenceBackend : public Backend {
+class ReferenceBackend : public HostBackend {
  public:
   explicit ReferenceBackend(Keep keep = Keep::activations) : keep_(keep) {
     info_.name = info_.description = info_.library = "reference";
   }
-  const DeviceInfo& info() const override { return info_; }
 
-  DeviceMemory allocate(std::size_t bytes, const std::string&) override {
-    void* memory = ::operator new (bytes + 1, std::align_val_t{64});
-    const DevPtr at{reinterpret_cast<std::uintptr_t>(memory)};
-    fill_nan(at, bytes);
-    return {at, bytes, [](DevPtr ptr, std::size_t) {
-              ::operator delete (reinterpret_cast<void*>(ptr.address), std::align_val_t{64});
-            }};
-  }
-  DeviceMemory make_resident(std::span<const std::byte> host, const std::string&) override {
-    return {{reinterpret_cast<std::uintptr_t>(host.data())}, host.size(), nullptr};
-  }
   void upload(DevPtr to, const void* host, std::size_t bytes) override {
     std::memcpy(reinterpret_cast<void*>(to.address), host, bytes);
   }
@@ -211,9 +199,6 @@ class ReferenceBackend : public Backend {
   void zero(DevPtr to, std::size_t bytes) override {
     std::memset(reinterpret_cast<void*>(to.address), 0, bytes);
   }
-  std::uint64_t record() override { return 0; }
-  void wait(std::uint64_t) override {}
-  void synchronize() override {}
 
   std::unique_ptr<Op> conv2d(const Conv2dDesc& d) override {
     Maths maths = sizes(d.batch * d.in.elements(), d.batch * d.out.elements(),
@@ -276,12 +261,6 @@ class ReferenceBackend : public Backend {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
     write_floats(to, sum);
   }
-  void grad_norm(DevPtr, std::int64_t, DevPtr) override {
-    fail(ErrorKind::unexpected, "the reference backend has no grad_norm");
-  }
-  void optimizer_step(const OptimizerDesc&, const OptimizerArgs&) override {
-    fail(ErrorKind::unexpected, "the reference backend has no optimizer_step");
-  }
 
  private:
   static Maths sizes(std::int64_t x, std::int64_t y, std::int64_t weight, std::int64_t bias,
@@ -299,7 +278,6 @@ class ReferenceBackend : public Backend {
   }
 
   Keep keep_;
-  DeviceInfo info_;
 };
 
 }  // namespace dpt::testing

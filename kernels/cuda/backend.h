@@ -1,0 +1,21 @@
+// NVIDIA cards as devices. The one header of this folder that others include; a build without CUDA
+// has these two functions as well (without_cuda.cpp), which say so.
+#pragma once
+
+#include <memory>
+
+#include "kernels/backend.h"
+#include "kernels/devices.h"
+
+namespace dpt {
+
+/// Card `index`. Throws ErrorKind::device with the reason when there is no such card or no CUDA.
+std::unique_ptr<Backend> make_cuda_backend(int index, const BackendOptions& options);
+
+/// Never throws: what keeps CUDA from working is part of the answer.
+CudaInfo query_cuda();
+
+/// "CUDA 13.0", or "no CUDA".
+std::string cuda_built_in();
+
+}  // namespace dpt

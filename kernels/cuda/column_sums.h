@@ -1,0 +1,18 @@
+// Sums over the rows of a matrix: the gradients of biases.
+#pragma once
+
+#include "kernels/backend.h"
+#include "kernels/cuda/context.h"
+
+namespace dpt {
+
+/// Bytes of scratch that column_sums needs for this shape.
+std::size_t column_sums_scratch(const CudaContext& context, std::int64_t rows,
+                                std::int64_t columns);
+
+/// out[c] (= or +=, as `write` says) sum over r of x[r][c], x (rows, columns) of `type`, out fp32.
+/// The order of every sum is fixed by the shape.
+void column_sums(const CudaContext& context, DevPtr x, DType type, std::int64_t rows,
+                 std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch);
+
+}  // namespace dpt

@@ -1,0 +1,30 @@
+// What the kernels of one CUDA backend share.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// Made by the backend, which outlives its kernels. All work goes to `stream`.
+struct CudaContext {
+  int device = 0;
+  cudaStream_t stream = nullptr;
+  int multiprocessors = 1;
+  int compute_major = 0, compute_minor = 0;
+  std::size_t shared_bytes_per_block = 0;  ///< most dynamic shared memory that can be allowed
+  std::string name;                        ///< "cuda:0"
+  std::string card;                        ///< "NVIDIA H200"
+  BackendOptions options;
+  // Shared by every kernel that runs on the stream, one after another, and never resized: what
+  // cuBLASLt and cuDNN are given, and partial sums of reductions.
+  void* workspace = nullptr;
+  std::size_t workspace_bytes = 0;
+  void* partials = nullptr;
+  std::size_t partials_bytes = 0;
+};
+
+}  // namespace dpt

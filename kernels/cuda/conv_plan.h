@@ -1,0 +1,70 @@
+// One pass of a convolution on a card, and the ways to run it. The choice between them is made in
+// conv_plan.cpp; what a way is lives in implicit_gemm.cu (our own kernels) and cudnn_conv.cpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/context.h"
+
+namespace dpt {
+
+enum class ConvPass : std::uint8_t { forward, backward_data, backward_weights };
+
+/// x (N,H,W,C), weight (K,R,S,C/groups), y (N,P,Q,K). `type` is that of x, y and weight; bias and
+/// dweight are fp32.
+struct ConvProblem {
+  ConvPass pass = ConvPass::forward;
+  std::int64_t batch = 0;
+  SampleShape in, out;
+  Size2 kernel, stride, padding, dilation;
+  std::int64_t groups = 1;
+  DType type = DType::f32;
+  bool tf32 = false;                ///< fp32 factors may be rounded to tf32
+  bool bias = false, relu = false;  ///< forward only: y = relu(conv + bias)
+
+  /// One line without spaces that names all of the above: the key of the plan cache.
+  std::string key() const;
+};
+
+/// forward: y from x, weight, bias. backward_data: x from y, weight (x and y hold gradients).
+/// backward_weights: dweight from x and y (y holds the gradient).
+struct ConvArgs {
+  void* x = nullptr;
+  void* y = nullptr;
+  const void* weight = nullptr;
+  const float* bias = nullptr;
+  float* dweight = nullptr;
+  GradWrite write = GradWrite::overwrite;  ///< of dweight
+};
+
+/// A way to run one problem. Everything is queued on the context's stream; running allocates
+/// nothing; the same inputs give the same bits.
+class ConvPlan {
+ public:
+  virtual ~ConvPlan() = default;
+  virtual void run(const ConvArgs& args) = 0;
+  /// Names it in logs and in the cache, the same in every process: "own:tf32", "cudnn:eng38-k2=1".
+  virtual std::string name() const = 0;
+};
+
+/// Our own kernels for the problem.
+std::unique_ptr<ConvPlan> make_implicit_gemm(const CudaContext& context,
+                                             const ConvProblem& problem);
+
+/// cuDNN's deterministic plans for the problem that fit into the context's workspace, in the order
+/// of its heuristics, at most `most`. Empty where it has none. Strict fp32 (no tf32) where the
+/// problem is f32 without tf32.
+std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& context,
+                                                        const ConvProblem& problem, int most);
+
+/// The plan to use. With a plan cache file: the one that the cache names, or else the fastest of
+/// all candidates by timing them on scratch memory, which is then kept in the cache. Without, or in
+/// exact mode: a fixed rule of the problem and the card alone. Throws ErrorKind::device when
+/// nothing can run it.
+std::unique_ptr<ConvPlan> choose_conv_plan(const CudaContext& context, const ConvProblem& problem);
+
+}  // namespace dpt

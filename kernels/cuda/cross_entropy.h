@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/context.h"
+
+namespace dpt {
+
+/// As Backend::cross_entropy. The context must outlive it.
+std::unique_ptr<CrossEntropyOp> make_cuda_cross_entropy(const CudaContext& context,
+                                                        const CrossEntropyDesc& desc);
+
+}  // namespace dpt

@@ -1,0 +1,20 @@
+// Kernels over flat fp32 buffers on a card: sums, norm, optimizer step, rounding to bf16. All are
+// queued on the context's stream.
+#pragma once
+
+#include "kernels/backend.h"
+#include "kernels/cuda/context.h"
+
+namespace dpt {
+
+/// As the functions of Backend with these names.
+void cuda_add(const CudaContext& context, DevPtr to, DevPtr a, DevPtr b, std::int64_t count);
+void cuda_tree_sum(const CudaContext& context, std::span<const DevPtr> parts,
+                   std::span<const TreeAdd> additions, std::span<const DevPtr> outs,
+                   std::int64_t count);
+void cuda_to_bf16(const CudaContext& context, DevPtr to, DevPtr from, std::int64_t count);
+void cuda_grad_norm(const CudaContext& context, DevPtr grads, std::int64_t count, DevPtr scalars);
+void cuda_optimizer_step(const CudaContext& context, const OptimizerDesc& desc,
+                         const OptimizerArgs& args);
+
+}  // namespace dpt

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/context.h"
+
+namespace dpt {
+
+/// As Backend::input. The context must outlive it.
+std::unique_ptr<InputOp> make_cuda_input(const CudaContext& context, const InputDesc& desc);
+
+}  // namespace dpt

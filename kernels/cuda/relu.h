@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/context.h"
+
+namespace dpt {
+
+/// As Backend::relu. The context must outlive it.
+std::unique_ptr<Op> make_cuda_relu(const CudaContext& context, const ReluDesc& desc);
+
+}  // namespace dpt

@@ -1,0 +1,65 @@
+// What test backends share: memory of this process, and nothing that runs beside anything else.
+#pragma once
+
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "kernels/backend.h"
+
+namespace dpt::testing {
+
+class HostBackend : public Backend {
+ public:
+  const DeviceInfo& info() const override { return info_; }
+
+  DeviceMemory allocate(std::size_t bytes, const std::string&) override {
+    void* memory = ::operator new (bytes + 1, std::align_val_t{64});
+    std::memset(memory, 0xFF, bytes);  // NaN
+    return {{reinterpret_cast<std::uintptr_t>(memory)}, bytes, [](DevPtr ptr, std::size_t) {
+              ::operator delete (reinterpret_cast<void*>(ptr.address), std::align_val_t{64});
+            }};
+  }
+  DeviceMemory make_resident(std::span<const std::byte> host, const std::string&) override {
+    return {{reinterpret_cast<std::uintptr_t>(host.data())}, host.size(), nullptr};
+  }
+  HostMemory allocate_host(std::size_t bytes, const std::string&) override {
+    return {new std::byte[bytes], [](std::byte* memory) { delete[] memory; }};
+  }
+  std::uint64_t free_bytes() override { return std::uint64_t{1} << 40; }
+  bool can_use_memory_of(const Backend&) override { return true; }
+
+  std::uint64_t record() override { return 0; }
+  void wait(std::uint64_t) override { synchronize(); }
+  void synchronize() override {}
+  std::unique_ptr<Fence> make_fence() override { return std::make_unique<Fence>(); }
+  void record(Fence&) override { synchronize(); }
+  void wait_for(const Fence&) override {}
+  void upload_beside(DevPtr to, const void* host, std::size_t bytes, const Fence&,
+                     Fence&) override {
+    upload(to, host, bytes);
+  }
+  std::unique_ptr<Recording> capture(const std::function<void()>&) override { return nullptr; }
+  void replay(Recording&) override { no(); }
+
+  void tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
+                std::span<const DevPtr> outs, std::int64_t count) override {
+    for (const TreeAdd& each : additions) {
+      const DevPtr left = parts[static_cast<std::size_t>(each.left)];
+      add(left, left, parts[static_cast<std::size_t>(each.right)], count);
+    }
+    for (const DevPtr out : outs) {
+      if (!(out == parts[0])) copy(out, parts[0], static_cast<std::size_t>(count) * sizeof(float));
+    }
+  }
+  void to_bf16(DevPtr, DevPtr, std::int64_t) override { no(); }
+  void grad_norm(DevPtr, std::int64_t, DevPtr) override { no(); }
+  void optimizer_step(const OptimizerDesc&, const OptimizerArgs&) override { no(); }
+
+ protected:
+  [[noreturn]] static void no() { throw std::logic_error("not in this backend"); }
+
+  DeviceInfo info_;
+};
+
+}  // namespace dpt::testing
