@@ -27,4 +27,10 @@ struct CudaContext {
   std::size_t partials_bytes = 0;
 };
 
+/// A device address as what it points to.
+template <class T>
+T* device(DevPtr ptr) {
+  return reinterpret_cast<T*>(ptr.address);
+}
+
 }  // namespace dpt

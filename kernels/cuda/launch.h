@@ -1,4 +1,4 @@
-// How kernels are started, and the few things that every kernel needs.
+// How kernels are started, and the few things that every kernel needs. For .cu files only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "kernels/cuda/check.h"
-#include "kernels/types.h"
 
 namespace dpt {
 
@@ -56,12 +55,6 @@ __device__ inline std::int64_t global_thread() {
 }
 __device__ inline std::int64_t grid_threads() {
   return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-}
-
-/// A device address as what it points to.
-template <class T>
-T* device(DevPtr ptr) {
-  return reinterpret_cast<T*>(ptr.address);
 }
 
 }  // namespace dpt
