@@ -15,7 +15,7 @@ using namespace dpt::testing;
 
 namespace {
 
-const std::filesystem::path kSource = DPT_SOURCE_DIR;
+const std::filesystem::path kSource = source_dir();
 
 std::vector<std::string> shipped_configs() {
   std::vector<std::string> files;

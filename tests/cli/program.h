@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
 namespace dpt::testing {
@@ -39,7 +40,7 @@ class Program {
  public:
   Program(const std::vector<std::string>& arguments, const std::string& cwd, const TempDir& logs)
       : out_(logs.file("stdout")), err_(logs.file("stderr")) {
-    std::vector<std::string> words = {DPT_BINARY};
+    std::vector<std::string> words = {dpt_program()};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());

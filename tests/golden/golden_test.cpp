@@ -18,12 +18,13 @@
 #include "engine/spec/read_spec.h"
 #include "engine/training/replica.h"
 #include "engine/training/run_ranks.h"
+#include "tests/support/places.h"
 
 namespace dpt {
 namespace {
 
 constexpr double kSlack = 4.0;
-constexpr const char* kFile = DPT_SOURCE_DIR "/tests/golden/lenet.safetensors";
+const std::string kFile = testing::source_dir() + "/tests/golden/lenet.safetensors";
 
 /// The config of make_golden.py's net; `optimizer` as there.
 Job golden_job(const std::string& optimizer, const std::vector<std::string>& overrides) {
@@ -89,7 +90,7 @@ Trajectory follow(const Job& job, const std::vector<float>& init, double lr,
   const std::int64_t batch = job.spec.data.batch_size;
   const std::int64_t steps = static_cast<std::int64_t>(indices.size()) / batch;
   Trajectory result;
-  run_ranks(job.devices, [&](Backend& backend, Communicator& communicator) {
+  run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
     Replica replica(backend, communicator, job);
     replica.set_params(init);
     const Range own = replica.rank_samples(batch);

@@ -310,7 +310,7 @@ TEST_CASE("digits are inside the program") {
         "10");
   // The folder in the repository holds the same.
   const DataSets files =
-      open("digits", {{"root", std::string(DPT_SOURCE_DIR "/datasets/digits")}}, {{8, 8, 1}, 10});
+      open("digits", {{"root", testing::source_dir() + "/datasets/digits"}}, {{8, 8, 1}, 10});
   CHECK(files.train->fingerprint() == sets.train->fingerprint());
   CHECK(files.test->fingerprint() == sets.test->fingerprint());
 }

@@ -120,7 +120,8 @@ std::pair<Bytes, std::int32_t> sample(const DataSource& source, std::int64_t ind
 std::string real_data(const std::string& name) {
   const char* folder = std::getenv("DPT_DATA");
   const fs::path path =
-      (folder ? fs::path(folder) : fs::path(DPT_SOURCE_DIR) / ".." / "shared" / "datasets") / name;
+      (folder ? fs::path(folder) : fs::path(testing::source_dir()) / ".." / "shared" / "datasets") /
+      name;
   if (fs::exists(path)) return path.string();
   MESSAGE("skipped: ", path.string(), " is not there (set DPT_DATA)");
   return {};

@@ -14,6 +14,7 @@
 
 #include "engine/data/source.h"
 #include "kernels/error.h"
+#include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 
 namespace dpt::data_test {
