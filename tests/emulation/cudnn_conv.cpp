@@ -1,0 +1,192 @@
+// What stands in for cuDNN in an emulated build: one plan for every problem, by plain loops that
+// are as easy to check as the reference, in double, so that its errors are those of rounding the
+// factors and the result.
+#include <algorithm>
+#include <vector>
+
+#include "kernels/common/bf16.h"
+#include "kernels/cuda/conv_plan.h"
+#include "kernels/cuda/launch.h"
+
+namespace dpt {
+namespace {
+
+/// Rounds to tf32: 10 bits behind the point, ties away from zero, as tensor cores are fed.
+struct Tf32 {
+  float value;
+};
+double factor_of(Tf32 number) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, number.value);
+  if ((bits & 0x7F800000U) == 0x7F800000U) return number.value;
+  return __builtin_bit_cast(float, (bits + 0x1000U) & ~0x1FFFU);
+}
+double factor_of(float number) {
+  return number;
+}
+double factor_of(Bf16 number) {
+  return to_float(number);
+}
+
+/// Calls use(x_at, y_at, tap) for every position (p, q) of sample n and every tap (r, s) of the
+/// kernel that does not fall on padding: the offsets of x's first channel there, of y's, and
+/// r * S + s.
+template <class Use>
+void for_taps(const ConvProblem& d, std::int64_t n, std::int64_t first_tap, std::int64_t end_tap,
+              const Use& use) {
+  for (std::int64_t p = 0; p < d.out.h; ++p) {
+    for (std::int64_t q = 0; q < d.out.w; ++q) {
+      for (std::int64_t tap = first_tap; tap < end_tap; ++tap) {
+        const std::int64_t h = p * d.stride.h - d.padding.h + tap / d.kernel.w * d.dilation.h;
+        const std::int64_t w = q * d.stride.w - d.padding.w + tap % d.kernel.w * d.dilation.w;
+        if (h < 0 || w < 0 || h >= d.in.h || w >= d.in.w) continue;
+        use(((n * d.in.h + h) * d.in.w + w) * d.in.c, ((n * d.out.h + p) * d.out.w + q) * d.out.c,
+            tap);
+      }
+    }
+  }
+}
+
+/// The weight (K,R,S,C/groups) as (group,R,S,C/groups,K/groups), so that the inner loops run over
+/// adjacent numbers.
+template <class Factor>
+std::vector<double> transposed(const ConvProblem& d, const Factor* weight) {
+  const std::int64_t taps = d.kernel.h * d.kernel.w;
+  const std::int64_t group_in = d.in.c / d.groups, group_out = d.out.c / d.groups;
+  std::vector<double> result(static_cast<std::size_t>(d.out.c * taps * group_in));
+  for (std::int64_t k = 0; k < d.out.c; ++k) {
+    const std::int64_t first = k / group_out * taps * group_in * group_out + k % group_out;
+    for (std::int64_t i = 0; i < taps * group_in; ++i) {
+      result[static_cast<std::size_t>(first + i * group_out)] =
+          factor_of(weight[k * taps * group_in + i]);
+    }
+  }
+  return result;
+}
+
+/// A block per sample.
+template <class Factor, class T>
+__global__ void conv_forward(ConvProblem d, const Factor* x, const Factor* weight,
+                             const float* bias, T* y) {
+  const std::int64_t group_in = d.in.c / d.groups, group_out = d.out.c / d.groups;
+  const std::int64_t taps = d.kernel.h * d.kernel.w, positions = d.out.h * d.out.w;
+  const std::int64_t n = blockIdx.x, first = n * positions * d.out.c;
+  const std::vector<double> factors = transposed(d, weight);
+  std::vector<double> sums(static_cast<std::size_t>(positions * d.out.c));
+  for_taps(d, n, 0, taps, [&](std::int64_t x_at, std::int64_t y_at, std::int64_t tap) {
+    for (std::int64_t i = 0; i < d.in.c; ++i) {
+      const std::int64_t group = i / group_in;
+      const double factor = factor_of(x[x_at + i]);
+      const double* row = &factors[static_cast<std::size_t>(
+          ((group * taps + tap) * group_in + i % group_in) * group_out)];
+      double* sum = &sums[static_cast<std::size_t>(y_at - first + group * group_out)];
+      for (std::int64_t k = 0; k < group_out; ++k) sum[k] += factor * row[k];
+    }
+  });
+  for (std::int64_t i = 0; i < positions * d.out.c; ++i) {
+    double value = sums[static_cast<std::size_t>(i)];
+    if (d.bias) value += bias[i % d.out.c];
+    if (d.relu && value <= 0) value = 0;
+    store(y[first + i], static_cast<float>(value));
+  }
+}
+
+/// A block per sample.
+template <class Factor, class T>
+__global__ void conv_backward_data(ConvProblem d, T* dx, const Factor* weight, const Factor* dy) {
+  const std::int64_t group_in = d.in.c / d.groups, group_out = d.out.c / d.groups;
+  const std::int64_t taps = d.kernel.h * d.kernel.w;
+  const std::int64_t n = blockIdx.x, count = d.in.elements(), first = n * count;
+  std::vector<double> sums(static_cast<std::size_t>(count));
+  for_taps(d, n, 0, taps, [&](std::int64_t x_at, std::int64_t y_at, std::int64_t tap) {
+    for (std::int64_t k = 0; k < d.out.c; ++k) {
+      const double factor = factor_of(dy[y_at + k]);
+      const Factor* row = weight + (k * taps + tap) * group_in;
+      double* sum = &sums[static_cast<std::size_t>(x_at - first + k / group_out * group_in)];
+      for (std::int64_t i = 0; i < group_in; ++i) sum[i] += factor * factor_of(row[i]);
+    }
+  });
+  for (std::int64_t i = 0; i < count; ++i) {
+    store(dx[first + i], static_cast<float>(sums[static_cast<std::size_t>(i)]));
+  }
+}
+
+/// A block per tap of the kernel.
+template <class Factor>
+__global__ void conv_backward_weights(ConvProblem d, const Factor* x, const Factor* dy,
+                                      float* dweight, bool add) {
+  const std::int64_t group_in = d.in.c / d.groups, group_out = d.out.c / d.groups;
+  const std::int64_t taps = d.kernel.h * d.kernel.w, tap = blockIdx.x;
+  std::vector<double> sums(static_cast<std::size_t>(d.in.c * group_out));
+  for (std::int64_t n = 0; n < d.batch; ++n) {
+    for_taps(d, n, tap, tap + 1, [&](std::int64_t x_at, std::int64_t y_at, std::int64_t) {
+      for (std::int64_t i = 0; i < d.in.c; ++i) {
+        const double factor = factor_of(x[x_at + i]);
+        const Factor* row = dy + y_at + i / group_in * group_out;
+        double* sum = &sums[static_cast<std::size_t>(i * group_out)];
+        for (std::int64_t k = 0; k < group_out; ++k) sum[k] += factor * factor_of(row[k]);
+      }
+    });
+  }
+  for (std::int64_t i = 0; i < d.in.c; ++i) {
+    for (std::int64_t k = 0; k < group_out; ++k) {
+      const std::int64_t out = i / group_in * group_out + k;
+      float& to = dweight[(out * taps + tap) * group_in + i % group_in];
+      const auto sum = static_cast<float>(sums[static_cast<std::size_t>(i * group_out + k)]);
+      to = add ? to + sum : sum;
+    }
+  }
+}
+
+class EmulatedPlan final : public ConvPlan {
+ public:
+  EmulatedPlan(const CudaContext& context, const ConvProblem& problem)
+      : context_(context), problem_(problem) {}
+
+  void run(const ConvArgs& args) override {
+    if (problem_.type == DType::bf16) {
+      run<Bf16, Bf16>(args);
+    } else if (problem_.tf32) {
+      run<Tf32, float>(args);
+    } else {
+      run<float, float>(args);
+    }
+  }
+  std::string name() const override { return "emulated:direct"; }
+
+ private:
+  template <class Factor, class T>
+  void run(const ConvArgs& args) {
+    const auto* weight = static_cast<const Factor*>(args.weight);
+    const auto samples = static_cast<unsigned>(problem_.batch);
+    switch (problem_.pass) {
+      case ConvPass::forward:
+        launch(conv_forward<Factor, T>, samples, 1, 0, context_.stream, problem_,
+               static_cast<const Factor*>(args.x), weight, args.bias, static_cast<T*>(args.y));
+        break;
+      case ConvPass::backward_data:
+        launch(conv_backward_data<Factor, T>, samples, 1, 0, context_.stream, problem_,
+               static_cast<T*>(args.x), weight, static_cast<const Factor*>(args.y));
+        break;
+      case ConvPass::backward_weights:
+        launch(conv_backward_weights<Factor>,
+               static_cast<unsigned>(problem_.kernel.h * problem_.kernel.w), 1, 0, context_.stream,
+               problem_, static_cast<const Factor*>(args.x), static_cast<const Factor*>(args.y),
+               args.dweight, args.write == GradWrite::add);
+        break;
+    }
+  }
+
+  const CudaContext& context_;
+  ConvProblem problem_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& context,
+                                                        const ConvProblem& problem, int most) {
+  std::vector<std::unique_ptr<ConvPlan>> plans;
+  if (most > 0) plans.push_back(std::make_unique<EmulatedPlan>(context, problem));
+  return plans;
+}
+
+}  // namespace dpt
