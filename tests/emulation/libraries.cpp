@@ -1,0 +1,36 @@
+// What stands in for kernels/cuda/libraries.cpp in an emulated build: nothing is opened.
+#include "kernels/cuda/libraries.h"
+
+#include "kernels/error.h"
+
+namespace dpt {
+
+const CublasLt& cublas_lt() {
+  static const CublasLt functions = {
+      .create = cublasLtCreate,
+      .destroy = cublasLtDestroy,
+      .matmul_desc_create = cublasLtMatmulDescCreate,
+      .matmul_desc_destroy = cublasLtMatmulDescDestroy,
+      .matmul_desc_set = cublasLtMatmulDescSetAttribute,
+      .layout_create = cublasLtMatrixLayoutCreate,
+      .layout_destroy = cublasLtMatrixLayoutDestroy,
+      .preference_create = cublasLtMatmulPreferenceCreate,
+      .preference_destroy = cublasLtMatmulPreferenceDestroy,
+      .preference_set = cublasLtMatmulPreferenceSetAttribute,
+      .heuristic = cublasLtMatmulAlgoGetHeuristic,
+      .matmul = cublasLtMatmul,
+      .version = cublasLtGetVersion,
+      .status_string = cublasLtGetStatusString,
+  };
+  return functions;
+}
+
+void* cudnn_library() {
+  fail(ErrorKind::device, "cuDNN cannot be used: this build emulates CUDA, for tests");
+}
+
+std::vector<std::string> describe_libraries() {
+  return {"cuBLASLt emulated", "convolutions emulated"};
+}
+
+}  // namespace dpt
