@@ -1,0 +1,113 @@
+// Launching: what cudaLaunchKernelEx and its like need to know of a kernel's parameters.
+#pragma once
+
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "emulation/runtime_api.h"
+
+namespace emulation::detail {
+
+struct Argument {
+  const void* address;
+  std::size_t bytes;
+  bool pointer;  ///< declared as a pointer, so it must point to what a kernel may read
+};
+
+/// A kernel with a copy of its arguments. Runs any number of times.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual void run_thread() const = 0;
+  virtual const void* function() const = 0;
+  virtual std::vector<Argument> arguments() const = 0;
+};
+
+template <class... Params>
+class KernelOf final : public Kernel {
+ public:
+  template <class... Args>
+  explicit KernelOf(void (*kernel)(Params...), Args&&... args)
+      : function_(kernel), arguments_(std::forward<Args>(args)...) {}
+  void run_thread() const override { std::apply(function_, arguments_); }
+  const void* function() const override { return reinterpret_cast<const void*>(function_); }
+  std::vector<Argument> arguments() const override {
+    return std::apply(
+        [](const auto&... each) {
+          return std::vector<Argument>{
+              Argument{&each, sizeof(each), std::is_pointer_v<std::decay_t<decltype(each)>>}...};
+        },
+        arguments_);
+  }
+
+ private:
+  void (*function_)(Params...);
+  std::tuple<std::decay_t<Params>...> arguments_;
+};
+
+cudaError_t launch(const cudaLaunchConfig_t& config, std::shared_ptr<const Kernel> kernel,
+                   const char* call);
+
+}  // namespace emulation::detail
+
+template <class... Params, class... Args>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
+                               Args&&... args) {
+  static_assert(sizeof...(Params) == sizeof...(Args), "one argument for each parameter");
+  static_assert((std::is_trivially_copyable_v<Params> && ...), "arguments are copied as bytes");
+  if (!config || !kernel) return cudaErrorInvalidValue;
+  return emulation::detail::launch(*config,
+                                   std::make_shared<emulation::detail::KernelOf<Params...>>(
+                                       kernel, static_cast<Params>(std::forward<Args>(args))...),
+                                   "cudaLaunchKernelEx");
+}
+
+template <class... Params>
+cudaError_t cudaLaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, void** args,
+                             std::size_t shared_bytes = 0, cudaStream_t stream = nullptr) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return emulation::detail::launch(config,
+                                     std::make_shared<emulation::detail::KernelOf<Params...>>(
+                                         kernel, *static_cast<std::decay_t<Params>*>(args[I])...),
+                                     "cudaLaunchKernel");
+  }
+  (std::index_sequence_for<Params...>{});
+}
+
+// CUDA's own headers take any function pointer here.
+template <class... Params>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Params...), cudaFuncAttribute attribute,
+                                 int value) {
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
+}
+template <class... Params>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*kernel)(Params...)) {
+  return cudaFuncGetAttributes(attributes, reinterpret_cast<const void*>(kernel));
+}
+template <class... Params>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*kernel)(Params...),
+                                                          int block_size,
+                                                          std::size_t shared_bytes) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      blocks, reinterpret_cast<const void*>(kernel), block_size, shared_bytes);
+}
+template <class T>
+cudaError_t cudaMalloc(T** pointer, std::size_t bytes) {
+  return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
+}
+template <class T>
+cudaError_t cudaHostAlloc(T** pointer, std::size_t bytes, unsigned flags) {
+  return cudaHostAlloc(reinterpret_cast<void**>(pointer), bytes, flags);
+}
+template <class T>
+cudaError_t cudaMallocHost(T** pointer, std::size_t bytes, unsigned flags = 0) {
+  return cudaHostAlloc(reinterpret_cast<void**>(pointer), bytes, flags);
+}

@@ -1,0 +1,21 @@
+// Runs the blocks and threads of one kernel launch on the calling host thread.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <string>
+
+namespace emulation {
+
+struct GridLaunch {
+  dim3 grid, block;
+  std::size_t shared_bytes = 0;
+  const detail::Kernel* kernel = nullptr;
+};
+
+/// Runs the whole grid. Returns what went wrong, or an empty text. Only one host thread may be in
+/// here at a time.
+std::string run_grid(const GridLaunch& launch);
+
+}  // namespace emulation

@@ -1,0 +1,178 @@
+// What exists: devices, memory, streams, events, captures and graphs; and how work is queued and
+// run.
+//
+// One lock guards everything, kernels included. Work waits in its stream's queue until somebody
+// needs it; whoever does runs it on his own thread, with the lock held (released only around host
+// functions).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "settings.h"
+
+struct CUstream_st {};
+struct CUevent_st {};
+struct CUgraph_st {};
+struct CUgraphNode_st {};
+struct CUgraphExec_st {};
+
+namespace emulation {
+
+using Lock = std::unique_lock<std::mutex>;
+using Clock = std::chrono::steady_clock;
+
+struct Stream;
+struct Capture;
+
+/// A place in a stream's queue: everything queued before it.
+struct Point {
+  std::shared_ptr<Stream> stream;
+  std::uint64_t count = 0;
+};
+
+/// One piece of queued work, or a node of a graph: then it runs many times.
+struct Work {
+  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+  int device = 0;
+  /// Empty text = success; else what went wrong, and `error` says how it is reported.
+  std::function<cudaError_t(Lock&)> run;
+  Point wait;  ///< runs first, if it has a stream
+};
+
+struct Node : CUgraphNode_st {
+  Work work;
+  std::vector<std::size_t> after;  ///< nodes that must have run
+};
+
+struct Stream : CUstream_st {
+  int device = 0;
+  unsigned flags = 0;
+  bool legacy = false;
+  std::deque<Work> queue;
+  std::uint64_t queued = 0, done = 0;
+  bool running = false;                       ///< a host function of it runs, without the lock
+  std::uint64_t queried = ~std::uint64_t{0};  ///< `queued` at the last query that was not ready
+  std::shared_ptr<Capture> capture;
+  std::vector<std::size_t> last;  ///< while capturing: nodes that the next one comes after
+  bool blocking() const { return !legacy && !(flags & cudaStreamNonBlocking); }
+};
+
+struct Capture {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id thread;
+  Stream* origin = nullptr;
+  bool invalid = false;
+  std::vector<std::shared_ptr<Node>> nodes;
+};
+
+struct Event : CUevent_st {
+  int device = 0;
+  unsigned flags = 0;
+  bool recorded = false, queried = false;
+  Point point;
+  std::shared_ptr<Clock::time_point> time;  ///< when the record ran
+  std::weak_ptr<Capture> capture;           ///< the record was captured there, after `last`
+  bool captured = false;
+  std::vector<std::size_t> last;
+};
+
+struct Graph : CUgraph_st {
+  std::vector<std::shared_ptr<Node>> nodes;
+};
+struct GraphExec : CUgraphExec_st {
+  std::vector<std::shared_ptr<Node>> nodes;
+};
+
+struct Device {
+  cudaError_t lost = cudaSuccess;  ///< the error after which nothing works on it any more
+  std::size_t used = 0;
+  std::set<int> peers;  ///< whose memory its kernels may use
+  std::shared_ptr<Stream> legacy;
+};
+
+constexpr int kHost = -1;
+struct Allocation {
+  std::size_t bytes = 0;
+  int device = kHost;
+  bool freed = false;  ///< kept for a while, to notice that it is used
+};
+
+struct State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Device> devices;
+  std::map<cudaStream_t, std::shared_ptr<Stream>> streams;
+  std::map<cudaEvent_t, std::shared_ptr<Event>> events;
+  std::map<cudaGraph_t, std::shared_ptr<Graph>> graphs;
+  std::map<cudaGraphExec_t, std::shared_ptr<GraphExec>> execs;
+  std::map<std::uintptr_t, Allocation> memory;  ///< by address
+  std::deque<std::uintptr_t> freed;
+  std::size_t freed_bytes = 0;
+  std::vector<std::shared_ptr<Capture>> captures;
+  std::map<const void*, int> dynamic_shared;  ///< what cudaFuncSetAttribute allowed
+  std::size_t work_done = 0;
+  std::string last_fault;
+};
+State& state();
+
+/// What belongs to a host thread.
+struct ThreadState {
+  int device = 0;
+  cudaError_t last_error = cudaSuccess;
+  cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
+  bool in_host_function = false;
+};
+ThreadState& this_thread();
+
+enum class Needs {
+  nothing,  ///< works without a device
+  device,
+  context,    ///< fails once the current device is lost
+  no_capture  ///< also forbidden while a capture goes on that this thread must respect
+};
+
+/// Wraps every call: takes the lock, counts it for asked-for failures, checks what it needs, and
+/// keeps the error for cudaGetLastError.
+cudaError_t api(const char* name, Needs needs, const std::function<cudaError_t(Lock&)>& body);
+
+/// Null if the handle is not a stream. A null handle is the current device's legacy stream.
+std::shared_ptr<Stream> find_stream(cudaStream_t handle);
+std::shared_ptr<Event> find_event(cudaEvent_t handle);
+
+/// Queues the work, or adds it to the graph that the stream captures.
+cudaError_t enqueue(Stream& stream, Work work);
+/// Runs a stream's queue up to a point, and what it waits for.
+void run_until(Lock& lock, const Point& point);
+void run_stream(Lock& lock, const std::shared_ptr<Stream>& stream);
+void run_device(Lock& lock, int device);
+/// Runs one piece of work now, unless its device is lost.
+void run_work(Lock& lock, const Work& work);
+
+/// A device is lost: keeps the reason and prints it.
+cudaError_t lose_device(int device, cudaError_t error, const std::string& why);
+bool loses_device(cudaError_t error);
+
+/// The allocation that holds the address, or lies directly before it (one past the end); null if
+/// there is none. Its address goes to `base`.
+const Allocation* find_memory(const void* pointer, std::uintptr_t* base = nullptr);
+/// Whether the whole range lies in one live allocation of the device (kHost: pinned memory).
+bool in_memory(const void* pointer, std::size_t bytes, int device);
+void forget_all_memory();
+/// A description of an allocation whose borders were overwritten, or an empty text.
+std::string damaged_memory();
+
+cudaError_t error_by_name(const std::string& name);
+
+}  // namespace emulation
