@@ -22,7 +22,7 @@ void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
                   const std::function<std::int64_t()>& next,
                   const std::function<void(double)>& done) {
   run_ranks(
-      job.devices,
+      job.devices, job.backend_options,
       [&](Backend& backend, Communicator& communicator) {
         Replica replica(backend, communicator, job);
         replica.set_params(start.params);

@@ -75,7 +75,7 @@ int run_eval(const EvalOptions& options) {
   const Split& split = split_by_name(job.splits, name);
 
   EvalResult result;
-  run_ranks(job.devices, [&](Backend& backend, Communicator& communicator) {
+  run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
     Replica replica(backend, communicator, job);
     replica.set_params(checkpoint.params);
     EvalResult mine = evaluate_split(replica, job, split, name);

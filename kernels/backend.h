@@ -274,6 +274,7 @@ struct DeviceInfo {
   std::string instruction_set;  ///< part of what makes results: "avx2", "avx512_core_amx", "sm_90"
   std::string library;          ///< "oneDNN 2.6.3", "cuDNN 9.19"
   int threads = 1;              ///< CPU threads used by one replica
+  bool queues = false;          ///< calls return before their work has run
 };
 
 /// What a backend may do to be fast.

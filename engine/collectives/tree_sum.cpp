@@ -56,7 +56,10 @@ std::string TreeSum::check_cover() const {
 }
 
 void TreeSum::run(Backend& backend, Range range, std::span<const DevPtr> outs) {
-  if (range.size() <= 0) return;
+  const bool nothing_to_do =
+      additions_.empty() &&
+      std::all_of(outs.begin(), outs.end(), [&](DevPtr out) { return out == data_[0]; });
+  if (range.size() <= 0 || nothing_to_do) return;
   const std::size_t at = static_cast<std::size_t>(range.begin) * sizeof(float);
   parts_at_.assign(data_.begin(), data_.end());
   outs_at_.assign(outs.begin(), outs.end());

@@ -16,9 +16,8 @@ namespace {
 struct Place {
   std::size_t offset = std::numeric_limits<std::size_t>::max();
 
-  DevPtr in(DevPtr base) const {
-    return offset == std::numeric_limits<std::size_t>::max() ? DevPtr{} : base + offset;
-  }
+  bool given() const { return offset != std::numeric_limits<std::size_t>::max(); }
+  DevPtr in(DevPtr base) const { return given() ? base + offset : DevPtr{}; }
 };
 
 DevPtr metrics_behind(DevPtr grads, const Plan& plan) {
@@ -26,6 +25,17 @@ DevPtr metrics_behind(DevPtr grads, const Plan& plan) {
 }
 
 }  // namespace
+
+/// Runs `call` for a layer; an error of the device gets its name.
+template <class Call>
+void for_layer(const std::string& layer, const char* direction, const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::device) throw;
+    fail(ErrorKind::device, "layer '{}', {}: {}", layer, direction, error.what());
+  }
+}
 
 struct Executor::Step {
   std::string name;
@@ -70,7 +80,8 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float la
     context.type = plan.type;
     context.training = training;
     context.input_gradient = training && node.input_gradient;
-    ops[i] = node.layer->compile(backend, context);
+    context.tf32 = plan.tf32;
+    for_layer(node.name, "set-up", [&] { ops[i] = node.layer->compile(backend, context); });
     needs[i] = {ops[i]->in_place(), ops[i]->backward_needs_x(), ops[i]->backward_needs_y(),
                 ops[i]->saved_bytes(), ops[i]->scratch_bytes()};
   }
@@ -117,6 +128,12 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float la
 
 Executor::~Executor() = default;
 
+DevPtr Executor::weight_of(const Step& step, const ExecutorBuffers& buffers) const {
+  if (!step.weight.given()) return {};
+  if (plan_.type != DType::bf16) return step.weight.in(buffers.params);
+  return buffers.params16 + step.weight.offset / sizeof(float) * size_of(DType::bf16);
+}
+
 void Executor::forward(const ExecutorBuffers& buffers, const DeviceBatch& batch) {
   InputArgs input;
   input.raw = batch.raw;
@@ -130,11 +147,11 @@ void Executor::forward(const ExecutorBuffers& buffers, const DeviceBatch& batch)
     OpArgs args;
     args.x = step.x.in(buffers.arena);
     args.y = step.y.in(buffers.arena);
-    args.weight = step.weight.in(buffers.params);
+    args.weight = weight_of(step, buffers);
     args.bias = step.bias.in(buffers.params);
     args.saved = step.saved.in(buffers.arena);
     args.scratch = step.forward_scratch.in(buffers.arena);
-    step.op->forward(args);
+    for_layer(step.name, "forward", [&] { step.op->forward(args); });
   }
 }
 
@@ -158,7 +175,7 @@ void Executor::train(const ExecutorBuffers& buffers, const DeviceBatch& batch, G
     // The memory of what a kernel said it does not read may be in use by others by now.
     if (step->keeps_x) args.x = step->x.in(buffers.arena);
     if (step->keeps_y) args.y = step->y.in(buffers.arena);
-    args.weight = step->weight.in(buffers.params);
+    args.weight = weight_of(*step, buffers);
     args.bias = step->bias.in(buffers.params);
     args.dy = step->dy.in(buffers.arena);
     args.dx = step->dx.in(buffers.arena);
@@ -167,7 +184,7 @@ void Executor::train(const ExecutorBuffers& buffers, const DeviceBatch& batch, G
     args.saved = step->saved.in(buffers.arena);
     args.scratch = step->backward_scratch.in(buffers.arena);
     args.write = write;
-    step->op->backward(args);
+    for_layer(step->name, "backward", [&] { step->op->backward(args); });
   }
 }
 

@@ -12,8 +12,9 @@ namespace dpt {
 /// Where one call finds its things. Parameters and gradients are the flat buffers of the Plan.
 struct ExecutorBuffers {
   DevPtr params;
-  DevPtr grads;  ///< null for evaluation; the StepMetrics stand behind the gradients
-  DevPtr arena;  ///< at least arena_bytes()
+  DevPtr params16;  ///< the same in bf16; only for a plan of that type
+  DevPtr grads;     ///< null for evaluation; the StepMetrics stand behind the gradients
+  DevPtr arena;     ///< at least arena_bytes()
 };
 
 /// A batch on the device, as raw samples (see InputArgs).
@@ -29,8 +30,10 @@ struct EvalOutputs {
   DevPtr metrics;  ///< StepMetrics, overwritten
 };
 
-/// REQUIRES: `backend` and `plan` outlive it. Used by one thread, the backend's. Running allocates
-/// nothing; everything is queued as the backend's contract says.
+/// A failure of the device is thrown with the layer's name in front. (What a device reports late
+/// may be blamed on a layer that came after.) REQUIRES: `backend` and `plan` outlive it. Used by
+/// one thread, the backend's. Running allocates nothing; everything is queued as the backend's
+/// contract says.
 class Executor {
  public:
   /// `input` describes the first kernel; its batch, out and type are filled in here. With
@@ -53,6 +56,7 @@ class Executor {
 
  private:
   struct Step;
+  DevPtr weight_of(const Step& step, const ExecutorBuffers& buffers) const;
   void forward(const ExecutorBuffers& buffers, const DeviceBatch& batch);
 
   std::int64_t batch_ = 0;

@@ -67,14 +67,13 @@ class PlanBuilder {
   }
 
   void set_type() {
-    if (spec_.train.precision == "fp32") {
-      plan_.type = DType::f32;
-    } else if (spec_.train.precision == "bf16") {
-      plan_.type = DType::bf16;
-    } else {
-      fail(ErrorKind::usage, "{}: train.precision: expected fp32 or bf16, found '{}'", spec_.file,
-           spec_.train.precision);
+    const std::string& precision = spec_.train.precision;
+    if (precision != "fp32" && precision != "tf32" && precision != "bf16") {
+      fail(ErrorKind::usage, "{}: train.precision: expected fp32, tf32 or bf16, found '{}'",
+           spec_.file, precision);
     }
+    plan_.type = precision == "bf16" ? DType::bf16 : DType::f32;
+    plan_.tf32 = precision == "tf32";
   }
 
   void set_input() {

@@ -89,6 +89,7 @@ class Conv2d final : public Layer {
       desc.pool->input_gradient = context.training;
     }
     desc.type = context.type;
+    desc.tf32 = context.tf32;
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
     return backend.conv2d(desc);

@@ -57,6 +57,7 @@ struct LayerContext {
   std::span<const ActivationShape> in;
   ActivationShape out;
   DType type = DType::f32;
+  bool tf32 = false;  ///< see Conv2dDesc
   bool training = true;
   bool input_gradient = true;
 };

@@ -67,6 +67,7 @@ class Linear final : public Layer {
     desc.bias = options_.bias;
     desc.relu = relu_;
     desc.type = context.type;
+    desc.tf32 = context.tf32;
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
     return backend.linear(desc);

@@ -163,7 +163,14 @@ SpecTables::SpecTables(const Catalog& catalog)
            .above(0),
        object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
                     "When to end before the last epoch."),
-       field("precision", &TrainSection::precision, "Type of the activations.").one_of({"fp32"})});
+       field("precision", &TrainSection::precision,
+             "Arithmetic: fp32; tf32 (fp32 with factors of products rounded to 10 bits, NVIDIA "
+             "cards only); bf16 (activations and copies of the weights in bf16; weights, sums and "
+             "statistics in fp32).")
+           .one_of({"fp32", "tf32", "bf16"}),
+       field("autotune", &TrainSection::autotune,
+             "On NVIDIA cards: time the implementations of each convolution once and keep the "
+             "choice for later runs. Exact mode never does.")});
 
   checkpoint = checkpoint_table(keep_best);
   log = object_table<LogSpec>(

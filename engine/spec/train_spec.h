@@ -65,6 +65,7 @@ struct TrainSection {
   std::optional<double> grad_clip_norm;
   std::optional<EarlyStoppingSpec> early_stopping;
   std::string precision = "fp32";
+  bool autotune = true;
 };
 
 struct KeepBestSpec {

@@ -9,8 +9,8 @@ namespace {
 /// in the lowest buffer of its leaves.
 class CutBuilder {
  public:
-  CutBuilder(std::int64_t samples, std::int64_t leaves, std::int64_t max_piece, BatchCut& cut)
-      : samples_(samples), leaves_(leaves), max_piece_(max_piece), cut_(cut) {}
+  CutBuilder(const std::vector<Range>& leaves, std::int64_t max_piece, BatchCut& cut)
+      : leaves_(leaves), max_piece_(max_piece), cut_(cut) {}
 
   /// Appends the actions that leave the node's sum in `buffer`; buffers above it are free.
   void node(TreeNode n, int buffer) {
@@ -21,7 +21,7 @@ class CutBuilder {
     }
     node({n.first, n.level - 1}, buffer);
     const TreeNode right{n.first + (std::int64_t{1} << (n.level - 1)), n.level - 1};
-    if (right.first >= leaves_) return;
+    if (right.first >= cut_.leaves) return;
     node(right, buffer + 1);
     cut_.actions.push_back({.kind = CutAction::Kind::add,
                             .buffer = buffer,
@@ -32,7 +32,7 @@ class CutBuilder {
 
  private:
   void leaf(std::int64_t index, int buffer) {
-    const Range samples = even_part(samples_, leaves_, index);
+    const Range& samples = leaves_[static_cast<std::size_t>(index)];
     if (samples.size() == 0) {
       cut_.actions.push_back({.kind = CutAction::Kind::zero,
                               .buffer = buffer,
@@ -52,22 +52,30 @@ class CutBuilder {
     }
   }
 
-  std::int64_t samples_, leaves_, max_piece_;
+  const std::vector<Range>& leaves_;  ///< the samples of each
+  std::int64_t max_piece_;
   BatchCut& cut_;
 };
 
 }  // namespace
 
-BatchCut cut_batch(std::int64_t samples, int ranks, int rank, std::int64_t shards,
+BatchCut cut_batch(std::int64_t samples, const Shares& shares, int rank, std::int64_t shards,
                    std::int64_t max_piece) {
+  // Shares decide the leaves' sizes in fast mode and their owners in exact mode: there a leaf never
+  // depends on the ranks, so neither do the bits.
+  const bool exact = shards > 0;
+  const std::vector<Range> leaves =
+      exact ? share_parts(samples, Shares(static_cast<std::size_t>(shards), 1))
+            : share_parts(samples, shares);
   BatchCut cut;
-  cut.leaves = shards == 0 ? ranks : shards;
-  const Range mine = even_part(cut.leaves, ranks, rank);
+  cut.leaves = static_cast<std::int64_t>(leaves.size());
+  const Range mine = exact ? share_parts(shards, shares)[static_cast<std::size_t>(rank)]
+                           : Range{rank, rank + std::int64_t{1}};
   if (mine.size() > 0) {
-    cut.samples = {even_part(samples, cut.leaves, mine.begin).begin,
-                   even_part(samples, cut.leaves, mine.end - 1).end};
+    cut.samples = {leaves[static_cast<std::size_t>(mine.begin)].begin,
+                   leaves[static_cast<std::size_t>(mine.end - 1)].end};
   }
-  CutBuilder builder(samples, cut.leaves, max_piece, cut);
+  CutBuilder builder(leaves, max_piece, cut);
   int buffer = 0;
   for (const TreeNode& node : maximal_nodes(cut.leaves, mine)) {
     builder.node(node, buffer);

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/collectives/shard_tree.h"
+#include "engine/training/shares.h"
 #include "kernels/backend.h"
 
 namespace dpt {
@@ -37,10 +37,11 @@ struct BatchCut {
   int buffers = 0;          ///< gradient buffers used, counted from 0
 };
 
-/// The list of `rank` for a batch of `samples`. `shards` as in the config: 0 = fast mode, one leaf
-/// a rank; N = exact mode, N leaves, ranks <= N. No `train` action has more than `max_piece`
+/// The list of `rank` for a batch of `samples`; `shares` has one weight per rank. `shards` as in
+/// the config: 0 = fast mode, one leaf a rank, of its share of the samples; N = exact mode, N even
+/// leaves, of which a rank has its share, ranks <= N. No `train` action has more than `max_piece`
 /// samples; how a leaf is cut into pieces depends on its own size alone.
-BatchCut cut_batch(std::int64_t samples, int ranks, int rank, std::int64_t shards,
+BatchCut cut_batch(std::int64_t samples, const Shares& shares, int rank, std::int64_t shards,
                    std::int64_t max_piece);
 
 /// All piece sizes that the cuts of a batch contain, ascending, without repetition.

@@ -1,6 +1,7 @@
 #include "engine/training/job.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 namespace dpt {
@@ -30,6 +31,20 @@ std::int64_t piece_limit(const Plan& plan) {
   return std::clamp(fitting / kFewest * kFewest, kFewest, kMost);
 }
 
+std::string plan_cache_path() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) {
+    return cache + "/dpt/cuda-plans.json";
+  }
+  if (const std::string home = variable("HOME"); !home.empty()) {
+    return home + "/.cache/dpt/cuda-plans.json";
+  }
+  return {};
+}
+
 Job make_job(TrainSpec spec, const DataSets& sets, std::string resolved_config) {
   Job job;
   job.plan = make_plan(spec);
@@ -49,6 +64,11 @@ Job make_job(TrainSpec spec, const DataSets& sets, std::string resolved_config) 
          "train.shards is {}, but {} replicas were asked for: exact mode needs at least one shard "
          "per replica. Use fewer devices, or train.shards={}",
          spec.train.shards, job.ranks(), job.ranks());
+  }
+  job.shares = default_shares(job.devices);
+  job.backend_options.exact = spec.train.shards > 0;
+  if (spec.train.autotune && !job.backend_options.exact) {
+    job.backend_options.plan_cache = plan_cache_path();
   }
   job.max_piece = piece_limit(job.plan);
   job.resolved_config = std::move(resolved_config);

@@ -11,6 +11,7 @@
 #include "engine/optimizers/optimizer.h"
 #include "engine/optimizers/schedule.h"
 #include "engine/spec/train_spec.h"
+#include "engine/training/shares.h"
 #include "kernels/devices.h"
 
 namespace dpt {
@@ -23,6 +24,9 @@ struct Job {
   Schedule schedule;
   InputDesc train_input, eval_input;  ///< of the first kernel, for each list of transforms
   std::vector<DeviceName> devices;    ///< one rank each
+  Shares shares;                      ///< of each rank, at the start
+  bool calibrate = false;  ///< the first steps are measured, and the shares then follow the speeds
+  BackendOptions backend_options;
   std::int64_t steps_per_epoch = 0, total_steps = 0;
   std::int64_t max_piece = 0;   ///< most samples that a replica runs at once
   std::string resolved_config;  ///< YAML, as the run folder and checkpoints keep it
@@ -38,6 +42,10 @@ Job make_job(TrainSpec spec, const DataSets& sets, std::string resolved_config);
 
 /// What the data set must look like for this model (the plan decides the label range).
 DataDemand data_demand(const TrainSpec& spec, const Plan& plan);
+
+/// Where timed choices of CUDA kernels are kept: $XDG_CACHE_HOME/dpt/cuda-plans.json, or the same
+/// below ~/.cache; empty when neither is known.
+std::string plan_cache_path();
 
 /// How a job reads its data, but for order and batch size: decoder threads and batches ahead.
 Loader::Options loader_options(const Job& job);

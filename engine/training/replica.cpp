@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 
@@ -12,21 +13,26 @@ std::size_t float_bytes(std::int64_t count) {
   return static_cast<std::size_t>(count) * sizeof(float);
 }
 
-template <class T>
-std::size_t bytes_of(std::span<const T> values) {
-  return values.size() * sizeof(T);
-}
-
 }  // namespace
 
 Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
-    : backend_(backend), communicator_(communicator), job_(job) {
+    : backend_(backend),
+      communicator_(communicator),
+      job_(job),
+      feeder_(backend),
+      shares_(job.shares) {
   params_ = allocate(float_bytes(job.plan.param_floats), "the parameters");
+  if (job.plan.type == DType::bf16) {
+    params16_ = allocate(static_cast<std::size_t>(job.plan.param_floats) * size_of(DType::bf16),
+                         "the parameters in bf16");
+  }
   for (const std::string& name : job.optimizer.state_names) {
     state_.push_back(allocate(float_bytes(job.plan.param_floats), "optimizer state " + name));
     backend_.zero(state_.back().ptr(), state_.back().bytes());
   }
-  scalars_ = allocate(sizeof(StepScalars), "step scalars");
+  for (Ring& ring : ring_) {
+    ring.returned = backend_.allocate_host(sizeof(Returned), "results of a step");
+  }
 }
 
 DeviceMemory Replica::allocate(std::size_t bytes, const std::string& what) {
@@ -37,13 +43,25 @@ DeviceMemory Replica::allocate(std::size_t bytes, const std::string& what) {
 void Replica::ensure(DeviceMemory& memory, std::size_t bytes, const std::string& what) {
   if (memory.bytes() >= bytes) return;
   memory_bytes_ -= memory.bytes();
+  // Work that is queued may still use the old one.
+  backend_.synchronize();
   memory = DeviceMemory();
   memory = allocate(bytes, what);
+  forget_recordings();
+}
+
+void Replica::forget_recordings() {
+  if (repeated_.empty()) return;
+  backend_.synchronize();
+  repeated_.clear();
 }
 
 void Replica::set_params(std::span<const float> params) {
   assert(static_cast<std::int64_t>(params.size()) == job_.plan.param_floats);
   backend_.upload(params_.ptr(), params.data(), params.size_bytes());
+  if (params16_.ptr()) {
+    backend_.to_bf16(params16_.ptr(), params_.ptr(), job_.plan.param_floats);
+  }
   backend_.synchronize();
 }
 
@@ -80,19 +98,50 @@ Executor& Replica::executor(std::int64_t batch, bool training) {
     slot = std::make_unique<Executor>(
         backend_, job_.plan, training ? job_.train_input : job_.eval_input,
         static_cast<float>(job_.spec.loss.label_smoothing), batch, training);
+    require_room(*slot, training);
     ensure(arena_, slot->arena_bytes(), "activations");
   }
   return *slot;
 }
 
+void Replica::require_room(const Executor& executor, bool training) {
+  const std::size_t bytes = executor.arena_bytes();
+  if (bytes <= arena_.bytes()) return;
+  const std::uint64_t free = backend_.free_bytes() + arena_.bytes();
+  if (bytes <= free) return;
+  const auto largest = std::max_element(
+      job_.plan.rows.begin(), job_.plan.rows.end(),
+      [](const LayerRow& a, const LayerRow& b) { return a.activation_bytes < b.activation_bytes; });
+  // Activations grow with the batch in proportion.
+  const auto fitting =
+      static_cast<std::int64_t>(static_cast<double>(free) / static_cast<double>(bytes) *
+                                static_cast<double>(executor.batch()));
+  const double mebibyte = 1024.0 * 1024.0;
+  fail(
+      ErrorKind::device,
+      "{}: out of memory: {} samples at once need {:.1f} MiB for activations{}, but {:.1f} MiB are "
+      "free; the largest layer is '{}'. {} fit: use batch_size {} or less for {} device(s), or "
+      "more devices",
+      backend_.info().name, executor.batch(), static_cast<double>(bytes) / mebibyte,
+      training ? " and their gradients" : "", static_cast<double>(free) / mebibyte, largest->name,
+      fitting, fitting * job_.ranks(), job_.ranks());
+}
+
 const BatchCut& Replica::cut_for(std::int64_t global_batch) {
   const auto found = cuts_.find(global_batch);
   if (found != cuts_.end()) return found->second;
-  BatchCut cut = cut_batch(global_batch, communicator_.size(), communicator_.rank(),
-                           job_.spec.train.shards, job_.max_piece);
+  BatchCut cut = cut_batch(global_batch, shares_, communicator_.rank(), job_.spec.train.shards,
+                           job_.max_piece);
   need_gradient_buffers(std::max(cut.buffers, 1));
   for (const std::int64_t size : piece_sizes(cut)) executor(size, true);
   return cuts_.emplace(global_batch, std::move(cut)).first->second;
+}
+
+void Replica::set_shares(const Shares& shares) {
+  assert(results_pending() == 0 && shares.size() == shares_.size());
+  shares_ = shares;
+  cuts_.clear();
+  forget_recordings();
 }
 
 void Replica::need_gradient_buffers(int count) {
@@ -102,124 +151,145 @@ void Replica::need_gradient_buffers(int count) {
   }
 }
 
-DeviceBatch Replica::place(const HostBatch& batch, const DataSource* source) {
-  DeviceBatch placed;
-  placed.scalars = scalars_.ptr();
-  ensure(slots_, std::max<std::size_t>(bytes_of(batch.slots), 64), "batch indices");
-  ensure(ids_, std::max<std::size_t>(bytes_of(batch.ids), 64), "batch indices");
-  backend_.upload(slots_.ptr(), batch.slots.data(), bytes_of(batch.slots));
-  backend_.upload(ids_.ptr(), batch.ids.data(), bytes_of(batch.ids));
-  placed.slots = slots_.ptr();
-  placed.ids = ids_.ptr();
-
-  const auto resident = source->resident();
-  if (resident && resident->pixels.data() == batch.pixels.data()) {
-    auto copy = std::find_if(resident_.begin(), resident_.end(),
-                             [&](const ResidentCopy& c) { return c.source == source; });
-    if (copy == resident_.end()) {
-      resident_.push_back({source, backend_.make_resident(resident->pixels, "the data set"),
-                           backend_.make_resident(std::as_bytes(resident->labels), "the labels")});
-      copy = resident_.end() - 1;
-    }
-    placed.raw = copy->pixels.ptr();
-    placed.labels = copy->labels.ptr();
-    return placed;
+/// `work` as calls, as a recording in the making, or as a replay, whatever its turn is.
+template <class Work>
+void Replica::repeat(const RepeatedKey& key, const Work& work) {
+  Repeated& repeated = repeated_[key];
+  using State = Repeated::State;
+  if (repeated.state == State::seen) {
+    repeated.recording = backend_.capture(work);
+    repeated.state = repeated.recording ? State::recorded : State::calls;
   }
-  ensure(staged_pixels_, batch.pixels.size_bytes(), "a batch of samples");
-  ensure(staged_labels_, batch.labels.size_bytes(), "a batch of labels");
-  backend_.upload(staged_pixels_.ptr(), batch.pixels.data(), batch.pixels.size_bytes());
-  backend_.upload(staged_labels_.ptr(), batch.labels.data(), batch.labels.size_bytes());
-  placed.raw = staged_pixels_.ptr();
-  placed.labels = staged_labels_.ptr();
-  return placed;
+  if (repeated.state == State::recorded) {
+    backend_.replay(*repeated.recording);
+    return;
+  }
+  work();
+  if (repeated.state == State::fresh) repeated.state = State::seen;
+}
+
+std::string Replica::launches() const {
+  const auto recorded = [&](Part part) {
+    return std::any_of(repeated_.begin(), repeated_.end(), [&](const auto& each) {
+      return each.first.part == part && each.second.recording;
+    });
+  };
+  if (recorded(Part::whole)) return "graph";
+  return recorded(Part::gradients) ? "graphs" : "calls";
+}
+
+void Replica::compute_gradients(const BatchCut& cut, const FedBatch& fed) {
+  for (const CutAction& action : cut.actions) {
+    const DevPtr grads = gradients_[static_cast<std::size_t>(action.buffer)].ptr();
+    const bool begins = action.kind != CutAction::Kind::add && action.write == GradWrite::overwrite;
+    if (action.kind == CutAction::Kind::zero) {
+      backend_.zero(grads, float_bytes(job_.plan.grad_floats()));
+    }
+    if (begins && action.buffer == cut.parts.front().buffer) {
+      // The rank's vote stands in the metrics of its first part, and so in their sum.
+      backend_.copy(metrics_of(grads), fed.metrics, metrics_bytes());
+    } else if (begins) {
+      backend_.zero(metrics_of(grads), metrics_bytes());
+    }
+    if (action.kind == CutAction::Kind::add) {
+      backend_.add(grads, grads, gradients_[static_cast<std::size_t>(action.other)].ptr(),
+                   job_.plan.grad_floats());
+    }
+    if (action.kind == CutAction::Kind::train) {
+      DeviceBatch piece = fed.batch;
+      const auto skip = static_cast<std::size_t>(action.samples.begin - cut.samples.begin);
+      piece.slots = fed.batch.slots + skip * sizeof(std::int32_t);
+      piece.ids = fed.batch.ids + skip * sizeof(std::int64_t);
+      executor(action.samples.size(), true)
+          .train({params_.ptr(), params16_.ptr(), grads, arena_.ptr()}, piece, action.write);
+    }
+  }
+}
+
+void Replica::sum_gradients(const BatchCut& cut) {
+  parts_.clear();
+  for (const BatchCut::Part& part : cut.parts) {
+    parts_.push_back({part.node, gradients_[static_cast<std::size_t>(part.buffer)].ptr()});
+  }
+  communicator_.all_reduce(cut.leaves, parts_, gradients_.front().ptr(), job_.plan.grad_floats());
+}
+
+void Replica::update_params(const FedBatch& fed, bool norm) {
+  const DevPtr sum = gradients_.front().ptr();
+  if (norm) backend_.grad_norm(sum, job_.plan.param_floats, fed.batch.scalars);
+  OptimizerArgs args;
+  args.params = params_.ptr();
+  args.params16 = params16_.ptr();
+  args.grads = sum;
+  if (!state_.empty()) args.state1 = state_[0].ptr();
+  if (state_.size() > 1) args.state2 = state_[1].ptr();
+  if (state_.size() > 2) args.state3 = state_[2].ptr();
+  args.scalars = fed.batch.scalars;
+  args.count = job_.plan.param_floats;
+  backend_.optimizer_step(job_.optimizer.desc, args);
 }
 
 void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
   // A slot of the ring is free once its result was taken: the host writes nothing that a queued
   // copy may still read.
-  assert(results_pending() < kRing);
-  Ring& ring = ring_[static_cast<std::size_t>(queued_ % kRing)];
+  assert(results_pending() <= kMostPending);
+  const auto slot = static_cast<int>(queued_ % Feeder::kSlots);
+  Ring& ring = ring_[static_cast<std::size_t>(slot)];
   const BatchCut& cut = cut_for(plan.global_batch);
+  using Clock = std::chrono::steady_clock;
+  if (plan.measure) backend_.synchronize();
+  const Clock::time_point begun = Clock::now();
 
   ring.plan = plan;
-  ring.scalars = StepScalars{};
-  ring.scalars.epoch = plan.epoch;
-  ring.scalars.inverse_count = 1.0F / static_cast<float>(plan.global_batch);
-  ring.scalars.max_norm = static_cast<float>(job_.spec.train.grad_clip_norm.value_or(0.0));
-  fill_optimizer_scalars(job_.optimizer, plan.lr, plan.step, ring.scalars);
-  backend_.upload(scalars_.ptr(), &ring.scalars, sizeof(StepScalars));
+  StepScalars scalars;
+  scalars.epoch = plan.epoch;
+  scalars.inverse_count = 1.0F / static_cast<float>(plan.global_batch);
+  scalars.max_norm = static_cast<float>(job_.spec.train.grad_clip_norm.value_or(0.0));
+  fill_optimizer_scalars(job_.optimizer, plan.lr, plan.step, scalars);
+  StepMetrics metrics;
+  metrics.stop_votes = plan.vote_stop ? 1.0F : 0.0F;
+  const FedBatch fed = feeder_.feed(slot, scalars, metrics, batch, *job_.splits.train.source);
+  if (feeder_moves_ != feeder_.moves()) forget_recordings();
+  feeder_moves_ = feeder_.moves();
 
-  DeviceBatch placed;
-  if (cut.samples.size() > 0) placed = place(batch, job_.splits.train.source.get());
-
-  for (const CutAction& action : cut.actions) {
-    const DevPtr grads = gradients_[static_cast<std::size_t>(action.buffer)].ptr();
-    switch (action.kind) {
-      case CutAction::Kind::zero:
-        backend_.zero(grads, float_bytes(job_.plan.grad_floats()));
-        break;
-      case CutAction::Kind::add:
-        backend_.add(grads, grads, gradients_[static_cast<std::size_t>(action.other)].ptr(),
-                     job_.plan.grad_floats());
-        break;
-      case CutAction::Kind::train: {
-        if (action.write == GradWrite::overwrite) {
-          backend_.zero(metrics_of(grads),
-                        float_bytes(job_.plan.grad_floats() - job_.plan.param_floats));
-        }
-        DeviceBatch piece = placed;
-        const auto skip = static_cast<std::size_t>(action.samples.begin - cut.samples.begin);
-        piece.slots = placed.slots + skip * sizeof(std::int32_t);
-        piece.ids = placed.ids + skip * sizeof(std::int64_t);
-        executor(action.samples.size(), true)
-            .train({params_.ptr(), grads, arena_.ptr()}, piece, action.write);
-        break;
-      }
+  const bool norm = job_.spec.train.grad_clip_norm.has_value() || plan.want_grad_norm;
+  if (communicator_.can_be_recorded() && !plan.measure) {
+    repeat({Part::whole, plan.global_batch, fed.buffer, norm}, [&] {
+      compute_gradients(cut, fed);
+      sum_gradients(cut);
+      update_params(fed, norm);
+    });
+    feeder_.release(fed);
+  } else {
+    repeat({Part::gradients, plan.global_batch, fed.buffer, false},
+           [&] { compute_gradients(cut, fed); });
+    feeder_.release(fed);
+    if (plan.measure) {
+      backend_.synchronize();
+      own_seconds_ = std::chrono::duration<double>(Clock::now() - begun).count();
     }
+    sum_gradients(cut);
+    repeat({Part::update, 0, 0, norm}, [&] { update_params(fed, norm); });
   }
 
-  parts_.clear();
-  for (const BatchCut::Part& part : cut.parts) {
-    parts_.push_back({part.node, gradients_[static_cast<std::size_t>(part.buffer)].ptr()});
-  }
-  if (plan.vote_stop && !parts_.empty()) {
-    ring.vote = 1.0F;
-    backend_.upload(metrics_of(parts_.front().data) + offsetof(StepMetrics, stop_votes), &ring.vote,
-                    sizeof(float));
-  }
-  const DevPtr sum = gradients_.front().ptr();
-  communicator_.all_reduce(cut.leaves, parts_, sum, job_.plan.grad_floats());
-
-  const bool clip = job_.spec.train.grad_clip_norm.has_value();
-  if (clip || plan.want_grad_norm) {
-    backend_.grad_norm(sum, job_.plan.param_floats, scalars_.ptr());
-  }
-  OptimizerArgs args;
-  args.params = params_.ptr();
-  args.grads = sum;
-  if (!state_.empty()) args.state1 = state_[0].ptr();
-  if (state_.size() > 1) args.state2 = state_[1].ptr();
-  if (state_.size() > 2) args.state3 = state_[2].ptr();
-  args.scalars = scalars_.ptr();
-  args.count = job_.plan.param_floats;
-  backend_.optimizer_step(job_.optimizer.desc, args);
-
-  backend_.download(&ring.metrics, metrics_of(sum), sizeof(StepMetrics));
-  backend_.download(&ring.scalars_back, scalars_.ptr(), sizeof(StepScalars));
+  auto* returned = reinterpret_cast<Returned*>(ring.returned.get());
+  backend_.download(&returned->metrics, metrics_of(gradients_.front().ptr()), sizeof(StepMetrics));
+  if (norm) backend_.download(&returned->scalars, fed.batch.scalars, sizeof(StepScalars));
   ring.mark = backend_.record();
   ++queued_;
 }
 
 StepResult Replica::take_result() {
   assert(results_pending() > 0);
-  Ring& ring = ring_[static_cast<std::size_t>(taken_ % kRing)];
+  const Ring& ring = ring_[static_cast<std::size_t>(taken_ % Feeder::kSlots)];
   backend_.wait(ring.mark);
+  const auto* returned = reinterpret_cast<const Returned*>(ring.returned.get());
   ++taken_;
   StepResult result;
   result.step = ring.plan.step;
-  result.metrics = ring.metrics;
+  result.metrics = returned->metrics;
   result.lr = ring.plan.lr;
-  if (ring.plan.want_grad_norm) result.grad_norm = ring.scalars_back.grad_norm;
+  if (ring.plan.want_grad_norm) result.grad_norm = returned->scalars.grad_norm;
   return result;
 }
 
@@ -230,7 +300,8 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
   // devices there are.
   const std::int64_t pieces = (n + job_.max_piece - 1) / job_.max_piece;
   const int ranks = communicator_.size();
-  const Range mine = even_part(pieces, ranks, communicator_.rank());
+  const std::vector<Range> parts = share_parts(pieces, shares_);
+  const Range mine = parts[static_cast<std::size_t>(communicator_.rank())];
   std::vector<SampleRange> ranges;
   for (std::int64_t i = mine.begin; i < mine.end; ++i) {
     const Range part = even_part(n, pieces, i);
@@ -240,8 +311,7 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
   ensure(eval_loss_, float_bytes(job_.max_piece), "evaluation results");
   ensure(eval_prediction_, float_bytes(job_.max_piece), "evaluation results");
   ensure(eval_metrics_, sizeof(StepMetrics), "evaluation results");
-  ring_[0].scalars = StepScalars{};
-  backend_.upload(scalars_.ptr(), &ring_[0].scalars, sizeof(StepScalars));
+  assert(results_pending() == 0);
 
   struct SampleResult {
     float loss;
@@ -250,17 +320,19 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
   std::vector<float> loss(static_cast<std::size_t>(job_.max_piece));
   std::vector<std::int32_t> prediction(loss.size());
   // Every rank sends a block of the same size: the samples of the longest run of pieces.
-  const std::int64_t block = even_part(pieces, ranks, 0).size() * job_.max_piece;
+  std::int64_t block = 0;
+  for (const Range& part : parts) block = std::max(block, part.size() * job_.max_piece);
   std::vector<SampleResult> own(static_cast<std::size_t>(block)),
       all(static_cast<std::size_t>(block * ranks));
   std::size_t filled = 0;
   loader.start(0, ranges);
   for (const SampleRange& range : ranges) {
     const HostBatch batch = loader.next();
-    const DeviceBatch placed = place(batch, &source);
-    executor(range.size(), false)
-        .evaluate({params_.ptr(), DevPtr{}, arena_.ptr()}, placed,
+    const FedBatch fed = feeder_.feed(0, StepScalars{}, StepMetrics{}, batch, source);
+    Executor& pass = executor(range.size(), false);
+    pass.evaluate({params_.ptr(), params16_.ptr(), DevPtr{}, arena_.ptr()}, fed.batch,
                   {eval_loss_.ptr(), eval_prediction_.ptr(), eval_metrics_.ptr()});
+    feeder_.release(fed);
     backend_.download(loss.data(), eval_loss_.ptr(), float_bytes(range.size()));
     backend_.download(prediction.data(), eval_prediction_.ptr(), float_bytes(range.size()));
     backend_.synchronize();
@@ -276,7 +348,7 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
   results.loss.reserve(static_cast<std::size_t>(n));
   results.prediction.reserve(static_cast<std::size_t>(n));
   for (int rank = 0; rank < ranks; ++rank) {
-    const Range theirs = even_part(pieces, ranks, rank);
+    const Range theirs = parts[static_cast<std::size_t>(rank)];
     if (theirs.size() == 0) continue;
     const std::int64_t count =
         even_part(n, pieces, theirs.end - 1).end - even_part(n, pieces, theirs.begin).begin;

@@ -14,6 +14,7 @@
 #include "engine/collectives/communicator.h"
 #include "engine/graph/executor.h"
 #include "engine/training/batch_cut.h"
+#include "engine/training/feeder.h"
 #include "engine/training/job.h"
 
 namespace dpt {
@@ -34,6 +35,7 @@ struct StepPlan {
   double lr = 0;
   bool vote_stop = false;
   bool want_grad_norm = false;
+  bool measure = false;  ///< time this rank's own work; waits for the device before and after it
 };
 
 /// Per-sample results of an evaluation, in the order asked for.
@@ -56,12 +58,22 @@ class Replica {
   /// This rank's samples of a batch, as positions in it; empty when there are fewer than ranks.
   Range rank_samples(std::int64_t global_batch) { return cut_for(global_batch).samples; }
 
+  /// How batches are cut from now on. REQUIRES: no result pending, whose work may still read what
+  /// the cuts of before have on the device.
+  void set_shares(const Shares& shares);
+
   /// Queues one step: this rank's samples, the sum over all ranks, the update. The result comes
   /// from take_result, one step or more later.
   void train_step(const StepPlan& plan, const HostBatch& batch);
   /// The result of the oldest step not yet taken; waits for it if it must.
   StepResult take_result();
   std::int64_t results_pending() const { return queued_ - taken_; }
+  /// Most results that may be pending when a step is queued.
+  static constexpr std::int64_t kMostPending = Feeder::kSlots - 1;
+
+  /// Of the last step with StepPlan::measure: from its upload up to the sum over the ranks, which
+  /// waits for others and so is left out.
+  double own_seconds() const { return own_seconds_; }
 
   /// Samples of `source` by index, in pieces that do not depend on the number of ranks.
   SampleResults evaluate(const DataSource& source, std::span<const std::int64_t> indices,
@@ -71,19 +83,39 @@ class Replica {
   std::string first_non_finite();
 
   /// Device memory held, in bytes.
-  std::size_t memory_bytes() const { return memory_bytes_; }
+  std::size_t memory_bytes() const { return memory_bytes_ + feeder_.memory_bytes(); }
+  /// How steps run: "graph" where one launch runs a whole step, "graphs" where the sum over ranks
+  /// stands between two, "calls" where the device records nothing. Known after the second step.
+  std::string launches() const;
+  /// Where the samples are, as Feeder::placement.
+  std::string data_placement() const { return feeder_.placement(); }
   std::vector<std::string> implementations() const;
 
  private:
+  /// What comes back from a step, in host memory that the device writes to.
+  struct Returned {
+    StepMetrics metrics;
+    StepScalars scalars;  ///< with grad_norm, when it was asked for
+  };
   struct Ring {
     StepPlan plan;
-    StepScalars scalars;       ///< uploaded from here
-    StepMetrics metrics;       ///< downloaded to here
-    StepScalars scalars_back;  ///< with grad_norm
-    float vote = 0;            ///< uploaded into the metrics
+    HostMemory returned{nullptr, nullptr};
     std::uint64_t mark = 0;
   };
-  static constexpr std::int64_t kRing = 4;
+  /// A part of the step that is the same row of calls each time: run as calls the first time,
+  /// recorded the second time, replayed from then on.
+  struct Repeated {
+    enum class State : std::uint8_t { fresh, seen, recorded, calls } state = State::fresh;
+    std::unique_ptr<Recording> recording;
+  };
+  enum class Part : std::uint8_t { whole, gradients, update };
+  struct RepeatedKey {
+    Part part;
+    std::int64_t global_batch;
+    int buffer;
+    bool norm;
+    auto operator<=>(const RepeatedKey&) const = default;
+  };
 
   DeviceMemory allocate(std::size_t bytes, const std::string& what);
   /// Grows `memory` to `bytes` if it is smaller; its contents are lost then.
@@ -91,7 +123,19 @@ class Replica {
   Executor& executor(std::int64_t batch, bool training);
   const BatchCut& cut_for(std::int64_t global_batch);
   void need_gradient_buffers(int count);
-  DeviceBatch place(const HostBatch& batch, const DataSource* source);
+  /// Throws when the device has no room for the activations of `executor`.
+  void require_room(const Executor& executor, bool training);
+  /// Recordings hold addresses: they end when memory moves.
+  void forget_recordings();
+  template <class Work>
+  void repeat(const RepeatedKey& key, const Work& work);
+  void compute_gradients(const BatchCut& cut, const FedBatch& fed);
+  void sum_gradients(const BatchCut& cut);
+  void update_params(const FedBatch& fed, bool norm);
+  std::size_t metrics_bytes() const {
+    return static_cast<std::size_t>(job_.plan.grad_floats() - job_.plan.param_floats) *
+           sizeof(float);
+  }
   DevPtr metrics_of(DevPtr grads) const {
     return grads + static_cast<std::size_t>(job_.plan.param_floats) * sizeof(float);
   }
@@ -100,21 +144,19 @@ class Replica {
   Communicator& communicator_;
   const Job& job_;
   std::size_t memory_bytes_ = 0;
-  DeviceMemory params_, scalars_, arena_;
+  DeviceMemory params_, params16_, arena_;
+  Feeder feeder_;
+  std::int64_t feeder_moves_ = 0;
   std::vector<DeviceMemory> gradients_;
   std::vector<DeviceMemory> state_;
-  // A batch's bytes on the device. The resident ones are made once per data source.
-  DeviceMemory slots_, ids_, staged_pixels_, staged_labels_;
-  struct ResidentCopy {
-    const DataSource* source;
-    DeviceMemory pixels, labels;
-  };
-  std::vector<ResidentCopy> resident_;
   DeviceMemory eval_loss_, eval_prediction_, eval_metrics_;
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Executor>> executors_;
+  Shares shares_;
   std::map<std::int64_t, BatchCut> cuts_;
+  double own_seconds_ = 0;
   std::vector<PartialSum> parts_;  ///< of the present step; kept so that a step allocates nothing
-  std::array<Ring, kRing> ring_;
+  std::array<Ring, Feeder::kSlots> ring_;
+  std::map<RepeatedKey, Repeated> repeated_;
   std::int64_t queued_ = 0, taken_ = 0;
 };
 

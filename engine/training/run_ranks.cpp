@@ -6,7 +6,7 @@
 
 namespace dpt {
 
-void run_ranks(const std::vector<DeviceName>& devices,
+void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& options,
                const std::function<void(Backend&, Communicator&)>& body,
                std::chrono::milliseconds deadline) {
   const int size = static_cast<int>(devices.size());
@@ -23,7 +23,7 @@ void run_ranks(const std::vector<DeviceName>& devices,
       group.abort(rank, cause);
     };
     try {
-      const auto backend = make_backend(devices[static_cast<std::size_t>(rank)]);
+      const auto backend = make_backend(devices[static_cast<std::size_t>(rank)], options);
       const auto communicator = group.join(rank, *backend);
       body(*backend, *communicator);
     } catch (const std::exception& error) {

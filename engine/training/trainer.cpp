@@ -315,7 +315,7 @@ class RankTrainer {
 TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits& limits,
                    RunFolder& folder, RunLog& log, Progress& progress) {
   TrainOutcome outcome;
-  run_ranks(job.devices, [&](Backend& backend, Communicator& communicator) {
+  run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
     RankTrainer trainer(job, start, limits, backend, communicator, folder, log, progress);
     TrainOutcome mine = trainer.run();
     if (communicator.rank() == 0) outcome = std::move(mine);

@@ -9,7 +9,11 @@
 namespace dpt {
 
 /// Throws ErrorKind::device unless the description is one that this backend computes.
-inline void check_cpu_desc(const char* what, DType type, std::int64_t batch) {
+inline void check_cpu_desc(const char* what, DType type, std::int64_t batch, bool tf32 = false) {
+  if (tf32) {
+    fail(ErrorKind::device,
+         "cpu: {} in tf32 is not available: tf32 is a mode of NVIDIA cards; use fp32", what);
+  }
   if (type != DType::f32) {
     fail(ErrorKind::device, "cpu: {} in {} is not available: this backend computes in fp32", what,
          name_of(type));

@@ -126,7 +126,7 @@ class CpuConv2d final : public Op {
 }  // namespace
 
 std::unique_ptr<Op> make_cpu_conv2d(const Conv2dDesc& desc, int threads) {
-  check_cpu_desc("a convolution", desc.type, desc.batch);
+  check_cpu_desc("a convolution", desc.type, desc.batch, desc.tf32);
   if (threads == 1) {
     if (auto direct = make_direct_conv2d(desc, CpuFeatures::detect())) return direct;
   }

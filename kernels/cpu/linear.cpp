@@ -68,7 +68,7 @@ class CpuLinear final : public Op {
 }  // namespace
 
 std::unique_ptr<Op> make_cpu_linear(const LinearDesc& desc, int threads) {
-  check_cpu_desc("a linear layer", desc.type, desc.batch);
+  check_cpu_desc("a linear layer", desc.type, desc.batch, desc.tf32);
   if (threads == 1) {
     if (auto direct = make_direct_linear(desc, CpuFeatures::detect())) return direct;
   }

@@ -86,6 +86,7 @@ class CudaBackend final : public Backend {
     }
     info_.name = context_.name;
     info_.description = context_.card;
+    info_.queues = true;
     info_.instruction_set = fmt::format("sm_{}{}", properties.major, properties.minor);
     info_.library = cuda_built_in();
     for (const std::string& library : cuda_info().libraries) info_.library += ", " + library;

@@ -63,7 +63,7 @@ long allocations(const std::vector<std::string>& overrides, int steps) {
   const Job job = small_job(small_config("{type: SGD, lr: 0.05, momentum: 0.9}"), overrides);
   const StartingPoint start = fresh_start(job);
   g_allocations = 0;
-  run_ranks(job.devices, [&](Backend& backend, Communicator& communicator) {
+  run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
     Replica replica(backend, communicator, job);
     replica.set_params(start.params);
     Stepper stepper(job, replica, start.state, [](const StepResult&) {});

@@ -8,6 +8,10 @@ using namespace dpt;
 
 namespace {
 
+Shares equal(int ranks) {
+  return Shares(static_cast<std::size_t>(ranks), 1);
+}
+
 /// Runs a cut with strings for gradients: "+" shows the order of the additions.
 std::map<int, std::string> run_symbolically(const BatchCut& cut) {
   std::map<int, std::string> buffers;
@@ -36,7 +40,7 @@ std::string whole_sum(std::int64_t samples, int ranks, std::int64_t shards, std:
   std::vector<std::string> sums;
   std::int64_t leaves = 0;
   for (int rank = 0; rank < ranks; ++rank) {
-    const BatchCut cut = cut_batch(samples, ranks, rank, shards, piece);
+    const BatchCut cut = cut_batch(samples, equal(ranks), rank, shards, piece);
     leaves = cut.leaves;
     auto buffers = run_symbolically(cut);
     for (const BatchCut::Part& part : cut.parts) {
@@ -69,7 +73,7 @@ TEST_CASE("every sample is in exactly one piece, in order, and pieces keep their
       for (int ranks = 1; ranks <= 8; ++ranks) {
         std::int64_t next = 0;
         for (int rank = 0; rank < ranks; ++rank) {
-          const BatchCut cut = cut_batch(samples, ranks, rank, shards, 20);
+          const BatchCut cut = cut_batch(samples, equal(ranks), rank, shards, 20);
           CHECK((cut.samples.size() == 0 || cut.samples.begin == next));
           for (const CutAction& action : cut.actions) {
             if (action.kind != CutAction::Kind::train) continue;
@@ -87,7 +91,7 @@ TEST_CASE("every sample is in exactly one piece, in order, and pieces keep their
 }
 
 TEST_CASE("a rank without samples still brings a part, of zeros") {
-  const BatchCut cut = cut_batch(2, 4, 3, 0, 8);
+  const BatchCut cut = cut_batch(2, equal(4), 3, 0, 8);
   CHECK(cut.samples.size() == 0);
   REQUIRE(cut.parts.size() == 1);
   REQUIRE(cut.actions.size() == 1);
@@ -95,6 +99,6 @@ TEST_CASE("a rank without samples still brings a part, of zeros") {
 }
 
 TEST_CASE("gradient buffers grow with the tree's depth, not with the number of shards") {
-  CHECK(cut_batch(64, 1, 0, 64, 8).buffers <= 7);
-  CHECK(cut_batch(64, 1, 0, 0, 8).buffers == 1);
+  CHECK(cut_batch(64, equal(1), 0, 64, 8).buffers <= 7);
+  CHECK(cut_batch(64, equal(1), 0, 0, 8).buffers == 1);
 }

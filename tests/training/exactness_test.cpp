@@ -78,7 +78,7 @@ TEST_CASE("evaluation gives the same results on any number of devices") {
   for (const int replicas : {1, 2, 3, 8}) {
     const Job job = small_job(config, {cpus(replicas)});
     const StartingPoint start = fresh_start(job);
-    run_ranks(job.devices, [&](Backend& backend, Communicator& communicator) {
+    run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
       Replica replica(backend, communicator, job);
       replica.set_params(start.params);
       const EvalResult result = evaluate_split(replica, job, job.splits.test, "test");

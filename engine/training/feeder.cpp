@@ -1,0 +1,153 @@
+#include "engine/training/feeder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace dpt {
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kMetricsAt = kLine;
+constexpr std::size_t kSlotsAt = 2 * kLine;
+static_assert(sizeof(StepScalars) <= kLine && sizeof(StepMetrics) <= kLine);
+
+/// The block's layout for `capacity` samples: scalars, metrics, ids, slots (all 8-byte aligned).
+std::size_t slots_at(std::int64_t capacity) {
+  return kSlotsAt + static_cast<std::size_t>(capacity) * sizeof(std::int64_t);
+}
+std::size_t block_size(std::int64_t capacity) {
+  return slots_at(capacity) + static_cast<std::size_t>(capacity) * sizeof(std::int32_t);
+}
+
+}  // namespace
+
+Feeder::Feeder(Backend& backend) : backend_(backend) {
+  for (Buffer& buffer : buffers_) {
+    buffer.filled = backend.make_fence();
+    buffer.free = backend.make_fence();
+  }
+}
+
+void Feeder::grow(DeviceMemory& memory, std::size_t bytes, const char* what) {
+  if (memory.bytes() >= bytes) return;
+  memory = DeviceMemory();
+  memory = backend_.allocate(bytes, what);
+  ++moves_;
+}
+
+std::byte* Feeder::grow(HostMemory& memory, std::size_t& have, std::size_t bytes,
+                        const char* what) {
+  if (have < bytes) {
+    memory = backend_.allocate_host(bytes, what);
+    have = bytes;
+  }
+  return memory.get();
+}
+
+FedBatch Feeder::feed(int slot_index, const StepScalars& scalars, const StepMetrics& metrics,
+                      const HostBatch& batch, const DataSource& source) {
+  Slot& slot = slots_[static_cast<std::size_t>(slot_index)];
+  const auto samples = static_cast<std::int64_t>(batch.slots.size());
+  // Rounded up, so that a few samples more do not move everything.
+  capacity_ = std::max<std::int64_t>(capacity_, (samples + 63) / 64 * 64);
+  const std::size_t bytes = block_size(capacity_);
+  if (block_.bytes() < bytes) {
+    // The copies of steps in flight still go to the old one.
+    backend_.synchronize();
+    grow(block_, bytes, "batch indices");
+  }
+  std::byte* host = grow(slot.block, slot.block_bytes, bytes, "batch indices");
+  std::memset(host, 0, kSlotsAt);
+  std::memcpy(host, &scalars, sizeof(scalars));
+  std::memcpy(host + kMetricsAt, &metrics, sizeof(metrics));
+
+  FedBatch fed;
+  fed.metrics = block_.ptr() + kMetricsAt;
+  fed.batch.scalars = block_.ptr();
+  fed.batch.ids = block_.ptr() + kSlotsAt;
+  fed.batch.slots = block_.ptr() + slots_at(capacity_);
+  std::size_t used = kSlotsAt;
+  if (samples > 0) {
+    used = bytes;
+    std::memcpy(host + kSlotsAt, batch.ids.data(), batch.ids.size_bytes());
+    auto* slots = reinterpret_cast<std::int32_t*>(host + slots_at(capacity_));
+    std::copy(batch.slots.begin(), batch.slots.end(), slots);
+    const Resident& data = resident(source);
+    if (data.pixels.ptr()) {
+      fed.batch.raw = data.pixels.ptr();
+      fed.batch.labels = data.labels.ptr();
+    } else {
+      stage(slot, batch, source, fed);
+      std::iota(slots, slots + samples, 0);
+    }
+  }
+  backend_.upload(block_.ptr(), host, used);
+  return fed;
+}
+
+const Feeder::Resident& Feeder::resident(const DataSource& source) {
+  const auto known = std::find_if(resident_.begin(), resident_.end(),
+                                  [&](const Resident& each) { return each.source == &source; });
+  if (known != resident_.end()) return *known;
+  Resident data{&source, {}, {}};
+  if (const auto samples = source.resident()) {
+    const std::size_t bytes = samples->pixels.size_bytes();
+    // A CPU borrows the host's memory. On a card it takes no more than half of what is left, so
+    // that other batch sizes and other programs have room.
+    if (!backend_.info().queues || bytes <= backend_.free_bytes() / 2) {
+      data.pixels = backend_.make_resident(samples->pixels, "the data set");
+      data.labels = backend_.make_resident(std::as_bytes(samples->labels), "the labels");
+    }
+  }
+  resident_.push_back(std::move(data));
+  return resident_.back();
+}
+
+void Feeder::stage(Slot& slot, const HostBatch& batch, const DataSource& source, FedBatch& fed) {
+  const std::size_t samples = batch.slots.size();
+  const std::size_t sample_bytes =
+      static_cast<std::size_t>(source.shape().elements()) * size_of(source.type());
+  const std::size_t pixel_bytes = samples * sample_bytes;
+  const std::size_t label_bytes = samples * sizeof(std::int32_t);
+  std::byte* pixels = grow(slot.pixels, slot.pixel_bytes, pixel_bytes, "a batch of samples");
+  std::byte* labels = grow(slot.labels, slot.label_bytes, label_bytes, "a batch of labels");
+  for (std::size_t k = 0; k < samples; ++k) {
+    const auto from = static_cast<std::size_t>(batch.slots[k]);
+    std::memcpy(pixels + k * sample_bytes, batch.pixels.data() + from * sample_bytes, sample_bytes);
+    std::memcpy(labels + k * sizeof(std::int32_t), &batch.labels[from], sizeof(std::int32_t));
+  }
+
+  fed.buffer = next_buffer_;
+  next_buffer_ = 1 - next_buffer_;
+  Buffer& buffer = buffers_[static_cast<std::size_t>(fed.buffer)];
+  if (buffer.pixels.bytes() < pixel_bytes || buffer.labels.bytes() < label_bytes) {
+    backend_.synchronize();
+    grow(buffer.pixels, pixel_bytes, "a batch of samples");
+    grow(buffer.labels, label_bytes, "a batch of labels");
+  }
+  backend_.upload_beside(buffer.pixels.ptr(), pixels, pixel_bytes, *buffer.free, *buffer.filled);
+  backend_.upload_beside(buffer.labels.ptr(), labels, label_bytes, *buffer.free, *buffer.filled);
+  backend_.wait_for(*buffer.filled);
+  fed.batch.raw = buffer.pixels.ptr();
+  fed.batch.labels = buffer.labels.ptr();
+}
+
+void Feeder::release(const FedBatch& fed) {
+  const Buffer& buffer = buffers_[static_cast<std::size_t>(fed.buffer)];
+  if (fed.batch.raw && fed.batch.raw == buffer.pixels.ptr()) backend_.record(*buffer.free);
+}
+
+std::size_t Feeder::memory_bytes() const {
+  std::size_t bytes = block_.bytes();
+  for (const Buffer& buffer : buffers_) bytes += buffer.pixels.bytes() + buffer.labels.bytes();
+  for (const Resident& data : resident_) bytes += data.pixels.bytes() + data.labels.bytes();
+  return bytes;
+}
+
+std::string Feeder::placement() const {
+  if (resident_.empty()) return "";
+  return resident_.front().pixels.ptr() ? "resident" : "staged";
+}
+
+}  // namespace dpt
