@@ -189,4 +189,10 @@ std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& conte
   return plans;
 }
 
+std::unique_ptr<ConvPlan> make_cudnn_plan(const CudaContext& context, const ConvProblem& problem,
+                                          const std::string& name) {
+  auto plan = std::make_unique<EmulatedPlan>(context, problem);
+  return plan->name() == name ? std::move(plan) : nullptr;
+}
+
 }  // namespace dpt
