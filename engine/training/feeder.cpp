@@ -56,8 +56,12 @@ FedBatch Feeder::feed(int slot_index, const StepScalars& scalars, const StepMetr
     // The copies of steps in flight still go to the old one.
     backend_.synchronize();
     grow(block_, bytes, "batch indices");
+    for (Slot& each : slots_) {
+      each.block = backend_.allocate_host(bytes, "batch indices");
+      std::memset(each.block.get(), 0, bytes);
+    }
   }
-  std::byte* host = grow(slot.block, slot.block_bytes, bytes, "batch indices");
+  std::byte* host = slot.block.get();
   std::memset(host, 0, kSlotsAt);
   std::memcpy(host, &scalars, sizeof(scalars));
   std::memcpy(host + kMetricsAt, &metrics, sizeof(metrics));

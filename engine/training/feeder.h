@@ -59,7 +59,7 @@ class Feeder {
   };
   struct Slot {
     HostMemory block{nullptr, nullptr}, pixels{nullptr, nullptr}, labels{nullptr, nullptr};
-    std::size_t block_bytes = 0, pixel_bytes = 0, label_bytes = 0;
+    std::size_t pixel_bytes = 0, label_bytes = 0;
   };
 
   const Resident& resident(const DataSource& source);

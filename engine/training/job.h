@@ -28,8 +28,13 @@ struct Job {
   bool calibrate = false;  ///< the first steps are measured, and the shares then follow the speeds
   BackendOptions backend_options;
   std::int64_t steps_per_epoch = 0, total_steps = 0;
-  std::int64_t max_piece = 0;   ///< most samples that a replica runs at once
-  std::string resolved_config;  ///< YAML, as the run folder and checkpoints keep it
+  std::vector<std::int64_t> max_pieces;  ///< by rank: most samples that a replica runs at once
+  std::int64_t max_piece = 0;            ///< the least of them: the pieces of evaluations
+  std::string resolved_config;           ///< YAML, as the run folder and checkpoints keep it
+
+  /// Steps whose results may still be on their way when the next is queued, equal on all ranks: one
+  /// on the CPU, several where launching ahead keeps a card busy.
+  std::int64_t steps_ahead = 1;
 
   int ranks() const { return static_cast<int>(devices.size()); }
   /// Samples of step `index` of an epoch, as positions in the epoch's order.
@@ -50,8 +55,9 @@ std::string plan_cache_path();
 /// How a job reads its data, but for order and batch size: decoder threads and batches ahead.
 Loader::Options loader_options(const Job& job);
 
-/// The most samples to run at once, so that their activations stay in a core's cache: a function
-/// of the plan alone, because exact mode's bits depend on it.
-std::int64_t piece_limit(const Plan& plan);
+/// The most samples to run at once: on a CPU so that their activations stay in a core's cache, on a
+/// card so that they leave room for other things. A function of the plan alone and of the kind of
+/// device, because exact mode's bits depend on it.
+std::int64_t piece_limit(const Plan& plan, DeviceName::Kind kind);
 
 }  // namespace dpt

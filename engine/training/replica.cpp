@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 
 namespace dpt {
 namespace {
@@ -131,7 +132,7 @@ const BatchCut& Replica::cut_for(std::int64_t global_batch) {
   const auto found = cuts_.find(global_batch);
   if (found != cuts_.end()) return found->second;
   BatchCut cut = cut_batch(global_batch, shares_, communicator_.rank(), job_.spec.train.shards,
-                           job_.max_piece);
+                           job_.max_pieces[static_cast<std::size_t>(communicator_.rank())]);
   need_gradient_buffers(std::max(cut.buffers, 1));
   for (const std::int64_t size : piece_sizes(cut)) executor(size, true);
   return cuts_.emplace(global_batch, std::move(cut)).first->second;
@@ -157,7 +158,7 @@ void Replica::repeat(const RepeatedKey& key, const Work& work) {
   Repeated& repeated = repeated_[key];
   using State = Repeated::State;
   if (repeated.state == State::seen) {
-    repeated.recording = backend_.capture(work);
+    repeated.recording = backend_.capture(std::cref(work));
     repeated.state = repeated.recording ? State::recorded : State::calls;
   }
   if (repeated.state == State::recorded) {

@@ -56,7 +56,7 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   ++state_.step;
   ++next_step_;
   state_.position = batch.end;
-  if (replica_.results_pending() > 1) take_one();
+  if (replica_.results_pending() > job_.steps_ahead) take_one();
 }
 
 void Stepper::take_one() {

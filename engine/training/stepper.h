@@ -11,7 +11,7 @@ namespace dpt {
 /// One rank's walk. Every rank makes the same calls.
 class Stepper {
  public:
-  /// Called with every step's result, in order, one step late; on every rank.
+  /// Called with every step's result, in order, Job::steps_ahead late; on every rank.
   using OnResult = std::function<void(const StepResult&)>;
 
   Stepper(const Job& job, Replica& replica, const RunState& start, OnResult on_result);

@@ -34,6 +34,7 @@ class RankTrainer {
               Progress& progress)
       : job_(job),
         limits_(limits),
+        backend_(backend),
         communicator_(communicator),
         folder_(folder),
         log_(log),
@@ -96,10 +97,9 @@ class RankTrainer {
     stepper_.drain();
   }
 
-  /// Rank 0 sees signals and the clock; the vote travels with the gradients, so that every rank
-  /// learns of it at the same step.
+  /// The vote travels with the gradients, so that every rank learns of it at the same step. Every
+  /// rank votes, because one whose share of a batch is nothing has no gradients to send.
   bool wants_stop() {
-    if (!writes_) return false;
     reason_ = requested_stop();
     if (reason_ == StopReason::none && limits_.max_time &&
         seconds_since(begun_) > static_cast<double>(limits_.max_time->count())) {
@@ -156,8 +156,25 @@ class RankTrainer {
                                   per_step * static_cast<double>(job_.total_steps - result.step))));
   }
 
+  /// What the first epoch has shown about how rank 0's device runs its steps.
+  void log_replica() {
+    if (!writes_ || replica_logged_) return;
+    replica_logged_ = true;
+    const std::string launches = replica_.launches();
+    log_.event("replica", {{"device", backend_.info().name},
+                           {"memory_bytes", replica_.memory_bytes()},
+                           {"launches", launches},
+                           {"data", replica_.data_placement()},
+                           {"implementations", replica_.implementations()}});
+    if (backend_.info().queues && launches == "calls" && stepper_.state().step > first_step_ + 1) {
+      progress_.info(
+          fmt::format("{}: steps run as single calls, not as a graph", backend_.info().name));
+    }
+  }
+
   /// Evaluates, keeps what is best, decides whether to go on, saves.
   void close_epoch() {
+    log_replica();
     const RunState& state = stepper_.state();
     const double trained = static_cast<double>(job_.splits.train.size());
     outcome_.train_loss = state.epoch_loss_sum / trained;
@@ -293,6 +310,7 @@ class RankTrainer {
 
   const Job& job_;
   const TrainLimits& limits_;
+  Backend& backend_;
   Communicator& communicator_;
   RunFolder& folder_;
   RunLog& log_;
@@ -303,6 +321,7 @@ class RankTrainer {
   Stepper stepper_;
   TrainOutcome outcome_;
   StopReason reason_ = StopReason::none;
+  bool replica_logged_ = false;
   bool stop_voted_ = false;
   std::pair<std::int64_t, std::int64_t> saved_{-1, -1};  ///< step and epoch of the last save
   std::int64_t interval_samples_ = 0, epoch_first_position_ = 0;
