@@ -82,6 +82,9 @@ if(DPT_WITH_CUDA)
     ${DPT_CUDNN_FRONTEND_INCLUDE_DIR})
   target_compile_options(dpt_cuda_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr --extended-lambda -fmad=false>)
+  # fmt takes nvcc for a compiler without constexpr, and then contradicts itself.
+  target_compile_definitions(dpt_cuda_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
   if(DPT_WARNINGS_AS_ERRORS)
     target_compile_options(dpt_cuda_flags INTERFACE
       $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)

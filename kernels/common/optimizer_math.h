@@ -19,6 +19,18 @@ DPT_HOST_DEVICE inline float larger(float a, float b) {
   return a != a || a > b ? a : b;
 }
 
+/// grad_norm and clip of `s` from the sum of all squares, as torch.nn.utils.clip_grad_norm_: clip =
+/// min(1, max_norm / (norm + 1e-6)), and 1 when max_norm is 0.
+DPT_HOST_DEVICE inline void set_norm_and_clip(StepScalars& s, double sum_of_squares) {
+  s.grad_norm = static_cast<float>(sqrt(sum_of_squares));
+  s.clip = 1;
+  if (s.max_norm > 0) {
+    // A NaN norm stays one, as it does in PyTorch: the step then shows what went wrong.
+    const float factor = s.max_norm / (s.grad_norm + 1e-6F);
+    s.clip = factor > 1 ? 1.0F : factor;
+  }
+}
+
 /// What is constant over one step of SGD.
 struct SgdStep {
   float gradient_scale = 1;  ///< clip factor, negative to maximize

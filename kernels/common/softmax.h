@@ -69,6 +69,42 @@ struct SoftmaxRow {
   std::int32_t prediction = 0;  ///< index of the largest logit, the first of equal ones
 };
 
+/// What the loss and the gradient of a row need to know of all its logits. Logits are counted from
+/// the largest one.
+struct SoftmaxSums {
+  double exponentials = 0;  ///< sum of e^logit
+  double logits = 0;        ///< sum of the logits; used with smoothing only
+  float at_label = 0;       ///< the label's logit
+};
+
+DPT_HOST_DEVICE inline float softmax_loss(const SoftmaxSums& sums, std::int32_t classes,
+                                          float smoothing) {
+  const double log_sum = log(sums.exponentials);
+  const double plain = log_sum - static_cast<double>(sums.at_label);
+  if (smoothing <= 0) return static_cast<float>(plain);
+  // The smoothing term is uniform over the classes: it needs the sum of the logits.
+  const double uniform = log_sum - sums.logits / classes;
+  return static_cast<float>(plain * (1.0 - static_cast<double>(smoothing)) +
+                            uniform * static_cast<double>(smoothing));
+}
+
+/// scale * d loss / d logit of every element of a row.
+class SoftmaxGradient {
+ public:
+  DPT_HOST_DEVICE SoftmaxGradient(double sum_of_exponentials, std::int32_t classes, float smoothing,
+                                  float scale)
+      : factor_(static_cast<float>(static_cast<double>(scale) / sum_of_exponentials)),
+        spread_(smoothing / static_cast<float>(classes) * scale),
+        at_label_((1.0F - smoothing) * scale) {}
+  /// For an element with this e^logit that is not the label's.
+  DPT_HOST_DEVICE float other(float exponential) const { return exponential * factor_ - spread_; }
+  /// What is subtracted from that at the label.
+  DPT_HOST_DEVICE float at_label() const { return at_label_; }
+
+ private:
+  float factor_, spread_, at_label_;
+};
+
 /// Cross-entropy of softmax(logits) against `label`, as torch.nn.CrossEntropyLoss with
 /// label_smoothing. Where `gradient` is given it gets scale * d loss / d logits; it may be the same
 /// memory as logits. REQUIRES: 0 <= label < classes.
@@ -86,35 +122,25 @@ DPT_HOST_DEVICE inline SoftmaxRow softmax_cross_entropy(const float* logits, std
   for (std::int32_t c = classes - 1; c >= 0; --c) {
     row.prediction = logits[c] == largest ? c : row.prediction;
   }
-  const float at_label = logits[label] - largest;
-  // The smoothing term is uniform over the classes: it needs the sum of the shifted logits.
-  double shifted_sum = 0;
+  SoftmaxSums sums;
+  sums.at_label = logits[label] - largest;
   if (smoothing > 0) {
-    shifted_sum = lane_sum(classes, [&](std::int32_t c) { return logits[c] - largest; });
+    sums.logits = lane_sum(classes, [&](std::int32_t c) { return logits[c] - largest; });
   }
-  double sum = 0;
   if (gradient) {
     for (std::int32_t c = 0; c < classes; ++c) {
       gradient[c] = exp_nonpositive(logits[c] - largest);
     }
-    sum = lane_sum(classes, [&](std::int32_t c) { return gradient[c]; });
+    sums.exponentials = lane_sum(classes, [&](std::int32_t c) { return gradient[c]; });
   } else {
-    sum = lane_sum(classes, [&](std::int32_t c) { return exp_nonpositive(logits[c] - largest); });
+    sums.exponentials =
+        lane_sum(classes, [&](std::int32_t c) { return exp_nonpositive(logits[c] - largest); });
   }
-  const double log_sum = std::log(sum);
-  const double plain = log_sum - static_cast<double>(at_label);
-  double loss = plain;
-  if (smoothing > 0) {
-    const double uniform = log_sum - shifted_sum / classes;
-    loss =
-        plain * (1.0 - static_cast<double>(smoothing)) + uniform * static_cast<double>(smoothing);
-  }
-  row.loss = static_cast<float>(loss);
+  row.loss = softmax_loss(sums, classes, smoothing);
   if (gradient) {
-    const float factor = static_cast<float>(static_cast<double>(scale) / sum);
-    const float spread = smoothing / static_cast<float>(classes) * scale;
-    for (std::int32_t c = 0; c < classes; ++c) gradient[c] = gradient[c] * factor - spread;
-    gradient[label] -= (1.0F - smoothing) * scale;
+    const SoftmaxGradient of(sums.exponentials, classes, smoothing, scale);
+    for (std::int32_t c = 0; c < classes; ++c) gradient[c] = of.other(gradient[c]);
+    gradient[label] -= of.at_label();
   }
   return row;
 }

@@ -2,7 +2,6 @@
 #include "kernels/cpu/flat.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "kernels/common/optimizer_math.h"
@@ -59,13 +58,7 @@ void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s) {
   for (int half = 8; half > 0; half /= 2) {
     for (int j = 0; j < half; ++j) sums[j] += sums[j + half];
   }
-  s->grad_norm = static_cast<float>(std::sqrt(sums[0]));
-  s->clip = 1;
-  if (s->max_norm > 0) {
-    // A NaN norm stays one, as it does in PyTorch: the step then shows what went wrong.
-    const float factor = s->max_norm / (s->grad_norm + 1e-6F);
-    s->clip = factor > 1 ? 1.0F : factor;
-  }
+  set_norm_and_clip(*s, sums[0]);
 }
 
 void cpu_optimizer_step(const OptimizerDesc& desc, float* params, const float* grads, float* s1,

@@ -1,0 +1,153 @@
+// Sums over the rows of a matrix on a card. A block adds some rows of some columns; where there are
+// several blocks to a column, the last of them adds their sums. Who adds what, and in which order,
+// follows from the shape alone.
+#include "kernels/cuda/column_sums.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/last_block.h"
+#include "kernels/cuda/pack.h"
+
+namespace dpt {
+namespace {
+
+constexpr int kThreads = 256;
+
+/// How a matrix is cut: tiles of columns, chunks of rows, a block for each pair. In a block every
+/// thread has a pack of neighbouring columns and every `lanes`-th row of the chunk.
+struct Cut {
+  int width;  ///< columns of a pack
+  int packs;  ///< of a tile
+  int lanes;  ///< rows at a time
+  unsigned tiles, chunks;
+  std::int64_t rows_per_chunk;
+};
+
+Cut make_cut(std::int64_t rows, std::int64_t columns) {
+  Cut cut = {};
+  cut.width = columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 1;
+  const std::int64_t packs = columns / cut.width;
+  // Tiles of at most 64 packs, as even as can be: 1 KiB of a row is read at once.
+  cut.tiles = static_cast<unsigned>((packs + 63) / 64);
+  cut.packs = static_cast<int>((packs + cut.tiles - 1) / cut.tiles);
+  cut.lanes = kThreads / cut.packs;
+  // Enough blocks for a large card, each with enough rows to pay for handing its sums over.
+  const std::int64_t least_rows = std::int64_t{16} * cut.lanes;
+  const std::int64_t most_chunks = std::max<std::int64_t>(1, 512 / cut.tiles);
+  const std::int64_t chunks =
+      cut.tiles > kBlockCounters
+          ? 1
+          : std::clamp<std::int64_t>((rows + least_rows - 1) / least_rows, 1, most_chunks);
+  cut.rows_per_chunk = (rows + chunks - 1) / chunks;
+  cut.chunks = static_cast<unsigned>(
+      std::max<std::int64_t>(1, (rows + cut.rows_per_chunk - 1) / cut.rows_per_chunk));
+  return cut;
+}
+
+/// The sum of a thread's column pack over rows first, first + lanes, ... below end.
+template <int kWidth, class T>
+__device__ inline Pack<float, kWidth> sum_rows(const T* x, std::int64_t columns, std::int64_t first,
+                                               std::int64_t end, int lanes) {
+  // Two sums, so that additions need not wait for each other.
+  Pack<float, kWidth> even = {}, odd = {};
+  std::int64_t row = first;
+#pragma unroll 2
+  for (; row + lanes < end; row += 2 * lanes) {
+    const auto a = load_pack<kWidth>(x + row * columns);
+    const auto b = load_pack<kWidth>(x + (row + lanes) * columns);
+    for (int c = 0; c < kWidth; ++c) {
+      even.v[c] += to_float(a.v[c]);
+      odd.v[c] += to_float(b.v[c]);
+    }
+  }
+  if (row < end) {
+    const auto a = load_pack<kWidth>(x + row * columns);
+    for (int c = 0; c < kWidth; ++c) even.v[c] += to_float(a.v[c]);
+  }
+  for (int c = 0; c < kWidth; ++c) even.v[c] += odd.v[c];
+  return even;
+}
+
+/// The sum over the lanes of a block, by halves; valid in lane 0.
+template <int kWidth>
+__device__ inline Pack<float, kWidth> sum_lanes(Pack<float, kWidth> mine, int packs, int lanes) {
+  __shared__ Pack<float, kWidth> sums[kThreads];
+  const int thread = static_cast<int>(threadIdx.x);
+  __syncthreads();
+  sums[thread] = mine;
+  for (int left = lanes; left > 1;) {
+    const int half = (left + 1) / 2;
+    __syncthreads();
+    if (thread < (left - half) * packs) {
+      const Pack<float, kWidth> other = sums[thread + half * packs];
+      for (int c = 0; c < kWidth; ++c) mine.v[c] += other.v[c];
+      sums[thread] = mine;
+    }
+    left = half;
+  }
+  return mine;
+}
+
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kThreads)
+    column_sums_kernel(Cut cut, const T* x, std::int64_t rows, std::int64_t columns, float* out,
+                       bool add, float* partials, unsigned* counters) {
+  const unsigned tile = blockIdx.x / cut.chunks, chunk = blockIdx.x % cut.chunks;
+  const int lane = static_cast<int>(threadIdx.x) / cut.packs;
+  const std::int64_t column =
+      (static_cast<std::int64_t>(tile) * cut.packs + static_cast<int>(threadIdx.x) % cut.packs) *
+      kWidth;
+  const bool works = lane < cut.lanes && column < columns;
+  const std::int64_t begin = chunk * cut.rows_per_chunk;
+  Pack<float, kWidth> sum = {};
+  if (works) {
+    sum = sum_rows<kWidth>(x + column, columns, begin + lane, min(begin + cut.rows_per_chunk, rows),
+                           cut.lanes);
+  }
+  sum = sum_lanes<kWidth>(sum, cut.packs, cut.lanes);
+  if (cut.chunks > 1) {
+    if (works && lane == 0) store_pack<kWidth>(partials + chunk * columns + column, sum);
+    if (!last_block(counters + tile, cut.chunks)) return;
+    sum = {};
+    if (works) {
+      sum = sum_rows<kWidth>(partials + column, columns, lane, cut.chunks, cut.lanes);
+    }
+    sum = sum_lanes<kWidth>(sum, cut.packs, cut.lanes);
+  }
+  if (!works || lane != 0) return;
+  for (int c = 0; c < kWidth; ++c) {
+    out[column + c] = add ? out[column + c] + sum.v[c] : sum.v[c];
+  }
+}
+
+template <class T>
+void launch_column_sums(const CudaContext& context, const Cut& cut, DevPtr x, std::int64_t rows,
+                        std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch) {
+  const auto kernel = cut.width == 4   ? column_sums_kernel<T, 4>
+                      : cut.width == 2 ? column_sums_kernel<T, 2>
+                                       : column_sums_kernel<T, 1>;
+  launch(kernel, cut.tiles * cut.chunks, kThreads, 0, context.stream, cut, device<const T>(x), rows,
+         columns, device<float>(out), write == GradWrite::add, device<float>(scratch),
+         block_counters(context));
+}
+
+}  // namespace
+
+std::size_t column_sums_scratch(const CudaContext&, std::int64_t rows, std::int64_t columns) {
+  const Cut cut = make_cut(rows, columns);
+  if (cut.chunks == 1) return 0;
+  return static_cast<std::size_t>(cut.chunks) * static_cast<std::size_t>(columns) * sizeof(float);
+}
+
+void column_sums(const CudaContext& context, DevPtr x, DType type, std::int64_t rows,
+                 std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch) {
+  if (columns < 1) return;
+  const Cut cut = make_cut(rows, columns);
+  if (type == DType::bf16) {
+    launch_column_sums<Bf16>(context, cut, x, rows, columns, out, write, scratch);
+  } else {
+    launch_column_sums<float>(context, cut, x, rows, columns, out, write, scratch);
+  }
+}
+
+}  // namespace dpt

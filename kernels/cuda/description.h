@@ -1,0 +1,25 @@
+// Checks that every CUDA operation makes of its description.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/context.h"
+#include "kernels/error.h"
+#include "kernels/types.h"
+
+namespace dpt {
+
+/// Throws ErrorKind::device unless the description is one that this backend computes.
+inline void check_cuda_desc(const CudaContext& context, const char* what, DType type,
+                            std::int64_t batch) {
+  if (type != DType::f32 && type != DType::bf16) {
+    fail(ErrorKind::device, "{}: {} in {} is not available: this backend computes in fp32 and bf16",
+         context.name, what, name_of(type));
+  }
+  if (batch < 1) {
+    fail(ErrorKind::device, "{}: {} needs a batch of at least 1, not {}", context.name, what,
+         batch);
+  }
+}
+
+}  // namespace dpt

@@ -1,0 +1,205 @@
+// The replica's first kernel on a card: gathers raw samples by slot, crops, flips, normalises. The
+// draws and formulas stand in kernels/common/augment.h, so that the CPU gives the same bits.
+#include "kernels/cuda/input.h"
+
+#include <algorithm>
+
+#include "kernels/common/augment.h"
+#include "kernels/common/divide.h"
+#include "kernels/cuda/description.h"
+#include "kernels/cuda/pack.h"
+
+namespace dpt {
+namespace {
+
+constexpr unsigned kThreads = 256;
+/// Indices in a sample, with its padding, and numbers of blocks have 31 bits.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 30;
+
+/// An input kernel's parameters but for the types.
+struct Shape {
+  int in_h, in_w;            ///< of a raw sample
+  std::int64_t in_elements;  ///< of a raw sample
+  unsigned out_elements;     ///< of an output sample
+  unsigned chunks;           ///< blocks that share a sample
+  Divider channels, out_w;
+  bool random, flip, normalise;
+  std::uint32_t tops, lefts;  ///< possible corners of the crop
+  int padding;
+  float flip_probability;
+  std::uint64_t seed;
+  const float* mean;  ///< per channel, then the standard deviations
+};
+
+__device__ inline float scaled(std::uint8_t value) {
+  return augment::unit(value);
+}
+__device__ inline float scaled(float value) {
+  return value;
+}
+
+/// Blocks chunk, chunk + 1, ... of `chunks` make one output sample; a thread makes kCount of its
+/// neighbouring elements.
+template <class Raw, class T, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    input_kernel(Shape s, const Raw* raw, const std::int32_t* slots, const std::int64_t* ids,
+                 const std::int64_t* epoch, T* y) {
+  const unsigned k = blockIdx.x / s.chunks, chunk = blockIdx.x % s.chunks;
+  int top = 0, left = 0;
+  bool flip = false;
+  if (s.random) {
+    __shared__ std::uint32_t drawn[3];
+    if (threadIdx.x == 0) {
+      const augment::Draw draw =
+          augment::draw(s.seed, *epoch, ids[k], s.tops, s.lefts, s.flip_probability);
+      drawn[0] = draw.top;
+      drawn[1] = draw.left;
+      drawn[2] = draw.flip ? 1 : 0;
+    }
+    __syncthreads();
+    top = static_cast<int>(drawn[0]) - s.padding;
+    left = static_cast<int>(drawn[1]) - s.padding;
+    flip = s.flip && drawn[2] != 0;
+  }
+  const unsigned first = (chunk * kThreads + threadIdx.x) * kCount;
+  if (first >= s.out_elements) return;
+  const Raw* from = raw + slots[k] * s.in_elements;
+  const int channels = static_cast<int>(s.channels.divisor());
+  const int width = static_cast<int>(s.out_w.divisor());
+  // Element `first` of the sample is channel c of the pixel in this row and column.
+  unsigned c = first;
+  unsigned column = s.channels.split(c);
+  unsigned row = s.out_w.split(column);
+  Pack<T, kCount> result;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const int in_row = top + static_cast<int>(row);
+    const int in_column =
+        left + (flip ? width - 1 - static_cast<int>(column) : static_cast<int>(column));
+    const bool inside = in_row >= 0 && in_row < s.in_h && in_column >= 0 && in_column < s.in_w;
+    const Raw value =
+        inside ? from[(in_row * s.in_w + in_column) * channels + static_cast<int>(c)] : Raw{0};
+    float number = scaled(value);
+    if (s.normalise) number = augment::normalise(number, s.mean[c], s.mean[channels + c]);
+    store(result.v[i], number);
+    if (++c < static_cast<unsigned>(channels)) continue;
+    c = 0;
+    if (++column < static_cast<unsigned>(width)) continue;
+    column = 0;
+    ++row;
+  }
+  store_pack<kCount>(y + static_cast<std::int64_t>(k) * s.out_elements + first, result);
+}
+
+template <class Raw, class T>
+class CudaInput final : public InputOp {
+ public:
+  CudaInput(const CudaContext& context, const InputDesc& desc)
+      : context_(context), batch_(desc.batch), packed_(desc.out.elements() % 4 == 0) {
+    s_.in_h = static_cast<int>(desc.raw.h);
+    s_.in_w = static_cast<int>(desc.raw.w);
+    s_.in_elements = desc.raw.elements();
+    s_.out_elements = static_cast<unsigned>(desc.out.elements());
+    const std::int64_t threads = desc.out.elements() / (packed_ ? 4 : 1);
+    s_.chunks = blocks_for(threads, kThreads, kMostElements);
+    s_.channels = Divider(desc.raw.c);
+    s_.out_w = Divider(desc.out.w);
+    s_.random = desc.crop || desc.flip;
+    s_.flip = desc.flip;
+    s_.padding = desc.crop ? static_cast<int>(desc.crop_padding) : 0;
+    s_.tops = corners(desc, desc.raw.h, desc.out.h);
+    s_.lefts = corners(desc, desc.raw.w, desc.out.w);
+    s_.flip_probability = desc.flip_probability;
+    s_.seed = desc.seed;
+    s_.normalise = !desc.mean.empty() || !desc.stddev.empty();
+    if (s_.normalise) upload_statistics(desc);
+  }
+
+  void run(const InputArgs& args) override {
+    if (batch_ == 0) return;
+    const auto kernel = packed_ && aligned_to(4 * sizeof(T), args.y) ? input_kernel<Raw, T, 4>
+                                                                     : input_kernel<Raw, T, 1>;
+    launch(kernel, static_cast<unsigned>(batch_) * s_.chunks, kThreads, 0, context_.stream, s_,
+           device<const Raw>(args.raw), device<const std::int32_t>(args.slots),
+           device<const std::int64_t>(args.ids), device<const std::int64_t>(args.epoch),
+           device<T>(args.y));
+  }
+
+ private:
+  static std::uint32_t corners(const InputDesc& desc, std::int64_t raw, std::int64_t out) {
+    return desc.crop ? static_cast<std::uint32_t>(raw + 2 * desc.crop_padding - out + 1) : 1;
+  }
+
+  void upload_statistics(const InputDesc& desc) {
+    const auto channels = static_cast<std::size_t>(desc.raw.c);
+    std::vector<float> values = desc.mean;
+    values.resize(channels, 0.0F);
+    values.insert(values.end(), desc.stddev.begin(), desc.stddev.end());
+    values.resize(2 * channels, 1.0F);
+    const std::size_t bytes = values.size() * sizeof(float);
+    void* memory = nullptr;
+    cuda_check(cudaMalloc(&memory, bytes), "cudaMalloc");
+    statistics_ = {{reinterpret_cast<std::uintptr_t>(memory)}, bytes, [](DevPtr ptr, std::size_t) {
+                     cudaFree(device<void>(ptr));
+                   }};
+    cuda_check(cudaMemcpy(memory, values.data(), bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+    s_.mean = static_cast<const float*>(memory);
+  }
+
+  const CudaContext& context_;
+  std::int64_t batch_;
+  bool packed_;  ///< samples are whole packs of four elements
+  Shape s_ = {};
+  DeviceMemory statistics_;
+};
+
+void check(const CudaContext& context, const InputDesc& desc) {
+  const SampleShape &raw = desc.raw, &out = desc.out;
+  if (desc.type != DType::f32 && desc.type != DType::bf16) {
+    fail(ErrorKind::device,
+         "input kernel ({}): activations of type {} are not supported, use fp32 or bf16",
+         context.name, name_of(desc.type));
+  }
+  if (desc.raw_type != DType::u8 && desc.raw_type != DType::f32) {
+    fail(ErrorKind::device, "input kernel ({}): raw samples are u8 or fp32, not {}", context.name,
+         name_of(desc.raw_type));
+  }
+  const std::int64_t pad = desc.crop ? desc.crop_padding : 0;
+  const bool fits = desc.crop ? pad >= 0 && out.h <= raw.h + 2 * pad && out.w <= raw.w + 2 * pad
+                              : out.h == raw.h && out.w == raw.w;
+  const std::int64_t elements = std::max(raw.elements(), out.elements());
+  const bool small = elements <= kMostElements && pad <= kMostElements / 4 &&
+                     desc.batch * (elements / kThreads + 1) <= kMostElements;
+  if (desc.batch < 0 || raw.elements() < 1 || out.elements() < 1 || raw.c != out.c || !fits ||
+      !small) {
+    fail(ErrorKind::device,
+         "input kernel ({}): cannot make {}x{}x{} (height, width, channels) from {}x{}x{} {} with "
+         "padding {}, batch {}",
+         context.name, out.h, out.w, out.c, raw.h, raw.w, raw.c, desc.crop ? "cropped" : "as it is",
+         pad, desc.batch);
+  }
+  const auto per_channel = [&](const std::vector<float>& values) {
+    return values.empty() || static_cast<std::int64_t>(values.size()) == raw.c;
+  };
+  if (!per_channel(desc.mean) || !per_channel(desc.stddev)) {
+    fail(ErrorKind::device,
+         "input kernel ({}): {} means and {} standard deviations for {} channels", context.name,
+         desc.mean.size(), desc.stddev.size(), raw.c);
+  }
+}
+
+template <class Raw>
+std::unique_ptr<InputOp> make(const CudaContext& context, const InputDesc& desc) {
+  if (desc.type == DType::bf16) return std::make_unique<CudaInput<Raw, Bf16>>(context, desc);
+  return std::make_unique<CudaInput<Raw, float>>(context, desc);
+}
+
+}  // namespace
+
+std::unique_ptr<InputOp> make_cuda_input(const CudaContext& context, const InputDesc& desc) {
+  check(context, desc);
+  return desc.raw_type == DType::u8 ? make<std::uint8_t>(context, desc)
+                                    : make<float>(context, desc);
+}
+
+}  // namespace dpt
