@@ -1,0 +1,137 @@
+// cuDNN's graph API as it is: opaque descriptors that get attributes, are finalized, and refer to
+// each other. NVIDIA's C++ frontend over it is not used: opened at run time it also insists on a
+// libcudart.so, and dpt has the CUDA runtime inside itself.
+#pragma once
+
+#include <cudnn_graph.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace dpt {
+
+/// The functions of cuDNN that dpt calls.
+struct Cudnn {
+  decltype(&cudnnCreate) create;
+  decltype(&cudnnDestroy) destroy;
+  decltype(&cudnnSetStream) set_stream;
+  decltype(&cudnnGetErrorString) error_string;
+  decltype(&cudnnGetLastErrorString) last_error_string;
+  decltype(&cudnnBackendCreateDescriptor) create_descriptor;
+  decltype(&cudnnBackendDestroyDescriptor) destroy_descriptor;
+  decltype(&cudnnBackendSetAttribute) set_attribute;
+  decltype(&cudnnBackendGetAttribute) get_attribute;
+  decltype(&cudnnBackendFinalize) finalize;
+  decltype(&cudnnBackendExecute) execute;
+};
+/// Throws as cudnn_library().
+const Cudnn& cudnn();
+
+/// Throws ErrorKind::device with cuDNN's own words unless `status` is success.
+void cudnn_check(cudnnStatus_t status, const char* what);
+
+/// Whether cuDNN says no more than that it has nothing for what was asked.
+inline bool cudnn_unsupported(cudnnStatus_t status) {
+  return status / 1000 * 1000 == CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+/// Owns a descriptor. Move-only. What it refers to must outlive it.
+class CudnnDescriptor {
+ public:
+  explicit CudnnDescriptor(cudnnBackendDescriptorType_t type);
+  CudnnDescriptor(CudnnDescriptor&& other) noexcept
+      : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
+  CudnnDescriptor& operator=(CudnnDescriptor&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~CudnnDescriptor();
+
+  cudnnBackendDescriptor_t get() const { return descriptor_; }
+
+  template <class T>
+  CudnnDescriptor& set(cudnnBackendAttributeName_t name, const T& value) {
+    return set_all(name, std::span<const T>(&value, 1));
+  }
+  template <class T, std::size_t kCount>
+  CudnnDescriptor& set(cudnnBackendAttributeName_t name, const std::array<T, kCount>& values) {
+    return set_all(name, std::span<const T>(values));
+  }
+  template <class T>
+  CudnnDescriptor& set_all(cudnnBackendAttributeName_t name, std::span<const T> values) {
+    set_raw(name, type_of<std::remove_const_t<T>>(), static_cast<std::int64_t>(values.size()),
+            values.data());
+    return *this;
+  }
+  CudnnDescriptor& link(cudnnBackendAttributeName_t name, const CudnnDescriptor& other) {
+    set_raw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &other.descriptor_);
+    return *this;
+  }
+  template <class Descriptors>
+  CudnnDescriptor& link_all(cudnnBackendAttributeName_t name, const Descriptors& others) {
+    std::vector<cudnnBackendDescriptor_t> raw;
+    for (const CudnnDescriptor& other : others) raw.push_back(other.get());
+    set_raw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(raw.size()), raw.data());
+    return *this;
+  }
+
+  /// For a value that this cuDNN may not know.
+  template <class T>
+  cudnnStatus_t try_set(cudnnBackendAttributeName_t name, const T& value) {
+    return cudnn().set_attribute(descriptor_, name, type_of<T>(), 1, &value);
+  }
+
+  void finalize() { cudnn_check(try_finalize(), "cudnnBackendFinalize"); }
+  cudnnStatus_t try_finalize() { return cudnn().finalize(descriptor_); }
+
+  template <class T>
+  T get(cudnnBackendAttributeName_t name) const {
+    T value = {};
+    get_raw(name, type_of<T>(), 1, &value);
+    return value;
+  }
+  /// At most `most` values.
+  template <class T>
+  std::vector<T> get_all(cudnnBackendAttributeName_t name, std::int64_t most) const {
+    std::vector<T> values(static_cast<std::size_t>(most));
+    const std::int64_t count = get_raw(name, type_of<T>(), most, values.data());
+    values.resize(static_cast<std::size_t>(count < most ? count : most));
+    return values;
+  }
+  /// At most `most` descriptors of `type`; all there are when it is negative.
+  std::vector<CudnnDescriptor> linked(cudnnBackendAttributeName_t name,
+                                      cudnnBackendDescriptorType_t type,
+                                      std::int64_t most = -1) const;
+
+ private:
+  template <class T>
+  static constexpr cudnnBackendAttributeType_t type_of() {
+    if constexpr (std::is_same_v<T, std::int64_t>) return CUDNN_TYPE_INT64;
+    if constexpr (std::is_same_v<T, float>) return CUDNN_TYPE_FLOAT;
+    if constexpr (std::is_same_v<T, bool>) return CUDNN_TYPE_BOOLEAN;
+    if constexpr (std::is_same_v<T, char>) return CUDNN_TYPE_CHAR;
+    if constexpr (std::is_same_v<T, void*>) return CUDNN_TYPE_VOID_PTR;
+    if constexpr (std::is_same_v<T, cudnnHandle_t>) return CUDNN_TYPE_HANDLE;
+    if constexpr (std::is_same_v<T, cudnnDataType_t>) return CUDNN_TYPE_DATA_TYPE;
+    if constexpr (std::is_same_v<T, cudnnConvolutionMode_t>) return CUDNN_TYPE_CONVOLUTION_MODE;
+    if constexpr (std::is_same_v<T, cudnnPointwiseMode_t>) return CUDNN_TYPE_POINTWISE_MODE;
+    if constexpr (std::is_same_v<T, cudnnBackendHeurMode_t>) return CUDNN_TYPE_HEUR_MODE;
+    if constexpr (std::is_same_v<T, cudnnBackendKnobType_t>) return CUDNN_TYPE_KNOB_TYPE;
+    if constexpr (std::is_same_v<T, cudnnBackendNumericalNote_t>) return CUDNN_TYPE_NUMERICAL_NOTE;
+  }
+
+  void set_raw(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+               std::int64_t count, const void* values);
+  /// The number of values there are.
+  std::int64_t get_raw(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                       std::int64_t room, void* values) const;
+
+  cudnnBackendDescriptor_t descriptor_ = nullptr;
+};
+
+}  // namespace dpt
