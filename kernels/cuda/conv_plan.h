@@ -24,7 +24,9 @@ struct ConvProblem {
   std::int64_t groups = 1;
   DType type = DType::f32;
   bool tf32 = false;                ///< fp32 factors may be rounded to tf32
-  bool bias = false, relu = false;  ///< forward only: y = relu(conv + bias)
+  bool bias = false, relu = false;  ///< forward: y = relu(conv + bias)
+  // backward_weights: `bias` asks for the gradient of the bias as well; a plan may give it
+  // (gives_dbias).
 
   /// One line without spaces that names all of the above: the key of the plan cache.
   std::string key() const;
@@ -38,7 +40,8 @@ struct ConvArgs {
   const void* weight = nullptr;
   const float* bias = nullptr;
   float* dweight = nullptr;
-  GradWrite write = GradWrite::overwrite;  ///< of dweight
+  float* dbias = nullptr;                  ///< only where the plan gives it
+  GradWrite write = GradWrite::overwrite;  ///< of dweight and dbias
 };
 
 /// A way to run one problem. Everything is queued on the context's stream; running allocates
@@ -47,11 +50,14 @@ class ConvPlan {
  public:
   virtual ~ConvPlan() = default;
   virtual void run(const ConvArgs& args) = 0;
+  /// Whether run writes dbias.
+  virtual bool gives_dbias() const { return false; }
   /// Names it in logs and in the cache, the same in every process: "own:tf32", "cudnn:eng38-k2=1".
   virtual std::string name() const = 0;
 };
 
-/// Our own kernels for the problem.
+/// Our own kernels for the problem: any shape, groups too; null where a tensor has 2^31 elements or
+/// more. The gradient of the bias comes with the weights' where it is asked for.
 std::unique_ptr<ConvPlan> make_implicit_gemm(const CudaContext& context,
                                              const ConvProblem& problem);
 
@@ -60,6 +66,11 @@ std::unique_ptr<ConvPlan> make_implicit_gemm(const CudaContext& context,
 /// problem is f32 without tf32.
 std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& context,
                                                         const ConvProblem& problem, int most);
+
+/// The one of cuDNN's plans that has this name, without asking the heuristics. Null where the cuDNN
+/// found here, the card or the workspace has no such plan.
+std::unique_ptr<ConvPlan> make_cudnn_plan(const CudaContext& context, const ConvProblem& problem,
+                                          const std::string& name);
 
 /// The plan to use. With a plan cache file: the one that the cache names, or else the fastest of
 /// all candidates by timing them on scratch memory, which is then kept in the cache. Without, or in

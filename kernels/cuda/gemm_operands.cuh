@@ -1,0 +1,327 @@
+// The two factors of the implicit product on their way from memory to shared memory.
+//
+// A factor's tile is kRows rows (of the left factor; columns of the right one) times kGemmWords
+// words along the side that is summed over. A word is one fp32 number or two bf16 with neighbouring
+// k. Shared memory holds it in one of two ways, after the direction in which the factor lies in
+// memory:
+//  - *panel*, for factors contiguous along k: [half of the words][row][16 words]. The four 16-byte
+//    pieces of a row are permuted by the row, and the second half has its even and odd rows
+//    exchanged, so that eight neighbouring rows at one k, two rows at all four pieces, and the
+//    eight pieces of one row each lie in different banks.
+//  - *major*, for factors contiguous along the rows: [word][row] with a pitch of kRows + 2, so that
+//    words 0, 4, 8, 12 at eight neighbouring rows lie in different banks.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/common/bf16.h"
+#include "kernels/cuda/implicit_gemm.h"
+#include "kernels/cuda/launch.h"
+
+namespace dpt::gemm {
+
+/// A pixel or a tap, ready to be added to one of the other kind. `offset` counts elements of the
+/// gathered tensor (modulo 2^32, so that a place left of the image may be "negative"); `extra` is a
+/// pixel's offset in the tensor that has the pixels, or a tap's in the weights (backward data).
+struct alignas(16) Place {
+  std::uint32_t offset;
+  int h, w;
+  std::uint32_t extra;
+};
+inline constexpr int kNowhere = -(1 << 29);  // The sum of two is still outside and no overflow.
+
+__device__ inline Place nowhere() {
+  return {0, kNowhere, kNowhere, 0};
+}
+
+/// How grid indices and tap slots of one axis turn into positions, in one phase.
+struct AxisPhase {
+  int scale, base;              ///< gathered position of pixel i: i * scale + base
+  int pixel_scale, pixel_base;  ///< its own position: i * pixel_scale + pixel_base
+  int first_tap, step;          ///< tap of slot 0; gathered positions from slot to slot
+};
+
+template <ConvPass kPass>
+__device__ inline AxisPhase axis_phase(const GemmAxis& axis, int phase) {
+  if constexpr (kPass != ConvPass::backward_data) {
+    return {axis.stride, -axis.padding, 1, 0, 0, axis.dilation};
+  }
+  // dx at h is fed by dy at (h + padding - tap * dilation) / stride where that divides.
+  int first = 0;
+  while (first < axis.tap_step && (phase + axis.padding - first * axis.dilation) % axis.stride) {
+    ++first;
+  }
+  if (first == axis.tap_step) first = axis.taps;  // This phase meets no tap at all.
+  return {1,           (phase + axis.padding - first * axis.dilation) / axis.stride,
+          axis.stride, phase,
+          first,       -axis.gathered_step};
+}
+
+/// What a block works on besides its tile.
+struct BlockPart {
+  AxisPhase h, w;
+  int group;
+};
+
+/// The index of position (h, w) of an image, modulo 2^32.
+__device__ inline std::uint32_t position(std::uint32_t image, int height, int width, int h, int w) {
+  return (image * static_cast<std::uint32_t>(height) + static_cast<std::uint32_t>(h)) *
+             static_cast<std::uint32_t>(width) +
+         static_cast<std::uint32_t>(w);
+}
+
+/// Pixel `index` of the phase's grid, nowhere from `end` on.
+__device__ inline Place pixel_place(const ConvGemm& g, const BlockPart& part, int index, int end) {
+  if (index >= end) return nowhere();
+  const auto at = static_cast<std::uint32_t>(index);
+  const std::uint32_t image = g.per_image.quotient(at);
+  const std::uint32_t rest = at - image * g.per_image.divisor;
+  const std::uint32_t i = g.per_row.quotient(rest);
+  const std::uint32_t j = rest - i * g.per_row.divisor;
+  const int own_h = static_cast<int>(i) * part.h.pixel_scale + part.h.pixel_base;
+  const int own_w = static_cast<int>(j) * part.w.pixel_scale + part.w.pixel_base;
+  if (own_h >= g.h.pixels || own_w >= g.w.pixels) return nowhere();
+  Place place;
+  place.h = static_cast<int>(i) * part.h.scale + part.h.base;
+  place.w = static_cast<int>(j) * part.w.scale + part.w.base;
+  place.offset = position(image, g.h.gathered, g.w.gathered, place.h, place.w) *
+                     static_cast<std::uint32_t>(g.gathered_channels) +
+                 static_cast<std::uint32_t>(part.group * g.gathered_group);
+  place.extra = position(image, g.h.pixels, g.w.pixels, own_h, own_w) *
+                    static_cast<std::uint32_t>(g.pixel_channels) +
+                static_cast<std::uint32_t>(part.group * g.pixel_group);
+  return place;
+}
+
+/// Tap slot and channel `index`, nowhere from the last on.
+__device__ inline Place tap_place(const ConvGemm& g, const BlockPart& part, int index) {
+  if (index >= g.taps) return nowhere();
+  const auto at = static_cast<std::uint32_t>(index);
+  const std::uint32_t slot = g.per_tap.quotient(at);
+  const std::uint32_t channel = at - slot * g.per_tap.divisor;
+  const auto i = static_cast<int>(g.per_tap_row.quotient(slot));
+  const int j = static_cast<int>(slot) - i * static_cast<int>(g.per_tap_row.divisor);
+  const int r = part.h.first_tap + i * g.h.tap_step, s = part.w.first_tap + j * g.w.tap_step;
+  if (r >= g.h.taps || s >= g.w.taps) return nowhere();
+  Place place;
+  place.h = i * part.h.step;
+  place.w = j * part.w.step;
+  place.offset = position(0, 0, g.w.gathered, place.h, place.w) *
+                     static_cast<std::uint32_t>(g.gathered_channels) +
+                 channel;
+  const std::uint32_t row = static_cast<std::uint32_t>(part.group * g.gathered_group) + channel;
+  place.extra = (row * static_cast<std::uint32_t>(g.h.taps * g.w.taps) +
+                 static_cast<std::uint32_t>(r * g.w.taps + s)) *
+                static_cast<std::uint32_t>(g.pixel_group);
+  return place;
+}
+
+__device__ inline bool inside(const ConvGemm& g, const Place& pixel, const Place& tap) {
+  return static_cast<unsigned>(pixel.h + tap.h) < static_cast<unsigned>(g.h.gathered) &&
+         static_cast<unsigned>(pixel.w + tap.w) < static_cast<unsigned>(g.w.gathered);
+}
+
+/// Loads kVector elements, from element kAt of `words` on; zeros where `from` is null. Elements of
+/// one word come in ascending order.
+template <class Element, int kVector, int kAt, int kWords>
+__device__ inline void load_vector(std::uint32_t (&words)[kWords], const Element* from) {
+  constexpr int kSize = static_cast<int>(sizeof(Element));
+  constexpr int kBytes = kVector * kSize, kWord = kAt * kSize / 4;
+  if constexpr (kBytes == 16) {
+    const uint4 value = from ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
+    words[kWord] = value.x;
+    words[kWord + 1] = value.y;
+    words[kWord + 2] = value.z;
+    words[kWord + 3] = value.w;
+  } else if constexpr (kBytes == 8) {
+    const uint2 value = from ? *reinterpret_cast<const uint2*>(from) : uint2{0, 0};
+    words[kWord] = value.x;
+    words[kWord + 1] = value.y;
+  } else if constexpr (kBytes == 4) {
+    words[kWord] = from ? *reinterpret_cast<const std::uint32_t*>(from) : 0;
+  } else {
+    const std::uint32_t half = from ? *reinterpret_cast<const std::uint16_t*>(from) : 0;
+    words[kWord] = kAt % 2 == 0 ? half : words[kWord] | (half << 16);
+  }
+}
+
+/// Calls use(std::integral_constant) for 0, kBy, 2 kBy, ... below kCount.
+template <int kCount, int kBy, int kFirst = 0, class Use>
+__device__ inline void unrolled(const Use& use) {
+  if constexpr (kFirst < kCount) {
+    use(std::integral_constant<int, kFirst>());
+    unrolled<kCount, kBy, kFirst + kBy>(use);
+  }
+}
+
+/// Two rows of four bf16, at k and k + 1, as four words.
+__device__ inline void interleave(const std::uint32_t (&low)[2], const std::uint32_t (&high)[2],
+                                  std::uint32_t (&words)[4]) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    words[2 * i] = (low[i] & 0xFFFFU) | (high[i] << 16);
+    words[2 * i + 1] = (low[i] >> 16) | (high[i] & 0xFFFF0000U);
+  }
+}
+
+/// What one thread carries of a tile of kRows rows: units of four words.
+template <int kRows>
+using Carried = std::uint32_t[kRows / 16][4];
+inline constexpr int kRowsApart = kGemmThreads / 8;  // of a thread's units in a panel
+
+/// A panel tile of the gathered tensor; `pixels` are its rows, `taps` its k.
+template <class Element, int kRows, int kVector>
+__device__ inline void fetch_gathered_panel(const ConvGemm& g, const Place* pixels,
+                                            const Place* taps, Carried<kRows>& units) {
+  constexpr int kElements = 16 / static_cast<int>(sizeof(Element));
+  const auto* from = static_cast<const Element*>(g.gathered);
+  const int row = static_cast<int>(threadIdx.x) / 8,
+            k = static_cast<int>(threadIdx.x) % 8 * kElements;
+  unrolled<kElements, kVector>([&](auto i) {
+    const Place tap = taps[k + i()];
+#pragma unroll
+    for (int u = 0; u < kRows / 16; ++u) {
+      const Place pixel = pixels[row + u * kRowsApart];
+      load_vector<Element, kVector, i()>(
+          units[u], inside(g, pixel, tap) ? from + (pixel.offset + tap.offset) : nullptr);
+    }
+    // Half words are joined before more are loaded, or they would not all fit into registers.
+    if constexpr (kVector * sizeof(Element) == 2) __syncwarp();
+  });
+}
+
+/// A panel tile of the weights: `row` and `k` are its first ones.
+template <class Element, int kRows, int kVector>
+__device__ inline void fetch_weight_panel(const ConvGemm& g, const BlockPart& part, int row, int k,
+                                          Carried<kRows>& units) {
+  constexpr int kElements = 16 / static_cast<int>(sizeof(Element));
+  row += static_cast<int>(threadIdx.x) / 8;
+  k += static_cast<int>(threadIdx.x) % 8 * kElements;
+  const Element* from = static_cast<const Element*>(g.matrix) +
+                        static_cast<std::int64_t>(part.group * g.columns) * g.taps + k;
+#pragma unroll
+  for (int u = 0; u < kRows / 16; ++u) {
+    const int at = row + u * kRowsApart;
+    const Element* line = from + static_cast<std::int64_t>(at) * g.taps;
+    unrolled<kElements, kVector>([&](auto i) {
+      load_vector<Element, kVector, i()>(units[u],
+                                         at < g.columns && k + i() < g.taps ? line + i() : nullptr);
+    });
+  }
+}
+
+/// A major tile: calls load(words of four rows, first row, k) for what this thread carries.
+template <class Element, int kRows, class Load>
+__device__ inline void fetch_major(Carried<kRows>& units, const Load& load) {
+  constexpr int kUnits = kRows / 4;  // next to each other
+  const int row = static_cast<int>(threadIdx.x) % kUnits * 4;
+#pragma unroll
+  for (int u = 0; u < kRows / 16; ++u) {
+    const int word = static_cast<int>(threadIdx.x) / kUnits + u * (kGemmThreads / kUnits);
+    if constexpr (sizeof(Element) == 4) {
+      load(units[u], row, word);
+    } else {
+      std::uint32_t low[2], high[2];
+      load(low, row, 2 * word);
+      load(high, row, 2 * word + 1);
+      interleave(low, high, units[u]);
+    }
+  }
+}
+
+/// A major tile of the matrix, whose rows begin at the `extra` of `places`. `first` is the tile's
+/// first row, `end` the matrix's last but one.
+template <class Element, int kRows, int kVector>
+__device__ inline void fetch_matrix_major(const ConvGemm& g, const Place* places, int first,
+                                          int end, Carried<kRows>& units) {
+  const auto* from = static_cast<const Element*>(g.matrix);
+  fetch_major<Element, kRows>(units, [&](auto& words, int row, int k) {
+    const Place place = places[k];
+    unrolled<4, kVector>([&](auto i) {
+      const int at = first + row + i();
+      load_vector<Element, kVector, i()>(words,
+                                         place.h != kNowhere && at < end
+                                             ? from + place.extra + static_cast<std::uint32_t>(at)
+                                             : nullptr);
+    });
+  });
+}
+
+/// A major tile of the gathered tensor; `taps` are its rows, `pixels` its k. Row `ones` holds 1 at
+/// every pixel; a negative one is none.
+template <class Element, int kRows, int kVector>
+__device__ inline void fetch_gathered_major(const ConvGemm& g, const Place* taps,
+                                            const Place* pixels, int ones, Carried<kRows>& units) {
+  const auto* from = static_cast<const Element*>(g.gathered);
+  fetch_major<Element, kRows>(units, [&](auto& words, int row, int k) {
+    const Place pixel = pixels[k];
+    unrolled<4, kVector>([&](auto i) {
+      const Place tap = taps[row + i()];
+      load_vector<Element, kVector, i()>(
+          words, inside(g, pixel, tap) ? from + (pixel.offset + tap.offset) : nullptr);
+    });
+    if (pixel.h == kNowhere) return;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (row + i != ones) continue;
+      if constexpr (sizeof(Element) == 4) {
+        words[i] = 0x3F800000U;  // 1 as fp32
+      } else {
+        words[i / 2] |= 0x3F80U << (16 * (i % 2));  // 1 as bf16
+      }
+    }
+  });
+}
+
+/// Words of shared memory of one tile.
+constexpr int tile_words(bool panel, int rows) {
+  return kGemmWords * (panel ? rows : rows + 2);
+}
+
+/// Where four words from word 4 * piece on lie in a panel.
+template <int kRows>
+__device__ inline int panel_index(int row, int piece) {
+  const int half = piece / 4;
+  return half * (kRows * 16) + (row ^ half) * 16 + ((piece & 3) ^ ((row >> 1) & 3)) * 4;
+}
+
+/// Puts what the threads carry into shared memory. Math::factor makes a word a factor.
+template <class Math, bool kPanel, int kRows>
+__device__ inline void store_tile(std::uint32_t* tile, const Carried<kRows>& units) {
+#pragma unroll
+  for (int u = 0; u < kRows / 16; ++u) {
+    const uint2 left = {Math::factor(units[u][0]), Math::factor(units[u][1])};
+    const uint2 right = {Math::factor(units[u][2]), Math::factor(units[u][3])};
+    if constexpr (kPanel) {
+      const int row = static_cast<int>(threadIdx.x) / 8 + u * kRowsApart;
+      const int piece = static_cast<int>(threadIdx.x) % 8;
+      *reinterpret_cast<uint4*>(tile + panel_index<kRows>(row, piece)) = {left.x, left.y, right.x,
+                                                                          right.y};
+    } else {
+      constexpr int kUnits = kRows / 4;
+      const int row = static_cast<int>(threadIdx.x) % kUnits * 4;
+      const int word = static_cast<int>(threadIdx.x) / kUnits + u * (kGemmThreads / kUnits);
+      auto* to = reinterpret_cast<uint2*>(tile + word * (kRows + 2) + row);
+      to[0] = left;
+      to[1] = right;
+    }
+  }
+}
+
+/// The words 4 * piece to 4 * piece + 3 of a row.
+template <bool kPanel, int kRows>
+__device__ inline void read_words(const std::uint32_t* tile, int row, int piece,
+                                  std::uint32_t (&words)[4]) {
+  if constexpr (kPanel) {
+    const uint4 value = *reinterpret_cast<const uint4*>(tile + panel_index<kRows>(row, piece));
+    words[0] = value.x;
+    words[1] = value.y;
+    words[2] = value.z;
+    words[3] = value.w;
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) words[i] = tile[(4 * piece + i) * (kRows + 2) + row];
+  }
+}
+
+}  // namespace dpt::gemm

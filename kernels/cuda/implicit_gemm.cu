@@ -1,0 +1,216 @@
+// Our own plan for a convolution: which tile, how many blocks, and the addition of the splits of
+// backward weights.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "kernels/cuda/implicit_gemm.h"
+#include "kernels/cuda/launch.h"
+
+namespace dpt {
+namespace {
+
+constexpr int kSumColumns = 32, kSumRows = 8;
+
+/// dweight and dbias from the splits' parts (splits, channels, columns): one block for 32 elements,
+/// whose eight rows of threads add every eighth part and are then added in order.
+__global__ void sum_splits(const float* parts, int splits, std::int64_t elements, int columns,
+                           int taps, float* dweight, float* dbias, bool add) {
+  __shared__ float sums[kSumRows][kSumColumns];
+  const std::int64_t at =
+      static_cast<std::int64_t>(blockIdx.x) * kSumColumns + static_cast<int>(threadIdx.x);
+  float sum = 0;
+  if (at < elements) {
+#pragma unroll 4
+    for (int split = static_cast<int>(threadIdx.y); split < splits; split += kSumRows) {
+      sum += parts[split * elements + at];
+    }
+  }
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || at >= elements) return;
+  for (int row = 1; row < kSumRows; ++row) sum += sums[row][threadIdx.x];
+  const std::int64_t channel = at / columns, column = at - channel * columns;
+  float& to = column < taps ? dweight[channel * taps + column] : dbias[channel];
+  to = add ? to + sum : sum;
+}
+
+std::int64_t over(std::int64_t count, std::int64_t by) {
+  return (count + by - 1) / by;
+}
+
+/// The largest power of two up to `most` that divides `count`: how many elements one load takes.
+int vector_of(std::int64_t count, int most) {
+  int vector = most;
+  while (count % vector != 0) vector /= 2;
+  return vector;
+}
+
+GemmAxis axis_of(const ConvProblem& p, std::int64_t Size2::*of, std::int64_t SampleShape::*size) {
+  const auto number = [](std::int64_t value) { return static_cast<int>(value); };
+  GemmAxis axis;
+  axis.stride = number(p.stride.*of);
+  axis.padding = number(p.padding.*of);
+  axis.dilation = number(p.dilation.*of);
+  axis.taps = axis.tap_slots = number(p.kernel.*of);
+  axis.gathered = number(p.in.*size);
+  axis.pixels = number(p.out.*size);
+  if (p.pass == ConvPass::backward_data) {
+    std::swap(axis.gathered, axis.pixels);
+    axis.tap_step = axis.stride / std::gcd(axis.stride, axis.dilation);
+    axis.tap_slots = number(over(axis.taps, axis.tap_step));
+    axis.gathered_step = axis.tap_step * axis.dilation / axis.stride;
+  }
+  return axis;
+}
+
+class ImplicitGemm final : public ConvPlan {
+ public:
+  ImplicitGemm(const CudaContext& context, const ConvProblem& problem)
+      : context_(context), problem_(problem) {
+    const bool data = problem.pass == ConvPass::backward_data;
+    const bool weights = problem.pass == ConvPass::backward_weights;
+    const std::int64_t group_in = problem.in.c / problem.groups;
+    const std::int64_t group_out = problem.out.c / problem.groups;
+    const std::int64_t gathered_group = data ? group_out : group_in;
+    const std::int64_t pixel_group = data ? group_in : group_out;
+    gemm_.h = axis_of(problem, &Size2::h, &SampleShape::h);
+    gemm_.w = axis_of(problem, &Size2::w, &SampleShape::w);
+    gemm_.gathered_group = static_cast<int>(gathered_group);
+    gemm_.pixel_group = static_cast<int>(pixel_group);
+    gemm_.gathered_channels = static_cast<int>(gathered_group * problem.groups);
+    gemm_.pixel_channels = static_cast<int>(pixel_group * problem.groups);
+    const std::int64_t height = data ? over(gemm_.h.pixels, gemm_.h.stride) : gemm_.h.pixels;
+    const std::int64_t width = data ? over(gemm_.w.pixels, gemm_.w.stride) : gemm_.w.pixels;
+    gemm_.per_image = Divisor(static_cast<std::uint32_t>(height * width));
+    gemm_.per_row = Divisor(static_cast<std::uint32_t>(width));
+    gemm_.per_tap = Divisor(static_cast<std::uint32_t>(gathered_group));
+    gemm_.per_tap_row = Divisor(static_cast<std::uint32_t>(gemm_.w.tap_slots));
+    gemm_.pixels = static_cast<int>(problem.batch * height * width);
+    gemm_.taps = static_cast<int>(gathered_group * gemm_.h.tap_slots * gemm_.w.tap_slots);
+    gemm_.ones = weights && problem.bias;
+    gemm_.columns = weights ? gemm_.taps + (gemm_.ones ? 1 : 0) : gemm_.pixel_group;
+    gemm_.relu = problem.relu && problem.pass == ConvPass::forward;
+    gemm_.pairs = pixel_group % 2 == 0;
+
+    // Vectors lie in one tap's channels: a whole one is inside the image or outside.
+    const int widest = 16 / static_cast<int>(size_of(problem.type));
+    const int major = std::min(widest, 4);
+    gemm_.gathered_vector = vector_of(gathered_group, weights ? major : widest);
+    gemm_.matrix_vector = problem.pass == ConvPass::forward ? vector_of(gemm_.taps, widest)
+                                                            : vector_of(pixel_group, major);
+    if (weights) {
+      cut_weights();
+    } else {
+      tile_ = gemm_.columns > 32 ? GemmTile::square : GemmTile::wide;
+      const int phases = data ? gemm_.h.stride * gemm_.w.stride : 1;
+      grid_ = dim3(blocks(gemm_.pixels, gemm_tile_rows(tile_)),
+                   blocks(gemm_.columns, gemm_tile_columns(tile_)),
+                   static_cast<unsigned>(problem.groups * phases));
+    }
+  }
+
+  void run(const ConvArgs& args) override {
+    ConvGemm gemm = gemm_;
+    switch (problem_.pass) {
+      case ConvPass::forward:
+        gemm.gathered = args.x;
+        gemm.matrix = args.weight;
+        gemm.out = args.y;
+        gemm.bias = problem_.bias ? args.bias : nullptr;
+        break;
+      case ConvPass::backward_data:
+        gemm.gathered = args.y;
+        gemm.matrix = args.weight;
+        gemm.out = args.x;
+        break;
+      case ConvPass::backward_weights:
+        gemm.gathered = args.x;
+        gemm.matrix = args.y;
+        gemm.out = gemm.splits > 1 ? context_.workspace : args.dweight;
+        gemm.dbias = args.dbias;
+        gemm.add = args.write == GradWrite::add;
+        break;
+    }
+    if (problem_.type == DType::bf16) {
+      launch_gemm_bf16(problem_.pass, tile_, grid_, context_.stream, gemm);
+    } else if (problem_.tf32) {
+      launch_gemm_tf32(problem_.pass, tile_, grid_, context_.stream, gemm);
+    } else {
+      launch_gemm_f32(problem_.pass, tile_, grid_, context_.stream, gemm);
+    }
+    if (gemm.splits == 1) return;
+    const std::int64_t elements = static_cast<std::int64_t>(gemm.pixel_channels) * gemm.columns;
+    launch(sum_splits, blocks(elements, kSumColumns), dim3(kSumColumns, kSumRows), 0,
+           context_.stream, static_cast<const float*>(context_.workspace), gemm.splits, elements,
+           gemm.columns, gemm.taps, args.dweight, args.dbias, gemm.add);
+  }
+
+  bool gives_dbias() const override { return gemm_.ones; }
+
+  std::string name() const override {
+    return problem_.type == DType::bf16 ? "own:bf16" : problem_.tf32 ? "own:tf32" : "own:fp32";
+  }
+
+ private:
+  static unsigned blocks(std::int64_t count, std::int64_t by) {
+    return static_cast<unsigned>(over(count, by));
+  }
+
+  /// The weights are few and the pixels many: the sum over pixels is cut, so that two to four
+  /// blocks come on each of some 130 multiprocessors. The cut is a function of the problem alone,
+  /// so that every card adds in the same order.
+  void cut_weights() {
+    const bool small = gemm_.pixel_group <= 32 || gemm_.taps <= 32;
+    tile_ = small ? GemmTile::small : GemmTile::square;
+    const std::int64_t across = over(gemm_.columns, gemm_tile_columns(tile_));
+    const std::int64_t down = over(gemm_.pixel_group, gemm_tile_rows(tile_));
+    const std::int64_t tiles = across * down * problem_.groups;
+    const std::int64_t step = kGemmWords * 4 / static_cast<int>(size_of(problem_.type));
+    const std::int64_t steps = over(gemm_.pixels, step);
+    // A split makes four steps at least: less is not worth the addition of its part.
+    const std::int64_t part_bytes = static_cast<std::int64_t>(gemm_.pixel_channels) *
+                                    gemm_.columns * static_cast<std::int64_t>(sizeof(float));
+    const std::int64_t most = std::min(steps / 4, kMostPartBytes / part_bytes);
+    const std::int64_t wanted = std::min((small ? 512 : 256) / tiles, most);
+    const std::int64_t steps_each = over(steps, std::max<std::int64_t>(wanted, 1));
+    gemm_.splits = static_cast<int>(over(steps, steps_each));
+    gemm_.split_pixels = static_cast<int>(steps_each * step);
+    grid_ = dim3(static_cast<unsigned>(across), static_cast<unsigned>(down),
+                 static_cast<unsigned>(problem_.groups * gemm_.splits));
+    if (gemm_.splits > 1 &&
+        static_cast<std::size_t>(gemm_.splits * part_bytes) > context_.workspace_bytes) {
+      fail(ErrorKind::device, "{}: the weight gradient of {} needs a workspace of {} bytes, not {}",
+           context_.name, problem_.key(), gemm_.splits * part_bytes, context_.workspace_bytes);
+    }
+  }
+
+  static constexpr std::int64_t kMostPartBytes = std::int64_t{16} << 20;
+
+  const CudaContext& context_;
+  ConvProblem problem_;
+  ConvGemm gemm_;
+  GemmTile tile_ = GemmTile::square;
+  dim3 grid_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConvPlan> make_implicit_gemm(const CudaContext& context,
+                                             const ConvProblem& problem) {
+  // Kernels count elements in 32 bits, and a grid has at most 65535 blocks along y and z.
+  // Indices run past the end by a few tiles.
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() - 65536;
+  const std::int64_t weights =
+      problem.out.c * problem.kernel.h * problem.kernel.w * (problem.in.c / problem.groups);
+  const std::int64_t phases = problem.stride.h * problem.stride.w;
+  if (problem.batch * problem.in.elements() > kMost ||
+      problem.batch * problem.out.elements() > kMost || weights > kMost ||
+      problem.groups * phases > 65535 || problem.out.c > 65535 * 32 || problem.in.c > 65535 * 32) {
+    return nullptr;
+  }
+  return std::make_unique<ImplicitGemm>(context, problem);
+}
+
+}  // namespace dpt

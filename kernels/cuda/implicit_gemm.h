@@ -1,0 +1,92 @@
+// Our own convolution: the description that the host makes and the kernels read.
+//
+// All three passes are one matrix product over *pixels*, *taps* and channels. A pixel is a position
+// (n, i, j) of a grid over the images; a tap is a position (r, s) of the kernel window with one
+// channel of the gathered tensor. The *gathered* tensor is read at pixel + tap, 0 outside the
+// image:
+//
+//   forward:           y(pixel, k)  = sum over taps    x(pixel + tap)  w(k, tap)
+//   backward data:     dx(pixel, c) = sum over taps    dy(pixel + tap) w(tap, c)
+//   backward weights:  dw(k, tap)   = sum over pixels  dy(pixel, k)    x(pixel + tap)
+//
+// Backward data with a stride sees dy only at every stride-th place. The pixels of dx are therefore
+// cut into phases (position modulo stride); within one phase every pixel meets the same taps, and
+// neighbours in dx are neighbours in dy: each phase is an ordinary convolution without stride.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/host_device.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/conv_plan.h"
+
+namespace dpt {
+
+/// Division of numbers below 2^31 by one that the host knows: a multiplication and a shift.
+/// With 2^(s-1) < d <= 2^s the multiplier m = ceil(2^(31+s) / d) fits into 32 bits, and
+/// m d - 2^(31+s) < d <= 2^s makes the quotient exact for every n < 2^31.
+struct Divisor {
+  std::uint32_t divisor = 1, multiplier = 1U << 31, shift = 31;
+
+  Divisor() = default;
+  explicit Divisor(std::uint32_t d) : divisor(d), shift(31) {
+    while ((std::uint64_t{1} << (shift - 31)) < d) ++shift;
+    multiplier = static_cast<std::uint32_t>(((std::uint64_t{1} << shift) + d - 1) / d);
+  }
+  DPT_HOST_DEVICE std::uint32_t quotient(std::uint32_t n) const {
+    return static_cast<std::uint32_t>((static_cast<std::uint64_t>(n) * multiplier) >> shift);
+  }
+};
+
+/// One spatial axis.
+struct GemmAxis {
+  int gathered = 1;  ///< size of the gathered tensor
+  int pixels = 1;    ///< size of the tensor that has the pixels
+  int stride = 1, padding = 0, dilation = 1, taps = 1;
+  // Backward data only, else 1, `taps` and 1: a phase meets every tap_step-th tap, at most
+  // tap_slots of them, which lie gathered_step apart in dy.
+  int tap_step = 1, tap_slots = 1, gathered_step = 1;
+};
+
+struct ConvGemm {
+  const void* gathered = nullptr;
+  const void* matrix = nullptr;  ///< the other factor: weights, or dy in backward weights
+  void* out = nullptr;          ///< y, dx, dweight, or one partial sum of dweight and dbias a split
+  const float* bias = nullptr;  ///< forward, or null
+  GemmAxis h, w;
+  int gathered_channels = 1, pixel_channels = 1;  ///< of the two tensors
+  int gathered_group = 1, pixel_group = 1;        ///< the same in one group
+  Divisor per_image, per_row, per_tap, per_tap_row;
+  int pixels = 0, taps = 0;  ///< of the grid of one phase; tap slots times gathered_group
+  int columns = 0;           ///< of the product, in one group
+  int gathered_vector = 1, matrix_vector = 1;  ///< elements of one load
+  int splits = 1, split_pixels = 0;            ///< backward weights: cut along the pixels
+  bool relu = false;
+  bool pairs = false;  ///< two neighbours of `out` may be stored at once
+  bool add = false;    ///< backward weights without splits: out += ...
+  bool ones = false;   ///< backward weights: one column more, of ones: the gradient of the bias
+  float* dbias = nullptr;
+};
+
+/// The tile of the product that a block of 128 threads makes.
+enum class GemmTile : std::uint8_t { wide, square, small };  // 128x32, 64x64, 32x32
+
+/// Sizes of the tiles, and what a block takes from the k side in one step: 32 words of 32 bits.
+inline constexpr int kGemmThreads = 128, kGemmWords = 32;
+constexpr int gemm_tile_rows(GemmTile tile) {
+  return tile == GemmTile::wide ? 128 : tile == GemmTile::square ? 64 : 32;
+}
+constexpr int gemm_tile_columns(GemmTile tile) {
+  return tile == GemmTile::square ? 64 : 32;
+}
+
+/// Queue the product, one function per arithmetic: strict fp32, tf32, bf16. `wide` and `square`
+/// exist for forward and backward data, `small` and `square` for backward weights.
+void launch_gemm_f32(ConvPass pass, GemmTile tile, dim3 grid, cudaStream_t stream,
+                     const ConvGemm& gemm);
+void launch_gemm_tf32(ConvPass pass, GemmTile tile, dim3 grid, cudaStream_t stream,
+                      const ConvGemm& gemm);
+void launch_gemm_bf16(ConvPass pass, GemmTile tile, dim3 grid, cudaStream_t stream,
+                      const ConvGemm& gemm);
+
+}  // namespace dpt

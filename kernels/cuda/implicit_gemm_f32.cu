@@ -1,0 +1,11 @@
+// The implicit product in one arithmetic; a file each, so that they compile beside each other.
+#include "kernels/cuda/implicit_gemm.cuh"
+
+namespace dpt {
+
+void launch_gemm_f32(ConvPass pass, GemmTile tile, dim3 grid, cudaStream_t stream,
+                     const ConvGemm& gemm) {
+  gemm::launch_gemm<gemm::F32Math>(pass, tile, grid, stream, gemm);
+}
+
+}  // namespace dpt
