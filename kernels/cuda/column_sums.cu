@@ -44,24 +44,54 @@ Cut make_cut(std::int64_t rows, std::int64_t columns) {
   return cut;
 }
 
+/// The numbers as they are.
+template <class T>
+struct Plain {
+  const T* x;
+
+  template <int kWidth>
+  __device__ Pack<T, kWidth> load(std::int64_t i) const {
+    return load_pack<kWidth>(x + i);
+  }
+};
+
+/// The gradients x in front of a ReLU with output y: written back as they are loaded.
+template <class T>
+struct BeforeRelu {
+  T* x;
+  const T* y;
+
+  template <int kWidth>
+  __device__ Pack<T, kWidth> load(std::int64_t i) const {
+    auto values = load_pack<kWidth>(x + i);
+    const auto outputs = load_pack<kWidth>(y + i);
+    for (int c = 0; c < kWidth; ++c) {
+      if (to_float(outputs.v[c]) <= 0.0F) values.v[c] = T{};
+    }
+    store_pack<kWidth>(x + i, values);
+    return values;
+  }
+};
+
 /// The sum of a thread's column pack over rows first, first + lanes, ... below end.
-template <int kWidth, class T>
-__device__ inline Pack<float, kWidth> sum_rows(const T* x, std::int64_t columns, std::int64_t first,
+template <int kWidth, class Source>
+__device__ inline Pack<float, kWidth> sum_rows(const Source& source, std::int64_t column,
+                                               std::int64_t columns, std::int64_t first,
                                                std::int64_t end, int lanes) {
   // Two sums, so that additions need not wait for each other.
   Pack<float, kWidth> even = {}, odd = {};
   std::int64_t row = first;
 #pragma unroll 2
   for (; row + lanes < end; row += 2 * lanes) {
-    const auto a = load_pack<kWidth>(x + row * columns);
-    const auto b = load_pack<kWidth>(x + (row + lanes) * columns);
+    const auto a = source.template load<kWidth>(row * columns + column);
+    const auto b = source.template load<kWidth>((row + lanes) * columns + column);
     for (int c = 0; c < kWidth; ++c) {
       even.v[c] += to_float(a.v[c]);
       odd.v[c] += to_float(b.v[c]);
     }
   }
   if (row < end) {
-    const auto a = load_pack<kWidth>(x + row * columns);
+    const auto a = source.template load<kWidth>(row * columns + column);
     for (int c = 0; c < kWidth; ++c) even.v[c] += to_float(a.v[c]);
   }
   for (int c = 0; c < kWidth; ++c) even.v[c] += odd.v[c];
@@ -88,9 +118,10 @@ __device__ inline Pack<float, kWidth> sum_lanes(Pack<float, kWidth> mine, int pa
   return mine;
 }
 
-template <class T, int kWidth>
+/// out may be null: then nothing is summed, but a source that changes what it loads has done so.
+template <class Source, int kWidth>
 __global__ void __launch_bounds__(kThreads)
-    column_sums_kernel(Cut cut, const T* x, std::int64_t rows, std::int64_t columns, float* out,
+    column_sums_kernel(Cut cut, Source source, std::int64_t rows, std::int64_t columns, float* out,
                        bool add, float* partials, unsigned* counters) {
   const unsigned tile = blockIdx.x / cut.chunks, chunk = blockIdx.x % cut.chunks;
   const int lane = static_cast<int>(threadIdx.x) / cut.packs;
@@ -101,16 +132,17 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t begin = chunk * cut.rows_per_chunk;
   Pack<float, kWidth> sum = {};
   if (works) {
-    sum = sum_rows<kWidth>(x + column, columns, begin + lane, min(begin + cut.rows_per_chunk, rows),
-                           cut.lanes);
+    sum = sum_rows<kWidth>(source, column, columns, begin + lane,
+                           min(begin + cut.rows_per_chunk, rows), cut.lanes);
   }
+  if (!out) return;
   sum = sum_lanes<kWidth>(sum, cut.packs, cut.lanes);
   if (cut.chunks > 1) {
     if (works && lane == 0) store_pack<kWidth>(partials + chunk * columns + column, sum);
     if (!last_block(counters + tile, cut.chunks)) return;
     sum = {};
     if (works) {
-      sum = sum_rows<kWidth>(partials + column, columns, lane, cut.chunks, cut.lanes);
+      sum = sum_rows<kWidth>(Plain<float>{partials}, column, columns, lane, cut.chunks, cut.lanes);
     }
     sum = sum_lanes<kWidth>(sum, cut.packs, cut.lanes);
   }
@@ -120,14 +152,16 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class T>
-void launch_column_sums(const CudaContext& context, const Cut& cut, DevPtr x, std::int64_t rows,
+template <class Source>
+void launch_column_sums(const CudaContext& context, const Source& source, std::int64_t rows,
                         std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch) {
-  const auto kernel = cut.width == 4   ? column_sums_kernel<T, 4>
-                      : cut.width == 2 ? column_sums_kernel<T, 2>
-                                       : column_sums_kernel<T, 1>;
-  launch(kernel, cut.tiles * cut.chunks, kThreads, 0, context.stream, cut, device<const T>(x), rows,
-         columns, device<float>(out), write == GradWrite::add, device<float>(scratch),
+  if (columns < 1) return;
+  const Cut cut = make_cut(rows, columns);
+  const auto kernel = cut.width == 4   ? column_sums_kernel<Source, 4>
+                      : cut.width == 2 ? column_sums_kernel<Source, 2>
+                                       : column_sums_kernel<Source, 1>;
+  launch(kernel, cut.tiles * cut.chunks, kThreads, 0, context.stream, cut, source, rows, columns,
+         device<float>(out), write == GradWrite::add, device<float>(scratch),
          block_counters(context));
 }
 
@@ -141,12 +175,23 @@ std::size_t column_sums_scratch(const CudaContext&, std::int64_t rows, std::int6
 
 void column_sums(const CudaContext& context, DevPtr x, DType type, std::int64_t rows,
                  std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch) {
-  if (columns < 1) return;
-  const Cut cut = make_cut(rows, columns);
   if (type == DType::bf16) {
-    launch_column_sums<Bf16>(context, cut, x, rows, columns, out, write, scratch);
+    launch_column_sums(context, Plain<Bf16>{device<const Bf16>(x)}, rows, columns, out, write,
+                       scratch);
   } else {
-    launch_column_sums<float>(context, cut, x, rows, columns, out, write, scratch);
+    launch_column_sums(context, Plain<float>{device<const float>(x)}, rows, columns, out, write,
+                       scratch);
+  }
+}
+
+void relu_column_sums(const CudaContext& context, DevPtr x, DevPtr y, DType type, std::int64_t rows,
+                      std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch) {
+  if (type == DType::bf16) {
+    launch_column_sums(context, BeforeRelu<Bf16>{device<Bf16>(x), device<const Bf16>(y)}, rows,
+                       columns, out, write, scratch);
+  } else {
+    launch_column_sums(context, BeforeRelu<float>{device<float>(x), device<const float>(y)}, rows,
+                       columns, out, write, scratch);
   }
 }
 

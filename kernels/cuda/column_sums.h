@@ -15,4 +15,10 @@ std::size_t column_sums_scratch(const CudaContext& context, std::int64_t rows,
 void column_sums(const CudaContext& context, DevPtr x, DType type, std::int64_t rows,
                  std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch);
 
+/// The gradients in front of a ReLU and of the bias before it, in one pass: x becomes 0 where y,
+/// the output of the ReLU, is not above 0 (or NaN); then column_sums of that, unless `out` is null.
+/// y as x. The same scratch.
+void relu_column_sums(const CudaContext& context, DevPtr x, DevPtr y, DType type, std::int64_t rows,
+                      std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch);
+
 }  // namespace dpt

@@ -172,9 +172,7 @@ class CudaLinear final : public Op {
   std::size_t scratch_bytes() const override {
     std::size_t bytes =
         bias_apart() ? static_cast<std::size_t>(d_.batch * d_.out) * sizeof(float) : 0;
-    if (d_.training && d_.relu) {
-      bytes = std::max(bytes, relu_bias_gradient_scratch(context_, d_.batch, d_.out));
-    } else if (d_.training && d_.bias) {
+    if (d_.training && (d_.relu || d_.bias)) {
       bytes = std::max(bytes, column_sums_scratch(context_, d_.batch, d_.out));
     }
     return bytes;
@@ -193,8 +191,8 @@ class CudaLinear final : public Op {
 
   void backward(const OpArgs& args) override {
     if (d_.relu) {
-      relu_bias_gradient(context_, args.dy, args.y, d_.type, d_.batch, d_.out,
-                         d_.bias ? args.dbias : DevPtr{}, args.write, args.scratch);
+      relu_column_sums(context_, args.dy, args.y, d_.type, d_.batch, d_.out,
+                       d_.bias ? args.dbias : DevPtr{}, args.write, args.scratch);
     } else if (d_.bias) {
       column_sums(context_, args.dy, d_.type, d_.batch, d_.out, args.dbias, args.write,
                   args.scratch);

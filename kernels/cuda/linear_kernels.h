@@ -11,15 +11,4 @@ namespace dpt {
 void add_bias(const CudaContext& context, DevPtr sums, DevPtr bias, bool relu, DevPtr y, DType type,
               std::int64_t rows, std::int64_t columns);
 
-/// Bytes of scratch that relu_bias_gradient needs.
-std::size_t relu_bias_gradient_scratch(const CudaContext& context, std::int64_t rows,
-                                       std::int64_t columns);
-
-/// The gradient in front of a ReLU, in place: dy becomes 0 where y is not above 0 (or NaN). And
-/// dbias (columns), unless null: = or += the sums of that over the rows. dy and y (rows, columns)
-/// of `type`, dbias fp32. The order of every sum is fixed by the shape.
-void relu_bias_gradient(const CudaContext& context, DevPtr dy, DevPtr y, DType type,
-                        std::int64_t rows, std::int64_t columns, DevPtr dbias, GradWrite write,
-                        DevPtr scratch);
-
 }  // namespace dpt
