@@ -1,8 +1,12 @@
 """What the peer programs share: their options, the data, and the line protocol of bench-peers.
 
 Every peer is a process that reads lines "run N" from stdin, does N training steps and answers with
-the seconds they took. So rounds of different programs can be interleaved on one machine. With
---losses N it prints the losses of the first N steps instead, on the samples in file order.
+the seconds they took. So rounds of different programs can be interleaved on one machine. A line
+"losses N" makes it start anew and answer with the losses of the first N steps, on the samples in
+file order, done the way that is timed. "memory" asks for the most device memory it held, in bytes.
+
+What the peers do in which type: fp32 without tensor cores, tf32 with them, bf16 for activations and
+for copies of the weights, with fp32 weights, sums and loss.
 """
 
 import argparse
@@ -26,13 +30,17 @@ def options():
     parser.add_argument("--variant", default="")
     parser.add_argument("--weights", help="safetensors file with the starting weights")
     parser.add_argument("--save-weights", help="write the starting weights there and stop")
-    parser.add_argument("--losses", type=int, help="print that many losses and stop")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--type", default="fp32", choices=["fp32", "tf32", "bf16"])
     return parser.parse_args()
 
 
-def set_threads(count):
+def set_threads(args):
     """Must run before the numeric libraries are imported. JAX takes its threads from the cores that
-    the process may use, so the process is bound to that many."""
+    the process may use, so the process is bound to that many. With a GPU all are left to it."""
+    count = args.threads
+    if args.device == "cuda":
+        return
     os.environ["OMP_NUM_THREADS"] = str(count)
     allowed = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, allowed[:count])
@@ -55,15 +63,21 @@ def training_data(folder):
     return normalised.astype(np.float32), labels.astype(np.int64)
 
 
-def serve(run, losses, args):
-    """run(n) does n steps and returns when their results are there; losses(n) returns n losses."""
-    if args.losses:
-        print(json.dumps([float(x) for x in losses(args.losses)]), flush=True)
-        return
+def serve(run, losses, memory):
+    """run(n) does n steps and returns when their results are there; losses(n) starts anew and
+    returns n losses; memory() returns bytes, or None."""
+    print("ready", flush=True)
     for line in sys.stdin:
         words = line.split()
-        if len(words) != 2 or words[0] != "run":
-            sys.exit(f"expected 'run N', found '{line.strip()}'")
+        if words == ["memory"]:
+            print(json.dumps(memory()), flush=True)
+            continue
+        if len(words) != 2 or words[0] not in ("run", "losses"):
+            sys.exit(f"expected 'run N', 'losses N' or 'memory', found '{line.strip()}'")
+        count = int(words[1])
+        if words[0] == "losses":
+            print(json.dumps([float(x) for x in losses(count)]), flush=True)
+            continue
         begin = time.perf_counter()
-        run(int(words[1]))
+        run(count)
         print(f"{time.perf_counter() - begin:.6f}", flush=True)

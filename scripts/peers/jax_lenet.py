@@ -1,22 +1,31 @@
 """JAX's side of bench-peers: LeNet with SGD and momentum, the whole training loop.
 
-Variants: jit (one call a step, donated buffers), scan (up to 20 steps in one call of lax.scan, the
+Variants: jit (one call a step, donated buffers), scan (many steps in one call of lax.scan, the
 batches gathered inside). Activations are NHWC, weights HWIO, which is what XLA is quickest with.
 """
 
 import common
 
 args = common.options()
-common.set_threads(args.threads)
+common.set_threads(args)
 
 import functools  # noqa: E402
+import os  # noqa: E402
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # Others are on the GPU too.
+os.environ.setdefault("JAX_PLATFORMS", args.device)
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from safetensors.numpy import load_file  # noqa: E402
 
-SCAN = 20
+on_gpu = args.device == "cuda"
+SCAN = 50 if on_gpu else 20  # Steps in one call.
+COMPUTE = jnp.bfloat16 if args.type == "bf16" else jnp.float32
+if on_gpu and args.type != "bf16":  # Left to itself, JAX does fp32 with tf32 on a GPU.
+    precision = "tensorfloat32" if args.type == "tf32" else "highest"
+    jax.config.update("jax_default_matmul_precision", precision)
 
 
 def starting_weights():
@@ -61,11 +70,13 @@ def pool(x):
 
 
 def loss_of(params, x, y):
+    params = {name: value.astype(COMPUTE) for name, value in params.items()}
     x = pool(conv(x, params, "conv1"))
     x = pool(conv(x, params, "conv2"))
     x = x.reshape(x.shape[0], -1)
     x = jax.nn.relu(x @ params["fc1.weight"] + params["fc1.bias"])
     logits = x @ params["fc2.weight"] + params["fc2.bias"]
+    logits = logits.astype(jnp.float32)
     picked = jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], axis=1)
     return -picked.mean()
 
@@ -87,13 +98,17 @@ def many_steps(state, indices, images, labels):
 
 
 images, labels = common.training_data(args.data)
-images = jnp.asarray(images[..., None])
+images = jnp.asarray(images[..., None], dtype=COMPUTE)
 labels = jnp.asarray(labels.astype(np.int32))
 count = len(images)
-params = starting_weights()
-state = (params, jax.tree.map(jnp.zeros_like, params))
+count = len(images)
+initial = starting_weights()
 rng = np.random.default_rng(1)
 order, position = None, count
+
+
+def fresh_state():
+    return jax.tree.map(jnp.copy, initial), jax.tree.map(jnp.zeros_like, initial)
 
 
 def next_indices(steps):
@@ -109,26 +124,39 @@ def next_indices(steps):
     return np.stack(rows)
 
 
-def run(steps):
+def advance(indices):
+    """Does the steps of `indices` (steps, batch) and returns their losses."""
     global state
+    result = []
     if args.variant == "scan":
-        for begin in range(0, steps, SCAN):
-            indices = next_indices(min(SCAN, steps - begin))
-            state, _ = many_steps(state, indices, images, labels)
+        for begin in range(0, len(indices), SCAN):
+            part = indices[begin : begin + SCAN]
+            state, losses_of_part = many_steps(state, part, images, labels)
+            result.append(losses_of_part)
     else:
-        for _ in range(steps):
-            state, _ = one_step(state, next_indices(1)[0], images, labels)
+        for index in indices:
+            state, loss = one_step(state, index, images, labels)
+            result.append(loss)
+    return result
+
+
+def run(steps):
+    for begin in range(0, steps, SCAN):  # The device computes while the next indices are made.
+        advance(next_indices(min(SCAN, steps - begin)))
     jax.block_until_ready(state)
 
 
 def losses(steps):
     global state
-    result = []
-    for k in range(steps):
-        index = np.arange(k * args.batch, (k + 1) * args.batch, dtype=np.int32)
-        state, loss = one_step(state, index, images, labels)
-        result.append(loss)
-    return result
+    state = fresh_state()
+    index = np.arange(steps * args.batch, dtype=np.int32) % count
+    return np.concatenate([np.atleast_1d(x) for x in advance(index.reshape(steps, args.batch))])
 
 
-common.serve(run, losses, args)
+def memory():
+    statistics = jax.devices()[0].memory_stats() if on_gpu else None
+    return (statistics or {}).get("peak_bytes_in_use")
+
+
+state = fresh_state()
+common.serve(run, losses, memory)

@@ -1,20 +1,27 @@
 """PyTorch's side of bench-peers: LeNet with SGD and momentum, the whole training loop.
 
-Variants: eager (channels_last, fused SGD), compile (forward, backward and update in one compiled
-graph), compile-autotune (the same with mode="max-autotune").
+Variants: eager (channels_last, fused SGD), compile (gather, forward, backward and update in one
+compiled graph), compile-autotune (the same with mode="max-autotune"), graph (the eager step, gather
+included, captured by hand in one CUDA graph; GPU only).
 """
 
 import common
 
 args = common.options()
-common.set_threads(args.threads)
+common.set_threads(args)
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 from torch import nn  # noqa: E402
 
-torch.set_num_threads(args.threads)
+on_gpu = args.device == "cuda"
+if on_gpu:
+    torch.backends.cuda.matmul.allow_tf32 = args.type == "tf32"
+    torch.backends.cudnn.allow_tf32 = args.type == "tf32"
+    torch.backends.cudnn.benchmark = True
+else:
+    torch.set_num_threads(args.threads)
 torch.manual_seed(1)
 
 
@@ -38,45 +45,123 @@ if args.weights:
 if args.save_weights:
     save_file(model.state_dict(), args.save_weights)
     raise SystemExit
-model = model.to(memory_format=torch.channels_last)
+model = model.to(device=args.device, memory_format=torch.channels_last)
+starting_weights = {name: value.clone() for name, value in model.state_dict().items()}
 
-images, labels = (torch.from_numpy(x) for x in common.training_data(args.data))
+images, labels = (torch.from_numpy(x).to(args.device) for x in common.training_data(args.data))
 images = images.unsqueeze(1).contiguous(memory_format=torch.channels_last)
+if args.type == "bf16":
+    images = images.to(torch.bfloat16)
 
-if args.variant in ("", "eager"):
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=common.LEARNING_RATE, momentum=common.MOMENTUM, fused=True
+
+def cast():
+    """Mixed precision around the forward pass. Copies of the weights are made anew in each step."""
+    return torch.autocast(
+        args.device, torch.bfloat16, enabled=args.type == "bf16", cache_enabled=False
     )
 
-    def step(x, y):
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad(set_to_none=True)
+
+class EagerStep:
+    def __init__(self):
+        self.optimizer = torch.optim.SGD(
+            model.parameters(), lr=common.LEARNING_RATE, momentum=common.MOMENTUM, fused=True
+        )
+
+    def __call__(self, index):
+        with cast():
+            loss = F.cross_entropy(model(images[index]), labels[index])
+        self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        optimizer.step()
+        self.optimizer.step()
         return loss.detach()
 
-else:
-    names = [name for name, _ in model.named_parameters()]
-    params = [p.detach().clone() for _, p in model.named_parameters()]
-    momenta = [torch.zeros_like(p) for p in params]
+    def restart(self):
+        model.load_state_dict(starting_weights)
+        for state in self.optimizer.state.values():
+            if state.get("momentum_buffer") is not None:
+                state["momentum_buffer"].zero_()
 
-    def loss_of(params, x, y):
-        logits = torch.func.functional_call(model, dict(zip(names, params)), (x,))
-        return F.cross_entropy(logits, y)
 
-    def plain_step(params, momenta, x, y):
-        grads, loss = torch.func.grad_and_value(loss_of)(params, x, y)
-        for p, m, g in zip(params, momenta, grads):
-            m.mul_(common.MOMENTUM).add_(g)
-            p.sub_(common.LEARNING_RATE * m)
+class CompiledStep:
+    def __init__(self):
+        names = [name for name, _ in model.named_parameters()]
+        self.params = [p.detach().clone() for _, p in model.named_parameters()]
+        self.momenta = [torch.zeros_like(p) for p in self.params]
+        if (
+            on_gpu
+        ):  # So that the compiler may put the whole step, in-place updates included, in a graph.
+            for tensor in (*self.params, *self.momenta, images, labels):
+                torch._dynamo.mark_static_address(tensor)
+
+        def loss_of(params, x, y):
+            with cast():
+                logits = torch.func.functional_call(model, dict(zip(names, params)), (x,))
+                return F.cross_entropy(logits, y)
+
+        def plain_step(params, momenta, images, labels, index):
+            x, y = images[index], labels[index]
+            grads, loss = torch.func.grad_and_value(loss_of)(params, x, y)
+            for p, m, g in zip(params, momenta, grads):
+                m.mul_(common.MOMENTUM).add_(g)
+                p.sub_(common.LEARNING_RATE * m)
+            return loss
+
+        mode = "max-autotune" if args.variant == "compile-autotune" else "default"
+        self.compiled = torch.compile(plain_step, mode=mode, fullgraph=True, dynamic=False)
+
+    def __call__(self, index):
+        with torch.no_grad():
+            return self.compiled(self.params, self.momenta, images, labels, index)
+
+    def restart(self):
+        for p, start in zip(self.params, starting_weights.values()):
+            p.copy_(start)
+        for m in self.momenta:
+            m.zero_()
+
+
+class GraphStep:
+    """One replay is one step: the graph takes the next samples of the order by itself."""
+
+    def __init__(self):
+        self.eager = EagerStep()
+        self.offsets = torch.arange(args.batch, device="cuda")
+        self.position = torch.zeros((), dtype=torch.int64, device="cuda")
+        self.order = torch.arange(len(images), device="cuda")
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):  # Libraries choose their algorithms, momentum gets its buffers.
+                self._step()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        self.eager.optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(self.graph):
+            self.loss = self._step()
+
+    def _step(self):
+        loss = self.eager(self.order[self.position + self.offsets])
+        self.position += args.batch
         return loss
 
-    mode = "max-autotune" if args.variant == "compile-autotune" else "default"
-    compiled = torch.compile(plain_step, mode=mode, fullgraph=True, dynamic=False)
+    def new_order(self, order):
+        self.order.copy_(order)
+        self.position.zero_()
 
-    def step(x, y):
-        with torch.no_grad():
-            return compiled(params, momenta, x, y)
+    def __call__(self, index):
+        self.graph.replay()
+        return self.loss
+
+    def restart(self):
+        self.eager.restart()
+
+
+if args.variant == "graph":
+    step = GraphStep()
+elif args.variant in ("", "eager"):
+    step = EagerStep()
+else:
+    step = CompiledStep()
 
 
 class Order:
@@ -85,13 +170,18 @@ class Order:
     def __init__(self):
         self.position = len(images)
 
+    def begin(self, order):
+        self.order = order
+        self.position = 0
+        if args.variant == "graph":
+            step.new_order(order)
+
     def next(self):
         if self.position + args.batch > len(images):
-            self.order = torch.randperm(len(images))
-            self.position = 0
+            self.begin(torch.randperm(len(images), device=args.device))
         index = self.order[self.position : self.position + args.batch]
         self.position += args.batch
-        return images[index], labels[index]
+        return index
 
 
 order = Order()
@@ -99,15 +189,23 @@ order = Order()
 
 def run(steps):
     for _ in range(steps):
-        step(*order.next())
+        step(order.next())
+    if on_gpu:
+        torch.cuda.synchronize()
 
 
 def losses(steps):
-    result = []
-    for k in range(steps):
-        part = slice(k * args.batch, (k + 1) * args.batch)
-        result.append(step(images[part], labels[part]))
+    if args.variant != "graph":  # Whatever the first step makes is made, then all starts again.
+        step(order.next())
+    step.restart()
+    order.begin(torch.arange(len(images), device=args.device))
+    result = [step(order.next()).clone() for _ in range(steps)]
+    order.position = len(images)
     return result
 
 
-common.serve(run, losses, args)
+def memory():
+    return torch.cuda.max_memory_reserved() if on_gpu else None
+
+
+common.serve(run, losses, memory)
