@@ -1,14 +1,18 @@
-// The flat kernels: PyTorch's optimizer formulas in double algebra, the gradient norm, and that
-// wide and plain loops give the same bits.
+// The flat kernels on every backend: PyTorch's optimizer formulas in double algebra, the gradient
+// norm, sums, rounding, and that wide and plain loops, and all backends, give the same bits.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <vector>
 
+#include "kernels/common/bf16.h"
 #include "kernels/common/optimizer_math.h"
-#include "kernels/cpu/flat.h"
+#include "kernels/devices.h"
+#include "tests/support/backends.h"
 #include "tests/support/op_runner.h"
 
 namespace dpt::testing {
@@ -83,49 +87,124 @@ std::vector<OptimizerDesc> optimizers() {
   return all;
 }
 
+/// Calls use(backend) for every backend.
+void on_backends(const std::function<void(Backend&)>& use) {
+  for (const std::string& name : backend_names()) {
+    INFO(name);
+    use(*make_backend(parse_device(name)));
+  }
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+/// Parameters with all states on a device.
+class Training {
+ public:
+  Training(Backend& backend, const std::vector<float>& params, float s1, float s2, float s3)
+      : backend_(backend),
+        count_(params.size()),
+        params_(backend, params),
+        grads_(backend, params),
+        states_{OnDevice<float>(backend, std::vector<float>(count_, s1)),
+                OnDevice<float>(backend, std::vector<float>(count_, s2)),
+                OnDevice<float>(backend, std::vector<float>(count_, s3))},
+        params16_(backend, std::vector<std::uint16_t>(count_)),
+        scalars_(backend, {StepScalars{}}) {}
+
+  /// Updates elements [first, first + count).
+  void step(const OptimizerDesc& desc, const std::vector<float>& grads, const StepScalars& now,
+            std::size_t first, std::size_t count) {
+    grads_.set(grads);
+    scalars_.set({now});
+    const std::size_t bytes = first * sizeof(float);
+    OptimizerArgs args;
+    args.params = params_.ptr() + bytes;
+    args.grads = grads_.ptr() + bytes;
+    args.state1 = states_[0].ptr() + bytes;
+    args.state2 = states_[1].ptr() + bytes;
+    args.state3 = states_[2].ptr() + bytes;
+    args.params16 = params16_.ptr() + bytes / 2;
+    args.scalars = scalars_.ptr();
+    args.count = static_cast<std::int64_t>(count);
+    backend_.optimizer_step(desc, args);
+  }
+  void step(const OptimizerDesc& desc, const std::vector<float>& grads, const StepScalars& now) {
+    step(desc, grads, now, 0, count_);
+  }
+
+  std::vector<float> params() const { return params_.get(); }
+  std::vector<float> state(std::size_t which) const { return states_[which].get(); }
+  std::vector<std::uint16_t> params16() const { return params16_.get(); }
+
+ private:
+  Backend& backend_;
+  std::size_t count_;
+  OnDevice<float> params_, grads_;
+  std::array<OnDevice<float>, 3> states_;
+  OnDevice<std::uint16_t> params16_;
+  OnDevice<StepScalars> scalars_;
+};
+
+std::vector<std::uint16_t> rounded(const std::vector<float>& values) {
+  std::vector<std::uint16_t> result;
+  for (const float value : values) result.push_back(to_bf16(value).bits);
+  return result;
+}
+
 }  // namespace
 
 TEST_CASE("Optimizer steps follow PyTorch's formulas") {
-  const std::int64_t n = 37;  // Whole vectors and a tail.
+  constexpr std::int64_t kCount = 37;  // Whole vectors and a tail.
   int which = 0;
   for (const OptimizerDesc& d : optimizers()) {
     INFO("optimizer ", which++);
-    std::vector<float> params = random_values(n, 1);
-    // States start as NaN where the first step must not read them.
-    const float start = d.kind == OptimizerKind::sgd ? std::numeric_limits<float>::quiet_NaN() : 0;
-    std::vector<float> s1(37, start), s2(37, 0.0F), s3(37, 0.0F);
-    std::vector<Algebra> want(37);
-    for (std::size_t i = 0; i < 37; ++i) {
-      want[i].d = d;
-      want[i].param = static_cast<double>(params[i]);
-    }
-    for (int t = 1; t <= 5; ++t) {
-      const std::vector<float> grads = random_values(n, 10 + static_cast<std::uint64_t>(t));
-      const float clip = t == 3 ? 0.25F : 1.0F;
-      cpu_optimizer_step(d, params.data(), grads.data(), s1.data(), s2.data(), s3.data(),
-                         scalars(d, t, 0.1, clip), n);
-      for (std::size_t i = 0; i < 37; ++i) {
-        want[i].step(static_cast<double>(grads[i]), 0.1, static_cast<double>(clip));
-        CHECK(static_cast<double>(params[i]) == doctest::Approx(want[i].param).epsilon(1e-5));
+    const std::vector<float> start = random_values(kCount, 1);
+    std::vector<std::vector<float>> results;
+    on_backends([&](Backend& backend) {
+      // States start as NaN where the first step must not read them.
+      const float s1 = d.kind == OptimizerKind::sgd ? std::numeric_limits<float>::quiet_NaN() : 0;
+      Training training(backend, start, s1, 0, 0);
+      std::vector<Algebra> want(kCount);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        want[i].d = d;
+        want[i].param = static_cast<double>(start[i]);
       }
-    }
+      for (int t = 1; t <= 5; ++t) {
+        const std::vector<float> grads = random_values(kCount, 10 + static_cast<std::uint64_t>(t));
+        const float clip = t == 3 ? 0.25F : 1.0F;
+        training.step(d, grads, scalars(d, t, 0.1, clip));
+        const std::vector<float> params = training.params();
+        for (std::size_t i = 0; i < kCount; ++i) {
+          want[i].step(static_cast<double>(grads[i]), 0.1, static_cast<double>(clip));
+          CHECK(static_cast<double>(params[i]) == doctest::Approx(want[i].param).epsilon(1e-5));
+        }
+        CHECK(training.params16() == rounded(params));
+      }
+      results.push_back(training.params());
+      CHECK(same_bits(results.back(), results.front()));  // All backends agree.
+    });
   }
 }
 
 TEST_CASE("An optimizer's bits do not depend on where the vectors end") {
   for (const OptimizerDesc& d : optimizers()) {
-    const std::vector<float> grads = random_values(64, 5);
-    std::vector<float> p = random_values(64, 6), s1(64, 0.5F), s2(64, 0.25F), s3(64, 0.25F);
-    std::vector<float> q = p, r1 = s1, r2 = s2, r3 = s3;
-    const StepScalars now = scalars(d, 2, 0.1, 0.5F);
-    cpu_optimizer_step(d, p.data(), grads.data(), s1.data(), s2.data(), s3.data(), now, 64);
-    for (std::size_t i = 0; i < 64; ++i) {  // One element at a time: never a whole vector.
-      cpu_optimizer_step(d, &q[i], &grads[i], &r1[i], &r2[i], &r3[i], now, 1);
-    }
-    CHECK(p == q);
-    CHECK(s1 == r1);
-    CHECK(s2 == r2);
-    CHECK(s3 == r3);
+    on_backends([&](Backend& backend) {
+      const std::vector<float> grads = random_values(64, 5), start = random_values(64, 6);
+      const StepScalars now = scalars(d, 2, 0.1, 0.5F);
+      Training whole(backend, start, 0.5F, 0.25F, 0.25F);
+      whole.step(d, grads, now);
+      Training single(backend, start, 0.5F, 0.25F, 0.25F);
+      // One element at a time: never a whole vector, at every alignment.
+      for (std::size_t i = 0; i < 64; ++i) single.step(d, grads, now, i, 1);
+      CHECK(same_bits(whole.params(), single.params()));
+      CHECK(whole.params16() == single.params16());
+      for (const std::size_t state : {0U, 1U, 2U}) {
+        CHECK(same_bits(whole.state(state), single.state(state)));
+      }
+    });
   }
 }
 
@@ -134,32 +213,67 @@ TEST_CASE("Amsgrad keeps a NaN") {
   OptimizerDesc d;
   d.kind = OptimizerKind::adam;
   d.amsgrad = true;
-  for (const std::int64_t n : {8, 1}) {  // The wide loop and the plain one.
-    for (const bool in_state : {false, true}) {
-      std::vector<float> p(8, 1.0F), g(8, in_state ? 1.0F : nan), m(8, 0.0F), s(8, 0.0F);
-      std::vector<float> largest(8, in_state ? nan : 1.0F);
-      cpu_optimizer_step(d, p.data(), g.data(), m.data(), s.data(), largest.data(),
-                         scalars(d, 2, 0.1, 1.0F), n);
-      CHECK(std::isnan(largest[0]));
-      CHECK(std::isnan(p[0]));
+  on_backends([&](Backend& backend) {
+    for (const std::size_t n : {8U, 1U}) {  // The wide loop and the plain one.
+      for (const bool in_state : {false, true}) {
+        Training training(backend, std::vector<float>(8, 1.0F), 0, 0, in_state ? nan : 1.0F);
+        training.step(d, std::vector<float>(8, in_state ? 1.0F : nan), scalars(d, 2, 0.1, 1.0F), 0,
+                      n);
+        CHECK(std::isnan(training.state(2)[0]));
+        CHECK(std::isnan(training.params()[0]));
+      }
     }
-  }
+  });
 }
 
 TEST_CASE("The gradient norm is exact where double is, and clips as PyTorch does") {
-  for (const std::int64_t n : {0, 1, 15, 16, 17, 1000, 4099}) {
-    INFO("n = ", n);
+  const auto norm_of = [](Backend& backend, const std::vector<float>& g, float max_norm,
+                          std::size_t first = 0) {
+    const OnDevice<float> grads(backend, g);
+    StepScalars before;
+    before.lr = 3;
+    before.max_norm = max_norm;
+    before.grad_norm = before.clip = -1;
+    const OnDevice<StepScalars> s(backend, {before});
+    backend.grad_norm(grads.ptr() + first * sizeof(float),
+                      static_cast<std::int64_t>(g.size() - first), s.ptr());
+    const StepScalars after = s.get()[0];
+    CHECK(after.lr == 3);
+    CHECK(after.max_norm == max_norm);
+    return after;
+  };
+  on_backends([&](Backend& backend) {
+    for (const std::int64_t n : {0, 1, 15, 16, 17, 1000, 4099, 70001}) {
+      INFO("n = ", n);
+      const std::vector<float> g = random_values(n, 3);
+      double sum = 0;
+      for (const float v : g) sum += static_cast<double>(v) * static_cast<double>(v);
+      // The sum errs by less than n * 2^-53 of itself in any order, and is rounded to float once.
+      const double norm = std::sqrt(sum);
+      const StepScalars plain = norm_of(backend, g, 0);
+      CHECK(static_cast<double>(plain.grad_norm) == doctest::Approx(norm).epsilon(1e-7));
+      CHECK(plain.clip == 1.0F);
+      const StepScalars clipped = norm_of(backend, g, 0.5F);
+      CHECK(clipped.grad_norm == plain.grad_norm);
+      const double clip = std::min(1.0, 0.5 / (norm + 1e-6));
+      CHECK(static_cast<double>(clipped.clip) == doctest::Approx(clip).epsilon(1e-6));
+      if (n < 2) continue;
+      const double rest = std::sqrt(sum - static_cast<double>(g[0]) * static_cast<double>(g[0]));
+      CHECK(static_cast<double>(norm_of(backend, g, 0, 1).grad_norm) ==
+            doctest::Approx(rest).epsilon(1e-7));
+    }
+    const std::vector<float> bad(20, std::numeric_limits<float>::quiet_NaN());
+    CHECK(std::isnan(norm_of(backend, bad, 1).clip));
+  });
+}
+
+TEST_CASE("The CPU's gradient norm has the same bits on every processor") {
+  const auto backend = make_cpu_backend(1);
+  for (const std::int64_t n : {1, 15, 16, 17, 1000, 4099}) {
     const std::vector<float> g = random_values(n, 3);
-    double sum = 0;
-    for (const float v : g) sum += static_cast<double>(v) * static_cast<double>(v);
-    StepScalars s;
-    cpu_grad_norm(g.data(), n, &s);
-    CHECK(s.grad_norm == doctest::Approx(std::sqrt(sum)).epsilon(1e-7));
-    CHECK(s.clip == 1.0F);
-    s.max_norm = 0.5F;
-    cpu_grad_norm(g.data(), n, &s);
-    const double clip = std::min(1.0, 0.5 / (std::sqrt(sum) + 1e-6));
-    CHECK(s.clip == doctest::Approx(clip).epsilon(1e-6));
+    const OnDevice<float> grads(*backend, g);
+    const OnDevice<StepScalars> s(*backend, {StepScalars{}});
+    backend->grad_norm(grads.ptr(), n, s.ptr());
     // The same partial sums, one element at a time: what a processor without wide loops does.
     double partial[16] = {};
     for (std::size_t i = 0; i < g.size(); ++i) {
@@ -168,25 +282,118 @@ TEST_CASE("The gradient norm is exact where double is, and clips as PyTorch does
     for (int half = 8; half > 0; half /= 2) {
       for (int j = 0; j < half; ++j) partial[j] += partial[j + half];
     }
-    CHECK(s.grad_norm == static_cast<float>(std::sqrt(partial[0])));
+    CHECK(s.get()[0].grad_norm == static_cast<float>(std::sqrt(partial[0])));
   }
-  const std::vector<float> bad(20, std::numeric_limits<float>::quiet_NaN());
-  StepScalars s;
-  s.max_norm = 1;
-  cpu_grad_norm(bad.data(), 20, &s);
-  CHECK(std::isnan(s.clip));
 }
 
-TEST_CASE("Flat addition, also in place") {
-  for (const std::size_t n : {0U, 1U, 8U, 29U}) {
-    const std::vector<float> a = random_values(static_cast<std::int64_t>(n), 1);
-    const std::vector<float> b = random_values(static_cast<std::int64_t>(n), 2);
-    std::vector<float> to(n), in_place = a;
-    cpu_add(to.data(), a.data(), b.data(), static_cast<std::int64_t>(n));
-    cpu_add(in_place.data(), in_place.data(), b.data(), static_cast<std::int64_t>(n));
-    for (std::size_t i = 0; i < n; ++i) CHECK(to[i] == a[i] + b[i]);
-    CHECK(to == in_place);
+TEST_CASE("Flat addition, also in place and at odd addresses") {
+  on_backends([](Backend& backend) {
+    for (const std::size_t n : {0U, 1U, 8U, 29U, 5000U}) {
+      for (const std::size_t skip : {0U, 1U}) {
+        if (skip > n) continue;
+        const std::vector<float> a = random_values(static_cast<std::int64_t>(n), 1);
+        const std::vector<float> b = random_values(static_cast<std::int64_t>(n), 2);
+        std::vector<float> want = a;
+        for (std::size_t i = skip; i < n; ++i) want[i] = a[i] + b[i];
+        const OnDevice<float> left(backend, a), right(backend, b), to(backend, a);
+        const std::size_t bytes = skip * sizeof(float);
+        const auto count = static_cast<std::int64_t>(n - skip);
+        backend.add(to.ptr() + bytes, left.ptr() + bytes, right.ptr() + bytes, count);
+        CHECK(same_bits(to.get(), want));
+        backend.add(right.ptr() + bytes, left.ptr() + bytes, right.ptr() + bytes, count);
+        backend.add(left.ptr() + bytes, left.ptr() + bytes, to.ptr() + bytes, 0);
+        std::vector<float> in_place = b;
+        std::copy(want.begin() + static_cast<std::ptrdiff_t>(skip), want.end(),
+                  in_place.begin() + static_cast<std::ptrdiff_t>(skip));
+        CHECK(same_bits(right.get(), in_place));
+        CHECK(same_bits(left.get(), a));
+      }
+    }
+  });
+}
+
+TEST_CASE("A tree sum adds in the order given, and writes every output") {
+  // More parts and more additions than one kernel of a card takes, too.
+  for (const int parts : {1, 2, 3, 7, 32, 33, 40}) {
+    for (const std::size_t n : {0U, 1U, 37U, 4099U}) {
+      for (const std::size_t skip : {0U, 1U}) {
+        if (skip > n) continue;
+        INFO(parts, " parts of ", n, ", without ", skip);
+        std::vector<std::vector<float>> values;
+        for (int p = 0; p < parts; ++p) {
+          values.push_back(random_values(static_cast<std::int64_t>(n), 20 + p));
+        }
+        // A clipped binary tree; then something no tree does: a part used twice.
+        std::vector<TreeAdd> additions;
+        for (int step = 1; step < parts; step *= 2) {
+          for (int left = 0; left + step < parts; left += 2 * step) {
+            additions.push_back({left, left + step});
+          }
+        }
+        if (parts > 2) additions.push_back({0, 2});
+        std::vector<std::vector<float>> sums = values;
+        for (const TreeAdd& add : additions) {
+          for (std::size_t i = skip; i < n; ++i) {
+            sums[static_cast<std::size_t>(add.left)][i] +=
+                sums[static_cast<std::size_t>(add.right)][i];
+          }
+        }
+        on_backends([&](Backend& backend) {
+          std::vector<OnDevice<float>> memory;
+          for (const std::vector<float>& each : values) memory.emplace_back(backend, each);
+          const OnDevice<float> out(backend, values[0]), other(backend, values[0]);
+          std::vector<DevPtr> addresses;
+          for (const OnDevice<float>& each : memory) {
+            addresses.push_back(each.ptr() + skip * sizeof(float));
+          }
+          const DevPtr outs[] = {out.ptr() + skip * sizeof(float), addresses[0],
+                                 other.ptr() + skip * sizeof(float)};
+          backend.tree_sum(addresses, additions, outs, static_cast<std::int64_t>(n - skip));
+          CHECK(same_bits(out.get(), sums[0]));
+          CHECK(same_bits(other.get(), sums[0]));
+          CHECK(same_bits(memory[0].get(), sums[0]));
+        });
+      }
+    }
   }
+}
+
+TEST_CASE("Rounding to bf16 goes to the nearest, ties to even, and keeps what is no number") {
+  const float inf = std::numeric_limits<float>::infinity();
+  // 1 + 2^-7 is the first bf16 above 1.
+  std::vector<float> values = {0.0F,
+                               -0.0F,
+                               1.0F,
+                               1.0F + 0x1p-8F,
+                               1.0F + 0x3p-8F,
+                               1.0F + 0x1.8p-8F,
+                               std::numeric_limits<float>::max(),
+                               -inf,
+                               0x1p-149F,
+                               -3.1415927F};
+  const std::vector<float> want = {0.0F,           -0.0F, 1.0F, 1.0F, 1.0F + 0x1p-6F,
+                                   1.0F + 0x1p-7F, inf,   -inf, 0.0F, -3.140625F};
+  const std::vector<float> more = random_values(3001, 1);
+  std::vector<float> all = values;
+  all.insert(all.end(), more.begin(), more.end());
+  all.push_back(std::numeric_limits<float>::quiet_NaN());
+  on_backends([&](Backend& backend) {
+    for (const std::size_t skip : {0U, 1U}) {
+      const OnDevice<float> from(backend, all);
+      const OnDevice<Bf16> to(backend, std::vector<Bf16>(all.size()));
+      backend.to_bf16(to.ptr() + skip * 2, from.ptr() + skip * 4,
+                      static_cast<std::int64_t>(all.size() - skip));
+      const std::vector<Bf16> got = to.get();
+      for (std::size_t i = skip; i < want.size(); ++i) {
+        CHECK(std::memcmp(&want[i], std::vector<float>{to_float(got[i])}.data(), 4) == 0);
+      }
+      for (std::size_t i = want.size(); i < all.size() - 1; ++i) {
+        // Half of a step: 8 bits of mantissa, the leading one among them.
+        CHECK(std::abs(to_float(got[i]) - all[i]) <= 0x1p-8F * std::abs(to_float(got[i])));
+      }
+      CHECK(std::isnan(to_float(got.back())));
+    }
+  });
 }
 
 }  // namespace dpt::testing
