@@ -43,7 +43,8 @@ def rows(run):
         if not ours:
             row(
                 f"LeNet, batch {batch}, {number_type}",
-                "not measured: " + " ".join("; ".join(out["problems"]).split())[:80],
+                "not measured: "
+                + " ".join("; ".join(out["problems"]).replace("|", "/").split())[:80],
             )
             continue
         rate = ours["images_per_s"]

@@ -165,20 +165,22 @@ else:
 
 
 class Order:
-    """Batches of a fresh random order each epoch; a ragged rest is left out."""
+    """Batches of a fresh random order each epoch, or of the order of the files."""
 
     def __init__(self):
-        self.position = len(images)
+        self.restart(shuffle=True)
 
-    def begin(self, order):
-        self.order = order
-        self.position = 0
-        if args.variant == "graph":
-            step.new_order(order)
+    def restart(self, shuffle):
+        self.shuffle = shuffle
+        self.position = len(images)
 
     def next(self):
         if self.position + args.batch > len(images):
-            self.begin(torch.randperm(len(images), device=args.device))
+            make = torch.randperm if self.shuffle else torch.arange
+            self.order = make(len(images), device=args.device)
+            self.position = 0
+            if args.variant == "graph":
+                step.new_order(self.order)
         index = self.order[self.position : self.position + args.batch]
         self.position += args.batch
         return index
@@ -195,12 +197,11 @@ def run(steps):
 
 
 def losses(steps):
-    if args.variant != "graph":  # Whatever the first step makes is made, then all starts again.
-        step(order.next())
+    step(order.next())  # What the first step makes is made; then all starts anew.
     step.restart()
-    order.begin(torch.arange(len(images), device=args.device))
+    order.restart(shuffle=False)
     result = [step(order.next()).clone() for _ in range(steps)]
-    order.position = len(images)
+    order.restart(shuffle=True)
     return result
 
 
