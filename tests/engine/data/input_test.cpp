@@ -1,4 +1,4 @@
-// The CPU's input kernel against a plain double-precision reference.
+// The input kernel against a plain double-precision reference, with the same bits on every backend.
 #include <omp.h>
 
 #include <cmath>
@@ -7,30 +7,52 @@
 
 #include "kernels/common/augment.h"
 #include "kernels/cpu/input.h"
+#include "kernels/devices.h"
 #include "tests/engine/data/support.h"
+#include "tests/support/backends.h"
+#include "tests/support/op_runner.h"
 
 namespace dpt {
 namespace {
 
 using namespace data_test;
 
-template <class T>
-DevPtr address(const std::vector<T>& values) {
-  return {reinterpret_cast<std::uintptr_t>(values.data())};
-}
-
 struct Batch {
   std::vector<std::int32_t> slots;
   std::vector<std::int64_t> ids;
 };
 
-std::vector<float> run(InputDesc desc, const Bytes& raw, const Batch& batch, std::int64_t epoch) {
+std::vector<float> run_on(Backend& backend, InputDesc desc, const Bytes& raw, const Batch& batch,
+                          std::int64_t epoch) {
+  using testing::OnDevice;
   desc.batch = static_cast<std::int64_t>(batch.slots.size());
-  std::vector<float> y(static_cast<std::size_t>(desc.batch * desc.out.elements()), NAN);
-  const std::vector<std::int64_t> epochs{epoch};
-  make_cpu_input(desc)->run(
-      {address(raw), address(batch.slots), address(batch.ids), address(epochs), address(y)});
-  return y;
+  const OnDevice<std::uint8_t> samples(backend, raw);
+  const OnDevice<std::int32_t> slots(backend, batch.slots);
+  const OnDevice<std::int64_t> ids(backend, batch.ids), epochs(backend, {epoch});
+  const OnDevice<float> y(
+      backend, std::vector<float>(static_cast<std::size_t>(desc.batch * desc.out.elements()), NAN));
+  backend.input(desc)->run({samples.ptr(), slots.ptr(), ids.ptr(), epochs.ptr(), y.ptr()});
+  return y.get();
+}
+
+/// The result of the first backend, whose bits all others have.
+std::vector<float> run(const InputDesc& desc, const Bytes& raw, const Batch& batch,
+                       std::int64_t epoch) {
+  // Made once: a card takes a while.
+  static const auto backends = [] {
+    std::vector<std::unique_ptr<Backend>> all;
+    for (const std::string& name : testing::backend_names()) {
+      all.push_back(make_backend(parse_device(name)));
+    }
+    return all;
+  }();
+  const std::vector<float> first = run_on(*backends[0], desc, raw, batch, epoch);
+  for (const auto& backend : backends) {
+    INFO(backend->info().name);
+    const std::vector<float> y = run_on(*backend, desc, raw, batch, epoch);
+    CHECK(std::memcmp(y.data(), first.data(), first.size() * sizeof(float)) == 0);
+  }
+  return first;
 }
 
 /// The definition, spelled out pixel by pixel.
