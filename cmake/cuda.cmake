@@ -70,6 +70,8 @@ if(DPT_WITH_CUDA)
       "Architectures of device code, as CMAKE_CUDA_ARCHITECTURES")
   set(CMAKE_CUDA_ARCHITECTURES ${DPT_CUDA_ARCHITECTURES})
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  # CMake 3.25 takes C++20 over to CUDA and then says that it has no flag for it; we give the flag.
+  set(CMAKE_CUDA_STANDARD_REQUIRED OFF)
   enable_language(CUDA)
   list(JOIN DPT_CUDA_ARCHITECTURES " " architectures)
   set(dpt_cuda_summary "CUDA ${CUDAToolkit_VERSION} for ${architectures}")
