@@ -27,7 +27,7 @@ void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
         Replica replica(backend, communicator, job);
         replica.set_params(start.params);
         const bool speaks = communicator.rank() == 0;
-        Stepper stepper(job, replica, start.state, [&](const StepResult& result) {
+        Stepper stepper(job, replica, communicator, start.state, [&](const StepResult& result) {
           if (speaks && print_losses) {
             fmt::print("loss {} {:.7g}\n", result.step,
                        static_cast<double>(result.metrics.loss_sum) / result.metrics.count);

@@ -23,8 +23,9 @@ namespace {
 /// Fields that may change between the two halves of a run; paths and loader settings do not change
 /// what is computed (the data's fingerprint is compared instead).
 const std::vector<std::string>& changeable_fields() {
-  static const std::vector<std::string> fields = {
-      "train.epochs", "log", "checkpoint", "devices", "data.root", "data.workers", "data.prefetch"};
+  static const std::vector<std::string> fields = {"train.epochs", "log",          "checkpoint",
+                                                  "devices",      "shares",       "data.root",
+                                                  "data.workers", "data.prefetch"};
   return fields;
 }
 
@@ -99,8 +100,9 @@ void check_same_config(const std::string& checkpoint, const std::string& folder,
     std::string lines;
     for (const std::string& change : changes) lines += "\n  " + change;
     fail(ErrorKind::usage,
-         "{} was made with another config:{}\nOnly epochs, log, checkpoint and devices may change "
-         "in a resumed run. Put the values back, or start anew: --resume never (a new folder), "
+         "{} was made with another config:{}\nOnly epochs, log, checkpoint, devices and shares may "
+         "change in a resumed run. Put the values back, or start anew: --resume never (a new "
+         "folder), "
          "--run-dir D, or --overwrite (removes {})",
          checkpoint, lines, folder);
   }
@@ -294,6 +296,7 @@ int run_train(const TrainOptions& options) {
                           {"steps_per_epoch", job.steps_per_epoch},
                           {"epochs", job.spec.train.epochs},
                           {"shards", job.spec.train.shards},
+                          {"shares", start.state.shares.empty() ? job.shares : start.state.shares},
                           {"resumed_from", checkpoint},
                           {"step", start.state.step}});
   progress.info(fmt::format("run folder {}", folder.path()));

@@ -25,6 +25,9 @@ struct RunState {
   std::int64_t bad_evaluations = 0;  ///< early stopping: evaluations since an improvement
   double epoch_loss_sum = 0;         ///< running sums of the current epoch, for its log line
   double epoch_correct = 0;
+  /// Of each device in the work, as the first steps showed their speeds; empty when that was not
+  /// measured.
+  std::vector<std::int64_t> shares;
 };
 
 /// A whole checkpoint in host memory, in buffer layout.

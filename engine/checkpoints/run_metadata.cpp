@@ -1,8 +1,11 @@
 #include "engine/checkpoints/run_metadata.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <variant>
+
+#include <fmt/ranges.h>
 
 #include "kernels/error.h"
 
@@ -15,7 +18,8 @@ using Json = nlohmann::json;
 /// the minor version that brought it; older files leave it at its default.
 struct StateField {
   const char* name;
-  std::variant<std::int64_t RunState::*, double RunState::*, std::optional<double> RunState::*>
+  std::variant<std::int64_t RunState::*, double RunState::*, std::optional<double> RunState::*,
+               std::vector<std::int64_t> RunState::*>
       member;
   int since_minor = 0;
 };
@@ -29,16 +33,17 @@ const StateField kStateFields[] = {
     {"bad_evaluations", &RunState::bad_evaluations},
     {"epoch_loss_sum", &RunState::epoch_loss_sum},
     {"epoch_correct", &RunState::epoch_correct},
+    {"shares", &RunState::shares, 1},
 };
 
 // Does not compile when RunState has another number of fields: then give the new one its row above
 // and its name here.
 [[maybe_unused]] void check_that_all_are_listed(const RunState& state) {
   [[maybe_unused]] const auto& [step, epoch, position, best, best_step, early_best, bad_evaluations,
-                                epoch_loss_sum, epoch_correct] = state;
+                                epoch_loss_sum, epoch_correct, shares] = state;
 }
 
-constexpr const char* kNone = "none";  // an optional that is not set
+constexpr const char* kNone = "none";  // an optional that is not set, a list without elements
 
 /// The shortest decimal text that reads back to the same bits, whatever the locale.
 template <class T>
@@ -58,6 +63,18 @@ T parse_number(const std::string& path, const std::string& key, const std::strin
          std::is_integral_v<T> ? "whole number of 64 bits" : "number", text);
   }
   return value;
+}
+
+/// "9,1" -> {9, 1}.
+std::vector<std::int64_t> parse_numbers(const std::string& path, const std::string& key,
+                                        const std::string& text) {
+  std::vector<std::int64_t> numbers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    numbers.push_back(parse_number<std::int64_t>(path, key, text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return numbers;
 }
 
 const std::string& at(const std::string& path, const Metadata& metadata, const std::string& key) {
@@ -100,6 +117,9 @@ void put_state(const RunState& state, Metadata& metadata) {
           const auto& value = state.*member;
           if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::optional<double>>) {
             text = value ? number_text(*value) : kNone;
+          } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>,
+                                              std::vector<std::int64_t>>) {
+            text = value.empty() ? kNone : fmt::format("{}", fmt::join(value, ","));
           } else {
             text = number_text(value);
           }
@@ -120,6 +140,8 @@ RunState parse_state(const std::string& path, const Metadata& metadata, int mino
           using T = std::decay_t<decltype(value)>;
           if constexpr (std::is_same_v<T, std::optional<double>>) {
             if (text != kNone) value = parse_number<double>(path, key, text);
+          } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+            if (text != kNone) value = parse_numbers(path, key, text);
           } else {
             value = parse_number<T>(path, key, text);
           }

@@ -84,10 +84,10 @@ struct Field {
   std::optional<double> min, max;
   bool min_is_exclusive = false;
   std::optional<std::size_t> min_items, max_items;  ///< lists only
-  std::string zero_word;                            ///< integer only: how users write 0 ("auto")
-  std::vector<std::string> choices;                 ///< strings only; empty = any
-  const ObjectTable* object = nullptr;              ///< FieldType::object(s)
-  const VariantTable* variants = nullptr;           ///< FieldType::variant(s)
+  std::string zero_word;  ///< how users write 0 ("auto"): of an integer; the empty list, of numbers
+  std::vector<std::string> choices;        ///< strings only; empty = any
+  const ObjectTable* object = nullptr;     ///< FieldType::object(s)
+  const VariantTable* variants = nullptr;  ///< FieldType::variant(s)
 
   /// The member inside a struct, type-erased. For object: address of the nested struct.
   std::function<PlainValue(const void*)> get;
@@ -106,7 +106,9 @@ struct Field {
   Field above(double low) &&;  ///< exclusive lower bound
   Field one_of(std::vector<std::string> names) &&;
   Field items(std::size_t low, std::size_t high) &&;  ///< how many a list may have
-  Field zero_as(std::string word) &&;  ///< `word` is written for 0; the range is for the others
+  /// `word` is written for 0 or, where the field is a list of numbers, for the empty list; range
+  /// and items are for the others.
+  Field zero_as(std::string word) &&;
 };
 
 /// A Variant member whose tag and fields stand flat in the mapping of the struct that holds it

@@ -64,7 +64,8 @@ struct DefaultText {
   }
   template <class T>
   std::string operator()(const std::vector<T>& value) const {
-    return value.empty() ? "" : "`" + joined(value) + "`";
+    if (value.empty()) return field.zero_word.empty() ? "" : "`" + field.zero_word + "`";
+    return "`" + joined(value) + "`";
   }
 };
 

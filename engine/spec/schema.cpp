@@ -35,6 +35,10 @@ struct ToJson {
     if (value.h == value.w) return value.h;
     return Json::array({value.h, value.w});
   }
+  Json operator()(const std::vector<double>& value) const {
+    if (value.empty() && !field.zero_word.empty()) return field.zero_word;
+    return value;
+  }
   template <class T>
   Json operator()(const T& value) const {
     return value;
@@ -106,8 +110,11 @@ class SchemaMaker {
         const Json pair = {{"type", "array"}, {"items", one}, {"minItems", 2}, {"maxItems", 2}};
         return {{"anyOf", {one, pair}}};
       }
-      case FieldType::numbers:
-        return list_of(field, element("number", field));
+      case FieldType::numbers: {
+        Json schema = list_of(field, element("number", field));
+        if (field.zero_word.empty()) return schema;
+        return {{"anyOf", {{{"const", field.zero_word}}, schema}}};
+      }
       case FieldType::integers:
         return list_of(field, element("integer", field));
       case FieldType::strings:

@@ -68,6 +68,7 @@ struct ToYaml {
     return fmt::format("[{}, {}]", value.h, value.w);
   }
   std::string operator()(const std::vector<double>& value) const {
+    if (value.empty() && !field.zero_word.empty()) return field.zero_word;
     return yaml_list(value, yaml_number);
   }
   std::string operator()(const std::vector<std::int64_t>& value) const {

@@ -197,7 +197,14 @@ SpecTables::SpecTables(const Catalog& catalog)
        field("devices", &TrainSpec::devices,
              "auto, cpu, cuda, or a list with one entry per replica: cpu, cpu:4 (threads), "
              "cuda:0.")
-           .items(1, 65536)});
+           .items(1, 65536),
+       field("shares", &TrainSpec::shares,
+             "How the work is divided among the devices: a number for each, [9, 1]; only their "
+             "proportion counts. auto: equal, or by threads among CPUs; where CPUs and GPUs stand "
+             "together, measured in the first steps.")
+           .above(0)
+           .items(1, 65536)
+           .zero_as("auto")});
 }
 
 }  // namespace dpt

@@ -128,9 +128,13 @@ class Converter {
     return true;
   }
 
+  bool is_zero_word(const YamlNode& node) const {
+    return !field_.zero_word.empty() && node.kind == YamlNode::Kind::scalar &&
+           node.text == field_.zero_word;
+  }
+
   bool integer(const YamlNode& node, PlainValue& value) {
-    if (!field_.zero_word.empty() && node.kind == YamlNode::Kind::scalar &&
-        node.text == field_.zero_word) {
+    if (is_zero_word(node)) {
       value = std::int64_t{0};
       return true;
     }
@@ -196,6 +200,10 @@ class Converter {
   bool list(const YamlNode& node, PlainValue& value) {
     const Field one = element_of(field_);
     std::vector<T> all;
+    if (is_zero_word(node)) {
+      value = std::move(all);
+      return true;
+    }
     if (!node.is_list()) {
       if constexpr (std::is_same_v<T, std::string>) {
         if (node.kind != YamlNode::Kind::scalar) return refuse(node, {});
@@ -254,7 +262,8 @@ std::string expected_text(const Field& field) {
     case FieldType::size2:
       return fmt::format("an integer{} or [height, width]", range);
     case FieldType::numbers:
-      return list_text(field, "number", "numbers") + (range.empty() ? "" : ", each" + range);
+      return (field.zero_word.empty() ? "" : field.zero_word + " or ") +
+             list_text(field, "number", "numbers") + (range.empty() ? "" : ", each" + range);
     case FieldType::integers:
       return list_text(field, "integer", "integers") + (range.empty() ? "" : ", each" + range);
     case FieldType::strings:

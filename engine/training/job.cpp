@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include <fmt/ranges.h>
+
 namespace dpt {
 
 SampleRange Job::batch_range(std::int64_t index) const {
@@ -69,7 +71,16 @@ Job make_job(TrainSpec spec, const DataSets& sets, std::string resolved_config) 
          "per replica. Use fewer devices, or train.shards={}",
          spec.train.shards, job.ranks(), job.ranks());
   }
-  job.shares = default_shares(job.devices);
+  if (!spec.shares.empty() && spec.shares.size() != job.devices.size()) {
+    std::vector<std::string> names;
+    for (const DeviceName& device : job.devices) names.push_back(device.text());
+    fail(ErrorKind::usage,
+         "shares has {} number(s), [{}], but there are {} device(s), [{}]: give one share per "
+         "device, or shares=auto",
+         spec.shares.size(), fmt::join(spec.shares, ", "), names.size(), fmt::join(names, ", "));
+  }
+  job.shares = spec.shares.empty() ? default_shares(job.devices) : to_shares(spec.shares);
+  job.calibrate = spec.shares.empty() && has_unlike_kinds(job.devices);
   job.backend_options.exact = spec.train.shards > 0;
   if (spec.train.autotune && !job.backend_options.exact) {
     job.backend_options.plan_cache = plan_cache_path();

@@ -7,6 +7,9 @@
 namespace dpt {
 namespace {
 
+/// Steps that are timed for the ranks' shares; the ones before them make kernels and recordings.
+constexpr std::size_t kWarmUpSteps = 3, kMeasuredSteps = 5;
+
 Loader::Options training_options(const Job& job) {
   Loader::Options options = loader_options(job);
   options.seed = static_cast<std::uint64_t>(job.spec.seed);
@@ -17,27 +20,32 @@ Loader::Options training_options(const Job& job) {
 
 }  // namespace
 
-Stepper::Stepper(const Job& job, Replica& replica, const RunState& start, OnResult on_result)
+Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
+                 const RunState& start, OnResult on_result)
     : job_(job),
       replica_(replica),
+      communicator_(communicator),
       loader_(job.splits.train, training_options(job)),
       state_(start),
-      on_result_(std::move(on_result)) {
+      on_result_(std::move(on_result)),
+      calibrating_(job.calibrate && start.shares.empty()) {
+  if (!start.shares.empty()) set_shares(start.shares);
   next_step_ = (start.position + job.spec.data.batch_size - 1) / job.spec.data.batch_size;
 }
 
-void Stepper::step(bool vote_stop, bool want_grad_norm) {
-  if (!started_) {
-    std::vector<SampleRange> ranges;
-    for (std::int64_t i = next_step_; i < job_.steps_per_epoch; ++i) {
-      const SampleRange batch = job_.batch_range(i);
-      const Range mine = replica_.rank_samples(batch.size());
-      if (mine.size() > 0) ranges.push_back({batch.begin + mine.begin, batch.begin + mine.end});
-    }
-    loader_.start(state_.epoch, std::move(ranges));
-    started_ = true;
+void Stepper::start_loader() {
+  std::vector<SampleRange> ranges;
+  for (std::int64_t i = next_step_; i < job_.steps_per_epoch; ++i) {
+    const SampleRange batch = job_.batch_range(i);
+    const Range mine = replica_.rank_samples(batch.size());
+    if (mine.size() > 0) ranges.push_back({batch.begin + mine.begin, batch.begin + mine.end});
   }
+  loader_.start(state_.epoch, std::move(ranges));
+  started_ = true;
+}
 
+void Stepper::step(bool vote_stop, bool want_grad_norm) {
+  if (!started_) start_loader();
   const SampleRange batch = job_.batch_range(next_step_);
   StepPlan plan;
   plan.step = state_.step + 1;
@@ -46,9 +54,12 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   plan.lr = job_.schedule(state_.step);
   plan.vote_stop = vote_stop;
   plan.want_grad_norm = want_grad_norm;
+  // Whole batches only: a ragged one is other work, made ready at another time.
+  plan.measure = calibrating_ && batch.size() == job_.batch_range(0).size();
 
   HostBatch samples;
-  if (replica_.rank_samples(batch.size()).size() > 0) {
+  const std::int64_t own = replica_.rank_samples(batch.size()).size();
+  if (own > 0) {
     samples = loader_.next();
     wait_seconds_ += samples.wait_seconds;
   }
@@ -57,6 +68,28 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   ++next_step_;
   state_.position = batch.end;
   if (replica_.results_pending() > job_.steps_ahead) take_one();
+  if (plan.measure) note_own_seconds(own);
+}
+
+void Stepper::note_own_seconds(std::int64_t samples) {
+  own_seconds_.push_back(replica_.own_seconds());
+  if (own_seconds_.size() < kWarmUpSteps + kMeasuredSteps) return;
+  calibrating_ = false;
+  // The median: one step that something else held up does not count.
+  const auto middle = own_seconds_.begin() + kWarmUpSteps + kMeasuredSteps / 2;
+  std::nth_element(own_seconds_.begin() + kWarmUpSteps, middle, own_seconds_.end());
+  const double mine = samples > 0 ? *middle / static_cast<double>(samples) : 0.0;
+  seconds_per_sample_.resize(static_cast<std::size_t>(communicator_.size()));
+  communicator_.all_gather(std::as_bytes(std::span<const double>(&mine, 1)),
+                           std::as_writable_bytes(std::span<double>(seconds_per_sample_)));
+  drain();
+  set_shares(shares_for_speed(seconds_per_sample_));
+}
+
+void Stepper::set_shares(const Shares& shares) {
+  state_.shares = shares;
+  replica_.set_shares(shares);
+  started_ = false;  // The loader reads ahead along the cut of before.
 }
 
 void Stepper::take_one() {

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "engine/checkpoints/checkpoint.h"
+#include "engine/collectives/communicator.h"
 #include "engine/training/replica.h"
 
 namespace dpt {
@@ -14,9 +15,13 @@ class Stepper {
   /// Called with every step's result, in order, Job::steps_ahead late; on every rank.
   using OnResult = std::function<void(const StepResult&)>;
 
-  Stepper(const Job& job, Replica& replica, const RunState& start, OnResult on_result);
+  /// With Job::calibrate and no shares in `start`, the first steps measure the ranks' speeds.
+  Stepper(const Job& job, Replica& replica, Communicator& communicator, const RunState& start,
+          OnResult on_result);
 
-  /// Queues the next step of the current epoch. REQUIRES: !epoch_done().
+  /// Queues the next step of the current epoch. The last step that is measured ends with the ranks
+  /// telling each other their speeds; from then on the work is cut by RunState::shares. REQUIRES:
+  /// !epoch_done().
   void step(bool vote_stop, bool want_grad_norm);
   /// All steps of the current epoch are queued.
   bool epoch_done() const { return next_step_ == job_.steps_per_epoch; }
@@ -28,20 +33,29 @@ class Stepper {
   /// Counters and sums; the sums are complete after drain().
   const RunState& state() const { return state_; }
   RunState& state() { return state_; }
+  /// What the shares follow from, by rank; empty until it was measured.
+  const std::vector<double>& seconds_per_sample() const { return seconds_per_sample_; }
   /// Seconds that the data kept this rank waiting, since the last call.
   double take_wait_seconds();
 
  private:
   void take_one();
+  void start_loader();
+  void note_own_seconds(std::int64_t samples);
+  void set_shares(const Shares& shares);
 
   const Job& job_;
   Replica& replica_;
+  Communicator& communicator_;
   Loader loader_;
   RunState state_;
   OnResult on_result_;
   std::int64_t next_step_ = 0;  ///< index in the epoch
   bool started_ = false;        ///< the loader knows this epoch
   double wait_seconds_ = 0;
+  bool calibrating_ = false;
+  std::vector<double> own_seconds_;  ///< of the measured steps
+  std::vector<double> seconds_per_sample_;
 };
 
 }  // namespace dpt

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -42,7 +43,8 @@ class RankTrainer {
         writes_(communicator.rank() == 0),
         first_step_(start.state.step),
         replica_(backend, communicator, job),
-        stepper_(job, replica_, start.state, [this](const StepResult& r) { on_result(r); }) {
+        stepper_(job, replica_, communicator, start.state,
+                 [this](const StepResult& r) { on_result(r); }) {
     replica_.set_params(start.params);
     if (!start.optimizer.empty()) replica_.set_optimizer_state(start.optimizer);
   }
@@ -81,6 +83,7 @@ class RankTrainer {
         return;
       }
       stepper_.step(wants_stop(), is_logged(next));
+      log_shares();
       const std::int64_t every = job_.spec.checkpoint.every_steps;
       if (every > 0 && stepper_.state().step % every == 0) {
         stepper_.drain();
@@ -91,6 +94,8 @@ class RankTrainer {
         stepper_.drain();
         outcome_.status = "stopped";
         outcome_.reason = reason_ == StopReason::none ? requested_stop() : reason_;
+        // Another rank's clock may be ahead of this one's.
+        if (outcome_.reason == StopReason::none) outcome_.reason = StopReason::time_is_up;
         return;
       }
     }
@@ -156,6 +161,26 @@ class RankTrainer {
                                   per_step * static_cast<double>(job_.total_steps - result.step))));
   }
 
+  /// How the speeds of the first steps divide the work, once.
+  void log_shares() {
+    if (!writes_ || shares_logged_ || stepper_.seconds_per_sample().empty()) return;
+    shares_logged_ = true;
+    const Shares& shares = stepper_.state().shares;
+    const double whole = static_cast<double>(std::accumulate(shares.begin(), shares.end(), 0LL));
+    std::vector<std::string> devices, texts;
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      devices.push_back(job_.devices[i].text());
+      texts.push_back(
+          fmt::format("{} {:.4g} %", devices[i], 100.0 * static_cast<double>(shares[i]) / whole));
+    }
+    log_.event("shares", {{"step", stepper_.state().step},
+                          {"devices", devices},
+                          {"seconds_per_sample", stepper_.seconds_per_sample()},
+                          {"shares", shares}});
+    progress_.info(fmt::format("shares of the work, by the speed of the first steps: {}",
+                               fmt::join(texts, ", ")));
+  }
+
   /// What the first epoch has shown about how rank 0's device runs its steps.
   void log_replica() {
     if (!writes_ || replica_logged_) return;
@@ -165,6 +190,7 @@ class RankTrainer {
                            {"memory_bytes", replica_.memory_bytes()},
                            {"launches", launches},
                            {"data", replica_.data_placement()},
+                           {"sums", replica_.sums()},
                            {"implementations", replica_.implementations()}});
     if (backend_.info().queues && launches == "calls" && stepper_.state().step > first_step_ + 1) {
       progress_.info(
@@ -321,7 +347,7 @@ class RankTrainer {
   Stepper stepper_;
   TrainOutcome outcome_;
   StopReason reason_ = StopReason::none;
-  bool replica_logged_ = false;
+  bool replica_logged_ = false, shares_logged_ = false;
   bool stop_voted_ = false;
   std::pair<std::int64_t, std::int64_t> saved_{-1, -1};  ///< step and epoch of the last save
   std::int64_t interval_samples_ = 0, epoch_first_position_ = 0;
@@ -363,6 +389,10 @@ StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
   }
   StartingPoint start;
   start.state = checkpoint.state;
+  // Speeds that were measured on other devices say nothing, and shares that were given are obeyed.
+  std::vector<std::string> devices;
+  for (const DeviceName& device : job.devices) devices.push_back(device.text());
+  if (!job.calibrate || checkpoint.devices != devices) start.state.shares.clear();
   start.params = std::move(checkpoint.params);
   start.optimizer = std::move(checkpoint.optimizer);
   return start;

@@ -66,7 +66,7 @@ long allocations(const std::vector<std::string>& overrides, int steps) {
   run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
     Replica replica(backend, communicator, job);
     replica.set_params(start.params);
-    Stepper stepper(job, replica, start.state, [](const StepResult&) {});
+    Stepper stepper(job, replica, communicator, start.state, [](const StepResult&) {});
     while (!stepper.epoch_done()) stepper.step(false, true);
     stepper.drain();
     stepper.finish_epoch();

@@ -53,6 +53,7 @@ inline Checkpoint small_checkpoint(const Plan& plan, std::int64_t step = 17) {
   checkpoint.state.bad_evaluations = 3;
   checkpoint.state.epoch_loss_sum = 1.0 / 3.0;
   checkpoint.state.epoch_correct = 1e300;
+  checkpoint.state.shares = {9988, 12};
   checkpoint.params = counting(plan, static_cast<float>(step));
   checkpoint.optimizer = {{"exp_avg", counting(plan, 1000)}, {"exp_avg_sq", counting(plan, 2000)}};
   checkpoint.config = "version: 1\nname: \"x\"\n# \u20ac\n";

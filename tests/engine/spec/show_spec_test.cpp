@@ -30,6 +30,7 @@ TEST_CASE("a shown config reads back to an equal spec") {
       changed("kernel_size: 3", "kernel_size: [3, 5], dilations: [1, 2]"),
       changed("shards: auto", "shards: 8, early_stopping: {patience: 3}"),
       changed("eval: [{type: Normalize, mean: [0.5], std: [0.25]}]", "eval: []"),
+      changed("seed: 7", "seed: 7\nshares: [9, 0.5]"),
   };
   for (const std::string& config : configs) {
     const TrainSpec spec = good_spec(config);
@@ -48,6 +49,7 @@ TEST_CASE("a shown config reads back to an equal spec") {
     CHECK(again.model.layers[1].name == spec.model.layers[1].name);
     CHECK(again.train.early_stopping.has_value() == spec.train.early_stopping.has_value());
     CHECK(again.devices == spec.devices);
+    CHECK(again.shares == spec.shares);
     // With comments it is the same config.
     CHECK(shown(load_spec_text(small_catalog(), show_spec(small_catalog(), spec, true),
                                "/elsewhere/shown.yaml")) == text);
@@ -99,6 +101,10 @@ TEST_CASE("the schema is strict JSON Schema 2020-12") {
   CHECK(conv["properties"]["bias"]["default"] == true);
   CHECK(conv["properties"]["bias"]["description"] == "Add a learnt bias.");
   CHECK(schema["$defs"]["optimizer.SGD"]["properties"]["lr"]["exclusiveMinimum"] == 0);
+  const auto& shares = schema["else"]["properties"]["shares"];
+  CHECK(shares["default"] == "auto");
+  CHECK(shares["anyOf"][0]["const"] == "auto");
+  CHECK(shares["anyOf"][1]["items"]["exclusiveMinimum"] == 0);
   const auto& images = schema["$defs"]["data.images"];
   CHECK(images["properties"].contains("root"));
   CHECK(images["properties"].contains("batch_size"));
@@ -112,6 +118,8 @@ TEST_CASE("the reference page has every kind and field") {
                            "| `momentum` | a number from 0 to 1 | `0` | Momentum. |",
                            "| `lr` | a number above 0 | required | Learning rate. |",
                            "| `shards` | auto or an integer from 1 to 65536 | `auto` |", "## train",
+                           "| `shares` | auto or a list of at least 1 number, each above 0 | "
+                           "`auto` |",
                            "### early_stopping", "| `extends` | a path |"}) {
     CHECK_MESSAGE(page.find(part) != std::string::npos, part);
   }

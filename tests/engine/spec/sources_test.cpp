@@ -176,11 +176,11 @@ TEST_CASE("overrides: what does not fit is an issue of the command line, after t
   };
   CHECK(issue("train.epoch=3") ==
         "command line: unknown key 'epoch' in train, did you mean 'epochs'? Known keys: epochs, "
-        "shards, grad_clip_norm, early_stopping, precision");
+        "shards, grad_clip_norm, early_stopping, precision, autotune");
   CHECK(issue("trian.epochs=3") ==
         "command line: unknown key 'trian' in the config, did you mean 'train'? Known keys: "
         "version, name, seed, data, model, loss, optimizer, lr_schedule, train, checkpoint, log, "
-        "devices, extends");
+        "devices, shares, extends");
   CHECK(issue("train.epochs=x") ==
         "command line: train.epochs: expected an integer from 1 to 1000000, found 'x'");
   CHECK(issue("model.layers.cnv1.stride=2") ==
