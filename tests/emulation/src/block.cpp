@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "fibers.h"
+#include "program_symbols.h"
 #include "settings.h"
+#include "shared_variables.h"
 
 uint3 threadIdx{}, blockIdx{};
 dim3 blockDim, gridDim;
@@ -23,7 +25,7 @@ namespace {
 
 constexpr unsigned kMaxThreads = 1024;
 constexpr std::size_t kGuardBytes = 256;
-constexpr unsigned char kPoison = 0xff, kGuard = 0xa5;
+constexpr unsigned char kPoison = 0xff;
 
 struct Thread {
   Fiber* fiber = nullptr;
@@ -34,12 +36,17 @@ struct Thread {
   std::source_location where;
 };
 
-/// Lanes as bits. A lane that is in none of them waits at the block's barrier or has ended.
+/// Lanes as bits.
 struct Warp {
   unsigned runnable = 0;  ///< by position in the order of lanes
   unsigned started = 0;   ///< by position
-  unsigned waiting = 0;   ///< by lane: in a warp operation
-  unsigned present = 0;   ///< by lane: exists
+  unsigned present = 0;   ///< exists
+  unsigned waiting = 0;   ///< in a warp operation
+  unsigned away = 0;      ///< at the block's barrier, or ended
+  // What all of `waiting` wait for, if it is the same thing, as it nearly always is.
+  bool uniform = true;
+  unsigned mask = 0;
+  std::source_location where;
 };
 
 bool same_place(const std::source_location& a, const std::source_location& b) {
@@ -91,6 +98,7 @@ class Runner {
   bool pick();
   void suspend();
   void end_thread();
+  void check_others(unsigned lanes, unsigned mask, const std::source_location& where);
   void fiber_main();
   Fiber* take_fiber();
   void drop_fibers();
@@ -116,6 +124,7 @@ class Runner {
   std::vector<Fiber*> free_;
   std::vector<unsigned char> shared_memory_ = std::vector<unsigned char>((256 << 10));
   unsigned char* shared_ = nullptr;
+  SharedVariables shared_variables_;
 };
 
 // Never destroyed: host threads may still run kernels while the process ends.
@@ -165,7 +174,7 @@ std::string Runner::run(const GridLaunch& launch) {
   const Permutation block_order(order, blocks, launch_salt);
   order_threads(launch_salt);
   enter_host_fiber(host_);
-  std::fill_n(shared_ + launch.shared_bytes, kGuardBytes, kGuard);
+  std::fill_n(shared_ + launch.shared_bytes, kGuardBytes, kPoison);
   for (std::uint64_t i = 0; i < blocks && fault_.empty(); ++i) {
     const std::uint64_t block = block_order(i);
     blockIdx = {static_cast<unsigned>(block % launch.grid.x),
@@ -173,10 +182,12 @@ std::string Runner::run(const GridLaunch& launch) {
                 static_cast<unsigned>(block / launch.grid.x / launch.grid.y)};
     if (order.kind == OrderKind::random && i > 0) order_threads(launch_salt + (i << 32));
     std::fill_n(shared_, launch.shared_bytes, kPoison);
+    shared_variables_.before_block(launch.kernel->function());
     run_block();
+    shared_variables_.after_block();
     if (fault_.empty() &&
         !std::all_of(shared_ + launch.shared_bytes, shared_ + launch.shared_bytes + kGuardBytes,
-                     [](unsigned char byte) { return byte == kGuard; })) {
+                     [](unsigned char byte) { return byte == kPoison; })) {
       fault_ = fmt::format("a write behind the {} bytes of dynamic shared memory{}",
                            launch.shared_bytes, place_of_block());
     }
@@ -195,7 +206,9 @@ void Runner::run_block() {
       runnable = 0;
       for (unsigned lane = 0; lane < lanes; ++lane) runnable |= 1U << position_of_[lane];
     }
-    warp_[w] = {runnable, 0, 0, present};
+    warp_[w].runnable = runnable;
+    warp_[w].present = present;
+    warp_[w].started = warp_[w].waiting = warp_[w].away = 0;
   }
   pick();
   Fiber* fiber = take_fiber();
@@ -256,10 +269,14 @@ void Runner::barrier(const std::source_location& where) {
                       at_barrier_, place(barrier_)));
   }
   barrier_ = where;
+  warp_[current_ / 32].away |= 1U << current_ % 32;
   if (++at_barrier_ == threads_) {
     at_barrier_ = 0;
     cursor_ = 0;
-    for (unsigned w = 0; w < warps_; ++w) warp_[w].runnable = warp_[w].started;
+    for (unsigned w = 0; w < warps_; ++w) {
+      warp_[w].runnable = warp_[w].started;
+      warp_[w].away = 0;
+    }
   }
   suspend();
 }
@@ -275,22 +292,19 @@ void Runner::warp_arrive(unsigned mask, const void* input, void* output,
   }
   // Lanes beyond the end of the block do not exist and are not waited for.
   const unsigned group = mask & warp.present;
-  for (unsigned others = warp.waiting & group; others != 0; others &= others - 1) {
-    const Thread& other = thread_[first + static_cast<unsigned>(std::countr_zero(others))];
-    if (other.mask != mask || !same_place(other.where, where)) {
-      fault(fmt::format("lanes of one warp wait at {} with mask {:#x} and at {} with mask {:#x}",
-                        place(other.where), other.mask, place(where), mask));
-    }
+  if (warp.waiting == 0) {
+    warp.uniform = true;
+    warp.mask = mask;
+    warp.where = where;
+  } else if (!warp.uniform || mask != warp.mask || !same_place(where, warp.where)) {
+    warp.uniform = false;
+    check_others(group, mask, where);
   }
-  for (unsigned rest = group & ~warp.waiting & ~(1U << lane); rest != 0; rest &= rest - 1) {
-    const auto other = static_cast<unsigned>(std::countr_zero(rest));
-    const unsigned bit = 1U << position_of_[other];
-    if ((warp.started & bit) && !(warp.runnable & bit)) {
-      fault(fmt::format(
-          "lane {} of the mask {:#x} has ended or waits at a block's barrier, while lane "
-          "{} waits for it at {}",
-          other, mask, lane, place(where)));
-    }
+  if (const unsigned missing = group & warp.away; missing != 0) {
+    fault(fmt::format(
+        "lane {} of the mask {:#x} has ended or waits at a block's barrier, while lane {} waits "
+        "for it at {}",
+        std::countr_zero(missing), mask, lane, place(where)));
   }
   Thread& self = thread_[current_];
   self.input = input;
@@ -314,6 +328,18 @@ void Runner::warp_arrive(unsigned mask, const void* input, void* output,
   function(inputs, outputs, context);
 }
 
+/// Fails if one of the lanes waits for something else.
+void Runner::check_others(unsigned lanes, unsigned mask, const std::source_location& where) {
+  const unsigned w = current_ / 32;
+  for (unsigned rest = warp_[w].waiting & lanes; rest != 0; rest &= rest - 1) {
+    const Thread& other = thread_[32 * w + static_cast<unsigned>(std::countr_zero(rest))];
+    if (other.mask != mask || !same_place(other.where, where)) {
+      fault(fmt::format("lanes of one warp wait at {} with mask {:#x} and at {} with mask {:#x}",
+                        place(other.where), other.mask, place(where), mask));
+    }
+  }
+}
+
 void Runner::end_thread() {
   const unsigned w = current_ / 32, lane = current_ % 32;
   if (at_barrier_ > 0) {
@@ -327,6 +353,7 @@ void Runner::end_thread() {
                         lane, place(other.where), other.mask));
     }
   }
+  warp_[w].away |= 1U << lane;
   ++ended_;
 }
 
@@ -371,8 +398,8 @@ void Runner::drop_fibers() {
 }
 
 std::string Runner::place_of_block() const {
-  return fmt::format(" (block {},{},{} of {},{},{})", blockIdx.x, blockIdx.y, blockIdx.z, gridDim.x,
-                     gridDim.y, gridDim.z);
+  return fmt::format(" (block {},{},{} of {},{},{} of {})", blockIdx.x, blockIdx.y, blockIdx.z,
+                     gridDim.x, gridDim.y, gridDim.z, function_name(launch_->kernel->function()));
 }
 
 void Runner::fault(std::string text) {

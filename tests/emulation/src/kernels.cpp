@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "block.h"
+#include "program_symbols.h"
 #include "state.h"
 
 namespace emulation {
@@ -71,7 +72,7 @@ std::string check_arguments(const detail::Kernel& kernel, int device) {
       const void* pointer = nullptr;
       std::memcpy(&pointer, static_cast<const char*>(argument.address) + at, sizeof pointer);
       if (const char* why = refuse_pointer(pointer, device, argument.pointer)) {
-        return fmt::format("argument {} of the kernel {}", index, why);
+        return fmt::format("argument {} of {} {}", index, function_name(kernel.function()), why);
       }
     }
     ++index;
@@ -90,7 +91,8 @@ cudaError_t run_kernel(const GridLaunch& launch, int device) {
     return lose_device(device, cudaErrorLaunchFailure, why);
   }
   if (const std::string why = damaged_memory(); !why.empty()) {
-    return lose_device(device, cudaErrorIllegalAddress, why);
+    return lose_device(device, cudaErrorIllegalAddress,
+                       fmt::format("{} by {}", why, function_name(launch.kernel->function())));
   }
   return cudaSuccess;
 }

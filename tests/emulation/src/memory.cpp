@@ -10,15 +10,15 @@
 namespace emulation {
 namespace {
 
-// Around every allocation, so that a write beyond its ends is seen. AddressSanitizer sees more, but
-// only beyond what malloc returned: there the one behind is left out.
+// Around every allocation, so that a write beyond its ends is seen, and a read finds NaNs.
+// AddressSanitizer sees more, but only beyond what malloc returned: for it they are left out.
 constexpr std::size_t kAlignment = 256;
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kGuardBytes = 0;
 #else
 constexpr std::size_t kGuardBytes = 256;
 #endif
-constexpr unsigned char kGuard = 0xa5, kPoison = 0xff;
+constexpr unsigned char kPoison = 0xff;
 constexpr std::size_t kKeepFreedBytes = 16 << 20;
 
 unsigned char* bytes_at(std::uintptr_t address) {
@@ -26,14 +26,13 @@ unsigned char* bytes_at(std::uintptr_t address) {
 }
 
 cudaError_t allocate(void** pointer, std::size_t bytes, int device) {
-  void* memory = std::aligned_alloc(
-      kAlignment, (bytes + kGuardBytes + kAlignment - 1) / kAlignment * kAlignment);
+  const std::size_t whole = bytes + 2 * kGuardBytes;
+  void* memory = std::aligned_alloc(kAlignment, (whole + kAlignment - 1) / kAlignment * kAlignment);
   if (!memory) return cudaErrorMemoryAllocation;
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  std::memset(memory, kPoison, bytes);
-  std::memset(bytes_at(address) + bytes, kGuard, kGuardBytes);
+  std::memset(memory, kPoison, whole);
+  const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(memory) + kGuardBytes;
   state().memory[address] = {bytes, device, false};
-  *pointer = memory;
+  *pointer = bytes_at(address);
   return cudaSuccess;
 }
 
@@ -44,7 +43,7 @@ void release_freed(std::size_t keep) {
     const auto found = all.memory.find(all.freed.front());
     all.freed.pop_front();
     all.freed_bytes -= found->second.bytes;
-    std::free(bytes_at(found->first));
+    std::free(bytes_at(found->first) - kGuardBytes);
     all.memory.erase(found);
   }
 }
@@ -183,13 +182,16 @@ void forget_all_memory() {
 std::string damaged_memory() {
   for (const auto& [address, allocation] : state().memory) {
     if (allocation.freed) continue;
-    const unsigned char* guard = bytes_at(address) + allocation.bytes;
-    // The first bytes beyond the end are those that a mistake of one element hits.
-    if (std::all_of(guard, guard + kGuardBytes,
-                    [](unsigned char byte) { return byte == kGuard; })) {
-      continue;
+    const auto whole = [](const unsigned char* guard) {
+      return std::all_of(guard, guard + kGuardBytes,
+                         [](unsigned char byte) { return byte == kPoison; });
+    };
+    if (!whole(bytes_at(address) - kGuardBytes)) {
+      return fmt::format("a write before an allocation of {} bytes", allocation.bytes);
     }
-    return fmt::format("a write behind an allocation of {} bytes", allocation.bytes);
+    if (!whole(bytes_at(address) + allocation.bytes)) {
+      return fmt::format("a write behind an allocation of {} bytes", allocation.bytes);
+    }
   }
   return "";
 }

@@ -46,6 +46,7 @@ cudaError_t checked(const char* name, Needs needs, Lock& lock,
   State& all = state();
   if (needs != Needs::nothing && settings().devices == 0) return cudaErrorNoDevice;
   all.devices.resize(static_cast<std::size_t>(settings().devices));
+  if (thread.device >= settings().devices) thread.device = 0;
   if (const auto failure = take_failure(name, thread.device)) {
     const cudaError_t error = error_by_name(*failure);
     return loses_device(error)

@@ -90,8 +90,9 @@ inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __threadfence_system() {}
 inline void __nanosleep(unsigned) {}
-[[noreturn]] inline void __trap() {
-  emulation::fault("__trap()");
+[[noreturn]] inline void __trap(
+    const std::source_location& where = std::source_location::current()) {
+  emulation::fault("__trap()", where);
 }
 inline long long clock64() {
   return std::chrono::steady_clock::now().time_since_epoch().count();

@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 
-// A kernel is an ordinary function here. Blocks run one after another, so what threads of one block
-// share is a static variable.
+// A kernel is an ordinary function here. The threads of a block run on one host thread, so what
+// they share is thread_local: by that src/shared_variables.cpp finds it, to fill it with NaNs.
 #define __global__
 #define __device__
 #define __host__
-#define __shared__ static
+#define __shared__ static thread_local
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
