@@ -1,0 +1,242 @@
+// Linear layers on a card in the types that only cards have, and over many rows; fp32 with few rows
+// is part of the tests that every backend runs.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "kernels/common/bf16.h"
+#include "kernels/cuda/column_sums.h"
+#include "kernels/cuda/linear.h"
+#include "tests/kernels_cuda/card.h"
+#include "tests/support/backends.h"
+#include "tests/support/close.h"
+#include "tests/support/op_runner.h"
+#include "tests/support/reference.h"
+
+namespace dpt::testing {
+namespace {
+
+template <class T>
+std::vector<T> as(const std::vector<float>& values) {
+  std::vector<T> result(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) store(result[i], values[i]);
+  return result;
+}
+template <class T>
+std::vector<float> floats(const std::vector<T>& values) {
+  std::vector<float> result;
+  for (const T value : values) result.push_back(to_float(value));
+  return result;
+}
+
+DevPtr address(const void* memory) {
+  return {reinterpret_cast<std::uintptr_t>(memory)};
+}
+
+struct Input {
+  std::vector<float> x, weight, bias, dy;
+};
+struct Output {
+  std::vector<float> y, dx, dweight, dbias, dweight_twice, dbias_twice;
+};
+
+/// Numbers that T holds exactly, so that only the arithmetic between can err.
+template <class T>
+Input random_input(const LinearDesc& d) {
+  const auto values = [](std::int64_t count, std::uint64_t seed) {
+    return floats(as<T>(random_values(count, seed)));
+  };
+  return {values(d.batch * d.in, 1), values(d.in * d.out, 2), random_values(d.bias ? d.out : 0, 3),
+          values(d.batch * d.out, 4)};
+}
+
+/// Forward, backward, and a backward that adds. What backward may not need is not there for it.
+template <class T>
+Output run(const Card& card, const LinearDesc& d, const Input& in) {
+  const auto op = make_cuda_linear(card.context(), d);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> no_y(in.dy.size(), nan), no_x(in.x.size(), nan);
+  const CardArray<T> x(card, as<T>(in.x)), weight(card, as<T>(in.weight)), y(card, as<T>(no_y)),
+      dx(card, as<T>(no_x));
+  const CardArray<float> bias(card, in.bias), dweight(card, in.weight), dbias(card, in.bias),
+      scratch(card, std::vector<float>(op->scratch_bytes() / sizeof(float) + 16, nan));
+  OpArgs args;
+  args.x = address(x.get());
+  args.y = address(y.get());
+  args.weight = address(weight.get());
+  args.bias = address(bias.get());
+  args.dx = address(dx.get());
+  args.dweight = address(dweight.get());
+  args.dbias = address(dbias.get());
+  args.scratch = address(scratch.get());
+  op->forward(args);
+  Output out;
+  out.y = floats(y.values());
+  const auto backward = [&](GradWrite write) {
+    const CardArray<T> dy(card, as<T>(in.dy));
+    args.dy = address(dy.get());
+    args.write = write;
+    op->backward(args);
+    cuda_check(cudaStreamSynchronize(card.context().stream), "cudaStreamSynchronize");
+  };
+  backward(GradWrite::overwrite);
+  out.dx = floats(dx.values());
+  out.dweight = dweight.values();
+  out.dbias = dbias.values();
+  backward(GradWrite::add);
+  out.dweight_twice = dweight.values();
+  out.dbias_twice = dbias.values();
+  // What lies behind the scratch that was asked for is not the operation's.
+  const std::vector<float> behind = scratch.values();
+  for (std::size_t i = behind.size() - 15; i < behind.size(); ++i) CHECK(std::isnan(behind[i]));
+  return out;
+}
+
+std::vector<double> twice(std::vector<double> values) {
+  for (double& value : values) value *= 2;
+  return values;
+}
+
+/// `factors`: of the largest result, what rounding the factors costs; `stored`: what rounding an
+/// activation on top costs.
+template <class T>
+void check_linear(const Card& card, const LinearDesc& d, double factors, double stored) {
+  const std::string name =
+      fmt::format("{}{}: {} -> {}, batch {}{}{}", name_of(d.type), d.tf32 ? ", tf32" : "", d.in,
+                  d.out, d.batch, d.bias ? ", bias" : "", d.relu ? ", relu" : "");
+  INFO(name);
+  const Input in = random_input<T>(d);
+  const auto x = to_double(in.x), weight = to_double(in.weight), bias = to_double(in.bias);
+  const auto y = reference::linear(d, x, weight, bias);
+  const Output got = run<T>(card, d, in);
+  // The card's own y says where ReLU stops a gradient: near 0 its sign is a matter of rounding.
+  std::vector<double> dy = to_double(in.dy);
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    if (d.relu && got.y[i] <= 0) dy[i] = 0;
+  }
+  LinearDesc linear = d;
+  linear.relu = false;
+  const auto gradients = reference::linear_backward(linear, x, weight, bias, dy);
+  check_close("y", got.y, y, factors + stored);
+  check_close("dx", got.dx, gradients.x, factors + stored);
+  check_close("dweight", got.dweight, gradients.weight, factors);
+  check_close("dbias", got.dbias, gradients.bias, 5e-6);
+  check_close("dweight twice", got.dweight_twice, twice(gradients.weight), factors);
+  check_close("dbias twice", got.dbias_twice, twice(gradients.bias), 5e-6);
+}
+
+template <class T>
+void check_every_fusion(DType type, bool tf32, double factors, double stored) {
+  const Card card;
+  const std::int64_t shapes[][3] = {{5, 7, 3}, {1, 33, 65}, {256, 80, 24}, {2000, 20, 10}};
+  for (const auto& [batch, in, out] : shapes) {
+    for (const bool bias : {true, false}) {
+      for (const bool relu : {true, false}) {
+        LinearDesc d;
+        d.batch = batch;
+        d.in = in;
+        d.out = out;
+        d.bias = bias;
+        d.relu = relu;
+        d.type = type;
+        d.tf32 = tf32;
+        check_linear<T>(card, d, factors, stored);
+      }
+    }
+  }
+}
+
+TEST_CASE("linear layers in fp32, over many rows") {
+  if (!have_card("linear layers in fp32")) return;
+  check_every_fusion<float>(DType::f32, false, 5e-6, 0);
+}
+
+TEST_CASE("linear layers in tf32") {
+  if (!have_card("linear layers in tf32")) return;
+  // Factors lose at most 2^-10, by rounding or by cutting.
+  check_every_fusion<float>(DType::f32, true, 0x1p-9, 0);
+}
+
+TEST_CASE("linear layers in bf16") {
+  if (!have_card("linear layers in bf16")) return;
+  // Factors are exact, sums fp32 (on tensor cores, a little less), activations have 8 bits, so half
+  // a unit in the last one.
+  check_every_fusion<Bf16>(DType::bf16, false, 2.5e-5, 0x1p-8);
+}
+
+TEST_CASE("fp32 is never tf32, and bf16 sums and biases are fp32") {
+  if (!have_card("fp32 is never tf32")) return;
+  const Card card;
+  LinearDesc d;
+  d.batch = d.in = d.out = 64;
+  // Every product and every sum of some of them is exact in fp32, and x is not in tf32.
+  const float x = 1.0F + 0x1p-12F;
+  Input in = {std::vector<float>(64 * 64, x), std::vector<float>(64 * 64, 0x1p-6F),
+              std::vector<float>(64, 0x1p-3F), std::vector<float>(64 * 64, x)};
+  const Output got = run<float>(card, d, in);
+  for (const float y : got.y) CHECK(y == x + 0x1p-3F);
+  for (const float dx : got.dx) CHECK(dx == x);
+  for (const float dbias : got.dbias) CHECK(dbias == 64 * x);
+
+  // The bias pushes the result over the middle between two bf16 numbers, unless it or the sum were
+  // rounded to bf16 before.
+  d.type = DType::bf16;
+  in = {std::vector<float>(64 * 64, 1.0F), std::vector<float>(64 * 64, 0x1p-6F),
+        std::vector<float>(64, 0x1p-8F + 0x1p-20F), std::vector<float>(64 * 64, 1.0F)};
+  const Output rounded = run<Bf16>(card, d, in);
+  for (const float y : rounded.y) CHECK(y == 1.0F + 0x1p-7F);
+}
+
+TEST_CASE("NaN goes through ReLU where our own kernels apply it, and back") {
+  if (!have_card("NaN goes through ReLU")) return;
+  const Card card;
+  LinearDesc d;
+  d.batch = 2;
+  d.in = d.out = 1;
+  d.relu = true;
+  d.type = DType::bf16;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Output got = run<Bf16>(card, d, {{nan, 1.0F}, {-1.0F}, {0.0F}, {3.0F, 5.0F}});
+  CHECK(std::isnan(got.y[0]));
+  CHECK(got.y[1] == 0.0F);
+  CHECK(got.dbias[0] == 3.0F);
+}
+
+TEST_CASE("gradients in front of a ReLU, with and without their sums, in every order of blocks") {
+  if (!have_card("gradients in front of a ReLU")) return;
+  constexpr std::int64_t kRows = 5000, kColumns = 6;
+  std::vector<float> y = random_values(kRows * kColumns, 1);
+  const std::vector<float> dy = random_values(kRows * kColumns, 2);
+  y[0] = 0.0F;
+  y[1] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> want = dy;
+  std::vector<double> sums(kColumns);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (y[i] <= 0) want[i] = 0;
+    sums[i % kColumns] += static_cast<double>(want[i]);
+  }
+  const Card card;
+  const CudaContext& context = card.context();
+  const std::size_t bytes = column_sums_scratch(context, kRows, kColumns);
+  CHECK(bytes > 0);  // Several blocks to a column.
+  std::vector<float> first;
+  in_every_order([&] {
+    const CardArray<float> outputs(card, y), out(card, std::vector<float>(kColumns, 0.0F)),
+        scratch(card, std::vector<float>(bytes / sizeof(float)));
+    for (const bool summed : {true, false}) {
+      const CardArray<float> x(card, dy);
+      relu_column_sums(context, address(x.get()), address(outputs.get()), DType::f32, kRows,
+                       kColumns, summed ? address(out.get()) : DevPtr{}, GradWrite::overwrite,
+                       address(scratch.get()));
+      CHECK(x.values() == want);
+    }
+    const std::vector<float> got = out.values();
+    check_close("sums", got, sums);
+    if (first.empty()) first = got;
+    CHECK(got == first);
+  });
+}
+
+}  // namespace
+}  // namespace dpt::testing
