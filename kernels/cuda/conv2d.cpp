@@ -7,7 +7,6 @@
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/conv_plan.h"
 #include "kernels/cuda/description.h"
-#include "kernels/cuda/launch.h"
 #include "kernels/cuda/pool2d.h"
 #include "kernels/cuda/relu.h"
 
