@@ -1,255 +1,20 @@
-// Max and average pooling on a card. Threads run over packs of neighbouring channels, NHWC, so that
-// they read and write whole lines. Backward gathers: each input element asks the windows that hold
-// it, in the order in which the CPU adds them, and no two threads write one place.
+// Max and average pooling on a card: which kernel of pool2d_kernels.cuh runs on what.
 #include "kernels/cuda/pool2d.h"
 
 #include <algorithm>
-#include <limits>
 
-#include "kernels/common/divide.h"
 #include "kernels/cuda/description.h"
-#include "kernels/cuda/pack.h"
+#include "kernels/cuda/pool2d_kernels.cuh"
 
 namespace dpt {
 namespace {
 
-constexpr unsigned kThreads = 256;
 /// Elements that one launch may have, for indices of 32 bits (and Divider's 31). Larger batches are
 /// cut.
 constexpr std::int64_t kMostElements = (std::int64_t{1} << 31) - 1;
 
-/// One axis of a pooling.
-struct Axis {
-  int in, out, kernel, stride, padding, dilation;
-  Divider by_stride, by_dilation;
-
-  /// Where output `o`'s window begins on the input, perhaps in the padding before it.
-  __device__ int start(int o) const { return o * stride - padding; }
-  /// Calls use(o, k) for the windows o that hold input element i, in ascending order; k is the
-  /// element's index in the window.
-  template <class Use>
-  __device__ void for_windows(int i, const Use& use) const {
-    const int from_pad = i + padding, span = (kernel - 1) * dilation;
-    const int first = from_pad <= span ? 0 : quotient(by_stride, from_pad - span + stride - 1);
-    const int last = min(quotient(by_stride, from_pad), out - 1);
-    for (int o = first; o <= last; ++o) {
-      const int offset = from_pad - o * stride;
-      const int k = quotient(by_dilation, offset);
-      if (k * dilation == offset) use(o, k);
-    }
-  }
-  __device__ static int quotient(const Divider& by, int n) {
-    return static_cast<int>(by.quotient(static_cast<unsigned>(n)));
-  }
-};
-
-/// A pooling as kernel parameters; activations are counted in packs of channels.
-struct Geometry {
-  Axis h, w;
-  Divider groups;  ///< packs of a pixel
-  Divider in_w, in_h, out_w, out_h;
-  unsigned in_packs, out_packs;  ///< of one sample
-};
-
-/// Which pack of which pixel.
-struct Place {
-  int n, h, w, group;
-};
-__device__ inline Place place_of(unsigned at, const Divider& groups, const Divider& w,
-                                 const Divider& h) {
-  unsigned pixel = groups.split(at);
-  unsigned row = w.split(pixel);
-  const unsigned n = h.split(row);
-  return {static_cast<int>(n), static_cast<int>(row), static_cast<int>(pixel),
-          static_cast<int>(at)};
-}
-/// The index of pack `group` of a pixel of an image `width` wide that begins at `base`.
-__device__ inline unsigned pack_at(unsigned base, int h, int w, int width, const Divider& groups,
-                                   int group) {
-  return base + static_cast<unsigned>(h * width + w) * groups.divisor() +
-         static_cast<unsigned>(group);
-}
-
-// ---- Max ---------------------------------------------------------------------------------------
-
-/// Saved where a window has no element that gets a gradient.
-template <class Index>
-inline constexpr Index kNone = static_cast<Index>(~Index{0});
-
-/// The largest elements of the windows: the first of equal values wins, and the last NaN, as in
-/// PyTorch. `kKernel` is the kernel's size along both axes where it is known, else 0. `saved` is
-/// null in inference.
-template <class T, class Index, int kCount, int kKernel>
-__global__ void __launch_bounds__(kThreads)
-    max_forward(Geometry g, const T* x, T* y, Index* saved, bool behind_relu, unsigned packs) {
-  const unsigned at = blockIdx.x * kThreads + threadIdx.x;
-  if (at >= packs) return;
-  const Place p = place_of(at, g.groups, g.out_w, g.out_h);
-  const unsigned base = static_cast<unsigned>(p.n) * g.in_packs;
-  const int top = g.h.start(p.h), left = g.w.start(p.w);
-  const int kernel_h = kKernel ? kKernel : g.h.kernel, kernel_w = kKernel ? kKernel : g.w.kernel;
-  float best[kCount];
-  int where[kCount];
-#pragma unroll
-  for (int c = 0; c < kCount; ++c) {
-    best[c] = -std::numeric_limits<float>::infinity();
-    where[c] = -1;
-  }
-#pragma unroll
-  for (int kh = 0; kh < kernel_h; ++kh) {
-    const int ih = top + kh * g.h.dilation;
-#pragma unroll
-    for (int kw = 0; kw < kernel_w; ++kw) {
-      const int iw = left + kw * g.w.dilation;
-      if (ih < 0 || ih >= g.h.in || iw < 0 || iw >= g.w.in) continue;
-      const auto values = load_pack<kCount>(
-          x + static_cast<std::size_t>(pack_at(base, ih, iw, g.w.in, g.groups, p.group)) * kCount);
-#pragma unroll
-      for (int c = 0; c < kCount; ++c) {
-        const float value = to_float(values.v[c]);
-        const bool wins = value > best[c] || value != value || where[c] < 0;
-        best[c] = wins ? value : best[c];
-        where[c] = wins ? kh * kernel_w + kw : where[c];
-      }
-    }
-  }
-  const std::size_t to = static_cast<std::size_t>(at) * kCount;
-  Pack<T, kCount> result;
-#pragma unroll
-  for (int c = 0; c < kCount; ++c) store(result.v[c], best[c]);
-  store_pack<kCount>(y + to, result);
-  if (!saved) return;
-  Pack<Index, kCount> index;
-#pragma unroll
-  for (int c = 0; c < kCount; ++c) {
-    const bool none = where[c] < 0 || (behind_relu && best[c] <= 0.0F);
-    index.v[c] = none ? kNone<Index> : static_cast<Index>(where[c]);
-  }
-  store_pack<kCount>(saved + to, index);
-}
-
-template <class T, class Index, int kCount>
-__global__ void __launch_bounds__(kThreads)
-    max_backward(Geometry g, const T* dy, T* dx, const Index* saved, unsigned packs) {
-  const unsigned at = blockIdx.x * kThreads + threadIdx.x;
-  if (at >= packs) return;
-  const Place p = place_of(at, g.groups, g.in_w, g.in_h);
-  const unsigned base = static_cast<unsigned>(p.n) * g.out_packs;
-  float sums[kCount] = {};
-  g.h.for_windows(p.h, [&](int oh, int kh) {
-    g.w.for_windows(p.w, [&](int ow, int kw) {
-      const std::size_t from =
-          static_cast<std::size_t>(pack_at(base, oh, ow, g.w.out, g.groups, p.group)) * kCount;
-      const auto index = load_pack<kCount>(saved + from);
-      const auto gradient = load_pack<kCount>(dy + from);
-      const auto position = static_cast<Index>(kh * g.w.kernel + kw);
-#pragma unroll
-      for (int c = 0; c < kCount; ++c) {
-        if (index.v[c] == position) sums[c] += to_float(gradient.v[c]);
-      }
-    });
-  });
-  Pack<T, kCount> result;
-#pragma unroll
-  for (int c = 0; c < kCount; ++c) store(result.v[c], sums[c]);
-  store_pack<kCount>(dx + static_cast<std::size_t>(at) * kCount, result);
-}
-
-// ---- Average -----------------------------------------------------------------------------------
-
-struct Average {
-  bool count_include_pad;
-  float fixed;  ///< 1 / divisor_override, or 0
-
-  /// 1 / divisor of one window. The padding counts, if at all, up to the padded input's end: what a
-  /// ceil_mode window hangs over never does.
-  __device__ float weight(const Geometry& g, int oh, int ow) const {
-    if (fixed != 0.0F) return fixed;
-    const int high = extent(g.h, oh), wide = extent(g.w, ow);
-    return high > 0 && wide > 0 ? 1.0F / static_cast<float>(high * wide) : 0.0F;
-  }
-
- private:
-  __device__ int extent(const Axis& axis, int o) const {
-    const int start = axis.start(o), end = start + axis.kernel;
-    if (count_include_pad) return min(end, axis.in + axis.padding) - start;
-    return min(end, axis.in) - max(start, 0);
-  }
-};
-
-template <class T, int kCount>
-__global__ void __launch_bounds__(kThreads)
-    average_forward(Geometry g, Average average, const T* x, T* y, unsigned packs) {
-  const unsigned at = blockIdx.x * kThreads + threadIdx.x;
-  if (at >= packs) return;
-  const Place p = place_of(at, g.groups, g.out_w, g.out_h);
-  const unsigned base = static_cast<unsigned>(p.n) * g.in_packs;
-  const int top = g.h.start(p.h), left = g.w.start(p.w);
-  const int bottom = min(top + g.h.kernel, g.h.in), right = min(left + g.w.kernel, g.w.in);
-  float sums[kCount] = {};
-  for (int ih = max(top, 0); ih < bottom; ++ih) {
-    for (int iw = max(left, 0); iw < right; ++iw) {
-      const auto values = load_pack<kCount>(
-          x + static_cast<std::size_t>(pack_at(base, ih, iw, g.w.in, g.groups, p.group)) * kCount);
-#pragma unroll
-      for (int c = 0; c < kCount; ++c) sums[c] += to_float(values.v[c]);
-    }
-  }
-  const float weight = average.weight(g, p.h, p.w);
-  Pack<T, kCount> result;
-#pragma unroll
-  for (int c = 0; c < kCount; ++c) store(result.v[c], sums[c] * weight);
-  store_pack<kCount>(y + static_cast<std::size_t>(at) * kCount, result);
-}
-
-/// `closed` has a bit for each input element, from `first` on, through which a fused ReLU lets no
-/// gradient; or is null.
-template <class T, int kCount>
-__global__ void __launch_bounds__(kThreads)
-    average_backward(Geometry g, Average average, const T* dy, T* dx, const unsigned* closed,
-                     std::int64_t first, unsigned packs) {
-  const unsigned at = blockIdx.x * kThreads + threadIdx.x;
-  if (at >= packs) return;
-  const Place p = place_of(at, g.groups, g.in_w, g.in_h);
-  const unsigned base = static_cast<unsigned>(p.n) * g.out_packs;
-  float sums[kCount] = {};
-  g.h.for_windows(p.h, [&](int oh, int) {
-    g.w.for_windows(p.w, [&](int ow, int) {
-      const auto gradient = load_pack<kCount>(
-          dy +
-          static_cast<std::size_t>(pack_at(base, oh, ow, g.w.out, g.groups, p.group)) * kCount);
-      const float weight = average.weight(g, oh, ow);
-#pragma unroll
-      for (int c = 0; c < kCount; ++c) sums[c] += to_float(gradient.v[c]) * weight;
-    });
-  });
-  const std::size_t to = static_cast<std::size_t>(at) * kCount;
-  Pack<T, kCount> result;
-#pragma unroll
-  for (int c = 0; c < kCount; ++c) {
-    const std::int64_t bit = first + static_cast<std::int64_t>(to) + c;
-    const bool shut = closed && (closed[bit / 32] >> (bit % 32) & 1U) != 0;
-    store(result.v[c], shut ? 0.0F : sums[c]);
-  }
-  store_pack<kCount>(dx + to, result);
-}
-
-/// Bit i of `closed`: x[i] <= 0, which a NaN is not.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    closed_bits(const T* x, unsigned* closed, std::int64_t count) {
-  // Whole warps go round together, because they vote.
-  for (std::int64_t warp = global_thread() / 32; warp * 32 < count; warp += grid_threads() / 32) {
-    const std::int64_t i = warp * 32 + threadIdx.x % 32;
-    const unsigned bits = __ballot_sync(0xffffffffU, i < count && to_float(x[i]) <= 0.0F);
-    if (threadIdx.x % 32 == 0) closed[warp] = bits;
-  }
-}
-
-// ---- Operations --------------------------------------------------------------------------------
-
-Axis make_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
-               std::int64_t padding, std::int64_t dilation) {
+PoolAxis make_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
+                   std::int64_t padding, std::int64_t dilation) {
   const auto number = [](std::int64_t value) { return static_cast<int>(value); };
   return {number(in),      number(out),      number(kernel),  number(stride),
           number(padding), number(dilation), Divider(stride), Divider(dilation)};
@@ -268,8 +33,8 @@ class CudaPool : public Op {
   std::string implementation() const override { return "own"; }
 
  protected:
-  Geometry geometry(int count) const {
-    Geometry g;
+  PoolGeometry geometry(int count) const {
+    PoolGeometry g;
     g.h = make_axis(d_.in.h, d_.out.h, d_.kernel.h, d_.stride.h, d_.padding.h, d_.dilation.h);
     g.w = make_axis(d_.in.w, d_.out.w, d_.kernel.w, d_.stride.w, d_.padding.w, d_.dilation.w);
     g.groups = Divider(d_.in.c / count);
@@ -305,7 +70,7 @@ class CudaPool : public Op {
   /// Launches `kernel` with a thread per pack; the number of packs is its last argument.
   template <class Kernel, class... Args>
   void launch_packs(Kernel kernel, std::int64_t packs, Args... args) const {
-    launch(kernel, blocks_for(packs, kThreads, kMostElements), kThreads, 0, context_.stream,
+    launch(kernel, blocks_for(packs, kPoolThreads, kMostElements), kPoolThreads, 0, context_.stream,
            args..., static_cast<unsigned>(packs));
   }
 
@@ -334,8 +99,14 @@ class CudaMaxPool final : public CudaPool<T> {
   }
 
   void backward(const OpArgs& args) override {
+    if constexpr (sizeof(Index) == 1) {
+      const bool tiled =
+          d_.stride == d_.kernel && d_.padding == Size2{0, 0} && d_.dilation == Size2{1, 1};
+      if (tiled && d_.kernel == Size2{2, 2}) return run_backward_tiles<2>(args);
+      if (tiled && d_.kernel == Size2{3, 3}) return run_backward_tiles<3>(args);
+    }
     this->with_packs([&](auto count) {
-      const Geometry g = this->geometry(count);
+      const PoolGeometry g = this->geometry(count);
       this->for_pieces([&](std::int64_t n, std::int64_t samples) {
         const std::int64_t to = n * d_.in.elements(), from = n * d_.out.elements();
         this->launch_packs(max_backward<T, Index, count>, samples * g.in_packs, g,
@@ -351,13 +122,29 @@ class CudaMaxPool final : public CudaPool<T> {
   template <int kKernel>
   void run_forward(const OpArgs& args) const {
     this->with_packs([&](auto count) {
-      const Geometry g = this->geometry(count);
+      const PoolGeometry g = this->geometry(count);
       this->for_pieces([&](std::int64_t n, std::int64_t samples) {
         const std::int64_t from = n * d_.in.elements(), to = n * d_.out.elements();
         this->launch_packs(max_forward<T, Index, count, kKernel>, samples * g.out_packs, g,
                            device<const T>(args.x) + from, device<T>(args.y) + to,
                            d_.training ? device<Index>(args.saved) + to : nullptr,
                            this->behind_relu_);
+      });
+    });
+  }
+
+  template <int kKernel>
+  void run_backward_tiles(const OpArgs& args) const {
+    const std::int64_t tiles_h = (d_.in.h + kKernel - 1) / kKernel;
+    const std::int64_t tiles_w = (d_.in.w + kKernel - 1) / kKernel;
+    this->with_packs([&](auto count) {
+      const PoolGeometry g = this->geometry(count);
+      this->for_pieces([&](std::int64_t n, std::int64_t samples) {
+        const std::int64_t to = n * d_.in.elements(), from = n * d_.out.elements();
+        this->launch_packs(max_backward_tiles<T, count, kKernel>,
+                           samples * tiles_h * tiles_w * (d_.in.c / count), g, Divider(tiles_w),
+                           Divider(tiles_h), device<const T>(args.dy) + from,
+                           device<T>(args.dx) + to, device<const std::uint8_t>(args.saved) + from);
       });
     });
   }
@@ -375,13 +162,14 @@ class CudaAveragePool final : public CudaPool<T> {
 
   void forward(const OpArgs& args) override {
     if (keeps_bits()) {
-      launch(closed_bits<T>,
-             blocks_for(in_elements(), kThreads, std::int64_t{8} * this->context_.multiprocessors),
-             kThreads, 0, this->context_.stream, device<const T>(args.x),
-             device<unsigned>(args.saved), in_elements());
+      launch(
+          closed_bits<T>,
+          blocks_for(in_elements(), kPoolThreads, std::int64_t{8} * this->context_.multiprocessors),
+          kPoolThreads, 0, this->context_.stream, device<const T>(args.x),
+          device<unsigned>(args.saved), in_elements());
     }
     this->with_packs([&](auto count) {
-      const Geometry g = this->geometry(count);
+      const PoolGeometry g = this->geometry(count);
       this->for_pieces([&](std::int64_t n, std::int64_t samples) {
         this->launch_packs(average_forward<T, count>, samples * g.out_packs, g, average(),
                            device<const T>(args.x) + n * d_.in.elements(),
@@ -392,7 +180,7 @@ class CudaAveragePool final : public CudaPool<T> {
 
   void backward(const OpArgs& args) override {
     this->with_packs([&](auto count) {
-      const Geometry g = this->geometry(count);
+      const PoolGeometry g = this->geometry(count);
       this->for_pieces([&](std::int64_t n, std::int64_t samples) {
         const std::int64_t first = n * d_.in.elements();
         this->launch_packs(average_backward<T, count>, samples * g.in_packs, g, average(),
@@ -408,7 +196,7 @@ class CudaAveragePool final : public CudaPool<T> {
 
   std::int64_t in_elements() const { return d_.batch * d_.in.elements(); }
   bool keeps_bits() const { return this->behind_relu_ && d_.training; }
-  Average average() const {
+  AverageWeights average() const {
     const auto divisor = static_cast<float>(d_.divisor_override);
     return {d_.count_include_pad, d_.divisor_override == 0 ? 0.0F : 1.0F / divisor};
   }
@@ -419,7 +207,7 @@ std::unique_ptr<Op> make(const CudaContext& context, const Pool2dDesc& desc, boo
   if (desc.kind == PoolKind::average) {
     return std::make_unique<CudaAveragePool<T>>(context, desc, behind_relu);
   }
-  // As small as a window's positions and kNone allow.
+  // As small as a window's positions and kNoPosition allow.
   const std::int64_t positions = desc.kernel.h * desc.kernel.w;
   if (positions <= 0xff) {
     return std::make_unique<CudaMaxPool<T, std::uint8_t>>(context, desc, behind_relu);

@@ -123,10 +123,20 @@ TEST_CASE("pooling in fp32 has the CPU's bits") {
   const auto backend = card();
   if (!backend) return;
   const auto cpu = make_cpu_backend(1);
-  for (const Pool2dDesc& d : pool_cases()) {
+  std::vector<Pool2dDesc> cases = pool_cases();
+  // Windows that tile the input, leave some of it out, or hang over.
+  for (const std::int64_t kernel : {2, 3}) {
+    const Size2 window{kernel, kernel};
+    for (const std::int64_t c : {1, 2, 4}) {
+      cases.push_back(pool_case(PoolKind::max, 3, {7, 8, c}, window, window));
+      cases.back().out = {(7 + kernel - 1) / kernel, 8 / kernel, c};
+    }
+  }
+  for (const Pool2dDesc& d : cases) {
     INFO(text(d));
     const std::vector<float> x = random_values(d.batch * d.in.elements(), 1);
-    const std::vector<float> dy = random_values(d.batch * d.out.elements(), 2);
+    std::vector<float> dy = random_values(d.batch * d.out.elements(), 2);
+    for (std::size_t i = 0; i < dy.size(); i += 3) dy[i] = -0.0F;
     const auto here = cpu->pool2d(d), there = backend->pool2d(d);
     OpRunner a(*cpu, *here, x, {}, {}, static_cast<std::int64_t>(dy.size()));
     OpRunner b(*backend, *there, x, {}, {}, static_cast<std::int64_t>(dy.size()));
@@ -373,6 +383,15 @@ TEST_CASE("what our kernels on cards cannot run is refused when they are made") 
   loss.classes = 3;
   CHECK(refused([&] { backend->cross_entropy(loss); }) ==
         "cuda:0: cross-entropy needs a batch of at least 1, not 0");
+  InputDesc input;
+  input.raw = {4, 5, 1};
+  input.out = {4, 4, 1};
+  CHECK(refused([&] { backend->input(input); }) ==
+        "input kernel (cuda:0): cannot make 4x4x1 (height, width, channels) from 4x5x1 as it is "
+        "with padding 0, batch 0");
+  input.type = DType::i32;
+  CHECK(refused([&] { backend->input(input); }) ==
+        "input kernel (cuda:0): activations of type i32 are not supported, use fp32 or bf16");
   Pool2dDesc pool = pool_case(PoolKind::average, 1, {4, 4, 1}, {2, 2}, {1, 1}, {0, 0}, {2, 2});
   CHECK(refused([&] { backend->pool2d(pool); }) ==
         "cuda:0: average pooling has no dilation, found (2, 2)");
