@@ -76,8 +76,9 @@ memory unbound(const memory::desc& desc) {
 }
 
 /// Points a memory object at an address. oneDNN clears the padding of blocked layouts whenever it
-/// is told an address, so it is told only new ones.
-void bind(const memory& object, void* address) {
+/// is told an address, so it is told only new ones. (Not called bind: std::byte would find
+/// std::bind.)
+void point_at(const memory& object, void* address) {
   void* known = object.get_data_handle();
   if (known != address) object.set_data_handle(address);
 }
@@ -163,21 +164,21 @@ struct Primitive::Impl {
   void run(const Tensors& t) {
     // The OpenMP team size belongs to the calling thread, and another Backend may have changed it.
     omp_set_num_threads(threads);
-    bind(x, t.x);
-    bind(y, t.y);
-    bind(scratchpad, t.scratch + scratchpad_at);
-    if (reorders) bind(reorder_scratchpad, t.scratch + scratchpad_at);
+    point_at(x, t.x);
+    point_at(y, t.y);
+    point_at(scratchpad, t.scratch + scratchpad_at);
+    if (reorders) point_at(reorder_scratchpad, t.scratch + scratchpad_at);
     if (pass == Pass::backward_weights) {
       run_backward_weights(t);
       return;
     }
-    if (bias_count > 0) bind(bias, t.bias);
+    if (bias_count > 0) point_at(bias, t.bias);
     if (reorders) {
-      bind(plain, t.weights);
-      bind(weights, t.scratch + own_weights_at);
+      point_at(plain, t.weights);
+      point_at(weights, t.scratch + own_weights_at);
       reorder.run(stream);
     } else {
-      bind(weights, t.weights);
+      point_at(weights, t.weights);
     }
     main.run(stream);
   }
@@ -186,11 +187,11 @@ struct Primitive::Impl {
     const bool add = t.write == GradWrite::add;
     float* to = add ? reinterpret_cast<float*>(t.scratch + plain_at) : t.weights;
     float* to_bias = add ? reinterpret_cast<float*>(t.scratch + bias_at) : t.bias;
-    bind(weights, reorders ? reinterpret_cast<float*>(t.scratch + own_weights_at) : to);
-    if (bias_count > 0) bind(bias, to_bias);
+    point_at(weights, reorders ? reinterpret_cast<float*>(t.scratch + own_weights_at) : to);
+    if (bias_count > 0) point_at(bias, to_bias);
     main.run(stream);
     if (reorders) {
-      bind(plain, to);
+      point_at(plain, to);
       reorder.run(stream);
     }
     if (!add) return;
