@@ -17,11 +17,11 @@ enum class ConvPass : std::uint8_t { forward, backward_data, backward_weights };
 /// x (N,H,W,C), weight (K,R,S,C/groups), y (N,P,Q,K). `type` is that of x, y and weight; bias and
 /// dweight are fp32.
 struct ConvProblem {
-  ConvPass pass = ConvPass::forward;
   std::int64_t batch = 0;
   SampleShape in, out;
   Size2 kernel, stride, padding, dilation;
   std::int64_t groups = 1;
+  ConvPass pass = ConvPass::forward;
   DType type = DType::f32;
   bool tf32 = false;                ///< fp32 factors may be rounded to tf32
   bool bias = false, relu = false;  ///< forward: y = relu(conv + bias)

@@ -1,0 +1,291 @@
+// Our own convolution kernels, pass by pass, against the double-precision reference.
+#include <doctest/doctest.h>
+
+#include <cstdio>
+
+#include "kernels/common/bf16.h"
+#include "kernels/cuda/conv_plan.h"
+#include "kernels/cuda/implicit_gemm.h"
+#include "kernels/devices.h"
+#include "tests/kernels/cases.h"
+#include "tests/kernels_cuda/card.h"
+#include "tests/support/close.h"
+#include "tests/support/op_runner.h"
+#include "tests/support/reference.h"
+
+namespace dpt::testing {
+namespace {
+
+bool no_card(const char* test) {
+  if (cuda_info().unavailable.empty()) return false;
+  std::printf("skipped: %s: %s\n", test, cuda_info().unavailable.c_str());
+  return true;
+}
+
+enum class Arithmetic : std::uint8_t { f32, tf32, bf16 };
+constexpr Arithmetic kEvery[] = {Arithmetic::f32, Arithmetic::tf32, Arithmetic::bf16};
+
+ConvProblem problem_of(const Conv2dDesc& d, ConvPass pass, Arithmetic arithmetic) {
+  ConvProblem p;
+  p.pass = pass;
+  p.batch = d.batch;
+  p.in = d.in;
+  p.out = d.conv_out;
+  p.kernel = d.kernel;
+  p.stride = d.stride;
+  p.padding = d.padding;
+  p.dilation = d.dilation;
+  p.groups = d.groups;
+  p.type = arithmetic == Arithmetic::bf16 ? DType::bf16 : DType::f32;
+  p.tf32 = arithmetic == Arithmetic::tf32;
+  p.bias = d.bias && pass != ConvPass::backward_data;
+  p.relu = d.relu && pass == ConvPass::forward;
+  return p;
+}
+
+/// The factor that a kernel may make of a number. The reference gets rounded factors, so that the
+/// tolerances need not cover this rounding (up to 2^-11 of each factor in tf32, 2^-8 in bf16) and
+/// show that it is the right one: to the nearest, tf32's ties away from zero.
+double factor(float value, Arithmetic arithmetic) {
+  if (arithmetic == Arithmetic::bf16) return static_cast<double>(to_float(to_bf16(value)));
+  if (arithmetic == Arithmetic::f32) return static_cast<double>(value);
+  const auto bits = __builtin_bit_cast(std::uint32_t, value);
+  return static_cast<double>(__builtin_bit_cast(float, (bits + 0x1000U) & ~0x1FFFU));
+}
+std::vector<double> factors(const std::vector<float>& values, Arithmetic arithmetic) {
+  std::vector<double> result;
+  for (const float value : values) result.push_back(factor(value, arithmetic));
+  return result;
+}
+
+/// Of the largest result: products are exact and sums in fp32. Tensor cores shift the products of
+/// one instruction and the sum so far to one exponent and cut, which loses some 2^-23 of the
+/// largest in each of at most 200 instructions here.
+double tolerance(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::f32 ? 5e-6 : 2.5e-5;
+}
+/// Activations of type bf16 are rounded on top: half a unit in the last of their 8 bits, which is
+/// up to 2^-8 of a number just above a power of two.
+double activation_tolerance(Arithmetic arithmetic) {
+  return tolerance(arithmetic) + (arithmetic == Arithmetic::bf16 ? 0x1p-8 : 0);
+}
+
+/// Runs plans on vectors of floats, which the card gets in the problem's type.
+struct Arrays {
+  template <class T>
+  static std::vector<T> as(const std::vector<float>& values) {
+    std::vector<T> result(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) store(result[i], values[i]);
+    return result;
+  }
+
+  template <class T>
+  static std::vector<float> run_as(const Card& card, ConvPlan& plan, const ConvProblem& p,
+                                   const std::vector<float>& x, const std::vector<float>& y,
+                                   const std::vector<float>& weight,
+                                   const std::vector<float>& bias) {
+    const CardArray<T> x_on(card, as<T>(x)), y_on(card, as<T>(y)), weight_on(card, as<T>(weight));
+    const CardArray<float> bias_on(card, bias);
+    ConvArgs args;
+    args.x = x_on.get();
+    args.y = y_on.get();
+    args.weight = weight_on.get();
+    args.bias = bias_on.get();
+    plan.run(args);
+    std::vector<float> result;
+    for (const T value : (p.pass == ConvPass::forward ? y_on : x_on).values()) {
+      result.push_back(to_float(value));
+    }
+    return result;
+  }
+};
+
+std::vector<float> nan(std::size_t count) {
+  return std::vector<float>(count, std::numeric_limits<float>::quiet_NaN());
+}
+
+/// The output of forward or backward data.
+std::vector<float> run(const Card& card, const ConvProblem& p, const std::vector<float>& x,
+                       const std::vector<float>& y, const std::vector<float>& weight,
+                       const std::vector<float>& bias) {
+  const auto plan = make_implicit_gemm(card.context(), p);
+  REQUIRE(plan);
+  return p.type == DType::bf16 ? Arrays::run_as<Bf16>(card, *plan, p, x, y, weight, bias)
+                               : Arrays::run_as<float>(card, *plan, p, x, y, weight, bias);
+}
+
+struct WeightGradients {
+  std::vector<float> weight, bias;
+};
+
+/// Adds to what `start` holds, or overwrites it where it is empty.
+template <class T>
+WeightGradients run_weights(const Card& card, const ConvProblem& p, const std::vector<float>& x,
+                            const std::vector<float>& dy, std::size_t weights,
+                            const WeightGradients& start = {}) {
+  const auto plan = make_implicit_gemm(card.context(), p);
+  REQUIRE(plan);
+  CHECK(plan->gives_dbias() == p.bias);
+  const bool add = !start.weight.empty();
+  const auto channels = static_cast<std::size_t>(p.out.c);
+  const CardArray<T> x_on(card, Arrays::as<T>(x)), dy_on(card, Arrays::as<T>(dy));
+  const CardArray<float> dweight(card, add ? start.weight : nan(weights));
+  const CardArray<float> dbias(card, add ? start.bias : nan(channels));
+  ConvArgs args;
+  args.x = x_on.get();
+  args.y = dy_on.get();
+  args.dweight = dweight.get();
+  args.dbias = dbias.get();
+  args.write = add ? GradWrite::add : GradWrite::overwrite;
+  plan->run(args);
+  return {dweight.values(), dbias.values()};
+}
+
+/// Numbers for a description and what the reference makes of them.
+struct Numbers {
+  Numbers(const Conv2dDesc& d, Arithmetic arithmetic)
+      : x(random_values(d.batch * d.in.elements(), 1)),
+        weight(random_values(weight_count(d), 2)),
+        bias(random_values(d.conv_out.c, 3)),
+        dy(random_values(d.batch * d.conv_out.elements(), 4)) {
+    Conv2dDesc plain = d;
+    plain.relu = false;
+    plain.bias = true;
+    y = reference::conv2d(d, factors(x, arithmetic), factors(weight, arithmetic), to_double(bias));
+    gradients =
+        reference::conv2d_backward(plain, factors(x, arithmetic), factors(weight, arithmetic),
+                                   to_double(bias), factors(dy, arithmetic));
+  }
+  std::vector<float> x, weight, bias, dy;
+  std::vector<double> y;
+  reference::Gradients gradients;
+};
+
+void check_case(const Card& card, const Conv2dDesc& d, Arithmetic arithmetic) {
+  const Numbers n(d, arithmetic);
+  ConvProblem p = problem_of(d, ConvPass::forward, arithmetic);
+  INFO(p.key());
+  check_close("y", run(card, p, n.x, nan(n.y.size()), n.weight, n.bias), n.y,
+              activation_tolerance(arithmetic));
+  p = problem_of(d, ConvPass::backward_data, arithmetic);
+  check_close("dx", run(card, p, nan(n.x.size()), n.dy, n.weight, {0}), n.gradients.x,
+              activation_tolerance(arithmetic));
+  p = problem_of(d, ConvPass::backward_weights, arithmetic);
+  const auto weights = p.type == DType::bf16 ? run_weights<Bf16> : run_weights<float>;
+  const WeightGradients first = weights(card, p, n.x, n.dy, n.weight.size(), {});
+  check_close("dweight", first.weight, n.gradients.weight, tolerance(arithmetic));
+  if (d.bias) check_close("dbias", first.bias, n.gradients.bias, tolerance(arithmetic));
+  const WeightGradients both = weights(card, p, n.x, n.dy, n.weight.size(), first);
+  std::vector<double> weight_sum = n.gradients.weight, bias_sum = n.gradients.bias;
+  for (std::size_t i = 0; i < weight_sum.size(); ++i) weight_sum[i] += first.weight[i];
+  for (std::size_t i = 0; i < bias_sum.size(); ++i) bias_sum[i] += first.bias[i];
+  check_close("added dweight", both.weight, weight_sum, tolerance(arithmetic));
+  if (d.bias) check_close("added dbias", both.bias, bias_sum, tolerance(arithmetic));
+}
+
+TEST_CASE("own convolutions agree with the reference in every arithmetic") {
+  if (no_card("own convolutions")) return;
+  const Card card;
+  std::vector<Conv2dDesc> cases = conv_cases();
+  // Phases of backward data: strides that do and do not divide the dilation, kernels smaller than
+  // the stride, phases without a tap, sizes that the stride does not divide.
+  cases.push_back(conv_case(2, {11, 9, 8}, 6, {3, 3}, {2, 2}, {2, 1}, {2, 2}));
+  cases.push_back(conv_case(1, {13, 16, 4}, 6, {3, 4}, {3, 2}, {1, 2}, {2, 3}));
+  cases.push_back(conv_case(1, {12, 11, 6}, 5, {2, 5}, {4, 3}, {0, 3}, {2, 1}));
+  cases.push_back(conv_case(2, {9, 9, 4}, 8, {4, 4}, {2, 2}, {1, 1}, {1, 1}, 2));
+  // Bigger than one tile in each direction, and sums that are cut.
+  cases.push_back(conv_case(3, {12, 12, 12}, 72, {3, 3}, {1, 1}, {1, 1}));
+  for (Conv2dDesc d : cases) {
+    for (const Arithmetic arithmetic : kEvery) {
+      d.bias = d.relu = true;
+      check_case(card, d, arithmetic);
+      d.bias = d.relu = false;
+      check_case(card, d, arithmetic);
+    }
+  }
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST_CASE("own convolutions give the same bits in whatever order blocks and threads run") {
+  if (no_card("the order of blocks")) return;
+  const Card card;
+  for (const Conv2dDesc& d : {conv_case(2, {28, 28, 1}, 20, {3, 3}),
+                              conv_case(3, {12, 12, 12}, 40, {3, 3}, {1, 1}, {1, 1}),
+                              conv_case(2, {9, 9, 16}, 8, {3, 3}, {2, 2}, {1, 1})}) {
+    for (const Arithmetic arithmetic : kEvery) {
+      const Numbers n(d, arithmetic);
+      const ConvProblem forward = problem_of(d, ConvPass::forward, arithmetic);
+      const ConvProblem data = problem_of(d, ConvPass::backward_data, arithmetic);
+      const ConvProblem weights = problem_of(d, ConvPass::backward_weights, arithmetic);
+      INFO(forward.key());
+      std::vector<float> y, dx;
+      WeightGradients gradients;
+      in_every_order([&] {
+        const auto y_now = run(card, forward, n.x, nan(n.y.size()), n.weight, n.bias);
+        const auto dx_now = run(card, data, nan(n.x.size()), n.dy, n.weight, {0});
+        const auto gradients_now =
+            arithmetic == Arithmetic::bf16
+                ? run_weights<Bf16>(card, weights, n.x, n.dy, n.weight.size())
+                : run_weights<float>(card, weights, n.x, n.dy, n.weight.size());
+        if (!y.empty()) {
+          CHECK(same_bits(y_now, y));
+          CHECK(same_bits(dx_now, dx));
+          CHECK(same_bits(gradients_now.weight, gradients.weight));
+          CHECK(same_bits(gradients_now.bias, gradients.bias));
+        }
+        y = y_now;
+        dx = dx_now;
+        gradients = gradients_now;
+      });
+    }
+  }
+}
+
+TEST_CASE("a NaN or an infinity goes through a convolution where it belongs") {
+  if (no_card("special numbers")) return;
+  const Card card;
+  Conv2dDesc d = conv_case(1, {4, 4, 4}, 2, {1, 1});
+  d.bias = d.relu = true;
+  for (const Arithmetic arithmetic : kEvery) {
+    Numbers n(d, arithmetic);
+    for (float& w : n.weight) w = 1;
+    n.x[0] = std::numeric_limits<float>::quiet_NaN();
+    n.x[4] = std::numeric_limits<float>::infinity();
+    const auto y = run(card, problem_of(d, ConvPass::forward, arithmetic), n.x, nan(n.y.size()),
+                       n.weight, n.bias);
+    CHECK(std::isnan(y[0]));
+    CHECK(std::isinf(y[2]));
+    CHECK(std::isfinite(y[4]));
+  }
+}
+
+TEST_CASE("tensors too large for 32-bit indices are refused") {
+  if (no_card("large tensors")) return;
+  const Card card;
+  for (const ConvPass pass :
+       {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights}) {
+    Conv2dDesc d = conv_case(1, {1 << 15, 1 << 15, 1}, 1, {1, 1});
+    CHECK(make_implicit_gemm(card.context(), problem_of(d, pass, Arithmetic::f32)));
+    d.batch = 2;
+    CHECK(!make_implicit_gemm(card.context(), problem_of(d, pass, Arithmetic::f32)));
+  }
+}
+
+TEST_CASE("division by multiplication is exact below 2^31") {
+  const std::uint32_t top = 0x7FFFFFFF;
+  for (const std::uint32_t d : {1U, 2U, 3U, 5U, 7U, 9U, 20U, 25U, 81U, 676U, 1000U, 65535U, 65536U,
+                                65537U, 0x40000000U, 0x40000001U, top}) {
+    const Divisor by(d);
+    for (const std::uint32_t n : {0U, 1U, d - 1, d, d + 1, top / d * d, top - 1, top}) {
+      if (n > top) continue;
+      CHECK(by.quotient(n) == n / d);
+      if (n > 0) CHECK(by.quotient(n - 1) == (n - 1) / d);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dpt::testing
