@@ -33,10 +33,9 @@ bool aligned_to(std::size_t bytes, Pointers... pointers) {
 }
 
 /// Calls body.at<kCount>(first) for elements [first, first + kCount), and at<1> for what is left
-/// over. A body that has `prepare` gets it called once a thread before.
+/// over.
 template <int kCount, class Body>
 __global__ void __launch_bounds__(256) each_pack(Body body, std::int64_t count) {
-  if constexpr (requires { body.prepare(); }) body.prepare();
   for (std::int64_t i = global_thread() * kCount; i < count; i += grid_threads() * kCount) {
     if (i + kCount <= count) {
       body.template at<kCount>(i);
