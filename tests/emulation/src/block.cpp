@@ -52,9 +52,6 @@ struct Warp {
 bool same_place(const std::source_location& a, const std::source_location& b) {
   return a.line() == b.line() && a.column() == b.column() && a.file_name() == b.file_name();
 }
-std::string place(const std::source_location& where) {
-  return fmt::format("{}:{}", where.file_name(), where.line());
-}
 
 /// A permutation of 0..count-1 that needs no table.
 class Permutation {
@@ -86,7 +83,10 @@ class Runner {
   void barrier(const std::source_location& where);
   void warp_arrive(unsigned mask, const void* input, void* output, detail::WarpFunction function,
                    void* context, const std::source_location& where);
-  [[noreturn]] void fault(std::string text);
+  /// Ends the kernel. What the thread has on its stack is never destroyed, so nothing here owns
+  /// memory when it leaves.
+  template <class... Args>
+  [[noreturn]] void fault(fmt::format_string<const Args&...> text, const Args&... args);
   void* shared() const { return shared_; }
   unsigned lane() const { return current_ % 32; }
   bool running() const { return launch_ != nullptr; }
@@ -250,9 +250,8 @@ void Runner::suspend() {
       in_warps += static_cast<unsigned>(std::popcount(warp_[w].waiting));
       if (warp_[w].waiting) where = thread_[32 * w + std::countr_zero(warp_[w].waiting)].where;
     }
-    fault(fmt::format(
-        "{} threads wait for their warp at {}, {} at a block's barrier, and none can go on",
-        in_warps, place(where), at_barrier_));
+    fault("{} threads wait for their warp at {}:{}, {} at a block's barrier, and none can go on",
+          in_warps, where.file_name(), where.line(), at_barrier_);
   }
   Thread& next = thread_[current_];
   if (!next.fiber) next.fiber = take_fiber();
@@ -261,12 +260,12 @@ void Runner::suspend() {
 
 void Runner::barrier(const std::source_location& where) {
   if (ended_ > 0) {
-    fault(fmt::format("{} of {} threads ended without coming to the barrier at {}", ended_,
-                      threads_, place(where)));
+    fault("{} of {} threads ended without coming to the barrier at {}:{}", ended_, threads_,
+          where.file_name(), where.line());
   }
   if (at_barrier_ > 0 && !same_place(where, barrier_)) {
-    fault(fmt::format("a thread waits at the barrier at {}, while {} wait at {}", place(where),
-                      at_barrier_, place(barrier_)));
+    fault("a thread waits at the barrier at {}:{}, while {} wait at {}:{}", where.file_name(),
+          where.line(), at_barrier_, barrier_.file_name(), barrier_.line());
   }
   barrier_ = where;
   warp_[current_ / 32].away |= 1U << current_ % 32;
@@ -287,8 +286,8 @@ void Runner::warp_arrive(unsigned mask, const void* input, void* output,
   const unsigned w = current_ / 32, lane = current_ % 32, first = 32 * w;
   Warp& warp = warp_[w];
   if (!(mask & (1U << lane))) {
-    fault(fmt::format("lane {} is not in the mask {:#x} that it gives at {}", lane, mask,
-                      place(where)));
+    fault("lane {} is not in the mask {:#x} that it gives at {}:{}", lane, mask, where.file_name(),
+          where.line());
   }
   // Lanes beyond the end of the block do not exist and are not waited for.
   const unsigned group = mask & warp.present;
@@ -301,10 +300,10 @@ void Runner::warp_arrive(unsigned mask, const void* input, void* output,
     check_others(group, mask, where);
   }
   if (const unsigned missing = group & warp.away; missing != 0) {
-    fault(fmt::format(
+    fault(
         "lane {} of the mask {:#x} has ended or waits at a block's barrier, while lane {} waits "
-        "for it at {}",
-        std::countr_zero(missing), mask, lane, place(where)));
+        "for it at {}:{}",
+        std::countr_zero(missing), mask, lane, where.file_name(), where.line());
   }
   Thread& self = thread_[current_];
   self.input = input;
@@ -334,8 +333,9 @@ void Runner::check_others(unsigned lanes, unsigned mask, const std::source_locat
   for (unsigned rest = warp_[w].waiting & lanes; rest != 0; rest &= rest - 1) {
     const Thread& other = thread_[32 * w + static_cast<unsigned>(std::countr_zero(rest))];
     if (other.mask != mask || !same_place(other.where, where)) {
-      fault(fmt::format("lanes of one warp wait at {} with mask {:#x} and at {} with mask {:#x}",
-                        place(other.where), other.mask, place(where), mask));
+      fault("lanes of one warp wait at {}:{} with mask {:#x} and at {}:{} with mask {:#x}",
+            other.where.file_name(), other.where.line(), other.mask, where.file_name(),
+            where.line(), mask);
     }
   }
 }
@@ -343,14 +343,14 @@ void Runner::check_others(unsigned lanes, unsigned mask, const std::source_locat
 void Runner::end_thread() {
   const unsigned w = current_ / 32, lane = current_ % 32;
   if (at_barrier_ > 0) {
-    fault(fmt::format("a thread ended while {} threads wait at the barrier at {}", at_barrier_,
-                      place(barrier_)));
+    fault("a thread ended while {} threads wait at the barrier at {}:{}", at_barrier_,
+          barrier_.file_name(), barrier_.line());
   }
   for (unsigned others = warp_[w].waiting; others != 0; others &= others - 1) {
     const Thread& other = thread_[32 * w + static_cast<unsigned>(std::countr_zero(others))];
     if (other.mask & (1U << lane)) {
-      fault(fmt::format("lane {} ended while others of its warp wait for it at {} with mask {:#x}",
-                        lane, place(other.where), other.mask));
+      fault("lane {} ended while others of its warp wait for it at {}:{} with mask {:#x}", lane,
+            other.where.file_name(), other.where.line(), other.mask);
     }
   }
   warp_[w].away |= 1U << lane;
@@ -402,9 +402,12 @@ std::string Runner::place_of_block() const {
                      gridDim.x, gridDim.y, gridDim.z, function_name(launch_->kernel->function()));
 }
 
-void Runner::fault(std::string text) {
-  fault_ = fmt::format("{} (thread {},{},{} of {},{},{}){}", text, threadIdx.x, threadIdx.y,
-                       threadIdx.z, blockDim.x, blockDim.y, blockDim.z, place_of_block());
+template <class... Args>
+void Runner::fault(fmt::format_string<const Args&...> text, const Args&... args) {
+  fault_ = fmt::format(text, args...);
+  fault_ += fmt::format(" (thread {},{},{} of {},{},{})", threadIdx.x, threadIdx.y, threadIdx.z,
+                        blockDim.x, blockDim.y, blockDim.z);
+  fault_ += place_of_block();
   switch_fiber(*thread_[current_].fiber, host_);
   __builtin_trap();  // A thread that faulted never goes on.
 }
@@ -420,7 +423,7 @@ void* dynamic_shared_memory() {
 }
 
 void fault(const char* message, const std::source_location& where) {
-  runner().fault(fmt::format("{} at {}", message, place(where)));
+  runner().fault("{} at {}:{}", message, where.file_name(), where.line());
 }
 
 namespace detail {

@@ -85,7 +85,8 @@ struct Call {
     }
     layouts[0] = a.layout();
     layouts[1] = b.layout();
-    layouts[2] = layouts[3] = d.layout();
+    layouts[2] = d.layout();
+    layouts[3] = d.layout();
     REQUIRE(cublasLtMatmulPreferenceCreate(&preference) == CUBLAS_STATUS_SUCCESS);
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, c.workspace);
     for (const auto which :
@@ -93,6 +94,13 @@ struct Call {
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
       prefer(which, c.alignment);
     }
+  }
+  Call(const Call&) = delete;
+  ~Call() {
+    cublasLtMatmulPreferenceDestroy(preference);
+    for (const auto layout : layouts) cublasLtMatrixLayoutDestroy(layout);
+    cublasLtMatmulDescDestroy(desc);
+    cublasLtDestroy(handle);
   }
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
@@ -289,6 +297,7 @@ TEST_CASE("wrong calls are refused, and memory that is not the device's is a fau
   CHECK(Call(other).find() == CUBLAS_STATUS_NOT_SUPPORTED);
   Case mismatched;
   Call bad(mismatched);
+  cublasLtMatrixLayoutDestroy(bad.layouts[1]);
   bad.layouts[1] = Matrix{c.k + 1, c.n}.layout();
   CHECK(bad.find() == CUBLAS_STATUS_INVALID_VALUE);
 
