@@ -159,7 +159,8 @@ class Bench {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-/// The candidates for one problem, made when they are first needed: opening cuDNN takes long.
+/// The candidates for one problem, made when they are first needed: opening cuDNN takes long. What
+/// the cache names is made without asking cuDNN's heuristics.
 class Candidates {
  public:
   Candidates(const CudaContext& context, const ConvProblem& problem)
@@ -167,13 +168,13 @@ class Candidates {
 
   bool has(const std::string& name) {
     if (own_ && own_->name() == name) return true;
-    const auto& plans = cudnn();
-    return std::any_of(plans.begin(), plans.end(),
-                       [&](const auto& plan) { return plan->name() == name; });
+    named_ = make_cudnn_plan(context_, problem_, name);
+    return named_ != nullptr;
   }
 
   std::unique_ptr<ConvPlan> take(const std::string& name) {
     if (own_ && own_->name() == name) return std::move(own_);
+    if (named_ && named_->name() == name) return std::move(named_);
     for (auto& plan : cudnn()) {
       if (plan->name() == name) return std::move(plan);
     }
@@ -216,7 +217,7 @@ class Candidates {
 
   const CudaContext& context_;
   const ConvProblem& problem_;
-  std::unique_ptr<ConvPlan> own_;
+  std::unique_ptr<ConvPlan> own_, named_;
   std::vector<std::unique_ptr<ConvPlan>> cudnn_;
   bool asked_ = false;
 };
