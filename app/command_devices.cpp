@@ -13,6 +13,7 @@ namespace dpt {
 int run_devices(const DevicesOptions& options) {
   const CpuInfo cpu = cpu_info();
   const CudaInfo& cuda = cuda_info();
+  const std::vector<std::string> libraries = cuda_libraries();
   if (options.json) {
     nlohmann::ordered_json out;
     out["cpu"] = {{"model", cpu.model},
@@ -32,7 +33,7 @@ int run_devices(const DevicesOptions& options) {
     if (!cuda.unavailable.empty()) out["cuda_unavailable"] = cuda.unavailable;
     out["cuda_driver"] = cuda.driver;
     out["cuda_runtime"] = cuda.runtime;
-    out["cuda_libraries"] = cuda.libraries;
+    out["cuda_libraries"] = libraries;
     out["auto"] = nlohmann::ordered_json::array();
     for (const DeviceName& device : resolve_devices({"auto"}, 1 << 20)) {
       out["auto"].push_back(device.text());
@@ -55,7 +56,7 @@ int run_devices(const DevicesOptions& options) {
   if (!cuda.unavailable.empty()) fmt::print("cuda    none: {}\n", cuda.unavailable);
   if (!cuda.driver.empty()) {
     fmt::print("        driver for CUDA {}, runtime {}{}{}\n", cuda.driver, cuda.runtime,
-               cuda.libraries.empty() ? "" : ", ", fmt::join(cuda.libraries, ", "));
+               libraries.empty() ? "" : ", ", fmt::join(libraries, ", "));
   }
   const auto replicas = resolve_devices({"auto"}, 1 << 20);
   fmt::print("`devices: auto` here is {} replica(s) on the {}\n", replicas.size(),

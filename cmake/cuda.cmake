@@ -1,5 +1,5 @@
-# The CUDA side: AUTO takes it where the toolkit, cuDNN and the cuDNN frontend are found, ON insists,
-# OFF leaves it out. EMULATED is for tests: the host compiler builds kernels/cuda against
+# The CUDA side: AUTO takes it where the toolkit and the headers of cuDNN and NCCL are found, ON
+# insists, OFF leaves it out. EMULATED is for tests: the host compiler builds kernels/cuda against
 # tests/emulation, and cards that do not exist run on the CPU.
 set(DPT_CUDA AUTO CACHE STRING "CUDA: AUTO, ON, OFF or EMULATED")
 set_property(CACHE DPT_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
@@ -21,18 +21,18 @@ macro(dpt_look_for_cuda)
   else()
     find_path(DPT_CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
     find_path(DPT_NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-    find_path(DPT_CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h
-              HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDNN_FRONTEND_PATH
-                    ${CMAKE_SOURCE_DIR}/build/third_party/cudnn-frontend
-              PATH_SUFFIXES include)
-    if(NOT DPT_CUDNN_INCLUDE_DIR)
-      list(APPEND lacking "the headers of cuDNN 9 (cudnn_graph.h)")
+    set(cudnn "")
+    if(DPT_CUDNN_INCLUDE_DIR)
+      file(STRINGS ${DPT_CUDNN_INCLUDE_DIR}/cudnn_version.h lines
+           REGEX "define CUDNN_(MAJOR|MINOR|PATCHLEVEL) ")
+      string(REGEX REPLACE "[^0-9;]" "" numbers "${lines}")
+      list(JOIN numbers "." cudnn)
+    endif()
+    if(NOT cudnn OR cudnn VERSION_LESS 9.8)
+      list(APPEND lacking "the headers of cuDNN 9.8 or later")
     endif()
     if(NOT DPT_NCCL_INCLUDE_DIR)
       list(APPEND lacking "the header of NCCL (nccl.h)")
-    endif()
-    if(NOT DPT_CUDNN_FRONTEND_INCLUDE_DIR)
-      list(APPEND lacking "cudnn_frontend.h (scripts/install-deps --cuda)")
     endif()
   endif()
   list(JOIN lacking ", " missing)
@@ -74,14 +74,13 @@ if(DPT_WITH_CUDA)
   set(CMAKE_CUDA_STANDARD_REQUIRED OFF)
   enable_language(CUDA)
   list(JOIN DPT_CUDA_ARCHITECTURES " " architectures)
-  set(dpt_cuda_summary "CUDA ${CUDAToolkit_VERSION} for ${architectures}")
+  set(dpt_cuda_summary "CUDA ${CUDAToolkit_VERSION} with cuDNN ${cudnn} for ${architectures}")
 
   # Flags of device code. (CMake 3.25 ignores CMAKE_CUDA_STANDARD 20 without a word.)
   add_library(dpt_cuda_flags INTERFACE)
   # cuBLASLt, cuDNN and NCCL are opened when they are first needed: only their headers are used.
   target_include_directories(dpt_cuda_flags SYSTEM INTERFACE
-    ${CUDAToolkit_INCLUDE_DIRS} ${DPT_CUDNN_INCLUDE_DIR} ${DPT_NCCL_INCLUDE_DIR}
-    ${DPT_CUDNN_FRONTEND_INCLUDE_DIR})
+    ${CUDAToolkit_INCLUDE_DIRS} ${DPT_CUDNN_INCLUDE_DIR} ${DPT_NCCL_INCLUDE_DIR})
   target_compile_options(dpt_cuda_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr --extended-lambda -fmad=false>)
   # fmt takes nvcc for a compiler without constexpr, and then contradicts itself.

@@ -355,9 +355,8 @@ class Backend {
   // Flat fp32 kernels over `count` elements.
   /// to[i] = a[i] + b[i]; any of the three may be the same memory.
   virtual void add(DevPtr to, DevPtr a, DevPtr b, std::int64_t count) = 0;
-  /// Does `additions` in order, then copies parts[0] to each of `outs` (which may contain it, but
-  /// no other part). The parts are clobbered. The memory may be another backend's
-  /// (can_use_memory_of).
+  /// Does `additions` in order, then copies parts[0] to each of `outs`, which may be parts. The
+  /// parts are clobbered. The memory may be another backend's (can_use_memory_of).
   virtual void tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
                         std::span<const DevPtr> outs, std::int64_t count) = 0;
   /// to[i] = from[i] rounded to bf16, ties to even.

@@ -110,6 +110,10 @@ const CudaInfo& cuda_info() {
   return info;
 }
 
+std::vector<std::string> cuda_libraries() {
+  return cuda_info().unavailable.empty() ? query_cuda_libraries() : std::vector<std::string>();
+}
+
 std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,
                                         std::int64_t samples) {
   if (asked.empty()) {

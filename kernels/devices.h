@@ -43,11 +43,14 @@ struct CudaDeviceInfo {
 struct CudaInfo {
   std::string unavailable;             ///< why there is nothing to use; then the rest may be empty
   std::string driver, runtime;         ///< the CUDA versions of both, "13.0"
-  std::vector<std::string> libraries;  ///< "cuDNN 9.19.0", ... as they were found
   std::vector<CudaDeviceInfo> devices;
 };
 /// Asked once a process. Never throws.
 const CudaInfo& cuda_info();
+
+/// "cuDNN 9.19.0", ...: NVIDIA's libraries as they are found here, or why one cannot be used. Opens
+/// them, which takes a while; nothing else needs to. Empty without a card.
+std::vector<std::string> cuda_libraries();
 
 /// Turns `devices:` into names: "cuda" is every card; "auto" is the same where there is one, and
 /// else one "cpu" per physical core that the process may use; both never more than `samples` (the

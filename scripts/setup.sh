@@ -4,15 +4,6 @@
 CMAKE_BUILD_PARALLEL_LEVEL=$(nproc)
 export CMAKE_BUILD_PARALLEL_LEVEL
 
-# Where there is a CUDA toolkit, CUDA is built, unless DPT_CUDA=OFF; then `scripts/install-deps` is
-# called with "${cuda[@]}".
-cuda=()
-if [[ ${DPT_CUDA:-AUTO} != OFF ]]; then
-  [[ ! -x /usr/local/cuda/bin/nvcc ]] || PATH=$PATH:/usr/local/cuda/bin
-  # shellcheck disable=SC2034  # used by those who source this
-  ! command -v nvcc >/dev/null || cuda=(--cuda)
-fi
-
 # Prints a heading with the seconds since the script began.
 say() {
   printf '\n== %s (%d s)\n' "$*" "$SECONDS"
@@ -27,8 +18,8 @@ configure() {
     export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
     cache=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
   fi
-  # The preset `emulated` decides by itself.
-  [[ -z ${DPT_CUDA:-} || $preset == emulated ]] || cache+=("-DDPT_CUDA=$DPT_CUDA")
+  # DPT_CUDA=OFF leaves CUDA out where there is a toolkit. Sanitizer presets decide by themselves.
+  [[ -z ${DPT_CUDA:-} || ! $preset =~ ^(dev|release)$ ]] || cache+=("-DDPT_CUDA=$DPT_CUDA")
   cmake --preset "$preset" "${cache[@]}" "$@" >"build/$preset.log" 2>&1 || {
     cat "build/$preset.log" >&2
     echo "configuring the preset '$preset' failed" >&2

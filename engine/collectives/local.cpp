@@ -6,6 +6,7 @@
 // to wait for the others' fences. A fence is waited for only after the meeting behind its `record`,
 // so no device ever waits for something that is not queued yet, and an aborted rank hangs nobody.
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cstring>
 
@@ -14,6 +15,7 @@
 #include "engine/collectives/tree_sum.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
+#include "kernels/peer_sums.h"
 
 namespace dpt {
 namespace {
@@ -66,15 +68,28 @@ struct Board {
   Board(int size, std::chrono::milliseconds deadline)
       : meeting(size, deadline, size <= cpu_info().logical_allowed),
         backends(static_cast<std::size_t>(size)),
+        fences(static_cast<std::size_t>(size)),
         slots{std::vector<Slot>(static_cast<std::size_t>(size)),
               std::vector<Slot>(static_cast<std::size_t>(size))} {}
   int size() const { return static_cast<int>(slots[0].size()); }
+  void abort(int rank, const std::string& cause) noexcept {
+    meeting.abort(rank, cause);
+    if (PeerSums* made = sums_made.load()) made->abort();
+  }
 
   struct alignas(64) Slot {
     Request request;
   };
   MeetingPoint meeting;
   std::vector<Backend*> backends;  ///< by rank; complete after the first meeting
+  // They live as long as the group: a rank may have left while another still waits for its fence.
+  struct Fences {
+    std::unique_ptr<Fence> ready, done;
+  };
+  std::vector<Fences> fences;  ///< by rank
+  std::unique_ptr<PeerSums> sums;
+  std::atomic<PeerSums*> sums_made{nullptr};  ///< the same, for whoever aborts
+  std::string no_sums;                        ///< why there are none
   // Two sets in turn: a rank may publish its next request while another still reads this one.
   std::vector<Slot> slots[2];
 };
@@ -86,8 +101,8 @@ class LocalCommunicator : public Communicator {
         size_(board.size()),
         board_(board),
         backend_(backend),
-        ready_(backend.make_fence()),
-        done_(backend.make_fence()) {
+        fences_(board.fences[static_cast<std::size_t>(rank)]) {
+    fences_ = {backend.make_fence(), backend.make_fence()};
     outs_.resize(static_cast<std::size_t>(size_));
     board.backends[static_cast<std::size_t>(rank)] = &backend;
   }
@@ -103,6 +118,22 @@ class LocalCommunicator : public Communicator {
       reduce_in_place(leaves, parts, out, count);
     }
   }
+
+  bool set_up_sums_beside(std::string& why_not) override {
+    barrier();
+    // One rank makes what all share, while the others wait.
+    work([&] {
+      if (rank_ != 0) return;
+      board_.sums = make_peer_sums(board_.backends, board_.no_sums);
+      board_.sums_made = board_.sums.get();
+    });
+    why_not = board_.no_sums;
+    return board_.sums != nullptr;
+  }
+  void sum_beside(DevPtr data, std::int64_t count) override {
+    board_.sums->begin(rank_, data, count);
+  }
+  void finish_sums() override { board_.sums->finish(rank_); }
 
   void broadcast(std::span<std::byte> data, int root) override {
     Request request;
@@ -141,7 +172,7 @@ class LocalCommunicator : public Communicator {
 
   void barrier() override { meet(Request{}); }
 
-  void abort(const std::string& cause) noexcept override { board_.meeting.abort(rank_, cause); }
+  void abort(const std::string& cause) noexcept override { board_.abort(rank_, cause); }
 
  private:
   /// All ranks find out together whether each can use the memory of all others.
@@ -161,7 +192,7 @@ class LocalCommunicator : public Communicator {
 
   void reduce_in_place(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
                        std::int64_t count) {
-    backend_.record(*ready_);
+    backend_.record(*fences_.ready);
     add_up(backend_, leaves, parts, out, count);
     // The others' parts are free to be written again only when their readers are through.
     for (int r = 0; r < size_; ++r) {
@@ -201,8 +232,8 @@ class LocalCommunicator : public Communicator {
     request.leaves = leaves;
     request.parts = parts;
     request.out = out;
-    request.ready = ready_.get();
-    request.done = done_.get();
+    request.ready = fences_.ready.get();
+    request.done = fences_.done.get();
     meet(request);
     std::string wrong;
     work([&] {
@@ -216,7 +247,7 @@ class LocalCommunicator : public Communicator {
       if (!wrong.empty()) return;
       const Range lines = even_part((count + kLine - 1) / kLine, size_, rank_);
       sum_.run(adder, {lines.begin * kLine, std::min(lines.end * kLine, count)}, outs_);
-      if (&adder == &backend_) adder.record(*done_);
+      if (&adder == &backend_) adder.record(*fences_.done);
     });
     if (!wrong.empty()) refuse("all_reduce: " + wrong);
   }
@@ -263,7 +294,7 @@ class LocalCommunicator : public Communicator {
   const int rank_, size_;
   Board& board_;
   Backend& backend_;
-  std::unique_ptr<Fence> ready_, done_;
+  Board::Fences& fences_;
   bool path_known_ = false, through_host_ = false;
   // For sums in host memory: the first buffer is the sum, the others are this rank's parts.
   std::unique_ptr<Backend> host_;
@@ -339,7 +370,7 @@ std::unique_ptr<Communicator> LocalGroup::join(int rank, Backend& backend) {
 }
 
 void LocalGroup::abort(int rank, const std::string& cause) noexcept {
-  shared_->meeting.abort(rank, cause);
+  shared_->abort(rank, cause);
 }
 
 std::string LocalGroup::abort_cause() const {

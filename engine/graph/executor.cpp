@@ -38,6 +38,7 @@ void for_layer(const std::string& layer, const char* direction, const Call& call
 }
 
 struct Executor::Step {
+  int node = 0;  // in Plan::nodes
   std::string name;
   std::unique_ptr<Op> op;
   Place x, y, dx, dy, saved, forward_scratch, backward_scratch;  // from the arena
@@ -100,6 +101,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float la
     if (!ops[i]) continue;
     const NodePlaces& places = schedule.nodes[i];
     Step step;
+    step.node = static_cast<int>(i);
     step.name = plan.nodes[i].name;
     step.op = std::move(ops[i]);
     step.x = place(places.x);
@@ -155,7 +157,8 @@ void Executor::forward(const ExecutorBuffers& buffers, const DeviceBatch& batch)
   }
 }
 
-void Executor::train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write) {
+void Executor::train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
+                     const std::function<void(int node)>& behind_node) {
   assert(train_loss_ && "this executor was made for evaluation only");
   forward(buffers, batch);
 
@@ -185,6 +188,7 @@ void Executor::train(const ExecutorBuffers& buffers, const DeviceBatch& batch, G
     args.scratch = step->backward_scratch.in(buffers.arena);
     args.write = write;
     for_layer(step->name, "backward", [&] { step->op->backward(args); });
+    if (behind_node) behind_node(step->node);
   }
 }
 

@@ -1,6 +1,7 @@
 // A Plan compiled for one device and one batch size: kernels and their places in an arena.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -46,7 +47,9 @@ class Executor {
   std::size_t arena_bytes() const { return arena_bytes_; }
 
   /// Input kernel, forward, loss, backward. Gradients and metrics are overwritten or added to.
-  void train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write);
+  /// `behind_node` is called after each node's backward is queued, with its index in Plan::nodes.
+  void train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
+             const std::function<void(int node)>& behind_node = {});
   /// Input kernel, forward, loss. Gives predictions and losses per sample.
   void evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 const EvalOutputs& outputs);

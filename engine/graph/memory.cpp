@@ -1,4 +1,5 @@
-// assign_memory: offsets in one arena for pieces whose times of use are known.
+// assign_memory: offsets in one arena for pieces whose times of use are known. And the order in
+// which gradients are complete.
 #include <algorithm>
 #include <numeric>
 
@@ -47,6 +48,21 @@ std::vector<std::size_t> assign_memory(const std::vector<Lifetime>& lifetimes, s
     placed.insert(behind, index);
   }
   return offsets;
+}
+
+std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::int64_t bytes) {
+  const std::int64_t floats = bytes / static_cast<std::int64_t>(sizeof(float));
+  std::vector<GradientBucket> buckets;
+  std::int64_t end = plan.grad_floats(), begin = end;
+  for (int node = static_cast<int>(plan.nodes.size()) - 1; node >= 0; --node) {
+    for (const int param : plan.nodes[static_cast<std::size_t>(node)].params) {
+      begin = std::min(begin, plan.params[static_cast<std::size_t>(param)].offset);
+    }
+    if (begin == end || (end - begin < floats && begin > 0)) continue;
+    buckets.push_back({node, begin, end});
+    end = begin;
+  }
+  return buckets;
 }
 
 }  // namespace dpt

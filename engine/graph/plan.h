@@ -89,6 +89,17 @@ struct MemoryEstimate {
 };
 MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimizer_buffers);
 
+/// A stretch of the gradient buffer that is complete once the backward of `node` is done, and of
+/// all nodes after it.
+struct GradientBucket {
+  int node = 0;
+  std::int64_t begin = 0, end = 0;  ///< floats
+};
+/// Cuts the gradient buffer, metrics included, into buckets of at least `bytes` each (but the
+/// last), in the order in which backward completes them: from the end of the buffer to its
+/// beginning.
+std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::int64_t bytes);
+
 /// The table of `dpt model summary`, and its JSON form. `optimizer_buffers` is the number of the
 /// optimizer's state tensors (OptimizerSpec::state_names); without it they are not counted, and
 /// the text says so.

@@ -32,6 +32,10 @@ struct Job {
   std::int64_t max_piece = 0;            ///< the least of them: the pieces of evaluations
   std::string resolved_config;           ///< YAML, as the run folder and checkpoints keep it
 
+  // Fast mode on several cards: gradients of this size and more are summed in buckets beside
+  // backward.
+  std::int64_t sum_beside_from_bytes = 2 << 20;
+  std::int64_t bucket_bytes = 25 << 20;
   /// Steps whose results may still be on their way when the next is queued, equal on all ranks: one
   /// on the CPU, several where launching ahead keeps a card busy.
   std::int64_t steps_ahead = 1;

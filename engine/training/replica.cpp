@@ -34,6 +34,32 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
   for (Ring& ring : ring_) {
     ring.returned = backend_.allocate_host(sizeof(Returned), "results of a step");
   }
+  set_up_sums();
+}
+
+void Replica::set_up_sums() {
+  const std::int64_t bytes = job_.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
+  // All ranks decide alike: from the job, and then together. CPU cores gain nothing from it.
+  const bool cards =
+      std::all_of(job_.devices.begin(), job_.devices.end(),
+                  [](const DeviceName& device) { return device.kind == DeviceName::Kind::cuda; });
+  if (communicator_.size() == 1 || job_.spec.train.shards > 0 || !cards ||
+      bytes < job_.sum_beside_from_bytes) {
+    return;
+  }
+  std::string why_not;
+  if (communicator_.set_up_sums_beside(why_not)) {
+    buckets_ = gradient_buckets(job_.plan, job_.bucket_bytes);
+    sums_ = fmt::format("beside backward, in {} bucket(s)", buckets_.size());
+  } else {
+    sums_ = fmt::format("tree ({})", why_not);
+  }
+}
+
+void Replica::sum_bucket(const GradientBucket& bucket) {
+  communicator_.sum_beside(
+      gradients_.front().ptr() + static_cast<std::size_t>(bucket.begin) * sizeof(float),
+      bucket.end - bucket.begin);
 }
 
 DeviceMemory Replica::allocate(std::size_t bytes, const std::string& what) {
@@ -201,13 +227,28 @@ void Replica::compute_gradients(const BatchCut& cut, const FedBatch& fed) {
       const auto skip = static_cast<std::size_t>(action.samples.begin - cut.samples.begin);
       piece.slots = fed.batch.slots + skip * sizeof(std::int32_t);
       piece.ids = fed.batch.ids + skip * sizeof(std::int64_t);
+      // The last piece completes the gradients, layer by layer.
+      const bool completes = !buckets_.empty() && &action == &cut.actions.back();
+      std::size_t next = 0;
+      const auto behind_node = [&](int node) {
+        if (next < buckets_.size() && buckets_[next].node == node) sum_bucket(buckets_[next++]);
+      };
       executor(action.samples.size(), true)
-          .train({params_.ptr(), params16_.ptr(), grads, arena_.ptr()}, piece, action.write);
+          .train({params_.ptr(), params16_.ptr(), grads, arena_.ptr()}, piece, action.write,
+                 completes ? std::function<void(int)>(std::cref(behind_node))
+                           : std::function<void(int)>());
+      if (completes) return;
     }
   }
+  // A rank without samples takes part with zeros.
+  for (const GradientBucket& bucket : buckets_) sum_bucket(bucket);
 }
 
 void Replica::sum_gradients(const BatchCut& cut) {
+  if (!buckets_.empty()) {
+    communicator_.finish_sums();
+    return;
+  }
   parts_.clear();
   for (const BatchCut::Part& part : cut.parts) {
     parts_.push_back({part.node, gradients_[static_cast<std::size_t>(part.buffer)].ptr()});
@@ -262,8 +303,12 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
     });
     feeder_.release(fed);
   } else {
-    repeat({Part::gradients, plan.global_batch, fed.buffer, false},
-           [&] { compute_gradients(cut, fed); });
+    if (buckets_.empty()) {
+      repeat({Part::gradients, plan.global_batch, fed.buffer, false},
+             [&] { compute_gradients(cut, fed); });
+    } else {
+      compute_gradients(cut, fed);  // with sums between the calls, which no recording holds
+    }
     feeder_.release(fed);
     if (plan.measure) {
       backend_.synchronize();

@@ -89,6 +89,9 @@ class Replica {
   std::string launches() const;
   /// Where the samples are, as Feeder::placement.
   std::string data_placement() const { return feeder_.placement(); }
+  /// How gradients are added over ranks: "tree", or "beside backward, in N buckets"; why a large
+  /// gradient of fast mode is not.
+  const std::string& sums() const { return sums_; }
   std::vector<std::string> implementations() const;
 
  private:
@@ -130,6 +133,8 @@ class Replica {
   template <class Work>
   void repeat(const RepeatedKey& key, const Work& work);
   void compute_gradients(const BatchCut& cut, const FedBatch& fed);
+  void set_up_sums();
+  void sum_bucket(const GradientBucket& bucket);
   void sum_gradients(const BatchCut& cut);
   void update_params(const FedBatch& fed, bool norm);
   std::size_t metrics_bytes() const {
@@ -154,6 +159,8 @@ class Replica {
   Shares shares_;
   std::map<std::int64_t, BatchCut> cuts_;
   double own_seconds_ = 0;
+  std::vector<GradientBucket> buckets_;  ///< empty: sums come after backward, in the tree
+  std::string sums_ = "tree";
   std::vector<PartialSum> parts_;  ///< of the present step; kept so that a step allocates nothing
   std::array<Ring, Feeder::kSlots> ring_;
   std::map<RepeatedKey, Repeated> repeated_;

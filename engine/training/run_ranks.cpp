@@ -4,6 +4,8 @@
 #include <mutex>
 #include <thread>
 
+#include "kernels/error.h"
+
 namespace dpt {
 
 void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& options,
@@ -14,11 +16,19 @@ void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& opt
   std::mutex mutex;
   std::exception_ptr first;  // The first failure; what it causes on other ranks comes later.
 
+  // Where there are several, a device's error says whose it is. (That of another rank does so
+  // already.)
+  const auto named = [&](int rank, const Error& error) {
+    if (size == 1 || error.kind() != ErrorKind::device) return std::current_exception();
+    return std::make_exception_ptr(Error(
+        error.kind(), fmt::format("replica {} on {}: {}", rank,
+                                  devices[static_cast<std::size_t>(rank)].text(), error.what())));
+  };
   const auto run = [&](int rank) {
-    const auto failed = [&](const std::string& cause) {
+    const auto failed = [&](const std::string& cause, std::exception_ptr exception) {
       {
         const std::lock_guard lock(mutex);
-        if (!first) first = std::current_exception();
+        if (!first) first = std::move(exception);
       }
       group.abort(rank, cause);
     };
@@ -26,10 +36,12 @@ void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& opt
       const auto backend = make_backend(devices[static_cast<std::size_t>(rank)], options);
       const auto communicator = group.join(rank, *backend);
       body(*backend, *communicator);
+    } catch (const Error& error) {
+      failed(error.what(), named(rank, error));
     } catch (const std::exception& error) {
-      failed(error.what());
+      failed(error.what(), std::current_exception());
     } catch (...) {
-      failed("an exception of an unknown type");
+      failed("an exception of an unknown type", std::current_exception());
     }
   };
 

@@ -89,7 +89,6 @@ class CudaBackend final : public Backend {
     info_.queues = true;
     info_.instruction_set = fmt::format("sm_{}{}", properties.major, properties.minor);
     info_.library = cuda_built_in();
-    for (const std::string& library : cuda_info().libraries) info_.library += ", " + library;
     cuda_check(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking),
                "cudaStreamCreate");
     cuda_check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -113,6 +112,7 @@ class CudaBackend final : public Backend {
   }
 
   const DeviceInfo& info() const override { return info_; }
+  const CudaContext& context() const { return context_; }
 
   DeviceMemory allocate(std::size_t bytes, const std::string& what) override {
     if (bytes == 0) return {};
@@ -316,6 +316,11 @@ std::unique_ptr<Backend> make_cuda_backend(int index, const BackendOptions& opti
   return std::make_unique<CudaBackend>(index, options);
 }
 
+const CudaContext* cuda_context_of(const Backend& backend) {
+  const auto* cuda = dynamic_cast<const CudaBackend*>(&backend);
+  return cuda ? &cuda->context() : nullptr;
+}
+
 CudaInfo query_cuda() {
   CudaInfo info;
   int driver = 0, runtime = 0, count = 0;
@@ -347,8 +352,11 @@ CudaInfo query_cuda() {
     info.unavailable = "the driver shows no card (see nvidia-smi and CUDA_VISIBLE_DEVICES)";
     return info;
   }
-  info.libraries = describe_libraries();
   return info;
+}
+
+std::vector<std::string> query_cuda_libraries() {
+  return describe_libraries();
 }
 
 std::string cuda_built_in() {

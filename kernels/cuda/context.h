@@ -27,6 +27,9 @@ struct CudaContext {
   std::size_t partials_bytes = 0;
 };
 
+/// The context of a backend that is a card; null for others.
+const CudaContext* cuda_context_of(const Backend& backend);
+
 /// A device address as what it points to.
 template <class T>
 T* device(DevPtr ptr) {

@@ -50,12 +50,8 @@ std::string machine_key(const CudaContext& context) {
   int driver = 0, runtime = 0;
   cuda_check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   cuda_check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-  std::string key = fmt::format("{} sm_{}{} driver {} runtime {}", context.card,
-                                context.compute_major, context.compute_minor, driver, runtime);
-  for (const std::string& library : describe_libraries()) {
-    if (library.starts_with("cuDNN")) key += " " + library;
-  }
-  return key;
+  return fmt::format("{} sm_{}{} driver {} runtime {} {}", context.card, context.compute_major,
+                     context.compute_minor, driver, runtime, describe_cudnn());
 }
 
 /// Device memory and events of one timing, freed by its end.

@@ -82,9 +82,14 @@ const Library& checked_cudnn_library() {
   return library;
 }
 
+const Library& opened_nccl_library() {
+  static const Library library("NCCL", "libnccl.so.2",
+                               fmt::format("install NCCL 2 for CUDA {}", CUDART_VERSION / 1000));
+  return library;
+}
+
 std::string nccl_version() {
-  const Library library("NCCL", "libnccl.so.2",
-                        fmt::format("install NCCL 2 for CUDA {}", CUDART_VERSION / 1000));
+  const Library& library = opened_nccl_library();
   int (*version)(int*) = nullptr;
   library.find(version, "ncclGetVersion");
   int number = 0;
@@ -131,10 +136,17 @@ void* cudnn_library() {
   return checked_cudnn_library().handle();
 }
 
+void* nccl_library() {
+  return opened_nccl_library().handle();
+}
+
+std::string describe_cudnn() {
+  return attempt([] { return "cuDNN " + version_text(cudnn_version(checked_cudnn_library())); });
+}
+
 std::vector<std::string> describe_libraries() {
   return {attempt([] { return "cuBLASLt " + version_text(cublas_lt().version()); }),
-          attempt([] { return "cuDNN " + version_text(cudnn_version(checked_cudnn_library())); }),
-          attempt([] { return "NCCL " + nccl_version(); })};
+          describe_cudnn(), attempt([] { return "NCCL " + nccl_version(); })};
 }
 
 }  // namespace dpt

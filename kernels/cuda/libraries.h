@@ -29,8 +29,14 @@ struct CublasLt {
 };
 const CublasLt& cublas_lt();
 
-/// The handle of libcudnn.so.9 for dlsym (the cuDNN frontend takes it), opened once.
+/// The handle of libcudnn.so.9 for dlsym, opened once.
 void* cudnn_library();
+
+/// The handle of libnccl.so.2, opened once.
+void* nccl_library();
+
+/// "cuDNN 9.19.0", or why it cannot be used. Never throws.
+std::string describe_cudnn();
 
 /// "cuBLASLt 13.1.0", "cuDNN 9.19.0", "NCCL 2.28.9" or why one cannot be used. Never throws.
 std::vector<std::string> describe_libraries();

@@ -1,6 +1,7 @@
 // What stands in for kernels/cuda in a build without CUDA.
 #include "kernels/cuda/backend.h"
 #include "kernels/error.h"
+#include "kernels/peer_sums.h"
 
 namespace dpt {
 
@@ -8,12 +9,21 @@ std::unique_ptr<Backend> make_cuda_backend(int, const BackendOptions&) {
   fail(ErrorKind::device, "no CUDA device: {}", query_cuda().unavailable);
 }
 
+std::unique_ptr<PeerSums> make_peer_sums(std::span<Backend* const>, std::string& why_not) {
+  why_not = query_cuda().unavailable;
+  return nullptr;
+}
+
 CudaInfo query_cuda() {
   CudaInfo info;
   info.unavailable =
-      "this dpt was built without CUDA (cmake -DDPT_CUDA=ON, with the CUDA toolkit, cuDNN and the "
-      "cuDNN frontend installed)";
+      "this dpt was built without CUDA (to have it: install the CUDA toolkit, cuDNN and NCCL, and "
+      "build with cmake -DDPT_CUDA=ON)";
   return info;
+}
+
+std::vector<std::string> query_cuda_libraries() {
+  return {};
 }
 
 std::string cuda_built_in() {

@@ -29,8 +29,12 @@ void* cudnn_library() {
   fail(ErrorKind::device, "cuDNN cannot be used: this build emulates CUDA, for tests");
 }
 
+std::string describe_cudnn() {
+  return "cuDNN emulated";
+}
+
 std::vector<std::string> describe_libraries() {
-  return {"cuBLASLt emulated", "convolutions emulated"};
+  return {"cuBLASLt emulated", describe_cudnn()};
 }
 
 }  // namespace dpt

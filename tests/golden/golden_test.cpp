@@ -18,6 +18,7 @@
 #include "engine/spec/read_spec.h"
 #include "engine/training/replica.h"
 #include "engine/training/run_ranks.h"
+#include "tests/support/backends.h"
 #include "tests/support/places.h"
 
 namespace dpt {
@@ -149,11 +150,15 @@ void check_golden(const std::string& name, const std::string& optimizer, double 
 
 /// One replica, uneven replicas in fast mode, and exact mode: all must follow.
 const std::vector<std::vector<std::string>>& ways_to_run() {
-  static const std::vector<std::vector<std::string>> ways = {
-      {"devices=[cpu]"},
-      {"devices=[cpu,cpu,cpu]"},
-      {"devices=[cpu,cpu]", "train.shards=8"},
-  };
+  static const std::vector<std::vector<std::string>> ways = [] {
+    std::vector<std::vector<std::string>> all;
+    for (const std::string& device : dpt::testing::device_kinds()) {
+      all.push_back({dpt::testing::replicas_on(device, 1)});
+      all.push_back({dpt::testing::replicas_on(device, 3)});
+      all.push_back({dpt::testing::replicas_on(device, 2), "train.shards=8"});
+    }
+    return all;
+  }();
   return ways;
 }
 

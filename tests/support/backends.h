@@ -1,6 +1,8 @@
 // The backends that kernel tests run on: one test body, this list.
 #pragma once
 
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,11 +13,34 @@
 
 namespace dpt::testing {
 
-/// Names for make_backend: one thread, several, and a card where there is one.
+/// Names for make_backend: one thread, several, and a card where there is one; or the one that
+/// DPT_TEST_BACKENDS names, for checkers under which every backend more costs minutes.
 inline std::vector<std::string> backend_names() {
+  if (const char* only = std::getenv("DPT_TEST_BACKENDS")) return {only};
   std::vector<std::string> names = {"cpu", "cpu:2"};
   if (cuda_info().unavailable.empty()) names.push_back("cuda:0");
   return names;
+}
+
+/// Kinds of device for whole runs, as in a config: "cpu", and "cuda:0" where there is a card.
+inline std::vector<std::string> device_kinds() {
+  std::vector<std::string> kinds = {"cpu"};
+  if (cuda_info().unavailable.empty()) kinds.push_back("cuda:0");
+  return kinds;
+}
+
+/// "devices=[cpu,cpu,cpu]": replicas that share one device, as an override of a config.
+inline std::string replicas_on(const std::string& device, int count) {
+  std::string text = "devices=[" + device;
+  for (int i = 1; i < count; ++i) text += "," + device;
+  return text + "]";
+}
+
+/// Whether there is a card; prints why a test of cards is skipped where there is none.
+inline bool have_card(const char* test) {
+  if (cuda_info().unavailable.empty()) return true;
+  std::printf("skipped: %s: no CUDA device: %s\n", test, cuda_info().unavailable.c_str());
+  return false;
 }
 
 }  // namespace dpt::testing

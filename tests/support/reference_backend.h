@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/backend.h"
 #include "kernels/error.h"
+#include "tests/support/host_backend.h"
 #include "tests/support/reference.h"
 
 namespace dpt::testing {

@@ -13,81 +13,146 @@ namespace {
 constexpr const char* kSgd = "{type: SGD, lr: 0.05, momentum: 0.9, weight_decay: 0.001}";
 constexpr const char* kAdam = "{type: Adam, lr: 0.01}";
 
-FinalState train_on(const std::string& config, int replicas, const std::string& shards) {
+/// A data set that could lie in memory, but says that it does not.
+class NotResident final : public DataSource {
+ public:
+  explicit NotResident(std::shared_ptr<const DataSource> source) : source_(std::move(source)) {}
+  std::int64_t size() const override { return source_->size(); }
+  SampleShape shape() const override { return source_->shape(); }
+  DType type() const override { return source_->type(); }
+  const std::vector<std::string>& classes() const override { return source_->classes(); }
+  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
+    source_->read(index, pixels, label);
+  }
+  std::string describe(std::int64_t index) const override { return source_->describe(index); }
+  std::string fingerprint() const override { return source_->fingerprint(); }
+
+ private:
+  std::shared_ptr<const DataSource> source_;
+};
+
+FinalState train_on(const std::string& config, const std::string& devices,
+                    const std::string& shards) {
   const TempDir folder;
-  return train_small(small_job(config, {cpus(replicas), "train.shards=" + shards}), folder.path());
+  return train_small(small_job(config, {devices, "train.shards=" + shards}), folder.path());
 }
 
 }  // namespace
 
 TEST_CASE("exact mode: equal bits for 1, 2, 3, 4, 5 and 8 replicas") {
-  for (const char* optimizer : {kSgd, kAdam}) {
-    CAPTURE(optimizer);
-    const std::string config = small_config(optimizer);
-    const FinalState one = train_on(config, 1, "8");
-    CHECK(one.step == 20);
-    for (const int replicas : {2, 3, 4, 5, 8}) {
-      CAPTURE(replicas);
-      CHECK((train_on(config, replicas, "8") == one));
+  for (const std::string& device : device_kinds()) {
+    for (const char* optimizer : {kSgd, kAdam}) {
+      CAPTURE(device);
+      CAPTURE(optimizer);
+      const std::string config = small_config(optimizer);
+      const FinalState one = train_on(config, replicas_on(device, 1), "8");
+      CHECK(one.step == 20);
+      for (const int replicas : {2, 3, 4, 5, 8}) {
+        CAPTURE(replicas);
+        CHECK((train_on(config, replicas_on(device, replicas), "8") == one));
+      }
     }
   }
 }
 
 TEST_CASE("exact mode: another number of shards is another order of additions") {
   // Guards the test above: were all sums exact by luck, it could not fail.
-  const std::string config = small_config(kSgd);
-  CHECK_FALSE((train_on(config, 1, "8") == train_on(config, 1, "3")));
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    const std::string config = small_config(kSgd), one = replicas_on(device, 1);
+    CHECK_FALSE((train_on(config, one, "8") == train_on(config, one, "3")));
+  }
+}
+
+/// Largest distance of two runs' weights.
+double weight_distance(const FinalState& a, const FinalState& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < a.params.size(); ++i) {
+    worst = std::max(worst, std::abs(static_cast<double>(a.params[i]) - b.params[i]));
+  }
+  return worst;
 }
 
 TEST_CASE("fast mode: four replicas against one") {
   // 20 steps; every step's gradient differs by rounding only (some parts in 2^24 of its largest
   // terms), and the net is small and its rate mild, so differences grow by a small factor a step.
   const std::string config = small_config(kSgd);
-  const FinalState one = train_on(config, 1, "auto");
-  const FinalState four = train_on(config, 4, "auto");
-  double worst = 0;
-  for (std::size_t i = 0; i < one.params.size(); ++i) {
-    worst = std::max(worst, std::abs(static_cast<double>(one.params[i]) - four.params[i]));
+  const FinalState one = train_on(config, cpus(1), "auto");
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    const FinalState four = train_on(config, replicas_on(device, 4), "auto");
+    CHECK(weight_distance(one, four) < 1e-5);
+    CHECK(std::abs(one.test_loss - four.test_loss) < 1e-5);
   }
-  CHECK(worst < 1e-5);
-  CHECK(std::abs(one.test_loss - four.test_loss) < 1e-5);
+}
+
+TEST_CASE("a card and a CPU core together follow one CPU core") {
+  if (!have_card("a card and a CPU core together")) return;
+  const std::string config = small_config(kSgd);
+  const FinalState one = train_on(config, cpus(1), "auto");
+  for (const char* shards : {"auto", "8"}) {
+    CAPTURE(shards);
+    const FinalState both = train_on(config, "devices=[cuda:0,cpu]", shards);
+    CHECK(weight_distance(one, both) < 1e-5);
+  }
 }
 
 TEST_CASE("stopping after any step and resuming, also on another count, changes no bit") {
-  for (const char* optimizer : {kSgd, kAdam}) {
-    const std::string config = small_config(optimizer);
-    const FinalState whole = train_on(config, 1, "8");
-    for (std::int64_t stop = 1; stop < 20; stop += 1) {
-      CAPTURE(stop);
-      const TempDir folder;
-      const int before = static_cast<int>(stop % 3) + 1, after = static_cast<int>(stop % 5) + 1;
-      train_small(small_job(config, {cpus(before), "train.shards=8"}), folder.path(), nullptr,
-                  stop);
-      const Job rest = small_job(config, {cpus(after), "train.shards=8"});
-      const StartingPoint start =
-          start_from_checkpoint(rest, folder.path() + "/checkpoints/" + checkpoint_name(stop));
-      CHECK(start.state.step == stop);
-      CHECK((train_small(rest, folder.path(), &start) == whole));
+  for (const std::string& device : device_kinds()) {
+    for (const char* optimizer : {kSgd, kAdam}) {
+      CAPTURE(device);
+      const std::string config = small_config(optimizer);
+      const FinalState whole = train_on(config, replicas_on(device, 1), "8");
+      // What plays a card is slow: there a few stops have to do.
+      const std::int64_t apart = device == "cpu" ? 1 : 4;
+      for (std::int64_t stop = 1; stop < 20; stop += apart) {
+        CAPTURE(stop);
+        const TempDir folder;
+        const int before = static_cast<int>(stop % 3) + 1, after = static_cast<int>(stop % 5) + 1;
+        train_small(small_job(config, {replicas_on(device, before), "train.shards=8"}),
+                    folder.path(), nullptr, stop);
+        const Job rest = small_job(config, {replicas_on(device, after), "train.shards=8"});
+        const StartingPoint start =
+            start_from_checkpoint(rest, folder.path() + "/checkpoints/" + checkpoint_name(stop));
+        CHECK(start.state.step == stop);
+        CHECK((train_small(rest, folder.path(), &start) == whole));
+      }
     }
+  }
+}
+
+TEST_CASE("data that is staged batch by batch gives the bits of data on the device") {
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    const std::string config = small_config(kSgd), one = replicas_on(device, 1);
+    Job staged = small_job(config, {one});
+    for (auto* source :
+         {&staged.splits.train.source, &staged.splits.val.source, &staged.splits.test.source}) {
+      *source = std::make_shared<NotResident>(*source);
+    }
+    const TempDir folder;
+    CHECK((train_small(staged, folder.path()) == train_on(config, one, "auto")));
   }
 }
 
 TEST_CASE("evaluation gives the same results on any number of devices") {
   const std::string config = small_config(kSgd);
   EvalResult one;
-  for (const int replicas : {1, 2, 3, 8}) {
-    const Job job = small_job(config, {cpus(replicas)});
-    const StartingPoint start = fresh_start(job);
-    run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
-      Replica replica(backend, communicator, job);
-      replica.set_params(start.params);
-      const EvalResult result = evaluate_split(replica, job, job.splits.test, "test");
-      if (communicator.rank() != 0) return;
-      if (replicas == 1) one = result;
-      CHECK(result.n == 23);
-      CHECK((result.samples.loss == one.samples.loss));
-      CHECK((result.samples.prediction == one.samples.prediction));
-      CHECK(result.loss == one.loss);
-    });
-  }
+  for (const std::string& device : device_kinds())
+    for (const int replicas : {1, 2, 3, 8}) {
+      const Job job = small_job(config, {replicas_on(device, replicas)});
+      const StartingPoint start = fresh_start(job);
+      run_ranks(job.devices, job.backend_options,
+                [&](Backend& backend, Communicator& communicator) {
+                  Replica replica(backend, communicator, job);
+                  replica.set_params(start.params);
+                  const EvalResult result = evaluate_split(replica, job, job.splits.test, "test");
+                  if (communicator.rank() != 0) return;
+                  if (replicas == 1) one = result;
+                  CHECK(result.n == 23);
+                  CHECK((result.samples.loss == one.samples.loss));
+                  CHECK((result.samples.prediction == one.samples.prediction));
+                  CHECK(result.loss == one.loss);
+                });
+    }
 }

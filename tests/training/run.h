@@ -10,6 +10,7 @@
 #include "engine/spec/read_spec.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/trainer.h"
+#include "tests/support/backends.h"
 #include "tests/support/temp_dir.h"
 
 namespace dpt::testing {
@@ -52,9 +53,7 @@ checkpoint: {every_steps: 1, keep_last: 100}
 }
 
 inline std::string cpus(int count) {
-  std::string text = "devices=[cpu";
-  for (int i = 1; i < count; ++i) text += ",cpu";
-  return text + "]";
+  return replicas_on("cpu", count);
 }
 
 /// What a run leaves: everything that the next step depends on.

@@ -219,7 +219,7 @@ TEST_CASE("calibration: eight whole batches are measured, then the shares stay a
   // the second epoch.
   const std::string config = small_config(kSgd);
   const TempDir plain, folder;
-  const FinalState one = train_small(small_job(config, {"train.shards=8"}), plain.path());
+  const FinalState one = train_small(small_job(config, {cpus(1), "train.shards=8"}), plain.path());
   Job job = calibrating_job(config, {cpus(2), "train.shards=8"});
   SUBCASE("data in memory") {}
   SUBCASE("data that is staged: what was read ahead along the old cut is dropped") {

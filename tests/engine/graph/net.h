@@ -103,7 +103,7 @@ class NetRunner {
         metrics_(backend, nan(kMetricFloats)) {}
 
   Executor& executor() { return executor_; }
-  ExecutorBuffers buffers() const { return {params_.ptr(), grads_.ptr(), arena_.ptr()}; }
+  ExecutorBuffers buffers() const { return {params_.ptr(), DevPtr{}, grads_.ptr(), arena_.ptr()}; }
   DeviceBatch batch() const {
     return {raw_.ptr(), labels_.ptr(), slots_.ptr(), ids_.ptr(), scalars_.ptr()};
   }

@@ -117,7 +117,8 @@ TEST_CASE("names: duplicates, unknown, later, several inputs, unread outputs") {
 TEST_CASE("an unknown precision") {
   ModelSpecBuilder model({1, 8, 8});
   model.add("Flatten").linear("fc", 10).spec().train.precision = "fp16";
-  CHECK(plan_error(model) == "net.yaml: train.precision: expected fp32 or bf16, found 'fp16'");
+  CHECK(plan_error(model) ==
+        "net.yaml: train.precision: expected fp32, tf32 or bf16, found 'fp16'");
 }
 
 TEST_CASE("a model made in code has no line to name") {

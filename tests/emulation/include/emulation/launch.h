@@ -23,6 +23,7 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual void run_thread() const = 0;
   virtual const void* function() const = 0;
+  /// To look at; not what the threads get.
   virtual std::vector<Argument> arguments() const = 0;
 };
 
@@ -31,21 +32,32 @@ class KernelOf final : public Kernel {
  public:
   template <class... Args>
   explicit KernelOf(void (*kernel)(Params...), Args&&... args)
-      : function_(kernel), arguments_(std::forward<Args>(args)...) {}
-  void run_thread() const override { std::apply(function_, arguments_); }
-  const void* function() const override { return reinterpret_cast<const void*>(function_); }
+      : function_(kernel), arguments_(std::forward<Args>(args)...), checked_(arguments_) {
+#if __has_builtin(__builtin_clear_padding)
+    // What lies between the members of a struct may look like the address of freed memory. (A copy,
+    // because GCC 12 clears too much in structs with arrays.)
+    std::apply([](auto&... each) { (__builtin_clear_padding(&each), ...); }, checked_);
+#endif
+  }
+  void run_thread() const override {
+    std::apply(function_, arguments_);
+  }
+  const void* function() const override {
+    return reinterpret_cast<const void*>(function_);
+  }
   std::vector<Argument> arguments() const override {
     return std::apply(
         [](const auto&... each) {
           return std::vector<Argument>{
               Argument{&each, sizeof(each), std::is_pointer_v<std::decay_t<decltype(each)>>}...};
         },
-        arguments_);
+        checked_);
   }
 
  private:
   void (*function_)(Params...);
   std::tuple<std::decay_t<Params>...> arguments_;
+  std::tuple<std::decay_t<Params>...> checked_;  ///< the same without padding, to be looked at
 };
 
 cudaError_t launch(const cudaLaunchConfig_t& config, std::shared_ptr<const Kernel> kernel,

@@ -1,0 +1,122 @@
+// What stands in for kernels/cuda/nccl.cpp in an emulated build: sums begin when all ranks have
+// begun all of theirs. Replicas on one card are allowed too, so that tests need no two.
+#include "kernels/peer_sums.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/flat.h"
+
+namespace dpt {
+namespace {
+
+class EmulatedSums final : public PeerSums {
+ public:
+  explicit EmulatedSums(std::vector<const CudaContext*> contexts) : ranks_(contexts.size()) {
+    for (std::size_t i = 0; i < contexts.size(); ++i) ranks_[i].context = contexts[i];
+  }
+  ~EmulatedSums() override {
+    for (const Rank& rank : ranks_) {
+      for (const cudaEvent_t event : rank.events) cudaEventDestroy(event);
+    }
+  }
+
+  void begin(int rank, DevPtr data, std::int64_t count) override {
+    Rank& mine = ranks_[static_cast<std::size_t>(rank)];
+    mine.sums.push_back({data, count, mark(mine)});
+  }
+
+  void finish(int rank) override {
+    Rank& mine = ranks_[static_cast<std::size_t>(rank)];
+    meet();
+    if (rank == 0) {
+      for (std::size_t i = 0; i < mine.sums.size(); ++i) add_up(mine, i);
+    }
+    mine.done = mark(mine);
+    meet();
+    cuda_check(cudaStreamWaitEvent(mine.context->stream, ranks_[0].done, 0), "cudaStreamWaitEvent");
+    meet();
+    mine.sums.clear();
+  }
+
+  void abort() noexcept override {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  struct Sum {
+    DevPtr data;
+    std::int64_t count;
+    cudaEvent_t ready;
+  };
+  struct Rank {
+    const CudaContext* context = nullptr;
+    std::vector<Sum> sums;
+    std::vector<cudaEvent_t> events;
+    cudaEvent_t done = nullptr;
+  };
+
+  static cudaEvent_t mark(Rank& rank) {
+    cudaEvent_t event = nullptr;
+    cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+    rank.events.push_back(event);
+    cuda_check(cudaEventRecord(event, rank.context->stream), "cudaEventRecord");
+    return event;
+  }
+
+  void add_up(const Rank& adder, std::size_t index) {
+    std::vector<DevPtr> parts;
+    std::vector<TreeAdd> additions;
+    for (const Rank& rank : ranks_) {
+      const Sum& sum = rank.sums.at(index);
+      if (sum.count != adder.sums[index].count) {
+        fail(ErrorKind::peer, "emulated sums: ranks disagree on a count");
+      }
+      cuda_check(cudaStreamWaitEvent(adder.context->stream, sum.ready, 0), "cudaStreamWaitEvent");
+      if (!parts.empty()) additions.push_back({0, static_cast<int>(parts.size())});
+      parts.push_back(sum.data);
+    }
+    const std::vector<DevPtr> outs = parts;
+    cuda_tree_sum(*adder.context, parts, additions, outs, adder.sums[index].count);
+  }
+
+  void meet() {
+    std::unique_lock lock(mutex_);
+    const std::int64_t round = round_;
+    if (++arrived_ == static_cast<int>(ranks_.size())) {
+      arrived_ = 0;
+      ++round_;
+      changed_.notify_all();
+    }
+    changed_.wait(lock, [&] { return aborted_ || round_ != round; });
+    if (aborted_) fail(ErrorKind::peer, "emulated sums: another rank failed");
+  }
+
+  std::vector<Rank> ranks_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int arrived_ = 0;
+  std::int64_t round_ = 0;
+  bool aborted_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<PeerSums> make_peer_sums(std::span<Backend* const> backends, std::string& why_not) {
+  std::vector<const CudaContext*> contexts;
+  for (const Backend* backend : backends) {
+    contexts.push_back(cuda_context_of(*backend));
+    if (!contexts.back()) {
+      why_not = "not all devices are cards";
+      return nullptr;
+    }
+  }
+  return std::make_unique<EmulatedSums>(std::move(contexts));
+}
+
+}  // namespace dpt
