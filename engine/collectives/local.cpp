@@ -41,7 +41,7 @@ struct Request {
   DevPtr out;
   const Fence* ready = nullptr;  ///< the parts are there, and `out` is free
   const Fence* done = nullptr;   ///< this rank is through with the others' memory
-  bool reaches_all = false;      ///< barrier: its backend can use every other's memory
+  bool reaches_all = false;      ///< its backend can use every other's memory
   const std::byte* source = nullptr;
 
   bool wants_the_same(const Request& other) const {
@@ -111,7 +111,7 @@ class LocalCommunicator : public Communicator {
 
   void all_reduce(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
                   std::int64_t count) override {
-    if (!path_known_) choose_path();
+    if (!path_known_) choose_path(leaves, count);
     if (through_host_) {
       reduce_through_host(leaves, parts, out, count);
     } else {
@@ -175,10 +175,14 @@ class LocalCommunicator : public Communicator {
   void abort(const std::string& cause) noexcept override { board_.abort(rank_, cause); }
 
  private:
-  /// All ranks find out together whether each can use the memory of all others.
-  void choose_path() {
-    barrier();
+  /// All ranks find out together whether each can use the memory of all others. The first meeting
+  /// tells a rank that is here for something else, and all backends are known behind it.
+  void choose_path(std::int64_t leaves, std::int64_t count) {
     Request request;
+    request.operation = Operation::all_reduce;
+    request.count = count;
+    request.leaves = leaves;
+    meet(request);
     request.reaches_all = true;
     for (const Backend* other : board_.backends) {
       request.reaches_all = request.reaches_all && backend_.can_use_memory_of(*other);
