@@ -41,8 +41,8 @@ struct CudaDeviceInfo {
   std::vector<int> peers;  ///< cards whose memory it can use
 };
 struct CudaInfo {
-  std::string unavailable;             ///< why there is nothing to use; then the rest may be empty
-  std::string driver, runtime;         ///< the CUDA versions of both, "13.0"
+  std::string unavailable;      ///< why there is nothing to use; then the rest may be empty
+  std::string driver, runtime;  ///< the CUDA versions of both, "13.0"
   std::vector<CudaDeviceInfo> devices;
 };
 /// Asked once a process. Never throws.

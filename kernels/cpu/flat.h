@@ -20,8 +20,8 @@ void cpu_tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additi
 /// to[i] = from[i] rounded, for i < n.
 void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n);
 
-/// grad_norm and clip of `s` from the n gradients (set_norm_and_clip). The sum is in double, element
-/// i goes to partial sum i % 16.
+/// grad_norm and clip of `s` from the n gradients (set_norm_and_clip). The sum is in double,
+/// element i goes to partial sum i % 16.
 void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s);
 
 /// One pass over n parameters. s1, s2, s3 as OptimizerArgs' states; those that the optimizer does
