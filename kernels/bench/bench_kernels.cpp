@@ -85,10 +85,9 @@ void bench(Layer& layer) {
     const bool data = pass == onednn::Pass::backward_data;
     const bool weights = pass == onednn::Pass::backward_weights;
     return least_us([&] {
-      primitive.run({data ? dx.data() : x.data(), forward ? y.data() : dy.data(),
-                     weights ? dweight.data() : weight.data(),
-                     data ? nullptr : (weights ? dbias.data() : bias.data()),
-                     reinterpret_cast<std::byte*>(scratch.data())});
+      primitive.run({data ? dx.ptr() : x.ptr(), forward ? y.ptr() : dy.ptr(),
+                     weights ? dweight.ptr() : weight.ptr(),
+                     data ? DevPtr{} : (weights ? dbias.ptr() : bias.ptr()), scratch.ptr()});
     });
   };
   OpArgs args{x.ptr(),  y.ptr(),       weight.ptr(), bias.ptr(),  dy.ptr(),

@@ -14,8 +14,9 @@ inline void check_cpu_desc(const char* what, DType type, std::int64_t batch, boo
     fail(ErrorKind::device,
          "cpu: {} in tf32 is not available: tf32 is a mode of NVIDIA cards; use fp32", what);
   }
-  if (type != DType::f32) {
-    fail(ErrorKind::device, "cpu: {} in {} is not available: this backend computes in fp32", what,
+  if (type != DType::f32 && type != DType::bf16) {
+    fail(ErrorKind::device,
+         "cpu: {} in {} is not available: this backend computes in fp32 and bf16", what,
          name_of(type));
   }
   if (batch < 1)

@@ -59,17 +59,17 @@ class CpuConv2d final : public Op {
 
   void forward(const OpArgs& args) override {
     if (!pool_) {
-      forward_.run(forward_tensors(args, host(args.y), args.scratch));
+      forward_.run({args.x, args.y, args.weight, args.bias, args.scratch});
       return;
     }
     const DevPtr z = keep_z_ ? args.saved + aligned(pool_->saved_bytes()) : args.scratch;
     const DevPtr rest = args.scratch + z_bytes();
-    forward_.run(forward_tensors(args, host(z), rest));
+    forward_.run({args.x, z, args.weight, args.bias, rest});
     OpArgs pool = args;
     pool.x = z;
     pool.scratch = rest;
     pool_->forward(pool);
-    if (relu_behind_pool_) relu_forward(host(args.y), host(args.y), y_count(), threads_);
+    if (relu_behind_pool_) relu_forward(d_.type, args.y, args.y, y_count(), threads_);
   }
 
   void backward(const OpArgs& args) override {
@@ -86,12 +86,8 @@ class CpuConv2d final : public Op {
     } else if (d_.relu) {
       mask(dz, args.y, y_count());
     }
-    auto* scratch = host<std::byte>(rest);
-    backward_weights_->run(
-        {host(args.x), host(dz), host(args.dweight), host(args.dbias), scratch, args.write});
-    if (backward_data_) {
-      backward_data_->run({host(args.dx), host(dz), host(args.weight), nullptr, scratch});
-    }
+    backward_weights_->run({args.x, dz, args.dweight, args.dbias, rest, args.write});
+    if (backward_data_) backward_data_->run({args.dx, dz, args.weight, {}, rest});
   }
 
   std::string implementation() const override {
@@ -106,13 +102,10 @@ class CpuConv2d final : public Op {
   std::int64_t y_count() const { return d_.batch * d_.out.elements(); }
   std::int64_t z_count() const { return d_.batch * d_.conv_out.elements(); }
   std::size_t z_bytes() const {
-    return aligned(static_cast<std::size_t>(z_count()) * sizeof(float));
+    return aligned(static_cast<std::size_t>(z_count()) * size_of(d_.type));
   }
   void mask(DevPtr gradient, DevPtr output, std::int64_t count) const {
-    relu_backward(host(gradient), host(gradient), host(output), count, threads_);
-  }
-  static onednn::Tensors forward_tensors(const OpArgs& args, float* z, DevPtr scratch) {
-    return {host(args.x), z, host(args.weight), host(args.bias), host<std::byte>(scratch)};
+    relu_backward(d_.type, gradient, gradient, output, count, threads_);
   }
 
   Conv2dDesc d_;

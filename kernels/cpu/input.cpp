@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/common/augment.h"
+#include "kernels/common/bf16.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -18,35 +19,41 @@ namespace {
 /// Below this many output elements a batch is not worth waking other threads for.
 constexpr std::int64_t kParallelElements = 65536;
 
-/// Raw byte -> normalised float: everything that happens to a byte is a function of its value and
+/// Raw byte -> normalised number: everything that happens to a byte is a function of its value and
 /// channel, so it is computed 256 times per channel when the kernel is made.
+template <class T>
 class ByteMap {
  public:
   using Raw = std::uint8_t;
+  using Out = T;
   ByteMap(const std::vector<float>& mean, const std::vector<float>& stddev) : table_(mean.size()) {
     for (std::size_t c = 0; c < table_.size(); ++c) {
       for (std::size_t value = 0; value < 256; ++value) {
-        table_[c][value] =
-            augment::normalise(augment::unit(static_cast<std::uint8_t>(value)), mean[c], stddev[c]);
+        store(table_[c][value], augment::normalise(augment::unit(static_cast<std::uint8_t>(value)),
+                                                   mean[c], stddev[c]));
       }
     }
   }
-  float operator()(std::uint8_t value, std::int64_t channel) const {
+  T operator()(std::uint8_t value, std::int64_t channel) const {
     return table_[static_cast<std::size_t>(channel)][value];
   }
 
  private:
-  std::vector<std::array<float, 256>> table_;
+  std::vector<std::array<T, 256>> table_;
 };
 
+template <class T>
 class FloatMap {
  public:
   using Raw = float;
+  using Out = T;
   FloatMap(const std::vector<float>& mean, const std::vector<float>& stddev)
       : mean_(mean), stddev_(stddev) {}
-  float operator()(float value, std::int64_t channel) const {
+  T operator()(float value, std::int64_t channel) const {
     const auto c = static_cast<std::size_t>(channel);
-    return augment::normalise(value, mean_[c], stddev_[c]);
+    T result;
+    store(result, augment::normalise(value, mean_[c], stddev_[c]));
+    return result;
   }
 
  private:
@@ -58,6 +65,7 @@ template <class Map, int kChannels>
 class CpuInput final : public InputOp {
  public:
   using Raw = typename Map::Raw;
+  using Out = typename Map::Out;
 
   CpuInput(const InputDesc& desc, Map map)
       : desc_(desc),
@@ -69,14 +77,14 @@ class CpuInput final : public InputOp {
     const auto* raw = reinterpret_cast<const Raw*>(args.raw.address);
     const auto* slots = reinterpret_cast<const std::int32_t*>(args.slots.address);
     const auto* ids = reinterpret_cast<const std::int64_t*>(args.ids.address);
-    auto* y = reinterpret_cast<float*>(args.y.address);
+    auto* y = reinterpret_cast<Out*>(args.y.address);
     const bool random = desc_.crop || desc_.flip;
     const std::int64_t epoch =
         random ? *reinterpret_cast<const std::int64_t*>(args.epoch.address) : 0;
     const std::int64_t from_size = desc_.raw.elements(), to_size = desc_.out.elements();
     const auto sample = [&](std::int64_t k) {
       const Raw* from = raw + slots[k] * from_size;
-      float* to = y + k * to_size;
+      Out* to = y + k * to_size;
       if (random) {
         augmented(from, to, epoch, ids[k]);
       } else {
@@ -97,7 +105,7 @@ class CpuInput final : public InputOp {
   }
 
   /// Maps `pixels` pixels, in reverse order where `flip`.
-  void row(const Raw* from, float* to, std::int64_t pixels, bool flip) const {
+  void row(const Raw* from, Out* to, std::int64_t pixels, bool flip) const {
     const std::int64_t count = channels();
     if (!flip) {
       for (std::int64_t p = 0; p < pixels; ++p) {
@@ -114,14 +122,14 @@ class CpuInput final : public InputOp {
     }
   }
 
-  void padding(float* to, std::int64_t pixels) const {
+  void padding(Out* to, std::int64_t pixels) const {
     const std::int64_t count = channels();
     for (std::int64_t p = 0; p < pixels; ++p) {
       for (std::int64_t c = 0; c < count; ++c) to[p * count + c] = map_(Raw{0}, c);
     }
   }
 
-  void augmented(const Raw* from, float* to, std::int64_t epoch, std::int64_t id) const {
+  void augmented(const Raw* from, Out* to, std::int64_t epoch, std::int64_t id) const {
     const augment::Draw draw =
         augment::draw(desc_.seed, epoch, id, static_cast<std::uint32_t>(tops_),
                       static_cast<std::uint32_t>(lefts_), desc_.flip_probability);
@@ -137,7 +145,7 @@ class CpuInput final : public InputOp {
     const std::int64_t before = flip ? out.w - end : begin;
     const std::int64_t after = out.w - before - (end - begin);
     for (std::int64_t r = 0; r < out.h; ++r) {
-      float* line = to + r * out.w * channels();
+      Out* line = to + r * out.w * channels();
       if (top + r < 0 || top + r >= in.h) {
         padding(line, out.w);
         continue;
@@ -169,11 +177,16 @@ std::unique_ptr<InputOp> make(const InputDesc& desc) {
   }
 }
 
+template <class T>
+std::unique_ptr<InputOp> make_for(const InputDesc& desc) {
+  return desc.raw_type == DType::u8 ? make<ByteMap<T>>(desc) : make<FloatMap<T>>(desc);
+}
+
 void check(const InputDesc& desc) {
   const SampleShape &raw = desc.raw, &out = desc.out;
-  if (desc.type != DType::f32) {
+  if (desc.type != DType::f32 && desc.type != DType::bf16) {
     fail(ErrorKind::device,
-         "input kernel (cpu): activations of type {} are not supported, use fp32",
+         "input kernel (cpu): activations of type {} are not supported, use fp32 or bf16",
          name_of(desc.type));
   }
   if (desc.raw_type != DType::u8 && desc.raw_type != DType::f32) {
@@ -204,7 +217,7 @@ void check(const InputDesc& desc) {
 
 std::unique_ptr<InputOp> make_cpu_input(const InputDesc& desc) {
   check(desc);
-  return desc.raw_type == DType::u8 ? make<ByteMap>(desc) : make<FloatMap>(desc);
+  return desc.type == DType::bf16 ? make_for<Bf16>(desc) : make_for<float>(desc);
 }
 
 }  // namespace dpt

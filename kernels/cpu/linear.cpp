@@ -36,19 +36,15 @@ class CpuLinear final : public Op {
   bool backward_needs_y() const override { return d_.relu; }
 
   void forward(const OpArgs& args) override {
-    forward_.run({host(args.x), host(args.y), host(args.weight), host(args.bias),
-                  host<std::byte>(args.scratch)});
+    forward_.run({args.x, args.y, args.weight, args.bias, args.scratch});
   }
 
   void backward(const OpArgs& args) override {
-    float* dy = host(args.dy);
-    if (d_.relu) relu_backward(dy, dy, host(args.y), d_.batch * d_.out, threads_);
-    auto* scratch = host<std::byte>(args.scratch);
-    backward_weights_->run(
-        {host(args.x), dy, host(args.dweight), host(args.dbias), scratch, args.write});
-    if (backward_data_) {
-      backward_data_->run({host(args.dx), dy, host(args.weight), nullptr, scratch});
+    if (d_.relu) {
+      relu_backward(d_.type, args.dy, args.dy, args.y, d_.batch * d_.out, threads_);
     }
+    backward_weights_->run({args.x, args.dy, args.dweight, args.dbias, args.scratch, args.write});
+    if (backward_data_) backward_data_->run({args.dx, args.dy, args.weight, {}, args.scratch});
   }
 
   std::string implementation() const override {

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <iterator>
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/check.h"
 #include "kernels/error.h"
 
 namespace dpt::onednn {
@@ -29,8 +31,24 @@ const dnnl::engine& engine() {
   return cpu;
 }
 
-memory::desc describe(const memory::dims& dims, Tag tag) {
-  return {dims, memory::data_type::f32, tag};
+memory::desc describe(const memory::dims& dims, Tag tag, DType type = DType::f32) {
+  return {dims, type == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32, tag};
+}
+
+/// The type of the weights that a pass reads or, as their gradient, writes.
+DType weight_type(DType type, Pass pass) {
+  return pass == Pass::backward_weights ? DType::f32 : type;
+}
+
+/// oneDNN has slow loops in bf16 for some processors without the instructions, and none for others.
+void require_bf16(const char* what, DType type) {
+  if (type != DType::bf16 || has_bf16()) return;
+  std::string processor = instruction_set();
+  for (char& letter : processor) letter = static_cast<char>(std::toupper(letter));
+  fail(ErrorKind::device,
+       "cpu: {} in bf16 is not available: this processor ({}) has no bf16 instructions "
+       "(AVX512-BF16 or AMX); use train.precision=fp32",
+       what, processor);
 }
 
 dnnl::primitive_attr attributes(bool relu) {
@@ -120,13 +138,13 @@ struct Primitive::Impl {
   bool reorders = false;
   Call reorder;
   memory plain, reorder_scratchpad;
-  std::size_t weight_count = 0, bias_count = 0;
+  std::size_t weight_count = 0, bias_count = 0;  ///< weight_count: in backward_weights only
   /// Byte offsets in scratch.
   std::size_t own_weights_at = 0, plain_at = 0, bias_at = 0, scratchpad_at = 0, bytes = 0;
 
   void set_weights(const memory::desc& own, const memory::desc& plain_desc) {
     weights = unbound(own);
-    weight_count = plain_desc.get_size() / sizeof(float);
+    if (pass == Pass::backward_weights) weight_count = plain_desc.get_size() / sizeof(float);
     reorders = own != plain_desc;
     if (!reorders) return;
     plain = unbound(plain_desc);
@@ -164,30 +182,31 @@ struct Primitive::Impl {
   void run(const Tensors& t) {
     // The OpenMP team size belongs to the calling thread, and another Backend may have changed it.
     omp_set_num_threads(threads);
-    point_at(x, t.x);
-    point_at(y, t.y);
-    point_at(scratchpad, t.scratch + scratchpad_at);
-    if (reorders) point_at(reorder_scratchpad, t.scratch + scratchpad_at);
+    auto* scratch = host<std::byte>(t.scratch);
+    point_at(x, host<void>(t.x));
+    point_at(y, host<void>(t.y));
+    point_at(scratchpad, scratch + scratchpad_at);
+    if (reorders) point_at(reorder_scratchpad, scratch + scratchpad_at);
     if (pass == Pass::backward_weights) {
       run_backward_weights(t);
       return;
     }
-    if (bias_count > 0) point_at(bias, t.bias);
+    if (bias_count > 0) point_at(bias, host<void>(t.bias));
     if (reorders) {
-      point_at(plain, t.weights);
-      point_at(weights, t.scratch + own_weights_at);
+      point_at(plain, host<void>(t.weights));
+      point_at(weights, scratch + own_weights_at);
       reorder.run(stream);
     } else {
-      point_at(weights, t.weights);
+      point_at(weights, host<void>(t.weights));
     }
     main.run(stream);
   }
 
   void run_backward_weights(const Tensors& t) {
     const bool add = t.write == GradWrite::add;
-    float* to = add ? reinterpret_cast<float*>(t.scratch + plain_at) : t.weights;
-    float* to_bias = add ? reinterpret_cast<float*>(t.scratch + bias_at) : t.bias;
-    point_at(weights, reorders ? reinterpret_cast<float*>(t.scratch + own_weights_at) : to);
+    float* to = host(add ? t.scratch + plain_at : t.weights);
+    float* to_bias = host(add ? t.scratch + bias_at : t.bias);
+    point_at(weights, reorders ? host(t.scratch + own_weights_at) : to);
     if (bias_count > 0) point_at(bias, to_bias);
     main.run(stream);
     if (reorders) {
@@ -195,8 +214,8 @@ struct Primitive::Impl {
       reorder.run(stream);
     }
     if (!add) return;
-    add_to(t.weights, to, weight_count);
-    add_to(t.bias, to_bias, bias_count);
+    add_to(host(t.weights), to, weight_count);
+    add_to(host(t.bias), to_bias, bias_count);
   }
 };
 
@@ -281,11 +300,16 @@ std::int64_t end_padding(std::int64_t in, std::int64_t out, std::int64_t kernel,
 }  // namespace
 
 Primitive make_convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int threads) {
+  require_bf16("a convolution", d.type);
   omp_set_num_threads(threads);
-  const memory::desc x = describe({d.batch, d.in.c, d.in.h, d.in.w}, Tag::nhwc);
-  const memory::desc y = describe({d.batch, d.conv_out.c, d.conv_out.h, d.conv_out.w}, Tag::nhwc);
-  const memory::desc any = describe(conv_weight_dims(d), Tag::any);
-  const memory::desc plain = describe(conv_weight_dims(d), d.groups == 1 ? Tag::ohwi : Tag::gohwi);
+  const memory::desc x = describe({d.batch, d.in.c, d.in.h, d.in.w}, Tag::nhwc, d.type);
+  const memory::desc y =
+      describe({d.batch, d.conv_out.c, d.conv_out.h, d.conv_out.w}, Tag::nhwc, d.type);
+  const memory::desc forward_any = describe(conv_weight_dims(d), Tag::any, d.type);
+  const DType type = weight_type(d.type, pass);
+  const memory::desc any = describe(conv_weight_dims(d), Tag::any, type);
+  const memory::desc plain =
+      describe(conv_weight_dims(d), d.groups == 1 ? Tag::ohwi : Tag::gohwi, type);
   const memory::desc bias = describe({d.conv_out.c}, Tag::a);
   const memory::dims strides{d.stride.h, d.stride.w};
   const memory::dims dilates{d.dilation.h - 1, d.dilation.w - 1};  // oneDNN counts from 0
@@ -300,10 +324,10 @@ Primitive make_convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int t
           d.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
       const auto attr = attributes(relu);
       using Forward = dnnl::convolution_forward;
-      return d.bias ? make_desc<Forward>(attr, nullptr, prop, kDirect, x, any, bias, y, strides,
-                                         dilates, begin, end)
-                    : make_desc<Forward>(attr, nullptr, prop, kDirect, x, any, y, strides, dilates,
-                                         begin, end);
+      return d.bias ? make_desc<Forward>(attr, nullptr, prop, kDirect, x, forward_any, bias, y,
+                                         strides, dilates, begin, end)
+                    : make_desc<Forward>(attr, nullptr, prop, kDirect, x, forward_any, y, strides,
+                                         dilates, begin, end);
     };
     if (pass == Pass::forward) {
       const auto desc = forward_desc(fuse_relu);
@@ -333,11 +357,14 @@ Primitive make_convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int t
 }
 
 Primitive make_linear(const LinearDesc& d, Pass pass, bool fuse_relu, int threads) {
+  require_bf16("a linear layer", d.type);
   omp_set_num_threads(threads);
-  const memory::desc x = describe({d.batch, d.in}, Tag::ab);
-  const memory::desc y = describe({d.batch, d.out}, Tag::ab);
-  const memory::desc any = describe({d.out, d.in}, Tag::any);
-  const memory::desc plain = describe({d.out, d.in}, Tag::ab);
+  const memory::desc x = describe({d.batch, d.in}, Tag::ab, d.type);
+  const memory::desc y = describe({d.batch, d.out}, Tag::ab, d.type);
+  const memory::desc forward_any = describe({d.out, d.in}, Tag::any, d.type);
+  const DType type = weight_type(d.type, pass);
+  const memory::desc any = describe({d.out, d.in}, Tag::any, type);
+  const memory::desc plain = describe({d.out, d.in}, Tag::ab, type);
   const memory::desc bias = describe({d.out}, Tag::a);
   try {
     const auto forward_desc = [&](bool relu) {
@@ -345,8 +372,8 @@ Primitive make_linear(const LinearDesc& d, Pass pass, bool fuse_relu, int thread
           d.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
       using Forward = dnnl::inner_product_forward;
       const auto attr = attributes(relu);
-      return d.bias ? make_desc<Forward>(attr, nullptr, prop, x, any, bias, y)
-                    : make_desc<Forward>(attr, nullptr, prop, x, any, y);
+      return d.bias ? make_desc<Forward>(attr, nullptr, prop, x, forward_any, bias, y)
+                    : make_desc<Forward>(attr, nullptr, prop, x, forward_any, y);
     };
     if (pass == Pass::forward) {
       const auto desc = forward_desc(fuse_relu);
@@ -410,6 +437,12 @@ std::string instruction_set() {
   const auto found = std::find_if(std::begin(kNames), std::end(kNames),
                                   [&](const Name& name) { return name.value == value; });
   return found != std::end(kNames) ? found->text : fmt::format("isa_{:#x}", value);
+}
+
+bool has_bf16() {
+  // The numbers are sets of bits: every wider instruction set has those of the narrower ones.
+  constexpr int kBf16 = dnnl_cpu_isa_avx512_core_bf16;
+  return (static_cast<int>(dnnl_get_effective_cpu_isa()) & kBf16) == kBf16;
 }
 
 }  // namespace dpt::onednn

@@ -1,9 +1,10 @@
 // The thin layer between our CPU operations and oneDNN, whose header stays out of everyone else's
 // compile. onednn.cpp is the only file that knows oneDNN 2.x from 3.x.
 //
-// Activations are NHWC, weights plain OHWI or [out][in]; where oneDNN prefers another weight
-// layout, a Primitive reorders into its scratch memory in every run, because the weights change
-// with every step.
+// Activations are NHWC, weights plain OHWI or [out][in], both in the type of the description;
+// biases and the gradients of parameters are fp32. Where oneDNN prefers another weight layout, a
+// Primitive reorders into its scratch memory in every run, because the weights change with every
+// step.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +22,9 @@ enum class Pass : std::uint8_t { forward, backward_data, backward_weights };
 /// written and `y` the one that is read; in backward_weights `weights` and `bias` are the
 /// gradients. Unused ones stay null.
 struct Tensors {
-  float* x = nullptr;
-  float* y = nullptr;
-  float* weights = nullptr;
-  float* bias = nullptr;
-  std::byte* scratch = nullptr;  ///< scratch_bytes(), 64-byte aligned
+  DevPtr x, y;
+  DevPtr weights, bias;
+  DevPtr scratch;  ///< scratch_bytes(), 64-byte aligned
   GradWrite write = GradWrite::overwrite;
 };
 
@@ -51,15 +50,18 @@ class Primitive {
 };
 
 /// The convolution of `desc` (its pool is ignored) into conv_out; ReLU is applied in the forward
-/// pass only if `fuse_relu`. Throws ErrorKind::device if oneDNN has no implementation.
+/// pass only if `fuse_relu`. Throws ErrorKind::device if oneDNN has no implementation, or if the
+/// description is in bf16 and the processor has no instructions for that.
 Primitive make_convolution(const Conv2dDesc& desc, Pass pass, bool fuse_relu, int threads);
 
-/// y = x W^T + b with ReLU in the forward pass if `fuse_relu`.
+/// y = x W^T + b with ReLU in the forward pass if `fuse_relu`. Throws as make_convolution.
 Primitive make_linear(const LinearDesc& desc, Pass pass, bool fuse_relu, int threads);
 
 /// "oneDNN 2.6.3".
 std::string version();
 /// The widest instruction set that oneDNN uses here, in its own words: "avx512_core_amx".
 std::string instruction_set();
+/// Whether the processor has bf16 instructions (AVX512-BF16 or AMX) that oneDNN uses here.
+bool has_bf16();
 
 }  // namespace dpt::onednn

@@ -1,15 +1,46 @@
 #include "kernels/cpu/pool2d.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
 #include "kernels/cpu/check.h"
+#include "kernels/cpu/flat.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector.h"
 
 namespace dpt {
 namespace {
+
+/// One number or four, as fp32. Those that are written to bf16 are numbers that it holds.
+template <class Float>
+Float read(const float* from) {
+  return load<Float>(from);
+}
+template <class Float>
+Float read(const Bf16* from) {
+  if constexpr (std::is_same_v<Float, float>) {
+    return to_float(*from);
+  } else {
+    using Half4 = std::uint16_t __attribute__((vector_size(8)));
+    const auto bits = __builtin_convertvector(load<Half4>(from), Int4) << 16;
+    return load<Float4>(&bits);
+  }
+}
+void write(float* to, float value) {
+  *to = value;
+}
+void write(float* to, const Float4& value) {
+  store(to, value);
+}
+void write(Bf16* to, float value) {
+  *to = to_bf16(value);
+}
+void write(Bf16* to, const Float4& value) {
+  for (int i = 0; i < 4; ++i) to[i] = to_bf16(value[i]);
+}
 
 /// The part of a window along one axis that lies on the input: elements first, first + step, ...
 /// below end; `offset` is the first one's index in the kernel.
@@ -25,9 +56,15 @@ Span clip(std::int64_t out, std::int64_t stride, std::int64_t padding, std::int6
   return {start + skip * dilation, end, skip};
 }
 
+/// Sums are made in fp32: where they belong if the elements T are fp32, else in scratch memory,
+/// from where they are rounded once.
+template <class T>
 class Pool : public Op {
  public:
   Pool(const Pool2dDesc& desc, int threads) : d_(desc), threads_(threads) {}
+  std::size_t scratch_bytes() const override {
+    return kRounds ? static_cast<std::size_t>(threads_) * sums_bytes() : 0;
+  }
   bool backward_needs_x() const override { return false; }
   bool backward_needs_y() const override { return false; }
   std::string implementation() const override { return "own"; }
@@ -40,8 +77,7 @@ class Pool : public Op {
     return clip(out, d_.stride.w, d_.padding.w, d_.kernel.w, d_.dilation.w, d_.in.w);
   }
 
-  /// Calls row(n, oh) for every output row; the rows of one sample stay in order in one thread, so
-  /// that overlapping windows add their gradients in one order.
+  /// Calls row(n, oh) for every output row.
   template <class Row>
   void for_rows(const Row& row) const {
     parallel_for(threads_, d_.batch, [&](std::int64_t n) {
@@ -49,15 +85,47 @@ class Pool : public Op {
     });
   }
 
+  /// Calls row(sums, n, oh) for every output row, which adds its part to dx; `sums` is for the
+  /// whole sample. The rows of one sample stay in order in one thread, so that overlapping windows
+  /// add their gradients in one order.
+  template <class Row>
+  void for_gradient_rows(const OpArgs& args, const Row& row) const {
+    const std::int64_t elements = d_.in.elements();
+    parallel_for(threads_, d_.batch, [&](std::int64_t n) {
+      T* dx = host<T>(args.dx) + n * elements;
+      float* sums = sums_of(dx, args);
+      std::fill_n(sums, elements, 0.0F);
+      for (std::int64_t oh = 0; oh < d_.out.h; ++oh) row(sums, n, oh);
+      finish(dx, sums, elements);
+    });
+  }
+
+  /// Where this thread makes the sums that go to `to`; at most one sample of x.
+  static float* sums_of(float* to, const OpArgs&) { return to; }
+  float* sums_of(Bf16*, const OpArgs& args) const {
+    return host(args.scratch + static_cast<std::size_t>(omp_get_thread_num()) * sums_bytes());
+  }
+  static void finish(float*, const float*, std::int64_t) {}
+  static void finish(Bf16* to, const float* sums, std::int64_t count) {
+    cpu_to_bf16(to, sums, count);
+  }
+
   Pool2dDesc d_;
   int threads_;
+
+ private:
+  static constexpr bool kRounds = !std::is_same_v<T, float>;
+  /// Whole cache lines, which no two threads share.
+  std::size_t sums_bytes() const {
+    return (static_cast<std::size_t>(d_.in.elements()) * sizeof(float) + 63) / 64 * 64;
+  }
 };
 
 /// `Index` holds a position in the window, and kNone where a window lies in the padding altogether.
-template <class Index>
-class MaxPool final : public Pool {
+template <class T, class Index>
+class MaxPool final : public Pool<T> {
  public:
-  using Pool::Pool;
+  using Pool<T>::Pool;
 
   static constexpr Index kNone = std::numeric_limits<Index>::max();
 
@@ -67,8 +135,8 @@ class MaxPool final : public Pool {
   }
 
   void forward(const OpArgs& args) override {
-    const float* x = host(args.x);
-    float* y = host(args.y);
+    const T* x = host<const T>(args.x);
+    T* y = host<T>(args.y);
     if (d_.training) {
       auto* saved = host<Index>(args.saved);
       for_rows([&](std::int64_t n, std::int64_t oh) { forward_row<true>(x, y, saved, n, oh); });
@@ -78,24 +146,29 @@ class MaxPool final : public Pool {
   }
 
   void backward(const OpArgs& args) override {
-    const float* dy = host(args.dy);
-    float* dx = host(args.dx);
+    const T* dy = host<const T>(args.dy);
     const auto* saved = host<Index>(args.saved);
-    for_rows([&](std::int64_t n, std::int64_t oh) { backward_row(dx, dy, saved, n, oh); });
+    for_gradient_rows(args, [&](float* sums, std::int64_t n, std::int64_t oh) {
+      backward_row(sums, dy, saved, n, oh);
+    });
   }
 
  private:
+  using Pool<T>::d_, Pool<T>::rows, Pool<T>::columns, Pool<T>::for_rows, Pool<T>::for_gradient_rows;
+
   template <bool kSave>
-  void forward_row(const float* x, float* y, Index* saved, std::int64_t n, std::int64_t oh) const {
+  void forward_row(const T* x, T* y, Index* saved, std::int64_t n, std::int64_t oh) const {
     const std::int64_t c = d_.in.c;
-    const float* sample = x + n * d_.in.elements();
+    const T* sample = x + n * d_.in.elements();
     const Span h = rows(oh);
     for (std::int64_t ow = 0; ow < d_.out.w; ++ow) {
       const Span w = columns(ow);
       const std::int64_t at = ((n * d_.out.h + oh) * d_.out.w + ow) * c;
       Index* index = kSave ? saved + at : nullptr;
       if (h.first >= h.end || w.first >= w.end) {
-        std::fill_n(y + at, c, -std::numeric_limits<float>::infinity());
+        for (std::int64_t i = 0; i < c; ++i) {
+          store(y[at + i], -std::numeric_limits<float>::infinity());
+        }
         if (kSave) std::fill_n(index, c, kNone);
         continue;
       }
@@ -107,18 +180,16 @@ class MaxPool final : public Pool {
     }
   }
 
-  void backward_row(float* dx, const float* dy, const Index* saved, std::int64_t n,
+  void backward_row(float* sums, const T* dy, const Index* saved, std::int64_t n,
                     std::int64_t oh) const {
     const std::int64_t c = d_.in.c;
-    float* sample = dx + n * d_.in.elements();
-    if (oh == 0) std::fill_n(sample, d_.in.elements(), 0.0F);
     const Span h = rows(oh);
     for (std::int64_t ow = 0; ow < d_.out.w; ++ow) {
       const Span w = columns(ow);
       const std::int64_t at = ((n * d_.out.h + oh) * d_.out.w + ow) * c;
       for_channels(
           c, [&]<class Float, class Int, int kCount>(std::int64_t i, Lanes<Float, Int, kCount>) {
-            scatter<Float, Int, kCount>(sample + i, dy + at + i, saved + at + i, h, w);
+            scatter<Float, Int, kCount>(sums + i, dy + at + i, saved + at + i, h, w);
           });
     }
   }
@@ -152,24 +223,24 @@ class MaxPool final : public Pool {
   /// The largest elements of one window. The first of equal values wins, and the last NaN, as in
   /// PyTorch.
   template <bool kSave, class Float, class Int, int kCount>
-  void window(const float* x, float* y, Index* index, const Span& h, const Span& w) const {
+  void window(const T* x, T* y, Index* index, const Span& h, const Span& w) const {
     constexpr int kWidth = sizeof(Float) / sizeof(float);
     Float best[kCount];
     Int where[kCount];
-    const float* first = x + (h.first * d_.in.w + w.first) * d_.in.c;
+    const T* first = x + (h.first * d_.in.w + w.first) * d_.in.c;
     for (int k = 0; k < kCount; ++k) {
-      best[k] = load<Float>(first + k * kWidth);
+      best[k] = read<Float>(first + k * kWidth);
       where[k] = Int{} + static_cast<std::int32_t>(h.offset * d_.kernel.w + w.offset);
     }
     for_window(h, w, [&](std::int64_t element, std::int32_t position) {
       for (int k = 0; k < kCount; ++k) {
-        const auto value = load<Float>(x + element + k * kWidth);
+        const auto value = read<Float>(x + element + k * kWidth);
         const auto larger = (value > best[k]) | (value != value);
         best[k] = larger ? value : best[k];
         if (kSave) where[k] = larger ? Int{} + position : where[k];
       }
     });
-    std::memcpy(y, best, sizeof(best));
+    for (int k = 0; k < kCount; ++k) write(y + k * kWidth, best[k]);
     if (!kSave) return;
     std::int32_t positions[kCount * kWidth];
     std::memcpy(positions, where, sizeof(where));
@@ -178,13 +249,13 @@ class MaxPool final : public Pool {
 
   /// Adds one window's gradient where its largest element was; kNone matches no position.
   template <class Float, class Int, int kCount>
-  void scatter(float* dx, const float* dy, const Index* index, const Span& h, const Span& w) const {
+  void scatter(float* dx, const T* dy, const Index* index, const Span& h, const Span& w) const {
     constexpr int kWidth = sizeof(Float) / sizeof(float);
     std::int32_t positions[kCount * kWidth];
     for (int i = 0; i < kCount * kWidth; ++i) positions[i] = index[i];
     Float gradient[kCount];
     Int where[kCount];
-    std::memcpy(gradient, dy, sizeof(gradient));
+    for (int k = 0; k < kCount; ++k) gradient[k] = read<Float>(dy + k * kWidth);
     std::memcpy(where, positions, sizeof(where));
     for_window(h, w, [&](std::int64_t element, std::int32_t position) {
       for (int k = 0; k < kCount; ++k) {
@@ -195,48 +266,48 @@ class MaxPool final : public Pool {
   }
 };
 
-class AveragePool final : public Pool {
+template <class T>
+class AveragePool final : public Pool<T> {
  public:
-  using Pool::Pool;
+  using Pool<T>::Pool;
 
   void forward(const OpArgs& args) override {
-    const float* x = host(args.x);
-    float* y = host(args.y);
+    const T* x = host<const T>(args.x);
+    T* y = host<T>(args.y);
     for_rows([&](std::int64_t n, std::int64_t oh) {
       const std::int64_t c = d_.in.c;
       const Span h = rows(oh);
       for (std::int64_t ow = 0; ow < d_.out.w; ++ow) {
         const Span w = columns(ow);
-        float* to = y + ((n * d_.out.h + oh) * d_.out.w + ow) * c;
+        T* mean = y + ((n * d_.out.h + oh) * d_.out.w + ow) * c;
+        float* to = sums_of(mean, args);
         std::fill_n(to, c, 0.0F);
         for (std::int64_t ih = h.first; ih < h.end; ++ih) {
           for (std::int64_t iw = w.first; iw < w.end; ++iw) {
-            const float* from = x + ((n * d_.in.h + ih) * d_.in.w + iw) * c;
-            for (std::int64_t i = 0; i < c; ++i) to[i] += from[i];
+            const T* from = x + ((n * d_.in.h + ih) * d_.in.w + iw) * c;
+            for (std::int64_t i = 0; i < c; ++i) to[i] += to_float(from[i]);
           }
         }
         const float scale = weight(oh, ow, h, w);
         for (std::int64_t i = 0; i < c; ++i) to[i] *= scale;
+        finish(mean, to, c);
       }
     });
   }
 
   void backward(const OpArgs& args) override {
-    const float* dy = host(args.dy);
-    float* dx = host(args.dx);
-    for_rows([&](std::int64_t n, std::int64_t oh) {
+    const T* dy = host<const T>(args.dy);
+    for_gradient_rows(args, [&](float* sums, std::int64_t n, std::int64_t oh) {
       const std::int64_t c = d_.in.c;
-      float* sample = dx + n * d_.in.elements();
-      if (oh == 0) std::fill_n(sample, d_.in.elements(), 0.0F);
       const Span h = rows(oh);
       for (std::int64_t ow = 0; ow < d_.out.w; ++ow) {
         const Span w = columns(ow);
-        const float* from = dy + ((n * d_.out.h + oh) * d_.out.w + ow) * c;
+        const T* from = dy + ((n * d_.out.h + oh) * d_.out.w + ow) * c;
         const float scale = weight(oh, ow, h, w);
         for (std::int64_t ih = h.first; ih < h.end; ++ih) {
           for (std::int64_t iw = w.first; iw < w.end; ++iw) {
-            float* to = sample + (ih * d_.in.w + iw) * c;
-            for (std::int64_t i = 0; i < c; ++i) to[i] += from[i] * scale;
+            float* to = sums + (ih * d_.in.w + iw) * c;
+            for (std::int64_t i = 0; i < c; ++i) to[i] += to_float(from[i]) * scale;
           }
         }
       }
@@ -244,6 +315,9 @@ class AveragePool final : public Pool {
   }
 
  private:
+  using Pool<T>::d_, Pool<T>::rows, Pool<T>::columns, Pool<T>::for_rows, Pool<T>::for_gradient_rows,
+      Pool<T>::sums_of, Pool<T>::finish;
+
   /// 1 / divisor of one window. The padding counts, if at all, up to the padded input's end: what a
   /// ceil_mode window hangs over never does.
   float weight(std::int64_t oh, std::int64_t ow, const Span& h, const Span& w) const {
@@ -259,22 +333,25 @@ class AveragePool final : public Pool {
   }
 };
 
+template <class T>
+std::unique_ptr<Op> make(const Pool2dDesc& desc, int threads) {
+  if (desc.kind == PoolKind::average) return std::make_unique<AveragePool<T>>(desc, threads);
+  // One byte a window, as long as its positions and kNone fit.
+  if (desc.kernel.h * desc.kernel.w <= 255) {
+    return std::make_unique<MaxPool<T, std::uint8_t>>(desc, threads);
+  }
+  return std::make_unique<MaxPool<T, std::int32_t>>(desc, threads);
+}
+
 }  // namespace
 
 std::unique_ptr<Op> make_cpu_pool2d(const Pool2dDesc& desc, int threads) {
   check_cpu_desc("pooling", desc.type, desc.batch);
-  if (desc.kind == PoolKind::max) {
-    // One byte a window, as long as its positions and kNone fit.
-    if (desc.kernel.h * desc.kernel.w <= 255) {
-      return std::make_unique<MaxPool<std::uint8_t>>(desc, threads);
-    }
-    return std::make_unique<MaxPool<std::int32_t>>(desc, threads);
-  }
-  if (desc.dilation != Size2{1, 1}) {
+  if (desc.kind == PoolKind::average && desc.dilation != Size2{1, 1}) {
     fail(ErrorKind::device, "cpu: average pooling has no dilation, found ({}, {})", desc.dilation.h,
          desc.dilation.w);
   }
-  return std::make_unique<AveragePool>(desc, threads);
+  return desc.type == DType::bf16 ? make<Bf16>(desc, threads) : make<float>(desc, threads);
 }
 
 }  // namespace dpt

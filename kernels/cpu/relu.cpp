@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/common/bf16.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector.h"
@@ -12,18 +13,19 @@ namespace {
 class CpuRelu final : public Op {
  public:
   CpuRelu(const ReluDesc& desc, int threads)
-      : count_(desc.batch * desc.shape.elements()), threads_(threads) {}
+      : type_(desc.type), count_(desc.batch * desc.shape.elements()), threads_(threads) {}
   bool in_place() const override { return true; }
   bool backward_needs_x() const override { return false; }
   void forward(const OpArgs& args) override {
-    relu_forward(host(args.y), host(args.x), count_, threads_);
+    relu_forward(type_, args.y, args.x, count_, threads_);
   }
   void backward(const OpArgs& args) override {
-    relu_backward(host(args.dx), host(args.dy), host(args.y), count_, threads_);
+    relu_backward(type_, args.dx, args.dy, args.y, count_, threads_);
   }
   std::string implementation() const override { return "own"; }
 
  private:
+  DType type_;
   std::int64_t count_;
   int threads_;
 };
@@ -39,9 +41,7 @@ void for_blocks(int threads, std::int64_t count, const Run& run) {
   });
 }
 
-}  // namespace
-
-void relu_forward(float* y, const float* x, std::int64_t count, int threads) {
+void forward(float* y, const float* x, std::int64_t count, int threads) {
   for_blocks(threads, count, [=](std::int64_t first, std::int64_t end) {
     std::int64_t i = first;
     for (; i + 4 <= end; i += 4) {
@@ -51,8 +51,13 @@ void relu_forward(float* y, const float* x, std::int64_t count, int threads) {
     for (; i < end; ++i) y[i] = x[i] <= 0.0F ? 0.0F : x[i];
   });
 }
+void forward(Bf16* y, const Bf16* x, std::int64_t count, int threads) {
+  for_blocks(threads, count, [=](std::int64_t first, std::int64_t end) {
+    for (std::int64_t i = first; i < end; ++i) y[i] = to_float(x[i]) <= 0.0F ? Bf16{} : x[i];
+  });
+}
 
-void relu_backward(float* dx, const float* dy, const float* y, std::int64_t count, int threads) {
+void backward(float* dx, const float* dy, const float* y, std::int64_t count, int threads) {
   for_blocks(threads, count, [=](std::int64_t first, std::int64_t end) {
     std::int64_t i = first;
     for (; i + 4 <= end; i += 4) {
@@ -60,6 +65,29 @@ void relu_backward(float* dx, const float* dy, const float* y, std::int64_t coun
     }
     for (; i < end; ++i) dx[i] = y[i] <= 0.0F ? 0.0F : dy[i];
   });
+}
+void backward(Bf16* dx, const Bf16* dy, const Bf16* y, std::int64_t count, int threads) {
+  for_blocks(threads, count, [=](std::int64_t first, std::int64_t end) {
+    for (std::int64_t i = first; i < end; ++i) dx[i] = to_float(y[i]) <= 0.0F ? Bf16{} : dy[i];
+  });
+}
+
+}  // namespace
+
+void relu_forward(DType type, DevPtr y, DevPtr x, std::int64_t count, int threads) {
+  if (type == DType::bf16) {
+    forward(host<Bf16>(y), host<const Bf16>(x), count, threads);
+  } else {
+    forward(host(y), host(x), count, threads);
+  }
+}
+
+void relu_backward(DType type, DevPtr dx, DevPtr dy, DevPtr y, std::int64_t count, int threads) {
+  if (type == DType::bf16) {
+    backward(host<Bf16>(dx), host<const Bf16>(dy), host<const Bf16>(y), count, threads);
+  } else {
+    backward(host(dx), host(dy), host(y), count, threads);
+  }
 }
 
 std::unique_ptr<Op> make_cpu_relu(const ReluDesc& desc, int threads) {

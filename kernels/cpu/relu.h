@@ -10,9 +10,9 @@
 namespace dpt {
 
 /// y = x > 0 ? x : 0, and NaN for NaN; y may be x.
-void relu_forward(float* y, const float* x, std::int64_t count, int threads);
+void relu_forward(DType type, DevPtr y, DevPtr x, std::int64_t count, int threads);
 /// dx = dy where the forward pass gave y > 0 (or NaN), else 0; dx may be dy.
-void relu_backward(float* dx, const float* dy, const float* y, std::int64_t count, int threads);
+void relu_backward(DType type, DevPtr dx, DevPtr dy, DevPtr y, std::int64_t count, int threads);
 
 std::unique_ptr<Op> make_cpu_relu(const ReluDesc& desc, int threads);
 

@@ -1,0 +1,176 @@
+// Our own kernels in bf16 on every backend: pooling, ReLU, cross-entropy and the input kernel
+// against the reference on numbers that bf16 holds. (Products in bf16: cpu_bf16_products_test.cpp
+// and tests/kernels_cuda.)
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/devices.h"
+#include "tests/kernels/bf16_values.h"
+#include "tests/kernels/cases.h"
+#include "tests/kernels/loss_runner.h"
+#include "tests/support/backends.h"
+#include "tests/support/close.h"
+#include "tests/support/op_runner.h"
+#include "tests/support/reference.h"
+
+namespace dpt::testing {
+namespace {
+
+std::vector<std::unique_ptr<Backend>> backends() {
+  std::vector<std::unique_ptr<Backend>> all;
+  for (const std::string& name : backend_names()) all.push_back(make_backend(parse_device(name)));
+  return all;
+}
+
+struct Bf16Result {
+  std::vector<float> y, dx;
+};
+/// Forward and, in training, backward of an operation without parameters.
+Bf16Result run(Backend& backend, Op& op, const std::vector<Bf16>& x, const std::vector<Bf16>& dy,
+               bool training = true) {
+  const float not_a_number = std::numeric_limits<float>::quiet_NaN();
+  const Bf16 nan = to_bf16(not_a_number);
+  const OnDevice<Bf16> x_at(backend, x), dy_at(backend, dy);
+  const OnDevice<Bf16> y_at(backend, std::vector<Bf16>(dy.size(), nan));
+  const OnDevice<Bf16> dx_at(backend, std::vector<Bf16>(x.size(), nan));
+  const OnDevice<std::uint8_t> saved(backend, std::vector<std::uint8_t>(op.saved_bytes() + 1));
+  constexpr std::size_t kBehind = 16;
+  const OnDevice<float> scratch(
+      backend, std::vector<float>(op.scratch_bytes() / sizeof(float) + kBehind, not_a_number));
+  OpArgs args;
+  args.x = x_at.ptr();
+  args.y = y_at.ptr();
+  args.dx = dx_at.ptr();
+  args.dy = dy_at.ptr();
+  args.saved = saved.ptr();
+  args.scratch = scratch.ptr();
+  op.forward(args);
+  if (training) op.backward(args);
+  // What lies behind the scratch memory that was asked for is not the operation's.
+  const std::vector<float> after = scratch.get();
+  for (std::size_t i = 1; i <= kBehind; ++i) CHECK(std::isnan(after[after.size() - i]));
+  return {widened(y_at.get()), widened(dx_at.get())};
+}
+
+TEST_CASE("pooling in bf16 agrees with the reference") {
+  for (const auto& backend : backends()) {
+    INFO(backend->info().name);
+    for (Pool2dDesc d : pool_cases()) {
+      INFO(text(d));
+      const std::vector<Bf16> x = rounded(random_values(d.batch * d.in.elements(), 1));
+      const std::vector<Bf16> dy = rounded(random_values(d.batch * d.out.elements(), 2));
+      d.type = DType::bf16;
+      const auto op = backend->pool2d(d);
+      const Bf16Result got = run(*backend, *op, x, dy);
+      const std::vector<double> values = to_double(widened(x));
+      check_rounded("y", got.y, reference::pool(d, values));
+      check_rounded("dx", got.dx, reference::pool_backward(d, values, to_double(widened(dy))));
+      d.training = false;
+      const auto inference = backend->pool2d(d);
+      CHECK(run(*backend, *inference, x, dy, false).y == got.y);
+    }
+  }
+}
+
+TEST_CASE("ReLU in bf16, also where packs of eight do not fit") {
+  for (const auto& backend : backends()) {
+    INFO(backend->info().name);
+    for (const std::int64_t c : {1, 8, 2049}) {
+      ReluDesc d;
+      d.batch = 3;
+      d.shape = {1, 1, c};
+      d.type = DType::bf16;
+      std::vector<Bf16> x = rounded(random_values(3 * c, 1)), dy = rounded(random_values(3 * c, 2));
+      x[0] = to_bf16(std::numeric_limits<float>::quiet_NaN());
+      x[1] = to_bf16(0.0F);
+      const auto op = backend->relu(d);
+      const Bf16Result got = run(*backend, *op, x, dy);
+      const std::vector<double> y = reference::relu(to_double(widened(x)));
+      check_close("y", got.y, y, 0);
+      check_close("dx", got.dx, reference::relu_backward(to_double(widened(dy)), y), 0);
+    }
+  }
+}
+
+/// On cards the kernel gives a row to 8 threads, to a warp or to a block, and a batch to one block
+/// or more.
+TEST_CASE("cross-entropy for every number of classes and samples, in fp32 and bf16") {
+  for (const auto& backend : backends()) {
+    INFO(backend->info().name);
+    const std::int64_t shapes[][2] = {{1, 10},   {257, 10}, {3000, 3},  {5, 128},  {70, 129},
+                                      {3, 2048}, {1, 2049}, {2, 10000}, {513, 16}, {9, 1}};
+    for (const auto& [batch, classes] : shapes) {
+      for (const float smoothing : {0.0F, 0.1F}) {
+        INFO("batch ", batch, ", classes ", classes, ", smoothing ", smoothing);
+        CrossEntropyDesc d;
+        d.batch = batch;
+        d.classes = classes;
+        d.label_smoothing = smoothing;
+        std::vector<float> logits = random_values(batch * classes, 11);
+        for (float& v : logits) v *= 6;
+        const std::vector<std::int32_t> labels = some_labels(batch, classes);
+        const auto compare = [&](const LossResult& got, const std::vector<float>& exact) {
+          const auto want = reference::cross_entropy(d, to_double(exact), labels, 0.25);
+          check_close("loss per sample", got.sample_loss, want.sample_loss, 1e-6);
+          CHECK(got.prediction == want.prediction);
+          CHECK(static_cast<double>(got.metrics.loss_sum) ==
+                doctest::Approx(want.loss_sum).epsilon(1e-6));
+          CHECK(got.metrics.correct == static_cast<float>(want.correct));
+          CHECK(got.metrics.count == static_cast<float>(batch));
+          return want.gradient;
+        };
+        const LossResult got = run_loss(*backend, d, logits, labels);
+        check_close("gradient", got.gradient, compare(got, logits), 1e-6);
+
+        CrossEntropyDesc half = d;
+        half.type = DType::bf16;
+        const std::vector<Bf16> halves = rounded(logits);
+        const LossResult got_half = run_loss(*backend, half, halves, labels);
+        check_rounded("bf16 gradient", got_half.gradient, compare(got_half, widened(halves)));
+      }
+    }
+  }
+}
+
+TEST_CASE("the input kernel in bf16 rounds what it gives in fp32") {
+  for (const auto& backend : backends()) {
+    INFO(backend->info().name);
+    for (const std::int64_t c : {1, 3, 4}) {
+      InputDesc d;
+      d.batch = 5;
+      d.raw = {9, 7, c};
+      d.out = {8, 6, c};
+      d.crop = d.flip = true;
+      d.crop_padding = 1;
+      d.mean.assign(static_cast<std::size_t>(c), 0.4F);
+      d.stddev.assign(static_cast<std::size_t>(c), 0.3F);
+      const auto bytes = static_cast<std::size_t>(5 * d.raw.elements());
+      std::vector<std::uint8_t> raw;
+      const std::vector<float> numbers = random_values(static_cast<std::int64_t>(bytes), 1);
+      for (const float v : numbers) {
+        raw.push_back(static_cast<std::uint8_t>((v + 1) * 127));
+      }
+      const OnDevice<std::uint8_t> samples(*backend, raw);
+      const OnDevice<float> fp32_samples(*backend, numbers);
+      const OnDevice<std::int32_t> slots(*backend, {4, 0, 3, 3, 1});
+      const OnDevice<std::int64_t> ids(*backend, {7, 8, 9, 10, 11}), epoch(*backend, {3});
+      const auto count = static_cast<std::size_t>(d.batch * d.out.elements());
+      const OnDevice<float> full(*backend, std::vector<float>(count));
+      const OnDevice<Bf16> half(*backend, std::vector<Bf16>(count));
+      for (const DType raw_type : {DType::u8, DType::f32}) {
+        d.raw_type = raw_type;
+        const DevPtr from = raw_type == DType::u8 ? samples.ptr() : fp32_samples.ptr();
+        d.type = DType::f32;
+        backend->input(d)->run({from, slots.ptr(), ids.ptr(), epoch.ptr(), full.ptr()});
+        d.type = DType::bf16;
+        backend->input(d)->run({from, slots.ptr(), ids.ptr(), epoch.ptr(), half.ptr()});
+        CHECK(widened(half.get()) == widened(rounded(full.get())));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dpt::testing

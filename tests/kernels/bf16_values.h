@@ -1,0 +1,43 @@
+// Host vectors of bf16 numbers, and what a result in bf16 may be.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/common/bf16.h"
+
+namespace dpt::testing {
+
+inline std::vector<Bf16> rounded(const std::vector<float>& values) {
+  std::vector<Bf16> result;
+  for (const float value : values) result.push_back(to_bf16(value));
+  return result;
+}
+inline std::vector<float> widened(const std::vector<Bf16>& values) {
+  std::vector<float> result;
+  for (const Bf16 value : values) result.push_back(to_float(value));
+  return result;
+}
+
+/// A result in bf16 is an fp32 number (whose error is far smaller) rounded once to 8 bits of
+/// mantissa: it errs by 2^-8 of itself, and here may by a little more. What comes near zero by
+/// cancellation has the fp32 error of the terms.
+inline void check_rounded(const std::string& what, const std::vector<float>& got,
+                          const std::vector<double>& want) {
+  INFO(what);
+  REQUIRE(got.size() == want.size());
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double value = static_cast<double>(got[i]);
+    const bool same = std::isfinite(want[i])
+                          ? std::abs(value - want[i]) <= 0x1.1p-8 * std::abs(want[i]) + 2e-6
+                          : value == want[i] || (std::isnan(value) && std::isnan(want[i]));
+    if (!same) ++wrong;
+  }
+  CHECK(wrong == 0);
+}
+
+}  // namespace dpt::testing

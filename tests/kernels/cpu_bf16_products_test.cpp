@@ -1,0 +1,242 @@
+// Convolutions and linear layers in bf16 on the CPU, which need a processor that has the
+// instructions; elsewhere, that they are refused.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "kernels/cpu/onednn.h"
+#include "kernels/devices.h"
+#include "kernels/error.h"
+#include "tests/kernels/bf16_values.h"
+#include "tests/kernels/cases.h"
+#include "tests/support/close.h"
+#include "tests/support/op_runner.h"
+#include "tests/support/reference.h"
+
+namespace dpt::testing {
+namespace {
+
+constexpr const char* kRefusal =
+    " in bf16 is not available: this processor ({}) has no bf16 instructions (AVX512-BF16 or AMX); "
+    "use train.precision=fp32";
+
+/// Whether there is something to test; prints why not where there is not.
+bool have_bf16() {
+  if (onednn::has_bf16()) return true;
+  std::printf("skipped: %s: this processor (%s) has neither AVX512-BF16 nor AMX\n",
+              doctest::getContextOptions()->currentTest->m_name, onednn::instruction_set().c_str());
+  return false;
+}
+
+struct Input {
+  std::vector<float> x, weight, bias, dy;
+};
+
+/// Whole numbers so small that bf16 holds them and fp32 every sum of their products: a right result
+/// is then known to the bit.
+std::vector<float> whole_values(std::int64_t count, std::uint64_t seed) {
+  std::vector<float> values = random_values(count, seed);
+  for (float& value : values) value = std::floor(value * 4);
+  return values;
+}
+
+std::vector<double> rounded_to_bf16(std::vector<double> values) {
+  for (double& value : values)
+    value = static_cast<double>(to_float(to_bf16(static_cast<float>(value))));
+  return values;
+}
+
+struct Output {
+  std::vector<float> y, dx, dweight, dbias, dweight_twice, dbias_twice;
+};
+
+/// Forward, backward, and a backward that adds. Memory that may not be needed starts as NaN.
+Output run(Backend& backend, Op& op, const Input& in) {
+  const float not_a_number = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> nan(std::max(op.scratch_bytes(), op.saved_bytes()) / sizeof(float) + 1,
+                               not_a_number);
+  const OnDevice<Bf16> x(backend, rounded(in.x)), weight(backend, rounded(in.weight));
+  const OnDevice<Bf16> y(backend, std::vector<Bf16>(in.dy.size(), to_bf16(not_a_number)));
+  const OnDevice<Bf16> dx(backend, std::vector<Bf16>(in.x.size(), to_bf16(not_a_number)));
+  OnDevice<Bf16> dy(backend, rounded(in.dy));
+  const OnDevice<float> bias(backend, in.bias), dweight(backend, in.weight),
+      dbias(backend, in.bias), saved(backend, nan), scratch(backend, nan);
+  OpArgs args;
+  args.x = x.ptr();
+  args.y = y.ptr();
+  args.weight = weight.ptr();
+  args.bias = bias.ptr();
+  args.dy = dy.ptr();
+  args.dx = dx.ptr();
+  args.dweight = dweight.ptr();
+  args.dbias = dbias.ptr();
+  args.saved = saved.ptr();
+  args.scratch = scratch.ptr();
+  op.forward(args);
+  Output out;
+  out.y = widened(y.get());
+  op.backward(args);
+  out.dx = widened(dx.get());
+  out.dweight = dweight.get();
+  out.dbias = dbias.get();
+  dy.set(rounded(in.dy));
+  args.write = GradWrite::add;
+  op.backward(args);
+  out.dweight_twice = dweight.get();
+  out.dbias_twice = dbias.get();
+  return out;
+}
+
+/// What `run` gives for a convolution where every activation is rounded once.
+struct Expected {
+  std::vector<double> y;
+  reference::Gradients gradients;
+};
+Expected expect(const Conv2dDesc& d, const Input& in) {
+  Conv2dDesc plain = d;
+  plain.relu = false;
+  plain.pool.reset();
+  const auto x = to_double(in.x), weight = to_double(in.weight), bias = to_double(in.bias);
+  std::vector<double> z = rounded_to_bf16(reference::conv(d, x, weight, bias));
+  if (d.relu) z = reference::relu(z);
+  std::vector<double> dz = to_double(in.dy);
+  Expected want{z, {}};
+  if (d.pool) {
+    want.y = rounded_to_bf16(reference::pool(*d.pool, z));
+    dz = rounded_to_bf16(reference::pool_backward(*d.pool, z, dz));
+  }
+  if (d.relu) dz = reference::relu_backward(dz, z);
+  want.gradients = reference::conv2d_backward(plain, x, weight, bias, dz);
+  want.gradients.x = rounded_to_bf16(want.gradients.x);
+  return want;
+}
+
+std::vector<double> twice(std::vector<double> values) {
+  for (double& value : values) value *= 2;
+  return values;
+}
+
+void check_exact(const Output& got, const Expected& want) {
+  check_close("y", got.y, want.y, 0);
+  check_close("dx", got.dx, want.gradients.x, 0);
+  check_close("dweight", got.dweight, want.gradients.weight, 0);
+  check_close("dbias", got.dbias, want.gradients.bias, 0);
+  check_close("dweight twice", got.dweight_twice, twice(want.gradients.weight), 0);
+  check_close("dbias twice", got.dbias_twice, twice(want.gradients.bias), 0);
+}
+
+void check_conv(Conv2dDesc d) {
+  const Input in = {whole_values(d.batch * d.in.elements(), 1), whole_values(weight_count(d), 2),
+                    whole_values(d.bias ? d.conv_out.c : 0, 3),
+                    whole_values(d.batch * d.out.elements(), 4)};
+  const Expected want = expect(d, in);
+  d.type = DType::bf16;
+  if (d.pool) d.pool->type = DType::bf16;
+  for (const int threads : {1, 2}) {
+    const auto backend = make_cpu_backend(threads);
+    const auto op = backend->conv2d(d);
+    INFO(backend->info().name, ": ", text(d), " by ", op->implementation());
+    check_exact(run(*backend, *op, in), want);
+  }
+}
+
+TEST_CASE("convolutions in bf16 with every fusion, to the bit") {
+  if (!have_bf16()) return;
+  for (Conv2dDesc d : conv_cases()) {
+    for (const bool bias : {true, false}) {
+      for (const bool relu : {true, false}) {
+        d.bias = bias;
+        d.relu = relu;
+        check_conv(d);
+        if (bias != relu || d.conv_out.h < 2 || d.conv_out.w < 2) continue;
+        check_conv(with_pool(d, PoolKind::max, {2, 2}, {2, 2}));
+        check_conv(with_pool(d, PoolKind::average, {2, 2}, {2, 2}));
+        if (relu) check_conv(with_pool(d, PoolKind::max, {2, 2}, {1, 1}, {1, 1}));
+      }
+    }
+  }
+}
+
+TEST_CASE("linear layers in bf16 with every fusion, to the bit") {
+  if (!have_bf16()) return;
+  const std::int64_t shapes[][3] = {
+      {1, 800, 128}, {7, 128, 10}, {4, 1, 1}, {3, 5, 7}, {256, 33, 65}};
+  for (const auto& [batch, in_size, out_size] : shapes) {
+    for (const bool bias : {true, false}) {
+      for (const bool relu : {true, false}) {
+        LinearDesc d;
+        d.batch = batch;
+        d.in = in_size;
+        d.out = out_size;
+        d.bias = bias;
+        d.relu = relu;
+        const Input in = {whole_values(batch * in_size, 1), whole_values(in_size * out_size, 2),
+                          whole_values(bias ? out_size : 0, 3), whole_values(batch * out_size, 4)};
+        const Expected want = expect(reference::as_convolution(d), in);
+        d.type = DType::bf16;
+        const auto backend = make_cpu_backend(1);
+        const auto op = backend->linear(d);
+        INFO("linear ", in_size, " -> ", out_size, ", batch ", batch, " by ", op->implementation());
+        check_exact(run(*backend, *op, in), want);
+      }
+    }
+  }
+}
+
+/// Sums of numbers that are not whole: in fp32, whatever the order.
+TEST_CASE("sums of products in bf16 are fp32") {
+  if (!have_bf16()) return;
+  const auto backend = make_cpu_backend(1);
+  const auto values = [](std::int64_t count, std::uint64_t seed) {
+    return widened(rounded(random_values(count, seed)));
+  };
+  Conv2dDesc d = conv_case(8, {13, 13, 20}, 50, {5, 5});
+  const Input in = {values(d.batch * d.in.elements(), 1), values(weight_count(d), 2),
+                    random_values(d.conv_out.c, 3), values(d.batch * d.out.elements(), 4)};
+  const auto x = to_double(in.x), weight = to_double(in.weight), bias = to_double(in.bias);
+  const auto y = reference::conv(d, x, weight, bias);
+  const auto want = reference::conv2d_backward(d, x, weight, bias, to_double(in.dy));
+  d.type = DType::bf16;
+  const auto op = backend->conv2d(d);
+  const Output got = run(*backend, *op, in);
+  // Half a unit in the last of an activation's 8 bits is up to 2^-8 of it.
+  check_close("y", got.y, y, 0x1p-8 + 2.5e-5);
+  check_close("dx", got.dx, want.x, 0x1p-8 + 2.5e-5);
+  check_close("dweight", got.dweight, want.weight, 2.5e-5);
+  check_close("dbias", got.dbias, want.bias, 2.5e-5);
+}
+
+TEST_CASE("products in bf16 are refused where the processor has no instructions for them") {
+  if (onednn::has_bf16()) {
+    std::printf("skipped: the refusal of bf16: this processor has it\n");
+    return;
+  }
+  std::string processor = onednn::instruction_set();
+  for (char& letter : processor) letter = static_cast<char>(std::toupper(letter));
+  const auto refused = [](const auto& make) {
+    try {
+      make();
+    } catch (const Error& error) {
+      return error.kind() == ErrorKind::device ? std::string(error.what()) : std::string();
+    }
+    return std::string();
+  };
+  const std::string because = fmt::format(fmt::runtime(kRefusal), processor);
+  Conv2dDesc conv = conv_case(2, {4, 4, 1}, 1, {3, 3});
+  conv.type = DType::bf16;
+  LinearDesc linear;
+  linear.batch = linear.in = linear.out = 1;
+  linear.type = DType::bf16;
+  for (const int threads : {1, 2}) {
+    const auto backend = make_cpu_backend(threads);
+    CHECK(refused([&] { backend->conv2d(conv); }) == "cpu: a convolution" + because);
+    CHECK(refused([&] { backend->linear(linear); }) == "cpu: a linear layer" + because);
+  }
+}
+
+}  // namespace
+}  // namespace dpt::testing
