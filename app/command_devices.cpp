@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "app/commands.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
 
@@ -18,6 +19,7 @@ int run_devices(const DevicesOptions& options) {
     nlohmann::ordered_json out;
     out["cpu"] = {{"model", cpu.model},
                   {"instruction_set", cpu.instruction_set},
+                  {"bf16", onednn::has_bf16()},
                   {"logical_cores_allowed", cpu.logical_allowed},
                   {"physical_cores_allowed", cpu.physical_allowed},
                   {"memory_bytes", cpu.memory_bytes}};
@@ -41,9 +43,9 @@ int run_devices(const DevicesOptions& options) {
     fmt::print("{}\n", out.dump());
     return 0;
   }
-  fmt::print("cpu     {}, {} cores ({} physical) allowed, {}, {:.1f} GiB\n", cpu.model,
+  fmt::print("cpu     {}, {} cores ({} physical) allowed, {}, bf16: {}, {:.1f} GiB\n", cpu.model,
              cpu.logical_allowed, cpu.physical_allowed, cpu.instruction_set,
-             static_cast<double>(cpu.memory_bytes) / (1 << 30));
+             onednn::has_bf16() ? "yes" : "no", static_cast<double>(cpu.memory_bytes) / (1 << 30));
   for (std::size_t i = 0; i < cuda.devices.size(); ++i) {
     const CudaDeviceInfo& card = cuda.devices[i];
     fmt::print(

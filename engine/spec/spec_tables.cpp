@@ -166,7 +166,7 @@ SpecTables::SpecTables(const Catalog& catalog)
        field("precision", &TrainSection::precision,
              "Arithmetic: fp32; tf32 (fp32 with factors of products rounded to 10 bits, NVIDIA "
              "cards only); bf16 (activations and copies of the weights in bf16; weights, sums and "
-             "statistics in fp32).")
+             "statistics in fp32; on the CPU only where it has AVX512-BF16 or AMX).")
            .one_of({"fp32", "tf32", "bf16"}),
        field("autotune", &TrainSection::autotune,
              "On NVIDIA cards: time the implementations of each convolution once and keep the "
