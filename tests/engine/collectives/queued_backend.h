@@ -15,10 +15,10 @@ namespace dpt {
 class QueuedBackend : public testing::HostBackend {
  public:
   void upload(DevPtr to, const void* host, std::size_t bytes) override {
-    later([=] { std::memcpy(at(to), host, bytes); });
+    if (bytes > 0) later([=] { std::memcpy(at(to), host, bytes); });
   }
   void download(void* host, DevPtr from, std::size_t bytes) override {
-    later([=] { std::memcpy(host, at(from), bytes); });
+    if (bytes > 0) later([=] { std::memcpy(host, at(from), bytes); });
   }
   void copy(DevPtr to, DevPtr from, std::size_t bytes) override {
     later([=] { std::memcpy(at(to), at(from), bytes); });
