@@ -290,8 +290,8 @@ class RankTrainer {
 
   /// Writes a checkpoint of the present state. REQUIRES: drained. Called by all ranks.
   void save(bool is_best = false) {
-    // A rank whose device failed does not get here, and what it did not add is missing on the others:
-    // nothing is kept before all have seen their work done.
+    // A rank whose device failed does not get here, and what it did not add is missing on the
+    // others: nothing is kept before all have seen their work done.
     communicator_.barrier();
     const auto moment = std::pair(stepper_.state().step, stepper_.state().epoch);
     if (!writes_ || moment == saved_) return;
