@@ -24,8 +24,6 @@ DevPtr metrics_behind(DevPtr grads, const Plan& plan) {
   return grads + static_cast<std::size_t>(plan.param_floats) * sizeof(float);
 }
 
-}  // namespace
-
 /// Runs `call` for a layer; an error of the device gets its name.
 template <class Call>
 void for_layer(const std::string& layer, const char* direction, const Call& call) {
@@ -36,6 +34,8 @@ void for_layer(const std::string& layer, const char* direction, const Call& call
     fail(ErrorKind::device, "layer '{}', {}: {}", layer, direction, error.what());
   }
 }
+
+}  // namespace
 
 struct Executor::Step {
   int node = 0;  // in Plan::nodes

@@ -73,11 +73,9 @@ __device__ inline std::uint32_t position(std::uint32_t image, int height, int wi
 /// Pixel `index` of the phase's grid, nowhere from `end` on.
 __device__ inline Place pixel_place(const ConvGemm& g, const BlockPart& part, int index, int end) {
   if (index >= end) return nowhere();
-  const auto at = static_cast<std::uint32_t>(index);
-  const std::uint32_t image = g.per_image.quotient(at);
-  const std::uint32_t rest = at - image * g.per_image.divisor;
-  const std::uint32_t i = g.per_row.quotient(rest);
-  const std::uint32_t j = rest - i * g.per_row.divisor;
+  auto j = static_cast<std::uint32_t>(index);
+  const std::uint32_t image = g.per_image.split(j);
+  const std::uint32_t i = g.per_row.split(j);
   const int own_h = static_cast<int>(i) * part.h.pixel_scale + part.h.pixel_base;
   const int own_w = static_cast<int>(j) * part.w.pixel_scale + part.w.pixel_base;
   if (own_h >= g.h.pixels || own_w >= g.w.pixels) return nowhere();
@@ -96,11 +94,10 @@ __device__ inline Place pixel_place(const ConvGemm& g, const BlockPart& part, in
 /// Tap slot and channel `index`, nowhere from the last on.
 __device__ inline Place tap_place(const ConvGemm& g, const BlockPart& part, int index) {
   if (index >= g.taps) return nowhere();
-  const auto at = static_cast<std::uint32_t>(index);
-  const std::uint32_t slot = g.per_tap.quotient(at);
-  const std::uint32_t channel = at - slot * g.per_tap.divisor;
-  const auto i = static_cast<int>(g.per_tap_row.quotient(slot));
-  const int j = static_cast<int>(slot) - i * static_cast<int>(g.per_tap_row.divisor);
+  auto channel = static_cast<std::uint32_t>(index);
+  std::uint32_t slot = g.per_tap.split(channel);
+  const auto i = static_cast<int>(g.per_tap_row.split(slot));
+  const auto j = static_cast<int>(slot);
   const int r = part.h.first_tap + i * g.h.tap_step, s = part.w.first_tap + j * g.w.tap_step;
   if (r >= g.h.taps || s >= g.w.taps) return nowhere();
   Place place;

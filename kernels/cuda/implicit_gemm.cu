@@ -83,10 +83,10 @@ class ImplicitGemm final : public ConvPlan {
     gemm_.pixel_channels = static_cast<int>(pixel_group * problem.groups);
     const std::int64_t height = data ? over(gemm_.h.pixels, gemm_.h.stride) : gemm_.h.pixels;
     const std::int64_t width = data ? over(gemm_.w.pixels, gemm_.w.stride) : gemm_.w.pixels;
-    gemm_.per_image = Divisor(static_cast<std::uint32_t>(height * width));
-    gemm_.per_row = Divisor(static_cast<std::uint32_t>(width));
-    gemm_.per_tap = Divisor(static_cast<std::uint32_t>(gathered_group));
-    gemm_.per_tap_row = Divisor(static_cast<std::uint32_t>(gemm_.w.tap_slots));
+    gemm_.per_image = Divider(height * width);
+    gemm_.per_row = Divider(width);
+    gemm_.per_tap = Divider(gathered_group);
+    gemm_.per_tap_row = Divider(gemm_.w.tap_slots);
     gemm_.pixels = static_cast<int>(problem.batch * height * width);
     gemm_.taps = static_cast<int>(gathered_group * gemm_.h.tap_slots * gemm_.w.tap_slots);
     gemm_.ones = weights && problem.bias;

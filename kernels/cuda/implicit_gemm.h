@@ -16,27 +16,11 @@
 
 #include <cstdint>
 
-#include "kernels/common/host_device.h"
+#include "kernels/common/divide.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/conv_plan.h"
 
 namespace dpt {
-
-/// Division of numbers below 2^31 by one that the host knows: a multiplication and a shift.
-/// With 2^(s-1) < d <= 2^s the multiplier m = ceil(2^(31+s) / d) fits into 32 bits, and
-/// m d - 2^(31+s) < d <= 2^s makes the quotient exact for every n < 2^31.
-struct Divisor {
-  std::uint32_t divisor = 1, multiplier = 1U << 31, shift = 31;
-
-  Divisor() = default;
-  explicit Divisor(std::uint32_t d) : divisor(d), shift(31) {
-    while ((std::uint64_t{1} << (shift - 31)) < d) ++shift;
-    multiplier = static_cast<std::uint32_t>(((std::uint64_t{1} << shift) + d - 1) / d);
-  }
-  DPT_HOST_DEVICE std::uint32_t quotient(std::uint32_t n) const {
-    return static_cast<std::uint32_t>((static_cast<std::uint64_t>(n) * multiplier) >> shift);
-  }
-};
 
 /// One spatial axis.
 struct GemmAxis {
@@ -56,7 +40,7 @@ struct ConvGemm {
   GemmAxis h, w;
   int gathered_channels = 1, pixel_channels = 1;  ///< of the two tensors
   int gathered_group = 1, pixel_group = 1;        ///< the same in one group
-  Divisor per_image, per_row, per_tap, per_tap_row;
+  Divider per_image, per_row, per_tap, per_tap_row;
   int pixels = 0, taps = 0;  ///< of the grid of one phase; tap slots times gathered_group
   int columns = 0;           ///< of the product, in one group
   int gathered_vector = 1, matrix_vector = 1;  ///< elements of one load

@@ -278,7 +278,7 @@ TEST_CASE("division by multiplication is exact below 2^31") {
   const std::uint32_t top = 0x7FFFFFFF;
   for (const std::uint32_t d : {1U, 2U, 3U, 5U, 7U, 9U, 20U, 25U, 81U, 676U, 1000U, 65535U, 65536U,
                                 65537U, 0x40000000U, 0x40000001U, top}) {
-    const Divisor by(d);
+    const Divider by(d);
     for (const std::uint32_t n : {0U, 1U, d - 1, d, d + 1, top / d * d, top - 1, top}) {
       if (n > top) continue;
       CHECK(by.quotient(n) == n / d);

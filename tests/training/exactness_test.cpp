@@ -13,24 +13,6 @@ namespace {
 constexpr const char* kSgd = "{type: SGD, lr: 0.05, momentum: 0.9, weight_decay: 0.001}";
 constexpr const char* kAdam = "{type: Adam, lr: 0.01}";
 
-/// A data set that could lie in memory, but says that it does not.
-class NotResident final : public DataSource {
- public:
-  explicit NotResident(std::shared_ptr<const DataSource> source) : source_(std::move(source)) {}
-  std::int64_t size() const override { return source_->size(); }
-  SampleShape shape() const override { return source_->shape(); }
-  DType type() const override { return source_->type(); }
-  const std::vector<std::string>& classes() const override { return source_->classes(); }
-  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
-    source_->read(index, pixels, label);
-  }
-  std::string describe(std::int64_t index) const override { return source_->describe(index); }
-  std::string fingerprint() const override { return source_->fingerprint(); }
-
- private:
-  std::shared_ptr<const DataSource> source_;
-};
-
 FinalState train_on(const std::string& config, const std::string& devices,
                     const std::string& shards) {
   const TempDir folder;
@@ -128,7 +110,7 @@ TEST_CASE("data that is staged batch by batch gives the bits of data on the devi
     Job staged = small_job(config, {one});
     for (auto* source :
          {&staged.splits.train.source, &staged.splits.val.source, &staged.splits.test.source}) {
-      *source = std::make_shared<NotResident>(*source);
+      *source = std::make_shared<Unresident>(*source);
     }
     const TempDir folder;
     CHECK((train_small(staged, folder.path()) == train_on(config, one, "auto")));

@@ -55,24 +55,6 @@ StartingPoint start_at(const Job& job, const TempDir& folder, std::int64_t step)
   return start_from_checkpoint(job, folder.path() + "/checkpoints/" + checkpoint_name(step));
 }
 
-/// The same samples, but read one by one, as from files: so batches are staged ahead.
-class Unresident : public DataSource {
- public:
-  explicit Unresident(std::shared_ptr<const DataSource> source) : source_(std::move(source)) {}
-  std::int64_t size() const override { return source_->size(); }
-  SampleShape shape() const override { return source_->shape(); }
-  DType type() const override { return source_->type(); }
-  const std::vector<std::string>& classes() const override { return source_->classes(); }
-  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
-    source_->read(index, pixels, label);
-  }
-  std::string describe(std::int64_t index) const override { return source_->describe(index); }
-  std::string fingerprint() const override { return source_->fingerprint(); }
-
- private:
-  std::shared_ptr<const DataSource> source_;
-};
-
 }  // namespace
 
 TEST_CASE(
