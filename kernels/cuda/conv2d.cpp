@@ -143,10 +143,83 @@ class CudaConv2d final : public Op {
   std::unique_ptr<Op> pool_, relu_;
 };
 
+/// Convolution, ReLU and pooling as one kernel, whose backward passes read the pooled gradient: the
+/// convolution's own output, the largest tensor of such a layer, never lies in memory.
+class PooledConv2d final : public Op {
+ public:
+  /// Null where a kernel of ours cannot do it, or another way is better.
+  static std::unique_ptr<Op> make(const CudaContext& context, const Conv2dDesc& desc) {
+    const bool fits = desc.pool && desc.pool->kernel == Size2{2, 2} &&
+                      desc.pool->stride == Size2{2, 2} && desc.pool->padding == Size2{0, 0} &&
+                      desc.pool->dilation == Size2{1, 1} && 2 * desc.out.h <= desc.conv_out.h &&
+                      2 * desc.out.w <= desc.conv_out.w;
+    if (!fits || !own_convolution_is_better(problem_of(desc, ConvPass::forward))) return nullptr;
+    auto op = std::make_unique<PooledConv2d>();
+    op->saved_bytes_ =
+        desc.training ? static_cast<std::size_t>(desc.batch * desc.out.elements()) : 0;
+    const auto plan = [&](ConvPass pass) {
+      ConvProblem problem = problem_of(desc, pass);
+      problem.pool = pool_of(*desc.pool);
+      return make_implicit_gemm(context, problem);
+    };
+    op->forward_ = plan(ConvPass::forward);
+    if (desc.training) op->backward_weights_ = plan(ConvPass::backward_weights);
+    if (desc.training && desc.input_gradient) op->backward_data_ = plan(ConvPass::backward_data);
+    // All passes have the same tensors: either all can be made or none.
+    return op->forward_ ? std::move(op) : nullptr;
+  }
+
+  std::size_t saved_bytes() const override { return saved_bytes_; }
+  bool backward_needs_y() const override { return false; }
+
+  void forward(const OpArgs& args) override {
+    ConvArgs conv;
+    conv.x = device<void>(args.x);
+    conv.y = device<void>(args.y);
+    conv.weight = device<const void>(args.weight);
+    conv.bias = device<const float>(args.bias);
+    conv.open = saved_bytes_ > 0 ? device<std::uint8_t>(args.saved) : nullptr;
+    forward_->run(conv);
+  }
+
+  void backward(const OpArgs& args) override {
+    ConvArgs conv;
+    conv.x = device<void>(args.x);
+    conv.y = device<void>(args.dy);
+    conv.open = device<std::uint8_t>(args.saved);
+    conv.dweight = device<float>(args.dweight);
+    conv.dbias = device<float>(args.dbias);
+    conv.write = args.write;
+    backward_weights_->run(conv);
+    if (!backward_data_) return;
+    conv.x = device<void>(args.dx);
+    conv.weight = device<const void>(args.weight);
+    backward_data_->run(conv);
+  }
+
+  std::string implementation() const override { return forward_->name() + " with pool"; }
+
+ private:
+  static ConvPool pool_of(const Pool2dDesc& desc) {
+    ConvPool pool;
+    pool.kind = desc.kind;
+    pool.out = desc.out;
+    if (desc.kind == PoolKind::average) {
+      pool.scale =
+          desc.divisor_override == 0 ? 0.25F : 1.0F / static_cast<float>(desc.divisor_override);
+    }
+    return pool;
+  }
+
+  std::size_t saved_bytes_ = 0;
+  std::unique_ptr<ConvPlan> forward_, backward_weights_, backward_data_;
+};
+
 }  // namespace
 
 std::unique_ptr<Op> make_cuda_conv2d(const CudaContext& context, const Conv2dDesc& desc) {
   check_cuda_desc(context, "a convolution", desc.type, desc.batch);
+  if (auto pooled = PooledConv2d::make(context, desc)) return pooled;
   return std::make_unique<CudaConv2d>(context, desc);
 }
 

@@ -17,22 +17,6 @@ namespace {
 
 constexpr int kMostCudnnPlans = 6;
 
-/// The fixed rule: whether our own kernels are to run the problem.
-///  - Few or odd numbers of channels: cuDNN's tensor core kernels load 16 bytes of channels at a
-///    time; for others it copies the tensors into padded ones first. Below 16 channels half of
-///    their tiles is padding.
-///  - Small problems are over before a helper kernel of cuDNN's has started: ours are one kernel,
-///    or two. 2 GFLOP take about 10 us of a large card.
-/// cuDNN is better at the rest, and at groups, which ours treat as convolutions of their own.
-bool own_is_better(const ConvProblem& p) {
-  const std::int64_t pack = p.type == DType::bf16 ? 8 : 4;
-  const std::int64_t group_in = p.in.c / p.groups;
-  const double flops = 2.0 * static_cast<double>(p.batch * p.out.elements()) *
-                       static_cast<double>(p.kernel.h * p.kernel.w * group_in);
-  if (p.groups > 1) return false;
-  return p.in.c < 16 || p.out.c < 16 || p.in.c % pack != 0 || p.out.c % pack != 0 || flops < 2e9;
-}
-
 const char* pass_name(ConvPass pass) {
   switch (pass) {
     case ConvPass::forward:
@@ -179,7 +163,7 @@ class Candidates {
 
   /// By the fixed rule.
   std::string by_rule() {
-    if (own_ && (own_is_better(problem_) || cudnn().empty())) return own_->name();
+    if (own_ && (own_convolution_is_better(problem_) || cudnn().empty())) return own_->name();
     if (!cudnn().empty()) return cudnn().front()->name();
     fail(ErrorKind::device, "{}: neither dpt's own kernels nor cuDNN can run the convolution {}",
          context_.name, problem_.key());
@@ -227,6 +211,21 @@ std::string ConvProblem::key() const {
                      pair(padding), pair(dilation), groups,
                      type == DType::f32 && tf32 ? "tf32" : name_of(type), bias ? ":bias" : "",
                      relu ? ":relu" : "");
+}
+
+//  - Few or odd numbers of channels: cuDNN's tensor core kernels load 16 bytes of channels at a
+//    time; for others it copies the tensors into padded ones first. Below 16 channels half of
+//    their tiles is padding.
+//  - Small problems are over before a helper kernel of cuDNN's has started: ours are one kernel,
+//    or two. 2 GFLOP take about 10 us of a large card.
+// cuDNN is better at the rest, and at groups, which ours treat as convolutions of their own.
+bool own_convolution_is_better(const ConvProblem& p) {
+  const std::int64_t pack = p.type == DType::bf16 ? 8 : 4;
+  const std::int64_t group_in = p.in.c / p.groups;
+  const double flops = 2.0 * static_cast<double>(p.batch * p.out.elements()) *
+                       static_cast<double>(p.kernel.h * p.kernel.w * group_in);
+  if (p.groups > 1) return false;
+  return p.in.c < 16 || p.out.c < 16 || p.in.c % pack != 0 || p.out.c % pack != 0 || flops < 2e9;
 }
 
 std::unique_ptr<ConvPlan> choose_conv_plan(const CudaContext& context, const ConvProblem& problem) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,15 @@
 namespace dpt {
 
 enum class ConvPass : std::uint8_t { forward, backward_data, backward_weights };
+
+/// Pooling over windows of 2x2 with stride 2, without padding or overhang, made inside the
+/// convolution: its own output never lies in memory. `y` of ConvArgs is then the pooled output, and
+/// pixels of the last odd row and column, which no window has, are not computed.
+struct ConvPool {
+  PoolKind kind = PoolKind::max;
+  SampleShape out;     ///< behind the pooling
+  float scale = 1.0F;  ///< of the sum over a window (average), 1 for max
+};
 
 /// x (N,H,W,C), weight (K,R,S,C/groups), y (N,P,Q,K). `type` is that of x, y and weight; bias and
 /// dweight are fp32.
@@ -24,7 +34,8 @@ struct ConvProblem {
   ConvPass pass = ConvPass::forward;
   DType type = DType::f32;
   bool tf32 = false;                ///< fp32 factors may be rounded to tf32
-  bool bias = false, relu = false;  ///< forward: y = relu(conv + bias)
+  bool bias = false, relu = false;  ///< forward: y = pool(relu(conv + bias))
+  std::optional<ConvPool> pool;     ///< only make_implicit_gemm takes one
   // backward_weights: `bias` asks for the gradient of the bias as well; a plan may give it
   // (gives_dbias).
 
@@ -39,6 +50,9 @@ struct ConvArgs {
   void* y = nullptr;
   const void* weight = nullptr;
   const float* bias = nullptr;
+  /// With a pool: a byte per element of y, whose bit 2 i + j tells whether gradient flows to place
+  /// (i, j) of its window. Forward writes it, if it is not null; backward reads it.
+  std::uint8_t* open = nullptr;
   float* dweight = nullptr;
   float* dbias = nullptr;                  ///< only where the plan gives it
   GradWrite write = GradWrite::overwrite;  ///< of dweight and dbias
@@ -71,6 +85,9 @@ std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& conte
 /// found here, the card or the workspace has no such plan.
 std::unique_ptr<ConvPlan> make_cudnn_plan(const CudaContext& context, const ConvProblem& problem,
                                           const std::string& name);
+
+/// The fixed rule: whether our own kernels are to run the problem rather than cuDNN's.
+bool own_convolution_is_better(const ConvProblem& problem);
 
 /// The plan to use. With a plan cache file: the one that the cache names, or else the fastest of
 /// all candidates by timing them on scratch memory, which is then kept in the cache. Without, or in

@@ -5,9 +5,9 @@
 // k. Shared memory holds it in one of two ways, after the direction in which the factor lies in
 // memory:
 //  - *panel*, for factors contiguous along k: [half of the words][row][16 words]. The four 16-byte
-//    pieces of a row are permuted by the row, and the second half has its even and odd rows
-//    exchanged, so that eight neighbouring rows at one k, two rows at all four pieces, and the
-//    eight pieces of one row each lie in different banks.
+//    pieces of a row are permuted by the row; even and odd rows are exchanged in the second half,
+//    and in every second eight rows. So eight rows at one k, neighbours or every second one, two
+//    rows at all four pieces, and the eight pieces of one row each lie in different banks.
 //  - *major*, for factors contiguous along the rows: [word][row] with a pitch of kRows + 2, so that
 //    words 0, 4, 8, 12 at eight neighbouring rows lie in different banks.
 #pragma once
@@ -70,28 +70,58 @@ __device__ inline std::uint32_t position(std::uint32_t image, int height, int wi
          static_cast<std::uint32_t>(w);
 }
 
+/// Where pooling inside the product changes what is read or written.
+enum class Pooled : std::uint8_t {
+  no,
+  pixels,    ///< the tensor that has the pixels is the pooled one (forward, backward weights)
+  gathered,  ///< the gathered tensor is (backward data)
+};
+template <ConvPass kPass, bool kPooled>
+inline constexpr Pooled kWhatIsPooled = !kPooled                           ? Pooled::no
+                                        : kPass == ConvPass::backward_data ? Pooled::gathered
+                                                                           : Pooled::pixels;
+/// Pixels of a window follow each other.
+__device__ inline int window_corner(int pixel) {
+  return pixel & 3;
+}
+
 /// Pixel `index` of the phase's grid, nowhere from `end` on.
+template <Pooled kPooled>
 __device__ inline Place pixel_place(const ConvGemm& g, const BlockPart& part, int index, int end) {
   if (index >= end) return nowhere();
-  auto j = static_cast<std::uint32_t>(index);
+  auto j = static_cast<std::uint32_t>(kPooled == Pooled::pixels ? index / 4 : index);
   const std::uint32_t image = g.per_image.split(j);
-  const std::uint32_t i = g.per_row.split(j);
+  std::uint32_t i = g.per_row.split(j);
+  Place place;
+  if constexpr (kPooled == Pooled::pixels) {
+    place.extra =
+        position(image, g.pool.height, g.pool.width, static_cast<int>(i), static_cast<int>(j)) *
+            static_cast<std::uint32_t>(g.pixel_channels) +
+        static_cast<std::uint32_t>(part.group * g.pixel_group);
+    i = 2 * i + static_cast<std::uint32_t>(window_corner(index)) / 2;
+    j = 2 * j + static_cast<std::uint32_t>(window_corner(index)) % 2;
+  }
   const int own_h = static_cast<int>(i) * part.h.pixel_scale + part.h.pixel_base;
   const int own_w = static_cast<int>(j) * part.w.pixel_scale + part.w.pixel_base;
   if (own_h >= g.h.pixels || own_w >= g.w.pixels) return nowhere();
-  Place place;
   place.h = static_cast<int>(i) * part.h.scale + part.h.base;
   place.w = static_cast<int>(j) * part.w.scale + part.w.base;
-  place.offset = position(image, g.h.gathered, g.w.gathered, place.h, place.w) *
+  // In a pooled tensor the sum of a pixel and a tap has to be halved first: see gathered_offset.
+  place.offset = (kPooled == Pooled::gathered
+                      ? position(image, g.pool.height, g.pool.width, 0, 0)
+                      : position(image, g.h.gathered, g.w.gathered, place.h, place.w)) *
                      static_cast<std::uint32_t>(g.gathered_channels) +
                  static_cast<std::uint32_t>(part.group * g.gathered_group);
-  place.extra = position(image, g.h.pixels, g.w.pixels, own_h, own_w) *
-                    static_cast<std::uint32_t>(g.pixel_channels) +
-                static_cast<std::uint32_t>(part.group * g.pixel_group);
+  if constexpr (kPooled != Pooled::pixels) {
+    place.extra = position(image, g.h.pixels, g.w.pixels, own_h, own_w) *
+                      static_cast<std::uint32_t>(g.pixel_channels) +
+                  static_cast<std::uint32_t>(part.group * g.pixel_group);
+  }
   return place;
 }
 
 /// Tap slot and channel `index`, nowhere from the last on.
+template <Pooled kPooled>
 __device__ inline Place tap_place(const ConvGemm& g, const BlockPart& part, int index) {
   if (index >= g.taps) return nowhere();
   auto channel = static_cast<std::uint32_t>(index);
@@ -103,9 +133,11 @@ __device__ inline Place tap_place(const ConvGemm& g, const BlockPart& part, int 
   Place place;
   place.h = i * part.h.step;
   place.w = j * part.w.step;
-  place.offset = position(0, 0, g.w.gathered, place.h, place.w) *
-                     static_cast<std::uint32_t>(g.gathered_channels) +
-                 channel;
+  place.offset = channel;
+  if constexpr (kPooled != Pooled::gathered) {
+    place.offset += position(0, 0, g.w.gathered, place.h, place.w) *
+                    static_cast<std::uint32_t>(g.gathered_channels);
+  }
   const std::uint32_t row = static_cast<std::uint32_t>(part.group * g.gathered_group) + channel;
   place.extra = (row * static_cast<std::uint32_t>(g.h.taps * g.w.taps) +
                  static_cast<std::uint32_t>(r * g.w.taps + s)) *
@@ -118,8 +150,17 @@ __device__ inline bool inside(const ConvGemm& g, const Place& pixel, const Place
          static_cast<unsigned>(pixel.w + tap.w) < static_cast<unsigned>(g.w.gathered);
 }
 
+/// Calls use(std::integral_constant) for 0, kBy, 2 kBy, ... below kCount.
+template <int kCount, int kBy, int kFirst = 0, class Use>
+__device__ inline void unrolled(const Use& use) {
+  if constexpr (kFirst < kCount) {
+    use(std::integral_constant<int, kFirst>());
+    unrolled<kCount, kBy, kFirst + kBy>(use);
+  }
+}
+
 /// Loads kVector elements, from element kAt of `words` on; zeros where `from` is null. Elements of
-/// one word come in ascending order.
+/// one word come in ascending order, bytes all at once.
 template <class Element, int kVector, int kAt, int kWords>
 __device__ inline void load_vector(std::uint32_t (&words)[kWords], const Element* from) {
   constexpr int kSize = static_cast<int>(sizeof(Element));
@@ -136,19 +177,43 @@ __device__ inline void load_vector(std::uint32_t (&words)[kWords], const Element
     words[kWord + 1] = value.y;
   } else if constexpr (kBytes == 4) {
     words[kWord] = from ? *reinterpret_cast<const std::uint32_t*>(from) : 0;
+  } else if constexpr (kSize == 1) {
+    words[kWord] = !from ? 0 : kBytes == 2 ? *reinterpret_cast<const std::uint16_t*>(from) : *from;
   } else {
     const std::uint32_t half = from ? *reinterpret_cast<const std::uint16_t*>(from) : 0;
     words[kWord] = kAt % 2 == 0 ? half : words[kWord] | (half << 16);
   }
 }
 
-/// Calls use(std::integral_constant) for 0, kBy, 2 kBy, ... below kCount.
-template <int kCount, int kBy, int kFirst = 0, class Use>
-__device__ inline void unrolled(const Use& use) {
-  if constexpr (kFirst < kCount) {
-    use(std::integral_constant<int, kFirst>());
-    unrolled<kCount, kBy, kFirst + kBy>(use);
+/// Multiplies element kAt of `words` by `scale`, or makes it zero if it is not `open`.
+template <class Element, int kAt, int kWords>
+__device__ inline void pass_open(std::uint32_t (&words)[kWords], bool open, float scale) {
+  if constexpr (sizeof(Element) == 4) {
+    words[kAt] =
+        open ? __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, words[kAt]) * scale) : 0;
+  } else {
+    constexpr int kShift = 16 * (kAt % 2);
+    std::uint32_t& word = words[kAt / 2];
+    const Bf16 value{static_cast<std::uint16_t>(word >> kShift)};
+    const std::uint32_t bits = open ? to_bf16(to_float(value) * scale).bits : 0;
+    word = (word & ~(0xFFFFU << kShift)) | bits << kShift;
   }
+}
+
+/// As load_vector, from a pooled gradient: what it says of corner `corner` of its windows.
+/// `open` are the bytes of `from`.
+template <class Element, int kVector, int kAt, int kWords>
+__device__ inline void load_open(std::uint32_t (&words)[kWords], const Element* from,
+                                 const std::uint8_t* open, int corner, float scale) {
+  load_vector<Element, kVector, kAt>(words, from);
+  if (!from) return;
+  std::uint32_t bytes[2] = {};
+  load_vector<std::uint8_t, kVector, 0>(bytes, open);
+  unrolled<kVector, 1>([&](auto i) {
+    constexpr int kByte = decltype(i)::value;
+    const bool is_open = bytes[kByte / 4] >> (8 * (kByte % 4) + corner) & 1U;
+    pass_open<Element, kAt + kByte>(words, is_open, scale);
+  });
 }
 
 /// Two rows of four bf16, at k and k + 1, as four words.
@@ -166,12 +231,29 @@ template <int kRows>
 using Carried = std::uint32_t[kRows / 16][4];
 inline constexpr int kRowsApart = kGemmThreads / 8;  // of a thread's units in a panel
 
+/// Loads kVector elements of the gathered tensor at pixel + tap, from element kAt of `words` on.
+template <class Element, Pooled kPooled, int kVector, int kAt, int kWords>
+__device__ inline void load_gathered(std::uint32_t (&words)[kWords], const ConvGemm& g,
+                                     const Place& pixel, const Place& tap) {
+  const auto* from = static_cast<const Element*>(g.gathered);
+  const bool there = inside(g, pixel, tap);
+  std::uint32_t offset = pixel.offset + tap.offset;
+  if constexpr (kPooled == Pooled::gathered) {
+    const int h = pixel.h + tap.h, w = pixel.w + tap.w;
+    offset += position(0, 0, g.pool.width, h >> 1, w >> 1) *
+              static_cast<std::uint32_t>(g.gathered_channels);
+    load_open<Element, kVector, kAt>(words, there ? from + offset : nullptr, g.pool.open + offset,
+                                     (h & 1) * 2 + (w & 1), g.pool.scale);
+  } else {
+    load_vector<Element, kVector, kAt>(words, there ? from + offset : nullptr);
+  }
+}
+
 /// A panel tile of the gathered tensor; `pixels` are its rows, `taps` its k.
-template <class Element, int kRows, int kVector>
+template <class Element, Pooled kPooled, int kRows, int kVector>
 __device__ inline void fetch_gathered_panel(const ConvGemm& g, const Place* pixels,
                                             const Place* taps, Carried<kRows>& units) {
   constexpr int kElements = 16 / static_cast<int>(sizeof(Element));
-  const auto* from = static_cast<const Element*>(g.gathered);
   const int row = static_cast<int>(threadIdx.x) / 8,
             k = static_cast<int>(threadIdx.x) % 8 * kElements;
   unrolled<kElements, kVector>([&](auto i) {
@@ -179,8 +261,7 @@ __device__ inline void fetch_gathered_panel(const ConvGemm& g, const Place* pixe
 #pragma unroll
     for (int u = 0; u < kRows / 16; ++u) {
       const Place pixel = pixels[row + u * kRowsApart];
-      load_vector<Element, kVector, i()>(
-          units[u], inside(g, pixel, tap) ? from + (pixel.offset + tap.offset) : nullptr);
+      load_gathered<Element, kPooled, kVector, i()>(units[u], g, pixel, tap);
     }
     // Half words are joined before more are loaded, or they would not all fit into registers.
     if constexpr (kVector * sizeof(Element) == 2) __syncwarp();
@@ -227,8 +308,8 @@ __device__ inline void fetch_major(Carried<kRows>& units, const Load& load) {
 }
 
 /// A major tile of the matrix, whose rows begin at the `extra` of `places`. `first` is the tile's
-/// first row, `end` the matrix's last but one.
-template <class Element, int kRows, int kVector>
+/// first row, `end` the matrix's last but one. Where pixels are pooled it is the gradient's.
+template <class Element, Pooled kPooled, int kRows, int kVector>
 __device__ inline void fetch_matrix_major(const ConvGemm& g, const Place* places, int first,
                                           int end, Carried<kRows>& units) {
   const auto* from = static_cast<const Element*>(g.matrix);
@@ -236,10 +317,14 @@ __device__ inline void fetch_matrix_major(const ConvGemm& g, const Place* places
     const Place place = places[k];
     unrolled<4, kVector>([&](auto i) {
       const int at = first + row + i();
-      load_vector<Element, kVector, i()>(words,
-                                         place.h != kNowhere && at < end
-                                             ? from + place.extra + static_cast<std::uint32_t>(at)
-                                             : nullptr);
+      const std::uint32_t offset = place.extra + static_cast<std::uint32_t>(at);
+      const Element* address = place.h != kNowhere && at < end ? from + offset : nullptr;
+      if constexpr (kPooled == Pooled::pixels) {
+        load_open<Element, kVector, i()>(words, address, g.pool.open + offset, window_corner(k),
+                                         g.pool.scale);
+      } else {
+        load_vector<Element, kVector, i()>(words, address);
+      }
     });
   });
 }
@@ -249,13 +334,11 @@ __device__ inline void fetch_matrix_major(const ConvGemm& g, const Place* places
 template <class Element, int kRows, int kVector>
 __device__ inline void fetch_gathered_major(const ConvGemm& g, const Place* taps,
                                             const Place* pixels, int ones, Carried<kRows>& units) {
-  const auto* from = static_cast<const Element*>(g.gathered);
   fetch_major<Element, kRows>(units, [&](auto& words, int row, int k) {
     const Place pixel = pixels[k];
     unrolled<4, kVector>([&](auto i) {
       const Place tap = taps[row + i()];
-      load_vector<Element, kVector, i()>(
-          words, inside(g, pixel, tap) ? from + (pixel.offset + tap.offset) : nullptr);
+      load_gathered<Element, Pooled::no, kVector, i()>(words, g, pixel, tap);
     });
     if (pixel.h == kNowhere) return;
 #pragma unroll
@@ -278,8 +361,8 @@ constexpr int tile_words(bool panel, int rows) {
 /// Where four words from word 4 * piece on lie in a panel.
 template <int kRows>
 __device__ inline int panel_index(int row, int piece) {
-  const int half = piece / 4;
-  return half * (kRows * 16) + (row ^ half) * 16 + ((piece & 3) ^ ((row >> 1) & 3)) * 4;
+  const int half = piece / 4, line = row ^ half ^ ((row >> 3) & 1);
+  return half * (kRows * 16) + line * 16 + ((piece & 3) ^ ((row >> 1) & 3)) * 4;
 }
 
 /// Puts what the threads carry into shared memory. Math::factor makes a word a factor.

@@ -81,13 +81,30 @@ class ImplicitGemm final : public ConvPlan {
     gemm_.pixel_group = static_cast<int>(pixel_group);
     gemm_.gathered_channels = static_cast<int>(gathered_group * problem.groups);
     gemm_.pixel_channels = static_cast<int>(pixel_group * problem.groups);
-    const std::int64_t height = data ? over(gemm_.h.pixels, gemm_.h.stride) : gemm_.h.pixels;
-    const std::int64_t width = data ? over(gemm_.w.pixels, gemm_.w.stride) : gemm_.w.pixels;
+    std::int64_t height = data ? over(gemm_.h.pixels, gemm_.h.stride) : gemm_.h.pixels;
+    std::int64_t width = data ? over(gemm_.w.pixels, gemm_.w.stride) : gemm_.w.pixels;
+    std::int64_t corners = 1;  // pixels of one place of the grid
+    if (problem.pool) {
+      const SampleShape& pooled = problem.pool->out;
+      gemm_.pool.height = static_cast<int>(pooled.h);
+      gemm_.pool.width = static_cast<int>(pooled.w);
+      gemm_.pool.scale = problem.pool->scale;
+      gemm_.pool.max = problem.pool->kind == PoolKind::max;
+      if (data) {
+        // No window has what lies behind: its gradient is zero.
+        gemm_.h.gathered = 2 * gemm_.pool.height;
+        gemm_.w.gathered = 2 * gemm_.pool.width;
+      } else {
+        height = pooled.h;
+        width = pooled.w;
+        corners = 4;
+      }
+    }
     gemm_.per_image = Divider(height * width);
     gemm_.per_row = Divider(width);
     gemm_.per_tap = Divider(gathered_group);
     gemm_.per_tap_row = Divider(gemm_.w.tap_slots);
-    gemm_.pixels = static_cast<int>(problem.batch * height * width);
+    gemm_.pixels = static_cast<int>(problem.batch * height * width * corners);
     gemm_.taps = static_cast<int>(gathered_group * gemm_.h.tap_slots * gemm_.w.tap_slots);
     gemm_.ones = weights && problem.bias;
     gemm_.columns = weights ? gemm_.taps + (gemm_.ones ? 1 : 0) : gemm_.pixel_group;
@@ -113,6 +130,7 @@ class ImplicitGemm final : public ConvPlan {
 
   void run(const ConvArgs& args) override {
     ConvGemm gemm = gemm_;
+    gemm.pool.open = args.open;
     switch (problem_.pass) {
       case ConvPass::forward:
         gemm.gathered = args.x;
@@ -133,12 +151,13 @@ class ImplicitGemm final : public ConvPlan {
         gemm.add = args.write == GradWrite::add;
         break;
     }
+    const GemmKind kind = {problem_.pass, tile_, problem_.pool.has_value()};
     if (problem_.type == DType::bf16) {
-      launch_gemm_bf16(problem_.pass, tile_, grid_, context_.stream, gemm);
+      launch_gemm_bf16(kind, grid_, context_.stream, gemm);
     } else if (problem_.tf32) {
-      launch_gemm_tf32(problem_.pass, tile_, grid_, context_.stream, gemm);
+      launch_gemm_tf32(kind, grid_, context_.stream, gemm);
     } else {
-      launch_gemm_f32(problem_.pass, tile_, grid_, context_.stream, gemm);
+      launch_gemm_f32(kind, grid_, context_.stream, gemm);
     }
     if (gemm.splits == 1) return;
     const std::int64_t elements = static_cast<std::int64_t>(gemm.pixel_channels) * gemm.columns;

@@ -43,6 +43,9 @@ struct Bf16Math {
 template <class Math, int kRows, int kColumns, bool kPanelA, bool kPanelB>
 class TensorSums {
  public:
+  /// From a row's lane to the next row's.
+  static constexpr unsigned kLanesApart = 4;
+
   /// Adds the products of one step; `halves` of its two halves hold anything.
   __device__ void add(const std::uint32_t* a_tile, const std::uint32_t* b_tile, int halves) {
     for (int half = 0; half < halves; ++half) {
@@ -113,6 +116,8 @@ class TensorSums {
 template <int kRows, int kColumns, bool kPanelA, bool kPanelB>
 class ScalarSums {
  public:
+  static constexpr unsigned kLanesApart = 8;
+
   __device__ void add(const std::uint32_t* a_tile, const std::uint32_t* b_tile, int halves) {
     for (int piece = 0; piece < 4 * halves; ++piece) {
       std::uint32_t b[kAcross][4];
@@ -247,10 +252,80 @@ struct Shared {
   static_assert(kBytes <= 48 << 10, "more would have to be allowed first");
 };
 
+/// What the four lanes of a window make of their values, the same in all of them: the value pooled
+/// and the window's byte of ConvArgs::open. Lane distance kApart leads to the neighbour along w,
+/// twice that along h. Order and rules as pooling has them elsewhere: the first of equal maxima
+/// wins, and the last NaN.
+struct PooledValue {
+  float value;
+  unsigned open;
+};
+template <unsigned kApart>
+__device__ inline PooledValue pool_window(const ConvGemm& g, float value, int corner) {
+  constexpr unsigned kAll = 0xFFFFFFFFU;
+  const auto is_open = [&](float x) { return !(g.relu && x <= 0); };
+  if (!g.pool.max) {
+    unsigned open = is_open(value) ? 1U << corner : 0;
+    float sum = g.relu ? relu(value) : value;
+    sum += __shfl_xor_sync(kAll, sum, kApart);
+    sum += __shfl_xor_sync(kAll, sum, 2 * kApart);
+    open |= __shfl_xor_sync(kAll, open, kApart);
+    open |= __shfl_xor_sync(kAll, open, 2 * kApart);
+    return {sum * g.pool.scale, open};
+  }
+  int where = corner;
+#pragma unroll
+  for (int side = 1; side <= 2; ++side) {
+    const unsigned apart = static_cast<unsigned>(side) * kApart;
+    const float other = __shfl_xor_sync(kAll, value, apart);
+    const int other_where = __shfl_xor_sync(kAll, where, apart);
+    const bool later = (corner & side) != 0;
+    const float first = later ? other : value, second = later ? value : other;
+    const bool second_wins = second > first || second != second;
+    where = second_wins == later ? where : other_where;
+    value = second_wins ? second : first;
+  }
+  return {g.relu ? relu(value) : value, is_open(value) ? 1U << where : 0};
+}
+
+/// y, pooled, and its bytes; as store_activations.
+template <class Element, class Sums>
+__device__ inline void store_pooled(const ConvGemm& g, const BlockPart& part, const Place* pixels,
+                                    int first, const Sums& sums) {
+  auto* out = static_cast<Element*>(g.out);
+  sums.for_pairs([&](int row, int column, float left, float right) {
+    const Place pixel = pixels[row];
+    const int corner = window_corner(row);
+    column += first;
+    const bool one = column < g.columns, both = column + 1 < g.columns;
+    if (g.bias) {
+      const float* bias = g.bias + part.group * g.columns + column;
+      if (one) left += bias[0];
+      if (both) right += bias[1];
+    }
+    // All lanes of a warp exchange values before any of them leaves.
+    const PooledValue a = pool_window<Sums::kLanesApart>(g, left, corner);
+    const PooledValue b = pool_window<Sums::kLanesApart>(g, right, corner);
+    if (corner != 0 || pixel.h == kNowhere || !one) return;
+    const std::uint32_t at = pixel.extra + static_cast<std::uint32_t>(column);
+    std::uint8_t* open = g.pool.open ? g.pool.open + at : nullptr;
+    if (g.pairs && both) {
+      store_pair(out + at, a.value, b.value);
+      if (open) *reinterpret_cast<std::uint16_t*>(open) = a.open | b.open << 8;
+    } else {
+      store(out[at], a.value);
+      if (both) store(out[at + 1], b.value);
+      if (open) open[0] = static_cast<std::uint8_t>(a.open);
+      if (open && both) open[1] = static_cast<std::uint8_t>(b.open);
+    }
+  });
+}
+
 /// Grid: forward and backward data (tiles of pixels, tiles of columns, groups * phases), backward
 /// weights (tiles of columns, tiles of rows, groups * splits).
-template <class Math, GemmTile kTile, ConvPass kPass>
+template <class Math, GemmTile kTile, ConvPass kPass, bool kPool>
 __global__ void __launch_bounds__(kGemmThreads, 3) conv_gemm(const ConvGemm g) {
+  constexpr Pooled kPooled = kWhatIsPooled<kPass, kPool>;
   using Element = typename Math::Element;
   using Layout = Shared<Math, kTile, kPass>;
   constexpr bool kWeights = Layout::kWeights, kPanelA = Layout::kPanelA, kPanelB = Layout::kPanelB;
@@ -283,7 +358,7 @@ __global__ void __launch_bounds__(kGemmThreads, 3) conv_gemm(const ConvGemm g) {
     if (thread >= kStep) return;
     const int k = k_begin + step * kStep + thread;
     step_places[step % 2 * kStep + thread] =
-        kWeights ? pixel_place(g, part, k, k_end) : tap_place(g, part, k);
+        kWeights ? pixel_place<kPooled>(g, part, k, k_end) : tap_place<kPooled>(g, part, k);
   };
   Carried<kRows> a_units;
   Carried<kColumns> b_units;
@@ -291,7 +366,8 @@ __global__ void __launch_bounds__(kGemmThreads, 3) conv_gemm(const ConvGemm g) {
     const Place* places = step_places + step % 2 * kStep;
     if constexpr (kWeights) {
       with_vector<4>(g.matrix_vector, [&](auto vector) {
-        fetch_matrix_major<Element, kRows, vector()>(g, places, first_row, g.pixel_group, a_units);
+        fetch_matrix_major<Element, kPooled, kRows, vector()>(g, places, first_row, g.pixel_group,
+                                                              a_units);
       });
       with_vector<4>(g.gathered_vector, [&](auto vector) {
         fetch_gathered_major<Element, kColumns, vector()>(
@@ -299,7 +375,7 @@ __global__ void __launch_bounds__(kGemmThreads, 3) conv_gemm(const ConvGemm g) {
       });
     } else {
       with_vector<16 / static_cast<int>(sizeof(Element))>(g.gathered_vector, [&](auto vector) {
-        fetch_gathered_panel<Element, kRows, vector()>(g, fixed_places, places, a_units);
+        fetch_gathered_panel<Element, kPooled, kRows, vector()>(g, fixed_places, places, a_units);
       });
       if constexpr (kPanelB) {
         with_vector<16 / static_cast<int>(sizeof(Element))>(g.matrix_vector, [&](auto vector) {
@@ -308,8 +384,8 @@ __global__ void __launch_bounds__(kGemmThreads, 3) conv_gemm(const ConvGemm g) {
         });
       } else {
         with_vector<4>(g.matrix_vector, [&](auto vector) {
-          fetch_matrix_major<Element, kColumns, vector()>(g, places, first_column, g.columns,
-                                                          b_units);
+          fetch_matrix_major<Element, Pooled::no, kColumns, vector()>(g, places, first_column,
+                                                                      g.columns, b_units);
         });
       }
     }
@@ -320,8 +396,8 @@ __global__ void __launch_bounds__(kGemmThreads, 3) conv_gemm(const ConvGemm g) {
   };
 
   if (thread < Layout::kFixedPlaces) {
-    fixed_places[thread] = kWeights ? tap_place(g, part, first_column + thread)
-                                    : pixel_place(g, part, first_row + thread, g.pixels);
+    fixed_places[thread] = kWeights ? tap_place<kPooled>(g, part, first_column + thread)
+                                    : pixel_place<kPooled>(g, part, first_row + thread, g.pixels);
   }
   fill_places(0);
   __syncthreads();
@@ -350,34 +426,33 @@ __global__ void __launch_bounds__(kGemmThreads, 3) conv_gemm(const ConvGemm g) {
 
   if constexpr (kWeights) {
     store_weights(g, part, split, first_row, first_column, sums);
+  } else if constexpr (kPooled == Pooled::pixels) {
+    store_pooled<Element>(g, part, fixed_places, first_column, sums);
   } else {
     store_activations<Element>(g, part, fixed_places, first_column, sums);
   }
 }
 
 template <class Math, GemmTile kTile, ConvPass kPass>
-void launch_tile(dim3 grid, cudaStream_t stream, const ConvGemm& gemm) {
-  launch(conv_gemm<Math, kTile, kPass>, grid, kGemmThreads, Shared<Math, kTile, kPass>::kBytes,
-         stream, gemm);
+void launch_tile(bool pooled, dim3 grid, cudaStream_t stream, const ConvGemm& gemm) {
+  launch(pooled ? conv_gemm<Math, kTile, kPass, true> : conv_gemm<Math, kTile, kPass, false>, grid,
+         kGemmThreads, Shared<Math, kTile, kPass>::kBytes, stream, gemm);
 }
 
 template <class Math>
-void launch_gemm(ConvPass pass, GemmTile tile, dim3 grid, cudaStream_t stream,
-                 const ConvGemm& gemm) {
-  const bool square = tile == GemmTile::square;
-  switch (pass) {
+void launch_gemm(GemmKind kind, dim3 grid, cudaStream_t stream, const ConvGemm& gemm) {
+  const auto run = [&](auto tile_launch) { tile_launch(kind.pooled, grid, stream, gemm); };
+  const bool square = kind.tile == GemmTile::square;
+  switch (kind.pass) {
     case ConvPass::forward:
-      return square ? launch_tile<Math, GemmTile::square, ConvPass::forward>(grid, stream, gemm)
-                    : launch_tile<Math, GemmTile::wide, ConvPass::forward>(grid, stream, gemm);
+      return square ? run(launch_tile<Math, GemmTile::square, ConvPass::forward>)
+                    : run(launch_tile<Math, GemmTile::wide, ConvPass::forward>);
     case ConvPass::backward_data:
-      return square
-                 ? launch_tile<Math, GemmTile::square, ConvPass::backward_data>(grid, stream, gemm)
-                 : launch_tile<Math, GemmTile::wide, ConvPass::backward_data>(grid, stream, gemm);
+      return square ? run(launch_tile<Math, GemmTile::square, ConvPass::backward_data>)
+                    : run(launch_tile<Math, GemmTile::wide, ConvPass::backward_data>);
     case ConvPass::backward_weights:
-      return square ? launch_tile<Math, GemmTile::square, ConvPass::backward_weights>(grid, stream,
-                                                                                      gemm)
-                    : launch_tile<Math, GemmTile::small, ConvPass::backward_weights>(grid, stream,
-                                                                                     gemm);
+      return square ? run(launch_tile<Math, GemmTile::square, ConvPass::backward_weights>)
+                    : run(launch_tile<Math, GemmTile::small, ConvPass::backward_weights>);
   }
 }
 

@@ -12,6 +12,10 @@
 // Backward data with a stride sees dy only at every stride-th place. The pixels of dx are therefore
 // cut into phases (position modulo stride); within one phase every pixel meets the same taps, and
 // neighbours in dx are neighbours in dy: each phase is an ordinary convolution without stride.
+//
+// With pooling inside, the pixels of y come window by window: pixel 4 i + c is corner c of the
+// window of pooled pixel i. So the four rows of a window lie side by side in one warp (forward),
+// and four neighbours along k read one element of the pooled dy (backward weights).
 #pragma once
 
 #include <cstdint>
@@ -32,6 +36,15 @@ struct GemmAxis {
   int tap_step = 1, tap_slots = 1, gathered_step = 1;
 };
 
+/// Pooling by windows of 2x2 inside the product. The tensor y (forward) or dy (backward) is the
+/// pooled one, height x width; its windows are seen through `open` (see ConvArgs).
+struct GemmPool {
+  std::uint8_t* open = nullptr;
+  int height = 0, width = 0;
+  float scale = 1.0F;
+  bool max = false;
+};
+
 struct ConvGemm {
   const void* gathered = nullptr;
   const void* matrix = nullptr;  ///< the other factor: weights, or dy in backward weights
@@ -50,6 +63,7 @@ struct ConvGemm {
   bool add = false;    ///< backward weights without splits: out += ...
   bool ones = false;   ///< backward weights: one column more, of ones: the gradient of the bias
   float* dbias = nullptr;
+  GemmPool pool;  ///< read by the pooled kernels only
 };
 
 /// The tile of the product that a block of 128 threads makes.
@@ -64,13 +78,17 @@ constexpr int gemm_tile_columns(GemmTile tile) {
   return tile == GemmTile::square ? 64 : 32;
 }
 
-/// Queue the product, one function per arithmetic: strict fp32, tf32, bf16. `wide` and `square`
-/// exist for forward and backward data, `small` and `square` for backward weights.
-void launch_gemm_f32(ConvPass pass, GemmTile tile, dim3 grid, cudaStream_t stream,
-                     const ConvGemm& gemm);
-void launch_gemm_tf32(ConvPass pass, GemmTile tile, dim3 grid, cudaStream_t stream,
-                      const ConvGemm& gemm);
-void launch_gemm_bf16(ConvPass pass, GemmTile tile, dim3 grid, cudaStream_t stream,
-                      const ConvGemm& gemm);
+/// What a product is apart from its numbers: which kernel runs. `wide` and `square` tiles exist for
+/// forward and backward data, `small` and `square` for backward weights.
+struct GemmKind {
+  ConvPass pass = ConvPass::forward;
+  GemmTile tile = GemmTile::square;
+  bool pooled = false;
+};
+
+/// Queue the product, one function per arithmetic: strict fp32, tf32, bf16.
+void launch_gemm_f32(GemmKind kind, dim3 grid, cudaStream_t stream, const ConvGemm& gemm);
+void launch_gemm_tf32(GemmKind kind, dim3 grid, cudaStream_t stream, const ConvGemm& gemm);
+void launch_gemm_bf16(GemmKind kind, dim3 grid, cudaStream_t stream, const ConvGemm& gemm);
 
 }  // namespace dpt

@@ -3,9 +3,8 @@
 
 namespace dpt {
 
-void launch_gemm_tf32(ConvPass pass, GemmTile tile, dim3 grid, cudaStream_t stream,
-                      const ConvGemm& gemm) {
-  gemm::launch_gemm<gemm::Tf32Math>(pass, tile, grid, stream, gemm);
+void launch_gemm_tf32(GemmKind kind, dim3 grid, cudaStream_t stream, const ConvGemm& gemm) {
+  gemm::launch_gemm<gemm::Tf32Math>(kind, grid, stream, gemm);
 }
 
 }  // namespace dpt

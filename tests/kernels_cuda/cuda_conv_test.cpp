@@ -2,8 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <optional>
 
 #include "kernels/common/bf16.h"
+#include "kernels/cuda/conv2d.h"
 #include "kernels/cuda/conv_plan.h"
 #include "kernels/cuda/implicit_gemm.h"
 #include "kernels/devices.h"
@@ -147,9 +149,9 @@ struct Numbers {
       : x(random_values(d.batch * d.in.elements(), 1)),
         weight(random_values(weight_count(d), 2)),
         bias(random_values(d.conv_out.c, 3)),
-        dy(random_values(d.batch * d.conv_out.elements(), 4)) {
+        dy(random_values(d.batch * d.out.elements(), 4)) {
     Conv2dDesc plain = d;
-    plain.relu = false;
+    plain.relu = d.relu && d.pool;  // A pass by itself is behind ReLU's.
     plain.bias = true;
     y = reference::conv2d(d, factors(x, arithmetic), factors(weight, arithmetic), to_double(bias));
     gradients =
@@ -242,6 +244,144 @@ TEST_CASE("own convolutions give the same bits in whatever order blocks and thre
       });
     }
   }
+}
+
+DevPtr address(const void* memory) {
+  return {reinterpret_cast<std::uintptr_t>(memory)};
+}
+
+struct PooledResult {
+  std::vector<float> y, dx, dweight, dbias;
+};
+
+/// Forward and backward of a convolution with pooling inside, as the operation that layers use.
+template <class T>
+PooledResult run_pooled(const Card& card, const Conv2dDesc& d, const Numbers& n) {
+  const auto op = make_cuda_conv2d(card.context(), d);
+  INFO(op->implementation());
+  CHECK(op->implementation().find("with pool") != std::string::npos);
+  CHECK(op->scratch_bytes() == 0);
+  const auto outputs = static_cast<std::size_t>(d.batch * d.out.elements());
+  const CardArray<T> x(card, Arrays::as<T>(n.x)), weight(card, Arrays::as<T>(n.weight)),
+      dy(card, Arrays::as<T>(n.dy)), y(card, Arrays::as<T>(nan(outputs))),
+      dx(card, Arrays::as<T>(nan(n.x.size())));
+  const CardArray<float> bias(card, n.bias), dweight(card, nan(n.weight.size())),
+      dbias(card, nan(n.bias.size()));
+  const CardArray<std::uint8_t> saved(card, std::vector<std::uint8_t>(op->saved_bytes(), 0xFF));
+  OpArgs args;
+  args.x = address(x.get());
+  args.weight = address(weight.get());
+  args.bias = address(bias.get());
+  args.y = address(y.get());
+  args.saved = address(saved.get());
+  op->forward(args);
+  args.y = {};
+  args.dy = address(dy.get());
+  args.dx = address(dx.get());
+  args.dweight = address(dweight.get());
+  args.dbias = address(dbias.get());
+  op->backward(args);
+  const auto floats = [](const std::vector<T>& values) {
+    std::vector<float> result;
+    for (const T value : values) result.push_back(to_float(value));
+    return result;
+  };
+  return {floats(y.values()), floats(dx.values()), dweight.values(), dbias.values()};
+}
+
+PooledResult run_pooled(const Card& card, const Conv2dDesc& d, const Numbers& n) {
+  return d.type == DType::bf16 ? run_pooled<Bf16>(card, d, n) : run_pooled<float>(card, d, n);
+}
+
+Conv2dDesc in_arithmetic(Conv2dDesc d, Arithmetic arithmetic) {
+  d.type = arithmetic == Arithmetic::bf16 ? DType::bf16 : DType::f32;
+  d.tf32 = arithmetic == Arithmetic::tf32;
+  if (d.pool) d.pool->type = d.type;
+  return d;
+}
+
+/// With one window more than a tile, odd and even numbers of channels, rows and columns that no
+/// window has, strides and dilation.
+std::vector<Conv2dDesc> pooled_cases() {
+  return {conv_case(2, {28, 28, 1}, 20, {3, 3}),
+          conv_case(3, {13, 13, 20}, 50, {5, 5}),
+          conv_case(2, {9, 11, 3}, 5, {3, 2}),
+          conv_case(3, {12, 12, 12}, 72, {3, 3}, {1, 1}, {1, 1}),
+          conv_case(2, {17, 15, 8}, 6, {3, 3}, {2, 2}, {2, 1}, {2, 2}),
+          conv_case(1, {14, 9, 16}, 33, {2, 5}, {3, 1}, {0, 3})};
+}
+
+TEST_CASE("pooling inside a convolution agrees with the reference in every arithmetic") {
+  if (no_card("pooling inside convolutions")) return;
+  const Card card;
+  for (const Conv2dDesc& plain : pooled_cases()) {
+    for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
+      for (const Arithmetic arithmetic : kEvery) {
+        Conv2dDesc d = in_arithmetic(with_pool(plain, kind, {2, 2}, {2, 2}), arithmetic);
+        for (const bool relu : {true, false}) {
+          d.relu = relu;
+          if (kind == PoolKind::average && !relu) d.pool->divisor_override = 3;
+          const Numbers n(d, arithmetic);
+          INFO(text(d), " type ", name_of(d.type), d.tf32 ? " tf32" : "");
+          const PooledResult got = run_pooled(card, d, n);
+          check_close("y", got.y, n.y, activation_tolerance(arithmetic));
+          // The factor 1/3 is rounded to the type of the gradients.
+          const double scaled = d.pool->divisor_override == 0    ? 0
+                                : arithmetic == Arithmetic::bf16 ? 0x1p-8
+                                : arithmetic == Arithmetic::tf32 ? 0x1p-10
+                                                                 : 0;
+          check_close("dx", got.dx, n.gradients.x, activation_tolerance(arithmetic) + scaled);
+          check_close("dweight", got.dweight, n.gradients.weight, tolerance(arithmetic) + scaled);
+          check_close("dbias", got.dbias, n.gradients.bias, tolerance(arithmetic) + scaled);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("pooling inside a convolution gives the same bits in whatever order threads run") {
+  if (no_card("the order of threads")) return;
+  const Card card;
+  for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
+    for (const Arithmetic arithmetic : kEvery) {
+      Conv2dDesc d = in_arithmetic(
+          with_pool(conv_case(3, {12, 13, 12}, 40, {3, 3}), kind, {2, 2}, {2, 2}), arithmetic);
+      d.relu = true;
+      const Numbers n(d, arithmetic);
+      std::optional<PooledResult> before;
+      in_every_order([&] {
+        const PooledResult now = run_pooled(card, d, n);
+        if (before) {
+          CHECK(same_bits(now.y, before->y));
+          CHECK(same_bits(now.dx, before->dx));
+          CHECK(same_bits(now.dweight, before->dweight));
+          CHECK(same_bits(now.dbias, before->dbias));
+        }
+        before = now;
+      });
+    }
+  }
+}
+
+TEST_CASE("pooling inside a convolution: ties, zeros and NaN as in pooling by itself") {
+  if (no_card("special numbers in pooling")) return;
+  const Card card;
+  // A 1x1 convolution that copies: windows (1,1,1,1), (-1,-1,-1,-1), (NaN,2,NaN,3), (0,0,0,0).
+  const float q = std::numeric_limits<float>::quiet_NaN();
+  Conv2dDesc d = with_pool(conv_case(1, {2, 8, 1}, 1, {1, 1}), PoolKind::max, {2, 2}, {2, 2});
+  d.relu = true;
+  Numbers n(d, Arithmetic::f32);
+  n.x = {1, 1, -1, -1, q, 2, 0, 0, 1, 1, -1, -1, q, 3, 0, 0};
+  n.weight = {1};
+  n.bias = {0};
+  n.dy = {10, 20, 30, 40};
+  const PooledResult got = run_pooled(card, d, n);
+  CHECK(got.y[0] == 1);
+  CHECK(got.y[1] == 0);
+  CHECK(std::isnan(got.y[2]));
+  CHECK(got.y[3] == 0);
+  const std::vector<float> dx = {10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 30, 0, 0, 0};
+  CHECK(got.dx == dx);
 }
 
 TEST_CASE("a NaN or an infinity goes through a convolution where it belongs") {
