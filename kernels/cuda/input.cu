@@ -95,13 +95,11 @@ template <class Raw, class T>
 class CudaInput final : public InputOp {
  public:
   CudaInput(const CudaContext& context, const InputDesc& desc)
-      : context_(context), batch_(desc.batch), packed_(desc.out.elements() % 4 == 0) {
+      : context_(context), batch_(desc.batch) {
     s_.in_h = static_cast<int>(desc.raw.h);
     s_.in_w = static_cast<int>(desc.raw.w);
     s_.in_elements = desc.raw.elements();
     s_.out_elements = static_cast<unsigned>(desc.out.elements());
-    const std::int64_t threads = desc.out.elements() / (packed_ ? 4 : 1);
-    s_.chunks = blocks_for(threads, kThreads, kMostElements);
     s_.channels = Divider(desc.raw.c);
     s_.out_w = Divider(desc.out.w);
     s_.random = desc.crop || desc.flip;
@@ -117,8 +115,9 @@ class CudaInput final : public InputOp {
 
   void run(const InputArgs& args) override {
     if (batch_ == 0) return;
-    const auto kernel = packed_ && aligned_to(4 * sizeof(T), args.y) ? input_kernel<Raw, T, 4>
-                                                                     : input_kernel<Raw, T, 1>;
+    const bool packed = s_.out_elements % 4 == 0 && aligned_to(4 * sizeof(T), args.y);
+    s_.chunks = blocks_for(s_.out_elements / (packed ? 4 : 1), kThreads, kMostElements);
+    const auto kernel = packed ? input_kernel<Raw, T, 4> : input_kernel<Raw, T, 1>;
     launch(kernel, static_cast<unsigned>(batch_) * s_.chunks, kThreads, 0, context_.stream, s_,
            device<const Raw>(args.raw), device<const std::int32_t>(args.slots),
            device<const std::int64_t>(args.ids), device<const std::int64_t>(args.epoch),
@@ -142,14 +141,17 @@ class CudaInput final : public InputOp {
     statistics_ = {{reinterpret_cast<std::uintptr_t>(memory)}, bytes, [](DevPtr ptr, std::size_t) {
                      cudaFree(device<void>(ptr));
                    }};
-    cuda_check(cudaMemcpy(memory, values.data(), bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+    // In the stream of the kernels: it waits for no other one.
+    cuda_check(
+        cudaMemcpyAsync(memory, values.data(), bytes, cudaMemcpyHostToDevice, context_.stream),
+        "cudaMemcpyAsync");
+    cuda_check(cudaStreamSynchronize(context_.stream), "cudaStreamSynchronize");
     s_.mean = static_cast<const float*>(memory);
   }
 
   const CudaContext& context_;
   std::int64_t batch_;
-  bool packed_;  ///< samples are whole packs of four elements
-  Shape s_ = {};
+  Shape s_ = {};  ///< chunks are those of the last run
   DeviceMemory statistics_;
 };
 

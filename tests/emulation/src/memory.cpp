@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "state.h"
 
@@ -90,13 +93,15 @@ cudaError_t check_copy(const Copy& copy) {
   return good ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t queue_copy(cudaStream_t handle, const Copy& copy) {
+/// `staged` keeps what copy.from points to alive, if that is not the caller's.
+cudaError_t queue_copy(cudaStream_t handle, const Copy& copy,
+                       std::shared_ptr<std::vector<unsigned char>> staged = nullptr) {
   const auto stream = find_stream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (const cudaError_t error = check_copy(copy); error != cudaSuccess) return error;
   Work work;
   work.type = cudaGraphNodeTypeMemcpy;
-  work.run = [copy, device = stream->device](Lock&) {
+  work.run = [copy, staged = std::move(staged), device = stream->device](Lock&) {
     if (check_copy(copy) != cudaSuccess) {
       return lose_device(device, cudaErrorIllegalAddress,
                          "a queued copy ran after its memory had been freed");
@@ -291,7 +296,16 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
     if (bytes == 0) return cudaSuccess;
     Copy copy{to, from, bytes, kHost, kHost};
     cudaError_t error = classify(copy, kind);
-    if (error == cudaSuccess) error = queue_copy(nullptr, copy);
+    if (error != cudaSuccess) return error;
+    if (copy.to_place != kHost && copy.from_place == kHost && from && !find_memory(from)) {
+      // From pageable memory the call returns once it has been read; the card has it later.
+      const auto* bytes_of_host = static_cast<const unsigned char*>(from);
+      auto staged =
+          std::make_shared<std::vector<unsigned char>>(bytes_of_host, bytes_of_host + bytes);
+      copy.from = staged->data();
+      return queue_copy(nullptr, copy, std::move(staged));
+    }
+    error = queue_copy(nullptr, copy);
     if (error != cudaSuccess) return error;
     // Between places on devices the call returns before the copy has run.
     if (copy.to_place == kHost || copy.from_place == kHost) run_stream(lock, find_stream(nullptr));

@@ -36,6 +36,8 @@ T* device_array(const std::vector<T>& host) {
   T* pointer = device_array<T>(host.size());
   REQUIRE(cudaMemcpy(pointer, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice) ==
           cudaSuccess);
+  // The copy belongs to the legacy stream, and other streams do not wait for that.
+  REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
   return pointer;
 }
 template <class T>

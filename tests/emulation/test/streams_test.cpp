@@ -47,6 +47,22 @@ TEST_CASE("host memory that changes before the copy ran is copied as it is then"
   CHECK(host_copy(x, 3) == values(100));
 }
 
+TEST_CASE("a copy from pageable memory has read it when the call returns, and arrives later") {
+  for (const bool wait : {true, false}) {
+    const Machine machine;
+    cudaStream_t stream = make_stream();
+    int* sum = device_array(std::vector<int>{0});
+    int* x = device_array(std::vector<int>{1});
+    int host = 5;
+    REQUIRE(cudaMemcpy(x, &host, sizeof(int), cudaMemcpyHostToDevice) == cudaSuccess);
+    host = 50;
+    if (wait) REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
+    REQUIRE(launch({1, 1, 0, stream}, add_to, sum, x) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(host_copy(sum, 1)[0] == (wait ? 5 : 1));
+  }
+}
+
 TEST_CASE("a missing wait between streams gives a wrong result, the wait the right one") {
   for (const bool wait : {true, false}) {
     const Machine machine;
