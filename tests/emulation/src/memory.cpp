@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -210,6 +211,9 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
     if (!pointer) return cudaErrorInvalidValue;
     *pointer = nullptr;
     if (bytes == 0) return cudaSuccess;
+    // What no number of pages can hold is no size to CUDA.
+    constexpr std::size_t kPage = std::size_t{2} << 20;
+    if (bytes > std::numeric_limits<std::size_t>::max() - kPage) return cudaErrorInvalidValue;
     Device& device = state().devices.at(this_thread().device);
     if (bytes > settings().memory - std::min(device.used, settings().memory)) {
       return cudaErrorMemoryAllocation;
