@@ -9,15 +9,17 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kMetricsAt = kLine;
-constexpr std::size_t kSlotsAt = 2 * kLine;
+constexpr std::size_t kIdsAt = 2 * kLine;
 static_assert(sizeof(StepScalars) <= kLine && sizeof(StepMetrics) <= kLine);
 
-/// The block's layout for `capacity` samples: scalars, metrics, ids, slots (all 8-byte aligned).
-std::size_t slots_at(std::int64_t capacity) {
-  return kSlotsAt + static_cast<std::size_t>(capacity) * sizeof(std::int64_t);
+/// The block's layout for a batch of `samples`: scalars, metrics, ids, slots (all 8-byte aligned)
+/// one behind the other, whatever room the block has. So a step uploads no more than it uses, and
+/// equal batches find equal addresses.
+std::size_t slots_at(std::size_t samples) {
+  return kIdsAt + samples * sizeof(std::int64_t);
 }
-std::size_t block_size(std::int64_t capacity) {
-  return slots_at(capacity) + static_cast<std::size_t>(capacity) * sizeof(std::int32_t);
+std::size_t block_size(std::size_t samples) {
+  return slots_at(samples) + samples * sizeof(std::int32_t);
 }
 
 }  // namespace
@@ -48,34 +50,29 @@ std::byte* Feeder::grow(HostMemory& memory, std::size_t& have, std::size_t bytes
 FedBatch Feeder::feed(int slot_index, const StepScalars& scalars, const StepMetrics& metrics,
                       const HostBatch& batch, const DataSource& source) {
   Slot& slot = slots_[static_cast<std::size_t>(slot_index)];
-  const auto samples = static_cast<std::int64_t>(batch.slots.size());
-  // Rounded up, so that a few samples more do not move everything.
-  capacity_ = std::max<std::int64_t>(capacity_, (samples + 63) / 64 * 64);
-  const std::size_t bytes = block_size(capacity_);
+  const std::size_t samples = batch.slots.size();
+  const std::size_t bytes = block_size(samples);
   if (block_.bytes() < bytes) {
     // The copies of steps in flight still go to the old one.
     backend_.synchronize();
-    grow(block_, bytes, "batch indices");
-    for (Slot& each : slots_) {
-      each.block = backend_.allocate_host(bytes, "batch indices");
-      std::memset(each.block.get(), 0, bytes);
-    }
+    // Rounded up, so that a few samples more do not move everything.
+    const std::size_t room = block_size((samples + 63) / 64 * 64);
+    grow(block_, room, "batch indices");
+    for (Slot& each : slots_) each.block = backend_.allocate_host(room, "batch indices");
   }
   std::byte* host = slot.block.get();
-  std::memset(host, 0, kSlotsAt);
+  std::memset(host, 0, kIdsAt);
   std::memcpy(host, &scalars, sizeof(scalars));
   std::memcpy(host + kMetricsAt, &metrics, sizeof(metrics));
 
   FedBatch fed;
   fed.metrics = block_.ptr() + kMetricsAt;
   fed.batch.scalars = block_.ptr();
-  fed.batch.ids = block_.ptr() + kSlotsAt;
-  fed.batch.slots = block_.ptr() + slots_at(capacity_);
-  std::size_t used = kSlotsAt;
+  fed.batch.ids = block_.ptr() + kIdsAt;
+  fed.batch.slots = block_.ptr() + slots_at(samples);
   if (samples > 0) {
-    used = bytes;
-    std::memcpy(host + kSlotsAt, batch.ids.data(), batch.ids.size_bytes());
-    auto* slots = reinterpret_cast<std::int32_t*>(host + slots_at(capacity_));
+    std::memcpy(host + kIdsAt, batch.ids.data(), batch.ids.size_bytes());
+    auto* slots = reinterpret_cast<std::int32_t*>(host + slots_at(samples));
     std::copy(batch.slots.begin(), batch.slots.end(), slots);
     const Resident& data = resident(source);
     if (data.pixels.ptr()) {
@@ -86,7 +83,7 @@ FedBatch Feeder::feed(int slot_index, const StepScalars& scalars, const StepMetr
       std::iota(slots, slots + samples, 0);
     }
   }
-  backend_.upload(block_.ptr(), host, used);
+  backend_.upload(block_.ptr(), host, bytes);
   return fed;
 }
 

@@ -68,8 +68,7 @@ class Feeder {
   void stage(Slot& slot, const HostBatch& batch, const DataSource& source, FedBatch& fed);
 
   Backend& backend_;
-  std::int64_t capacity_ = 0;  // samples that the device block has room for
-  DeviceMemory block_;         // StepScalars, StepMetrics, slots, ids
+  DeviceMemory block_;  // StepScalars, StepMetrics, ids, slots
   std::array<Slot, kSlots> slots_;
   std::array<Buffer, 2> buffers_;
   int next_buffer_ = 0;
