@@ -29,21 +29,7 @@ if on_gpu and args.type != "bf16":  # Left to itself, JAX does fp32 with tf32 on
 
 
 def starting_weights():
-    if args.weights:
-        weights = load_file(args.weights)
-    else:
-        rng = np.random.default_rng(1)
-        shapes = {
-            "conv1": (20, 1, 3, 3),
-            "conv2": (50, 20, 5, 5),
-            "fc1": (128, 800),
-            "fc2": (10, 128),
-        }
-        weights = {}
-        for name, shape in shapes.items():
-            bound = 1.0 / np.sqrt(np.prod(shape[1:]))
-            weights[name + ".weight"] = rng.uniform(-bound, bound, shape).astype(np.float32)
-            weights[name + ".bias"] = rng.uniform(-bound, bound, shape[0]).astype(np.float32)
+    weights = load_file(args.weights)
     params = {}
     for name, value in weights.items():
         if value.ndim == 4:
@@ -100,7 +86,6 @@ def many_steps(state, indices, images, labels):
 images, labels = common.training_data(args.data)
 images = jnp.asarray(images[..., None], dtype=COMPUTE)
 labels = jnp.asarray(labels.astype(np.int32))
-count = len(images)
 count = len(images)
 initial = starting_weights()
 rng = np.random.default_rng(1)

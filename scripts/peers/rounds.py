@@ -1,10 +1,12 @@
 """Programs that take turns: each is a process that answers "run N" with the seconds of N steps."""
 
+import math
 import queue
 import statistics
 import subprocess
 import tempfile
 import threading
+import time
 
 
 class Failed(Exception):
@@ -14,22 +16,26 @@ class Failed(Exception):
 class Program:
     """One competitor: how it is started, and its running process."""
 
-    def __init__(self, name, command, env, patience=600):
+    def __init__(self, name, command, env, patience=600.0, until=math.inf):
         self.name, self.command, self.env = name, command, env
         self.patience = patience  # seconds for one answer
+        self.until = until  # no answer is waited for after this moment of time.monotonic()
         self.process = None
         self.seconds_a_step = []
 
     def start(self, arguments=()):
         self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(
-            [*self.command, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.log,
-            env=self.env,
-            text=True,
-        )
+        try:
+            self.process = subprocess.Popen(
+                [*self.command, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.log,
+                env=self.env,
+                text=True,
+            )
+        except OSError as error:
+            raise Failed(f"{self.name} does not start: {error}") from None
         # A thread reads, so that waiting for an answer can end.
         self.lines = queue.Queue()
         threading.Thread(target=self._read, args=(self.process, self.lines), daemon=True).start()
@@ -52,10 +58,13 @@ class Program:
             pass  # line() tells why.
 
     def line(self):
+        """Its next line. A program that failed here must be stopped: a late answer of it would be
+        taken for that to the next question."""
+        wait = max(0.0, min(self.patience, self.until - time.monotonic()))
         try:
-            line = self.lines.get(timeout=self.patience)
+            line = self.lines.get(timeout=wait)
         except queue.Empty:
-            raise Failed(f"{self.name} did not answer in {self.patience:.0f} s") from None
+            raise Failed(f"{self.name} did not answer in {wait:.0f} s") from None
         if not line:
             self.process.wait()
             raise Failed(f"{self.name} stopped:\n{self.last_words()}")
@@ -71,31 +80,67 @@ class Program:
             except ValueError:
                 continue  # A greeting.
 
-    def stop(self):
-        if self.process is None:
-            return
-        try:
-            self.process.stdin.close()
-            self.process.wait(timeout=20)
-        except (subprocess.TimeoutExpired, BrokenPipeError):
-            self.process.kill()
-            self.process.wait()
-        self.process = None
-
     def median(self):
         """Seconds a step, the median of the rounds."""
         return statistics.median(self.seconds_a_step)
 
 
-def take_turns(programs, rounds, seconds, warm, unit=1):
-    """Warms the started programs up, then has them do `rounds` rounds of about `seconds` in turn.
-    The steps of a round are a multiple of `unit`."""
-    steps = {}
+def stop(*programs, patience=5.0):
+    """Ends them all: asked at the same time, and killed if they are still there after `patience`."""
+    running = [program for program in programs if program.process is not None]
+    for program in running:
+        try:
+            program.process.stdin.close()
+        except BrokenPipeError:
+            pass
+    until = time.monotonic() + patience
+    for program in running:
+        try:
+            program.process.wait(timeout=max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            program.process.kill()
+            program.process.wait()
+        program.process = None
+
+
+def survivors(programs, action, on_failure):
+    """Does `action` with each program. One that fails is told to `on_failure(program, error)` and
+    stopped; the result are the others."""
+    good = []
     for program in programs:
+        try:
+            action(program)
+            good.append(program)
+        except Failed as error:
+            on_failure(program, error)
+            stop(program, patience=0.0)
+    return good
+
+
+def take_turns(programs, rounds, seconds, warm, on_failure, unit=1, until=math.inf, on_round=None):
+    """Warms the started programs up, then has them do `rounds` rounds of about `seconds` in turn,
+    fewer if the next one would end after `until`. The steps of a round are a multiple of `unit`.
+    Calls `on_round(programs)` after each round; the result are the programs that lasted."""
+    steps = {}
+
+    def calibrate(program):
+        program.run(warm)
         program.run(warm)
         units = round(seconds / (program.run(warm) / warm) / unit)
         steps[program.name] = unit * max(1, units)
-    for _ in range(rounds):
-        for program in programs:
-            count = steps[program.name]
-            program.seconds_a_step.append(program.run(count) / count)
+
+    def one_round(program):
+        count = steps[program.name]
+        program.seconds_a_step.append(program.run(count) / count)
+
+    programs = survivors(programs, calibrate, on_failure)
+    longest = 0.0
+    for number in range(rounds):
+        begin = time.monotonic()
+        if number > 0 and begin + longest > until:
+            break
+        programs = survivors(programs, one_round, on_failure)
+        longest = max(longest, time.monotonic() - begin)
+        if on_round:
+            on_round(programs)
+    return programs

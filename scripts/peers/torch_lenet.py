@@ -12,7 +12,7 @@ common.set_threads(args)
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
 from torch import nn  # noqa: E402
 
 on_gpu = args.device == "cuda"
@@ -40,11 +40,7 @@ class LeNet(nn.Module):
 
 
 model = LeNet()
-if args.weights:
-    model.load_state_dict(load_file(args.weights))
-if args.save_weights:
-    save_file(model.state_dict(), args.save_weights)
-    raise SystemExit
+model.load_state_dict(load_file(args.weights))
 model = model.to(device=args.device, memory_format=torch.channels_last)
 starting_weights = {name: value.clone() for name, value in model.state_dict().items()}
 
