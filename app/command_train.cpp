@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include <fmt/ranges.h>
@@ -13,6 +14,7 @@
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "engine/graph/executor.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/trainer.h"
 
@@ -112,6 +114,20 @@ void check_same_config(const std::string& checkpoint, const std::string& folder,
          "{} was trained on other data (fingerprint {}; the data now has {}): put the data back, "
          "or start anew with --resume never",
          checkpoint, header.dataset_fingerprint, fingerprint);
+  }
+}
+
+/// Throws what the run would throw later where the processor has not the arithmetic that the config
+/// asks for. (Cards have all there is.)
+void check_precision(const Job& job) {
+  if (job.plan.type == DType::f32 && !job.plan.tf32) return;
+  // The kernels themselves know, and replicas of as many threads have the same ones: one sample's
+  // worth of them is made and thrown away.
+  std::set<int> threads;
+  for (const DeviceName& device : job.devices) {
+    if (device.kind != DeviceName::Kind::cpu || !threads.insert(device.threads).second) continue;
+    const auto backend = make_backend(device, job.backend_options);
+    Executor(*backend, job.plan, job.train_input, 0.0F, 1, true);
   }
 }
 
@@ -241,6 +257,7 @@ int run_train(const TrainOptions& options) {
   for (const Requirement& requirement : requirements) {
     if (requirement.split != "train") split_by_name(job.splits, requirement.split);
   }
+  check_precision(job);
   if (options.dry_run) {
     print_plan(job);
     return 0;

@@ -1,6 +1,7 @@
 // The commands, their outputs and exit codes.
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -200,6 +201,35 @@ TEST_CASE("exit codes tell a script what happened") {
   const Finished shards = w.run({"train", "small.yaml", "--devices", "cpu,cpu,cpu,cpu,cpu"});
   CHECK(shards.exit_code == 2);
   contains(shards.err, "shard");
+}
+
+TEST_CASE("arithmetic that the processor has not is refused before anything is written") {
+  const Workplace w;
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& says) {
+    std::vector<std::string> words = {"train", "small.yaml"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Finished finished = w.run(words);
+    CHECK(finished.exit_code == 4);
+    contains(finished.err, says);
+    CHECK_FALSE(std::filesystem::exists(w.dir.file("runs")));
+  };
+  const std::string tf32 = "layer 'conv1', set-up: cpu: a convolution in tf32 is not available";
+  refused({"train.precision=tf32"}, tf32);
+  refused({"train.precision=tf32", "--dry-run"}, tf32);
+  // A processor of before those instructions.
+  setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+  refused({"train.precision=bf16"}, "bf16 is not available: this processor (AVX2)");
+  unsetenv("ONEDNN_MAX_CPU_ISA");
+
+  // A run that is there stays as it is.
+  CHECK(w.run({"train", "small.yaml", "--run-dir", "r", "--max-steps", "3"}).exit_code == 0);
+  const std::string log = read_file(w.dir.file("r/train.log"));
+  for (const char* how : {"--resume=must", "--overwrite"}) {
+    CAPTURE(how);
+    CHECK(w.run({"train", "small.yaml", "--run-dir", "r", how, "train.precision=tf32"}).exit_code ==
+          4);
+    CHECK(read_file(w.dir.file("r/train.log")) == log);
+  }
 }
 
 TEST_CASE("dry run trains nothing and leaves nothing") {
