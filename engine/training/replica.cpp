@@ -178,9 +178,18 @@ void Replica::need_gradient_buffers(int count) {
   }
 }
 
-/// `work` as calls, as a recording in the making, or as a replay, whatever its turn is.
+FedBatch Replica::feed(int slot, const StepScalars& scalars, const StepMetrics& metrics,
+                       const HostBatch& batch, const DataSource& source) {
+  const FedBatch fed = feeder_.feed(slot, scalars, metrics, batch, source);
+  if (feeder_moves_ != feeder_.moves()) forget_recordings();
+  feeder_moves_ = feeder_.moves();
+  return fed;
+}
+
+/// `work` as calls, as a recording in the making, or as a replay, whatever its turn is. True when
+/// it ran as one launch.
 template <class Work>
-void Replica::repeat(const RepeatedKey& key, const Work& work) {
+bool Replica::repeat(const RepeatedKey& key, const Work& work) {
   Repeated& repeated = repeated_[key];
   using State = Repeated::State;
   if (repeated.state == State::seen) {
@@ -189,10 +198,11 @@ void Replica::repeat(const RepeatedKey& key, const Work& work) {
   }
   if (repeated.state == State::recorded) {
     backend_.replay(*repeated.recording);
-    return;
+    return true;
   }
   work();
   if (repeated.state == State::fresh) repeated.state = State::seen;
+  return false;
 }
 
 std::string Replica::launches() const {
@@ -290,13 +300,12 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
   fill_optimizer_scalars(job_.optimizer, plan.lr, plan.step, scalars);
   StepMetrics metrics;
   metrics.stop_votes = plan.vote_stop ? 1.0F : 0.0F;
-  const FedBatch fed = feeder_.feed(slot, scalars, metrics, batch, *job_.splits.train.source);
-  if (feeder_moves_ != feeder_.moves()) forget_recordings();
-  feeder_moves_ = feeder_.moves();
+  const FedBatch fed = feed(slot, scalars, metrics, batch, *job_.splits.train.source);
+  const std::uintptr_t pixels = fed.batch.raw.address;
 
   const bool norm = job_.spec.train.grad_clip_norm.has_value() || plan.want_grad_norm;
   if (communicator_.can_be_recorded() && !plan.measure) {
-    repeat({Part::whole, plan.global_batch, fed.buffer, norm}, [&] {
+    repeat({Part::whole, plan.global_batch, pixels, norm}, [&] {
       compute_gradients(cut, fed);
       sum_gradients(cut);
       update_params(fed, norm);
@@ -304,7 +313,7 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
     feeder_.release(fed);
   } else {
     if (buckets_.empty()) {
-      repeat({Part::gradients, plan.global_batch, fed.buffer, false},
+      repeat({Part::gradients, plan.global_batch, pixels, false},
              [&] { compute_gradients(cut, fed); });
     } else {
       compute_gradients(cut, fed);  // with sums between the calls, which no recording holds
@@ -371,13 +380,17 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
   std::vector<SampleResult> own(static_cast<std::size_t>(block)),
       all(static_cast<std::size_t>(block * ranks));
   std::size_t filled = 0;
+  bool replayed = !ranges.empty();
   loader.start(0, ranges);
   for (const SampleRange& range : ranges) {
     const HostBatch batch = loader.next();
-    const FedBatch fed = feeder_.feed(0, StepScalars{}, StepMetrics{}, batch, source);
+    const FedBatch fed = feed(0, StepScalars{}, StepMetrics{}, batch, source);
     Executor& pass = executor(range.size(), false);
-    pass.evaluate({params_.ptr(), params16_.ptr(), DevPtr{}, arena_.ptr()}, fed.batch,
-                  {eval_loss_.ptr(), eval_prediction_.ptr(), eval_metrics_.ptr()});
+    const bool whole = repeat({Part::evaluation, range.size(), fed.batch.raw.address, false}, [&] {
+      pass.evaluate({params_.ptr(), params16_.ptr(), DevPtr{}, arena_.ptr()}, fed.batch,
+                    {eval_loss_.ptr(), eval_prediction_.ptr(), eval_metrics_.ptr()});
+    });
+    replayed = replayed && whole;
     feeder_.release(fed);
     backend_.download(loss.data(), eval_loss_.ptr(), float_bytes(range.size()));
     backend_.download(prediction.data(), eval_prediction_.ptr(), float_bytes(range.size()));
@@ -391,6 +404,7 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
                            std::as_writable_bytes(std::span<SampleResult>(all)));
 
   SampleResults results;
+  results.replayed = replayed;
   results.loss.reserve(static_cast<std::size_t>(n));
   results.prediction.reserve(static_cast<std::size_t>(n));
   for (int rank = 0; rank < ranks; ++rank) {

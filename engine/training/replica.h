@@ -42,6 +42,9 @@ struct StepPlan {
 struct SampleResults {
   std::vector<float> loss;
   std::vector<std::int32_t> prediction, label;
+  /// This rank ran each of its pieces as one launch. A device that records does so from the third
+  /// piece of a size on.
+  bool replayed = false;
 };
 
 /// Used by the thread of its rank only.
@@ -111,11 +114,11 @@ class Replica {
     enum class State : std::uint8_t { fresh, seen, recorded, calls } state = State::fresh;
     std::unique_ptr<Recording> recording;
   };
-  enum class Part : std::uint8_t { whole, gradients, update };
+  enum class Part : std::uint8_t { whole, gradients, update, evaluation };
   struct RepeatedKey {
     Part part;
-    std::int64_t global_batch;
-    int buffer;
+    std::int64_t samples;   ///< of the whole batch in training, of the piece in an evaluation
+    std::uintptr_t pixels;  ///< where the samples are read: a data set, or one of two buffers
     bool norm;
     auto operator<=>(const RepeatedKey&) const = default;
   };
@@ -131,7 +134,9 @@ class Replica {
   /// Recordings hold addresses: they end when memory moves.
   void forget_recordings();
   template <class Work>
-  void repeat(const RepeatedKey& key, const Work& work);
+  bool repeat(const RepeatedKey& key, const Work& work);
+  FedBatch feed(int slot, const StepScalars& scalars, const StepMetrics& metrics,
+                const HostBatch& batch, const DataSource& source);
   void compute_gradients(const BatchCut& cut, const FedBatch& fed);
   void set_up_sums();
   void sum_bucket(const GradientBucket& bucket);

@@ -253,7 +253,8 @@ class RankTrainer {
                         {"split", result.split},
                         {"n", result.n},
                         {"loss", result.loss},
-                        {"accuracy", result.accuracy}});
+                        {"accuracy", result.accuracy},
+                        {"launches", result.samples.replayed ? "graph" : "calls"}});
   }
 
   /// Updates best-so-far and the patience of early stopping; true when this epoch is the best.

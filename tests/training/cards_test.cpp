@@ -88,3 +88,68 @@ TEST_CASE("a step on a card is one graph; with several replicas, two") {
     });
   }
 }
+
+TEST_CASE("evaluations on a card are graphs too, with the bits of single calls") {
+  if (!have_card("evaluations as graphs")) return;
+  for (const bool staged : {false, true}) {
+    for (const int replicas : {1, 2}) {
+      CAPTURE(staged);
+      CAPTURE(replicas);
+      Job job = small_job(small_config(kSgd), {replicas_on("cuda:0", replicas)});
+      if (staged) {
+        for (Split* split : {&job.splits.train, &job.splits.val, &job.splits.test}) {
+          split->source = std::make_shared<Unresident>(split->source);
+        }
+      }
+      job.max_piece = 4;  // 23 test samples: pieces of 4 and 3; 7 for validation: the same
+      const StartingPoint start = fresh_start(job);
+      std::vector<float> others = start.params;
+      for (float& value : others) value *= 1.5F;
+      const auto evaluate = [&](Replica& replica, const Split& split) {
+        return evaluate_split(replica, job, split, "any").samples;
+      };
+      const auto equal = [](const SampleResults& a, const SampleResults& b) {
+        return a.loss == b.loss && a.prediction == b.prediction && a.label == b.label;
+      };
+      SampleResults fresh, fresh_val, other;
+      run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& comm) {
+        const auto first = [&](const std::vector<float>& params, const Split& split) {
+          Replica replica(backend, comm, job);
+          replica.set_params(params);
+          return evaluate(replica, split);
+        };
+        const auto keep = [&](SampleResults& where, SampleResults results) {
+          CHECK_FALSE(results.replayed);
+          if (comm.rank() == 0) where = std::move(results);
+        };
+        keep(fresh, first(start.params, job.splits.test));
+        keep(fresh_val, first(start.params, job.splits.val));
+        keep(other, first(others, job.splits.test));
+      });
+      CHECK_FALSE(equal(fresh, other));
+      run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& comm) {
+        Replica replica(backend, comm, job);
+        Stepper stepper(job, replica, comm, start.state, [](const StepResult&) {});
+        const auto check = [&](const Split& split, const SampleResults& expected, bool replayed) {
+          const SampleResults results = evaluate(replica, split);
+          if (replayed) CHECK(results.replayed);
+          CHECK(equal(results, expected));
+        };
+        replica.set_params(start.params);
+        // Steps and other data in between: each piece finds its own samples. The first step makes
+        // room for more samples, which ends all recordings; staged pieces lie in two places.
+        for (int round = 0; round < 6; ++round) {
+          CAPTURE(round);
+          check(job.splits.test, fresh, round > 3);
+          check(job.splits.val, fresh_val, round > 3);
+          stepper.step(false, false);
+          stepper.drain();
+          replica.set_params(start.params);
+          if (stepper.epoch_done()) stepper.finish_epoch();
+        }
+        replica.set_params(others);
+        check(job.splits.test, other, true);
+      });
+    }
+  }
+}
