@@ -149,18 +149,15 @@ class PooledConv2d final : public Op {
  public:
   /// Null where a kernel of ours cannot do it, or another way is better.
   static std::unique_ptr<Op> make(const CudaContext& context, const Conv2dDesc& desc) {
-    const bool fits = desc.pool && desc.pool->kernel == Size2{2, 2} &&
-                      desc.pool->stride == Size2{2, 2} && desc.pool->padding == Size2{0, 0} &&
-                      desc.pool->dilation == Size2{1, 1} && 2 * desc.out.h <= desc.conv_out.h &&
-                      2 * desc.out.w <= desc.conv_out.w;
-    if (!fits || !own_convolution_is_better(problem_of(desc, ConvPass::forward))) return nullptr;
+    const std::optional<ConvPool> pool = pool_inside(desc);
+    if (!pool || !own_convolution_is_better(problem_of(desc, ConvPass::forward))) return nullptr;
     auto op = std::make_unique<PooledConv2d>();
     op->saved_bytes_ =
         desc.training ? static_cast<std::size_t>(desc.batch * desc.out.elements()) : 0;
     const auto plan = [&](ConvPass pass) {
       ConvProblem problem = problem_of(desc, pass);
-      problem.pool = pool_of(*desc.pool);
-      return make_implicit_gemm(context, problem);
+      problem.pool = pool;
+      return make_own_conv(context, problem);
     };
     op->forward_ = plan(ConvPass::forward);
     if (desc.training) op->backward_weights_ = plan(ConvPass::backward_weights);
@@ -197,25 +194,33 @@ class PooledConv2d final : public Op {
     backward_data_->run(conv);
   }
 
-  std::string implementation() const override { return forward_->name() + " with pool"; }
-
- private:
-  static ConvPool pool_of(const Pool2dDesc& desc) {
-    ConvPool pool;
-    pool.kind = desc.kind;
-    pool.out = desc.out;
-    if (desc.kind == PoolKind::average) {
-      pool.scale =
-          desc.divisor_override == 0 ? 0.25F : 1.0F / static_cast<float>(desc.divisor_override);
-    }
-    return pool;
+  std::string implementation() const override {
+    std::string text = "forward " + forward_->name();
+    if (backward_weights_) text += ", weights " + backward_weights_->name();
+    if (backward_data_) text += ", data " + backward_data_->name();
+    return text + ", with pool";
   }
 
+ private:
   std::size_t saved_bytes_ = 0;
   std::unique_ptr<ConvPlan> forward_, backward_weights_, backward_data_;
 };
 
 }  // namespace
+
+std::optional<ConvPool> pool_inside(const Conv2dDesc& desc) {
+  if (!desc.pool) return std::nullopt;
+  const Pool2dDesc& pool = *desc.pool;
+  const Size2 two{2, 2};
+  if (pool.kernel != two || pool.stride != two || pool.padding != Size2{0, 0} ||
+      pool.dilation != Size2{1, 1} || 2 * desc.out.h > desc.conv_out.h ||
+      2 * desc.out.w > desc.conv_out.w) {
+    return std::nullopt;
+  }
+  const bool average = pool.kind == PoolKind::average;
+  const auto divisor = static_cast<float>(pool.divisor_override == 0 ? 4 : pool.divisor_override);
+  return ConvPool{pool.kind, desc.out, average ? 1.0F / divisor : 1.0F};
+}
 
 std::unique_ptr<Op> make_cuda_conv2d(const CudaContext& context, const Conv2dDesc& desc) {
   check_cuda_desc(context, "a convolution", desc.type, desc.batch);

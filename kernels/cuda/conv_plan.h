@@ -35,7 +35,7 @@ struct ConvProblem {
   DType type = DType::f32;
   bool tf32 = false;                ///< fp32 factors may be rounded to tf32
   bool bias = false, relu = false;  ///< forward: y = pool(relu(conv + bias))
-  std::optional<ConvPool> pool;     ///< only make_implicit_gemm takes one
+  std::optional<ConvPool> pool;     ///< only our own plans take one
   // backward_weights: `bias` asks for the gradient of the bias as well; a plan may give it
   // (gives_dbias).
 
@@ -74,6 +74,13 @@ class ConvPlan {
 /// more. The gradient of the bias comes with the weights' where it is asked for.
 std::unique_ptr<ConvPlan> make_implicit_gemm(const CudaContext& context,
                                              const ConvProblem& problem);
+
+/// Our own kernels for small images, forward and backward data in tf32 and bf16; null where a
+/// problem is not of that kind, or the card has too little shared memory for it.
+std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const ConvProblem& problem);
+
+/// Our own plan for the problem: for small images where that can be, else as a product.
+std::unique_ptr<ConvPlan> make_own_conv(const CudaContext& context, const ConvProblem& problem);
 
 /// cuDNN's deterministic plans for the problem that fit into the context's workspace, in the order
 /// of its heuristics, at most `most`. Empty where it has none. Strict fp32 (no tf32) where the

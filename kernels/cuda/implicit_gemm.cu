@@ -86,10 +86,7 @@ class ImplicitGemm final : public ConvPlan {
     std::int64_t corners = 1;  // pixels of one place of the grid
     if (problem.pool) {
       const SampleShape& pooled = problem.pool->out;
-      gemm_.pool.height = static_cast<int>(pooled.h);
-      gemm_.pool.width = static_cast<int>(pooled.w);
-      gemm_.pool.scale = problem.pool->scale;
-      gemm_.pool.max = problem.pool->kind == PoolKind::max;
+      gemm_.pool = pool_of(*problem.pool);
       if (data) {
         // No window has what lies behind: its gradient is zero.
         gemm_.h.gathered = 2 * gemm_.pool.height;

@@ -8,35 +8,10 @@
 // the bits do not depend on timing.
 #pragma once
 
-#include "kernels/cuda/gemm_operands.cuh"
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/gemm_math.cuh"
+#include "kernels/cuda/gemm_store.cuh"
 
 namespace dpt::gemm {
-
-/// Strict fp32: one fused multiply-add after the other.
-struct F32Math {
-  using Element = float;
-  static constexpr bool kTensorCores = false;
-  __device__ static std::uint32_t factor(std::uint32_t word) { return word; }
-};
-struct Tf32Math {
-  using Element = float;
-  static constexpr bool kTensorCores = true;
-  __device__ static std::uint32_t factor(std::uint32_t word) { return round_to_tf32(word); }
-  __device__ static void mma(float (&d)[4], const std::uint32_t (&a)[4],
-                             const std::uint32_t (&b)[2]) {
-    mma_tf32(d, a, b);
-  }
-};
-struct Bf16Math {
-  using Element = Bf16;
-  static constexpr bool kTensorCores = true;
-  __device__ static std::uint32_t factor(std::uint32_t word) { return word; }
-  __device__ static void mma(float (&d)[4], const std::uint32_t (&a)[4],
-                             const std::uint32_t (&b)[2]) {
-    mma_bf16(d, a, b);
-  }
-};
 
 /// The sums of one thread on tensor cores. The four warps share the tile: kRows / kWarpsDown rows
 /// times kColumns * kWarpsDown / 4 columns each.
@@ -173,48 +148,6 @@ __device__ inline void with_vector(int vector, const With& with) {
   }
 }
 
-__device__ inline float relu(float value) {
-  return value <= 0 ? 0 : value;  // A NaN stays one.
-}
-
-/// Stores one or two neighbours as what the tensor holds.
-__device__ inline void store_pair(float* to, float first, float second) {
-  *reinterpret_cast<float2*>(to) = {first, second};
-}
-__device__ inline void store_pair(Bf16* to, float first, float second) {
-  *reinterpret_cast<std::uint32_t*>(to) =
-      to_bf16(first).bits | static_cast<std::uint32_t>(to_bf16(second).bits) << 16;
-}
-
-/// y or dx: `pixels` are the tile's rows, `first` is its first column.
-template <class Element, class Sums>
-__device__ inline void store_activations(const ConvGemm& g, const BlockPart& part,
-                                         const Place* pixels, int first, const Sums& sums) {
-  auto* out = static_cast<Element*>(g.out);
-  sums.for_pairs([&](int row, int column, float left, float right) {
-    const Place pixel = pixels[row];
-    column += first;
-    if (pixel.h == kNowhere || column >= g.columns) return;
-    const bool both = column + 1 < g.columns;
-    if (g.bias) {
-      const float* bias = g.bias + part.group * g.columns + column;
-      left += bias[0];
-      if (both) right += bias[1];
-    }
-    if (g.relu) {
-      left = relu(left);
-      right = relu(right);
-    }
-    Element* to = out + pixel.extra + static_cast<std::uint32_t>(column);
-    if (g.pairs && both) {
-      store_pair(to, left, right);
-    } else {
-      store(to[0], left);
-      if (both) store(to[1], right);
-    }
-  });
-}
-
 /// dweight and dbias, or one split's part of their sums.
 template <class Sums>
 __device__ inline void store_weights(const ConvGemm& g, const BlockPart& part, int split,
@@ -251,75 +184,6 @@ struct Shared {
       2 * (kWordsA + kWordsB) * sizeof(std::uint32_t) + (kFixedPlaces + 2 * kStep) * sizeof(Place);
   static_assert(kBytes <= 48 << 10, "more would have to be allowed first");
 };
-
-/// What the four lanes of a window make of their values, the same in all of them: the value pooled
-/// and the window's byte of ConvArgs::open. Lane distance kApart leads to the neighbour along w,
-/// twice that along h. Order and rules as pooling has them elsewhere: the first of equal maxima
-/// wins, and the last NaN.
-struct PooledValue {
-  float value;
-  unsigned open;
-};
-template <unsigned kApart>
-__device__ inline PooledValue pool_window(const ConvGemm& g, float value, int corner) {
-  constexpr unsigned kAll = 0xFFFFFFFFU;
-  const auto is_open = [&](float x) { return !(g.relu && x <= 0); };
-  if (!g.pool.max) {
-    unsigned open = is_open(value) ? 1U << corner : 0;
-    float sum = g.relu ? relu(value) : value;
-    sum += __shfl_xor_sync(kAll, sum, kApart);
-    sum += __shfl_xor_sync(kAll, sum, 2 * kApart);
-    open |= __shfl_xor_sync(kAll, open, kApart);
-    open |= __shfl_xor_sync(kAll, open, 2 * kApart);
-    return {sum * g.pool.scale, open};
-  }
-  int where = corner;
-#pragma unroll
-  for (int side = 1; side <= 2; ++side) {
-    const unsigned apart = static_cast<unsigned>(side) * kApart;
-    const float other = __shfl_xor_sync(kAll, value, apart);
-    const int other_where = __shfl_xor_sync(kAll, where, apart);
-    const bool later = (corner & side) != 0;
-    const float first = later ? other : value, second = later ? value : other;
-    const bool second_wins = second > first || second != second;
-    where = second_wins == later ? where : other_where;
-    value = second_wins ? second : first;
-  }
-  return {g.relu ? relu(value) : value, is_open(value) ? 1U << where : 0};
-}
-
-/// y, pooled, and its bytes; as store_activations.
-template <class Element, class Sums>
-__device__ inline void store_pooled(const ConvGemm& g, const BlockPart& part, const Place* pixels,
-                                    int first, const Sums& sums) {
-  auto* out = static_cast<Element*>(g.out);
-  sums.for_pairs([&](int row, int column, float left, float right) {
-    const Place pixel = pixels[row];
-    const int corner = window_corner(row);
-    column += first;
-    const bool one = column < g.columns, both = column + 1 < g.columns;
-    if (g.bias) {
-      const float* bias = g.bias + part.group * g.columns + column;
-      if (one) left += bias[0];
-      if (both) right += bias[1];
-    }
-    // All lanes of a warp exchange values before any of them leaves.
-    const PooledValue a = pool_window<Sums::kLanesApart>(g, left, corner);
-    const PooledValue b = pool_window<Sums::kLanesApart>(g, right, corner);
-    if (corner != 0 || pixel.h == kNowhere || !one) return;
-    const std::uint32_t at = pixel.extra + static_cast<std::uint32_t>(column);
-    std::uint8_t* open = g.pool.open ? g.pool.open + at : nullptr;
-    if (g.pairs && both) {
-      store_pair(out + at, a.value, b.value);
-      if (open) *reinterpret_cast<std::uint16_t*>(open) = a.open | b.open << 8;
-    } else {
-      store(out[at], a.value);
-      if (both) store(out[at + 1], b.value);
-      if (open) open[0] = static_cast<std::uint8_t>(a.open);
-      if (open && both) open[1] = static_cast<std::uint8_t>(b.open);
-    }
-  });
-}
 
 /// Grid: forward and backward data (tiles of pixels, tiles of columns, groups * phases), backward
 /// weights (tiles of columns, tiles of rows, groups * splits).
@@ -424,12 +288,13 @@ __global__ void __launch_bounds__(kGemmThreads, 3) conv_gemm(const ConvGemm g) {
     __syncthreads();
   }
 
+  const auto pixel_of = [&](int row) { return fixed_places[row]; };
   if constexpr (kWeights) {
     store_weights(g, part, split, first_row, first_column, sums);
   } else if constexpr (kPooled == Pooled::pixels) {
-    store_pooled<Element>(g, part, fixed_places, first_column, sums);
+    store_pooled<Element>(g, part.group, pixel_of, first_column, sums);
   } else {
-    store_activations<Element>(g, part, fixed_places, first_column, sums);
+    store_activations<Element>(g, part.group, pixel_of, first_column, sums);
   }
 }
 

@@ -45,6 +45,15 @@ struct GemmPool {
   bool max = false;
 };
 
+inline GemmPool pool_of(const ConvPool& pool) {
+  GemmPool made;
+  made.height = static_cast<int>(pool.out.h);
+  made.width = static_cast<int>(pool.out.w);
+  made.scale = pool.scale;
+  made.max = pool.kind == PoolKind::max;
+  return made;
+}
+
 struct ConvGemm {
   const void* gathered = nullptr;
   const void* matrix = nullptr;  ///< the other factor: weights, or dy in backward weights

@@ -24,6 +24,7 @@ class Card {
     cudaDeviceProp properties = {};
     cuda_check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
     context_.name = "cuda:0";
+    context_.shared_bytes_per_block = properties.sharedMemPerBlockOptin;
     context_.card = properties.name;
     context_.multiprocessors = properties.multiProcessorCount;
     context_.compute_major = properties.major;

@@ -106,11 +106,13 @@ std::vector<float> nan(std::size_t count) {
   return std::vector<float>(count, std::numeric_limits<float>::quiet_NaN());
 }
 
+using MakePlan = std::unique_ptr<ConvPlan> (*)(const CudaContext&, const ConvProblem&);
+
 /// The output of forward or backward data.
 std::vector<float> run(const Card& card, const ConvProblem& p, const std::vector<float>& x,
                        const std::vector<float>& y, const std::vector<float>& weight,
-                       const std::vector<float>& bias) {
-  const auto plan = make_implicit_gemm(card.context(), p);
+                       const std::vector<float>& bias, MakePlan make = make_implicit_gemm) {
+  const auto plan = make(card.context(), p);
   REQUIRE(plan);
   return p.type == DType::bf16 ? Arrays::run_as<Bf16>(card, *plan, p, x, y, weight, bias)
                                : Arrays::run_as<float>(card, *plan, p, x, y, weight, bias);
@@ -172,6 +174,16 @@ void check_case(const Card& card, const Conv2dDesc& d, Arithmetic arithmetic) {
   p = problem_of(d, ConvPass::backward_data, arithmetic);
   check_close("dx", run(card, p, nan(n.x.size()), n.dy, n.weight, {0}), n.gradients.x,
               activation_tolerance(arithmetic));
+  // Small images have kernels of their own.
+  if (make_image_conv(card.context(), p)) {
+    check_close("dx", run(card, p, nan(n.x.size()), n.dy, n.weight, {0}, make_image_conv),
+                n.gradients.x, activation_tolerance(arithmetic));
+  }
+  p = problem_of(d, ConvPass::forward, arithmetic);
+  if (make_image_conv(card.context(), p)) {
+    check_close("y", run(card, p, n.x, nan(n.y.size()), n.weight, n.bias, make_image_conv), n.y,
+                activation_tolerance(arithmetic));
+  }
   p = problem_of(d, ConvPass::backward_weights, arithmetic);
   const auto weights = p.type == DType::bf16 ? run_weights<Bf16> : run_weights<float>;
   const WeightGradients first = weights(card, p, n.x, n.dy, n.weight.size(), {});
@@ -246,41 +258,42 @@ TEST_CASE("own convolutions give the same bits in whatever order blocks and thre
   }
 }
 
-DevPtr address(const void* memory) {
-  return {reinterpret_cast<std::uintptr_t>(memory)};
-}
-
 struct PooledResult {
   std::vector<float> y, dx, dweight, dbias;
 };
 
-/// Forward and backward of a convolution with pooling inside, as the operation that layers use.
+/// Forward and backward of a convolution with pooling inside, by plans of `make`.
 template <class T>
-PooledResult run_pooled(const Card& card, const Conv2dDesc& d, const Numbers& n) {
-  const auto op = make_cuda_conv2d(card.context(), d);
-  INFO(op->implementation());
-  CHECK(op->implementation().find("with pool") != std::string::npos);
-  CHECK(op->scratch_bytes() == 0);
+PooledResult run_pooled(const Card& card, const Conv2dDesc& d, Arithmetic arithmetic,
+                        const Numbers& n, MakePlan make) {
+  const auto plan = [&](ConvPass pass) {
+    ConvProblem p = problem_of(d, pass, arithmetic);
+    p.pool = pool_inside(d);
+    REQUIRE(p.pool);
+    auto made = make(card.context(), p);
+    REQUIRE(made);
+    return made;
+  };
   const auto outputs = static_cast<std::size_t>(d.batch * d.out.elements());
   const CardArray<T> x(card, Arrays::as<T>(n.x)), weight(card, Arrays::as<T>(n.weight)),
       dy(card, Arrays::as<T>(n.dy)), y(card, Arrays::as<T>(nan(outputs))),
       dx(card, Arrays::as<T>(nan(n.x.size())));
   const CardArray<float> bias(card, n.bias), dweight(card, nan(n.weight.size())),
       dbias(card, nan(n.bias.size()));
-  const CardArray<std::uint8_t> saved(card, std::vector<std::uint8_t>(op->saved_bytes(), 0xFF));
-  OpArgs args;
-  args.x = address(x.get());
-  args.weight = address(weight.get());
-  args.bias = address(bias.get());
-  args.y = address(y.get());
-  args.saved = address(saved.get());
-  op->forward(args);
-  args.y = {};
-  args.dy = address(dy.get());
-  args.dx = address(dx.get());
-  args.dweight = address(dweight.get());
-  args.dbias = address(dbias.get());
-  op->backward(args);
+  const CardArray<std::uint8_t> open(card, std::vector<std::uint8_t>(outputs, 0xFF));
+  ConvArgs args;
+  args.weight = weight.get();
+  args.bias = bias.get();
+  args.open = open.get();
+  args.dweight = dweight.get();
+  args.dbias = dbias.get();
+  args.x = x.get();
+  args.y = y.get();
+  plan(ConvPass::forward)->run(args);
+  args.y = dy.get();
+  plan(ConvPass::backward_weights)->run(args);
+  args.x = dx.get();
+  plan(ConvPass::backward_data)->run(args);
   const auto floats = [](const std::vector<T>& values) {
     std::vector<float> result;
     for (const T value : values) result.push_back(to_float(value));
@@ -289,15 +302,10 @@ PooledResult run_pooled(const Card& card, const Conv2dDesc& d, const Numbers& n)
   return {floats(y.values()), floats(dx.values()), dweight.values(), dbias.values()};
 }
 
-PooledResult run_pooled(const Card& card, const Conv2dDesc& d, const Numbers& n) {
-  return d.type == DType::bf16 ? run_pooled<Bf16>(card, d, n) : run_pooled<float>(card, d, n);
-}
-
-Conv2dDesc in_arithmetic(Conv2dDesc d, Arithmetic arithmetic) {
-  d.type = arithmetic == Arithmetic::bf16 ? DType::bf16 : DType::f32;
-  d.tf32 = arithmetic == Arithmetic::tf32;
-  if (d.pool) d.pool->type = d.type;
-  return d;
+PooledResult run_pooled(const Card& card, const Conv2dDesc& d, Arithmetic arithmetic,
+                        const Numbers& n, MakePlan make) {
+  const auto run_as = arithmetic == Arithmetic::bf16 ? run_pooled<Bf16> : run_pooled<float>;
+  return run_as(card, d, arithmetic, n, make);
 }
 
 /// With one window more than a tile, odd and even numbers of channels, rows and columns that no
@@ -317,22 +325,24 @@ TEST_CASE("pooling inside a convolution agrees with the reference in every arith
   for (const Conv2dDesc& plain : pooled_cases()) {
     for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
       for (const Arithmetic arithmetic : kEvery) {
-        Conv2dDesc d = in_arithmetic(with_pool(plain, kind, {2, 2}, {2, 2}), arithmetic);
+        Conv2dDesc d = with_pool(plain, kind, {2, 2}, {2, 2});
         for (const bool relu : {true, false}) {
           d.relu = relu;
           if (kind == PoolKind::average && !relu) d.pool->divisor_override = 3;
           const Numbers n(d, arithmetic);
-          INFO(text(d), " type ", name_of(d.type), d.tf32 ? " tf32" : "");
-          const PooledResult got = run_pooled(card, d, n);
-          check_close("y", got.y, n.y, activation_tolerance(arithmetic));
+          INFO(text(d), " ", problem_of(d, ConvPass::forward, arithmetic).key());
           // The factor 1/3 is rounded to the type of the gradients.
           const double scaled = d.pool->divisor_override == 0    ? 0
                                 : arithmetic == Arithmetic::bf16 ? 0x1p-8
                                 : arithmetic == Arithmetic::tf32 ? 0x1p-10
                                                                  : 0;
-          check_close("dx", got.dx, n.gradients.x, activation_tolerance(arithmetic) + scaled);
-          check_close("dweight", got.dweight, n.gradients.weight, tolerance(arithmetic) + scaled);
-          check_close("dbias", got.dbias, n.gradients.bias, tolerance(arithmetic) + scaled);
+          for (const MakePlan make : {make_implicit_gemm, make_own_conv}) {
+            const PooledResult got = run_pooled(card, d, arithmetic, n, make);
+            check_close("y", got.y, n.y, activation_tolerance(arithmetic));
+            check_close("dx", got.dx, n.gradients.x, activation_tolerance(arithmetic) + scaled);
+            check_close("dweight", got.dweight, n.gradients.weight, tolerance(arithmetic) + scaled);
+            check_close("dbias", got.dbias, n.gradients.bias, tolerance(arithmetic) + scaled);
+          }
         }
       }
     }
@@ -344,21 +354,22 @@ TEST_CASE("pooling inside a convolution gives the same bits in whatever order th
   const Card card;
   for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
     for (const Arithmetic arithmetic : kEvery) {
-      Conv2dDesc d = in_arithmetic(
-          with_pool(conv_case(3, {12, 13, 12}, 40, {3, 3}), kind, {2, 2}, {2, 2}), arithmetic);
+      Conv2dDesc d = with_pool(conv_case(3, {12, 13, 12}, 40, {3, 3}), kind, {2, 2}, {2, 2});
       d.relu = true;
       const Numbers n(d, arithmetic);
-      std::optional<PooledResult> before;
-      in_every_order([&] {
-        const PooledResult now = run_pooled(card, d, n);
-        if (before) {
-          CHECK(same_bits(now.y, before->y));
-          CHECK(same_bits(now.dx, before->dx));
-          CHECK(same_bits(now.dweight, before->dweight));
-          CHECK(same_bits(now.dbias, before->dbias));
-        }
-        before = now;
-      });
+      for (const MakePlan make : {make_implicit_gemm, make_own_conv}) {
+        std::optional<PooledResult> before;
+        in_every_order([&] {
+          const PooledResult now = run_pooled(card, d, arithmetic, n, make);
+          if (before) {
+            CHECK(same_bits(now.y, before->y));
+            CHECK(same_bits(now.dx, before->dx));
+            CHECK(same_bits(now.dweight, before->dweight));
+            CHECK(same_bits(now.dbias, before->dbias));
+          }
+          before = now;
+        });
+      }
     }
   }
 }
@@ -370,18 +381,63 @@ TEST_CASE("pooling inside a convolution: ties, zeros and NaN as in pooling by it
   const float q = std::numeric_limits<float>::quiet_NaN();
   Conv2dDesc d = with_pool(conv_case(1, {2, 8, 1}, 1, {1, 1}), PoolKind::max, {2, 2}, {2, 2});
   d.relu = true;
-  Numbers n(d, Arithmetic::f32);
+  Numbers n(d, Arithmetic::tf32);
   n.x = {1, 1, -1, -1, q, 2, 0, 0, 1, 1, -1, -1, q, 3, 0, 0};
   n.weight = {1};
   n.bias = {0};
   n.dy = {10, 20, 30, 40};
-  const PooledResult got = run_pooled(card, d, n);
-  CHECK(got.y[0] == 1);
-  CHECK(got.y[1] == 0);
-  CHECK(std::isnan(got.y[2]));
-  CHECK(got.y[3] == 0);
   const std::vector<float> dx = {10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 30, 0, 0, 0};
-  CHECK(got.dx == dx);
+  for (const MakePlan make : {make_implicit_gemm, make_own_conv}) {
+    for (const Arithmetic arithmetic : {Arithmetic::f32, Arithmetic::tf32}) {
+      const PooledResult got = run_pooled(card, d, arithmetic, n, make);
+      CHECK(got.y[0] == 1);
+      CHECK(got.y[1] == 0);
+      CHECK(std::isnan(got.y[2]));
+      CHECK(got.y[3] == 0);
+      CHECK(got.dx == dx);
+    }
+  }
+}
+
+TEST_CASE("small images have kernels of their own, where the card has the shared memory") {
+  if (no_card("small images")) return;
+  const Card card;
+  CudaContext small = card.context();
+  small.shared_bytes_per_block = 1024;
+  const Conv2dDesc first = conv_case(2, {28, 28, 1}, 20, {3, 3});
+  const Conv2dDesc second = conv_case(2, {13, 13, 20}, 50, {5, 5});
+  for (const ConvProblem& p : {problem_of(first, ConvPass::forward, Arithmetic::tf32),
+                               problem_of(second, ConvPass::forward, Arithmetic::tf32),
+                               problem_of(second, ConvPass::forward, Arithmetic::bf16),
+                               problem_of(second, ConvPass::backward_data, Arithmetic::tf32),
+                               problem_of(second, ConvPass::backward_data, Arithmetic::bf16)}) {
+    INFO(p.key());
+    CHECK(make_image_conv(card.context(), p));
+    CHECK(!make_image_conv(small, p));
+  }
+  for (const ConvProblem& p : {problem_of(second, ConvPass::forward, Arithmetic::f32),
+                               problem_of(second, ConvPass::backward_weights, Arithmetic::tf32),
+                               problem_of(first, ConvPass::backward_data, Arithmetic::tf32)}) {
+    INFO(p.key());
+    CHECK(!make_image_conv(card.context(), p));
+  }
+}
+
+/// A block of the card takes several images, one after the other.
+TEST_CASE("small images: more of them than the card has multiprocessors") {
+  if (no_card("many small images")) return;
+  const Card card;
+  const std::int64_t images = 2 * card.context().multiprocessors + 1;
+  for (const Arithmetic arithmetic : {Arithmetic::tf32, Arithmetic::bf16}) {
+    for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
+      Conv2dDesc d = with_pool(conv_case(images, {7, 6, 4}, 10, {3, 3}), kind, {2, 2}, {2, 2});
+      d.relu = true;
+      const Numbers n(d, arithmetic);
+      const PooledResult got = run_pooled(card, d, arithmetic, n, make_own_conv);
+      check_close("y", got.y, n.y, activation_tolerance(arithmetic));
+      check_close("dx", got.dx, n.gradients.x, activation_tolerance(arithmetic));
+    }
+  }
 }
 
 TEST_CASE("a NaN or an infinity goes through a convolution where it belongs") {
@@ -394,11 +450,13 @@ TEST_CASE("a NaN or an infinity goes through a convolution where it belongs") {
     for (float& w : n.weight) w = 1;
     n.x[0] = std::numeric_limits<float>::quiet_NaN();
     n.x[4] = std::numeric_limits<float>::infinity();
-    const auto y = run(card, problem_of(d, ConvPass::forward, arithmetic), n.x, nan(n.y.size()),
-                       n.weight, n.bias);
-    CHECK(std::isnan(y[0]));
-    CHECK(std::isinf(y[2]));
-    CHECK(std::isfinite(y[4]));
+    const ConvProblem p = problem_of(d, ConvPass::forward, arithmetic);
+    for (const MakePlan make : {make_implicit_gemm, make_own_conv}) {
+      const auto y = run(card, p, n.x, nan(n.y.size()), n.weight, n.bias, make);
+      CHECK(std::isnan(y[0]));
+      CHECK(std::isinf(y[2]));
+      CHECK(std::isfinite(y[4]));
+    }
   }
 }
 

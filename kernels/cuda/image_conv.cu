@@ -1,0 +1,363 @@
+#include "kernels/cuda/image_conv.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/cuda/gemm_math.cuh"
+#include "kernels/cuda/gemm_store.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace dpt {
+namespace gemm {
+
+constexpr int kWarps = kImageThreads / 32;
+constexpr int kMostTiles = 4;  ///< column tiles of a task: what the registers hold
+
+__device__ inline int thread_index() {
+  return static_cast<int>(threadIdx.x);
+}
+
+/// The weights as tensor cores take them: for every step of k and every column tile, lane by lane
+/// its two words. Words behind a run and columns behind the last are zero.
+template <class Math, ConvPass kPass>
+__device__ inline void load_weights(const ConvGemm& g, const ImageShape& s,
+                                    std::uint32_t* weights) {
+  using Element = typename Math::Element;
+  constexpr int kElements = 4 / static_cast<int>(sizeof(Element));
+  const auto* from = static_cast<const Element*>(g.matrix);
+  const int channels = s.pixel_words * kElements, window = s.taps_h * s.taps_w;
+  const int words = s.taps_h * s.run_steps * s.column_tiles * 64;
+#pragma unroll 4
+  for (int i = thread_index(); i < words; i += kImageThreads) {
+    const int half = i % 2, lane = i / 2 % 32;
+    auto tile = static_cast<std::uint32_t>(i / 64);
+    auto step = s.per_step.split(tile);
+    const auto r = static_cast<int>(s.per_row_of_taps.split(step));
+    const int column = static_cast<int>(tile) * 8 + lane / 4;
+    auto word = step * 8 + static_cast<std::uint32_t>(half * 4 + lane % 4);
+    std::uint32_t value = 0;
+    if (static_cast<int>(word) < s.run_words && column < g.columns) {
+      const auto tap = static_cast<int>(s.per_tap.split(word));
+      const int channel = static_cast<int>(word) * kElements;
+      unrolled<kElements, 1>([&](auto e) {
+        const int at =
+            kPass == ConvPass::forward
+                ? (column * window + r * s.taps_w + tap) * channels + channel + e()
+                : ((channel + e()) * window + window - 1 - r * s.taps_w - tap) * g.columns + column;
+        std::uint32_t one[1] = {};
+        load_vector<Element, 1, 0>(one, from + at);
+        value |= one[0] << (16 * e());
+      });
+    }
+    weights[i] = Math::factor(value);
+  }
+}
+
+/// Words of one image on their way from memory to shared memory.
+template <class Math, Pooled kPooled>
+class CarriedImage {
+ public:
+  __device__ void fetch(const ConvGemm& g, const ImageShape& s, int image) {
+    const int words = s.source_pixels * s.pixel_words;
+    const auto* from =
+        static_cast<const std::uint32_t*>(g.gathered) + static_cast<std::int64_t>(image) * words;
+#pragma unroll
+    for (int u = 0; u < kImageCarried; ++u) {
+      const int i = thread_index() + u * kImageThreads;
+      if (i >= words) break;
+      words_[u] = from[i];
+      if constexpr (kPooled != Pooled::gathered) continue;
+      const std::uint8_t* open =
+          g.pool.open + (static_cast<std::int64_t>(image) * words + i) * kElements;
+      open_[u] = kElements == 2 ? *reinterpret_cast<const std::uint16_t*>(open) : *open;
+    }
+  }
+
+  __device__ void put(const ConvGemm& g, const ImageShape& s, std::uint32_t* image) const {
+    const int words = s.source_pixels * s.pixel_words;
+#pragma unroll
+    for (int u = 0; u < kImageCarried; ++u) {
+      const int i = thread_index() + u * kImageThreads;
+      if (i >= words) break;
+      auto channel = static_cast<std::uint32_t>(i);
+      auto w = s.per_pixel.split(channel);
+      const auto h = s.per_source_row.split(w);
+      const auto to = [&](std::uint32_t row, std::uint32_t column) -> std::uint32_t& {
+        const int pixel =
+            (static_cast<int>(row) + s.border_h) * s.width + static_cast<int>(column) + s.border_w;
+        return image[pixel * s.pixel_words + static_cast<int>(channel)];
+      };
+      if constexpr (kPooled == Pooled::gathered) {
+#pragma unroll
+        for (unsigned corner = 0; corner < 4; ++corner) {
+          std::uint32_t word[1] = {words_[u]};
+          unrolled<kElements, 1>([&](auto e) {
+            pass_open<typename Math::Element, e()>(word, open_[u] >> (8 * e() + corner) & 1U,
+                                                   g.pool.scale);
+          });
+          to(2 * h + corner / 2, 2 * w + corner % 2) = Math::factor(word[0]);
+        }
+      } else {
+        to(h, w) = Math::factor(words_[u]);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kElements = 4 / static_cast<int>(sizeof(typename Math::Element));
+  std::uint32_t words_[kImageCarried] = {};
+  std::uint32_t open_[kPooled == Pooled::gathered ? kImageCarried : 1] = {};
+};
+
+/// What one warp makes at a time: 16 rows times up to kMostTiles column tiles.
+template <class Math>
+class TaskSums {
+ public:
+  static constexpr unsigned kLanesApart = 4;
+
+  __device__ TaskSums(int first_row, int first_tile, int tiles)
+      : first_row_(first_row), first_tile_(first_tile), tiles_(tiles) {}
+
+  /// `upper` and `lower` are where the windows of this lane's two rows begin in the image.
+  __device__ void add(const ImageShape& s, const std::uint32_t* weights, const std::uint32_t* upper,
+                      const std::uint32_t* lower) {
+    const auto* b = reinterpret_cast<const uint2*>(weights) + first_tile_ * 32 + lane();
+    for (int r = 0; r < s.taps_h; ++r) {
+#pragma unroll 2
+      for (int step = 0; step < s.run_steps; ++step) {
+        const int k = step * 8 + lane() % 4;
+        // Behind the run lie other pixels, whose NaN or infinity a weight of zero would not stop.
+        const bool first = k < s.run_words, second = k + 4 < s.run_words;
+        const std::uint32_t a[4] = {first ? upper[k] : 0, first ? lower[k] : 0,
+                                    second ? upper[k + 4] : 0, second ? lower[k + 4] : 0};
+#pragma unroll
+        for (int j = 0; j < kMostTiles; ++j) {
+          if (j >= tiles_) break;
+          const uint2 two = b[j * 32];
+          Math::mma(sums_[j], a, {two.x, two.y});
+        }
+        b += s.column_tiles * 32;
+      }
+      upper += s.width * s.pixel_words;
+      lower += s.width * s.pixel_words;
+    }
+  }
+
+  template <class Use>
+  __device__ void for_pairs(const Use& use) const {
+#pragma unroll
+    for (int j = 0; j < kMostTiles; ++j) {
+      if (j >= tiles_) break;
+      const int row = first_row_ + lane() / 4;
+      const int column = (first_tile_ + j) * 8 + lane() % 4 * 2;
+      use(row, column, sums_[j][0], sums_[j][1]);
+      use(row + 8, column, sums_[j][2], sums_[j][3]);
+    }
+  }
+
+  __device__ static int lane() {
+    return thread_index() % 32;
+  }
+
+ private:
+  int first_row_, first_tile_, tiles_;
+  float sums_[kMostTiles][4] = {};
+};
+
+/// Grid: any number of blocks, which take every gridDim.x-th image.
+template <class Math, ConvPass kPass, bool kPool>
+__global__ void __launch_bounds__(kImageThreads, 1)
+    image_conv(const ConvGemm g, const ImageShape s) {
+  constexpr Pooled kPooled = kWhatIsPooled<kPass, kPool>;
+  using Element = typename Math::Element;
+  auto* weights = dynamic_shared<std::uint32_t>();
+  std::uint32_t* image = weights + s.taps_h * s.run_steps * s.column_tiles * 64;
+
+  CarriedImage<Math, kPooled> carried;
+  int n = static_cast<int>(blockIdx.x);
+  carried.fetch(g, s, n);
+  for (int i = thread_index(); i < s.image_words; i += kImageThreads) image[i] = 0;
+  load_weights<Math, kPass>(g, s, weights);
+  __syncthreads();
+  for (; n < s.images; n += static_cast<int>(gridDim.x)) {
+    carried.put(g, s, image);
+    __syncthreads();
+    // The next image is on its way while this one is worked on.
+    const int next = n + static_cast<int>(gridDim.x);
+    if (next < s.images) carried.fetch(g, s, next);
+
+    // Where a row's window begins in the image.
+    const auto window_of = [&](int row) -> const std::uint32_t* {
+      if (row >= s.rows) return image;
+      auto j = static_cast<std::uint32_t>(kPooled == Pooled::pixels ? row / 4 : row);
+      auto i = s.per_out_row.split(j);
+      if constexpr (kPooled == Pooled::pixels) {
+        i = 2 * i + static_cast<std::uint32_t>(window_corner(row)) / 2;
+        j = 2 * j + static_cast<std::uint32_t>(window_corner(row)) % 2;
+      }
+      return image + (static_cast<int>(i) * s.width + static_cast<int>(j)) * s.pixel_words;
+    };
+    const auto pixel_of = [&](int row) {
+      if (row >= s.rows) return nowhere();
+      const int pixel = kPooled == Pooled::pixels ? row / 4 : row;
+      return Place{0, 0, 0,
+                   static_cast<std::uint32_t>(n) * static_cast<std::uint32_t>(s.out_elements) +
+                       static_cast<std::uint32_t>(pixel * g.columns)};
+    };
+    for (int task = thread_index() / 32; task < s.tasks; task += kWarps) {
+      auto group = static_cast<std::uint32_t>(task);
+      const int first_row = static_cast<int>(s.per_group.split(group)) * 16;
+      const int first_tile = static_cast<int>(group) * s.tiles_each;
+      TaskSums<Math> sums(first_row, first_tile, min(s.tiles_each, s.column_tiles - first_tile));
+      const int row = first_row + TaskSums<Math>::lane() / 4;
+      sums.add(s, weights, window_of(row), window_of(row + 8));
+      if constexpr (kPooled == Pooled::pixels) {
+        store_pooled<Element>(g, 0, pixel_of, 0, sums);
+      } else {
+        store_activations<Element>(g, 0, pixel_of, 0, sums);
+      }
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace gemm
+
+namespace {
+
+using ImageKernel = void (*)(const ConvGemm, const ImageShape);
+
+template <class Math>
+ImageKernel kernel_of(const ConvProblem& problem) {
+  using gemm::image_conv;
+  if (problem.pass == ConvPass::forward) {
+    return problem.pool ? image_conv<Math, ConvPass::forward, true>
+                        : image_conv<Math, ConvPass::forward, false>;
+  }
+  return problem.pool ? image_conv<Math, ConvPass::backward_data, true>
+                      : image_conv<Math, ConvPass::backward_data, false>;
+}
+
+int up(std::int64_t count, std::int64_t by) {
+  return static_cast<int>((count + by - 1) / by);
+}
+
+ImageShape shape_of(const ConvProblem& p) {
+  const auto number = [](std::int64_t value) { return static_cast<int>(value); };
+  const bool forward = p.pass == ConvPass::forward;
+  const SampleShape &source = forward ? p.in : p.out, &result = forward ? p.out : p.in;
+  const int elements = 4 / static_cast<int>(size_of(p.type));
+  ImageShape s;
+  s.images = number(p.batch);
+  const SampleShape& in_memory = !forward && p.pool ? p.pool->out : source;
+  s.source_pixels = number(in_memory.h * in_memory.w);
+  s.source_width = number(in_memory.w);
+  s.border_h = number(forward ? p.padding.h : p.kernel.h - 1 - p.padding.h);
+  s.border_w = number(forward ? p.padding.w : p.kernel.w - 1 - p.padding.w);
+  s.width = number(source.w) + 2 * s.border_w;
+  s.pixel_words = number(source.c) / elements;
+  s.image_words = (number(source.h) + 2 * s.border_h) * s.width * s.pixel_words;
+  s.taps_h = number(p.kernel.h);
+  s.taps_w = number(p.kernel.w);
+  s.run_words = s.taps_w * s.pixel_words;
+  s.run_steps = up(s.run_words, 8);
+  s.column_tiles = up(result.c, 8);
+  const SampleShape& stored = forward && p.pool ? p.pool->out : result;
+  s.out_width = number(stored.w);
+  s.out_elements = number(stored.elements());
+  s.rows = number(stored.h * stored.w) * (forward && p.pool ? 4 : 1);
+  // Rounds of all warps over the tasks, each as long as its column tiles and what it does besides.
+  const int row_tiles = up(s.rows, 16);
+  double least = std::numeric_limits<double>::infinity();
+  for (int each = 1; each <= std::min(gemm::kMostTiles, s.column_tiles); ++each) {
+    const double time = up(row_tiles * up(s.column_tiles, each), gemm::kWarps) * (each + 1.5);
+    if (time < least) s.tiles_each = each;
+    least = std::min(least, time);
+  }
+  s.groups = up(s.column_tiles, s.tiles_each);
+  s.tasks = row_tiles * s.groups;
+  s.per_pixel = Divider(s.pixel_words);
+  s.per_source_row = Divider(s.source_width);
+  s.per_step = Divider(s.column_tiles);
+  s.per_row_of_taps = Divider(s.run_steps);
+  s.per_tap = Divider(s.pixel_words);
+  s.per_out_row = Divider(s.out_width);
+  s.per_group = Divider(s.groups);
+  return s;
+}
+
+class ImageConv final : public ConvPlan {
+ public:
+  ImageConv(const CudaContext& context, const ConvProblem& problem, const ImageShape& shape)
+      : context_(context),
+        problem_(problem),
+        shape_(shape),
+        kernel_(problem.type == DType::bf16 ? kernel_of<gemm::Bf16Math>(problem)
+                                            : kernel_of<gemm::Tf32Math>(problem)) {
+    const bool forward = problem.pass == ConvPass::forward;
+    gemm_.columns = static_cast<int>(forward ? problem.out.c : problem.in.c);
+    gemm_.relu = forward && problem.relu;
+    gemm_.pairs = gemm_.columns % 2 == 0;
+    if (problem.pool) gemm_.pool = pool_of(*problem.pool);
+    allow_shared_memory(kernel_, shape_.shared_bytes());
+  }
+
+  void run(const ConvArgs& args) override {
+    const bool forward = problem_.pass == ConvPass::forward;
+    ConvGemm gemm = gemm_;
+    gemm.gathered = forward ? args.x : args.y;
+    gemm.out = forward ? args.y : args.x;
+    gemm.matrix = args.weight;
+    gemm.bias = forward && problem_.bias ? args.bias : nullptr;
+    gemm.pool.open = args.open;
+    // One block fills a multiprocessor. No image knows of another: any number gives the same bits.
+    const int blocks = std::min(shape_.images, context_.multiprocessors);
+    launch(kernel_, static_cast<unsigned>(blocks), kImageThreads, shape_.shared_bytes(),
+           context_.stream, gemm, shape_);
+  }
+
+  std::string name() const override {
+    return problem_.type == DType::bf16 ? "image:bf16" : "image:tf32";
+  }
+
+ private:
+  const CudaContext& context_;
+  ConvProblem problem_;
+  ImageShape shape_;
+  ImageKernel kernel_;
+  ConvGemm gemm_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const ConvProblem& problem) {
+  const ConvProblem& p = problem;
+  const Size2 one{1, 1};
+  const bool forward = p.pass == ConvPass::forward;
+  const SampleShape& source = forward ? p.in : p.out;
+  const bool tensor_cores = p.type == DType::bf16 ? source.c % 2 == 0 : p.tf32;
+  if (p.pass == ConvPass::backward_weights || !tensor_cores || p.groups != 1 || p.stride != one ||
+      p.dilation != one || p.padding.h >= p.kernel.h || p.padding.w >= p.kernel.w || p.batch < 1 ||
+      p.batch * std::max(p.in.elements(), p.out.elements()) >
+          std::numeric_limits<std::int32_t>::max()) {
+    return nullptr;
+  }
+  // Bounds that keep the numbers of a shape small; real ones follow.
+  if (source.elements() > 65536 || p.in.elements() > 65536 || p.out.elements() > 65536 ||
+      p.kernel.h * p.kernel.w * p.in.c > 65536) {
+    return nullptr;
+  }
+  const ImageShape shape = shape_of(p);
+  if (shape.source_pixels * shape.pixel_words > kImageCarried * kImageThreads ||
+      shape.shared_bytes() > context.shared_bytes_per_block) {
+    return nullptr;
+  }
+  return std::make_unique<ImageConv>(context, problem, shape);
+}
+
+std::unique_ptr<ConvPlan> make_own_conv(const CudaContext& context, const ConvProblem& problem) {
+  auto plan = make_image_conv(context, problem);
+  return plan ? std::move(plan) : make_implicit_gemm(context, problem);
+}
+
+}  // namespace dpt
