@@ -75,10 +75,11 @@ def why_no_sanitizer(text):
 def sanitizer_stage(check):
     places = [shutil.which("compute-sanitizer"), "/usr/local/cuda/bin/compute-sanitizer"]
     tool = next((p for p in places if p and os.path.exists(p)), None)
-    programs = [p for p in ("test_kernels", "test_kernels_cuda") if (check.work / "bin" / p).exists()]
+    programs = ("test_kernels", "test_kernels_cuda")
+    programs = [program for program in programs if (check.work / "bin" / program).exists()]
     # sanitizer:memcheck is of test_kernels, sanitizer:memcheck:cuda of test_kernels_cuda.
     stages = {
-        f"sanitizer:{kind}" + program.removeprefix("test_kernels").replace("_", ":"): (kind, program)
+        f"sanitizer:{kind}{program.removeprefix('test_kernels').replace('_', ':')}": (kind, program)
         for program in programs
         for kind in ("memcheck", "racecheck", "initcheck")
     }
@@ -90,7 +91,7 @@ def sanitizer_stage(check):
                 check.note(name, "not run", "there is no compute-sanitizer here")
         return
     _, help_text, _ = check.run([tool, "--help"], 20)
-    # Ours alone: NVIDIA's kernels read and write in ways that are taken for mistakes, and take long.
+    # Ours alone: NVIDIA's kernels do what is taken for mistakes, and take long.
     ours = ["--kernel-name" if "--kernel-name" in help_text else "--filter", "kns=dpt"]
     # Calls that fail are no finding: tests ask for failures, libraries for what an older driver may
     # not have, and the code looks at every status itself.

@@ -5,15 +5,19 @@ docs/gpu-results.md. A run is the content of its gpu-check.json."""
 NO_VERDICT = ("timed out", "not run", "no GPU")
 
 
+def edited_sources(version):
+    """What was packed without being committed. Scripts and pages do not count."""
+    return [n for n in version["uncommitted"] if not n.startswith(("docs/", "scripts/"))]
+
+
 def code_of(run):
     """What must be the same in two runs that are combined. Scripts and pages may have been mended
     in between."""
     version = run["version"]
-    edited = [n for n in version["uncommitted"] if not n.startswith(("docs/", "scripts/"))]
     return {
         "commit": version["commit"],
         "content of the CUDA sources": version["sources"],
-        "uncommitted edits": sorted(edited),
+        "uncommitted edits": sorted(edited_sources(version)),
         "device": run["machine"]["device"],
         "driver": run["machine"]["driver"],
     }
@@ -26,7 +30,8 @@ def difference(earlier, own):
 
 
 def combine(earlier, own):
-    """One run of two: what `own` found, and what only `earlier` did. A time-out takes no pass back."""
+    """One run of two: what `own` found, and what only `earlier` did. A time-out takes no pass
+    back."""
     why = difference(earlier, own)
     if why:
         raise ValueError(f"the run of {earlier['date']} is of {why}")
@@ -41,9 +46,10 @@ def combine(earlier, own):
     numbers = dict(earlier["numbers"])
     for name, values in own["numbers"].items():
         if name in ("bench", "modes"):  # By configuration and by batch size.
-            kept = dict(numbers.get(name, {}))
-            kept.update({k: v for k, v in values.items() if k not in kept or complete(name, v)})
-            numbers[name] = kept
+            kept = numbers[name] = dict(numbers.get(name, {}))
+            for key, value in values.items():
+                if told(name, value) >= told(name, kept.get(key)):
+                    kept[key] = value
         elif name not in numbers or own["stages"].get(name, {}).get("status") == "passed":
             numbers[name] = values
     calls = earlier.get("calls", [earlier["date"]]) + own.get("calls", [own["date"]])
@@ -52,11 +58,17 @@ def combine(earlier, own):
     return combined
 
 
-def complete(name, values):
-    """Whether the numbers of one configuration are worth replacing earlier ones."""
-    if name == "bench":
-        return "to_best_peer" in values
-    return {"fast", "exact", "two replicas"} <= set(values)
+def told(name, values):
+    """How much the numbers of one configuration of bench, or of one batch size of modes, tell:
+    those of a call that was cut off must not replace better ones."""
+    if not values:
+        return 0
+    return len(values["programs"] if name == "bench" else values)
+
+
+def complete(out):
+    """Whether a configuration of bench was measured, and a peer to compare with."""
+    return "to_best_peer" in out
 
 
 def bad_stages(run):

@@ -86,7 +86,7 @@ class Program:
 
 
 def stop(*programs, patience=5.0):
-    """Ends them all: asked at the same time, and killed if they are still there after `patience`."""
+    """Ends them all: asked at the same time, and killed if they are there after `patience`."""
     running = [program for program in programs if program.process is not None]
     for program in running:
         try:
@@ -100,6 +100,7 @@ def stop(*programs, patience=5.0):
         except subprocess.TimeoutExpired:
             program.process.kill()
             program.process.wait()
+        program.log.close()
         program.process = None
 
 

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""What can be said of scripts/gpu-check, gpu-results and bench-peers without a GPU: which skips
+count, how calls add up, and that a program which fails costs no other's numbers."""
+
+import json
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import types
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path[:0] = [str(ROOT / "scripts" / "gpu"), str(ROOT / "scripts" / "peers")]
+
+import correctness  # noqa: E402
+import runs  # noqa: E402
+from rounds import Program, stop, survivors, take_turns  # noqa: E402
+
+SUMMARY = "[doctest] test cases:   11 |   11 passed | 0 failed | 54 skipped\n"
+ONE_CARD = "skipped: sums beside backward: NCCL needs two cards\n"
+NO_CARD = "skipped: steps as graphs: no CUDA device: no NVIDIA driver is installed\n"
+
+# A program that plays dpt and every peer; FAULTS names which one fails, and how.
+FAKE = """#!/usr/bin/env python3
+import json, os, sys, time
+words = sys.argv
+if "gpu_peak" in " ".join(words):
+    print(json.dumps({"fp32": 50000, "tf32": 400000, "bf16": 800000}))
+    sys.exit()
+name = "dpt"
+if "--variant" in words:
+    name = ("torch-" if "torch" in words[1] else "jax-") + words[words.index("--variant") + 1]
+fault = json.loads(os.environ.get("FAULTS", "{}")).get(name)
+runs = 0
+for line in sys.stdin:
+    if line.strip() == "memory":
+        print(0, flush=True)
+        continue
+    kind, count = line.split()
+    losses = [2.3 - 0.01 * i + (fault == "differs") for i in range(int(count))]
+    if kind == "losses":
+        if fault == "hangs":
+            time.sleep(100)
+        if fault == "dies":
+            sys.exit("it died")
+        print(json.dumps(losses), flush=True)
+        continue
+    if "--losses" in words:
+        for i, loss in enumerate(losses):
+            print(f"loss {i + 1} {loss}")
+    runs += 1
+    if fault == "dies in a round" and runs > 4:
+        sys.exit("it died")
+    print(int(count) * (1e-5 if name == "dpt" else 4e-5), flush=True)
+"""
+
+
+def stage(status, why=""):
+    return {"status": status, "why": why, "seconds": 1.0}
+
+
+def a_run(date, stages, numbers=None, **version):
+    return {
+        "date": date,
+        "version": {"commit": "a" * 40, "uncommitted": [], "sources": {"x.cu": "1"}, **version},
+        "machine": {"device": "NVIDIA H200", "driver": "580"},
+        "stages": stages,
+        "numbers": numbers or {},
+    }
+
+
+def bench(*peers):
+    rates = {"dpt": 4.0, **{peer: 1.0 for peer in peers}}
+    programs = {name: {"images_per_s": 1e6 * rate} for name, rate in rates.items()}
+    out = {"problems": [], "curves": {}, "programs": programs}
+    if peers:
+        out.update(best_peer=peers[0], to_best_peer=4.0, to_torch_eager=4.0, of_floor=0.5)
+    return out
+
+
+class Skips(unittest.TestCase):
+    def judge(self, text, cards=1):
+        check = types.SimpleNamespace(cards=cards, gpu_works=lambda: True)
+        return correctness.judge_tests(check, text)
+
+    def test_what_needs_two_cards_is_right_on_one(self):
+        problem, remark = self.judge(ONE_CARD + SUMMARY)
+        self.assertEqual(problem, "")
+        self.assertIn("NCCL needs two cards", remark)
+        self.assertIn("1 skipped", self.judge(ONE_CARD + SUMMARY, cards=2)[0])
+
+    def test_no_card_is_wrong(self):
+        self.assertIn("1 skipped", self.judge(ONE_CARD + NO_CARD + SUMMARY)[0])
+        for text in ("skipped: no NVIDIA driver\n", "a.cpp(3): MESSAGE: skipped: no cuDNN\n"):
+            self.assertIn("1 skipped", self.judge(text + SUMMARY)[0])
+
+    def test_the_machine_and_missing_data_are_right(self):
+        text = "MESSAGE: skipped: /x/gpu-pack/data/cifar10 is not there (set DPT_DATA)\n"
+        text += "MESSAGE: skipped: this processor has no AVX2\n"
+        problem, remark = self.judge(text + SUMMARY)
+        self.assertEqual(problem, "")
+        self.assertIn("cifar10", remark)
+        self.assertIn("AVX2", remark)
+
+    def test_a_sanitizer_that_ran_nothing_or_cannot_run(self):
+        self.assertEqual(self.judge("ERROR SUMMARY: 0 errors")[0], "no test case ran")
+        text = '========= Error: Device not supported. Please refer to the "Supported Devices"'
+        self.assertIn("Device not supported", correctness.why_no_sanitizer(text))
+        self.assertEqual(correctness.why_no_sanitizer(SUMMARY), "")
+
+
+class Adding(unittest.TestCase):
+    def test_passed_stages_stay_and_new_ones_come(self):
+        first = a_run("1", {"a": stage("passed"), "b": stage("failed"), "c": stage("timed out")})
+        second = a_run("2", {"a": stage("timed out"), "b": stage("passed"), "d": stage("failed")})
+        both = runs.combine(first, second)
+        statuses = {name: entry["status"] for name, entry in both["stages"].items()}
+        self.assertEqual(
+            statuses, {"a": "passed", "b": "passed", "c": "timed out", "d": "failed"}
+        )
+        self.assertIn("failed in the run of 1", both["stages"]["b"]["why"])
+        self.assertEqual(both["calls"], ["1", "2"])
+        self.assertEqual(runs.bad_stages(both), ["c", "d"])
+
+    def test_a_failure_is_not_hidden_by_an_earlier_pass(self):
+        both = runs.combine(a_run("1", {"a": stage("passed")}), a_run("2", {"a": stage("failed")}))
+        self.assertEqual(both["stages"]["a"]["status"], "failed")
+
+    def test_what_one_card_cannot_show_is_not_bad(self):
+        run = a_run("1", {"tests:nccl": dict(stage("not run"), expected=True)})
+        self.assertEqual(runs.bad_stages(run), [])
+
+    def test_numbers_of_a_call_that_was_cut_off_replace_no_better_ones(self):
+        first = {"bench": {"256:tf32": bench("torch-eager", "jax-scan")}, "start": {"x": 1}}
+        second = {"bench": {"256:tf32": bench(), "4096:bf16": bench("torch-eager")}}
+        both = runs.combine(a_run("1", {}, first), a_run("2", {}, second))
+        self.assertIn("to_best_peer", both["numbers"]["bench"]["256:tf32"])
+        self.assertIn("to_best_peer", both["numbers"]["bench"]["4096:bf16"])
+        self.assertEqual(both["numbers"]["start"], {"x": 1})
+
+    def test_other_code_or_another_device_is_refused(self):
+        first = a_run("1", {})
+        others = ({"commit": "b" * 40}, {"sources": {"x.cu": "2"}}, {"uncommitted": ["a.cpp"]})
+        for version in others:
+            with self.assertRaises(ValueError):
+                runs.combine(first, a_run("2", {}, **version))
+        other = a_run("2", {})
+        other["machine"]["device"] = "NVIDIA A100"
+        with self.assertRaises(ValueError):
+            runs.combine(first, other)
+        runs.combine(first, a_run("2", {}, uncommitted=["scripts/gpu-check"]))  # Does not throw.
+
+    def test_goals(self):
+        times = {"fast": 1.0, "exact": 1.05, "two replicas": 1.2}
+        numbers = {"modes": {"256": times}, "start": {"with plan cache": 0.4}}
+        numbers["bench"] = {"256:tf32": bench("torch-eager"), "4096:bf16": bench("torch-eager")}
+        numbers["bench"]["4096:fp32"] = bench("jax-scan")
+        numbers["bench"]["4096:fp32"]["curves"]["dpt"] = {"agrees": False}
+        goals = {what: met for what, _, _, met in runs.goals(a_run("1", {}, numbers))}
+        self.assertIs(goals["exact mode (8 shards) over fast, batch 256"], True)
+        self.assertIs(goals["2 replicas on one GPU over 1, batch 256"], False)
+        self.assertIsNone(goals["exact mode (8 shards) over fast, batch 4096"])
+        self.assertIs(goals["start to first step, with plan cache"], True)
+        self.assertIs(goals["LeNet, batch 256, tf32"], False)  # Not ten times PyTorch eager.
+        self.assertIs(goals["LeNet, batch 4096, bf16"], True)
+        self.assertIsNone(goals["LeNet, batch 4096, fp32"])  # Other losses: its times mean nothing.
+
+
+class Turns(unittest.TestCase):
+    def test_one_that_hangs_is_left_out(self):
+        answers = "while read -r word count; do echo 0.1; done"
+        failures = []
+        programs = [
+            Program("good", ["sh", "-c", answers], None, patience=10),
+            Program("hangs", ["sh", "-c", "read -r x; echo 1; exec sleep 100"], None, patience=1),
+            Program("missing", ["/nowhere/at/all"], None),
+        ]
+
+        def failed(program, error):
+            failures.append(program.name)
+
+        begin = time.monotonic()
+        try:
+            good = survivors(programs, Program.start, failed)
+            good = take_turns(good, 2, 0.1, 10, failed)
+        finally:
+            stop(*programs)
+        self.assertEqual([program.name for program in good], ["good"])
+        self.assertEqual(failures, ["missing", "hangs"])
+        self.assertEqual(len(good[0].seconds_a_step), 2)
+        self.assertLess(time.monotonic() - begin, 8)
+
+
+class Peers(unittest.TestCase):
+    def bench_peers(self, faults, *options):
+        """The numbers of a run with the given faults, and its exit code."""
+        data = pathlib.Path(os.environ.get("DPT_DATA", ROOT.parent / "shared" / "datasets"))
+        if not (data / "fashion-mnist" / "train-images-idx3-ubyte.gz").exists():
+            self.skipTest(f"{data}/fashion-mnist is not there (set DPT_DATA)")
+        with tempfile.TemporaryDirectory() as folder:
+            fake = pathlib.Path(folder) / "fake"
+            fake.write_text(FAKE)
+            fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+            numbers = pathlib.Path(folder) / "numbers.json"
+            names = {"DPT_PYTHON_TORCH": str(fake), "DPT_PYTHON_JAX": str(fake)}
+            done = subprocess.run(
+                [ROOT / "scripts" / "bench-peers", "--device", "cuda", "--dpt", fake]
+                + ["--json", numbers, "--rounds", "2", "--seconds", "0.01", *options],
+                env=dict(os.environ, FAULTS=json.dumps(faults), **names),
+                capture_output=True,
+                text=True,
+                timeout=100,
+            )
+            return json.loads(numbers.read_text()), done
+
+    def test_those_that_fail_cost_no_other_numbers(self):
+        faults = {"torch-eager": "dies", "torch-graph": "differs"}
+        faults["torch-compile-autotune"] = "hangs"
+        options = ["--config", "4096:tf32", "--patience", "3"]
+        numbers, done = self.bench_peers(faults, *options)
+        out = numbers["4096:tf32"]
+        self.assertEqual(sorted(out["programs"]), ["dpt", "jax-scan"], done.stderr)
+        self.assertAlmostEqual(out["to_best_peer"], 4.0)
+        self.assertEqual(len(out["problems"]), 3)
+        self.assertEqual(done.returncode, 1)
+
+    def test_one_that_dies_in_a_round(self):
+        faults = {"jax-scan": "dies in a round"}
+        numbers, done = self.bench_peers(faults, "--config", "4096:bf16")
+        names = ["dpt", "torch-compile-autotune", "torch-eager", "torch-graph"]
+        self.assertEqual(sorted(numbers["4096:bf16"]["programs"]), names, done.stderr)
+
+    def test_dpt_keeps_its_numbers_where_its_losses_differ(self):
+        numbers, _ = self.bench_peers({"dpt": "differs"}, "--config", "4096:bf16")
+        out = numbers["4096:bf16"]
+        self.assertIn("dpt", out["programs"])
+        self.assertTrue(runs.differs(out))
+        self.assertIn("DIFFER", runs.bench_text("4096:bf16", out))
+
+    def test_out_of_time(self):
+        numbers, _ = self.bench_peers({}, "--config", "4096:bf16", "--minutes", "0.3")
+        self.assertEqual(numbers["4096:bf16"]["problems"], ["not measured: out of time"])
+
+
+if __name__ == "__main__":
+    unittest.main()
