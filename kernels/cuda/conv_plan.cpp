@@ -2,15 +2,16 @@
 #include "kernels/cuda/conv_plan.h"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
+#include <map>
+#include <mutex>
 #include <utility>
 
-#include "kernels/common/bf16.h"
-#include "kernels/common/philox.h"
-#include "kernels/cuda/check.h"
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/plan_cache.h"
+#include "kernels/cuda/timing.h"
+#include "kernels/error.h"
 
 namespace dpt {
 namespace {
@@ -29,118 +30,82 @@ const char* pass_name(ConvPass pass) {
   return "?";
 }
 
-/// What makes a timed choice valid: the card and the versions of everything that runs on it.
-std::string machine_key(const CudaContext& context) {
-  int driver = 0, runtime = 0;
-  cuda_check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-  cuda_check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-  return fmt::format("{} sm_{}{} driver {} runtime {} {}", context.card, context.compute_major,
-                     context.compute_minor, driver, runtime, describe_cudnn());
+/// What makes a timed choice valid: the card, the driver, and cuDNN, which is opened for its
+/// version even where the choice was a kernel of ours: another cuDNN may be faster than that. It
+/// costs milliseconds, once for each card. What takes long, a handle and cuDNN's heuristics, is for
+/// candidates that are timed or taken.
+const std::string& conv_machine_key(const CudaContext& context) {
+  static std::mutex mutex;
+  static std::map<int, std::string> keys;
+  const std::lock_guard lock(mutex);
+  std::string& key = keys[context.device];
+  if (key.empty()) key = machine_key(context) + " " + describe_cudnn();
+  return key;
 }
 
-/// Device memory and events of one timing, freed by its end.
+/// Runs plans on scratch memory.
 class Bench {
  public:
   Bench(const CudaContext& context, const ConvProblem& problem)
-      : context_(context), problem_(problem) {}
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
-  ~Bench() {
-    cudaStreamSynchronize(context_.stream);
-    for (void* memory : memory_) cudaFree(memory);
-    if (begin_) cudaEventDestroy(begin_);
-    if (end_) cudaEventDestroy(end_);
-  }
+      : context_(context), p_(problem), timing_(context) {}
 
   /// False if the memory does not suffice.
   bool prepare() {
-    const ConvProblem& p = problem_;
-    const std::int64_t weights = p.out.c * p.kernel.h * p.kernel.w * (p.in.c / p.groups);
-    const std::int64_t rows = p.batch * p.out.h * p.out.w;
-    sums_scratch_bytes_ = column_sums_scratch(context_, rows, p.out.c);
-    void *x = nullptr, *y = nullptr, *weight = nullptr, *bias = nullptr, *dweight = nullptr,
-         *dbias = nullptr;
-    if (!make(x, p.batch * p.in.elements(), p.type) || !make(y, rows * p.out.c, p.type) ||
-        !make(weight, weights, p.type) || !make(bias, p.out.c, DType::f32) ||
-        !make(dweight, weights, DType::f32) || !make(dbias, p.out.c, DType::f32) ||
-        !make(sums_scratch_, static_cast<std::int64_t>(sums_scratch_bytes_ / 4) + 1, DType::f32)) {
-      return false;
-    }
-    args_.x = x;
-    args_.y = y;
-    args_.weight = weight;
-    args_.bias = static_cast<const float*>(bias);
-    args_.dweight = static_cast<float*>(dweight);
-    args_.dbias = static_cast<float*>(dbias);
-    cuda_check(cudaEventCreate(&begin_), "cudaEventCreate");
-    cuda_check(cudaEventCreate(&end_), "cudaEventCreate");
-    return true;
+    const std::int64_t weights = p_.out.c * p_.kernel.h * p_.kernel.w * (p_.in.c / p_.groups);
+    const std::size_t sums_bytes = column_sums_scratch(context_, rows(), p_.out.c);
+    args_.x = timing_.make(p_.batch * p_.in.elements(), p_.type);
+    args_.y = timing_.make(rows() * p_.out.c, p_.type);
+    args_.weight = timing_.make(weights, p_.type);
+    args_.bias = static_cast<const float*>(timing_.make(p_.out.c, DType::f32));
+    args_.dweight = static_cast<float*>(timing_.make(weights, DType::f32));
+    args_.dbias = static_cast<float*>(timing_.make(p_.out.c, DType::f32));
+    sums_scratch_ = timing_.make(static_cast<std::int64_t>(sums_bytes / 4) + 1, DType::f32);
+    return args_.x && args_.y && args_.weight && args_.bias && args_.dweight && args_.dbias &&
+           sums_scratch_;
   }
 
-  /// Milliseconds of kRuns runs, with what has to be done besides the plan.
-  float time(ConvPlan& plan) {
-    cuda_check(cudaEventRecord(begin_, context_.stream), "cudaEventRecord");
-    for (int i = 0; i < kRuns; ++i) run(plan);
-    cuda_check(cudaEventRecord(end_, context_.stream), "cudaEventRecord");
-    cuda_check(cudaEventSynchronize(end_), "cudaEventSynchronize");
-    float milliseconds = 0;
-    cuda_check(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
-    return milliseconds;
+  /// Of each plan, with what has to be done besides it.
+  std::vector<float> times(const std::vector<ConvPlan*>& plans, std::string& trouble) {
+    return timing_.times(
+        plans.size(), [&](std::size_t i) { run(*plans[i]); }, trouble);
   }
 
  private:
-  static constexpr int kRuns = 5;
-
   void run(ConvPlan& plan) {
     plan.run(args_);
-    const ConvProblem& p = problem_;
-    if (p.pass != ConvPass::backward_weights || !p.bias || plan.gives_dbias()) return;
-    column_sums(context_, address(args_.y), p.type, p.batch * p.out.h * p.out.w, p.out.c,
-                address(args_.dbias), GradWrite::overwrite, address(sums_scratch_));
+    if (p_.pass != ConvPass::backward_weights || !p_.bias || plan.gives_dbias()) return;
+    column_sums(context_, address(args_.y), p_.type, rows(), p_.out.c, address(args_.dbias),
+                GradWrite::overwrite, address(sums_scratch_));
   }
+  std::int64_t rows() const { return p_.batch * p_.out.h * p_.out.w; }
   static DevPtr address(const void* pointer) { return {reinterpret_cast<std::uintptr_t>(pointer)}; }
 
-  /// Memory with random numbers in [-1, 1), the same ones again and again: power and so clocks
-  /// depend on the bits, and zeros would be too kind.
-  bool make(void*& memory, std::int64_t count, DType type) {
-    const std::size_t bytes = static_cast<std::size_t>(count) * size_of(type);
-    if (cudaMalloc(&memory, bytes) != cudaSuccess) {
-      cudaGetLastError();
-      return false;
-    }
-    memory_.push_back(memory);
-    std::vector<std::byte> pattern(std::min<std::size_t>(bytes, std::size_t{1} << 18));
-    for (std::size_t i = 0; i < pattern.size() / size_of(type); ++i) {
-      const philox::Block block = philox::block(1, philox::Use::synthesis, i, 0);
-      const float value = philox::uniform(block.v[0]) * 2 - 1;
-      if (type == DType::bf16) {
-        reinterpret_cast<Bf16*>(pattern.data())[i] = to_bf16(value);
-      } else {
-        reinterpret_cast<float*>(pattern.data())[i] = value;
-      }
-    }
-    for (std::size_t at = 0; at < bytes; at += pattern.size()) {
-      cuda_check(cudaMemcpyAsync(static_cast<std::byte*>(memory) + at, pattern.data(),
-                                 std::min(pattern.size(), bytes - at), cudaMemcpyHostToDevice,
-                                 context_.stream),
-                 "cudaMemcpyAsync");
-    }
-    // The pattern must outlive the copies.
-    cuda_check(cudaStreamSynchronize(context_.stream), "cudaStreamSynchronize");
-    return true;
-  }
-
   const CudaContext& context_;
-  const ConvProblem& problem_;
-  std::vector<void*> memory_;
+  const ConvProblem& p_;
+  Timing timing_;
   ConvArgs args_;
   void* sums_scratch_ = nullptr;
-  std::size_t sums_scratch_bytes_ = 0;
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+/// A plan that stands in for another that failed.
+class StandIn final : public ConvPlan {
+ public:
+  StandIn(std::unique_ptr<ConvPlan> plan, std::string trouble)
+      : plan_(std::move(plan)), trouble_(std::move(trouble)) {}
+  void run(const ConvArgs& args) override { plan_->run(args); }
+  bool gives_dbias() const override { return plan_->gives_dbias(); }
+  std::string name() const override {
+    return fmt::format("{} (another failed: {})", plan_->name(), trouble_);
+  }
+
+ private:
+  std::unique_ptr<ConvPlan> plan_;
+  std::string trouble_;
 };
 
 /// The candidates for one problem, made when they are first needed: opening cuDNN takes long. What
-/// the cache names is made without asking cuDNN's heuristics.
+/// the cache names is made without asking cuDNN's heuristics. A cuDNN that fails, or is not there,
+/// is no candidate where our own kernels are one; the plan that is taken then tells of it.
 class Candidates {
  public:
   Candidates(const CudaContext& context, const ConvProblem& problem)
@@ -148,11 +113,60 @@ class Candidates {
 
   bool has(const std::string& name) {
     if (own_ && own_->name() == name) return true;
-    named_ = make_cudnn_plan(context_, problem_, name);
+    try {
+      named_ = make_cudnn_plan(context_, problem_, name);
+    } catch (const Error&) {
+      named_ = nullptr;  // To choose anew meets the failure again, and tells of it.
+    }
     return named_ != nullptr;
   }
 
   std::unique_ptr<ConvPlan> take(const std::string& name) {
+    std::unique_ptr<ConvPlan> plan = find(name);
+    if (plan && !trouble_.empty()) return std::make_unique<StandIn>(std::move(plan), trouble_);
+    return plan;
+  }
+
+  /// By the fixed rule.
+  std::string by_rule() {
+    if (own_ && (own_convolution_is_better(problem_) || cudnn().empty())) return own_->name();
+    if (!cudnn().empty()) return cudnn().front()->name();
+    fail(ErrorKind::device,
+         "{}: neither dpt's own kernels nor cuDNN can run the convolution {}{}{}", context_.name,
+         problem_.key(), trouble_.empty() ? "" : ": ", trouble_);
+  }
+
+  /// By timing. Empty where that says nothing that holds next time: something failed, or there was
+  /// no memory to time with.
+  std::string fastest() {
+    std::vector<ConvPlan*> plans;
+    if (own_) plans.push_back(own_.get());
+    for (auto& plan : cudnn()) plans.push_back(plan.get());
+    if (plans.empty() || !trouble_.empty()) return {};
+    if (plans.size() == 1) return plans[0]->name();
+    std::vector<float> times;
+    {
+      Bench bench(context_, problem_);
+      if (!bench.prepare()) return {};
+      times = bench.times(plans, trouble_);
+    }
+    const auto first = std::min_element(times.begin(), times.end());
+    const std::string name = plans[static_cast<std::size_t>(first - times.begin())]->name();
+    if (trouble_.empty()) return name;
+    // Whoever failed is gone; the rule decides only where nobody is left to compare with.
+    const auto failed = [&](const std::unique_ptr<ConvPlan>& plan) {
+      const auto at = std::find(plans.begin(), plans.end(), plan.get()) - plans.begin();
+      return std::isinf(times[static_cast<std::size_t>(at)]);
+    };
+    const auto left =
+        std::count_if(times.begin(), times.end(), [](float time) { return !std::isinf(time); });
+    if (own_ && failed(own_)) own_ = nullptr;
+    std::erase_if(cudnn_, failed);
+    return left > 1 ? name : std::string();
+  }
+
+ private:
+  std::unique_ptr<ConvPlan> find(const std::string& name) {
     if (own_ && own_->name() == name) return std::move(own_);
     if (named_ && named_->name() == name) return std::move(named_);
     for (auto& plan : cudnn()) {
@@ -161,37 +175,14 @@ class Candidates {
     return nullptr;
   }
 
-  /// By the fixed rule.
-  std::string by_rule() {
-    if (own_ && (own_convolution_is_better(problem_) || cudnn().empty())) return own_->name();
-    if (!cudnn().empty()) return cudnn().front()->name();
-    fail(ErrorKind::device, "{}: neither dpt's own kernels nor cuDNN can run the convolution {}",
-         context_.name, problem_.key());
-  }
-
-  /// By timing; by the rule where there is nothing to choose or no memory to time with.
-  std::string fastest() {
-    std::vector<ConvPlan*> plans;
-    if (own_) plans.push_back(own_.get());
-    for (auto& plan : cudnn()) plans.push_back(plan.get());
-    Bench bench(context_, problem_);
-    if (plans.size() < 2 || !bench.prepare()) return by_rule();
-    for (ConvPlan* plan : plans) bench.time(*plan);  // warm-up
-    std::vector<float> best(plans.size(), std::numeric_limits<float>::infinity());
-    // Rounds over all of them, so that a disturbance does not fall on one alone.
-    for (int round = 0; round < 5; ++round) {
-      for (std::size_t i = 0; i < plans.size(); ++i) {
-        best[i] = std::min(best[i], bench.time(*plans[i]));
-      }
-    }
-    const auto first = std::min_element(best.begin(), best.end());
-    return plans[static_cast<std::size_t>(first - best.begin())]->name();
-  }
-
- private:
   std::vector<std::unique_ptr<ConvPlan>>& cudnn() {
-    if (!asked_) cudnn_ = make_cudnn_plans(context_, problem_, kMostCudnnPlans);
-    asked_ = true;
+    if (std::exchange(asked_, true)) return cudnn_;
+    try {
+      cudnn_ = make_cudnn_plans(context_, problem_, kMostCudnnPlans);
+    } catch (const Error& error) {
+      if (!own_) throw;
+      trouble_ = error.what();
+    }
     return cudnn_;
   }
 
@@ -200,6 +191,7 @@ class Candidates {
   std::unique_ptr<ConvPlan> own_, named_;
   std::vector<std::unique_ptr<ConvPlan>> cudnn_;
   bool asked_ = false;
+  std::string trouble_;  ///< why a candidate is none
 };
 
 }  // namespace
@@ -232,11 +224,12 @@ std::unique_ptr<ConvPlan> choose_conv_plan(const CudaContext& context, const Con
   Candidates candidates(context, problem);
   const BackendOptions& options = context.options;
   if (options.exact || options.plan_cache.empty()) return candidates.take(candidates.by_rule());
-  return candidates.take(PlanCache::of(options.plan_cache)
-                             .decide(
-                                 machine_key(context), problem.key(),
-                                 [&](const std::string& name) { return candidates.has(name); },
-                                 [&] { return candidates.fastest(); }));
+  const std::string name = PlanCache::of(options.plan_cache)
+                               .decide(
+                                   conv_machine_key(context), problem.key(),
+                                   [&](const std::string& kept) { return candidates.has(kept); },
+                                   [&] { return candidates.fastest(); });
+  return candidates.take(name.empty() ? candidates.by_rule() : name);
 }
 
 }  // namespace dpt

@@ -40,6 +40,25 @@ cudnnDataType_t type_of(const ConvProblem& problem) {
   return problem.type == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
+/// Failures that cost no more than candidates. One that is not just "nothing for that" is kept for
+/// the case that no candidate is left.
+class Trouble {
+ public:
+  /// Whether the status is success; keeps it if it tells of a failure.
+  bool succeeded(cudnnStatus_t status, const char* what) {
+    if (status == CUDNN_STATUS_SUCCESS) return true;
+    if (!cudnn_unsupported(status)) text_ = cudnn_words(status, what);
+    return false;
+  }
+  /// Throws what was kept, if anything was.
+  void raise() const {
+    if (!text_.empty()) fail(ErrorKind::device, "{}", text_);
+  }
+
+ private:
+  std::string text_;
+};
+
 /// What cuDNN makes plans for: the card behind a handle, or one that is only described.
 class Card {
  public:
@@ -97,11 +116,11 @@ class ConvGraph {
     for (CudnnDescriptor& operation : operations_) operation.finalize();
     graph_.link_all(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations_);
     card.attach_to_graph(graph_);
-    status_ = graph_.try_finalize();
-    if (!cudnn_unsupported(status_)) cudnn_check(status_, "an operation graph");
+    supported_ = trouble_.succeeded(graph_.try_finalize(), "an operation graph");
   }
 
-  bool supported() const { return status_ == CUDNN_STATUS_SUCCESS; }
+  bool supported() const { return supported_; }
+  const Trouble& trouble() const { return trouble_; }
   const CudnnDescriptor& get() const { return graph_; }
 
  private:
@@ -204,7 +223,8 @@ class ConvGraph {
   // Deques, because descriptors refer to each other. What is referred to is destroyed last.
   std::deque<CudnnDescriptor> parts_, operations_;
   CudnnDescriptor graph_{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
-  cudnnStatus_t status_ = CUDNN_STATUS_SUCCESS;
+  Trouble trouble_;
+  bool supported_ = false;
 };
 
 /// A way to run a graph: an engine and the settings of its knobs.
@@ -255,7 +275,7 @@ bool admissible(const CudnnDescriptor& engine, const ConvProblem& problem) {
 
 /// What the heuristics name, best first, as far as it is admissible.
 std::vector<Candidate> candidates(const Card& card, const ConvGraph& graph,
-                                  const ConvProblem& problem) {
+                                  const ConvProblem& problem, Trouble& trouble) {
   std::vector<Candidate> result;
   if (!graph.supported()) return result;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
@@ -263,9 +283,7 @@ std::vector<Candidate> candidates(const Card& card, const ConvGraph& graph,
     heuristics.link(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.get())
         .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
     card.attach_to_heuristics(heuristics);
-    const cudnnStatus_t status = heuristics.try_finalize();
-    if (cudnn_unsupported(status)) continue;
-    cudnn_check(status, "an engine heuristic");
+    if (!trouble.succeeded(heuristics.try_finalize(), "an engine heuristic")) continue;
     for (CudnnDescriptor& config :
          heuristics.linked(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)) {
       const auto engines =
@@ -325,13 +343,11 @@ std::optional<Candidate> candidate_named(const Card& card, const ConvGraph& grap
 /// The execution plan of a candidate, unless cuDNN cannot make it here or it needs more than
 /// `workspace_bytes`.
 std::optional<CudnnDescriptor> make_plan(const Card& card, const Candidate& candidate,
-                                         std::size_t workspace_bytes) {
+                                         std::size_t workspace_bytes, Trouble& trouble) {
   CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.link(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, candidate.config);
   card.attach_to_plan(plan);
-  const cudnnStatus_t status = plan.try_finalize();
-  if (cudnn_unsupported(status)) return std::nullopt;
-  cudnn_check(status, candidate.name.c_str());
+  if (!trouble.succeeded(plan.try_finalize(), candidate.name.c_str())) return std::nullopt;
   const auto needed = plan.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
   if (needed > static_cast<std::int64_t>(workspace_bytes)) return std::nullopt;
   return plan;
@@ -457,13 +473,15 @@ std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& conte
   const std::optional<std::size_t> room = plan_room(context.workspace_bytes, problem);
   std::vector<std::unique_ptr<ConvPlan>> plans;
   if (!room) return plans;
-  for (Candidate& candidate : candidates(shared->card, shared->graph, problem)) {
+  Trouble trouble = shared->graph.trouble();
+  for (Candidate& candidate : candidates(shared->card, shared->graph, problem, trouble)) {
     if (static_cast<int>(plans.size()) >= most) break;
-    std::optional<CudnnDescriptor> plan = make_plan(shared->card, candidate, *room);
+    std::optional<CudnnDescriptor> plan = make_plan(shared->card, candidate, *room, trouble);
     if (!plan) continue;
     plans.push_back(
         std::make_unique<CudnnPlan>(shared, problem, std::move(candidate), std::move(*plan)));
   }
+  if (plans.empty()) trouble.raise();
   return plans;
 }
 
@@ -475,7 +493,8 @@ std::unique_ptr<ConvPlan> make_cudnn_plan(const CudaContext& context, const Conv
   const auto shared = std::make_shared<const Shared>(context, problem);
   std::optional<Candidate> candidate = candidate_named(shared->card, shared->graph, problem, name);
   if (!candidate) return nullptr;
-  std::optional<CudnnDescriptor> plan = make_plan(shared->card, *candidate, *room);
+  Trouble trouble;
+  std::optional<CudnnDescriptor> plan = make_plan(shared->card, *candidate, *room, trouble);
   if (!plan) return nullptr;
   return std::make_unique<CudnnPlan>(shared, problem, std::move(*candidate), std::move(*plan));
 }
@@ -487,10 +506,12 @@ std::vector<std::string> cudnn_plan_names(const std::string& card, const ConvPro
   if (!room) return names;
   const Card described(card);
   const ConvGraph graph(described, problem);
-  for (const Candidate& candidate : candidates(described, graph, problem)) {
+  Trouble trouble = graph.trouble();
+  for (const Candidate& candidate : candidates(described, graph, problem, trouble)) {
     if (static_cast<int>(names.size()) >= most) break;
-    if (make_plan(described, candidate, *room)) names.push_back(candidate.name);
+    if (make_plan(described, candidate, *room, trouble)) names.push_back(candidate.name);
   }
+  if (names.empty()) trouble.raise();
   return names;
 }
 
@@ -501,7 +522,8 @@ bool cudnn_has_plan(const std::string& card, const ConvProblem& problem,
   const Card described(card);
   const ConvGraph graph(described, problem);
   const std::optional<Candidate> candidate = candidate_named(described, graph, problem, name);
-  return candidate && make_plan(described, *candidate, *room);
+  Trouble trouble;
+  return candidate && make_plan(described, *candidate, *room, trouble);
 }
 
 }  // namespace dpt

@@ -40,15 +40,19 @@ const Cudnn& cudnn() {
   return functions;
 }
 
-void cudnn_check(cudnnStatus_t status, const char* what) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
+std::string cudnn_words(cudnnStatus_t status, const char* what) {
   std::array<char, 2048> words = {};
   cudnn().last_error_string(words.data(), words.size() - 1);
   int device = -1;
   const std::string who =
       cudaGetDevice(&device) == cudaSuccess ? fmt::format("cuda:{}", device) : "cuDNN";
-  fail(ErrorKind::device, "{}: {} failed: {}: {}", who, what, cudnn().error_string(status),
-       words.data());
+  return fmt::format("{}: {} failed: {}: {}", who, what, cudnn().error_string(status),
+                     words.data());
+}
+
+void cudnn_check(cudnnStatus_t status, const char* what) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  fail(ErrorKind::device, "{}", cudnn_words(status, what));
 }
 
 CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) {

@@ -32,6 +32,9 @@ struct Cudnn {
 /// Throws as cudnn_library().
 const Cudnn& cudnn();
 
+/// What failed, in cuDNN's own words about the latest failure.
+std::string cudnn_words(cudnnStatus_t status, const char* what);
+
 /// Throws ErrorKind::device with cuDNN's own words unless `status` is success.
 void cudnn_check(cudnnStatus_t status, const char* what);
 

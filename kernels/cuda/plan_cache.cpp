@@ -79,7 +79,9 @@ std::string PlanCache::decide(const std::string& machine, const std::string& pro
   }
   const std::string* kept = find(machine, problem);
   if (kept && usable(*kept)) return *kept;
-  machines_[machine][problem] = choose();
+  const std::string chosen = choose();
+  if (chosen.empty()) return chosen;
+  machines_[machine][problem] = chosen;
   merge_and_write(machine, problem, usable);
   return machines_[machine][problem];
 }

@@ -23,9 +23,9 @@ class PlanCache {
   explicit PlanCache(std::filesystem::path file) : file_(std::move(file)) {}
 
   /// The name of the plan for the problem: what was kept, if `usable` likes it, or else what
-  /// `choose` returns, which is then kept. Where another process was faster, its choice stands as
-  /// long as it is usable, so that replicas agree. Calls of other threads wait meanwhile: replicas
-  /// on equal cards share one choice.
+  /// `choose` returns, which is then kept unless it is empty (no choice that holds). Where another
+  /// process was faster, its choice stands as long as it is usable, so that replicas agree. Calls
+  /// of other threads wait meanwhile: replicas on equal cards share one choice.
   std::string decide(const std::string& machine, const std::string& problem,
                      const std::function<bool(const std::string&)>& usable,
                      const std::function<std::string()>& choose);

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "emulation/control.h"
 #include "kernels/common/bf16.h"
 #include "kernels/cuda/conv_plan.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/error.h"
 
 namespace dpt {
 namespace {
@@ -143,6 +145,9 @@ class EmulatedPlan final : public ConvPlan {
       : context_(context), problem_(problem) {}
 
   void run(const ConvArgs& args) override {
+    if (emulation::cudnn() == emulation::Cudnn::fails_to_run) {
+      fail(ErrorKind::device, "{}: {} failed: told to", context_.name, name());
+    }
     if (problem_.type == DType::bf16) {
       run<Bf16, Bf16>(args);
     } else if (problem_.tf32) {
@@ -180,10 +185,21 @@ class EmulatedPlan final : public ConvPlan {
   ConvProblem problem_;
 };
 
+/// As the real ones: the library and its handle are needed before anything else.
+void check_library(const CudaContext& context) {
+  if (emulation::cudnn() == emulation::Cudnn::absent) {
+    fail(ErrorKind::device, "cuDNN cannot be used: told to be absent");
+  }
+  if (emulation::cudnn() == emulation::Cudnn::fails_to_plan) {
+    fail(ErrorKind::device, "{}: cudnnCreate failed: told to", context.name);
+  }
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& context,
                                                         const ConvProblem& problem, int most) {
+  check_library(context);
   std::vector<std::unique_ptr<ConvPlan>> plans;
   if (most > 0) plans.push_back(std::make_unique<EmulatedPlan>(context, problem));
   return plans;
@@ -192,6 +208,7 @@ std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& conte
 std::unique_ptr<ConvPlan> make_cudnn_plan(const CudaContext& context, const ConvProblem& problem,
                                           const std::string& name) {
   auto plan = std::make_unique<EmulatedPlan>(context, problem);
+  if (plan->name() == name) check_library(context);
   return plan->name() == name ? std::move(plan) : nullptr;
 }
 

@@ -1,6 +1,7 @@
 // What stands in for kernels/cuda/libraries.cpp in an emulated build: nothing is opened.
 #include "kernels/cuda/libraries.h"
 
+#include "emulation/control.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -30,7 +31,8 @@ void* cudnn_library() {
 }
 
 std::string describe_cudnn() {
-  return "cuDNN emulated";
+  return emulation::cudnn() == emulation::Cudnn::absent ? "cuDNN cannot be used: told to be absent"
+                                                        : "cuDNN emulated";
 }
 
 std::vector<std::string> describe_libraries() {

@@ -99,6 +99,7 @@ TEST_CASE("a choice that fails is not kept, and one that cannot be written stays
   const TempDir dir;
   PlanCache cache(dir.file("plans.json"));
   CHECK_THROWS_AS(cache.decide("card", "conv", any, []() -> std::string { throw 1; }), int);
+  CHECK(cache.decide("card", "conv", any, [] { return ""; }).empty());
   CHECK(cache.decide("card", "conv", any, [] { return "second"; }) == "second");
   PlanCache nowhere("/proc/no/such/folder/plans.json");
   CHECK(nowhere.decide("card", "conv", any, [] { return "here"; }) == "here");

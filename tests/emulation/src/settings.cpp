@@ -146,6 +146,15 @@ void clear_failures() {
   settings().failures.clear();
 }
 
+void set_cudnn(Cudnn cudnn) {
+  const Lock lock(state().mutex);
+  settings().cudnn = cudnn;
+}
+Cudnn cudnn() {
+  const Lock lock(state().mutex);
+  return settings().cudnn;
+}
+
 std::string last_fault() {
   const Lock lock(state().mutex);
   return state().last_fault;

@@ -27,6 +27,7 @@ struct Settings {
   Order order;
   std::uint64_t launches = 0;  ///< so far; varies the random order
   std::vector<Failure> failures;
+  Cudnn cudnn = Cudnn::works;
 };
 
 /// Read from the environment at the first call.

@@ -35,6 +35,12 @@ void set_multiprocessors(int count);
 void fail(const std::string& what);
 void clear_failures();
 
+/// What stands in for cuDNN: it works (at start), is not installed, fails when it makes plans, or
+/// makes plans that fail when they are run.
+enum class Cudnn : std::uint8_t { works, absent, fails_to_plan, fails_to_run };
+void set_cudnn(Cudnn cudnn);
+Cudnn cudnn();
+
 /// The explanation of the last fault of a kernel, such as a missing barrier; empty if none. It is
 /// also written to stderr.
 std::string last_fault();
