@@ -1,6 +1,9 @@
 // The loader. A resident source needs no thread and no copy: a batch is a window on the epoch's
 // order. Otherwise decoder threads fill a ring of staging buffers, in order, at most `prefetch`
 // batches ahead of the one that the caller holds.
+//
+// To shuffle a large data set takes as long as many steps of a fast card, which would stand still
+// in the meantime: so the order of an epoch is made beside the steps of the one before.
 #include "engine/data/loader.h"
 
 #include <algorithm>
@@ -8,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <future>
 #include <limits>
 #include <mutex>
 #include <thread>
@@ -20,6 +24,16 @@ namespace {
 /// Samples that a decoder takes at once: few enough to spread a batch over all of them, enough to
 /// keep the lock out of the way where a sample is only copied.
 constexpr std::int64_t kMostSamplesTaken = 8;
+
+/// From so many samples on, a thread costs less than the order of an epoch.
+constexpr std::int64_t kSamplesWorthAThread = 4096;
+
+/// What the positions of an epoch stand for.
+struct Order {
+  std::int64_t epoch = -1;
+  std::vector<std::int64_t> ids;    ///< sample index of every position
+  std::vector<std::int32_t> slots;  ///< resident: the same; otherwise empty
+};
 
 /// One batch in the ring.
 struct Staging {
@@ -57,6 +71,7 @@ struct Loader::Impl {
   }
 
   void start(std::int64_t epoch, std::vector<SampleRange> new_ranges);
+  Order make_order(std::int64_t epoch) const;
   HostBatch next_resident(const SampleRange& range);
   HostBatch next_staged(const SampleRange& range);
   void decode();
@@ -83,8 +98,8 @@ struct Loader::Impl {
   std::size_t sample_bytes = 0;
 
   // The epoch: fixed between two calls of start.
-  std::vector<std::int64_t> ids;    ///< sample index of every position
-  std::vector<std::int32_t> slots;  ///< resident: the same; otherwise 0, 1, 2, ...
+  Order order;
+  std::vector<std::int32_t> counted;  ///< 0, 1, 2, ...: the slots of staged samples
   std::vector<SampleRange> ranges;
   std::size_t consumed = 0;  ///< calls of next
 
@@ -98,7 +113,16 @@ struct Loader::Impl {
   int busy = 0;  ///< decoders at work on a chunk
   bool stopping = false;
   std::vector<std::thread> threads;
+
+  std::future<Order> next_order;  ///< of the epoch after this one, if it is being made
 };
+
+Order Loader::Impl::make_order(std::int64_t epoch) const {
+  Order made{epoch, epoch_order(split.size(), options.seed, epoch, options.shuffle), {}};
+  for (std::int64_t& id : made.ids) id = split.indices[static_cast<std::size_t>(id)];
+  if (resident) made.slots.assign(made.ids.begin(), made.ids.end());
+  return made;
+}
 
 void Loader::Impl::start(std::int64_t epoch, std::vector<SampleRange> new_ranges) {
   if (!resident) {
@@ -112,23 +136,25 @@ void Loader::Impl::start(std::int64_t epoch, std::vector<SampleRange> new_ranges
     consumed = 0;
     ranges.clear();
   }
-  ids = epoch_order(split.size(), options.seed, epoch, options.shuffle);
-  for (std::int64_t& id : ids) id = split.indices[static_cast<std::size_t>(id)];
+  if (order.epoch != epoch && next_order.valid()) order = next_order.get();
+  if (order.epoch != epoch) order = make_order(epoch);
+  if (options.shuffle && split.size() >= kSamplesWorthAThread && !next_order.valid()) {
+    next_order = std::async(std::launch::async, [this, epoch] { return make_order(epoch + 1); });
+  }
   consumed = 0;
   if (resident) {
     ranges = std::move(new_ranges);
-    slots.assign(ids.begin(), ids.end());
     return;
   }
   std::int64_t largest = options.max_batch;
   for (const SampleRange& range : new_ranges) largest = std::max(largest, range.size());
-  while (static_cast<std::int64_t>(slots.size()) < largest) {
-    slots.push_back(static_cast<std::int32_t>(slots.size()));
+  while (static_cast<std::int64_t>(counted.size()) < largest) {
+    counted.push_back(static_cast<std::int32_t>(counted.size()));
   }
   for (Staging& batch : ring) {
     batch.pixels.resize(
         std::max(batch.pixels.size(), static_cast<std::size_t>(largest) * sample_bytes));
-    batch.labels.resize(slots.size());
+    batch.labels.resize(counted.size());
   }
   {
     const std::lock_guard lock(mutex);
@@ -167,7 +193,7 @@ void Loader::Impl::decode() {
     try {
       for (; k < begin + count; ++k) {
         const auto at = static_cast<std::size_t>(k);
-        source.read(ids[static_cast<std::size_t>(range.begin + k)],
+        source.read(order.ids[static_cast<std::size_t>(range.begin + k)],
                     std::span(batch.pixels).subspan(at * sample_bytes, sample_bytes),
                     batch.labels[at]);
       }
@@ -191,8 +217,8 @@ HostBatch Loader::Impl::next_resident(const SampleRange& range) {
   HostBatch batch;
   batch.pixels = resident->pixels;
   batch.labels = resident->labels;
-  batch.slots = std::span(slots).subspan(begin, count);
-  batch.ids = std::span(ids).subspan(begin, count);
+  batch.slots = std::span(order.slots).subspan(begin, count);
+  batch.ids = std::span(order.ids).subspan(begin, count);
   return batch;
 }
 
@@ -214,8 +240,8 @@ HostBatch Loader::Impl::next_staged(const SampleRange& range) {
   const auto count = static_cast<std::size_t>(range.size());
   batch.pixels = std::span(ready.pixels).first(count * sample_bytes);
   batch.labels = std::span(ready.labels).first(count);
-  batch.slots = std::span(slots).first(count);
-  batch.ids = std::span(ids).subspan(static_cast<std::size_t>(range.begin), count);
+  batch.slots = std::span(counted).first(count);
+  batch.ids = std::span(order.ids).subspan(static_cast<std::size_t>(range.begin), count);
   return batch;
 }
 

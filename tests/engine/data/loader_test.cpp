@@ -1,5 +1,6 @@
 // The loader over resident sources and over sources that decode, with several decoders, errors and
 // shutdown at any moment.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -135,6 +136,29 @@ TEST_CASE("a rank's part: uneven, empty and missing ranges, a subset of the sour
   loader.start(5, {});
   loader.start(5, {{0, 0}});
   CHECK(loader.next().slots.empty());
+}
+
+TEST_CASE("each epoch has its own order, made ahead or not") {
+  constexpr std::int64_t kMany = 5000;  // enough to be made ahead
+  Split resident =
+      split_of(open("synthetic", {{"size", std::int64_t{kMany}}}, {{1, 1, 1}, 10}).train);
+  REQUIRE(resident.source->resident());
+  std::reverse(resident.indices.begin(), resident.indices.end());
+  Split decoded = split_of(std::make_shared<CountingSource>());
+  decoded.indices.resize(kMany);
+  for (std::size_t i = 0; i < decoded.indices.size(); ++i) {
+    decoded.indices[i] = static_cast<std::int64_t>(i * 7 % kSamples);
+  }
+  for (const Split& split : {resident, decoded}) {
+    Loader loader(split, options(2));
+    // One after another, again, from the middle, onwards, back.
+    for (const std::int64_t epoch : {0, 1, 2, 2, 2, 7, 8, 3, 0, 1}) {
+      CAPTURE(epoch);
+      const std::vector<SampleRange> ranges = {{0, 60}, {kMany - 40, kMany}};
+      loader.start(epoch, ranges);
+      for (const SampleRange range : ranges) check_batch(loader.next(), split, epoch, range);
+    }
+  }
 }
 
 TEST_CASE("decoding runs ahead by `prefetch` batches and no further") {
