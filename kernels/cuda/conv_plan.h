@@ -75,8 +75,8 @@ class ConvPlan {
 std::unique_ptr<ConvPlan> make_implicit_gemm(const CudaContext& context,
                                              const ConvProblem& problem);
 
-/// Our own kernels for small images, forward and backward data in tf32 and bf16; null where a
-/// problem is not of that kind, or the card has too little shared memory for it.
+/// Our own kernels for small images, in tf32 and bf16; null where a problem is not of that kind, or
+/// the card has too little shared memory for it.
 std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const ConvProblem& problem);
 
 /// Our own plan for the problem: for small images where that can be, else as a product.

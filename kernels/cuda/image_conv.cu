@@ -333,18 +333,24 @@ class ImageConv final : public ConvPlan {
 std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const ConvProblem& problem) {
   const ConvProblem& p = problem;
   const Size2 one{1, 1};
-  const bool forward = p.pass == ConvPass::forward;
-  const SampleShape& source = forward ? p.in : p.out;
-  const bool tensor_cores = p.type == DType::bf16 ? source.c % 2 == 0 : p.tf32;
-  if (p.pass == ConvPass::backward_weights || !tensor_cores || p.groups != 1 || p.stride != one ||
-      p.dilation != one || p.padding.h >= p.kernel.h || p.padding.w >= p.kernel.w || p.batch < 1 ||
+  const bool tensor_cores = p.type == DType::bf16 || p.tf32;
+  if (!tensor_cores || p.groups != 1 || p.stride != one || p.dilation != one || p.batch < 1 ||
       p.batch * std::max(p.in.elements(), p.out.elements()) >
           std::numeric_limits<std::int32_t>::max()) {
     return nullptr;
   }
-  // Bounds that keep the numbers of a shape small; real ones follow.
-  if (source.elements() > 65536 || p.in.elements() > 65536 || p.out.elements() > 65536 ||
-      p.kernel.h * p.kernel.w * p.in.c > 65536) {
+  // Bounds that keep the numbers of a shape small; what memory allows follows.
+  constexpr std::int64_t kMost = 65536;
+  if (p.in.elements() > kMost || p.out.elements() > kMost || p.padding.h > kMost ||
+      p.padding.w > kMost || (p.in.h + 2 * p.padding.h) * (p.in.w + 2 * p.padding.w) > kMost ||
+      p.kernel.h * p.kernel.w * p.in.c > kMost) {
+    return nullptr;
+  }
+  if (p.pass == ConvPass::backward_weights) return make_image_weights(context, p);
+
+  const SampleShape& source = p.pass == ConvPass::forward ? p.in : p.out;
+  if (p.padding.h >= p.kernel.h || p.padding.w >= p.kernel.w ||
+      (p.type == DType::bf16 && source.c % 2 != 0)) {
     return nullptr;
   }
   const ImageShape shape = shape_of(p);

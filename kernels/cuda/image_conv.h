@@ -45,4 +45,8 @@ struct ImageShape {
   }
 };
 
+/// Backward weights, of problems that make_image_conv has looked at; null where they are too large.
+std::unique_ptr<ConvPlan> make_image_weights(const CudaContext& context,
+                                             const ConvProblem& problem);
+
 }  // namespace dpt

@@ -1,5 +1,4 @@
-// Our own plan for a convolution: which tile, how many blocks, and the addition of the splits of
-// backward weights.
+// Our own plan for a convolution: which tile, and how many blocks.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -7,34 +6,10 @@
 
 #include "kernels/cuda/implicit_gemm.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/split_sums.h"
 
 namespace dpt {
 namespace {
-
-constexpr int kSumColumns = 32, kSumRows = 8;
-
-/// dweight and dbias from the splits' parts (splits, channels, columns): one block for 32 elements,
-/// whose eight rows of threads add every eighth part and are then added in order.
-__global__ void sum_splits(const float* parts, int splits, std::int64_t elements, int columns,
-                           int taps, float* dweight, float* dbias, bool add) {
-  __shared__ float sums[kSumRows][kSumColumns];
-  const std::int64_t at =
-      static_cast<std::int64_t>(blockIdx.x) * kSumColumns + static_cast<int>(threadIdx.x);
-  float sum = 0;
-  if (at < elements) {
-#pragma unroll 4
-    for (int split = static_cast<int>(threadIdx.y); split < splits; split += kSumRows) {
-      sum += parts[split * elements + at];
-    }
-  }
-  sums[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || at >= elements) return;
-  for (int row = 1; row < kSumRows; ++row) sum += sums[row][threadIdx.x];
-  const std::int64_t channel = at / columns, column = at - channel * columns;
-  float& to = column < taps ? dweight[channel * taps + column] : dbias[channel];
-  to = add ? to + sum : sum;
-}
 
 std::int64_t over(std::int64_t count, std::int64_t by) {
   return (count + by - 1) / by;
@@ -157,10 +132,8 @@ class ImplicitGemm final : public ConvPlan {
       launch_gemm_f32(kind, grid_, context_.stream, gemm);
     }
     if (gemm.splits == 1) return;
-    const std::int64_t elements = static_cast<std::int64_t>(gemm.pixel_channels) * gemm.columns;
-    launch(sum_splits, blocks(elements, kSumColumns), dim3(kSumColumns, kSumRows), 0,
-           context_.stream, static_cast<const float*>(context_.workspace), gemm.splits, elements,
-           gemm.columns, gemm.taps, args.dweight, args.dbias, gemm.add);
+    sum_splits(context_, gemm.splits, gemm.pixel_channels, gemm.columns, gemm.taps, args.dweight,
+               args.dbias, args.write);
   }
 
   bool gives_dbias() const override { return gemm_.ones; }
