@@ -329,7 +329,9 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
 
   auto* returned = reinterpret_cast<Returned*>(ring.returned.get());
   backend_.download(&returned->metrics, metrics_of(gradients_.front().ptr()), sizeof(StepMetrics));
-  if (norm) backend_.download(&returned->scalars, fed.batch.scalars, sizeof(StepScalars));
+  if (plan.want_grad_norm) {
+    backend_.download(&returned->scalars, fed.batch.scalars, sizeof(StepScalars));
+  }
   ring.mark = backend_.record();
   ++queued_;
 }

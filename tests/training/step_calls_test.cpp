@@ -1,4 +1,4 @@
-// What a step uploads: its own scalars and numbers, and nothing else.
+// What a step asks of a device: its own scalars and numbers up, one launch, its results down.
 #include "engine/training/feeder.h"
 
 #include <doctest/doctest.h>
@@ -6,38 +6,14 @@
 #include <cstring>
 #include <numeric>
 
-#include "tests/support/host_backend.h"
+#include "engine/training/stepper.h"
+#include "tests/training/counting_backend.h"
 #include "tests/training/run.h"
 
 using namespace dpt;
 using namespace dpt::testing;
 
 namespace {
-
-/// Counts the bytes that are uploaded, and has no kernels.
-class CountingBackend : public HostBackend {
- public:
-  /// Since the last call.
-  std::size_t take_uploaded() { return std::exchange(uploaded_, 0); }
-
-  void upload(DevPtr to, const void* host, std::size_t bytes) override {
-    std::memcpy(reinterpret_cast<void*>(to.address), host, bytes);
-    uploaded_ += bytes;
-  }
-  void download(void*, DevPtr, std::size_t) override { no(); }
-  void copy(DevPtr, DevPtr, std::size_t) override { no(); }
-  void zero(DevPtr, std::size_t) override { no(); }
-  std::unique_ptr<Op> conv2d(const Conv2dDesc&) override { no(); }
-  std::unique_ptr<Op> linear(const LinearDesc&) override { no(); }
-  std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { no(); }
-  std::unique_ptr<Op> relu(const ReluDesc&) override { no(); }
-  std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
-  std::unique_ptr<InputOp> input(const InputDesc&) override { no(); }
-  void add(DevPtr, DevPtr, DevPtr, std::int64_t) override { no(); }
-
- private:
-  std::size_t uploaded_ = 0;
-};
 
 template <class T>
 T at(DevPtr from, std::size_t index) {
@@ -79,7 +55,7 @@ TEST_CASE("a step uploads no more than its own samples' numbers, after an evalua
     const Backwards given(source, samples);
     const FedBatch fed = feeder.feed(slot, scalars, metrics, given.batch, source);
     // Two lines for scalars and metrics; of a sample, the id in 64 bits and the slot in 32.
-    CHECK(backend.take_uploaded() == 128 + static_cast<std::size_t>(samples) * 12);
+    CHECK(backend.take_calls().uploaded_bytes == 128 + static_cast<std::size_t>(samples) * 12);
     CHECK(at<StepScalars>(fed.batch.scalars, 0).lr == 0.25F);
     CHECK(at<StepMetrics>(fed.metrics, 0).stop_votes == 1);
     for (std::size_t k = 0; k < given.ids.size(); ++k) {
@@ -100,4 +76,39 @@ TEST_CASE("a step uploads no more than its own samples' numbers, after an evalua
   CHECK(feeder.moves() == moves);
   CHECK(before.batch.ids == after.batch.ids);
   CHECK(before.batch.slots == after.batch.slots);
+}
+
+TEST_CASE("a step is one copy to the device, one launch and one copy back") {
+  const std::string plain = "train.grad_clip_norm=null", clipped = "train.grad_clip_norm=1.0";
+  for (const std::string& clip : {plain, clipped}) {
+    CAPTURE(clip);
+    const Job job = small_job(small_config("{type: SGD, lr: 0.05}"), {cpus(1), clip});
+    const StartingPoint start = fresh_start(job);
+    CountingBackend backend;
+    LocalGroup group(1);
+    const auto communicator = group.join(0, backend);
+    Replica replica(backend, *communicator, job);
+    Stepper stepper(job, replica, *communicator, start.state, [](const StepResult&) {});
+    const auto epochs = [&](int count, bool want_grad_norm) {
+      for (int epoch = 0; epoch < count; ++epoch) {
+        while (!stepper.epoch_done()) stepper.step(false, want_grad_norm);
+        stepper.drain();
+        stepper.finish_epoch();
+      }
+    };
+    epochs(3, false);  // the ragged last batch too is recorded in the second
+    epochs(3, true);
+    evaluate_split(replica, job, job.splits.test, "test");
+    epochs(2, false);
+    epochs(2, true);
+    backend.take_calls();
+    const int steps = static_cast<int>(job.steps_per_epoch);
+    const std::size_t bytes = static_cast<std::size_t>(steps) * 128 +
+                              static_cast<std::size_t>(job.splits.train.size()) * 12;
+    epochs(1, false);
+    CHECK((backend.take_calls() == CountingBackend::Calls{steps, steps, steps, 0, bytes}));
+    // Who asks for the norm gets it by one more.
+    epochs(1, true);
+    CHECK((backend.take_calls() == CountingBackend::Calls{steps, steps, 2 * steps, 0, bytes}));
+  }
 }

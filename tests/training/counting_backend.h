@@ -1,0 +1,90 @@
+// A device that computes nothing and counts what it is asked to do: what a step costs the host.
+#pragma once
+
+#include <cstring>
+
+#include "tests/support/host_backend.h"
+
+namespace dpt::testing {
+
+/// It queues and records, as a card does. Metrics are zeros.
+class CountingBackend : public HostBackend {
+ public:
+  /// Calls that reach the device.
+  struct Calls {
+    int uploads = 0, launches = 0, downloads = 0;
+    int singles = 0;  ///< kernels, copies and zeros that no recording holds
+    std::size_t uploaded_bytes = 0;
+    bool operator==(const Calls&) const = default;
+  };
+  CountingBackend() { info_ = {"counting", "counts calls", "none", "none", 1, true}; }
+  /// Since the last call.
+  Calls take_calls() { return std::exchange(calls_, {}); }
+
+  void upload(DevPtr to, const void* host, std::size_t bytes) override {
+    std::memcpy(reinterpret_cast<void*>(to.address), host, bytes);
+    ++calls_.uploads;
+    calls_.uploaded_bytes += bytes;
+  }
+  void download(void* host, DevPtr, std::size_t bytes) override {
+    std::memset(host, 0, bytes);
+    ++calls_.downloads;
+  }
+  void copy(DevPtr, DevPtr, std::size_t) override { single(); }
+  void zero(DevPtr, std::size_t) override { single(); }
+
+  std::unique_ptr<Recording> capture(const std::function<void()>& work) override {
+    capturing_ = true;
+    work();
+    capturing_ = false;
+    return std::make_unique<Recording>();
+  }
+  void replay(Recording&) override { ++calls_.launches; }
+
+  std::unique_ptr<Op> conv2d(const Conv2dDesc&) override { return make_op(); }
+  std::unique_ptr<Op> linear(const LinearDesc&) override { return make_op(); }
+  std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { return make_op(); }
+  std::unique_ptr<Op> relu(const ReluDesc&) override { return make_op(); }
+  std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override {
+    return std::make_unique<Loss>(*this);
+  }
+  std::unique_ptr<InputOp> input(const InputDesc&) override {
+    return std::make_unique<Input>(*this);
+  }
+  void add(DevPtr, DevPtr, DevPtr, std::int64_t) override { single(); }
+  void tree_sum(std::span<const DevPtr>, std::span<const TreeAdd>, std::span<const DevPtr>,
+                std::int64_t) override {
+    single();
+  }
+  void to_bf16(DevPtr, DevPtr, std::int64_t) override { single(); }
+  void grad_norm(DevPtr, std::int64_t, DevPtr) override { single(); }
+  void optimizer_step(const OptimizerDesc&, const OptimizerArgs&) override { single(); }
+
+ private:
+  struct Layer : Op {
+    explicit Layer(CountingBackend& a_backend) : backend(a_backend) {}
+    void forward(const OpArgs&) override { backend.single(); }
+    void backward(const OpArgs&) override { backend.single(); }
+    std::string implementation() const override { return "none"; }
+    CountingBackend& backend;
+  };
+  struct Loss : CrossEntropyOp {
+    explicit Loss(CountingBackend& a_backend) : backend(a_backend) {}
+    void run(const CrossEntropyArgs&) override { backend.single(); }
+    CountingBackend& backend;
+  };
+  struct Input : InputOp {
+    explicit Input(CountingBackend& a_backend) : backend(a_backend) {}
+    void run(const InputArgs&) override { backend.single(); }
+    CountingBackend& backend;
+  };
+  std::unique_ptr<Op> make_op() { return std::make_unique<Layer>(*this); }
+  void single() {
+    if (!capturing_) ++calls_.singles;
+  }
+
+  Calls calls_;
+  bool capturing_ = false;
+};
+
+}  // namespace dpt::testing
