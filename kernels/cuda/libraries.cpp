@@ -124,6 +124,7 @@ const CublasLt& cublas_lt() {
     library.find(found.preference_destroy, "cublasLtMatmulPreferenceDestroy");
     library.find(found.preference_set, "cublasLtMatmulPreferenceSetAttribute");
     library.find(found.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+    library.find(found.algorithm_get, "cublasLtMatmulAlgoConfigGetAttribute");
     library.find(found.matmul, "cublasLtMatmul");
     library.find(found.version, "cublasLtGetVersion");
     library.find(found.status_string, "cublasLtGetStatusString");

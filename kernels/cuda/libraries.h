@@ -23,6 +23,7 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&cublasLtMatmulAlgoConfigGetAttribute) algorithm_get;
   decltype(&cublasLtMatmul) matmul;
   decltype(&cublasLtGetVersion) version;
   decltype(&cublasLtGetStatusString) status_string;

@@ -3,13 +3,15 @@
 // asked for D^T = R^T L^T, with R as its first factor: every matrix keeps its place, and nothing is
 // transposed in memory.
 //
-// Results are the same bits every time: the algorithm is the first that cuBLASLt's heuristics name
-// for the shape and card, with our own workspace (so that no other stream matters); and where it
-// splits the inner dimension, the parts go to the workspace in fp32 and are added in a second pass.
-// The other schemes add into the output or through its type; they are masked out.
+// Results are the same bits every time: an algorithm has our own workspace (so that no other stream
+// matters); and where it splits the inner dimension, the parts go to the workspace in fp32 and are
+// added in a second pass. The other schemes add into the output or through its type; they are
+// masked out. Which algorithm it is: the first that cuBLASLt's heuristics name for the shape and
+// card, or, with a plan cache, the fastest of the first few.
 #include "kernels/cuda/linear.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <type_traits>
 
@@ -18,6 +20,8 @@
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/linear_kernels.h"
 #include "kernels/cuda/per_context.h"
+#include "kernels/cuda/plan_cache.h"
+#include "kernels/cuda/timing.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -26,6 +30,7 @@ namespace {
 /// What all addresses are a multiple of. Parameters start at multiples of 64 bytes, and their bf16
 /// copies at half of that; no kernel gains from more than one 16-byte load.
 constexpr std::uint32_t kAlignment = 16;
+constexpr int kMostTimed = 8;
 
 /// One of cuBLASLt's opaque objects.
 template <class Handle>
@@ -44,13 +49,21 @@ struct Product {
   bool left_transposed, right_transposed;
   ProductTypes types;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+
+  /// One line without spaces that names all of the above: the key of the plan cache.
+  std::string key() const {
+    return fmt::format("product:{}x{}x{}:{}{}:{}>{}{}:e{}", rows, inner, columns,
+                       left_transposed ? 't' : 'n', right_transposed ? 't' : 'n',
+                       name_of(of(types.factors)), name_of(of(types.result)),
+                       types.tf32 ? ":tf32" : "", static_cast<int>(epilogue));
+  }
+  static DType of(cudaDataType_t type) { return type == CUDA_R_16BF ? DType::bf16 : DType::f32; }
 };
 
 class Matmul {
  public:
-  Matmul(const CudaContext& context, const Product& product)
+  Matmul(const CudaContext& context, const Product& p)
       : context_(context), lt_(cublas_lt()), handle_(shared_handle(context)) {
-    const Product& p = product;
     cublasLtMatmulDesc_t desc = nullptr;
     check(lt_.matmul_desc_create(
               &desc, p.types.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
@@ -64,7 +77,7 @@ class Matmul {
     left_ = p.left_transposed ? layout(p.types.factors, p.rows, p.inner)
                               : layout(p.types.factors, p.inner, p.rows);
     result_ = layout(p.types.result, p.columns, p.rows);
-    find_algorithm(p);
+    choose(p);
   }
 
   /// `bias` (columns) fp32, for an epilogue that has one.
@@ -78,9 +91,15 @@ class Matmul {
                      context_.workspace_bytes, context_.stream),
           "cublasLtMatmul");
   }
+  /// Of the algorithm, the same in every process.
+  const std::string& name() const { return algorithm_name_; }
 
  private:
   using Context = std::remove_pointer_t<cublasLtHandle_t>;
+  struct Algorithm {
+    std::string name;
+    cublasLtMatmulAlgo_t algorithm;
+  };
 
   static std::shared_ptr<Context> shared_handle(const CudaContext& context) {
     static PerContext<Context> handles;
@@ -114,7 +133,62 @@ class Matmul {
     return {made, lt_.layout_destroy};
   }
 
-  void find_algorithm(const Product& p) {
+  void choose(const Product& p) {
+    const BackendOptions& options = context_.options;
+    const bool timed = !options.exact && !options.plan_cache.empty();
+    std::vector<Algorithm> algorithms = find_algorithms(p, timed ? kMostTimed : 1);
+    if (algorithms.size() > 1) {
+      const auto with_name = [&](const std::string& name) {
+        return std::find_if(algorithms.begin(), algorithms.end(),
+                            [&](const Algorithm& each) { return each.name == name; });
+      };
+      const std::string machine =
+          fmt::format("{} cuBLASLt {}", machine_key(context_), lt_.version());
+      const std::string name =
+          PlanCache::of(options.plan_cache)
+              .decide(
+                  machine, p.key(),
+                  [&](const std::string& kept) { return with_name(kept) != algorithms.end(); },
+                  [&] { return fastest(p, algorithms); });
+      // Empty: nothing could be timed.
+      if (!name.empty()) algorithms.front() = *with_name(name);
+    }
+    algorithm_ = algorithms.front().algorithm;
+    algorithm_name_ = algorithms.front().name;
+  }
+
+  /// The name of the fastest one. Those that do not run are removed. Empty if there is no memory to
+  /// time with.
+  std::string fastest(const Product& p, std::vector<Algorithm>& algorithms) {
+    Timing timing(context_);
+    const DType factors = Product::of(p.types.factors), to = Product::of(p.types.result);
+    const DevPtr left = address(timing.make(p.rows * p.inner, factors)),
+                 right = address(timing.make(p.inner * p.columns, factors)),
+                 result = address(timing.make(p.rows * p.columns, to)),
+                 bias = address(timing.make(p.columns, DType::f32));
+    if (!left || !right || !result || !bias) return {};
+    std::string trouble;
+    const std::vector<float> times = timing.times(
+        algorithms.size(),
+        [&](std::size_t i) {
+          algorithm_ = algorithms[i].algorithm;
+          run(left, right, result, GradWrite::overwrite,
+              p.epilogue & CUBLASLT_EPILOGUE_BIAS ? bias : DevPtr{});
+        },
+        trouble);
+    const auto first = std::min_element(times.begin(), times.end());
+    if (std::isinf(*first)) fail(ErrorKind::device, "{}", trouble);
+    const std::string name = algorithms[static_cast<std::size_t>(first - times.begin())].name;
+    for (std::size_t i = times.size(); i-- > 0;) {
+      if (std::isinf(times[i]))
+        algorithms.erase(algorithms.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    return name;
+  }
+  static DevPtr address(const void* pointer) { return {reinterpret_cast<std::uintptr_t>(pointer)}; }
+
+  /// What cuBLASLt's heuristics name, best first: at least one, at most `most`, none twice.
+  std::vector<Algorithm> find_algorithms(const Product& p, int most) const {
     cublasLtMatmulPreference_t made = nullptr;
     check(lt_.preference_create(&made), "cublasLtMatmulPreferenceCreate");
     const Owned<cublasLtMatmulPreference_t> preference{made, lt_.preference_destroy};
@@ -130,21 +204,49 @@ class Matmul {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, kAlignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, kAlignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, kAlignment);
-    cublasLtMatmulHeuristicResult_t best = {};
+    std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
     int found = 0;
     const cublasStatus_t status =
         lt_.heuristic(handle_.get(), desc_.get(), right_.get(), left_.get(), result_.get(),
-                      result_.get(), made, 1, &best, &found);
-    if (status == CUBLAS_STATUS_SUCCESS && found == 0) {
+                      result_.get(), made, most, results.data(), &found);
+    check(status, "cublasLtMatmulAlgoGetHeuristic");
+    results.resize(static_cast<std::size_t>(found));
+    std::vector<Algorithm> algorithms;
+    for (const cublasLtMatmulHeuristicResult_t& result : results) {
+      if (result.state != CUBLAS_STATUS_SUCCESS) continue;
+      std::string name = name_of_algorithm(result.algo);
+      const bool known = std::any_of(algorithms.begin(), algorithms.end(),
+                                     [&](const Algorithm& other) { return other.name == name; });
+      if (!known) algorithms.push_back({std::move(name), result.algo});
+    }
+    if (algorithms.empty()) {
       fail(ErrorKind::device,
            "{}: cuBLASLt {} has no algorithm for a product of {}x{} by {}x{} on {} with {} bytes "
            "of workspace",
            context_.name, lt_.version(), p.rows, p.inner, p.inner, p.columns, context_.card,
            workspace);
     }
-    check(status, "cublasLtMatmulAlgoGetHeuristic");
-    check(best.state, "cublasLtMatmulAlgoGetHeuristic");
-    algorithm_ = best.algo;
+    return algorithms;
+  }
+
+  /// "cublaslt:66-15-1-0-0-0-21-0-3": the values of everything that an algorithm is made of, which
+  /// together name it within one version of cuBLASLt.
+  std::string name_of_algorithm(const cublasLtMatmulAlgo_t& algorithm) const {
+    std::string name = "cublaslt:";
+    const auto append = [&](cublasLtMatmulAlgoConfigAttributes_t attribute, auto value) {
+      check(lt_.algorithm_get(&algorithm, attribute, &value, sizeof(value), nullptr),
+            "cublasLtMatmulAlgoConfigGetAttribute");
+      name += fmt::format("{}{}", name.back() == ':' ? "" : "-", value);
+    };
+    for (const auto attribute :
+         {CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+          CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING,
+          CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, CUBLASLT_ALGO_CONFIG_STAGES_ID}) {
+      append(attribute, std::uint32_t{0});
+    }
+    append(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, std::uint16_t{0});
+    append(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, std::uint16_t{0});
+    return name;
   }
 
   const CudaContext& context_;
@@ -154,12 +256,13 @@ class Matmul {
   Owned<cublasLtMatrixLayout_t> left_{nullptr, lt_.layout_destroy},
       right_{nullptr, lt_.layout_destroy}, result_{nullptr, lt_.layout_destroy};
   cublasLtMatmulAlgo_t algorithm_ = {};
+  std::string algorithm_name_;
 };
 
 class CudaLinear final : public Op {
  public:
-  CudaLinear(const CudaContext& context, const LinearDesc& desc)
-      : context_(context), d_(desc), forward_(context, forward_product()) {
+  CudaLinear(const CudaContext& context, const LinearDesc& desc) : context_(context), d_(desc) {
+    make_forward();
     if (!d_.training) return;
     backward_weights_.emplace(
         context, Product{d_.out, d_.in, d_.batch, true, false, {type(), CUDA_R_32F, d_.tf32}});
@@ -171,7 +274,7 @@ class CudaLinear final : public Op {
 
   std::size_t scratch_bytes() const override {
     std::size_t bytes =
-        bias_apart() ? static_cast<std::size_t>(d_.batch * d_.out) * sizeof(float) : 0;
+        sums_apart() ? static_cast<std::size_t>(d_.batch * d_.out) * sizeof(float) : 0;
     if (d_.training && (d_.relu || d_.bias)) {
       bytes = std::max(bytes, column_sums_scratch(context_, d_.batch, d_.out));
     }
@@ -180,12 +283,13 @@ class CudaLinear final : public Op {
   bool backward_needs_y() const override { return d_.relu; }
 
   void forward(const OpArgs& args) override {
-    if (bias_apart()) {
-      forward_.run(args.x, args.weight, args.scratch);
-      add_bias(context_, args.scratch, args.bias, d_.relu, args.y, d_.type, d_.batch, d_.out);
+    if (sums_apart()) {
+      forward_->run(args.x, args.weight, args.scratch);
+      add_bias(context_, args.scratch, d_.bias ? args.bias : DevPtr{}, d_.relu, args.y, d_.type,
+               d_.batch, d_.out);
     } else {
-      forward_.run(args.x, args.weight, args.y, GradWrite::overwrite,
-                   d_.bias ? args.bias : DevPtr{});
+      forward_->run(args.x, args.weight, args.y, GradWrite::overwrite,
+                    d_.bias ? args.bias : DevPtr{});
     }
   }
 
@@ -202,19 +306,35 @@ class CudaLinear final : public Op {
   }
 
   std::string implementation() const override {
-    return fmt::format("cuBLASLt {}{}", d_.tf32 ? "tf32" : name_of(d_.type),
-                       bias_apart() ? ", bias apart" : "");
+    std::string text = fmt::format("cuBLASLt {}: forward {}", d_.tf32 ? "tf32" : name_of(d_.type),
+                                   forward_->name());
+    if (sums_apart()) text += apart_why_.empty() ? ", bias apart" : ", bias and relu apart";
+    if (backward_weights_) text += ", weights " + backward_weights_->name();
+    if (backward_data_) text += ", data " + backward_data_->name();
+    if (!apart_why_.empty()) text += fmt::format(" (another failed: {})", apart_why_);
+    return text;
   }
 
  private:
   cudaDataType_t type() const { return d_.type == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
-  /// cuBLASLt wants the bias in the type of the result, and ours is fp32: then it leaves fp32 sums
-  /// in the scratch, and a kernel of ours does the rest.
-  bool bias_apart() const { return d_.bias && d_.type != DType::f32; }
+  /// Whether cuBLASLt leaves fp32 sums in the scratch, and a kernel of ours does the rest: where it
+  /// cannot add the bias itself. It wants one in the type of the result, and ours is fp32.
+  bool sums_apart() const { return !apart_why_.empty() || (d_.bias && d_.type != DType::f32); }
+
+  void make_forward() {
+    try {
+      forward_.emplace(context_, forward_product());
+    } catch (const Error& error) {
+      if (sums_apart() || (!d_.bias && !d_.relu)) throw;
+      // There are shapes (one row, one column) for which cuBLASLt has products only.
+      apart_why_ = error.what();
+      forward_.emplace(context_, forward_product());
+    }
+  }
 
   Product forward_product() const {
-    const cudaDataType_t result = bias_apart() ? CUDA_R_32F : type();
-    const bool relu = d_.relu && !bias_apart(), bias = d_.bias && !bias_apart();
+    const cudaDataType_t result = sums_apart() ? CUDA_R_32F : type();
+    const bool relu = d_.relu && !sums_apart(), bias = d_.bias && !sums_apart();
     return {d_.batch,
             d_.out,
             d_.in,
@@ -227,8 +347,8 @@ class CudaLinear final : public Op {
 
   const CudaContext& context_;
   LinearDesc d_;
-  Matmul forward_;
-  std::optional<Matmul> backward_weights_, backward_data_;
+  std::string apart_why_;  ///< why cuBLASLt does not add the bias, if it failed to
+  std::optional<Matmul> forward_, backward_weights_, backward_data_;
 };
 
 }  // namespace

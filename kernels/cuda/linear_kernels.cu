@@ -12,7 +12,7 @@ template <class T>
 __global__ void add_bias_kernel(const float* sums, const float* bias, bool relu, T* y,
                                 std::int64_t count, std::int64_t columns) {
   for (std::int64_t i = global_thread(); i < count; i += grid_threads()) {
-    float value = sums[i] + bias[i % columns];
+    float value = bias ? sums[i] + bias[i % columns] : sums[i];
     if (relu && value <= 0.0F) value = 0.0F;
     store(y[i], value);
   }

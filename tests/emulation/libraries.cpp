@@ -19,6 +19,7 @@ const CublasLt& cublas_lt() {
       .preference_destroy = cublasLtMatmulPreferenceDestroy,
       .preference_set = cublasLtMatmulPreferenceSetAttribute,
       .heuristic = cublasLtMatmulAlgoGetHeuristic,
+      .algorithm_get = cublasLtMatmulAlgoConfigGetAttribute,
       .matmul = cublasLtMatmul,
       .version = cublasLtGetVersion,
       .status_string = cublasLtGetStatusString,

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "kernels/common/bf16.h"
 #include "kernels/cuda/column_sums.h"
@@ -13,6 +16,7 @@
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
 #include "tests/support/reference.h"
+#include "tests/support/temp_dir.h"
 
 namespace dpt::testing {
 namespace {
@@ -237,6 +241,120 @@ TEST_CASE("gradients in front of a ReLU, with and without their sums, in every o
     CHECK(got == first);
   });
 }
+
+/// The names of the algorithms that implementation() tells: "... forward NAME, weights NAME...".
+std::string algorithm_of(const std::string& implementation, const std::string& product) {
+  const std::size_t at = implementation.find(product + " ");
+  REQUIRE(at != std::string::npos);
+  const std::size_t begin = at + product.size() + 1;
+  return implementation.substr(begin, implementation.find_first_of(", ", begin) - begin);
+}
+
+nlohmann::json parsed(const std::string& file) {
+  std::ifstream in(file);
+  return nlohmann::json::parse(in);
+}
+
+TEST_CASE("algorithms are timed once a shape where a cache is given, and never in exact mode") {
+  if (!have_card("timed linear layers")) return;
+  const TempDir dir;
+  LinearDesc d;
+  d.batch = d.in = 64;
+  d.out = 32;
+  std::string first;
+  {
+    const Card card;
+    first = make_cuda_linear(card.context(), d)->implementation();
+  }
+  BackendOptions options;
+  options.plan_cache = dir.file("plans.json");
+  const auto implementation = [&] {
+    return make_cuda_linear(Card(options).context(), d)->implementation();
+  };
+  const std::string chosen = implementation();
+  CHECK(implementation() == chosen);
+  auto cache = parsed(options.plan_cache);
+  REQUIRE(cache["machines"].size() == 1);
+  CHECK(cache["machines"].begin().key().find(" cuBLASLt ") != std::string::npos);
+  auto& plans = cache["machines"].front();
+  const std::string key = "product:64x64x32:nt:fp32>fp32:e4";
+  REQUIRE(plans.contains(key));
+  CHECK(plans.size() == 3);
+  CHECK(plans[key] == algorithm_of(chosen, "forward"));
+  // What the file says is taken, as long as the heuristics name it; where they do not, the choice
+  // is made anew.
+  const std::string weights = algorithm_of(chosen, "weights");
+  for (auto& [problem, name] : plans.items()) {
+    if (problem == key) name = algorithm_of(first, "forward");
+  }
+  options.plan_cache = dir.file("of the rule.json");
+  std::ofstream(options.plan_cache) << cache.dump();
+  CHECK(algorithm_of(implementation(), "forward") == algorithm_of(first, "forward"));
+  CHECK(algorithm_of(implementation(), "weights") == weights);
+  plans[key] = "cublaslt:1000000-0-0-0-0-0-0-0-0";
+  options.plan_cache = dir.file("unknown.json");
+  std::ofstream(options.plan_cache) << cache.dump();
+  CHECK(algorithm_of(implementation(), "forward").find("cublaslt:1000000") == std::string::npos);
+  CHECK(parsed(options.plan_cache)["machines"].front()[key] != plans[key]);
+  // Exact mode has the rule's choice, and neither reads nor writes.
+  options.exact = true;
+  options.plan_cache = dir.file("exact.json");
+  CHECK(implementation() == first);
+  CHECK(!std::filesystem::exists(options.plan_cache));
+}
+
+#if __has_include("emulation/control.h")
+TEST_CASE("every algorithm that can be timed gives the right result, by its name in the cache") {
+  const TempDir dir;
+  BackendOptions options;
+  options.plan_cache = dir.file("plans.json");
+  LinearDesc d;
+  d.batch = d.in = 64;
+  d.out = 32;
+  make_cuda_linear(Card(options).context(), d);
+  auto cache = parsed(options.plan_cache);
+  for (const char* name :
+       {"cublaslt:1-0-2-2-0-0-0-0-0", "cublaslt:2-0-0-0-0-0-0-0-0", "cublaslt:3-0-0-0-0-0-0-0-0"}) {
+    INFO(name);
+    for (auto& [problem, plan] : cache["machines"].front().items()) plan = name;
+    options.plan_cache = dir.file(name);
+    std::ofstream(options.plan_cache) << cache.dump();
+    const Card card(options);
+    const std::string implementation = make_cuda_linear(card.context(), d)->implementation();
+    for (const char* product : {"forward", "weights", "data"}) {
+      CHECK(algorithm_of(implementation, product) == name);
+    }
+    check_linear<float>(card, d, 5e-6, 0);
+  }
+}
+
+TEST_CASE("where cuBLASLt has no product with a bias or ReLU in it, our own kernel adds them") {
+  const Card card;
+  for (const bool bias : {true, false}) {
+    for (const bool relu : {true, false}) {
+      LinearDesc d;
+      d.batch = 5;
+      d.in = 7;
+      d.out = 3;
+      d.bias = bias;
+      d.relu = relu;
+      const std::string failure = "cublasLtMatmulAlgoGetHeuristic:1:cudaErrorNotSupported";
+      emulation::fail(failure);
+      if (!bias && !relu) {
+        CHECK_THROWS_AS(make_cuda_linear(card.context(), d), Error);
+        continue;
+      }
+      const std::string implementation = make_cuda_linear(card.context(), d)->implementation();
+      INFO(implementation);
+      CHECK(implementation.find("apart") != std::string::npos);
+      CHECK(implementation.find("cublasLtMatmulAlgoGetHeuristic failed") != std::string::npos);
+      emulation::fail(failure);
+      check_linear<float>(card, d, 5e-6, 0);
+    }
+  }
+  emulation::clear_failures();
+}
+#endif
 
 }  // namespace
 }  // namespace dpt::testing

@@ -316,6 +316,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   *found = 0;
+  {
+    const Lock lock(state().mutex);
+    if (take_failure("cublasLtMatmulAlgoGetHeuristic", handle->device)) {
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+  }
   const Matmul matmul{read_opaque<MatmulDesc>(desc), read_opaque<MatrixLayout>(a),
                       read_opaque<MatrixLayout>(b), read_opaque<MatrixLayout>(c),
                       read_opaque<MatrixLayout>(d)};
@@ -352,4 +358,30 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     result.wavesCount = 1.0F;
   }
   return *found > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void* value, std::size_t bytes,
+                                                    std::size_t* written) {
+  // Two of them have 16 bits.
+  const std::size_t size = attribute == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ||
+                                   attribute == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID
+                               ? sizeof(std::uint16_t)
+                               : sizeof(std::uint32_t);
+  if (!algo || !value || bytes != size || attribute > CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const auto inside = read_opaque<MatmulAlgo>(algo);
+  std::uint32_t number = 0;
+  if (attribute == CUBLASLT_ALGO_CONFIG_ID) number = static_cast<std::uint32_t>(inside.id);
+  if (inside.workspace > 0 && attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM) {
+    number = static_cast<std::uint32_t>(inside.parts);
+  }
+  if (inside.workspace > 0 && attribute == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) {
+    number = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  }
+  std::memcpy(value, &number, size);
+  if (written) *written = size;
+  return CUBLAS_STATUS_SUCCESS;
 }
