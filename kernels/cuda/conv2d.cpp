@@ -150,20 +150,24 @@ class PooledConv2d final : public Op {
   /// Null where a kernel of ours cannot do it, or another way is better.
   static std::unique_ptr<Op> make(const CudaContext& context, const Conv2dDesc& desc) {
     const std::optional<ConvPool> pool = pool_inside(desc);
-    if (!pool || !own_convolution_is_better(problem_of(desc, ConvPass::forward))) return nullptr;
+    const auto problem = [&](ConvPass pass) {
+      ConvProblem made = problem_of(desc, pass);
+      made.pool = pool;
+      return made;
+    };
+    const ConvProblem forward = problem(ConvPass::forward);
+    // All passes have the same tensors: either all can be made or none.
+    if (!pool || !own_convolution_is_better(forward) || !make_implicit_gemm(context, forward)) {
+      return nullptr;
+    }
     auto op = std::make_unique<PooledConv2d>();
     op->saved_bytes_ =
         desc.training ? static_cast<std::size_t>(desc.batch * desc.out.elements()) : 0;
-    const auto plan = [&](ConvPass pass) {
-      ConvProblem problem = problem_of(desc, pass);
-      problem.pool = pool;
-      return make_own_conv(context, problem);
-    };
+    const auto plan = [&](ConvPass pass) { return choose_conv_plan(context, problem(pass)); };
     op->forward_ = plan(ConvPass::forward);
     if (desc.training) op->backward_weights_ = plan(ConvPass::backward_weights);
     if (desc.training && desc.input_gradient) op->backward_data_ = plan(ConvPass::backward_data);
-    // All passes have the same tensors: either all can be made or none.
-    return op->forward_ ? std::move(op) : nullptr;
+    return op;
   }
 
   std::size_t saved_bytes() const override { return saved_bytes_; }

@@ -60,6 +60,11 @@ class Bench {
     args_.dweight = static_cast<float*>(timing_.make(weights, DType::f32));
     args_.dbias = static_cast<float*>(timing_.make(p_.out.c, DType::f32));
     sums_scratch_ = timing_.make(static_cast<std::int64_t>(sums_bytes / 4) + 1, DType::f32);
+    if (p_.pool) {
+      args_.open = static_cast<std::uint8_t*>(
+          timing_.make(p_.batch * p_.pool->out.elements() / 4 + 1, DType::f32));
+      if (!args_.open) return false;
+    }
     return args_.x && args_.y && args_.weight && args_.bias && args_.dweight && args_.dbias &&
            sums_scratch_;
   }
@@ -109,10 +114,11 @@ class StandIn final : public ConvPlan {
 class Candidates {
  public:
   Candidates(const CudaContext& context, const ConvProblem& problem)
-      : context_(context), problem_(problem), own_(make_implicit_gemm(context, problem)) {}
+      : context_(context), problem_(problem), own_(make_own_plans(context, problem)) {}
 
   bool has(const std::string& name) {
-    if (own_ && own_->name() == name) return true;
+    if (named(own_, name)) return true;
+    if (!cudnn_can()) return false;
     try {
       named_ = make_cudnn_plan(context_, problem_, name);
     } catch (const Error&) {
@@ -129,7 +135,9 @@ class Candidates {
 
   /// By the fixed rule.
   std::string by_rule() {
-    if (own_ && (own_convolution_is_better(problem_) || cudnn().empty())) return own_->name();
+    if (!own_.empty() && (own_convolution_is_better(problem_) || cudnn().empty())) {
+      return own_.front()->name();
+    }
     if (!cudnn().empty()) return cudnn().front()->name();
     fail(ErrorKind::device,
          "{}: neither dpt's own kernels nor cuDNN can run the convolution {}{}{}", context_.name,
@@ -140,7 +148,7 @@ class Candidates {
   /// no memory to time with.
   std::string fastest() {
     std::vector<ConvPlan*> plans;
-    if (own_) plans.push_back(own_.get());
+    for (auto& plan : own_) plans.push_back(plan.get());
     for (auto& plan : cudnn()) plans.push_back(plan.get());
     if (plans.empty() || !trouble_.empty()) return {};
     if (plans.size() == 1) return plans[0]->name();
@@ -160,27 +168,34 @@ class Candidates {
     };
     const auto left =
         std::count_if(times.begin(), times.end(), [](float time) { return !std::isinf(time); });
-    if (own_ && failed(own_)) own_ = nullptr;
+    std::erase_if(own_, failed);
     std::erase_if(cudnn_, failed);
     return left > 1 ? name : std::string();
   }
 
  private:
   std::unique_ptr<ConvPlan> find(const std::string& name) {
-    if (own_ && own_->name() == name) return std::move(own_);
+    if (auto* own = named(own_, name)) return std::move(*own);
     if (named_ && named_->name() == name) return std::move(named_);
-    for (auto& plan : cudnn()) {
-      if (plan->name() == name) return std::move(plan);
+    auto* plan = named(cudnn(), name);
+    return plan ? std::move(*plan) : nullptr;
+  }
+
+  using Plans = std::vector<std::unique_ptr<ConvPlan>>;
+  static std::unique_ptr<ConvPlan>* named(Plans& plans, const std::string& name) {
+    for (auto& plan : plans) {
+      if (plan->name() == name) return &plan;
     }
     return nullptr;
   }
+  bool cudnn_can() const { return !problem_.pool; }
 
-  std::vector<std::unique_ptr<ConvPlan>>& cudnn() {
-    if (std::exchange(asked_, true)) return cudnn_;
+  Plans& cudnn() {
+    if (std::exchange(asked_, true) || !cudnn_can()) return cudnn_;
     try {
       cudnn_ = make_cudnn_plans(context_, problem_, kMostCudnnPlans);
     } catch (const Error& error) {
-      if (!own_) throw;
+      if (own_.empty()) throw;
       trouble_ = error.what();
     }
     return cudnn_;
@@ -188,8 +203,8 @@ class Candidates {
 
   const CudaContext& context_;
   const ConvProblem& problem_;
-  std::unique_ptr<ConvPlan> own_, named_;
-  std::vector<std::unique_ptr<ConvPlan>> cudnn_;
+  Plans own_, cudnn_;
+  std::unique_ptr<ConvPlan> named_;
   bool asked_ = false;
   std::string trouble_;  ///< why a candidate is none
 };
@@ -202,7 +217,10 @@ std::string ConvProblem::key() const {
                      in.h, in.w, in.c, out.h, out.w, out.c, pair(kernel), pair(stride),
                      pair(padding), pair(dilation), groups,
                      type == DType::f32 && tf32 ? "tf32" : name_of(type), bias ? ":bias" : "",
-                     relu ? ":relu" : "");
+                     relu ? ":relu" : "") +
+         (!pool                         ? ""
+          : pool->kind == PoolKind::max ? ":max"
+                                        : ":average");
 }
 
 //  - Few or odd numbers of channels: cuDNN's tensor core kernels load 16 bytes of channels at a
@@ -220,15 +238,25 @@ bool own_convolution_is_better(const ConvProblem& p) {
   return p.in.c < 16 || p.out.c < 16 || p.in.c % pack != 0 || p.out.c % pack != 0 || flops < 2e9;
 }
 
+std::vector<std::unique_ptr<ConvPlan>> make_own_plans(const CudaContext& context,
+                                                      const ConvProblem& problem) {
+  std::vector<std::unique_ptr<ConvPlan>> plans;
+  for (const auto make : {make_image_conv, make_implicit_gemm}) {
+    if (auto plan = make(context, problem)) plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
 std::unique_ptr<ConvPlan> choose_conv_plan(const CudaContext& context, const ConvProblem& problem) {
   Candidates candidates(context, problem);
   const BackendOptions& options = context.options;
   if (options.exact || options.plan_cache.empty()) return candidates.take(candidates.by_rule());
-  const std::string name = PlanCache::of(options.plan_cache)
-                               .decide(
-                                   conv_machine_key(context), problem.key(),
-                                   [&](const std::string& kept) { return candidates.has(kept); },
-                                   [&] { return candidates.fastest(); });
+  const std::string name =
+      PlanCache::of(options.plan_cache)
+          .decide(
+              problem.pool ? machine_key(context) : conv_machine_key(context), problem.key(),
+              [&](const std::string& kept) { return candidates.has(kept); },
+              [&] { return candidates.fastest(); });
   return candidates.take(name.empty() ? candidates.by_rule() : name);
 }
 

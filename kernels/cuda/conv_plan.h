@@ -79,8 +79,9 @@ std::unique_ptr<ConvPlan> make_implicit_gemm(const CudaContext& context,
 /// the card has too little shared memory for it.
 std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const ConvProblem& problem);
 
-/// Our own plan for the problem: for small images where that can be, else as a product.
-std::unique_ptr<ConvPlan> make_own_conv(const CudaContext& context, const ConvProblem& problem);
+/// Our own plans for the problem, the one to prefer without timing first.
+std::vector<std::unique_ptr<ConvPlan>> make_own_plans(const CudaContext& context,
+                                                      const ConvProblem& problem);
 
 /// cuDNN's deterministic plans for the problem that fit into the context's workspace, in the order
 /// of its heuristics, at most `most`. Empty where it has none. Strict fp32 (no tf32) where the

@@ -361,9 +361,4 @@ std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const Conv
   return std::make_unique<ImageConv>(context, problem, shape);
 }
 
-std::unique_ptr<ConvPlan> make_own_conv(const CudaContext& context, const ConvProblem& problem) {
-  auto plan = make_image_conv(context, problem);
-  return plan ? std::move(plan) : make_implicit_gemm(context, problem);
-}
-
 }  // namespace dpt

@@ -20,9 +20,9 @@
 namespace dpt {
 namespace {
 
-constexpr int kThreads = 512, kWarps = kThreads / 32;
-constexpr int kCarried = 8;                     ///< numbers of x, and of dy, that a thread carries
-constexpr int kMostRows = 4, kMostColumns = 5;  ///< tiles of 16 rows and 8 columns of one warp
+constexpr int kThreads = 256, kWarps = kThreads / 32;
+constexpr int kCarried = 16;                    ///< numbers of x, and of dy, that a thread carries
+constexpr int kMostRows = 4, kMostColumns = 9;  ///< tiles of 16 rows and 8 columns of one warp
 constexpr int kTile = 16 * 8;
 
 struct WeightsShape {

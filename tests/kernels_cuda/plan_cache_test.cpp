@@ -149,6 +149,11 @@ TEST_CASE("keys tell problems apart") {
   a.pass = ConvPass::forward;
   a.type = DType::bf16;
   CHECK(a.key() != key);
+  a.type = DType::f32;
+  a.pool = ConvPool{PoolKind::max, {3, 3, 6}, 1.0F};
+  CHECK(a.key() == key + ":max");
+  a.pool->kind = PoolKind::average;
+  CHECK(a.key() == key + ":average");
 }
 
 TEST_CASE("plans are chosen by a rule, or timed where a cache is given, and never in exact mode") {
@@ -162,7 +167,7 @@ TEST_CASE("plans are chosen by a rule, or timed where a cache is given, and neve
   const ConvProblem large = problem(256, {58, 58, 64}, 64, {3, 3});
   {
     const Card card;
-    CHECK(choose_conv_plan(card.context(), lenet)->name() == "own:tf32");
+    CHECK(choose_conv_plan(card.context(), lenet)->name() == "image:tf32");
     const auto cudnn = make_cudnn_plans(card.context(), large, 1);
     if (!cudnn.empty()) {
       CHECK(choose_conv_plan(card.context(), large)->name() == cudnn.front()->name());
@@ -180,15 +185,38 @@ TEST_CASE("plans are chosen by a rule, or timed where a cache is given, and neve
   // The file decides the next time.
   const auto cudnn = make_cudnn_plans(card.context(), lenet, 1);
   if (cudnn.empty()) return;
-  for (const std::string& name : {std::string("own:tf32"), cudnn.front()->name()}) {
+  for (const std::string& name :
+       {std::string("own:tf32"), std::string("image:tf32"), cudnn.front()->name()}) {
     plans[lenet.key()] = name;
     options.plan_cache = dir.file("of " + name.substr(0, 3));
     write(options.plan_cache, cache.dump());
     CHECK(choose_conv_plan(Card(options).context(), lenet)->name() == name);
     options.exact = true;
-    CHECK(choose_conv_plan(Card(options).context(), lenet)->name() == "own:tf32");
+    CHECK(choose_conv_plan(Card(options).context(), lenet)->name() == "image:tf32");
     options.exact = false;
   }
+}
+
+TEST_CASE("with pooling inside only our own kernels are timed") {
+  if (!cuda_info().unavailable.empty()) {
+    std::printf("skipped: timing with pooling: %s\n", cuda_info().unavailable.c_str());
+    return;
+  }
+  const TempDir dir;
+  BackendOptions options;
+  options.plan_cache = dir.file("plans.json");
+  const Card card(options);
+  ConvProblem lenet = problem(2, {13, 13, 20}, 50, {5, 5});
+  lenet.pool = ConvPool{PoolKind::average, {4, 4, 50}, 0.25F};
+  for (const ConvPass pass :
+       {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights}) {
+    lenet.pass = pass;
+    const std::string name = choose_conv_plan(card.context(), lenet)->name();
+    CHECK((name == "own:tf32" || name == "image:tf32"));
+  }
+  const auto cache = nlohmann::json::parse(text_of(options.plan_cache));
+  REQUIRE(cache["machines"].size() == 1);
+  CHECK(cache["machines"].front().size() == 3);
 }
 
 }  // namespace
