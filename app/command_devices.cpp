@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include "app/commands.h"
-#include "kernels/cpu/onednn.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
 
@@ -19,7 +18,7 @@ int run_devices(const DevicesOptions& options) {
     nlohmann::ordered_json out;
     out["cpu"] = {{"model", cpu.model},
                   {"instruction_set", cpu.instruction_set},
-                  {"bf16", onednn::has_bf16()},
+                  {"bf16", cpu.bf16},
                   {"logical_cores_allowed", cpu.logical_allowed},
                   {"physical_cores_allowed", cpu.physical_allowed},
                   {"memory_bytes", cpu.memory_bytes}};
@@ -29,7 +28,6 @@ int run_devices(const DevicesOptions& options) {
                              {"compute_capability", card.compute_capability},
                              {"multiprocessors", card.multiprocessors},
                              {"memory_bytes", card.memory_bytes},
-                             {"free_bytes", card.free_bytes},
                              {"peers", card.peers}});
     }
     if (!cuda.unavailable.empty()) out["cuda_unavailable"] = cuda.unavailable;
@@ -45,13 +43,12 @@ int run_devices(const DevicesOptions& options) {
   }
   fmt::print("cpu     {}, {} cores ({} physical) allowed, {}, bf16: {}, {:.1f} GiB\n", cpu.model,
              cpu.logical_allowed, cpu.physical_allowed, cpu.instruction_set,
-             onednn::has_bf16() ? "yes" : "no", static_cast<double>(cpu.memory_bytes) / (1 << 30));
+             cpu.bf16 ? "yes" : "no", static_cast<double>(cpu.memory_bytes) / (1 << 30));
   for (std::size_t i = 0; i < cuda.devices.size(); ++i) {
     const CudaDeviceInfo& card = cuda.devices[i];
     fmt::print(
-        "cuda:{}  {}, compute capability {}, {} multiprocessors, {:.1f} of {:.1f} GiB free{}\n", i,
-        card.name, card.compute_capability, card.multiprocessors,
-        static_cast<double>(card.free_bytes) / (1 << 30),
+        "cuda:{}  {}, compute capability {}, {} multiprocessors, {:.1f} GiB{}\n", i, card.name,
+        card.compute_capability, card.multiprocessors,
         static_cast<double>(card.memory_bytes) / (1 << 30),
         card.peers.empty() ? "" : fmt::format(", peer access to {}", fmt::join(card.peers, ", ")));
   }

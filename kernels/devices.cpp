@@ -98,6 +98,7 @@ CpuInfo cpu_info() {
   CpuInfo info;
   info.model = host_system::processor_model();
   info.instruction_set = onednn::instruction_set();
+  info.bf16 = onednn::has_bf16();
   info.logical_allowed = limited(std::max<int>(1, static_cast<int>(cpus.size())));
   info.physical_allowed = limited(host_system::physical_cores(cpus));
   info.memory_bytes = host_system::memory().total;

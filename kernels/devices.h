@@ -26,6 +26,7 @@ DeviceName parse_device(const std::string& text);
 struct CpuInfo {
   std::string model;
   std::string instruction_set;     ///< widest that oneDNN uses here
+  bool bf16 = false;               ///< whether it multiplies bf16
   int logical_allowed = 1;         ///< by affinity and cgroup quota
   int physical_allowed = 1;        ///< physical cores among them, quota respected; at least 1
   std::uint64_t memory_bytes = 0;  ///< usable, cgroup limit respected
@@ -37,8 +38,8 @@ struct CudaDeviceInfo {
   std::string name;                ///< "NVIDIA H200"
   std::string compute_capability;  ///< "9.0"
   int multiprocessors = 0;
-  std::uint64_t memory_bytes = 0, free_bytes = 0;
-  std::vector<int> peers;  ///< cards whose memory it can use
+  std::uint64_t memory_bytes = 0;  ///< used or not: only a backend knows what is free
+  std::vector<int> peers;          ///< cards whose memory it can use
 };
 struct CudaInfo {
   std::string unavailable;      ///< why there is nothing to use; then the rest may be empty

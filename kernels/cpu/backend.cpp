@@ -17,6 +17,7 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/pool2d.h"
 #include "kernels/cpu/relu.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace {
@@ -24,10 +25,6 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 /// The smallest request worth asking the system about.
 constexpr std::size_t kCheckedBytes = std::size_t{1} << 20;
-
-std::string mebibytes(std::uint64_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1024.0 * 1024.0));
-}
 
 DevPtr device_pointer(const void* host_address) {
   return {reinterpret_cast<std::uintptr_t>(host_address)};

@@ -16,6 +16,7 @@
 #include "kernels/cuda/linear.h"
 #include "kernels/cuda/pool2d.h"
 #include "kernels/cuda/relu.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace {
@@ -24,10 +25,6 @@ namespace {
 constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
 constexpr std::size_t kPartialsBytes = std::size_t{8} << 20;
 constexpr int kOldestMajor = 8;  // of the architectures that the build has code for
-
-std::string mebibytes(std::uint64_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1024.0 * 1024.0));
-}
 
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "kernels/cpu/host.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/error.h"
 #include "tests/support/temp_dir.h"
 
@@ -202,6 +203,7 @@ TEST_CASE("the machine describes itself") {
   CHECK(info.physical_allowed <= info.logical_allowed);
   CHECK(info.memory_bytes > 0);
   CHECK(!info.instruction_set.empty());
+  CHECK(info.bf16 == onednn::has_bf16());
   CHECK(contains(backends_built_in(), "oneDNN "));
 }
 
