@@ -99,7 +99,8 @@ std::string key_names(const std::string& owner) {
     return fmt::format("{}", fmt::join(names, ", "));
   }
   const std::size_t space = owner.rfind(' ');
-  const VariantTable& kinds = kinds_called(owner.substr(0, space));
+  const std::string what = owner.substr(0, space);
+  const VariantTable& kinds = kinds_called(what);
   names.push_back(kinds.tag);
   if (kinds.what == "layer") add(tables.layer.fields);
   if (kinds.what == "data set") add(tables.data.fields);
