@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <functional>
 
+#include "kernels/text.h"
+
 namespace dpt {
 namespace {
 
@@ -143,15 +145,12 @@ void Replica::require_room(const Executor& executor, bool training) {
   const auto fitting =
       static_cast<std::int64_t>(static_cast<double>(free) / static_cast<double>(bytes) *
                                 static_cast<double>(executor.batch()));
-  const double mebibyte = 1024.0 * 1024.0;
-  fail(
-      ErrorKind::device,
-      "{}: out of memory: {} samples at once need {:.1f} MiB for activations{}, but {:.1f} MiB are "
-      "free; the largest layer is '{}'. {} fit: use batch_size {} or less for {} device(s), or "
-      "more devices",
-      backend_.info().name, executor.batch(), static_cast<double>(bytes) / mebibyte,
-      training ? " and their gradients" : "", static_cast<double>(free) / mebibyte, largest->name,
-      fitting, fitting * job_.ranks(), job_.ranks());
+  fail(ErrorKind::device,
+       "{}: out of memory: {} samples at once need {} for activations{}, but {} are free; the "
+       "largest layer is '{}'. {} fit: use batch_size {} or less for {} device(s), or more devices",
+       backend_.info().name, executor.batch(), mebibytes(bytes),
+       training ? " and their gradients" : "", mebibytes(free), largest->name, fitting,
+       fitting * job_.ranks(), job_.ranks());
 }
 
 const BatchCut& Replica::cut_for(std::int64_t global_batch) {
