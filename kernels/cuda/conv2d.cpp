@@ -35,13 +35,67 @@ ConvProblem problem_of(const Conv2dDesc& d, ConvPass pass) {
   return problem;
 }
 
+/// The plans of a description's passes; `pool` is made inside them.
+struct Passes {
+  Passes(const CudaContext& context, const Conv2dDesc& desc, const std::optional<ConvPool>& pool) {
+    const auto plan = [&](ConvPass pass) {
+      ConvProblem problem = problem_of(desc, pass);
+      problem.pool = pool;
+      return choose_conv_plan(context, problem);
+    };
+    forward = plan(ConvPass::forward);
+    if (desc.training) weights = plan(ConvPass::backward_weights);
+    if (desc.training && desc.input_gradient) data = plan(ConvPass::backward_data);
+  }
+
+  /// y from args.x.
+  void run_forward(const OpArgs& args, DevPtr y, DevPtr open = {}) const {
+    ConvArgs conv;
+    conv.x = device<void>(args.x);
+    conv.y = device<void>(y);
+    conv.weight = device<const void>(args.weight);
+    conv.bias = device<const float>(args.bias);
+    conv.open = device<std::uint8_t>(open);
+    forward->run(conv);
+  }
+  void run_weights(const OpArgs& args, DevPtr dy, DevPtr open = {}) const {
+    ConvArgs conv;
+    conv.x = device<void>(args.x);
+    conv.y = device<void>(dy);
+    conv.open = device<std::uint8_t>(open);
+    conv.dweight = device<float>(args.dweight);
+    conv.dbias = device<float>(args.dbias);
+    conv.write = args.write;
+    weights->run(conv);
+  }
+  /// Nothing where nobody asks for dx.
+  void run_data(const OpArgs& args, DevPtr dy, DevPtr open = {}) const {
+    if (!data) return;
+    ConvArgs conv;
+    conv.x = device<void>(args.dx);
+    conv.y = device<void>(dy);
+    conv.open = device<std::uint8_t>(open);
+    conv.weight = device<const void>(args.weight);
+    data->run(conv);
+  }
+
+  std::string names() const {
+    std::string text = "forward " + forward->name();
+    if (weights) text += ", weights " + weights->name();
+    if (data) text += ", data " + data->name();
+    return text;
+  }
+
+  std::unique_ptr<ConvPlan> forward, weights, data;
+};
+
 /// The convolution's own output z (batch, conv_out), behind ReLU, is y itself without a pool. With
 /// one it lies in `saved` if the pool's backward reads it and else in scratch, where backward later
 /// puts its gradient.
 class CudaConv2d final : public Op {
  public:
   CudaConv2d(const CudaContext& context, const Conv2dDesc& desc)
-      : context_(context), d_(desc), forward_(plan(ConvPass::forward)) {
+      : context_(context), d_(desc), passes_(context, desc, std::nullopt) {
     if (desc.pool) {
       pool_ = make_cuda_pool2d(context, *desc.pool, desc.relu);
       keep_z_ = desc.training && pool_->backward_needs_x();
@@ -52,9 +106,6 @@ class CudaConv2d final : public Op {
       relu.type = desc.type;
       relu_ = make_cuda_relu(context, relu);
     }
-    if (!desc.training) return;
-    backward_weights_ = plan(ConvPass::backward_weights);
-    if (desc.input_gradient) backward_data_ = plan(ConvPass::backward_data);
   }
 
   std::size_t scratch_bytes() const override {
@@ -70,12 +121,7 @@ class CudaConv2d final : public Op {
 
   void forward(const OpArgs& args) override {
     const DevPtr z = !pool_ ? args.y : keep_z_ ? kept_z(args) : args.scratch;
-    ConvArgs conv;
-    conv.x = device<void>(args.x);
-    conv.y = device<void>(z);
-    conv.weight = device<const void>(args.weight);
-    conv.bias = device<const float>(args.bias);
-    forward_->run(conv);
+    passes_.run_forward(args, z);
     if (!pool_) return;
     OpArgs pool = args;
     pool.x = z;
@@ -99,37 +145,19 @@ class CudaConv2d final : public Op {
       relu.dy = relu.dx = dz;  // dy may be clobbered.
       relu_->backward(relu);
     }
-    ConvArgs conv;
-    conv.x = device<void>(args.x);
-    conv.y = device<void>(dz);
-    conv.dweight = device<float>(args.dweight);
-    conv.dbias = device<float>(args.dbias);
-    conv.write = args.write;
-    backward_weights_->run(conv);
+    passes_.run_weights(args, dz);
     if (sums_bias()) {
       column_sums(context_, dz, d_.type, rows(), d_.conv_out.c, args.dbias, args.write, rest);
     }
-    if (!backward_data_) return;
-    conv.x = device<void>(args.dx);
-    conv.weight = device<const void>(args.weight);
-    backward_data_->run(conv);
+    passes_.run_data(args, dz);
   }
 
   std::string implementation() const override {
-    std::string text = "forward " + forward_->name();
-    if (backward_weights_) text += ", weights " + backward_weights_->name();
-    if (backward_data_) text += ", data " + backward_data_->name();
-    if (pool_) text += ", pool " + pool_->implementation();
-    return text;
+    return passes_.names() + (pool_ ? ", pool " + pool_->implementation() : "");
   }
 
  private:
-  std::unique_ptr<ConvPlan> plan(ConvPass pass) const {
-    return choose_conv_plan(context_, problem_of(d_, pass));
-  }
-  bool sums_bias() const {
-    return d_.bias && backward_weights_ && !backward_weights_->gives_dbias();
-  }
+  bool sums_bias() const { return d_.bias && passes_.weights && !passes_.weights->gives_dbias(); }
   std::int64_t rows() const { return d_.batch * d_.conv_out.h * d_.conv_out.w; }
   std::size_t z_bytes() const {
     return aligned(static_cast<std::size_t>(rows() * d_.conv_out.c) * size_of(d_.type));
@@ -138,8 +166,8 @@ class CudaConv2d final : public Op {
 
   const CudaContext& context_;
   Conv2dDesc d_;
+  Passes passes_;
   bool keep_z_ = false;
-  std::unique_ptr<ConvPlan> forward_, backward_weights_, backward_data_;
   std::unique_ptr<Op> pool_, relu_;
 };
 
@@ -147,68 +175,34 @@ class CudaConv2d final : public Op {
 /// convolution's own output, the largest tensor of such a layer, never lies in memory.
 class PooledConv2d final : public Op {
  public:
-  /// Null where a kernel of ours cannot do it, or another way is better.
-  static std::unique_ptr<Op> make(const CudaContext& context, const Conv2dDesc& desc) {
-    const std::optional<ConvPool> pool = pool_inside(desc);
-    const auto problem = [&](ConvPass pass) {
-      ConvProblem made = problem_of(desc, pass);
-      made.pool = pool;
-      return made;
-    };
-    const ConvProblem forward = problem(ConvPass::forward);
-    // All passes have the same tensors: either all can be made or none.
-    if (!pool || !own_convolution_is_better(forward) || !make_implicit_gemm(context, forward)) {
-      return nullptr;
-    }
-    auto op = std::make_unique<PooledConv2d>();
-    op->saved_bytes_ =
-        desc.training ? static_cast<std::size_t>(desc.batch * desc.out.elements()) : 0;
-    const auto plan = [&](ConvPass pass) { return choose_conv_plan(context, problem(pass)); };
-    op->forward_ = plan(ConvPass::forward);
-    if (desc.training) op->backward_weights_ = plan(ConvPass::backward_weights);
-    if (desc.training && desc.input_gradient) op->backward_data_ = plan(ConvPass::backward_data);
-    return op;
-  }
+  PooledConv2d(const CudaContext& context, const Conv2dDesc& desc, const ConvPool& pool)
+      : passes_(context, desc, pool),
+        saved_bytes_(desc.training ? static_cast<std::size_t>(desc.batch * desc.out.elements())
+                                   : 0) {}
 
   std::size_t saved_bytes() const override { return saved_bytes_; }
   bool backward_needs_y() const override { return false; }
-
   void forward(const OpArgs& args) override {
-    ConvArgs conv;
-    conv.x = device<void>(args.x);
-    conv.y = device<void>(args.y);
-    conv.weight = device<const void>(args.weight);
-    conv.bias = device<const float>(args.bias);
-    conv.open = saved_bytes_ > 0 ? device<std::uint8_t>(args.saved) : nullptr;
-    forward_->run(conv);
+    passes_.run_forward(args, args.y, saved_bytes_ > 0 ? args.saved : DevPtr());
   }
-
   void backward(const OpArgs& args) override {
-    ConvArgs conv;
-    conv.x = device<void>(args.x);
-    conv.y = device<void>(args.dy);
-    conv.open = device<std::uint8_t>(args.saved);
-    conv.dweight = device<float>(args.dweight);
-    conv.dbias = device<float>(args.dbias);
-    conv.write = args.write;
-    backward_weights_->run(conv);
-    if (!backward_data_) return;
-    conv.x = device<void>(args.dx);
-    conv.weight = device<const void>(args.weight);
-    backward_data_->run(conv);
+    passes_.run_weights(args, args.dy, args.saved);
+    passes_.run_data(args, args.dy, args.saved);
   }
-
-  std::string implementation() const override {
-    std::string text = "forward " + forward_->name();
-    if (backward_weights_) text += ", weights " + backward_weights_->name();
-    if (backward_data_) text += ", data " + backward_data_->name();
-    return text + ", with pool";
-  }
+  std::string implementation() const override { return passes_.names() + ", with pool"; }
 
  private:
-  std::size_t saved_bytes_ = 0;
-  std::unique_ptr<ConvPlan> forward_, backward_weights_, backward_data_;
+  Passes passes_;
+  std::size_t saved_bytes_;
 };
+
+/// Whether kernels of ours can make the pooling inside, and no other way is better.
+bool pools_inside(const CudaContext& context, const Conv2dDesc& desc) {
+  ConvProblem problem = problem_of(desc, ConvPass::forward);
+  problem.pool = pool_inside(desc);
+  // All passes have the same tensors: either all can be made or none.
+  return problem.pool && own_convolution_is_better(problem) && make_implicit_gemm(context, problem);
+}
 
 }  // namespace
 
@@ -228,7 +222,9 @@ std::optional<ConvPool> pool_inside(const Conv2dDesc& desc) {
 
 std::unique_ptr<Op> make_cuda_conv2d(const CudaContext& context, const Conv2dDesc& desc) {
   check_cuda_desc(context, "a convolution", desc.type, desc.batch);
-  if (auto pooled = PooledConv2d::make(context, desc)) return pooled;
+  if (pools_inside(context, desc)) {
+    return std::make_unique<PooledConv2d>(context, desc, *pool_inside(desc));
+  }
   return std::make_unique<CudaConv2d>(context, desc);
 }
 
