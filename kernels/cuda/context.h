@@ -9,6 +9,10 @@
 
 namespace dpt {
 
+/// CudaContext::partials begins with this many counters of finished blocks. They are zero between
+/// kernels: the backend clears them when it makes the memory, the last block when it has come.
+inline constexpr unsigned kBlockCounters = 64;
+
 /// Made by the backend, which outlives its kernels. All work goes to `stream`.
 struct CudaContext {
   int device = 0;

@@ -10,10 +10,6 @@
 
 namespace dpt {
 
-/// CudaContext::partials begins with this many counters of finished blocks. They are zero between
-/// kernels: the backend clears them when it makes the memory, the last block when it has come.
-inline constexpr unsigned kBlockCounters = 64;
-
 inline unsigned* block_counters(const CudaContext& context) {
   return static_cast<unsigned*>(context.partials);
 }

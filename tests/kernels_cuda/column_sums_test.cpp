@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include "kernels/common/bf16.h"
-#include "kernels/cuda/last_block.h"
 #include "tests/kernels_cuda/card.h"
 #include "tests/support/backends.h"
 #include "tests/support/close.h"
