@@ -54,7 +54,8 @@ class Bench {
     const std::int64_t weights = p_.out.c * p_.kernel.h * p_.kernel.w * (p_.in.c / p_.groups);
     const std::size_t sums_bytes = column_sums_scratch(context_, rows(), p_.out.c);
     args_.x = timing_.make(p_.batch * p_.in.elements(), p_.type);
-    args_.y = timing_.make(rows() * p_.out.c, p_.type);
+    args_.y =
+        timing_.make(p_.pool ? p_.batch * p_.pool->out.elements() : rows() * p_.out.c, p_.type);
     args_.weight = timing_.make(weights, p_.type);
     args_.bias = static_cast<const float*>(timing_.make(p_.out.c, DType::f32));
     args_.dweight = static_cast<float*>(timing_.make(weights, DType::f32));

@@ -18,38 +18,44 @@ __device__ inline int thread_index() {
 }
 
 /// The weights as tensor cores take them: for every step of k and every column tile, lane by lane
-/// its two words. Words behind a run and columns behind the last are zero.
+/// its two words. Words behind a run or a pixel's channels, and columns behind the last, are zero.
 template <class Math, ConvPass kPass>
 __device__ inline void load_weights(const ConvGemm& g, const ImageShape& s,
                                     std::uint32_t* weights) {
   using Element = typename Math::Element;
   constexpr int kElements = 4 / static_cast<int>(sizeof(Element));
+  constexpr bool kForward = kPass == ConvPass::forward;
   const auto* from = static_cast<const Element*>(g.matrix);
   const int channels = s.pixel_words * kElements, window = s.taps_h * s.taps_w;
-  const int words = s.taps_h * s.run_steps * s.column_tiles * 64;
+  // A thread has the same word of every tile of 64.
+  static_assert(kImageThreads % 64 == 0);
+  const int within = thread_index() % 64, lane = within / 2;
+  for (int k = thread_index() / 64; k < s.taps_h * s.run_steps; k += kImageThreads / 64) {
+    auto step = static_cast<std::uint32_t>(k);
+    const auto r = static_cast<int>(s.per_run.split(step));
+    auto word = step * 8 + static_cast<std::uint32_t>(within % 2 * 4 + lane % 4);
+    const bool in_run = static_cast<int>(word) < s.run_words;
+    const auto tap = static_cast<int>(s.per_tap.split(word));
+    const bool there = in_run && static_cast<int>(word) < s.pixel_words;
+    const int channel = static_cast<int>(word) * kElements, tap_at = r * s.taps_w + tap;
+    int column = lane / 4;
+    int at = kForward ? (column * window + tap_at) * channels + channel
+                      : (channel * window + window - 1 - tap_at) * g.columns + column;
+    std::uint32_t* to = weights + k * s.column_tiles * 64 + within;
 #pragma unroll 4
-  for (int i = thread_index(); i < words; i += kImageThreads) {
-    const int half = i % 2, lane = i / 2 % 32;
-    auto tile = static_cast<std::uint32_t>(i / 64);
-    auto step = s.per_step.split(tile);
-    const auto r = static_cast<int>(s.per_row_of_taps.split(step));
-    const int column = static_cast<int>(tile) * 8 + lane / 4;
-    auto word = step * 8 + static_cast<std::uint32_t>(half * 4 + lane % 4);
-    std::uint32_t value = 0;
-    if (static_cast<int>(word) < s.run_words && column < g.columns) {
-      const auto tap = static_cast<int>(s.per_tap.split(word));
-      const int channel = static_cast<int>(word) * kElements;
-      unrolled<kElements, 1>([&](auto e) {
-        const int at =
-            kPass == ConvPass::forward
-                ? (column * window + r * s.taps_w + tap) * channels + channel + e()
-                : ((channel + e()) * window + window - 1 - r * s.taps_w - tap) * g.columns + column;
-        std::uint32_t one[1] = {};
-        load_vector<Element, 1, 0>(one, from + at);
-        value |= one[0] << (16 * e());
-      });
+    for (int tile = 0; tile < s.column_tiles; ++tile) {
+      std::uint32_t value = 0;
+      if (there && column < g.columns) {
+        unrolled<kElements, 1>([&](auto e) {
+          std::uint32_t one[1] = {};
+          load_vector<Element, 1, 0>(one, from + at + e() * (kForward ? 1 : window * g.columns));
+          value |= one[0] << (16 * e());
+        });
+      }
+      to[tile * 64] = Math::factor(value);
+      column += 8;
+      at += kForward ? 8 * window * channels : 8;
     }
-    weights[i] = Math::factor(value);
   }
 }
 
@@ -85,7 +91,7 @@ class CarriedImage {
       const auto to = [&](std::uint32_t row, std::uint32_t column) -> std::uint32_t& {
         const int pixel =
             (static_cast<int>(row) + s.border_h) * s.width + static_cast<int>(column) + s.border_w;
-        return image[pixel * s.pixel_words + static_cast<int>(channel)];
+        return image[pixel * s.pitch + static_cast<int>(channel)];
       };
       if constexpr (kPooled == Pooled::gathered) {
 #pragma unroll
@@ -109,20 +115,25 @@ class CarriedImage {
   std::uint32_t open_[kPooled == Pooled::gathered ? kImageCarried : 1] = {};
 };
 
-/// What one warp makes at a time: 16 rows times up to kMostTiles column tiles.
-template <class Math>
+/// What one warp makes at a time: 16 rows times kTiles column tiles.
+template <class Math, int kTiles>
 class TaskSums {
  public:
   static constexpr unsigned kLanesApart = 4;
 
-  __device__ TaskSums(int first_row, int first_tile, int tiles)
-      : first_row_(first_row), first_tile_(first_tile), tiles_(tiles) {}
+  __device__ TaskSums(int first_row, int first_tile)
+      : first_row_(first_row), first_tile_(first_tile) {}
 
-  /// `upper` and `lower` are where the windows of this lane's two rows begin in the image.
-  __device__ void add(const ImageShape& s, const std::uint32_t* weights, const std::uint32_t* upper,
-                      const std::uint32_t* lower) {
-    const auto* b = reinterpret_cast<const uint2*>(weights) + first_tile_ * 32 + lane();
-    for (int r = 0; r < s.taps_h; ++r) {
+  /// Adds r from `begin` to `end`. `upper` and `lower` are where the windows of this lane's two
+  /// rows begin in the image.
+  __device__ void add(const ImageShape& s, const std::uint32_t* weights, int begin, int end,
+                      const std::uint32_t* upper, const std::uint32_t* lower) {
+    const int image_row = s.width * s.pitch, weights_step = s.column_tiles * 32;
+    const auto* b = reinterpret_cast<const uint2*>(weights) + first_tile_ * 32 + lane() +
+                    begin * s.run_steps * weights_step;
+    upper += begin * image_row;
+    lower += begin * image_row;
+    for (int r = begin; r < end; ++r) {
 #pragma unroll 2
       for (int step = 0; step < s.run_steps; ++step) {
         const int k = step * 8 + lane() % 4;
@@ -130,24 +141,22 @@ class TaskSums {
         const bool first = k < s.run_words, second = k + 4 < s.run_words;
         const std::uint32_t a[4] = {first ? upper[k] : 0, first ? lower[k] : 0,
                                     second ? upper[k + 4] : 0, second ? lower[k + 4] : 0};
+        uint2 two[kTiles];
 #pragma unroll
-        for (int j = 0; j < kMostTiles; ++j) {
-          if (j >= tiles_) break;
-          const uint2 two = b[j * 32];
-          Math::mma(sums_[j], a, {two.x, two.y});
-        }
-        b += s.column_tiles * 32;
+        for (int j = 0; j < kTiles; ++j) two[j] = b[j * 32];
+#pragma unroll
+        for (int j = 0; j < kTiles; ++j) Math::mma(sums_[j], a, {two[j].x, two[j].y});
+        b += weights_step;
       }
-      upper += s.width * s.pixel_words;
-      lower += s.width * s.pixel_words;
+      upper += image_row;
+      lower += image_row;
     }
   }
 
   template <class Use>
   __device__ void for_pairs(const Use& use) const {
 #pragma unroll
-    for (int j = 0; j < kMostTiles; ++j) {
-      if (j >= tiles_) break;
+    for (int j = 0; j < kTiles; ++j) {
       const int row = first_row_ + lane() / 4;
       const int column = (first_tile_ + j) * 8 + lane() % 4 * 2;
       use(row, column, sums_[j][0], sums_[j][1]);
@@ -155,14 +164,38 @@ class TaskSums {
     }
   }
 
+ private:
   __device__ static int lane() {
     return thread_index() % 32;
   }
 
- private:
-  int first_row_, first_tile_, tiles_;
-  float sums_[kMostTiles][4] = {};
+  int first_row_, first_tile_;
+  float sums_[kTiles][4] = {};
 };
+
+/// Calls with(std::integral_constant) of the number of tiles.
+template <int kMost, class With>
+__device__ inline void with_tiles(int tiles, const With& with) {
+  if (tiles >= kMost) {
+    with(std::integral_constant<int, kMost>());
+  } else if constexpr (kMost > 1) {
+    with_tiles<kMost - 1>(tiles, with);
+  }
+}
+
+/// A row's pixel in `out`'s image before pooling.
+struct OutPixel {
+  int i, j;
+};
+template <Pooled kPooled>
+__device__ inline OutPixel out_pixel(const ImageShape& s, int row) {
+  auto j = static_cast<std::uint32_t>(kPooled == Pooled::pixels ? row / 4 : row);
+  const auto i = static_cast<int>(s.per_out_row.split(j));
+  if constexpr (kPooled == Pooled::pixels) {
+    return {2 * i + window_corner(row) / 2, 2 * static_cast<int>(j) + window_corner(row) % 2};
+  }
+  return {i, static_cast<int>(j)};
+}
 
 /// Grid: any number of blocks, which take every gridDim.x-th image.
 template <class Math, ConvPass kPass, bool kPool>
@@ -189,13 +222,8 @@ __global__ void __launch_bounds__(kImageThreads, 1)
     // Where a row's window begins in the image.
     const auto window_of = [&](int row) -> const std::uint32_t* {
       if (row >= s.rows) return image;
-      auto j = static_cast<std::uint32_t>(kPooled == Pooled::pixels ? row / 4 : row);
-      auto i = s.per_out_row.split(j);
-      if constexpr (kPooled == Pooled::pixels) {
-        i = 2 * i + static_cast<std::uint32_t>(window_corner(row)) / 2;
-        j = 2 * j + static_cast<std::uint32_t>(window_corner(row)) % 2;
-      }
-      return image + (static_cast<int>(i) * s.width + static_cast<int>(j)) * s.pixel_words;
+      const OutPixel pixel = out_pixel<kPooled>(s, row);
+      return image + (pixel.i * s.width + pixel.j) * s.pitch;
     };
     const auto pixel_of = [&](int row) {
       if (row >= s.rows) return nowhere();
@@ -208,14 +236,21 @@ __global__ void __launch_bounds__(kImageThreads, 1)
       auto group = static_cast<std::uint32_t>(task);
       const int first_row = static_cast<int>(s.per_group.split(group)) * 16;
       const int first_tile = static_cast<int>(group) * s.tiles_each;
-      TaskSums<Math> sums(first_row, first_tile, min(s.tiles_each, s.column_tiles - first_tile));
-      const int row = first_row + TaskSums<Math>::lane() / 4;
-      sums.add(s, weights, window_of(row), window_of(row + 8));
-      if constexpr (kPooled == Pooled::pixels) {
-        store_pooled<Element>(g, 0, pixel_of, 0, sums);
-      } else {
-        store_activations<Element>(g, 0, pixel_of, 0, sums);
-      }
+      // Rows of the window that meet the image at all; behind its borders all is zero.
+      const int top = out_pixel<kPooled>(s, first_row).i;
+      const int bottom = out_pixel<kPooled>(s, min(first_row + 15, s.rows - 1)).i;
+      const int begin = max(0, s.border_h - bottom);
+      const int end = min(s.taps_h, s.border_h + s.data_rows - top);
+      const int row = first_row + thread_index() % 32 / 4;
+      with_tiles<kMostTiles>(min(s.tiles_each, s.column_tiles - first_tile), [&](auto tiles) {
+        TaskSums<Math, tiles()> sums(first_row, first_tile);
+        sums.add(s, weights, begin, end, window_of(row), window_of(row + 8));
+        if constexpr (kPooled == Pooled::pixels) {
+          store_pooled<Element>(g, 0, pixel_of, 0, sums);
+        } else {
+          store_activations<Element>(g, 0, pixel_of, 0, sums);
+        }
+      });
     }
     __syncthreads();
   }
@@ -254,12 +289,18 @@ ImageShape shape_of(const ConvProblem& p) {
   s.source_width = number(in_memory.w);
   s.border_h = number(forward ? p.padding.h : p.kernel.h - 1 - p.padding.h);
   s.border_w = number(forward ? p.padding.w : p.kernel.w - 1 - p.padding.w);
+  s.data_rows = number(!forward && p.pool ? 2 * p.pool->out.h : source.h);
   s.width = number(source.w) + 2 * s.border_w;
   s.pixel_words = number(source.c) / elements;
-  s.image_words = (number(source.h) + 2 * s.border_h) * s.width * s.pixel_words;
+  // Neighbouring pixels 4 modulo 8 words apart lie in different banks; so do the four of a window
+  // and the next window's where rows are as well.
+  const auto four_of_eight = [](int count) { return count + (12 - count % 8) % 8; };
+  s.pitch = s.pixel_words < 8 ? s.pixel_words : four_of_eight(s.pixel_words);
+  if (forward && p.pool && s.pitch % 8 == 4) s.width = four_of_eight(s.width);
+  s.image_words = (number(source.h) + 2 * s.border_h) * s.width * s.pitch;
   s.taps_h = number(p.kernel.h);
   s.taps_w = number(p.kernel.w);
-  s.run_words = s.taps_w * s.pixel_words;
+  s.run_words = s.taps_w * s.pitch;
   s.run_steps = up(s.run_words, 8);
   s.column_tiles = up(result.c, 8);
   const SampleShape& stored = forward && p.pool ? p.pool->out : result;
@@ -278,9 +319,8 @@ ImageShape shape_of(const ConvProblem& p) {
   s.tasks = row_tiles * s.groups;
   s.per_pixel = Divider(s.pixel_words);
   s.per_source_row = Divider(s.source_width);
-  s.per_step = Divider(s.column_tiles);
-  s.per_row_of_taps = Divider(s.run_steps);
-  s.per_tap = Divider(s.pixel_words);
+  s.per_run = Divider(s.run_steps);
+  s.per_tap = Divider(s.pitch);
   s.per_out_row = Divider(s.out_width);
   s.per_group = Divider(s.groups);
   return s;
@@ -299,7 +339,16 @@ class ImageConv final : public ConvPlan {
     gemm_.relu = forward && problem.relu;
     gemm_.pairs = gemm_.columns % 2 == 0;
     if (problem.pool) gemm_.pool = pool_of(*problem.pool);
-    allow_shared_memory(kernel_, shape_.shared_bytes());
+    // The most: another plan of the same kernel would lower it again.
+    allow_shared_memory(kernel_, context.shared_bytes_per_block);
+    // Several blocks fill each other's gaps, but each loads the weights: for images enough only.
+    int together = 1;
+    if (shape_.images >= 4 * context.multiprocessors) {
+      cuda_check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, kernel_, kImageThreads,
+                                                               shape_.shared_bytes()),
+                 "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    }
+    blocks_ = std::min(shape_.images, context.multiprocessors * std::max(together, 1));
   }
 
   void run(const ConvArgs& args) override {
@@ -310,9 +359,7 @@ class ImageConv final : public ConvPlan {
     gemm.matrix = args.weight;
     gemm.bias = forward && problem_.bias ? args.bias : nullptr;
     gemm.pool.open = args.open;
-    // One block fills a multiprocessor. No image knows of another: any number gives the same bits.
-    const int blocks = std::min(shape_.images, context_.multiprocessors);
-    launch(kernel_, static_cast<unsigned>(blocks), kImageThreads, shape_.shared_bytes(),
+    launch(kernel_, static_cast<unsigned>(blocks_), kImageThreads, shape_.shared_bytes(),
            context_.stream, gemm, shape_);
   }
 
@@ -325,6 +372,7 @@ class ImageConv final : public ConvPlan {
   ConvProblem problem_;
   ImageShape shape_;
   ImageKernel kernel_;
+  int blocks_ = 1;  ///< No image knows of another: any number gives the same bits.
   ConvGemm gemm_;
 };
 
@@ -334,25 +382,24 @@ std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const Conv
   const ConvProblem& p = problem;
   const Size2 one{1, 1};
   const bool tensor_cores = p.type == DType::bf16 || p.tf32;
+  const bool forward = p.pass != ConvPass::backward_data;
+  const SampleShape& source = forward ? p.in : p.out;
+  const std::int64_t border_h = forward ? p.padding.h : p.kernel.h - 1 - p.padding.h;
+  const std::int64_t border_w = forward ? p.padding.w : p.kernel.w - 1 - p.padding.w;
   if (!tensor_cores || p.groups != 1 || p.stride != one || p.dilation != one || p.batch < 1 ||
-      p.batch * std::max(p.in.elements(), p.out.elements()) >
-          std::numeric_limits<std::int32_t>::max()) {
+      border_h < 0 || border_w < 0) {
     return nullptr;
   }
-  // Bounds that keep the numbers of a shape small; what memory allows follows.
-  constexpr std::int64_t kMost = 65536;
-  if (p.in.elements() > kMost || p.out.elements() > kMost || p.padding.h > kMost ||
-      p.padding.w > kMost || (p.in.h + 2 * p.padding.h) * (p.in.w + 2 * p.padding.w) > kMost ||
-      p.kernel.h * p.kernel.w * p.in.c > kMost) {
+  // Bounds that keep the numbers of a shape in 32 bits; what memory allows follows.
+  constexpr std::int64_t kMost = 1 << 15, kMostAll = std::numeric_limits<std::int32_t>::max();
+  if (p.in.elements() > kMost || p.out.elements() > kMost || border_h > kMost || border_w > kMost ||
+      p.kernel.h * p.kernel.w * p.in.c > kMost ||
+      (source.h + 2 * border_h) * (source.w + 2 * border_w + 8) > kMost ||
+      p.batch * std::max(p.in.elements(), p.out.elements()) > kMostAll - kMost) {
     return nullptr;
   }
   if (p.pass == ConvPass::backward_weights) return make_image_weights(context, p);
-
-  const SampleShape& source = p.pass == ConvPass::forward ? p.in : p.out;
-  if (p.padding.h >= p.kernel.h || p.padding.w >= p.kernel.w ||
-      (p.type == DType::bf16 && source.c % 2 != 0)) {
-    return nullptr;
-  }
+  if (p.type == DType::bf16 && source.c % 2 != 0) return nullptr;
   const ImageShape shape = shape_of(p);
   if (shape.source_pixels * shape.pixel_words > kImageCarried * kImageThreads ||
       shape.shared_bytes() > context.shared_bytes_per_block) {

@@ -8,7 +8,8 @@
 //   out(i, j, n) = sum over r, s, c  source(i + r, j + s, c) w(r, s, c, n)
 //
 // with w turned by 180 degrees in backward data. For one r the window's s and c are one *run* of
-// neighbouring numbers in the image, s * channels + c: the k side of the product.
+// neighbouring numbers in the image, s * pitch + c: the k side of the product. The pitch of pixels
+// is such that the eight rows that a warp reads at a time lie in different banks.
 #pragma once
 
 #include "kernels/common/divide.h"
@@ -25,8 +26,10 @@ struct ImageShape {
   int source_pixels = 0;  ///< of one image in memory: a pooled gradient has a quarter
   int source_width = 0;
   int border_h = 0, border_w = 0;  ///< zeros around the image in shared memory
-  int width = 0;                   ///< of the image with its borders
-  int pixel_words = 0;             ///< of one pixel's channels
+  int data_rows = 0;               ///< between the borders, along h
+  int width = 0;                   ///< of the image with its borders, and perhaps some more
+  int pixel_words = 0;             ///< of one pixel's channels in memory
+  int pitch = 0;                   ///< the same in shared memory
   int image_words = 0;             ///< with borders
   int taps_h = 0, taps_w = 0;
   int run_words = 0, run_steps = 0;   ///< of one r; a step has 8 words
@@ -36,10 +39,10 @@ struct ImageShape {
   int out_elements = 0;               ///< of one image of `out`
   int tasks = 0;                      ///< of one image: 16 rows times tiles_each column tiles
   Divider per_pixel, per_source_row;  ///< source words to pixels to rows
-  Divider per_step, per_row_of_taps, per_tap;  ///< weights: tiles to steps, steps to r, words to s
+  Divider per_run, per_tap;           ///< weights: steps to r, words to s
   Divider per_out_row, per_group;
 
-  int weight_words() const { return taps_h * run_steps * column_tiles * 64; }
+  std::int64_t weight_words() const { return std::int64_t{64} * taps_h * run_steps * column_tiles; }
   std::size_t shared_bytes() const {
     return static_cast<std::size_t>(weight_words() + image_words) * sizeof(std::uint32_t);
   }

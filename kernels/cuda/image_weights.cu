@@ -21,8 +21,9 @@ namespace dpt {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kCarried = 16;                    ///< numbers of x, and of dy, that a thread carries
-constexpr int kMostRows = 4, kMostColumns = 9;  ///< tiles of 16 rows and 8 columns of one warp
+constexpr int kCarried = 16;  ///< numbers of x, and of dy, that a thread carries
+constexpr int kMostRows = 4, kMostColumns = 9,
+              kFewColumns = 4;  ///< tiles of 16 rows and 8 columns of one warp
 constexpr int kTile = 16 * 8;
 
 struct WeightsShape {
@@ -103,7 +104,9 @@ class CarriedImages {
   std::uint8_t open_[kPool ? kCarried : 1] = {};
 };
 
-/// The sums of one warp: some column tiles of all row tiles, over its slice of the pixels.
+/// The sums of one warp: up to kColumns column tiles of all row tiles, over its slice of the
+/// pixels.
+template <int kColumns>
 class WeightSums {
  public:
   __device__ explicit WeightSums(const WeightsShape& s)
@@ -112,7 +115,7 @@ class WeightSums {
         first_tile_(warp_ / s.slices * s.tiles_each),
         tiles_(min(s.tiles_each, s.column_tiles - first_tile_)) {
 #pragma unroll
-    for (int j = 0; j < kMostColumns; ++j) {
+    for (int j = 0; j < kColumns; ++j) {
       const int tile = first_tile_ + j, r = tile / s.run_tiles;
       at_[j] = r * s.width * s.in_channels + tile % s.run_tiles * 8 + lane_ / 4;
     }
@@ -128,14 +131,13 @@ class WeightSums {
       const std::uint32_t* x_first = x + (first ? windows[k] : 0);
       const std::uint32_t* x_second = x + (second ? windows[k + 4] : 0);
       const std::uint32_t* rows = dy + k * s.pitch + g;
-      std::uint32_t b[kMostColumns][2];
+      std::uint32_t b[kColumns][2];
 #pragma unroll
-      for (int j = 0; j < kMostColumns; ++j) {
-        if (j >= tiles_) break;
-        const bool ones = first_tile_ + j == s.column_tiles - 1;
+      for (int j = 0; j < kColumns; ++j) {
+        const bool here = j < tiles_, ones = first_tile_ + j == s.column_tiles - 1;
         const std::uint32_t one = g == 0 ? 0x3F800000U : 0;
-        b[j][0] = !first ? 0 : ones ? one : x_first[at_[j]];
-        b[j][1] = !second ? 0 : ones ? one : x_second[at_[j]];
+        b[j][0] = !here || !first ? 0 : ones ? one : x_first[at_[j]];
+        b[j][1] = !here || !second ? 0 : ones ? one : x_second[at_[j]];
       }
 #pragma unroll
       for (int i = 0; i < kMostRows; ++i) {
@@ -143,11 +145,9 @@ class WeightSums {
         const std::uint32_t* low = rows + 16 * i;
         const std::uint32_t* high = low + 4 * s.pitch;
         const std::uint32_t a[4] = {low[0], low[8], high[0], high[8]};
+        // Tiles that are not there multiply zeros: cheaper than a branch at each.
 #pragma unroll
-        for (int j = 0; j < kMostColumns; ++j) {
-          if (j >= tiles_) break;
-          mma_tf32(sums_[i][j], a, b[j]);
-        }
+        for (int j = 0; j < kColumns; ++j) mma_tf32(sums_[i][j], a, b[j]);
       }
     }
   }
@@ -158,7 +158,7 @@ class WeightSums {
     for (int i = 0; i < kMostRows; ++i) {
       if (i >= s.row_tiles) break;
 #pragma unroll
-      for (int j = 0; j < kMostColumns; ++j) {
+      for (int j = 0; j < kColumns; ++j) {
         if (j >= tiles_) break;
         float* to = memory + tile_at(s, warp_, i, j) + lane_ / 4 * 8 + lane_ % 4 * 2;
         to[0] = sums_[i][j][0];
@@ -189,13 +189,13 @@ class WeightSums {
   }
 
   int lane_, warp_, first_tile_, tiles_;
-  int at_[kMostColumns];  ///< of this lane's columns in a window
-  float sums_[kMostRows][kMostColumns][4] = {};
+  int at_[kColumns];  ///< of this lane's columns in a window
+  float sums_[kMostRows][kColumns][4] = {};
 };
 
 /// Grid: one block for every images_each images. Shared memory: the images of x and dy and the
 /// windows, or, at the end, the sums.
-template <class Element, bool kPool>
+template <class Element, bool kPool, int kColumns>
 __global__ void __launch_bounds__(kThreads, 1) image_weights(const WeightsShape s) {
   auto* x = dynamic_shared<std::uint32_t>();
   const int rows = (s.pixels + 7) / 8 * 8;
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(kThreads, 1) image_weights(const WeightsShape 
     windows[pixel] = (static_cast<int>(i) * s.width + static_cast<int>(j)) * s.in_channels;
   }
   __syncthreads();
-  WeightSums sums(s);
+  WeightSums<kColumns> sums(s);
   for (; n < end; ++n) {
     carried.put(s, x, dy);
     __syncthreads();
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(kThreads, 1) image_weights(const WeightsShape 
   for (int i = thread; i < s.channels * columns; i += kThreads) {
     auto column = static_cast<std::uint32_t>(i);
     const auto channel = static_cast<int>(s.per_column.split(column));
-    part[i] = WeightSums::sum_of(s, memory, channel, static_cast<int>(column));
+    part[i] = WeightSums<kColumns>::sum_of(s, memory, channel, static_cast<int>(column));
   }
 }
 
@@ -291,10 +291,11 @@ class ImageWeights final : public ConvPlan {
  public:
   ImageWeights(const CudaContext& context, const ConvProblem& problem, const WeightsShape& shape)
       : context_(context), problem_(problem), shape_(shape) {
-    const bool bf16 = problem.type == DType::bf16;
-    kernel_ = problem.pool ? (bf16 ? image_weights<Bf16, true> : image_weights<float, true>)
-                           : (bf16 ? image_weights<Bf16, false> : image_weights<float, false>);
-    allow_shared_memory(kernel_, shared_bytes(shape_));
+    const bool bf16 = problem.type == DType::bf16, few = shape.tiles_each <= kFewColumns;
+    kernel_ = bf16 ? (few ? kernel_of<Bf16, kFewColumns>() : kernel_of<Bf16, kMostColumns>())
+                   : (few ? kernel_of<float, kFewColumns>() : kernel_of<float, kMostColumns>());
+    // The most: another plan of the same kernel would lower it again.
+    allow_shared_memory(kernel_, context.shared_bytes_per_block);
   }
 
   void run(const ConvArgs& args) override {
@@ -316,10 +317,17 @@ class ImageWeights final : public ConvPlan {
   }
 
  private:
+  using Kernel = void (*)(WeightsShape);
+  template <class Element, int kColumns>
+  Kernel kernel_of() const {
+    return problem_.pool ? image_weights<Element, true, kColumns>
+                         : image_weights<Element, false, kColumns>;
+  }
+
   const CudaContext& context_;
   ConvProblem problem_;
   WeightsShape shape_;
-  void (*kernel_)(WeightsShape) = nullptr;
+  Kernel kernel_ = nullptr;
 };
 
 }  // namespace

@@ -13,7 +13,8 @@
 namespace dpt {
 namespace {
 
-constexpr int kFormat = 1;
+/// Counts up when kernels of ours are added too: what was chosen without them is no choice.
+constexpr int kFormat = 2;
 
 /// Holds a lock file; processes that find it taken wait. Without one (a read-only folder) nothing
 /// is locked, and nothing can be written either.

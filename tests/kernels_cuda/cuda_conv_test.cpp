@@ -433,11 +433,36 @@ TEST_CASE("small images have kernels of their own, where the card has the shared
   }
 }
 
+TEST_CASE(
+    "small images: a plan with little shared memory leaves a larger one of its kernel alone") {
+  if (no_card("shared memory of two plans")) return;
+  const Card card;
+  const Conv2dDesc large = conv_case(2, {13, 13, 20}, 50, {5, 5});
+  const Numbers n(large, Arithmetic::tf32);
+  for (const ConvPass pass : {ConvPass::forward, ConvPass::backward_weights}) {
+    const ConvProblem p = problem_of(large, pass, Arithmetic::tf32);
+    const MakePlan make = [](const CudaContext& context, const ConvProblem& problem) {
+      auto plan = make_image_conv(context, problem);
+      const Conv2dDesc small = conv_case(2, {6, 6, 4}, 8, {3, 3});
+      REQUIRE(make_image_conv(context, problem_of(small, problem.pass, Arithmetic::tf32)));
+      return plan;
+    };
+    if (pass == ConvPass::forward) {
+      check_close("y", run(card, p, n.x, nan(n.y.size()), n.weight, n.bias, make), n.y,
+                  tolerance(Arithmetic::tf32));
+    } else {
+      check_close("dweight",
+                  run_weights<float>(card, p, n.x, n.dy, n.weight.size(), {}, make).weight,
+                  n.gradients.weight, tolerance(Arithmetic::tf32));
+    }
+  }
+}
+
 /// A block of the card takes several images, one after the other.
 TEST_CASE("small images: more of them than the card has multiprocessors") {
   if (no_card("many small images")) return;
   const Card card;
-  const std::int64_t images = 2 * card.context().multiprocessors + 1;
+  const std::int64_t images = 9 * card.context().multiprocessors + 1;
   for (const Arithmetic arithmetic : {Arithmetic::tf32, Arithmetic::bf16}) {
     for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
       Conv2dDesc d = with_pool(conv_case(images, {7, 6, 4}, 10, {3, 3}), kind, {2, 2}, {2, 2});
