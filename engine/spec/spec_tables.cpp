@@ -169,8 +169,8 @@ SpecTables::SpecTables(const Catalog& catalog)
              "statistics in fp32; on the CPU only where it has AVX512-BF16 or AMX).")
            .one_of({"fp32", "tf32", "bf16"}),
        field("autotune", &TrainSection::autotune,
-             "On NVIDIA cards: time the implementations of each convolution once and keep the "
-             "choice for later runs. Exact mode never does.")});
+             "On NVIDIA cards: time the implementations of each convolution and linear layer once "
+             "and keep the choice for later runs. Exact mode never does.")});
 
   checkpoint = checkpoint_table(keep_best);
   log = object_table<LogSpec>(
