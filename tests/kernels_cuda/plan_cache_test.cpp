@@ -61,7 +61,7 @@ TEST_CASE("a file that cannot be understood counts as empty and is written anew"
   const auto file = dir.file("plans.json");
   for (const char* text :
        {"", "{", "[]", "17", R"({"format": 1, "machines": {"card": {"conv": "old"}}})",
-        R"({"format": "2"})", R"({"format": 2})", R"({"format": 1, "machines": [1]})",
+        R"({"format": "2"})", R"({"format": 2})", R"({"format": 2, "machines": [1]})",
         R"({"format": 2, "machines": {"card": 3}})",
         R"({"format": 2, "machines": {"card": {"conv": 3}}})", "\xff\xfe\0garbage"}) {
     CAPTURE(text);
