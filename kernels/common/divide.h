@@ -10,6 +10,11 @@
 
 namespace dpt {
 
+/// How many pieces of `by` it takes to cover `count`. REQUIRES: count >= 0, by >= 1.
+constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t by) {
+  return (count + by - 1) / by;
+}
+
 /// Divides numbers below 2^31. With s = ceil(log2 d) and m = ceil(2^(31+s) / d) the quotient is
 /// n m / 2^(31+s): m is too large by less than d / 2^(31+s) <= 2^-31 of itself, which no n notices.
 class Divider {

@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kImageThreads, 1)
   constexpr Pooled kPooled = kWhatIsPooled<kPass, kPool>;
   using Element = typename Math::Element;
   auto* weights = dynamic_shared<std::uint32_t>();
-  std::uint32_t* image = weights + s.taps_h * s.run_steps * s.column_tiles * 64;
+  std::uint32_t* image = weights + s.weight_words();
 
   CarriedImage<Math, kPooled> carried;
   int n = static_cast<int>(blockIdx.x);
@@ -273,10 +273,6 @@ ImageKernel kernel_of(const ConvProblem& problem) {
                       : image_conv<Math, ConvPass::backward_data, false>;
 }
 
-int up(std::int64_t count, std::int64_t by) {
-  return static_cast<int>((count + by - 1) / by);
-}
-
 ImageShape shape_of(const ConvProblem& p) {
   const auto number = [](std::int64_t value) { return static_cast<int>(value); };
   const bool forward = p.pass == ConvPass::forward;
@@ -301,21 +297,22 @@ ImageShape shape_of(const ConvProblem& p) {
   s.taps_h = number(p.kernel.h);
   s.taps_w = number(p.kernel.w);
   s.run_words = s.taps_w * s.pitch;
-  s.run_steps = up(s.run_words, 8);
-  s.column_tiles = up(result.c, 8);
+  s.run_steps = pieces(s.run_words, 8);
+  s.column_tiles = pieces(result.c, 8);
   const SampleShape& stored = forward && p.pool ? p.pool->out : result;
   s.out_width = number(stored.w);
   s.out_elements = number(stored.elements());
   s.rows = number(stored.h * stored.w) * (forward && p.pool ? 4 : 1);
   // Rounds of all warps over the tasks, each as long as its column tiles and what it does besides.
-  const int row_tiles = up(s.rows, 16);
+  const int row_tiles = pieces(s.rows, 16);
   double least = std::numeric_limits<double>::infinity();
   for (int each = 1; each <= std::min(gemm::kMostTiles, s.column_tiles); ++each) {
-    const double time = up(row_tiles * up(s.column_tiles, each), gemm::kWarps) * (each + 1.5);
+    const double time =
+        pieces(row_tiles * pieces(s.column_tiles, each), gemm::kWarps) * (each + 1.5);
     if (time < least) s.tiles_each = each;
     least = std::min(least, time);
   }
-  s.groups = up(s.column_tiles, s.tiles_each);
+  s.groups = pieces(s.column_tiles, s.tiles_each);
   s.tasks = row_tiles * s.groups;
   s.per_pixel = Divider(s.pixel_words);
   s.per_source_row = Divider(s.source_width);

@@ -21,6 +21,11 @@ inline constexpr int kImageThreads = 512;
 /// Words of 32 bits of the source that a thread carries from memory to shared memory, at most.
 inline constexpr int kImageCarried = 8;
 
+/// ceil_div of the small numbers of a shape.
+inline int pieces(std::int64_t count, std::int64_t by) {
+  return static_cast<int>(ceil_div(count, by));
+}
+
 struct ImageShape {
   int images = 0;
   int source_pixels = 0;  ///< of one image in memory: a pooled gradient has a quarter
@@ -42,7 +47,9 @@ struct ImageShape {
   Divider per_run, per_tap;           ///< weights: steps to r, words to s
   Divider per_out_row, per_group;
 
-  std::int64_t weight_words() const { return std::int64_t{64} * taps_h * run_steps * column_tiles; }
+  DPT_HOST_DEVICE std::int64_t weight_words() const {
+    return std::int64_t{64} * taps_h * run_steps * column_tiles;
+  }
   std::size_t shared_bytes() const {
     return static_cast<std::size_t>(weight_words() + image_words) * sizeof(std::uint32_t);
   }

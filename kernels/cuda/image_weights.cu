@@ -44,7 +44,7 @@ struct WeightsShape {
   int tiles_each = 0, slices = 0;                           ///< of a warp; warps of one group
   Divider per_in_channel, per_in_row, per_channel, per_out_row, per_column;
 
-  int columns() const { return taps_h * run + 1; }
+  DPT_HOST_DEVICE int columns() const { return taps_h * run + 1; }
 };
 
 /// Numbers of one image on their way from memory to shared memory.
@@ -230,17 +230,13 @@ __global__ void __launch_bounds__(kThreads, 1) image_weights(const WeightsShape 
   auto* memory = dynamic_shared<float>();
   sums.put(s, memory);
   __syncthreads();
-  const int columns = s.taps_h * s.run + 1;
+  const int columns = s.columns();
   float* part = s.parts + static_cast<std::int64_t>(blockIdx.x) * s.channels * columns;
   for (int i = thread; i < s.channels * columns; i += kThreads) {
     auto column = static_cast<std::uint32_t>(i);
     const auto channel = static_cast<int>(s.per_column.split(column));
     part[i] = WeightSums<kColumns>::sum_of(s, memory, channel, static_cast<int>(column));
   }
-}
-
-int up(std::int64_t count, std::int64_t by) {
-  return static_cast<int>((count + by - 1) / by);
 }
 
 WeightsShape shape_of(const ConvProblem& p) {
@@ -251,7 +247,7 @@ WeightsShape shape_of(const ConvProblem& p) {
   s.images = number(p.batch);
   // Blocks for most of a large card; the cut is a function of the problem alone, so that every card
   // adds in the same order.
-  s.images_each = up(p.batch, 128);
+  s.images_each = pieces(p.batch, 128);
   s.x_elements = number(p.in.elements());
   s.dy_elements = number(in_memory.elements());
   s.in_channels = number(p.in.c);
@@ -263,14 +259,14 @@ WeightsShape shape_of(const ConvProblem& p) {
   s.image_elements = number(p.in.h + 2 * p.padding.h) * s.width * s.in_channels;
   s.pixels = number(in_memory.h * in_memory.w) * (p.pool ? 4 : 1);
   s.out_width = number(in_memory.w);
-  s.row_tiles = up(p.out.c, 16);
+  s.row_tiles = pieces(p.out.c, 16);
   s.pitch = s.row_tiles * 16 + 8;  // 8 or 24 modulo 32: four pixels lie in different banks
   s.taps_h = number(p.kernel.h);
   s.run = number(p.kernel.w * p.in.c);
-  s.run_tiles = up(s.run, 8);
+  s.run_tiles = pieces(s.run, 8);
   s.column_tiles = s.taps_h * s.run_tiles + 1;
   s.tiles_each = std::min(kMostColumns, s.column_tiles);
-  const int groups = up(s.column_tiles, s.tiles_each);
+  const int groups = pieces(s.column_tiles, s.tiles_each);
   s.slices = groups > kWarps ? 0 : kWarps / groups;
   s.per_in_channel = Divider(s.in_channels);
   s.per_in_row = Divider(s.in_width);
@@ -281,7 +277,8 @@ WeightsShape shape_of(const ConvProblem& p) {
 }
 
 std::size_t shared_bytes(const WeightsShape& s) {
-  const std::int64_t images = s.image_elements + std::int64_t{s.pitch + 1} * up(s.pixels, 8) * 8;
+  const std::int64_t images =
+      s.image_elements + std::int64_t{s.pitch + 1} * pieces(s.pixels, 8) * 8;
   const std::int64_t sums = std::int64_t{kWarps} * s.row_tiles * s.tiles_each * kTile;
   // Columns behind a run are read and not used; the last pixel's lie behind the image.
   return static_cast<std::size_t>(std::max(images, sums) + 8) * sizeof(float);
@@ -304,7 +301,7 @@ class ImageWeights final : public ConvPlan {
     s.dy = args.y;
     s.open = args.open;
     s.parts = static_cast<float*>(context_.workspace);
-    const int blocks = up(s.images, s.images_each);
+    const int blocks = pieces(s.images, s.images_each);
     launch(kernel_, static_cast<unsigned>(blocks), kThreads, shared_bytes(s), context_.stream, s);
     sum_splits(context_, blocks, s.channels, s.columns(), s.columns() - 1, args.dweight,
                problem_.bias ? args.dbias : nullptr, args.write);
@@ -335,7 +332,7 @@ class ImageWeights final : public ConvPlan {
 std::unique_ptr<ConvPlan> make_image_weights(const CudaContext& context,
                                              const ConvProblem& problem) {
   const WeightsShape shape = shape_of(problem);
-  const std::int64_t parts = up(shape.images, shape.images_each);
+  const std::int64_t parts = pieces(shape.images, shape.images_each);
   const std::size_t part_bytes =
       static_cast<std::size_t>(parts * shape.channels * shape.columns()) * sizeof(float);
   if (shape.x_elements > kCarried * kThreads || shape.dy_elements > kCarried * kThreads ||

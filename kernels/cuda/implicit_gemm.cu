@@ -11,10 +11,6 @@
 namespace dpt {
 namespace {
 
-std::int64_t over(std::int64_t count, std::int64_t by) {
-  return (count + by - 1) / by;
-}
-
 /// The largest power of two up to `most` that divides `count`: how many elements one load takes.
 int vector_of(std::int64_t count, int most) {
   int vector = most;
@@ -34,7 +30,7 @@ GemmAxis axis_of(const ConvProblem& p, std::int64_t Size2::*of, std::int64_t Sam
   if (p.pass == ConvPass::backward_data) {
     std::swap(axis.gathered, axis.pixels);
     axis.tap_step = axis.stride / std::gcd(axis.stride, axis.dilation);
-    axis.tap_slots = number(over(axis.taps, axis.tap_step));
+    axis.tap_slots = number(ceil_div(axis.taps, axis.tap_step));
     axis.gathered_step = axis.tap_step * axis.dilation / axis.stride;
   }
   return axis;
@@ -56,8 +52,8 @@ class ImplicitGemm final : public ConvPlan {
     gemm_.pixel_group = static_cast<int>(pixel_group);
     gemm_.gathered_channels = static_cast<int>(gathered_group * problem.groups);
     gemm_.pixel_channels = static_cast<int>(pixel_group * problem.groups);
-    std::int64_t height = data ? over(gemm_.h.pixels, gemm_.h.stride) : gemm_.h.pixels;
-    std::int64_t width = data ? over(gemm_.w.pixels, gemm_.w.stride) : gemm_.w.pixels;
+    std::int64_t height = data ? ceil_div(gemm_.h.pixels, gemm_.h.stride) : gemm_.h.pixels;
+    std::int64_t width = data ? ceil_div(gemm_.w.pixels, gemm_.w.stride) : gemm_.w.pixels;
     std::int64_t corners = 1;  // pixels of one place of the grid
     if (problem.pool) {
       const SampleShape& pooled = problem.pool->out;
@@ -144,7 +140,7 @@ class ImplicitGemm final : public ConvPlan {
 
  private:
   static unsigned blocks(std::int64_t count, std::int64_t by) {
-    return static_cast<unsigned>(over(count, by));
+    return static_cast<unsigned>(ceil_div(count, by));
   }
 
   /// The weights are few and the pixels many: the sum over pixels is cut, so that two to four
@@ -153,18 +149,18 @@ class ImplicitGemm final : public ConvPlan {
   void cut_weights() {
     const bool small = gemm_.pixel_group <= 32 || gemm_.taps <= 32;
     tile_ = small ? GemmTile::small : GemmTile::square;
-    const std::int64_t across = over(gemm_.columns, gemm_tile_columns(tile_));
-    const std::int64_t down = over(gemm_.pixel_group, gemm_tile_rows(tile_));
+    const std::int64_t across = ceil_div(gemm_.columns, gemm_tile_columns(tile_));
+    const std::int64_t down = ceil_div(gemm_.pixel_group, gemm_tile_rows(tile_));
     const std::int64_t tiles = across * down * problem_.groups;
     const std::int64_t step = kGemmWords * 4 / static_cast<int>(size_of(problem_.type));
-    const std::int64_t steps = over(gemm_.pixels, step);
+    const std::int64_t steps = ceil_div(gemm_.pixels, step);
     // A split makes four steps at least: less is not worth the addition of its part.
     const std::int64_t part_bytes = static_cast<std::int64_t>(gemm_.pixel_channels) *
                                     gemm_.columns * static_cast<std::int64_t>(sizeof(float));
     const std::int64_t most = std::min(steps / 4, kMostPartBytes / part_bytes);
     const std::int64_t wanted = std::min((small ? 512 : 256) / tiles, most);
-    const std::int64_t steps_each = over(steps, std::max<std::int64_t>(wanted, 1));
-    gemm_.splits = static_cast<int>(over(steps, steps_each));
+    const std::int64_t steps_each = ceil_div(steps, std::max<std::int64_t>(wanted, 1));
+    gemm_.splits = static_cast<int>(ceil_div(steps, steps_each));
     gemm_.split_pixels = static_cast<int>(steps_each * step);
     grid_ = dim3(static_cast<unsigned>(across), static_cast<unsigned>(down),
                  static_cast<unsigned>(problem_.groups * gemm_.splits));

@@ -90,14 +90,6 @@ TEST_CASE("a request that Linux would grant and kill for later is refused") {
 
 TEST_CASE("what the CPU cannot run is refused when the kernel is made") {
   const auto backend = make_cpu_backend(1);
-  const auto refused = [](const auto& make) {
-    try {
-      make();
-    } catch (const Error& error) {
-      return error.kind() == ErrorKind::device ? std::string(error.what()) : std::string();
-    }
-    return std::string();
-  };
   Conv2dDesc conv = conv_case(2, {4, 4, 1}, 1, {3, 3});
   conv.type = DType::i32;
   CHECK(refused([&] { backend->conv2d(conv); }) ==

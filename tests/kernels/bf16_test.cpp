@@ -18,12 +18,6 @@
 namespace dpt::testing {
 namespace {
 
-std::vector<std::unique_ptr<Backend>> backends() {
-  std::vector<std::unique_ptr<Backend>> all;
-  for (const std::string& name : backend_names()) all.push_back(make_backend(parse_device(name)));
-  return all;
-}
-
 struct Bf16Result {
   std::vector<float> y, dx;
 };

@@ -13,6 +13,7 @@
 #include "kernels/error.h"
 #include "tests/kernels/bf16_values.h"
 #include "tests/kernels/cases.h"
+#include "tests/support/backends.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
 #include "tests/support/reference.h"
@@ -217,14 +218,6 @@ TEST_CASE("products in bf16 are refused where the processor has no instructions 
   }
   std::string processor = onednn::instruction_set();
   for (char& letter : processor) letter = static_cast<char>(std::toupper(letter));
-  const auto refused = [](const auto& make) {
-    try {
-      make();
-    } catch (const Error& error) {
-      return error.kind() == ErrorKind::device ? std::string(error.what()) : std::string();
-    }
-    return std::string();
-  };
   const std::string because = fmt::format(fmt::runtime(kRefusal), processor);
   Conv2dDesc conv = conv_case(2, {4, 4, 1}, 1, {3, 3});
   conv.type = DType::bf16;

@@ -170,14 +170,6 @@ TEST_CASE("a replayed recording of kernels that count their blocks gives the sam
 TEST_CASE("what our kernels on cards cannot run is refused when they are made") {
   const auto backend = card();
   if (!backend) return;
-  const auto refused = [](const auto& make) {
-    try {
-      make();
-    } catch (const Error& error) {
-      return error.kind() == ErrorKind::device ? std::string(error.what()) : std::string();
-    }
-    return std::string();
-  };
   ReluDesc relu;
   relu.batch = 2;
   relu.type = DType::u8;

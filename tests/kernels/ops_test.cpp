@@ -71,12 +71,6 @@ void check_inference(Backend& backend, Op& op, const Promise& p) {
   check_close("y", runner.forward(), p.y);
 }
 
-std::vector<std::unique_ptr<Backend>> backends() {
-  std::vector<std::unique_ptr<Backend>> all;
-  for (const std::string& name : backend_names()) all.push_back(make_backend(parse_device(name)));
-  return all;
-}
-
 void check_conv(Conv2dDesc d) {
   Promise p;
   p.name = text(d);

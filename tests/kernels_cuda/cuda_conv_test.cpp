@@ -1,28 +1,21 @@
 // Our own convolution kernels, pass by pass, against the double-precision reference.
 #include <doctest/doctest.h>
 
-#include <cstdio>
 #include <optional>
 
 #include "kernels/common/bf16.h"
 #include "kernels/cuda/conv2d.h"
 #include "kernels/cuda/conv_plan.h"
 #include "kernels/cuda/implicit_gemm.h"
-#include "kernels/devices.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels_cuda/card.h"
+#include "tests/support/backends.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
 #include "tests/support/reference.h"
 
 namespace dpt::testing {
 namespace {
-
-bool no_card(const char* test) {
-  if (cuda_info().unavailable.empty()) return false;
-  std::printf("skipped: %s: %s\n", test, cuda_info().unavailable.c_str());
-  return true;
-}
 
 enum class Arithmetic : std::uint8_t { f32, tf32, bf16 };
 constexpr Arithmetic kEvery[] = {Arithmetic::f32, Arithmetic::tf32, Arithmetic::bf16};
@@ -207,7 +200,7 @@ void check_case(const Card& card, const Conv2dDesc& d, Arithmetic arithmetic) {
 }
 
 TEST_CASE("own convolutions agree with the reference in every arithmetic") {
-  if (no_card("own convolutions")) return;
+  if (!have_card("own convolutions")) return;
   const Card card;
   std::vector<Conv2dDesc> cases = conv_cases();
   // Phases of backward data: strides that do and do not divide the dilation, kernels smaller than
@@ -233,7 +226,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 TEST_CASE("own convolutions give the same bits in whatever order blocks and threads run") {
-  if (no_card("the order of blocks")) return;
+  if (!have_card("the order of blocks")) return;
   const Card card;
   for (const Conv2dDesc& d : {conv_case(2, {28, 28, 1}, 20, {3, 3}),
                               conv_case(3, {12, 12, 12}, 40, {3, 3}, {1, 1}, {1, 1}),
@@ -329,7 +322,7 @@ std::vector<Conv2dDesc> pooled_cases() {
 }
 
 TEST_CASE("pooling inside a convolution agrees with the reference in every arithmetic") {
-  if (no_card("pooling inside convolutions")) return;
+  if (!have_card("pooling inside convolutions")) return;
   const Card card;
   for (const Conv2dDesc& plain : pooled_cases()) {
     for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
@@ -359,7 +352,7 @@ TEST_CASE("pooling inside a convolution agrees with the reference in every arith
 }
 
 TEST_CASE("pooling inside a convolution gives the same bits in whatever order threads run") {
-  if (no_card("the order of threads")) return;
+  if (!have_card("the order of threads")) return;
   const Card card;
   for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
     for (const Arithmetic arithmetic : kEvery) {
@@ -384,7 +377,7 @@ TEST_CASE("pooling inside a convolution gives the same bits in whatever order th
 }
 
 TEST_CASE("pooling inside a convolution: ties, zeros and NaN as in pooling by itself") {
-  if (no_card("special numbers in pooling")) return;
+  if (!have_card("special numbers in pooling")) return;
   const Card card;
   // A 1x1 convolution that copies: windows (1,1,1,1), (-1,-1,-1,-1), (NaN,2,NaN,3), (0,0,0,0).
   const float q = std::numeric_limits<float>::quiet_NaN();
@@ -409,7 +402,7 @@ TEST_CASE("pooling inside a convolution: ties, zeros and NaN as in pooling by it
 }
 
 TEST_CASE("small images have kernels of their own, where the card has the shared memory") {
-  if (no_card("small images")) return;
+  if (!have_card("small images")) return;
   const Card card;
   CudaContext small = card.context();
   small.shared_bytes_per_block = 1024;
@@ -435,7 +428,7 @@ TEST_CASE("small images have kernels of their own, where the card has the shared
 
 TEST_CASE(
     "small images: a plan with little shared memory leaves a larger one of its kernel alone") {
-  if (no_card("shared memory of two plans")) return;
+  if (!have_card("shared memory of two plans")) return;
   const Card card;
   const Conv2dDesc large = conv_case(2, {13, 13, 20}, 50, {5, 5});
   const Numbers n(large, Arithmetic::tf32);
@@ -460,7 +453,7 @@ TEST_CASE(
 
 /// A block of the card takes several images, one after the other.
 TEST_CASE("small images: more of them than the card has multiprocessors") {
-  if (no_card("many small images")) return;
+  if (!have_card("many small images")) return;
   const Card card;
   const std::int64_t images = 9 * card.context().multiprocessors + 1;
   for (const Arithmetic arithmetic : {Arithmetic::tf32, Arithmetic::bf16}) {
@@ -478,7 +471,7 @@ TEST_CASE("small images: more of them than the card has multiprocessors") {
 }
 
 TEST_CASE("a NaN or an infinity goes through a convolution where it belongs") {
-  if (no_card("special numbers")) return;
+  if (!have_card("special numbers")) return;
   const Card card;
   Conv2dDesc d = conv_case(1, {4, 4, 4}, 2, {1, 1});
   d.bias = d.relu = true;
@@ -499,7 +492,7 @@ TEST_CASE("a NaN or an infinity goes through a convolution where it belongs") {
 }
 
 TEST_CASE("tensors too large for 32-bit indices are refused") {
-  if (no_card("large tensors")) return;
+  if (!have_card("large tensors")) return;
   const Card card;
   for (const ConvPass pass :
        {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights}) {

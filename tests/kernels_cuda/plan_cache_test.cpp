@@ -4,15 +4,14 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "kernels/cuda/conv_plan.h"
-#include "kernels/devices.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels_cuda/card.h"
+#include "tests/support/backends.h"
 #include "tests/support/temp_dir.h"
 
 namespace dpt::testing {
@@ -157,10 +156,7 @@ TEST_CASE("keys tell problems apart") {
 }
 
 TEST_CASE("plans are chosen by a rule, or timed where a cache is given, and never in exact mode") {
-  if (!cuda_info().unavailable.empty()) {
-    std::printf("skipped: the choice of plans: %s\n", cuda_info().unavailable.c_str());
-    return;
-  }
+  if (!have_card("the choice of plans")) return;
   const TempDir dir;
   BackendOptions options;
   const ConvProblem lenet = problem(2, {13, 13, 20}, 50, {5, 5});
@@ -198,10 +194,7 @@ TEST_CASE("plans are chosen by a rule, or timed where a cache is given, and neve
 }
 
 TEST_CASE("with pooling inside only our own kernels are timed") {
-  if (!cuda_info().unavailable.empty()) {
-    std::printf("skipped: timing with pooling: %s\n", cuda_info().unavailable.c_str());
-    return;
-  }
+  if (!have_card("timing with pooling")) return;
   const TempDir dir;
   BackendOptions options;
   options.plan_cache = dir.file("plans.json");

@@ -10,6 +10,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/devices.h"
+#include "kernels/error.h"
 
 namespace dpt::testing {
 
@@ -20,6 +21,23 @@ inline std::vector<std::string> backend_names() {
   std::vector<std::string> names = {"cpu", "cpu:2"};
   if (cuda_info().unavailable.empty()) names.push_back("cuda:0");
   return names;
+}
+
+inline std::vector<std::unique_ptr<Backend>> backends() {
+  std::vector<std::unique_ptr<Backend>> all;
+  for (const std::string& name : backend_names()) all.push_back(make_backend(parse_device(name)));
+  return all;
+}
+
+/// What the device error says that `make` throws; empty if it throws none.
+template <class Make>
+std::string refused(const Make& make) {
+  try {
+    make();
+  } catch (const Error& error) {
+    return error.kind() == ErrorKind::device ? std::string(error.what()) : std::string();
+  }
+  return {};
 }
 
 /// Kinds of device for whole runs, as in a config: "cpu", and "cuda:0" where there is a card.
