@@ -23,12 +23,12 @@ int run_devices(const DevicesOptions& options) {
                   {"physical_cores_allowed", cpu.physical_allowed},
                   {"memory_bytes", cpu.memory_bytes}};
     out["cuda"] = nlohmann::ordered_json::array();
-    for (const CudaDeviceInfo& card : cuda.devices) {
-      out["cuda"].push_back({{"name", card.name},
-                             {"compute_capability", card.compute_capability},
-                             {"multiprocessors", card.multiprocessors},
-                             {"memory_bytes", card.memory_bytes},
-                             {"peers", card.peers}});
+    for (const CudaDeviceInfo& gpu : cuda.devices) {
+      out["cuda"].push_back({{"name", gpu.name},
+                             {"compute_capability", gpu.compute_capability},
+                             {"multiprocessors", gpu.multiprocessors},
+                             {"memory_bytes", gpu.memory_bytes},
+                             {"peers", gpu.peers}});
     }
     if (!cuda.unavailable.empty()) out["cuda_unavailable"] = cuda.unavailable;
     out["cuda_driver"] = cuda.driver;
@@ -45,12 +45,12 @@ int run_devices(const DevicesOptions& options) {
              cpu.logical_allowed, cpu.physical_allowed, cpu.instruction_set,
              cpu.bf16 ? "yes" : "no", static_cast<double>(cpu.memory_bytes) / (1 << 30));
   for (std::size_t i = 0; i < cuda.devices.size(); ++i) {
-    const CudaDeviceInfo& card = cuda.devices[i];
+    const CudaDeviceInfo& gpu = cuda.devices[i];
     fmt::print(
-        "cuda:{}  {}, compute capability {}, {} multiprocessors, {:.1f} GiB{}\n", i, card.name,
-        card.compute_capability, card.multiprocessors,
-        static_cast<double>(card.memory_bytes) / (1 << 30),
-        card.peers.empty() ? "" : fmt::format(", peer access to {}", fmt::join(card.peers, ", ")));
+        "cuda:{}  {}, compute capability {}, {} multiprocessors, {:.1f} GiB{}\n", i, gpu.name,
+        gpu.compute_capability, gpu.multiprocessors,
+        static_cast<double>(gpu.memory_bytes) / (1 << 30),
+        gpu.peers.empty() ? "" : fmt::format(", peer access to {}", fmt::join(gpu.peers, ", ")));
   }
   if (!cuda.unavailable.empty()) fmt::print("cuda    none: {}\n", cuda.unavailable);
   if (!cuda.driver.empty()) {

@@ -63,9 +63,10 @@ int run_eval(const EvalOptions& options) {
   const std::string path = find_checkpoint(options.target);
   const CheckpointHeader header = read_checkpoint_header(path);
   // The config comes from the checkpoint; where the data is and what runs it may be of today. With
-  // other devices than at training, "auto" is what a reader of results expects, of shares too.
+  // other devices than at training, "auto" is what a reader of results expects, of device weights
+  // too.
   std::vector<std::string> overrides = options.overrides;
-  overrides.insert(overrides.begin(), "shares=auto");
+  overrides.insert(overrides.begin(), "device_weights=auto");
   overrides.push_back("train.shards=0");
   const Job job = load_job(load_spec_text(catalog(), header.config, path + " (its config)",
                                           with_devices(std::move(overrides), options.devices)));

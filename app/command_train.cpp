@@ -25,9 +25,9 @@ namespace {
 /// Fields that may change between the two halves of a run; paths and loader settings do not change
 /// what is computed (the data's fingerprint is compared instead).
 const std::vector<std::string>& changeable_fields() {
-  static const std::vector<std::string> fields = {"train.epochs", "log",          "checkpoint",
-                                                  "devices",      "shares",       "data.root",
-                                                  "data.workers", "data.prefetch"};
+  static const std::vector<std::string> fields = {
+      "train.epochs",   "log",       "checkpoint",   "devices",
+      "device_weights", "data.root", "data.workers", "data.prefetch"};
   return fields;
 }
 
@@ -102,7 +102,8 @@ void check_same_config(const std::string& checkpoint, const std::string& folder,
     std::string lines;
     for (const std::string& change : changes) lines += "\n  " + change;
     fail(ErrorKind::usage,
-         "{} was made with another config:{}\nOnly epochs, log, checkpoint, devices and shares may "
+         "{} was made with another config:{}\nOnly epochs, log, checkpoint, devices and "
+         "device_weights may "
          "change in a resumed run. Put the values back, or start anew: --resume never (a new "
          "folder), "
          "--run-dir D, or --overwrite (removes {})",
@@ -118,7 +119,7 @@ void check_same_config(const std::string& checkpoint, const std::string& folder,
 }
 
 /// Throws what the run would throw later where the processor has not the arithmetic that the config
-/// asks for. (Cards have all there is.)
+/// asks for. (GPUs have all there is.)
 void check_precision(const Job& job) {
   if (job.plan.type == DType::f32 && !job.plan.tf32) return;
   // The kernels themselves know, and replicas of as many threads have the same ones: one sample's
@@ -303,19 +304,21 @@ int run_train(const TrainOptions& options) {
   RunLog log(folder.file("metrics.jsonl"));
   std::vector<std::string> devices;
   for (const DeviceName& device : job.devices) devices.push_back(device.text());
-  log.event("run_start", {{"run", job.spec.name},
-                          {"devices", devices},
-                          {"params", job.plan.param_count},
-                          {"train_samples", job.splits.train.size()},
-                          {"val_samples", job.splits.val.size()},
-                          {"test_samples", job.splits.test.size()},
-                          {"batch_size", job.spec.data.batch_size},
-                          {"steps_per_epoch", job.steps_per_epoch},
-                          {"epochs", job.spec.train.epochs},
-                          {"shards", job.spec.train.shards},
-                          {"shares", start.state.shares.empty() ? job.shares : start.state.shares},
-                          {"resumed_from", checkpoint},
-                          {"step", start.state.step}});
+  log.event("run_start",
+            {{"run", job.spec.name},
+             {"devices", devices},
+             {"params", job.plan.param_count},
+             {"train_samples", job.splits.train.size()},
+             {"val_samples", job.splits.val.size()},
+             {"test_samples", job.splits.test.size()},
+             {"batch_size", job.spec.data.batch_size},
+             {"steps_per_epoch", job.steps_per_epoch},
+             {"epochs", job.spec.train.epochs},
+             {"shards", job.spec.train.shards},
+             {"device_weights",
+              start.state.device_weights.empty() ? job.device_weights : start.state.device_weights},
+             {"resumed_from", checkpoint},
+             {"step", start.state.step}});
   progress.info(fmt::format("run folder {}", folder.path()));
   progress.info(fmt::format("{} parameters, {} training samples, batch {} on {} replica(s) ({})",
                             job.plan.param_count, job.splits.train.size(), job.spec.data.batch_size,

@@ -1,6 +1,6 @@
 # The CUDA side: AUTO takes it where the toolkit and the headers of cuDNN and NCCL are found, ON
 # insists, OFF leaves it out. EMULATED is for tests: the host compiler builds kernels/cuda against
-# tests/emulation, and cards that do not exist run on the CPU.
+# tests/emulation, and GPUs that do not exist run on the CPU.
 set(DPT_CUDA AUTO CACHE STRING "CUDA: AUTO, ON, OFF or EMULATED")
 set_property(CACHE DPT_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 if(NOT DPT_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")

@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "datasets/byte_stream.h"
-#include "datasets/demand.h"
 #include "datasets/kinds.h"
+#include "datasets/requirements.h"
 #include "datasets/resident_source.h"
 #include "kernels/error.h"
 
@@ -126,7 +126,8 @@ std::shared_ptr<const DataSource> read_files(const CifarFacts& facts, const std:
   return std::make_shared<ResidentSource>(std::move(data));
 }
 
-DataSets open_cifar(const CifarFacts& facts, const Variant& options, const DataDemand& demand) {
+DataSets open_cifar(const CifarFacts& facts, const Variant& options,
+                    const DataRequirements& requirements) {
   namespace fs = std::filesystem;
   const std::string& root = options.as<CifarOptions>().root;
   check_root(facts.name, root,
@@ -134,8 +135,8 @@ DataSets open_cifar(const CifarFacts& facts, const Variant& options, const DataD
                          fmt::join(facts.test_files, ", "), facts.folder),
              facts.name);
   const std::string name = fmt::format("{} ({})", facts.name, root);
-  check_classes(name, facts.classes.size(), demand);
-  check_shape(name, kShape, demand);
+  check_classes(name, facts.classes.size(), requirements);
+  check_shape(name, kShape, requirements);
   const fs::path inner = fs::path(root) / facts.folder;
   const bool is_archive = !fs::exists(fs::path(root) / facts.train_files[0]) && fs::exists(inner);
   const std::string folder = is_archive ? inner.string() : root;
@@ -157,16 +158,16 @@ ObjectTable table_of(const char* name, const char* doc) {
 DatasetKind cifar10_kind() {
   static const ObjectTable table =
       table_of("cifar10", "CIFAR-10, binary: 50,000 + 10,000 colour pictures, 32x32, 10 classes.");
-  return {&table, [](const Variant& options, const DataDemand& demand) {
-            return open_cifar(cifar10(), options, demand);
+  return {&table, [](const Variant& options, const DataRequirements& requirements) {
+            return open_cifar(cifar10(), options, requirements);
           }};
 }
 
 DatasetKind cifar100_kind() {
   static const ObjectTable table = table_of(
       "cifar100", "CIFAR-100, binary: 50,000 + 10,000 colour pictures, 32x32, 100 fine classes.");
-  return {&table, [](const Variant& options, const DataDemand& demand) {
-            return open_cifar(cifar100(), options, demand);
+  return {&table, [](const Variant& options, const DataRequirements& requirements) {
+            return open_cifar(cifar100(), options, requirements);
           }};
 }
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <system_error>
 
-#include "datasets/demand.h"
+#include "datasets/requirements.h"
 #include "datasets/resident_source.h"
 #include "kernels/error.h"
 
@@ -84,7 +84,7 @@ std::string find_file(const std::string& root, const std::string& prefix) {
 std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, ByteStream labels,
                                                 const std::vector<std::string>& classes,
                                                 std::optional<std::int64_t> size,
-                                                const DataDemand& demand) {
+                                                const DataRequirements& requirements) {
   const std::vector<std::int64_t> dims = read_header(images, 3, 4);
   const std::int64_t count = checked_count(images, dims[0]);
   const std::int64_t label_count = checked_count(labels, read_header(labels, 1, 1)[0]);
@@ -105,7 +105,7 @@ std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, ByteStream la
   images.expect(bytes, fmt::format("{} of {}", counted(static_cast<std::uint64_t>(count), "image"),
                                    shape_text(shape)));
   labels.expect(static_cast<std::uint64_t>(count), fmt::format("{} labels", count));
-  check_shape(images.name(), shape, demand);
+  check_shape(images.name(), shape, requirements);
 
   ResidentSource::Data data;
   data.shape = shape;
@@ -117,7 +117,7 @@ std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, ByteStream la
   labels.expect_end();
   if (data.classes.empty()) {
     const std::int64_t largest = *std::max_element(raw_labels.begin(), raw_labels.end());
-    data.classes = numbered_classes(demand.classes > 0 ? demand.classes : largest + 1);
+    data.classes = numbered_classes(requirements.classes > 0 ? requirements.classes : largest + 1);
   }
   for (std::size_t i = 0; i < raw_labels.size(); ++i) {
     if (raw_labels[i] >= data.classes.size()) {
@@ -133,13 +133,13 @@ std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, ByteStream la
 }
 
 DataSets open_idx(const std::string& name, const std::string& root, const IdxFacts* facts,
-                  const DataDemand& demand) {
+                  const DataRequirements& requirements) {
   const std::string fetch = facts ? facts->fetch : std::string();
   check_root(name, root,
              "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
              "t10k-labels-idx1-ubyte, plain or with .gz",
              fetch);
-  if (facts) check_classes(fmt::format("{} ({})", name, root), facts->classes.size(), demand);
+  if (facts) check_classes(fmt::format("{} ({})", name, root), facts->classes.size(), requirements);
   const auto open = [&](const std::string& part,
                         std::int64_t size) -> std::shared_ptr<const DataSource> {
     const std::string images = find_file(root, part + "-images");
@@ -154,7 +154,7 @@ DataSets open_idx(const std::string& name, const std::string& root, const IdxFac
     }
     return read_idx_pair(ByteStream(images), ByteStream(labels),
                          facts ? facts->classes : std::vector<std::string>(),
-                         facts ? std::optional(size) : std::nullopt, demand);
+                         facts ? std::optional(size) : std::nullopt, requirements);
   };
   return {open("train", facts ? facts->train_size : 0), open("t10k", facts ? facts->test_size : 0)};
 }

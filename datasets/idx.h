@@ -22,15 +22,15 @@ struct IdxFacts {
 };
 
 /// Reads one pair of files. `classes` names the labels; when it is empty, labels go from 0 to
-/// demand.classes - 1. `size`: the number of samples, where it is known.
+/// requirements.classes - 1. `size`: the number of samples, where it is known.
 std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, ByteStream labels,
                                                 const std::vector<std::string>& classes,
                                                 std::optional<std::int64_t> size,
-                                                const DataDemand& demand);
+                                                const DataRequirements& requirements);
 
 /// Opens the train-* and t10k-* pairs under `root`. `name` is the data set's in messages. Without
 /// facts, a missing t10k-* pair means that there is no test set.
 DataSets open_idx(const std::string& name, const std::string& root, const IdxFacts* facts,
-                  const DataDemand& demand);
+                  const DataRequirements& requirements);
 
 }  // namespace dpt

@@ -12,10 +12,10 @@
 #include <system_error>
 
 #include "datasets/byte_stream.h"
-#include "datasets/demand.h"
 #include "datasets/fingerprint.h"
 #include "datasets/image.h"
 #include "datasets/kinds.h"
+#include "datasets/requirements.h"
 #include "datasets/resident_source.h"
 #include "kernels/error.h"
 
@@ -264,15 +264,15 @@ void check_same_classes(const std::string& root, const std::string& part,
   }
 }
 
-DataSets open_image_folder(const Variant& variant, const DataDemand& demand) {
+DataSets open_image_folder(const Variant& variant, const DataRequirements& requirements) {
   const auto& options = variant.as<ImageFolderOptions>();
   const std::string& root = options.root;
   check_root("image_folder", root, "train/CLASS/*.jpg or *.png, and test or val likewise", "");
-  if (demand.input.c != 1 && demand.input.c != 3) {
+  if (requirements.input.c != 1 && requirements.input.c != 3) {
     fail(ErrorKind::data,
          "image_folder: {}: pictures are read as 1 channel (grey) or 3 (RGB), but model.input asks "
          "for {}",
-         root, demand.input.c);
+         root, requirements.input.c);
   }
   if (!fs::is_directory(fs::path(root) / "train")) {
     fail(ErrorKind::data, "image_folder: {}: no folder train in it; expected {}/train/CLASS/*.jpg",
@@ -281,13 +281,13 @@ DataSets open_image_folder(const Variant& variant, const DataDemand& demand) {
   const Lister lister(root);
   const std::vector<std::string> classes = lister.classes("train");
   check_classes(fmt::format("image_folder: {}/train ({})", root, some_of(classes)), classes.size(),
-                demand);
+                requirements);
   const auto open = [&](const std::string& part) {
     Fingerprint hash;
-    hash.add(
-        fmt::format("image_folder v1 {}x{}x{}", demand.input.h, demand.input.w, demand.input.c));
+    hash.add(fmt::format("image_folder v1 {}x{}x{}", requirements.input.h, requirements.input.w,
+                         requirements.input.c));
     std::vector<ImageFile> files = lister.files(part, classes, hash);
-    return std::make_shared<ImageFolderSource>(root, std::move(files), classes, demand.input,
+    return std::make_shared<ImageFolderSource>(root, std::move(files), classes, requirements.input,
                                                options.cache_mib << 20, hash.text());
   };
   DataSets sets;

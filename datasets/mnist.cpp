@@ -2,10 +2,10 @@
 // digits that stand inside the program.
 #include <array>
 
-#include "datasets/demand.h"
 #include "datasets/embedded_digits.h"
 #include "datasets/idx.h"
 #include "datasets/kinds.h"
+#include "datasets/requirements.h"
 
 namespace dpt {
 namespace {
@@ -63,16 +63,16 @@ const ObjectTable& digits_table() {
   return table;
 }
 
-DataSets open_digits(const Variant& options, const DataDemand& demand) {
+DataSets open_digits(const Variant& options, const DataRequirements& requirements) {
   const std::string& root = options.as<IdxOptions>().root;
   const IdxFacts facts{kMnist.classes, 1437, 360, {}};
-  if (!root.empty()) return open_idx("digits", root, &facts, demand);
-  check_classes("digits", facts.classes.size(), demand);
+  if (!root.empty()) return open_idx("digits", root, &facts, requirements);
+  check_classes("digits", facts.classes.size(), requirements);
   const auto read = [&](std::span<const std::byte> images, std::span<const std::byte> labels,
                         const std::string& part, std::int64_t size) {
     const std::string name = "digits (inside the program): " + part;
     return read_idx_pair(ByteStream(images, name + "-images"), ByteStream(labels, name + "-labels"),
-                         facts.classes, size, demand);
+                         facts.classes, size, requirements);
   };
   const EmbeddedDigits& files = embedded_digits();
   return {read(files.train_images, files.train_labels, "train", facts.train_size),
@@ -82,20 +82,21 @@ DataSets open_digits(const Variant& options, const DataDemand& demand) {
 }  // namespace
 
 DatasetKind idx_kind() {
-  return {&idx_table(), [](const Variant& options, const DataDemand& demand) {
-            return open_idx("idx", options.as<IdxOptions>().root, nullptr, demand);
+  return {&idx_table(), [](const Variant& options, const DataRequirements& requirements) {
+            return open_idx("idx", options.as<IdxOptions>().root, nullptr, requirements);
           }};
 }
 
 DatasetKind mnist_kind() {
-  return {&mnist_table(), [](const Variant& options, const DataDemand& demand) {
-            return open_idx("mnist", options.as<IdxOptions>().root, &kMnist, demand);
+  return {&mnist_table(), [](const Variant& options, const DataRequirements& requirements) {
+            return open_idx("mnist", options.as<IdxOptions>().root, &kMnist, requirements);
           }};
 }
 
 DatasetKind fashion_mnist_kind() {
-  return {&fashion_mnist_table(), [](const Variant& options, const DataDemand& demand) {
-            return open_idx("fashion_mnist", options.as<IdxOptions>().root, &kFashionMnist, demand);
+  return {&fashion_mnist_table(), [](const Variant& options, const DataRequirements& requirements) {
+            return open_idx("fashion_mnist", options.as<IdxOptions>().root, &kFashionMnist,
+                            requirements);
           }};
 }
 

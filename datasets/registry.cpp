@@ -41,11 +41,11 @@ const VariantTable& dataset_table() {
   return table;
 }
 
-DataSets open_dataset(const Variant& options, const DataDemand& demand) {
+DataSets open_dataset(const Variant& options, const DataRequirements& requirements) {
   for (const DatasetKind& kind : dataset_kinds()) {
     if (kind.table != options.table) continue;
     try {
-      return kind.open(options, demand);
+      return kind.open(options, requirements);
     } catch (const std::filesystem::filesystem_error& error) {
       fail(ErrorKind::data, "{}: {}", options.type, error.what());
     }

@@ -6,9 +6,9 @@
 #include <cassert>
 #include <cmath>
 
-#include "datasets/demand.h"
 #include "datasets/fingerprint.h"
 #include "datasets/kinds.h"
+#include "datasets/requirements.h"
 #include "datasets/resident_source.h"
 #include "kernels/common/philox.h"
 #include "kernels/error.h"
@@ -40,7 +40,7 @@ class SyntheticSource final : public DataSource {
         stream_(stream),
         shape_(shape),
         classes_(numbered_classes(options.classes)),
-        noise_share_(std::lround(options.difficulty * 256)) {
+        noise_fraction_(std::lround(options.difficulty * 256)) {
     patterns_.resize(static_cast<std::size_t>(options.classes * kCells * kCells * shape.c));
     for (std::size_t i = 0; i < patterns_.size(); ++i) {
       patterns_[i] = static_cast<std::uint8_t>(
@@ -67,7 +67,7 @@ class SyntheticSource final : public DataSource {
         for (std::int64_t c = 0; c < shape_.c; ++c, ++at) {
           if (at % noise.size() == 0) noise = noise_block(index, at / noise.size());
           const long mixed =
-              cell[c] * (256 - noise_share_) + noise[at % noise.size()] * noise_share_;
+              cell[c] * (256 - noise_fraction_) + noise[at % noise.size()] * noise_fraction_;
           pixels[at] = static_cast<std::byte>(mixed / 256);
         }
       }
@@ -81,7 +81,7 @@ class SyntheticSource final : public DataSource {
   std::string fingerprint() const override {
     Fingerprint hash;
     hash.add(fmt::format("synthetic v1 {} {} {} {} {} {} {}", size_, stream_, shape_.h, shape_.w,
-                         shape_.c, classes_.size(), noise_share_));
+                         shape_.c, classes_.size(), noise_fraction_));
     return hash.text();
   }
 
@@ -100,7 +100,7 @@ class SyntheticSource final : public DataSource {
   std::uint64_t stream_;
   SampleShape shape_;
   std::vector<std::string> classes_;
-  long noise_share_;  ///< of 256
+  long noise_fraction_;  ///< of 256
   std::vector<std::uint8_t> patterns_;
 };
 
@@ -123,14 +123,14 @@ std::shared_ptr<const DataSource> make(const SyntheticOptions& options, std::int
   return std::make_shared<ResidentSource>(std::move(data));
 }
 
-DataSets open_synthetic(const Variant& variant, const DataDemand& demand) {
+DataSets open_synthetic(const Variant& variant, const DataRequirements& requirements) {
   SyntheticOptions options = variant.as<SyntheticOptions>();
-  if (options.classes == 0) options.classes = demand.classes;
+  if (options.classes == 0) options.classes = requirements.classes;
   if (options.classes == 0) options.classes = 10;
   check_classes(variant.where.text() + ": synthetic", static_cast<std::size_t>(options.classes),
-                demand);
-  return {make(options, options.size, 0, demand.input),
-          make(options, options.test_size, kTestStream, demand.input)};
+                requirements);
+  return {make(options, options.size, 0, requirements.input),
+          make(options, options.test_size, kTestStream, requirements.input)};
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/host.h"
 #include "kernels/cpu/onednn.h"
-#include "kernels/cuda/backend.h"
+#include "kernels/cuda/runtime/backend.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -27,7 +27,7 @@ std::string cpu_summary() {
                      info.physical_allowed == 1 ? "" : "s");
 }
 
-/// Throws unless card `index` is there.
+/// Throws unless GPU `index` is there.
 void require_cuda(int index) {
   const CudaInfo& cuda = cuda_info();
   if (!cuda.unavailable.empty()) {
@@ -36,9 +36,9 @@ void require_cuda(int index) {
   }
   const int count = static_cast<int>(cuda.devices.size());
   if (index < count) return;
-  std::string cards = "cuda:0";
-  if (count > 1) cards += fmt::format(" to cuda:{}", count - 1);
-  fail(ErrorKind::device, "cuda:{}: no such CUDA device; this machine has {} and {}", index, cards,
+  std::string gpus = "cuda:0";
+  if (count > 1) gpus += fmt::format(" to cuda:{}", count - 1);
+  fail(ErrorKind::device, "cuda:{}: no such CUDA device; this machine has {} and {}", index, gpus,
        cpu_summary());
 }
 
@@ -52,13 +52,13 @@ std::vector<DeviceName> every_cpu() {
   return std::vector<DeviceName>(static_cast<std::size_t>(cpu_info().physical_allowed));
 }
 
-std::vector<DeviceName> every_card() {
-  std::vector<DeviceName> cards(cuda_info().devices.size());
-  for (std::size_t i = 0; i < cards.size(); ++i) {
-    cards[i].kind = DeviceName::Kind::cuda;
-    cards[i].index = static_cast<int>(i);
+std::vector<DeviceName> every_gpu() {
+  std::vector<DeviceName> gpus(cuda_info().devices.size());
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    gpus[i].kind = DeviceName::Kind::cuda;
+    gpus[i].index = static_cast<int>(i);
   }
-  return cards;
+  return gpus;
 }
 
 }  // namespace
@@ -84,11 +84,10 @@ DeviceName parse_device(const std::string& text) {
     device.index = number;
     return device;
   }
-  fail(
-      ErrorKind::usage,
-      "devices: expected \"auto\", \"cpu\", \"cpu:N\" (N = 1 to {} threads) or \"cuda:N\" (card N, "
-      "from 0), or \"cuda\" alone, found \"{}\"",
-      kMostThreads, text);
+  fail(ErrorKind::usage,
+       "devices: expected \"auto\", \"cpu\", \"cpu:N\" (N = 1 to {} threads) or \"cuda:N\" (GPU N, "
+       "from 0), or \"cuda\" alone, found \"{}\"",
+       kMostThreads, text);
 }
 
 CpuInfo cpu_info() {
@@ -129,8 +128,8 @@ std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,
            asked.size());
     }
     if (all == std::string("cuda")) require_cuda(0);
-    const bool cards = !cuda_info().devices.empty();
-    return at_most(cards ? every_card() : every_cpu(), samples);
+    const bool gpus = !cuda_info().devices.empty();
+    return at_most(gpus ? every_gpu() : every_cpu(), samples);
   }
   std::vector<DeviceName> devices;
   for (const std::string& text : asked) {

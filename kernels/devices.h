@@ -39,7 +39,7 @@ struct CudaDeviceInfo {
   std::string compute_capability;  ///< "9.0"
   int multiprocessors = 0;
   std::uint64_t memory_bytes = 0;  ///< used or not: only a backend knows what is free
-  std::vector<int> peers;          ///< cards whose memory it can use
+  std::vector<int> peers;          ///< GPUs whose memory it can use
 };
 struct CudaInfo {
   std::string unavailable;      ///< why there is nothing to use; then the rest may be empty
@@ -50,10 +50,10 @@ struct CudaInfo {
 const CudaInfo& cuda_info();
 
 /// "cuDNN 9.19.0", ...: NVIDIA's libraries as they are found here, or why one cannot be used. Opens
-/// them, which takes a while; nothing else needs to. Empty without a card.
+/// them, which takes a while; nothing else needs to. Empty without a GPU.
 std::vector<std::string> cuda_libraries();
 
-/// Turns `devices:` into names: "cuda" is every card; "auto" is the same where there is one, and
+/// Turns `devices:` into names: "cuda" is every GPU; "auto" is the same where there is one, and
 /// else one "cpu" per physical core that the process may use; both never more than `samples` (the
 /// largest batch). A missing device throws ErrorKind::device naming what exists.
 std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,

@@ -1,4 +1,4 @@
-// Sums over several cards of one process by the vendor's library (NCCL), beside the computation.
+// Sums over several GPUs of one process by the vendor's library (NCCL), beside the computation.
 // For large gradients in fast mode: the order of the additions is the library's.
 #pragma once
 
@@ -21,11 +21,11 @@ class PeerSums {
   virtual void begin(int rank, DevPtr data, std::int64_t count) = 0;
   /// What rank's backend queues from now on runs after all sums begun.
   virtual void finish(int rank) = 0;
-  /// Ends the waiting of cards for ranks that will not come. Any thread, any number of times.
+  /// Ends the waiting of GPUs for ranks that will not come. Any thread, any number of times.
   virtual void abort() noexcept = 0;
 };
 
-/// Null, and `why_not` says why, unless the backends are different cards and the library is there.
+/// Null, and `why_not` says why, unless the backends are different GPUs and the library is there.
 /// Called by one thread, while the others wait. Throws ErrorKind::device when the library fails.
 std::unique_ptr<PeerSums> make_peer_sums(std::span<Backend* const> backends, std::string& why_not);
 

@@ -27,7 +27,7 @@ struct RunState {
   double epoch_correct = 0;
   /// Of each device in the work, as the first steps showed their speeds; empty when that was not
   /// measured.
-  std::vector<std::int64_t> shares;
+  std::vector<std::int64_t> device_weights;
 };
 
 /// A whole checkpoint in host memory, in buffer layout.

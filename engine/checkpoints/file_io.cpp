@@ -15,7 +15,7 @@
 namespace dpt {
 namespace {
 
-// Linux transfers at most 2 GiB a call; smaller pieces keep a signal from waiting long.
+// Linux transfers at most 2 GiB a call; smaller chunks keep a signal from waiting long.
 constexpr std::size_t kLargestTransfer = std::size_t{64} << 20;
 
 std::string reason(int error) {
@@ -59,8 +59,8 @@ FileHandle open_regular_file(const std::string& path, std::uint64_t& size) {
 void read_exactly(const FileHandle& file, const std::string& path, std::uint64_t offset,
                   std::span<std::byte> to) {
   while (!to.empty()) {
-    const std::size_t piece = std::min(to.size(), kLargestTransfer);
-    const ssize_t got = ::pread(file.fd(), to.data(), piece, static_cast<off_t>(offset));
+    const std::size_t chunk = std::min(to.size(), kLargestTransfer);
+    const ssize_t got = ::pread(file.fd(), to.data(), chunk, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       fail(ErrorKind::data, "{}: cannot read at byte {}: {}", path, offset, reason(errno));

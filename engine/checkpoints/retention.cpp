@@ -48,7 +48,7 @@ std::vector<std::string> names_in(const std::string& folder) {
 }
 
 /// What is wrong with a file, or empty.
-std::string trouble_of(const std::string& path) {
+std::string defect_of(const std::string& path) {
   try {
     switch (SafetensorsFile::open(path).check_integrity()) {
       case Integrity::good:
@@ -90,9 +90,9 @@ std::vector<std::string> list_checkpoints(const std::string& folder) {
 std::string newest_good_checkpoint(const std::string& folder,
                                    const std::function<void(const std::string&)>& warn) {
   for (const std::string& path : list_checkpoints(folder)) {
-    const std::string trouble = trouble_of(path);
-    if (trouble.empty()) return path;
-    warn(trouble + "; it is skipped");
+    const std::string defect = defect_of(path);
+    if (defect.empty()) return path;
+    warn(defect + "; it is skipped");
   }
   return {};
 }
@@ -102,7 +102,7 @@ void apply_retention(const std::string& folder, std::int64_t keep_last) {
   for (const std::string& path : list_checkpoints(folder)) {
     if (good >= std::max<std::int64_t>(1, keep_last)) {
       remove_file(path);
-    } else if (trouble_of(path).empty()) {
+    } else if (defect_of(path).empty()) {
       ++good;
     }
   }

@@ -33,14 +33,14 @@ const StateField kStateFields[] = {
     {"bad_evaluations", &RunState::bad_evaluations},
     {"epoch_loss_sum", &RunState::epoch_loss_sum},
     {"epoch_correct", &RunState::epoch_correct},
-    {"shares", &RunState::shares, 1},
+    {"device_weights", &RunState::device_weights, 1},
 };
 
 // Does not compile when RunState has another number of fields: then give the new one its row above
 // and its name here.
 [[maybe_unused]] void check_that_all_are_listed(const RunState& state) {
   [[maybe_unused]] const auto& [step, epoch, position, best, best_step, early_best, bad_evaluations,
-                                epoch_loss_sum, epoch_correct, shares] = state;
+                                epoch_loss_sum, epoch_correct, device_weights] = state;
 }
 
 constexpr const char* kNone = "none";  // an optional that is not set, a list without elements

@@ -45,7 +45,7 @@ std::string dtype_list() {
 }
 
 /// What is wrong with a tensor's name, or empty.
-std::string name_trouble(const std::string& name) {
+std::string name_defect(const std::string& name) {
   if (name.empty()) return "expected a name, found an empty one";
   if (name.size() > kLongestName) {
     return fmt::format("expected a name of at most {} bytes, found {}", kLongestName, name.size());
@@ -147,8 +147,8 @@ class HeaderReader {
       name_ = value;
       if (!names_.insert(value).second) refuse("stands twice in the header");
       if (name_ != "__metadata__") {
-        const std::string trouble = name_trouble(name_);
-        if (!trouble.empty()) refuse(trouble);
+        const std::string defect = name_defect(name_);
+        if (!defect.empty()) refuse(defect);
       }
       return true;
     }
@@ -354,9 +354,9 @@ std::string format_safetensors_header(const std::string& path, const Metadata& m
   }
   std::uint64_t offset = 0;
   for (const TensorView& tensor : tensors) {
-    const std::string trouble = name_trouble(tensor.name);
-    if (!trouble.empty()) {
-      fail(ErrorKind::data, "{}: tensor '{}': {}", path, shown(tensor.name), trouble);
+    const std::string defect = name_defect(tensor.name);
+    if (!defect.empty()) {
+      fail(ErrorKind::data, "{}: tensor '{}': {}", path, shown(tensor.name), defect);
     }
     std::uint64_t bytes = 0;
     if (dtype_bytes(tensor.dtype) == 0 || !tensor_bytes(tensor.dtype, tensor.shape, bytes)) {

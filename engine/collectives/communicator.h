@@ -29,26 +29,26 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Sums over all leaves in the tree's order: the bits of the result depend on the leaves alone,
-  /// not on the number of ranks or on timing. Together the ranks' parts cover leaves
-  /// 0..leaves-1 once, in rank order; a rank may have none. `out` (count floats) receives the sum
+  /// Sums over all shards in the tree's order: the bits of the result depend on the shards alone,
+  /// not on the number of ranks or on timing. Together the ranks' parts cover shards
+  /// 0..shards-1 once, in rank order; a rank may have none. `out` (count floats) receives the sum
   /// on every rank and may be one of the rank's own parts.
-  virtual void all_reduce(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
+  virtual void all_reduce(std::int64_t shards, std::span<const PartialSum> parts, DevPtr out,
                           std::int64_t count) = 0;
-  /// Whether all_reduce only queues work of this rank's own backend, so that a Recording may hold
-  /// it.
+  /// Whether all_reduce only queues work of this rank's own backend, so that a CapturedGraph may
+  /// hold it.
   virtual bool can_be_recorded() const { return false; }
 
   // Sums beside the computation, for large gradients of fast mode: the order of the additions is
   // the library's, one and the same for one set of devices.
   /// Collective, once. Whether the next two can be used; if not, `why_not` says why.
-  virtual bool set_up_sums_beside(std::string& why_not) {
+  virtual bool set_up_overlapped_sums(std::string& why_not) {
     why_not = "there is one replica";
     return false;
   }
   /// Queues the sum over ranks of `count` floats, in place; all ranks queue the same ones in the
   /// same order. It begins when what is queued so far has run, and runs beside what is queued next.
-  virtual void sum_beside(DevPtr, std::int64_t) {}
+  virtual void sum_overlapped(DevPtr, std::int64_t) {}
   /// What is queued from now on runs behind all sums.
   virtual void finish_sums() {}
 

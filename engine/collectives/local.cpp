@@ -3,15 +3,16 @@
 // leave together.
 //
 // Devices that only queue never stop for this: the threads meet, and each tells its device's queue
-// to wait for the others' fences. A fence is waited for only after the meeting behind its `record`,
-// so no device ever waits for something that is not queued yet, and an aborted rank hangs nobody.
+// to wait for the others' events. An event is waited for only after the meeting behind its
+// `record`, so no device ever waits for something that is not queued yet, and an aborted rank hangs
+// nobody.
 #include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <cstring>
 
+#include "engine/collectives/abortable_barrier.h"
 #include "engine/collectives/communicator.h"
-#include "engine/collectives/meeting_point.h"
 #include "engine/collectives/tree_sum.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
@@ -33,25 +34,25 @@ constexpr const char* name_of(Operation operation) {
 struct Request {
   Operation operation = Operation::barrier;
   std::int64_t count = 0;   ///< floats of all_reduce, bytes of the others
-  std::int64_t leaves = 0;  ///< all_reduce
+  std::int64_t shards = 0;  ///< all_reduce
   std::int64_t root = 0;    ///< broadcast
   std::int64_t room = 0;    ///< all_gather: bytes of the output
   // What the others may read, and where they may write.
   std::span<const PartialSum> parts;
   DevPtr out;
-  const Fence* ready = nullptr;  ///< the parts are there, and `out` is free
-  const Fence* done = nullptr;   ///< this rank is through with the others' memory
+  const Event* ready = nullptr;  ///< the parts are there, and `out` is free
+  const Event* done = nullptr;   ///< this rank is through with the others' memory
   bool reaches_all = false;      ///< its backend can use every other's memory
   const std::byte* source = nullptr;
 
   bool wants_the_same(const Request& other) const {
-    return operation == other.operation && count == other.count && leaves == other.leaves &&
+    return operation == other.operation && count == other.count && shards == other.shards &&
            root == other.root && room == other.room;
   }
   std::string text() const {
     switch (operation) {
       case Operation::all_reduce:
-        return fmt::format("all_reduce of {} floats over {} leaves", count, leaves);
+        return fmt::format("all_reduce of {} floats over {} shards", count, shards);
       case Operation::broadcast:
         return fmt::format("broadcast of {} bytes from rank {}", count, root);
       case Operation::all_gather:
@@ -68,7 +69,7 @@ struct Board {
   Board(int size, std::chrono::milliseconds deadline)
       : meeting(size, deadline, size <= cpu_info().logical_allowed),
         backends(static_cast<std::size_t>(size)),
-        fences(static_cast<std::size_t>(size)),
+        events(static_cast<std::size_t>(size)),
         slots{std::vector<Slot>(static_cast<std::size_t>(size)),
               std::vector<Slot>(static_cast<std::size_t>(size))} {}
   int size() const { return static_cast<int>(slots[0].size()); }
@@ -80,13 +81,13 @@ struct Board {
   struct alignas(64) Slot {
     Request request;
   };
-  MeetingPoint meeting;
+  AbortableBarrier meeting;
   std::vector<Backend*> backends;  ///< by rank; complete after the first meeting
-  // They live as long as the group: a rank may have left while another still waits for its fence.
-  struct Fences {
-    std::unique_ptr<Fence> ready, done;
+  // They live as long as the group: a rank may have left while another still waits for its event.
+  struct Events {
+    std::unique_ptr<Event> ready, done;
   };
-  std::vector<Fences> fences;  ///< by rank
+  std::vector<Events> events;  ///< by rank
   std::unique_ptr<PeerSums> sums;
   std::atomic<PeerSums*> sums_made{nullptr};  ///< the same, for whoever aborts
   std::string no_sums;                        ///< why there are none
@@ -101,25 +102,25 @@ class LocalCommunicator : public Communicator {
         size_(board.size()),
         board_(board),
         backend_(backend),
-        fences_(board.fences[static_cast<std::size_t>(rank)]) {
-    fences_ = {backend.make_fence(), backend.make_fence()};
+        events_(board.events[static_cast<std::size_t>(rank)]) {
+    events_ = {backend.make_event(), backend.make_event()};
     outs_.resize(static_cast<std::size_t>(size_));
     board.backends[static_cast<std::size_t>(rank)] = &backend;
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  void all_reduce(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
+  void all_reduce(std::int64_t shards, std::span<const PartialSum> parts, DevPtr out,
                   std::int64_t count) override {
-    if (!path_known_) choose_path(leaves, count);
+    if (!path_known_) choose_path(shards, count);
     if (through_host_) {
-      reduce_through_host(leaves, parts, out, count);
+      reduce_through_host(shards, parts, out, count);
     } else {
-      reduce_in_place(leaves, parts, out, count);
+      reduce_in_place(shards, parts, out, count);
     }
   }
 
-  bool set_up_sums_beside(std::string& why_not) override {
+  bool set_up_overlapped_sums(std::string& why_not) override {
     barrier();
     // One rank makes what all share, while the others wait.
     work([&] {
@@ -130,7 +131,7 @@ class LocalCommunicator : public Communicator {
     why_not = board_.no_sums;
     return board_.sums != nullptr;
   }
-  void sum_beside(DevPtr data, std::int64_t count) override {
+  void sum_overlapped(DevPtr data, std::int64_t count) override {
     board_.sums->begin(rank_, data, count);
   }
   void finish_sums() override { board_.sums->finish(rank_); }
@@ -177,11 +178,11 @@ class LocalCommunicator : public Communicator {
  private:
   /// All ranks find out together whether each can use the memory of all others. The first meeting
   /// tells a rank that is here for something else, and all backends are known behind it.
-  void choose_path(std::int64_t leaves, std::int64_t count) {
+  void choose_path(std::int64_t shards, std::int64_t count) {
     Request request;
     request.operation = Operation::all_reduce;
     request.count = count;
-    request.leaves = leaves;
+    request.shards = shards;
     meet(request);
     request.reaches_all = true;
     for (const Backend* other : board_.backends) {
@@ -194,17 +195,17 @@ class LocalCommunicator : public Communicator {
     path_known_ = true;
   }
 
-  void reduce_in_place(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
+  void reduce_in_place(std::int64_t shards, std::span<const PartialSum> parts, DevPtr out,
                        std::int64_t count) {
-    backend_.record(*fences_.ready);
-    add_up(backend_, leaves, parts, out, count);
+    backend_.record(*events_.ready);
+    add_up(backend_, shards, parts, out, count);
     // The others' parts are free to be written again only when their readers are through.
     for (int r = 0; r < size_; ++r) {
       if (r != rank_) backend_.wait_for(*of(r).done);
     }
   }
 
-  void reduce_through_host(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
+  void reduce_through_host(std::int64_t shards, std::span<const PartialSum> parts, DevPtr out,
                            std::int64_t count) {
     const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
     while (host_buffers_.size() < parts.size() + 1 || host_bytes_ < bytes) {
@@ -221,27 +222,27 @@ class LocalCommunicator : public Communicator {
       host_parts_.push_back({parts[i].node, buffer(i + 1)});
     }
     backend_.synchronize();
-    add_up(*host_, leaves, host_parts_, buffer(0), count);
+    add_up(*host_, shards, host_parts_, buffer(0), count);
     // Nobody writes to the buffer again before the next meeting, which comes after the next
     // `synchronize`.
     backend_.upload(out, host_buffers_[0].get(), bytes);
   }
 
   /// One meeting: every rank adds its lines of all parts on `adder` and writes them to all outputs.
-  void add_up(Backend& adder, std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
+  void add_up(Backend& adder, std::int64_t shards, std::span<const PartialSum> parts, DevPtr out,
               std::int64_t count) {
     Request request;
     request.operation = Operation::all_reduce;
     request.count = count;
-    request.leaves = leaves;
+    request.shards = shards;
     request.parts = parts;
     request.out = out;
-    request.ready = fences_.ready.get();
-    request.done = fences_.done.get();
+    request.ready = events_.ready.get();
+    request.done = events_.done.get();
     meet(request);
     std::string wrong;
     work([&] {
-      sum_.start(leaves);
+      sum_.start(shards);
       for (int r = 0; r < size_; ++r) {
         if (&adder == &backend_ && r != rank_) adder.wait_for(*of(r).ready);
         sum_.add(of(r).parts);
@@ -251,7 +252,7 @@ class LocalCommunicator : public Communicator {
       if (!wrong.empty()) return;
       const Range lines = even_part((count + kLine - 1) / kLine, size_, rank_);
       sum_.run(adder, {lines.begin * kLine, std::min(lines.end * kLine, count)}, outs_);
-      if (&adder == &backend_) adder.record(*fences_.done);
+      if (&adder == &backend_) adder.record(*events_.done);
     });
     if (!wrong.empty()) refuse("all_reduce: " + wrong);
   }
@@ -284,10 +285,10 @@ class LocalCommunicator : public Communicator {
 
   /// Runs this rank's share of what follows a meeting, and waits for the others'. If one of them
   /// fails, all throw.
-  template <class Share>
-  void work(Share share) {
+  template <class Work>
+  void work(Work part) {
     try {
-      share();
+      part();
     } catch (const std::exception& error) {
       board_.meeting.fail_work(rank_, error.what());
       throw;
@@ -298,7 +299,7 @@ class LocalCommunicator : public Communicator {
   const int rank_, size_;
   Board& board_;
   Backend& backend_;
-  Board::Fences& fences_;
+  Board::Events& events_;
   bool path_known_ = false, through_host_ = false;
   // For sums in host memory: the first buffer is the sum, the others are this rank's parts.
   std::unique_ptr<Backend> host_;
@@ -320,9 +321,9 @@ class SoloCommunicator : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
 
-  void all_reduce(std::int64_t leaves, std::span<const PartialSum> parts, DevPtr out,
+  void all_reduce(std::int64_t shards, std::span<const PartialSum> parts, DevPtr out,
                   std::int64_t count) override {
-    sum_.start(leaves);
+    sum_.start(shards);
     sum_.add(parts);
     const std::string wrong = sum_.ready();
     if (!wrong.empty()) fail(ErrorKind::peer, "rank 0: all_reduce: {}", wrong);

@@ -1,5 +1,5 @@
-// The tree over S leaves: node (level L, first) stands for the leaves [first, first + 2^L) that
-// exist, and its sum is sum(left half) + sum(right half), or sum(left half) alone when no leaf of
+// The tree over S shards: node (level L, first) stands for the shards [first, first + 2^L) that
+// exist, and its sum is sum(left half) + sum(right half), or sum(left half) alone when no shard of
 // the right half exists. Any evaluation that keeps to these additions gives the same bits.
 #include "engine/collectives/shard_tree.h"
 
@@ -9,8 +9,8 @@
 namespace dpt {
 namespace {
 
-Range leaves_of(const TreeNode& node, std::int64_t leaves) {
-  return {node.first, std::min(node.first + (std::int64_t{1} << node.level), leaves)};
+Range shards_of(const TreeNode& node, std::int64_t shards) {
+  return {node.first, std::min(node.first + (std::int64_t{1} << node.level), shards)};
 }
 
 TreeNode parent_of(const TreeNode& node) {
@@ -27,25 +27,25 @@ Range even_part(std::int64_t n, std::int64_t parts, std::int64_t i) {
   return {begin, begin + small + (i < larger ? 1 : 0)};
 }
 
-std::vector<TreeNode> maximal_nodes(std::int64_t leaves, Range range) {
-  assert(range.begin >= 0 && range.end <= leaves);
+std::vector<TreeNode> maximal_nodes(std::int64_t shards, Range range) {
+  assert(range.begin >= 0 && range.end <= shards);
   std::vector<TreeNode> nodes;
   for (std::int64_t first = range.begin; first < range.end;) {
-    // Grow from the leaf while the parent still starts here and lies inside the range. A root is
+    // Grow from the shard while the parent still starts here and lies inside the range. A root is
     // reached when a node already covers everything.
     TreeNode node{first, 0};
-    while (leaves_of(node, leaves).size() < leaves) {
+    while (shards_of(node, shards).size() < shards) {
       const TreeNode parent = parent_of(node);
-      if (parent.first != first || leaves_of(parent, leaves).end > range.end) break;
+      if (parent.first != first || shards_of(parent, shards).end > range.end) break;
       node = parent;
     }
     nodes.push_back(node);
-    first = leaves_of(node, leaves).end;
+    first = shards_of(node, shards).end;
   }
   return nodes;
 }
 
-std::vector<TreeAdd> tree_additions(std::int64_t leaves, const std::vector<TreeNode>& nodes) {
+std::vector<TreeAdd> tree_additions(std::int64_t shards, const std::vector<TreeNode>& nodes) {
   // Works like a binary counter: a finished node waits on the stack for its right sibling. Nodes
   // come left to right, so two that belong together are neighbours.
   struct Waiting {
@@ -56,12 +56,12 @@ std::vector<TreeAdd> tree_additions(std::int64_t leaves, const std::vector<TreeN
   std::vector<Waiting> stack;
   std::int64_t covered = 0;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    assert(nodes[i].first == covered && "the nodes cover the leaves once, left to right");
-    covered = leaves_of(nodes[i], leaves).end;
+    assert(nodes[i].first == covered && "the nodes cover the shards once, left to right");
+    covered = shards_of(nodes[i], shards).end;
     Waiting top{nodes[i], static_cast<int>(i)};
-    while (leaves_of(top.node, leaves).size() < leaves) {
+    while (shards_of(top.node, shards).size() < shards) {
       const TreeNode parent = parent_of(top.node);
-      if (leaves_of(parent, leaves).end > covered) break;  // its right half is still to come
+      if (shards_of(parent, shards).end > covered) break;  // its right half is still to come
       if (parent.first != top.node.first) {
         additions.push_back({stack.back().slot, top.slot});
         top.slot = stack.back().slot;
@@ -71,7 +71,7 @@ std::vector<TreeAdd> tree_additions(std::int64_t leaves, const std::vector<TreeN
     }
     stack.push_back(top);
   }
-  assert(covered == leaves);
+  assert(covered == shards);
   assert(stack.size() <= 1);
   return additions;
 }

@@ -20,7 +20,7 @@ struct Range {
 /// n mod parts have one more. Empty when there are fewer things than parts.
 Range even_part(std::int64_t n, std::int64_t parts, std::int64_t i);
 
-/// A node of the tree over leaves 0..leaves-1: the leaves [first, first + 2^level) that exist.
+/// A node of the tree over shards 0..shards-1: the shards [first, first + 2^level) that exist.
 /// first is a multiple of 2^level.
 struct TreeNode {
   std::int64_t first = 0;
@@ -28,12 +28,12 @@ struct TreeNode {
   bool operator==(const TreeNode&) const = default;
 };
 
-/// The maximal nodes whose leaves all lie in `range`, left to right. A node is complete when all of
-/// its *existing* leaves are in it, so the range [0, leaves) is always one node, the root.
-std::vector<TreeNode> maximal_nodes(std::int64_t leaves, Range range);
+/// The maximal nodes whose shards all lie in `range`, left to right. A node is complete when all of
+/// its *existing* shards are in it, so the range [0, shards) is always one node, the root.
+std::vector<TreeNode> maximal_nodes(std::int64_t shards, Range range);
 
-/// The additions that sum `nodes` (which together cover all leaves once, left to right) into slot
-/// 0, in the order of the tree: the result depends on the leaves alone.
-std::vector<TreeAdd> tree_additions(std::int64_t leaves, const std::vector<TreeNode>& nodes);
+/// The additions that sum `nodes` (which together cover all shards once, left to right) into slot
+/// 0, in the order of the tree: the result depends on the shards alone.
+std::vector<TreeAdd> tree_additions(std::int64_t shards, const std::vector<TreeNode>& nodes);
 
 }  // namespace dpt

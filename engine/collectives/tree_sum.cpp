@@ -5,9 +5,9 @@
 #include "kernels/error.h"
 
 namespace dpt {
-void TreeSum::start(std::int64_t leaves) {
-  same_ = leaves == leaves_;
-  leaves_ = leaves;
+void TreeSum::start(std::int64_t shards) {
+  same_ = shards == shards_;
+  shards_ = shards;
   data_.clear();
 }
 
@@ -28,31 +28,31 @@ std::string TreeSum::ready() {
   nodes_.resize(data_.size());
   std::string wrong = check_cover();
   if (wrong.empty()) {
-    additions_ = tree_additions(leaves_, nodes_);
+    additions_ = tree_additions(shards_, nodes_);
   } else {
-    leaves_ = -1;  // so that the next list is not taken for this one
+    shards_ = -1;  // so that the next list is not taken for this one
   }
   return wrong;
 }
 
 std::string TreeSum::check_cover() const {
-  if (leaves_ < 1) return fmt::format("expected at least one leaf, found {}", leaves_);
+  if (shards_ < 1) return fmt::format("expected at least one shard, found {}", shards_);
   std::int64_t covered = 0;
   for (const TreeNode& node : nodes_) {
     const bool aligned =
         node.level >= 0 && node.level < 62 && node.first % (std::int64_t{1} << node.level) == 0;
-    if (!aligned || node.first != covered || covered >= leaves_) {
+    if (!aligned || node.first != covered || covered >= shards_) {
       return fmt::format(
-          "expected parts that cover leaves 0 to {} once, in rank order; found the node of leaf "
+          "expected parts that cover shards 0 to {} once, in rank order; found the node of shard "
           "{}, "
-          "level {} after {} leaves",
-          leaves_ - 1, node.first, node.level, covered);
+          "level {} after {} shards",
+          shards_ - 1, node.first, node.level, covered);
     }
-    covered = std::min(leaves_, covered + (std::int64_t{1} << node.level));
+    covered = std::min(shards_, covered + (std::int64_t{1} << node.level));
   }
-  if (covered == leaves_) return {};
-  return fmt::format("expected parts that cover leaves 0 to {} once; they end after {} leaves",
-                     leaves_ - 1, covered);
+  if (covered == shards_) return {};
+  return fmt::format("expected parts that cover shards 0 to {} once; they end after {} shards",
+                     shards_ - 1, covered);
 }
 
 void TreeSum::run(Backend& backend, Range range, std::span<const DevPtr> outs) {

@@ -14,9 +14,9 @@ namespace dpt {
 class TreeSum {
  public:
   /// Starts a new list of parts; then add() for those of each rank, in rank order; then ready().
-  void start(std::int64_t leaves);
+  void start(std::int64_t shards);
   void add(std::span<const PartialSum> parts);
-  /// Returns what is wrong with the parts, or empty: they cover the leaves once, left to right.
+  /// Returns what is wrong with the parts, or empty: they cover the shards once, left to right.
   std::string ready();
 
   /// Sums elements [range) of all parts into the first part's memory and copies them to each of
@@ -26,7 +26,7 @@ class TreeSum {
  private:
   std::string check_cover() const;
 
-  std::int64_t leaves_ = 0;
+  std::int64_t shards_ = 0;
   bool same_ = false;  // so far, the list is the one that additions_ was made for
   std::vector<TreeNode> nodes_;
   std::vector<DevPtr> data_;

@@ -2,7 +2,7 @@
 // order. Otherwise decoder threads fill a ring of staging buffers, in order, at most `prefetch`
 // batches ahead of the one that the caller holds.
 //
-// To shuffle a large data set takes as long as many steps of a fast card, which would stand still
+// To shuffle a large data set takes as long as many steps of a fast GPU, which would stand still
 // in the meantime: so the order of an epoch is made beside the steps of the one before.
 #include "engine/data/loader.h"
 

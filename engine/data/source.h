@@ -40,7 +40,7 @@ class DataSource {
 };
 
 /// What a model asks of its data: sizes to resize to and the labels that are allowed.
-struct DataDemand {
+struct DataRequirements {
   SampleShape input;         ///< of the model: image formats resize to it, others must match
   std::int64_t classes = 0;  ///< width of the last layer
 };
@@ -53,13 +53,13 @@ struct DataSets {
 /// One kind of data set.
 struct DatasetKind {
   const ObjectTable* table;
-  DataSets (*open)(const Variant& options, const DataDemand& demand);
+  DataSets (*open)(const Variant& options, const DataRequirements& requirements);
 };
 
 /// All kinds (datasets/registry.cpp), and their tables for the Catalog with tag "dataset".
 std::span<const DatasetKind> dataset_kinds();
 const VariantTable& dataset_table();
 /// Opens the data set of a config.
-DataSets open_dataset(const Variant& options, const DataDemand& demand);
+DataSets open_dataset(const Variant& options, const DataRequirements& requirements);
 
 }  // namespace dpt

@@ -89,8 +89,8 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float la
 
   const Schedule schedule = make_schedule(plan, batch, training, needs);
   arena_bytes_ = schedule.bytes;
-  const auto place = [&](int piece) {
-    return piece == kNowhere ? Place{} : Place{schedule.offsets[static_cast<std::size_t>(piece)]};
+  const auto place = [&](int block) {
+    return block == kNowhere ? Place{} : Place{schedule.offsets[static_cast<std::size_t>(block)]};
   };
   input_at_ = place(schedule.input).offset;
   logits_at_ = place(schedule.logits).offset;

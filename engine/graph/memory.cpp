@@ -1,4 +1,4 @@
-// assign_memory: offsets in one arena for pieces whose times of use are known. And the order in
+// assign_memory: offsets in one arena for blocks whose times of use are known. And the order in
 // which gradients are complete.
 #include <algorithm>
 #include <numeric>
@@ -17,7 +17,7 @@ std::size_t aligned(std::size_t bytes) {
 }  // namespace
 
 std::vector<std::size_t> assign_memory(const std::vector<Lifetime>& lifetimes, std::size_t& total) {
-  // Greedy by size: the largest piece first, each at the lowest place that is free during its
+  // Greedy by size: the largest block first, each at the lowest place that is free during its
   // whole life. Ties go by time and then by index, so the result is one and the same everywhere.
   std::vector<std::size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

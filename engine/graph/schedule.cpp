@@ -17,14 +17,14 @@ class ScheduleBuilder {
         needs_(needs),
         node_count_(static_cast<int>(plan.nodes.size())),
         last_use_(plan.values.size(), 0),
-        piece_of_(plan.values.size(), kNowhere),
+        block_of_(plan.values.size(), kNowhere),
         gradient_of_(plan.values.size(), kNowhere) {}
 
   Schedule build() {
     schedule_.nodes.resize(plan_.nodes.size());
     find_last_uses();
     place_values();
-    schedule_.metrics = piece(sizeof(StepMetrics), loss_step(node_count_), loss_step(node_count_));
+    schedule_.metrics = block(sizeof(StepMetrics), loss_step(node_count_), loss_step(node_count_));
     if (training_) place_gradients();
     place_workspaces();
     schedule_.offsets = assign_memory(schedule_.lifetimes, schedule_.bytes);
@@ -32,7 +32,7 @@ class ScheduleBuilder {
   }
 
  private:
-  int piece(std::size_t bytes, int first, int last) {
+  int block(std::size_t bytes, int first, int last) {
     schedule_.lifetimes.push_back({bytes, first, last});
     return static_cast<int>(schedule_.lifetimes.size()) - 1;
   }
@@ -64,39 +64,39 @@ class ScheduleBuilder {
   }
   void use(int value, int step) { last_use_[value] = std::max(last_use_[value], step); }
 
-  /// The last use of a piece under any of the names that it has so far.
-  int last_use_of_piece(int which) const {
+  /// The last use of a block under any of the names that it has so far.
+  int last_use_of_block(int which) const {
     int last = 0;
-    for (std::size_t value = 0; value < piece_of_.size(); ++value) {
-      if (piece_of_[value] == which) last = std::max(last, last_use_[value]);
+    for (std::size_t value = 0; value < block_of_.size(); ++value) {
+      if (block_of_[value] == which) last = std::max(last, last_use_[value]);
     }
     return last;
   }
 
   void place_values() {
-    piece_of_[0] = schedule_.input = piece(bytes_of(0), 0, last_use_[0]);
+    block_of_[0] = schedule_.input = block(bytes_of(0), 0, last_use_[0]);
     for (int i = 0; i < node_count_; ++i) {
       const Node& node = plan_.nodes[i];
-      const int x = piece_of_[node.inputs[0]];
+      const int x = block_of_[node.inputs[0]];
       // Writing over the input is right only if nobody reads it afterwards, by any name.
       const bool over_input = node.is_view || (needs_[i].in_place && node.layer->is_in_place() &&
-                                               last_use_of_piece(x) <= forward_step(i));
+                                               last_use_of_block(x) <= forward_step(i));
       const int y =
-          over_input ? x : piece(bytes_of(node.output), forward_step(i), last_use_[node.output]);
+          over_input ? x : block(bytes_of(node.output), forward_step(i), last_use_[node.output]);
       extend(y, last_use_[node.output]);
-      piece_of_[node.output] = y;
+      block_of_[node.output] = y;
       schedule_.nodes[i].x = x;
       schedule_.nodes[i].y = y;
     }
-    schedule_.logits = piece_of_[plan_.logits];
+    schedule_.logits = block_of_[plan_.logits];
   }
 
   void place_gradients() {
     const int loss = loss_step(node_count_);
     const int logits = schedule_.logits;
     // The loss writes its gradient over the logits unless a backward kernel wants to see them.
-    const bool over_logits = last_use_of_piece(logits) <= loss;
-    schedule_.dlogits = over_logits ? logits : piece(bytes_of(plan_.logits), loss, loss);
+    const bool over_logits = last_use_of_block(logits) <= loss;
+    schedule_.dlogits = over_logits ? logits : block(bytes_of(plan_.logits), loss, loss);
     gradient_of_[plan_.logits] = schedule_.dlogits;
     for (int i = node_count_ - 1; i >= 0; --i) {
       const Node& node = plan_.nodes[i];
@@ -108,7 +108,7 @@ class ScheduleBuilder {
       extend(dy, back);
       if (!node.input_gradient) continue;
       const bool over_dy = node.is_view || needs_[i].in_place;
-      const int dx = over_dy ? dy : piece(bytes_of(node.inputs[0]), back, back);
+      const int dx = over_dy ? dy : block(bytes_of(node.inputs[0]), back, back);
       assert(gradient_of_[node.inputs[0]] == kNowhere && "two consumers want to add gradients");
       gradient_of_[node.inputs[0]] = dx;
       schedule_.nodes[i].dx = dx;
@@ -122,11 +122,11 @@ class ScheduleBuilder {
       const bool later = runs_backward(plan_.nodes[i]);
       NodePlaces& places = schedule_.nodes[i];
       if (needs_[i].saved_bytes > 0) {
-        places.saved = piece(needs_[i].saved_bytes, front, later ? back : front);
+        places.saved = block(needs_[i].saved_bytes, front, later ? back : front);
       }
       if (needs_[i].scratch_bytes > 0) {
-        places.forward_scratch = piece(needs_[i].scratch_bytes, front, front);
-        if (later) places.backward_scratch = piece(needs_[i].scratch_bytes, back, back);
+        places.forward_scratch = block(needs_[i].scratch_bytes, front, front);
+        if (later) places.backward_scratch = block(needs_[i].scratch_bytes, back, back);
       }
     }
   }
@@ -137,7 +137,7 @@ class ScheduleBuilder {
   const std::vector<NodeNeeds>& needs_;
   const int node_count_;
   std::vector<int> last_use_;     // per value
-  std::vector<int> piece_of_;     // per value
+  std::vector<int> block_of_;     // per value
   std::vector<int> gradient_of_;  // per value
   Schedule schedule_;
 };

@@ -1,4 +1,4 @@
-// When each piece of a pass's memory is in use, and so where it may lie in the arena. Shared by the
+// When each block of a pass's memory is in use, and so where it may lie in the arena. Shared by the
 // Executor, which knows its kernels' needs, and by the estimate, which assumes them.
 //
 // A pass is a row of steps: 0 the input kernel, then every node forward, then the loss, then, for
@@ -30,10 +30,10 @@ struct NodePlaces {
 };
 
 struct Schedule {
-  std::vector<Lifetime> lifetimes;   ///< of pieces that have a place of their own
+  std::vector<Lifetime> lifetimes;   ///< of blocks that have a place of their own
   std::vector<std::size_t> offsets;  ///< the place of each, in bytes
   std::size_t bytes = 0;             ///< of the arena
-  std::vector<NodePlaces> nodes;     ///< as Plan::nodes; a view has its pieces' places too
+  std::vector<NodePlaces> nodes;     ///< as Plan::nodes; a view has its blocks' places too
   int input = kNowhere;              ///< what the input kernel writes
   int logits = kNowhere;             ///< what the loss reads
   int dlogits = kNowhere;            ///< what it writes in training; may be `logits`

@@ -165,11 +165,11 @@ SpecTables::SpecTables(const Catalog& catalog)
                     "When to end before the last epoch."),
        field("precision", &TrainSection::precision,
              "Arithmetic: fp32; tf32 (fp32 with factors of products rounded to 10 bits, NVIDIA "
-             "cards only); bf16 (activations and copies of the weights in bf16; weights, sums and "
+             "GPUs only); bf16 (activations and copies of the weights in bf16; weights, sums and "
              "statistics in fp32; on the CPU only where it has AVX512-BF16 or AMX).")
            .one_of({"fp32", "tf32", "bf16"}),
        field("autotune", &TrainSection::autotune,
-             "On NVIDIA cards: time the implementations of each convolution and linear layer once "
+             "On NVIDIA GPUs: time the implementations of each convolution and linear layer once "
              "and keep the choice for later runs. Exact mode never does.")});
 
   checkpoint = checkpoint_table(keep_best);
@@ -198,7 +198,7 @@ SpecTables::SpecTables(const Catalog& catalog)
              "auto, cpu, cuda, or a list with one entry per replica: cpu, cpu:4 (threads), "
              "cuda:0.")
            .items(1, 65536),
-       field("shares", &TrainSpec::shares,
+       field("device_weights", &TrainSpec::device_weights,
              "How the work is divided among the devices: a number for each, [9, 1]; only their "
              "proportion counts. auto: equal, or by threads among CPUs; where CPUs and GPUs stand "
              "together, measured in the first steps.")

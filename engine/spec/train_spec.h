@@ -99,7 +99,7 @@ struct TrainSpec {
   CheckpointSpec checkpoint;
   LogSpec log;
   std::vector<std::string> devices = {"auto"};
-  std::vector<double> shares;  ///< of each device in the work; empty = auto
+  std::vector<double> device_weights;  ///< of each device in the work; empty = auto
 
   std::string file;  ///< where it was read from
   /// Dotted path of each value that was written ("model.layers.0.type") -> where. What is absent

@@ -6,7 +6,7 @@ EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
                           const std::string& name) {
   Loader::Options options = loader_options(job);
   options.shuffle = false;
-  options.max_batch = job.max_piece;
+  options.max_batch = job.max_micro_batch;
   Loader loader(split, options);
 
   EvalResult result;

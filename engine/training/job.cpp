@@ -13,7 +13,7 @@ SampleRange Job::batch_range(std::int64_t index) const {
   return {begin, std::min(begin + spec.data.batch_size, splits.train.size())};
 }
 
-DataDemand data_demand(const TrainSpec& spec, const Plan& plan) {
+DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan) {
   return {{spec.model.input[1], spec.model.input[2], spec.model.input[0]}, plan.classes};
 }
 
@@ -24,13 +24,13 @@ Loader::Options loader_options(const Job& job) {
   return options;
 }
 
-std::int64_t piece_limit(const Plan& plan, DeviceName::Kind kind) {
-  const bool card = kind == DeviceName::Kind::cuda;
+std::int64_t micro_batch_limit(const Plan& plan, DeviceName::Kind kind) {
+  const bool gpu = kind == DeviceName::Kind::cuda;
   // 1 MiB is half of the second-level cache of today's server cores and all of an older one's. A
-  // card is the faster the more samples it has at once: 2 GiB fit beside all else on every card
+  // GPU is the faster the more samples it has at once: 2 GiB fit beside all else on every GPU
   // with enough memory for such a net.
-  const std::int64_t bytes = card ? std::int64_t{1} << 31 : 1 << 20;
-  const std::int64_t most = card ? 16384 : 256;
+  const std::int64_t bytes = gpu ? std::int64_t{1} << 31 : 1 << 20;
+  const std::int64_t most = gpu ? 16384 : 256;
   constexpr std::int64_t kFewest = 8;
   const std::int64_t per_sample = estimate_memory(plan, 1, 0).activations;
   const std::int64_t fitting = bytes / std::max<std::int64_t>(per_sample, 1);
@@ -56,10 +56,12 @@ Job make_job(TrainSpec spec, const DataSets& sets, std::string resolved_config) 
   job.plan = make_plan(spec);
   job.splits = make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
   job.optimizer = make_optimizer(spec.optimizer);
-  const DataDemand demand = data_demand(spec, job.plan);
+  const DataRequirements requirements = data_requirements(spec, job.plan);
   const auto seed = static_cast<std::uint64_t>(spec.seed);
-  job.train_input = make_input_desc(spec.data.transforms.train, *sets.train, demand.input, seed);
-  job.eval_input = make_input_desc(spec.data.transforms.eval, *sets.train, demand.input, seed);
+  job.train_input =
+      make_input_desc(spec.data.transforms.train, *sets.train, requirements.input, seed);
+  job.eval_input =
+      make_input_desc(spec.data.transforms.eval, *sets.train, requirements.input, seed);
   job.steps_per_epoch = (job.splits.train.size() + spec.data.batch_size - 1) / spec.data.batch_size;
   job.total_steps = job.steps_per_epoch * spec.train.epochs;
   job.schedule = make_schedule(spec, job.optimizer.lr, job.steps_per_epoch);
@@ -71,25 +73,29 @@ Job make_job(TrainSpec spec, const DataSets& sets, std::string resolved_config) 
          "per replica. Use fewer devices, or train.shards={}",
          spec.train.shards, job.ranks(), job.ranks());
   }
-  if (!spec.shares.empty() && spec.shares.size() != job.devices.size()) {
+  if (!spec.device_weights.empty() && spec.device_weights.size() != job.devices.size()) {
     std::vector<std::string> names;
     for (const DeviceName& device : job.devices) names.push_back(device.text());
     fail(ErrorKind::usage,
-         "shares has {} number(s), [{}], but there are {} device(s), [{}]: give one share per "
-         "device, or shares=auto",
-         spec.shares.size(), fmt::join(spec.shares, ", "), names.size(), fmt::join(names, ", "));
+         "device_weights has {} number(s), [{}], but there are {} device(s), [{}]: give one weight "
+         "per "
+         "device, or device_weights=auto",
+         spec.device_weights.size(), fmt::join(spec.device_weights, ", "), names.size(),
+         fmt::join(names, ", "));
   }
-  job.shares = spec.shares.empty() ? default_shares(job.devices) : to_shares(spec.shares);
-  job.calibrate = spec.shares.empty() && has_unlike_kinds(job.devices);
+  job.device_weights = spec.device_weights.empty() ? default_device_weights(job.devices)
+                                                   : to_device_weights(spec.device_weights);
+  job.calibrate = spec.device_weights.empty() && has_unlike_kinds(job.devices);
   job.backend_options.exact = spec.train.shards > 0;
   if (spec.train.autotune && !job.backend_options.exact) {
     job.backend_options.plan_cache = plan_cache_path();
   }
   for (const DeviceName& device : job.devices) {
-    job.max_pieces.push_back(piece_limit(job.plan, device.kind));
+    job.max_micro_batches.push_back(micro_batch_limit(job.plan, device.kind));
     if (device.kind == DeviceName::Kind::cuda) job.steps_ahead = 6;
   }
-  job.max_piece = *std::min_element(job.max_pieces.begin(), job.max_pieces.end());
+  job.max_micro_batch =
+      *std::min_element(job.max_micro_batches.begin(), job.max_micro_batches.end());
   job.resolved_config = std::move(resolved_config);
   job.spec = std::move(spec);
   return job;

@@ -11,7 +11,7 @@
 #include "engine/optimizers/optimizer.h"
 #include "engine/optimizers/schedule.h"
 #include "engine/spec/train_spec.h"
-#include "engine/training/shares.h"
+#include "engine/training/device_weights.h"
 #include "kernels/devices.h"
 
 namespace dpt {
@@ -24,20 +24,22 @@ struct Job {
   Schedule schedule;
   InputDesc train_input, eval_input;  ///< of the first kernel, for each list of transforms
   std::vector<DeviceName> devices;    ///< one rank each
-  Shares shares;                      ///< of each rank, at the start
-  bool calibrate = false;  ///< the first steps are measured, and the shares then follow the speeds
+  DeviceWeights device_weights;       ///< of each rank, at the start
+  bool calibrate =
+      false;  ///< the first steps are measured, and the device weights then follow the speeds
   BackendOptions backend_options;
   std::int64_t steps_per_epoch = 0, total_steps = 0;
-  std::vector<std::int64_t> max_pieces;  ///< by rank: most samples that a replica runs at once
-  std::int64_t max_piece = 0;            ///< the least of them: the pieces of evaluations
-  std::string resolved_config;           ///< YAML, as the run folder and checkpoints keep it
+  std::vector<std::int64_t>
+      max_micro_batches;             ///< by rank: most samples that a replica runs at once
+  std::int64_t max_micro_batch = 0;  ///< the least of them: the micro-batches of evaluations
+  std::string resolved_config;       ///< YAML, as the run folder and checkpoints keep it
 
-  // Fast mode on several cards: gradients of this size and more are summed in buckets beside
+  // Fast mode on several GPUs: gradients of this size and more are summed in buckets beside
   // backward.
   std::int64_t sum_beside_from_bytes = 2 << 20;
   std::int64_t bucket_bytes = 25 << 20;
   /// Steps whose results may still be on their way when the next is queued, equal on all ranks: one
-  /// on the CPU, several where launching ahead keeps a card busy.
+  /// on the CPU, several where launching ahead keeps a GPU busy.
   std::int64_t steps_ahead = 1;
 
   int ranks() const { return static_cast<int>(devices.size()); }
@@ -50,7 +52,7 @@ struct Job {
 Job make_job(TrainSpec spec, const DataSets& sets, std::string resolved_config);
 
 /// What the data set must look like for this model (the plan decides the label range).
-DataDemand data_demand(const TrainSpec& spec, const Plan& plan);
+DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan);
 
 /// Where timed choices of CUDA kernels are kept: $XDG_CACHE_HOME/dpt/cuda-plans.json, or the same
 /// below ~/.cache; empty when neither is known.
@@ -60,8 +62,8 @@ std::string plan_cache_path();
 Loader::Options loader_options(const Job& job);
 
 /// The most samples to run at once: on a CPU so that their activations stay in a core's cache, on a
-/// card so that they leave room for other things. A function of the plan alone and of the kind of
+/// GPU so that they leave room for other things. A function of the plan alone and of the kind of
 /// device, because exact mode's bits depend on it.
-std::int64_t piece_limit(const Plan& plan, DeviceName::Kind kind);
+std::int64_t micro_batch_limit(const Plan& plan, DeviceName::Kind kind);
 
 }  // namespace dpt

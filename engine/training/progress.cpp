@@ -92,10 +92,10 @@ void Progress::warn(const std::string& text) {
   impl_->logger->warn("warning: {}", text);
 }
 
-void Progress::bar(double done_share, const std::string& text) {
+void Progress::bar(double done_fraction, const std::string& text) {
   if (!impl_->terminal->is_terminal) return;
   constexpr int kCells = 24;
-  const int full = static_cast<int>(std::clamp(done_share, 0.0, 1.0) * kCells);
+  const int full = static_cast<int>(std::clamp(done_fraction, 0.0, 1.0) * kCells);
   std::string line = "[" + std::string(static_cast<std::size_t>(full), '=') +
                      std::string(static_cast<std::size_t>(kCells - full), ' ') + "] " + text;
   line.resize(std::min(line.size(), static_cast<std::size_t>(impl_->terminal->width() - 1)));

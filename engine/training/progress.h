@@ -22,7 +22,7 @@ class Progress {
   void warn(const std::string& text);
 
   /// Redraws the bar, at most ten times a second. Does nothing where stderr is no terminal.
-  void bar(double done_share, const std::string& text);
+  void bar(double done_fraction, const std::string& text);
   /// Removes the bar.
   void clear();
 

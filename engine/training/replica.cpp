@@ -22,8 +22,8 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
     : backend_(backend),
       communicator_(communicator),
       job_(job),
-      feeder_(backend),
-      shares_(job.shares) {
+      staging_(backend),
+      device_weights_(job.device_weights) {
   params_ = allocate(float_bytes(job.plan.param_floats), "the parameters");
   if (job.plan.type == DType::bf16) {
     params16_ = allocate(static_cast<std::size_t>(job.plan.param_floats) * size_of(DType::bf16),
@@ -42,15 +42,15 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
 void Replica::set_up_sums() {
   const std::int64_t bytes = job_.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
   // All ranks decide alike: from the job, and then together. CPU cores gain nothing from it.
-  const bool cards =
+  const bool gpus =
       std::all_of(job_.devices.begin(), job_.devices.end(),
                   [](const DeviceName& device) { return device.kind == DeviceName::Kind::cuda; });
-  if (communicator_.size() == 1 || job_.spec.train.shards > 0 || !cards ||
+  if (communicator_.size() == 1 || job_.spec.train.shards > 0 || !gpus ||
       bytes < job_.sum_beside_from_bytes) {
     return;
   }
   std::string why_not;
-  if (communicator_.set_up_sums_beside(why_not)) {
+  if (communicator_.set_up_overlapped_sums(why_not)) {
     buckets_ = gradient_buckets(job_.plan, job_.bucket_bytes);
     sums_ = fmt::format("beside backward, in {} bucket(s)", buckets_.size());
   } else {
@@ -59,7 +59,7 @@ void Replica::set_up_sums() {
 }
 
 void Replica::sum_bucket(const GradientBucket& bucket) {
-  communicator_.sum_beside(
+  communicator_.sum_overlapped(
       gradients_.front().ptr() + static_cast<std::size_t>(bucket.begin) * sizeof(float),
       bucket.end - bucket.begin);
 }
@@ -76,10 +76,10 @@ void Replica::ensure(DeviceMemory& memory, std::size_t bytes, const std::string&
   backend_.synchronize();
   memory = DeviceMemory();
   memory = allocate(bytes, what);
-  forget_recordings();
+  forget_graphs();
 }
 
-void Replica::forget_recordings() {
+void Replica::forget_graphs() {
   if (repeated_.empty()) return;
   backend_.synchronize();
   repeated_.clear();
@@ -153,21 +153,22 @@ void Replica::require_room(const Executor& executor, bool training) {
        fitting * job_.ranks(), job_.ranks());
 }
 
-const BatchCut& Replica::cut_for(std::int64_t global_batch) {
-  const auto found = cuts_.find(global_batch);
-  if (found != cuts_.end()) return found->second;
-  BatchCut cut = cut_batch(global_batch, shares_, communicator_.rank(), job_.spec.train.shards,
-                           job_.max_pieces[static_cast<std::size_t>(communicator_.rank())]);
-  need_gradient_buffers(std::max(cut.buffers, 1));
-  for (const std::int64_t size : piece_sizes(cut)) executor(size, true);
-  return cuts_.emplace(global_batch, std::move(cut)).first->second;
+const WorkPartition& Replica::partition_for(std::int64_t global_batch) {
+  const auto found = partitions_.find(global_batch);
+  if (found != partitions_.end()) return found->second;
+  WorkPartition partition =
+      partition_batch(global_batch, device_weights_, communicator_.rank(), job_.spec.train.shards,
+                      job_.max_micro_batches[static_cast<std::size_t>(communicator_.rank())]);
+  need_gradient_buffers(std::max(partition.buffers, 1));
+  for (const std::int64_t size : micro_batch_sizes(partition)) executor(size, true);
+  return partitions_.emplace(global_batch, std::move(partition)).first->second;
 }
 
-void Replica::set_shares(const Shares& shares) {
-  assert(results_pending() == 0 && shares.size() == shares_.size());
-  shares_ = shares;
-  cuts_.clear();
-  forget_recordings();
+void Replica::set_device_weights(const DeviceWeights& device_weights) {
+  assert(results_pending() == 0 && device_weights.size() == device_weights_.size());
+  device_weights_ = device_weights;
+  partitions_.clear();
+  forget_graphs();
 }
 
 void Replica::need_gradient_buffers(int count) {
@@ -177,26 +178,26 @@ void Replica::need_gradient_buffers(int count) {
   }
 }
 
-FedBatch Replica::feed(int slot, const StepScalars& scalars, const StepMetrics& metrics,
-                       const HostBatch& batch, const DataSource& source) {
-  const FedBatch fed = feeder_.feed(slot, scalars, metrics, batch, source);
-  if (feeder_moves_ != feeder_.moves()) forget_recordings();
-  feeder_moves_ = feeder_.moves();
-  return fed;
+StagedBatch Replica::stage(int slot, const StepScalars& scalars, const StepMetrics& metrics,
+                           const HostBatch& batch, const DataSource& source) {
+  const StagedBatch staged = staging_.stage(slot, scalars, metrics, batch, source);
+  if (staging_moves_ != staging_.moves()) forget_graphs();
+  staging_moves_ = staging_.moves();
+  return staged;
 }
 
-/// `work` as calls, as a recording in the making, or as a replay, whatever its turn is. True when
+/// `work` as calls, as a graph being captured, or as a replay, whatever its turn is. True when
 /// it ran as one launch.
 template <class Work>
 bool Replica::repeat(const RepeatedKey& key, const Work& work) {
   Repeated& repeated = repeated_[key];
   using State = Repeated::State;
   if (repeated.state == State::seen) {
-    repeated.recording = backend_.capture(std::cref(work));
-    repeated.state = repeated.recording ? State::recorded : State::calls;
+    repeated.graph = backend_.capture(std::cref(work));
+    repeated.state = repeated.graph ? State::recorded : State::calls;
   }
   if (repeated.state == State::recorded) {
-    backend_.replay(*repeated.recording);
+    backend_.replay(*repeated.graph);
     return true;
   }
   work();
@@ -207,43 +208,44 @@ bool Replica::repeat(const RepeatedKey& key, const Work& work) {
 std::string Replica::launches() const {
   const auto recorded = [&](Part part) {
     return std::any_of(repeated_.begin(), repeated_.end(), [&](const auto& each) {
-      return each.first.part == part && each.second.recording;
+      return each.first.part == part && each.second.graph;
     });
   };
   if (recorded(Part::whole)) return "graph";
   return recorded(Part::gradients) ? "graphs" : "calls";
 }
 
-void Replica::compute_gradients(const BatchCut& cut, const FedBatch& fed) {
-  for (const CutAction& action : cut.actions) {
+void Replica::compute_gradients(const WorkPartition& partition, const StagedBatch& staged) {
+  for (const WorkAction& action : partition.actions) {
     const DevPtr grads = gradients_[static_cast<std::size_t>(action.buffer)].ptr();
-    const bool begins = action.kind != CutAction::Kind::add && action.write == GradWrite::overwrite;
-    if (action.kind == CutAction::Kind::zero) {
+    const bool begins =
+        action.kind != WorkAction::Kind::add && action.write == GradWrite::overwrite;
+    if (action.kind == WorkAction::Kind::zero) {
       backend_.zero(grads, float_bytes(job_.plan.grad_floats()));
     }
-    if (begins && action.buffer == cut.parts.front().buffer) {
+    if (begins && action.buffer == partition.parts.front().buffer) {
       // The rank's vote stands in the metrics of its first part, and so in their sum.
-      backend_.copy(metrics_of(grads), fed.metrics, metrics_bytes());
+      backend_.copy(metrics_of(grads), staged.metrics, metrics_bytes());
     } else if (begins) {
       backend_.zero(metrics_of(grads), metrics_bytes());
     }
-    if (action.kind == CutAction::Kind::add) {
+    if (action.kind == WorkAction::Kind::add) {
       backend_.add(grads, grads, gradients_[static_cast<std::size_t>(action.other)].ptr(),
                    job_.plan.grad_floats());
     }
-    if (action.kind == CutAction::Kind::train) {
-      DeviceBatch piece = fed.batch;
-      const auto skip = static_cast<std::size_t>(action.samples.begin - cut.samples.begin);
-      piece.slots = fed.batch.slots + skip * sizeof(std::int32_t);
-      piece.ids = fed.batch.ids + skip * sizeof(std::int64_t);
-      // The last piece completes the gradients, layer by layer.
-      const bool completes = !buckets_.empty() && &action == &cut.actions.back();
+    if (action.kind == WorkAction::Kind::train) {
+      DeviceBatch micro_batch = staged.batch;
+      const auto skip = static_cast<std::size_t>(action.samples.begin - partition.samples.begin);
+      micro_batch.slots = staged.batch.slots + skip * sizeof(std::int32_t);
+      micro_batch.ids = staged.batch.ids + skip * sizeof(std::int64_t);
+      // The last micro-batch completes the gradients, layer by layer.
+      const bool completes = !buckets_.empty() && &action == &partition.actions.back();
       std::size_t next = 0;
       const auto behind_node = [&](int node) {
         if (next < buckets_.size() && buckets_[next].node == node) sum_bucket(buckets_[next++]);
       };
       executor(action.samples.size(), true)
-          .train({params_.ptr(), params16_.ptr(), grads, arena_.ptr()}, piece, action.write,
+          .train({params_.ptr(), params16_.ptr(), grads, arena_.ptr()}, micro_batch, action.write,
                  completes ? std::function<void(int)>(std::cref(behind_node))
                            : std::function<void(int)>());
       if (completes) return;
@@ -253,21 +255,22 @@ void Replica::compute_gradients(const BatchCut& cut, const FedBatch& fed) {
   for (const GradientBucket& bucket : buckets_) sum_bucket(bucket);
 }
 
-void Replica::sum_gradients(const BatchCut& cut) {
+void Replica::sum_gradients(const WorkPartition& partition) {
   if (!buckets_.empty()) {
     communicator_.finish_sums();
     return;
   }
   parts_.clear();
-  for (const BatchCut::Part& part : cut.parts) {
+  for (const WorkPartition::Part& part : partition.parts) {
     parts_.push_back({part.node, gradients_[static_cast<std::size_t>(part.buffer)].ptr()});
   }
-  communicator_.all_reduce(cut.leaves, parts_, gradients_.front().ptr(), job_.plan.grad_floats());
+  communicator_.all_reduce(partition.shards, parts_, gradients_.front().ptr(),
+                           job_.plan.grad_floats());
 }
 
-void Replica::update_params(const FedBatch& fed, bool norm) {
+void Replica::update_params(const StagedBatch& staged, bool norm) {
   const DevPtr sum = gradients_.front().ptr();
-  if (norm) backend_.grad_norm(sum, job_.plan.param_floats, fed.batch.scalars);
+  if (norm) backend_.grad_norm(sum, job_.plan.param_floats, staged.batch.scalars);
   OptimizerArgs args;
   args.params = params_.ptr();
   args.params16 = params16_.ptr();
@@ -275,7 +278,7 @@ void Replica::update_params(const FedBatch& fed, bool norm) {
   if (!state_.empty()) args.state1 = state_[0].ptr();
   if (state_.size() > 1) args.state2 = state_[1].ptr();
   if (state_.size() > 2) args.state3 = state_[2].ptr();
-  args.scalars = fed.batch.scalars;
+  args.scalars = staged.batch.scalars;
   args.count = job_.plan.param_floats;
   backend_.optimizer_step(job_.optimizer.desc, args);
 }
@@ -284,9 +287,9 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
   // A slot of the ring is free once its result was taken: the host writes nothing that a queued
   // copy may still read.
   assert(results_pending() <= kMostPending);
-  const auto slot = static_cast<int>(queued_ % Feeder::kSlots);
+  const auto slot = static_cast<int>(queued_ % InputStaging::kSlots);
   Ring& ring = ring_[static_cast<std::size_t>(slot)];
-  const BatchCut& cut = cut_for(plan.global_batch);
+  const WorkPartition& partition = partition_for(plan.global_batch);
   using Clock = std::chrono::steady_clock;
   if (plan.measure) backend_.synchronize();
   const Clock::time_point begun = Clock::now();
@@ -299,37 +302,37 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
   fill_optimizer_scalars(job_.optimizer, plan.lr, plan.step, scalars);
   StepMetrics metrics;
   metrics.stop_votes = plan.vote_stop ? 1.0F : 0.0F;
-  const FedBatch fed = feed(slot, scalars, metrics, batch, *job_.splits.train.source);
-  const std::uintptr_t pixels = fed.batch.raw.address;
+  const StagedBatch staged = stage(slot, scalars, metrics, batch, *job_.splits.train.source);
+  const std::uintptr_t pixels = staged.batch.raw.address;
 
   const bool norm = job_.spec.train.grad_clip_norm.has_value() || plan.want_grad_norm;
   if (communicator_.can_be_recorded() && !plan.measure) {
     repeat({Part::whole, plan.global_batch, pixels, norm}, [&] {
-      compute_gradients(cut, fed);
-      sum_gradients(cut);
-      update_params(fed, norm);
+      compute_gradients(partition, staged);
+      sum_gradients(partition);
+      update_params(staged, norm);
     });
-    feeder_.release(fed);
+    staging_.release(staged);
   } else {
     if (buckets_.empty()) {
       repeat({Part::gradients, plan.global_batch, pixels, false},
-             [&] { compute_gradients(cut, fed); });
+             [&] { compute_gradients(partition, staged); });
     } else {
-      compute_gradients(cut, fed);  // with sums between the calls, which no recording holds
+      compute_gradients(partition, staged);  // with sums between the calls, which no graph holds
     }
-    feeder_.release(fed);
+    staging_.release(staged);
     if (plan.measure) {
       backend_.synchronize();
       own_seconds_ = std::chrono::duration<double>(Clock::now() - begun).count();
     }
-    sum_gradients(cut);
-    repeat({Part::update, 0, 0, norm}, [&] { update_params(fed, norm); });
+    sum_gradients(partition);
+    repeat({Part::update, 0, 0, norm}, [&] { update_params(staged, norm); });
   }
 
   auto* returned = reinterpret_cast<Returned*>(ring.returned.get());
   backend_.download(&returned->metrics, metrics_of(gradients_.front().ptr()), sizeof(StepMetrics));
   if (plan.want_grad_norm) {
-    backend_.download(&returned->scalars, fed.batch.scalars, sizeof(StepScalars));
+    backend_.download(&returned->scalars, staged.batch.scalars, sizeof(StepScalars));
   }
   ring.mark = backend_.record();
   ++queued_;
@@ -337,7 +340,7 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
 
 StepResult Replica::take_result() {
   assert(results_pending() > 0);
-  const Ring& ring = ring_[static_cast<std::size_t>(taken_ % Feeder::kSlots)];
+  const Ring& ring = ring_[static_cast<std::size_t>(taken_ % InputStaging::kSlots)];
   backend_.wait(ring.mark);
   const auto* returned = reinterpret_cast<const Returned*>(ring.returned.get());
   ++taken_;
@@ -352,20 +355,20 @@ StepResult Replica::take_result() {
 SampleResults Replica::evaluate(const DataSource& source, std::span<const std::int64_t> indices,
                                 Loader& loader) {
   const auto n = static_cast<std::int64_t>(indices.size());
-  // Pieces are cut by a rule that knows no ranks, so a sample's result never depends on how many
-  // devices there are.
-  const std::int64_t pieces = (n + job_.max_piece - 1) / job_.max_piece;
+  // Micro-batches are partition by a rule that knows no ranks, so a sample's result never depends
+  // on how many devices there are.
+  const std::int64_t micro_batches = (n + job_.max_micro_batch - 1) / job_.max_micro_batch;
   const int ranks = communicator_.size();
-  const std::vector<Range> parts = share_parts(pieces, shares_);
+  const std::vector<Range> parts = proportional_parts(micro_batches, device_weights_);
   const Range mine = parts[static_cast<std::size_t>(communicator_.rank())];
   std::vector<SampleRange> ranges;
   for (std::int64_t i = mine.begin; i < mine.end; ++i) {
-    const Range part = even_part(n, pieces, i);
+    const Range part = even_part(n, micro_batches, i);
     ranges.push_back({part.begin, part.end});
   }
 
-  ensure(eval_loss_, float_bytes(job_.max_piece), "evaluation results");
-  ensure(eval_prediction_, float_bytes(job_.max_piece), "evaluation results");
+  ensure(eval_loss_, float_bytes(job_.max_micro_batch), "evaluation results");
+  ensure(eval_prediction_, float_bytes(job_.max_micro_batch), "evaluation results");
   ensure(eval_metrics_, sizeof(StepMetrics), "evaluation results");
   assert(results_pending() == 0);
 
@@ -373,11 +376,11 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
     float loss;
     std::int32_t prediction, label;
   };
-  std::vector<float> loss(static_cast<std::size_t>(job_.max_piece));
+  std::vector<float> loss(static_cast<std::size_t>(job_.max_micro_batch));
   std::vector<std::int32_t> prediction(loss.size());
-  // Every rank sends a block of the same size: the samples of the longest run of pieces.
+  // Every rank sends a block of the same size: the samples of the longest run of micro-batches.
   std::int64_t block = 0;
-  for (const Range& part : parts) block = std::max(block, part.size() * job_.max_piece);
+  for (const Range& part : parts) block = std::max(block, part.size() * job_.max_micro_batch);
   std::vector<SampleResult> own(static_cast<std::size_t>(block)),
       all(static_cast<std::size_t>(block * ranks));
   std::size_t filled = 0;
@@ -385,14 +388,15 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
   loader.start(0, ranges);
   for (const SampleRange& range : ranges) {
     const HostBatch batch = loader.next();
-    const FedBatch fed = feed(0, StepScalars{}, StepMetrics{}, batch, source);
+    const StagedBatch staged = stage(0, StepScalars{}, StepMetrics{}, batch, source);
     Executor& pass = executor(range.size(), false);
-    const bool whole = repeat({Part::evaluation, range.size(), fed.batch.raw.address, false}, [&] {
-      pass.evaluate({params_.ptr(), params16_.ptr(), DevPtr{}, arena_.ptr()}, fed.batch,
-                    {eval_loss_.ptr(), eval_prediction_.ptr(), eval_metrics_.ptr()});
-    });
+    const bool whole =
+        repeat({Part::evaluation, range.size(), staged.batch.raw.address, false}, [&] {
+          pass.evaluate({params_.ptr(), params16_.ptr(), DevPtr{}, arena_.ptr()}, staged.batch,
+                        {eval_loss_.ptr(), eval_prediction_.ptr(), eval_metrics_.ptr()});
+        });
     replayed = replayed && whole;
-    feeder_.release(fed);
+    staging_.release(staged);
     backend_.download(loss.data(), eval_loss_.ptr(), float_bytes(range.size()));
     backend_.download(prediction.data(), eval_prediction_.ptr(), float_bytes(range.size()));
     backend_.synchronize();
@@ -411,8 +415,8 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
   for (int rank = 0; rank < ranks; ++rank) {
     const Range theirs = parts[static_cast<std::size_t>(rank)];
     if (theirs.size() == 0) continue;
-    const std::int64_t count =
-        even_part(n, pieces, theirs.end - 1).end - even_part(n, pieces, theirs.begin).begin;
+    const std::int64_t count = even_part(n, micro_batches, theirs.end - 1).end -
+                               even_part(n, micro_batches, theirs.begin).begin;
     for (std::int64_t k = 0; k < count; ++k) {
       const SampleResult& result = all[static_cast<std::size_t>(rank * block + k)];
       results.loss.push_back(result.loss);

@@ -13,9 +13,9 @@
 
 #include "engine/collectives/communicator.h"
 #include "engine/graph/executor.h"
-#include "engine/training/batch_cut.h"
-#include "engine/training/feeder.h"
+#include "engine/training/input_staging.h"
 #include "engine/training/job.h"
+#include "engine/training/work_partition.h"
 
 namespace dpt {
 
@@ -42,8 +42,8 @@ struct StepPlan {
 struct SampleResults {
   std::vector<float> loss;
   std::vector<std::int32_t> prediction, label;
-  /// This rank ran each of its pieces as one launch. A device that records does so from the third
-  /// piece of a size on.
+  /// This rank ran each of its micro-batches as one launch. A device that records does so from the
+  /// third micro-batch of a size on.
   bool replayed = false;
 };
 
@@ -59,11 +59,11 @@ class Replica {
   std::vector<std::pair<std::string, std::vector<float>>> optimizer_state();
 
   /// This rank's samples of a batch, as positions in it; empty when there are fewer than ranks.
-  Range rank_samples(std::int64_t global_batch) { return cut_for(global_batch).samples; }
+  Range rank_samples(std::int64_t global_batch) { return partition_for(global_batch).samples; }
 
-  /// How batches are cut from now on. REQUIRES: no result pending, whose work may still read what
-  /// the cuts of before have on the device.
-  void set_shares(const Shares& shares);
+  /// How batches are partition from now on. REQUIRES: no result pending, whose work may still read
+  /// what the partitions of before have on the device.
+  void set_device_weights(const DeviceWeights& device_weights);
 
   /// Queues one step: this rank's samples, the sum over all ranks, the update. The result comes
   /// from take_result, one step or more later.
@@ -72,13 +72,13 @@ class Replica {
   StepResult take_result();
   std::int64_t results_pending() const { return queued_ - taken_; }
   /// Most results that may be pending when a step is queued.
-  static constexpr std::int64_t kMostPending = Feeder::kSlots - 1;
+  static constexpr std::int64_t kMostPending = InputStaging::kSlots - 1;
 
   /// Of the last step with StepPlan::measure: from its upload up to the sum over the ranks, which
   /// waits for others and so is left out.
   double own_seconds() const { return own_seconds_; }
 
-  /// Samples of `source` by index, in pieces that do not depend on the number of ranks.
+  /// Samples of `source` by index, in micro-batches that do not depend on the number of ranks.
   SampleResults evaluate(const DataSource& source, std::span<const std::int64_t> indices,
                          Loader& loader);
 
@@ -86,12 +86,12 @@ class Replica {
   std::string first_non_finite();
 
   /// Device memory held, in bytes.
-  std::size_t memory_bytes() const { return memory_bytes_ + feeder_.memory_bytes(); }
+  std::size_t memory_bytes() const { return memory_bytes_ + staging_.memory_bytes(); }
   /// How steps run: "graph" where one launch runs a whole step, "graphs" where the sum over ranks
   /// stands between two, "calls" where the device records nothing. Known after the second step.
   std::string launches() const;
-  /// Where the samples are, as Feeder::placement.
-  std::string data_placement() const { return feeder_.placement(); }
+  /// Where the samples are, as InputStaging::placement.
+  std::string data_placement() const { return staging_.placement(); }
   /// How gradients are added over ranks: "tree", or "beside backward, in N buckets"; why a large
   /// gradient of fast mode is not.
   const std::string& sums() const { return sums_; }
@@ -112,12 +112,12 @@ class Replica {
   /// recorded the second time, replayed from then on.
   struct Repeated {
     enum class State : std::uint8_t { fresh, seen, recorded, calls } state = State::fresh;
-    std::unique_ptr<Recording> recording;
+    std::unique_ptr<CapturedGraph> graph;
   };
   enum class Part : std::uint8_t { whole, gradients, update, evaluation };
   struct RepeatedKey {
     Part part;
-    std::int64_t samples;   ///< of the whole batch in training, of the piece in an evaluation
+    std::int64_t samples;   ///< of the whole batch in training, of the micro-batch in an evaluation
     std::uintptr_t pixels;  ///< where the samples are read: a data set, or one of two buffers
     bool norm;
     auto operator<=>(const RepeatedKey&) const = default;
@@ -127,21 +127,21 @@ class Replica {
   /// Grows `memory` to `bytes` if it is smaller; its contents are lost then.
   void ensure(DeviceMemory& memory, std::size_t bytes, const std::string& what);
   Executor& executor(std::int64_t batch, bool training);
-  const BatchCut& cut_for(std::int64_t global_batch);
+  const WorkPartition& partition_for(std::int64_t global_batch);
   void need_gradient_buffers(int count);
   /// Throws when the device has no room for the activations of `executor`.
   void require_room(const Executor& executor, bool training);
-  /// Recordings hold addresses: they end when memory moves.
-  void forget_recordings();
+  /// Captured graphs hold addresses: they end when memory moves.
+  void forget_graphs();
   template <class Work>
   bool repeat(const RepeatedKey& key, const Work& work);
-  FedBatch feed(int slot, const StepScalars& scalars, const StepMetrics& metrics,
-                const HostBatch& batch, const DataSource& source);
-  void compute_gradients(const BatchCut& cut, const FedBatch& fed);
+  StagedBatch stage(int slot, const StepScalars& scalars, const StepMetrics& metrics,
+                    const HostBatch& batch, const DataSource& source);
+  void compute_gradients(const WorkPartition& partition, const StagedBatch& staged);
   void set_up_sums();
   void sum_bucket(const GradientBucket& bucket);
-  void sum_gradients(const BatchCut& cut);
-  void update_params(const FedBatch& fed, bool norm);
+  void sum_gradients(const WorkPartition& partition);
+  void update_params(const StagedBatch& staged, bool norm);
   std::size_t metrics_bytes() const {
     return static_cast<std::size_t>(job_.plan.grad_floats() - job_.plan.param_floats) *
            sizeof(float);
@@ -155,19 +155,19 @@ class Replica {
   const Job& job_;
   std::size_t memory_bytes_ = 0;
   DeviceMemory params_, params16_, arena_;
-  Feeder feeder_;
-  std::int64_t feeder_moves_ = 0;
+  InputStaging staging_;
+  std::int64_t staging_moves_ = 0;
   std::vector<DeviceMemory> gradients_;
   std::vector<DeviceMemory> state_;
   DeviceMemory eval_loss_, eval_prediction_, eval_metrics_;
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Executor>> executors_;
-  Shares shares_;
-  std::map<std::int64_t, BatchCut> cuts_;
+  DeviceWeights device_weights_;
+  std::map<std::int64_t, WorkPartition> partitions_;
   double own_seconds_ = 0;
   std::vector<GradientBucket> buckets_;  ///< empty: sums come after backward, in the tree
   std::string sums_ = "tree";
   std::vector<PartialSum> parts_;  ///< of the present step; kept so that a step allocates nothing
-  std::array<Ring, Feeder::kSlots> ring_;
+  std::array<Ring, InputStaging::kSlots> ring_;
   std::map<RepeatedKey, Repeated> repeated_;
   std::int64_t queued_ = 0, taken_ = 0;
 };

@@ -10,7 +10,7 @@ namespace dpt {
 using Json = nlohmann::ordered_json;
 
 /// Appends one object a line. Numbers that are not finite become null and are named in
-/// `nonfinite`. Each line is written whole, so that a crash leaves whole lines.
+/// `nonfinite`. Each line is written whole, so that a crash shards whole lines.
 class RunLog {
  public:
   /// Without a path, writes nothing.

@@ -7,7 +7,8 @@
 namespace dpt {
 namespace {
 
-/// Steps that are timed for the ranks' shares; the ones before them make kernels and recordings.
+/// Steps that are timed for the ranks' device_weights; the ones before them make kernels and
+/// captured graphs.
 constexpr std::size_t kWarmUpSteps = 3, kMeasuredSteps = 5;
 
 Loader::Options training_options(const Job& job) {
@@ -28,8 +29,8 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
       loader_(job.splits.train, training_options(job)),
       state_(start),
       on_result_(std::move(on_result)),
-      calibrating_(job.calibrate && start.shares.empty()) {
-  if (!start.shares.empty()) set_shares(start.shares);
+      calibrating_(job.calibrate && start.device_weights.empty()) {
+  if (!start.device_weights.empty()) set_device_weights(start.device_weights);
   next_step_ = (start.position + job.spec.data.batch_size - 1) / job.spec.data.batch_size;
 }
 
@@ -83,12 +84,12 @@ void Stepper::note_own_seconds(std::int64_t samples) {
   communicator_.all_gather(std::as_bytes(std::span<const double>(&mine, 1)),
                            std::as_writable_bytes(std::span<double>(seconds_per_sample_)));
   drain();
-  set_shares(shares_for_speed(seconds_per_sample_));
+  set_device_weights(device_weights_for_speed(seconds_per_sample_));
 }
 
-void Stepper::set_shares(const Shares& shares) {
-  state_.shares = shares;
-  replica_.set_shares(shares);
+void Stepper::set_device_weights(const DeviceWeights& device_weights) {
+  state_.device_weights = device_weights;
+  replica_.set_device_weights(device_weights);
   started_ = false;  // The loader reads ahead along the cut of before.
 }
 

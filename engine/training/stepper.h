@@ -15,13 +15,14 @@ class Stepper {
   /// Called with every step's result, in order, Job::steps_ahead late; on every rank.
   using OnResult = std::function<void(const StepResult&)>;
 
-  /// With Job::calibrate and no shares in `start`, the first steps measure the ranks' speeds.
+  /// With Job::calibrate and no device_weights in `start`, the first steps measure the ranks'
+  /// speeds.
   Stepper(const Job& job, Replica& replica, Communicator& communicator, const RunState& start,
           OnResult on_result);
 
   /// Queues the next step of the current epoch. The last step that is measured ends with the ranks
-  /// telling each other their speeds; from then on the work is cut by RunState::shares. REQUIRES:
-  /// !epoch_done().
+  /// telling each other their speeds; from then on the work is cut by RunState::device_weights.
+  /// REQUIRES: !epoch_done().
   void step(bool vote_stop, bool want_grad_norm);
   /// All steps of the current epoch are queued.
   bool epoch_done() const { return next_step_ == job_.steps_per_epoch; }
@@ -33,7 +34,7 @@ class Stepper {
   /// Counters and sums; the sums are complete after drain().
   const RunState& state() const { return state_; }
   RunState& state() { return state_; }
-  /// What the shares follow from, by rank; empty until it was measured.
+  /// What the device_weights follow from, by rank; empty until it was measured.
   const std::vector<double>& seconds_per_sample() const { return seconds_per_sample_; }
   /// Seconds that the data kept this rank waiting, since the last call.
   double take_wait_seconds();
@@ -42,7 +43,7 @@ class Stepper {
   void take_one();
   void start_loader();
   void note_own_seconds(std::int64_t samples);
-  void set_shares(const Shares& shares);
+  void set_device_weights(const DeviceWeights& device_weights);
 
   const Job& job_;
   Replica& replica_;

@@ -9,7 +9,7 @@
 namespace dpt {
 namespace {
 
-// Signals belong to the process, so this is the one piece of global state.
+// Signals belong to the process, so this is the one micro-batch of global state.
 std::atomic<int> g_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
 

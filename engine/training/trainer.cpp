@@ -83,7 +83,7 @@ class RankTrainer {
         return;
       }
       stepper_.step(wants_stop(), is_logged(next));
-      log_shares();
+      log_device_weights();
       const std::int64_t every = job_.spec.checkpoint.every_steps;
       if (every > 0 && stepper_.state().step % every == 0) {
         stepper_.drain();
@@ -133,11 +133,11 @@ class RankTrainer {
                         {"lr", result.lr},
                         {"grad_norm", result.grad_norm.value_or(0.0)},
                         {"images_per_s", std::round(interval_samples_ / elapsed)},
-                        {"data_wait", wait_share(stepper_.take_wait_seconds(), elapsed)}});
+                        {"data_wait", wait_fraction(stepper_.take_wait_seconds(), elapsed)}});
     begin_interval();
   }
 
-  double wait_share(double waited, double elapsed) {
+  double wait_fraction(double waited, double elapsed) {
     epoch_wait_ += waited;
     return elapsed > 0 ? std::round(1000 * waited / elapsed) / 1000 : 0.0;
   }
@@ -162,22 +162,23 @@ class RankTrainer {
   }
 
   /// How the speeds of the first steps divide the work, once.
-  void log_shares() {
-    if (!writes_ || shares_logged_ || stepper_.seconds_per_sample().empty()) return;
-    shares_logged_ = true;
-    const Shares& shares = stepper_.state().shares;
-    const double whole = static_cast<double>(std::accumulate(shares.begin(), shares.end(), 0LL));
+  void log_device_weights() {
+    if (!writes_ || weights_logged_ || stepper_.seconds_per_sample().empty()) return;
+    weights_logged_ = true;
+    const DeviceWeights& device_weights = stepper_.state().device_weights;
+    const double whole =
+        static_cast<double>(std::accumulate(device_weights.begin(), device_weights.end(), 0LL));
     std::vector<std::string> devices, texts;
-    for (std::size_t i = 0; i < shares.size(); ++i) {
+    for (std::size_t i = 0; i < device_weights.size(); ++i) {
       devices.push_back(job_.devices[i].text());
-      texts.push_back(
-          fmt::format("{} {:.4g} %", devices[i], 100.0 * static_cast<double>(shares[i]) / whole));
+      texts.push_back(fmt::format("{} {:.4g} %", devices[i],
+                                  100.0 * static_cast<double>(device_weights[i]) / whole));
     }
-    log_.event("shares", {{"step", stepper_.state().step},
-                          {"devices", devices},
-                          {"seconds_per_sample", stepper_.seconds_per_sample()},
-                          {"shares", shares}});
-    progress_.info(fmt::format("shares of the work, by the speed of the first steps: {}",
+    log_.event("device_weights", {{"step", stepper_.state().step},
+                                  {"devices", devices},
+                                  {"seconds_per_sample", stepper_.seconds_per_sample()},
+                                  {"device_weights", device_weights}});
+    progress_.info(fmt::format("device_weights of the work, by the speed of the first steps: {}",
                                fmt::join(texts, ", ")));
   }
 
@@ -351,7 +352,7 @@ class RankTrainer {
   Stepper stepper_;
   TrainOutcome outcome_;
   StopReason reason_ = StopReason::none;
-  bool replica_logged_ = false, shares_logged_ = false;
+  bool replica_logged_ = false, weights_logged_ = false;
   bool stop_voted_ = false;
   std::pair<std::int64_t, std::int64_t> saved_{-1, -1};  ///< step and epoch of the last save
   std::int64_t interval_samples_ = 0, epoch_first_position_ = 0;
@@ -393,10 +394,11 @@ StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
   }
   StartingPoint start;
   start.state = checkpoint.state;
-  // Speeds that were measured on other devices say nothing, and shares that were given are obeyed.
+  // Speeds that were measured on other devices say nothing, and device_weights that were given are
+  // obeyed.
   std::vector<std::string> devices;
   for (const DeviceName& device : job.devices) devices.push_back(device.text());
-  if (!job.calibrate || checkpoint.devices != devices) start.state.shares.clear();
+  if (!job.calibrate || checkpoint.devices != devices) start.state.device_weights.clear();
   start.params = std::move(checkpoint.params);
   start.optimizer = std::move(checkpoint.optimizer);
   return start;

@@ -10,7 +10,7 @@
 
 namespace dpt {
 
-/// How many pieces of `by` it takes to cover `count`. REQUIRES: count >= 0, by >= 1.
+/// How many blocks of `by` it takes to cover `count`. REQUIRES: count >= 0, by >= 1.
 constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t by) {
   return (count + by - 1) / by;
 }

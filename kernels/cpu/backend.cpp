@@ -84,15 +84,15 @@ class CpuBackend final : public Backend {
   void synchronize() override {}
 
   // Every call has run when it returns, so there is nothing to wait for and nothing to save.
-  std::unique_ptr<Fence> make_fence() override { return std::make_unique<Fence>(); }
-  void record(Fence&) override {}
-  void wait_for(const Fence&) override {}
-  void upload_beside(DevPtr to, const void* from, std::size_t bytes, const Fence&,
-                     Fence&) override {
+  std::unique_ptr<Event> make_event() override { return std::make_unique<Event>(); }
+  void record(Event&) override {}
+  void wait_for(const Event&) override {}
+  void upload_overlapped(DevPtr to, const void* from, std::size_t bytes, const Event&,
+                         Event&) override {
     upload(to, from, bytes);
   }
-  std::unique_ptr<Recording> capture(const std::function<void()>&) override { return nullptr; }
-  void replay(Recording&) override { assert(false && "the CPU records nothing"); }
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>&) override { return nullptr; }
+  void replay(CapturedGraph&) override { assert(false && "the CPU records nothing"); }
 
   std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) override {
     return make_cpu_conv2d(desc, threads_);

@@ -12,7 +12,7 @@ namespace dpt {
 inline void check_cpu_desc(const char* what, DType type, std::int64_t batch, bool tf32 = false) {
   if (tf32) {
     fail(ErrorKind::device,
-         "cpu: {} in tf32 is not available: tf32 is a mode of NVIDIA cards; use fp32", what);
+         "cpu: {} in tf32 is not available: tf32 is a mode of NVIDIA GPUs; use fp32", what);
   }
   if (type != DType::f32 && type != DType::bf16) {
     fail(ErrorKind::device,

@@ -194,7 +194,7 @@ class MaxPool final : public Pool<T> {
     }
   }
 
-  /// kCount pieces, of one or four channels, that are worked on together.
+  /// kCount blocks, of one or four channels, that are worked on together.
   template <class Float, class Int, int kCount>
   struct Lanes {};
 

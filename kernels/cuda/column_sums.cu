@@ -1,12 +1,12 @@
-// Sums over the rows of a matrix on a card. A block adds some rows of some columns; where there are
+// Sums over the rows of a matrix on a GPU. A block adds some rows of some columns; where there are
 // several blocks to a column, the last of them adds their sums. Who adds what, and in which order,
 // follows from the shape alone.
 #include "kernels/cuda/column_sums.h"
 
 #include <algorithm>
 
-#include "kernels/cuda/last_block.h"
-#include "kernels/cuda/pack.h"
+#include "kernels/cuda/conv/pack.h"
+#include "kernels/cuda/runtime/is_last_block.h"
 
 namespace dpt {
 namespace {
@@ -31,7 +31,7 @@ Cut make_cut(std::int64_t rows, std::int64_t columns) {
   cut.tiles = static_cast<unsigned>((packs + 63) / 64);
   cut.packs = static_cast<int>((packs + cut.tiles - 1) / cut.tiles);
   cut.lanes = kThreads / cut.packs;
-  // Enough blocks for a large card, each with enough rows to pay for handing its sums over.
+  // Enough blocks for a large GPU, each with enough rows to pay for handing its sums over.
   const std::int64_t least_rows = std::int64_t{16} * cut.lanes;
   const std::int64_t most_chunks = std::max<std::int64_t>(1, 512 / cut.tiles);
   const std::int64_t chunks =
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads)
   sum = sum_lanes<kWidth>(sum, cut.packs, cut.lanes);
   if (cut.chunks > 1) {
     if (works && lane == 0) store_pack<kWidth>(partials + chunk * columns + column, sum);
-    if (!last_block(counters + tile, cut.chunks)) return;
+    if (!is_last_block(counters + tile, cut.chunks)) return;
     sum = {};
     if (works) {
       sum = sum_rows<kWidth>(Plain<float>{partials}, column, columns, lane, cut.chunks, cut.lanes);

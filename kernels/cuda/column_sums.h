@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/backend.h"
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 
 namespace dpt {
 

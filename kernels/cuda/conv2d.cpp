@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/column_sums.h"
-#include "kernels/cuda/conv_plan.h"
+#include "kernels/cuda/conv/conv_plan.h"
 #include "kernels/cuda/description.h"
 #include "kernels/cuda/pool2d.h"
 #include "kernels/cuda/relu.h"

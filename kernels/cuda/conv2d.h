@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "kernels/backend.h"
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/conv_plan.h"
+#include "kernels/cuda/conv/conv_plan.h"
+#include "kernels/cuda/runtime/context.h"
 
 namespace dpt {
 

@@ -10,7 +10,7 @@
 #include "kernels/common/bf16.h"
 #include "kernels/common/softmax.h"
 #include "kernels/cuda/description.h"
-#include "kernels/cuda/last_block.h"
+#include "kernels/cuda/runtime/is_last_block.h"
 
 namespace dpt {
 namespace {
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(kBlock) cross_entropy_kernel(Call<T> call) {
   sums = block_sums<kBlock>(sums);
   if (gridDim.x > 1) {
     if (threadIdx.x == 0) call.partials[blockIdx.x] = sums;
-    if (!last_block(call.counter, gridDim.x)) return;
+    if (!is_last_block(call.counter, gridDim.x)) return;
     sums = {0, 0};
     for (unsigned b = threadIdx.x; b < gridDim.x; b += kBlock) {
       sums.loss += __ldcg(&call.partials[b].loss);

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 #include "kernels/error.h"
 #include "kernels/types.h"
 

@@ -1,4 +1,4 @@
-// Flat fp32 kernels on a card: sums, norm, optimizer step, rounding to bf16. The optimizers'
+// Flat fp32 kernels on a GPU: sums, norm, optimizer step, rounding to bf16. The optimizers'
 // formulas stand in kernels/common/optimizer_math.h; the results have the CPU's bits, but for the
 // norm, whose sum goes another way.
 #include "kernels/cuda/flat.h"
@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "kernels/common/optimizer_math.h"
-#include "kernels/cuda/last_block.h"
-#include "kernels/cuda/pack.h"
+#include "kernels/cuda/conv/pack.h"
+#include "kernels/cuda/runtime/is_last_block.h"
 
 namespace dpt {
 namespace {
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kNormThreads)
   sum = block_sum(sum);
   if (gridDim.x > 1) {
     if (threadIdx.x == 0) partials[blockIdx.x] = sum;
-    if (!last_block(counter, gridDim.x)) return;
+    if (!is_last_block(counter, gridDim.x)) return;
     sum = 0;
     for (unsigned b = threadIdx.x; b < gridDim.x; b += kNormThreads) sum += __ldcg(partials + b);
     sum = block_sum(sum);

@@ -1,9 +1,9 @@
-// Kernels over flat fp32 buffers on a card: sums, norm, optimizer step, rounding to bf16. All are
+// Kernels over flat fp32 buffers on a GPU: sums, norm, optimizer step, rounding to bf16. All are
 // queued on the context's stream.
 #pragma once
 
 #include "kernels/backend.h"
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 
 namespace dpt {
 

@@ -1,4 +1,4 @@
-// The replica's first kernel on a card: gathers raw samples by slot, crops, flips, normalises. The
+// The replica's first kernel on a GPU: gathers raw samples by slot, crops, flips, normalises. The
 // draws and formulas stand in kernels/common/augment.h, so that the CPU gives the same bits.
 #include "kernels/cuda/input.h"
 
@@ -6,8 +6,8 @@
 
 #include "kernels/common/augment.h"
 #include "kernels/common/divide.h"
+#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
-#include "kernels/cuda/pack.h"
 
 namespace dpt {
 namespace {

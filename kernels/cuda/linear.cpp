@@ -7,7 +7,7 @@
 // matters); and where it splits the inner dimension, the parts go to the workspace in fp32 and are
 // added in a second pass. The other schemes add into the output or through its type; they are
 // masked out. Which algorithm it is: the first that cuBLASLt's heuristics name for the shape and
-// card, or, with a plan cache, the fastest of the first few.
+// GPU, or, with a plan cache, the fastest of the first few.
 #include "kernels/cuda/linear.h"
 
 #include <algorithm>
@@ -17,11 +17,11 @@
 
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/description.h"
-#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/linear_kernels.h"
-#include "kernels/cuda/per_context.h"
-#include "kernels/cuda/plan_cache.h"
-#include "kernels/cuda/timing.h"
+#include "kernels/cuda/runtime/libraries.h"
+#include "kernels/cuda/runtime/per_context.h"
+#include "kernels/cuda/runtime/plan_cache.h"
+#include "kernels/cuda/runtime/timing.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -167,7 +167,7 @@ class Matmul {
                  result = address(timing.make(p.rows * p.columns, to)),
                  bias = address(timing.make(p.columns, DType::f32));
     if (!left || !right || !result || !bias) return {};
-    std::string trouble;
+    std::string failure;
     const std::vector<float> times = timing.times(
         algorithms.size(),
         [&](std::size_t i) {
@@ -175,9 +175,9 @@ class Matmul {
           run(left, right, result, GradWrite::overwrite,
               p.epilogue & CUBLASLT_EPILOGUE_BIAS ? bias : DevPtr{});
         },
-        trouble);
+        failure);
     const auto first = std::min_element(times.begin(), times.end());
-    if (std::isinf(*first)) fail(ErrorKind::device, "{}", trouble);
+    if (std::isinf(*first)) fail(ErrorKind::device, "{}", failure);
     const std::string name = algorithms[static_cast<std::size_t>(first - times.begin())].name;
     for (std::size_t i = times.size(); i-- > 0;) {
       if (std::isinf(times[i]))
@@ -223,7 +223,7 @@ class Matmul {
       fail(ErrorKind::device,
            "{}: cuBLASLt {} has no algorithm for a product of {}x{} by {}x{} on {} with {} bytes "
            "of workspace",
-           context_.name, lt_.version(), p.rows, p.inner, p.inner, p.columns, context_.card,
+           context_.name, lt_.version(), p.rows, p.inner, p.inner, p.columns, context_.gpu,
            workspace);
     }
     return algorithms;

@@ -1,7 +1,7 @@
 #include "kernels/cuda/linear_kernels.h"
 
 #include "kernels/common/bf16.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/runtime/launch.h"
 
 namespace dpt {
 namespace {

@@ -1,4 +1,4 @@
-// Max and average pooling on a card: which kernel of pool2d_kernels.cuh runs on what.
+// Max and average pooling on a GPU: which kernel of pool2d_kernels.cuh runs on what.
 #include "kernels/cuda/pool2d.h"
 
 #include <algorithm>
@@ -59,9 +59,9 @@ class CudaPool : public Op {
     }
   }
 
-  /// Calls use(first sample, number of samples) for pieces of the batch that a launch can take.
+  /// Calls use(first sample, number of samples) for chunks of the batch that a launch can take.
   template <class Use>
-  void for_pieces(const Use& use) const {
+  void for_chunks(const Use& use) const {
     for (std::int64_t n = 0; n < d_.batch; n += samples_) {
       use(n, std::min(samples_, d_.batch - n));
     }
@@ -107,7 +107,7 @@ class CudaMaxPool final : public CudaPool<T> {
     }
     this->with_packs([&](auto count) {
       const PoolGeometry g = this->geometry(count);
-      this->for_pieces([&](std::int64_t n, std::int64_t samples) {
+      this->for_chunks([&](std::int64_t n, std::int64_t samples) {
         const std::int64_t to = n * d_.in.elements(), from = n * d_.out.elements();
         this->launch_packs(max_backward<T, Index, count>, samples * g.in_packs, g,
                            device<const T>(args.dy) + from, device<T>(args.dx) + to,
@@ -123,7 +123,7 @@ class CudaMaxPool final : public CudaPool<T> {
   void run_forward(const OpArgs& args) const {
     this->with_packs([&](auto count) {
       const PoolGeometry g = this->geometry(count);
-      this->for_pieces([&](std::int64_t n, std::int64_t samples) {
+      this->for_chunks([&](std::int64_t n, std::int64_t samples) {
         const std::int64_t from = n * d_.in.elements(), to = n * d_.out.elements();
         this->launch_packs(max_forward<T, Index, count, kKernel>, samples * g.out_packs, g,
                            device<const T>(args.x) + from, device<T>(args.y) + to,
@@ -139,7 +139,7 @@ class CudaMaxPool final : public CudaPool<T> {
     const std::int64_t tiles_w = (d_.in.w + kKernel - 1) / kKernel;
     this->with_packs([&](auto count) {
       const PoolGeometry g = this->geometry(count);
-      this->for_pieces([&](std::int64_t n, std::int64_t samples) {
+      this->for_chunks([&](std::int64_t n, std::int64_t samples) {
         const std::int64_t to = n * d_.in.elements(), from = n * d_.out.elements();
         this->launch_packs(max_backward_tiles<T, count, kKernel>,
                            samples * tiles_h * tiles_w * (d_.in.c / count), g, Divider(tiles_w),
@@ -170,7 +170,7 @@ class CudaAveragePool final : public CudaPool<T> {
     }
     this->with_packs([&](auto count) {
       const PoolGeometry g = this->geometry(count);
-      this->for_pieces([&](std::int64_t n, std::int64_t samples) {
+      this->for_chunks([&](std::int64_t n, std::int64_t samples) {
         this->launch_packs(average_forward<T, count>, samples * g.out_packs, g, average(),
                            device<const T>(args.x) + n * d_.in.elements(),
                            device<T>(args.y) + n * d_.out.elements());
@@ -181,7 +181,7 @@ class CudaAveragePool final : public CudaPool<T> {
   void backward(const OpArgs& args) override {
     this->with_packs([&](auto count) {
       const PoolGeometry g = this->geometry(count);
-      this->for_pieces([&](std::int64_t n, std::int64_t samples) {
+      this->for_chunks([&](std::int64_t n, std::int64_t samples) {
         const std::int64_t first = n * d_.in.elements();
         this->launch_packs(average_backward<T, count>, samples * g.in_packs, g, average(),
                            device<const T>(args.dy) + n * d_.out.elements(),

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "kernels/common/divide.h"
-#include "kernels/cuda/pack.h"
+#include "kernels/cuda/conv/pack.h"
 
 namespace dpt {
 

@@ -1,5 +1,5 @@
 // What stands in for kernels/cuda in a build without CUDA.
-#include "kernels/cuda/backend.h"
+#include "kernels/cuda/runtime/backend.h"
 #include "kernels/error.h"
 #include "kernels/peer_sums.h"
 

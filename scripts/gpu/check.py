@@ -35,7 +35,7 @@ class Check:
         self.stages, self.numbers = {}, {}
         self.machine = {"device": "no GPU", "driver": "none"}
         self.earlier = []
-        self.cards = 0  # that dpt sees
+        self.gpus = 0  # that dpt sees
         self.dpt = str(work / "bin" / "dpt")
         self.env = dict(
             os.environ,
@@ -222,9 +222,9 @@ class Check:
         def accept(text):
             devices = json.loads(text.splitlines()[-1])
             self.machine["dpt_devices"] = devices
-            self.cards = len(devices["cuda"])
-            if not self.cards:
+            self.gpus = len(devices["cuda"])
+            if not self.gpus:
                 return devices.get("cuda_unavailable", "no CUDA device"), ""
-            return "", f"{self.cards} x {devices['cuda'][0]['name']}"
+            return "", f"{self.GPUs} x {devices['cuda'][0]['name']}"
 
         self.judge("devices", [self.dpt, "devices", "--json"], 60, accept)

@@ -15,14 +15,14 @@ LEAST_ACCURACY = 0.86  # of the seed's LeNet after its 10 epochs, which ends nea
 LONGEST_TESTS = ("tests:kernels", "tests:kernels_cuda", "tests:training", "tests:cli")
 
 
-def judge_skips(text, cards):
+def judge_skips(text, gpus):
     """(skips that mean that the device was not tested, skips that are right here)."""
     wrong, right = [], []
     for reason in re.findall(r"skipped: *(.*)", text):
         if "is not there (set DPT_DATA)" in reason:
             right.append(reason)
-        elif re.search(r"two cards", reason):
-            (right if cards < 2 else wrong).append(reason)
+        elif re.search(r"two GPUs", reason):
+            (right if gpus < 2 else wrong).append(reason)
         elif re.search(r"cuda|gpu|\bcards?\b|driver|nvidia|cudnn|cublas|nccl", reason, re.I):
             wrong.append(reason)
         else:  # Something of the machine: a processor without AVX2, no small file system, ...
@@ -35,7 +35,7 @@ def judge_tests(check, text):
     count = re.search(r"test cases: +(\d+) \| +(\d+) passed", text)
     if not count or int(count[2]) == 0:
         return "no test case ran", ""
-    wrong, right = judge_skips(text, check.cards)
+    wrong, right = judge_skips(text, check.gpus)
     if wrong:
         return f"{len(wrong)} skipped: {wrong[0].strip()[:120]}", ""
     if not check.gpu_works():
@@ -46,11 +46,11 @@ def judge_tests(check, text):
 def tests_stage(check):
     programs = sorted((check.work / "bin").glob("test_*"))
     jobs = [(p.name.replace("test_", "tests:"), [p]) for p in programs]
-    if check.cards >= 2:
+    if check.gpus >= 2:
         only = "-tc=gradients summed beside backward*"
         jobs.append(("tests:nccl", [check.work / "bin" / "test_training", only]))
     elif check.gpu_works():
-        check.note("tests:nccl", "not run", "one card: NCCL needs two", expected=True)
+        check.note("tests:nccl", "not run", "one GPU: NCCL needs two", expected=True)
     else:
         check.note("tests:nccl", "no GPU", "no GPU")
     jobs.sort(key=lambda job: job[0] not in LONGEST_TESTS)

@@ -6,14 +6,14 @@
 
 #include "emulation/control.h"
 #include "kernels/common/bf16.h"
-#include "kernels/cuda/conv_plan.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/conv/conv_plan.h"
+#include "kernels/cuda/runtime/launch.h"
 #include "kernels/error.h"
 
 namespace dpt {
 namespace {
 
-/// Rounds to tf32: 10 bits behind the point, ties away from zero, as tensor cores are fed.
+/// Rounds to tf32: 10 bits behind the point, ties away from zero, as tensor cores are staged.
 struct Tf32 {
   float value;
 };

@@ -1,5 +1,5 @@
-// What stands in for kernels/cuda/libraries.cpp in an emulated build: nothing is opened.
-#include "kernels/cuda/libraries.h"
+// What stands in for kernels/cuda/runtime/libraries.cpp in an emulated build: nothing is opened.
+#include "kernels/cuda/runtime/libraries.h"
 
 #include "emulation/control.h"
 #include "kernels/error.h"

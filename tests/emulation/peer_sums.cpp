@@ -1,14 +1,14 @@
-// What stands in for kernels/cuda/nccl.cpp in an emulated build: sums begin when all ranks have
-// begun all of theirs. Replicas on one card are allowed too, so that tests need no two.
+// What stands in for kernels/cuda/runtime/nccl.cpp in an emulated build: sums begin when all ranks
+// have begun all of theirs. Replicas on one GPU are allowed too, so that tests need no two.
 #include "kernels/peer_sums.h"
 
 #include <condition_variable>
 #include <mutex>
 #include <vector>
 
-#include "kernels/cuda/check.h"
-#include "kernels/cuda/context.h"
 #include "kernels/cuda/flat.h"
+#include "kernels/cuda/runtime/check.h"
+#include "kernels/cuda/runtime/context.h"
 
 namespace dpt {
 namespace {
@@ -112,7 +112,7 @@ std::unique_ptr<PeerSums> make_peer_sums(std::span<Backend* const> backends, std
   for (const Backend* backend : backends) {
     contexts.push_back(cuda_context_of(*backend));
     if (!contexts.back()) {
-      why_not = "not all devices are cards";
+      why_not = "not all devices are GPUs";
       return nullptr;
     }
   }

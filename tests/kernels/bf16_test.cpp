@@ -1,6 +1,6 @@
 // Our own kernels in bf16 on every backend: pooling, ReLU, cross-entropy and the input kernel
 // against the reference on numbers that bf16 holds. (Products in bf16: cpu_bf16_products_test.cpp
-// and tests/kernels_cuda.)
+// and tests/kernels/cuda.)
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -88,7 +88,7 @@ TEST_CASE("ReLU in bf16, also where packs of eight do not fit") {
   }
 }
 
-/// On cards the kernel gives a row to 8 threads, to a warp or to a block, and a batch to one block
+/// On GPUs the kernel gives a row to 8 threads, to a warp or to a block, and a batch to one block
 /// or more.
 TEST_CASE("cross-entropy for every number of classes and samples, in fp32 and bf16") {
   for (const auto& backend : backends()) {

@@ -1,6 +1,6 @@
-// What our own kernels on cards do beyond the CPU's: windows of every size, labels that do not
-// exist, replayed recordings, and the same bits as the CPU where both compile the same text.
-// Through the Backend interface; skipped where there is no card.
+// What our own kernels on GPUs do beyond the CPU's: windows of every size, labels that do not
+// exist, replayed captured graphs, and the same bits as the CPU where both compile the same text.
+// Through the Backend interface; skipped where there is no GPU.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -19,10 +19,10 @@
 namespace dpt::testing {
 namespace {
 
-/// The first card, or null where there is none.
-std::unique_ptr<Backend> card() {
+/// The first GPU, or null where there is none.
+std::unique_ptr<Backend> gpu() {
   const char* test = doctest::getContextOptions()->currentTest->m_name;
-  return have_card(test) ? make_backend(parse_device("cuda:0")) : nullptr;
+  return have_gpu(test) ? make_backend(parse_device("cuda:0")) : nullptr;
 }
 
 template <class T>
@@ -32,7 +32,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 }
 
 TEST_CASE("max pooling keeps a byte a window where its positions fit, else two or four") {
-  const auto backend = card();
+  const auto backend = gpu();
   if (!backend) return;
   for (const auto& [kernel, bytes] :
        {std::pair{15, 1}, std::pair{16, 2}, std::pair{255, 2}, std::pair{256, 4}}) {
@@ -53,7 +53,7 @@ TEST_CASE("max pooling keeps a byte a window where its positions fit, else two o
 }
 
 TEST_CASE("pooling in fp32 has the CPU's bits") {
-  const auto backend = card();
+  const auto backend = gpu();
   if (!backend) return;
   const auto cpu = make_cpu_backend(1);
   std::vector<Pool2dDesc> cases = pool_cases();
@@ -79,7 +79,7 @@ TEST_CASE("pooling in fp32 has the CPU's bits") {
 }
 
 TEST_CASE("cross-entropy of few classes has the CPU's bits") {
-  const auto backend = card();
+  const auto backend = gpu();
   if (!backend) return;
   CrossEntropyDesc d;
   d.batch = 200;
@@ -93,13 +93,13 @@ TEST_CASE("cross-entropy of few classes has the CPU's bits") {
     const LossResult here = run_loss(*cpu, d, logits, labels);
     const LossResult there = run_loss(*backend, d, logits, labels);
     CHECK(same_bits(here.gradient, there.gradient));
-    // The logarithm of a card may differ in the last bit of a double.
+    // The logarithm of a GPU may differ in the last bit of a double.
     check_close("loss per sample", there.sample_loss, to_double(here.sample_loss), 1e-7);
   }
 }
 
 TEST_CASE("a label that no class has makes the loss not a number, and touches nothing else") {
-  const auto backend = card();
+  const auto backend = gpu();
   if (!backend) return;
   for (const std::int64_t classes : {10, 200, 3000}) {
     CrossEntropyDesc d;
@@ -126,8 +126,8 @@ TEST_CASE("a label that no class has makes the loss not a number, and touches no
   }
 }
 
-TEST_CASE("a replayed recording of kernels that count their blocks gives the same bits") {
-  const auto backend = card();
+TEST_CASE("a replayed graph of kernels that count their blocks gives the same bits") {
+  const auto backend = gpu();
   if (!backend) return;
   CrossEntropyDesc d;
   d.batch = 1000;
@@ -155,20 +155,20 @@ TEST_CASE("a replayed recording of kernels that count their blocks gives the sam
   const StepMetrics want = metrics.get()[0];
   const float norm = scalars.get()[0].grad_norm;
   CHECK(norm > 0);
-  const auto recording = backend->capture(work);
-  REQUIRE(recording);
+  const auto graph = backend->capture(work);
+  REQUIRE(graph);
   for (int i = 0; i < 3; ++i) {
     metrics.set({StepMetrics{}});
     scalars.set({StepScalars{}});
-    backend->replay(*recording);
+    backend->replay(*graph);
     const StepMetrics got = metrics.get()[0];
     CHECK(std::memcmp(&got, &want, sizeof(got)) == 0);
     CHECK(scalars.get()[0].grad_norm == norm);
   }
 }
 
-TEST_CASE("what our kernels on cards cannot run is refused when they are made") {
-  const auto backend = card();
+TEST_CASE("what our kernels on GPUs cannot run is refused when they are made") {
+  const auto backend = gpu();
   if (!backend) return;
   ReluDesc relu;
   relu.batch = 2;

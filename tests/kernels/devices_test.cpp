@@ -52,7 +52,7 @@ TEST_CASE("device names") {
 }
 
 TEST_CASE("auto is one replica per physical core, never more than samples") {
-  if (!cuda_info().devices.empty()) return;  // there auto is every card
+  if (!cuda_info().devices.empty()) return;  // there auto is every GPU
   const int cores = cpu_info().physical_allowed;
   CHECK(cores >= 1);
   CHECK(resolve_devices({"auto"}, 1 << 20).size() == static_cast<std::size_t>(cores));
@@ -69,11 +69,11 @@ TEST_CASE("devices that are asked for by name") {
   CHECK(error_of([] { resolve_devices({"cpu", "auto"}, 8); }).kind() == ErrorKind::usage);
   CHECK(error_of([] { resolve_devices({"cuda", "cpu"}, 8); }).kind() == ErrorKind::usage);
   if (!cuda_info().devices.empty()) {
-    const int cards = static_cast<int>(cuda_info().devices.size());
-    CHECK(resolve_devices({"cuda"}, 1 << 20).size() == static_cast<std::size_t>(cards));
+    const int gpus = static_cast<int>(cuda_info().devices.size());
+    CHECK(resolve_devices({"cuda"}, 1 << 20).size() == static_cast<std::size_t>(gpus));
     CHECK(resolve_devices({"auto"}, 1 << 20) == resolve_devices({"cuda"}, 1 << 20));
     CHECK(resolve_devices({"cuda"}, 1).size() == 1);
-    const std::string beyond = fmt::format("cuda:{}", cards);
+    const std::string beyond = fmt::format("cuda:{}", gpus);
     CHECK(contains(error_of([&] { resolve_devices({beyond}, 8); }).what(), "no such CUDA device"));
     return;
   }

@@ -1,4 +1,4 @@
-// Division by multiplication, which index arithmetic on cards relies on.
+// Division by multiplication, which index arithmetic on GPUs relies on.
 #include <doctest/doctest.h>
 
 #include <vector>

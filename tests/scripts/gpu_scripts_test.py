@@ -22,8 +22,8 @@ import runs  # noqa: E402
 from rounds import Program, stop, survivors, take_turns  # noqa: E402
 
 SUMMARY = "[doctest] test cases:   11 |   11 passed | 0 failed | 54 skipped\n"
-ONE_CARD = "skipped: sums beside backward: NCCL needs two cards\n"
-NO_CARD = "skipped: steps as graphs: no CUDA device: no NVIDIA driver is installed\n"
+ONE_GPU = "skipped: sums beside backward: NCCL needs two GPUs\n"
+NO_GPU = "skipped: steps as graphs: no CUDA device: no NVIDIA driver is installed\n"
 
 # A program that plays dpt and every peer; FAULTS names which one fails, and how.
 FAKE = """#!/usr/bin/env python3
@@ -84,18 +84,18 @@ def bench(*peers):
 
 
 class Skips(unittest.TestCase):
-    def judge(self, text, cards=1):
-        check = types.SimpleNamespace(cards=cards, gpu_works=lambda: True)
+    def judge(self, text, gpus=1):
+        check = types.SimpleNamespace(gpus=gpus, gpu_works=lambda: True)
         return correctness.judge_tests(check, text)
 
     def test_what_needs_two_cards_is_right_on_one(self):
-        problem, remark = self.judge(ONE_CARD + SUMMARY)
+        problem, remark = self.judge(ONE_GPU + SUMMARY)
         self.assertEqual(problem, "")
-        self.assertIn("NCCL needs two cards", remark)
-        self.assertIn("1 skipped", self.judge(ONE_CARD + SUMMARY, cards=2)[0])
+        self.assertIn("NCCL needs two GPUs", remark)
+        self.assertIn("1 skipped", self.judge(ONE_GPU + SUMMARY, gpus=2)[0])
 
     def test_no_card_is_wrong(self):
-        self.assertIn("1 skipped", self.judge(ONE_CARD + NO_CARD + SUMMARY)[0])
+        self.assertIn("1 skipped", self.judge(ONE_GPU + NO_GPU + SUMMARY)[0])
         for text in ("skipped: no NVIDIA driver\n", "a.cpp(3): MESSAGE: skipped: no cuDNN\n"):
             self.assertIn("1 skipped", self.judge(text + SUMMARY)[0])
 

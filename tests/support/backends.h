@@ -14,7 +14,7 @@
 
 namespace dpt::testing {
 
-/// Names for make_backend: one thread, several, and a card where there is one; or the one that
+/// Names for make_backend: one thread, several, and a GPU where there is one; or the one that
 /// DPT_TEST_BACKENDS names, for checkers under which every backend more costs minutes.
 inline std::vector<std::string> backend_names() {
   if (const char* only = std::getenv("DPT_TEST_BACKENDS")) return {only};
@@ -40,7 +40,7 @@ std::string refused(const Make& make) {
   return {};
 }
 
-/// Kinds of device for whole runs, as in a config: "cpu", and "cuda:0" where there is a card.
+/// Kinds of device for whole runs, as in a config: "cpu", and "cuda:0" where there is a GPU.
 inline std::vector<std::string> device_kinds() {
   std::vector<std::string> kinds = {"cpu"};
   if (cuda_info().unavailable.empty()) kinds.push_back("cuda:0");
@@ -54,8 +54,8 @@ inline std::string replicas_on(const std::string& device, int count) {
   return text + "]";
 }
 
-/// Whether there is a card; prints why a test of cards is skipped where there is none.
-inline bool have_card(const char* test) {
+/// Whether there is a GPU; prints why a test of GPUs is skipped where there is none.
+inline bool have_gpu(const char* test) {
   if (cuda_info().unavailable.empty()) return true;
   std::printf("skipped: %s: no CUDA device: %s\n", test, cuda_info().unavailable.c_str());
   return false;

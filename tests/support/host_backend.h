@@ -32,15 +32,15 @@ class HostBackend : public Backend {
   std::uint64_t record() override { return 0; }
   void wait(std::uint64_t) override { synchronize(); }
   void synchronize() override {}
-  std::unique_ptr<Fence> make_fence() override { return std::make_unique<Fence>(); }
-  void record(Fence&) override { synchronize(); }
-  void wait_for(const Fence&) override {}
-  void upload_beside(DevPtr to, const void* host, std::size_t bytes, const Fence&,
-                     Fence&) override {
+  std::unique_ptr<Event> make_event() override { return std::make_unique<Event>(); }
+  void record(Event&) override { synchronize(); }
+  void wait_for(const Event&) override {}
+  void upload_overlapped(DevPtr to, const void* host, std::size_t bytes, const Event&,
+                         Event&) override {
     upload(to, host, bytes);
   }
-  std::unique_ptr<Recording> capture(const std::function<void()>&) override { return nullptr; }
-  void replay(Recording&) override { no(); }
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>&) override { return nullptr; }
+  void replay(CapturedGraph&) override { no(); }
 
   void tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
                 std::span<const DevPtr> outs, std::int64_t count) override {

@@ -3,19 +3,11 @@
 // say.
 #pragma once
 
-#include <cstdlib>
 #include <string>
 
 namespace dpt::testing {
 
-inline std::string source_dir() {
-  const char* moved = std::getenv("DPT_SOURCE_DIR");
-  return moved ? moved : DPT_SOURCE_DIR;
-}
-
-inline std::string dpt_program() {
-  const char* moved = std::getenv("DPT_BINARY");
-  return moved ? moved : DPT_BINARY;
-}
+std::string source_dir();
+std::string dpt_program();
 
 }  // namespace dpt::testing

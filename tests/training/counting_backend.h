@@ -7,13 +7,13 @@
 
 namespace dpt::testing {
 
-/// It queues and records, as a card does. Metrics are zeros.
+/// It queues and records, as a GPU does. Metrics are zeros.
 class CountingBackend : public HostBackend {
  public:
   /// Calls that reach the device.
   struct Calls {
     int uploads = 0, launches = 0, downloads = 0;
-    int singles = 0;  ///< kernels, copies and zeros that no recording holds
+    int singles = 0;  ///< kernels, copies and zeros that no graph holds
     std::size_t uploaded_bytes = 0;
     bool operator==(const Calls&) const = default;
   };
@@ -33,13 +33,13 @@ class CountingBackend : public HostBackend {
   void copy(DevPtr, DevPtr, std::size_t) override { single(); }
   void zero(DevPtr, std::size_t) override { single(); }
 
-  std::unique_ptr<Recording> capture(const std::function<void()>& work) override {
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
     capturing_ = true;
     work();
     capturing_ = false;
-    return std::make_unique<Recording>();
+    return std::make_unique<CapturedGraph>();
   }
-  void replay(Recording&) override { ++calls_.launches; }
+  void replay(CapturedGraph&) override { ++calls_.launches; }
 
   std::unique_ptr<Op> conv2d(const Conv2dDesc&) override { return make_op(); }
   std::unique_ptr<Op> linear(const LinearDesc&) override { return make_op(); }

@@ -68,8 +68,8 @@ TEST_CASE("fast mode: four replicas against one") {
   }
 }
 
-TEST_CASE("a card and a CPU core together follow one CPU core") {
-  if (!have_card("a card and a CPU core together")) return;
+TEST_CASE("a GPU and a CPU core together follow one CPU core") {
+  if (!have_gpu("a GPU and a CPU core together")) return;
   const std::string config = small_config(kSgd);
   const FinalState one = train_on(config, cpus(1), "auto");
   for (const char* shards : {"auto", "8"}) {
@@ -85,7 +85,7 @@ TEST_CASE("stopping after any step and resuming, also on another count, changes 
       CAPTURE(device);
       const std::string config = small_config(optimizer);
       const FinalState whole = train_on(config, replicas_on(device, 1), "8");
-      // What plays a card is slow: there a few stops have to do.
+      // What plays a GPU is slow: there a few stops have to do.
       const std::int64_t apart = device == "cpu" ? 1 : 4;
       for (std::int64_t stop = 1; stop < 20; stop += apart) {
         CAPTURE(stop);

@@ -57,7 +57,7 @@ inline std::string cpus(int count) {
   return replicas_on("cpu", count);
 }
 
-/// What a run leaves: everything that the next step depends on.
+/// What a run shards: everything that the next step depends on.
 struct FinalState {
   std::int64_t step = 0;
   std::vector<float> params;

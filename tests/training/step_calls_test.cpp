@@ -1,5 +1,5 @@
 // What a step asks of a device: its own scalars and numbers up, one launch, its results down.
-#include "engine/training/feeder.h"
+#include "engine/training/input_staging.h"
 
 #include <doctest/doctest.h>
 
@@ -46,34 +46,34 @@ TEST_CASE("a step uploads no more than its own samples' numbers, after an evalua
   const Job job = small_job(small_config("{type: SGD, lr: 0.05}"), {"data.size=2000", cpus(1)});
   const DataSource& source = *job.splits.train.source;
   CountingBackend backend;
-  Feeder feeder(backend);
+  InputStaging staging(backend);
   StepScalars scalars;
   scalars.lr = 0.25F;
   StepMetrics metrics;
   metrics.stop_votes = 1;
   const auto step = [&](int slot, std::int64_t samples) {
     const Backwards given(source, samples);
-    const FedBatch fed = feeder.feed(slot, scalars, metrics, given.batch, source);
+    const StagedBatch staged = staging.stage(slot, scalars, metrics, given.batch, source);
     // Two lines for scalars and metrics; of a sample, the id in 64 bits and the slot in 32.
     CHECK(backend.take_calls().uploaded_bytes == 128 + static_cast<std::size_t>(samples) * 12);
-    CHECK(at<StepScalars>(fed.batch.scalars, 0).lr == 0.25F);
-    CHECK(at<StepMetrics>(fed.metrics, 0).stop_votes == 1);
+    CHECK(at<StepScalars>(staged.batch.scalars, 0).lr == 0.25F);
+    CHECK(at<StepMetrics>(staged.metrics, 0).stop_votes == 1);
     for (std::size_t k = 0; k < given.ids.size(); ++k) {
-      CHECK(at<std::int64_t>(fed.batch.ids, k) == given.ids[k]);
-      CHECK(at<std::int32_t>(fed.batch.slots, k) == given.slots[k]);
+      CHECK(at<std::int64_t>(staged.batch.ids, k) == given.ids[k]);
+      CHECK(at<std::int32_t>(staged.batch.slots, k) == given.slots[k]);
     }
-    return fed;
+    return staged;
   };
   step(0, 12);
   step(1, 5);
-  step(0, 1500);  // an evaluation's piece
-  const std::int64_t moves = feeder.moves();
-  const FedBatch before = step(1, 12);
+  step(0, 1500);  // an evaluation's micro-batch
+  const std::int64_t moves = staging.moves();
+  const StagedBatch before = step(1, 12);
   step(2, 1000);
   step(3, 0);
-  // Recordings hold the addresses: they are those of the number of samples.
-  const FedBatch after = step(4, 12);
-  CHECK(feeder.moves() == moves);
+  // Captured graphs hold the addresses: they are those of the number of samples.
+  const StagedBatch after = step(4, 12);
+  CHECK(staging.moves() == moves);
   CHECK(before.batch.ids == after.batch.ids);
   CHECK(before.batch.slots == after.batch.slots);
 }

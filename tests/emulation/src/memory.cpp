@@ -302,7 +302,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
     cudaError_t error = classify(copy, kind);
     if (error != cudaSuccess) return error;
     if (copy.to_place != kHost && copy.from_place == kHost && from && !find_memory(from)) {
-      // From pageable memory the call returns once it has been read; the card has it later.
+      // From pageable memory the call returns once it has been read; the GPU has it later.
       const auto* bytes_of_host = static_cast<const unsigned char*>(from);
       auto staged =
           std::make_shared<std::vector<unsigned char>>(bytes_of_host, bytes_of_host + bytes);

@@ -174,7 +174,7 @@ void run_until(Lock& lock, const Point& point) {
     stream.running = false;
     state().changed.notify_all();
   }
-  // The last piece may still be running on another thread, without the lock.
+  // The last item may still be running on another thread, without the lock.
   while (stream.done < point.count && stream.running) state().changed.wait(lock);
 }
 

@@ -42,7 +42,7 @@ struct Point {
   std::uint64_t count = 0;
 };
 
-/// One piece of queued work, or a node of a graph: then it runs many times.
+/// One item of queued work, or a node of a graph: then it runs many times.
 struct Work {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
   int device = 0;
@@ -157,7 +157,7 @@ cudaError_t enqueue(Stream& stream, Work work);
 void run_until(Lock& lock, const Point& point);
 void run_stream(Lock& lock, const std::shared_ptr<Stream>& stream);
 void run_device(Lock& lock, int device);
-/// Runs one piece of work now, unless its device is lost.
+/// Runs one item of work now, unless its device is lost.
 void run_work(Lock& lock, const Work& work);
 
 /// A device is lost: keeps the reason and prints it.

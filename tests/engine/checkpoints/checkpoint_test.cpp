@@ -47,7 +47,7 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(loaded.state.bad_evaluations == 3);
   CHECK(loaded.state.epoch_loss_sum == 1.0 / 3.0);
   CHECK(loaded.state.epoch_correct == 1e300);
-  CHECK(loaded.state.shares == std::vector<std::int64_t>{9988, 12});
+  CHECK(loaded.state.device_weights == std::vector<std::int64_t>{9988, 12});
   CHECK(loaded.config == saved.config);
   CHECK(loaded.classes == saved.classes);
   CHECK(loaded.dataset_fingerprint == saved.dataset_fingerprint);
@@ -167,13 +167,13 @@ TEST_CASE("schema versions: a newer minor is read, a newer major is refused by n
   const auto without_shares = [&](const std::string& version) {
     rewrite(path, other, [&](Metadata& metadata, std::vector<TensorView>&) {
       metadata["dpt.version"] = version;
-      metadata.erase("dpt.shares");
+      metadata.erase("dpt.device_weights");
     });
     return error_of([&] { load_checkpoint(other, plan); }, other);
   };
   CHECK(without_shares("1.0") == "no error");
-  CHECK(load_checkpoint(other, plan).state.shares.empty());
-  CHECK(without_shares("1.1") == "F: expected metadata 'dpt.shares', found none");
+  CHECK(load_checkpoint(other, plan).state.device_weights.empty());
+  CHECK(without_shares("1.1") == "F: expected metadata 'dpt.device_weights', found none");
   CHECK(with_version("2.0") ==
         "F: was written by a newer dpt (checkpoint version 2.0, this program reads up to 1.x): use "
         "that dpt, or a newer one");
@@ -205,8 +205,8 @@ TEST_CASE("what does not fit is refused, naming it") {
         "F: metadata 'dpt.step': expected a whole number of 64 bits, found '9223372036854775808'");
   CHECK(text([](Metadata& m, Views&) { m["dpt.best"] = ""; }) ==
         "F: metadata 'dpt.best': expected a number, found ''");
-  CHECK(text([](Metadata& m, Views&) { m["dpt.shares"] = "9,,1"; }) ==
-        "F: metadata 'dpt.shares': expected a whole number of 64 bits, found ''");
+  CHECK(text([](Metadata& m, Views&) { m["dpt.device_weights"] = "9,,1"; }) ==
+        "F: metadata 'dpt.device_weights': expected a whole number of 64 bits, found ''");
   CHECK(text([](Metadata& m, Views&) { m["dpt.classes"] = "[1]"; }) ==
         "F: metadata 'dpt.classes': expected a JSON list of strings, found '[1]'");
   CHECK(text([](Metadata& m, Views&) { m["dpt.devices"] = "{"; }) ==

@@ -165,8 +165,8 @@ TEST_CASE("short writes and interrupted calls") {
     ::sigaddset(&alarm, SIGALRM);
     ::pthread_sigmask(SIG_BLOCK, &alarm, nullptr);  // so that the writer gets them
     std::vector<char> buffer(7919);
-    for (int pieces = 0;; ++pieces) {
-      if (pieces % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    for (int chunks = 0;; ++chunks) {
+      if (chunks % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));
       const ssize_t got = ::read(ends[0], buffer.data(), buffer.size());
       if (got <= 0) break;
       received.append(buffer.data(), static_cast<std::size_t>(got));

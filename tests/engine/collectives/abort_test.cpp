@@ -121,7 +121,7 @@ TEST_CASE("aborts at random instants: a call returns on all ranks or on none") {
       group.abort(0, "from outside");
     });
     run_ranks(group, ranks, [&](Communicator& comm, QueuedBackend& backend) {
-      // Each round has its own memory, as if a rank that leaves freed it.
+      // Each round has its own memory, as if a rank that shards freed it.
       for (;;) {
         calls().at("all_reduce")(comm, backend);
         ++returned[static_cast<std::size_t>(comm.rank())];
@@ -195,22 +195,22 @@ void check_refused(int ranks, int odd_rank, const RankBody& usual, const RankBod
   CHECK(group.abort_cause() == expected);
 }
 
-RankBody reduce_of(std::int64_t count, std::int64_t leaves) {
+RankBody reduce_of(std::int64_t count, std::int64_t shards) {
   return [=](Communicator& comm, QueuedBackend& backend) {
     Floats buffer(backend, std::vector<float>(100));
     const PartialSum part{{comm.rank(), 0}, buffer.ptr()};
-    comm.all_reduce(leaves, {&part, 1}, buffer.ptr(), count);
+    comm.all_reduce(shards, {&part, 1}, buffer.ptr(), count);
   };
 }
 
 TEST_CASE("ranks that want different things are told what each wanted") {
   const RankBody barrier = calls().at("barrier");
   check_refused(3, 2, reduce_of(100, 3), barrier,
-                "the ranks disagree: rank 0 called all_reduce of 100 floats over 3 leaves, rank 2 "
+                "the ranks disagree: rank 0 called all_reduce of 100 floats over 3 shards, rank 2 "
                 "called barrier");
   check_refused(2, 0, reduce_of(100, 2), reduce_of(99, 2),
-                "the ranks disagree: rank 0 called all_reduce of 99 floats over 2 leaves, rank 1 "
-                "called all_reduce of 100 floats over 2 leaves");
+                "the ranks disagree: rank 0 called all_reduce of 99 floats over 2 shards, rank 1 "
+                "called all_reduce of 100 floats over 2 shards");
   const auto broadcast = [](std::size_t bytes, int root) {
     return [=](Communicator& comm, QueuedBackend&) {
       std::vector<std::byte> data(bytes);
@@ -236,15 +236,15 @@ TEST_CASE("ranks that want different things are told what each wanted") {
       barrier, "all_gather: expected room for 2 blocks of 8 bytes, found 8 bytes");
 }
 
-TEST_CASE("parts that do not cover the leaves once are refused on all ranks") {
+TEST_CASE("parts that do not cover the shards once are refused on all ranks") {
   check_refused(
       2, -1, reduce_of(10, 3), {},
-      "all_reduce: expected parts that cover leaves 0 to 2 once; they end after 2 leaves");
+      "all_reduce: expected parts that cover shards 0 to 2 once; they end after 2 shards");
   check_refused(
       3, -1, reduce_of(10, 2), {},
-      "all_reduce: expected parts that cover leaves 0 to 1 once, in rank order; found the "
-      "node of leaf 2, level 0 after 2 leaves");
-  check_refused(2, -1, reduce_of(10, 0), {}, "all_reduce: expected at least one leaf, found 0");
+      "all_reduce: expected parts that cover shards 0 to 1 once, in rank order; found the "
+      "node of shard 2, level 0 after 2 shards");
+  check_refused(2, -1, reduce_of(10, 0), {}, "all_reduce: expected at least one shard, found 0");
 }
 
 TEST_CASE("a device that fails in the middle of a sum stops all ranks") {

@@ -13,9 +13,9 @@ namespace {
 
 using Values = std::vector<float>;
 
-// Leaf's values: floats of very different sizes, so that the order of additions shows.
-Values leaf_values(std::int64_t leaf, std::int64_t count, bool exact) {
-  std::mt19937 random(static_cast<std::uint32_t>(leaf * 977 + 5));
+// A shard's values: floats of very different sizes, so that the order of additions shows.
+Values shard_values(std::int64_t shard, std::int64_t count, bool exact) {
+  std::mt19937 random(static_cast<std::uint32_t>(shard * 977 + 5));
   Values values(static_cast<std::size_t>(count));
   for (float& value : values) {
     value = exact ? static_cast<float>(random() % 1000)
@@ -25,24 +25,24 @@ Values leaf_values(std::int64_t leaf, std::int64_t count, bool exact) {
   return values;
 }
 
-Values sum_of(const std::vector<Values>& leaves, std::int64_t first, int level) {
-  if (level == 0) return leaves[static_cast<std::size_t>(first)];
+Values sum_of(const std::vector<Values>& shards, std::int64_t first, int level) {
+  if (level == 0) return shards[static_cast<std::size_t>(first)];
   const std::int64_t half = std::int64_t{1} << (level - 1);
-  Values sum = sum_of(leaves, first, level - 1);
-  if (first + half >= static_cast<std::int64_t>(leaves.size())) return sum;
-  const Values right = sum_of(leaves, first + half, level - 1);
+  Values sum = sum_of(shards, first, level - 1);
+  if (first + half >= static_cast<std::int64_t>(shards.size())) return sum;
+  const Values right = sum_of(shards, first + half, level - 1);
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += right[i];
   return sum;
 }
 
 enum class Out { own_buffer, first_part, last_part };
 
-// Each rank owns a range of leaves and contributes its maximal nodes; returns the ranks' results.
-std::vector<Values> reduce(int ranks, std::int64_t leaves, std::int64_t count, bool exact, Out out,
+// Each rank owns a range of shards and contributes its maximal nodes; returns the ranks' results.
+std::vector<Values> reduce(int ranks, std::int64_t shards, std::int64_t count, bool exact, Out out,
                            int rounds = 1) {
   std::vector<Values> all;
-  for (std::int64_t leaf = 0; leaf < leaves; ++leaf) {
-    all.push_back(leaf_values(leaf, count, exact));
+  for (std::int64_t shard = 0; shard < shards; ++shard) {
+    all.push_back(shard_values(shard, count, exact));
   }
   std::vector<Values> results(static_cast<std::size_t>(ranks));
   const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend& backend) {
@@ -50,7 +50,7 @@ std::vector<Values> reduce(int ranks, std::int64_t leaves, std::int64_t count, b
     for (int round = 0; round < rounds; ++round) {
       std::list<Floats> buffers;
       std::vector<PartialSum> parts;
-      for (const TreeNode& node : maximal_nodes(leaves, even_part(leaves, ranks, comm.rank()))) {
+      for (const TreeNode& node : maximal_nodes(shards, even_part(shards, ranks, comm.rank()))) {
         buffers.emplace_back(backend, sum_of(all, node.first, node.level));
         parts.push_back({node, buffers.back().ptr()});
       }
@@ -58,7 +58,7 @@ std::vector<Values> reduce(int ranks, std::int64_t leaves, std::int64_t count, b
         buffers.emplace_back(backend, Values(static_cast<std::size_t>(count), -1.0F));
       }
       Floats& result = out == Out::first_part && !parts.empty() ? buffers.front() : buffers.back();
-      comm.all_reduce(leaves, parts, result.ptr(), count);
+      comm.all_reduce(shards, parts, result.ptr(), count);
       results[static_cast<std::size_t>(comm.rank())] = result.values();
     }
   });
@@ -66,13 +66,13 @@ std::vector<Values> reduce(int ranks, std::int64_t leaves, std::int64_t count, b
   return results;
 }
 
-Values expected(std::int64_t leaves, std::int64_t count, bool exact) {
+Values expected(std::int64_t shards, std::int64_t count, bool exact) {
   std::vector<Values> all;
-  for (std::int64_t leaf = 0; leaf < leaves; ++leaf) {
-    all.push_back(leaf_values(leaf, count, exact));
+  for (std::int64_t shard = 0; shard < shards; ++shard) {
+    all.push_back(shard_values(shard, count, exact));
   }
   int level = 0;
-  while ((std::int64_t{1} << level) < leaves) ++level;
+  while ((std::int64_t{1} << level) < shards) ++level;
   return sum_of(all, 0, level);
 }
 
@@ -93,13 +93,13 @@ TEST_CASE("all_reduce of exact sums: 1 to 8 ranks, sizes 0, 1, odd and large, ev
 }
 
 TEST_CASE("all_reduce of trees: the bits do not depend on the ranks, some have no part") {
-  for (std::int64_t leaves : {1, 2, 3, 5, 8, 11, 16}) {
-    const Values sum = expected(leaves, 333, false);
+  for (std::int64_t shards : {1, 2, 3, 5, 8, 11, 16}) {
+    const Values sum = expected(shards, 333, false);
     for (int ranks = 1; ranks <= 8; ++ranks) {
       for (Out out : {Out::own_buffer, Out::first_part, Out::last_part}) {
-        CAPTURE(leaves);
+        CAPTURE(shards);
         CAPTURE(ranks);
-        for (const Values& result : reduce(ranks, leaves, 333, false, out)) REQUIRE(result == sum);
+        for (const Values& result : reduce(ranks, shards, 333, false, out)) REQUIRE(result == sum);
       }
     }
   }
@@ -175,20 +175,20 @@ TEST_CASE("a barrier holds everybody until the last one comes") {
 TEST_CASE("trees that change from call to call on one communicator") {
   for (int ranks : {1, 2, 3}) {
     const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend& backend) {
-      const auto reduce_ones = [&](std::int64_t leaves, std::int64_t owned) {
+      const auto reduce_ones = [&](std::int64_t shards, std::int64_t owned) {
         std::list<Floats> buffers;
         std::vector<PartialSum> parts;
         const Range mine = even_part(owned, ranks, comm.rank());
-        for (std::int64_t leaf = mine.begin; leaf < mine.end; ++leaf) {
+        for (std::int64_t shard = mine.begin; shard < mine.end; ++shard) {
           buffers.emplace_back(backend, Values(20, 1.0F));
-          parts.push_back({{leaf, 0}, buffers.back().ptr()});
+          parts.push_back({{shard, 0}, buffers.back().ptr()});
         }
         Floats out(backend, Values(20));
-        comm.all_reduce(leaves, parts, out.ptr(), 20);
+        comm.all_reduce(shards, parts, out.ptr(), 20);
         return out.values();
       };
-      for (std::int64_t leaves : {4, 3, 3, 7, 1, 4, 2}) {
-        if (reduce_ones(leaves, leaves) != Values(20, static_cast<float>(leaves))) {
+      for (std::int64_t shards : {4, 3, 3, 7, 1, 4, 2}) {
+        if (reduce_ones(shards, shards) != Values(20, static_cast<float>(shards))) {
           throw std::runtime_error("wrong sum");
         }
       }
@@ -196,7 +196,7 @@ TEST_CASE("trees that change from call to call on one communicator") {
       reduce_ones(3, 2);
     });
     for (const Outcome& outcome : outcomes) {
-      CHECK(outcome.text.find("they end after 2 leaves") != std::string::npos);
+      CHECK(outcome.text.find("they end after 2 shards") != std::string::npos);
     }
   }
 }
@@ -204,7 +204,7 @@ TEST_CASE("trees that change from call to call on one communicator") {
 TEST_CASE("a world of one adds its own parts, whatever they are") {
   const Values sum = expected(5, 100, false);
   std::vector<Values> all;
-  for (std::int64_t leaf = 0; leaf < 5; ++leaf) all.push_back(leaf_values(leaf, 100, false));
+  for (std::int64_t shard = 0; shard < 5; ++shard) all.push_back(shard_values(shard, 100, false));
   LocalGroup group(1);
   QueuedBackend backend;
   const auto comm = group.join(0, backend);
@@ -212,9 +212,9 @@ TEST_CASE("a world of one adds its own parts, whatever they are") {
   CHECK(comm->size() == 1);
   std::list<Floats> buffers;
   std::vector<PartialSum> parts;
-  for (std::int64_t leaf = 0; leaf < 5; ++leaf) {
-    buffers.emplace_back(backend, all[static_cast<std::size_t>(leaf)]);
-    parts.push_back({{leaf, 0}, buffers.back().ptr()});
+  for (std::int64_t shard = 0; shard < 5; ++shard) {
+    buffers.emplace_back(backend, all[static_cast<std::size_t>(shard)]);
+    parts.push_back({{shard, 0}, buffers.back().ptr()});
   }
   comm->all_reduce(5, parts, buffers.back().ptr(), 100);
   CHECK(buffers.back().values() == sum);

@@ -1,5 +1,5 @@
 // A backend with the laziest queue that the contract allows: nothing runs before synchronize().
-// A communicator that forgets where results are read, or its fences, shows it at once. Memory,
+// A communicator that forgets where results are read, or its events, shows it at once. Memory,
 // copies and `add` only.
 #pragma once
 

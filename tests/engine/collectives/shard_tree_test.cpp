@@ -10,22 +10,22 @@ namespace dpt {
 namespace {
 
 // The definition, as literally as can be.
-float sum_by_definition(const std::vector<float>& leaves, std::int64_t first, int level) {
-  if (level == 0) return leaves[static_cast<std::size_t>(first)];
+float sum_by_definition(const std::vector<float>& shards, std::int64_t first, int level) {
+  if (level == 0) return shards[static_cast<std::size_t>(first)];
   const std::int64_t half = std::int64_t{1} << (level - 1);
-  const float left = sum_by_definition(leaves, first, level - 1);
-  if (first + half >= static_cast<std::int64_t>(leaves.size())) return left;
-  return left + sum_by_definition(leaves, first + half, level - 1);
+  const float left = sum_by_definition(shards, first, level - 1);
+  if (first + half >= static_cast<std::int64_t>(shards.size())) return left;
+  return left + sum_by_definition(shards, first + half, level - 1);
 }
 
-int root_level(std::int64_t leaves) {
+int root_level(std::int64_t shards) {
   int level = 0;
-  while ((std::int64_t{1} << level) < leaves) ++level;
+  while ((std::int64_t{1} << level) < shards) ++level;
   return level;
 }
 
-float evaluate(std::int64_t leaves, const std::vector<TreeNode>& nodes, std::vector<float> slots) {
-  for (const TreeAdd& add : tree_additions(leaves, nodes)) {
+float evaluate(std::int64_t shards, const std::vector<TreeNode>& nodes, std::vector<float> slots) {
+  for (const TreeAdd& add : tree_additions(shards, nodes)) {
     slots[static_cast<std::size_t>(add.left)] += slots[static_cast<std::size_t>(add.right)];
   }
   return slots.front();
@@ -41,20 +41,20 @@ std::vector<float> awkward(std::int64_t n, std::uint32_t seed) {
   return values;
 }
 
-// Leaves 0..S-1 are cut at `cuts`; each range contributes its maximal nodes, evaluated on their
+// Shards 0..S-1 are cut at `cuts`; each range contributes its maximal nodes, evaluated on their
 // own.
-void check_cut(std::int64_t leaves, const std::vector<std::int64_t>& cuts,
-               const std::vector<float>& values) {
+void check_split(std::int64_t shards, const std::vector<std::int64_t>& cuts,
+                 const std::vector<float>& values) {
   std::vector<TreeNode> nodes;
   std::vector<float> sums;
   std::int64_t covered = 0;
   for (std::size_t r = 0; r + 1 < cuts.size(); ++r) {
     const Range range{cuts[r], cuts[r + 1]};
     std::int64_t inside = range.begin;
-    for (const TreeNode& node : maximal_nodes(leaves, range)) {
+    for (const TreeNode& node : maximal_nodes(shards, range)) {
       REQUIRE(node.first == inside);
       REQUIRE(node.first % (std::int64_t{1} << node.level) == 0);
-      inside = std::min(node.first + (std::int64_t{1} << node.level), leaves);
+      inside = std::min(node.first + (std::int64_t{1} << node.level), shards);
       REQUIRE(inside <= range.end);
       nodes.push_back(node);
       sums.push_back(sum_by_definition(values, node.first, node.level));
@@ -62,9 +62,9 @@ void check_cut(std::int64_t leaves, const std::vector<std::int64_t>& cuts,
     REQUIRE(inside == range.end);
     covered += range.size();
   }
-  REQUIRE(covered == leaves);
-  REQUIRE(tree_additions(leaves, nodes).size() == nodes.size() - 1);
-  REQUIRE(evaluate(leaves, nodes, sums) == sum_by_definition(values, 0, root_level(leaves)));
+  REQUIRE(covered == shards);
+  REQUIRE(tree_additions(shards, nodes).size() == nodes.size() - 1);
+  REQUIRE(evaluate(shards, nodes, sums) == sum_by_definition(values, 0, root_level(shards)));
 }
 
 TEST_CASE("even parts cover everything once and differ by at most one") {
@@ -87,7 +87,7 @@ TEST_CASE("maximal nodes of known ranges") {
   CHECK(maximal_nodes(8, {0, 8}) == Nodes{{0, 3}});
   CHECK(maximal_nodes(8, {0, 3}) == Nodes{{0, 1}, {2, 0}});
   CHECK(maximal_nodes(8, {3, 6}) == Nodes{{3, 0}, {4, 1}});
-  // Clipped: leaf 4 of 5 is its own parent twice over, and the root holds all.
+  // Clipped: shard 4 of 5 is its own parent twice over, and the root holds all.
   CHECK(maximal_nodes(5, {0, 5}) == Nodes{{0, 3}});
   CHECK(maximal_nodes(5, {4, 5}) == Nodes{{4, 2}});
   CHECK(maximal_nodes(6, {4, 6}) == Nodes{{4, 2}});
@@ -97,11 +97,11 @@ TEST_CASE("maximal nodes of known ranges") {
 }
 
 TEST_CASE("additions of known trees") {
-  const auto text = [](std::int64_t leaves) {
+  const auto text = [](std::int64_t shards) {
     std::vector<TreeNode> nodes;
-    for (std::int64_t i = 0; i < leaves; ++i) nodes.push_back({i, 0});
+    for (std::int64_t i = 0; i < shards; ++i) nodes.push_back({i, 0});
     std::string out;
-    for (const TreeAdd& add : tree_additions(leaves, nodes)) {
+    for (const TreeAdd& add : tree_additions(shards, nodes)) {
       out += std::to_string(add.left) + "+" + std::to_string(add.right) + " ";
     }
     return out;
@@ -114,42 +114,42 @@ TEST_CASE("additions of known trees") {
 }
 
 TEST_CASE("even cuts: the bits do not depend on the number of ranks") {
-  for (std::int64_t leaves = 1; leaves <= 40; ++leaves) {
+  for (std::int64_t shards = 1; shards <= 40; ++shards) {
     for (std::uint32_t seed = 0; seed < 3; ++seed) {
       const std::vector<float> values =
-          awkward(leaves, seed + 100 * static_cast<std::uint32_t>(leaves));
-      for (std::int64_t ranks = 1; ranks <= leaves + 3; ++ranks) {
+          awkward(shards, seed + 100 * static_cast<std::uint32_t>(shards));
+      for (std::int64_t ranks = 1; ranks <= shards + 3; ++ranks) {
         std::vector<std::int64_t> cuts{0};
-        for (std::int64_t r = 0; r < ranks; ++r) cuts.push_back(even_part(leaves, ranks, r).end);
-        check_cut(leaves, cuts, values);
+        for (std::int64_t r = 0; r < ranks; ++r) cuts.push_back(even_part(shards, ranks, r).end);
+        check_split(shards, cuts, values);
       }
     }
   }
 }
 
-TEST_CASE("all cuts of up to twelve leaves, and random cuts of more, empty ranges included") {
-  for (std::int64_t leaves = 1; leaves <= 12; ++leaves) {
-    const std::vector<float> values = awkward(leaves, static_cast<std::uint32_t>(leaves));
-    for (std::uint32_t mask = 0; mask < (1U << (leaves - 1)); ++mask) {
+TEST_CASE("all cuts of up to twelve shards, and random cuts of more, empty ranges included") {
+  for (std::int64_t shards = 1; shards <= 12; ++shards) {
+    const std::vector<float> values = awkward(shards, static_cast<std::uint32_t>(shards));
+    for (std::uint32_t mask = 0; mask < (1U << (shards - 1)); ++mask) {
       std::vector<std::int64_t> cuts{0};
-      for (std::int64_t i = 1; i < leaves; ++i) {
+      for (std::int64_t i = 1; i < shards; ++i) {
         if (mask >> (i - 1) & 1U) cuts.push_back(i);
       }
-      cuts.push_back(leaves);
-      check_cut(leaves, cuts, values);
+      cuts.push_back(shards);
+      check_split(shards, cuts, values);
     }
   }
   std::mt19937 random(7);
-  for (std::int64_t leaves = 13; leaves <= 40; ++leaves) {
-    const std::vector<float> values = awkward(leaves, static_cast<std::uint32_t>(leaves));
+  for (std::int64_t shards = 13; shards <= 40; ++shards) {
+    const std::vector<float> values = awkward(shards, static_cast<std::uint32_t>(shards));
     for (int trial = 0; trial < 200; ++trial) {
-      std::vector<std::int64_t> cuts{0, leaves};
+      std::vector<std::int64_t> cuts{0, shards};
       for (std::uint32_t i = random() % 8; i > 0; --i) {
         cuts.push_back(
-            static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(leaves + 1)));
+            static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(shards + 1)));
       }
       std::sort(cuts.begin(), cuts.end());
-      check_cut(leaves, cuts, values);
+      check_split(shards, cuts, values);
     }
   }
 }

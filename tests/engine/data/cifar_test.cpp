@@ -10,8 +10,8 @@ namespace {
 using namespace data_test;
 namespace fs = std::filesystem;
 
-const DataDemand kDemand10{{32, 32, 3}, 10};
-const DataDemand kDemand100{{32, 32, 3}, 100};
+const DataRequirements kRequirements10{{32, 32, 3}, 10};
+const DataRequirements kRequirements100{{32, 32, 3}, 100};
 
 /// Writes `bytes` at `offset` of a file of `size` bytes, zeros elsewhere.
 void sparse(const TempDir& dir, const std::string& name, std::uintmax_t size,
@@ -32,8 +32,8 @@ struct Cifar10Dir : TempDir {
     }
     sparse(*this, folder + "test_batch.bin", 30'730'000);
   }
-  std::string error(const DataDemand& demand = kDemand10) const {
-    return error_of([&] { open("cifar10", {{"root", path()}}, demand); }, *this);
+  std::string error(const DataRequirements& requirements = kRequirements10) const {
+    return error_of([&] { open("cifar10", {{"root", path()}}, requirements); }, *this);
   }
 };
 
@@ -45,7 +45,7 @@ TEST_CASE("CIFAR-10: five files become one source, channels last") {
   record[1 + 1024 + 1] = 22;         // Green of the second.
   record[1 + 2 * 1024 + 1023] = 33;  // Blue of the last.
   sparse(dir, "cifar-10-batches-bin/data_batch_2.bin", 30'730'000, 3073 * 4, record);
-  const DataSets sets = open("cifar10", {{"root", dir.path()}}, kDemand10);
+  const DataSets sets = open("cifar10", {{"root", dir.path()}}, kRequirements10);
   REQUIRE(sets.train->size() == 50000);
   CHECK(sets.test->size() == 10000);
   CHECK(sets.train->classes()[7] == "horse");
@@ -62,7 +62,7 @@ TEST_CASE("CIFAR-100: fine labels") {
   const TempDir dir;
   sparse(dir, "train.bin", 153'700'000, 3074 * 2, {19, 99, 5});
   sparse(dir, "test.bin", 30'740'000);
-  const DataSets sets = open("cifar100", {{"root", dir.path()}}, kDemand100);
+  const DataSets sets = open("cifar100", {{"root", dir.path()}}, kRequirements100);
   REQUIRE(sets.train->size() == 50000);
   REQUIRE(sets.train->classes().size() == 100);
   CHECK(sets.train->classes()[99] == "worm");
@@ -100,7 +100,7 @@ TEST_CASE("bad CIFAR files are refused") {
   SUBCASE("no folder") {
     CHECK(error_of(
               [&] {
-                open("cifar100", {{"root", dir / "none"}}, kDemand100);
+                open("cifar100", {{"root", dir / "none"}}, kRequirements100);
               },
               dir) ==
           "cifar100: $/none: no such folder; expected a folder with train.bin, test.bin (or with "

@@ -9,7 +9,7 @@ namespace {
 
 using namespace data_test;
 
-const DataDemand kDemand{{2, 3, 1}, 10};
+const DataRequirements kRequirements{{2, 3, 1}, 10};
 
 /// Four files of 2x3 images: 5 for training, 2 for testing.
 struct IdxDir : TempDir {
@@ -20,8 +20,8 @@ struct IdxDir : TempDir {
     write("t10k-labels-idx1-ubyte.gz", gzip(idx({2}, {7, 8})));
   }
   static Bytes images(std::uint32_t count) { return idx({count, 2, 3}, noise(count * 6)); }
-  DataSets read(const DataDemand& demand = kDemand) const {
-    return open("idx", {{"root", path()}}, demand);
+  DataSets read(const DataRequirements& requirements = kRequirements) const {
+    return open("idx", {{"root", path()}}, requirements);
   }
   /// The message for a bad file in place of a good one.
   std::string with(const std::string& name, const Bytes& bytes) const {

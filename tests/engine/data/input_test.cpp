@@ -38,7 +38,7 @@ std::vector<float> run_on(Backend& backend, InputDesc desc, const Bytes& raw, co
 /// The result of the first backend, whose bits all others have.
 std::vector<float> run(const InputDesc& desc, const Bytes& raw, const Batch& batch,
                        std::int64_t epoch) {
-  // Made once: a card takes a while.
+  // Made once: a GPU takes a while.
   static const auto backends = [] {
     std::vector<std::unique_ptr<Backend>> all;
     for (const std::string& name : testing::backend_names()) {

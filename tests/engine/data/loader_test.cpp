@@ -232,12 +232,12 @@ TEST_CASE("the time spent waiting for decoders is told") {
 }
 
 TEST_CASE("a large synthetic set is made as it is read") {
-  const DataDemand demand{{512, 512, 3}, 10};
-  const DataSets sets =
-      open("synthetic", {{"size", std::int64_t{400}}, {"test_size", std::int64_t{0}}}, demand);
+  const DataRequirements requirements{{512, 512, 3}, 10};
+  const DataSets sets = open(
+      "synthetic", {{"size", std::int64_t{400}}, {"test_size", std::int64_t{0}}}, requirements);
   CHECK(!sets.train->resident());
   const DataSets small =
-      open("synthetic", {{"size", std::int64_t{20}}, {"test_size", std::int64_t{0}}}, demand);
+      open("synthetic", {{"size", std::int64_t{20}}, {"test_size", std::int64_t{0}}}, requirements);
   REQUIRE(small.train->resident());
   CHECK(sample(*sets.train, 7) == sample(*small.train, 7));
 }

@@ -106,8 +106,8 @@ Variant variant(const VariantTable& table, const std::string& name,
 
 DataSets open(const std::string& name,
               std::initializer_list<std::pair<std::string, PlainValue>> fields,
-              const DataDemand& demand) {
-  return open_dataset(variant(dataset_table(), name, fields), demand);
+              const DataRequirements& requirements) {
+  return open_dataset(variant(dataset_table(), name, fields), requirements);
 }
 
 std::pair<Bytes, std::int32_t> sample(const DataSource& source, std::int64_t index) {

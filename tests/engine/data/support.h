@@ -48,7 +48,7 @@ Variant variant(const VariantTable& table, const std::string& name,
 /// Opens a data set by name.
 DataSets open(const std::string& name,
               std::initializer_list<std::pair<std::string, PlainValue>> fields,
-              const DataDemand& demand);
+              const DataRequirements& requirements);
 
 /// One sample's bytes and its label.
 std::pair<Bytes, std::int32_t> sample(const DataSource& source, std::int64_t index);

@@ -1,4 +1,4 @@
-// assign_memory: no two pieces that live at the same time share a byte.
+// assign_memory: no two blocks that live at the same time share a byte.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ TEST_CASE("random lifetimes never overlap in memory, and the arena is no larger 
   }
 }
 
-TEST_CASE("pieces that never meet share the same place, and gaps are used") {
+TEST_CASE("blocks that never meet share the same place, and gaps are used") {
   std::size_t total = 0;
   CHECK(assign_memory({{1000, 0, 1}, {1000, 2, 3}, {1000, 4, 4}}, total) ==
         std::vector<std::size_t>{0, 0, 0});

@@ -307,7 +307,7 @@ TEST_CASE("load_spec throws one usage error with a line for each issue") {
           "some.yaml:3:7: expected an integer of at least 0, found 'x'\n"
           "some.yaml:4:1: unknown key 'sede' in the config, did you mean 'seed'? Known keys: "
           "version, name, seed, data, model, loss, optimizer, lr_schedule, train, checkpoint, log, "
-          "devices, shares, extends");
+          "devices, device_weights, extends");
   }
 }
 

@@ -49,7 +49,7 @@ TEST_CASE("a shown config reads back to an equal spec") {
     CHECK(again.model.layers[1].name == spec.model.layers[1].name);
     CHECK(again.train.early_stopping.has_value() == spec.train.early_stopping.has_value());
     CHECK(again.devices == spec.devices);
-    CHECK(again.shares == spec.shares);
+    CHECK(again.device_weights == spec.device_weights);
     // With comments it is the same config.
     CHECK(shown(load_spec_text(small_catalog(), show_spec(small_catalog(), spec, true),
                                "/elsewhere/shown.yaml")) == text);
@@ -101,10 +101,10 @@ TEST_CASE("the schema is strict JSON Schema 2020-12") {
   CHECK(conv["properties"]["bias"]["default"] == true);
   CHECK(conv["properties"]["bias"]["description"] == "Add a learnt bias.");
   CHECK(schema["$defs"]["optimizer.SGD"]["properties"]["lr"]["exclusiveMinimum"] == 0);
-  const auto& shares = schema["else"]["properties"]["shares"];
-  CHECK(shares["default"] == "auto");
-  CHECK(shares["anyOf"][0]["const"] == "auto");
-  CHECK(shares["anyOf"][1]["items"]["exclusiveMinimum"] == 0);
+  const auto& device_weights = schema["else"]["properties"]["device_weights"];
+  CHECK(device_weights["default"] == "auto");
+  CHECK(device_weights["anyOf"][0]["const"] == "auto");
+  CHECK(device_weights["anyOf"][1]["items"]["exclusiveMinimum"] == 0);
   const auto& images = schema["$defs"]["data.images"];
   CHECK(images["properties"].contains("root"));
   CHECK(images["properties"].contains("batch_size"));
@@ -114,13 +114,14 @@ TEST_CASE("the schema is strict JSON Schema 2020-12") {
 
 TEST_CASE("the reference page has every kind and field") {
   const std::string page = config_reference(small_catalog());
-  for (const char* part : {"### `dataset: images`", "#### `type: Conv2d`", "### `type: SGD`",
-                           "| `momentum` | a number from 0 to 1 | `0` | Momentum. |",
-                           "| `lr` | a number above 0 | required | Learning rate. |",
-                           "| `shards` | auto or an integer from 1 to 65536 | `auto` |", "## train",
-                           "| `shares` | auto or a list of at least 1 number, each above 0 | "
-                           "`auto` |",
-                           "### early_stopping", "| `extends` | a path |"}) {
+  for (const char* part :
+       {"### `dataset: images`", "#### `type: Conv2d`", "### `type: SGD`",
+        "| `momentum` | a number from 0 to 1 | `0` | Momentum. |",
+        "| `lr` | a number above 0 | required | Learning rate. |",
+        "| `shards` | auto or an integer from 1 to 65536 | `auto` |", "## train",
+        "| `device_weights` | auto or a list of at least 1 number, each above 0 | "
+        "`auto` |",
+        "### early_stopping", "| `extends` | a path |"}) {
     CHECK_MESSAGE(page.find(part) != std::string::npos, part);
   }
 }

@@ -1,0 +1,169 @@
+#include "engine/collectives/abortable_barrier.h"
+
+#include <algorithm>
+#include <cassert>
+#include <new>
+#include <thread>
+
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+// Long enough that ranks with a core each nearly never sleep in a step, short enough that a core is
+// given up soon when one of them is late.
+constexpr std::chrono::microseconds kSpin{200};
+
+double seconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+AbortableBarrier::AbortableBarrier(int size, std::chrono::milliseconds deadline, bool spin)
+    : size_(size),
+      deadline_(deadline),
+      spin_(spin),
+      ranks_(std::make_unique<Rank[]>(static_cast<std::size_t>(size))) {
+  assert(size >= 1 && static_cast<std::uint64_t>(size) < kOneMeeting);
+}
+
+std::uint64_t AbortableBarrier::meet(int rank, const char* operation) {
+  const Clock::time_point start = Clock::now();
+  std::uint64_t word = word_.load();
+  const std::uint64_t meeting = meetings(word);
+  ranks_[rank].arrivals.store(meeting + 1);
+  for (;;) {
+    if (word & kAborted) throw_aborted(rank, operation);
+    const bool last = (word & kArrivedMask) + 1 == static_cast<std::uint64_t>(size_);
+    // Nobody reads the counter before the meeting is complete: all ranks left the last work.
+    if (last) working_.store(size_);
+    const std::uint64_t next = last ? (meeting + 1) * kOneMeeting : word + 1;
+    if (!word_.compare_exchange_weak(word, next)) continue;
+    if (last) {
+      wake();
+      return meeting;
+    }
+    break;
+  }
+  const auto over = [&] {
+    const std::uint64_t now = word_.load();
+    return meetings(now) != meeting || (now & kAborted);
+  };
+  if (!wait(over, start + deadline_)) {
+    const std::string text = stall_text(rank, operation, meeting, Clock::now() - start);
+    if (abort_meeting(meeting, rank, text)) fail(ErrorKind::peer, "{}", text);
+  }
+  // A meeting that took place counts, even if the group was aborted right after.
+  if (meetings(word_.load()) == meeting) throw_aborted(rank, operation);
+  return meeting;
+}
+
+void AbortableBarrier::finish_work(int rank, const char* operation) {
+  wait_for_work();
+  if (work_failed_.load()) throw_aborted(rank, operation);
+}
+
+void AbortableBarrier::fail_work(int rank, const std::string& cause) noexcept {
+  abort(rank, cause);
+  work_failed_.store(true);
+  wait_for_work();
+}
+
+void AbortableBarrier::wait_for_work() {
+  if (working_.fetch_sub(1) == 1) {
+    wake();
+  } else {
+    wait([&] { return working_.load() == 0; }, Clock::time_point::max());
+  }
+}
+
+template <class Condition>
+bool AbortableBarrier::wait(Condition condition, Clock::time_point until) {
+  if (spin_) {
+    const Clock::time_point spin_until = std::min(until, Clock::now() + kSpin);
+    do {
+      if (condition()) return true;
+      std::this_thread::yield();
+    } while (Clock::now() < spin_until);
+  }
+  // Whoever makes the condition true looks at sleepers_ after it; we look at the condition after
+  // counting ourselves. So at least one of the two sees the other.
+  std::unique_lock lock(mutex_);
+  ++sleepers_;
+  bool holds = condition();
+  while (!holds && Clock::now() < until) {
+    // Waiting for time_point::max() overflows in some libraries; an hour serves as well.
+    wakeup_.wait_until(lock, std::min(until, Clock::now() + std::chrono::hours(1)));
+    holds = condition();
+  }
+  --sleepers_;
+  return holds;
+}
+
+void AbortableBarrier::wake() {
+  if (sleepers_.load() == 0) return;
+  // The lock makes sure that a sleeper is either before its check or in its wait.
+  { const std::lock_guard lock(mutex_); }
+  wakeup_.notify_all();
+}
+
+void AbortableBarrier::set_cause(int rank, const std::string& cause) noexcept {
+  if (cause_rank_ >= 0) return;
+  cause_rank_ = rank;
+  try {
+    cause_ = cause;
+  } catch (const std::bad_alloc&) {
+    cause_.clear();  // the abort itself must still come through
+  }
+}
+
+bool AbortableBarrier::abort_meeting(std::uint64_t meeting, int rank, const std::string& cause) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t word = word_.load();
+    do {
+      // It took place in the meantime, or somebody else was first.
+      if (meetings(word) != meeting || (word & kAborted)) return false;
+    } while (!word_.compare_exchange_weak(word, word | kAborted));
+    set_cause(rank, cause);
+  }
+  wakeup_.notify_all();
+  return true;
+}
+
+void AbortableBarrier::abort(int rank, const std::string& cause) noexcept {
+  {
+    // Whoever sees the bit takes the lock to read the cause, so it finds it there.
+    const std::lock_guard lock(mutex_);
+    set_cause(rank, cause);
+    word_.fetch_or(kAborted);
+  }
+  wakeup_.notify_all();
+}
+
+std::string AbortableBarrier::abort_cause() const {
+  const std::lock_guard lock(mutex_);
+  return cause_;
+}
+
+void AbortableBarrier::throw_aborted(int rank, const char* operation) const {
+  const std::lock_guard lock(mutex_);
+  fail(ErrorKind::peer, "rank {}: {} was stopped because rank {} failed: {}", rank, operation,
+       cause_rank_, cause_);
+}
+
+std::string AbortableBarrier::stall_text(int rank, const char* operation, std::uint64_t meeting,
+                                         Clock::duration waited) const {
+  std::string missing;
+  for (int other = 0; other < size_; ++other) {
+    if (ranks_[other].arrivals.load() > meeting) continue;
+    missing += fmt::format("{}rank {}{}", missing.empty() ? "" : ", ", other,
+                           joined(other) ? "" : " (never joined)");
+  }
+  return fmt::format(
+      "rank {}: {} (collective call {}) waited {:.1f} s for {}: the deadline of {:.1f} s is over",
+      rank, operation, meeting + 1, seconds(waited), missing, seconds(deadline_));
+}
+
+}  // namespace dpt

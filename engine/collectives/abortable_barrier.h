@@ -1,0 +1,87 @@
+// Where the ranks of one process meet: a barrier that can be aborted and has a deadline.
+//
+// Meeting number g either happens for all ranks or for none: completion and abort are transitions
+// of one atomic word, so no rank can pass a meeting that another was thrown out of. After a meeting
+// the ranks may read and write each other's memory ("the work"), and none leaves before all are
+// done, abort or not: whoever unwinds frees the memory that others would still be working on.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace dpt {
+
+class AbortableBarrier {
+ public:
+  /// `spin`: waiting ranks poll for a moment before they sleep. REQUIRES: 1 <= size < 65536.
+  AbortableBarrier(int size, std::chrono::milliseconds deadline, bool spin);
+
+  /// Returns the number of the meeting (from 0) when all ranks have come. Throws ErrorKind::peer
+  /// with the first cause when the group was aborted, or when the deadline passes (which aborts it,
+  /// naming the ranks that are missing). What a rank wrote before is visible to all afterwards.
+  /// Each rank calls it from one thread.
+  std::uint64_t meet(int rank, const char* operation);
+
+  /// After a meeting with work, each rank calls one of these when its share is done; both return
+  /// when all ranks' shares are. There is no deadline: a share is arithmetic and copies that wait
+  /// for nobody, and to leave early would pull memory away from under another rank. An abort
+  /// meanwhile does not matter: what is complete is returned.
+  /// Throws ErrorKind::peer if another rank's share failed.
+  void finish_work(int rank, const char* operation);
+  /// This rank's share failed: aborts, and makes the others' finish_work throw.
+  void fail_work(int rank, const std::string& cause) noexcept;
+
+  /// The first cause wins. Wakes everybody. Any thread, any number of times.
+  void abort(int rank, const std::string& cause) noexcept;
+  /// The first cause, or empty.
+  std::string abort_cause() const;
+
+  void set_joined(int rank) { ranks_[rank].joined = true; }
+  bool joined(int rank) const { return ranks_[rank].joined; }
+
+ private:
+  // The word: bit 63 is the abort, bits 16 to 62 the number of meetings that took place, bits 0 to
+  // 15 the ranks that have come to the next one.
+  static constexpr std::uint64_t kAborted = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t kOneMeeting = std::uint64_t{1} << 16;
+  static constexpr std::uint64_t kArrivedMask = kOneMeeting - 1;
+  static std::uint64_t meetings(std::uint64_t word) { return (word & ~kAborted) / kOneMeeting; }
+
+  struct alignas(64) Rank {
+    std::atomic<std::uint64_t> arrivals{0};  ///< meetings it has come to
+    std::atomic<bool> joined{false};
+  };
+  using Clock = std::chrono::steady_clock;
+
+  [[noreturn]] void throw_aborted(int rank, const char* operation) const;
+  template <class Condition>
+  bool wait(Condition condition, Clock::time_point until);
+  void wake();
+  /// REQUIRES: mutex_ is held.
+  void set_cause(int rank, const std::string& cause) noexcept;
+  /// Aborts unless the meeting took place or the group was aborted before; true if it did.
+  bool abort_meeting(std::uint64_t meeting, int rank, const std::string& cause);
+  void wait_for_work();
+  std::string stall_text(int rank, const char* operation, std::uint64_t meeting,
+                         Clock::duration waited) const;
+
+  const int size_;
+  const std::chrono::milliseconds deadline_;
+  const bool spin_;
+  const std::unique_ptr<Rank[]> ranks_;
+  alignas(64) std::atomic<std::uint64_t> word_{0};
+  alignas(64) std::atomic<int> working_{0};
+  std::atomic<bool> work_failed_{false};
+  alignas(64) std::atomic<int> sleepers_{0};
+  mutable std::mutex mutex_;
+  std::condition_variable wakeup_;
+  std::string cause_;    // guarded by mutex_
+  int cause_rank_ = -1;  // guarded by mutex_; -1 = not aborted
+};
+
+}  // namespace dpt

@@ -1,0 +1,158 @@
+#include "engine/training/input_staging.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace dpt {
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kMetricsAt = kLine;
+constexpr std::size_t kIdsAt = 2 * kLine;
+static_assert(sizeof(StepScalars) <= kLine && sizeof(StepMetrics) <= kLine);
+
+/// The block's layout for a batch of `samples`: scalars, metrics, ids, slots (all 8-byte aligned)
+/// one behind the other, whatever room the block has. So a step uploads no more than it uses, and
+/// equal batches find equal addresses.
+std::size_t slots_at(std::size_t samples) {
+  return kIdsAt + samples * sizeof(std::int64_t);
+}
+std::size_t block_size(std::size_t samples) {
+  return slots_at(samples) + samples * sizeof(std::int32_t);
+}
+
+}  // namespace
+
+InputStaging::InputStaging(Backend& backend) : backend_(backend) {
+  for (Buffer& buffer : buffers_) {
+    buffer.filled = backend.make_event();
+    buffer.free = backend.make_event();
+  }
+}
+
+void InputStaging::grow(DeviceMemory& memory, std::size_t bytes, const char* what) {
+  if (memory.bytes() >= bytes) return;
+  memory = DeviceMemory();
+  memory = backend_.allocate(bytes, what);
+  ++moves_;
+}
+
+std::byte* InputStaging::grow(HostMemory& memory, std::size_t& have, std::size_t bytes,
+                              const char* what) {
+  if (have < bytes) {
+    memory = backend_.allocate_host(bytes, what);
+    have = bytes;
+  }
+  return memory.get();
+}
+
+StagedBatch InputStaging::stage(int slot_index, const StepScalars& scalars,
+                                const StepMetrics& metrics, const HostBatch& batch,
+                                const DataSource& source) {
+  Slot& slot = slots_[static_cast<std::size_t>(slot_index)];
+  const std::size_t samples = batch.slots.size();
+  const std::size_t bytes = block_size(samples);
+  if (block_.bytes() < bytes) {
+    // The copies of steps in flight still go to the old one.
+    backend_.synchronize();
+    // Rounded up, so that a few samples more do not move everything.
+    const std::size_t room = block_size((samples + 63) / 64 * 64);
+    grow(block_, room, "batch indices");
+    for (Slot& each : slots_) each.block = backend_.allocate_host(room, "batch indices");
+  }
+  std::byte* host = slot.block.get();
+  std::memset(host, 0, kIdsAt);
+  std::memcpy(host, &scalars, sizeof(scalars));
+  std::memcpy(host + kMetricsAt, &metrics, sizeof(metrics));
+
+  StagedBatch staged;
+  staged.metrics = block_.ptr() + kMetricsAt;
+  staged.batch.scalars = block_.ptr();
+  staged.batch.ids = block_.ptr() + kIdsAt;
+  staged.batch.slots = block_.ptr() + slots_at(samples);
+  if (samples > 0) {
+    std::memcpy(host + kIdsAt, batch.ids.data(), batch.ids.size_bytes());
+    auto* slots = reinterpret_cast<std::int32_t*>(host + slots_at(samples));
+    std::copy(batch.slots.begin(), batch.slots.end(), slots);
+    const Resident& data = resident(source);
+    if (data.pixels.ptr()) {
+      staged.batch.raw = data.pixels.ptr();
+      staged.batch.labels = data.labels.ptr();
+    } else {
+      stage_samples(slot, batch, source, staged);
+      std::iota(slots, slots + samples, 0);
+    }
+  }
+  backend_.upload(block_.ptr(), host, bytes);
+  return staged;
+}
+
+const InputStaging::Resident& InputStaging::resident(const DataSource& source) {
+  const auto known = std::find_if(resident_.begin(), resident_.end(),
+                                  [&](const Resident& each) { return each.source == &source; });
+  if (known != resident_.end()) return *known;
+  Resident data{&source, {}, {}};
+  if (const auto samples = source.resident()) {
+    const std::size_t bytes = samples->pixels.size_bytes();
+    // A CPU borrows the host's memory. On a GPU it takes no more than half of what is left, so
+    // that other batch sizes and other programs have room.
+    if (!backend_.info().queues || bytes <= backend_.free_bytes() / 2) {
+      data.pixels = backend_.make_resident(samples->pixels, "the data set");
+      data.labels = backend_.make_resident(std::as_bytes(samples->labels), "the labels");
+    }
+  }
+  resident_.push_back(std::move(data));
+  return resident_.back();
+}
+
+void InputStaging::stage_samples(Slot& slot, const HostBatch& batch, const DataSource& source,
+                                 StagedBatch& staged) {
+  const std::size_t samples = batch.slots.size();
+  const std::size_t sample_bytes =
+      static_cast<std::size_t>(source.shape().elements()) * size_of(source.type());
+  const std::size_t pixel_bytes = samples * sample_bytes;
+  const std::size_t label_bytes = samples * sizeof(std::int32_t);
+  std::byte* pixels = grow(slot.pixels, slot.pixel_bytes, pixel_bytes, "a batch of samples");
+  std::byte* labels = grow(slot.labels, slot.label_bytes, label_bytes, "a batch of labels");
+  for (std::size_t k = 0; k < samples; ++k) {
+    const auto from = static_cast<std::size_t>(batch.slots[k]);
+    std::memcpy(pixels + k * sample_bytes, batch.pixels.data() + from * sample_bytes, sample_bytes);
+    std::memcpy(labels + k * sizeof(std::int32_t), &batch.labels[from], sizeof(std::int32_t));
+  }
+
+  staged.buffer = next_buffer_;
+  next_buffer_ = 1 - next_buffer_;
+  Buffer& buffer = buffers_[static_cast<std::size_t>(staged.buffer)];
+  if (buffer.pixels.bytes() < pixel_bytes || buffer.labels.bytes() < label_bytes) {
+    backend_.synchronize();
+    grow(buffer.pixels, pixel_bytes, "a batch of samples");
+    grow(buffer.labels, label_bytes, "a batch of labels");
+  }
+  backend_.upload_overlapped(buffer.pixels.ptr(), pixels, pixel_bytes, *buffer.free,
+                             *buffer.filled);
+  backend_.upload_overlapped(buffer.labels.ptr(), labels, label_bytes, *buffer.free,
+                             *buffer.filled);
+  backend_.wait_for(*buffer.filled);
+  staged.batch.raw = buffer.pixels.ptr();
+  staged.batch.labels = buffer.labels.ptr();
+}
+
+void InputStaging::release(const StagedBatch& staged) {
+  const Buffer& buffer = buffers_[static_cast<std::size_t>(staged.buffer)];
+  if (staged.batch.raw && staged.batch.raw == buffer.pixels.ptr()) backend_.record(*buffer.free);
+}
+
+std::size_t InputStaging::memory_bytes() const {
+  std::size_t bytes = block_.bytes();
+  for (const Buffer& buffer : buffers_) bytes += buffer.pixels.bytes() + buffer.labels.bytes();
+  for (const Resident& data : resident_) bytes += data.pixels.bytes() + data.labels.bytes();
+  return bytes;
+}
+
+std::string InputStaging::placement() const {
+  if (resident_.empty()) return "";
+  return resident_.front().pixels.ptr() ? "resident" : "staged";
+}
+
+}  // namespace dpt

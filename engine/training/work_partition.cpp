@@ -1,0 +1,101 @@
+#include "engine/training/work_partition.h"
+
+#include <algorithm>
+
+namespace dpt {
+namespace {
+
+/// Builds the list while it walks the tree. Buffers are handed out like a stack: a node's sum lies
+/// in the lowest buffer of its shards.
+class PartitionBuilder {
+ public:
+  PartitionBuilder(const std::vector<Range>& shards, std::int64_t max_micro_batch,
+                   WorkPartition& partition)
+      : shards_(shards), max_micro_batch_(max_micro_batch), partition_(partition) {}
+
+  /// Appends the actions that leave the node's sum in `buffer`; buffers above it are free.
+  void node(TreeNode n, int buffer) {
+    partition_.buffers = std::max(partition_.buffers, buffer + 1);
+    if (n.level == 0) {
+      shard(n.first, buffer);
+      return;
+    }
+    node({n.first, n.level - 1}, buffer);
+    const TreeNode right{n.first + (std::int64_t{1} << (n.level - 1)), n.level - 1};
+    if (right.first >= partition_.shards) return;
+    node(right, buffer + 1);
+    partition_.actions.push_back({.kind = WorkAction::Kind::add,
+                                  .buffer = buffer,
+                                  .other = buffer + 1,
+                                  .samples = {},
+                                  .write = GradWrite::add});
+  }
+
+ private:
+  void shard(std::int64_t index, int buffer) {
+    const Range& samples = shards_[static_cast<std::size_t>(index)];
+    if (samples.size() == 0) {
+      partition_.actions.push_back({.kind = WorkAction::Kind::zero,
+                                    .buffer = buffer,
+                                    .other = 0,
+                                    .samples = samples,
+                                    .write = GradWrite::overwrite});
+      return;
+    }
+    const std::int64_t micro_batches = (samples.size() + max_micro_batch_ - 1) / max_micro_batch_;
+    for (std::int64_t i = 0; i < micro_batches; ++i) {
+      const Range part = even_part(samples.size(), micro_batches, i);
+      partition_.actions.push_back(
+          {.kind = WorkAction::Kind::train,
+           .buffer = buffer,
+           .other = 0,
+           .samples = {samples.begin + part.begin, samples.begin + part.end},
+           .write = i == 0 ? GradWrite::overwrite : GradWrite::add});
+    }
+  }
+
+  const std::vector<Range>& shards_;  ///< the samples of each
+  std::int64_t max_micro_batch_;
+  WorkPartition& partition_;
+};
+
+}  // namespace
+
+WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_weights, int rank,
+                              std::int64_t shards, std::int64_t max_micro_batch) {
+  // The device weights decide the shards' sizes in fast mode and their owners in exact mode: there
+  // a shard never depends on the ranks, so neither do the bits.
+  const bool exact = shards > 0;
+  const std::vector<Range> shard_samples =
+      exact ? proportional_parts(samples, DeviceWeights(static_cast<std::size_t>(shards), 1))
+            : proportional_parts(samples, device_weights);
+  WorkPartition partition;
+  partition.shards = static_cast<std::int64_t>(shard_samples.size());
+  const Range mine =
+      exact ? proportional_parts(shards, device_weights)[static_cast<std::size_t>(rank)]
+            : Range{rank, rank + std::int64_t{1}};
+  if (mine.size() > 0) {
+    partition.samples = {shard_samples[static_cast<std::size_t>(mine.begin)].begin,
+                         shard_samples[static_cast<std::size_t>(mine.end - 1)].end};
+  }
+  PartitionBuilder builder(shard_samples, max_micro_batch, partition);
+  int buffer = 0;
+  for (const TreeNode& node : maximal_nodes(partition.shards, mine)) {
+    builder.node(node, buffer);
+    partition.parts.push_back({node, buffer});
+    ++buffer;
+  }
+  return partition;
+}
+
+std::vector<std::int64_t> micro_batch_sizes(const WorkPartition& partition) {
+  std::vector<std::int64_t> sizes;
+  for (const WorkAction& action : partition.actions) {
+    if (action.kind == WorkAction::Kind::train) sizes.push_back(action.samples.size());
+  }
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
+}  // namespace dpt

@@ -1,0 +1,51 @@
+// How one rank works through its part of a batch: which samples go into which gradient buffer, and
+// which buffers are added, as a straight-line list. Fast mode, exact mode, gradient accumulation,
+// ragged batches and idle ranks are all just different lists. See docs/exactness.md.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/training/device_weights.h"
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// One entry of the list.
+struct WorkAction {
+  enum class Kind : std::uint8_t {
+    train,  ///< forward and backward of `samples` into `buffer`
+    zero,   ///< an empty shard: `buffer` = 0
+    add     ///< `buffer` += `other`
+  };
+  Kind kind = Kind::train;
+  int buffer = 0;
+  int other = 0;
+  Range samples;  ///< positions in the batch, never empty for `train`
+  GradWrite write = GradWrite::overwrite;
+};
+
+struct WorkPartition {
+  Range samples;  ///< the rank's own, in the batch; may be empty
+  std::int64_t shards = 1;
+  std::vector<WorkAction> actions;
+  struct Part {
+    TreeNode node;
+    int buffer;
+  };
+  std::vector<Part> parts;  ///< what the rank brings to the all_reduce
+  int buffers = 0;          ///< gradient buffers used, counted from 0
+};
+
+/// The list of `rank` for a batch of `samples`; `device_weights` has one weight per rank. `shards`
+/// as in the config: 0 = fast mode, one shard a rank, of its share of the samples; N = exact mode,
+/// N even shards, of which a rank has its share, ranks <= N. No `train` action has more than
+/// `max_micro_batch` samples; how a shard is partition into micro-batches depends on its own size
+/// alone.
+WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_weights, int rank,
+                              std::int64_t shards, std::int64_t max_micro_batch);
+
+/// All micro-batch sizes that the partitions of a batch contain, ascending, without repetition.
+std::vector<std::int64_t> micro_batch_sizes(const WorkPartition& partition);
+
+}  // namespace dpt

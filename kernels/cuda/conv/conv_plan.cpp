@@ -1,0 +1,264 @@
+// Chooses between our own kernels and cuDNN's for one pass of a convolution.
+#include "kernels/cuda/conv/conv_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "kernels/cuda/column_sums.h"
+#include "kernels/cuda/runtime/libraries.h"
+#include "kernels/cuda/runtime/plan_cache.h"
+#include "kernels/cuda/runtime/timing.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+constexpr int kMostCudnnPlans = 6;
+
+const char* pass_name(ConvPass pass) {
+  switch (pass) {
+    case ConvPass::forward:
+      return "forward";
+    case ConvPass::backward_data:
+      return "data";
+    case ConvPass::backward_weights:
+      return "weights";
+  }
+  return "?";
+}
+
+/// What makes a timed choice valid: the GPU, the driver, and cuDNN, which is opened for its
+/// version even where the choice was a kernel of ours: another cuDNN may be faster than that. It
+/// costs milliseconds, once for each GPU. What takes long, a handle and cuDNN's heuristics, is for
+/// candidates that are timed or taken.
+const std::string& conv_machine_key(const CudaContext& context) {
+  static std::mutex mutex;
+  static std::map<int, std::string> keys;
+  const std::lock_guard lock(mutex);
+  std::string& key = keys[context.device];
+  if (key.empty()) key = machine_key(context) + " " + describe_cudnn();
+  return key;
+}
+
+/// Runs plans on scratch memory.
+class Bench {
+ public:
+  Bench(const CudaContext& context, const ConvProblem& problem)
+      : context_(context), p_(problem), timing_(context) {}
+
+  /// False if the memory does not suffice.
+  bool prepare() {
+    const std::int64_t weights = p_.out.c * p_.kernel.h * p_.kernel.w * (p_.in.c / p_.groups);
+    const std::size_t sums_bytes = column_sums_scratch(context_, rows(), p_.out.c);
+    args_.x = timing_.make(p_.batch * p_.in.elements(), p_.type);
+    args_.y =
+        timing_.make(p_.pool ? p_.batch * p_.pool->out.elements() : rows() * p_.out.c, p_.type);
+    args_.weight = timing_.make(weights, p_.type);
+    args_.bias = static_cast<const float*>(timing_.make(p_.out.c, DType::f32));
+    args_.dweight = static_cast<float*>(timing_.make(weights, DType::f32));
+    args_.dbias = static_cast<float*>(timing_.make(p_.out.c, DType::f32));
+    sums_scratch_ = timing_.make(static_cast<std::int64_t>(sums_bytes / 4) + 1, DType::f32);
+    if (p_.pool) {
+      args_.open = static_cast<std::uint8_t*>(
+          timing_.make(p_.batch * p_.pool->out.elements() / 4 + 1, DType::f32));
+      if (!args_.open) return false;
+    }
+    return args_.x && args_.y && args_.weight && args_.bias && args_.dweight && args_.dbias &&
+           sums_scratch_;
+  }
+
+  /// Of each plan, with what has to be done besides it.
+  std::vector<float> times(const std::vector<ConvPlan*>& plans, std::string& failure) {
+    return timing_.times(
+        plans.size(), [&](std::size_t i) { run(*plans[i]); }, failure);
+  }
+
+ private:
+  void run(ConvPlan& plan) {
+    plan.run(args_);
+    if (p_.pass != ConvPass::backward_weights || !p_.bias || plan.gives_dbias()) return;
+    column_sums(context_, address(args_.y), p_.type, rows(), p_.out.c, address(args_.dbias),
+                GradWrite::overwrite, address(sums_scratch_));
+  }
+  std::int64_t rows() const { return p_.batch * p_.out.h * p_.out.w; }
+  static DevPtr address(const void* pointer) { return {reinterpret_cast<std::uintptr_t>(pointer)}; }
+
+  const CudaContext& context_;
+  const ConvProblem& p_;
+  Timing timing_;
+  ConvArgs args_;
+  void* sums_scratch_ = nullptr;
+};
+
+/// A plan that stands in for another that failed.
+class FallbackPlan final : public ConvPlan {
+ public:
+  FallbackPlan(std::unique_ptr<ConvPlan> plan, std::string failure)
+      : plan_(std::move(plan)), failure_(std::move(failure)) {}
+  void run(const ConvArgs& args) override { plan_->run(args); }
+  bool gives_dbias() const override { return plan_->gives_dbias(); }
+  std::string name() const override {
+    return fmt::format("{} (another failed: {})", plan_->name(), failure_);
+  }
+
+ private:
+  std::unique_ptr<ConvPlan> plan_;
+  std::string failure_;
+};
+
+/// The candidates for one problem, made when they are first needed: opening cuDNN takes long. What
+/// the cache names is made without asking cuDNN's heuristics. A cuDNN that fails, or is not there,
+/// is no candidate where our own kernels are one; the plan that is taken then tells of it.
+class Candidates {
+ public:
+  Candidates(const CudaContext& context, const ConvProblem& problem)
+      : context_(context), problem_(problem), own_(make_own_plans(context, problem)) {}
+
+  bool has(const std::string& name) {
+    if (named(own_, name)) return true;
+    if (!cudnn_can()) return false;
+    try {
+      named_ = make_cudnn_plan(context_, problem_, name);
+    } catch (const Error&) {
+      named_ = nullptr;  // To choose anew meets the failure again, and tells of it.
+    }
+    return named_ != nullptr;
+  }
+
+  std::unique_ptr<ConvPlan> take(const std::string& name) {
+    std::unique_ptr<ConvPlan> plan = find(name);
+    if (plan && !failure_.empty()) return std::make_unique<FallbackPlan>(std::move(plan), failure_);
+    return plan;
+  }
+
+  /// By the fixed rule.
+  std::string by_rule() {
+    if (!own_.empty() && (own_convolution_is_better(problem_) || cudnn().empty())) {
+      return own_.front()->name();
+    }
+    if (!cudnn().empty()) return cudnn().front()->name();
+    fail(ErrorKind::device,
+         "{}: neither dpt's own kernels nor cuDNN can run the convolution {}{}{}", context_.name,
+         problem_.key(), failure_.empty() ? "" : ": ", failure_);
+  }
+
+  /// By timing. Empty where that says nothing that holds next time: something failed, or there was
+  /// no memory to time with.
+  std::string fastest() {
+    std::vector<ConvPlan*> plans;
+    for (auto& plan : own_) plans.push_back(plan.get());
+    for (auto& plan : cudnn()) plans.push_back(plan.get());
+    if (plans.empty() || !failure_.empty()) return {};
+    if (plans.size() == 1) return plans[0]->name();
+    std::vector<float> times;
+    {
+      Bench bench(context_, problem_);
+      if (!bench.prepare()) return {};
+      times = bench.times(plans, failure_);
+    }
+    const auto first = std::min_element(times.begin(), times.end());
+    const std::string name = plans[static_cast<std::size_t>(first - times.begin())]->name();
+    if (failure_.empty()) return name;
+    // Whoever failed is gone; the rule decides only where nobody is left to compare with.
+    const auto failed = [&](const std::unique_ptr<ConvPlan>& plan) {
+      const auto at = std::find(plans.begin(), plans.end(), plan.get()) - plans.begin();
+      return std::isinf(times[static_cast<std::size_t>(at)]);
+    };
+    const auto left =
+        std::count_if(times.begin(), times.end(), [](float time) { return !std::isinf(time); });
+    std::erase_if(own_, failed);
+    std::erase_if(cudnn_, failed);
+    return left > 1 ? name : std::string();
+  }
+
+ private:
+  std::unique_ptr<ConvPlan> find(const std::string& name) {
+    if (auto* own = named(own_, name)) return std::move(*own);
+    if (named_ && named_->name() == name) return std::move(named_);
+    auto* plan = named(cudnn(), name);
+    return plan ? std::move(*plan) : nullptr;
+  }
+
+  using Plans = std::vector<std::unique_ptr<ConvPlan>>;
+  static std::unique_ptr<ConvPlan>* named(Plans& plans, const std::string& name) {
+    for (auto& plan : plans) {
+      if (plan->name() == name) return &plan;
+    }
+    return nullptr;
+  }
+  bool cudnn_can() const { return !problem_.pool; }
+
+  Plans& cudnn() {
+    if (std::exchange(asked_, true) || !cudnn_can()) return cudnn_;
+    try {
+      cudnn_ = make_cudnn_plans(context_, problem_, kMostCudnnPlans);
+    } catch (const Error& error) {
+      if (own_.empty()) throw;
+      failure_ = error.what();
+    }
+    return cudnn_;
+  }
+
+  const CudaContext& context_;
+  const ConvProblem& problem_;
+  Plans own_, cudnn_;
+  std::unique_ptr<ConvPlan> named_;
+  bool asked_ = false;
+  std::string failure_;  ///< why a candidate is none
+};
+
+}  // namespace
+
+std::string ConvProblem::key() const {
+  const auto pair = [](const Size2& s) { return fmt::format("{}x{}", s.h, s.w); };
+  return fmt::format("{}:n{}:{}x{}x{}>{}x{}x{}:k{}:s{}:p{}:d{}:g{}:{}{}{}", pass_name(pass), batch,
+                     in.h, in.w, in.c, out.h, out.w, out.c, pair(kernel), pair(stride),
+                     pair(padding), pair(dilation), groups,
+                     type == DType::f32 && tf32 ? "tf32" : name_of(type), bias ? ":bias" : "",
+                     relu ? ":relu" : "") +
+         (!pool                         ? ""
+          : pool->kind == PoolKind::max ? ":max"
+                                        : ":average");
+}
+
+//  - Few or odd numbers of channels: cuDNN's tensor core kernels load 16 bytes of channels at a
+//    time; for others it copies the tensors into padded ones first. Below 16 channels half of
+//    their tiles is padding.
+//  - Small problems are over before a helper kernel of cuDNN's has started: ours are one kernel,
+//    or two. 2 GFLOP take about 10 us of a large GPU.
+// cuDNN is better at the rest, and at groups, which ours treat as convolutions of their own.
+bool own_convolution_is_better(const ConvProblem& p) {
+  const std::int64_t pack = p.type == DType::bf16 ? 8 : 4;
+  const std::int64_t group_in = p.in.c / p.groups;
+  const double flops = 2.0 * static_cast<double>(p.batch * p.out.elements()) *
+                       static_cast<double>(p.kernel.h * p.kernel.w * group_in);
+  if (p.groups > 1) return false;
+  return p.in.c < 16 || p.out.c < 16 || p.in.c % pack != 0 || p.out.c % pack != 0 || flops < 2e9;
+}
+
+std::vector<std::unique_ptr<ConvPlan>> make_own_plans(const CudaContext& context,
+                                                      const ConvProblem& problem) {
+  std::vector<std::unique_ptr<ConvPlan>> plans;
+  for (const auto make : {make_image_conv, make_implicit_gemm}) {
+    if (auto plan = make(context, problem)) plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+std::unique_ptr<ConvPlan> choose_conv_plan(const CudaContext& context, const ConvProblem& problem) {
+  Candidates candidates(context, problem);
+  const BackendOptions& options = context.options;
+  if (options.exact || options.plan_cache.empty()) return candidates.take(candidates.by_rule());
+  const std::string name =
+      PlanCache::of(options.plan_cache)
+          .decide(
+              problem.pool ? machine_key(context) : conv_machine_key(context), problem.key(),
+              [&](const std::string& kept) { return candidates.has(kept); },
+              [&] { return candidates.fastest(); });
+  return candidates.take(name.empty() ? candidates.by_rule() : name);
+}
+
+}  // namespace dpt

@@ -1,0 +1,21 @@
+// What of cuDNN's plans can be known without running them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/conv/conv_plan.h"
+
+namespace dpt {
+
+/// The names of the plans that make_cudnn_plans would give on a GPU that `GPU` describes, which
+/// need not exist: cuDNN's own description of a device (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+/// cuDNN 9.8 or later). Needs the library, but no GPU.
+std::vector<std::string> cudnn_plan_names(const std::string& gpu, const ConvProblem& problem,
+                                          std::size_t workspace_bytes, int most);
+
+/// Whether make_cudnn_plan would find the plan of this name on such a GPU.
+bool cudnn_has_plan(const std::string& gpu, const ConvProblem& problem, std::size_t workspace_bytes,
+                    const std::string& name);
+
+}  // namespace dpt

@@ -1,0 +1,408 @@
+// The two factors of the implicit product on their way from memory to shared memory.
+//
+// A factor's tile is kRows rows (of the left factor; columns of the right one) times kGemmWords
+// words along the side that is summed over. A word is one fp32 number or two bf16 with neighbouring
+// k. Shared memory holds it in one of two ways, after the direction in which the factor lies in
+// memory:
+//  - *panel*, for factors contiguous along k: [half of the words][row][16 words]. The four 16-byte
+//    groups of words of a row are permuted by the row; even and odd rows are exchanged in the
+//    second half, and in every second eight rows. So eight rows at one k, neighbours or every
+//    second one, two rows at all four groups of words, and the eight groups of words of one row
+//    each lie in different banks.
+//  - *major*, for factors contiguous along the rows: [word][row] with a pitch of kRows + 2, so that
+//    words 0, 4, 8, 12 at eight neighbouring rows lie in different banks.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/common/bf16.h"
+#include "kernels/cuda/conv/implicit_gemm.h"
+#include "kernels/cuda/runtime/launch.h"
+
+namespace dpt::gemm {
+
+/// A pixel or a tap, ready to be added to one of the other kind. `offset` counts elements of the
+/// gathered tensor (modulo 2^32, so that a place left of the image may be "negative"); `extra` is a
+/// pixel's offset in the tensor that has the pixels, or a tap's in the weights (backward data).
+struct alignas(16) Place {
+  std::uint32_t offset;
+  int h, w;
+  std::uint32_t extra;
+};
+inline constexpr int kNowhere = -(1 << 29);  // The sum of two is still outside and no overflow.
+
+__device__ inline Place nowhere() {
+  return {0, kNowhere, kNowhere, 0};
+}
+
+/// How grid indices and tap slots of one axis turn into positions, in one phase.
+struct AxisPhase {
+  int scale, base;              ///< gathered position of pixel i: i * scale + base
+  int pixel_scale, pixel_base;  ///< its own position: i * pixel_scale + pixel_base
+  int first_tap, step;          ///< tap of slot 0; gathered positions from slot to slot
+};
+
+template <ConvPass kPass>
+__device__ inline AxisPhase axis_phase(const GemmAxis& axis, int phase) {
+  if constexpr (kPass != ConvPass::backward_data) {
+    return {axis.stride, -axis.padding, 1, 0, 0, axis.dilation};
+  }
+  // dx at h is fed by dy at (h + padding - tap * dilation) / stride where that divides.
+  int first = 0;
+  while (first < axis.tap_step && (phase + axis.padding - first * axis.dilation) % axis.stride) {
+    ++first;
+  }
+  if (first == axis.tap_step) first = axis.taps;  // This phase meets no tap at all.
+  return {1,           (phase + axis.padding - first * axis.dilation) / axis.stride,
+          axis.stride, phase,
+          first,       -axis.gathered_step};
+}
+
+/// What a block works on besides its tile.
+struct BlockPart {
+  AxisPhase h, w;
+  int group;
+};
+
+/// The index of position (h, w) of an image, modulo 2^32.
+__device__ inline std::uint32_t position(std::uint32_t image, int height, int width, int h, int w) {
+  return (image * static_cast<std::uint32_t>(height) + static_cast<std::uint32_t>(h)) *
+             static_cast<std::uint32_t>(width) +
+         static_cast<std::uint32_t>(w);
+}
+
+/// Where pooling inside the product changes what is read or written.
+enum class Pooled : std::uint8_t {
+  no,
+  pixels,    ///< the tensor that has the pixels is the pooled one (forward, backward weights)
+  gathered,  ///< the gathered tensor is (backward data)
+};
+template <ConvPass kPass, bool kPooled>
+inline constexpr Pooled kWhatIsPooled = !kPooled                           ? Pooled::no
+                                        : kPass == ConvPass::backward_data ? Pooled::gathered
+                                                                           : Pooled::pixels;
+/// Pixels of a window follow each other.
+__device__ inline int window_corner(int pixel) {
+  return pixel & 3;
+}
+
+/// Pixel `index` of the phase's grid, nowhere from `end` on.
+template <Pooled kPooled>
+__device__ inline Place pixel_place(const ConvGemm& g, const BlockPart& part, int index, int end) {
+  if (index >= end) return nowhere();
+  auto j = static_cast<std::uint32_t>(kPooled == Pooled::pixels ? index / 4 : index);
+  const std::uint32_t image = g.per_image.split(j);
+  std::uint32_t i = g.per_row.split(j);
+  Place place;
+  if constexpr (kPooled == Pooled::pixels) {
+    place.extra =
+        position(image, g.pool.height, g.pool.width, static_cast<int>(i), static_cast<int>(j)) *
+            static_cast<std::uint32_t>(g.pixel_channels) +
+        static_cast<std::uint32_t>(part.group * g.pixel_group);
+    i = 2 * i + static_cast<std::uint32_t>(window_corner(index)) / 2;
+    j = 2 * j + static_cast<std::uint32_t>(window_corner(index)) % 2;
+  }
+  const int own_h = static_cast<int>(i) * part.h.pixel_scale + part.h.pixel_base;
+  const int own_w = static_cast<int>(j) * part.w.pixel_scale + part.w.pixel_base;
+  if (own_h >= g.h.pixels || own_w >= g.w.pixels) return nowhere();
+  place.h = static_cast<int>(i) * part.h.scale + part.h.base;
+  place.w = static_cast<int>(j) * part.w.scale + part.w.base;
+  // In a pooled tensor the sum of a pixel and a tap has to be halved first: see gathered_offset.
+  place.offset = (kPooled == Pooled::gathered
+                      ? position(image, g.pool.height, g.pool.width, 0, 0)
+                      : position(image, g.h.gathered, g.w.gathered, place.h, place.w)) *
+                     static_cast<std::uint32_t>(g.gathered_channels) +
+                 static_cast<std::uint32_t>(part.group * g.gathered_group);
+  if constexpr (kPooled != Pooled::pixels) {
+    place.extra = position(image, g.h.pixels, g.w.pixels, own_h, own_w) *
+                      static_cast<std::uint32_t>(g.pixel_channels) +
+                  static_cast<std::uint32_t>(part.group * g.pixel_group);
+  }
+  return place;
+}
+
+/// Tap slot and channel `index`, nowhere from the last on.
+template <Pooled kPooled>
+__device__ inline Place tap_place(const ConvGemm& g, const BlockPart& part, int index) {
+  if (index >= g.taps) return nowhere();
+  auto channel = static_cast<std::uint32_t>(index);
+  std::uint32_t slot = g.per_tap.split(channel);
+  const auto i = static_cast<int>(g.per_tap_row.split(slot));
+  const auto j = static_cast<int>(slot);
+  const int r = part.h.first_tap + i * g.h.tap_step, s = part.w.first_tap + j * g.w.tap_step;
+  if (r >= g.h.taps || s >= g.w.taps) return nowhere();
+  Place place;
+  place.h = i * part.h.step;
+  place.w = j * part.w.step;
+  place.offset = channel;
+  if constexpr (kPooled != Pooled::gathered) {
+    place.offset += position(0, 0, g.w.gathered, place.h, place.w) *
+                    static_cast<std::uint32_t>(g.gathered_channels);
+  }
+  const std::uint32_t row = static_cast<std::uint32_t>(part.group * g.gathered_group) + channel;
+  place.extra = (row * static_cast<std::uint32_t>(g.h.taps * g.w.taps) +
+                 static_cast<std::uint32_t>(r * g.w.taps + s)) *
+                static_cast<std::uint32_t>(g.pixel_group);
+  return place;
+}
+
+__device__ inline bool inside(const ConvGemm& g, const Place& pixel, const Place& tap) {
+  return static_cast<unsigned>(pixel.h + tap.h) < static_cast<unsigned>(g.h.gathered) &&
+         static_cast<unsigned>(pixel.w + tap.w) < static_cast<unsigned>(g.w.gathered);
+}
+
+/// Calls use(std::integral_constant) for 0, kBy, 2 kBy, ... below kCount.
+template <int kCount, int kBy, int kFirst = 0, class Use>
+__device__ inline void unrolled(const Use& use) {
+  if constexpr (kFirst < kCount) {
+    use(std::integral_constant<int, kFirst>());
+    unrolled<kCount, kBy, kFirst + kBy>(use);
+  }
+}
+
+/// Loads kVector elements, from element kAt of `words` on; zeros where `from` is null. Elements of
+/// one word come in ascending order, bytes all at once.
+template <class Element, int kVector, int kAt, int kWords>
+__device__ inline void load_vector(std::uint32_t (&words)[kWords], const Element* from) {
+  constexpr int kSize = static_cast<int>(sizeof(Element));
+  constexpr int kBytes = kVector * kSize, kWord = kAt * kSize / 4;
+  if constexpr (kBytes == 16) {
+    const uint4 value = from ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
+    words[kWord] = value.x;
+    words[kWord + 1] = value.y;
+    words[kWord + 2] = value.z;
+    words[kWord + 3] = value.w;
+  } else if constexpr (kBytes == 8) {
+    const uint2 value = from ? *reinterpret_cast<const uint2*>(from) : uint2{0, 0};
+    words[kWord] = value.x;
+    words[kWord + 1] = value.y;
+  } else if constexpr (kBytes == 4) {
+    words[kWord] = from ? *reinterpret_cast<const std::uint32_t*>(from) : 0;
+  } else if constexpr (kSize == 1) {
+    words[kWord] = !from ? 0 : kBytes == 2 ? *reinterpret_cast<const std::uint16_t*>(from) : *from;
+  } else {
+    const std::uint32_t half = from ? *reinterpret_cast<const std::uint16_t*>(from) : 0;
+    words[kWord] = kAt % 2 == 0 ? half : words[kWord] | (half << 16);
+  }
+}
+
+/// Multiplies element kAt of `words` by `scale`, or makes it zero if it is not `open`.
+template <class Element, int kAt, int kWords>
+__device__ inline void pass_open(std::uint32_t (&words)[kWords], bool open, float scale) {
+  if constexpr (sizeof(Element) == 4) {
+    words[kAt] =
+        open ? __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, words[kAt]) * scale) : 0;
+  } else {
+    constexpr int kShift = 16 * (kAt % 2);
+    std::uint32_t& word = words[kAt / 2];
+    const Bf16 value{static_cast<std::uint16_t>(word >> kShift)};
+    const std::uint32_t bits = open ? to_bf16(to_float(value) * scale).bits : 0;
+    word = (word & ~(0xFFFFU << kShift)) | bits << kShift;
+  }
+}
+
+/// As load_vector, from a pooled gradient: what it says of corner `corner` of its windows.
+/// `open` are the bytes of `from`.
+template <class Element, int kVector, int kAt, int kWords>
+__device__ inline void load_open(std::uint32_t (&words)[kWords], const Element* from,
+                                 const std::uint8_t* open, int corner, float scale) {
+  load_vector<Element, kVector, kAt>(words, from);
+  if (!from) return;
+  std::uint32_t bytes[2] = {};
+  load_vector<std::uint8_t, kVector, 0>(bytes, open);
+  unrolled<kVector, 1>([&](auto i) {
+    constexpr int kByte = decltype(i)::value;
+    const bool is_open = bytes[kByte / 4] >> (8 * (kByte % 4) + corner) & 1U;
+    pass_open<Element, kAt + kByte>(words, is_open, scale);
+  });
+}
+
+/// Two rows of four bf16, at k and k + 1, as four words.
+__device__ inline void interleave(const std::uint32_t (&low)[2], const std::uint32_t (&high)[2],
+                                  std::uint32_t (&words)[4]) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    words[2 * i] = (low[i] & 0xFFFFU) | (high[i] << 16);
+    words[2 * i + 1] = (low[i] >> 16) | (high[i] & 0xFFFF0000U);
+  }
+}
+
+/// What one thread carries of a tile of kRows rows: units of four words.
+template <int kRows>
+using Carried = std::uint32_t[kRows / 16][4];
+inline constexpr int kRowsApart = kGemmThreads / 8;  // of a thread's units in a panel
+
+/// Loads kVector elements of the gathered tensor at pixel + tap, from element kAt of `words` on.
+template <class Element, Pooled kPooled, int kVector, int kAt, int kWords>
+__device__ inline void load_gathered(std::uint32_t (&words)[kWords], const ConvGemm& g,
+                                     const Place& pixel, const Place& tap) {
+  const auto* from = static_cast<const Element*>(g.gathered);
+  const bool there = inside(g, pixel, tap);
+  std::uint32_t offset = pixel.offset + tap.offset;
+  if constexpr (kPooled == Pooled::gathered) {
+    const int h = pixel.h + tap.h, w = pixel.w + tap.w;
+    offset += position(0, 0, g.pool.width, h >> 1, w >> 1) *
+              static_cast<std::uint32_t>(g.gathered_channels);
+    load_open<Element, kVector, kAt>(words, there ? from + offset : nullptr, g.pool.open + offset,
+                                     (h & 1) * 2 + (w & 1), g.pool.scale);
+  } else {
+    load_vector<Element, kVector, kAt>(words, there ? from + offset : nullptr);
+  }
+}
+
+/// A panel tile of the gathered tensor; `pixels` are its rows, `taps` its k.
+template <class Element, Pooled kPooled, int kRows, int kVector>
+__device__ inline void fetch_gathered_panel(const ConvGemm& g, const Place* pixels,
+                                            const Place* taps, Carried<kRows>& units) {
+  constexpr int kElements = 16 / static_cast<int>(sizeof(Element));
+  const int row = static_cast<int>(threadIdx.x) / 8,
+            k = static_cast<int>(threadIdx.x) % 8 * kElements;
+  unrolled<kElements, kVector>([&](auto i) {
+    const Place tap = taps[k + i()];
+#pragma unroll
+    for (int u = 0; u < kRows / 16; ++u) {
+      const Place pixel = pixels[row + u * kRowsApart];
+      load_gathered<Element, kPooled, kVector, i()>(units[u], g, pixel, tap);
+    }
+    // Half words are joined before more are loaded, or they would not all fit into registers.
+    if constexpr (kVector * sizeof(Element) == 2) __syncwarp();
+  });
+}
+
+/// A panel tile of the weights: `row` and `k` are its first ones.
+template <class Element, int kRows, int kVector>
+__device__ inline void fetch_weight_panel(const ConvGemm& g, const BlockPart& part, int row, int k,
+                                          Carried<kRows>& units) {
+  constexpr int kElements = 16 / static_cast<int>(sizeof(Element));
+  row += static_cast<int>(threadIdx.x) / 8;
+  k += static_cast<int>(threadIdx.x) % 8 * kElements;
+  const Element* from = static_cast<const Element*>(g.matrix) +
+                        static_cast<std::int64_t>(part.group * g.columns) * g.taps + k;
+#pragma unroll
+  for (int u = 0; u < kRows / 16; ++u) {
+    const int at = row + u * kRowsApart;
+    const Element* line = from + static_cast<std::int64_t>(at) * g.taps;
+    unrolled<kElements, kVector>([&](auto i) {
+      load_vector<Element, kVector, i()>(units[u],
+                                         at < g.columns && k + i() < g.taps ? line + i() : nullptr);
+    });
+  }
+}
+
+/// A major tile: calls load(words of four rows, first row, k) for what this thread carries.
+template <class Element, int kRows, class Load>
+__device__ inline void fetch_major(Carried<kRows>& units, const Load& load) {
+  constexpr int kUnits = kRows / 4;  // next to each other
+  const int row = static_cast<int>(threadIdx.x) % kUnits * 4;
+#pragma unroll
+  for (int u = 0; u < kRows / 16; ++u) {
+    const int word = static_cast<int>(threadIdx.x) / kUnits + u * (kGemmThreads / kUnits);
+    if constexpr (sizeof(Element) == 4) {
+      load(units[u], row, word);
+    } else {
+      std::uint32_t low[2], high[2];
+      load(low, row, 2 * word);
+      load(high, row, 2 * word + 1);
+      interleave(low, high, units[u]);
+    }
+  }
+}
+
+/// A major tile of the matrix, whose rows begin at the `extra` of `places`. `first` is the tile's
+/// first row, `end` the matrix's last but one. Where pixels are pooled it is the gradient's.
+template <class Element, Pooled kPooled, int kRows, int kVector>
+__device__ inline void fetch_matrix_major(const ConvGemm& g, const Place* places, int first,
+                                          int end, Carried<kRows>& units) {
+  const auto* from = static_cast<const Element*>(g.matrix);
+  fetch_major<Element, kRows>(units, [&](auto& words, int row, int k) {
+    const Place place = places[k];
+    unrolled<4, kVector>([&](auto i) {
+      const int at = first + row + i();
+      const std::uint32_t offset = place.extra + static_cast<std::uint32_t>(at);
+      const Element* address = place.h != kNowhere && at < end ? from + offset : nullptr;
+      if constexpr (kPooled == Pooled::pixels) {
+        load_open<Element, kVector, i()>(words, address, g.pool.open + offset, window_corner(k),
+                                         g.pool.scale);
+      } else {
+        load_vector<Element, kVector, i()>(words, address);
+      }
+    });
+  });
+}
+
+/// A major tile of the gathered tensor; `taps` are its rows, `pixels` its k. Row `ones` holds 1 at
+/// every pixel; a negative one is none.
+template <class Element, int kRows, int kVector>
+__device__ inline void fetch_gathered_major(const ConvGemm& g, const Place* taps,
+                                            const Place* pixels, int ones, Carried<kRows>& units) {
+  fetch_major<Element, kRows>(units, [&](auto& words, int row, int k) {
+    const Place pixel = pixels[k];
+    unrolled<4, kVector>([&](auto i) {
+      const Place tap = taps[row + i()];
+      load_gathered<Element, Pooled::no, kVector, i()>(words, g, pixel, tap);
+    });
+    if (pixel.h == kNowhere) return;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (row + i != ones) continue;
+      if constexpr (sizeof(Element) == 4) {
+        words[i] = 0x3F800000U;  // 1 as fp32
+      } else {
+        words[i / 2] |= 0x3F80U << (16 * (i % 2));  // 1 as bf16
+      }
+    }
+  });
+}
+
+/// Words of shared memory of one tile.
+constexpr int tile_words(bool panel, int rows) {
+  return kGemmWords * (panel ? rows : rows + 2);
+}
+
+/// Where four words from word 4 * quad on lie in a panel.
+template <int kRows>
+__device__ inline int panel_index(int row, int quad) {
+  const int half = quad / 4, line = row ^ half ^ ((row >> 3) & 1);
+  return half * (kRows * 16) + line * 16 + ((quad & 3) ^ ((row >> 1) & 3)) * 4;
+}
+
+/// Puts what the threads carry into shared memory. Math::factor makes a word a factor.
+template <class Math, bool kPanel, int kRows>
+__device__ inline void store_tile(std::uint32_t* tile, const Carried<kRows>& units) {
+#pragma unroll
+  for (int u = 0; u < kRows / 16; ++u) {
+    const uint2 left = {Math::factor(units[u][0]), Math::factor(units[u][1])};
+    const uint2 right = {Math::factor(units[u][2]), Math::factor(units[u][3])};
+    if constexpr (kPanel) {
+      const int row = static_cast<int>(threadIdx.x) / 8 + u * kRowsApart;
+      const int quad = static_cast<int>(threadIdx.x) % 8;
+      *reinterpret_cast<uint4*>(tile + panel_index<kRows>(row, quad)) = {left.x, left.y, right.x,
+                                                                         right.y};
+    } else {
+      constexpr int kUnits = kRows / 4;
+      const int row = static_cast<int>(threadIdx.x) % kUnits * 4;
+      const int word = static_cast<int>(threadIdx.x) / kUnits + u * (kGemmThreads / kUnits);
+      auto* to = reinterpret_cast<uint2*>(tile + word * (kRows + 2) + row);
+      to[0] = left;
+      to[1] = right;
+    }
+  }
+}
+
+/// The words 4 * quad to 4 * quad + 3 of a row.
+template <bool kPanel, int kRows>
+__device__ inline void read_words(const std::uint32_t* tile, int row, int quad,
+                                  std::uint32_t (&words)[4]) {
+  if constexpr (kPanel) {
+    const uint4 value = *reinterpret_cast<const uint4*>(tile + panel_index<kRows>(row, quad));
+    words[0] = value.x;
+    words[1] = value.y;
+    words[2] = value.z;
+    words[3] = value.w;
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) words[i] = tile[(4 * quad + i) * (kRows + 2) + row];
+  }
+}
+
+}  // namespace dpt::gemm

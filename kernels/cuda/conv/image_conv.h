@@ -1,0 +1,62 @@
+// Our own convolution for small images: a block holds all weights and one whole image in shared
+// memory, so that what the implicit product (implicit_gemm.h) fetches anew for every tap, with a
+// computed address for each of them, is fetched once.
+//
+// Forward and backward data without stride are the same sum over a window that slides over the
+// *source* (x or dy), with its border of zeros:
+//
+//   out(i, j, n) = sum over r, s, c  source(i + r, j + s, c) w(r, s, c, n)
+//
+// with w turned by 180 degrees in backward data. For one r the window's s and c are one *run* of
+// neighbouring numbers in the image, s * pitch + c: the k side of the product. The pitch of pixels
+// is such that the eight rows that a warp reads at a time lie in different banks.
+#pragma once
+
+#include "kernels/common/divide.h"
+#include "kernels/cuda/conv/implicit_gemm.h"
+
+namespace dpt {
+
+inline constexpr int kImageThreads = 512;
+/// Words of 32 bits of the source that a thread carries from memory to shared memory, at most.
+inline constexpr int kImageCarried = 8;
+
+/// ceil_div of the small numbers of a shape.
+inline int ceil_div(std::int64_t count, std::int64_t by) {
+  return static_cast<int>(ceil_div(count, by));
+}
+
+struct ImageShape {
+  int images = 0;
+  int source_pixels = 0;  ///< of one image in memory: a pooled gradient has a quarter
+  int source_width = 0;
+  int border_h = 0, border_w = 0;  ///< zeros around the image in shared memory
+  int data_rows = 0;               ///< between the borders, along h
+  int width = 0;                   ///< of the image with its borders, and perhaps some more
+  int pixel_words = 0;             ///< of one pixel's channels in memory
+  int pitch = 0;                   ///< the same in shared memory
+  int image_words = 0;             ///< with borders
+  int taps_h = 0, taps_w = 0;
+  int run_words = 0, run_steps = 0;   ///< of one r; a step has 8 words
+  int column_tiles = 0;               ///< of 8 columns
+  int tiles_each = 0, groups = 0;     ///< column tiles of one task, tasks side by side
+  int rows = 0, out_width = 0;        ///< pixels that are computed; of `out` in memory, along w
+  int out_elements = 0;               ///< of one image of `out`
+  int tasks = 0;                      ///< of one image: 16 rows times tiles_each column tiles
+  Divider per_pixel, per_source_row;  ///< source words to pixels to rows
+  Divider per_run, per_tap;           ///< weights: steps to r, words to s
+  Divider per_out_row, per_group;
+
+  DPT_HOST_DEVICE std::int64_t weight_words() const {
+    return std::int64_t{64} * taps_h * run_steps * column_tiles;
+  }
+  std::size_t shared_bytes() const {
+    return static_cast<std::size_t>(weight_words() + image_words) * sizeof(std::uint32_t);
+  }
+};
+
+/// Backward weights, of problems that make_image_conv has looked at; null where they are too large.
+std::unique_ptr<ConvPlan> make_image_weights(const CudaContext& context,
+                                             const ConvProblem& problem);
+
+}  // namespace dpt

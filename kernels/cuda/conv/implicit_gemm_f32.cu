@@ -1,0 +1,10 @@
+// The implicit product in one arithmetic; a file each, so that they compile beside each other.
+#include "kernels/cuda/conv/implicit_gemm.cuh"
+
+namespace dpt {
+
+void launch_gemm_f32(GemmKind kind, dim3 grid, cudaStream_t stream, const ConvGemm& gemm) {
+  gemm::launch_gemm<gemm::F32Math>(kind, grid, stream, gemm);
+}
+
+}  // namespace dpt

@@ -1,0 +1,22 @@
+// Every CUDA call is checked here: a failure becomes one dpt::Error that names the call and the
+// GPU.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/error.h"
+
+namespace dpt {
+
+/// Throws ErrorKind::device unless `status` is success. `call` is the function's name, or the
+/// kernel's. A failure of earlier, queued work may show at any later call.
+inline void cuda_check(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  int device = -1;
+  cudaGetDevice(&device);
+  cudaGetLastError();  // Forgets it, unless the context is lost.
+  fail(ErrorKind::device, "cuda:{}: {} failed: {} ({})", device, call, cudaGetErrorString(status),
+       cudaGetErrorName(status));
+}
+
+}  // namespace dpt

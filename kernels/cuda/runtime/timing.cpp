@@ -1,0 +1,100 @@
+#include "kernels/cuda/runtime/timing.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/common/bf16.h"
+#include "kernels/common/philox.h"
+#include "kernels/cuda/runtime/check.h"
+
+namespace dpt {
+namespace {
+
+constexpr int kRounds = 5, kRuns = 5;
+constexpr float kNever = std::numeric_limits<float>::infinity();
+
+}  // namespace
+
+std::string machine_key(const CudaContext& context) {
+  int driver = 0, runtime = 0;
+  cuda_check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  cuda_check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  return fmt::format("{} sm_{}{} driver {} runtime {}", context.gpu, context.compute_major,
+                     context.compute_minor, driver, runtime);
+}
+
+Timing::Event Timing::make_event() {
+  cudaEvent_t event = nullptr;
+  cuda_check(cudaEventCreate(&event), "cudaEventCreate");
+  return Event(event);
+}
+
+Timing::Timing(const CudaContext& context)
+    : context_(context), begin_(make_event()), end_(make_event()) {}
+
+Timing::~Timing() {
+  cudaStreamSynchronize(context_.stream);
+  for (void* memory : memory_) cudaFree(memory);
+}
+
+void* Timing::make(std::int64_t count, DType type) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * size_of(type);
+  void* memory = nullptr;
+  if (cudaMalloc(&memory, std::max<std::size_t>(bytes, 1)) != cudaSuccess) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  memory_.push_back(memory);
+  std::vector<std::byte> pattern(std::min<std::size_t>(bytes, std::size_t{1} << 18));
+  for (std::size_t i = 0; i < pattern.size() / size_of(type); ++i) {
+    const philox::Block block = philox::block(1, philox::Use::synthesis, i, 0);
+    const float value = philox::uniform(block.v[0]) * 2 - 1;
+    if (type == DType::bf16) {
+      reinterpret_cast<Bf16*>(pattern.data())[i] = to_bf16(value);
+    } else {
+      reinterpret_cast<float*>(pattern.data())[i] = value;
+    }
+  }
+  for (std::size_t at = 0; at < bytes; at += pattern.size()) {
+    cuda_check(cudaMemcpyAsync(static_cast<std::byte*>(memory) + at, pattern.data(),
+                               std::min(pattern.size(), bytes - at), cudaMemcpyHostToDevice,
+                               context_.stream),
+               "cudaMemcpyAsync");
+  }
+  // The pattern must outlive the copies.
+  cuda_check(cudaStreamSynchronize(context_.stream), "cudaStreamSynchronize");
+  return memory;
+}
+
+std::vector<float> Timing::times(std::size_t count, const std::function<void(std::size_t)>& run,
+                                 std::string& failure) {
+  std::vector<float> best(count, kNever);
+  std::vector<std::size_t> good;
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      time(i, run);
+      good.push_back(i);
+    } catch (const Error& error) {
+      failure = error.what();
+    }
+  }
+  // A failure of the GPU itself may have shown only now.
+  cuda_check(cudaStreamSynchronize(context_.stream), "cudaStreamSynchronize");
+  // Rounds over all of them, so that a disturbance does not fall on one alone.
+  for (int round = 0; round < kRounds; ++round) {
+    for (const std::size_t i : good) best[i] = std::min(best[i], time(i, run));
+  }
+  return best;
+}
+
+float Timing::time(std::size_t candidate, const std::function<void(std::size_t)>& run) {
+  cuda_check(cudaEventRecord(begin_.get(), context_.stream), "cudaEventRecord");
+  for (int i = 0; i < kRuns; ++i) run(candidate);
+  cuda_check(cudaEventRecord(end_.get(), context_.stream), "cudaEventRecord");
+  cuda_check(cudaEventSynchronize(end_.get()), "cudaEventSynchronize");
+  float milliseconds = 0;
+  cuda_check(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()), "cudaEventElapsedTime");
+  return milliseconds;
+}
+
+}  // namespace dpt

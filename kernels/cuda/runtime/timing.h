@@ -1,0 +1,55 @@
+// Choosing between ways to do the same work by timing them on a GPU.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/runtime/context.h"
+
+namespace dpt {
+
+/// The GPU, its driver and the CUDA runtime: what, with the version of the library that is timed,
+/// makes a timed choice valid. The first part of the plan cache's keys.
+std::string machine_key(const CudaContext& context);
+
+/// Scratch memory and events for timing; freed by its end.
+class Timing {
+ public:
+  explicit Timing(const CudaContext& context);
+  Timing(const Timing&) = delete;
+  Timing& operator=(const Timing&) = delete;
+  ~Timing();
+
+  /// Memory on the GPU with `count` random numbers in [-1, 1), the same ones again and again:
+  /// power and so clocks depend on the bits, and zeros would be too kind. Null if there is not
+  /// enough.
+  void* make(std::int64_t count, DType type);
+
+  /// The best of several rounds for each of `count` candidates, in milliseconds; run(i) queues what
+  /// candidate i has to do. Infinity for one whose first run throws: its text goes to `failure`. (A
+  /// failure that loses the GPU throws at the next one's, and so from here at the latest.)
+  std::vector<float> times(std::size_t count, const std::function<void(std::size_t)>& run,
+                           std::string& failure);
+
+ private:
+  struct DestroyEvent {
+    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+  };
+  using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
+  static Event make_event();
+
+  /// Milliseconds of kRuns runs.
+  float time(std::size_t candidate, const std::function<void(std::size_t)>& run);
+
+  const CudaContext& context_;
+  Event begin_, end_;
+  std::vector<void*> memory_;
+};
+
+}  // namespace dpt

@@ -1,0 +1,129 @@
+// Memory of a device, and the order in which it works: the part of the Backend contract
+// (kernels/backend.h, whose rules apply) that moves bytes and waits.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "kernels/types.h"
+
+namespace dpt {
+
+class Backend;
+
+/// Owns a block of device memory; freed by its destructor. Move-only. An empty one owns nothing.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(DevPtr ptr, std::size_t bytes, void (*release)(DevPtr, std::size_t))
+      : ptr_(ptr), bytes_(bytes), release_(release) {}
+  DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    DeviceMemory taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~DeviceMemory() {
+    if (release_) release_(ptr_, bytes_);
+  }
+  DevPtr ptr() const { return ptr_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void swap(DeviceMemory& other) noexcept {
+    std::swap(ptr_, other.ptr_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(release_, other.release_);
+  }
+  DevPtr ptr_;
+  std::size_t bytes_ = 0;
+  void (*release_)(DevPtr, std::size_t) = nullptr;
+};
+
+/// Host memory that copies to and from the device may use while the host goes on (page-locked for a
+/// GPU).
+using HostMemory = std::unique_ptr<std::byte, void (*)(std::byte*)>;
+
+struct DeviceInfo {
+  std::string name;             ///< as configs name it: "cpu", "cuda:0"
+  std::string description;      ///< model name of the processor or GPU
+  std::string instruction_set;  ///< part of what makes results: "avx2", "avx512_core_amx", "sm_90"
+  std::string library;          ///< "oneDNN 2.6.3", "cuDNN 9.19"
+  int threads = 1;              ///< CPU threads used by one replica
+  bool queues = false;          ///< calls return before their work has run
+};
+
+/// What a backend may do to be fast.
+struct BackendOptions {
+  /// Implementations that give the same bits every time, chosen by the description alone.
+  bool exact = false;
+  /// Where timed choices between implementations are kept; empty = nothing is timed.
+  std::string plan_cache;
+};
+
+/// A point in a backend's queue, which other backends of its kind can wait for.
+class Event {
+ public:
+  virtual ~Event() = default;
+};
+
+/// A row of queued calls, recorded to run again in one go.
+class CapturedGraph {
+ public:
+  virtual ~CapturedGraph() = default;
+};
+
+/// Memory and order of execution of one device.
+class DeviceQueue {
+ public:
+  virtual ~DeviceQueue() = default;
+  virtual const DeviceInfo& info() const = 0;
+
+  // Memory. Addresses are aligned to 64 bytes at least. Throws ErrorKind::device naming `what`,
+  // the bytes asked for and the bytes free when there is not enough.
+  virtual DeviceMemory allocate(std::size_t bytes, const std::string& what) = 0;
+  /// Read-only data set memory on the device: the CPU borrows `host`, which must outlive it; a GPU
+  /// copies it.
+  virtual DeviceMemory make_resident(std::span<const std::byte> host, const std::string& what) = 0;
+  virtual HostMemory allocate_host(std::size_t bytes, const std::string& what) = 0;
+  /// Bytes that could be allocated now, more or less.
+  virtual std::uint64_t free_bytes() = 0;
+  /// Whether this backend's kernels may read and write memory that `other` allocated. Sets up what
+  /// that needs. `other` is only asked what it is.
+  virtual bool can_use_memory_of(const Backend& other) = 0;
+  /// `host` must stay unchanged until the copy is done.
+  virtual void upload(DevPtr to, const void* host, std::size_t bytes) = 0;
+  /// `host` is valid once a later synchronize/wait has returned.
+  virtual void download(void* host, DevPtr from, std::size_t bytes) = 0;
+  virtual void copy(DevPtr to, DevPtr from, std::size_t bytes) = 0;
+  virtual void zero(DevPtr to, std::size_t bytes) = 0;
+  /// Marks this point of the queue; `wait` returns once everything before it has run.
+  virtual std::uint64_t record() = 0;
+  virtual void wait(std::uint64_t mark) = 0;
+  virtual void synchronize() = 0;
+
+  // Order between queues. Waiting for an event that was never recorded does nothing.
+  virtual std::unique_ptr<Event> make_event() = 0;
+  virtual void record(Event& event) = 0;
+  /// What is queued here from now on runs after what `event` (of this or another backend of the
+  /// same kind) marked when it was last recorded. The host does not wait. REQUIRES: that `record`
+  /// call has returned.
+  virtual void wait_for(const Event& event) = 0;
+  /// A copy beside the queue, so that it may run while kernels do: begins when `after` has passed,
+  /// records `done` at its end.
+  virtual void upload_overlapped(DevPtr to, const void* host, std::size_t bytes, const Event& after,
+                                 Event& done) = 0;
+
+  // The same row of calls again and again: one launch instead of many.
+  /// Calls `work` and keeps what it queues instead of running it; `work` may call kernels, copy and
+  /// zero, nothing that crosses to the host, waits or allocates. Null, and `work` is not called,
+  /// where the device has no such thing (the CPU). REQUIRES: `work` ran once without capture.
+  virtual std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) = 0;
+  virtual void replay(CapturedGraph& graph) = 0;
+};
+
+}  // namespace dpt

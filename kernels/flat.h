@@ -1,0 +1,79 @@
+// Kernels over the flat buffers of parameters and gradients, and the numbers of a step that lie in
+// device memory: a part of the Backend contract (kernels/backend.h, whose rules apply).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/types.h"
+
+namespace dpt {
+
+enum class OptimizerKind : std::uint8_t { sgd, adam, adamw };
+
+/// One flat optimizer step, with PyTorch's formulas (torch.optim.SGD, Adam, AdamW).
+struct OptimizerDesc {
+  OptimizerKind kind = OptimizerKind::sgd;
+  float momentum = 0.0F, dampening = 0.0F;
+  bool nesterov = false;
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  double weight_decay = 0.0;
+  bool amsgrad = false;
+  bool maximize = false;
+};
+
+/// The first floats behind the gradients in the flat gradient buffer; summed with them.
+struct StepMetrics {
+  float loss_sum = 0;    ///< sum over samples of the cross-entropy, natural logarithm
+  float correct = 0;     ///< samples whose largest logit is the label's (first one wins a tie)
+  float count = 0;       ///< samples seen
+  float stop_votes = 0;  ///< ranks that were asked to stop after this step
+};
+inline constexpr std::size_t kMetricFloats = sizeof(StepMetrics) / sizeof(float);
+
+/// What changes from step to step, in device memory so that a captured graph can read it.
+/// `optimizer` scalars are computed in double on the host (see kernels/common/optimizer_math.h).
+struct StepScalars {
+  std::int64_t epoch = 0;
+  float inverse_count = 0;
+  float lr = 0;
+  float step_size = 0;           ///< Adam: lr / (1 - beta1^t)
+  float inverse_sqrt_bias2 = 1;  ///< Adam: 1 / sqrt(1 - beta2^t)
+  float first_step = 0;          ///< SGD: 1 at the first step (momentum buffer = gradient)
+  float max_norm = 0;            ///< gradient clip; 0 = none
+  float grad_norm = 0;           ///< written by `grad_norm`
+  float clip = 1;                ///< written by `grad_norm`: min(1, max_norm / (norm + 1e-6))
+};
+
+struct OptimizerArgs {
+  DevPtr params, grads;           ///< fp32, `count` elements; params are updated
+  DevPtr state1, state2, state3;  ///< SGD: momentum. Adam: exp_avg, exp_avg_sq, max_exp_avg_sq
+  DevPtr scalars;                 ///< StepScalars; gradients are multiplied by `clip` first
+  DevPtr params16;                ///< bf16 copy of params, written with them; or null
+  std::int64_t count = 0;
+};
+
+/// One addition of a tree sum: part `left` += part `right`.
+struct TreeAdd {
+  int left = 0, right = 0;
+};
+
+class FlatKernels {
+ public:
+  virtual ~FlatKernels() = default;
+  // Flat fp32 kernels over `count` elements.
+  /// to[i] = a[i] + b[i]; any of the three may be the same memory.
+  virtual void add(DevPtr to, DevPtr a, DevPtr b, std::int64_t count) = 0;
+  /// Does `additions` in order, then copies parts[0] to each of `outs`, which may be parts. The
+  /// parts are clobbered. The memory may be another backend's (can_use_memory_of).
+  virtual void tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
+                        std::span<const DevPtr> outs, std::int64_t count) = 0;
+  /// to[i] = from[i] rounded to bf16, ties to even.
+  virtual void to_bf16(DevPtr to, DevPtr from, std::int64_t count) = 0;
+  /// scalars.grad_norm = 2-norm of grads in a fixed summation order; scalars.clip from max_norm
+  /// (torch.nn.utils.clip_grad_norm_). `scalars` is a StepScalars.
+  virtual void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) = 0;
+  virtual void optimizer_step(const OptimizerDesc& desc, const OptimizerArgs& args) = 0;
+};
+
+}  // namespace dpt

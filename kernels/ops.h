@@ -1,0 +1,173 @@
+// The operations of a network as a device runs them: what describes one, what one call needs, and
+// the part of the Backend contract (kernels/backend.h, whose rules apply) that makes them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/types.h"
+
+namespace dpt {
+
+// ---- Descriptions ------------------------------------------------------------------------------
+
+enum class PoolKind : std::uint8_t { max, average };
+
+/// Pooling as torchvision/PyTorch define it (torch.nn.MaxPool2d, AvgPool2d). The output size is
+/// given, so that ceil_mode is decided in one place (the layer's shape inference).
+struct Pool2dDesc {
+  PoolKind kind = PoolKind::max;
+  Size2 kernel{2, 2}, stride{2, 2}, padding{0, 0}, dilation{1, 1};
+  bool count_include_pad =
+      true;  ///< average only: the divisor counts padding (never ceil overhang)
+  std::int64_t divisor_override = 0;  ///< average only: 0 = none
+  DType type = DType::f32;
+  std::int64_t batch = 0;
+  SampleShape in, out;
+  bool training = true;        ///< false: forward only
+  bool input_gradient = true;  ///< false: dx is never asked for
+};
+
+/// Convolution with optional bias, then optional ReLU, then optional pooling (applied in that
+/// order). `conv_out` is the shape after the convolution, `out` after the pooling (equal to
+/// conv_out without one). Pool's batch/type/in/out/training fields agree with this description.
+struct Conv2dDesc {
+  std::int64_t batch = 0;
+  SampleShape in, conv_out, out;
+  Size2 kernel, stride{1, 1}, padding{0, 0}, dilation{1, 1};
+  std::int64_t groups = 1;
+  bool bias = true;
+  bool relu = false;
+  std::optional<Pool2dDesc> pool;
+  DType type = DType::f32;
+  bool tf32 = false;  ///< factors may be rounded to tf32 (10 bits behind the point); f32 only
+  bool training = true;
+  bool input_gradient = true;  ///< false for the first layer: dx is never asked for
+};
+
+/// y = x W^T + b over rows, then optional ReLU. x (batch, in), W (out, in), y (batch, out).
+struct LinearDesc {
+  std::int64_t batch = 0, in = 0, out = 0;
+  bool bias = true;
+  bool relu = false;
+  DType type = DType::f32;
+  bool tf32 = false;  ///< as Conv2dDesc
+  bool training = true;
+  bool input_gradient = true;
+};
+
+struct ReluDesc {
+  std::int64_t batch = 0;
+  SampleShape shape;
+  DType type = DType::f32;
+  bool training = true;
+};
+
+/// Softmax, cross-entropy, its gradient and the step's counts in one kernel.
+struct CrossEntropyDesc {
+  std::int64_t batch = 0;
+  std::int64_t classes = 0;
+  float label_smoothing = 0.0F;  ///< as torch.nn.CrossEntropyLoss
+  DType type = DType::f32;
+  bool training = true;  ///< false: no gradient is written
+};
+
+/// The replica's first kernel: raw samples -> activations. Order of operations: scale to 0..1
+/// (u8 raw only), crop with zero padding, flip, normalise. See kernels/common/augment.h for the
+/// formulas and random draws, which are the same on every backend.
+struct InputDesc {
+  std::int64_t batch = 0;
+  DType raw_type = DType::u8;  ///< u8 or f32
+  SampleShape raw, out;        ///< equal H and W unless `crop`
+  bool crop = false;           ///< random crop of out.h x out.w from the zero-padded raw image
+  std::int64_t crop_padding = 0;
+  bool flip = false;  ///< horizontal, with probability flip_probability
+  float flip_probability = 0.5F;
+  std::vector<float> mean, stddev;  ///< per channel, empty = no normalisation; (x - mean) / std
+  DType type = DType::f32;
+  std::uint64_t seed = 0;
+};
+
+// ---- Kernels -----------------------------------------------------------------------------------
+
+/// Whether a parameter gradient is the first of its accumulation (overwritten) or a later one.
+enum class GradWrite : std::uint8_t { overwrite, add };
+
+/// Addresses of one call. Unused ones stay null. `saved` keeps what forward leaves for backward of
+/// the same batch; `scratch` may be shared with every other kernel.
+struct OpArgs {
+  DevPtr x, y;            ///< input and output activations; backward may read both
+  DevPtr weight;          ///< in the description's type
+  DevPtr bias;            ///< fp32
+  DevPtr dy, dx;          ///< gradients of y (read; may be clobbered) and x (overwritten)
+  DevPtr dweight, dbias;  ///< gradients of the parameters, fp32
+  DevPtr saved, scratch;  ///< at least saved_bytes() and scratch_bytes(), 64-byte aligned
+  GradWrite write = GradWrite::overwrite;
+};
+
+/// A differentiable operation made for one description.
+class Op {
+ public:
+  virtual ~Op() = default;
+  virtual std::size_t scratch_bytes() const { return 0; }
+  virtual std::size_t saved_bytes() const { return 0; }
+  /// Whether y may be the same memory as x, and dx the same as dy.
+  virtual bool in_place() const { return false; }
+  /// Whether backward reads args.x / args.y: the memory plan keeps alive only what is needed.
+  virtual bool backward_needs_x() const { return true; }
+  virtual bool backward_needs_y() const { return true; }
+  virtual void forward(const OpArgs& args) = 0;
+  virtual void backward(const OpArgs& args) = 0;
+  /// The implementation chosen, for logs and for the test that none is a slow reference one.
+  virtual std::string implementation() const = 0;
+};
+
+struct CrossEntropyArgs {
+  DevPtr logits;         ///< (batch, classes)
+  DevPtr labels;         ///< i32, indexed by slots: label of sample k is labels[slots[k]]
+  DevPtr slots;          ///< i32 (batch)
+  DevPtr dlogits;        ///< (batch, classes), overwritten; may be the same memory as logits
+  DevPtr metrics;        ///< StepMetrics; loss_sum, correct, count are overwritten or added to
+  DevPtr sample_loss;    ///< f32 (batch) or null
+  DevPtr prediction;     ///< i32 (batch): index of the largest logit; or null
+  DevPtr inverse_count;  ///< f32 scalar: gradients are scaled by it (1 / global batch count)
+  GradWrite write = GradWrite::overwrite;
+};
+
+class CrossEntropyOp {
+ public:
+  virtual ~CrossEntropyOp() = default;
+  virtual void run(const CrossEntropyArgs& args) = 0;
+};
+
+struct InputArgs {
+  DevPtr raw;    ///< raw samples, each raw.elements() of raw_type, indexed by slots
+  DevPtr slots;  ///< i32 (batch): sample k is raw[slots[k]]
+  DevPtr ids;    ///< i64 (batch): the sample's index in its data set, key of its random draws
+  DevPtr epoch;  ///< i64 scalar, key of the random draws
+  DevPtr y;      ///< (batch, out), overwritten
+};
+
+class InputOp {
+ public:
+  virtual ~InputOp() = default;
+  virtual void run(const InputArgs& args) = 0;
+};
+
+/// Makes ready-made kernels ("describe once, execute many times").
+class OpFactory {
+ public:
+  virtual ~OpFactory() = default;
+  // Ready-made kernels. The Backend must outlive them.
+  virtual std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) = 0;
+  virtual std::unique_ptr<Op> linear(const LinearDesc& desc) = 0;
+  virtual std::unique_ptr<Op> pool2d(const Pool2dDesc& desc) = 0;
+  virtual std::unique_ptr<Op> relu(const ReluDesc& desc) = 0;
+  virtual std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) = 0;
+  virtual std::unique_ptr<InputOp> input(const InputDesc& desc) = 0;
+};
+
+}  // namespace dpt

@@ -1,0 +1,88 @@
+// GPUs that fail when they are told to: only the emulated ones do.
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "emulation/control.h"
+#include "tests/training/run.h"
+
+using namespace dpt;
+using namespace dpt::testing;
+
+namespace {
+
+constexpr const char* kSgd = "{type: SGD, lr: 0.05, momentum: 0.9}";
+
+}  // namespace
+
+TEST_CASE("a GPU that fails ends the run within seconds, and names call, replica and device") {
+  for (const char* failure :
+       {"cudaGraphLaunch:9:cudaErrorLaunchFailure", "cudaMemcpyAsync:40:cudaErrorECCUncorrectable",
+        "kernel:300:cudaErrorIllegalAddress", "cudaStreamSynchronize:60:cudaErrorLaunchFailure"}) {
+    CAPTURE(failure);
+    const TempDir folder;
+    const Job job = small_job(small_config(kSgd), {"devices=[cuda:0,cuda:1]", "train.shards=8"});
+    const auto begin = std::chrono::steady_clock::now();
+    std::string text;
+    {
+      emulation::fail(failure);
+      try {
+        train_small(job, folder.path());
+      } catch (const Error& error) {
+        text = error.what();
+        CHECK((error.kind() == ErrorKind::device || error.kind() == ErrorKind::peer));
+      }
+    }
+    INFO(text);
+    CHECK(text.find("replica ") != std::string::npos);
+    CHECK(text.find("cuda:") != std::string::npos);
+    CHECK(text.find(" failed: ") != std::string::npos);
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+    emulation::clear_failures();
+    emulation::set_devices(2);
+    // What was saved before is good: the run goes on from it to the bits of an undisturbed one.
+    const std::string newest =
+        newest_good_checkpoint(folder.path() + "/checkpoints", [](const std::string&) {});
+    REQUIRE(!newest.empty());
+    const StartingPoint start = start_from_checkpoint(job, newest);
+    const TempDir whole;
+    CHECK((train_small(job, folder.path(), &start) == train_small(job, whole.path())));
+  }
+}
+
+TEST_CASE("a kernel that cannot be launched is told with its layer") {
+  emulation::set_devices(1);
+  const TempDir folder;
+  const Job job = small_job(small_config(kSgd), {"devices=[cuda:0]"});
+  std::string text;
+  // The first launch is the input kernel's, the second begins the first layer.
+  emulation::fail("cudaLaunchKernelEx:2:cudaErrorLaunchOutOfResources");
+  try {
+    train_small(job, folder.path());
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  emulation::clear_failures();
+  emulation::set_devices(2);
+  INFO(text);
+  CHECK(text.find("layer 'conv1', forward: cuda:0: a kernel launch failed: ") == 0);
+}
+
+TEST_CASE("what does not fit on a GPU is told with the layer, and what would fit") {
+  emulation::set_devices(1, std::size_t{80} << 20);  // the workspaces take 72 MiB
+  const TempDir folder;
+  const Job job = small_job(small_config(kSgd), {"devices=[cuda:0]", "data.size=40000",
+                                                 "data.batch_size=30000", "train.epochs=1"});
+  std::string text;
+  try {
+    train_small(job, folder.path());
+  } catch (const Error& error) {
+    text = error.what();
+    CHECK(error.kind() == ErrorKind::device);
+  }
+  emulation::set_devices(2);
+  INFO(text);
+  CHECK(text.find("cuda:0: out of memory: ") != std::string::npos);
+  CHECK(text.find("; the largest layer is '") != std::string::npos);
+  CHECK(text.find(" fit: use batch_size ") != std::string::npos);
+}

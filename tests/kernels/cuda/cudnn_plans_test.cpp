@@ -1,0 +1,140 @@
+// cuDNN's plans, run on a GPU, against the double-precision reference. (In an emulated build a
+// plan of the emulation stands in for them.)
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "kernels/common/bf16.h"
+#include "kernels/cuda/conv/conv_plan.h"
+#include "tests/kernels/cases.h"
+#include "tests/kernels/cuda/gpu.h"
+#include "tests/support/backends.h"
+#include "tests/support/close.h"
+#include "tests/support/op_runner.h"
+#include "tests/support/reference.h"
+
+namespace dpt::testing {
+namespace {
+
+struct Kind {
+  const char* name;
+  DType type;
+  bool tf32;
+  double factors, stored;  ///< of the largest result: what arithmetic and storing may cost
+};
+// The factors of tf32 lose at most 2^-10, rounded or cut. The bias and
+// the gradient of the weights pass through bf16 where the tensors are bf16.
+constexpr Kind kKinds[] = {{"fp32", DType::f32, false, 5e-6, 0},
+                           {"tf32", DType::f32, true, 0x1p-9, 0},
+                           {"bf16", DType::bf16, false, 0x1p-8, 0x1p-8}};
+
+template <class T>
+std::vector<T> as(const std::vector<float>& values) {
+  std::vector<T> result(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) store(result[i], values[i]);
+  return result;
+}
+template <class T>
+std::vector<float> floats(const std::vector<T>& values) {
+  std::vector<float> result;
+  for (const T value : values) result.push_back(to_float(value));
+  return result;
+}
+
+/// Runs a plan on tensors of T and gives what it wrote.
+template <class T>
+std::vector<float> run(const GPU& gpu, const ConvProblem& p, ConvPlan& plan,
+                       const std::vector<float>& x, const std::vector<float>& y,
+                       const std::vector<float>& weight, const std::vector<float>& bias,
+                       GradWrite write = GradWrite::overwrite) {
+  const GpuArray<T> xs(gpu, as<T>(x)), ys(gpu, as<T>(y)), weights(gpu, as<T>(weight));
+  const GpuArray<float> biases(gpu, bias), dweight(gpu, weight);
+  ConvArgs args;
+  args.x = xs.get();
+  args.y = ys.get();
+  args.weight = weights.get();
+  args.bias = p.bias ? biases.get() : nullptr;
+  args.dweight = dweight.get();
+  args.write = write;
+  plan.run(args);
+  if (p.pass == ConvPass::forward) return floats(ys.values());
+  if (p.pass == ConvPass::backward_data) return floats(xs.values());
+  return dweight.values();
+}
+
+template <class T>
+void check_plans(const GPU& gpu, const Conv2dDesc& d, const Kind& kind, ConvPass pass) {
+  ConvProblem p;
+  p.pass = pass;
+  p.batch = d.batch;
+  p.in = d.in;
+  p.out = d.conv_out;
+  p.kernel = d.kernel;
+  p.stride = d.stride;
+  p.padding = d.padding;
+  p.dilation = d.dilation;
+  p.groups = d.groups;
+  p.type = kind.type;
+  p.tf32 = kind.tf32;
+  p.bias = pass == ConvPass::forward && d.bias;
+  p.relu = pass == ConvPass::forward && d.relu;
+  const auto values = [](std::int64_t count, std::uint64_t seed) {
+    return floats(as<T>(random_values(count, seed)));
+  };
+  const auto x = values(d.batch * d.in.elements(), 1), weight = values(weight_count(d), 2),
+             dy = values(d.batch * d.conv_out.elements(), 4);
+  const auto bias = random_values(d.bias ? d.conv_out.c : 0, 3);
+  Conv2dDesc plain = d;
+  plain.relu = false;
+  const auto gradients = reference::conv2d_backward(plain, to_double(x), to_double(weight),
+                                                    to_double(bias), to_double(dy));
+  auto plans = make_cudnn_plans(gpu.context(), p, 2);
+  CHECK(!plans.empty());
+  for (const auto& plan : plans) {
+    const std::string name = fmt::format("{} {} pass {} by {}", text(d), kind.name,
+                                         static_cast<int>(pass), plan->name());
+    INFO(name);
+    const auto named = make_cudnn_plan(gpu.context(), p, plan->name());
+    REQUIRE(named);
+    CHECK(named->name() == plan->name());
+    const std::vector<float> got = run<T>(gpu, p, *plan, x, dy, weight, bias);
+    CHECK(run<T>(gpu, p, *plan, x, dy, weight, bias) == got);
+    CHECK(run<T>(gpu, p, *named, x, dy, weight, bias) == got);
+    if (pass == ConvPass::forward) {
+      const auto y = reference::conv2d(d, to_double(x), to_double(weight), to_double(bias));
+      check_close("y", got, y, kind.factors + kind.stored);
+    } else if (pass == ConvPass::backward_data) {
+      check_close("dx", got, gradients.x, kind.factors + kind.stored);
+    } else {
+      check_close("dweight", got, gradients.weight, kind.factors);
+      // The gradient buffer begins as the weights.
+      std::vector<double> sum = gradients.weight;
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(weight[i]);
+      check_close("added dweight", run<T>(gpu, p, *plan, x, dy, weight, bias, GradWrite::add), sum,
+                  kind.factors);
+    }
+  }
+}
+
+TEST_CASE("cuDNN's plans agree with the reference, alone and by name, with the same bits again") {
+  if (!have_gpu("cuDNN's plans")) return;
+  const GPU gpu;
+  for (Conv2dDesc d : conv_cases()) {
+    for (const Kind& kind : kKinds) {
+      for (const ConvPass pass :
+           {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights}) {
+        for (int fusion = 0; fusion < (pass == ConvPass::forward ? 4 : 1); ++fusion) {
+          d.bias = (fusion & 1) != 0;
+          d.relu = (fusion & 2) != 0;
+          if (kind.type == DType::bf16) {
+            check_plans<Bf16>(gpu, d, kind, pass);
+          } else {
+            check_plans<float>(gpu, d, kind, pass);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dpt::testing

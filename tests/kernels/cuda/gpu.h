@@ -1,0 +1,109 @@
+// A GPU for tests of what stands below the Backend: a context of its own and arrays in its memory.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/cuda/runtime/check.h"
+#include "kernels/cuda/runtime/context.h"
+
+// In an emulated build tests choose the order in which blocks and threads run.
+#if __has_include("emulation/control.h")
+#include "emulation/control.h"
+#endif
+
+namespace dpt::testing {
+
+class PlanDevice {
+ public:
+  explicit GPU(const BackendOptions& options = {}) {
+    cuda_check(cudaSetDevice(0), "cudaSetDevice");
+    cudaDeviceProp properties = {};
+    cuda_check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+    context_.name = "cuda:0";
+    context_.shared_bytes_per_block = properties.sharedMemPerBlockOptin;
+    context_.gpu = properties.name;
+    context_.multiprocessors = properties.multiProcessorCount;
+    context_.compute_major = properties.major;
+    context_.compute_minor = properties.minor;
+    context_.options = options;
+    context_.workspace_bytes = std::size_t{32} << 20;
+    cuda_check(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking),
+               "cudaStreamCreate");
+    cuda_check(cudaMalloc(&context_.workspace, context_.workspace_bytes), "cudaMalloc");
+    // In the stream of the kernels, so that they come after it.
+    cuda_check(cudaMemsetAsync(context_.workspace, 0xFF, context_.workspace_bytes, context_.stream),
+               "cudaMemsetAsync");
+    context_.partials_bytes = std::size_t{1} << 20;
+    cuda_check(cudaMalloc(&context_.partials, context_.partials_bytes), "cudaMalloc");
+    cuda_check(cudaMemsetAsync(context_.partials, 0, context_.partials_bytes, context_.stream),
+               "cudaMemsetAsync");
+  }
+  GPU(const GPU&) = delete;
+  GPU& operator=(const GPU&) = delete;
+  ~GPU() {
+    cudaStreamSynchronize(context_.stream);
+    cudaFree(context_.workspace);
+    cudaFree(context_.partials);
+    cudaStreamDestroy(context_.stream);
+  }
+  const CudaContext& context() const { return context_; }
+
+ private:
+  CudaContext context_;
+};
+
+/// A vector in the memory of a GPU.
+template <class T>
+class GpuArray {
+ public:
+  GpuArray(const GPU& gpu, const std::vector<T>& values) : gpu_(gpu), count_(values.size()) {
+    cuda_check(cudaMalloc(&memory_, count_ * sizeof(T)), "cudaMalloc");
+    cuda_check(cudaMemcpyAsync(memory_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice,
+                               gpu.context().stream),
+               "cudaMemcpyAsync");
+    cuda_check(cudaStreamSynchronize(gpu.context().stream), "cudaStreamSynchronize");
+  }
+  GpuArray(const GpuArray&) = delete;
+  GpuArray& operator=(const GpuArray&) = delete;
+  ~GpuArray() { cudaFree(memory_); }
+
+  T* get() const { return static_cast<T*>(memory_); }
+  std::vector<T> values() const {
+    std::vector<T> result(count_);
+    cuda_check(cudaMemcpyAsync(result.data(), memory_, count_ * sizeof(T), cudaMemcpyDeviceToHost,
+                               gpu_.context().stream),
+               "cudaMemcpyAsync");
+    cuda_check(cudaStreamSynchronize(gpu_.context().stream), "cudaStreamSynchronize");
+    return result;
+  }
+
+ private:
+  const GPU& gpu_;
+  std::size_t count_;
+  void* memory_ = nullptr;
+};
+
+/// Runs `test` with blocks and threads in several orders where these can be chosen, else once.
+template <class Test>
+void in_every_order(const Test& test) {
+#if __has_include("emulation/control.h")
+  using emulation::OrderKind;
+  const emulation::Order before = emulation::order();
+  for (const emulation::Order order : {emulation::Order{OrderKind::forward, 0},
+                                       {OrderKind::reverse, 0},
+                                       {OrderKind::random, 1},
+                                       {OrderKind::random, 2}}) {
+    emulation::set_order(order);
+    test();
+  }
+  emulation::set_order(before);
+#else
+  test();
+#endif
+}
+
+}  // namespace dpt::testing

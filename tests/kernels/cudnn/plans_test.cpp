@@ -1,0 +1,181 @@
+// What cuDNN says of our graphs: it makes plans for GPUs that are only described to it, so this
+// needs the library and no GPU.
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "kernels/cuda/conv/cudnn_conv.h"
+#include "kernels/cuda/runtime/libraries.h"
+#include "kernels/error.h"
+#include "tests/kernels/cases.h"
+
+namespace dpt::testing {
+namespace {
+
+// As in the tests that run plans on a GPU (kernels_cuda/gpu.h), which expect what is found here.
+constexpr std::size_t kWorkspace = std::size_t{32} << 20;
+
+/// cuDNN's description of a GPU, with the numbers of NVIDIA's data sheets.
+std::string describe_gpu(const char* name, int compute_capability, int multiprocessors,
+                         int shared_bytes_per_block) {
+  return fmt::format(
+      R"({{"cudaDeviceId": 0, "deviceVer": {}, "driverVer": 13000, "deviceName": "{}",
+"maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
+"regsPerBlock": 65536, "multiProcessorCount": {}, "warpSize": 32,
+"maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": {},
+"reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
+"maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "pciDeviceId": 0, "isTccDriver": 0,
+"supportCoopLaunch": 1, "totalGlobalMem": 85899345920, "smClockRateKHz": 1400000,
+"memClockRateKHz": 1500000, "l2CacheSize": 41943040}})",
+      compute_capability, name, multiprocessors, shared_bytes_per_block);
+}
+std::string h200() {
+  return describe_gpu("NVIDIA H200", 900, 132, 232448);
+}
+std::string a100() {
+  return describe_gpu("NVIDIA A100", 800, 108, 166912);
+}
+
+ConvProblem problem_of(const Conv2dDesc& d, ConvPass pass, DType type, bool tf32) {
+  ConvProblem p;
+  p.pass = pass;
+  p.batch = d.batch;
+  p.in = d.in;
+  p.out = d.conv_out;
+  p.kernel = d.kernel;
+  p.stride = d.stride;
+  p.padding = d.padding;
+  p.dilation = d.dilation;
+  p.groups = d.groups;
+  p.type = type;
+  p.tf32 = tf32;
+  return p;
+}
+
+/// Null where there is a usable cuDNN, or why there is none.
+const char* no_cudnn() {
+  static const std::string why = []() -> std::string {
+    try {
+      const auto version =
+          reinterpret_cast<std::size_t (*)()>(dlsym(cudnn_library(), "cudnnGetVersion"));
+      return version() >= 90800 ? "" : "cuDNN before 9.8 takes no descriptions of GPUs";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }();
+  return why.empty() ? nullptr : why.c_str();
+}
+
+struct Kind {
+  const char* name;
+  DType type;
+  bool tf32;
+};
+constexpr Kind kKinds[] = {
+    {"fp32", DType::f32, false}, {"tf32", DType::f32, true}, {"bf16", DType::bf16, false}};
+
+/// Every pass and every fusion.
+std::vector<ConvProblem> problems(const Conv2dDesc& d, const Kind& kind) {
+  std::vector<ConvProblem> result;
+  for (const ConvPass pass :
+       {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights}) {
+    ConvProblem p = problem_of(d, pass, kind.type, kind.tf32);
+    for (const bool bias : {false, true}) {
+      for (const bool relu : {false, true}) {
+        p.bias = bias;
+        p.relu = relu;
+        if (pass == ConvPass::forward || (!bias && !relu)) result.push_back(p);
+      }
+    }
+  }
+  return result;
+}
+
+void check_plans(const std::string& gpu, const Conv2dDesc& d) {
+  for (const Kind& kind : kKinds) {
+    for (const ConvProblem& p : problems(d, kind)) {
+      INFO(text(d), " ", kind.name, " pass ", static_cast<int>(p.pass), " bias ", p.bias, " relu ",
+           p.relu);
+      const std::vector<std::string> names = cudnn_plan_names(gpu, p, kWorkspace, 2);
+      CHECK(!names.empty());
+      CHECK(std::set<std::string>(names.begin(), names.end()).size() == names.size());
+      for (const std::string& name : names) {
+        INFO(name);
+        CHECK(cudnn_has_plan(gpu, p, kWorkspace, name));
+      }
+    }
+  }
+}
+
+TEST_CASE("cuDNN has plans for every convolution, and finds them again by name") {
+  if (no_cudnn()) {
+    MESSAGE("skipped: ", no_cudnn());
+    return;
+  }
+  for (const Conv2dDesc& d : conv_cases()) check_plans(h200(), d);
+  check_plans(h200(), conv_case(256, {13, 13, 20}, 50, {5, 5}));
+  check_plans(a100(), conv_case(256, {13, 13, 20}, 50, {5, 5}));
+}
+
+TEST_CASE("a plan that the problem does not admit is not found, whatever a cache says") {
+  if (no_cudnn()) {
+    MESSAGE("skipped: ", no_cudnn());
+    return;
+  }
+  const Conv2dDesc d = conv_case(64, {56, 56, 64}, 64, {3, 3}, {1, 1}, {1, 1});
+  const ConvProblem strict = problem_of(d, ConvPass::forward, DType::f32, false);
+  const ConvProblem tf32 = problem_of(d, ConvPass::forward, DType::f32, true);
+  const auto strict_names = cudnn_plan_names(h200(), strict, kWorkspace, 100);
+  const auto tf32_names = cudnn_plan_names(h200(), tf32, kWorkspace, 100);
+  // The first of tf32's runs on tensor cores.
+  CHECK(std::find(strict_names.begin(), strict_names.end(), tf32_names.at(0)) ==
+        strict_names.end());
+  CHECK(cudnn_has_plan(h200(), tf32, kWorkspace, tf32_names[0]));
+  CHECK(!cudnn_has_plan(h200(), strict, kWorkspace, tf32_names[0]));
+  for (const char* name :
+       {"", "cudnn:", "cudnn:eng", "cudnn:eng-1", "cudnn:eng99999", "cudnn:eng0-k", "cudnn:eng0-k2",
+        "cudnn:eng0-k2=", "cudnn:eng0-k999=1", "cudnn:eng0x", "cudnn:eng0-k2=1-", "own:fp32"}) {
+    INFO(name);
+    CHECK(!cudnn_has_plan(h200(), strict, kWorkspace, name));
+  }
+}
+
+TEST_CASE("plans keep to the workspace that is left") {
+  if (no_cudnn()) {
+    MESSAGE("skipped: ", no_cudnn());
+    return;
+  }
+  const Conv2dDesc d = conv_case(64, {28, 28, 64}, 64, {3, 3}, {1, 1}, {1, 1});
+  const ConvProblem p = problem_of(d, ConvPass::backward_weights, DType::f32, true);
+  const std::size_t gradient = 64 * 9 * 64 * sizeof(float);
+  const auto all = cudnn_plan_names(h200(), p, kWorkspace, 100);
+  const auto some = cudnn_plan_names(h200(), p, gradient, 100);
+  CHECK(some.size() < all.size());
+  for (const std::string& name : some) {
+    CHECK(std::find(all.begin(), all.end(), name) != all.end());
+  }
+  CHECK(cudnn_plan_names(h200(), p, gradient - 1, 100).empty());
+}
+
+TEST_CASE("a GPU's description that is none is an error in cuDNN's words") {
+  if (no_cudnn()) {
+    MESSAGE("skipped: ", no_cudnn());
+    return;
+  }
+  const ConvProblem p =
+      problem_of(conv_case(1, {8, 8, 8}, 8, {3, 3}), ConvPass::forward, DType::f32, false);
+  std::string words;
+  try {
+    cudnn_plan_names("{}", p, kWorkspace, 1);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::device);
+    words = error.what();
+  }
+  CHECK(words.find("CUDNN_STATUS_") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace dpt::testing
