@@ -30,7 +30,7 @@ TEST_CASE("a shown config reads back to an equal spec") {
       changed("kernel_size: 3", "kernel_size: [3, 5], dilations: [1, 2]"),
       changed("shards: auto", "shards: 8, early_stopping: {patience: 3}"),
       changed("eval: [{type: Normalize, mean: [0.5], std: [0.25]}]", "eval: []"),
-      changed("seed: 7", "seed: 7\nshares: [9, 0.5]"),
+      changed("seed: 7", "seed: 7\ndevice_weights: [9, 0.5]"),
   };
   for (const std::string& config : configs) {
     const TrainSpec spec = good_spec(config);
