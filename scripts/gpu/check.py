@@ -225,6 +225,6 @@ class Check:
             self.gpus = len(devices["cuda"])
             if not self.gpus:
                 return devices.get("cuda_unavailable", "no CUDA device"), ""
-            return "", f"{self.GPUs} x {devices['cuda'][0]['name']}"
+            return "", f"{self.gpus} x {devices['cuda'][0]['name']}"
 
         self.judge("devices", [self.dpt, "devices", "--json"], 60, accept)

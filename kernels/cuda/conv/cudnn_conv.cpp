@@ -390,10 +390,10 @@ HandleOwner shared_handle(const CudaContext& context) {
 /// What the plans of one problem share.
 struct Shared {
   Shared(const CudaContext& of, const ConvProblem& problem)
-      : context(of), handle(shared_handle(of)), gpu(handle.get()), graph(gpu, problem) {}
+      : context(of), handle(shared_handle(of)), device(handle.get()), graph(device, problem) {}
   const CudaContext& context;
   HandleOwner handle;
-  PlanDevice gpu;
+  PlanDevice device;
   ConvGraph graph;
 };
 

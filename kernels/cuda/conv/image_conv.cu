@@ -297,22 +297,22 @@ ImageShape shape_of(const ConvProblem& p) {
   s.taps_h = number(p.kernel.h);
   s.taps_w = number(p.kernel.w);
   s.run_words = s.taps_w * s.pitch;
-  s.run_steps = ceil_div(s.run_words, 8);
-  s.column_tiles = ceil_div(result.c, 8);
+  s.run_steps = ceil_div_int(s.run_words, 8);
+  s.column_tiles = ceil_div_int(result.c, 8);
   const SampleShape& stored = forward && p.pool ? p.pool->out : result;
   s.out_width = number(stored.w);
   s.out_elements = number(stored.elements());
   s.rows = number(stored.h * stored.w) * (forward && p.pool ? 4 : 1);
   // Rounds of all warps over the tasks, each as long as its column tiles and what it does besides.
-  const int row_tiles = ceil_div(s.rows, 16);
+  const int row_tiles = ceil_div_int(s.rows, 16);
   double least = std::numeric_limits<double>::infinity();
   for (int each = 1; each <= std::min(gemm::kMostTiles, s.column_tiles); ++each) {
     const double time =
-        ceil_div(row_tiles * ceil_div(s.column_tiles, each), gemm::kWarps) * (each + 1.5);
+        ceil_div_int(row_tiles * ceil_div_int(s.column_tiles, each), gemm::kWarps) * (each + 1.5);
     if (time < least) s.tiles_each = each;
     least = std::min(least, time);
   }
-  s.groups = ceil_div(s.column_tiles, s.tiles_each);
+  s.groups = ceil_div_int(s.column_tiles, s.tiles_each);
   s.tasks = row_tiles * s.groups;
   s.per_pixel = Divider(s.pixel_words);
   s.per_source_row = Divider(s.source_width);

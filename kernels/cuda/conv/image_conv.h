@@ -22,7 +22,7 @@ inline constexpr int kImageThreads = 512;
 inline constexpr int kImageCarried = 8;
 
 /// ceil_div of the small numbers of a shape.
-inline int ceil_div(std::int64_t count, std::int64_t by) {
+inline int ceil_div_int(std::int64_t count, std::int64_t by) {
   return static_cast<int>(ceil_div(count, by));
 }
 

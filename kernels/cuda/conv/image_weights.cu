@@ -247,7 +247,7 @@ WeightsShape shape_of(const ConvProblem& p) {
   s.images = number(p.batch);
   // Blocks for most of a large GPU; the cut is a function of the problem alone, so that every GPU
   // adds in the same order.
-  s.images_each = ceil_div(p.batch, 128);
+  s.images_each = ceil_div_int(p.batch, 128);
   s.x_elements = number(p.in.elements());
   s.dy_elements = number(in_memory.elements());
   s.in_channels = number(p.in.c);
@@ -259,14 +259,14 @@ WeightsShape shape_of(const ConvProblem& p) {
   s.image_elements = number(p.in.h + 2 * p.padding.h) * s.width * s.in_channels;
   s.pixels = number(in_memory.h * in_memory.w) * (p.pool ? 4 : 1);
   s.out_width = number(in_memory.w);
-  s.row_tiles = ceil_div(p.out.c, 16);
+  s.row_tiles = ceil_div_int(p.out.c, 16);
   s.pitch = s.row_tiles * 16 + 8;  // 8 or 24 modulo 32: four pixels lie in different banks
   s.taps_h = number(p.kernel.h);
   s.run = number(p.kernel.w * p.in.c);
-  s.run_tiles = ceil_div(s.run, 8);
+  s.run_tiles = ceil_div_int(s.run, 8);
   s.column_tiles = s.taps_h * s.run_tiles + 1;
   s.tiles_each = std::min(kMostColumns, s.column_tiles);
-  const int groups = ceil_div(s.column_tiles, s.tiles_each);
+  const int groups = ceil_div_int(s.column_tiles, s.tiles_each);
   s.slices = groups > kWarps ? 0 : kWarps / groups;
   s.per_in_channel = Divider(s.in_channels);
   s.per_in_row = Divider(s.in_width);
@@ -278,7 +278,7 @@ WeightsShape shape_of(const ConvProblem& p) {
 
 std::size_t shared_bytes(const WeightsShape& s) {
   const std::int64_t images =
-      s.image_elements + std::int64_t{s.pitch + 1} * ceil_div(s.pixels, 8) * 8;
+      s.image_elements + std::int64_t{s.pitch + 1} * ceil_div_int(s.pixels, 8) * 8;
   const std::int64_t sums = std::int64_t{kWarps} * s.row_tiles * s.tiles_each * kTile;
   // Columns behind a run are read and not used; the last pixel's lie behind the image.
   return static_cast<std::size_t>(std::max(images, sums) + 8) * sizeof(float);
@@ -301,7 +301,7 @@ class ImageWeights final : public ConvPlan {
     s.dy = args.y;
     s.open = args.open;
     s.parts = static_cast<float*>(context_.workspace);
-    const int blocks = ceil_div(s.images, s.images_each);
+    const int blocks = ceil_div_int(s.images, s.images_each);
     launch(kernel_, static_cast<unsigned>(blocks), kThreads, shared_bytes(s), context_.stream, s);
     sum_splits(context_, blocks, s.channels, s.columns(), s.columns() - 1, args.dweight,
                problem_.bias ? args.dbias : nullptr, args.write);
@@ -332,7 +332,7 @@ class ImageWeights final : public ConvPlan {
 std::unique_ptr<ConvPlan> make_image_weights(const CudaContext& context,
                                              const ConvProblem& problem) {
   const WeightsShape shape = shape_of(problem);
-  const std::int64_t parts = ceil_div(shape.images, shape.images_each);
+  const std::int64_t parts = ceil_div_int(shape.images, shape.images_each);
   const std::size_t part_bytes =
       static_cast<std::size_t>(parts * shape.channels * shape.columns()) * sizeof(float);
   if (shape.x_elements > kCarried * kThreads || shape.dy_elements > kCarried * kThreads ||

@@ -1,4 +1,4 @@
-// A GPU as a device: memory, one queue (a CUDA stream), events (events), captured graphs (graphs).
+// A GPU as a device: memory, one queue (a CUDA stream), events, captured graphs.
 #include "kernels/cuda/runtime/backend.h"
 
 #include <algorithm>
@@ -232,10 +232,10 @@ class CudaBackend final : public Backend {
       throw;
     }
     cuda_check(cudaStreamEndCapture(context_.stream, &graph), "cudaStreamEndCapture");
-    auto graph = std::make_unique<CudaCapturedGraph>(graph);
+    auto captured = std::make_unique<CudaCapturedGraph>(graph);
     // Its memory on the GPU is set up now and not at the first replay.
-    cuda_check(cudaGraphUpload(graph->get(), context_.stream), "cudaGraphUpload");
-    return graph;
+    cuda_check(cudaGraphUpload(captured->get(), context_.stream), "cudaGraphUpload");
+    return captured;
   }
   void replay(CapturedGraph& graph) override {
     cuda_check(cudaGraphLaunch(static_cast<CudaCapturedGraph&>(graph).get(), context_.stream),

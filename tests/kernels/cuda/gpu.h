@@ -17,7 +17,7 @@
 
 namespace dpt::testing {
 
-class PlanDevice {
+class GPU {
  public:
   explicit GPU(const BackendOptions& options = {}) {
     cuda_check(cudaSetDevice(0), "cudaSetDevice");
