@@ -214,6 +214,15 @@ TEST_CASE("image_folder: links may not leave the root") {
     fs::create_directory_symlink(outside.path(), dir / "test");
     CHECK(dir.error().starts_with("$/test: a link to "));
   }
+  SUBCASE("a folder whose name begins with the root's") {
+    const std::string sibling = dir.path() + "-other";
+    fs::create_directory(sibling);
+    fs::copy_file(outside / "secret.png", sibling + "/secret.png");
+    fs::create_symlink(sibling + "/secret.png", dir / "train/cat/link.png");
+    const std::string error = dir.error();
+    fs::remove_all(sibling);
+    CHECK(error.starts_with("$/train/cat/link.png: a link to "));
+  }
   SUBCASE("nowhere") {
     fs::create_symlink("nothing", dir / "train/cat/link.png");
     CHECK(dir.error() == "$/train/cat/link.png: No such file or directory");

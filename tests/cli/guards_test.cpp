@@ -1,0 +1,195 @@
+// Guards whose loss no other test would notice: a run that must be refused, a bound that is exactly
+// met, a loss that is infinite and not NaN.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "app/command_support.h"
+#include "engine/checkpoints/safetensors.h"
+#include "tests/cli/program.h"
+
+using namespace dpt::testing;
+using nlohmann::json;
+
+namespace {
+
+struct Workplace {
+  TempDir dir;
+  Workplace() { write_file(dir.file("small.yaml"), program_config()); }
+  Finished run(const std::vector<std::string>& arguments) const {
+    return run_dpt(arguments, dir.path());
+  }
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  INFO("looked for: ", part, "\nin: ", text);
+  const bool found = text.find(part) != std::string::npos;
+  CHECK(found);
+  return found;
+}
+
+/// Lines of metrics.jsonl, each of which must be JSON.
+std::vector<json> events(const std::string& path, const std::string& name) {
+  std::vector<json> found;
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    const json event = json::parse(line, nullptr, false);
+    INFO(line);
+    REQUIRE(event.is_object());
+    if (event["event"] == name) found.push_back(event);
+  }
+  return found;
+}
+
+void put_be32(std::string& bytes, std::uint32_t value) {
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
+}
+
+/// 24 pictures of 4x4 pixels of three classes as IDX files; `first` is the first pixel of all.
+void write_idx(const TempDir& dir, int first) {
+  std::string images("\0\0\x08\x03", 4), labels("\0\0\x08\x01", 4);
+  for (const std::uint32_t size : {24, 4, 4}) put_be32(images, size);
+  put_be32(labels, 24);
+  for (int i = 0; i < 24 * 16; ++i) images += static_cast<char>(i == 0 ? first : i * 37 % 251);
+  for (int i = 0; i < 24; ++i) labels += static_cast<char>(i % 3);
+  write_file(dir.file("train-images-idx3-ubyte"), images);
+  write_file(dir.file("train-labels-idx1-ubyte"), labels);
+}
+
+}  // namespace
+
+TEST_CASE("--require: each relation below, at and above its bound") {
+  using dpt::is_met;
+  const auto met = [](const std::string& text, double value) {
+    return is_met(dpt::parse_requirement("val/accuracy" + text), value);
+  };
+  const double bound = 0.7, below = std::nextafter(bound, 0.0), above = std::nextafter(bound, 1.0);
+  CHECK_FALSE(met(">=0.7", below));
+  CHECK(met(">=0.7", bound));
+  CHECK(met(">=0.7", above));
+  CHECK_FALSE(met(">0.7", below));
+  CHECK_FALSE(met(">0.7", bound));
+  CHECK(met(">0.7", above));
+  CHECK(met("<=0.7", below));
+  CHECK(met("<=0.7", bound));
+  CHECK_FALSE(met("<=0.7", above));
+  CHECK(met("<0.7", below));
+  CHECK_FALSE(met("<0.7", bound));
+  CHECK_FALSE(met("<0.7", above));
+  // What was not measured meets nothing.
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const char* text : {">=0.7", ">0.7", "<=0.7", "<0.7"}) CHECK_FALSE(met(text, nan));
+
+  const dpt::Requirement requirement = dpt::parse_requirement("test/loss <= 1.5e-1");
+  CHECK(requirement.split == "test");
+  CHECK(requirement.metric == "loss");
+  CHECK(requirement.relation == "<=");
+  CHECK(requirement.bound == 0.15);
+  for (const char* bad :
+       {"", "val", "val/accuracy", "val/accuracy>=", "accuracy>=1", "valaccuracy>1", "val/speed>1",
+        "val/loss=1", "val/loss<1x", "val/loss<one"}) {
+    CAPTURE(bad);
+    CHECK_THROWS_AS(dpt::parse_requirement(bad), dpt::Error);
+  }
+}
+
+TEST_CASE("durations: units in falling order, each once") {
+  using dpt::parse_duration;
+  CHECK(parse_duration("90") == 90);
+  CHECK(parse_duration("0s") == 0);
+  CHECK(parse_duration("1m30s") == 90);
+  CHECK(parse_duration("3h50m") == 13800);
+  CHECK(parse_duration("2d1h1m1s") == 2 * 86400 + 3600 + 61);
+  CHECK(parse_duration("1000000") == 1'000'000);
+  for (const char* bad : {"", "s", "1x", "1s1m", "1m1m", "-1s", "1000001", "1 h", "1.5h"}) {
+    CAPTURE(bad);
+    CHECK_THROWS_AS(parse_duration(bad), dpt::Error);
+  }
+}
+
+TEST_CASE("--overwrite removes nothing from a folder that holds something else") {
+  const Workplace w;
+  REQUIRE(w.run({"train", "small.yaml", "--run-dir", "r", "--max-steps", "5"}).exit_code == 0);
+  write_file(w.dir.file("r/thesis.tex"), "years of work");
+  const std::string log = read_file(w.dir.file("r/metrics.jsonl"));
+  const Finished refused = w.run({"train", "small.yaml", "--run-dir", "r", "--overwrite"});
+  CHECK(refused.exit_code == 2);
+  contains(refused.err, "thesis.tex");
+  CHECK(read_file(w.dir.file("r/thesis.tex")) == "years of work");
+  CHECK(read_file(w.dir.file("r/metrics.jsonl")) == log);
+  CHECK(std::filesystem::exists(w.dir.file("r/checkpoints/step-00000005.safetensors")));
+  // Nor from one that no run has made.
+  std::filesystem::create_directory(w.dir.file("mine"));
+  write_file(w.dir.file("mine/notes.txt"), "mine");
+  const Finished foreign = w.run({"train", "small.yaml", "--run-dir", "mine", "--overwrite"});
+  CHECK(foreign.exit_code == 2);
+  CHECK(read_file(w.dir.file("mine/notes.txt")) == "mine");
+}
+
+TEST_CASE("a resumed run refuses other data under the same name") {
+  const TempDir dir;
+  write_idx(dir, 5);
+  write_file(dir.file("idx.yaml"), R"(version: 1
+data: {dataset: idx, root: ., batch_size: 8}
+model:
+  input: [1, 4, 4]
+  layers: [{type: Flatten}, {type: Linear, name: fc1, out_features: 3}]
+optimizer: {type: SGD, lr: 0.1}
+train: {epochs: 4}
+devices: [cpu]
+)");
+  const std::vector<std::string> command = {"train", "idx.yaml", "--run-dir", "r"};
+  std::vector<std::string> begin = command;
+  begin.insert(begin.end(), {"--max-steps", "4"});
+  const Finished begun = run_dpt(begin, dir.path());
+  INFO(begun.err);
+  REQUIRE(begun.exit_code == 0);
+  write_idx(dir, 6);
+  const Finished other = run_dpt(command, dir.path());
+  CHECK(other.exit_code == 3);
+  contains(other.err, "other data");
+  write_idx(dir, 5);
+  const Finished same = run_dpt(command, dir.path());
+  INFO(same.err);
+  CHECK(same.exit_code == 0);
+}
+
+TEST_CASE("half a line that a crash left in the log is gone after a resume") {
+  const Workplace w;
+  REQUIRE(w.run({"train", "small.yaml", "--run-dir", "r", "--max-steps", "24"}).exit_code == 0);
+  const std::string log = w.dir.file("r/metrics.jsonl");
+  const std::size_t evals = events(log, "eval").size();
+  CHECK(evals == 2);
+  write_file(log, read_file(log) + R"({"v":1,"event":"step","epo)");
+  const Finished more = w.run({"train", "small.yaml", "--run-dir", "r", "--max-steps", "36"});
+  INFO(more.err);
+  REQUIRE(more.exit_code == 0);
+  CHECK(events(log, "eval").size() == evals + 1);
+}
+
+TEST_CASE("an infinite loss is a divergence, as NaN is") {
+  // Logits of +3e38 and -3e38: the loss of the second class is larger than any float, while the
+  // gradients of softmax are plain numbers.
+  const TempDir dir;
+  write_file(dir.file("inf.yaml"), R"(version: 1
+name: inf
+data: {dataset: synthetic, size: 32, test_size: 0, classes: 2, batch_size: 32}
+model:
+  input: [1, 2, 2]
+  layers: [{type: Flatten}, {type: Linear, name: fc1, out_features: 2}]
+optimizer: {type: SGD, lr: 0.1}
+train: {epochs: 2}
+devices: [cpu]
+)");
+  const std::vector<float> weight(8, 0.0F), bias = {3e38F, -3e38F};
+  dpt::write_safetensors(
+      dir.file("w.safetensors"), {},
+      {{"fc1.weight", "F32", {2, 4}, weight.data()}, {"fc1.bias", "F32", {2}, bias.data()}});
+  const Finished run = run_dpt({"train", "inf.yaml", "--weights", "w.safetensors"}, dir.path());
+  CHECK(run.exit_code == 5);
+  contains(run.err, "diverged at step 1");
+  CHECK(events(dir.file("runs/inf/metrics.jsonl"), "run_end").at(0)["exit_code"] == 5);
+}
