@@ -4,9 +4,11 @@
 
 #include <fmt/ranges.h>
 
+#include "app/command_support.h"
 #include "app/commands.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
+#include "kernels/json_text.h"
 
 namespace dpt {
 
@@ -19,6 +21,7 @@ int run_devices(const DevicesOptions& options) {
     out["cpu"] = {{"model", cpu.model},
                   {"instruction_set", cpu.instruction_set},
                   {"bf16", cpu.bf16},
+                  {"bf16_is_slower_than_fp32", cpu.bf16},
                   {"logical_cores_allowed", cpu.logical_allowed},
                   {"physical_cores_allowed", cpu.physical_allowed},
                   {"memory_bytes", cpu.memory_bytes}};
@@ -38,12 +41,13 @@ int run_devices(const DevicesOptions& options) {
     for (const DeviceName& device : resolve_devices({"auto"}, 1 << 20)) {
       out["auto"].push_back(device.text());
     }
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
     return 0;
   }
   fmt::print("cpu     {}, {} cores ({} physical) allowed, {}, bf16: {}, {:.1f} GiB\n", cpu.model,
              cpu.logical_allowed, cpu.physical_allowed, cpu.instruction_set,
              cpu.bf16 ? "yes" : "no", static_cast<double>(cpu.memory_bytes) / (1 << 30));
+  if (cpu.bf16) fmt::print("        {}\n", kBf16OnCpu);
   for (std::size_t i = 0; i < cuda.devices.size(); ++i) {
     const CudaDeviceInfo& gpu = cuda.devices[i];
     fmt::print(

@@ -7,6 +7,7 @@
 #include "app/commands.h"
 #include "engine/checkpoints/safetensors.h"
 #include "kernels/error.h"
+#include "kernels/json_text.h"
 
 namespace dpt {
 namespace {
@@ -55,7 +56,7 @@ int run_inspect(const InspectOptions& options) {
                                 {"shape", entry.shape},
                                 {"bytes", entry.bytes()}});
     }
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
   } else {
     for (const auto& [key, value] : file.metadata()) {
       // The config has many lines: its first says enough here, --json has it all.

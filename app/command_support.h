@@ -12,6 +12,11 @@ namespace dpt {
 /// "dpt 0.1.0 (oneDNN 2.6.3, ...)".
 std::string version_text();
 
+/// What `dpt devices` and the log say until dpt has bf16 kernels of its own for CPUs.
+inline constexpr const char* kBf16OnCpu =
+    "train.precision: bf16 is slower than fp32 on a CPU: dpt does not have bf16 kernels of its own "
+    "there yet, and oneDNN's are slower than its fp32 ones";
+
 /// The config with `--devices` as one more override.
 std::vector<std::string> with_devices(std::vector<std::string> overrides,
                                       const std::string& devices);

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "kernels/error.h"
+#include "kernels/json_text.h"
 
 namespace dpt {
 namespace {
@@ -87,7 +88,7 @@ const std::string& at(const std::string& path, const Metadata& metadata, const s
 
 std::string list_text(const std::vector<std::string>& list) {
   // Class names may come from folder names, which need not be UTF-8.
-  return Json(list).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(Json(list));
 }
 
 std::vector<std::string> parse_list(const std::string& path, const Metadata& metadata,

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/graph/plan.h"
+#include "kernels/json_text.h"
 
 namespace dpt {
 namespace {
@@ -183,7 +184,7 @@ std::string summary_json(const TrainSpec& spec, const Plan& plan, int replicas,
                       {"optimizer", optimizer_buffers ? Json(memory.optimizer) : Json()},
                       {"activations", memory.activations},
                       {"total", memory.total()}}}};
-  return all.dump(2);
+  return json_text(all, 2);
 }
 
 }  // namespace dpt

@@ -11,6 +11,7 @@
 #include "engine/spec/read_spec.h"
 #include "engine/spec/scalars.h"
 #include "engine/spec/spec_tables.h"
+#include "kernels/json_text.h"
 
 namespace dpt {
 namespace {
@@ -227,7 +228,7 @@ class SchemaMaker {
 
 std::string config_schema(const Catalog& catalog) {
   const SpecTables tables(catalog);
-  return SchemaMaker().make(tables).dump(2);
+  return json_text(SchemaMaker().make(tables), 2);
 }
 
 }  // namespace dpt

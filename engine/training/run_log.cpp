@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/error.h"
+#include "kernels/json_text.h"
 
 namespace dpt {
 namespace {
@@ -52,7 +53,7 @@ void RunLog::event(const char* name, const Json& fields) {
     }
   }
   if (!nonfinite.empty()) line["nonfinite"] = nonfinite;
-  const std::string text = line.dump() + "\n";
+  const std::string text = json_text(line) + "\n";
   std::size_t done = 0;
   while (done < text.size()) {
     const ssize_t n = ::write(file_, text.data() + done, text.size() - done);

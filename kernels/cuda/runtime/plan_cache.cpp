@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kernels/json_text.h"
+
 namespace dpt {
 namespace {
 
@@ -105,7 +107,7 @@ void PlanCache::merge_and_write(const std::string& machine, const std::string& p
   }
   const std::filesystem::path temporary = fmt::format("{}.{}", file_.string(), getpid());
   std::ofstream out(temporary);
-  out << nlohmann::json{{"format", kFormat}, {"machines", machines_}}.dump(1) << '\n';
+  out << json_text(nlohmann::json{{"format", kFormat}, {"machines", machines_}}, 1) << '\n';
   out.close();
   if (out) {
     std::filesystem::rename(temporary, file_, ignored);
