@@ -11,12 +11,14 @@
 #include <utility>
 
 #include "kernels/error.h"
+#include "kernels/heartbeat.h"
 
 namespace dpt {
 namespace {
 
-// Linux transfers at most 2 GiB a call; smaller chunks keep a signal from waiting long.
-constexpr std::size_t kLargestTransfer = std::size_t{64} << 20;
+// Linux transfers at most 2 GiB a call; smaller chunks keep a signal from waiting long, and show
+// the other replicas that a slow disk gets on.
+constexpr std::size_t kLargestTransfer = std::size_t{8} << 20;
 
 std::string reason(int error) {
   return std::generic_category().message(error);
@@ -59,6 +61,7 @@ FileHandle open_regular_file(const std::string& path, std::uint64_t& size) {
 void read_exactly(const FileHandle& file, const std::string& path, std::uint64_t offset,
                   std::span<std::byte> to) {
   while (!to.empty()) {
+    beat("reading a file");
     const std::size_t chunk = std::min(to.size(), kLargestTransfer);
     const ssize_t got = ::pread(file.fd(), to.data(), chunk, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
@@ -76,6 +79,7 @@ void read_exactly(const FileHandle& file, const std::string& path, std::uint64_t
 
 int write_all(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
+    beat("writing a file");
     const ssize_t put = ::write(fd, bytes.data(), std::min(bytes.size(), kLargestTransfer));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return errno;
@@ -111,9 +115,11 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
+  beat("making a file durable");
   // After a failed fsync the kernel may have dropped the data and report success the next time, so
   // it is never tried again.
   if (::fsync(file_.fd()) != 0) fail_at("make durable", errno);
+  beat("renaming a file");
   if (::close(file_.release()) != 0) fail_at("close", errno);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_at("rename into place", errno);
   remove_ = false;

@@ -14,22 +14,26 @@ namespace {
 // given up soon when one of them is late.
 constexpr std::chrono::microseconds kSpin{200};
 
+// A waiting rank looks at the others' heartbeats this often in the time of a stall, but at least
+// once a second.
+constexpr int kLooks = 16;
+constexpr std::chrono::milliseconds kLongestLook{1000};
+
 double seconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
 }  // namespace
 
-AbortableBarrier::AbortableBarrier(int size, std::chrono::milliseconds deadline, bool spin)
+AbortableBarrier::AbortableBarrier(int size, std::chrono::milliseconds stall_timeout, bool spin)
     : size_(size),
-      deadline_(deadline),
+      stall_timeout_(stall_timeout),
       spin_(spin),
       ranks_(std::make_unique<Rank[]>(static_cast<std::size_t>(size))) {
   assert(size >= 1 && static_cast<std::uint64_t>(size) < kOneMeeting);
 }
 
 std::uint64_t AbortableBarrier::meet(int rank, const char* operation) {
-  const Clock::time_point start = Clock::now();
   std::uint64_t word = word_.load();
   const std::uint64_t meeting = meetings(word);
   ranks_[rank].arrivals.store(meeting + 1);
@@ -46,17 +50,47 @@ std::uint64_t AbortableBarrier::meet(int rank, const char* operation) {
     }
     break;
   }
+  wait_for_ranks(rank, operation, meeting);
+  // A meeting that took place counts, even if the group was aborted right after.
+  if (meetings(word_.load()) == meeting) throw_aborted(rank, operation);
+  return meeting;
+}
+
+void AbortableBarrier::wait_for_ranks(int rank, const char* operation, std::uint64_t meeting) {
   const auto over = [&] {
     const std::uint64_t now = word_.load();
     return meetings(now) != meeting || (now & kAborted);
   };
-  if (!wait(over, start + deadline_)) {
-    const std::string text = stall_text(rank, operation, meeting, Clock::now() - start);
-    if (abort_meeting(meeting, rank, text)) fail(ErrorKind::peer, "{}", text);
+  const Clock::duration look = std::clamp<Clock::duration>(
+      stall_timeout_ / kLooks, std::chrono::milliseconds(1), kLongestLook);
+  Clock::time_point from = Clock::now();
+  if (wait(over, from + look)) return;
+  // A long wait: from here on the time in which each missing rank was quiet is added up.
+  std::vector<Quiet> quiet(static_cast<std::size_t>(size_));
+  for (int other = 0; other < size_; ++other) {
+    quiet[static_cast<std::size_t>(other)].beats = ranks_[other].heartbeat->beats();
   }
-  // A meeting that took place counts, even if the group was aborted right after.
-  if (meetings(word_.load()) == meeting) throw_aborted(rank, operation);
-  return meeting;
+  Clock::duration waited{0};
+  for (;;) {
+    const Clock::time_point now = Clock::now();
+    const Clock::duration span = std::min<Clock::duration>(now - from, 2 * look);
+    from = now;
+    waited += span;
+    bool stalled = false;
+    for (int other = 0; other < size_; ++other) {
+      if (ranks_[other].arrivals.load() > meeting) continue;
+      Quiet& its = quiet[static_cast<std::size_t>(other)];
+      const std::uint64_t beats = ranks_[other].heartbeat->beats();
+      its.time = beats == its.beats ? its.time + span : Clock::duration{0};
+      its.beats = beats;
+      stalled = stalled || its.time >= stall_timeout_;
+    }
+    if (stalled) {
+      const std::string text = stall_text(rank, operation, meeting, waited, quiet);
+      if (abort_meeting(meeting, rank, text)) fail(ErrorKind::peer, "{}", text);
+    }
+    if (wait(over, from + look)) return;
+  }
 }
 
 void AbortableBarrier::finish_work(int rank, const char* operation) {
@@ -154,16 +188,25 @@ void AbortableBarrier::throw_aborted(int rank, const char* operation) const {
 }
 
 std::string AbortableBarrier::stall_text(int rank, const char* operation, std::uint64_t meeting,
-                                         Clock::duration waited) const {
+                                         Clock::duration waited,
+                                         const std::vector<Quiet>& quiet) const {
   std::string missing;
   for (int other = 0; other < size_; ++other) {
     if (ranks_[other].arrivals.load() > meeting) continue;
-    missing += fmt::format("{}rank {}{}", missing.empty() ? "" : ", ", other,
-                           joined(other) ? "" : " (never joined)");
+    const Clock::duration time = quiet[static_cast<std::size_t>(other)].time;
+    missing += fmt::format("{}rank {} (", missing.empty() ? "" : ", ", other);
+    if (!joined(other)) {
+      missing += "never joined)";
+    } else {
+      missing += fmt::format(
+          "{}; {} {:.1f} s)", ranks_[other].heartbeat->text(),
+          time >= stall_timeout_ ? "no sign of life for" : "last heard of before", seconds(time));
+    }
   }
   return fmt::format(
-      "rank {}: {} (collective call {}) waited {:.1f} s for {}: the deadline of {:.1f} s is over",
-      rank, operation, meeting + 1, seconds(waited), missing, seconds(deadline_));
+      "rank {}: {} (collective call {}) waited {:.1f} s for {}: a replica that does not get on for "
+      "{:.1f} s has stalled (train.stall_timeout)",
+      rank, operation, meeting + 1, seconds(waited), missing, seconds(stall_timeout_));
 }
 
 }  // namespace dpt

@@ -1,4 +1,11 @@
-// Where the ranks of one process meet: a barrier that can be aborted and has a deadline.
+// Where the ranks of one process meet: a barrier that can be aborted, and that tells a rank that is
+// slow from one that hangs.
+//
+// A rank that waits listens to the heartbeats of those that are missing. One that gives no sign of
+// life for as long as the stall timeout has stalled, which aborts the group; one that beats is
+// waited for, however long it takes (a slow save, pictures from a slow disk). Time is counted in
+// short spans, each for its planned length at most twice: a process that was stopped (Ctrl-Z, a
+// frozen container, a suspended job) finds no time gone by when it goes on.
 //
 // Meeting number g either happens for all ranks or for none: completion and abort are transitions
 // of one atomic word, so no rank can pass a meeting that another was thrown out of. After a meeting
@@ -13,17 +20,21 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
+
+#include "kernels/heartbeat.h"
 
 namespace dpt {
 
 class AbortableBarrier {
  public:
   /// `spin`: waiting ranks poll for a moment before they sleep. REQUIRES: 1 <= size < 65536.
-  AbortableBarrier(int size, std::chrono::milliseconds deadline, bool spin);
+  AbortableBarrier(int size, std::chrono::milliseconds stall_timeout, bool spin);
 
   /// Returns the number of the meeting (from 0) when all ranks have come. Throws ErrorKind::peer
-  /// with the first cause when the group was aborted, or when the deadline passes (which aborts it,
-  /// naming the ranks that are missing). What a rank wrote before is visible to all afterwards.
+  /// with the first cause when the group was aborted, or when a missing rank has stalled (which
+  /// aborts it, naming that rank and what it did last). What a rank wrote before is visible to all
+  /// afterwards.
   /// Each rank calls it from one thread.
   std::uint64_t meet(int rank, const char* operation);
 
@@ -43,6 +54,8 @@ class AbortableBarrier {
 
   void set_joined(int rank) { ranks_[rank].joined = true; }
   bool joined(int rank) const { return ranks_[rank].joined; }
+  /// What the rank's threads beat.
+  const std::shared_ptr<Heartbeat>& heartbeat(int rank) const { return ranks_[rank].heartbeat; }
 
  private:
   // The word: bit 63 is the abort, bits 16 to 62 the number of meetings that took place, bits 0 to
@@ -55,23 +68,33 @@ class AbortableBarrier {
   struct alignas(64) Rank {
     std::atomic<std::uint64_t> arrivals{0};  ///< meetings it has come to
     std::atomic<bool> joined{false};
+    std::shared_ptr<Heartbeat> heartbeat = std::make_shared<Heartbeat>();
   };
   using Clock = std::chrono::steady_clock;
 
   [[noreturn]] void throw_aborted(int rank, const char* operation) const;
+  /// Waits until the condition holds or `until`; whether it holds.
   template <class Condition>
   bool wait(Condition condition, Clock::time_point until);
+  /// Waits until all ranks have come to the meeting or the group was aborted. Throws when a rank
+  /// has stalled.
+  void wait_for_ranks(int rank, const char* operation, std::uint64_t meeting);
   void wake();
   /// REQUIRES: mutex_ is held.
   void set_cause(int rank, const std::string& cause) noexcept;
   /// Aborts unless the meeting took place or the group was aborted before; true if it did.
   bool abort_meeting(std::uint64_t meeting, int rank, const std::string& cause);
   void wait_for_work();
+  /// How long each rank has been quiet.
+  struct Quiet {
+    std::uint64_t beats = 0;
+    Clock::duration time{0};
+  };
   std::string stall_text(int rank, const char* operation, std::uint64_t meeting,
-                         Clock::duration waited) const;
+                         Clock::duration waited, const std::vector<Quiet>& quiet) const;
 
   const int size_;
-  const std::chrono::milliseconds deadline_;
+  const std::chrono::milliseconds stall_timeout_;
   const bool spin_;
   const std::unique_ptr<Rank[]> ranks_;
   alignas(64) std::atomic<std::uint64_t> word_{0};

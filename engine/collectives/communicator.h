@@ -2,7 +2,8 @@
 //
 // All ranks make the same calls in the same order. A call returns the same on every rank, or throws
 // on every rank: when one rank aborts, every other rank's present or next call throws an
-// ErrorKind::peer Error that carries the first cause. No call waits longer than the deadline.
+// ErrorKind::peer Error that carries the first cause. No call waits for a rank that gives no sign
+// of life (kernels/heartbeat.h) for longer than the stall timeout.
 #pragma once
 
 #include <chrono>
@@ -69,9 +70,10 @@ class Communicator {
 /// and hands it to all, and the host waits for no device; otherwise sums are made in host memory.
 class LocalGroup {
  public:
-  explicit LocalGroup(int size, std::chrono::milliseconds deadline = std::chrono::minutes(10));
+  explicit LocalGroup(int size, std::chrono::milliseconds stall_timeout = std::chrono::minutes(10));
   ~LocalGroup();
-  /// Called once per rank, from that rank's thread; the group and the backend must outlive it.
+  /// Called once per rank, from that rank's thread, whose beats (and those of threads that it
+  /// starts) count for the rank from now on; the group and the backend must outlive it.
   std::unique_ptr<Communicator> join(int rank, Backend& backend);
   /// As Communicator::abort, for a rank that failed before it could join.
   void abort(int rank, const std::string& cause) noexcept;

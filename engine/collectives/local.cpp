@@ -66,8 +66,8 @@ struct Request {
 
 /// What the ranks of a group share.
 struct Board {
-  Board(int size, std::chrono::milliseconds deadline)
-      : meeting(size, deadline, size <= cpu_info().logical_allowed),
+  Board(int size, std::chrono::milliseconds stall_timeout)
+      : meeting(size, stall_timeout, size <= cpu_info().logical_allowed),
         backends(static_cast<std::size_t>(size)),
         events(static_cast<std::size_t>(size)),
         slots{std::vector<Slot>(static_cast<std::size_t>(size)),
@@ -358,11 +358,11 @@ struct LocalGroup::Shared : Board {
   using Board::Board;
 };
 
-LocalGroup::LocalGroup(int size, std::chrono::milliseconds deadline) {
+LocalGroup::LocalGroup(int size, std::chrono::milliseconds stall_timeout) {
   if (size < 1 || size > 65535) {
     fail(ErrorKind::usage, "expected 1 to 65535 replicas, found {}", size);
   }
-  shared_ = std::make_shared<Shared>(size, deadline);
+  shared_ = std::make_shared<Shared>(size, stall_timeout);
 }
 
 LocalGroup::~LocalGroup() = default;
@@ -370,6 +370,7 @@ LocalGroup::~LocalGroup() = default;
 std::unique_ptr<Communicator> LocalGroup::join(int rank, Backend& backend) {
   assert(rank >= 0 && rank < shared_->size());
   shared_->meeting.set_joined(rank);
+  set_heartbeat_of_thread(shared_->meeting.heartbeat(rank));
   if (shared_->size() == 1) return std::make_unique<SoloCommunicator>(*shared_, backend);
   return std::make_unique<LocalCommunicator>(rank, *shared_, backend);
 }

@@ -3,7 +3,7 @@
 // batches ahead of the one that the caller holds.
 //
 // To shuffle a large data set takes as long as many steps of a fast GPU, which would stand still
-// in the meantime: so the order of an epoch is made beside the steps of the one before.
+// in the meantime: so the order of an epoch is made concurrently with the steps of the one before.
 #include "engine/data/loader.h"
 
 #include <algorithm>
@@ -17,6 +17,8 @@
 #include <thread>
 
 #include "kernels/error.h"
+#include "kernels/heartbeat.h"
+#include "kernels/start_thread.h"
 
 namespace dpt {
 namespace {
@@ -68,10 +70,12 @@ struct Loader::Impl {
     }
     work.notify_all();
     for (std::thread& thread : threads) thread.join();
+    if (order_thread.joinable()) order_thread.join();
   }
 
   void start(std::int64_t epoch, std::vector<SampleRange> new_ranges);
   Order make_order(std::int64_t epoch) const;
+  void make_next_order(std::int64_t epoch);
   HostBatch next_resident(const SampleRange& range);
   HostBatch next_staged(const SampleRange& range);
   void decode();
@@ -115,6 +119,7 @@ struct Loader::Impl {
   std::vector<std::thread> threads;
 
   std::future<Order> next_order;  ///< of the epoch after this one, if it is being made
+  std::thread order_thread;       ///< that makes it
 };
 
 Order Loader::Impl::make_order(std::int64_t epoch) const {
@@ -122,6 +127,15 @@ Order Loader::Impl::make_order(std::int64_t epoch) const {
   for (std::int64_t& id : made.ids) id = split.indices[static_cast<std::size_t>(id)];
   if (resident) made.slots.assign(made.ids.begin(), made.ids.end());
   return made;
+}
+
+void Loader::Impl::make_next_order(std::int64_t epoch) {
+  // The thread before this one has ended or is about to: its order was taken.
+  if (order_thread.joinable()) order_thread.join();
+  auto task =
+      std::make_shared<std::packaged_task<Order()>>([this, epoch] { return make_order(epoch); });
+  next_order = task->get_future();
+  order_thread = start_thread("the order of the next epoch", [task] { (*task)(); });
 }
 
 void Loader::Impl::start(std::int64_t epoch, std::vector<SampleRange> new_ranges) {
@@ -139,7 +153,7 @@ void Loader::Impl::start(std::int64_t epoch, std::vector<SampleRange> new_ranges
   if (order.epoch != epoch && next_order.valid()) order = next_order.get();
   if (order.epoch != epoch) order = make_order(epoch);
   if (options.shuffle && split.size() >= kSamplesWorthAThread && !next_order.valid()) {
-    next_order = std::async(std::launch::async, [this, epoch] { return make_order(epoch + 1); });
+    make_next_order(epoch + 1);
   }
   consumed = 0;
   if (resident) {
@@ -163,7 +177,9 @@ void Loader::Impl::start(std::int64_t epoch, std::vector<SampleRange> new_ranges
   }
   work.notify_all();
   while (static_cast<int>(threads.size()) < options.workers) {
-    threads.emplace_back([this] { decode(); });
+    threads.push_back(start_thread(
+        fmt::format("decoder {} of {} for each replica", threads.size() + 1, options.workers),
+        [this] { decode(); }));
   }
 }
 
@@ -192,6 +208,7 @@ void Loader::Impl::decode() {
     std::int64_t k = begin;
     try {
       for (; k < begin + count; ++k) {
+        beat("reading samples");
         const auto at = static_cast<std::size_t>(k);
         source.read(order.ids[static_cast<std::size_t>(range.begin + k)],
                     std::span(batch.pixels).subspan(at * sample_bytes, sample_bytes),

@@ -102,7 +102,8 @@ SpecTables::SpecTables(const Catalog& catalog)
            .at_least(0),
        field("shuffle", &DataSpec::shuffle, "Draw another order for each epoch."),
        field("workers", &DataSpec::workers,
-             "Threads that decode samples, for formats that need it.")
+             "Threads of each replica that decode samples, for formats that need it; auto: an even "
+             "part of the cores that the replicas leave free, at least one.")
            .range(1, 1024)
            .zero_as("auto"),
        field("prefetch", &DataSpec::prefetch, "Batches that are decoded ahead.").range(1, 1024),
@@ -170,7 +171,12 @@ SpecTables::SpecTables(const Catalog& catalog)
            .one_of({"fp32", "tf32", "bf16"}),
        field("autotune", &TrainSection::autotune,
              "On NVIDIA GPUs: time the implementations of each convolution and linear layer once "
-             "and keep the choice for later runs. Exact mode never does.")});
+             "and keep the choice for later runs. Exact mode never does."),
+       field("stall_timeout", &TrainSection::stall_timeout,
+             "Seconds without progress after which a replica that others wait for has stalled: the "
+             "run ends with exit code 6. Time in which the process is stopped does not count, and "
+             "neither does a slow replica that still reads, computes or saves.")
+           .range(0.01, 1e9)});
 
   checkpoint = checkpoint_table(keep_best);
   log = object_table<LogSpec>(

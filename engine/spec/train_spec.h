@@ -66,6 +66,7 @@ struct TrainSection {
   std::optional<EarlyStoppingSpec> early_stopping;
   std::string precision = "fp32";
   bool autotune = true;
+  double stall_timeout = 600;  ///< seconds without a sign of life of a replica
 };
 
 struct KeepBestSpec {

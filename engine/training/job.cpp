@@ -1,6 +1,7 @@
 #include "engine/training/job.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -19,9 +20,23 @@ DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan) {
 
 Loader::Options loader_options(const Job& job) {
   Loader::Options options;
-  options.workers = static_cast<int>(std::max<std::int64_t>(job.spec.data.workers, 1));
+  options.workers = job.decoder_threads;
   options.prefetch = static_cast<int>(job.spec.data.prefetch);
   return options;
+}
+
+int auto_workers(int cores, const std::vector<DeviceName>& devices) {
+  std::int64_t busy = 0;
+  for (const DeviceName& device : devices) {
+    busy += device.kind == DeviceName::Kind::cpu ? device.threads : 1;
+  }
+  const auto ranks = std::max<std::int64_t>(1, static_cast<std::int64_t>(devices.size()));
+  return static_cast<int>(std::max<std::int64_t>(1, (cores - busy) / ranks));
+}
+
+std::chrono::milliseconds stall_timeout(const Job& job) {
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::lround(1000 * job.spec.train.stall_timeout)));
 }
 
 std::int64_t micro_batch_limit(const Plan& plan, DeviceName::Kind kind) {
@@ -86,6 +101,9 @@ Job make_job(TrainSpec spec, const DataSets& sets, std::string resolved_config) 
   job.device_weights = spec.device_weights.empty() ? default_device_weights(job.devices)
                                                    : to_device_weights(spec.device_weights);
   job.calibrate = spec.device_weights.empty() && has_unlike_kinds(job.devices);
+  job.decoder_threads = spec.data.workers > 0
+                            ? static_cast<int>(spec.data.workers)
+                            : auto_workers(cpu_info().logical_allowed, job.devices);
   job.backend_options.exact = spec.train.shards > 0;
   if (spec.train.autotune && !job.backend_options.exact) {
     job.backend_options.plan_cache = plan_cache_path();

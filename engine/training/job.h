@@ -2,6 +2,7 @@
 // change it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -42,6 +43,8 @@ struct Job {
   /// on the CPU, several where launching ahead keeps a GPU busy.
   std::int64_t steps_ahead = 1;
 
+  int decoder_threads = 1;  ///< of each replica, for sources that decode
+
   int ranks() const { return static_cast<int>(devices.size()); }
   /// Samples of step `index` of an epoch, as positions in the epoch's order.
   SampleRange batch_range(std::int64_t index) const;
@@ -60,6 +63,14 @@ std::string plan_cache_path();
 
 /// How a job reads its data, but for order and batch size: decoder threads and batches ahead.
 Loader::Options loader_options(const Job& job);
+
+/// Decoder threads of each replica for `data.workers: auto`: an even part of the cores that the
+/// replicas leave free, at least one. A CPU replica computes on its threads, and a GPU keeps one
+/// core busy launching its work.
+int auto_workers(int cores, const std::vector<DeviceName>& devices);
+
+/// `train.stall_timeout`.
+std::chrono::milliseconds stall_timeout(const Job& job);
 
 /// The most samples to run at once: on a CPU so that their activations stay in a core's cache, on a
 /// GPU so that they leave room for other things. A function of the plan alone and of the kind of

@@ -5,14 +5,15 @@
 #include <thread>
 
 #include "kernels/error.h"
+#include "kernels/start_thread.h"
 
 namespace dpt {
 
 void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& options,
                const std::function<void(Backend&, Communicator&)>& body,
-               std::chrono::milliseconds deadline) {
+               std::chrono::milliseconds stall_timeout) {
   const int size = static_cast<int>(devices.size());
-  LocalGroup group(size, deadline);
+  LocalGroup group(size, stall_timeout);
   std::mutex mutex;
   std::exception_ptr first;  // The first failure; what it causes on other ranks comes later.
 
@@ -24,24 +25,24 @@ void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& opt
         error.kind(), fmt::format("replica {} on {}: {}", rank,
                                   devices[static_cast<std::size_t>(rank)].text(), error.what())));
   };
+  const auto failed = [&](int rank, const std::string& cause, std::exception_ptr exception) {
+    {
+      const std::lock_guard lock(mutex);
+      if (!first) first = std::move(exception);
+    }
+    group.abort(rank, cause);
+  };
   const auto run = [&](int rank) {
-    const auto failed = [&](const std::string& cause, std::exception_ptr exception) {
-      {
-        const std::lock_guard lock(mutex);
-        if (!first) first = std::move(exception);
-      }
-      group.abort(rank, cause);
-    };
     try {
       const auto backend = make_backend(devices[static_cast<std::size_t>(rank)], options);
       const auto communicator = group.join(rank, *backend);
       body(*backend, *communicator);
     } catch (const Error& error) {
-      failed(error.what(), named(rank, error));
+      failed(rank, error.what(), named(rank, error));
     } catch (const std::exception& error) {
-      failed(error.what(), std::current_exception());
+      failed(rank, error.what(), std::current_exception());
     } catch (...) {
-      failed("an exception of an unknown type", std::current_exception());
+      failed(rank, "an exception of an unknown type", std::current_exception());
     }
   };
 
@@ -50,7 +51,16 @@ void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& opt
   } else {
     std::vector<std::thread> threads;
     threads.reserve(devices.size());
-    for (int rank = 0; rank < size; ++rank) threads.emplace_back(run, rank);
+    for (int rank = 0; rank < size; ++rank) {
+      try {
+        threads.push_back(
+            start_thread(fmt::format("replica {} of {}", rank, size), [&run, rank] { run(rank); }));
+      } catch (const Error& error) {
+        // Those that run already wait for this rank.
+        failed(rank, error.what(), std::current_exception());
+        break;
+      }
+    }
     for (std::thread& thread : threads) thread.join();
   }
   if (first) std::rethrow_exception(first);

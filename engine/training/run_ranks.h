@@ -11,10 +11,10 @@
 namespace dpt {
 
 /// Runs body(backend, communicator) once per device, with backends made so, each in its own thread
-/// (in the caller's for a world of one). When a rank throws, the others are woken and stop; the
-/// first cause is rethrown here after all threads have ended.
+/// (in the caller's for a world of one). When a rank throws, stalls or cannot be started, the
+/// others are woken and stop; the first cause is rethrown here after all threads have ended.
 void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& options,
                const std::function<void(Backend&, Communicator&)>& body,
-               std::chrono::milliseconds deadline = std::chrono::minutes(10));
+               std::chrono::milliseconds stall_timeout = std::chrono::minutes(10));
 
 }  // namespace dpt

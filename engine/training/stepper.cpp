@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/heartbeat.h"
+
 namespace dpt {
 namespace {
 
@@ -46,6 +48,8 @@ void Stepper::start_loader() {
 }
 
 void Stepper::step(bool vote_stop, bool want_grad_norm) {
+  if (const auto& heartbeat = heartbeat_of_thread()) heartbeat->set_step(state_.step + 1);
+  beat("training");
   if (!started_) start_loader();
   const SampleRange batch = job_.batch_range(next_step_);
   StepPlan plan;

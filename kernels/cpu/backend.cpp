@@ -10,13 +10,16 @@
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/denormals.h"
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/host.h"
 #include "kernels/cpu/input.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/pool2d.h"
 #include "kernels/cpu/relu.h"
+#include "kernels/start_thread.h"
 #include "kernels/text.h"
 
 namespace dpt {
@@ -33,6 +36,13 @@ DevPtr device_pointer(const void* host_address) {
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(int threads) : threads_(threads) {
+    flush_denormals();
+    if (threads > 1) {
+      // OpenMP ends the process when it cannot start its team, so we ask first. oneDNN computes on
+      // the same team, in regions that are not ours: its threads are told here.
+      require_threads(fmt::format("the team of cpu:{}", threads), threads - 1);
+      parallel_for(threads, threads, [](std::int64_t) {});
+    }
     info_.name = threads == 1 ? "cpu" : fmt::format("cpu:{}", threads);
     info_.description = host_system::processor_model();
     info_.instruction_set = onednn::instruction_set();
@@ -107,7 +117,9 @@ class CpuBackend final : public Backend {
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) override {
     return make_cpu_cross_entropy(desc);
   }
-  std::unique_ptr<InputOp> input(const InputDesc& desc) override { return make_cpu_input(desc); }
+  std::unique_ptr<InputOp> input(const InputDesc& desc) override {
+    return make_cpu_input(desc, threads_);
+  }
 
   void add(DevPtr to, DevPtr a, DevPtr b, std::int64_t count) override {
     cpu_add(host(to), host(a), host(b), count);

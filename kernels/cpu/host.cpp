@@ -165,6 +165,17 @@ Memory memory(const std::string& root) {
   return found;
 }
 
+std::int64_t most_threads(const std::string& root) {
+  std::int64_t most = 0;
+  for (const char* controller : {"", "pids"}) {
+    for (const std::string& folder : group_folders(root, controller)) {
+      const auto limit = number_in(folder + "/pids.max");
+      if (limit && *limit > 0) most = most == 0 ? *limit : std::min(most, *limit);
+    }
+  }
+  return most;
+}
+
 std::string processor_model(const std::string& root) {
   return field_in(root + "/proc/cpuinfo", "model name").value_or("unknown processor");
 }

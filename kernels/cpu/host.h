@@ -25,6 +25,9 @@ struct Memory {
 };
 Memory memory(const std::string& root = "");
 
+/// Threads and processes that the tightest control group of this process allows; 0 = no limit.
+std::int64_t most_threads(const std::string& root = "");
+
 /// "AMD EPYC", or "unknown processor".
 std::string processor_model(const std::string& root = "");
 

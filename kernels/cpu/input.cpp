@@ -1,7 +1,5 @@
 #include "kernels/cpu/input.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -11,6 +9,7 @@
 
 #include "kernels/common/augment.h"
 #include "kernels/common/bf16.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -67,8 +66,9 @@ class CpuInput final : public InputOp {
   using Raw = typename Map::Raw;
   using Out = typename Map::Out;
 
-  CpuInput(const InputDesc& desc, Map map)
+  CpuInput(const InputDesc& desc, Map map, int threads)
       : desc_(desc),
+        threads_(threads),
         map_(std::move(map)),
         tops_(desc.crop ? desc.raw.h + 2 * desc.crop_padding - desc.out.h + 1 : 1),
         lefts_(desc.crop ? desc.raw.w + 2 * desc.crop_padding - desc.out.w + 1 : 1) {}
@@ -91,18 +91,13 @@ class CpuInput final : public InputOp {
         row(from, to, desc_.raw.h * desc_.raw.w, false);
       }
     };
-    if (omp_get_max_threads() == 1 || desc_.batch * to_size < kParallelElements) {
-      for (std::int64_t k = 0; k < desc_.batch; ++k) sample(k);
-    } else {
-#pragma omp parallel for schedule(static)
-      for (std::int64_t k = 0; k < desc_.batch; ++k) sample(k);
-    }
+    // Never OpenMP's default team: it has a thread for each core, in every replica.
+    const bool worth_it = desc_.batch * to_size >= kParallelElements;
+    parallel_for(worth_it ? threads_ : 1, desc_.batch, sample);
   }
 
  private:
-  std::int64_t channels() const {
-    return kChannels ? kChannels : desc_.raw.c;
-  }
+  std::int64_t channels() const { return kChannels ? kChannels : desc_.raw.c; }
 
   /// Maps `pixels` pixels, in reverse order where `flip`.
   void row(const Raw* from, Out* to, std::int64_t pixels, bool flip) const {
@@ -160,28 +155,30 @@ class CpuInput final : public InputOp {
   }
 
   InputDesc desc_;
+  int threads_;
   Map map_;
   std::int64_t tops_, lefts_;
 };
 
 template <class Map>
-std::unique_ptr<InputOp> make(const InputDesc& desc) {
+std::unique_ptr<InputOp> make(const InputDesc& desc, int threads) {
   const auto channels = static_cast<std::size_t>(desc.raw.c);
   Map map(desc.mean.empty() ? std::vector<float>(channels, 0.0F) : desc.mean,
           desc.stddev.empty() ? std::vector<float>(channels, 1.0F) : desc.stddev);
   switch (desc.raw.c) {
     case 1:
-      return std::make_unique<CpuInput<Map, 1>>(desc, std::move(map));
+      return std::make_unique<CpuInput<Map, 1>>(desc, std::move(map), threads);
     case 3:
-      return std::make_unique<CpuInput<Map, 3>>(desc, std::move(map));
+      return std::make_unique<CpuInput<Map, 3>>(desc, std::move(map), threads);
     default:
-      return std::make_unique<CpuInput<Map, 0>>(desc, std::move(map));
+      return std::make_unique<CpuInput<Map, 0>>(desc, std::move(map), threads);
   }
 }
 
 template <class T>
-std::unique_ptr<InputOp> make_for(const InputDesc& desc) {
-  return desc.raw_type == DType::u8 ? make<ByteMap<T>>(desc) : make<FloatMap<T>>(desc);
+std::unique_ptr<InputOp> make_for(const InputDesc& desc, int threads) {
+  return desc.raw_type == DType::u8 ? make<ByteMap<T>>(desc, threads)
+                                    : make<FloatMap<T>>(desc, threads);
 }
 
 void check(const InputDesc& desc) {
@@ -217,9 +214,9 @@ void check(const InputDesc& desc) {
 
 }  // namespace
 
-std::unique_ptr<InputOp> make_cpu_input(const InputDesc& desc) {
+std::unique_ptr<InputOp> make_cpu_input(const InputDesc& desc, int threads) {
   check(desc);
-  return desc.type == DType::f32 ? make_for<float>(desc) : make_for<Bf16>(desc);
+  return desc.type == DType::f32 ? make_for<float>(desc, threads) : make_for<Bf16>(desc, threads);
 }
 
 }  // namespace dpt

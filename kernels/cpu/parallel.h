@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/denormals.h"
+
 namespace dpt {
 
 /// Calls body(i) for 0 <= i < count, each thread a contiguous range. A team of one never enters
@@ -13,8 +15,12 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
     for (std::int64_t i = 0; i < count; ++i) body(i);
     return;
   }
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (std::int64_t i = 0; i < count; ++i) body(i);
+#pragma omp parallel num_threads(threads)
+  {
+    flush_denormals();
+#pragma omp for schedule(static)
+    for (std::int64_t i = 0; i < count; ++i) body(i);
+  }
 }
 
 }  // namespace dpt

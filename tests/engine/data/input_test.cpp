@@ -3,7 +3,10 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <map>
+#include <thread>
 
 #include "kernels/common/augment.h"
 #include "kernels/cpu/input.h"
@@ -16,6 +19,11 @@ namespace dpt {
 namespace {
 
 using namespace data_test;
+
+int threads_of_this_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+}
 
 struct Batch {
   std::vector<std::int32_t> slots;
@@ -180,13 +188,31 @@ TEST_CASE("input kernel: threads change nothing") {
     batch.slots.push_back(k);
     batch.ids.push_back(k);
   }
-  const int threads = omp_get_max_threads();
-  omp_set_num_threads(1);
   const std::vector<float> one = run(desc, raw, batch, 0);
-  omp_set_num_threads(3);
-  CHECK(run(desc, raw, batch, 0) == one);
-  omp_set_num_threads(threads);
+  const auto team = make_backend(parse_device("cpu:3"));
+  CHECK(run_on(*team, desc, raw, batch, 0) == one);
   CHECK(run(desc, raw, batch, 1) != one);
+}
+
+TEST_CASE("input kernel: a replica computes on the threads of its device and no more") {
+  // OpenMP's default team has a thread for each core. With N replicas these were N x N threads.
+  const InputDesc desc = desc_of({28, 28, 1}, {28, 28, 1});
+  const Bytes raw = noise(300 * 784);
+  Batch batch;
+  for (std::int32_t k = 0; k < 256; ++k) {
+    batch.slots.push_back(k);
+    batch.ids.push_back(k);
+  }
+  for (const auto& [device, more] : {std::pair("cpu", 0), std::pair("cpu:3", 2)}) {
+    CAPTURE(device);
+    std::thread([&, device = device, more = more] {
+      omp_set_num_threads(7);
+      const int before = threads_of_this_process();
+      const auto backend = make_backend(parse_device(device));
+      run_on(*backend, desc, raw, batch, 0);
+      CHECK(threads_of_this_process() - before == more);
+    }).join();
+  }
 }
 
 TEST_CASE("input kernel: bytes become what torchvision makes of them") {
@@ -222,7 +248,7 @@ TEST_CASE("augmentation: draws are spread evenly and never change between versio
 
 TEST_CASE("input kernel: what it cannot run is refused when it is made") {
   const auto error = [](const InputDesc& desc) {
-    return error_of([&] { make_cpu_input(desc); }, ErrorKind::device);
+    return error_of([&] { make_cpu_input(desc, 1); }, ErrorKind::device);
   };
   InputDesc desc = desc_of({4, 4, 1}, {4, 4, 1});
   desc.type = DType::i32;

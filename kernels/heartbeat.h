@@ -1,0 +1,43 @@
+// Signs of life of a replica: what tells one that is slow from one that hangs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace dpt {
+
+/// What the threads of one replica share with whoever waits for it. Thread-safe. It has a cache
+/// line of its own, because it is written in every step.
+class alignas(64) Heartbeat {
+ public:
+  /// The replica has got on with its work. `doing` is a literal.
+  void beat(const char* doing) noexcept {
+    doing_.store(doing, std::memory_order_relaxed);
+    beats_.fetch_add(1, std::memory_order_relaxed);
+  }
+  void set_step(std::int64_t step) noexcept { step_.store(step, std::memory_order_relaxed); }
+
+  std::uint64_t beats() const noexcept { return beats_.load(std::memory_order_relaxed); }
+  /// "step 17, reading samples": the last that was heard.
+  std::string text() const;
+
+ private:
+  std::atomic<std::uint64_t> beats_{0};
+  std::atomic<std::int64_t> step_{0};
+  std::atomic<const char*> doing_{nullptr};
+};
+
+/// The heartbeat of the replica that the calling thread works for; null where it works for none.
+/// start_thread hands it on to the threads that a replica starts.
+const std::shared_ptr<Heartbeat>& heartbeat_of_thread() noexcept;
+void set_heartbeat_of_thread(std::shared_ptr<Heartbeat> heartbeat) noexcept;
+
+/// Beats for the calling thread's replica, if it has one. Call it in every loop that may take
+/// seconds: samples, micro-batches, parts of files.
+inline void beat(const char* doing) noexcept {
+  if (const auto& heartbeat = heartbeat_of_thread()) heartbeat->beat(doing);
+}
+
+}  // namespace dpt

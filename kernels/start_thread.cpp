@@ -1,0 +1,96 @@
+#include "kernels/start_thread.h"
+
+#include <sys/resource.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "kernels/cpu/denormals.h"
+#include "kernels/cpu/host.h"
+#include "kernels/error.h"
+#include "kernels/heartbeat.h"
+#include "kernels/text.h"
+
+namespace dpt {
+namespace {
+
+/// The limits that a thread may meet, as far as there are any.
+std::string limits_text() {
+  std::string text;
+  const auto add = [&](const std::string& limit) { text += (text.empty() ? "" : ", ") + limit; };
+  rlimit limit{};
+  const auto is_set = [&](auto resource) {
+    return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  };
+  if (is_set(RLIMIT_NPROC)) {
+    add(fmt::format("{} processes and threads of this user (ulimit -u)", limit.rlim_cur));
+  }
+  if (is_set(RLIMIT_AS)) add(fmt::format("{} of addresses (ulimit -v)", mebibytes(limit.rlim_cur)));
+  if (is_set(RLIMIT_STACK)) {
+    add(fmt::format("{} of stack for each thread (ulimit -s)", mebibytes(limit.rlim_cur)));
+  }
+  if (const std::int64_t most = host_system::most_threads(); most > 0) {
+    add(fmt::format("{} threads in this control group (pids.max)", most));
+  }
+  return text.empty() ? "none that dpt can see" : text;
+}
+
+int threads_of_this_process() {
+  std::error_code failure;
+  int count = 0;
+  for (std::filesystem::directory_iterator at("/proc/self/task", failure), end;
+       !failure && at != end; at.increment(failure)) {
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+std::thread start_thread(const std::string& what, std::function<void()> body) {
+  try {
+    return std::thread([body = std::move(body), heartbeat = heartbeat_of_thread()]() mutable {
+      flush_denormals();
+      set_heartbeat_of_thread(std::move(heartbeat));
+      body();
+    });
+  } catch (const std::system_error& error) {
+    fail(ErrorKind::device,
+         "cannot start a thread ({}): {}. This process has {} thread(s); the limits are: {}. Use "
+         "fewer devices, fewer threads in cpu:N or a smaller data.workers, or raise the limit",
+         what, error.code().message(), threads_of_this_process(), limits_text());
+  }
+}
+
+void require_threads(const std::string& what, int count) {
+  std::mutex mutex;
+  std::condition_variable leave;
+  bool may_leave = false;
+  std::vector<std::thread> threads;
+  const auto end = [&] {
+    {
+      const std::lock_guard lock(mutex);
+      may_leave = true;
+    }
+    leave.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  };
+  try {
+    for (int i = 0; i < count; ++i) {
+      threads.push_back(start_thread(fmt::format("{}, thread {} of {}", what, i + 1, count), [&] {
+        std::unique_lock lock(mutex);
+        leave.wait(lock, [&] { return may_leave; });
+      }));
+    }
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+
+}  // namespace dpt
