@@ -7,9 +7,11 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <system_error>
 
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "app/console.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -148,6 +150,24 @@ void add_inspect_command(CLI::App& app, CommandBody& body) {
   set_body(inspect, body, options, run_inspect);
 }
 
+/// Runs `work`, whose result is the exit code; an exception becomes a message and its exit code.
+int run_guarded(const std::function<int()>& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    say(fmt::format("error: {}", error.what()));
+    return static_cast<int>(error.kind());
+  } catch (const std::bad_alloc&) {
+    say("error: out of memory: try a smaller data.batch_size or fewer devices");
+    return static_cast<int>(ErrorKind::device);
+  } catch (const std::exception& error) {
+    // What fmt throws when a print fails: flush_results says it better.
+    if (dynamic_cast<const std::system_error*>(&error) && results_are_lost()) return 0;
+    say(fmt::format("unexpected failure: {}", error.what()));
+    return static_cast<int>(ErrorKind::unexpected);
+  }
+}
+
 }  // namespace
 
 int run_cli(int argc, const char* const* argv) {
@@ -164,7 +184,7 @@ int run_cli(int argc, const char* const* argv) {
       "Exit codes: 0 done, 1 unexpected failure, 2 usage or config, 3 data or checkpoint, 4 device "
       "or memory,\n5 diverged, 6 a peer failed, 7 --require not met, 75 stopped on request (run "
       "the "
-      "same command to go on),\n130 SIGINT, 143 SIGTERM (checkpoint saved).");
+      "same command to go on),\n129 SIGHUP, 130 SIGINT, 143 SIGTERM (checkpoint saved).");
   CommandBody body;
   add_train_command(app, body);
   add_eval_command(app, body);
@@ -173,23 +193,21 @@ int run_cli(int argc, const char* const* argv) {
   add_devices_command(app, body);
   add_inspect_command(app, body);
   add_bench_command(app, body);
-  try {
-    app.parse(argc, argv);
+  const int code = run_guarded([&] {
+    prepare_standard_streams();
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorKind::usage);
+    }
     return body();
-  } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? 0 : static_cast<int>(ErrorKind::usage);
-  } catch (const Error& error) {
-    fmt::print(stderr, "dpt: error: {}\n", error.what());
-    return static_cast<int>(error.kind());
-  } catch (const std::bad_alloc&) {
-    fmt::print(stderr,
-               "dpt: error: out of memory: try a smaller data.batch_size or fewer devices\n");
-    return static_cast<int>(ErrorKind::device);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "dpt: unexpected failure: {}\n", error.what());
-    return static_cast<int>(ErrorKind::unexpected);
-  }
+  });
+  // A result that did not arrive is none, whatever the command thinks of it.
+  const int lost = run_guarded([] {
+    flush_results();
+    return 0;
+  });
+  return code != 0 ? code : lost;
 }
 
 }  // namespace dpt

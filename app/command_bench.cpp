@@ -8,6 +8,7 @@
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "app/console.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/stepper.h"
@@ -17,17 +18,19 @@ namespace dpt {
 namespace {
 
 /// Asks rank 0's `next` for a number of steps, runs them on all ranks and reports the seconds to
-/// rank 0's `done`; until `next` says 0.
+/// rank 0's `done`, with the samples that they had; until `next` says 0.
 void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
                   const std::function<std::int64_t()>& next,
-                  const std::function<void(double)>& done) {
+                  const std::function<void(double, std::int64_t)>& done) {
   run_ranks(
       job.devices, job.backend_options,
       [&](Backend& backend, Communicator& communicator) {
         Replica replica(backend, communicator, job);
         replica.set_params(start.params);
         const bool speaks = communicator.rank() == 0;
+        std::int64_t samples = 0;
         Stepper stepper(job, replica, communicator, start.state, [&](const StepResult& result) {
+          samples += static_cast<std::int64_t>(result.metrics.count);
           if (speaks && print_losses) {
             fmt::print("loss {} {:.7g}\n", result.step,
                        static_cast<double>(result.metrics.loss_sum) / result.metrics.count);
@@ -38,6 +41,7 @@ void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
           communicator.broadcast(std::as_writable_bytes(std::span<std::int64_t>(&steps, 1)), 0);
           if (steps == 0) return;
           communicator.barrier();
+          samples = 0;
           const auto begin = std::chrono::steady_clock::now();
           for (std::int64_t i = 0; i < steps; ++i) {
             if (stepper.epoch_done()) {
@@ -49,7 +53,8 @@ void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
           stepper.drain();
           communicator.barrier();
           if (speaks) {
-            done(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+            const auto time = std::chrono::steady_clock::now() - begin;
+            done(std::chrono::duration<double>(time).count(), samples);
           }
         }
       },
@@ -66,7 +71,7 @@ int run_bench(const BenchOptions& options) {
 
   if (options.serve) {
     fmt::print("ready dpt\n");
-    std::fflush(stdout);
+    flush_results();
     serve_rounds(
         job, start, options.losses,
         []() -> std::int64_t {
@@ -76,32 +81,35 @@ int run_bench(const BenchOptions& options) {
           std::istringstream(line) >> word >> steps;
           return word == "run" ? steps : 0;
         },
-        [](double seconds) {
+        [](double seconds, std::int64_t) {
           fmt::print("{:.6f}\n", seconds);
-          std::fflush(stdout);
+          flush_results();
         });
     return 0;
   }
 
   std::vector<double> rates;
+  std::int64_t counted = 0;
   std::int64_t round = 0;
-  const auto samples = static_cast<double>(options.steps * job.spec.data.batch_size);
   serve_rounds(
       job, start, options.losses,
       // One round more than asked for: the first warms up and is not counted.
       [&] { return round++ <= options.rounds ? options.steps : 0; },
-      [&](double seconds) {
-        if (round > 1) rates.push_back(samples / seconds);
+      [&](double seconds, std::int64_t samples) {
+        if (round == 1) return;
+        rates.push_back(static_cast<double>(samples) / seconds);
+        counted += samples;
       });
   std::sort(rates.begin(), rates.end());
   const double median = rates[rates.size() / 2];
   if (options.json) {
-    fmt::print("{{\"images_per_s\":{:.1f},\"min\":{:.1f},\"max\":{:.1f},\"rounds\":{}}}\n", median,
-               rates.front(), rates.back(), rates.size());
+    fmt::print(
+        "{{\"images_per_s\":{:.1f},\"min\":{:.1f},\"max\":{:.1f},\"rounds\":{},\"samples\":{}}}\n",
+        median, rates.front(), rates.back(), rates.size(), counted);
   } else {
     fmt::print(
         "{:.0f} images/s (median of {} rounds of {} steps; {:.0f} to {:.0f}), batch {}, {}\n",
-        median, rates.size(), options.steps, rates.front(), rates.back(), job.spec.data.batch_size,
+        median, rates.size(), options.steps, rates.front(), rates.back(), job.batch_range(0).size(),
         made_by(job));
   }
   return 0;

@@ -7,10 +7,12 @@
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "app/console.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/trainer.h"
+#include "kernels/json_text.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
@@ -24,8 +26,7 @@ std::string find_checkpoint(const std::string& target) {
   }
   if (const std::string best = target + "/best.safetensors"; fs::exists(best)) return best;
   const std::string newest = newest_good_checkpoint(
-      target + "/checkpoints",
-      [](const std::string& text) { fmt::print(stderr, "dpt: warning: {}\n", text); });
+      target + "/checkpoints", [](const std::string& text) { say("warning: " + text); });
   if (newest.empty()) fail(ErrorKind::data, "{}: the run folder has no good checkpoint", target);
   return newest;
 }
@@ -77,17 +78,20 @@ int run_eval(const EvalOptions& options) {
   const Split& split = split_by_name(job.splits, name);
 
   EvalResult result;
-  run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
-    Replica replica(backend, communicator, job);
-    replica.set_params(checkpoint.params);
-    EvalResult mine = evaluate_split(replica, job, split, name);
-    if (communicator.rank() == 0) result = std::move(mine);
-  });
+  run_ranks(
+      job.devices, job.backend_options,
+      [&](Backend& backend, Communicator& communicator) {
+        Replica replica(backend, communicator, job);
+        replica.set_params(checkpoint.params);
+        EvalResult mine = evaluate_split(replica, job, split, name);
+        if (communicator.rank() == 0) result = std::move(mine);
+      },
+      stall_timeout(job));
   if (!options.predictions.empty()) write_predictions(options.predictions, split, result);
   if (options.json) {
     const Json out = {
         {"split", name}, {"n", result.n}, {"loss", result.loss}, {"accuracy", result.accuracy}};
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
   } else {
     fmt::print("{}: {} split, {} samples: loss {:.4f}, accuracy {:.4f}\n", path, name, result.n,
                result.loss, result.accuracy);

@@ -17,6 +17,7 @@
 #include "engine/graph/executor.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/trainer.h"
+#include "kernels/json_text.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
@@ -26,8 +27,9 @@ namespace {
 /// what is computed (the data's fingerprint is compared instead).
 const std::vector<std::string>& changeable_fields() {
   static const std::vector<std::string> fields = {
-      "train.epochs",   "log",       "checkpoint",   "devices",
-      "device_weights", "data.root", "data.workers", "data.prefetch"};
+      "train.epochs",       "log",       "checkpoint",   "devices",
+      "device_weights",     "data.root", "data.workers", "data.prefetch",
+      "train.stall_timeout"};
   return fields;
 }
 
@@ -183,7 +185,7 @@ void write_env(const RunFolder& folder, const Job& job) {
                 {"instruction_set", cpu.instruction_set},
                 {"cores_allowed", cpu.logical_allowed}};
   for (const DeviceName& device : job.devices) env["devices"].push_back(device.text());
-  write_file_atomically(folder.file("env.json"), env.dump(2) + "\n");
+  write_file_atomically(folder.file("env.json"), json_text(env, 2) + "\n");
 }
 
 Json metrics_json(const EvalResult& result) {
@@ -244,11 +246,11 @@ void print_plan(const Job& job) {
 }  // namespace
 
 int run_train(const TrainOptions& options) {
+  TrainLimits limits;  // its clock starts here: reading the data counts
   std::vector<Requirement> requirements;
   for (const std::string& text : options.requirements) {
     requirements.push_back(parse_requirement(text));
   }
-  TrainLimits limits;
   if (options.max_steps > 0) limits.max_steps = options.max_steps;
   if (!options.max_time.empty()) {
     limits.max_time = std::chrono::seconds(parse_duration(options.max_time));
@@ -327,6 +329,11 @@ int run_train(const TrainOptions& options) {
     progress.info(fmt::format("resuming {} at step {} (epoch {})", checkpoint, start.state.step,
                               start.state.epoch + 1));
   }
+  if (job.plan.type == DType::bf16 &&
+      std::any_of(job.devices.begin(), job.devices.end(),
+                  [](const DeviceName& device) { return device.kind == DeviceName::Kind::cpu; })) {
+    progress.warn(kBf16OnCpu);
+  }
   if (job.splits.val.size() == 0) {
     progress.info("no validation samples (data.val_split is 0)");
   }
@@ -343,7 +350,7 @@ int run_train(const TrainOptions& options) {
   }
 
   const Json summary = summary_of(job, folder, outcome);
-  write_file_atomically(folder.file("summary.json"), summary.dump(2) + "\n");
+  write_file_atomically(folder.file("summary.json"), json_text(summary, 2) + "\n");
   const int exit_code = exit_code_of(outcome.reason);
   Json end = {{"status", outcome.status}, {"exit_code", exit_code}};
   for (const char* key : {"best", "test"}) {

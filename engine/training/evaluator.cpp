@@ -2,8 +2,9 @@
 
 namespace dpt {
 
-EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
-                          const std::string& name) {
+std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, Replica& replica,
+                                                const Job& job, const Split& split,
+                                                const std::string& name) {
   Loader::Options options = loader_options(job);
   options.shuffle = false;
   options.max_batch = job.max_micro_batch;
@@ -12,7 +13,8 @@ EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
   EvalResult result;
   result.split = name;
   result.n = split.size();
-  result.samples = replica.evaluate(*split.source, split.indices, loader);
+  result.samples = replica.evaluate(*split.source, split.indices, loader, wants_stop);
+  if (result.samples.interrupted) return std::nullopt;
   double loss = 0;
   std::int64_t correct = 0;
   for (std::size_t i = 0; i < result.samples.loss.size(); ++i) {
@@ -24,6 +26,11 @@ EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
     result.accuracy = static_cast<double>(correct) / static_cast<double>(result.n);
   }
   return result;
+}
+
+EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
+                          const std::string& name) {
+  return *evaluate_split_unless({}, replica, job, split, name);
 }
 
 const Split& split_by_name(const Splits& splits, const std::string& name) {

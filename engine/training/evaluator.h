@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,11 @@ struct EvalResult {
 /// are taken in double over samples in data set order, so they do not depend on the devices.
 EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
                           const std::string& name);
+
+/// The same, unless `wants_stop` says on any rank that it is to end before: then nothing, on all.
+std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, Replica& replica,
+                                                const Job& job, const Split& split,
+                                                const std::string& name);
 
 /// The split of a job by name. Throws ErrorKind::usage when it is unknown or empty.
 const Split& split_by_name(const Splits& splits, const std::string& name);

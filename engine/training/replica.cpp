@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 
+#include "kernels/heartbeat.h"
 #include "kernels/text.h"
 
 namespace dpt {
@@ -234,6 +235,7 @@ void Replica::compute_gradients(const WorkPartition& partition, const StagedBatc
                    job_.plan.grad_floats());
     }
     if (action.kind == WorkAction::Kind::train) {
+      beat("computing gradients");
       DeviceBatch micro_batch = staged.batch;
       const auto skip = static_cast<std::size_t>(action.samples.begin - partition.samples.begin);
       micro_batch.slots = staged.batch.slots + skip * sizeof(std::int32_t);
@@ -353,7 +355,7 @@ StepResult Replica::take_result() {
 }
 
 SampleResults Replica::evaluate(const DataSource& source, std::span<const std::int64_t> indices,
-                                Loader& loader) {
+                                Loader& loader, const StopQuestion& wants_stop) {
   const auto n = static_cast<std::int64_t>(indices.size());
   // Micro-batches are partition by a rule that knows no ranks, so a sample's result never depends
   // on how many devices there are.
@@ -386,7 +388,13 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
   std::size_t filled = 0;
   bool replayed = !ranges.empty();
   loader.start(0, ranges);
+  std::uint8_t leaves = 0;
   for (const SampleRange& range : ranges) {
+    beat("evaluating");
+    if (wants_stop && wants_stop()) {
+      leaves = 1;
+      break;
+    }
     const HostBatch batch = loader.next();
     const StagedBatch staged = stage(0, StepScalars{}, StepMetrics{}, batch, source);
     Executor& pass = executor(range.size(), false);
@@ -403,6 +411,17 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
     for (std::size_t k = 0; k < static_cast<std::size_t>(range.size()); ++k) {
       own[filled++] = {loss[k], prediction[k],
                        batch.labels[static_cast<std::size_t>(batch.slots[k])]};
+    }
+  }
+  if (wants_stop) {
+    // Ranks learn of a request at different micro-batches, or only some of them do.
+    std::vector<std::uint8_t> leaving(static_cast<std::size_t>(ranks));
+    communicator_.all_gather(std::as_bytes(std::span<const std::uint8_t>(&leaves, 1)),
+                             std::as_writable_bytes(std::span<std::uint8_t>(leaving)));
+    if (std::find(leaving.begin(), leaving.end(), 1) != leaving.end()) {
+      SampleResults none;
+      none.interrupted = true;
+      return none;
     }
   }
   communicator_.all_gather(std::as_bytes(std::span<const SampleResult>(own)),

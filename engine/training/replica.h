@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,7 +46,12 @@ struct SampleResults {
   /// This rank ran each of its micro-batches as one launch. A device that records does so from the
   /// third micro-batch of a size on.
   bool replayed = false;
+  /// A rank was asked to stop before it was done: there are no results, on any rank.
+  bool interrupted = false;
 };
+
+/// Asked between micro-batches, on every rank: whether to leave an evaluation.
+using StopQuestion = std::function<bool()>;
 
 /// Used by the thread of its rank only.
 class Replica {
@@ -78,9 +84,10 @@ class Replica {
   /// waits for others and so is left out.
   double own_seconds() const { return own_seconds_; }
 
-  /// Samples of `source` by index, in micro-batches that do not depend on the number of ranks.
+  /// Samples of `source` by index, in micro-batches that do not depend on the number of ranks. When
+  /// `wants_stop` says so on any rank, all give up together.
   SampleResults evaluate(const DataSource& source, std::span<const std::int64_t> indices,
-                         Loader& loader);
+                         Loader& loader, const StopQuestion& wants_stop = {});
 
   /// First parameter with a non-finite value, or empty.
   std::string first_non_finite();

@@ -9,13 +9,14 @@
 namespace dpt {
 namespace {
 
-// Signals belong to the process, so this is the one micro-batch of global state.
+// Signals belong to the process, so this is the one piece of global state.
 std::atomic<int> g_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
 
 void on_signal(int number) {
   int expected = 0;
-  if (!g_signal.compare_exchange_strong(expected, number) && number != SIGUSR1) {
+  if (!g_signal.compare_exchange_strong(expected, number) &&
+      (number == SIGINT || number == SIGTERM)) {
     _exit(128 + number);
   }
 }
@@ -28,6 +29,9 @@ void install_signal_handlers() {
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) sigaction(number, &action, nullptr);
+  struct sigaction before = {};
+  sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
 StopReason requested_stop() {
@@ -36,6 +40,8 @@ StopReason requested_stop() {
       return StopReason::interrupt;
     case SIGTERM:
       return StopReason::terminate;
+    case SIGHUP:
+      return StopReason::hangup;
     case SIGUSR1:
       return StopReason::user;
     default:
@@ -51,6 +57,8 @@ int exit_code_of(StopReason reason) {
       return 128 + SIGINT;
     case StopReason::terminate:
       return 128 + SIGTERM;
+    case StopReason::hangup:
+      return 128 + SIGHUP;
     case StopReason::user:
     case StopReason::time_is_up:
       return 75;
@@ -66,6 +74,8 @@ const char* name_of(StopReason reason) {
       return "SIGINT";
     case StopReason::terminate:
       return "SIGTERM";
+    case StopReason::hangup:
+      return "SIGHUP";
     case StopReason::user:
       return "SIGUSR1";
     case StopReason::time_is_up:

@@ -6,16 +6,18 @@
 
 namespace dpt {
 
-enum class StopReason : std::uint8_t { none, interrupt, terminate, user, time_is_up };
+enum class StopReason : std::uint8_t { none, interrupt, terminate, hangup, user, time_is_up };
 
-/// SIGINT, SIGTERM and SIGUSR1 set the flag; a second SIGINT or SIGTERM ends the process at once
-/// with 130 or 143.
+/// SIGINT, SIGTERM, SIGHUP and SIGUSR1 set the flag; a SIGINT or SIGTERM after that ends the
+/// process at once with 130 or 143. A second SIGHUP does not: one terminal that closes sends
+/// several (the kernel's and the shell's). Where SIGHUP is ignored (nohup) it stays so.
 void install_signal_handlers();
 
 /// The first request so far. Callable from any thread.
 StopReason requested_stop();
 
-/// The exit code of a run that stopped for this reason, its checkpoint saved: 130, 143 or 75.
+/// The exit code of a run that stopped for this reason, its checkpoint saved: 129, 130, 143 or
+/// 75.
 int exit_code_of(StopReason reason);
 const char* name_of(StopReason reason);
 

@@ -55,15 +55,10 @@ class RankTrainer {
     while (stepper_.state().epoch < job_.spec.train.epochs && !stopping() &&
            !outcome_.early_stopped) {
       train_epoch();
-      if (stopping()) break;
-      close_epoch();
+      if (stopping() || !close_epoch()) break;
     }
-    if (outcome_.status.empty()) outcome_.status = "ok";
-    if (outcome_.status == "ok") {
-      test_best();
-    } else {
-      save();
-    }
+    if (!stopping() && test_best()) outcome_.status = "ok";
+    if (outcome_.status != "ok") save();
     outcome_.state = stepper_.state();
     outcome_.seconds = seconds_since(begun_);
     return std::move(outcome_);
@@ -92,22 +87,25 @@ class RankTrainer {
       }
       if (stop_voted_) {
         stepper_.drain();
-        outcome_.status = "stopped";
-        outcome_.reason = reason_ == StopReason::none ? requested_stop() : reason_;
-        // Another rank's clock may be ahead of this one's.
-        if (outcome_.reason == StopReason::none) outcome_.reason = StopReason::time_is_up;
+        note_stopped();
         return;
       }
     }
     stepper_.drain();
   }
 
+  void note_stopped() {
+    outcome_.status = "stopped";
+    // Another rank's clock may be ahead of this one's.
+    outcome_.reason = wants_stop() ? reason_ : StopReason::time_is_up;
+  }
+
   /// The vote travels with the gradients, so that every rank learns of it at the same step. Every
   /// rank votes, because one whose share of a batch is nothing has no gradients to send.
   bool wants_stop() {
-    reason_ = requested_stop();
+    reason_ = limits_.stop_request();
     if (reason_ == StopReason::none && limits_.max_time &&
-        seconds_since(begun_) > static_cast<double>(limits_.max_time->count())) {
+        seconds_since(limits_.begun) > static_cast<double>(limits_.max_time->count())) {
       reason_ = StopReason::time_is_up;
     }
     return reason_ != StopReason::none;
@@ -199,8 +197,17 @@ class RankTrainer {
     }
   }
 
-  /// Evaluates, keeps what is best, decides whether to go on, saves.
-  void close_epoch() {
+  /// An evaluation that a stop request ends; nothing then, on all ranks.
+  std::optional<EvalResult> evaluate(const Split& split, const std::string& name) {
+    auto result =
+        evaluate_split_unless([this] { return wants_stop(); }, replica_, job_, split, name);
+    if (!result) note_stopped();
+    return result;
+  }
+
+  /// Evaluates, keeps what is best, decides whether to go on, saves. False when a stop request came
+  /// during the evaluation: then the epoch is not closed, and the resumed run evaluates again.
+  bool close_epoch() {
     log_replica();
     const RunState& state = stepper_.state();
     const double trained = static_cast<double>(job_.splits.train.size());
@@ -211,12 +218,12 @@ class RankTrainer {
     const double rate = (trained - static_cast<double>(epoch_first_position_)) / seconds;
     const double wait = seconds > 0 ? epoch_wait_ / seconds : 0.0;
     epoch_wait_ = 0;
-    stepper_.finish_epoch();
 
     outcome_.val.reset();
-    if (job_.splits.val.size() > 0) {
-      outcome_.val = evaluate_split(replica_, job_, job_.splits.val, "val");
+    if (job_.splits.val.size() > 0 && !(outcome_.val = evaluate(job_.splits.val, "val"))) {
+      return false;
     }
+    stepper_.finish_epoch();
     const bool improved = update_best();
     const std::int64_t epoch = state.epoch;
     if (writes_) {
@@ -233,6 +240,7 @@ class RankTrainer {
     const bool last = epoch >= job_.spec.train.epochs || outcome_.early_stopped;
     if (last || improved || epoch % job_.spec.checkpoint.every == 0) save(improved);
     begin_interval();
+    return true;
   }
 
   std::string epoch_line(std::int64_t epoch, double rate, double wait, bool improved) const {
@@ -325,18 +333,26 @@ class RankTrainer {
         {{"step", checkpoint.state.step}, {"path", "checkpoints/" + name}, {"best", is_best}});
   }
 
-  /// The test set, once, with the best weights where a best is kept, else the last ones.
-  void test_best() {
-    if (job_.splits.test.size() == 0) return;
+  /// The test set, once, with the best weights where a best is kept, else the last ones. False when
+  /// a stop request came in the meantime.
+  bool test_best() {
+    if (job_.splits.test.size() == 0) return true;
     const RunState& state = stepper_.state();
+    std::vector<float> last;
     if (state.best && state.best_step != state.step) {
+      last = replica_.params();
       std::vector<float> weights(static_cast<std::size_t>(job_.plan.param_floats));
       if (writes_) weights = load_checkpoint(folder_.best(), job_.plan).params;
       communicator_.broadcast(std::as_writable_bytes(std::span<float>(weights)), 0);
       replica_.set_params(weights);
     }
-    outcome_.test = evaluate_split(replica_, job_, job_.splits.test, "test");
+    outcome_.test = evaluate(job_.splits.test, "test");
+    if (!outcome_.test) {
+      if (!last.empty()) replica_.set_params(last);  // what follows saves them
+      return false;
+    }
     if (writes_) log_eval(*outcome_.test, state.epoch);
+    return true;
   }
 
   const Job& job_;
@@ -365,11 +381,14 @@ class RankTrainer {
 TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits& limits,
                    RunFolder& folder, RunLog& log, Progress& progress) {
   TrainOutcome outcome;
-  run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
-    RankTrainer trainer(job, start, limits, backend, communicator, folder, log, progress);
-    TrainOutcome mine = trainer.run();
-    if (communicator.rank() == 0) outcome = std::move(mine);
-  });
+  run_ranks(
+      job.devices, job.backend_options,
+      [&](Backend& backend, Communicator& communicator) {
+        RankTrainer trainer(job, start, limits, backend, communicator, folder, log, progress);
+        TrainOutcome mine = trainer.run();
+        if (communicator.rank() == 0) outcome = std::move(mine);
+      },
+      stall_timeout(job));
   progress.clear();
   return outcome;
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +27,11 @@ struct StartingPoint {
 
 struct TrainLimits {
   std::optional<std::int64_t> max_steps;         ///< of the whole run
-  std::optional<std::chrono::seconds> max_time;  ///< of this process
+  std::optional<std::chrono::seconds> max_time;  ///< of this process, from `begun` on
+  /// When the process began: reading the data counts.
+  std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
+  /// Asked by every rank between steps and between the micro-batches of an evaluation.
+  std::function<StopReason()> stop_request = requested_stop;
 };
 
 /// How a run ended.

@@ -50,12 +50,13 @@ struct Workplace {
 }  // namespace
 
 TEST_CASE(
-    "SIGTERM, SIGINT and SIGUSR1 save a checkpoint, and the same command ends as if nothing was") {
+    "SIGTERM, SIGINT, SIGHUP and SIGUSR1 save a checkpoint, and the same command ends as if "
+    "nothing was") {
   Workplace w;
   const std::string whole = w.undisturbed({kLong});
   const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "cut", kLong};
-  for (const auto& [signal, exit_code] :
-       {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}, std::pair{SIGUSR1, 75}}) {
+  for (const auto& [signal, exit_code] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130},
+                                          std::pair{SIGHUP, 129}, std::pair{SIGUSR1, 75}}) {
     CAPTURE(signal);
     fs::remove_all(w.dir.file("cut"));
     Program program(command, w.dir.path(), w.logs);

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -35,10 +36,26 @@ inline void write_file(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
+/// Longer than anything here takes on a busy machine, and well before ctest's own deadline: a test
+/// that hangs says where.
+constexpr std::chrono::seconds kPatience{90};
+
+/// Asks until it holds; false when patience is over.
+inline bool wait_until(const std::function<bool()>& holds) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
 /// A running dpt. Its working directory is `cwd`; stdout and stderr go to files in `logs`.
+/// `in_child` runs before the program, in its process: for other streams and limits.
 class Program {
  public:
-  Program(const std::vector<std::string>& arguments, const std::string& cwd, const TempDir& logs)
+  Program(const std::vector<std::string>& arguments, const std::string& cwd, const TempDir& logs,
+          const std::function<void()>& in_child = {})
       : out_(logs.file("stdout")), err_(logs.file("stderr")) {
     std::vector<std::string> words = {dpt_program()};
     words.insert(words.end(), arguments.begin(), arguments.end());
@@ -54,6 +71,7 @@ class Program {
       if (chdir(cwd.c_str()) != 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0 || dup2(in, 0) < 0) {
         _exit(126);
       }
+      if (in_child) in_child();
       execv(argv[0], argv.data());
       _exit(127);
     }
@@ -62,20 +80,26 @@ class Program {
   ~Program() {
     if (is_running()) {
       send(SIGKILL);
-      wait();
+      waitpid(pid_, &status_, 0);
     }
   }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
   void send(int signal) const { kill(pid_, signal); }
+  pid_t pid() const { return pid_; }
   bool is_running() {
     if (!ended_) ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
     return !ended_;
   }
+  /// Throws, and ends it, when it does not end by itself.
   Finished wait() {
-    if (!ended_) waitpid(pid_, &status_, 0);
-    ended_ = true;
+    if (!wait_until([this] { return !is_running(); })) {
+      send(SIGKILL);
+      waitpid(pid_, &status_, 0);
+      ended_ = true;
+      throw std::runtime_error("dpt did not end in time; its messages: " + read_file(err_));
+    }
     Finished finished;
     finished.exit_code = WIFEXITED(status_) ? WEXITSTATUS(status_) : -WTERMSIG(status_);
     finished.out = read_file(out_);
@@ -90,21 +114,21 @@ class Program {
   bool ended_ = false;
 };
 
-inline Finished run_dpt(const std::vector<std::string>& arguments, const std::string& cwd) {
+inline Finished run_dpt(const std::vector<std::string>& arguments, const std::string& cwd,
+                        const std::function<void()>& in_child = {}) {
   const TempDir logs;
-  return Program(arguments, cwd, logs).wait();
+  return Program(arguments, cwd, logs, in_child).wait();
 }
 
-/// Waits until the run in `folder` has written a checkpoint; false after ten seconds.
+/// Waits until the log of the run in `folder` has `text`; false when patience is over.
+inline bool wait_for_log(const std::string& folder, const std::string& text) {
+  return wait_until(
+      [&] { return read_file(folder + "/metrics.jsonl").find(text) != std::string::npos; });
+}
+
+/// Waits until the run in `folder` has written a checkpoint; false when patience is over.
 inline bool wait_for_checkpoint(const std::string& folder) {
-  for (int i = 0; i < 2000; ++i) {
-    if (read_file(folder + "/metrics.jsonl").find("\"event\":\"checkpoint\"") !=
-        std::string::npos) {
-      return true;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
+  return wait_for_log(folder, "\"event\":\"checkpoint\"");
 }
 
 /// A run of some hundred quick steps in exact mode, so that bits can be compared.

@@ -1,0 +1,188 @@
+// Signals beyond the first, stopped processes, threads that cannot be started.
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+
+#include "tests/cli/program.h"
+
+using namespace dpt::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A mask of signals from /proc: "ShdPnd" (sent to the process, not yet delivered), "SigIgn".
+std::uint64_t signals_of(pid_t pid, const std::string& mask) {
+  std::istringstream lines(read_file("/proc/" + std::to_string(pid) + "/status"));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.compare(0, mask.size(), mask) == 0) {
+      return std::stoull(line.substr(line.find(':') + 1), nullptr, 16);
+    }
+  }
+  return 0;
+}
+
+std::uint64_t bit_of(int signal) {
+  return std::uint64_t{1} << (signal - 1);
+}
+
+/// A run that cannot end by itself: its messages go into a pipe that is full.
+class Stuck {
+ public:
+  explicit Stuck(const std::function<void()>& in_child = {}) {
+    write_file(dir.file("small.yaml"), program_config());
+    REQUIRE(pipe2(ends_, O_CLOEXEC) == 0);
+    program = std::make_unique<Program>(
+        std::vector<std::string>{"train", "small.yaml", "train.epochs=100000"}, dir.path(), logs,
+        [this, &in_child] {
+          dup2(ends_[1], 2);
+          if (in_child) in_child();
+        });
+    REQUIRE(wait_for_checkpoint(dir.file("runs/small")));
+    const std::string own = "/proc/self/fd/" + std::to_string(ends_[1]);
+    // Opened anew: whether writes wait is a property of the open file, which the run shares.
+    const int filler = open(own.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    REQUIRE(filler >= 0);
+    // Bytes one by one, so that not even a short message finds room.
+    const std::string block(4096, '.');
+    while (write(filler, block.data(), block.size()) > 0) {
+    }
+    while (write(filler, ".", 1) > 0) {
+    }
+    close(filler);
+  }
+  ~Stuck() {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  /// Sends a signal and waits until the process has taken it.
+  void send(int signal) {
+    program->send(signal);
+    REQUIRE(wait_until([&] {
+      return !program->is_running() || (signals_of(program->pid(), "ShdPnd") & bit_of(signal)) == 0;
+    }));
+  }
+  void read_messages() {
+    close(ends_[1]);
+    ends_[1] = -1;
+    char buffer[4096];
+    while (read(ends_[0], buffer, sizeof buffer) > 0) {
+    }
+  }
+  TempDir dir, logs;
+  std::unique_ptr<Program> program;
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
+}  // namespace
+
+TEST_CASE("a second SIGTERM or SIGINT stops at once, whatever the run is doing") {
+  for (const auto& [first, second, exit_code] :
+       {std::tuple{SIGTERM, SIGTERM, 143}, std::tuple{SIGINT, SIGINT, 130},
+        std::tuple{SIGHUP, SIGTERM, 143}, std::tuple{SIGUSR1, SIGINT, 130}}) {
+    CAPTURE(first);
+    CAPTURE(second);
+    Stuck run;
+    run.send(first);
+    CHECK(run.program->is_running());
+    run.send(second);
+    CHECK(run.program->wait().exit_code == exit_code);
+  }
+}
+
+TEST_CASE("several SIGHUPs are one request: a terminal that closes sends more than one") {
+  Stuck run;
+  run.send(SIGHUP);
+  run.send(SIGHUP);
+  CHECK(run.program->is_running());
+  run.read_messages();
+  CHECK(run.program->wait().exit_code == 129);
+}
+
+TEST_CASE("nohup: an ignored SIGHUP stays ignored") {
+  const TempDir dir, logs;
+  write_file(dir.file("small.yaml"), program_config());
+  Program program({"train", "small.yaml", "train.epochs=100000"}, dir.path(), logs,
+                  [] { signal(SIGHUP, SIG_IGN); });
+  REQUIRE(wait_for_checkpoint(dir.file("runs/small")));
+  CHECK((signals_of(program.pid(), "SigIgn") & bit_of(SIGHUP)) != 0);
+  program.send(SIGTERM);
+  CHECK(program.wait().exit_code == 143);
+}
+
+TEST_CASE("time in which the process is stopped is no stall") {
+  const TempDir dir, logs;
+  write_file(dir.file("small.yaml"), program_config());
+  // Rank 1 has the work, so rank 0 waits for it nearly always, also at the moment of the stop.
+  Program program({"train", "small.yaml", "train.epochs=100000", "train.stall_timeout=0.3",
+                   "device_weights=[1,50]", "data.batch_size=90", "train.shards=64"},
+                  dir.path(), logs);
+  const std::string folder = dir.file("runs/small");
+  REQUIRE(wait_for_checkpoint(folder));
+  for (int stop = 0; stop < 3; ++stop) {
+    program.send(SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    const auto before = fs::file_size(folder + "/metrics.jsonl");
+    program.send(SIGCONT);
+    CHECK(wait_until([&] {
+      return !program.is_running() || fs::file_size(folder + "/metrics.jsonl") > before + 1000;
+    }));
+  }
+  REQUIRE(program.is_running());
+  program.send(SIGTERM);
+  const Finished stopped = program.wait();
+  INFO(stopped.err);
+  CHECK(stopped.exit_code == 143);
+}
+
+TEST_CASE("train.stall_timeout may change when a run goes on") {
+  const TempDir dir;
+  write_file(dir.file("small.yaml"), program_config());
+  CHECK(run_dpt({"train", "small.yaml", "--max-steps", "5"}, dir.path()).exit_code == 0);
+  const Finished rest = run_dpt({"train", "small.yaml", "train.stall_timeout=90"}, dir.path());
+  INFO(rest.err);
+  CHECK(rest.exit_code == 0);
+}
+
+TEST_CASE("threads that cannot be started are an error, not the end of the program") {
+  const TempDir dir;
+  write_file(dir.file("small.yaml"), program_config());
+  for (const char* label : {"a", "b"}) {
+    fs::create_directories(dir.file(std::string("train/") + label));
+    write_file(dir.file(std::string("train/") + label + "/1.png"), "\x89PNG\r\n\x1a\nno more");
+  }
+  write_file(dir.file("pictures.yaml"), R"(
+data: {dataset: image_folder, root: ., batch_size: 2, workers: 3}
+model:
+  input: [1, 8, 8]
+  layers: [{type: Flatten}, {type: Linear, out_features: 2}]
+optimizer: {type: SGD, lr: 0.1}
+train: {epochs: 1}
+devices: [cpu]
+)");
+  // A thread's stack is as large as this limit, and no address space has room for it. (A limit of
+  // the number of threads does not bind root.)
+  const auto no_stacks = [] {
+    const rlimit limit{rlim_t{1} << 47, RLIM_INFINITY};
+    if (setrlimit(RLIMIT_STACK, &limit) != 0) _exit(124);
+  };
+  for (const auto& [arguments, whose] :
+       {std::pair<std::vector<std::string>, std::string>(
+            {"train", "small.yaml", "--devices", "cpu,cpu"}, "replica 0 of 2"),
+        {{"train", "small.yaml", "--devices", "cpu:3"}, "the team of cpu:3, thread 1 of 2"},
+        {{"train", "pictures.yaml"}, "decoder 1 of 3"}}) {
+    CAPTURE(whose);
+    const Finished run = run_dpt(arguments, dir.path(), no_stacks);
+    INFO(run.err);
+    if (run.exit_code == 124) {
+      MESSAGE("skipped: the hard limit of the stack is too low");
+      return;
+    }
+    CHECK(run.exit_code == 4);
+    CHECK(run.err.find("cannot start a thread (" + whose) != std::string::npos);
+    CHECK(run.err.find("(ulimit -s)") != std::string::npos);
+  }
+}

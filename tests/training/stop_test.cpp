@@ -1,0 +1,196 @@
+// Requests to stop, at instants that the test chooses: during evaluations, and by --max-time.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <fstream>
+#include <iterator>
+
+#include "tests/training/run.h"
+
+using namespace dpt;
+using namespace dpt::testing;
+
+namespace {
+
+/// Samples that are read one by one; tells when the n-th was.
+class Counted final : public Unresident {
+ public:
+  Counted(std::shared_ptr<const DataSource> source, std::atomic<int>& reads)
+      : Unresident(std::move(source)), reads_(reads) {}
+  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
+    Unresident::read(index, pixels, label);
+    ++reads_;
+  }
+
+ private:
+  std::atomic<int>& reads_;
+};
+
+/// A run in a folder, with what the trainer needs.
+struct Run {
+  explicit Run(const std::string& path)
+      : folder(path), log(folder.file("metrics.jsonl")), progress(true) {}
+  TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits& limits) {
+    return dpt::train(job, start, limits, folder, log, progress);
+  }
+  StartingPoint newest(const Job& job) {
+    return start_from_checkpoint(
+        job, newest_good_checkpoint(folder.checkpoints(), [](const std::string&) {}));
+  }
+  RunFolder folder;
+  RunLog log;
+  Progress progress;
+};
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+/// 53 samples for training: 5 steps an epoch, 4 epochs. 64 for validation and as many for the test,
+/// in micro-batches of 8.
+Job long_evaluations(int replicas) {
+  Job job = small_job(small_config("{type: SGD, lr: 0.05, momentum: 0.9}"),
+                      {cpus(replicas), "train.shards=4", "data.size=117", "data.val_split=64",
+                       "data.test_size=64", "checkpoint.every_steps=0", "data.workers=1"});
+  job.max_micro_batch = 8;
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("a stop request during a validation is answered at once, and changes no bit") {
+  for (const int replicas : {1, 3}) {
+    CAPTURE(replicas);
+    const TempDir whole_folder, cut_folder;
+    Job job = long_evaluations(replicas);
+    Run whole(whole_folder.path());
+    const TrainOutcome undisturbed = whole.train(job, fresh_start(job), {});
+    REQUIRE(undisturbed.status == "ok");
+
+    // The second validation is asked to stop when 70 of the two times 64 samples were read.
+    std::atomic<int> reads{0};
+    job.splits.val.source = std::make_shared<Counted>(job.splits.val.source, reads);
+    job.spec.data.prefetch = 1;
+    TrainLimits limits;
+    limits.stop_request = [&] { return reads >= 70 ? StopReason::terminate : StopReason::none; };
+    Run cut(cut_folder.path());
+    const TrainOutcome stopped = cut.train(job, fresh_start(job), limits);
+    CHECK(stopped.status == "stopped");
+    CHECK(stopped.reason == StopReason::terminate);
+    CHECK(stopped.state.step == 10);
+    // Not all were read, no second result was logged, and the checkpoint is of before it.
+    CHECK(reads < 128);
+    CHECK(count_of(text_of(cut.folder.file("metrics.jsonl")), "\"split\":\"val\"") == 1);
+    const StartingPoint there = cut.newest(job);
+    CHECK(there.state.step == 10);
+    CHECK(there.state.epoch == 1);
+    CHECK(there.state.position == job.splits.train.size());
+
+    const TrainOutcome rest = cut.train(job, there, {});
+    CHECK(rest.status == "ok");
+    CHECK(count_of(text_of(cut.folder.file("metrics.jsonl")), "\"split\":\"val\"") == 4);
+    CHECK((cut.newest(job).params == whole.newest(job).params));
+    CHECK(rest.state.best == undisturbed.state.best);
+    CHECK(rest.state.best_step == undisturbed.state.best_step);
+    REQUIRE(rest.test);
+    CHECK(rest.test->loss == undisturbed.test->loss);
+    CHECK(rest.train_loss == undisturbed.train_loss);
+  }
+}
+
+TEST_CASE("a stop request during the test at the end: the last checkpoint keeps the last weights") {
+  const TempDir folder;
+  Job job = long_evaluations(2);
+  std::atomic<int> reads{0};
+  job.splits.test.source = std::make_shared<Counted>(job.splits.test.source, reads);
+  TrainLimits limits;
+  limits.stop_request = [&] { return reads >= 8 ? StopReason::user : StopReason::none; };
+  Run run(folder.path());
+  const TrainOutcome stopped = run.train(job, fresh_start(job), limits);
+  CHECK(stopped.status == "stopped");
+  CHECK(stopped.reason == StopReason::user);
+  CHECK(!stopped.test);
+  const StartingPoint last = run.newest(job);
+  CHECK(last.state.step == 20);
+  // Going on: nothing to train, so only the test is asked again, and stopped again.
+  reads = 0;
+  CHECK(run.train(job, last, limits).status == "stopped");
+  CHECK((run.newest(job).params == last.params));
+  const TrainOutcome done = run.train(job, last, {});
+  CHECK(done.status == "ok");
+  CHECK(done.test);
+}
+
+TEST_CASE("--max-time counts from the start of the process") {
+  const TempDir folder;
+  const Job job = long_evaluations(2);
+  TrainLimits limits;
+  limits.max_time = std::chrono::hours(1);
+  // Two hours for listing and loading the data.
+  limits.begun = std::chrono::steady_clock::now() - std::chrono::hours(2);
+  Run run(folder.path());
+  const TrainOutcome outcome = run.train(job, fresh_start(job), limits);
+  CHECK(outcome.status == "stopped");
+  CHECK(outcome.reason == StopReason::time_is_up);
+  CHECK(outcome.state.step < 20);
+}
+
+TEST_CASE("data.workers auto: the cores that replicas leave free, at least one each") {
+  const auto devices = [](const std::vector<std::string>& names) {
+    std::vector<DeviceName> list;
+    for (const std::string& name : names) list.push_back(parse_device(name));
+    return list;
+  };
+  CHECK(auto_workers(1, devices({"cpu"})) == 1);
+  CHECK(auto_workers(2, devices({"cpu", "cpu"})) == 1);
+  CHECK(auto_workers(8, devices({"cpu"})) == 7);
+  CHECK(auto_workers(8, devices({"cpu:4"})) == 4);
+  CHECK(auto_workers(8, devices({"cpu", "cpu", "cpu"})) == 1);
+  CHECK(auto_workers(9, devices({"cpu", "cpu", "cpu"})) == 2);
+  CHECK(auto_workers(4, devices({"cpu:16"})) == 1);
+  CHECK(auto_workers(64, devices({"cuda:0", "cuda:1"})) == 31);
+  const std::string config = small_config("{type: SGD, lr: 0.05}");
+  CHECK(small_job(config, {cpus(2), "data.workers=5"}).decoder_threads == 5);
+  CHECK(small_job(config, {cpus(1)}).decoder_threads ==
+        std::max(1, cpu_info().logical_allowed - 1));
+}
+
+TEST_CASE("denormals: replicas and their decoders flush them") {
+  // A source that multiplies: what it computes is the decoder's arithmetic.
+  struct Multiplying final : Unresident {
+    Multiplying(std::shared_ptr<const DataSource> source, std::atomic<int>& denormals)
+        : Unresident(std::move(source)), denormals_(denormals) {}
+    void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
+      Unresident::read(index, pixels, label);
+      const volatile float small = 1e-20F;
+      if (small * small != 0.0F) ++denormals_;
+    }
+    std::atomic<int>& denormals_;
+  };
+  for (const int replicas : {1, 2}) {
+    CAPTURE(replicas);
+    const TempDir folder;
+    Job job = long_evaluations(replicas);
+    std::atomic<int> in_decoders{0}, in_replicas{0};
+    job.splits.train.source = std::make_shared<Multiplying>(job.splits.train.source, in_decoders);
+    TrainLimits limits;
+    limits.stop_request = [&] {
+      const volatile float small = 1e-20F;
+      if (small * small != 0.0F) ++in_replicas;
+      return StopReason::none;
+    };
+    Run run(folder.path());
+    CHECK(run.train(job, fresh_start(job), limits).status == "ok");
+    CHECK(in_decoders == 0);
+    CHECK(in_replicas == 0);
+  }
+}
