@@ -16,6 +16,8 @@ configure() {
   if command -v ccache >/dev/null; then
     # Clones in different folders share what they compile.
     export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+    # Without these it takes no source that uses a precompiled header.
+    export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
     cache=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
   fi
   # DPT_CUDA=OFF leaves CUDA out where there is a toolkit. Sanitizer presets decide by themselves.
