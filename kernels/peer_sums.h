@@ -21,7 +21,9 @@ class PeerSums {
   virtual void begin(int rank, DevPtr data, std::int64_t count) = 0;
   /// What rank's backend queues from now on runs after all sums begun.
   virtual void finish(int rank) = 0;
-  /// Ends the waiting of GPUs for ranks that will not come. Any thread, any number of times.
+  /// Ends the waiting of GPUs for ranks that will not come; begin and finish throw
+  /// ErrorKind::peer from then on. Any thread, any number of times, also while another is inside
+  /// begin or finish; returns soon.
   virtual void abort() noexcept = 0;
 };
 

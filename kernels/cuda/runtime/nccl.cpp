@@ -1,24 +1,34 @@
-// Sums over GPUs by NCCL: one communicator and one stream of its own for each.
+// Sums over GPUs by NCCL: one communicator and one stream of its own for each. The communicators do
+// not block, so that a rank which fails can end them all (see guarded_communicator.h).
 #include <dlfcn.h>
 #include <nccl.h>
 
 #include <algorithm>
-#include <atomic>
+#include <chrono>
+#include <deque>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/runtime/guarded_communicator.h"
 #include "kernels/cuda/runtime/libraries.h"
 #include "kernels/peer_sums.h"
 
 namespace dpt {
 namespace {
 
+// What a healthy NCCL does in a second or two; other ranks may still be busy elsewhere.
+constexpr std::chrono::milliseconds kMostToConnect{120'000};
+
 /// The functions of NCCL that dpt calls.
 struct Nccl {
-  decltype(&ncclCommInitAll) init_all;
-  decltype(&ncclCommDestroy) destroy;
+  decltype(&ncclGetUniqueId) unique_id;
+  decltype(&ncclCommInitRankConfig) init_rank;
+  decltype(&ncclGroupStart) group_start;
+  decltype(&ncclGroupEnd) group_end;
+  decltype(&ncclCommGetAsyncError) async_error;
   decltype(&ncclCommAbort) abort;
   decltype(&ncclAllReduce) all_reduce;
   decltype(&ncclGetErrorString) error_string;
@@ -28,11 +38,17 @@ const Nccl& nccl() {
   static const Nccl functions = [] {
     const auto find = [](auto& function, const char* name) {
       function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(nccl_library(), name));
-      if (!function) fail(ErrorKind::device, "NCCL cannot be used: it has no {}", name);
+      if (!function) {
+        fail(ErrorKind::device, "NCCL cannot be used: it has no {}; NCCL 2.14 or later is needed",
+             name);
+      }
     };
     Nccl found = {};
-    find(found.init_all, "ncclCommInitAll");
-    find(found.destroy, "ncclCommDestroy");
+    find(found.unique_id, "ncclGetUniqueId");
+    find(found.init_rank, "ncclCommInitRankConfig");
+    find(found.group_start, "ncclGroupStart");
+    find(found.group_end, "ncclGroupEnd");
+    find(found.async_error, "ncclCommGetAsyncError");
     find(found.abort, "ncclCommAbort");
     find(found.all_reduce, "ncclAllReduce");
     find(found.error_string, "ncclGetErrorString");
@@ -41,87 +57,113 @@ const Nccl& nccl() {
   return functions;
 }
 
+/// A call that waits for other ranks says "in progress", and its error comes later.
 void nccl_check(ncclResult_t status, const std::string& who, const char* call) {
-  if (status == ncclSuccess) return;
+  if (status == ncclSuccess || status == ncclInProgress) return;
   fail(ErrorKind::device, "{}: {} failed: {}; NCCL_DEBUG=INFO shows more", who, call,
        nccl().error_string(status));
 }
 
+/// For GuardedCommunicator.
+struct NcclApi {
+  using Handle = ncclComm_t;
+  std::string who;
+
+  bool in_progress(Handle handle) const {
+    ncclResult_t state = ncclSuccess;
+    nccl_check(nccl().async_error(handle, &state), who, "ncclCommGetAsyncError");
+    nccl_check(state, who, "NCCL");
+    return state == ncclInProgress;
+  }
+  /// Frees it too. All sums that were finished have run: nothing is lost by this at the end.
+  static void abort(Handle handle) noexcept { nccl().abort(handle); }
+};
+
 class NcclSums final : public PeerSums {
  public:
-  explicit NcclSums(std::vector<const CudaContext*> contexts) {
-    std::vector<int> gpus;
-    for (const CudaContext* context : contexts) gpus.push_back(context->device);
-    std::vector<ncclComm_t> communicators(gpus.size());
+  explicit NcclSums(const std::vector<const CudaContext*>& contexts) {
     int present = 0;
     cuda_check(cudaGetDevice(&present), "cudaGetDevice");
-    nccl_check(nccl().init_all(communicators.data(), static_cast<int>(gpus.size()), gpus.data()),
-               contexts.front()->name, "ncclCommInitAll");
-    for (std::size_t i = 0; i < contexts.size(); ++i) {
-      Rank rank;
-      rank.context = contexts[i];
-      rank.communicator = communicators[i];
-      cuda_check(cudaSetDevice(contexts[i]->device), "cudaSetDevice");
-      cuda_check(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking),
-                 "cudaStreamCreate");
-      cuda_check(cudaEventCreateWithFlags(&rank.ready, cudaEventDisableTiming), "cudaEventCreate");
-      cuda_check(cudaEventCreateWithFlags(&rank.done, cudaEventDisableTiming), "cudaEventCreate");
-      ranks_.push_back(rank);
-    }
+    for (const CudaContext* context : contexts) ranks_.emplace_back(*context);
+    for (Rank& rank : ranks_) rank.make_stream();
+    connect();
     cuda_check(cudaSetDevice(present), "cudaSetDevice");
-  }
-  NcclSums(const NcclSums&) = delete;
-  NcclSums& operator=(const NcclSums&) = delete;
-  ~NcclSums() override {
-    const bool aborted = ended_.exchange(true);
-    for (const Rank& rank : ranks_) {
-      if (!aborted) nccl().destroy(rank.communicator);
-      cudaEventDestroy(rank.ready);
-      cudaEventDestroy(rank.done);
-      cudaStreamDestroy(rank.stream);
-    }
   }
 
   void begin(int rank, DevPtr data, std::int64_t count) override {
-    const Rank& mine = ranks_[static_cast<std::size_t>(rank)];
-    require_alive(mine);
-    cuda_check(cudaEventRecord(mine.ready, mine.context->stream), "cudaEventRecord");
+    Rank& mine = ranks_[static_cast<std::size_t>(rank)];
+    mine.communicator.require_alive();
+    cuda_check(cudaEventRecord(mine.ready, mine.context.stream), "cudaEventRecord");
     cuda_check(cudaStreamWaitEvent(mine.stream, mine.ready, 0), "cudaStreamWaitEvent");
     float* memory = device<float>(data);
-    nccl_check(nccl().all_reduce(memory, memory, static_cast<std::size_t>(count), ncclFloat32,
-                                 ncclSum, mine.communicator, mine.stream),
-               mine.context->name, "ncclAllReduce");
+    mine.communicator.run(
+        [&](ncclComm_t handle) {
+          nccl_check(nccl().all_reduce(memory, memory, static_cast<std::size_t>(count), ncclFloat32,
+                                       ncclSum, handle, mine.stream),
+                     mine.context.name, "ncclAllReduce");
+        },
+        kMostToConnect);
   }
 
   void finish(int rank) override {
-    const Rank& mine = ranks_[static_cast<std::size_t>(rank)];
-    require_alive(mine);
+    Rank& mine = ranks_[static_cast<std::size_t>(rank)];
+    mine.communicator.require_alive();
     cuda_check(cudaEventRecord(mine.done, mine.stream), "cudaEventRecord");
-    cuda_check(cudaStreamWaitEvent(mine.context->stream, mine.done, 0), "cudaStreamWaitEvent");
+    cuda_check(cudaStreamWaitEvent(mine.context.stream, mine.done, 0), "cudaStreamWaitEvent");
   }
 
   void abort() noexcept override {
-    // A communicator that is aborted is gone: whoever comes first ends all of them.
-    if (ended_.exchange(true)) return;
-    for (const Rank& rank : ranks_) nccl().abort(rank.communicator);
+    for (Rank& rank : ranks_) rank.communicator.abort();
   }
 
  private:
   struct Rank {
-    const CudaContext* context = nullptr;
-    ncclComm_t communicator = nullptr;
+    explicit Rank(const CudaContext& of) : context(of), communicator(NcclApi{of.name}, of.name) {}
+    Rank(const Rank&) = delete;
+    Rank& operator=(const Rank&) = delete;
+    ~Rank() {
+      communicator.abort();  // Before the stream that its kernels are in.
+      if (ready) cudaEventDestroy(ready);
+      if (done) cudaEventDestroy(done);
+      if (stream) cudaStreamDestroy(stream);
+    }
+    void make_stream() {
+      cuda_check(cudaSetDevice(context.device), "cudaSetDevice");
+      cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+      cuda_check(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming), "cudaEventCreate");
+      cuda_check(cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "cudaEventCreate");
+    }
+
+    const CudaContext& context;
+    GuardedCommunicator<NcclApi> communicator;
     cudaStream_t stream = nullptr;
     cudaEvent_t ready = nullptr, done = nullptr;
   };
 
-  void require_alive(const Rank& rank) const {
-    if (!ended_) return;
-    fail(ErrorKind::peer, "{}: the sum over GPUs was given up because another rank failed",
-         rank.context->name);
+  /// One communicator for each rank, all of them made by this thread.
+  void connect() {
+    const std::string& who = ranks_.front().context.name;
+    ncclUniqueId id;
+    nccl_check(nccl().unique_id(&id), who, "ncclGetUniqueId");
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    std::vector<ncclComm_t> handles(ranks_.size(), nullptr);
+    ncclResult_t status = nccl().group_start();
+    for (std::size_t i = 0; i < ranks_.size() && status == ncclSuccess; ++i) {
+      cuda_check(cudaSetDevice(ranks_[i].context.device), "cudaSetDevice");
+      status = nccl().init_rank(&handles[i], static_cast<int>(ranks_.size()), id,
+                                static_cast<int>(i), &config);
+      if (status == ncclInProgress) status = ncclSuccess;
+    }
+    const ncclResult_t ended = nccl().group_end();
+    // Owned at once: what fails from here on is ended and freed with the ranks.
+    for (std::size_t i = 0; i < ranks_.size(); ++i) ranks_[i].communicator.own(handles[i]);
+    nccl_check(status, who, "ncclCommInitRankConfig");
+    nccl_check(ended, who, "ncclGroupEnd");
+    for (Rank& rank : ranks_) rank.communicator.run([](ncclComm_t) {}, kMostToConnect);
   }
 
-  std::vector<Rank> ranks_;
-  std::atomic<bool> ended_{false};
+  std::deque<Rank> ranks_;  ///< they stay where they are
 };
 
 }  // namespace
@@ -150,7 +192,7 @@ std::unique_ptr<PeerSums> make_peer_sums(std::span<Backend* const> backends, std
     why_not = error.what();
     return nullptr;
   }
-  return std::make_unique<NcclSums>(std::move(contexts));
+  return std::make_unique<NcclSums>(contexts);
 }
 
 }  // namespace dpt

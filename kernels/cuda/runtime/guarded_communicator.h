@@ -1,0 +1,85 @@
+// A communicator of NCCL that one thread works with and any thread may end. NCCL allows its abort
+// from another thread only while no call is inside the library with that communicator, and its
+// memory is gone after it: so a lock stands between the two. What keeps the lock short is that the
+// communicator does not block: a call that has to wait for other ranks (it connects to them at
+// first use) returns at once and is asked again and again, without the lock in between.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "kernels/error.h"
+
+namespace dpt {
+
+/// `Api` has a copyable Handle whose default value is none, and
+///   bool in_progress(Handle)      whether the last call still waits for others; throws its error
+///   void abort(Handle) noexcept   ends what runs on the GPU and frees the handle
+template <class Api>
+class GuardedCommunicator {
+ public:
+  using Handle = typename Api::Handle;
+
+  GuardedCommunicator(Api api, std::string who) : api_(std::move(api)), who_(std::move(who)) {}
+  GuardedCommunicator(const GuardedCommunicator&) = delete;
+  GuardedCommunicator& operator=(const GuardedCommunicator&) = delete;
+  ~GuardedCommunicator() { abort(); }
+
+  void own(Handle handle) {
+    const std::lock_guard lock(mutex_);
+    handle_ = handle;
+  }
+
+  /// call(handle) queues something; returns when the library has done so. Throws ErrorKind::peer if
+  /// the communicator was ended before or meanwhile, ErrorKind::device when it takes longer than
+  /// `most`. REQUIRES: one thread at a time.
+  template <class Call>
+  void run(const Call& call, std::chrono::milliseconds most) {
+    const auto until = std::chrono::steady_clock::now() + most;
+    with_handle(call);
+    for (;;) {
+      bool waits = false;
+      with_handle([&](Handle handle) { waits = api_.in_progress(handle); });
+      if (!waits) return;
+      if (std::chrono::steady_clock::now() > until) {
+        fail(ErrorKind::device, "{}: the sum over GPUs was not queued within {} s", who_,
+             std::chrono::duration_cast<std::chrono::seconds>(most).count());
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+
+  /// Throws ErrorKind::peer if the communicator was ended.
+  void require_alive() {
+    with_handle([](Handle) {});
+  }
+
+  /// Ends it, once: any thread, any number of times. Waits at most for one call of `run` that is
+  /// inside the library, none of which waits for another rank.
+  void abort() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (handle_ == Handle()) return;
+    api_.abort(std::exchange(handle_, Handle()));
+  }
+
+ private:
+  template <class Use>
+  void with_handle(const Use& use) {
+    const std::lock_guard lock(mutex_);
+    if (handle_ == Handle()) {
+      fail(ErrorKind::peer, "{}: the sum over GPUs was given up because another rank failed", who_);
+    }
+    use(handle_);
+  }
+
+  Api api_;
+  std::string who_;
+  std::mutex mutex_;
+  Handle handle_ = Handle();
+};
+
+}  // namespace dpt
