@@ -18,7 +18,8 @@ import runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # Seconds that each stage would like; the stages before it leave them, if they can.
-WISHES = {"sanitizer": 120, "train": 30, "exactness": 30, "start": 10, "modes": 25, "bench": 180}
+WISHES = {"cudnn": 60, "sanitizer": 120, "train": 30, "exactness": 30, "start": 10, "calls": 40}
+WISHES.update(modes=25, bench=180)
 
 
 class Check:
@@ -225,6 +226,9 @@ class Check:
             self.gpus = len(devices["cuda"])
             if not self.gpus:
                 return devices.get("cuda_unavailable", "no CUDA device"), ""
+            unusable = devices["cuda"][0].get("unusable")
+            if unusable:
+                return unusable, ""
             return "", f"{self.gpus} x {devices['cuda'][0]['name']}"
 
         self.judge("devices", [self.dpt, "devices", "--json"], 60, accept)

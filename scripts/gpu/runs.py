@@ -10,6 +10,11 @@ def edited_sources(version):
     return [n for n in version["uncommitted"] if not n.startswith(("docs/", "scripts/"))]
 
 
+def major(driver):
+    """"580" of "580.95.05": two machines of one kind seldom have the same patch of the driver."""
+    return driver.partition(".")[0]
+
+
 def code_of(run):
     """What must be the same in two runs that are combined. Scripts and pages may have been mended
     in between."""
@@ -19,7 +24,7 @@ def code_of(run):
         "content of the CUDA sources": version["sources"],
         "uncommitted edits": sorted(edited_sources(version)),
         "device": run["machine"]["device"],
-        "driver": run["machine"]["driver"],
+        "major version of the driver": major(run["machine"]["driver"]),
     }
 
 
@@ -45,7 +50,7 @@ def combine(earlier, own):
         stages[name] = stage
     numbers = dict(earlier["numbers"])
     for name, values in own["numbers"].items():
-        if name in ("bench", "modes"):  # By configuration and by batch size.
+        if name in ("bench", "modes", "calls"):  # By configuration and by batch size.
             kept = numbers[name] = dict(numbers.get(name, {}))
             for key, value in values.items():
                 if told(name, value) >= told(name, kept.get(key)):
@@ -63,7 +68,7 @@ def told(name, values):
     those of a call that was cut off must not replace better ones."""
     if not values:
         return 0
-    return len(values["programs"] if name == "bench" else values)
+    return len(values[{"bench": "programs", "calls": "calls"}[name]] if name != "modes" else values)
 
 
 def complete(out):
@@ -88,6 +93,37 @@ def bench_lines(run):
 def differs(out):
     """Whether dpt's losses were not those of the peers, so that its times mean nothing."""
     return out["curves"].get("dpt", {}).get("agrees") is False
+
+
+# Images a second that docs/cuda.md asks for.
+RATES = {"256:tf32": 8e6, "4096:bf16": 20e6}
+# Of data sheets, dense: FLOP/s by type of product, and bytes/s of the memory.
+PEAKS = {
+    "H200": {"fp32": 67e12, "tf32": 494e12, "bf16": 989e12},
+    "H100": {"fp32": 67e12, "tf32": 494e12, "bf16": 989e12},
+    "A100": {"fp32": 19.5e12, "tf32": 156e12, "bf16": 312e12},
+}
+
+
+def floor_us(device, number_type, flops):
+    """Microseconds that a call's products take at the data sheet's rate, or None."""
+    for name, peaks in PEAKS.items():
+        if name in device and flops > 0:
+            return 1e6 * flops / peaks[number_type]
+    return None
+
+
+def call_lines(run):
+    """The table of `calls`: what every call of a step takes, and its floor."""
+    lines = []
+    for config, out in run["numbers"].get("calls", {}).items():
+        number_type = config.partition(":")[2]
+        lines.append(f"{config}: {out['step_us']:.1f} us for all of a step's calls in a row")
+        for call in out["calls"]:
+            floor = floor_us(run["machine"]["device"], number_type, call["flops"])
+            beside = f"   floor {floor:7.2f} us" if floor else ""
+            lines.append(f"  {call['name']:28} {call['us']:9.2f} us{beside}")
+    return lines
 
 
 def goals(run):
@@ -118,6 +154,10 @@ def goals(run):
             best, eager = out.get("to_best_peer"), out.get("to_torch_eager")
             goal = "at least 3x the best peer"
             met = None if best is None else best >= 3
+            rate = out["programs"].get("dpt", {}).get("images_per_s")
+            if config in RATES:
+                goal += f", {RATES[config] / 1e6:.0f} M images/s"
+                met = None if met is None or rate is None else met and rate >= RATES[config]
             if batch == "256":
                 goal += ", 10x PyTorch eager"
                 met = None if met is None or eager is None else met and eager >= 10
@@ -183,6 +223,11 @@ def rows(run):
             if "fast" in times and name in times:
                 ratio = times[name] / times["fast"]
                 row(f"{what}, batch {batch}", f"{ratio:.2f}x the time")
+    for config, out in numbers.get("calls", {}).items():
+        slowest = sorted(out["calls"], key=lambda call: -call["us"])[:3]
+        words = ", ".join(f"{call['name']} {call['us']:.1f}" for call in slowest)
+        what = f"calls of a step, {config.replace(':', ', ')}"
+        row(what, f"{out['step_us']:.1f} us in a row; longest: {words}")
     for config, out in bench_lines(run):
         batch, _, number_type = config.partition(":")
         what = f"LeNet, batch {batch}, {number_type}"

@@ -1,4 +1,4 @@
-"""The stages of gpu-check that say how quick dpt is: start, modes, bench."""
+"""The stages of gpu-check that say how quick dpt is: start, calls, modes, bench."""
 
 import json
 import os
@@ -11,6 +11,10 @@ import runs
 from check import ROOT
 from correctness import LENET
 from rounds import Failed, Program, stop, survivors, take_turns
+
+
+# The configurations whose calls are timed.
+CALLS = ("256:tf32", "4096:bf16")
 
 
 def seconds_to_first_step(check, folder):
@@ -52,6 +56,29 @@ def start_stage(check):
     check.note("start", "passed", f"{why} ({again})", sum(times))
 
 
+def calls_stage(check):
+    """What every call of a step takes by itself, beside its floor."""
+    begin, result, problems = time.monotonic(), {}, []
+    check.numbers["calls"] = result
+    until = begin + check.share("calls")
+    on_gpu = check.args.device != "cpu"
+    for config in CALLS if on_gpu else CALLS[:1]:
+        batch, _, number_type = config.partition(":")
+        command = [check.dpt, "bench", LENET, f"data.batch_size={batch}", "data.val_split=0"]
+        command += [f"train.precision={number_type if on_gpu else 'fp32'}", "--calls", "--json"]
+        command += ["--devices", check.args.device, "--rounds", "5" if on_gpu else "1"]
+        code, text, _ = check.run(command, until - time.monotonic())
+        if code == 0:
+            result[config] = json.loads(text.splitlines()[-1])
+        else:
+            last = (text.strip().splitlines() or ["no output"])[-1][:150]
+            problems.append(f"{config}: {'out of time' if code is None else last}")
+    own = dict(check.own_result(), numbers={"calls": result})
+    check.say("\n".join(runs.call_lines(own)))
+    why = "; ".join([f"{c}: {out['step_us']:.1f} us a step" for c, out in result.items()] + problems)
+    check.note("calls", "failed" if problems else "passed", why, time.monotonic() - begin)
+
+
 def modes_stage(check):
     """Seconds a step of exact mode against fast mode, and of two replicas against one."""
     device, begin, problems = check.args.device, time.monotonic(), []
@@ -91,6 +118,9 @@ def modes_stage(check):
     check.note("modes", "failed" if problems else "passed", "; ".join(lines), seconds)
 
 
+MOST_CONFIGS = 2  # of bench-peers in one call
+
+
 def known_configs(check):
     """The configurations that earlier calls have measured."""
     return {
@@ -120,7 +150,9 @@ def bench_stage(check):
     command += ["--minutes", f"{max(0.2, (limit - 12) / 60):.2f}"]
     known = known_configs(check)
     configs = check.args.config if on_gpu else ["256:fp32"]
-    for config in sorted(configs, key=lambda config: config in known):  # Else in the order asked.
+    # What is not known first, else in the order asked; more than two take longer than a call.
+    chosen = sorted(configs, key=lambda config: config in known)[:MOST_CONFIGS]
+    for config in chosen:
         command += ["--config", config]
     command += [] if on_gpu else ["--rounds", "2", "--seconds", "0.3"]
     env = dict(

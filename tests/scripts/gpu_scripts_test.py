@@ -5,9 +5,11 @@ count, how calls add up, and that a program which fails costs no other's numbers
 import json
 import os
 import pathlib
+import shutil
 import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import types
@@ -19,6 +21,7 @@ sys.path[:0] = [str(ROOT / "scripts" / "gpu"), str(ROOT / "scripts" / "peers")]
 
 import correctness  # noqa: E402
 import runs  # noqa: E402
+import speed  # noqa: E402
 from rounds import Program, stop, survivors, take_turns  # noqa: E402
 
 SUMMARY = "[doctest] test cases:   11 |   11 passed | 0 failed | 54 skipped\n"
@@ -88,13 +91,13 @@ class Skips(unittest.TestCase):
         check = types.SimpleNamespace(gpus=gpus, gpu_works=lambda: True)
         return correctness.judge_tests(check, text)
 
-    def test_what_needs_two_cards_is_right_on_one(self):
+    def test_what_needs_two_gpus_is_right_on_one(self):
         problem, remark = self.judge(ONE_GPU + SUMMARY)
         self.assertEqual(problem, "")
         self.assertIn("NCCL needs two GPUs", remark)
         self.assertIn("1 skipped", self.judge(ONE_GPU + SUMMARY, gpus=2)[0])
 
-    def test_no_card_is_wrong(self):
+    def test_no_gpu_is_wrong(self):
         self.assertIn("1 skipped", self.judge(ONE_GPU + NO_GPU + SUMMARY)[0])
         for text in ("skipped: no NVIDIA driver\n", "a.cpp(3): MESSAGE: skipped: no cuDNN\n"):
             self.assertIn("1 skipped", self.judge(text + SUMMARY)[0])
@@ -112,6 +115,29 @@ class Skips(unittest.TestCase):
         text = '========= Error: Device not supported. Please refer to the "Supported Devices"'
         self.assertIn("Device not supported", correctness.why_no_sanitizer(text))
         self.assertEqual(correctness.why_no_sanitizer(SUMMARY), "")
+
+    def test_a_sandbox_that_forbids_the_sanitizer(self):
+        for line in (
+            "========= Error: ptrace(PTRACE_TRACEME) failed: Operation not permitted",
+            "========= Internal Sanitizer Error: Failed to attach to the process",
+            "compute-sanitizer: error while loading: Permission denied",
+        ):
+            self.assertIn("the sandbox forbids it", correctness.why_no_sanitizer(line), line)
+        # What the tests themselves print is no reason, nor is anything after a summary.
+        own = "test: cannot write: Permission denied\n"
+        self.assertEqual(correctness.why_no_sanitizer(own + "========= COMPUTE-SANITIZER\n"), "")
+        summed = "========= ptrace\n========= ERROR SUMMARY: 2 errors\n"
+        self.assertEqual(correctness.why_no_sanitizer(summed), "")
+
+    def test_the_sanitizer_leaves_large_cases_out_and_cudnn_has_a_call_of_its_own(self):
+        for pattern in ("*many rows*", correctness.CUDNN_CASES):
+            self.assertIn(pattern, correctness.LARGE_CASES.split(","))
+        # Patterns that no case has any more would leave nothing out.
+        sources = [*(ROOT / "tests" / "kernels").glob("*.cpp")]
+        sources += (ROOT / "tests" / "kernels" / "cuda").glob("*.cpp")
+        text = " ".join(" ".join(path.read_text() for path in sources).split())
+        for pattern in correctness.LARGE_CASES.split(","):
+            self.assertIn(pattern.strip("*"), text)
 
 
 class Adding(unittest.TestCase):
@@ -131,7 +157,7 @@ class Adding(unittest.TestCase):
         both = runs.combine(a_run("1", {"a": stage("passed")}), a_run("2", {"a": stage("failed")}))
         self.assertEqual(both["stages"]["a"]["status"], "failed")
 
-    def test_what_one_card_cannot_show_is_not_bad(self):
+    def test_what_one_gpu_cannot_show_is_not_bad(self):
         run = a_run("1", {"tests:nccl": dict(stage("not run"), expected=True)})
         self.assertEqual(runs.bad_stages(run), [])
 
@@ -155,6 +181,25 @@ class Adding(unittest.TestCase):
             runs.combine(first, other)
         runs.combine(first, a_run("2", {}, uncommitted=["scripts/gpu-check"]))  # Does not throw.
 
+    def test_of_the_driver_only_the_major_version_counts(self):
+        first, second = a_run("1", {"a": stage("passed")}), a_run("2", {})
+        first["machine"]["driver"], second["machine"]["driver"] = "580.65.06", "580.95.05"
+        self.assertEqual(runs.combine(first, second)["stages"]["a"]["status"], "passed")
+        second["machine"]["driver"] = "575.57.08"
+        self.assertIn("major version of the driver", runs.difference(first, second))
+
+    def test_calls_are_printed_beside_their_floors(self):
+        call = {"name": "conv2 forward", "us": 20.0, "flops": 494e6}
+        out = {"step_us": 100.0, "calls": [call, {"name": "loss", "us": 2.0, "flops": 0}]}
+        run = a_run("1", {}, {"calls": {"256:tf32": out}})
+        lines = runs.call_lines(run)
+        self.assertIn("100.0 us", lines[0])
+        self.assertRegex(lines[1], r"conv2 forward +20.00 us +floor +1.00 us")
+        self.assertNotIn("floor", lines[2])
+        self.assertTrue(any("conv2 forward 20.0" in row for row in runs.rows(run)))
+        both = runs.combine(run, a_run("2", {}, {"calls": {"4096:bf16": out}}))
+        self.assertEqual(sorted(both["numbers"]["calls"]), ["256:tf32", "4096:bf16"])
+
     def test_goals(self):
         times = {"fast": 1.0, "exact": 1.05, "two replicas": 1.2}
         numbers = {"modes": {"256": times}, "start": {"with plan cache": 0.4}}
@@ -167,8 +212,94 @@ class Adding(unittest.TestCase):
         self.assertIsNone(goals["exact mode (8 shards) over fast, batch 4096"])
         self.assertIs(goals["start to first step, with plan cache"], True)
         self.assertIs(goals["LeNet, batch 256, tf32"], False)  # Not ten times PyTorch eager.
-        self.assertIs(goals["LeNet, batch 4096, bf16"], True)
+        self.assertIs(goals["LeNet, batch 4096, bf16"], False)  # Not 20 M images/s.
         self.assertIsNone(goals["LeNet, batch 4096, fp32"])  # Other losses: its times mean nothing.
+
+
+# A program that plays dpt in a pack.
+DPT = """#!/usr/bin/env python3
+import json, os, sys
+if sys.argv[1:2] == ["devices"]:
+    print(os.environ["DEVICES"])
+"""
+NO_DRIVER = {"cuda": [], "cuda_unavailable": "no NVIDIA driver is installed"}
+
+
+class Packs(unittest.TestCase):
+    def gpu_check(self, devices, *options, earlier=()):
+        """What gpu-check of a pack with a played dpt says, its exit code and its JSON."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for part in ("gpu", "peers"):
+                shutil.copytree(ROOT / "scripts" / part, folder / "scripts" / part)
+            shutil.copy(ROOT / "scripts" / "gpu-check", folder / "scripts")
+            version = a_run("1", {})["version"]
+            (folder / "VERSION").write_text(json.dumps(version))
+            (folder / "dpt").write_text(DPT)
+            (folder / "dpt").chmod(0o755)
+            with tarfile.open(folder / "programs.tar.xz", "w:xz") as archive:
+                archive.add(folder / "dpt", "bin/dpt")
+            (folder / "bin").mkdir()  # No nvidia-smi here.
+            (folder / "bin" / "python3").symlink_to(sys.executable)
+            for i, run in enumerate(earlier):
+                (folder / "earlier").mkdir(exist_ok=True)
+                (folder / "earlier" / f"{i:02}.json").write_text(json.dumps(run))
+            done = subprocess.run(
+                [folder / "scripts" / "gpu-check", "--out", folder / "out", *options],
+                env=dict(os.environ, DEVICES=json.dumps(devices), PATH=str(folder / "bin")),
+                capture_output=True,
+                text=True,
+                timeout=100,
+            )
+            return done, json.loads((folder / "out" / "gpu-check.json").read_text())
+
+    def test_without_a_gpu_it_ends_at_once_with_the_reason(self):
+        done, result = self.gpu_check(NO_DRIVER)
+        self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+        self.assertIn("there is no GPU to check: no NVIDIA driver is installed", done.stdout)
+        self.assertEqual(sorted(result["stages"]), ["devices", "machine"])
+        old = {"cuda": [{"name": "Tesla V100", "unusable": "compute capability 7.0"}]}
+        done, _ = self.gpu_check(old)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("compute capability 7.0", done.stdout)
+
+    def test_results_that_came_with_the_pack_are_added_to(self):
+        before = a_run("0", {"train": stage("passed")})
+        before["machine"] = {"device": "no GPU", "driver": "none"}
+        gpu = {"cuda": [{"name": "NVIDIA H200"}]}
+        done, result = self.gpu_check(gpu, "--stages", "machine", earlier=[before])
+        self.assertIn("train", result["stages"], done.stdout + done.stderr)
+        self.assertIn("added to", done.stdout)
+        self.assertEqual(done.returncode, 1)  # Not all stages have been asked for.
+
+    def test_two_configurations_of_the_peers_a_call_those_not_known_first(self):
+        commands = []
+
+        def run(command, limit, env=None):
+            commands.append([str(word) for word in command])
+            return 0, "", 1.0
+
+        with tempfile.TemporaryDirectory() as folder:
+            known = {"numbers": {"bench": {"256:tf32": bench("torch-eager")}}}
+            check = types.SimpleNamespace(
+                args=types.SimpleNamespace(device="cuda:0", config=["256:tf32", "4096:bf16", "1:fp32"]),
+                gpu_works=lambda: True, pythons={"torch": "t", "jax": "j"}, dpt="dpt",
+                env={"LD_LIBRARY_PATH": "/x"},
+                out=pathlib.Path(folder), numbers={}, earlier=[known], share=lambda stage: 300.0,
+                run=run, say=lambda text: None, note=lambda *words, **more: None,
+            )  # fmt: skip
+            speed.bench_stage(check)
+        asked = [b for a, b in zip(commands[0], commands[0][1:]) if a == "--config"]
+        self.assertEqual(asked, ["4096:bf16", "1:fp32"])
+
+    def test_an_earlier_result_that_is_not_there(self):
+        done = subprocess.run(
+            [ROOT / "scripts" / "gpu-pack", "--add", "/nowhere/gpu-check.json"],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("found no file", done.stderr)
 
 
 class Turns(unittest.TestCase):
