@@ -12,7 +12,8 @@
 //  - Activations are NHWC, C fastest. Convolution weights are OHWI (out, kh, kw, in/groups), linear
 //    weights [out][in]; biases [out]. Activations, their gradients and the weights that an
 //    operation reads have the DType of the description; biases and the gradients of parameters are
-//    fp32. Sums and statistics are kept in fp32 at least, whatever the type.
+//    fp32. Of a bias there is a bf16 copy as well where the description has that type: a backend
+//    takes which it likes. Sums and statistics are kept in fp32 at least, whatever the type.
 //  - In backward, an activation gradient is overwritten, a parameter gradient is overwritten or
 //    added to as GradWrite says.
 //  - Results depend only on the description and the inputs: not on the thread or on what ran

@@ -118,6 +118,18 @@ class DeviceQueue {
   virtual void upload_overlapped(DevPtr to, const void* host, std::size_t bytes, const Event& after,
                                  Event& done) = 0;
 
+  // Rows of calls that do not depend on each other, overlapped: branches of the queue. Branch 0 is
+  // the queue itself. A call gives the same bits in every branch.
+  /// Sets up branches, at most `wanted`, as far as there is memory to spare; the number there is: 1
+  /// where the device runs one call after the other. May allocate.
+  virtual int make_branches(int /*wanted*/) { return 1; }
+  /// Branches 1 to count - 1 go on behind what is queued so far. REQUIRES: that many were made.
+  virtual void fork(int /*count*/) {}
+  /// What is queued from now on goes to a branch of the last fork.
+  virtual void select_branch(int /*index*/) {}
+  /// What is queued from now on, in branch 0, runs after all of them.
+  virtual void join() {}
+
   // The same row of calls again and again: one launch instead of many.
   /// Calls `work` and keeps what it queues instead of running it; `work` may call kernels, copy and
   /// zero, nothing that crosses to the host, waits or allocates. Null, and `work` is not called,

@@ -27,7 +27,7 @@ std::string cpu_summary() {
                      info.physical_allowed == 1 ? "" : "s");
 }
 
-/// Throws unless GPU `index` is there.
+/// Throws unless GPU `index` is there and new enough.
 void require_cuda(int index) {
   const CudaInfo& cuda = cuda_info();
   if (!cuda.unavailable.empty()) {
@@ -35,7 +35,11 @@ void require_cuda(int index) {
          cuda.unavailable, cpu_summary());
   }
   const int count = static_cast<int>(cuda.devices.size());
-  if (index < count) return;
+  if (index < count) {
+    const CudaDeviceInfo& gpu = cuda.devices[static_cast<std::size_t>(index)];
+    if (gpu.unusable.empty()) return;
+    fail(ErrorKind::device, "cuda:{}: {}", index, gpu.unusable);
+  }
   std::string gpus = "cuda:0";
   if (count > 1) gpus += fmt::format(" to cuda:{}", count - 1);
   fail(ErrorKind::device, "cuda:{}: no such CUDA device; this machine has {} and {}", index, gpus,
@@ -52,12 +56,17 @@ std::vector<DeviceName> every_cpu() {
   return std::vector<DeviceName>(static_cast<std::size_t>(cpu_info().physical_allowed));
 }
 
+/// That dpt can use; throws where there are others only.
 std::vector<DeviceName> every_gpu() {
-  std::vector<DeviceName> gpus(cuda_info().devices.size());
-  for (std::size_t i = 0; i < gpus.size(); ++i) {
-    gpus[i].kind = DeviceName::Kind::cuda;
-    gpus[i].index = static_cast<int>(i);
+  std::vector<DeviceName> gpus;
+  const std::vector<CudaDeviceInfo>& devices = cuda_info().devices;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (!devices[i].unusable.empty()) continue;
+    DeviceName& gpu = gpus.emplace_back();
+    gpu.kind = DeviceName::Kind::cuda;
+    gpu.index = static_cast<int>(i);
   }
+  if (gpus.empty()) require_cuda(0);
   return gpus;
 }
 
@@ -127,8 +136,7 @@ std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,
            "devices: \"{}\" stands alone, found it in a list of {}; name the devices instead", all,
            asked.size());
     }
-    if (all == std::string("cuda")) require_cuda(0);
-    const bool gpus = !cuda_info().devices.empty();
+    const bool gpus = all == std::string("cuda") || !cuda_info().devices.empty();
     return at_most(gpus ? every_gpu() : every_cpu(), samples);
   }
   std::vector<DeviceName> devices;

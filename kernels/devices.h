@@ -40,6 +40,7 @@ struct CudaDeviceInfo {
   int multiprocessors = 0;
   std::uint64_t memory_bytes = 0;  ///< used or not: only a backend knows what is free
   std::vector<int> peers;          ///< GPUs whose memory it can use
+  std::string unusable;            ///< why dpt cannot use it, and what would do; empty: it can
 };
 struct CudaInfo {
   std::string unavailable;      ///< why there is nothing to use; then the rest may be empty
@@ -53,9 +54,10 @@ const CudaInfo& cuda_info();
 /// them, which takes a while; nothing else needs to. Empty without a GPU.
 std::vector<std::string> cuda_libraries();
 
-/// Turns `devices:` into names: "cuda" is every GPU; "auto" is the same where there is one, and
-/// else one "cpu" per physical core that the process may use; both never more than `samples` (the
-/// largest batch). A missing device throws ErrorKind::device naming what exists.
+/// Turns `devices:` into names: "cuda" is every GPU that dpt can use; "auto" is the same where
+/// there is a GPU, and else one "cpu" per physical core that the process may use; both never more
+/// than `samples` (the largest batch). A device that is missing or too old throws ErrorKind::device
+/// naming what exists.
 std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,
                                         std::int64_t samples);
 

@@ -102,6 +102,7 @@ struct OpArgs {
   DevPtr x, y;            ///< input and output activations; backward may read both
   DevPtr weight;          ///< in the description's type
   DevPtr bias;            ///< fp32
+  DevPtr bias16;          ///< the same in bf16, where the description's type is that
   DevPtr dy, dx;          ///< gradients of y (read; may be clobbered) and x (overwritten)
   DevPtr dweight, dbias;  ///< gradients of the parameters, fp32
   DevPtr saved, scratch;  ///< at least saved_bytes() and scratch_bytes(), 64-byte aligned

@@ -17,29 +17,11 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
-ConvProblem problem_of(const Conv2dDesc& d, ConvPass pass) {
-  ConvProblem problem;
-  problem.pass = pass;
-  problem.batch = d.batch;
-  problem.in = d.in;
-  problem.out = d.conv_out;
-  problem.kernel = d.kernel;
-  problem.stride = d.stride;
-  problem.padding = d.padding;
-  problem.dilation = d.dilation;
-  problem.groups = d.groups;
-  problem.type = d.type;
-  problem.tf32 = d.type == DType::f32 && d.tf32;
-  problem.bias = d.bias && pass != ConvPass::backward_data;
-  problem.relu = d.relu && pass == ConvPass::forward;
-  return problem;
-}
-
 /// The plans of a description's passes; `pool` is made inside them.
 struct Passes {
   Passes(const CudaContext& context, const Conv2dDesc& desc, const std::optional<ConvPool>& pool) {
     const auto plan = [&](ConvPass pass) {
-      ConvProblem problem = problem_of(desc, pass);
+      ConvProblem problem = conv_problem(desc, pass);
       problem.pool = pool;
       return choose_conv_plan(context, problem);
     };
@@ -55,6 +37,7 @@ struct Passes {
     conv.y = device<void>(y);
     conv.weight = device<const void>(args.weight);
     conv.bias = device<const float>(args.bias);
+    conv.bias16 = device<const void>(args.bias16);
     conv.open = device<std::uint8_t>(open);
     forward->run(conv);
   }
@@ -139,14 +122,18 @@ class CudaConv2d final : public Op {
       pool.dx = dz;
       pool.scratch = rest;
       pool_->backward(pool);
+    } else if (relu_ && sums_bias()) {
+      // The gradient before the ReLU, which may take the place of dy, and its sums in one kernel.
+      relu_column_sums(context_, dz, args.y, d_.type, rows(), d_.conv_out.c, args.dbias, args.write,
+                       rest);
     } else if (relu_) {
       OpArgs relu;
       relu.y = args.y;
-      relu.dy = relu.dx = dz;  // dy may be clobbered.
+      relu.dy = relu.dx = dz;
       relu_->backward(relu);
     }
     passes_.run_weights(args, dz);
-    if (sums_bias()) {
+    if (sums_bias() && !relu_) {
       column_sums(context_, dz, d_.type, rows(), d_.conv_out.c, args.dbias, args.write, rest);
     }
     passes_.run_data(args, dz);
@@ -198,7 +185,7 @@ class PooledConv2d final : public Op {
 
 /// Whether kernels of ours can make the pooling inside, and no other way is better.
 bool pools_inside(const CudaContext& context, const Conv2dDesc& desc) {
-  ConvProblem problem = problem_of(desc, ConvPass::forward);
+  ConvProblem problem = conv_problem(desc, ConvPass::forward);
   problem.pool = pool_inside(desc);
   // All passes have the same tensors: either all can be made or none.
   return problem.pool && own_convolution_is_better(problem) && make_implicit_gemm(context, problem);

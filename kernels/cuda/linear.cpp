@@ -80,7 +80,8 @@ class Matmul {
     choose(p);
   }
 
-  /// `bias` (columns) fp32, for an epilogue that has one.
+  /// `bias` (columns) in the type of the result, as cuBLASLt wants it, for an epilogue that has
+  /// one.
   void run(DevPtr left, DevPtr right, DevPtr result, GradWrite write = GradWrite::overwrite,
            DevPtr bias = {}) {
     if (bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, device<const void>(bias));
@@ -91,8 +92,8 @@ class Matmul {
                      context_.workspace_bytes, context_.stream),
           "cublasLtMatmul");
   }
-  /// Of the algorithm, the same in every process.
-  const std::string& name() const { return algorithm_name_; }
+  /// Of the algorithm, the same in every process; with a remark where there is one on its timing.
+  std::string name() const { return algorithm_name_ + uncaptured_; }
 
  private:
   using Context = std::remove_pointer_t<cublasLtHandle_t>;
@@ -165,7 +166,7 @@ class Matmul {
     const DevPtr left = address(timing.make(p.rows * p.inner, factors)),
                  right = address(timing.make(p.inner * p.columns, factors)),
                  result = address(timing.make(p.rows * p.columns, to)),
-                 bias = address(timing.make(p.columns, DType::f32));
+                 bias = address(timing.make(p.columns, to));
     if (!left || !right || !result || !bias) return {};
     std::string failure;
     const std::vector<float> times = timing.times(
@@ -179,6 +180,11 @@ class Matmul {
     const auto first = std::min_element(times.begin(), times.end());
     if (std::isinf(*first)) fail(ErrorKind::device, "{}", failure);
     const std::string name = algorithms[static_cast<std::size_t>(first - times.begin())].name;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      if (timing.uncaptured(i).empty()) continue;
+      uncaptured_ = fmt::format(" ({} was timed by launches of the host: {})", algorithms[i].name,
+                                timing.uncaptured(i));
+    }
     for (std::size_t i = times.size(); i-- > 0;) {
       if (std::isinf(times[i]))
         algorithms.erase(algorithms.begin() + static_cast<std::ptrdiff_t>(i));
@@ -256,7 +262,7 @@ class Matmul {
   Owned<cublasLtMatrixLayout_t> left_{nullptr, lt_.layout_destroy},
       right_{nullptr, lt_.layout_destroy}, result_{nullptr, lt_.layout_destroy};
   cublasLtMatmulAlgo_t algorithm_ = {};
-  std::string algorithm_name_;
+  std::string algorithm_name_, uncaptured_;
 };
 
 class CudaLinear final : public Op {
@@ -289,7 +295,9 @@ class CudaLinear final : public Op {
                d_.batch, d_.out);
     } else {
       forward_->run(args.x, args.weight, args.y, GradWrite::overwrite,
-                    d_.bias ? args.bias : DevPtr{});
+                    !d_.bias                 ? DevPtr{}
+                    : d_.type == DType::bf16 ? args.bias16
+                                             : args.bias);
     }
   }
 
@@ -308,7 +316,7 @@ class CudaLinear final : public Op {
   std::string implementation() const override {
     std::string text = fmt::format("cuBLASLt {}: forward {}", d_.tf32 ? "tf32" : name_of(d_.type),
                                    forward_->name());
-    if (sums_apart()) text += apart_why_.empty() ? ", bias apart" : ", bias and relu apart";
+    if (sums_apart()) text += ", bias and relu apart";
     if (backward_weights_) text += ", weights " + backward_weights_->name();
     if (backward_data_) text += ", data " + backward_data_->name();
     if (!apart_why_.empty()) text += fmt::format(" (another failed: {})", apart_why_);
@@ -318,8 +326,8 @@ class CudaLinear final : public Op {
  private:
   cudaDataType_t type() const { return d_.type == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
   /// Whether cuBLASLt leaves fp32 sums in the scratch, and a kernel of ours does the rest: where it
-  /// cannot add the bias itself. It wants one in the type of the result, and ours is fp32.
-  bool sums_apart() const { return !apart_why_.empty() || (d_.bias && d_.type != DType::f32); }
+  /// cannot add the bias itself.
+  bool sums_apart() const { return !apart_why_.empty(); }
 
   void make_forward() {
     try {

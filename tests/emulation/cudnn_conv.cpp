@@ -67,8 +67,8 @@ std::vector<double> transposed(const ConvProblem& d, const Factor* weight) {
 
 /// A block per sample.
 template <class Factor, class T>
-__global__ void conv_forward(ConvProblem d, const Factor* x, const Factor* weight,
-                             const float* bias, T* y) {
+__global__ void conv_forward(ConvProblem d, const Factor* x, const Factor* weight, const T* bias,
+                             T* y) {
   const std::int64_t group_in = d.in.c / d.groups, group_out = d.out.c / d.groups;
   const std::int64_t taps = d.kernel.h * d.kernel.w, positions = d.out.h * d.out.w;
   const std::int64_t n = blockIdx.x, first = n * positions * d.out.c;
@@ -86,7 +86,7 @@ __global__ void conv_forward(ConvProblem d, const Factor* x, const Factor* weigh
   });
   for (std::int64_t i = 0; i < positions * d.out.c; ++i) {
     double value = sums[static_cast<std::size_t>(i)];
-    if (d.bias) value += bias[i % d.out.c];
+    if (d.bias) value += static_cast<double>(to_float(bias[i % d.out.c]));
     if (d.relu && value <= 0) value = 0;
     store(y[first + i], static_cast<float>(value));
   }
@@ -163,10 +163,13 @@ class EmulatedPlan final : public ConvPlan {
   void run(const ConvArgs& args) {
     const auto* weight = static_cast<const Factor*>(args.weight);
     const auto samples = static_cast<unsigned>(problem_.batch);
+    // As cuDNN wants it: in the tensors' type.
+    const auto* bias = static_cast<const T*>(
+        problem_.type == DType::bf16 ? args.bias16 : static_cast<const void*>(args.bias));
     switch (problem_.pass) {
       case ConvPass::forward:
         launch(conv_forward<Factor, T>, samples, 1, 0, context_.stream, problem_,
-               static_cast<const Factor*>(args.x), weight, args.bias, static_cast<T*>(args.y));
+               static_cast<const Factor*>(args.x), weight, bias, static_cast<T*>(args.y));
         break;
       case ConvPass::backward_data:
         launch(conv_backward_data<Factor, T>, samples, 1, 0, context_.stream, problem_,

@@ -58,6 +58,7 @@ class Bench {
         timing_.make(p_.pool ? p_.batch * p_.pool->out.elements() : rows() * p_.out.c, p_.type);
     args_.weight = timing_.make(weights, p_.type);
     args_.bias = static_cast<const float*>(timing_.make(p_.out.c, DType::f32));
+    args_.bias16 = timing_.make(p_.out.c, DType::bf16);
     args_.dweight = static_cast<float*>(timing_.make(weights, DType::f32));
     args_.dbias = static_cast<float*>(timing_.make(p_.out.c, DType::f32));
     sums_scratch_ = timing_.make(static_cast<std::int64_t>(sums_bytes / 4) + 1, DType::f32);
@@ -66,14 +67,21 @@ class Bench {
           timing_.make(p_.batch * p_.pool->out.elements() / 4 + 1, DType::f32));
       if (!args_.open) return false;
     }
-    return args_.x && args_.y && args_.weight && args_.bias && args_.dweight && args_.dbias &&
-           sums_scratch_;
+    return args_.x && args_.y && args_.weight && args_.bias && args_.bias16 && args_.dweight &&
+           args_.dbias && sums_scratch_;
   }
 
   /// Of each plan, with what has to be done besides it.
-  std::vector<float> times(const std::vector<ConvPlan*>& plans, std::string& failure) {
-    return timing_.times(
+  std::vector<float> times(const std::vector<ConvPlan*>& plans, std::string& failure,
+                           std::string& uncaptured) {
+    std::vector<float> times = timing_.times(
         plans.size(), [&](std::size_t i) { run(*plans[i]); }, failure);
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      if (timing_.uncaptured(i).empty()) continue;
+      uncaptured = fmt::format("{} was timed by launches of the host: {}", plans[i]->name(),
+                               timing_.uncaptured(i));
+    }
+    return times;
   }
 
  private:
@@ -93,20 +101,18 @@ class Bench {
   void* sums_scratch_ = nullptr;
 };
 
-/// A plan that stands in for another that failed.
-class FallbackPlan final : public ConvPlan {
+/// A plan with something to be told of how it was chosen: what it stands in for, and why.
+class RemarkedPlan final : public ConvPlan {
  public:
-  FallbackPlan(std::unique_ptr<ConvPlan> plan, std::string failure)
-      : plan_(std::move(plan)), failure_(std::move(failure)) {}
+  RemarkedPlan(std::unique_ptr<ConvPlan> plan, std::string remark)
+      : plan_(std::move(plan)), remark_(std::move(remark)) {}
   void run(const ConvArgs& args) override { plan_->run(args); }
   bool gives_dbias() const override { return plan_->gives_dbias(); }
-  std::string name() const override {
-    return fmt::format("{} (another failed: {})", plan_->name(), failure_);
-  }
+  std::string name() const override { return fmt::format("{} ({})", plan_->name(), remark_); }
 
  private:
   std::unique_ptr<ConvPlan> plan_;
-  std::string failure_;
+  std::string remark_;
 };
 
 /// The candidates for one problem, made when they are first needed: opening cuDNN takes long. What
@@ -130,8 +136,10 @@ class Candidates {
 
   std::unique_ptr<ConvPlan> take(const std::string& name) {
     std::unique_ptr<ConvPlan> plan = find(name);
-    if (plan && !failure_.empty()) return std::make_unique<FallbackPlan>(std::move(plan), failure_);
-    return plan;
+    std::string remark = uncaptured_;
+    if (!failure_.empty()) remark = "another failed: " + failure_;
+    if (!plan || remark.empty()) return plan;
+    return std::make_unique<RemarkedPlan>(std::move(plan), std::move(remark));
   }
 
   /// By the fixed rule.
@@ -157,7 +165,7 @@ class Candidates {
     {
       Bench bench(context_, problem_);
       if (!bench.prepare()) return {};
-      times = bench.times(plans, failure_);
+      times = bench.times(plans, failure_, uncaptured_);
     }
     const auto first = std::min_element(times.begin(), times.end());
     const std::string name = plans[static_cast<std::size_t>(first - times.begin())]->name();
@@ -207,10 +215,29 @@ class Candidates {
   Plans own_, cudnn_;
   std::unique_ptr<ConvPlan> named_;
   bool asked_ = false;
-  std::string failure_;  ///< why a candidate is none
+  std::string failure_;     ///< why a candidate is none
+  std::string uncaptured_;  ///< which candidate was timed by launches of the host, and why
 };
 
 }  // namespace
+
+ConvProblem conv_problem(const Conv2dDesc& d, ConvPass pass) {
+  ConvProblem problem;
+  problem.pass = pass;
+  problem.batch = d.batch;
+  problem.in = d.in;
+  problem.out = d.conv_out;
+  problem.kernel = d.kernel;
+  problem.stride = d.stride;
+  problem.padding = d.padding;
+  problem.dilation = d.dilation;
+  problem.groups = d.groups;
+  problem.type = d.type;
+  problem.tf32 = d.type == DType::f32 && d.tf32;
+  problem.bias = d.bias && pass != ConvPass::backward_data;
+  problem.relu = d.relu && pass == ConvPass::forward;
+  return problem;
+}
 
 std::string ConvProblem::key() const {
   const auto pair = [](const Size2& s) { return fmt::format("{}x{}", s.h, s.w); };

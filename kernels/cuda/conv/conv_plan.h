@@ -43,6 +43,9 @@ struct ConvProblem {
   std::string key() const;
 };
 
+/// One pass of a described convolution; its pooling is left to the caller.
+ConvProblem conv_problem(const Conv2dDesc& desc, ConvPass pass);
+
 /// forward: y from x, weight, bias. backward_data: x from y, weight (x and y hold gradients).
 /// backward_weights: dweight from x and y (y holds the gradient).
 struct ConvArgs {
@@ -50,6 +53,7 @@ struct ConvArgs {
   void* y = nullptr;
   const void* weight = nullptr;
   const float* bias = nullptr;
+  const void* bias16 = nullptr;  ///< the same in bf16, where the problem's type is that
   /// With a pool: a byte per element of y, whose bit 2 i + j tells whether gradient flows to place
   /// (i, j) of its window. Forward writes it, if it is not null; backward reads it.
   std::uint8_t* open = nullptr;

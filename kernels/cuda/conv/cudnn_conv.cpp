@@ -3,9 +3,10 @@
 // described as cuDNN wants them, with dimensions N,C,H,W and strides that say where numbers lie:
 // channels last.
 //
-// What cuDNN does not have: with tensors in bf16 it wants the bias in bf16 as well, and gives the
-// gradient of the weights in bf16 (its sums are fp32). Both are converted in the workspace. And it
-// has engines for convolution + bias + ReLU, but none without the bias, which is then one of zeros.
+// What cuDNN does not have: with tensors in bf16 it wants the bias in bf16 as well, which is why
+// there is a copy (ConvArgs::bias16), and gives the gradient of the weights in bf16 (its sums are
+// fp32), which is converted in the workspace. And it has engines for convolution + bias + ReLU, but
+// none without the bias, which is then one of zeros.
 //
 // Plans queue kernels on the context's stream and do nothing else, so they can be captured. The
 // kernels of some are compiled when the plan is made, and unloaded with it: a graph must not be
@@ -20,7 +21,6 @@
 
 #include "kernels/cuda/add_gradient.h"
 #include "kernels/cuda/conv/cudnn_graph.h"
-#include "kernels/cuda/flat.h"
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/per_context.h"
 #include "kernels/error.h"
@@ -90,12 +90,12 @@ class PlanDevice {
   std::optional<CudnnDescriptor> properties_;
 };
 
-/// Whether the graph has a bias, and whether that is not the caller's own.
+/// Whether the graph has a bias, and whether that is one of zeros.
 bool has_bias(const ConvProblem& problem) {
   return problem.pass == ConvPass::forward && (problem.bias || problem.relu);
 }
-bool bias_apart(const ConvProblem& problem) {
-  return has_bias(problem) && (problem.type == DType::bf16 || !problem.bias);
+bool zero_bias(const ConvProblem& problem) {
+  return has_bias(problem) && !problem.bias;
 }
 
 /// The problem as a graph: conv, or conv + bias, or relu(conv + bias); or one of the two gradients.
@@ -357,13 +357,13 @@ std::int64_t weight_count(const ConvProblem& problem) {
   return problem.out.c * problem.kernel.h * problem.kernel.w * (problem.in.c / problem.groups);
 }
 
-/// Bytes at the end of the workspace that the plan leaves to the converted bias, or to a gradient
-/// that is converted or added afterwards. (Few engines can add themselves, and they would be others
-/// than those that overwrite.)
+/// Bytes at the end of the workspace that the plan leaves to a bias of zeros, or to a gradient that
+/// is converted or added afterwards. (Few engines can add themselves, and they would be others than
+/// those that overwrite.)
 std::size_t bytes_apart(const ConvProblem& problem) {
   std::int64_t count = 0;
   if (problem.pass == ConvPass::backward_weights) count = weight_count(problem);
-  if (bias_apart(problem)) count = problem.out.c;
+  if (zero_bias(problem)) count = problem.out.c;
   return (static_cast<std::size_t>(count) * size_of(problem.type) + 255) / 256 * 256;
 }
 
@@ -382,7 +382,6 @@ HandleOwner shared_handle(const CudaContext& context) {
     cudnnHandle_t handle = nullptr;
     cudnn_check(cudnn().create(&handle), "cudnnCreate");
     HandleOwner owner(handle, [](cudnnHandle_t made) { cudnn().destroy(made); });
-    cudnn_check(cudnn().set_stream(handle, context.stream), "cudnnSetStream");
     return owner;
   });
 }
@@ -412,15 +411,16 @@ class CudnnPlan final : public ConvPlan {
     const DevPtr apart = address(context.workspace) + *plan_room(context.workspace_bytes, p_);
     const bool gradient_apart =
         p_.pass == ConvPass::backward_weights && (bf16 || args.write == GradWrite::add);
-    const DevPtr bias = address(args.bias), gradient = address(args.dweight);
-    if (bias_apart(p_) && p_.bias) {
-      cuda_to_bf16(context, apart, bias, p_.out.c);
-    } else if (bias_apart(p_)) {
+    const DevPtr bias = bf16 ? address(args.bias16) : address(args.bias);
+    const DevPtr gradient = address(args.dweight);
+    if (zero_bias(p_)) {
       cuda_check(cudaMemsetAsync(device<void>(apart), 0, bytes_apart(p_), context.stream),
                  "cudaMemsetAsync");
     }
-    bind({address(args.x), address(args.y), address(args.weight), bias_apart(p_) ? apart : bias,
-          gradient_apart ? apart : gradient});
+    bind({address(args.x), address(args.y), address(args.weight), zero_bias(p_) ? apart : bias,
+          gradient_apart ? apart : gradient, address(context.workspace)});
+    // Which may be a branch of the queue.
+    cudnn_check(cudnn().set_stream(shared_->handle.get(), context.stream), "cudnnSetStream");
     cudnn_check(cudnn().execute(shared_->handle.get(), plan_.get(), pack_->get()),
                 candidate_.name.c_str());
     if (gradient_apart) {
@@ -430,8 +430,8 @@ class CudnnPlan final : public ConvPlan {
   std::string name() const override { return candidate_.name; }
 
  private:
-  /// x, y, weight, bias, gradient.
-  using Addresses = std::array<DevPtr, 5>;
+  /// x, y, weight, bias, gradient, workspace.
+  using Addresses = std::array<DevPtr, 6>;
 
   static DevPtr address(const void* memory) { return {reinterpret_cast<std::uintptr_t>(memory)}; }
 
@@ -451,7 +451,7 @@ class CudnnPlan final : public ConvPlan {
     CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack.set_all(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const std::int64_t>(ids))
         .set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(pointers))
-        .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, shared_->context.workspace)
+        .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, device<void>(addresses.back()))
         .finalize();
     pack_ = std::move(pack);
     bound_ = addresses;

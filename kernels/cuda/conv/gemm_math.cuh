@@ -1,5 +1,4 @@
-// The three arithmetics of our own products: how a word of memory becomes a factor, and what
-// multiplies.
+// The arithmetics of our own products: how a word of memory becomes a factor, and what multiplies.
 #pragma once
 
 #include "kernels/common/bf16.h"
@@ -15,6 +14,17 @@ struct F32Math {
 };
 struct Tf32Math {
   using Element = float;
+  static constexpr bool kTensorCores = true;
+  __device__ static std::uint32_t factor(std::uint32_t word) { return round_to_tf32(word); }
+  __device__ static void mma(float (&d)[4], const std::uint32_t (&a)[4],
+                             const std::uint32_t (&b)[2]) {
+    mma_tf32(d, a, b);
+  }
+};
+/// bf16 numbers as factors of tf32, which holds them exactly: a word of 32 bits for each, where two
+/// neighbours along k do not lie side by side in memory.
+struct Bf16AsTf32Math {
+  using Element = Bf16;
   static constexpr bool kTensorCores = true;
   __device__ static std::uint32_t factor(std::uint32_t word) { return round_to_tf32(word); }
   __device__ static void mma(float (&d)[4], const std::uint32_t (&a)[4],

@@ -18,8 +18,10 @@
 namespace dpt {
 
 inline constexpr int kImageThreads = 512;
-/// Words of 32 bits of the source that a thread carries from memory to shared memory, at most.
+/// Words (32 bits in shared memory) of the source that a thread carries from memory to shared
+/// memory, at most.
 inline constexpr int kImageCarried = 8;
+inline constexpr int kImageMostTiles = 4;  ///< column tiles of a task: what the registers hold
 
 /// ceil_div of the small numbers of a shape.
 inline int ceil_div_int(std::int64_t count, std::int64_t by) {
@@ -54,6 +56,14 @@ struct ImageShape {
     return static_cast<std::size_t>(weight_words() + image_words) * sizeof(std::uint32_t);
   }
 };
+
+/// Forward or backward data, in one arithmetic. Grid: any number of blocks of kImageThreads, which
+/// take every gridDim.x-th image. bf16_odd is for bf16 pixels that are no whole words: each number
+/// gets a word of its own, as tf32, which holds it exactly.
+using ImageKernel = void (*)(const ConvGemm, const ImageShape);
+ImageKernel image_kernel_tf32(ConvPass pass, bool pooled);
+ImageKernel image_kernel_bf16(ConvPass pass, bool pooled);
+ImageKernel image_kernel_bf16_odd(ConvPass pass, bool pooled);
 
 /// Backward weights, of problems that make_image_conv has looked at; null where they are too large.
 std::unique_ptr<ConvPlan> make_image_weights(const CudaContext& context,

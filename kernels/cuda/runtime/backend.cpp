@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/conv2d.h"
 #include "kernels/cuda/cross_entropy.h"
@@ -28,6 +30,23 @@ constexpr int kOldestMajor = 8;  // of the architectures that the build has code
 
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+/// Empty for a GPU that the build has code for.
+std::string why_unusable(const cudaDeviceProp& gpu) {
+  if (gpu.major >= kOldestMajor) return {};
+  return fmt::format(
+      "{} has compute capability {}.{}; dpt needs {}.0 or later (Ampere); use another GPU or "
+      "devices: cpu",
+      gpu.name, gpu.major, gpu.minor, kOldestMajor);
+}
+
+/// Before the process's first call of CUDA, which reads it: as many connections to a GPU as there
+/// can be. Streams that share one wait for each other, and replicas on one GPU have two or three
+/// streams each. What the user has set stays.
+void allow_connections() {
+  static const int set = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  static_cast<void>(set);
 }
 
 /// cudaEvent_t. Nothing in a step needs its time.
@@ -76,11 +95,8 @@ class CudaBackend final : public Backend {
     context_.compute_major = properties.major;
     context_.compute_minor = properties.minor;
     context_.shared_bytes_per_block = properties.sharedMemPerBlockOptin;
-    if (properties.major < kOldestMajor) {
-      fail(ErrorKind::device,
-           "{}: {} has compute capability {}.{}; dpt needs {}.0 or later (Ampere); use another "
-           "GPU or devices: cpu",
-           context_.name, context_.gpu, properties.major, properties.minor, kOldestMajor);
+    if (const std::string why = why_unusable(properties); !why.empty()) {
+      fail(ErrorKind::device, "{}: {}", context_.name, why);
     }
     info_.name = context_.name;
     info_.description = context_.gpu;
@@ -90,26 +106,23 @@ class CudaBackend final : public Backend {
     cuda_check(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking),
                "cudaStreamCreate");
     cuda_check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreate");
-    workspace_ = allocate(kWorkspaceBytes, "the libraries' workspace");
-    partials_ = allocate(kPartialsBytes, "partial sums");
-    context_.workspace = device<void>(workspace_.ptr());
     context_.workspace_bytes = kWorkspaceBytes;
-    context_.partials = device<void>(partials_.ptr());
     context_.partials_bytes = kPartialsBytes;
-    // Where only some kernels are watched for reads of memory that nobody wrote
-    // (compute-sanitizer's initcheck with a filter), what the libraries write here is not seen, and
-    // our own kernels read it. These are huge numbers: whoever takes them for a result will know.
-    cuda_check(cudaMemsetAsync(context_.workspace, 0x7F, kWorkspaceBytes, context_.stream),
-               "cudaMemsetAsync");
-    // Kernels that count finished blocks there find a zero and leave one.
-    zero(partials_.ptr(), kPartialsBytes);
+    branches_.emplace_back().stream = context_.stream;
+    give_memory(branches_.front());
+    select_branch(0);
     synchronize();
   }
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
   ~CudaBackend() override {
+    select_branch(0);
     cudaStreamSynchronize(copies_);
     cudaStreamSynchronize(context_.stream);
+    for (std::size_t i = 1; i < branches_.size(); ++i) {
+      cudaStreamSynchronize(branches_[i].stream);
+      cudaStreamDestroy(branches_[i].stream);
+    }
     cudaStreamDestroy(copies_);
     cudaStreamDestroy(context_.stream);
   }
@@ -218,6 +231,45 @@ class CudaBackend final : public Backend {
     cuda_check(cudaEventRecord(event_of(done), copies_), "cudaEventRecord");
   }
 
+  int make_branches(int wanted) override {
+    while (static_cast<int>(branches_.size()) < wanted) {
+      // Other work needs memory too, and no result depends on the number.
+      if (free_bytes() < 8 * (kWorkspaceBytes + kPartialsBytes)) break;
+      Branch branch;
+      cuda_check(cudaStreamCreateWithFlags(&branch.stream, cudaStreamNonBlocking),
+                 "cudaStreamCreate");
+      branches_.push_back(std::move(branch));
+      give_memory(branches_.back());
+      cuda_check(cudaStreamSynchronize(branches_.back().stream), "cudaStreamSynchronize");
+    }
+    return std::min(wanted, static_cast<int>(branches_.size()));
+  }
+  void fork(int count) override {
+    assert(forked_ == 1 && count <= static_cast<int>(branches_.size()));
+    forked_ = count;
+    record(fork_);
+    for (int i = 1; i < count; ++i) {
+      const Branch& branch = branches_[static_cast<std::size_t>(i)];
+      cuda_check(cudaStreamWaitEvent(branch.stream, fork_.get(), 0), "cudaStreamWaitEvent");
+    }
+  }
+  void select_branch(int index) override {
+    const Branch& branch = branches_[static_cast<std::size_t>(index)];
+    context_.stream = branch.stream;
+    context_.workspace = device<void>(branch.workspace.ptr());
+    context_.partials = device<void>(branch.partials.ptr());
+  }
+  void join() override {
+    const int count = std::exchange(forked_, 1);
+    select_branch(0);
+    for (int i = 1; i < count; ++i) {
+      const Branch& branch = branches_[static_cast<std::size_t>(i)];
+      cuda_check(cudaEventRecord(branch.done->get(), branch.stream), "cudaEventRecord");
+      cuda_check(cudaStreamWaitEvent(context_.stream, branch.done->get(), 0),
+                 "cudaStreamWaitEvent");
+    }
+  }
+
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
     // Other threads' calls (another replica that allocates) must not spoil this capture.
     cuda_check(cudaStreamBeginCapture(context_.stream, cudaStreamCaptureModeThreadLocal),
@@ -226,6 +278,8 @@ class CudaBackend final : public Backend {
     try {
       work();
     } catch (...) {
+      forked_ = 1;
+      select_branch(0);
       cudaStreamEndCapture(context_.stream, &graph);
       if (graph) cudaGraphDestroy(graph);
       cudaGetLastError();
@@ -279,6 +333,28 @@ class CudaBackend final : public Backend {
  private:
   static constexpr std::size_t kMarks = 64;
 
+  /// A stream, and the memory that the kernels in it share.
+  struct Branch {
+    cudaStream_t stream = nullptr;
+    DeviceMemory workspace, partials;
+    std::unique_ptr<CudaEvent> done = std::make_unique<CudaEvent>();
+  };
+
+  void give_memory(Branch& branch) {
+    branch.workspace = allocate(kWorkspaceBytes, "the libraries' workspace");
+    branch.partials = allocate(kPartialsBytes, "partial sums");
+    // Where only some kernels are watched for reads of memory that nobody wrote
+    // (compute-sanitizer's initcheck with a filter), what the libraries write here is not seen, and
+    // our own kernels read it. These are huge numbers: whoever takes them for a result will know.
+    cuda_check(
+        cudaMemsetAsync(device<void>(branch.workspace.ptr()), 0x7F, kWorkspaceBytes, branch.stream),
+        "cudaMemsetAsync");
+    // Kernels that count finished blocks there find a zero and leave one.
+    cuda_check(
+        cudaMemsetAsync(device<void>(branch.partials.ptr()), 0, kPartialsBytes, branch.stream),
+        "cudaMemsetAsync");
+  }
+
   CudaEvent& mark(std::uint64_t number) { return marks_ring_[number % kMarks]; }
   static cudaEvent_t event_of(const Event& event) {
     return static_cast<const CudaEvent&>(event).get();
@@ -293,7 +369,9 @@ class CudaBackend final : public Backend {
   DeviceInfo info_;
   cudaStream_t copies_ = nullptr;
   std::size_t memory_bytes_ = 0;  ///< of the GPU, used or not
-  DeviceMemory workspace_, partials_;
+  std::vector<Branch> branches_;  ///< the first is the queue itself
+  int forked_ = 1;                ///< branches of the present fork
+  CudaEvent fork_;
   std::uint64_t marks_ = 0;
   std::array<CudaEvent, kMarks> marks_ring_;
 };
@@ -306,6 +384,7 @@ bool describe(int index, int count, CudaDeviceInfo& gpu) {
   gpu.compute_capability = fmt::format("{}.{}", properties.major, properties.minor);
   gpu.multiprocessors = properties.multiProcessorCount;
   gpu.memory_bytes = properties.totalGlobalMem;
+  gpu.unusable = why_unusable(properties);
   for (int peer = 0; peer < count; ++peer) {
     int possible = 0;
     if (peer == index || cudaDeviceCanAccessPeer(&possible, index, peer) != cudaSuccess) continue;
@@ -317,6 +396,7 @@ bool describe(int index, int count, CudaDeviceInfo& gpu) {
 }  // namespace
 
 std::unique_ptr<Backend> make_cuda_backend(int index, const BackendOptions& options) {
+  allow_connections();
   // The member events are made on the present GPU.
   cuda_check(cudaSetDevice(index), "cudaSetDevice");
   return std::make_unique<CudaBackend>(index, options);
@@ -328,6 +408,7 @@ const CudaContext* cuda_context_of(const Backend& backend) {
 }
 
 CudaInfo query_cuda() {
+  allow_connections();
   CudaInfo info;
   int driver = 0, runtime = 0, count = 0;
   cudaRuntimeGetVersion(&runtime);

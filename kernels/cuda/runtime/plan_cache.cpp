@@ -15,8 +15,9 @@
 namespace dpt {
 namespace {
 
-/// Counts up when kernels of ours are added too: what was chosen without them is no choice.
-constexpr int kFormat = 2;
+/// Counts up when kernels of ours are added, and when timing changes: what was chosen without them
+/// is no choice.
+constexpr int kFormat = 3;
 
 /// Holds a lock file; processes that find it taken wait. Without one (a read-only folder) nothing
 /// is locked, and nothing can be written either.

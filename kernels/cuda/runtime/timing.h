@@ -31,11 +31,16 @@ class Timing {
   /// enough.
   void* make(std::int64_t count, DType type);
 
-  /// The best of several rounds for each of `count` candidates, in milliseconds; run(i) queues what
-  /// candidate i has to do. Infinity for one whose first run throws: its text goes to `failure`. (A
-  /// failure that loses the GPU throws at the next one's, and so from here at the latest.)
+  /// Milliseconds of one run for each of `count` candidates, the best of several rounds; run(i)
+  /// queues what candidate i has to do. Runs are captured, and a replay of many of them is timed: a
+  /// kernel of 3 us is over before the host has launched the next one. A candidate that cannot be
+  /// captured is timed by launches of the host, and named by `uncaptured`. Infinity for one whose
+  /// first run throws: its text goes to `failure`. (A failure that loses the GPU throws at the next
+  /// one's, and so from here at the latest.)
   std::vector<float> times(std::size_t count, const std::function<void(std::size_t)>& run,
                            std::string& failure);
+  /// Of the last `times`: why candidate i was not captured; empty if it was.
+  const std::string& uncaptured(std::size_t i) const { return uncaptured_[i]; }
 
  private:
   struct DestroyEvent {
@@ -44,12 +49,20 @@ class Timing {
   using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
   static Event make_event();
 
-  /// Milliseconds of kRuns runs.
-  float time(std::size_t candidate, const std::function<void(std::size_t)>& run);
+  struct DestroyGraph {
+    void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+  };
+  using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
+
+  /// Many runs of one candidate; null, and why, where that cannot be captured.
+  Graph capture(const std::function<void()>& run, std::string& why_not);
+  /// Milliseconds of what `work` queues.
+  float time(const std::function<void()>& work);
 
   const CudaContext& context_;
   Event begin_, end_;
   std::vector<void*> memory_;
+  std::vector<std::string> uncaptured_;
 };
 
 }  // namespace dpt

@@ -183,7 +183,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     p.maxGridSize[0] = 0x7fffffff;
     p.maxGridSize[1] = p.maxGridSize[2] = 65535;
     p.totalConstMem = 65536;
-    p.major = 9;
+    p.major = settings().compute_major;
+    p.minor = settings().compute_minor;
     p.multiProcessorCount = settings().multiprocessors;
     p.canMapHostMemory = p.concurrentKernels = p.unifiedAddressing = 1;
     p.asyncEngineCount = 3;

@@ -65,6 +65,12 @@ Settings read_environment() {
   if (const auto value = text("DPT_EMULATED_MEMORY"); !value.empty()) {
     result.memory = number<std::size_t>(value, "DPT_EMULATED_MEMORY");
   }
+  if (const auto value = text("DPT_EMULATED_COMPUTE"); !value.empty()) {
+    const std::size_t point = std::min(value.find('.'), value.size());
+    result.compute_major = number<int>(value.substr(0, point), "DPT_EMULATED_COMPUTE");
+    result.compute_minor =
+        number<int>(value.substr(std::min(point + 1, value.size())), "DPT_EMULATED_COMPUTE");
+  }
   if (const auto value = text("DPT_EMULATED_ORDER"); !value.empty()) {
     result.order = parse_order(value);
   }

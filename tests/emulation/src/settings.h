@@ -24,6 +24,7 @@ struct Settings {
   int devices = 2;
   std::size_t memory = std::size_t{1} << 30;
   int multiprocessors = 8;
+  int compute_major = 9, compute_minor = 0;
   Order order;
   std::uint64_t launches = 0;  ///< so far; varies the random order
   std::vector<Failure> failures;

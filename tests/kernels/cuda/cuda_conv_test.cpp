@@ -20,22 +20,10 @@ namespace {
 enum class Arithmetic : std::uint8_t { f32, tf32, bf16 };
 constexpr Arithmetic kEvery[] = {Arithmetic::f32, Arithmetic::tf32, Arithmetic::bf16};
 
-ConvProblem problem_of(const Conv2dDesc& d, ConvPass pass, Arithmetic arithmetic) {
-  ConvProblem p;
-  p.pass = pass;
-  p.batch = d.batch;
-  p.in = d.in;
-  p.out = d.conv_out;
-  p.kernel = d.kernel;
-  p.stride = d.stride;
-  p.padding = d.padding;
-  p.dilation = d.dilation;
-  p.groups = d.groups;
-  p.type = arithmetic == Arithmetic::bf16 ? DType::bf16 : DType::f32;
-  p.tf32 = arithmetic == Arithmetic::tf32;
-  p.bias = d.bias && pass != ConvPass::backward_data;
-  p.relu = d.relu && pass == ConvPass::forward;
-  return p;
+ConvProblem problem_of(Conv2dDesc d, ConvPass pass, Arithmetic arithmetic) {
+  d.type = arithmetic == Arithmetic::bf16 ? DType::bf16 : DType::f32;
+  d.tf32 = arithmetic == Arithmetic::tf32;
+  return conv_problem(d, pass);
 }
 
 /// The factor that a kernel may make of a number. The reference gets rounded factors, so that the
@@ -408,7 +396,12 @@ TEST_CASE("small images have kernels of their own, where the GPU has the shared 
   small.shared_bytes_per_block = 1024;
   const Conv2dDesc first = conv_case(2, {28, 28, 1}, 20, {3, 3});
   const Conv2dDesc second = conv_case(2, {13, 13, 20}, 50, {5, 5});
+  // Pixels of bf16 that are no whole words are taken as tf32.
+  const Conv2dDesc odd = conv_case(2, {9, 11, 3}, 5, {3, 2});
   for (const ConvProblem& p : {problem_of(first, ConvPass::forward, Arithmetic::tf32),
+                               problem_of(first, ConvPass::forward, Arithmetic::bf16),
+                               problem_of(odd, ConvPass::forward, Arithmetic::bf16),
+                               problem_of(odd, ConvPass::backward_data, Arithmetic::bf16),
                                problem_of(second, ConvPass::forward, Arithmetic::tf32),
                                problem_of(second, ConvPass::forward, Arithmetic::bf16),
                                problem_of(second, ConvPass::backward_data, Arithmetic::tf32),
@@ -419,6 +412,8 @@ TEST_CASE("small images have kernels of their own, where the GPU has the shared 
     CHECK(make_image_conv(gpu.context(), p));
     CHECK(!make_image_conv(small, p));
   }
+  CHECK(make_image_conv(gpu.context(), problem_of(first, ConvPass::forward, Arithmetic::bf16))
+            ->name() == "image:bf16-as-tf32");
   for (const ConvProblem& p : {problem_of(second, ConvPass::forward, Arithmetic::f32),
                                problem_of(first, ConvPass::backward_data, Arithmetic::tf32)}) {
     INFO(p.key());

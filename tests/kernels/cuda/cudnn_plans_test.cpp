@@ -48,11 +48,13 @@ std::vector<float> run(const GPU& gpu, const ConvProblem& p, ConvPlan& plan,
                        GradWrite write = GradWrite::overwrite) {
   const GpuArray<T> xs(gpu, as<T>(x)), ys(gpu, as<T>(y)), weights(gpu, as<T>(weight));
   const GpuArray<float> biases(gpu, bias), dweight(gpu, weight);
+  const GpuArray<Bf16> biases16(gpu, as<Bf16>(bias));
   ConvArgs args;
   args.x = xs.get();
   args.y = ys.get();
   args.weight = weights.get();
   args.bias = p.bias ? biases.get() : nullptr;
+  args.bias16 = p.bias && p.type == DType::bf16 ? biases16.get() : nullptr;
   args.dweight = dweight.get();
   args.write = write;
   plan.run(args);
@@ -63,20 +65,11 @@ std::vector<float> run(const GPU& gpu, const ConvProblem& p, ConvPlan& plan,
 
 template <class T>
 void check_plans(const GPU& gpu, const Conv2dDesc& d, const Kind& kind, ConvPass pass) {
-  ConvProblem p;
-  p.pass = pass;
-  p.batch = d.batch;
-  p.in = d.in;
-  p.out = d.conv_out;
-  p.kernel = d.kernel;
-  p.stride = d.stride;
-  p.padding = d.padding;
-  p.dilation = d.dilation;
-  p.groups = d.groups;
-  p.type = kind.type;
-  p.tf32 = kind.tf32;
-  p.bias = pass == ConvPass::forward && d.bias;
-  p.relu = pass == ConvPass::forward && d.relu;
+  Conv2dDesc typed = d;
+  typed.type = kind.type;
+  typed.tf32 = kind.tf32;
+  ConvProblem p = conv_problem(typed, pass);
+  p.bias = p.bias && pass == ConvPass::forward;
   const auto values = [](std::int64_t count, std::uint64_t seed) {
     return floats(as<T>(random_values(count, seed)));
   };

@@ -59,10 +59,10 @@ TEST_CASE("a file that cannot be understood counts as empty and is written anew"
   const TempDir dir;
   const auto file = dir.file("plans.json");
   for (const char* text :
-       {"", "{", "[]", "17", R"({"format": 1, "machines": {"gpu": {"conv": "old"}}})",
-        R"({"format": "2"})", R"({"format": 2})", R"({"format": 2, "machines": [1]})",
-        R"({"format": 2, "machines": {"gpu": 3}})",
-        R"({"format": 2, "machines": {"gpu": {"conv": 3}}})", "\xff\xfe\0garbage"}) {
+       {"", "{", "[]", "17", R"({"format": 2, "machines": {"gpu": {"conv": "old"}}})",
+        R"({"format": "3"})", R"({"format": 3})", R"({"format": 3, "machines": [1]})",
+        R"({"format": 3, "machines": {"gpu": 3}})",
+        R"({"format": 3, "machines": {"gpu": {"conv": 3}}})", "\xff\xfe\0garbage"}) {
     CAPTURE(text);
     write(file, text);
     CHECK(PlanCache(file).decide("GPU", "conv", any, [] { return "new"; }) == "new");

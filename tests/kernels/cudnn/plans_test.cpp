@@ -39,19 +39,11 @@ std::string a100() {
   return describe_gpu("NVIDIA A100", 800, 108, 166912);
 }
 
-ConvProblem problem_of(const Conv2dDesc& d, ConvPass pass, DType type, bool tf32) {
-  ConvProblem p;
-  p.pass = pass;
-  p.batch = d.batch;
-  p.in = d.in;
-  p.out = d.conv_out;
-  p.kernel = d.kernel;
-  p.stride = d.stride;
-  p.padding = d.padding;
-  p.dilation = d.dilation;
-  p.groups = d.groups;
-  p.type = type;
-  p.tf32 = tf32;
+ConvProblem problem_of(Conv2dDesc d, ConvPass pass, DType type, bool tf32) {
+  d.type = type;
+  d.tf32 = tf32;
+  ConvProblem p = conv_problem(d, pass);
+  p.bias = p.relu = false;  // Callers ask for them one by one.
   return p;
 }
 

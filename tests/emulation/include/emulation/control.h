@@ -20,7 +20,7 @@ Order order();
 
 /// A machine with `count` devices of `bytes` memory each, as after a fresh start of the process:
 /// everything that exists becomes invalid. At start: DPT_EMULATED_GPUS (2), DPT_EMULATED_MEMORY
-/// (bytes, 1 GiB).
+/// (bytes, 1 GiB). Their compute capability: DPT_EMULATED_COMPUTE (9.0).
 void set_devices(int count, std::size_t bytes = std::size_t{1} << 30);
 
 /// The number of multiprocessors each device claims to have (8 at start). The results of a correct

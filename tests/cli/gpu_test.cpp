@@ -1,0 +1,65 @@
+// The program with GPUs that it cannot use; emulated ones are what they are told to be.
+#if __has_include("emulation/control.h")
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+
+using namespace dpt::testing;
+
+namespace {
+
+/// An environment variable for the programs that are started in a scope.
+struct Variable {
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+}  // namespace
+
+TEST_CASE("a GPU older than 8.0 is refused before the run folder is made") {
+  const TempDir dir;
+  write_file(dir.file("small.yaml"), program_config());
+  const Variable old("DPT_EMULATED_COMPUTE", "7.5");
+  for (const std::string devices : {"cuda:0", "cuda:1,cpu", "cuda", "auto"}) {
+    CAPTURE(devices);
+    for (const char* dry : {"", "--dry-run"}) {
+      std::vector<std::string> words = {"train", "small.yaml", "--devices", devices};
+      if (*dry) words.push_back(dry);
+      const Finished refused = run_dpt(words, dir.path());
+      CHECK(refused.exit_code == 4);
+      INFO(refused.err);
+      CHECK(refused.err.find("has compute capability 7.5; dpt needs 8.0 or later") !=
+            std::string::npos);
+      CHECK(refused.err.find(devices == "cuda:1,cpu" ? "cuda:1: " : "cuda:0: ") !=
+            std::string::npos);
+      CHECK(!std::filesystem::exists(dir.file("runs")));
+    }
+  }
+  CHECK(run_dpt({"train", "small.yaml", "--devices", "cpu", "--max-steps", "1"}, dir.path()).exit_code == 0);
+}
+
+TEST_CASE("devices tells which GPU is too old") {
+  const TempDir dir;
+  const auto devices = [&] {
+    return nlohmann::json::parse(run_dpt({"devices", "--json"}, dir.path()).out);
+  };
+  CHECK(!devices()["cuda"][0].contains("unusable"));
+  CHECK(devices()["auto"][0] == "cuda:0");
+  const Variable old("DPT_EMULATED_COMPUTE", "7.0");
+  CHECK(devices()["cuda"][0]["unusable"].get<std::string>().find("7.0") != std::string::npos);
+  CHECK(devices()["auto"].empty());
+  CHECK(devices().contains("auto_refused"));
+  const Finished text = run_dpt({"devices"}, dir.path());
+  CHECK(text.exit_code == 0);
+  CHECK(text.out.find("`devices: auto` here is refused: cuda:0: ") != std::string::npos);
+}
+#endif
