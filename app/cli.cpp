@@ -91,6 +91,8 @@ void add_bench_command(CLI::App& app, CommandBody& body) {
   bench->add_option("--weights", options->weights, "Start from these weights (safetensors)");
   bench->add_option("--steps", options->steps, "Steps a round")->check(CLI::PositiveNumber);
   bench->add_option("--rounds", options->rounds, "Rounds")->check(CLI::PositiveNumber);
+  bench->add_flag("--calls", options->calls,
+                  "Time each call of a step (input, layers, loss, update) on the first device");
   bench->add_flag("--losses", options->losses, "Print the loss of every step");
   bench->add_flag("--json", options->json, kJsonHelp);
   bench->add_flag("--serve", options->serve,

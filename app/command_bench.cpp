@@ -64,6 +64,7 @@ void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
 }  // namespace
 
 int run_bench(const BenchOptions& options) {
+  if (options.calls) return run_bench_calls(options);
   Job job = load_job(
       load_spec(catalog(), options.config, with_devices(options.overrides, options.devices)));
   StartingPoint start = fresh_start(job);

@@ -32,14 +32,19 @@ int run_devices(const DevicesOptions& options) {
                              {"multiprocessors", gpu.multiprocessors},
                              {"memory_bytes", gpu.memory_bytes},
                              {"peers", gpu.peers}});
+      if (!gpu.unusable.empty()) out["cuda"].back()["unusable"] = gpu.unusable;
     }
     if (!cuda.unavailable.empty()) out["cuda_unavailable"] = cuda.unavailable;
     out["cuda_driver"] = cuda.driver;
     out["cuda_runtime"] = cuda.runtime;
     out["cuda_libraries"] = libraries;
     out["auto"] = nlohmann::ordered_json::array();
-    for (const DeviceName& device : resolve_devices({"auto"}, 1 << 20)) {
-      out["auto"].push_back(device.text());
+    try {
+      for (const DeviceName& device : resolve_devices({"auto"}, 1 << 20)) {
+        out["auto"].push_back(device.text());
+      }
+    } catch (const Error& error) {
+      out["auto_refused"] = error.what();
     }
     fmt::print("{}\n", json_text(out));
     return 0;
@@ -61,9 +66,13 @@ int run_devices(const DevicesOptions& options) {
     fmt::print("        driver for CUDA {}, runtime {}{}{}\n", cuda.driver, cuda.runtime,
                libraries.empty() ? "" : ", ", fmt::join(libraries, ", "));
   }
-  const auto replicas = resolve_devices({"auto"}, 1 << 20);
-  fmt::print("`devices: auto` here is {} replica(s) on the {}\n", replicas.size(),
-             replicas[0].kind == DeviceName::Kind::cuda ? "GPU" : "CPU");
+  try {
+    const auto replicas = resolve_devices({"auto"}, 1 << 20);
+    fmt::print("`devices: auto` here is {} replica(s) on the {}\n", replicas.size(),
+               replicas[0].kind == DeviceName::Kind::cuda ? "GPU" : "CPU");
+  } catch (const Error& error) {
+    fmt::print("`devices: auto` here is refused: {}\n", error.what());
+  }
   return 0;
 }
 

@@ -56,8 +56,10 @@ struct BenchOptions {
   std::string config, devices, weights;
   std::vector<std::string> overrides;
   std::int64_t steps = 200, rounds = 9;
-  bool serve = false, losses = false, json = false;
+  bool serve = false, losses = false, calls = false, json = false;
 };
 int run_bench(const BenchOptions& options);
+/// `bench --calls`: times each call of a step of the first device by itself.
+int run_bench_calls(const BenchOptions& options);
 
 }  // namespace dpt

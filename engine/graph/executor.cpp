@@ -130,38 +130,60 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float la
 
 Executor::~Executor() = default;
 
-DevPtr Executor::weight_of(const Step& step, const ExecutorBuffers& buffers) const {
-  if (!step.weight.given()) return {};
-  if (plan_.type != DType::bf16) return step.weight.in(buffers.params);
-  return buffers.params16 + step.weight.offset / sizeof(float) * size_of(DType::bf16);
+/// The addresses of the step's parameters, in the types that its operation reads.
+void Executor::add_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args) const {
+  args.bias = step.bias.in(buffers.params);
+  if (plan_.type != DType::bf16) {
+    args.weight = step.weight.in(buffers.params);
+    return;
+  }
+  const auto copy_of = [&](const Place& place) {
+    return place.given() ? buffers.params16 + place.offset / sizeof(float) * size_of(DType::bf16)
+                         : DevPtr{};
+  };
+  args.weight = copy_of(step.weight);
+  args.bias16 = copy_of(step.bias);
 }
 
-void Executor::forward(const ExecutorBuffers& buffers, const DeviceBatch& batch) {
+InputArgs Executor::input_args(const ExecutorBuffers& buffers, const DeviceBatch& batch) const {
   InputArgs input;
   input.raw = batch.raw;
   input.slots = batch.slots;
   input.ids = batch.ids;
   input.epoch = batch.scalars + offsetof(StepScalars, epoch);
   input.y = buffers.arena + input_at_;
-  input_->run(input);
-
-  for (const Step& step : steps_) {
-    OpArgs args;
-    args.x = step.x.in(buffers.arena);
-    args.y = step.y.in(buffers.arena);
-    args.weight = weight_of(step, buffers);
-    args.bias = step.bias.in(buffers.params);
-    args.saved = step.saved.in(buffers.arena);
-    args.scratch = step.forward_scratch.in(buffers.arena);
-    for_layer(step.name, "forward", [&] { step.op->forward(args); });
-  }
+  return input;
 }
 
-void Executor::train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
-                     const std::function<void(int node)>& behind_node) {
-  assert(train_loss_ && "this executor was made for evaluation only");
-  forward(buffers, batch);
+OpArgs Executor::forward_args(const Step& step, const ExecutorBuffers& buffers) const {
+  OpArgs args;
+  args.x = step.x.in(buffers.arena);
+  args.y = step.y.in(buffers.arena);
+  add_params(step, buffers, args);
+  args.saved = step.saved.in(buffers.arena);
+  args.scratch = step.forward_scratch.in(buffers.arena);
+  return args;
+}
 
+OpArgs Executor::backward_args(const Step& step, const ExecutorBuffers& buffers,
+                               GradWrite write) const {
+  OpArgs args;
+  // The memory of what a kernel said it does not read may be in use by others by now.
+  if (step.keeps_x) args.x = step.x.in(buffers.arena);
+  if (step.keeps_y) args.y = step.y.in(buffers.arena);
+  add_params(step, buffers, args);
+  args.dy = step.dy.in(buffers.arena);
+  args.dx = step.dx.in(buffers.arena);
+  args.dweight = step.weight.in(buffers.grads);
+  args.dbias = step.bias.in(buffers.grads);
+  args.saved = step.saved.in(buffers.arena);
+  args.scratch = step.backward_scratch.in(buffers.arena);
+  args.write = write;
+  return args;
+}
+
+CrossEntropyArgs Executor::train_loss_args(const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                                           GradWrite write) const {
   CrossEntropyArgs loss;
   loss.logits = buffers.arena + logits_at_;
   loss.labels = batch.labels;
@@ -170,26 +192,58 @@ void Executor::train(const ExecutorBuffers& buffers, const DeviceBatch& batch, G
   loss.metrics = metrics_behind(buffers.grads, plan_);
   loss.inverse_count = batch.scalars + offsetof(StepScalars, inverse_count);
   loss.write = write;
-  train_loss_->run(loss);
+  return loss;
+}
 
+void Executor::forward(const ExecutorBuffers& buffers, const DeviceBatch& batch) {
+  input_->run(input_args(buffers, batch));
+  for (const Step& step : steps_) {
+    const OpArgs args = forward_args(step, buffers);
+    for_layer(step.name, "forward", [&] { step.op->forward(args); });
+  }
+}
+
+void Executor::train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
+                     const std::function<void(int node)>& behind_node) {
+  assert(train_loss_ && "this executor was made for evaluation only");
+  forward(buffers, batch);
+  train_loss_->run(train_loss_args(buffers, batch, write));
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (!step->runs_backward) continue;
-    OpArgs args;
-    // The memory of what a kernel said it does not read may be in use by others by now.
-    if (step->keeps_x) args.x = step->x.in(buffers.arena);
-    if (step->keeps_y) args.y = step->y.in(buffers.arena);
-    args.weight = weight_of(*step, buffers);
-    args.bias = step->bias.in(buffers.params);
-    args.dy = step->dy.in(buffers.arena);
-    args.dx = step->dx.in(buffers.arena);
-    args.dweight = step->weight.in(buffers.grads);
-    args.dbias = step->bias.in(buffers.grads);
-    args.saved = step->saved.in(buffers.arena);
-    args.scratch = step->backward_scratch.in(buffers.arena);
-    args.write = write;
+    const OpArgs args = backward_args(*step, buffers, write);
     for_layer(step->name, "backward", [&] { step->op->backward(args); });
     if (behind_node) behind_node(step->node);
   }
+}
+
+std::vector<ExecutorCall> Executor::train_calls(const ExecutorBuffers& buffers,
+                                                const DeviceBatch& batch) {
+  assert(train_loss_ && "this executor was made for evaluation only");
+  // A node's products are those of the layers that it runs.
+  const auto flops = [&](const Step& step, double LayerRow::*of) {
+    double sum = 0;
+    for (const int layer : plan_.nodes[static_cast<std::size_t>(step.node)].source_layers) {
+      sum += plan_.rows[static_cast<std::size_t>(layer)].*of;
+    }
+    return sum * static_cast<double>(batch_);
+  };
+  std::vector<ExecutorCall> calls;
+  calls.push_back({"input", 0, [this, args = input_args(buffers, batch)] { input_->run(args); }});
+  for (const Step& step : steps_) {
+    calls.push_back({step.name + " forward", flops(step, &LayerRow::forward_flops),
+                     [&step, args = forward_args(step, buffers)] { step.op->forward(args); }});
+  }
+  calls.push_back({"loss", 0, [this, args = train_loss_args(buffers, batch, GradWrite::overwrite)] {
+                     train_loss_->run(args);
+                   }});
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    if (!step->runs_backward) continue;
+    calls.push_back({step->name + " backward", flops(*step, &LayerRow::backward_flops),
+                     [&step = *step, args = backward_args(*step, buffers, GradWrite::overwrite)] {
+                       step.op->backward(args);
+                     }});
+  }
+  return calls;
 }
 
 void Executor::evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch,

@@ -31,6 +31,13 @@ struct EvalOutputs {
   DevPtr metrics;  ///< StepMetrics, overwritten
 };
 
+/// One call of a training step by itself, to be timed.
+struct ExecutorCall {
+  std::string name;  ///< "input", "conv1 forward", "loss", "conv1 backward"
+  double flops = 0;  ///< of its products, for the whole batch
+  std::function<void()> run;
+};
+
 /// A failure of the device is thrown with the layer's name in front. (What a device reports late
 /// may be blamed on a layer that came after.) REQUIRES: `backend` and `plan` outlive it. Used by
 /// one thread, the backend's. Running allocates nothing; everything is queued as the backend's
@@ -54,12 +61,21 @@ class Executor {
   void evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 const EvalOutputs& outputs);
 
+  /// What `train` calls, in its order; each may be run any number of times once all have run. The
+  /// arguments are those of `train`.
+  std::vector<ExecutorCall> train_calls(const ExecutorBuffers& buffers, const DeviceBatch& batch);
+
   /// "conv1: jit:avx2" for every node.
   std::vector<std::string> implementations() const;
 
  private:
   struct Step;
-  DevPtr weight_of(const Step& step, const ExecutorBuffers& buffers) const;
+  InputArgs input_args(const ExecutorBuffers& buffers, const DeviceBatch& batch) const;
+  OpArgs forward_args(const Step& step, const ExecutorBuffers& buffers) const;
+  OpArgs backward_args(const Step& step, const ExecutorBuffers& buffers, GradWrite write) const;
+  CrossEntropyArgs train_loss_args(const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                                   GradWrite write) const;
+  void add_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args) const;
   void forward(const ExecutorBuffers& buffers, const DeviceBatch& batch);
 
   std::int64_t batch_ = 0;
