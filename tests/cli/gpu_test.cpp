@@ -44,7 +44,8 @@ TEST_CASE("a GPU older than 8.0 is refused before the run folder is made") {
       CHECK(!std::filesystem::exists(dir.file("runs")));
     }
   }
-  CHECK(run_dpt({"train", "small.yaml", "--devices", "cpu", "--max-steps", "1"}, dir.path()).exit_code == 0);
+  CHECK(run_dpt({"train", "small.yaml", "--devices", "cpu", "--max-steps", "1"}, dir.path())
+            .exit_code == 0);
 }
 
 TEST_CASE("devices tells which GPU is too old") {
