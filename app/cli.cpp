@@ -34,15 +34,17 @@ void set_body(CLI::App* command, CommandBody& body, std::shared_ptr<Options> opt
   command->callback([&body, options, run] { body = [options, run] { return run(*options); }; });
 }
 
-void add_train_command(CLI::App& app, CommandBody& body) {
+void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
   auto options = std::make_shared<TrainOptions>();
+  options->command = std::move(command);
   CLI::App* train = app.add_subcommand("train", "Train a config; the same command again resumes");
   train->add_option("config", options->config, kConfigHelp)->required();
   train->add_option("overrides", options->overrides, kOverridesHelp);
   train->add_option("--run-dir", options->run_dir, "Run folder (default: runs/NAME)");
   train->add_option("--resume", options->resume,
                     "auto: go on if the folder holds a run (default); never: a new folder; must: "
-                    "fail if there is nothing to resume; or a checkpoint file");
+                    "fail if there is nothing to resume; or a checkpoint file (later checkpoints "
+                    "are moved to checkpoints/abandoned-N)");
   train->add_option("--weights", options->weights,
                     "Start from the weights of a safetensors file (torchvision names and layouts)");
   train
@@ -61,7 +63,9 @@ void add_train_command(CLI::App& app, CommandBody& body) {
                     "Stop after e.g. 3h50m with a checkpoint, exit 75");
   train->add_option("--require", options->requirements,
                     "Exit 7 unless it holds at the end, e.g. 'val/accuracy>=0.90'");
-  train->add_flag("--overwrite", options->overwrite, "Remove the run that is in the folder first");
+  train->add_flag("--overwrite", options->overwrite,
+                  "Replace the run that is in the folder; it goes when the new one has saved a "
+                  "checkpoint");
   set_body(train, body, options, run_train);
 }
 
@@ -188,7 +192,7 @@ int run_cli(int argc, const char* const* argv) {
       "the "
       "same command to go on),\n129 SIGHUP, 130 SIGINT, 143 SIGTERM (checkpoint saved).");
   CommandBody body;
-  add_train_command(app, body);
+  add_train_command(app, body, {argv, argv + argc});
   add_eval_command(app, body);
   add_config_command(app, body);
   add_model_command(app, body);

@@ -35,10 +35,10 @@ std::vector<std::string> with_devices(std::vector<std::string> overrides,
 }
 
 Job load_job(TrainSpec spec) {
-  const Plan plan = make_plan(spec);
+  Plan plan = make_plan(spec);
   const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
   std::string resolved = show_spec(catalog(), spec);
-  return make_job(std::move(spec), sets, std::move(resolved));
+  return make_job(std::move(spec), std::move(plan), sets, std::move(resolved));
 }
 
 Requirement parse_requirement(const std::string& text) {

@@ -1,124 +1,26 @@
 // dpt train CONFIG: finds or makes the run folder, resumes or starts, trains, reports.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include <fmt/ranges.h>
 
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "app/train_report.h"
+#include "app/train_start.h"
 #include "engine/graph/executor.h"
 #include "engine/spec/read_spec.h"
+#include "engine/training/best.h"
+#include "engine/training/lineage.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
 
 namespace dpt {
-namespace fs = std::filesystem;
 namespace {
-
-/// Fields that may change between the two halves of a run; paths and loader settings do not change
-/// what is computed (the data's fingerprint is compared instead).
-const std::vector<std::string>& changeable_fields() {
-  static const std::vector<std::string> fields = {
-      "train.epochs",       "log",       "checkpoint",   "devices",
-      "device_weights",     "data.root", "data.workers", "data.prefetch",
-      "train.stall_timeout"};
-  return fields;
-}
-
-std::string read_text(const std::string& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-/// What a shell would need to run this command again.
-std::string command_line() {
-  std::ifstream in("/proc/self/cmdline", std::ios::binary);
-  std::string word, line;
-  while (std::getline(in, word, '\0')) {
-    const bool plain =
-        !word.empty() &&
-        word.find_first_not_of(
-            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%") ==
-            std::string::npos;
-    if (!plain) {
-      std::string quoted = "'";
-      for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-      word = quoted + "'";
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  return line;
-}
-
-/// "conv1.*" matches every name that begins with "conv1."; without a star, only itself.
-bool matches_any(const std::string& name, const std::vector<std::string>& patterns) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    if (!pattern.empty() && pattern.back() == '*') {
-      return name.compare(0, pattern.size() - 1, pattern, 0, pattern.size() - 1) == 0;
-    }
-    return name == pattern;
-  });
-}
-
-/// `--weights`: loads, prints what came of it, fails on surprises.
-void apply_weights(const TrainOptions& options, const Job& job, StartingPoint& start,
-                   Progress& progress) {
-  const WeightsReport report = load_weights(options.weights, job.plan, start.params.data());
-  progress.info(fmt::format("weights from {}: {} loaded, {} missing, {} left over", options.weights,
-                            report.loaded.size(), report.missing.size(), report.left_over.size()));
-  std::string surprises;
-  const auto list = [&](const char* what, const std::vector<std::string>& names,
-                        const std::vector<std::string>& expected) {
-    for (const std::string& name : names) {
-      const bool is_expected = matches_any(name, expected);
-      progress.info(fmt::format("  {} {}{}", what, name, is_expected ? " (expected)" : ""));
-      if (!is_expected) surprises += fmt::format("\n  {} {}", what, name);
-    }
-  };
-  list("missing from the file:", report.missing, options.expect_missing);
-  list("left over in the file:", report.left_over, options.expect_left_over);
-  if (!surprises.empty()) {
-    fail(ErrorKind::data,
-         "--weights {} does not fit the model:{}\nIf that is what you want, name them with "
-         "--expect-missing and --expect-left-over (a trailing * matches the rest)",
-         options.weights, surprises);
-  }
-}
-
-/// Refuses to go on with another config than the one that made the checkpoint.
-void check_same_config(const std::string& checkpoint, const std::string& folder, const Job& job) {
-  const CheckpointHeader header = read_checkpoint_header(checkpoint);
-  const std::vector<std::string> changes =
-      diff_specs(header.config, job.resolved_config, changeable_fields());
-  if (!changes.empty()) {
-    std::string lines;
-    for (const std::string& change : changes) lines += "\n  " + change;
-    fail(ErrorKind::usage,
-         "{} was made with another config:{}\nOnly epochs, log, checkpoint, devices and "
-         "device_weights may "
-         "change in a resumed run. Put the values back, or start anew: --resume never (a new "
-         "folder), "
-         "--run-dir D, or --overwrite (removes {})",
-         checkpoint, lines, folder);
-  }
-  const std::string fingerprint = job.splits.train.source->fingerprint();
-  if (!header.dataset_fingerprint.empty() && header.dataset_fingerprint != fingerprint) {
-    fail(ErrorKind::data,
-         "{} was trained on other data (fingerprint {}; the data now has {}): put the data back, "
-         "or start anew with --resume never",
-         checkpoint, header.dataset_fingerprint, fingerprint);
-  }
-}
 
 /// Throws what the run would throw later where the processor has not the arithmetic that the config
 /// asks for. (GPUs have all there is.)
@@ -134,46 +36,14 @@ void check_precision(const Job& job) {
   }
 }
 
-/// Where the run goes on: the checkpoint to resume, or empty for a fresh start.
-std::string find_checkpoint(const TrainOptions& options, const RunFolder& folder,
-                            Progress& progress) {
-  if (options.resume == "never") return {};
-  if (options.resume != "auto" && options.resume != "must") {
-    if (!fs::is_regular_file(options.resume)) {
-      fail(ErrorKind::usage,
-           "--resume {}: expected auto, never, must or a checkpoint file, and there is no such "
-           "file",
-           options.resume);
-    }
-    return options.resume;
+/// Writes a file unless it says so already: a run that goes on needs no room on the disk for that.
+void write_if_changed(const std::string& path, const std::string& text) {
+  try {
+    if (read_whole_file(path) == text) return;
+  } catch (const Error&) {
+    // It is not there, or cannot be read: it is made.
   }
-  const std::string found = newest_good_checkpoint(
-      folder.checkpoints(), [&](const std::string& text) { progress.warn(text); });
-  if (!found.empty()) return found;
-  if (!list_checkpoints(folder.checkpoints()).empty()) {
-    fail(ErrorKind::data,
-         "{} has checkpoints, but none of them is good (see above). Start anew with --overwrite or "
-         "--resume never",
-         folder.checkpoints());
-  }
-  if (options.resume == "must") {
-    fail(ErrorKind::data, "--resume must: {} has no checkpoint", folder.checkpoints());
-  }
-  return {};
-}
-
-std::string choose_folder(const TrainOptions& options, const TrainSpec& spec) {
-  if (!options.run_dir.empty()) {
-    if (options.resume == "never" && !options.overwrite && is_run_folder(options.run_dir)) {
-      fail(ErrorKind::usage,
-           "--resume never: {} already holds a run. Choose another --run-dir, or replace it with "
-           "--overwrite",
-           options.run_dir);
-    }
-    return options.run_dir;
-  }
-  if (options.resume == "never" && !options.overwrite) return free_run_folder(spec.name);
-  return "runs/" + spec.name;
+  write_file_atomically(path, text);
 }
 
 void write_env(const RunFolder& folder, const Job& job) {
@@ -185,54 +55,7 @@ void write_env(const RunFolder& folder, const Job& job) {
                 {"instruction_set", cpu.instruction_set},
                 {"cores_allowed", cpu.logical_allowed}};
   for (const DeviceName& device : job.devices) env["devices"].push_back(device.text());
-  write_file_atomically(folder.file("env.json"), json_text(env, 2) + "\n");
-}
-
-Json metrics_json(const EvalResult& result) {
-  return {{"n", result.n}, {"loss", result.loss}, {"accuracy", result.accuracy}};
-}
-
-/// The results as summary.json keeps them; what `--require` reads.
-Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& outcome) {
-  Json summary;
-  summary["v"] = 1;
-  summary["run"] = job.spec.name;
-  summary["folder"] = folder.path();
-  summary["status"] = outcome.status;
-  summary["exit_code"] = exit_code_of(outcome.reason);
-  summary["epochs"] = outcome.state.epoch;
-  summary["steps"] = outcome.state.step;
-  summary["seconds"] = outcome.seconds;
-  summary["params"] = job.plan.param_count;
-  for (const DeviceName& device : job.devices) summary["devices"].push_back(device.text());
-  if (outcome.state.best) {
-    summary["best"] = {{job.spec.checkpoint.keep_best.monitor, *outcome.state.best},
-                       {"step", outcome.state.best_step}};
-  }
-  if (outcome.early_stopped) summary["early_stopped"] = true;
-  if (outcome.state.epoch > 0) {
-    summary["train"] = {{"loss", outcome.train_loss}, {"accuracy", outcome.train_accuracy}};
-  }
-  if (outcome.val) summary["val"] = metrics_json(*outcome.val);
-  if (outcome.test) summary["test"] = metrics_json(*outcome.test);
-  return summary;
-}
-
-/// Exit code after `--require`: 7 when one is not met.
-int check_requirements(const std::vector<Requirement>& requirements, const Json& summary,
-                       int exit_code) {
-  for (const Requirement& requirement : requirements) {
-    const auto split = summary.find(requirement.split);
-    if (split == summary.end()) {
-      fail(ErrorKind::requirement, "--require {}: this run has no {} result", requirement.text,
-           requirement.split);
-    }
-    const double value = (*split)[requirement.metric].get<double>();
-    if (!is_met(requirement, value)) {
-      fail(ErrorKind::requirement, "--require {}: not met, it is {:.6g}", requirement.text, value);
-    }
-  }
-  return exit_code;
+  write_if_changed(folder.file("env.json"), json_text(env, 2) + "\n");
 }
 
 void print_plan(const Job& job) {
@@ -243,18 +66,163 @@ void print_plan(const Job& job) {
              job.steps_per_epoch, job.total_steps, job.ranks(), made_by(job));
 }
 
-}  // namespace
-
-int run_train(const TrainOptions& options) {
+TrainLimits limits_of(const TrainOptions& options) {
   TrainLimits limits;  // its clock starts here: reading the data counts
-  std::vector<Requirement> requirements;
-  for (const std::string& text : options.requirements) {
-    requirements.push_back(parse_requirement(text));
-  }
   if (options.max_steps > 0) limits.max_steps = options.max_steps;
   if (!options.max_time.empty()) {
     limits.max_time = std::chrono::seconds(parse_duration(options.max_time));
   }
+  return limits;
+}
+
+std::vector<Requirement> requirements_of(const TrainOptions& options) {
+  std::vector<Requirement> requirements;
+  for (const std::string& text : options.requirements) {
+    requirements.push_back(parse_requirement(text));
+  }
+  return requirements;
+}
+
+std::vector<std::string> device_names(const Job& job) {
+  std::vector<std::string> names;
+  for (const DeviceName& device : job.devices) names.push_back(device.text());
+  return names;
+}
+
+/// The results of a run that has nothing left to do, all of them written; null for another.
+Json results_of_complete(const Job& job, const RunFolder& folder, const TrainStart& start) {
+  const RunState& state = start.point.state;
+  if (start.checkpoint.empty() ||
+      (state.epoch < job.spec.train.epochs && !has_stopped_early(job.spec, state))) {
+    return {};
+  }
+  std::error_code ignored;
+  const std::string path = folder.file("summary.json");
+  if (!std::filesystem::exists(path, ignored)) return {};
+  Json summary = Json::parse(read_whole_file(path), nullptr, false);
+  const bool is_its_own = summary.is_object() && summary.value("status", "") == "ok" &&
+                          summary.value("steps", std::int64_t{-1}) == state.step;
+  return is_its_own ? summary : Json();
+}
+
+std::string complete_line(const Job& job, const RunFolder& folder, const RunState& state) {
+  const bool early = state.epoch < job.spec.train.epochs;
+  return fmt::format(
+      "{} is complete: {} epochs{}. {}, or start anew with --overwrite or --resume never",
+      folder.path(), state.epoch, early ? ", stopped early" : "",
+      early ? "Change train.early_stopping in a new run" : "To train on, raise train.epochs");
+}
+
+/// While the new run has saved nothing, the one that it replaces comes back when it fails.
+class Replacement {
+ public:
+  Replacement(RunFolder& folder, Progress& progress) : folder_(folder), progress_(progress) {}
+  Replacement(const Replacement&) = delete;
+  ~Replacement() {
+    try {
+      if (list_checkpoints(folder_.checkpoints()).empty() && folder_.put_back()) {
+        progress_.info(
+            fmt::format("the run that was in {} is there again: the new one has saved "
+                        "no checkpoint",
+                        folder_.path()));
+      }
+    } catch (const std::exception& error) {
+      progress_.warn(
+          fmt::format("{}; the old run is in {}/replaced", error.what(), folder_.path()));
+    }
+  }
+
+ private:
+  RunFolder& folder_;
+  Progress& progress_;
+};
+
+/// The files that say what runs, before it does; the results of an earlier end go.
+void describe_run(const TrainOptions& options, const Job& job, const RunFolder& folder,
+                  Progress& progress) {
+  write_if_changed(folder.file("config.yaml"), job.resolved_config);
+  write_if_changed(folder.file("command.txt"), shell_command(options.command) + "\n");
+  write_env(folder, job);
+  try {
+    remove_durably(folder.file("summary.json"));
+  } catch (const Error& error) {
+    progress.warn(error.what());
+  }
+}
+
+void announce(const Job& job, const RunFolder& folder, const TrainStart& start, RunLog& log,
+              Progress& progress) {
+  const RunState& state = start.point.state;
+  log.event("run_start", {{"run", job.spec.name},
+                          {"devices", device_names(job)},
+                          {"params", job.plan.param_count},
+                          {"train_samples", job.splits.train.size()},
+                          {"val_samples", job.splits.val.size()},
+                          {"test_samples", job.splits.test.size()},
+                          {"batch_size", job.spec.data.batch_size},
+                          {"steps_per_epoch", job.steps_per_epoch},
+                          {"epochs", job.spec.train.epochs},
+                          {"shards", job.spec.train.shards},
+                          {"device_weights", state.device_weights.empty() ? job.device_weights
+                                                                          : state.device_weights},
+                          {"resumed_from", start.checkpoint},
+                          {"step", state.step}});
+  progress.info(fmt::format("run folder {}", folder.path()));
+  progress.info(fmt::format("{} parameters, {} training samples, batch {} on {} replica(s) ({})",
+                            job.plan.param_count, job.splits.train.size(), job.spec.data.batch_size,
+                            job.ranks(), fmt::join(device_names(job), ", ")));
+  if (!start.checkpoint.empty()) {
+    progress.info(fmt::format("resuming {} at step {} (epoch {})", start.checkpoint, state.step,
+                              state.epoch + 1));
+  }
+  if (job.plan.type == DType::bf16 &&
+      std::any_of(job.devices.begin(), job.devices.end(),
+                  [](const DeviceName& device) { return device.kind == DeviceName::Kind::cpu; })) {
+    progress.warn(kBf16OnCpu);
+  }
+  if (job.splits.val.size() == 0) {
+    progress.info("no validation samples (data.val_split is 0)");
+  }
+}
+
+/// Trains, and writes the results to summary.json and the log.
+TrainOutcome train_and_record(const Job& job, const StartingPoint& start, const TrainLimits& limits,
+                              RunFolder& folder, RunLog& log, Progress& progress, Json& summary) {
+  try {
+    TrainOutcome outcome = train(job, start, limits, folder, log, progress);
+    summary = summary_of(job, folder, outcome);
+    write_file_atomically(folder.file("summary.json"), json_text(summary, 2) + "\n");
+    Json end = {{"status", name_of(outcome.end)}, {"exit_code", exit_code_of(outcome.reason)}};
+    for (const char* key : {"best", "test"}) {
+      if (summary.contains(key)) end[key] = summary[key];
+    }
+    log.event("run_end", end);
+    return outcome;
+  } catch (const Error& error) {
+    progress.clear();
+    log.event("run_end", {{"status", "failed"},
+                          {"exit_code", static_cast<int>(error.kind())},
+                          {"reason", error.what()}});
+    throw;
+  }
+}
+
+std::string done_line(const TrainOutcome& outcome) {
+  std::string line = fmt::format("done: {} epochs, {} steps in {}", outcome.state.epoch,
+                                 outcome.state.step, format_duration(outcome.seconds));
+  if (outcome.test) {
+    line += fmt::format("; test accuracy {:.4f}, loss {:.4f}", outcome.test->accuracy,
+                        outcome.test->loss);
+  }
+  return line;
+}
+
+}  // namespace
+
+int run_train(const TrainOptions& options) {
+  const TrainLimits limits = limits_of(options);
+  const std::vector<Requirement> requirements = requirements_of(options);
+  check_options(options);
   const Job job = load_job(
       load_spec(catalog(), options.config, with_devices(options.overrides, options.devices)));
   for (const Requirement& requirement : requirements) {
@@ -266,114 +234,53 @@ int run_train(const TrainOptions& options) {
     return 0;
   }
 
+  // First everything is read and checked; until then nothing in the folder changes.
   Progress progress;
   RunFolder folder(choose_folder(options, job.spec));
-  if (options.overwrite) folder.wipe();
-  progress.also_to(folder.file("train.log"));
-
-  const std::string checkpoint = find_checkpoint(options, folder, progress);
-  StartingPoint start;
-  if (checkpoint.empty()) {
-    start = fresh_start(job);
-    if (!options.weights.empty()) apply_weights(options, job, start, progress);
+  if (folder.restored()) {
+    progress.info(
+        fmt::format("the run that was in {} is there again: what was to replace it had "
+                    "saved no checkpoint",
+                    folder.path()));
+  }
+  if (options.overwrite) {
+    folder.check_only_ours();
   } else {
-    check_same_config(checkpoint, folder.path(), job);
-    if (!options.weights.empty()) {
-      progress.warn(fmt::format("--weights {} is not used: the run resumes from {}",
-                                options.weights, checkpoint));
-    }
-    start = start_from_checkpoint(job, checkpoint);
-    const Json summary = Json::parse(read_text(folder.file("summary.json")), nullptr, false);
-    if (!summary.is_discarded() && summary.value("status", "") == "ok" &&
-        summary.value("steps", std::int64_t{-1}) == start.state.step) {
-      const bool early = summary.value("early_stopped", false);
-      if (early || start.state.epoch >= job.spec.train.epochs) {
-        progress.info(
-            fmt::format("{} is complete: {} epochs{}. {}, or start anew with --overwrite "
-                        "or --resume never",
-                        folder.path(), start.state.epoch, early ? ", stopped early" : "",
-                        early ? "Change train.early_stopping in a new run"
-                              : "To train on, raise train.epochs"));
-        return check_requirements(requirements, summary, 0);
-      }
+    progress.also_to(folder.file("train.log"));
+  }
+  TrainStart start = load_start(options, job, folder, progress);
+  if (!options.overwrite) {
+    const Json results = results_of_complete(job, folder, start);
+    if (!results.is_null()) {
+      progress.info(complete_line(job, folder, start.point.state));
+      check_requirements(requirements, results);
+      return 0;
     }
   }
 
   install_signal_handlers();
-  write_file_atomically(folder.file("config.yaml"), job.resolved_config);
-  write_file_atomically(folder.file("command.txt"), command_line() + "\n");
-  write_env(folder, job);
-  RunLog log(folder.file("metrics.jsonl"));
-  std::vector<std::string> devices;
-  for (const DeviceName& device : job.devices) devices.push_back(device.text());
-  log.event("run_start",
-            {{"run", job.spec.name},
-             {"devices", devices},
-             {"params", job.plan.param_count},
-             {"train_samples", job.splits.train.size()},
-             {"val_samples", job.splits.val.size()},
-             {"test_samples", job.splits.test.size()},
-             {"batch_size", job.spec.data.batch_size},
-             {"steps_per_epoch", job.steps_per_epoch},
-             {"epochs", job.spec.train.epochs},
-             {"shards", job.spec.train.shards},
-             {"device_weights",
-              start.state.device_weights.empty() ? job.device_weights : start.state.device_weights},
-             {"resumed_from", checkpoint},
-             {"step", start.state.step}});
-  progress.info(fmt::format("run folder {}", folder.path()));
-  progress.info(fmt::format("{} parameters, {} training samples, batch {} on {} replica(s) ({})",
-                            job.plan.param_count, job.splits.train.size(), job.spec.data.batch_size,
-                            job.ranks(), fmt::join(devices, ", ")));
-  if (!checkpoint.empty()) {
-    progress.info(fmt::format("resuming {} at step {} (epoch {})", checkpoint, start.state.step,
-                              start.state.epoch + 1));
-  }
-  if (job.plan.type == DType::bf16 &&
-      std::any_of(job.devices.begin(), job.devices.end(),
-                  [](const DeviceName& device) { return device.kind == DeviceName::Kind::cpu; })) {
-    progress.warn(kBf16OnCpu);
-  }
-  if (job.splits.val.size() == 0) {
-    progress.info("no validation samples (data.val_split is 0)");
-  }
+  const Replacement replacement(folder, progress);
+  take_place(job, folder, start.checkpoint, options.overwrite, start.point,
+             [&](const std::string& text) { progress.info(text); });
+  if (options.overwrite) progress.also_to(folder.file("train.log"));
+  describe_run(options, job, folder, progress);
+  RunLog log(folder.file("metrics.jsonl"), [&](const std::string& text) { progress.warn(text); });
+  announce(job, folder, start, log, progress);
+  Json summary;
+  const TrainOutcome outcome =
+      train_and_record(job, start.point, limits, folder, log, progress, summary);
 
-  TrainOutcome outcome;
-  try {
-    outcome = train(job, start, limits, folder, log, progress);
-  } catch (const Error& error) {
-    progress.clear();
-    log.event("run_end", {{"status", "failed"},
-                          {"exit_code", static_cast<int>(error.kind())},
-                          {"reason", error.what()}});
-    throw;
+  if (outcome.end == RunEnd::complete) {
+    progress.info(done_line(outcome));
+  } else {
+    progress.info(
+        fmt::format("stopped at step {} ({}), checkpoint saved; {}", outcome.state.step,
+                    outcome.end == RunEnd::max_steps ? "--max-steps" : name_of(outcome.reason),
+                    how_to_go_on(options, job, folder, outcome.end)));
   }
-
-  const Json summary = summary_of(job, folder, outcome);
-  write_file_atomically(folder.file("summary.json"), json_text(summary, 2) + "\n");
-  const int exit_code = exit_code_of(outcome.reason);
-  Json end = {{"status", outcome.status}, {"exit_code", exit_code}};
-  for (const char* key : {"best", "test"}) {
-    if (summary.contains(key)) end[key] = summary[key];
-  }
-  log.event("run_end", end);
-
-  if (outcome.status == "ok") {
-    std::string line = fmt::format("done: {} epochs, {} steps in {}", outcome.state.epoch,
-                                   outcome.state.step, format_duration(outcome.seconds));
-    if (outcome.test) {
-      line += fmt::format("; test accuracy {:.4f}, loss {:.4f}", outcome.test->accuracy,
-                          outcome.test->loss);
-    }
-    progress.info(line);
-    return check_requirements(requirements, summary, exit_code);
-  }
-  progress.info(fmt::format(
-      "stopped at step {} ({}), checkpoint saved; the same command goes on", outcome.state.step,
-      outcome.status == "max_steps" ? "--max-steps" : name_of(outcome.reason)));
   // A gate that was asked for is never passed unseen; a run that will go on is judged at its end.
-  return outcome.status == "max_steps" ? check_requirements(requirements, summary, exit_code)
-                                       : exit_code;
+  if (outcome.end != RunEnd::stopped) check_requirements(requirements, summary);
+  return exit_code_of(outcome.reason);
 }
 
 }  // namespace dpt

@@ -13,6 +13,7 @@ struct TrainOptions {
   std::vector<std::string> overrides, requirements, expect_missing, expect_left_over;
   std::int64_t max_steps = 0;  ///< 0 = no limit
   bool dry_run = false, overwrite = false;
+  std::vector<std::string> command;  ///< the words of the whole command line
 };
 int run_train(const TrainOptions& options);
 

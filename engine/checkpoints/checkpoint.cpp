@@ -31,17 +31,16 @@ void check_finite(const std::string& path, const std::string& name, const Param&
   }
 }
 
-/// Tensors in file layout, with the memory they lie in.
+/// The tensors of a file, with where their values lie in buffer layout.
 struct FileTensors {
-  std::vector<std::vector<float>> values;
   std::vector<TensorView> views;
+  std::vector<std::pair<const Param*, const float*>> sources;
 
   void add(const std::string& path, const std::string& name, const Param& param,
            const float* flat) {
     check_finite(path, name, param, flat + param.offset);
-    std::vector<float>& file = values.emplace_back(static_cast<std::size_t>(param.count));
-    to_file_layout(param, flat + param.offset, file.data());
-    views.push_back({name, "F32", param.spec.file_shape, file.data()});
+    views.push_back({name, "F32", param.spec.file_shape, nullptr});
+    sources.emplace_back(&param, flat + param.offset);
   }
 };
 
@@ -87,7 +86,8 @@ void check_undamaged(const SafetensorsFile& file) {
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, const Plan& plan, const Checkpoint& checkpoint) {
+std::string save_checkpoint(const std::string& path, const Plan& plan,
+                            const Checkpoint& checkpoint) {
   const auto floats = static_cast<std::size_t>(plan.param_floats);
   assert(checkpoint.params.size() == floats);
   FileTensors tensors;
@@ -101,7 +101,14 @@ void save_checkpoint(const std::string& path, const Plan& plan, const Checkpoint
     }
   }
   (void)floats;
-  write_safetensors(path, to_metadata(checkpoint), tensors.views);
+  // One tensor at a time goes to the file's layout, so that no second copy of all is made.
+  std::vector<float> file;
+  return write_safetensors(path, to_metadata(checkpoint), tensors.views, [&](std::size_t i) {
+    const auto& [param, values] = tensors.sources[i];
+    file.resize(static_cast<std::size_t>(param->count));
+    to_file_layout(*param, values, file.data());
+    return file.data();
+  });
 }
 
 Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
@@ -118,6 +125,7 @@ Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
   checkpoint.shards = header.shards;
   checkpoint.devices = std::move(header.devices);
   checkpoint.made_by = std::move(header.made_by);
+  checkpoint.checksum = file.stored_checksum();
 
   const auto floats = static_cast<std::size_t>(plan.param_floats);
   std::set<std::string> seen{kIntegrityName};
@@ -140,7 +148,10 @@ Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
 }
 
 CheckpointHeader read_checkpoint_header(const std::string& path) {
-  return from_metadata(path, SafetensorsFile::open(path).metadata());
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  CheckpointHeader header = from_metadata(path, file.metadata());
+  header.checksum = file.stored_checksum();
+  return header;
 }
 
 WeightsReport load_weights(const std::string& path, const Plan& plan, float* flat) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/checkpoints/safetensors.h"
@@ -21,13 +22,20 @@ struct RunState {
   std::int64_t position = 0;   ///< samples of the current epoch already trained on
   std::optional<double> best;  ///< best monitored value so far
   std::int64_t best_step = 0;
+  std::string best_monitor;  ///< what `best` is a value of: "val/accuracy max"
+  /// Checksum of the best checkpoint's file; empty where that is the file which holds this state.
+  std::string best_checksum;
   std::optional<double> early_best;  ///< early stopping: the value to improve on
   std::int64_t bad_evaluations = 0;  ///< early stopping: evaluations since an improvement
+  std::string early_monitor;         ///< what `early_best` is a value of
   double epoch_loss_sum = 0;         ///< running sums of the current epoch, for its log line
   double epoch_correct = 0;
   /// Of each device in the work, as the first steps showed their speeds; empty when that was not
   /// measured.
   std::vector<std::int64_t> device_weights;
+  // Results of the last complete epoch, where they were measured.
+  std::optional<double> train_loss, train_accuracy, val_loss, val_accuracy;
+  std::int64_t val_n = 0;
 };
 
 /// A whole checkpoint in host memory, in buffer layout.
@@ -40,12 +48,14 @@ struct Checkpoint {
   std::string dataset_fingerprint;
   std::int64_t shards = 0;  ///< 0 = fast mode
   std::vector<std::string> devices;
-  std::string made_by;  ///< library versions and instruction set
+  std::string made_by;   ///< library versions and instruction set
+  std::string checksum;  ///< of the file that it was loaded from
 };
 
 /// Writes it under torchvision's names and layouts; optimizer state as "optim.STATE.PARAM".
-/// Refuses non-finite weights with ErrorKind::diverged.
-void save_checkpoint(const std::string& path, const Plan& plan, const Checkpoint& checkpoint);
+/// Refuses non-finite weights with ErrorKind::diverged. Returns the new file's checksum.
+std::string save_checkpoint(const std::string& path, const Plan& plan,
+                            const Checkpoint& checkpoint);
 
 /// Reads and verifies. Throws ErrorKind::data naming what does not fit the plan; of a damaged file,
 /// with the newest good one beside it.
@@ -59,6 +69,7 @@ struct CheckpointHeader {
   std::int64_t shards = 0;
   std::vector<std::string> devices;
   std::string made_by, dataset_fingerprint;
+  std::string checksum;  ///< as the file says, not compared with its bytes
 };
 CheckpointHeader read_checkpoint_header(const std::string& path);
 
@@ -72,8 +83,14 @@ std::vector<std::string> list_checkpoints(const std::string& folder);
 std::string newest_good_checkpoint(const std::string& folder,
                                    const std::function<void(const std::string&)>& warn);
 
+/// What is wrong with a file as a checkpoint, or empty. Reads all of it.
+std::string defect_of(const std::string& path);
+
+/// The step of "step-00001234.safetensors", or -1 for another name.
+std::int64_t step_of_checkpoint(std::string_view name);
+
 /// Removes what is older than the newest `keep_last` (at least 1) good ones, and temporary files
-/// that a crash left. A damaged file never counts: it cannot push out a good one.
+/// that a crash left. Reads what stays; Retention (retention.h) remembers.
 void apply_retention(const std::string& folder, std::int64_t keep_last);
 
 /// `--weights`: what a file gives to a plan.

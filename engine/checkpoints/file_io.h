@@ -56,6 +56,30 @@ class AtomicFile {
   bool remove_ = false;
 };
 
+/// Writes a small text file with the same steps.
+void write_file_atomically(const std::string& path, const std::string& text);
+
+/// A whole file as text. Throws ErrorKind::data.
+std::string read_whole_file(const std::string& path);
+
+// What changes folders. Each throws ErrorKind::data with the path and the system's reason, and
+// returns after the folders concerned are durable.
+
+/// Makes the folder `path`, and those above it, where they are missing.
+void make_folders(const std::string& path);
+/// Gives the file or folder `from` the name `to`, which must be on the same file system.
+void move_durably(const std::string& from, const std::string& to);
+/// Makes `to` another name of the file `from` (a hard link, or a copy where links are not
+/// possible), so that a crash leaves the old `to` or the new one.
+void publish_link(const std::string& from, const std::string& to);
+/// Removes a file; one that is not there is no error.
+void remove_durably(const std::string& path);
+
+/// fsync of a folder. Returns 0 or the errno of the failure; file systems without it are content.
+int sync_folder(const std::string& path);
+/// open(2) with O_CLOEXEC, again when a signal interrupted it. Not open: errno says why.
+FileHandle open_file(const std::string& path, int flags, unsigned mode = 0);
+
 /// What the name of a temporary file ends on: a crash may leave one, and nobody reads it.
 inline constexpr const char* kTemporarySuffix = ".tmp";
 

@@ -1,10 +1,13 @@
 // Which checkpoints a folder has, which is the newest good one, and which may go.
-#include <unistd.h>
+#include "engine/checkpoints/retention.h"
+
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <limits>
 #include <string_view>
 #include <system_error>
 
@@ -20,8 +23,31 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kSuffix = ".safetensors";
 
-/// The step of "step-00001234.safetensors", or -1 for another name.
-std::int64_t step_of(std::string_view name) {
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    fail(ErrorKind::data, "{}: cannot list the folder: {}", folder, error.message());
+  }
+  return names;
+}
+
+std::int64_t step_of_path(std::string_view path) {
+  return step_of_checkpoint(path.substr(path.rfind('/') + 1));
+}
+
+bool is_temporary(const std::string& name) {
+  const std::string ending = std::string(kSuffix) + kTemporarySuffix;
+  return name.size() > ending.size() &&
+         name.compare(name.size() - ending.size(), ending.size(), ending) == 0;
+}
+
+}  // namespace
+
+std::int64_t step_of_checkpoint(std::string_view name) {
   if (name.size() <= kPrefix.size() + kSuffix.size() || name.substr(0, 5) != kPrefix ||
       name.substr(name.size() - kSuffix.size()) != kSuffix) {
     return -1;
@@ -35,19 +61,6 @@ std::int64_t step_of(std::string_view name) {
   return whole && step >= 0 && checkpoint_name(step) == name ? step : -1;
 }
 
-std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    names.push_back(it->path().filename().string());
-  }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    fail(ErrorKind::data, "{}: cannot list the folder: {}", folder, error.message());
-  }
-  return names;
-}
-
-/// What is wrong with a file, or empty.
 std::string defect_of(const std::string& path) {
   try {
     switch (SafetensorsFile::open(path).check_integrity()) {
@@ -64,13 +77,6 @@ std::string defect_of(const std::string& path) {
   }
 }
 
-void remove_file(const std::string& path) {
-  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return;
-  fail(ErrorKind::data, "{}: cannot remove it: {}", path, std::generic_category().message(errno));
-}
-
-}  // namespace
-
 std::string checkpoint_name(std::int64_t step) {
   return fmt::format("step-{:08d}.safetensors", step);
 }
@@ -78,7 +84,7 @@ std::string checkpoint_name(std::int64_t step) {
 std::vector<std::string> list_checkpoints(const std::string& folder) {
   std::vector<std::int64_t> steps;
   for (const std::string& name : names_in(folder)) {
-    const std::int64_t step = step_of(name);
+    const std::int64_t step = step_of_checkpoint(name);
     if (step >= 0) steps.push_back(step);
   }
   std::sort(steps.rbegin(), steps.rend());
@@ -97,22 +103,54 @@ std::string newest_good_checkpoint(const std::string& folder,
   return {};
 }
 
-void apply_retention(const std::string& folder, std::int64_t keep_last) {
+Retention::Stamp Retention::stamp_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return {};
+  return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ino};
+}
+
+void Retention::note_good(const std::string& path) {
+  good_[path] = stamp_of(path);
+}
+
+bool Retention::is_good(const std::string& path) {
+  const auto known = good_.find(path);
+  if (known != good_.end() && known->second == stamp_of(path)) return true;
+  if (!defect_of(path).empty()) return false;
+  note_good(path);
+  return true;
+}
+
+void Retention::apply(std::int64_t newest, const std::function<bool(std::int64_t)>& is_needed,
+                      const std::function<void(const std::string&)>& warn) {
+  const auto remove = [&](const std::string& path) {
+    try {
+      remove_durably(path);
+    } catch (const Error& error) {
+      warn(fmt::format("{}; it stays", error.what()));
+    }
+    good_.erase(path);
+  };
   std::int64_t good = 0;
-  for (const std::string& path : list_checkpoints(folder)) {
-    if (good >= std::max<std::int64_t>(1, keep_last)) {
-      remove_file(path);
-    } else if (defect_of(path).empty()) {
-      ++good;
+  for (const std::string& path : list_checkpoints(folder_)) {
+    const std::int64_t step = step_of_path(path);
+    if (step > newest) continue;
+    if (good < std::max<std::int64_t>(1, keep_last_)) {
+      if (is_good(path)) ++good;
+    } else if (pinned_.count(step) == 0 && !is_needed(step)) {
+      remove(path);
     }
   }
-  const std::string left_over = std::string(kSuffix) + kTemporarySuffix;
-  for (const std::string& name : names_in(folder)) {
-    if (name.size() > left_over.size() &&
-        name.compare(name.size() - left_over.size(), left_over.size(), left_over) == 0) {
-      remove_file(folder + "/" + name);
-    }
+  for (const std::string& name : names_in(folder_)) {
+    if (is_temporary(name)) remove(folder_ + "/" + name);
   }
+}
+
+void apply_retention(const std::string& folder, std::int64_t keep_last) {
+  Retention(folder, keep_last)
+      .apply(
+          std::numeric_limits<std::int64_t>::max(), [](std::int64_t) { return false; },
+          [](const std::string& text) { fail(ErrorKind::data, "{}", text); });
 }
 
 }  // namespace dpt

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 struct StateField {
   const char* name;
   std::variant<std::int64_t RunState::*, double RunState::*, std::optional<double> RunState::*,
-               std::vector<std::int64_t> RunState::*>
+               std::vector<std::int64_t> RunState::*, std::string RunState::*>
       member;
   int since_minor = 0;
 };
@@ -35,13 +35,23 @@ const StateField kStateFields[] = {
     {"epoch_loss_sum", &RunState::epoch_loss_sum},
     {"epoch_correct", &RunState::epoch_correct},
     {"device_weights", &RunState::device_weights, 1},
+    {"best_monitor", &RunState::best_monitor, 2},
+    {"best_checksum", &RunState::best_checksum, 2},
+    {"early_monitor", &RunState::early_monitor, 2},
+    {"train_loss", &RunState::train_loss, 2},
+    {"train_accuracy", &RunState::train_accuracy, 2},
+    {"val_loss", &RunState::val_loss, 2},
+    {"val_accuracy", &RunState::val_accuracy, 2},
+    {"val_n", &RunState::val_n, 2},
 };
 
 // Does not compile when RunState has another number of fields: then give the new one its row above
 // and its name here.
 [[maybe_unused]] void check_that_all_are_listed(const RunState& state) {
-  [[maybe_unused]] const auto& [step, epoch, position, best, best_step, early_best, bad_evaluations,
-                                epoch_loss_sum, epoch_correct, device_weights] = state;
+  [[maybe_unused]] const auto& [step, epoch, position, best, best_step, best_monitor, best_checksum,
+                                early_best, bad_evaluations, early_monitor, epoch_loss_sum,
+                                epoch_correct, device_weights, train_loss, train_accuracy, val_loss,
+                                val_accuracy, val_n] = state;
 }
 
 constexpr const char* kNone = "none";  // an optional that is not set, a list without elements
@@ -121,6 +131,8 @@ void put_state(const RunState& state, Metadata& metadata) {
           } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>,
                                               std::vector<std::int64_t>>) {
             text = value.empty() ? kNone : fmt::format("{}", fmt::join(value, ","));
+          } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
+            text = value.empty() ? kNone : value;
           } else {
             text = number_text(value);
           }
@@ -143,6 +155,8 @@ RunState parse_state(const std::string& path, const Metadata& metadata, int mino
             if (text != kNone) value = parse_number<double>(path, key, text);
           } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
             if (text != kNone) value = parse_numbers(path, key, text);
+          } else if constexpr (std::is_same_v<T, std::string>) {
+            if (text != kNone) value = text;
           } else {
             value = parse_number<T>(path, key, text);
           }

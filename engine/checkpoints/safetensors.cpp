@@ -47,6 +47,12 @@ class Hasher {
   std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
 };
 
+std::string text_of(const Digest& digest) {
+  std::string text;
+  for (const std::byte byte : digest) text += fmt::format("{:02x}", std::to_integer<int>(byte));
+  return text;
+}
+
 float from_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
@@ -129,6 +135,14 @@ Integrity SafetensorsFile::check_integrity() const {
   return stored == hasher.digest() ? Integrity::good : Integrity::mismatch;
 }
 
+std::string SafetensorsFile::stored_checksum() const {
+  const TensorEntry* entry = find(kIntegrityName);
+  if (!entry) return {};
+  Digest stored;
+  read_exactly(*file_, path_, data_start_ + entry->begin, stored);
+  return text_of(stored);
+}
+
 std::vector<std::byte> SafetensorsFile::read(const TensorEntry& entry) const {
   std::vector<std::byte> bytes(entry.bytes());
   read_exactly(*file_, path_, data_start_ + entry.begin, bytes);
@@ -151,8 +165,8 @@ std::vector<float> SafetensorsFile::read_floats(const TensorEntry& entry) const 
        entry.name, entry.dtype);
 }
 
-void write_safetensors(const std::string& path, const Metadata& metadata,
-                       const std::vector<TensorView>& tensors) {
+std::string write_safetensors(const std::string& path, const Metadata& metadata,
+                              const std::vector<TensorView>& tensors, const TensorValues& values) {
   std::set<std::string> names;
   for (const TensorView& tensor : tensors) {
     if (tensor.name == kIntegrityName || tensor.name == "__metadata__" ||
@@ -174,20 +188,16 @@ void write_safetensors(const std::string& path, const Metadata& metadata,
   };
   put(std::as_bytes(std::span(&header_bytes, 1)));
   put(std::as_bytes(std::span(header)));
-  for (const TensorView& tensor : tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const TensorView& tensor = tensors[i];
     std::uint64_t bytes = 0;
     tensor_bytes(tensor.dtype, tensor.shape, bytes);
-    put({static_cast<const std::byte*>(tensor.data), bytes});
+    put({static_cast<const std::byte*>(values ? values(i) : tensor.data), bytes});
   }
   digest = hasher.digest();
   file.write(digest);
   file.commit();
-}
-
-void write_file_atomically(const std::string& path, const std::string& text) {
-  AtomicFile file(path);
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
+  return text_of(digest);
 }
 
 }  // namespace dpt

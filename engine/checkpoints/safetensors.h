@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -48,6 +49,9 @@ class SafetensorsFile {
   const TensorEntry* find(const std::string& name) const;
   /// Reads the whole file: does dpt.integrity match the bytes before it?
   Integrity check_integrity() const;
+  /// What dpt.integrity says, as 32 hexadecimal digits, without comparing; empty without it. Two
+  /// files with the same one hold the same bytes.
+  std::string stored_checksum() const;
   /// Bytes of one tensor, as stored.
   std::vector<std::byte> read(const TensorEntry& entry) const;
   /// A tensor of dtype F32 (F16, BF16 and F64 are converted). Throws on others, by name.
@@ -62,14 +66,16 @@ class SafetensorsFile {
   std::uint64_t data_start_ = 0, file_size_ = 0;
 };
 
+/// Gives the values of the tensor with this index, valid until the next call.
+using TensorValues = std::function<const void*(std::size_t)>;
+
 /// Writes `path` so that a crash leaves the old file or the new one: temporary file in the same
 /// folder, fsync, rename, fsync of the folder. dpt.integrity (XXH3-128 of every byte before it) is
-/// appended. Throws ErrorKind::data naming the file and the system's reason; the temporary file is
-/// gone then.
-void write_safetensors(const std::string& path, const Metadata& metadata,
-                       const std::vector<TensorView>& tensors);
-
-/// Writes a small text file with the same steps.
-void write_file_atomically(const std::string& path, const std::string& text);
+/// appended, and returned as stored_checksum() of the new file. Throws ErrorKind::data naming the
+/// file and the system's reason; the temporary file is gone then. With `values`, TensorView::data
+/// is not used: the values are asked for one tensor after the other.
+std::string write_safetensors(const std::string& path, const Metadata& metadata,
+                              const std::vector<TensorView>& tensors,
+                              const TensorValues& values = {});
 
 }  // namespace dpt

@@ -66,9 +66,9 @@ std::string plan_cache_path() {
   return {};
 }
 
-Job make_job(TrainSpec spec, const DataSets& sets, std::string resolved_config) {
+Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolved_config) {
   Job job;
-  job.plan = make_plan(spec);
+  job.plan = std::move(plan);
   job.splits = make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
   job.optimizer = make_optimizer(spec.optimizer);
   const DataRequirements requirements = data_requirements(spec, job.plan);

@@ -50,9 +50,9 @@ struct Job {
   SampleRange batch_range(std::int64_t index) const;
 };
 
-/// Throws ErrorKind::usage for whatever in the spec does not fit together: shapes, classes, more
-/// replicas than shards.
-Job make_job(TrainSpec spec, const DataSets& sets, std::string resolved_config);
+/// `plan` is that of `spec`. Throws ErrorKind::usage for whatever in the spec does not fit
+/// together: classes, more replicas than shards.
+Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolved_config);
 
 /// What the data set must look like for this model (the plan decides the label range).
 DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan);

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <mutex>
+#include <utility>
 
 #include "kernels/error.h"
 
@@ -68,6 +69,12 @@ Progress::Progress(bool silent) : impl_(std::make_unique<Impl>()) {
   impl_->terminal->is_silent = silent;
   impl_->terminal->is_terminal = !silent && isatty(STDERR_FILENO) == 1;
   impl_->terminal->set_pattern("%v");
+  impl_->logger->set_error_handler([said = false](const std::string& reason) mutable {
+    if (!std::exchange(said, true)) {
+      fmt::print(stderr, "warning: train.log: {}; the run goes on, messages are missing there\n",
+                 reason);
+    }
+  });
 }
 
 Progress::~Progress() {
@@ -81,7 +88,8 @@ void Progress::also_to(const std::string& path) {
     impl_->logger->sinks().push_back(file);
     impl_->logger->flush_on(spdlog::level::info);
   } catch (const spdlog::spdlog_ex& error) {
-    fail(ErrorKind::data, "cannot write the log {}: {}", path, error.what());
+    // As when the disk is full later: a log never ends a run.
+    warn(fmt::format("{}: cannot write: {}; the run goes on without it", path, error.what()));
   }
 }
 

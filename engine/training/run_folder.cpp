@@ -11,6 +11,8 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/checkpoints/file_io.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -19,35 +21,77 @@ namespace {
 
 constexpr const char* kLockFile = "/.lock";
 
-/// Everything that a run writes into its folder.
+/// Everything that a run writes into its folder. The checkpoints come first: while they are in
+/// place, so is the run.
 constexpr const char* kFiles[] = {
-    ".lock",         "config.yaml",  "command.txt", "env.json",         "train.log",
-    "metrics.jsonl", "summary.json", "report.html", "best.safetensors", "checkpoints"};
+    "checkpoints", "best.safetensors", "config.yaml",   "command.txt",
+    "env.json",    "train.log",        "metrics.jsonl", "metrics.abandoned.jsonl",
+    "summary.json"};
+
+/// What stands there besides: the lock, and the run that --overwrite replaces.
+constexpr const char* kOthers[] = {".lock", "replaced"};
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
+}
+
+/// One of ours, or what a crash left of the writing of one.
+bool is_ours(std::string name) {
+  const std::string temporary = kTemporarySuffix;
+  if (name.size() > temporary.size() &&
+      name.compare(name.size() - temporary.size(), temporary.size(), temporary) == 0) {
+    name.resize(name.size() - temporary.size());
+  }
+  const auto is_name = [&](const char* other) { return name == other; };
+  return std::any_of(std::begin(kFiles), std::end(kFiles), is_name) ||
+         std::any_of(std::begin(kOthers), std::end(kOthers), is_name);
+}
+
+void remove_tree(const std::string& path) {
+  std::error_code failure;
+  fs::remove_all(path, failure);
+  if (failure) fail(ErrorKind::data, "{}: cannot remove it: {}", path, failure.message());
+}
 
 }  // namespace
 
 RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
-  std::error_code failure;
-  fs::create_directories(checkpoints(), failure);
-  if (failure) {
+  try {
+    make_folders(path_);
+  } catch (const Error& error) {
     fail(ErrorKind::data, "cannot make the run folder {}: {}. Choose another with --run-dir", path_,
-         failure.message());
+         error.what());
   }
-  lock_ = ::open((path_ + kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  lock_ = open_file(path_ + kLockFile, O_RDWR | O_CREAT, 0666).release();
   if (lock_ < 0) {
     fail(ErrorKind::data, "cannot write into the run folder {}: {}. Choose another with --run-dir",
          path_, std::strerror(errno));
   }
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    const int reason = errno;
-    ::close(lock_);
-    if (reason == EWOULDBLOCK) {
+  int locked = 0;
+  do {
+    locked = ::flock(lock_, LOCK_EX | LOCK_NB);
+  } while (locked != 0 && errno == EINTR);
+  try {
+    if (locked != 0 && errno == EWOULDBLOCK) {
       fail(ErrorKind::usage,
            "the run folder {} is in use by another dpt process: wait for it, stop it, or choose "
            "another folder with --run-dir",
            path_);
     }
-    fail(ErrorKind::data, "cannot lock {}{}: {}", path_, kLockFile, std::strerror(reason));
+    if (locked != 0) {
+      fail(ErrorKind::data, "cannot lock {}{}: {}", path_, kLockFile, std::strerror(errno));
+    }
+    remove_tree(replaced() + kTemporarySuffix);
+    if (exists(replaced() + "/checkpoints") && !list_checkpoints(checkpoints()).empty()) {
+      give_up_replaced();
+    } else {
+      restored_ = put_back();
+    }
+    make_folders(checkpoints());
+  } catch (...) {
+    ::close(lock_);
+    throw;
   }
 }
 
@@ -56,27 +100,84 @@ RunFolder::~RunFolder() {
 }
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+    : path_(std::move(other.path_)),
+      lock_(std::exchange(other.lock_, -1)),
+      restored_(other.restored_) {}
 
-void RunFolder::wipe() {
-  for (const auto& entry : fs::directory_iterator(path_)) {
-    const std::string name = entry.path().filename().string();
-    if (std::find(std::begin(kFiles), std::end(kFiles), name) == std::end(kFiles)) {
-      fail(ErrorKind::usage,
-           "--overwrite: {} holds {}, which no run writes, so nothing was removed. Choose another "
-           "folder with --run-dir",
-           path_, name);
+std::string RunFolder::after_set_aside(const std::string& path) const {
+  if (path.empty() || !exists(path)) return path;
+  const std::string inside =
+      fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(path_)).string();
+  for (const char* name : kFiles) {
+    if (inside == name || inside.rfind(std::string(name) + "/", 0) == 0) {
+      return replaced() + "/" + inside;
     }
   }
-  for (const char* name : kFiles) {
-    if (std::string(name) != ".lock") fs::remove_all(file(name));
+  return path;
+}
+
+void RunFolder::check_only_ours() const {
+  for (const auto& entry : fs::directory_iterator(path_)) {
+    const std::string name = entry.path().filename().string();
+    if (is_ours(name)) continue;
+    fail(ErrorKind::usage,
+         "--overwrite: {} holds {}, which no run writes, so nothing was changed. Choose another "
+         "folder with --run-dir",
+         path_, name);
   }
-  fs::create_directories(checkpoints());
+}
+
+void RunFolder::set_aside() {
+  std::error_code ignored;
+  const bool is_empty = std::none_of(std::begin(kFiles) + 1, std::end(kFiles),
+                                     [&](const char* name) { return exists(file(name)); }) &&
+                        fs::is_empty(checkpoints(), ignored);
+  if (is_empty) return;
+  make_folders(replaced());
+  for (const char* name : kFiles) {
+    if (exists(file(name))) move_durably(file(name), replaced() + "/" + name);
+    if (exists(file(name) + kTemporarySuffix)) remove_tree(file(name) + kTemporarySuffix);
+  }
+  make_folders(checkpoints());
+}
+
+void RunFolder::give_up_replaced() {
+  if (!exists(replaced())) return;
+  // One step decides; a crash in the middle of the removal leaves what the next process removes.
+  const std::string goes = replaced() + kTemporarySuffix;
+  move_durably(replaced(), goes);
+  remove_tree(goes);
+}
+
+bool RunFolder::put_back() {
+  if (!exists(replaced())) return false;
+  // The checkpoints come last, so that a crash on the way is known for what it is.
+  bool any = false;
+  for (auto name = std::rbegin(kFiles); name != std::rend(kFiles); ++name) {
+    const std::string old = replaced() + "/" + *name;
+    if (!exists(old)) continue;
+    remove_tree(file(*name));
+    move_durably(old, file(*name));
+    any = true;
+  }
+  remove_tree(replaced());
+  return any;
+}
+
+std::string RunFolder::make_abandoned() const {
+  for (int i = 1;; ++i) {
+    std::string path = fmt::format("{}/abandoned-{}", checkpoints(), i);
+    if (exists(path)) continue;
+    make_folders(path);
+    return path;
+  }
 }
 
 bool is_run_folder(const std::string& path) {
   std::error_code ignored;
-  if (fs::exists(path + "/config.yaml", ignored)) return true;
+  if (fs::exists(path + "/config.yaml", ignored) || fs::exists(path + "/replaced", ignored)) {
+    return true;
+  }
   return fs::is_directory(path + "/checkpoints", ignored) &&
          !fs::is_empty(path + "/checkpoints", ignored);
 }
@@ -85,18 +186,6 @@ std::string free_run_folder(const std::string& name) {
   std::string path = "runs/" + name;
   for (int i = 2; is_run_folder(path); ++i) path = fmt::format("runs/{}-{}", name, i);
   return path;
-}
-
-void publish_link(const std::string& from, const std::string& to) {
-  const std::string temporary = to + ".tmp";
-  std::error_code failure;
-  fs::remove(temporary, failure);
-  fs::create_hard_link(from, temporary, failure);
-  if (failure) fs::copy_file(from, temporary, failure);
-  if (!failure) fs::rename(temporary, to, failure);
-  if (failure) {
-    fail(ErrorKind::data, "cannot make {} from {}: {}", to, from, failure.message());
-  }
 }
 
 }  // namespace dpt

@@ -7,10 +7,15 @@
 namespace dpt {
 
 /// An open run folder, locked by this process until it is destroyed (or the process dies).
+///
+/// `--overwrite`: set_aside() moves the old run into replaced/, and it is given up when the new run
+/// has saved its first checkpoint (give_up_replaced). Until then the old run comes back: with
+/// put_back(), or, after a crash, with the next process that opens the folder.
 class RunFolder {
  public:
-  /// Creates the folder if needed and locks it. Throws ErrorKind::usage when another process holds
-  /// it, ErrorKind::data when it cannot be made or written.
+  /// Creates the folder if needed, locks it, and finishes what a crash left half done. Throws
+  /// ErrorKind::usage when another process holds it, ErrorKind::data when it cannot be made or
+  /// written.
   explicit RunFolder(std::string path);
   ~RunFolder();
   RunFolder(RunFolder&& other) noexcept;
@@ -20,14 +25,29 @@ class RunFolder {
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string best() const { return path_ + "/best.safetensors"; }
+  /// Where a file of the old run is after set_aside(). Other paths stay as they are.
+  std::string after_set_aside(const std::string& path) const;
 
-  /// Removes everything that dpt wrote there. Throws ErrorKind::usage, and removes nothing, when
-  /// the folder holds anything else.
-  void wipe();
+  /// Throws ErrorKind::usage when the folder holds anything that dpt does not write.
+  void check_only_ours() const;
+  /// Moves everything that dpt wrote there into replaced/.
+  void set_aside();
+  /// The new run has a checkpoint: the old one goes. Does nothing when nothing was set aside.
+  void give_up_replaced();
+  /// The new run has saved nothing: the old one takes its place again. Returns whether one did.
+  bool put_back();
+  /// Whether opening the folder has put back the run that a crash had left in replaced/.
+  bool restored() const { return restored_; }
+
+  /// A folder for what a run leaves aside, made now: checkpoints/abandoned-1, -2, ...
+  std::string make_abandoned() const;
 
  private:
+  std::string replaced() const { return path_ + "/replaced"; }
+
   std::string path_;
   int lock_ = -1;
+  bool restored_ = false;
 };
 
 /// Whether the folder holds a run (its config.yaml or checkpoints).
@@ -35,9 +55,5 @@ bool is_run_folder(const std::string& path);
 
 /// "runs/NAME" if that is free, else "runs/NAME-2", "runs/NAME-3", ...
 std::string free_run_folder(const std::string& name);
-
-/// Makes `to` another name of `from` (hard link, or a copy where links are not possible), so that a
-/// crash leaves the old `to` or the new one.
-void publish_link(const std::string& from, const std::string& to);
 
 }  // namespace dpt

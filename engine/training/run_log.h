@@ -1,30 +1,48 @@
 // metrics.jsonl and summary.json: what a script reads. Formats: docs/log-format.md.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
+
+#include "engine/checkpoints/file_io.h"
 
 namespace dpt {
 
 using Json = nlohmann::ordered_json;
 
 /// Appends one object a line. Numbers that are not finite become null and are named in
-/// `nonfinite`. Each line is written whole, so that a crash shards whole lines.
+/// `nonfinite`. Each line is written whole or not at all.
+///
+/// The log never ends a run: a line that cannot be written (a full disk) is lost, with one warning,
+/// and when lines can be written again, a line `log_gap` says how many are missing.
 class RunLog {
  public:
+  using Warn = std::function<void(const std::string&)>;
+
   /// Without a path, writes nothing.
-  explicit RunLog(const std::string& path = {});
-  ~RunLog();
-  RunLog(const RunLog&) = delete;
-  RunLog& operator=(const RunLog&) = delete;
+  explicit RunLog(std::string path = {}, Warn warn = {});
 
   /// {"v":1,"event":EVENT, fields...}
   void event(const char* name, const Json& fields);
 
  private:
+  int open();
+  int append(const std::string& text);
+
   std::string path_;
-  int file_ = -1;
+  Warn warn_;
+  FileHandle file_;
+  std::int64_t whole_ = 0;  ///< bytes of the lines that are whole
+  std::int64_t lost_ = 0;
+  bool is_whole_ = true, warned_ = false;
 };
+
+/// Moves the lines of `folder`/metrics.jsonl that came after the moment (step, epochs completed) at
+/// which a run goes on, to the end of metrics.abandoned.jsonl: those steps will come again. Returns
+/// how many. Throws ErrorKind::data; the log is as it was then.
+std::int64_t abandon_log_lines(const std::string& folder, std::int64_t step, std::int64_t epoch);
 
 }  // namespace dpt

@@ -8,7 +8,10 @@
 
 #include <fmt/ranges.h>
 
+#include "engine/training/best.h"
+#include "engine/training/lineage.h"
 #include "engine/training/run_ranks.h"
+#include "engine/training/run_saver.h"
 #include "engine/training/stepper.h"
 
 namespace dpt {
@@ -20,10 +23,31 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// "val/accuracy" or "val/loss" -> its value, if there is a validation set.
-std::optional<double> monitored(const std::string& name, const std::optional<EvalResult>& val) {
-  if (!val) return std::nullopt;
-  return name == "val/loss" ? val->loss : val->accuracy;
+/// Says what came of a save. Throws its error, unless the run may go on without.
+void report_save(const SaveResult& result, bool may_fail, RunLog& log, Progress& progress) {
+  for (const std::string& text : result.warnings) progress.warn(text);
+  if (!result.error) {
+    log.event("checkpoint",
+              {{"step", result.step}, {"path", result.path}, {"best", result.is_best}});
+    return;
+  }
+  try {
+    std::rethrow_exception(result.error);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+    log.event("checkpoint_failed", {{"step", result.step}, {"reason", error.what()}});
+    if (!may_fail) throw;
+    progress.warn(fmt::format("{}; going on (checkpoint.on_failure is continue)", error.what()));
+  }
+}
+
+/// The same after a failure, which is what the user hears of.
+void report_save_quietly(const SaveResult& result, RunLog& log, Progress& progress) {
+  try {
+    report_save(result, false, log, progress);
+  } catch (const std::exception& error) {
+    progress.warn(error.what());
+  }
 }
 
 /// One rank's run. Only rank 0 has a folder to write to; all ranks decide alike, because they
@@ -31,41 +55,46 @@ std::optional<double> monitored(const std::string& name, const std::optional<Eva
 class RankTrainer {
  public:
   RankTrainer(const Job& job, const StartingPoint& start, const TrainLimits& limits,
-              Backend& backend, Communicator& communicator, RunFolder& folder, RunLog& log,
-              Progress& progress)
+              Backend& backend, Communicator& communicator, RunFolder& folder, RunSaver& saver,
+              RunLog& log, Progress& progress)
       : job_(job),
         limits_(limits),
         backend_(backend),
         communicator_(communicator),
         folder_(folder),
+        saver_(saver),
         log_(log),
         progress_(progress),
         writes_(communicator.rank() == 0),
+        goes_on_unsaved_(job.spec.checkpoint.on_failure == "continue"),
         first_step_(start.state.step),
         replica_(backend, communicator, job),
         stepper_(job, replica_, communicator, start.state,
                  [this](const StepResult& r) { on_result(r); }) {
     replica_.set_params(start.params);
     if (!start.optimizer.empty()) replica_.set_optimizer_state(start.optimizer);
+    if (start.is_saved) saved_ = moment();
+    outcome_.early_stopped = has_stopped_early(job.spec, start.state);
   }
 
   TrainOutcome run() {
     begun_ = Clock::now();
     begin_interval();
-    while (stepper_.state().epoch < job_.spec.train.epochs && !stopping() &&
-           !outcome_.early_stopped) {
+    while (stepper_.state().epoch < job_.spec.train.epochs && !end_ && !outcome_.early_stopped) {
       train_epoch();
-      if (stopping() || !close_epoch()) break;
+      if (end_ || !close_epoch()) break;
     }
-    if (!stopping() && test_best()) outcome_.status = "ok";
-    if (outcome_.status != "ok") save();
+    save_last();
+    if (!end_) test_best();
+    outcome_.end = end_.value_or(RunEnd::complete);
     outcome_.state = stepper_.state();
     outcome_.seconds = seconds_since(begun_);
     return std::move(outcome_);
   }
 
  private:
-  bool stopping() const { return !outcome_.status.empty(); }
+  using Moment = std::pair<std::int64_t, std::int64_t>;  ///< step and epoch
+  Moment moment() { return {stepper_.state().step, stepper_.state().epoch}; }
 
   void train_epoch() {
     epoch_begun_ = Clock::now();
@@ -74,13 +103,14 @@ class RankTrainer {
       const std::int64_t next = stepper_.state().step + 1;
       if (limits_.max_steps && next > *limits_.max_steps) {
         stepper_.drain();
-        outcome_.status = "max_steps";
+        end_ = RunEnd::max_steps;
         return;
       }
       stepper_.step(wants_stop(), is_logged(next));
       log_device_weights();
-      const std::int64_t every = job_.spec.checkpoint.every_steps;
-      if (every > 0 && stepper_.state().step % every == 0) {
+      if (writes_) collect_save(saver_.poll());
+      // The last step of an epoch is saved with the epoch's results.
+      if (is_step_to_save() && !stepper_.epoch_done()) {
         stepper_.drain();
         // A vote that arrived with the drain stops the run below, which saves.
         if (!stop_voted_) save();
@@ -95,9 +125,14 @@ class RankTrainer {
   }
 
   void note_stopped() {
-    outcome_.status = "stopped";
+    end_ = RunEnd::stopped;
     // Another rank's clock may be ahead of this one's.
     outcome_.reason = wants_stop() ? reason_ : StopReason::time_is_up;
+  }
+
+  bool is_step_to_save() {
+    const std::int64_t every = job_.spec.checkpoint.every_steps;
+    return every > 0 && stepper_.state().step % every == 0;
   }
 
   /// The vote travels with the gradients, so that every rank learns of it at the same step. Every
@@ -197,6 +232,11 @@ class RankTrainer {
     }
   }
 
+  /// Of the training steps of an epoch that this process ran.
+  struct Speed {
+    double seconds = 0, rate = 0, wait = 0;
+  };
+
   /// An evaluation that a stop request ends; nothing then, on all ranks.
   std::optional<EvalResult> evaluate(const Split& split, const std::string& name) {
     auto result =
@@ -209,50 +249,84 @@ class RankTrainer {
   /// during the evaluation: then the epoch is not closed, and the resumed run evaluates again.
   bool close_epoch() {
     log_replica();
-    const RunState& state = stepper_.state();
-    const double trained = static_cast<double>(job_.splits.train.size());
-    outcome_.train_loss = state.epoch_loss_sum / trained;
-    outcome_.train_accuracy = state.epoch_correct / trained;
-    const double seconds = seconds_since(epoch_begun_);
-    epoch_wait_ += stepper_.take_wait_seconds();
-    const double rate = (trained - static_cast<double>(epoch_first_position_)) / seconds;
-    const double wait = seconds > 0 ? epoch_wait_ / seconds : 0.0;
-    epoch_wait_ = 0;
-
-    outcome_.val.reset();
-    if (job_.splits.val.size() > 0 && !(outcome_.val = evaluate(job_.splits.val, "val"))) {
-      return false;
-    }
+    settle_best();
+    const std::optional<Speed> speed = take_speed();
+    std::optional<EvalResult> val;
+    if (job_.splits.val.size() > 0 && !(val = evaluate(job_.splits.val, "val"))) return false;
+    note_results(val);
     stepper_.finish_epoch();
-    const bool improved = update_best();
-    const std::int64_t epoch = state.epoch;
-    if (writes_) {
-      log_.event("epoch", {{"epoch", epoch},
-                           {"step", state.step},
-                           {"loss", outcome_.train_loss},
-                           {"accuracy", outcome_.train_accuracy},
-                           {"seconds", seconds},
-                           {"images_per_s", std::round(rate)},
-                           {"data_wait", std::round(1000 * wait) / 1000}});
-      if (outcome_.val) log_eval(*outcome_.val, epoch);
-      progress_.info(epoch_line(epoch, rate, wait, improved));
-    }
-    const bool last = epoch >= job_.spec.train.epochs || outcome_.early_stopped;
-    if (last || improved || epoch % job_.spec.checkpoint.every == 0) save(improved);
+    RunState& state = stepper_.state();
+    best_before_ = BestSoFar(state);
+    const bool improved = note_epoch(job_.spec, state);
+    outcome_.early_stopped = has_stopped_early(job_.spec, state);
+    if (writes_) log_epoch(speed, val, improved);
+    const CheckpointSpec& spec = job_.spec.checkpoint;
+    const bool last = state.epoch >= job_.spec.train.epochs || outcome_.early_stopped;
+    const bool keep = last || is_step_to_save() ||
+                      (spec.every > 0 && (improved || state.epoch % spec.every == 0));
+    if (keep || improved) save(keep, improved);
     begin_interval();
     return true;
   }
 
-  std::string epoch_line(std::int64_t epoch, double rate, double wait, bool improved) const {
-    std::string line =
-        fmt::format("epoch {}/{}: train loss {:.4f} accuracy {:.4f}", epoch, job_.spec.train.epochs,
-                    outcome_.train_loss, outcome_.train_accuracy);
-    if (outcome_.val) {
-      line += fmt::format(", val loss {:.4f} accuracy {:.4f}{}", outcome_.val->loss,
-                          outcome_.val->accuracy, improved ? " (best)" : "");
+  /// Keeps the epoch's results in the state; what was not measured is not there.
+  void note_results(const std::optional<EvalResult>& val) {
+    RunState& state = stepper_.state();
+    const double trained = static_cast<double>(job_.splits.train.size());
+    state.train_loss = state.epoch_loss_sum / trained;
+    state.train_accuracy = state.epoch_correct / trained;
+    state.val_n = val ? val->n : 0;
+    state.val_loss = val ? std::optional(val->loss) : std::nullopt;
+    state.val_accuracy = val ? std::optional(val->accuracy) : std::nullopt;
+  }
+
+  /// Nothing when a resumed process had no step of the epoch left.
+  std::optional<Speed> take_speed() {
+    const std::int64_t samples = stepper_.state().position - epoch_first_position_;
+    const double waited = std::exchange(epoch_wait_, 0.0) + stepper_.take_wait_seconds();
+    if (samples <= 0) return std::nullopt;
+    Speed speed;
+    speed.seconds = seconds_since(epoch_begun_);
+    speed.rate = static_cast<double>(samples) / speed.seconds;
+    speed.wait = speed.seconds > 0 ? waited / speed.seconds : 0.0;
+    return speed;
+  }
+
+  void log_epoch(const std::optional<Speed>& speed, const std::optional<EvalResult>& val,
+                 bool improved) {
+    const RunState& state = stepper_.state();
+    Json line = {{"epoch", state.epoch},
+                 {"step", state.step},
+                 {"loss", *state.train_loss},
+                 {"accuracy", *state.train_accuracy}};
+    if (speed) {
+      line["seconds"] = speed->seconds;
+      line["images_per_s"] = std::round(speed->rate);
+      line["data_wait"] = std::round(1000 * speed->wait) / 1000;
     }
-    line += fmt::format(", {} images/s", format_rate(rate));
-    if (wait >= 0.01) line += fmt::format(", waiting for data {:.0f} % of the time", 100 * wait);
+    log_.event("epoch", line);
+    if (val) log_eval(*val, state.epoch);
+    progress_.info(epoch_line(speed, improved));
+    if (outcome_.early_stopped) {
+      const EarlyStoppingSpec& early = *job_.spec.train.early_stopping;
+      progress_.info(fmt::format("early stopping: {} has not improved in {} evaluations",
+                                 early.monitor, early.patience));
+    }
+  }
+
+  std::string epoch_line(const std::optional<Speed>& speed, bool improved) {
+    const RunState& state = stepper_.state();
+    std::string line =
+        fmt::format("epoch {}/{}: train loss {:.4f} accuracy {:.4f}", state.epoch,
+                    job_.spec.train.epochs, *state.train_loss, *state.train_accuracy);
+    if (state.val_loss) {
+      line += fmt::format(", val loss {:.4f} accuracy {:.4f}{}", *state.val_loss,
+                          *state.val_accuracy, improved ? " (best)" : "");
+    }
+    if (speed) line += fmt::format(", {} images/s", format_rate(speed->rate));
+    if (speed && speed->wait >= 0.01) {
+      line += fmt::format(", waiting for data {:.0f} % of the time", 100 * speed->wait);
+    }
     return line;
   }
 
@@ -266,45 +340,21 @@ class RankTrainer {
                         {"launches", result.samples.replayed ? "graph" : "calls"}});
   }
 
-  /// Updates best-so-far and the patience of early stopping; true when this epoch is the best.
-  bool update_best() {
-    RunState& state = stepper_.state();
-    const KeepBestSpec& keep = job_.spec.checkpoint.keep_best;
-    bool improved = false;
-    if (const auto value = monitored(keep.monitor, outcome_.val)) {
-      improved = !state.best || (keep.mode == "max" ? *value > *state.best : *value < *state.best);
-      if (improved) {
-        state.best = *value;
-        state.best_step = state.step;
-      }
-    }
-    if (const auto& early = job_.spec.train.early_stopping) {
-      if (const auto value = monitored(early->monitor, outcome_.val)) {
-        const double gain = !state.early_best      ? INFINITY
-                            : early->mode == "max" ? *value - *state.early_best
-                                                   : *state.early_best - *value;
-        if (gain > early->min_delta) {
-          state.early_best = *value;
-          state.bad_evaluations = 0;
-        } else if (++state.bad_evaluations >= early->patience) {
-          outcome_.early_stopped = true;
-          if (writes_) {
-            progress_.info(fmt::format("early stopping: {} has not improved in {} evaluations",
-                                       early->monitor, early->patience));
-          }
-        }
-      }
-    }
-    return improved;
-  }
-
-  /// Writes a checkpoint of the present state. REQUIRES: drained. Called by all ranks.
-  void save(bool is_best = false) {
+  /// Begins to save the present state: as a checkpoint that stays (`keep`), as the best, or both.
+  /// REQUIRES: drained. Called by all ranks.
+  void save(bool keep, bool is_best) {
     // A rank whose device failed does not get here, and what it did not add is missing on the
     // others: nothing is kept before all have seen their work done.
     communicator_.barrier();
-    const auto moment = std::pair(stepper_.state().step, stepper_.state().epoch);
-    if (!writes_ || moment == saved_) return;
+    if (!writes_) return;
+    collect_save(saver_.wait());
+    if (best_failed_) best_before_.restore(stepper_.state());
+    if (moment() != saved_) saver_.start({snapshot(), keep, is_best});
+  }
+  void save() { save(true, false); }
+
+  /// The state in host memory; the steps may go on while it is written.
+  Checkpoint snapshot() {
     Checkpoint checkpoint;
     checkpoint.state = stepper_.state();
     checkpoint.params = replica_.params();
@@ -315,62 +365,102 @@ class RankTrainer {
     checkpoint.shards = job_.spec.train.shards;
     for (const DeviceName& device : job_.devices) checkpoint.devices.push_back(device.text());
     checkpoint.made_by = made_by(job_);
-    const std::string name = checkpoint_name(checkpoint.state.step);
-    const std::string path = folder_.checkpoints() + "/" + name;
-    try {
-      save_checkpoint(path, job_.plan, checkpoint);
-      if (is_best) publish_link(path, folder_.best());
-      apply_retention(folder_.checkpoints(), job_.spec.checkpoint.keep_last);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::data || job_.spec.checkpoint.on_failure != "continue") throw;
-      progress_.warn(fmt::format("{}; going on (checkpoint.on_failure is continue)", error.what()));
-      log_.event("checkpoint_failed", {{"step", checkpoint.state.step}, {"reason", error.what()}});
-      return;
-    }
-    saved_ = moment;
-    log_.event(
-        "checkpoint",
-        {{"step", checkpoint.state.step}, {"path", "checkpoints/" + name}, {"best", is_best}});
+    return checkpoint;
   }
 
-  /// The test set, once, with the best weights where a best is kept, else the last ones. False when
-  /// a stop request came in the meantime.
-  bool test_best() {
-    if (job_.splits.test.size() == 0) return true;
+  /// Takes note of what came of a save, if one has ended.
+  void collect_save(const std::optional<SaveResult>& result, bool may_fail = true) {
+    if (!result) return;
+    if (!result->error && result->keep) saved_ = {result->step, result->epoch};
+    RunState& state = stepper_.state();
+    if (result->best_moved && state.best_step == result->step) {
+      state.best_checksum = result->checksum;
+    }
+    best_failed_ = best_failed_ || (result->is_best && !result->best_moved);
+    report_save(*result, may_fail && goes_on_unsaved_, log_, progress_);
+  }
+
+  /// The end of the run: its last state is saved, or this throws. Called by all ranks.
+  void save_last() {
+    communicator_.barrier();
+    if (writes_) {
+      collect_save(saver_.wait());
+      if (moment() != saved_) {
+        const RunState& state = stepper_.state();
+        const bool is_best = best_failed_ && state.best && state.best_step == state.step;
+        saver_.start({snapshot(), true, is_best});
+        best_failed_ = best_failed_ && !is_best;
+        collect_save(saver_.wait(), false);
+      }
+    }
+    settle_best();
+  }
+
+  /// What could not be saved as the best is not the best: all ranks learn of it here.
+  void settle_best() {
+    if (writes_) collect_save(saver_.wait());
+    std::byte failed{best_failed_};
+    communicator_.broadcast(std::span(&failed, 1), 0);
+    if (failed != std::byte{0}) best_before_.restore(stepper_.state());
+    best_failed_ = false;
+  }
+
+  /// The test set, once, with the best weights where a best is kept, else the last ones. Comes
+  /// after the last save; a stop request ends it, and the resumed run measures again.
+  void test_best() {
+    if (job_.splits.test.size() == 0) return;
     const RunState& state = stepper_.state();
-    std::vector<float> last;
     if (state.best && state.best_step != state.step) {
-      last = replica_.params();
       std::vector<float> weights(static_cast<std::size_t>(job_.plan.param_floats));
-      if (writes_) weights = load_checkpoint(folder_.best(), job_.plan).params;
+      if (writes_) {
+        const auto notify = [this](const std::string& text) { progress_.info(text); };
+        weights = load_checkpoint(find_best(folder_, state, notify), job_.plan).params;
+      }
       communicator_.broadcast(std::as_writable_bytes(std::span<float>(weights)), 0);
       replica_.set_params(weights);
     }
     outcome_.test = evaluate(job_.splits.test, "test");
-    if (!outcome_.test) {
-      if (!last.empty()) replica_.set_params(last);  // what follows saves them
-      return false;
-    }
-    if (writes_) log_eval(*outcome_.test, state.epoch);
-    return true;
+    if (writes_ && outcome_.test) log_eval(*outcome_.test, state.epoch);
   }
+
+  /// What RunState says of the best.
+  struct BestSoFar {
+    std::optional<double> value;
+    std::int64_t step = 0;
+    std::string monitor, checksum;
+
+    BestSoFar() = default;
+    explicit BestSoFar(const RunState& s)
+        : value(s.best), step(s.best_step), monitor(s.best_monitor), checksum(s.best_checksum) {}
+    void restore(RunState& s) const {
+      s.best = value;
+      s.best_step = step;
+      s.best_monitor = monitor;
+      s.best_checksum = checksum;
+    }
+  };
 
   const Job& job_;
   const TrainLimits& limits_;
   Backend& backend_;
   Communicator& communicator_;
   RunFolder& folder_;
+  RunSaver& saver_;
   RunLog& log_;
   Progress& progress_;
   bool writes_;
+  bool goes_on_unsaved_;     ///< checkpoint.on_failure: continue
   std::int64_t first_step_;  ///< updates done before this process
   Replica replica_;
   Stepper stepper_;
   TrainOutcome outcome_;
+  std::optional<RunEnd> end_;
   StopReason reason_ = StopReason::none;
   bool replica_logged_ = false, weights_logged_ = false;
   bool stop_voted_ = false;
-  std::pair<std::int64_t, std::int64_t> saved_{-1, -1};  ///< step and epoch of the last save
+  Moment saved_{-1, -1};      ///< of the last save
+  BestSoFar best_before_;     ///< of the evaluation before the last
+  bool best_failed_ = false;  ///< the last best could not be saved; known to rank 0
   std::int64_t interval_samples_ = 0, epoch_first_position_ = 0;
   double epoch_wait_ = 0;
   Clock::time_point begun_, interval_begun_, epoch_begun_, bar_drawn_{};
@@ -381,51 +471,37 @@ class RankTrainer {
 TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits& limits,
                    RunFolder& folder, RunLog& log, Progress& progress) {
   TrainOutcome outcome;
-  run_ranks(
-      job.devices, job.backend_options,
-      [&](Backend& backend, Communicator& communicator) {
-        RankTrainer trainer(job, start, limits, backend, communicator, folder, log, progress);
-        TrainOutcome mine = trainer.run();
-        if (communicator.rank() == 0) outcome = std::move(mine);
-      },
-      stall_timeout(job));
+  RunSaver saver(folder, job.plan, job.spec.checkpoint.keep_last,
+                 start.keep_forever ? start.state.step : -1);
+  try {
+    run_ranks(
+        job.devices, job.backend_options,
+        [&](Backend& backend, Communicator& communicator) {
+          RankTrainer trainer(job, start, limits, backend, communicator, folder, saver, log,
+                              progress);
+          TrainOutcome mine = trainer.run();
+          if (communicator.rank() == 0) outcome = std::move(mine);
+        },
+        stall_timeout(job));
+  } catch (...) {
+    // What was being saved is a checkpoint of before the failure, and is good.
+    if (const auto result = saver.wait()) report_save_quietly(*result, log, progress);
+    throw;
+  }
   progress.clear();
   return outcome;
 }
 
-StartingPoint fresh_start(const Job& job) {
-  StartingPoint start;
-  start.params.resize(static_cast<std::size_t>(job.plan.param_floats));
-  initialise_params(job.plan, static_cast<std::uint64_t>(job.spec.seed), start.params.data());
-  return start;
-}
-
-StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
-  Checkpoint checkpoint = load_checkpoint(path, job.plan);
-  std::vector<std::string> names;
-  for (const auto& [name, values] : checkpoint.optimizer) names.push_back(name);
-  if (names != job.optimizer.state_names) {
-    fail(ErrorKind::data,
-         "{} holds the optimizer state [{}], but the config's optimizer {} keeps [{}]: resume with "
-         "the optimizer that made it, or start from its weights with --weights",
-         path, fmt::join(names, ", "), job.spec.optimizer.type,
-         fmt::join(job.optimizer.state_names, ", "));
+const char* name_of(RunEnd end) {
+  switch (end) {
+    case RunEnd::complete:
+      return "ok";
+    case RunEnd::max_steps:
+      return "max_steps";
+    case RunEnd::stopped:
+      return "stopped";
   }
-  StartingPoint start;
-  start.state = checkpoint.state;
-  // Speeds that were measured on other devices say nothing, and device_weights that were given are
-  // obeyed.
-  std::vector<std::string> devices;
-  for (const DeviceName& device : job.devices) devices.push_back(device.text());
-  if (!job.calibrate || checkpoint.devices != devices) start.state.device_weights.clear();
-  start.params = std::move(checkpoint.params);
-  start.optimizer = std::move(checkpoint.optimizer);
-  return start;
-}
-
-std::string made_by(const Job& job) {
-  return fmt::format("{}; {}; {} x {}", backends_built_in(), cpu_info().instruction_set,
-                     job.ranks(), job.devices.front().text());
+  return "?";
 }
 
 }  // namespace dpt

@@ -23,6 +23,9 @@ struct StartingPoint {
   RunState state;
   std::vector<float> params;
   std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< empty = zeros
+  std::string config, checksum;  ///< of the checkpoint's file; empty for a fresh run
+  bool is_saved = false;         ///< the run folder holds a checkpoint of just this state
+  bool keep_forever = false;     ///< retention never removes that checkpoint
 };
 
 struct TrainLimits {
@@ -34,20 +37,24 @@ struct TrainLimits {
   std::function<StopReason()> stop_request = requested_stop;
 };
 
+/// Why a run ended that did not fail.
+enum class RunEnd : std::uint8_t { complete, max_steps, stopped };
+/// As the log and summary.json say it: "ok", "max_steps", "stopped".
+const char* name_of(RunEnd end);
+
 /// How a run ended.
 struct TrainOutcome {
-  std::string status;  ///< "ok", "max_steps", "stopped"
+  RunEnd end = RunEnd::complete;
   StopReason reason = StopReason::none;
-  RunState state;
-  std::optional<EvalResult> val;  ///< the last one, and the test set with the best weights
+  RunState state;  ///< with the results of the last complete epoch
   std::optional<EvalResult> test;
-  double train_loss = 0, train_accuracy = 0;  ///< of the last complete epoch
   bool early_stopped = false;
   double seconds = 0;
 };
 
 /// Trains until the epochs are done or something asks for a stop; checkpoints and log lines go to
-/// the folder. Throws what went wrong on the first rank that failed.
+/// the folder. When it returns, the last state is saved, whatever checkpoint.on_failure says.
+/// Throws what went wrong on the first rank that failed; a save under way has come to its end then.
 TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits& limits,
                    RunFolder& folder, RunLog& log, Progress& progress);
 

@@ -139,7 +139,7 @@ TEST_CASE("--max-time counts from the start of the process") {
   limits.begun = std::chrono::steady_clock::now() - std::chrono::hours(2);
   Run run(folder.path());
   const TrainOutcome outcome = run.train(job, fresh_start(job), limits);
-  CHECK(outcome.status == "stopped");
+  CHECK(outcome.end == RunEnd::stopped);
   CHECK(outcome.reason == StopReason::time_is_up);
   CHECK(outcome.state.step < 20);
 }

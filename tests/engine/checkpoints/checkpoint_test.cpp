@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/checkpoints/retention.h"
 #include "tests/engine/checkpoints/files.h"
 #include "tests/engine/checkpoints/small_plan.h"
 
@@ -48,6 +49,14 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(loaded.state.epoch_loss_sum == 1.0 / 3.0);
   CHECK(loaded.state.epoch_correct == 1e300);
   CHECK(loaded.state.device_weights == std::vector<std::int64_t>{9988, 12});
+  CHECK(loaded.state.best_monitor == "val/accuracy max");
+  CHECK(loaded.state.best_checksum == "0123456789abcdef0123456789abcdef");
+  CHECK(loaded.state.early_monitor == "val/loss min");
+  CHECK(loaded.state.train_loss == 0.25);
+  CHECK(loaded.state.train_accuracy == 2.0 / 3.0);
+  CHECK(loaded.state.val_loss == 1.5);
+  CHECK(loaded.state.val_accuracy == 0.1);
+  CHECK(loaded.state.val_n == 20);
   CHECK(loaded.config == saved.config);
   CHECK(loaded.classes == saved.classes);
   CHECK(loaded.dataset_fingerprint == saved.dataset_fingerprint);
@@ -316,6 +325,50 @@ TEST_CASE("retention keeps the newest good ones; a damaged one cannot push out a
   apply_retention(folder.path(), 0);  // at least one good one stays
   CHECK(steps() == Steps{5, 4});
   apply_retention(folder.file("missing"), 2);
+}
+
+TEST_CASE("retention knows what it wrote, what is needed and what is of another branch") {
+  const TempDir folder;
+  const Plan plan = small_plan();
+  const auto path = [&](std::int64_t step) { return folder.file(checkpoint_name(step)); };
+  const auto steps = [&] {
+    std::vector<std::int64_t> kept;
+    for (const std::string& each : list_checkpoints(folder.path())) {
+      kept.push_back(step_of_checkpoint(std::filesystem::path(each).filename().string()));
+    }
+    return kept;
+  };
+  using Steps = std::vector<std::int64_t>;
+  const auto none = [](std::int64_t) { return false; };
+  std::vector<std::string> warnings;
+  const auto warn = [&](const std::string& text) { warnings.push_back(text); };
+  for (const std::int64_t step : {1, 2, 3, 4, 5, 9}) {
+    save_checkpoint(path(step), plan, small_checkpoint(plan, step));
+  }
+  Retention retention(folder.path(), 2);
+  retention.pin(1);
+  // Step 9 is of a branch that was left: it stays and does not count.
+  retention.apply(
+      5, [](std::int64_t step) { return step == 2; }, warn);
+  CHECK(steps() == Steps{9, 5, 4, 2, 1});
+  retention.apply(5, none, warn);
+  CHECK(steps() == Steps{9, 5, 4, 1});
+
+  // Not read again: other bytes under the same size and time are not seen,
+  const auto time = std::filesystem::last_write_time(path(5));
+  std::string bytes = read_all(path(5));
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write_all_text(path(5), bytes);
+  std::filesystem::last_write_time(path(5), time);
+  save_checkpoint(path(3), plan, small_checkpoint(plan, 3));
+  retention.apply(5, none, warn);
+  CHECK(steps() == Steps{9, 5, 4, 1});
+  // a change that the file system knows of is.
+  std::filesystem::last_write_time(path(5), time + std::chrono::seconds(1));
+  save_checkpoint(path(3), plan, small_checkpoint(plan, 3));
+  retention.apply(5, none, warn);
+  CHECK(steps() == Steps{9, 5, 4, 3, 1});
+  CHECK(warnings.empty());
 }
 
 TEST_CASE("weights only: loaded, missing, left over, other types, wrong shapes") {

@@ -1,0 +1,105 @@
+#include "app/train_report.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dpt {
+namespace {
+
+constexpr const char* kPlainCharacters =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
+
+}  // namespace
+
+Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& outcome) {
+  Json summary;
+  summary["v"] = 1;
+  summary["run"] = job.spec.name;
+  summary["folder"] = folder.path();
+  summary["status"] = name_of(outcome.end);
+  summary["exit_code"] = exit_code_of(outcome.reason);
+  summary["epochs"] = outcome.state.epoch;
+  summary["steps"] = outcome.state.step;
+  summary["seconds"] = outcome.seconds;
+  summary["params"] = job.plan.param_count;
+  for (const DeviceName& device : job.devices) summary["devices"].push_back(device.text());
+  if (outcome.state.best) {
+    summary["best"] = {{job.spec.checkpoint.keep_best.monitor, *outcome.state.best},
+                       {"step", outcome.state.best_step}};
+  }
+  if (outcome.early_stopped) summary["early_stopped"] = true;
+  const RunState& state = outcome.state;
+  if (state.train_loss && state.train_accuracy) {
+    summary["train"] = {{"loss", *state.train_loss}, {"accuracy", *state.train_accuracy}};
+  }
+  if (state.val_loss && state.val_accuracy) {
+    summary["val"] = {
+        {"n", state.val_n}, {"loss", *state.val_loss}, {"accuracy", *state.val_accuracy}};
+  }
+  if (outcome.test) {
+    summary["test"] = {
+        {"n", outcome.test->n}, {"loss", outcome.test->loss}, {"accuracy", outcome.test->accuracy}};
+  }
+  return summary;
+}
+
+void check_requirements(const std::vector<Requirement>& requirements, const Json& summary) {
+  for (const Requirement& requirement : requirements) {
+    const Json split = summary.value(requirement.split, Json::object());
+    const Json value = split.is_object() ? split.value(requirement.metric, Json()) : Json();
+    if (split.empty()) {
+      fail(ErrorKind::requirement, "--require {}: this run has no {} result", requirement.text,
+           requirement.split);
+    }
+    // JSON has no word for what is not a finite number, and nothing is met by that.
+    if (!value.is_number()) {
+      fail(ErrorKind::requirement, "--require {}: not met, it is not a finite number",
+           requirement.text);
+    }
+    if (!is_met(requirement, value.get<double>())) {
+      fail(ErrorKind::requirement, "--require {}: not met, it is {:.6g}", requirement.text,
+           value.get<double>());
+    }
+  }
+}
+
+std::string shell_command(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlainCharacters) == std::string::npos) {
+      line += word;
+      continue;
+    }
+    line += "'";
+    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += "'";
+  }
+  return line;
+}
+
+std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunFolder& folder,
+                         RunEnd end) {
+  const bool resumes = options.resume == "auto" || options.resume == "must";
+  if (resumes && !options.overwrite && end != RunEnd::max_steps) {
+    return "the same command goes on";
+  }
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < options.command.size(); ++i) {
+    const std::string& word = options.command[i];
+    const auto is = [&](const std::string& name) {
+      if (word == name) ++i;  // and its value
+      return word == name || word.rfind(name + "=", 0) == 0;
+    };
+    if (word == "--overwrite" || is("--resume") ||
+        (end == RunEnd::max_steps && is("--max-steps"))) {
+      continue;
+    }
+    words.push_back(word);
+  }
+  if (options.run_dir.empty() && folder.path() != "runs/" + job.spec.name) {
+    words.insert(words.end(), {"--run-dir", folder.path()});
+  }
+  return "to go on: " + shell_command(words);
+}
+
+}  // namespace dpt

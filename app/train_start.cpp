@@ -1,0 +1,168 @@
+#include "app/train_start.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/ranges.h>
+
+#include "app/catalog.h"
+#include "engine/spec/read_spec.h"
+#include "engine/training/best.h"
+
+namespace dpt {
+namespace fs = std::filesystem;
+namespace {
+
+/// Fields that may change between the two halves of a run; paths and loader settings do not change
+/// what is computed (the data's fingerprint is compared instead).
+const std::vector<std::string>& changeable_fields() {
+  static const std::vector<std::string> fields = {
+      "train.epochs",       "log",       "checkpoint",   "devices",
+      "device_weights",     "data.root", "data.workers", "data.prefetch",
+      "train.stall_timeout"};
+  return fields;
+}
+
+/// "conv1.*" matches every name that begins with "conv1."; without a star, only itself.
+bool matches_any(const std::string& name, const std::vector<std::string>& patterns) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    if (!pattern.empty() && pattern.back() == '*') {
+      return name.compare(0, pattern.size() - 1, pattern, 0, pattern.size() - 1) == 0;
+    }
+    return name == pattern;
+  });
+}
+
+/// `--weights`: loads, prints what came of it, fails on surprises.
+void apply_weights(const TrainOptions& options, const Job& job, StartingPoint& start,
+                   Progress& progress) {
+  const WeightsReport report = load_weights(options.weights, job.plan, start.params.data());
+  progress.info(fmt::format("weights from {}: {} loaded, {} missing, {} left over", options.weights,
+                            report.loaded.size(), report.missing.size(), report.left_over.size()));
+  std::string surprises;
+  const auto list = [&](const char* what, const std::vector<std::string>& names,
+                        const std::vector<std::string>& expected) {
+    for (const std::string& name : names) {
+      const bool is_expected = matches_any(name, expected);
+      progress.info(fmt::format("  {} {}{}", what, name, is_expected ? " (expected)" : ""));
+      if (!is_expected) surprises += fmt::format("\n  {} {}", what, name);
+    }
+  };
+  list("missing from the file:", report.missing, options.expect_missing);
+  list("left over in the file:", report.left_over, options.expect_left_over);
+  if (!surprises.empty()) {
+    fail(ErrorKind::data,
+         "--weights {} does not fit the model:{}\nIf that is what you want, name them with "
+         "--expect-missing and --expect-left-over (a trailing * matches the rest)",
+         options.weights, surprises);
+  }
+}
+
+/// Refuses to go on with another config than the one that made the checkpoint.
+void check_same_config(const std::string& checkpoint, const std::string& folder, const Job& job) {
+  const CheckpointHeader header = read_checkpoint_header(checkpoint);
+  const std::vector<std::string> changes =
+      diff_specs(header.config, job.resolved_config, changeable_fields());
+  if (!changes.empty()) {
+    std::string lines;
+    for (const std::string& change : changes) lines += "\n  " + change;
+    fail(ErrorKind::usage,
+         "{} was made with another config:{}\nOnly epochs, log, checkpoint, devices and "
+         "device_weights may "
+         "change in a resumed run. Put the values back, or start anew: --resume never (a new "
+         "folder), "
+         "--run-dir D, or --overwrite (removes {})",
+         checkpoint, lines, folder);
+  }
+  const std::string fingerprint = job.splits.train.source->fingerprint();
+  if (!header.dataset_fingerprint.empty() && header.dataset_fingerprint != fingerprint) {
+    fail(ErrorKind::data,
+         "{} was trained on other data (fingerprint {}; the data now has {}): put the data back, "
+         "or start anew with --resume never",
+         checkpoint, header.dataset_fingerprint, fingerprint);
+  }
+}
+
+/// Where the run goes on: the checkpoint to resume, or empty for a fresh start.
+std::string find_checkpoint(const TrainOptions& options, const RunFolder& folder,
+                            Progress& progress) {
+  if (options.resume == "never") return {};
+  if (options.overwrite && options.resume == "auto") return {};
+  if (options.resume != "auto" && options.resume != "must") {
+    if (!fs::is_regular_file(options.resume)) {
+      fail(ErrorKind::usage,
+           "--resume {}: expected auto, never, must or a checkpoint file, and there is no such "
+           "file",
+           options.resume);
+    }
+    return options.resume;
+  }
+  const std::string found = newest_good_checkpoint(
+      folder.checkpoints(), [&](const std::string& text) { progress.warn(text); });
+  if (!found.empty()) return found;
+  if (!list_checkpoints(folder.checkpoints()).empty()) {
+    fail(ErrorKind::data,
+         "{} has checkpoints, but none of them is good (see above). Start anew with --overwrite or "
+         "--resume never",
+         folder.checkpoints());
+  }
+  if (options.resume == "must") {
+    fail(ErrorKind::data, "--resume must: {} has no checkpoint", folder.checkpoints());
+  }
+  return {};
+}
+
+/// Files from before 1.2 do not say what their best is a value of; their config does.
+void name_monitors(const std::string& path, StartingPoint& start) {
+  RunState& state = start.state;
+  if (!state.best || !state.best_monitor.empty()) return;
+  const TrainSpec spec = load_spec_text(catalog(), start.config, path + " (its config)", {});
+  state.best_monitor = best_monitor_of(spec);
+}
+
+}  // namespace
+
+void check_options(const TrainOptions& options) {
+  if (options.overwrite && options.resume == "must") {
+    fail(
+        ErrorKind::usage,
+        "--overwrite and --resume must contradict each other: one starts anew, the other only goes "
+        "on. Leave one out; nothing was changed");
+  }
+}
+
+std::string choose_folder(const TrainOptions& options, const TrainSpec& spec) {
+  if (!options.run_dir.empty()) {
+    if (options.resume == "never" && !options.overwrite && is_run_folder(options.run_dir)) {
+      fail(ErrorKind::usage,
+           "--resume never: {} already holds a run. Choose another --run-dir, or replace it with "
+           "--overwrite",
+           options.run_dir);
+    }
+    return options.run_dir;
+  }
+  if (options.resume == "never" && !options.overwrite) return free_run_folder(spec.name);
+  return "runs/" + spec.name;
+}
+
+TrainStart load_start(const TrainOptions& options, const Job& job, const RunFolder& folder,
+                      Progress& progress) {
+  TrainStart start;
+  start.checkpoint = find_checkpoint(options, folder, progress);
+  if (start.checkpoint.empty()) {
+    start.point = fresh_start(job);
+    if (!options.weights.empty()) apply_weights(options, job, start.point, progress);
+    return start;
+  }
+  check_same_config(start.checkpoint, folder.path(), job);
+  if (!options.weights.empty()) {
+    progress.warn(fmt::format("--weights {} is not used: the run resumes from {}", options.weights,
+                              start.checkpoint));
+  }
+  start.point = start_from_checkpoint(job, start.checkpoint);
+  name_monitors(start.checkpoint, start.point);
+  start.point.keep_forever = start.checkpoint == options.resume;
+  return start;
+}
+
+}  // namespace dpt

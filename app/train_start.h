@@ -1,0 +1,30 @@
+// dpt train, before anything runs: which folder, which checkpoint, which weights.
+#pragma once
+
+#include <string>
+
+#include "app/commands.h"
+#include "engine/training/progress.h"
+#include "engine/training/run_folder.h"
+#include "engine/training/trainer.h"
+
+namespace dpt {
+
+/// Throws ErrorKind::usage for options that contradict each other.
+void check_options(const TrainOptions& options);
+
+/// The run folder that the options ask for.
+std::string choose_folder(const TrainOptions& options, const TrainSpec& spec);
+
+/// Where a run starts, and what it was read from (empty for a fresh start).
+struct TrainStart {
+  std::string checkpoint;
+  StartingPoint point;
+};
+
+/// Finds, reads and checks the checkpoint to resume, or the weights to start from; changes nothing
+/// in the folder. Throws ErrorKind::data or usage when they are missing, damaged or do not fit.
+TrainStart load_start(const TrainOptions& options, const Job& job, const RunFolder& folder,
+                      Progress& progress);
+
+}  // namespace dpt

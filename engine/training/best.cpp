@@ -1,0 +1,86 @@
+#include "engine/training/best.h"
+
+#include <cmath>
+
+namespace dpt {
+namespace {
+
+/// Which values are better.
+enum class Direction : std::uint8_t { larger, smaller };
+
+Direction direction_of(const std::string& mode) {
+  return mode == "max" ? Direction::larger : Direction::smaller;
+}
+
+/// By how much `value` is better than `than`; negative when it is worse.
+double gain(const std::string& mode, double value, double than) {
+  return direction_of(mode) == Direction::larger ? value - than : than - value;
+}
+
+std::optional<double> last_value(const std::string& monitor, const RunState& state) {
+  return monitor == "val/loss" ? state.val_loss : state.val_accuracy;
+}
+
+}  // namespace
+
+std::string best_monitor_of(const TrainSpec& spec) {
+  const KeepBestSpec& keep = spec.checkpoint.keep_best;
+  return keep.monitor + " " + keep.mode;
+}
+
+std::string early_monitor_of(const TrainSpec& spec) {
+  const auto& early = spec.train.early_stopping;
+  return early ? early->monitor + " " + early->mode : std::string();
+}
+
+bool is_better(const KeepBestSpec& keep, double value, std::optional<double> than) {
+  return std::isfinite(value) && (!than || gain(keep.mode, value, *than) > 0);
+}
+
+std::optional<double> monitored_value(const KeepBestSpec& keep, const RunState& state) {
+  if (state.position != 0 || state.epoch == 0) return std::nullopt;
+  return last_value(keep.monitor, state);
+}
+
+bool note_epoch(const TrainSpec& spec, RunState& state) {
+  const KeepBestSpec& keep = spec.checkpoint.keep_best;
+  bool improved = false;
+  if (const auto value = last_value(keep.monitor, state)) {
+    improved = is_better(keep, *value, state.best);
+    if (improved) {
+      state.best = *value;
+      state.best_step = state.step;
+      state.best_monitor = best_monitor_of(spec);
+      state.best_checksum.clear();
+    }
+  }
+  if (const auto& early = spec.train.early_stopping) {
+    if (const auto value = last_value(early->monitor, state)) {
+      // A value that is not finite never is an improvement, not even on nothing.
+      if (std::isfinite(*value) &&
+          (!state.early_best || gain(early->mode, *value, *state.early_best) > early->min_delta)) {
+        state.early_best = *value;
+        state.bad_evaluations = 0;
+      } else {
+        ++state.bad_evaluations;
+      }
+      state.early_monitor = early_monitor_of(spec);
+    }
+  }
+  return improved;
+}
+
+bool has_stopped_early(const TrainSpec& spec, const RunState& state) {
+  const auto& early = spec.train.early_stopping;
+  return early && state.bad_evaluations >= early->patience;
+}
+
+void adopt_early_stopping(const TrainSpec& spec, RunState& state) {
+  const std::string now = early_monitor_of(spec);
+  if (state.early_monitor.empty() || state.early_monitor == now) return;
+  state.early_best.reset();
+  state.bad_evaluations = 0;
+  state.early_monitor = now;
+}
+
+}  // namespace dpt

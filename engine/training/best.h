@@ -1,0 +1,33 @@
+// What is best so far, and when training stops early: pure functions of the run's state.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/spec/train_spec.h"
+
+namespace dpt {
+
+/// "val/accuracy max": what RunState keeps with a value, so that it is compared with its like only.
+std::string best_monitor_of(const TrainSpec& spec);
+/// The same of early stopping; empty without it.
+std::string early_monitor_of(const TrainSpec& spec);
+
+/// Whether `value` is finite and better than `than`, if there is one.
+bool is_better(const KeepBestSpec& keep, double value, std::optional<double> than);
+
+/// What keep_best compares, of the weights that belong to `state`: only at the end of an epoch, and
+/// where there was a validation.
+std::optional<double> monitored_value(const KeepBestSpec& keep, const RunState& state);
+
+/// Takes the results of an epoch (RunState::val_...) into account. Returns whether it is the best.
+bool note_epoch(const TrainSpec& spec, RunState& state);
+
+/// Whether early stopping has ended this run. Holds on resume as well.
+bool has_stopped_early(const TrainSpec& spec, const RunState& state);
+
+/// On resume: forgets patience that was counted by another monitor.
+void adopt_early_stopping(const TrainSpec& spec, RunState& state);
+
+}  // namespace dpt

@@ -1,0 +1,271 @@
+#include "engine/training/lineage.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/checkpoints/file_io.h"
+#include "engine/training/best.h"
+#include "engine/training/run_log.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_same(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  return fs::equivalent(a, b, ignored);
+}
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+/// A file's header, if it is a checkpoint.
+std::optional<CheckpointHeader> header_of(const std::string& path) {
+  try {
+    if (exists(path)) return read_checkpoint_header(path);
+  } catch (const Error&) {
+    // Whatever it is, it is not the one looked for.
+  }
+  return std::nullopt;
+}
+
+/// Whether the intact file `path` is the best checkpoint that `state` knows.
+bool is_best(const std::string& path, const RunState& state) {
+  const auto header = header_of(path);
+  if (!header) return false;
+  // Files from before 1.2 do not tell the checksum of their best.
+  const bool same = state.best_checksum.empty()
+                        ? header->state.step == state.best_step && header->state.best == state.best
+                        : header->checksum == state.best_checksum;
+  return same && defect_of(path).empty();
+}
+
+/// The folder for what is left aside, made when the first thing goes there.
+class Aside {
+ public:
+  explicit Aside(const RunFolder& folder) : folder_(folder) {}
+  const std::string& path() {
+    if (path_.empty()) path_ = folder_.make_abandoned();
+    return path_;
+  }
+  std::string place_for(const std::string& file) {
+    return path() + "/" + fs::path(file).filename().string();
+  }
+
+ private:
+  const RunFolder& folder_;
+  std::string path_;
+};
+
+/// Where the resumed file stands to the folder.
+struct Origin {
+  bool is_own = false;    ///< of this run: in its folder, not among what was left aside
+  std::string own_place;  ///< its path as a checkpoint of the folder
+  std::string checksum;
+};
+
+Origin origin_of(const RunFolder& folder, const std::string& from, const StartingPoint& start) {
+  Origin origin;
+  const std::string beside = folder_of(from);
+  origin.is_own = is_same(beside, folder.checkpoints()) || is_same(beside, folder.path());
+  origin.own_place = folder.checkpoints() + "/" + checkpoint_name(start.state.step);
+  origin.checksum = start.checksum;
+  return origin;
+}
+
+/// Leaves in checkpoints/ the resumed file and what it descends from. The resumed file takes its
+/// place first and the newest goes last, so that a crash on the way leaves a run that goes on.
+void leave_branch(const RunFolder& folder, const std::string& from, const StartingPoint& start,
+                  Aside& aside, const Notify& notify) {
+  const Origin origin = origin_of(folder, from, start);
+  const std::int64_t step = start.state.step;
+  std::vector<std::int64_t> left;
+  const auto here = header_of(origin.own_place);
+  if (!here || here->checksum != origin.checksum) {
+    if (exists(origin.own_place)) {
+      publish_link(origin.own_place, aside.place_for(origin.own_place));
+      left.push_back(step);
+    }
+    publish_link(from, origin.own_place);
+  }
+  std::vector<std::string> paths = list_checkpoints(folder.checkpoints());
+  std::reverse(paths.begin(), paths.end());
+  for (const std::string& path : paths) {
+    const std::int64_t other = step_of_checkpoint(fs::path(path).filename().string());
+    if (other == step || (other < step && origin.is_own)) continue;
+    move_durably(path, aside.place_for(path));
+    left.push_back(other);
+  }
+  if (left.empty()) return;
+  std::sort(left.begin(), left.end());
+  notify(
+      fmt::format("the run goes on from step {}; the checkpoint(s) of step {}, which do not lead "
+                  "there, are moved to {}",
+                  step, fmt::join(left, ", "), aside.path()));
+}
+
+/// What --overwrite, a resume or a fresh start leaves of the log.
+void leave_log_lines(const RunFolder& folder, const std::string& from, const StartingPoint& start,
+                     const Notify& notify) {
+  try {
+    const bool is_own = from.empty() || origin_of(folder, from, start).is_own;
+    const std::int64_t moved =
+        is_own ? abandon_log_lines(folder.path(), start.state.step, start.state.epoch)
+               : abandon_log_lines(folder.path(), -1, -1);
+    if (moved > 0) {
+      notify(
+          fmt::format("{} line(s) of metrics.jsonl, of steps that come again, are moved to "
+                      "metrics.abandoned.jsonl",
+                      moved));
+    }
+  } catch (const Error& error) {
+    notify(fmt::format("warning: {}; steps may stand in metrics.jsonl twice", error.what()));
+  }
+}
+
+/// Files that may be the best of `state`, the likeliest first.
+std::vector<std::string> best_candidates(const RunFolder& folder, const std::string& from,
+                                         const RunState& state) {
+  const std::string name = checkpoint_name(state.best_step);
+  std::vector<std::string> paths = {folder.best(), folder.checkpoints() + "/" + name};
+  if (from.empty()) return paths;
+  const std::string beside = folder_of(from);
+  paths.push_back(from);
+  paths.push_back(beside + "/" + name);
+  paths.push_back(beside + "/best.safetensors");
+  paths.push_back(beside + "/../best.safetensors");
+  // One that was moved aside: from/../../.. is the run folder then.
+  paths.push_back(beside + "/../" + name);
+  paths.push_back(beside + "/../../best.safetensors");
+  return paths;
+}
+
+void forget_best(RunState& state) {
+  state.best.reset();
+  state.best_step = 0;
+  state.best_monitor.clear();
+  state.best_checksum.clear();
+}
+
+/// Moves a best.safetensors that is not of this line of descent aside. An older best of it (a crash
+/// came before the new one was linked) is replaced.
+void leave_best(const RunFolder& folder, const StartingPoint& start, Aside& aside,
+                const Notify& notify) {
+  if (!exists(folder.best())) return;
+  const auto header = header_of(folder.best());
+  if (header && start.state.best && header->state.step < start.state.best_step &&
+      header->config == start.config) {
+    return;
+  }
+  const std::string to = aside.place_for(folder.best());
+  move_durably(folder.best(), to);
+  notify(fmt::format("{} is not the best checkpoint of this run: moved to {}", folder.best(), to));
+}
+
+/// Makes best.safetensors the best that is known, and `start` agree with it.
+void settle_best(const Job& job, const RunFolder& folder, const std::string& from,
+                 const std::vector<std::string>& candidates, StartingPoint& start, Aside& aside,
+                 const Notify& notify) {
+  RunState& state = start.state;
+  const KeepBestSpec& keep = job.spec.checkpoint.keep_best;
+  const std::string monitor = best_monitor_of(job.spec);
+  std::string best_file;
+  if (state.best) {
+    const auto found = std::find_if(candidates.begin(), candidates.end(),
+                                    [&](const auto& path) { return is_best(path, state); });
+    if (found != candidates.end()) best_file = *found;
+  }
+  const bool same_monitor = state.best_monitor.empty() || state.best_monitor == monitor;
+  if (state.best && (best_file.empty() || !same_monitor)) {
+    // Two checkpoints are at hand: the best so far, and the one that the run goes on from.
+    RunState before = std::exchange(state, [&] {
+      RunState without = state;
+      forget_best(without);
+      return without;
+    }());
+    std::string next;
+    const auto offer = [&](const std::string& path, const RunState& of, const std::string& sum) {
+      const auto value = monitored_value(keep, of);
+      if (!value || !is_better(keep, *value, state.best)) return;
+      state.best = *value;
+      state.best_step = of.step;
+      state.best_monitor = monitor;
+      state.best_checksum = sum;
+      next = path;
+    };
+    if (!best_file.empty()) {
+      const CheckpointHeader header = read_checkpoint_header(best_file);
+      offer(best_file, header.state, header.checksum);
+    }
+    offer(from, state, start.checksum);
+    notify(best_file.empty()
+               ? fmt::format("warning: the best checkpoint (step {}, {} {:.6g}) is nowhere to be "
+                             "found",
+                             before.best_step, before.best_monitor, *before.best)
+               : fmt::format("checkpoint.keep_best watches {} now, and watched {} before", monitor,
+                             before.best_monitor));
+    notify(next.empty() ? "the best checkpoint is looked for anew, from the next validation on"
+                        : fmt::format("the best checkpoint so far is that of step {}: {} {:.6g}",
+                                      state.best_step, keep.monitor, *state.best));
+    best_file = next;
+  }
+  if (best_file.empty()) {
+    leave_best(folder, start, aside, notify);
+  } else if (!is_same(best_file, folder.best())) {
+    const auto there = header_of(folder.best());
+    if (!there || there->checksum != state.best_checksum || !defect_of(folder.best()).empty()) {
+      leave_best(folder, start, aside, notify);
+      publish_link(best_file, folder.best());
+    }
+  }
+}
+
+}  // namespace
+
+void take_place(const Job& job, RunFolder& folder, const std::string& from, bool overwrite,
+                StartingPoint& start, const Notify& notify) {
+  Aside aside(folder);
+  std::vector<std::string> candidates = best_candidates(folder, from, start.state);
+  std::string resumed = from;
+  if (overwrite) {
+    for (std::string& path : candidates) path = folder.after_set_aside(path);
+    resumed = folder.after_set_aside(from);
+    folder.set_aside();
+  } else {
+    if (!from.empty()) leave_branch(folder, from, start, aside, notify);
+    leave_log_lines(folder, from, start, notify);
+    start.is_saved = !from.empty();
+  }
+  settle_best(job, folder, resumed, candidates, start, aside, notify);
+}
+
+std::string find_best(const RunFolder& folder, const RunState& state, const Notify& notify) {
+  if (is_best(folder.best(), state)) return folder.best();
+  const std::string other = folder.checkpoints() + "/" + checkpoint_name(state.best_step);
+  if (!is_best(other, state)) {
+    const auto found = header_of(folder.best());
+    fail(ErrorKind::data,
+         "{}: expected the best checkpoint of this run (step {}, {} {:.6g}), found {}. The last "
+         "checkpoint is saved; remove that file, and the same command goes on with the best that "
+         "is left",
+         folder.best(), state.best_step, state.best_monitor, *state.best,
+         !exists(folder.best()) ? "no file"
+         : !found               ? "something else, or a damaged file"
+                                : fmt::format("a checkpoint of step {}", found->state.step));
+  }
+  notify(
+      fmt::format("warning: {} was not the best checkpoint of this run; it is made again from {}",
+                  folder.best(), other));
+  publish_link(other, folder.best());
+  return folder.best();
+}
+
+}  // namespace dpt

@@ -1,0 +1,104 @@
+#include "engine/training/run_saver.h"
+
+#include <cassert>
+#include <memory>
+#include <utility>
+
+#include "engine/checkpoints/file_io.h"
+#include "kernels/error.h"
+#include "kernels/start_thread.h"
+
+namespace dpt {
+namespace {
+
+/// Whether `path` is the best checkpoint that `state` knows.
+bool is_best_file(const std::string& path, const RunState& state, const std::string& checksum) {
+  try {
+    const CheckpointHeader header = read_checkpoint_header(path);
+    if (!checksum.empty()) return header.checksum == checksum;
+    return header.state.step == state.best_step && header.state.best == state.best;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+RunSaver::RunSaver(RunFolder& folder, const Plan& plan, std::int64_t keep_last, std::int64_t pinned)
+    : folder_(folder), plan_(plan), retention_(folder.checkpoints(), keep_last) {
+  if (pinned >= 0) retention_.pin(pinned);
+}
+
+RunSaver::~RunSaver() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void RunSaver::start(SaveRequest request) {
+  assert(!thread_.joinable() && !result_);
+  done_ = false;
+  const auto shared = std::make_shared<const SaveRequest>(std::move(request));
+  const auto work = [this, shared] {
+    result_ = save(*shared);
+    done_.store(true, std::memory_order_release);
+  };
+  try {
+    thread_ = start_thread("the writing of checkpoints", work);
+  } catch (const Error&) {
+    work();  // No thread to be had: the steps wait instead.
+  }
+}
+
+std::optional<SaveResult> RunSaver::poll() {
+  if (!done_.load(std::memory_order_acquire)) return std::nullopt;
+  return wait();
+}
+
+std::optional<SaveResult> RunSaver::wait() {
+  if (thread_.joinable()) thread_.join();
+  done_ = false;
+  return std::exchange(result_, std::nullopt);
+}
+
+SaveResult RunSaver::save(const SaveRequest& request) {
+  const RunState& state = request.checkpoint.state;
+  const std::string name =
+      request.keep ? "checkpoints/" + checkpoint_name(state.step) : "best.safetensors";
+  SaveResult result;
+  result.step = state.step;
+  result.epoch = state.epoch;
+  result.path = name;
+  result.keep = request.keep;
+  result.is_best = request.is_best;
+  try {
+    result.checksum = save_checkpoint(folder_.file(name), plan_, request.checkpoint);
+    if (request.keep && request.is_best) publish_link(folder_.file(name), folder_.best());
+    result.best_moved = request.is_best;
+  } catch (...) {
+    result.error = std::current_exception();
+    if (request.is_best) {
+      result.best_moved = is_best_file(folder_.best(), state, result.checksum);
+    }
+    return result;
+  }
+  clean_up(state, result);
+  return result;
+}
+
+void RunSaver::clean_up(const RunState& state, SaveResult& result) {
+  const auto warn = [&](const std::string& text) { result.warnings.push_back(text); };
+  try {
+    folder_.give_up_replaced();
+    if (!result.keep) return;
+    retention_.note_good(folder_.file(result.path));
+    // The best goes only when best.safetensors is seen to hold it.
+    const auto is_needed = [&](std::int64_t step) {
+      return state.best && step == state.best_step && step != state.step &&
+             !is_best_file(folder_.best(), state, state.best_checksum);
+    };
+    retention_.apply(state.step, is_needed, warn);
+  } catch (const std::exception& error) {
+    warn(error.what());
+  }
+}
+
+}  // namespace dpt

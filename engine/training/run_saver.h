@@ -1,0 +1,74 @@
+// Saving, in one place: what goes to disk, in which order, and in which thread.
+//
+// One save:
+//   1. the checkpoint: temporary file, write, fsync, rename, fsync of checkpoints/;
+//   2. if it is the best so far: link best.safetensors.tmp, rename, fsync of the run folder;
+//   3. the run that --overwrite replaces, if any, is given up;
+//   4. checkpoints that may go are removed.
+// Each step begins after the one before is durable, so that a crash at any instant leaves the
+// newest checkpoint whole, and a best that is this one or can be linked again from it (lineage.h).
+// 1 and 2 can fail a save; what goes wrong in 3 and 4 is a warning, because nothing is lost by it.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/checkpoints/retention.h"
+#include "engine/training/run_folder.h"
+
+namespace dpt {
+
+/// A snapshot of the run, and what to keep it as: checkpoints/step-N, best.safetensors, or both.
+struct SaveRequest {
+  Checkpoint checkpoint;
+  bool keep = true;
+  bool is_best = false;
+};
+
+/// What came of it.
+struct SaveResult {
+  std::int64_t step = 0, epoch = 0;
+  std::string path;  ///< relative to the run folder
+  bool keep = true, is_best = false;
+  /// best.safetensors is this checkpoint now. After a failure, as the file itself says.
+  bool best_moved = false;
+  std::string checksum;      ///< of the file
+  std::exception_ptr error;  ///< null when it is saved
+  std::vector<std::string> warnings;
+};
+
+/// Writes one snapshot at a time in a thread of its own, while the steps go on. Used by one thread;
+/// its destructor waits for the write.
+class RunSaver {
+ public:
+  /// `pinned`: the step whose checkpoint stays whatever comes, or -1.
+  RunSaver(RunFolder& folder, const Plan& plan, std::int64_t keep_last, std::int64_t pinned = -1);
+  ~RunSaver();
+  RunSaver(const RunSaver&) = delete;
+
+  /// Begins a save. REQUIRES: the result of the one before was taken.
+  void start(SaveRequest request);
+  /// The result of the last save: once, as soon as there is one.
+  std::optional<SaveResult> poll();
+  /// The same, waiting for a save under way.
+  std::optional<SaveResult> wait();
+
+ private:
+  SaveResult save(const SaveRequest& request);
+  void clean_up(const RunState& state, SaveResult& result);
+
+  RunFolder& folder_;
+  const Plan& plan_;
+  Retention retention_;
+  std::thread thread_;
+  std::atomic<bool> done_ = false;
+  std::optional<SaveResult> result_;  ///< the thread's, until done_
+};
+
+}  // namespace dpt

@@ -1,0 +1,52 @@
+// Where runs start: initial weights, or a checkpoint.
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "engine/training/best.h"
+#include "engine/training/trainer.h"
+
+namespace dpt {
+
+StartingPoint fresh_start(const Job& job) {
+  StartingPoint start;
+  start.params.resize(static_cast<std::size_t>(job.plan.param_floats));
+  initialise_params(job.plan, static_cast<std::uint64_t>(job.spec.seed), start.params.data());
+  return start;
+}
+
+StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
+  Checkpoint checkpoint = load_checkpoint(path, job.plan);
+  std::vector<std::string> names;
+  for (const auto& [name, values] : checkpoint.optimizer) names.push_back(name);
+  if (names != job.optimizer.state_names) {
+    fail(ErrorKind::data,
+         "{} holds the optimizer state [{}], but the config's optimizer {} keeps [{}]: resume with "
+         "the optimizer that made it, or start from its weights with --weights",
+         path, fmt::join(names, ", "), job.spec.optimizer.type,
+         fmt::join(job.optimizer.state_names, ", "));
+  }
+  StartingPoint start;
+  start.state = checkpoint.state;
+  start.config = std::move(checkpoint.config);
+  start.checksum = checkpoint.checksum;
+  if (start.state.best && start.state.best_step == start.state.step) {
+    start.state.best_checksum = start.checksum;
+  }
+  adopt_early_stopping(job.spec, start.state);
+  // Speeds that were measured on other devices say nothing, and device_weights that were given are
+  // obeyed.
+  std::vector<std::string> devices;
+  for (const DeviceName& device : job.devices) devices.push_back(device.text());
+  if (!job.calibrate || checkpoint.devices != devices) start.state.device_weights.clear();
+  start.params = std::move(checkpoint.params);
+  start.optimizer = std::move(checkpoint.optimizer);
+  return start;
+}
+
+std::string made_by(const Job& job) {
+  return fmt::format("{}; {}; {} x {}", backends_built_in(), cpu_info().instruction_set,
+                     job.ranks(), job.devices.front().text());
+}
+
+}  // namespace dpt
