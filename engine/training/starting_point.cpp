@@ -30,7 +30,8 @@ StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
   start.state = checkpoint.state;
   start.config = std::move(checkpoint.config);
   start.checksum = checkpoint.checksum;
-  if (start.state.best && start.state.best_step == start.state.step) {
+  if (start.state.best && start.state.best_step == start.state.step &&
+      start.state.best_checksum.empty()) {
     start.state.best_checksum = start.checksum;
   }
   adopt_early_stopping(job.spec, start.state);

@@ -74,7 +74,7 @@ TEST_CASE("a stop request during a validation is answered at once, and changes n
     Job job = long_evaluations(replicas);
     Run whole(whole_folder.path());
     const TrainOutcome undisturbed = whole.train(job, fresh_start(job), {});
-    REQUIRE(undisturbed.status == "ok");
+    REQUIRE(undisturbed.end == RunEnd::complete);
 
     // The second validation is asked to stop when 70 of the two times 64 samples were read.
     std::atomic<int> reads{0};
@@ -84,7 +84,7 @@ TEST_CASE("a stop request during a validation is answered at once, and changes n
     limits.stop_request = [&] { return reads >= 70 ? StopReason::terminate : StopReason::none; };
     Run cut(cut_folder.path());
     const TrainOutcome stopped = cut.train(job, fresh_start(job), limits);
-    CHECK(stopped.status == "stopped");
+    CHECK(stopped.end == RunEnd::stopped);
     CHECK(stopped.reason == StopReason::terminate);
     CHECK(stopped.state.step == 10);
     // Not all were read, no second result was logged, and the checkpoint is of before it.
@@ -96,7 +96,7 @@ TEST_CASE("a stop request during a validation is answered at once, and changes n
     CHECK(there.state.position == job.splits.train.size());
 
     const TrainOutcome rest = cut.train(job, there, {});
-    CHECK(rest.status == "ok");
+    CHECK(rest.end == RunEnd::complete);
     CHECK(count_of(text_of(cut.folder.file("metrics.jsonl")), "\"split\":\"val\"") == 4);
     CHECK((cut.newest(job).params == whole.newest(job).params));
     CHECK(rest.state.best == undisturbed.state.best);
@@ -116,17 +116,17 @@ TEST_CASE("a stop request during the test at the end: the last checkpoint keeps 
   limits.stop_request = [&] { return reads >= 8 ? StopReason::user : StopReason::none; };
   Run run(folder.path());
   const TrainOutcome stopped = run.train(job, fresh_start(job), limits);
-  CHECK(stopped.status == "stopped");
+  CHECK(stopped.end == RunEnd::stopped);
   CHECK(stopped.reason == StopReason::user);
   CHECK(!stopped.test);
   const StartingPoint last = run.newest(job);
   CHECK(last.state.step == 20);
   // Going on: nothing to train, so only the test is asked again, and stopped again.
   reads = 0;
-  CHECK(run.train(job, last, limits).status == "stopped");
+  CHECK(run.train(job, last, limits).end == RunEnd::stopped);
   CHECK((run.newest(job).params == last.params));
   const TrainOutcome done = run.train(job, last, {});
-  CHECK(done.status == "ok");
+  CHECK(done.end == RunEnd::complete);
   CHECK(done.test);
 }
 
@@ -189,7 +189,7 @@ TEST_CASE("denormals: replicas and their decoders flush them") {
       return StopReason::none;
     };
     Run run(folder.path());
-    CHECK(run.train(job, fresh_start(job), limits).status == "ok");
+    CHECK(run.train(job, fresh_start(job), limits).end == RunEnd::complete);
     CHECK(in_decoders == 0);
     CHECK(in_replicas == 0);
   }
