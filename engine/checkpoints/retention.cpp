@@ -39,10 +39,10 @@ std::int64_t step_of_path(std::string_view path) {
   return step_of_checkpoint(path.substr(path.rfind('/') + 1));
 }
 
-bool is_temporary(const std::string& name) {
-  const std::string ending = std::string(kSuffix) + kTemporarySuffix;
-  return name.size() > ending.size() &&
-         name.compare(name.size() - ending.size(), ending.size(), ending) == 0;
+bool is_temporary(std::string_view name) {
+  if (!name.ends_with(kTemporarySuffix)) return false;
+  name.remove_suffix(std::string_view(kTemporarySuffix).size());
+  return name.size() > kSuffix.size() && name.ends_with(kSuffix);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "engine/checkpoints/checkpoint.h"
@@ -37,11 +38,9 @@ bool exists(const std::string& path) {
 }
 
 /// One of ours, or what a crash left of the writing of one.
-bool is_ours(std::string name) {
-  const std::string temporary = kTemporarySuffix;
-  if (name.size() > temporary.size() &&
-      name.compare(name.size() - temporary.size(), temporary.size(), temporary) == 0) {
-    name.resize(name.size() - temporary.size());
+bool is_ours(std::string_view name) {
+  if (name.ends_with(kTemporarySuffix)) {
+    name.remove_suffix(std::string_view(kTemporarySuffix).size());
   }
   const auto is_name = [&](const char* other) { return name == other; };
   return std::any_of(std::begin(kFiles), std::end(kFiles), is_name) ||
