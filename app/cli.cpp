@@ -2,6 +2,8 @@
 // headers are by far the slowest to compile.
 #include "app/cli.h"
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
@@ -12,6 +14,7 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/console.h"
+#include "engine/spec/fields.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -56,7 +59,9 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
                    "Tensors of --weights that the model need not have")
       ->delimiter(',');
   train->add_option("--devices", options->devices, kDevicesHelp);
-  train->add_flag("--dry-run", options->dry_run, "Check everything, print the plan, train nothing");
+  train->add_flag("--dry-run", options->dry_run,
+                  "Check everything (of an image folder: pictures of each class), print the plan, "
+                  "train nothing");
   train->add_option("--max-steps", options->max_steps, "Stop after this many steps in all, exit 0")
       ->check(CLI::PositiveNumber);
   train->add_option("--max-time", options->max_time,
@@ -82,6 +87,9 @@ void add_eval_command(CLI::App& app, CommandBody& body) {
   eval->add_option("--devices", options->devices, kDevicesHelp);
   eval->add_option("--require", options->requirements,
                    "Exit 7 unless it holds, e.g. 'test/accuracy>=0.90'");
+  eval->add_flag("--allow-other-data", options->allow_other_data,
+                 "Measure although the data is not the run's (by the fingerprint of its training "
+                 "samples), or is split otherwise; without it, exit 3");
   eval->add_flag("--json", options->json, kJsonHelp);
   set_body(eval, body, options, run_eval);
 }
@@ -118,8 +126,11 @@ void add_config_command(CLI::App& app, CommandBody& body) {
   const auto without_file = [&](const char* name, const char* doc, int (*run)()) {
     config->add_subcommand(name, doc)->callback([&body, run] { body = run; });
   };
-  with_file("check", "Read a config strictly and report every error in it, shapes included",
-            run_config_check);
+  with_file(
+      "check",
+      "Read a config strictly and report every error in it, shapes included; of an image folder, "
+      "list the files and open pictures of each class",
+      run_config_check);
   with_file("show", "Print the resolved config; it runs again as it is", run_config_show)
       ->add_flag("--origins", options->origins, "Say where each value came from");
   without_file("schema", "Print the JSON Schema (2020-12) of config files", run_config_schema);
@@ -174,6 +185,22 @@ int run_guarded(const std::function<int()>& work) {
   }
 }
 
+/// Throws where a word stands in place of a command and is none.
+void check_command(const CLI::App& app, int argc, const char* const* argv, int at) {
+  const std::vector<const CLI::App*> commands = app.get_subcommands({});
+  if (commands.empty() || at >= argc || argv[at][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : commands) {
+    if (command->get_name() == argv[at]) return check_command(*command, argc, argv, at + 1);
+    names.push_back(command->get_name());
+  }
+  const std::string near = closest(argv[at], names);
+  const std::string owner = at > 1 ? fmt::format(" of dpt {}", app.get_name()) : "";
+  fail(ErrorKind::usage, "unknown command '{}'{}{} Commands{}: {}. See dpt --help", argv[at], owner,
+       near.empty() ? "." : fmt::format(", did you mean '{}'?", near), owner,
+       fmt::join(names, ", "));
+}
+
 }  // namespace
 
 int run_cli(int argc, const char* const* argv) {
@@ -202,6 +229,7 @@ int run_cli(int argc, const char* const* argv) {
   const int code = run_guarded([&] {
     prepare_standard_streams();
     try {
+      check_command(app, argc, argv, 1);
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
       return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorKind::usage);

@@ -2,12 +2,33 @@
 #include <cstdio>
 
 #include "app/catalog.h"
+#include "app/command_support.h"
 #include "app/commands.h"
 #include "engine/graph/plan.h"
 #include "engine/spec/read_spec.h"
 
 namespace dpt {
 namespace {
+
+/// Of a data set whose files are read one by one while it trains: lists all and reads some, and
+/// says what was found. Other formats are read whole when they are opened: that is left to
+/// `dpt train --dry-run`, so that a config can be checked quickly.
+std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
+  for (const DatasetKind& kind : dataset_kinds()) {
+    if (kind.table != spec.data.dataset.table || !kind.lists_only) continue;
+    const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
+    std::size_t tried = 0;
+    std::string counts = fmt::format("{} training samples", sets.train->size());
+    for (const DataSource* source : {sets.train.get(), sets.test.get()}) {
+      if (!source) continue;
+      try_samples(source);
+      tried += source->samples_to_try().size();
+    }
+    if (sets.test) counts += fmt::format(", {} of test", sets.test->size());
+    return fmt::format("; {} ({} files read, some of each class)", counts, tried);
+  }
+  return {};
+}
 
 constexpr const char* kStarter =
     R"(# A small convolutional net for 8x8 handwritten digits. Every field is described in docs/config.md
@@ -46,8 +67,9 @@ devices: auto
 int run_config_check(const ConfigOptions& options) {
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
   const Plan plan = make_plan(spec);
-  fmt::print("{}: ok: {} layers, {} parameters\n", options.config, spec.model.layers.size(),
-             plan.param_count);
+  const std::string data = check_listed_data(spec, plan);
+  fmt::print("{}: ok: {} layers, {} parameters{}\n", options.config, spec.model.layers.size(),
+             plan.param_count, data);
   return 0;
 }
 

@@ -69,7 +69,7 @@ int run_devices(const DevicesOptions& options) {
   try {
     const auto replicas = resolve_devices({"auto"}, 1 << 20);
     fmt::print("`devices: auto` here is {} replica(s) on the {}\n", replicas.size(),
-               replicas[0].kind == DeviceName::Kind::cuda ? "GPU" : "CPU");
+               replicas[0].traits().noun);
   } catch (const Error& error) {
     fmt::print("`devices: auto` here is refused: {}\n", error.what());
   }

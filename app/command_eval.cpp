@@ -39,6 +39,41 @@ std::string csv_field(const std::string& text) {
   return quoted + "\"";
 }
 
+/// Refuses to measure a checkpoint on other data than the run's: results would be compared that do
+/// not compare, and another number of training samples is another validation split, so that
+/// samples the weights were trained on would be taken for unseen ones.
+void check_same_data(const std::string& path, const CheckpointHeader& header, const Job& job,
+                     const std::string& split, bool is_allowed) {
+  std::string difference;
+  const std::string fingerprint = job.splits.train.source->fingerprint();
+  if (!header.dataset_fingerprint.empty() && header.dataset_fingerprint != fingerprint) {
+    difference = fmt::format(
+        "expected the data of the run (fingerprint {} of its training samples), found other data "
+        "(fingerprint {}, {} samples)",
+        header.dataset_fingerprint, fingerprint, job.splits.train.source->size());
+  } else if (split != "test") {
+    // The split of the training files is a function of these.
+    const TrainSpec run = load_stored_spec(catalog(), header.config, path);
+    if (run.seed != job.spec.seed || run.data.val_split != job.spec.data.val_split) {
+      difference = fmt::format(
+          "expected the run's split of the training files (seed={}, data.val_split={}), found "
+          "seed={}, data.val_split={}",
+          run.seed, run.data.val_split, job.spec.seed, job.spec.data.val_split);
+    }
+  }
+  if (difference.empty()) return;
+  const char* effect = split == "test"
+                           ? "the test samples may be others as well"
+                           : "the val split may hold samples that the weights were trained on";
+  if (!is_allowed) {
+    fail(ErrorKind::data,
+         "{}: {}; {}. Put the data back, say where it is with data.root=DIR, or measure on this "
+         "data with --allow-other-data",
+         path, difference, effect);
+  }
+  say(fmt::format("warning: {}: {}; {} (--allow-other-data)", path, difference, effect));
+}
+
 void write_predictions(const std::string& path, const Split& split, const EvalResult& result) {
   const std::vector<std::string>& classes = split.source->classes();
   const auto name = [&](std::int32_t label) {
@@ -69,13 +104,14 @@ int run_eval(const EvalOptions& options) {
   std::vector<std::string> overrides = options.overrides;
   overrides.insert(overrides.begin(), "device_weights=auto");
   overrides.push_back("train.shards=0");
-  const Job job = load_job(load_spec_text(catalog(), header.config, path + " (its config)",
-                                          with_devices(std::move(overrides), options.devices)));
-  const Checkpoint checkpoint = load_checkpoint(path, job.plan);
+  const Job job = load_job(load_stored_spec(catalog(), header.config, path,
+                                            with_devices(std::move(overrides), options.devices)));
   const std::string name = !options.split.empty()       ? options.split
                            : job.splits.test.size() > 0 ? "test"
                                                         : "val";
   const Split& split = split_by_name(job.splits, name);
+  check_same_data(path, header, job, name, options.allow_other_data);
+  const Checkpoint checkpoint = load_checkpoint(path, job.plan);
 
   EvalResult result;
   run_ranks(

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
+#include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/safetensors.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
@@ -81,6 +82,8 @@ int run_inspect(const InspectOptions& options) {
          "damaged; use an earlier checkpoint",
          path);
   }
+  // Its bytes are as they were written: then its counters must be ones that a run can have.
+  if (file.metadata().contains("dpt.version")) read_checkpoint_header(path);
   return 0;
 }
 

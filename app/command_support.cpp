@@ -34,6 +34,25 @@ std::vector<std::string> with_devices(std::vector<std::string> overrides,
   return overrides;
 }
 
+void try_samples(const DataSource* source) {
+  if (!source) return;
+  constexpr int kMostLines = 20;
+  const auto width = source->type() == DType::u8 ? 1 : sizeof(float);
+  std::vector<std::byte> pixels(static_cast<std::size_t>(source->shape().elements()) * width);
+  std::string lines;
+  int bad = 0;
+  for (const std::int64_t index : source->samples_to_try()) {
+    std::int32_t label = 0;
+    try {
+      source->read(index, pixels, label);
+    } catch (const Error& error) {
+      if (++bad <= kMostLines) lines += (bad > 1 ? "\n" : "") + std::string(error.what());
+    }
+  }
+  if (bad > kMostLines) lines += fmt::format("\n(and {} more)", bad - kMostLines);
+  if (bad > 0) throw Error(ErrorKind::data, lines);
+}
+
 Job load_job(TrainSpec spec) {
   Plan plan = make_plan(spec);
   const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));

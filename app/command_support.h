@@ -21,6 +21,10 @@ inline constexpr const char* kBf16OnCpu =
 std::vector<std::string> with_devices(std::vector<std::string> overrides,
                                       const std::string& devices);
 
+/// Reads the samples of `source` that show whether its files are any good (null: none). Throws
+/// ErrorKind::data with a line for each file that is not.
+void try_samples(const DataSource* source);
+
 /// Opens the data and builds everything up to, but without, the devices.
 Job load_job(TrainSpec spec);
 
@@ -31,6 +35,7 @@ struct Requirement {
 };
 /// Throws ErrorKind::usage showing the form.
 Requirement parse_requirement(const std::string& text);
+/// False for NaN, whatever is required.
 bool is_met(const Requirement& requirement, double value);
 
 /// "3h50m", "90s", "2d" -> seconds. Throws ErrorKind::usage showing the form.

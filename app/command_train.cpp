@@ -1,5 +1,6 @@
 // dpt train CONFIG: finds or makes the run folder, resumes or starts, trains, reports.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -16,21 +17,22 @@
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
 #include "engine/training/lineage.h"
+#include "engine/training/resume_checks.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
 
 namespace dpt {
 namespace {
 
-/// Throws what the run would throw later where the processor has not the arithmetic that the config
-/// asks for. (GPUs have all there is.)
+/// Throws what the run would throw later where the processor does not have the arithmetic that the
+/// config asks for. (GPUs have all of it.)
 void check_precision(const Job& job) {
   if (job.plan.type == DType::f32 && !job.plan.tf32) return;
   // The kernels themselves know, and replicas of as many threads have the same ones: one sample's
   // worth of them is made and thrown away.
   std::set<int> threads;
   for (const DeviceName& device : job.devices) {
-    if (device.kind != DeviceName::Kind::cpu || !threads.insert(device.threads).second) continue;
+    if (!device.traits().arithmetic_varies || !threads.insert(device.threads).second) continue;
     const auto backend = make_backend(device, job.backend_options);
     Executor(*backend, job.plan, job.train_input, 0.0F, 1, true);
   }
@@ -174,10 +176,13 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
   if (!start.checkpoint.empty()) {
     progress.info(fmt::format("resuming {} at step {} (epoch {})", start.checkpoint, state.step,
                               state.epoch + 1));
+    const TrainSpec before = load_stored_spec(catalog(), start.point.config, start.checkpoint);
+    const std::string change = learning_rate_change(job, before, state.step);
+    if (!change.empty()) progress.warn(change);
   }
   if (job.plan.type == DType::bf16 &&
       std::any_of(job.devices.begin(), job.devices.end(),
-                  [](const DeviceName& device) { return device.kind == DeviceName::Kind::cpu; })) {
+                  [](const DeviceName& device) { return device.traits().bf16_is_slow; })) {
     progress.warn(kBf16OnCpu);
   }
   if (job.splits.val.size() == 0) {
@@ -230,6 +235,8 @@ int run_train(const TrainOptions& options) {
   }
   check_precision(job);
   if (options.dry_run) {
+    try_samples(job.splits.train.source.get());
+    try_samples(job.splits.test.source.get());
     print_plan(job);
     return 0;
   }

@@ -20,7 +20,7 @@ int run_train(const TrainOptions& options);
 struct EvalOptions {
   std::string target, split, predictions, devices;
   std::vector<std::string> overrides, requirements;
-  bool json = false;
+  bool allow_other_data = false, json = false;
 };
 int run_eval(const EvalOptions& options);
 

@@ -23,7 +23,7 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
   summary["params"] = job.plan.param_count;
   for (const DeviceName& device : job.devices) summary["devices"].push_back(device.text());
   if (outcome.state.best) {
-    summary["best"] = {{job.spec.checkpoint.keep_best.monitor, *outcome.state.best},
+    summary["best"] = {{name_of(job.spec.checkpoint.keep_best.monitor), *outcome.state.best},
                        {"step", outcome.state.best_step}};
   }
   if (outcome.early_stopped) summary["early_stopped"] = true;

@@ -13,16 +13,6 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-/// Fields that may change between the two halves of a run; paths and loader settings do not change
-/// what is computed (the data's fingerprint is compared instead).
-const std::vector<std::string>& changeable_fields() {
-  static const std::vector<std::string> fields = {
-      "train.epochs",       "log",       "checkpoint",   "devices",
-      "device_weights",     "data.root", "data.workers", "data.prefetch",
-      "train.stall_timeout"};
-  return fields;
-}
-
 /// "conv1.*" matches every name that begins with "conv1."; without a star, only itself.
 bool matches_any(const std::string& name, const std::vector<std::string>& patterns) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
@@ -62,17 +52,15 @@ void apply_weights(const TrainOptions& options, const Job& job, StartingPoint& s
 void check_same_config(const std::string& checkpoint, const std::string& folder, const Job& job) {
   const CheckpointHeader header = read_checkpoint_header(checkpoint);
   const std::vector<std::string> changes =
-      diff_specs(header.config, job.resolved_config, changeable_fields());
+      refused_changes(catalog(), header.config, checkpoint, job.resolved_config);
   if (!changes.empty()) {
     std::string lines;
     for (const std::string& change : changes) lines += "\n  " + change;
     fail(ErrorKind::usage,
-         "{} was made with another config:{}\nOnly epochs, log, checkpoint, devices and "
-         "device_weights may "
-         "change in a resumed run. Put the values back, or start anew: --resume never (a new "
-         "folder), "
-         "--run-dir D, or --overwrite (removes {})",
-         checkpoint, lines, folder);
+         "{} was made with another config:{}\nA resumed run may change only {}. Put the values "
+         "back, or start anew: --resume never (a new folder), --run-dir D, or --overwrite "
+         "(replaces the run in {})",
+         checkpoint, lines, fmt::join(changeable_fields(catalog()), ", "), folder);
   }
   const std::string fingerprint = job.splits.train.source->fingerprint();
   if (!header.dataset_fingerprint.empty() && header.dataset_fingerprint != fingerprint) {
@@ -116,7 +104,7 @@ std::string find_checkpoint(const TrainOptions& options, const RunFolder& folder
 void name_monitors(const std::string& path, StartingPoint& start) {
   RunState& state = start.state;
   if (!state.best || !state.best_monitor.empty()) return;
-  const TrainSpec spec = load_spec_text(catalog(), start.config, path + " (its config)", {});
+  const TrainSpec spec = load_stored_spec(catalog(), start.config, path);
   state.best_monitor = best_monitor_of(spec);
 }
 

@@ -81,6 +81,25 @@ class ImageFolderSource final : public DataSource {
   std::string describe(std::int64_t index) const override { return path_of(index); }
   std::string fingerprint() const override { return fingerprint_; }
 
+  std::vector<std::int64_t> samples_to_try() const override {
+    // Files of a class follow each other: a few of each, its first and last among them; all of a
+    // small set.
+    constexpr std::int64_t kTries = 512;
+    const auto each =
+        std::max<std::int64_t>(kTries / static_cast<std::int64_t>(classes_.size()), 2);
+    std::vector<std::int64_t> chosen;
+    for (std::int64_t first = 0; first < size();) {
+      std::int64_t end = first + 1;
+      while (end < size() && label_of(end) == label_of(first)) ++end;
+      const std::int64_t n = std::min(each, end - first);
+      for (std::int64_t i = 0; i < n; ++i) {
+        chosen.push_back(n == 1 ? first : first + i * (end - first - 1) / (n - 1));
+      }
+      first = end;
+    }
+    return chosen;
+  }
+
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     assert(0 <= index && index < size() && pixels.size() == sample_bytes_);
     const auto i = static_cast<std::size_t>(index);
@@ -103,6 +122,10 @@ class ImageFolderSource final : public DataSource {
 
  private:
   enum class State : std::uint8_t { empty, being_written, kept };
+
+  std::int32_t label_of(std::int64_t index) const {
+    return files_[static_cast<std::size_t>(index)].label;
+  }
 
   std::string path_of(std::int64_t index) const {
     return (fs::path(root_) / files_[static_cast<std::size_t>(index)].path).string();
@@ -158,7 +181,7 @@ class Lister {
       if (entry.is_directory()) {
         names.push_back(entry.path().filename().string());
       } else if (is_image_name(entry.path())) {
-        fail(ErrorKind::data, "{}: a picture beside the class folders; expected {}/CLASS/{}",
+        fail(ErrorKind::data, "{}: a picture next to the class folders; expected {}/CLASS/{}",
              entry.path().string(), folder.string(), entry.path().filename().string());
       }
     }
@@ -210,7 +233,7 @@ class Lister {
     check_inside(entry);
     const std::string path = entry.path().string();
     if (entry.is_directory()) {
-      fail(ErrorKind::data, "{}: a folder inside a class folder; pictures stand in it directly",
+      fail(ErrorKind::data, "{}: a folder inside a class folder; pictures are directly in it",
            path);
     }
     if (!is_image_name(entry.path())) {
@@ -314,8 +337,9 @@ DatasetKind image_folder_kind() {
              "Name of the test set's folder; empty for test or val, whichever is there."),
        field("cache_mib", &ImageFolderOptions::cache_mib,
              "Decoded pictures are kept in memory when a set of them fits in so many MiB.")
-           .range(0, 1048576)});
-  return {&table, open_image_folder};
+           .range(0, 1048576)
+           .changeable()});
+  return {&table, open_image_folder, true};
 }
 
 }  // namespace dpt

@@ -146,7 +146,7 @@ DatasetKind synthetic_kind() {
              "Classes; 0 for as many as the last layer's outputs.")
            .range(0, 65536),
        field("difficulty", &SyntheticOptions::difficulty,
-             "Share of noise: 0 for the bare patterns, 1 for noise that cannot be learnt.")
+             "Fraction of noise: 0 for the bare patterns, 1 for noise that cannot be learnt.")
            .range(0, 1)});
   return {&table, open_synthetic};
 }

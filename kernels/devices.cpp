@@ -72,6 +72,29 @@ std::vector<DeviceName> every_gpu() {
 
 }  // namespace
 
+const DeviceTraits& DeviceName::traits() const {
+  // 1 MiB is half of the second-level cache of today's server cores and all of an older one's. A
+  // GPU is the faster the more samples it has at once: 2 GiB leave room for everything else on
+  // every GPU with enough memory for such a net.
+  static constexpr DeviceTraits kCpu{.noun = "CPU",
+                                     .speed_is_threads = true,
+                                     .arithmetic_varies = true,
+                                     .bf16_is_slow = true,
+                                     .overlaps_sums = false,
+                                     .pass_bytes = std::int64_t{1} << 20,
+                                     .max_samples = 256,
+                                     .steps_ahead = 1};
+  static constexpr DeviceTraits kGpu{.noun = "GPU",
+                                     .speed_is_threads = false,
+                                     .arithmetic_varies = false,
+                                     .bf16_is_slow = false,
+                                     .overlaps_sums = true,
+                                     .pass_bytes = std::int64_t{1} << 31,
+                                     .max_samples = 16384,
+                                     .steps_ahead = 6};
+  return kind == Kind::cuda ? kGpu : kCpu;
+}
+
 std::string DeviceName::text() const {
   if (kind == Kind::cuda) return fmt::format("cuda:{}", index);
   return threads == 1 ? "cpu" : fmt::format("cpu:{}", threads);
@@ -133,8 +156,8 @@ std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,
     if (std::find(asked.begin(), asked.end(), all) == asked.end()) continue;
     if (asked.size() > 1) {
       fail(ErrorKind::usage,
-           "devices: \"{}\" stands alone, found it in a list of {}; name the devices instead", all,
-           asked.size());
+           "devices: \"{}\" is written alone, found it in a list of {}; name the devices instead",
+           all, asked.size());
     }
     const bool gpus = all == std::string("cuda") || !cuda_info().devices.empty();
     return at_most(gpus ? every_gpu() : every_cpu(), samples);

@@ -29,7 +29,6 @@ struct StepMetrics {
   float count = 0;       ///< samples seen
   float stop_votes = 0;  ///< ranks that were asked to stop after this step
 };
-inline constexpr std::size_t kMetricFloats = sizeof(StepMetrics) / sizeof(float);
 
 /// What changes from step to step, in device memory so that a captured graph can read it.
 /// `optimizer` scalars are computed in double on the host (see kernels/common/optimizer_math.h).

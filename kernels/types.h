@@ -51,6 +51,13 @@ struct DevPtr {
   bool operator==(const DevPtr&) const = default;
 };
 
+/// A half-open range of integers: of positions in an epoch's order, of samples in a batch.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
 /// The shape of one sample's activation, without the batch: (H,W,C) in memory (NHWC). A flat
 /// vector of n features is h = w = 1, c = n.
 struct SampleShape {

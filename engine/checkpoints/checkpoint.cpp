@@ -75,13 +75,16 @@ std::string file_name(const std::string& path) {
 void check_undamaged(const SafetensorsFile& file) {
   const Integrity integrity = file.check_integrity();
   if (integrity == Integrity::good) return;
+  // A file that is not of dpt, or of a later one, is called that.
+  const bool says_version = file.metadata().contains("dpt.version");
+  if (integrity == Integrity::absent || says_version) read_version(file.path(), file.metadata());
   const std::string good = newest_good_checkpoint(folder_of(file.path()), [](const auto&) {});
   fail(ErrorKind::data, "{}: {}; {}", file.path(),
        integrity == Integrity::mismatch
            ? "is damaged: its bytes do not match its checksum"
            : "expected a checkpoint with the checksum 'dpt.integrity', found none",
-       good.empty() ? "there is no good checkpoint beside it"
-                    : fmt::format("the newest good one beside it is {}", file_name(good)));
+       good.empty() ? "there is no good checkpoint in its folder"
+                    : fmt::format("the newest good one in its folder is {}", file_name(good)));
 }
 
 }  // namespace
@@ -113,8 +116,8 @@ std::string save_checkpoint(const std::string& path, const Plan& plan,
 
 Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
   const SafetensorsFile file = SafetensorsFile::open(path);
-  const SchemaVersion version = read_version(path, file.metadata());
   check_undamaged(file);
+  const SchemaVersion version = read_version(path, file.metadata());
   CheckpointHeader header = from_metadata(path, file.metadata());
 
   Checkpoint checkpoint;
@@ -149,6 +152,7 @@ Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
 
 CheckpointHeader read_checkpoint_header(const std::string& path) {
   const SafetensorsFile file = SafetensorsFile::open(path);
+  check_undamaged(file);  // before a changed bit in it passes for another config
   CheckpointHeader header = from_metadata(path, file.metadata());
   header.checksum = file.stored_checksum();
   return header;

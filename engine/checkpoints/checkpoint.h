@@ -61,7 +61,8 @@ std::string save_checkpoint(const std::string& path, const Plan& plan,
 /// with the newest good one beside it.
 Checkpoint load_checkpoint(const std::string& path, const Plan& plan);
 
-/// The resolved config and class names stored in a checkpoint, without a plan.
+/// The resolved config and class names stored in a checkpoint, without a plan. Verified as by
+/// load_checkpoint.
 struct CheckpointHeader {
   std::string config;
   std::vector<std::string> classes;

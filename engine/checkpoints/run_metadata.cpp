@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <variant>
 
 #include <fmt/ranges.h>
 
+#include "engine/checkpoints/state_checks.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
 
@@ -88,8 +91,15 @@ std::vector<std::int64_t> parse_numbers(const std::string& path, const std::stri
   return numbers;
 }
 
+/// Keys that older files have under another name.
+const std::map<std::string, std::string> kFormerKeys = {{"dpt.device_weights", "dpt.shares"}};
+
 const std::string& at(const std::string& path, const Metadata& metadata, const std::string& key) {
-  const auto found = metadata.find(key);
+  auto found = metadata.find(key);
+  if (found == metadata.end()) {
+    const auto former = kFormerKeys.find(key);
+    if (former != kFormerKeys.end()) found = metadata.find(former->second);
+  }
   if (found == metadata.end()) {
     fail(ErrorKind::data, "{}: expected metadata '{}', found none", path, key);
   }
@@ -219,12 +229,17 @@ CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata
   const SchemaVersion version = read_version(path, metadata);
   CheckpointHeader header;
   header.state = parse_state(path, metadata, version.minor);
+  // A best that is no number, as older releases could keep one, would never be improved on.
+  for (auto* best : {&header.state.best, &header.state.early_best}) {
+    if (*best && std::isnan(**best)) best->reset();
+  }
   header.config = at(path, metadata, "dpt.config");
   header.classes = parse_list(path, metadata, "dpt.classes");
   header.dataset_fingerprint = at(path, metadata, "dpt.dataset_fingerprint");
   header.shards = parse_number<std::int64_t>(path, "dpt.shards", at(path, metadata, "dpt.shards"));
   header.devices = parse_list(path, metadata, "dpt.devices");
   header.made_by = at(path, metadata, "dpt.made_by");
+  check_state(path, header);
   return header;
 }
 

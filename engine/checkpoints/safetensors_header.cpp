@@ -145,7 +145,7 @@ class HeaderReader {
   bool key(string_t& value) {
     if (place_ == Place::top) {
       name_ = value;
-      if (!names_.insert(value).second) refuse("stands twice in the header");
+      if (!names_.insert(value).second) refuse("appears twice in the header");
       if (name_ != "__metadata__") {
         const std::string defect = name_defect(name_);
         if (!defect.empty()) refuse(defect);
@@ -264,7 +264,7 @@ void check_layout(const std::string& path, const std::vector<TensorEntry>& tenso
     if (tensor.begin != end) {
       fail(ErrorKind::data,
            "{}: tensor '{}': expected to begin at byte {} of the data{}, found {}{}", path,
-           tensor.name, end, before ? fmt::format(" (behind '{}')", before->name) : std::string(),
+           tensor.name, end, before ? fmt::format(" (after '{}')", before->name) : std::string(),
            tensor.begin, tensor.begin < end ? ", an overlap" : ", a hole");
     }
     end = tensor.end;
@@ -276,6 +276,23 @@ void check_layout(const std::string& path, const std::vector<TensorEntry>& tenso
   }
 }
 
+/// A file that says it is dpt's has its checksum, or it is damaged: one changed bit in the name of
+/// the checksum must not make it a file of someone else, which has none.
+void check_integrity_is_there(const std::string& path, const SafetensorsHeader& header) {
+  const auto ours = header.metadata.lower_bound("dpt.");
+  if (ours == header.metadata.end() || !ours->first.starts_with("dpt.")) return;
+  for (const TensorEntry& tensor : header.tensors) {
+    if (tensor.name == kIntegrityName) return;
+  }
+  fail(ErrorKind::data,
+       "{}: expected the checksum '{}' of a file of dpt (it has metadata '{}'), found {}: the file "
+       "is damaged; use an earlier checkpoint. (If another program wrote it anew, have it leave "
+       "out the metadata that begin with 'dpt.')",
+       path, kIntegrityName, shown(ours->first),
+       header.tensors.empty() ? std::string("no tensor")
+                              : fmt::format("'{}' as the last tensor", header.tensors.back().name));
+}
+
 void check_integrity_entry(const std::string& path, const std::vector<TensorEntry>& tensors) {
   for (const TensorEntry& tensor : tensors) {
     if (tensor.name != kIntegrityName) continue;
@@ -284,7 +301,7 @@ void check_integrity_entry(const std::string& path, const std::vector<TensorEntr
            tensor.dtype, shape_text(tensor.shape));
     }
     if (&tensor != &tensors.back()) {
-      fail(ErrorKind::data, "{}: tensor '{}': expected as the last one, found '{}' behind it", path,
+      fail(ErrorKind::data, "{}: tensor '{}': expected as the last one, found '{}' after it", path,
            tensor.name, tensors.back().name);
     }
   }
@@ -338,6 +355,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
             });
   check_layout(path, header.tensors, data_bytes);
   check_integrity_entry(path, header.tensors);
+  check_integrity_is_there(path, header);
   return header;
 }
 

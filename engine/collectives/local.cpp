@@ -14,6 +14,7 @@
 #include "engine/collectives/abortable_barrier.h"
 #include "engine/collectives/communicator.h"
 #include "engine/collectives/tree_sum.h"
+#include "kernels/common/divide.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
 #include "kernels/peer_sums.h"
@@ -250,7 +251,7 @@ class LocalCommunicator : public Communicator {
       }
       wrong = sum_.ready();
       if (!wrong.empty()) return;
-      const Range lines = even_part((count + kLine - 1) / kLine, size_, rank_);
+      const Range lines = even_part(ceil_div(count, kLine), size_, rank_);
       sum_.run(adder, {lines.begin * kLine, std::min(lines.end * kLine, count)}, outs_);
       if (&adder == &backend_) adder.record(*events_.done);
     });

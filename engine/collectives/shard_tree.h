@@ -9,13 +9,6 @@
 
 namespace dpt {
 
-/// A half-open range of integers.
-struct Range {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t size() const { return end - begin; }
-  bool operator==(const Range&) const = default;
-};
-
 /// Part `i` of `n` things cut into `parts` contiguous parts, as even as can be: the first
 /// n mod parts have one more. Empty when there are fewer things than parts.
 Range even_part(std::int64_t n, std::int64_t parts, std::int64_t i);

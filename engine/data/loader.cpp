@@ -73,11 +73,11 @@ struct Loader::Impl {
     if (order_thread.joinable()) order_thread.join();
   }
 
-  void start(std::int64_t epoch, std::vector<SampleRange> new_ranges);
+  void start(std::int64_t epoch, std::vector<Range> new_ranges);
   Order make_order(std::int64_t epoch) const;
   void make_next_order(std::int64_t epoch);
-  HostBatch next_resident(const SampleRange& range);
-  HostBatch next_staged(const SampleRange& range);
+  HostBatch next_resident(const Range& range);
+  HostBatch next_staged(const Range& range);
   void decode();
 
   Staging& staging(std::size_t batch) { return ring[batch % ring.size()]; }
@@ -104,7 +104,7 @@ struct Loader::Impl {
   // The epoch: fixed between two calls of start.
   Order order;
   std::vector<std::int32_t> counted;  ///< 0, 1, 2, ...: the slots of staged samples
-  std::vector<SampleRange> ranges;
+  std::vector<Range> ranges;
   std::size_t consumed = 0;  ///< calls of next
 
   // Decoder threads; everything below and `consumed` is guarded by the mutex.
@@ -138,7 +138,7 @@ void Loader::Impl::make_next_order(std::int64_t epoch) {
   order_thread = start_thread("the order of the next epoch", [task] { (*task)(); });
 }
 
-void Loader::Impl::start(std::int64_t epoch, std::vector<SampleRange> new_ranges) {
+void Loader::Impl::start(std::int64_t epoch, std::vector<Range> new_ranges) {
   if (!resident) {
     // Nobody may be writing to the ring while it is laid out anew. Decoders find nothing more to
     // take, so this waits for the chunks in work only.
@@ -161,7 +161,7 @@ void Loader::Impl::start(std::int64_t epoch, std::vector<SampleRange> new_ranges
     return;
   }
   std::int64_t largest = options.max_batch;
-  for (const SampleRange& range : new_ranges) largest = std::max(largest, range.size());
+  for (const Range& range : new_ranges) largest = std::max(largest, range.size());
   while (static_cast<std::int64_t>(counted.size()) < largest) {
     counted.push_back(static_cast<std::int32_t>(counted.size()));
   }
@@ -195,7 +195,7 @@ void Loader::Impl::decode() {
       work.wait(lock);
       continue;
     }
-    const SampleRange range = ranges[taken_batch];
+    const Range range = ranges[taken_batch];
     Staging& batch = staging(taken_batch);
     const std::int64_t share = range.size() / (2 * std::int64_t{options.workers});
     const std::int64_t count = std::min(std::clamp<std::int64_t>(share, 1, kMostSamplesTaken),
@@ -228,7 +228,7 @@ void Loader::Impl::decode() {
   }
 }
 
-HostBatch Loader::Impl::next_resident(const SampleRange& range) {
+HostBatch Loader::Impl::next_resident(const Range& range) {
   const auto begin = static_cast<std::size_t>(range.begin);
   const auto count = static_cast<std::size_t>(range.size());
   HostBatch batch;
@@ -239,7 +239,7 @@ HostBatch Loader::Impl::next_resident(const SampleRange& range) {
   return batch;
 }
 
-HostBatch Loader::Impl::next_staged(const SampleRange& range) {
+HostBatch Loader::Impl::next_staged(const Range& range) {
   HostBatch batch;
   std::unique_lock lock(mutex);
   // The call gives back the batch before this one, so the window moves on by one.
@@ -267,8 +267,8 @@ Loader::Loader(const Split& split, const Options& options)
 
 Loader::~Loader() = default;
 
-void Loader::start(std::int64_t epoch, std::vector<SampleRange> ranges) {
-  for ([[maybe_unused]] const SampleRange& range : ranges) {
+void Loader::start(std::int64_t epoch, std::vector<Range> ranges) {
+  for ([[maybe_unused]] const Range& range : ranges) {
     assert(0 <= range.begin && range.begin <= range.end && range.end <= impl_->split.size());
   }
   impl_->start(epoch, std::move(ranges));
@@ -276,7 +276,7 @@ void Loader::start(std::int64_t epoch, std::vector<SampleRange> ranges) {
 
 HostBatch Loader::next() {
   assert(impl_->consumed < impl_->ranges.size());
-  const SampleRange range = impl_->ranges[impl_->consumed];
+  const Range range = impl_->ranges[impl_->consumed];
   if (!impl_->resident) return impl_->next_staged(range);
   ++impl_->consumed;
   return impl_->next_resident(range);

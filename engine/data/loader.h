@@ -44,12 +44,6 @@ struct HostBatch {
   double wait_seconds = 0;            ///< time the caller waited for decoding
 };
 
-/// A contiguous range of positions [begin, end) in an epoch's order.
-struct SampleRange {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t size() const { return end - begin; }
-};
-
 /// Reads one rank's part of every batch, in order. Background threads decode ahead for sources
 /// that are not resident, with bounded memory. An exception of a decoder is rethrown by the
 /// `next` that would have returned the sample. Used by one thread.
@@ -66,9 +60,9 @@ class Loader {
   Loader(const Split& split, const Options& options);
   ~Loader();
 
-  /// Announces what `next` will be asked for, in order: one rank's ranges of an epoch's order.
-  /// Drops what was announced before.
-  void start(std::int64_t epoch, std::vector<SampleRange> ranges);
+  /// Announces what `next` will be asked for, in order: one rank's ranges of positions in an
+  /// epoch's order. Drops what was announced before.
+  void start(std::int64_t epoch, std::vector<Range> ranges);
   /// The next announced range. REQUIRES: fewer calls than ranges.
   HostBatch next();
 

@@ -35,6 +35,9 @@ class DataSource {
   virtual std::optional<ResidentSamples> resident() const { return std::nullopt; }
   /// What the sample is called in messages: "train-images.gz, sample 17" or a file path.
   virtual std::string describe(std::int64_t index) const = 0;
+  /// Some samples of every class whose reading tells whether the files are any good; none where
+  /// opening has read everything.
+  virtual std::vector<std::int64_t> samples_to_try() const { return {}; }
   /// Changes when the data does (XXH3 of the bytes, or of the sorted file list with sizes).
   virtual std::string fingerprint() const = 0;
 };
@@ -54,6 +57,7 @@ struct DataSets {
 struct DatasetKind {
   const ObjectTable* table;
   DataSets (*open)(const Variant& options, const DataRequirements& requirements);
+  bool lists_only = false;  ///< opening lists files; their content is read when it is needed
 };
 
 /// All kinds (datasets/registry.cpp), and their tables for the Catalog with tag "dataset".

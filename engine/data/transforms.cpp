@@ -146,14 +146,14 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSour
   for (const Variant& transform : transforms) {
     if (normalize) {
       fail(ErrorKind::usage, "{}: {}", head(transform),
-           transform.type == "Normalize" ? "stands in the list twice"
+           transform.type == "Normalize" ? "is in the list twice"
                                          : "stands after Normalize, which must come last");
     }
     if (transform.type == "Normalize") {
       normalize = &transform;
       apply_normalize(transform, desc);
     } else if (transform.type == "RandomCrop" ? desc.crop : desc.flip) {
-      fail(ErrorKind::usage, "{}: stands in the list twice", head(transform));
+      fail(ErrorKind::usage, "{}: is in the list twice", head(transform));
     } else if (transform.type == "RandomCrop") {
       apply_crop(transform, model_input, desc);
     } else {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "engine/graph/schedule.h"
+#include "engine/graph/memory_schedule.h"
 
 namespace dpt {
 namespace {
@@ -87,7 +87,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float la
                 ops[i]->saved_bytes(), ops[i]->scratch_bytes()};
   }
 
-  const Schedule schedule = make_schedule(plan, batch, training, needs);
+  const MemorySchedule schedule = make_memory_schedule(plan, batch, training, needs);
   arena_bytes_ = schedule.bytes;
   const auto place = [&](int block) {
     return block == kNowhere ? Place{} : Place{schedule.offsets[static_cast<std::size_t>(block)]};

@@ -1,7 +1,6 @@
 // Starting values. Each element is a pure function of (seed, parameter name, index in the file's
 // layout): adding a layer or changing the order of layers changes no other parameter.
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <numbers>
 #include <string_view>
@@ -62,21 +61,21 @@ void fill(const Param& param, std::uint64_t seed, float* file) {
     }
   };
   // The bounds are torch.nn.init's; kaiming_* with the gain of ReLU, sqrt(2).
-  if (init.kind == "default") {
-    uniform(1.0 / std::sqrt(fan_in));
-  } else if (init.kind == "xavier_uniform") {
-    uniform(std::sqrt(6.0 / (fan_in + fan_out)));
-  } else if (init.kind == "xavier_normal") {
-    normal(0.0, std::sqrt(2.0 / (fan_in + fan_out)));
-  } else if (init.kind == "kaiming_uniform") {
-    uniform(std::sqrt(6.0 / fan_in));
-  } else if (init.kind == "kaiming_normal") {
-    normal(0.0, std::sqrt(2.0 / fan_in));
-  } else if (init.kind == "normal") {
-    normal(init.value, init.stddev);
-  } else {
-    assert(init.kind == "constant");
-    std::fill_n(file, param.count, static_cast<float>(init.value));
+  switch (init.kind) {
+    case InitKind::pytorch:
+      return uniform(1.0 / std::sqrt(fan_in));
+    case InitKind::xavier_uniform:
+      return uniform(std::sqrt(6.0 / (fan_in + fan_out)));
+    case InitKind::xavier_normal:
+      return normal(0.0, std::sqrt(2.0 / (fan_in + fan_out)));
+    case InitKind::kaiming_uniform:
+      return uniform(std::sqrt(6.0 / fan_in));
+    case InitKind::kaiming_normal:
+      return normal(0.0, std::sqrt(2.0 / fan_in));
+    case InitKind::normal:
+      return normal(init.value, init.stddev);
+    case InitKind::constant:
+      std::fill_n(file, param.count, static_cast<float>(init.value));
   }
 }
 

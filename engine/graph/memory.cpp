@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "engine/graph/plan.h"
+#include "kernels/common/divide.h"
 
 namespace dpt {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 constexpr std::size_t kAlign = 64;
 
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlign - 1) / kAlign * kAlign;
+  return align_up(bytes, kAlign);
 }
 
 }  // namespace

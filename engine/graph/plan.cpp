@@ -8,16 +8,13 @@
 #include <optional>
 
 #include "engine/layers/shape_checks.h"
+#include "kernels/common/divide.h"
 
 namespace dpt {
 namespace {
 
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 36;  // 256 GiB of fp32
 constexpr std::int64_t kAlignFloats = 16;                     // 64 bytes
-
-std::int64_t aligned(std::int64_t floats) {
-  return (floats + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
-}
 
 /// A layer on its way into the plan. Inputs are numbers of layers; kModelInput is the image.
 constexpr int kModelInput = -1;
@@ -67,13 +64,8 @@ class PlanBuilder {
   }
 
   void set_type() {
-    const std::string& precision = spec_.train.precision;
-    if (precision != "fp32" && precision != "tf32" && precision != "bf16") {
-      fail(ErrorKind::usage, "{}: train.precision: expected fp32, tf32 or bf16, found '{}'",
-           spec_.file, precision);
-    }
-    plan_.type = precision == "bf16" ? DType::bf16 : DType::f32;
-    plan_.tf32 = precision == "tf32";
+    plan_.type = spec_.train.precision == Precision::bf16 ? DType::bf16 : DType::f32;
+    plan_.tf32 = spec_.train.precision == Precision::tf32;
   }
 
   void set_input() {
@@ -132,7 +124,7 @@ class PlanBuilder {
     for (const LayerSpec& later : spec_.model.layers) {
       if (later.name == name) {
         return fmt::format(
-            "from: '{}' stands at or below this layer; a layer reads from layers "
+            "from: '{}' is this layer or a later one; a layer reads from layers "
             "above it",
             name);
       }
@@ -312,7 +304,7 @@ class PlanBuilder {
       param.spec = std::move(spec);
       param.offset = plan_.param_floats;
       param.node = static_cast<int>(plan_.nodes.size());
-      plan_.param_floats += aligned(param.count);
+      plan_.param_floats += align_up(param.count, kAlignFloats);
       plan_.param_count += param.count;
       node.params.push_back(static_cast<int>(plan_.params.size()));
       plan_.params.push_back(std::move(param));

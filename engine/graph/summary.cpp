@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/graph/plan.h"
+#include "kernels/common/divide.h"
 #include "kernels/json_text.h"
 
 namespace dpt {
@@ -106,7 +107,7 @@ Totals totals_of(const Plan& plan) {
 
 /// The largest part of a batch that one replica gets.
 std::int64_t batch_per_replica(const TrainSpec& spec, int replicas) {
-  return (spec.data.batch_size + replicas - 1) / replicas;
+  return ceil_div(spec.data.batch_size, replicas);
 }
 
 }  // namespace

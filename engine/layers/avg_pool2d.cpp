@@ -47,9 +47,9 @@ const ObjectTable& AvgPool2d::table() {
            .range(1, 1024),
        field("padding", &O::padding, "Zeros on each side, at most half of kernel_size.")
            .range(0, 512),
-       field("ceil_mode", &O::ceil_mode, "Keep a last window that hangs over the border."),
+       field("ceil_mode", &O::ceil_mode, "Keep a last window that extends past the border."),
        field("count_include_pad", &O::count_include_pad,
-             "Count padding in the divisor (never what hangs over the border)."),
+             "Count padding in the divisor (never what extends past the border)."),
        field("divisor_override", &O::divisor_override, "Divide every window's sum by this number.")
            .range(1, 1048576)});
   return result;

@@ -4,22 +4,22 @@
 namespace dpt {
 namespace {
 
-InitSpec spec_of(const std::string& kind, const std::optional<double>& value,
+InitSpec spec_of(InitKind kind, const std::optional<double>& value,
                  const std::optional<double>& stddev) {
   return {kind, value.value_or(0.0), stddev.value_or(1.0)};
 }
 
-std::string check_one(const std::string& field, const std::string& kind, bool has_value,
-                      bool has_stddev) {
-  if (kind == "constant" && !has_value) {
+std::string check_one(const std::string& field, InitKind kind, bool has_value, bool has_stddev) {
+  if (kind == InitKind::constant && !has_value) {
     return fmt::format("{0}: constant needs {0}_value", field);
   }
-  if (has_value && kind != "constant" && kind != "normal") {
+  if (has_value && kind != InitKind::constant && kind != InitKind::normal) {
     return fmt::format("{0}_value has no effect with {0}: {1}; it belongs to constant and normal",
-                       field, kind);
+                       field, name_of(kind));
   }
-  if (has_stddev && kind != "normal") {
-    return fmt::format("{0}_std has no effect with {0}: {1}; it belongs to normal", field, kind);
+  if (has_stddev && kind != InitKind::normal) {
+    return fmt::format("{0}_std has no effect with {0}: {1}; it belongs to normal", field,
+                       name_of(kind));
   }
   return {};
 }
@@ -38,7 +38,7 @@ std::string check_init(const InitOptions& o) {
   std::string problem = check_one("weight_init", o.weight_init, o.weight_init_value.has_value(),
                                   o.weight_init_std.has_value());
   if (!problem.empty()) return problem;
-  if (!o.bias && (o.bias_init != "default" || o.bias_init_value || o.bias_init_std)) {
+  if (!o.bias && (o.bias_init != InitKind::pytorch || o.bias_init_value || o.bias_init_std)) {
     return "bias_init has no effect with bias: false";
   }
   return check_one("bias_init", o.bias_init, o.bias_init_value.has_value(),

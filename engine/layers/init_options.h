@@ -12,9 +12,9 @@ namespace dpt {
 /// Base of the options of a layer with a weight and a bias.
 struct InitOptions {
   bool bias = true;
-  std::string weight_init = "default";
+  InitKind weight_init = InitKind::pytorch;
   std::optional<double> weight_init_value, weight_init_std;
-  std::string bias_init = "default";
+  InitKind bias_init = InitKind::pytorch;
   std::optional<double> bias_init_value, bias_init_std;
 
   InitSpec weight() const;
@@ -24,26 +24,24 @@ struct InitOptions {
 /// The message about fields that contradict each other, or empty.
 std::string check_init(const InitOptions& options);
 
-/// `table` with the rows of InitOptions behind its own; S is the options struct of the table.
+/// `table` with the rows of InitOptions after its own; S is the options struct of the table.
 template <class S>
 ObjectTable with_init_fields(ObjectTable table) {
-  using Text = std::string;
   using Number = std::optional<double>;
   Field rows[] = {
       field<S, bool>("bias", &S::bias, "Add a learnt bias."),
-      field<S, Text>("weight_init", &S::weight_init,
-                     "Starting values of the weight, as torch.nn.init names them; default is "
-                     "PyTorch's U(-1/sqrt(fan_in), 1/sqrt(fan_in)).")
-          .one_of({"default", "xavier_uniform", "xavier_normal", "kaiming_uniform",
-                   "kaiming_normal", "normal", "constant"}),
+      field<S, InitKind>("weight_init", &S::weight_init,
+                         "Starting values of the weight, as torch.nn.init names them; default is "
+                         "PyTorch's U(-1/sqrt(fan_in), 1/sqrt(fan_in))."),
       field<S, Number>("weight_init_value", &S::weight_init_value,
                        "constant: the value. normal: the mean (0 when not given)."),
       field<S, Number>("weight_init_std", &S::weight_init_std,
                        "normal: the standard deviation (1 when not given).")
           .at_least(0),
-      field<S, Text>("bias_init", &S::bias_init,
-                     "Starting values of the bias; default is PyTorch's, with the weight's fan_in.")
-          .one_of({"default", "normal", "constant"}),
+      field<S, InitKind>(
+          "bias_init", &S::bias_init,
+          "Starting values of the bias; default is PyTorch's, with the weight's fan_in.")
+          .only({InitKind::pytorch, InitKind::normal, InitKind::constant}),
       field<S, Number>("bias_init_value", &S::bias_init_value,
                        "constant: the value. normal: the mean (0 when not given)."),
       field<S, Number>("bias_init_std", &S::bias_init_std,

@@ -23,11 +23,29 @@ enum class ParamLayout : std::uint8_t {
   linear_hwc  ///< file: [out][c*h*w]; buffer: [out][h*w*c], for a Linear behind a Flatten
 };
 
+/// A distribution of starting values, as torch.nn.init names them.
+enum class InitKind : std::uint8_t {
+  pytorch,  ///< "default": U(-1/sqrt(fan_in), 1/sqrt(fan_in))
+  xavier_uniform,
+  xavier_normal,
+  kaiming_uniform,  ///< gain sqrt(2), as for ReLU
+  kaiming_normal,
+  normal,
+  constant
+};
+constexpr auto enum_names(InitKind) {
+  return std::to_array<EnumName<InitKind>>({{InitKind::pytorch, "default"},
+                                            {InitKind::xavier_uniform, "xavier_uniform"},
+                                            {InitKind::xavier_normal, "xavier_normal"},
+                                            {InitKind::kaiming_uniform, "kaiming_uniform"},
+                                            {InitKind::kaiming_normal, "kaiming_normal"},
+                                            {InitKind::normal, "normal"},
+                                            {InitKind::constant, "constant"}});
+}
+
 /// How a parameter starts. Fan-in and fan-out as torch.nn.init computes them.
 struct InitSpec {
-  /// "default" (PyTorch's: U(-1/sqrt(fan_in), 1/sqrt(fan_in))), "xavier_uniform", "xavier_normal",
-  /// "kaiming_uniform", "kaiming_normal" (gain sqrt 2), "normal", "constant"
-  std::string kind = "default";
+  InitKind kind = InitKind::pytorch;
   double value = 0.0;   ///< constant's value, normal's mean
   double stddev = 1.0;  ///< normal
 };

@@ -46,7 +46,7 @@ const ObjectTable& MaxPool2d::table() {
        field("padding", &O::padding, "Border on each side, at most half of kernel_size.")
            .range(0, 512),
        field("dilation", &O::dilation, "Distance between the pixels of a window.").range(1, 1024),
-       field("ceil_mode", &O::ceil_mode, "Keep a last window that hangs over the border.")});
+       field("ceil_mode", &O::ceil_mode, "Keep a last window that extends past the border.")});
   return result;
 }
 

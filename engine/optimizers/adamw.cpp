@@ -13,7 +13,7 @@ struct AdamWOptions : AdamOptions {
 OptimizerKindEntry adamw_kind() {
   static const ObjectTable table =
       adam_table<AdamWOptions>("AdamW", "Adam with decoupled weight decay, as torch.optim.AdamW.",
-                               "Share of lr by which the weights shrink at every update.");
+                               "Decoupled decay: each update shrinks the weights by lr times this.");
   return {&table, [](const Variant& options) {
             return make_adam(options.as<AdamWOptions>(), OptimizerKind::adamw);
           }};

@@ -28,7 +28,7 @@ struct CosineOptions {
 
 const ObjectTable& constant_table() {
   static const ObjectTable table =
-      object_table<ConstantOptions>("constant", "The optimizer's learning rate, all the way.", {});
+      object_table<ConstantOptions>("constant", "The optimizer's learning rate throughout.", {});
   return table;
 }
 
@@ -65,13 +65,14 @@ const ObjectTable& multistep_table() {
 
 const ObjectTable& cosine_table() {
   static const ObjectTable table = object_table<CosineOptions>(
-      "cosine", "Half a cosine from lr to min_lr over the steps after warm-up.",
-      {field("min_lr", &CosineOptions::min_lr, "The rate at the end.").at_least(0)});
+      "cosine", "Half a cosine from lr to min_lr over the steps after the warm-up, to the end of train.epochs: "
+      "another number of epochs is another curve, also for a run that is resumed.",
+      {field("min_lr", &CosineOptions::min_lr, "The learning rate at the end.").at_least(0)});
   return table;
 }
 
-Schedule make_unwarmed(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
-                       std::int64_t warmup_steps) {
+LrSchedule make_unwarmed(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
+                         std::int64_t warmup_steps) {
   const Variant& variant = spec.lr_schedule;
   if (variant.type == "step") {
     const StepOptions options = variant.as<StepOptions>();
@@ -130,13 +131,13 @@ const VariantTable& schedule_table() {
   return table;
 }
 
-Schedule make_schedule(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch) {
+LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch) {
   assert(steps_per_epoch >= 1);
   const WarmupSpec& warmup = spec.warmup;
   const std::int64_t warmup_steps =
       warmup.steps > 0 ? warmup.steps
                        : std::llround(warmup.epochs * static_cast<double>(steps_per_epoch));
-  Schedule schedule = make_unwarmed(spec, base_lr, steps_per_epoch, warmup_steps);
+  LrSchedule schedule = make_unwarmed(spec, base_lr, steps_per_epoch, warmup_steps);
   if (warmup_steps <= 0) return schedule;
   const double start = warmup.start_factor;
   return [=](std::int64_t step) {

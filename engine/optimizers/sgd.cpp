@@ -33,7 +33,7 @@ const ObjectTable& table() {
              "Nesterov momentum; needs momentum and no dampening."),
        field("weight_decay", &SgdOptions::weight_decay, "L2 penalty, added to the gradient.")
            .at_least(0),
-       field("maximize", &SgdOptions::maximize, "Climb instead of descend.")},
+       field("maximize", &SgdOptions::maximize, "Maximise the loss instead of minimising it.")},
       &check);
   return the_table;
 }

@@ -126,6 +126,13 @@ Binder::Binder(const ObjectTable& root, const std::string& file, std::vector<Con
                std::map<std::string, Where>& origins)
     : root_(root), file_(file), issues_(issues), origins_(origins) {}
 
+void Binder::Scope::add(const std::vector<Field>& fields) {
+  for (const Field& field : fields) {
+    names.push_back(field.name);
+    if (!field.former_name.empty()) renamed[field.former_name] = field.name;
+  }
+}
+
 void Binder::issue(const Where& where, std::string text) {
   issues_.push_back({where, std::move(text)});
 }
@@ -137,7 +144,7 @@ void Binder::read_object(const ObjectTable& table, void* target, const YamlNode&
   if (node.kind == YamlNode::Kind::broken) return;
   const VariantTable* kinds = table.choice.variants;
   if (kinds) scope.names.push_back(kinds->tag);
-  for (const Field& field : table.fields) scope.names.push_back(field.name);
+  scope.add(table.fields);
   // It is gone from the tree by now, but somebody may have misspelt it.
   if (path.empty()) scope.names.push_back(kExtendsKey);
   if (!node.is_map()) {
@@ -154,7 +161,7 @@ void Binder::read_object(const ObjectTable& table, void* target, const YamlNode&
     scope.is_complete = chosen != nullptr;
     if (chosen) {
       scope.owner = fmt::format("{} {}", kinds->what, chosen->name);
-      for (const Field& field : chosen->fields) scope.names.push_back(field.name);
+      scope.add(chosen->fields);
     }
   }
   report_unknown_keys(node, scope, kinds);
@@ -183,6 +190,9 @@ void Binder::read_fields(const std::vector<Field>& fields, void* target, const Y
       absent.where = node.where;
       read_object(*field.object, field.nested(target), absent, join(path, field.name));
     }
+  }
+  for (const Field& field : fields) {
+    if (field.follow && !node.find(field.name)) field.set(target, field.follow(target));
   }
 }
 
@@ -262,7 +272,7 @@ void Binder::read_variant(const VariantTable& table, Variant& target, const Yaml
   Scope scope;
   scope.owner = fmt::format("{} {}", table.what, chosen->name);
   scope.names.push_back(table.tag);
-  for (const Field& field : chosen->fields) scope.names.push_back(field.name);
+  scope.add(chosen->fields);
   report_unknown_keys(node, scope, &table);
   read_options(*chosen, target, node, path, scope);
 }
@@ -326,6 +336,12 @@ void Binder::report_unknown_keys(const YamlNode& node, Scope& scope, const Varia
   for (const YamlNode& child : node.children) {
     const std::string& key = child.key;
     if (std::find(scope.names.begin(), scope.names.end(), key) != scope.names.end()) continue;
+    if (const auto renamed = scope.renamed.find(key); renamed != scope.renamed.end()) {
+      issue(child.key_where, fmt::format("the key {} was renamed: write '{}' in {}", in_quotes(key),
+                                         renamed->second, scope.owner));
+      scope.meant.push_back(renamed->second);
+      continue;
+    }
     std::string text = fmt::format("unknown key {} in {}", in_quotes(key), scope.owner);
     const std::vector<std::string> owners = kinds_with(kinds, key);
     std::string near = other_name(key, scope.names);

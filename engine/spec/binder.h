@@ -27,6 +27,9 @@ class Binder {
     std::vector<std::string> names;  ///< every key that is known, the tag first
     bool is_complete = true;         ///< false when the kind is unknown, so keys cannot be judged
     std::vector<std::string> meant;  ///< suggested for an unknown key, so not missing as well
+    std::map<std::string, std::string> renamed;  ///< former names of keys -> their names now
+
+    void add(const std::vector<Field>& fields);
   };
 
   void issue(const Where& where, std::string text);

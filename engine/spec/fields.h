@@ -31,6 +31,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/spec/enum_names.h"
 #include "kernels/error.h"
 #include "kernels/types.h"
 
@@ -58,7 +59,8 @@ enum class FieldType : std::uint8_t {
   boolean,   ///< bool
   integer,   ///< std::int64_t
   number,    ///< double
-  string,    ///< std::string, optionally with choices
+  string,    ///< std::string
+  choice,    ///< an enum with enum_names; a PlainValue of it is the name
   path,      ///< std::string; ${VAR:-default} expanded, relative to the config file
   size2,     ///< Size2: an integer or [height, width]
   numbers,   ///< std::vector<double>
@@ -85,9 +87,13 @@ struct Field {
   bool min_is_exclusive = false;
   std::optional<std::size_t> min_items, max_items;  ///< lists only
   std::string zero_word;  ///< how users write 0 ("auto"): of an integer; the empty list, of numbers
-  std::vector<std::string> choices;        ///< strings only; empty = any
-  const ObjectTable* object = nullptr;     ///< FieldType::object(s)
-  const VariantTable* variants = nullptr;  ///< FieldType::variant(s)
+  std::vector<std::string> choices;  ///< FieldType::choice
+  bool is_changeable = false;  ///< a resumed run may have another value, here and in all below
+  std::string former_name;     ///< what configs called it once; empty = always as now
+  std::string leader;          ///< the field from which the default follows; empty = none
+  std::function<PlainValue(const void*)> follow;  ///< that default; null = the member's own
+  const ObjectTable* object = nullptr;            ///< FieldType::object(s)
+  const VariantTable* variants = nullptr;         ///< FieldType::variant(s)
 
   /// The member inside a struct, type-erased. For object: address of the nested struct.
   std::function<PlainValue(const void*)> get;
@@ -104,7 +110,17 @@ struct Field {
   Field range(double low, double high) &&;
   Field at_least(double low) &&;
   Field above(double low) &&;  ///< exclusive lower bound
-  Field one_of(std::vector<std::string> names) &&;
+  /// Of an enum: these values only.
+  template <class E>
+  Field only(std::initializer_list<E> values) &&;
+  /// A resumed run may change it: the result of the steps done so far does not depend on it.
+  Field changeable() &&;
+  /// Its name in older configs. A config that has it is told so; one stored in a checkpoint is
+  /// read as if it had the new name.
+  Field formerly(std::string name) &&;
+  /// Where it is not written, its value is make(struct), which depends on the field `leader`.
+  template <class S, class T>
+  Field follows(std::string leader, T (*make)(const S&)) &&;
   Field items(std::size_t low, std::size_t high) &&;  ///< how many a list may have
   /// `word` is written for 0 or, where the field is a list of numbers, for the empty list; range
   /// and items are for the others.
@@ -143,8 +159,9 @@ struct VariantTable {
 };
 
 // Builders: `field(name, &Struct::member, doc)` deduces the FieldType from the member's type.
-// bool, std::int64_t, double, std::string, Size2, vectors of double / std::int64_t / std::string,
-// and std::optional of those.
+// bool, std::int64_t, double, std::string, an enum with enum_names, Size2, vectors of double /
+// std::int64_t / std::string, and std::optional of those. Paths are changeable: where files lie
+// changes no result (the data is compared by its fingerprint).
 template <class S, class T>
 Field field(const char* name, T S::*member, const char* doc);
 template <class S>

@@ -25,6 +25,8 @@ constexpr FieldType type_of() {
     return FieldType::number;
   else if constexpr (std::is_same_v<T, std::string>)
     return FieldType::string;
+  else if constexpr (std::is_enum_v<T>)
+    return FieldType::choice;
   else if constexpr (std::is_same_v<T, Size2>)
     return FieldType::size2;
   else if constexpr (std::is_same_v<T, std::vector<double>>)
@@ -34,6 +36,24 @@ constexpr FieldType type_of() {
   else {
     static_assert(std::is_same_v<T, std::vector<std::string>>, "no FieldType for this member");
     return FieldType::strings;
+  }
+}
+
+/// A member's value as data, and back: an enum goes by its name.
+template <class T>
+PlainValue to_plain(const T& value) {
+  if constexpr (std::is_enum_v<T>) {
+    return std::string(name_of(value));
+  } else {
+    return value;
+  }
+}
+template <class T>
+T from_plain(const PlainValue& value) {
+  if constexpr (std::is_enum_v<T>) {
+    return enum_of<T>(std::get<std::string>(value)).value();
+  } else {
+    return std::get<T>(value);
   }
 }
 
@@ -57,8 +77,26 @@ inline Field Field::above(double low) && {
   min_is_exclusive = true;
   return std::move(*this);
 }
-inline Field Field::one_of(std::vector<std::string> names) && {
-  choices = std::move(names);
+template <class E>
+Field Field::only(std::initializer_list<E> values) && {
+  choices.clear();
+  for (const E value : values) choices.emplace_back(name_of(value));
+  return std::move(*this);
+}
+inline Field Field::changeable() && {
+  is_changeable = true;
+  return std::move(*this);
+}
+inline Field Field::formerly(std::string old) && {
+  former_name = std::move(old);
+  return std::move(*this);
+}
+template <class S, class T>
+Field Field::follows(std::string from, T (*make)(const S&)) && {
+  leader = std::move(from);
+  follow = [make](const void* owner) {
+    return fields_detail::to_plain(make(*static_cast<const S*>(owner)));
+  };
   return std::move(*this);
 }
 inline Field Field::items(std::size_t low, std::size_t high) && {
@@ -80,13 +118,14 @@ Field field(const char* name, T S::*member, const char* doc) {
   f.doc = doc;
   f.type = fields_detail::type_of<Value>();
   f.is_optional = Optional::value;
+  if constexpr (std::is_enum_v<Value>) f.choices = all_names<Value>();
   f.get = [member](const void* object) -> PlainValue {
     const T& value = static_cast<const S*>(object)->*member;
     if constexpr (Optional::value) {
       if (!value) return std::monostate{};
-      return PlainValue(*value);
+      return fields_detail::to_plain(*value);
     } else {
-      return PlainValue(value);
+      return fields_detail::to_plain(value);
     }
   };
   f.set = [member](void* object, const PlainValue& value) {
@@ -97,7 +136,7 @@ Field field(const char* name, T S::*member, const char* doc) {
         return;
       }
     }
-    to = std::get<Value>(value);
+    to = fields_detail::from_plain<Value>(value);
   };
   return f;
 }
@@ -106,6 +145,7 @@ template <class S>
 Field path_field(const char* name, std::string S::*member, const char* doc) {
   Field f = field(name, member, doc);
   f.type = FieldType::path;
+  f.is_changeable = true;
   return f;
 }
 

@@ -27,8 +27,8 @@ class Checker {
     check_name();
     if (spec_.train.early_stopping && spec_.data.val_split == 0) {
       issue("train.early_stopping",
-            fmt::format("early_stopping watches {}, but nothing is held out: set data.val_split",
-                        spec_.train.early_stopping->monitor));
+            fmt::format("early_stopping monitors {}, but nothing is held out: set data.val_split",
+                        name_of(spec_.train.early_stopping->monitor)));
     }
   }
 
@@ -114,7 +114,7 @@ class Checker {
       const std::string path = fmt::format("model.layers.{}.from.{}", at, k);
       if (std::any_of(here, layers.end(), is_input)) {
         issue(path, fmt::format("expected the name of an earlier layer in 'from', found {}, which "
-                                "does not stand before this layer",
+                                "does not come before this layer",
                                 in_quotes(input)));
         continue;
       }
@@ -124,7 +124,7 @@ class Checker {
       std::string text = fmt::format("expected the name of an earlier layer in 'from', found {}",
                                      in_quotes(input));
       text += near.empty() ? "." : fmt::format(", did you mean '{}'?", near);
-      text += names.empty() ? " No layer stands before this one"
+      text += names.empty() ? " No layer comes before this one"
                             : fmt::format(" Earlier layers: {}", fmt::join(names, ", "));
       issue(path, std::move(text));
     }
@@ -220,14 +220,16 @@ TrainSpec spec_or_throw(ReadResult result) {
 
 }  // namespace
 
-ReadResult read_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
-                          const std::vector<std::string>& overrides) {
+namespace {
+
+ReadResult read_any(const Catalog& catalog, const std::string& text, const std::string& file,
+                    const std::vector<std::string>& overrides, bool stored) {
   const SpecTables tables(catalog);
   ReadResult result;
   TrainSpec& spec = result.spec;
   spec.file = file;
   std::vector<std::string> files;
-  const YamlNode tree = load_tree(tables, text, file, overrides, files, result.issues);
+  const YamlNode tree = load_tree(tables, text, file, overrides, stored, files, result.issues);
   if (tree.kind != YamlNode::Kind::broken) {
     if (!tree.is_map()) {
       result.issues.push_back({tree.where, fmt::format("expected a config with the keys version, "
@@ -243,6 +245,13 @@ ReadResult read_spec_text(const Catalog& catalog, const std::string& text, const
   return result;
 }
 
+}  // namespace
+
+ReadResult read_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
+                          const std::vector<std::string>& overrides) {
+  return read_any(catalog, text, file, overrides, false);
+}
+
 ReadResult read_spec(const Catalog& catalog, const std::string& file,
                      const std::vector<std::string>& overrides) {
   return read_spec_text(catalog, read_config_text(file), file, overrides);
@@ -256,6 +265,17 @@ TrainSpec load_spec(const Catalog& catalog, const std::string& file,
 TrainSpec load_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
                          const std::vector<std::string>& overrides) {
   return spec_or_throw(read_spec_text(catalog, text, file, overrides));
+}
+
+TrainSpec load_stored_spec(const Catalog& catalog, const std::string& text, const std::string& file,
+                           const std::vector<std::string>& overrides) {
+  ReadResult stored = read_any(catalog, text, file, {}, true);
+  if (!stored.issues.empty()) {
+    fail(ErrorKind::data, "{}: the config stored in it cannot be read:\n{}", file,
+         all_issues(stored.issues));
+  }
+  if (overrides.empty()) return std::move(stored.spec);
+  return spec_or_throw(read_any(catalog, text, file, overrides, true));
 }
 
 }  // namespace dpt

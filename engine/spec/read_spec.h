@@ -41,6 +41,21 @@ TrainSpec load_spec_text(const Catalog& catalog, const std::string& text, const 
 /// absolute.
 std::string show_spec(const Catalog& catalog, const TrainSpec& spec, bool origins = false);
 
+/// Reads a config that dpt stored, as show_spec made it: one of an older release counts as if it
+/// had today's names, and defaults for what is new since. Throws ErrorKind::data when it cannot be
+/// read, ErrorKind::usage for a bad override.
+TrainSpec load_stored_spec(const Catalog& catalog, const std::string& text, const std::string& file,
+                           const std::vector<std::string>& overrides = {});
+
+/// The dotted paths of the fields that may differ between the parts of a resumed run (those marked
+/// .changeable() in the tables); each stands for all below it.
+std::vector<std::string> changeable_fields(const Catalog& catalog);
+
+/// What a resumed run has changed but may not, as lines "path: old -> new". `stored` was read from
+/// `file`; `resolved` is the run's config of today (from show_spec).
+std::vector<std::string> refused_changes(const Catalog& catalog, const std::string& stored,
+                                         const std::string& file, const std::string& resolved);
+
 /// What differs between two resolved configs (from show_spec), as lines "path: old -> new", leaving
 /// out `ignored` top-level or dotted prefixes.
 std::vector<std::string> diff_specs(const std::string& old_yaml, const std::string& new_yaml,

@@ -19,13 +19,13 @@ it current.
   and all errors of a file are reported in one run as `file:line:column: ...`.
 - `extends: base.yaml` builds on another config: mappings merge, lists and other values replace. A
   mapping that names another kind (`type`, `dataset`) replaces the kind's own fields.
-- `path.to.field=value` behind the config on the command line overrides; the value is YAML; items of
+- `path.to.field=value` after the config on the command line overrides; the value is YAML; items of
   a list go by their name or index: `model.layers.conv1.out_channels=32`.
 - A path may contain `${NAME}` or `${NAME:-default}` from the environment (`$${` stands for `${`).
   A relative path is relative to the config file in which it stands, or to the working directory
   on the command line.
 - `true` and `false` are the only booleans; numbers are decimal without leading zeros; a string that
-  looks like a number wants quotes. Aliases work; merge keys (`<<`), tags and several documents in
+  looks like a number needs quotes. Aliases work; merge keys (`<<`), tags and several documents in
   one file do not.
 )";
 
@@ -113,6 +113,7 @@ class Page {
 
   static std::string default_text(const Field& field, void* owner) {
     if (field.is_required) return "required";
+    if (field.follow) return fmt::format("follows `{}`", field.leader);
     if (field.get) return std::visit(DefaultText{field}, field.get(owner));
     return field.is_optional ? "not set" : "";
   }
@@ -141,9 +142,9 @@ class Page {
       std::vector<std::string> names;
       for (const ObjectTable* kind : variants->alternatives) names.push_back(kind->name);
       const std::string& preset = table.choice.default_type;
-      out_ += fmt::format("| `{}` | one of {} | {} | The kind; its fields stand beside these. |\n",
-                          variants->tag, fmt::join(names, ", "),
-                          preset.empty() ? "required" : "`" + preset + "`");
+      out_ += fmt::format(
+          "| `{}` | one of {} | {} | The kind; its fields are written next to these. |\n",
+          variants->tag, fmt::join(names, ", "), preset.empty() ? "required" : "`" + preset + "`");
     }
     rows(table.fields, object);
     if (table.choice.variants) kinds(*table.choice.variants, level + 1);

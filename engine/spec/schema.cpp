@@ -103,6 +103,7 @@ class SchemaMaker {
       case FieldType::number:
         return element("number", field);
       case FieldType::string:
+      case FieldType::choice:
         return string_schema(field);
       case FieldType::path:
         return {{"type", "string"}};
@@ -135,7 +136,7 @@ class SchemaMaker {
   Json property(const Field& field, void* owner, bool is_partial) {
     Json schema;
     schema["description"] = field.doc;
-    if (!field.is_required && field.get) {
+    if (!field.is_required && field.get && !field.follow) {
       const PlainValue value = field.get(owner);
       const auto* path = std::get_if<std::string>(&value);
       const bool is_empty_text = path && path->empty();

@@ -10,6 +10,7 @@
 
 #include "engine/spec/paths.h"
 #include "engine/spec/scalars.h"
+#include "engine/spec/stored_spec.h"
 
 namespace dpt {
 namespace {
@@ -181,7 +182,7 @@ class Override {
     }
     if (value.kind == YamlNode::Kind::broken) return;
     if (path_ == kExtendsKey) {
-      issue("'extends' stands in config files, not on the command line");
+      issue("'extends' belongs in config files, not on the command line");
       return;
     }
     place(value, argument_);
@@ -304,10 +305,11 @@ std::string read_config_text(const std::string& file) {
 }
 
 YamlNode load_tree(const SpecTables& tables, const std::string& text, const std::string& file,
-                   const std::vector<std::string>& overrides, std::vector<std::string>& files,
-                   std::vector<ConfigIssue>& issues) {
+                   const std::vector<std::string>& overrides, bool stored,
+                   std::vector<std::string>& files, std::vector<ConfigIssue>& issues) {
   YamlNode tree = Loader(tables, files, issues).load(text, file);
   if (tree.kind == YamlNode::Kind::broken) return tree;
+  if (stored) rename_former_keys(tables.root, tree);
   int argument = 0;
   for (const std::string& text_of_override : overrides) {
     Override(tree, text_of_override, ++argument, issues).apply();

@@ -18,8 +18,9 @@ std::string read_config_text(const std::string& file);
 
 /// Parses `text`, merges it over what it extends, and applies the overrides. `files` receives the
 /// files in the order in which their issues are listed.
+/// With `stored`, former names of keys are replaced by those of today first.
 YamlNode load_tree(const SpecTables& tables, const std::string& text, const std::string& file,
-                   const std::vector<std::string>& overrides, std::vector<std::string>& files,
-                   std::vector<ConfigIssue>& issues);
+                   const std::vector<std::string>& overrides, bool stored,
+                   std::vector<std::string>& files, std::vector<ConfigIssue>& issues);
 
 }  // namespace dpt

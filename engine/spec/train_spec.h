@@ -3,6 +3,7 @@
 // here: their tables are handed in as a Catalog (see app/catalog.cpp), so spec depends on nothing.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -12,6 +13,42 @@
 #include "engine/spec/fields.h"
 
 namespace dpt {
+
+// What a config chooses from, and how each choice is called there.
+
+/// A measured value that decides something.
+enum class Monitor : std::uint8_t { val_accuracy, val_loss };
+constexpr auto enum_names(Monitor) {
+  return std::to_array<EnumName<Monitor>>(
+      {{Monitor::val_accuracy, "val/accuracy"}, {Monitor::val_loss, "val/loss"}});
+}
+
+/// Which values of a Monitor are better: the greater or the lesser ones.
+enum class Direction : std::uint8_t { max, min };
+constexpr auto enum_names(Direction) {
+  return std::to_array<EnumName<Direction>>({{Direction::max, "max"}, {Direction::min, "min"}});
+}
+constexpr Direction better_direction(Monitor monitor) {
+  return monitor == Monitor::val_loss ? Direction::min : Direction::max;
+}
+
+enum class LossKind : std::uint8_t { cross_entropy };
+constexpr auto enum_names(LossKind) {
+  return std::to_array<EnumName<LossKind>>({{LossKind::cross_entropy, "cross_entropy"}});
+}
+
+enum class Precision : std::uint8_t { fp32, tf32, bf16 };
+constexpr auto enum_names(Precision) {
+  return std::to_array<EnumName<Precision>>(
+      {{Precision::fp32, "fp32"}, {Precision::tf32, "tf32"}, {Precision::bf16, "bf16"}});
+}
+
+/// What follows when a checkpoint cannot be written.
+enum class OnFailure : std::uint8_t { stop, go_on };
+constexpr auto enum_names(OnFailure) {
+  return std::to_array<EnumName<OnFailure>>(
+      {{OnFailure::stop, "stop"}, {OnFailure::go_on, "continue"}});
+}
 
 /// A layer as written: its kind and options, its name and, for graphs, its inputs.
 struct LayerSpec {
@@ -42,20 +79,21 @@ struct DataSpec {
 };
 
 struct LossSpec {
-  std::string type = "cross_entropy";
+  LossKind type = LossKind::cross_entropy;
   double label_smoothing = 0.0;
 };
 
 struct WarmupSpec {
   double epochs = 0;
-  std::int64_t steps = 0;     ///< used when > 0; not together with epochs
-  double start_factor = 0.0;  ///< the learning rate starts at start_factor * lr
+  std::int64_t steps = 0;  ///< used when > 0; not together with epochs
+  /// The first step's rate is start_factor * lr. The default is that of PyTorch's LinearLR.
+  double start_factor = 1.0 / 3.0;
 };
 
 struct EarlyStoppingSpec {
-  std::string monitor = "val/accuracy";
-  std::int64_t patience = 5;  ///< evaluations without a better value
-  std::string mode = "max";
+  Monitor monitor = Monitor::val_accuracy;
+  std::int64_t patience = 5;                                 ///< evaluations without a better value
+  Direction mode = better_direction(Monitor::val_accuracy);  ///< where unwritten, the monitor's
   double min_delta = 0.0;
 };
 
@@ -64,14 +102,14 @@ struct TrainSection {
   std::int64_t shards = 0;  ///< 0 = auto (fast mode); N = exact mode with N shards
   std::optional<double> grad_clip_norm;
   std::optional<EarlyStoppingSpec> early_stopping;
-  std::string precision = "fp32";
+  Precision precision = Precision::fp32;
   bool autotune = true;
   double stall_timeout = 600;  ///< seconds without a sign of life of a replica
 };
 
 struct KeepBestSpec {
-  std::string monitor = "val/accuracy";
-  std::string mode = "max";
+  Monitor monitor = Monitor::val_accuracy;
+  Direction mode = better_direction(Monitor::val_accuracy);  ///< where unwritten, the monitor's
 };
 
 struct CheckpointSpec {
@@ -79,7 +117,7 @@ struct CheckpointSpec {
   std::int64_t every_steps = 0;  ///< also every N steps; 0 = no
   std::int64_t keep_last = 2;
   KeepBestSpec keep_best;
-  std::string on_failure = "stop";  ///< a save that fails: "stop" | "continue"
+  OnFailure on_failure = OnFailure::stop;
 };
 
 struct LogSpec {

@@ -96,6 +96,7 @@ class Converter {
       case FieldType::number:
         return number(node, value);
       case FieldType::string:
+      case FieldType::choice:
         return string(node, value);
       case FieldType::path:
         return path(node, value);
@@ -254,9 +255,10 @@ std::string expected_text(const Field& field) {
     case FieldType::number:
       return "a number" + range;
     case FieldType::string:
-      if (field.choices.size() == 1) return fmt::format("'{}'", field.choices[0]);
-      if (!field.choices.empty()) return fmt::format("one of {}", fmt::join(field.choices, ", "));
       return "a string";
+    case FieldType::choice:
+      if (field.choices.size() == 1) return fmt::format("'{}'", field.choices[0]);
+      return fmt::format("one of {}", fmt::join(field.choices, ", "));
     case FieldType::path:
       return "a path";
     case FieldType::size2:

@@ -78,7 +78,7 @@ class TreeBuilder : public YAML::EventHandler {
     const auto found = anchors_.find(anchor);
     YamlNode node;
     if (found == anchors_.end()) {
-      issue(where(mark), "an alias stands inside what it refers to: a config cannot be cyclic");
+      issue(where(mark), "an alias is inside what it refers to: a config cannot be cyclic");
       node.kind = YamlNode::Kind::broken;
     } else {
       node = found->second.node;
@@ -215,8 +215,8 @@ class TreeBuilder : public YAML::EventHandler {
     }
     const auto [first, is_new] = parent.lines.emplace(node.text, node.where.line);
     if (!is_new) {
-      issue(node.where, fmt::format("duplicate key '{}': it stands first in line {}", node.text,
-                                    first->second));
+      issue(node.where,
+            fmt::format("duplicate key '{}': it is first in line {}", node.text, first->second));
       return;
     }
     parent.drop = false;

@@ -5,32 +5,26 @@
 namespace dpt {
 namespace {
 
-/// Which values are better.
-enum class Direction : std::uint8_t { larger, smaller };
-
-Direction direction_of(const std::string& mode) {
-  return mode == "max" ? Direction::larger : Direction::smaller;
-}
-
 /// By how much `value` is better than `than`; negative when it is worse.
-double gain(const std::string& mode, double value, double than) {
-  return direction_of(mode) == Direction::larger ? value - than : than - value;
+double gain(Direction mode, double value, double than) {
+  return mode == Direction::max ? value - than : than - value;
 }
 
-std::optional<double> last_value(const std::string& monitor, const RunState& state) {
-  return monitor == "val/loss" ? state.val_loss : state.val_accuracy;
+std::optional<double> last_value(Monitor monitor, const RunState& state) {
+  return monitor == Monitor::val_loss ? state.val_loss : state.val_accuracy;
 }
 
 }  // namespace
 
 std::string best_monitor_of(const TrainSpec& spec) {
   const KeepBestSpec& keep = spec.checkpoint.keep_best;
-  return keep.monitor + " " + keep.mode;
+  return fmt::format("{} {}", name_of(keep.monitor), name_of(keep.mode));
 }
 
 std::string early_monitor_of(const TrainSpec& spec) {
   const auto& early = spec.train.early_stopping;
-  return early ? early->monitor + " " + early->mode : std::string();
+  return early ? fmt::format("{} {}", name_of(early->monitor), name_of(early->mode))
+               : std::string();
 }
 
 bool is_better(const KeepBestSpec& keep, double value, std::optional<double> than) {

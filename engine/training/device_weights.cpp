@@ -59,8 +59,7 @@ bool has_unlike_kinds(std::span<const DeviceName> devices) {
 }
 
 DeviceWeights default_device_weights(std::span<const DeviceName> devices) {
-  const bool by_threads =
-      !has_unlike_kinds(devices) && devices.front().kind == DeviceName::Kind::cpu;
+  const bool by_threads = !has_unlike_kinds(devices) && devices.front().traits().speed_is_threads;
   DeviceWeights device_weights;
   for (const DeviceName& device : devices)
     device_weights.push_back(by_threads ? device.threads : 1);

@@ -7,9 +7,11 @@
 
 #include <fmt/ranges.h>
 
+#include "kernels/common/divide.h"
+
 namespace dpt {
 
-SampleRange Job::batch_range(std::int64_t index) const {
+Range Job::batch_range(std::int64_t index) const {
   const std::int64_t begin = index * spec.data.batch_size;
   return {begin, std::min(begin + spec.data.batch_size, splits.train.size())};
 }
@@ -28,7 +30,7 @@ Loader::Options loader_options(const Job& job) {
 int auto_workers(int cores, const std::vector<DeviceName>& devices) {
   std::int64_t busy = 0;
   for (const DeviceName& device : devices) {
-    busy += device.kind == DeviceName::Kind::cpu ? device.threads : 1;
+    busy += device.traits().speed_is_threads ? device.threads : 1;
   }
   const auto ranks = std::max<std::int64_t>(1, static_cast<std::int64_t>(devices.size()));
   return static_cast<int>(std::max<std::int64_t>(1, (cores - busy) / ranks));
@@ -39,17 +41,11 @@ std::chrono::milliseconds stall_timeout(const Job& job) {
       static_cast<std::int64_t>(std::lround(1000 * job.spec.train.stall_timeout)));
 }
 
-std::int64_t micro_batch_limit(const Plan& plan, DeviceName::Kind kind) {
-  const bool gpu = kind == DeviceName::Kind::cuda;
-  // 1 MiB is half of the second-level cache of today's server cores and all of an older one's. A
-  // GPU is the faster the more samples it has at once: 2 GiB fit beside all else on every GPU
-  // with enough memory for such a net.
-  const std::int64_t bytes = gpu ? std::int64_t{1} << 31 : 1 << 20;
-  const std::int64_t most = gpu ? 16384 : 256;
+std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device) {
   constexpr std::int64_t kFewest = 8;
   const std::int64_t per_sample = estimate_memory(plan, 1, 0).activations;
-  const std::int64_t fitting = bytes / std::max<std::int64_t>(per_sample, 1);
-  return std::clamp(fitting / kFewest * kFewest, kFewest, most);
+  const std::int64_t fitting = device.pass_bytes / std::max<std::int64_t>(per_sample, 1);
+  return std::clamp(fitting / kFewest * kFewest, kFewest, device.max_samples);
 }
 
 std::string plan_cache_path() {
@@ -77,9 +73,9 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
       make_input_desc(spec.data.transforms.train, *sets.train, requirements.input, seed);
   job.eval_input =
       make_input_desc(spec.data.transforms.eval, *sets.train, requirements.input, seed);
-  job.steps_per_epoch = (job.splits.train.size() + spec.data.batch_size - 1) / spec.data.batch_size;
+  job.steps_per_epoch = ceil_div(job.splits.train.size(), spec.data.batch_size);
   job.total_steps = job.steps_per_epoch * spec.train.epochs;
-  job.schedule = make_schedule(spec, job.optimizer.lr, job.steps_per_epoch);
+  job.schedule = make_lr_schedule(spec, job.optimizer.lr, job.steps_per_epoch);
   const std::int64_t largest_batch = std::min(spec.data.batch_size, job.splits.train.size());
   job.devices = resolve_devices(spec.devices, largest_batch);
   if (spec.train.shards > 0 && job.ranks() > spec.train.shards) {
@@ -109,8 +105,8 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
     job.backend_options.plan_cache = plan_cache_path();
   }
   for (const DeviceName& device : job.devices) {
-    job.max_micro_batches.push_back(micro_batch_limit(job.plan, device.kind));
-    if (device.kind == DeviceName::Kind::cuda) job.steps_ahead = 6;
+    job.max_micro_batches.push_back(micro_batch_limit(job.plan, device.traits()));
+    job.steps_ahead = std::max(job.steps_ahead, device.traits().steps_ahead);
   }
   job.max_micro_batch =
       *std::min_element(job.max_micro_batches.begin(), job.max_micro_batches.end());

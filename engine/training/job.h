@@ -22,7 +22,7 @@ struct Job {
   Plan plan;
   Splits splits;
   OptimizerSpec optimizer;
-  Schedule schedule;
+  LrSchedule schedule;
   InputDesc train_input, eval_input;  ///< of the first kernel, for each list of transforms
   std::vector<DeviceName> devices;    ///< one rank each
   DeviceWeights device_weights;       ///< of each rank, at the start
@@ -35,8 +35,8 @@ struct Job {
   std::int64_t max_micro_batch = 0;  ///< the least of them: the micro-batches of evaluations
   std::string resolved_config;       ///< YAML, as the run folder and checkpoints keep it
 
-  // Fast mode on several GPUs: gradients of this size and more are summed in buckets beside
-  // backward.
+  // Fast mode on several GPUs: gradients of this size and more are summed in buckets,
+  // overlapped with backward.
   std::int64_t sum_beside_from_bytes = 2 << 20;
   std::int64_t bucket_bytes = 25 << 20;
   /// Steps whose results may still be on their way when the next is queued, equal on all ranks: one
@@ -47,7 +47,7 @@ struct Job {
 
   int ranks() const { return static_cast<int>(devices.size()); }
   /// Samples of step `index` of an epoch, as positions in the epoch's order.
-  SampleRange batch_range(std::int64_t index) const;
+  Range batch_range(std::int64_t index) const;
 };
 
 /// `plan` is that of `spec`. Throws ErrorKind::usage for whatever in the spec does not fit
@@ -75,6 +75,6 @@ std::chrono::milliseconds stall_timeout(const Job& job);
 /// The most samples to run at once: on a CPU so that their activations stay in a core's cache, on a
 /// GPU so that they leave room for other things. A function of the plan alone and of the kind of
 /// device, because exact mode's bits depend on it.
-std::int64_t micro_batch_limit(const Plan& plan, DeviceName::Kind kind);
+std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device);
 
 }  // namespace dpt

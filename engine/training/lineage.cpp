@@ -214,7 +214,7 @@ void settle_best(const Job& job, const RunFolder& folder, const std::string& fro
                              before.best_monitor));
     notify(next.empty() ? "the best checkpoint is looked for anew, from the next validation on"
                         : fmt::format("the best checkpoint so far is that of step {}: {} {:.6g}",
-                                      state.best_step, keep.monitor, *state.best));
+                                      state.best_step, name_of(keep.monitor), *state.best));
     best_file = next;
   }
   if (best_file.empty()) {

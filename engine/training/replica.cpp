@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 
+#include "kernels/common/divide.h"
 #include "kernels/heartbeat.h"
 #include "kernels/text.h"
 
@@ -42,11 +43,11 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
 
 void Replica::set_up_sums() {
   const std::int64_t bytes = job_.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
-  // All ranks decide alike: from the job, and then together. CPU cores gain nothing from it.
-  const bool gpus =
+  // All ranks decide alike: from the job, and then together.
+  const bool all_overlap =
       std::all_of(job_.devices.begin(), job_.devices.end(),
-                  [](const DeviceName& device) { return device.kind == DeviceName::Kind::cuda; });
-  if (communicator_.size() == 1 || job_.spec.train.shards > 0 || !gpus ||
+                  [](const DeviceName& device) { return device.traits().overlaps_sums; });
+  if (communicator_.size() == 1 || job_.spec.train.shards > 0 || !all_overlap ||
       bytes < job_.sum_beside_from_bytes) {
     return;
   }
@@ -359,11 +360,11 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
   const auto n = static_cast<std::int64_t>(indices.size());
   // Micro-batches are partition by a rule that knows no ranks, so a sample's result never depends
   // on how many devices there are.
-  const std::int64_t micro_batches = (n + job_.max_micro_batch - 1) / job_.max_micro_batch;
+  const std::int64_t micro_batches = ceil_div(n, job_.max_micro_batch);
   const int ranks = communicator_.size();
   const std::vector<Range> parts = proportional_parts(micro_batches, device_weights_);
   const Range mine = parts[static_cast<std::size_t>(communicator_.rank())];
-  std::vector<SampleRange> ranges;
+  std::vector<Range> ranges;
   for (std::int64_t i = mine.begin; i < mine.end; ++i) {
     const Range part = even_part(n, micro_batches, i);
     ranges.push_back({part.begin, part.end});
@@ -389,7 +390,7 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
   bool replayed = !ranges.empty();
   loader.start(0, ranges);
   std::uint8_t leaves = 0;
-  for (const SampleRange& range : ranges) {
+  for (const Range& range : ranges) {
     beat("evaluating");
     if (wants_stop && wants_stop()) {
       leaves = 1;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "engine/training/best.h"
+#include "engine/training/resume_checks.h"
 #include "engine/training/trainer.h"
 
 namespace dpt {
@@ -17,6 +18,7 @@ StartingPoint fresh_start(const Job& job) {
 
 StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
   Checkpoint checkpoint = load_checkpoint(path, job.plan);
+  check_fits(path, checkpoint.state, job);
   std::vector<std::string> names;
   for (const auto& [name, values] : checkpoint.optimizer) names.push_back(name);
   if (names != job.optimizer.state_names) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/common/divide.h"
 #include "kernels/heartbeat.h"
 
 namespace dpt {
@@ -33,13 +34,13 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
       on_result_(std::move(on_result)),
       calibrating_(job.calibrate && start.device_weights.empty()) {
   if (!start.device_weights.empty()) set_device_weights(start.device_weights);
-  next_step_ = (start.position + job.spec.data.batch_size - 1) / job.spec.data.batch_size;
+  next_step_ = ceil_div(start.position, job.spec.data.batch_size);
 }
 
 void Stepper::start_loader() {
-  std::vector<SampleRange> ranges;
+  std::vector<Range> ranges;
   for (std::int64_t i = next_step_; i < job_.steps_per_epoch; ++i) {
-    const SampleRange batch = job_.batch_range(i);
+    const Range batch = job_.batch_range(i);
     const Range mine = replica_.rank_samples(batch.size());
     if (mine.size() > 0) ranges.push_back({batch.begin + mine.begin, batch.begin + mine.end});
   }
@@ -51,7 +52,7 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   if (const auto& heartbeat = heartbeat_of_thread()) heartbeat->set_step(state_.step + 1);
   beat("training");
   if (!started_) start_loader();
-  const SampleRange batch = job_.batch_range(next_step_);
+  const Range batch = job_.batch_range(next_step_);
   StepPlan plan;
   plan.step = state_.step + 1;
   plan.epoch = state_.epoch;

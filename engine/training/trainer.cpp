@@ -66,7 +66,7 @@ class RankTrainer {
         log_(log),
         progress_(progress),
         writes_(communicator.rank() == 0),
-        goes_on_unsaved_(job.spec.checkpoint.on_failure == "continue"),
+        goes_on_unsaved_(job.spec.checkpoint.on_failure == OnFailure::go_on),
         first_step_(start.state.step),
         replica_(backend, communicator, job),
         stepper_(job, replica_, communicator, start.state,
@@ -310,7 +310,7 @@ class RankTrainer {
     if (outcome_.early_stopped) {
       const EarlyStoppingSpec& early = *job_.spec.train.early_stopping;
       progress_.info(fmt::format("early stopping: {} has not improved in {} evaluations",
-                                 early.monitor, early.patience));
+                                 name_of(early.monitor), early.patience));
     }
   }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/common/divide.h"
+
 namespace dpt {
 namespace {
 
@@ -42,7 +44,7 @@ class PartitionBuilder {
                                     .write = GradWrite::overwrite});
       return;
     }
-    const std::int64_t micro_batches = (samples.size() + max_micro_batch_ - 1) / max_micro_batch_;
+    const std::int64_t micro_batches = ceil_div(samples.size(), max_micro_batch_);
     for (std::int64_t i = 0; i < micro_batches; ++i) {
       const Range part = even_part(samples.size(), micro_batches, i);
       partition_.actions.push_back(

@@ -1,6 +1,6 @@
-// Division by a number that stays the same, by multiplication: what index arithmetic in device code
-// needs, where a division takes dozens of instructions. Method: Granlund and Montgomery, "Division
-// by invariant integers using multiplication", PLDI 1994.
+// Division that rounds up. And division by a number that stays the same, by multiplication: what
+// index arithmetic in device code needs, where a division takes dozens of instructions. Method:
+// Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
 #pragma once
 
 #include <cassert>
@@ -11,8 +11,15 @@
 namespace dpt {
 
 /// How many blocks of `by` it takes to cover `count`. REQUIRES: count >= 0, by >= 1.
-constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t by) {
+DPT_HOST_DEVICE constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t by) {
   return (count + by - 1) / by;
+}
+
+/// The least multiple of `unit` that is not below `value`. REQUIRES: value >= 0, unit >= 1, and the
+/// result fits.
+template <class T>
+DPT_HOST_DEVICE constexpr T align_up(T value, T unit) {
+  return (value + unit - 1) / unit * unit;
 }
 
 /// Divides numbers below 2^31. With s = ceil(log2 d) and m = ceil(2^(31+s) / d) the quotient is

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/common/divide.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/cross_entropy.h"
@@ -55,8 +56,7 @@ class CpuBackend final : public Backend {
   DeviceMemory allocate(std::size_t bytes, const std::string& what) override {
     if (bytes == 0) return {};
     // Linux grants more than it has and kills later, so the refusal has to be ours.
-    const std::size_t whole =
-        bytes + kAlignment - 1 < bytes ? bytes : (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    const std::size_t whole = bytes + kAlignment - 1 < bytes ? bytes : align_up(bytes, kAlignment);
     const bool fits = bytes < kCheckedBytes || bytes <= host_system::memory().free;
     void* memory = fits ? std::aligned_alloc(kAlignment, whole) : nullptr;
     if (!memory) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "kernels/common/divide.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/direct.h"
 #include "kernels/cpu/onednn.h"
@@ -16,7 +17,7 @@ using onednn::Pass;
 using onednn::Primitive;
 
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + 63) / 64 * 64;
+  return align_up<std::size_t>(bytes, 64);
 }
 
 /// With a pool, the convolution's own output z (batch, conv_out) is an intermediate:

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/common/divide.h"
 #include "kernels/cpu/check.h"
 #include "kernels/error.h"
 
@@ -22,7 +23,7 @@ using Tag = memory::format_tag;
 constexpr std::size_t kAlignment = 64;
 
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return align_up(bytes, kAlignment);
 }
 
 /// The CPU engine holds no state of ours; all threads share it.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/common/divide.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/parallel.h"
@@ -52,7 +53,7 @@ Span clip(std::int64_t out, std::int64_t stride, std::int64_t padding, std::int6
           std::int64_t dilation, std::int64_t size) {
   const std::int64_t start = out * stride - padding;
   const std::int64_t end = std::min(start + (kernel - 1) * dilation + 1, size);
-  const std::int64_t skip = start < 0 ? (-start + dilation - 1) / dilation : 0;
+  const std::int64_t skip = start < 0 ? ceil_div(-start, dilation) : 0;
   return {start + skip * dilation, end, skip};
 }
 

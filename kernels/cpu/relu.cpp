@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/common/bf16.h"
+#include "kernels/common/divide.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector.h"
@@ -36,7 +37,7 @@ constexpr std::int64_t kBlock = 4096;
 /// Calls run(first, end) for blocks of `count` elements.
 template <class Run>
 void for_blocks(int threads, std::int64_t count, const Run& run) {
-  parallel_for(threads, (count + kBlock - 1) / kBlock, [&](std::int64_t block) {
+  parallel_for(threads, ceil_div(count, kBlock), [&](std::int64_t block) {
     run(block * kBlock, std::min(count, (block + 1) * kBlock));
   });
 }

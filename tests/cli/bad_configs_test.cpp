@@ -182,7 +182,7 @@ const std::vector<BadConfig> kOneError = {
      {"19:29: unknown key 'gamma' in lr_schedule cosine; it belongs to step, multistep. Known "
       "keys: @keys(lr_schedule cosine)"}},
     {{{"name: bad", "name: bad\nname: worse"}},
-     {"3:1: duplicate key 'name': it stands first in line 2"}},
+     {"3:1: duplicate key 'name': it is first in line 2"}},
     {{{"type: Conv2d", "type: Conv2D"}},
      {"13:14: unknown layer 'Conv2D', did you mean 'Conv2d'? Known layers: @kinds(layer)"}},
     {{{"type: Linear", "type: Dense"}},
@@ -277,8 +277,8 @@ const std::vector<BadConfig> kOneError = {
       "conv1, 1, 2"}},
     {{{"val_split: 137", "val_split: 0"},
       {"epochs: 5", "epochs: 5, early_stopping: {patience: 2}"}},
-     {"20:36: early_stopping watches val/accuracy, but nothing is held out: set data.val_split"}},
-    {{{"epochs: 5}", "epochs: 5}\ncheckpoint: {keep_best: {monitor: val/loss}}"}},
+     {"20:36: early_stopping monitors val/accuracy, but nothing is held out: set data.val_split"}},
+    {{{"epochs: 5}", "epochs: 5}\ncheckpoint: {keep_best: {monitor: val/loss, mode: max}}"}},
      {"21:25: checkpoint.keep_best: expected mode: min with monitor: val/loss, found max"}},
     {{{"epochs: 5}", "epochs: 5}\ncheckpoint: {keep_best: {monitor: accuracy}}"}},
      {"21:35: expected one of val/accuracy, val/loss, found 'accuracy'; did you mean "
@@ -311,7 +311,7 @@ const std::vector<BadConfig> kOneError = {
     {{{"[1, 8, 8]", "[1, 8, 8"}}, {"12:9: not valid YAML: @any"}},
     {{{"train: {", "train: &t {again: *t, "}},
      {"20:12: unknown key 'again' in train. Known keys: @keys(train)",
-      "20:19: an alias stands inside what it refers to: a config cannot be cyclic"}},
+      "20:19: an alias is inside what it refers to: a config cannot be cyclic"}},
     {{{"lr: 0.05", "lr: !!float 0.05"}},
      {"18:28: the tag 'tag:yaml.org,2002:float' is not accepted: a config has plain values only"}},
     {{{"epochs: 5}", "epochs: 5}\n---\nversion: 1"}},
@@ -363,7 +363,7 @@ const std::vector<BadConfig> kSeveralErrors = {
       {"mean: [0.3]", "mean: [x]"},
       {"size: 8", "size: []"}},
      {"5:14: expected an integer of at least 0, found -1",
-      "6:3: duplicate key 'val_split': it stands first in line 5",
+      "6:3: duplicate key 'val_split': it is first in line 5",
       "7:15: expected an integer from 1 to 1073741824, found 0",
       "9:38: expected an integer from 1 to 16384 or [height, width], found an empty list",
       "9:80: expected a number, found 'x'"}},
@@ -379,12 +379,12 @@ const std::vector<BadConfig> kSeveralErrors = {
       "20:28: expected auto or an integer from 1 to 65536, found '0x8'; only decimal digits are "
       "accepted"}},
     {{{"optimizer: {type: SGD, lr: 0.05, momentum: 0.9}\n", ""}, {"train: {epochs: 5}\n", ""}},
-     {"1:1: missing key 'optimizer' in the config: How weights follow from gradients.",
+     {"1:1: missing key 'optimizer' in the config: How the gradients change the weights.",
       "1:1: missing key 'train' in the config: The training."}},
     {{{"type: ReLU", "type: ReLU, from: fc1"},
       {"type: Flatten", "type: Flatten, from: [conv, conv1]"},
       {"epochs: 5}", "epochs: 5}\ndevices: [cpu:0, cuda:x, tpu]"}},
-     {"14:26: expected the name of an earlier layer in 'from', found 'fc1', which does not stand "
+     {"14:26: expected the name of an earlier layer in 'from', found 'fc1', which does not come "
       "before this layer",
       "16:30: expected the name of an earlier layer in 'from', found 'conv', did you mean 'conv1'? "
       "Earlier layers: conv1, 1, 2",

@@ -5,42 +5,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/program.h"
+#include "tests/cli/workplace.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
-
-namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  INFO("looked for: ", part, "\nin: ", text);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
-}
-
-/// A folder with the small config in it.
-struct Workplace {
-  TempDir dir;
-  Workplace() { write_file(dir.file("small.yaml"), program_config()); }
-  Finished run(const std::vector<std::string>& arguments) const {
-    return run_dpt(arguments, dir.path());
-  }
-};
-
-std::vector<json> events(const std::string& path, const std::string& name) {
-  std::vector<json> found;
-  std::istringstream lines(read_file(path));
-  std::string line;
-  while (std::getline(lines, line)) {
-    const json event = json::parse(line);
-    CHECK(event["v"] == 1);
-    if (event["event"] == name) found.push_back(event);
-  }
-  return found;
-}
-
-}  // namespace
 
 TEST_CASE("help and version") {
   const Workplace w;
@@ -51,7 +19,15 @@ TEST_CASE("help and version") {
   CHECK(version.exit_code == 0);
   contains(version.out, "oneDNN");
   CHECK(w.run({}).exit_code == 2);
-  CHECK(w.run({"trian"}).exit_code == 2);
+  const Finished unknown = w.run({"trian", "small.yaml"});
+  CHECK(unknown.exit_code == 2);
+  contains(unknown.err, "unknown command 'trian', did you mean 'train'?");
+  const Finished nothing_near = w.run({"frobnicate"});
+  CHECK(nothing_near.exit_code == 2);
+  contains(nothing_near.err, "unknown command 'frobnicate'. Commands: train, eval, config, model");
+  const Finished nested = w.run({"config", "chekc", "small.yaml"});
+  CHECK(nested.exit_code == 2);
+  contains(nested.err, "unknown command 'chekc' of dpt config, did you mean 'check'?");
   CHECK(w.run({"train"}).exit_code == 2);
   CHECK(w.run({"train", "small.yaml", "--no-such-option"}).exit_code == 2);
 }
@@ -203,7 +179,7 @@ TEST_CASE("exit codes tell a script what happened") {
   contains(shards.err, "shard");
 }
 
-TEST_CASE("arithmetic that the processor has not is refused before anything is written") {
+TEST_CASE("arithmetic that the processor does not have is refused before anything is written") {
   const Workplace w;
   const auto refused = [&](const std::vector<std::string>& more, const std::string& says) {
     std::vector<std::string> words = {"train", "small.yaml"};

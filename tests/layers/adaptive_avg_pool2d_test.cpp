@@ -26,7 +26,7 @@ TEST_CASE("AdaptiveAvgPool2d: error texts") {
       "output_size 2x3 is not available: only 1 (the mean of the whole image) is; use an "
       "AvgPool2d for other sizes");
   CHECK(infer_error(*layer("AdaptiveAvgPool2d"), vector_of(4)) ==
-        "expected an image (C x H x W) as input, found a vector of 4 features: it stands behind a "
+        "expected an image (C x H x W) as input, found a vector of 4 features: it comes after a "
         "Flatten or Linear; move it before the Flatten");
 }
 

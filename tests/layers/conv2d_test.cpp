@@ -67,7 +67,7 @@ TEST_CASE("Conv2d: error texts") {
         "dilation 3x3: it covers 1x7 pixels and the padded input has 6x6; make the kernel smaller, "
         "add padding, or shrink the image less before it");
   CHECK(infer_error(*layer("Conv2d", conv(20, {3, 3})), vector_of(800)) ==
-        "expected an image (C x H x W) as input, found a vector of 800 features: it stands behind "
+        "expected an image (C x H x W) as input, found a vector of 800 features: it comes after "
         "a Flatten or Linear; move it before the Flatten");
   CHECK(infer_error(*layer("Conv2d", conv(6, {3, 3}, {{"groups", integer(4)}})), image(8, 9, 9)) ==
         "groups 4 must divide both the channels of its input, 8, and out_channels, 6");
@@ -87,7 +87,7 @@ TEST_CASE("Conv2d: numbers and gradients") {
   check_layer(*layer("Conv2d", conv(4, {1, 1}, {{"stride", square(2)}})), image(3, 5, 5));
 }
 
-TEST_CASE("Conv2d: with ReLU and pooling fused behind it") {
+TEST_CASE("Conv2d: with ReLU and pooling fused after it") {
   const auto conv1 = layer("Conv2d", conv(4, {3, 3}));
   const auto relu = layer("ReLU");
   const auto average = layer("AvgPool2d", {{"kernel_size", square(2)}});

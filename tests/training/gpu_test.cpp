@@ -20,7 +20,7 @@ bool emulated() {
 
 }  // namespace
 
-TEST_CASE("gradients summed beside backward, in buckets, follow those summed behind it") {
+TEST_CASE("gradients summed beside backward, in buckets, follow those summed after it") {
   if (!have_gpu("sums beside backward")) return;
   if (!emulated() && cuda_info().devices.size() < 2) {
     std::printf("skipped: sums beside backward: NCCL needs two GPUs\n");

@@ -101,11 +101,11 @@ TEST_CASE("values of the wrong type") {
 TEST_CASE("keys that are unknown, missing or there twice") {
   const std::string good = "{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}";
   check({{raw_file("{\"a\":" + good + ",\"a\":" + good + "}", "xxxx"),
-          "tensor 'a': stands twice in the header"},
+          "tensor 'a': appears twice in the header"},
          {raw_file("{\"a\":" + good + ",\"\\u0061\":" + good + "}", "xxxx"),
-          "tensor 'a': stands twice in the header"},
+          "tensor 'a': appears twice in the header"},
          {raw_file("{\"__metadata__\":{},\"__metadata__\":{}}"),
-          "__metadata__ stands twice in the header"},
+          "__metadata__ appears twice in the header"},
          {raw_file("{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}"), "__metadata__ has 'k' twice"},
          {tensor("{\"dtype\":\"F32\",\"dtype\":\"F32\"}"), "tensor 'a': has 'dtype' twice"},
          {tensor("{\"type\":\"F32\"}"),
@@ -160,13 +160,13 @@ TEST_CASE("sizes that wrap or do not fit") {
 
 TEST_CASE("holes, overlaps and tails") {
   check({{two("0,4", "5,8", 8),
-          "tensor 'b': expected to begin at byte 4 of the data (behind 'a'), found 5, a hole"},
+          "tensor 'b': expected to begin at byte 4 of the data (after 'a'), found 5, a hole"},
          {two("1,4", "4,8", 8),
           "tensor 'a': expected to begin at byte 0 of the data, found 1, a hole"},
          {two("0,4", "3,8", 8),
-          "tensor 'b': expected to begin at byte 4 of the data (behind 'a'), found 3, an overlap"},
+          "tensor 'b': expected to begin at byte 4 of the data (after 'a'), found 3, an overlap"},
          {two("0,4", "0,4", 4),
-          "tensor 'b': expected to begin at byte 4 of the data (behind 'a'), found 0, an overlap"},
+          "tensor 'b': expected to begin at byte 4 of the data (after 'a'), found 0, an overlap"},
          {two("0,4", "4,8", 9), "expected 8 bytes of data as the header says, found 9"},
          {raw_file("{}", "x"), "expected 0 bytes of data as the header says, found 1"}});
 }
@@ -178,7 +178,7 @@ TEST_CASE("a checksum that is none") {
          {raw_file("{\"dpt.integrity\":{\"dtype\":\"U8\",\"shape\":[16],\"data_offsets\":[0,16]},"
                    "\"z\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[16,17]}}",
                    std::string(17, 'x')),
-          "tensor 'dpt.integrity': expected as the last one, found 'z' behind it"}});
+          "tensor 'dpt.integrity': expected as the last one, found 'z' after it"}});
   TempDir folder;
   const std::string path = folder.file("a");
   write_all_text(

@@ -1,6 +1,7 @@
 // A plan with one parameter of every layout, made by hand, and a checkpoint that fits it.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -48,11 +49,11 @@ inline Checkpoint small_checkpoint(const Plan& plan, std::int64_t step = 17) {
   checkpoint.state.epoch = 2;
   checkpoint.state.position = 512;
   checkpoint.state.best = 0.1 + 0.2;
-  checkpoint.state.best_step = 15;
+  checkpoint.state.best_step = std::min<std::int64_t>(15, step);
   checkpoint.state.early_best = 0.7;
-  checkpoint.state.bad_evaluations = 3;
+  checkpoint.state.bad_evaluations = 2;
   checkpoint.state.epoch_loss_sum = 1.0 / 3.0;
-  checkpoint.state.epoch_correct = 1e300;
+  checkpoint.state.epoch_correct = 500.25;
   checkpoint.state.device_weights = {9988, 12};
   checkpoint.state.best_monitor = "val/accuracy max";
   checkpoint.state.best_checksum = "0123456789abcdef0123456789abcdef";

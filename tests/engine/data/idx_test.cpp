@@ -220,7 +220,7 @@ TEST_CASE("bad gzip is refused") {
     bad[bad.size() - 6] ^= 1;
     CHECK(dir.with(name, bad).find("incorrect data check") != std::string::npos);
   }
-  SUBCASE("bytes behind it") {
+  SUBCASE("bytes after it") {
     CHECK(dir.with(name, concat(good, {1, 2, 3})) ==
           fmt::format("$/train-images-idx3-ubyte.gz: bytes that are not gzip follow the data, from "
                       "byte {} of the file",

@@ -173,7 +173,7 @@ TEST_CASE("image_folder: folders that are refused") {
   SUBCASE("a folder inside a class") {
     dir.write("train/cat/more/1.png", grey_png(1));
     CHECK(dir.error() ==
-          "$/train/cat/more: a folder inside a class folder; pictures stand in it directly");
+          "$/train/cat/more: a folder inside a class folder; pictures are directly in it");
   }
   SUBCASE("another kind of file") {
     dir.write("train/cat/notes.txt", {1});

@@ -58,8 +58,8 @@ Split split_of(std::shared_ptr<const DataSource> source) {
   return split;
 }
 
-std::vector<SampleRange> batches(std::int64_t n, std::int64_t size) {
-  std::vector<SampleRange> ranges;
+std::vector<Range> batches(std::int64_t n, std::int64_t size) {
+  std::vector<Range> ranges;
   for (std::int64_t at = 0; at < n; at += size) ranges.push_back({at, std::min(n, at + size)});
   return ranges;
 }
@@ -73,8 +73,7 @@ Loader::Options options(int workers, int prefetch = 3) {
 }
 
 /// Checks that a batch holds the samples that the epoch's order says.
-void check_batch(const HostBatch& batch, const Split& split, std::int64_t epoch,
-                 SampleRange range) {
+void check_batch(const HostBatch& batch, const Split& split, std::int64_t epoch, Range range) {
   const std::vector<std::int64_t> order = epoch_order(split.size(), 7, epoch, true);
   REQUIRE(static_cast<std::int64_t>(batch.slots.size()) == range.size());
   REQUIRE(batch.ids.size() == batch.slots.size());
@@ -97,9 +96,9 @@ TEST_CASE("a resident source is handed out as it lies in memory") {
   REQUIRE(split.source->resident());
   Loader loader(split, options(1));
   for (const std::int64_t epoch : {0, 1, 0}) {
-    const std::vector<SampleRange> ranges = batches(100, 32);
+    const std::vector<Range> ranges = batches(100, 32);
     loader.start(epoch, ranges);
-    for (const SampleRange range : ranges) {
+    for (const Range range : ranges) {
       const HostBatch batch = loader.next();
       CHECK(batch.pixels.data() == split.source->resident()->pixels.data());
       CHECK(batch.wait_seconds == 0);
@@ -118,9 +117,9 @@ TEST_CASE("batches come in order, whatever the decoders") {
       const Split split = split_of(source);
       Loader loader(split, options(workers, prefetch));
       for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
-        const std::vector<SampleRange> ranges = batches(kSamples, 33);
+        const std::vector<Range> ranges = batches(kSamples, 33);
         loader.start(epoch, ranges);
-        for (const SampleRange range : ranges) check_batch(loader.next(), split, epoch, range);
+        for (const Range range : ranges) check_batch(loader.next(), split, epoch, range);
       }
     }
   }
@@ -130,9 +129,9 @@ TEST_CASE("a rank's part: uneven, empty and missing ranges, a subset of the sour
   Split split = split_of(std::make_shared<CountingSource>());
   split.indices = {3, 1, 199, 50, 51, 52, 53, 54, 55, 60};
   Loader loader(split, options(2));
-  const std::vector<SampleRange> ranges = {{0, 2}, {2, 2}, {4, 9}, {9, 9}, {9, 10}};
+  const std::vector<Range> ranges = {{0, 2}, {2, 2}, {4, 9}, {9, 9}, {9, 10}};
   loader.start(4, ranges);
-  for (const SampleRange range : ranges) check_batch(loader.next(), split, 4, range);
+  for (const Range range : ranges) check_batch(loader.next(), split, 4, range);
   loader.start(5, {});
   loader.start(5, {{0, 0}});
   CHECK(loader.next().slots.empty());
@@ -154,9 +153,9 @@ TEST_CASE("each epoch has its own order, made ahead or not") {
     // One after another, again, from the middle, onwards, back.
     for (const std::int64_t epoch : {0, 1, 2, 2, 2, 7, 8, 3, 0, 1}) {
       CAPTURE(epoch);
-      const std::vector<SampleRange> ranges = {{0, 60}, {kMany - 40, kMany}};
+      const std::vector<Range> ranges = {{0, 60}, {kMany - 40, kMany}};
       loader.start(epoch, ranges);
-      for (const SampleRange range : ranges) check_batch(loader.next(), split, epoch, range);
+      for (const Range range : ranges) check_batch(loader.next(), split, epoch, range);
     }
   }
 }

@@ -80,11 +80,11 @@ TEST_CASE("transforms that do not fit are refused with their line") {
   CHECK(error({normalize({0, 0, 0}, {1, 1, 1}), transform("RandomHorizontalFlip")}) ==
         "config.yaml:3:5: RandomHorizontalFlip: stands after Normalize, which must come last");
   CHECK(error({normalize({0, 0, 0}, {1, 1, 1}), normalize({0, 0, 0}, {1, 1, 1})}) ==
-        "config.yaml:3:5: Normalize: stands in the list twice");
+        "config.yaml:3:5: Normalize: is in the list twice");
   CHECK(error({transform("RandomHorizontalFlip"), transform("RandomHorizontalFlip")}) ==
-        "config.yaml:3:5: RandomHorizontalFlip: stands in the list twice");
+        "config.yaml:3:5: RandomHorizontalFlip: is in the list twice");
   const Variant crop = transform("RandomCrop", {{"size", Size2{32, 32}}});
-  CHECK(error({crop, crop}) == "config.yaml:3:5: RandomCrop: stands in the list twice");
+  CHECK(error({crop, crop}) == "config.yaml:3:5: RandomCrop: is in the list twice");
 }
 
 TEST_CASE("a model that asks for other images is told what to write") {

@@ -100,7 +100,7 @@ class NetRunner {
         scalars_(backend, std::vector<StepScalars>{batch.scalars}),
         sample_loss_(backend, nan(static_cast<std::size_t>(batch.size))),
         prediction_(backend, std::vector<std::int32_t>(static_cast<std::size_t>(batch.size), -1)),
-        metrics_(backend, nan(kMetricFloats)) {}
+        metrics_(backend, nan(sizeof(StepMetrics) / sizeof(float))) {}
 
   Executor& executor() { return executor_; }
   ExecutorBuffers buffers() const { return {params_.ptr(), DevPtr{}, grads_.ptr(), arena_.ptr()}; }

@@ -120,7 +120,7 @@ TEST_CASE("`from` may spell out the chain, and put the input by name") {
 TEST_CASE("precision decides the type of activations") {
   TrainSpec spec = lenet_spec();
   CHECK(make_plan(spec).type == DType::f32);
-  spec.train.precision = "bf16";
+  spec.train.precision = Precision::bf16;
   const Plan plan = make_plan(spec);
   CHECK(plan.type == DType::bf16);
   CHECK(plan.rows[2].activation_bytes == 20 * 13 * 13 * 2);

@@ -208,14 +208,14 @@ TEST_CASE("all errors of a file come in one run, in order of position") {
               "20:28: expected a number above 0, found a list of 1",
               "25:11: expected a device: auto, cpu, cpu:N (N threads), cuda or cuda:N (the N-th "
               "GPU from 0), found 'gpu:0'; write cuda:0",
-              "26:1: duplicate key 'seed': it stands first in line 3"});
+              "26:1: duplicate key 'seed': it is first in line 3"});
 }
 
 TEST_CASE("what is required is asked for with its meaning") {
   CHECK(issues_of("{}") == Texts{"1:1: missing key 'data' in the config: The samples.",
                                  "1:1: missing key 'model' in the config: The network.",
-                                 "1:1: missing key 'optimizer' in the config: How weights follow "
-                                 "from gradients.",
+                                 "1:1: missing key 'optimizer' in the config: How the gradients "
+                                 "change the weights.",
                                  "1:1: missing key 'train' in the config: The training."});
   CHECK(issues_of("") ==
         Texts{"1:1: expected a config with the keys version, data, model, ..., found nothing"});
@@ -247,9 +247,9 @@ TEST_CASE("layer names are unique and inputs are earlier layers") {
               "'conv1'? Earlier layers: conv1, 1"});
   CHECK(issues_of(changed("from: conv1", "from: fc1")) ==
         Texts{"17:29: expected the name of an earlier layer in 'from', found 'fc1', which does not "
-              "stand before this layer"});
+              "come before this layer"});
   CHECK(issues_of(changed("{type: Conv2d,", "{type: Conv2d, from: x,")) ==
-        Texts{"15:28: expected the name of an earlier layer in 'from', found 'x'. No layer stands "
+        Texts{"15:28: expected the name of an earlier layer in 'from', found 'x'. No layer comes "
               "before this one"});
   CHECK(issues_of(changed("  layers:\n", "  layers: []\n  old:\n")).at(0) ==
         "14:11: expected a list of at least 1 layer, found an empty list");
@@ -279,12 +279,12 @@ TEST_CASE("values that exclude one another are found") {
         Texts{"21:49: lr_schedule.warmup: expected 'epochs' or 'steps', found both"});
   CHECK(issues_of(changed("lr: 0.2", "lr: 0.2, nesterov: true")) ==
         Texts{"20:12: optimizer SGD: expected momentum above 0 with nesterov, found 0"});
-  CHECK(issues_of(changed("keep_last: 2", "keep_best: {monitor: val/loss}")) ==
+  CHECK(issues_of(changed("keep_last: 2", "keep_best: {monitor: val/loss, mode: max}")) ==
         Texts{"23:35: checkpoint.keep_best: expected mode: min with monitor: val/loss, found max"});
   std::string text = changed("shards: auto", "early_stopping: {patience: 2}");
   text.erase(text.find("  val_split: 100\n"), 17);
   CHECK(issues_of(text) ==
-        Texts{"21:37: early_stopping watches val/accuracy, but nothing is held out: set "
+        Texts{"21:37: early_stopping monitors val/accuracy, but nothing is held out: set "
               "data.val_split"});
   CHECK(issues_of(changed("name: small", "name: a/b")) ==
         Texts{"2:7: expected a name for a folder (no '/', not starting with '.'), found 'a/b'"});

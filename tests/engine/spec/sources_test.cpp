@@ -197,7 +197,7 @@ TEST_CASE("overrides: what does not fit is an issue of the command line, after t
   CHECK(issue("seed=1\n---\n2")
             .starts_with("command line: the value of seed: expected one YAML document"));
   CHECK(issue("extends=other.yaml") ==
-        "command line: 'extends' stands in config files, not on the command line");
+        "command line: 'extends' belongs in config files, not on the command line");
   const Texts both = issues_of(changed("seed: 7", "seed: x"), {"log.every=0", "train.epochs=0"});
   CHECK(both ==
         Texts{"3:7: expected an integer of at least 0, found 'x'",

@@ -61,12 +61,12 @@ TEST_CASE("an alias is a copy, also of a list or a mapping") {
 }
 
 TEST_CASE("what a config may not hold is refused with its place") {
-  CHECK(first_issue("a: 1\nb: 2\na: 3\n") == "3:1: duplicate key 'a': it stands first in line 1");
-  CHECK(first_issue("x: {a: 1, 'a': 2}") == "1:11: duplicate key 'a': it stands first in line 1");
+  CHECK(first_issue("a: 1\nb: 2\na: 3\n") == "3:1: duplicate key 'a': it is first in line 1");
+  CHECK(first_issue("x: {a: 1, 'a': 2}") == "1:11: duplicate key 'a': it is first in line 1");
   CHECK(first_issue("a: &a [1, *a]") ==
-        "1:11: an alias stands inside what it refers to: a config cannot be cyclic");
+        "1:11: an alias is inside what it refers to: a config cannot be cyclic");
   CHECK(first_issue("a: &a {b: {c: *a}}") ==
-        "1:15: an alias stands inside what it refers to: a config cannot be cyclic");
+        "1:15: an alias is inside what it refers to: a config cannot be cyclic");
   CHECK(first_issue("a: !thing 1") ==
         "1:4: the tag '!thing' is not accepted: a config has plain values only");
   CHECK(first_issue("a: !!int '1'") ==

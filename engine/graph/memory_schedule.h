@@ -21,7 +21,7 @@ struct NodeNeeds {
 
 inline constexpr int kNowhere = -1;
 
-/// Indices into Schedule::lifetimes and ::offsets; kNowhere = not needed.
+/// Indices into MemorySchedule::lifetimes and ::offsets; kNowhere = not needed.
 struct NodePlaces {
   int x = kNowhere, y = kNowhere;
   int dx = kNowhere, dy = kNowhere;  ///< dy is set exactly when backward runs
@@ -29,7 +29,7 @@ struct NodePlaces {
   int forward_scratch = kNowhere, backward_scratch = kNowhere;
 };
 
-struct Schedule {
+struct MemorySchedule {
   std::vector<Lifetime> lifetimes;   ///< of blocks that have a place of their own
   std::vector<std::size_t> offsets;  ///< the place of each, in bytes
   std::size_t bytes = 0;             ///< of the arena
@@ -52,7 +52,7 @@ constexpr int backward_step(int nodes, int node) {
 }
 
 /// REQUIRES: `needs` has an entry per node; in training every value has at most one consumer.
-Schedule make_schedule(const Plan& plan, std::int64_t batch, bool training,
-                       const std::vector<NodeNeeds>& needs);
+MemorySchedule make_memory_schedule(const Plan& plan, std::int64_t batch, bool training,
+                                    const std::vector<NodeNeeds>& needs);
 
 }  // namespace dpt

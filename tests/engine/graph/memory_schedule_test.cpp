@@ -1,5 +1,5 @@
 // What may share memory, and what a pass needs in all.
-#include "engine/graph/schedule.h"
+#include "engine/graph/memory_schedule.h"
 
 #include "tests/engine/graph/net.h"
 
@@ -20,9 +20,11 @@ TEST_CASE("steps: input, forward, loss, backward in reverse") {
 
 TEST_CASE("the gradient lies over the logits unless backward reads them") {
   const Plan plan = make_plan(linear_net());
-  const Schedule lean = make_schedule(plan, 8, true, needs_of(plan, {false, true, false, 0, 0}));
+  const MemorySchedule lean =
+      make_memory_schedule(plan, 8, true, needs_of(plan, {false, true, false, 0, 0}));
   CHECK(lean.dlogits == lean.logits);
-  const Schedule needy = make_schedule(plan, 8, true, needs_of(plan, {false, true, true, 0, 0}));
+  const MemorySchedule needy =
+      make_memory_schedule(plan, 8, true, needs_of(plan, {false, true, true, 0, 0}));
   CHECK(needy.dlogits != needy.logits);
   CHECK(needy.lifetimes[needy.logits].last == backward_step(2, 1));
 }
@@ -35,7 +37,8 @@ TEST_CASE("views and layers in place share memory; not when somebody needs what 
                                   .linear("a", 3)
                                   .spec());
   REQUIRE(plan.nodes.size() == 4);
-  const Schedule shared = make_schedule(plan, 2, true, needs_of(plan, {true, false, false, 0, 0}));
+  const MemorySchedule shared =
+      make_memory_schedule(plan, 2, true, needs_of(plan, {true, false, false, 0, 0}));
   CHECK(shared.nodes[1].x == shared.nodes[1].y);
   CHECK(shared.nodes[2].x == shared.nodes[2].y);
   CHECK(shared.nodes[3].x == shared.nodes[1].y);
@@ -54,20 +57,21 @@ TEST_CASE("views and layers in place share memory; not when somebody needs what 
   REQUIRE(trained.nodes.size() == 5);
   std::vector<NodeNeeds> needs = needs_of(trained, {false, true, false, 0, 0});
   needs[2] = {true, false, true, 0, 0};  // ReLU
-  const Schedule over = make_schedule(trained, 2, true, needs);
+  const MemorySchedule over = make_memory_schedule(trained, 2, true, needs);
   CHECK(over.nodes[2].x == over.nodes[2].y);
   CHECK(over.nodes[2].dx == over.nodes[2].dy);
   CHECK(over.nodes[3].dx == over.nodes[3].dy);  // the view
   needs[1].backward_needs_y = true;             // MaxPool2d wants to see what ReLU would overwrite
-  const Schedule apart = make_schedule(trained, 2, true, needs);
+  const MemorySchedule apart = make_memory_schedule(trained, 2, true, needs);
   CHECK(apart.nodes[2].x != apart.nodes[2].y);
-  const Schedule inference = make_schedule(trained, 2, false, needs);
+  const MemorySchedule inference = make_memory_schedule(trained, 2, false, needs);
   CHECK(inference.nodes[2].x == inference.nodes[2].y);
 }
 
 TEST_CASE("saved data live until backward, scratch for one step") {
   const Plan plan = make_plan(small_lenet());
-  const Schedule s = make_schedule(plan, 2, true, needs_of(plan, {false, true, true, 100, 200}));
+  const MemorySchedule s =
+      make_memory_schedule(plan, 2, true, needs_of(plan, {false, true, true, 100, 200}));
   const int nodes = static_cast<int>(plan.nodes.size());
   const Lifetime saved = s.lifetimes[s.nodes[1].saved];
   CHECK(saved.bytes == 100);
@@ -92,9 +96,9 @@ TEST_CASE("evaluation needs two activations at a time, training less than all th
     largest_pair = std::max(largest_pair, bytes(i) + bytes(i + 1));
     all += bytes(i);
   }
-  const Schedule inference = make_schedule(plan, 256, false, needs_of(plan, {}));
+  const MemorySchedule inference = make_memory_schedule(plan, 256, false, needs_of(plan, {}));
   CHECK(inference.bytes <= largest_pair + 64);
-  const Schedule training = make_schedule(plan, 256, true, needs_of(plan, {}));
+  const MemorySchedule training = make_memory_schedule(plan, 256, true, needs_of(plan, {}));
   CHECK(training.bytes < 2 * all);
   CHECK(training.bytes > inference.bytes);
 }

@@ -1,5 +1,5 @@
 // Lifetimes of activations, gradients, saved data and scratch over a pass.
-#include "engine/graph/schedule.h"
+#include "engine/graph/memory_schedule.h"
 
 #include <algorithm>
 #include <cassert>
@@ -20,7 +20,7 @@ class ScheduleBuilder {
         block_of_(plan.values.size(), kNowhere),
         gradient_of_(plan.values.size(), kNowhere) {}
 
-  Schedule build() {
+  MemorySchedule build() {
     schedule_.nodes.resize(plan_.nodes.size());
     find_last_uses();
     place_values();
@@ -139,13 +139,13 @@ class ScheduleBuilder {
   std::vector<int> last_use_;     // per value
   std::vector<int> block_of_;     // per value
   std::vector<int> gradient_of_;  // per value
-  Schedule schedule_;
+  MemorySchedule schedule_;
 };
 
 }  // namespace
 
-Schedule make_schedule(const Plan& plan, std::int64_t batch, bool training,
-                       const std::vector<NodeNeeds>& needs) {
+MemorySchedule make_memory_schedule(const Plan& plan, std::int64_t batch, bool training,
+                                    const std::vector<NodeNeeds>& needs) {
   return ScheduleBuilder(plan, batch, training, needs).build();
 }
 
@@ -163,7 +163,8 @@ MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimiz
   estimate.params = plan.param_floats * static_cast<std::int64_t>(sizeof(float));
   estimate.grads = plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
   estimate.optimizer = optimizer_buffers * estimate.params;
-  estimate.activations = static_cast<std::int64_t>(make_schedule(plan, batch, true, needs).bytes);
+  estimate.activations =
+      static_cast<std::int64_t>(make_memory_schedule(plan, batch, true, needs).bytes);
   return estimate;
 }
 

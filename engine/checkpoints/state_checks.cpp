@@ -1,0 +1,58 @@
+#include "engine/checkpoints/state_checks.h"
+
+#include <cmath>
+
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+// No run gets near these: they keep every sum and product of counters far from 64 bits.
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
+constexpr std::int64_t kMostEpochs = 1'000'000;
+constexpr std::int64_t kMostShards = 65536;
+constexpr std::int64_t kLargestDeviceWeight = 1 << 20;
+
+struct Checker {
+  const std::string& path;
+
+  void whole(const char* key, std::int64_t found, std::int64_t low, std::int64_t high,
+             const std::string& why = {}) const {
+    if (low <= found && found <= high) return;
+    fail(ErrorKind::data,
+         "{}: metadata 'dpt.{}': expected a whole number from {} to {}{}, found {}", path, key, low,
+         high, why, found);
+  }
+  void number(const char* key, double found, double high, const std::string& why) const {
+    if (std::isfinite(found) && 0 <= found && found <= high) return;
+    fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected {}, found {}", path, key, why, found);
+  }
+};
+
+}  // namespace
+
+void check_state(const std::string& path, const CheckpointHeader& header) {
+  const RunState& state = header.state;
+  const Checker check{path};
+  check.whole("step", state.step, 0, kMostSteps);
+  check.whole("epoch", state.epoch, 0, kMostEpochs);
+  check.whole("position", state.position, 0, kMostSteps);
+  check.whole("best_step", state.best_step, 0, state.step, " ('dpt.step')");
+  check.whole("bad_evaluations", state.bad_evaluations, 0, state.epoch, " ('dpt.epoch')");
+  check.number("epoch_loss_sum", state.epoch_loss_sum, HUGE_VAL, "a finite sum of at least 0");
+  check.number("epoch_correct", state.epoch_correct, static_cast<double>(state.position),
+               fmt::format("a count from 0 to {} ('dpt.position')", state.position));
+  check.whole("shards", header.shards, 0, kMostShards);
+  if (state.device_weights.empty()) return;
+  if (state.device_weights.size() != header.devices.size()) {
+    fail(ErrorKind::data,
+         "{}: metadata 'dpt.device_weights': expected a number for each of the {} 'dpt.devices', "
+         "found {}",
+         path, header.devices.size(), state.device_weights.size());
+  }
+  for (const std::int64_t weight : state.device_weights) {
+    check.whole("device_weights", weight, 1, kLargestDeviceWeight, " each");
+  }
+}
+
+}  // namespace dpt

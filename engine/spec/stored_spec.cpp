@@ -1,0 +1,87 @@
+// What a run keeps of its config, and what of it may be another when the run is resumed.
+#include "engine/spec/stored_spec.h"
+
+#include <algorithm>
+
+#include "engine/spec/read_spec.h"
+
+namespace dpt {
+namespace {
+
+void rename_fields(const std::vector<Field>& fields, YamlNode& node);
+
+/// The fields of the kind that the mapping chooses.
+void rename_kind(const VariantTable& kinds, YamlNode& node) {
+  const YamlNode* tag = node.find(kinds.tag);
+  if (!tag) return;
+  for (const ObjectTable* kind : kinds.alternatives) {
+    if (kind->name == tag->text) rename_fields(kind->fields, node);
+  }
+}
+
+void rename_fields(const std::vector<Field>& fields, YamlNode& node) {
+  if (!node.is_map()) return;
+  for (const Field& field : fields) {
+    if (!field.former_name.empty() && !node.find(field.name)) {
+      if (YamlNode* old = node.find(field.former_name)) old->key = field.name;
+    }
+    YamlNode* child = node.find(field.name);
+    if (!child) continue;
+    if (field.type == FieldType::object) rename_former_keys(*field.object, *child);
+    if (field.type == FieldType::variant) rename_kind(*field.variants, *child);
+    for (YamlNode& item : child->children) {
+      if (field.type == FieldType::objects) rename_former_keys(*field.object, item);
+      if (field.type == FieldType::variants) rename_kind(*field.variants, item);
+    }
+  }
+}
+
+/// Adds the paths of changeable fields; what is below one is covered by it.
+void collect_changeable(const std::vector<Field>& fields, const std::string& prefix,
+                        std::vector<std::string>& paths) {
+  const auto collect_kinds = [&](const VariantTable& kinds, const std::string& path) {
+    for (const ObjectTable* kind : kinds.alternatives) {
+      collect_changeable(kind->fields, path + ".", paths);
+    }
+  };
+  for (const Field& field : fields) {
+    const std::string path = prefix + field.name;
+    if (field.is_changeable) {
+      if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
+    } else if (field.type == FieldType::object) {
+      collect_changeable(field.object->fields, path + ".", paths);
+      if (field.object->choice.variants) collect_kinds(*field.object->choice.variants, path);
+    } else if (field.type == FieldType::variant) {
+      collect_kinds(*field.variants, path);
+    }
+  }
+}
+
+}  // namespace
+
+void rename_former_keys(const ObjectTable& table, YamlNode& node) {
+  rename_fields(table.fields, node);
+  if (table.choice.variants) rename_kind(*table.choice.variants, node);
+}
+
+std::vector<std::string> changeable_fields(const Catalog& catalog) {
+  const SpecTables tables(catalog);
+  std::vector<std::string> paths;
+  collect_changeable(tables.root.fields, {}, paths);
+  return paths;
+}
+
+std::vector<std::string> refused_changes(const Catalog& catalog, const std::string& stored,
+                                         const std::string& file, const std::string& resolved) {
+  // Both as today's dpt writes them: what an older one did not know has its default on both sides.
+  const auto shown = [&](const std::string& text, const std::string& name) {
+    TrainSpec spec = load_stored_spec(catalog, text, name);
+    // Without a length a warm-up has no effect, whatever its other fields' defaults were.
+    if (spec.warmup.epochs == 0 && spec.warmup.steps == 0) spec.warmup = {};
+    return show_spec(catalog, spec);
+  };
+  return diff_specs(shown(stored, file), shown(resolved, "the config of this run"),
+                    changeable_fields(catalog));
+}
+
+}  // namespace dpt

@@ -1,0 +1,51 @@
+#include "engine/training/resume_checks.h"
+
+#include <algorithm>
+
+#include "kernels/common/divide.h"
+#include "kernels/error.h"
+
+namespace dpt {
+
+void check_fits(const std::string& path, const RunState& state, const Job& job) {
+  const std::int64_t samples = job.splits.train.size();
+  const std::int64_t batch = job.spec.data.batch_size;
+  const auto refuse = [&](const char* key, const std::string& expected, std::int64_t found) {
+    fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected {}, found {}", path, key, expected,
+         found);
+  };
+  if (state.position < 0 || state.position > samples) {
+    refuse("position", fmt::format("0 to {}, the number of training samples", samples),
+           state.position);
+  }
+  if (state.position % batch != 0 && state.position != samples) {
+    refuse("position", fmt::format("a multiple of data.batch_size ({}), or {}", batch, samples),
+           state.position);
+  }
+  // Not exactly as many: a step whose update was skipped need not count.
+  const std::int64_t most = state.epoch * job.steps_per_epoch + ceil_div(state.position, batch);
+  if (state.step < 0 || state.step > most) {
+    refuse("step",
+           fmt::format("0 to {} ({} epochs of {} steps, and {} samples of the next)", most,
+                       state.epoch, job.steps_per_epoch, state.position),
+           state.step);
+  }
+}
+
+std::string learning_rate_change(const Job& job, const TrainSpec& before, std::int64_t step) {
+  const LrSchedule old = make_lr_schedule(before, job.optimizer.lr, job.steps_per_epoch);
+  const std::int64_t old_total = before.train.epochs * job.steps_per_epoch;
+  // A complete run is followed at its last rate, where its schedule had arrived.
+  const std::int64_t last = std::max(std::min(old_total, job.total_steps), step + 1);
+  std::int64_t at = step;
+  while (at < last && old(at) == job.schedule(at)) ++at;
+  if (at >= last || step >= job.total_steps) return {};
+  return fmt::format(
+      "the learning rate of step {} is {:.6g}, where the run so far would have used {:.6g}: "
+      "train.epochs was {} and is {}, and the schedule {} stretches over all of the run's steps. A "
+      "run that is to follow one curve needs its final train.epochs from the start",
+      at + 1, job.schedule(at), old(at), before.train.epochs, job.spec.train.epochs,
+      job.spec.lr_schedule.type);
+}
+
+}  // namespace dpt

@@ -1,0 +1,241 @@
+// What a run does with its data, as its user sees it: whose data is measured, what the seed, the
+// epoch and the transforms change, and pictures that cannot be read.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "tests/cli/workplace.h"
+
+using namespace dpt::testing;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string idx_header(char dimensions, std::initializer_list<int> sizes) {
+  std::string bytes{'\0', '\0', '\x08', dimensions};
+  for (const int size : sizes) bytes += {'\0', '\0', '\0', static_cast<char>(size)};
+  return bytes;
+}
+
+/// `count` pictures of 8x8 noise, with their labels 0, 1, 2, 3, 0, ...
+void write_idx(const std::string& folder, const std::string& part, int count) {
+  std::string images = idx_header(3, {count, 8, 8}), labels = idx_header(1, {count});
+  unsigned state = 12345U + static_cast<unsigned>(count);
+  for (int i = 0; i < count * 64; ++i) {
+    state = state * 1664525U + 1013904223U;
+    images += static_cast<char>(state >> 24);
+  }
+  for (int i = 0; i < count; ++i) labels += static_cast<char>(i % 4);
+  write_file(folder + "/" + part + "-images-idx3-ubyte", images);
+  write_file(folder + "/" + part + "-labels-idx1-ubyte", labels);
+}
+
+constexpr const char* kConfig = R"(version: 1
+name: small
+data: {dataset: idx, root: data, val_split: 10, batch_size: 10}
+model:
+  input: [1, 8, 8]
+  layers: [{type: Flatten}, {type: Linear, name: fc, out_features: 4}]
+optimizer: {type: SGD, lr: 0.05}
+train: {epochs: 2}
+log: {every: 1}
+devices: [cpu]
+)";
+
+/// 60 samples to train on, 20 for the test.
+struct IdxWorkplace : Workplace {
+  IdxWorkplace() : Workplace(kConfig) {
+    fs::create_directory(dir.file("data"));
+    write_idx(dir.file("data"), "train", 60);
+    write_idx(dir.file("data"), "t10k", 20);
+  }
+  void change_one_pixel() const {
+    const std::string file = dir.file("data/train-images-idx3-ubyte");
+    std::string bytes = read_file(file);
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    write_file(file, bytes);
+  }
+  /// The losses of all steps of a run from one set of weights, which stay as they are.
+  std::vector<double> losses(const std::string& name, std::vector<std::string> more) const {
+    if (!fs::exists(dir.file("first"))) {
+      REQUIRE(run({"train", "small.yaml", "--run-dir", "first", "--max-steps", "1"}).exit_code ==
+              0);
+    }
+    more.insert(more.end(), {"optimizer.lr=1e-30", "--run-dir", name, "--weights",
+                             "first/checkpoints/step-00000001.safetensors"});
+    const Finished finished = run({"train", "small.yaml"}, more);
+    INFO(finished.err);
+    REQUIRE(finished.exit_code == 0);
+    std::vector<double> all;
+    for (const json& step : events(dir.file(name + "/metrics.jsonl"), "step")) {
+      all.push_back(step["loss"]);
+    }
+    return all;
+  }
+};
+
+/// A grey picture of 2 x 2, PNG.
+const std::string kPicture(
+    "\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x02"
+    "\x00\x00\x00\x02\x08\x00\x00\x00\x00\x57\xdd\x52\xf8\x00\x00\x00\x0e\x49\x44\x41"
+    "\x54\x78\x9c\x63\x88\x8a\x62\x88\x8a\x02\x00\x04\x3e\x01\x69\xa4\x07\xf3\xe4\x00"
+    "\x00\x00\x00\x49\x45\x4e\x44\xae\x42\x60\x82",
+    71);
+
+constexpr const char* kFolderConfig = R"(version: 1
+name: pictures
+data: {dataset: image_folder, root: pictures, batch_size: 4}
+model:
+  input: [1, 4, 4]
+  layers: [{type: Flatten}, {type: Linear, name: fc, out_features: 3}]
+optimizer: {type: SGD, lr: 0.05}
+train: {epochs: 1}
+devices: [cpu]
+)";
+
+}  // namespace
+
+TEST_CASE("eval refuses other data than the run's, by its content, unless told otherwise") {
+  const IdxWorkplace w;
+  REQUIRE(w.run({"train", "small.yaml"}).exit_code == 0);
+  fs::copy(w.dir.file("data"), w.dir.file("moved"), fs::copy_options::recursive);
+  CHECK(w.run({"eval", "runs/small"}).exit_code == 0);
+  w.change_one_pixel();
+  for (const char* split : {"test", "val", "train"}) {
+    CAPTURE(split);
+    const Finished other = w.run({"eval", "runs/small", "--split", split});
+    CHECK(other.exit_code == 3);
+    CHECK(other.out.empty());
+    contains(other.err, "found other data (fingerprint xxh3:");
+    contains(other.err, "--allow-other-data");
+  }
+  const Finished allowed = w.run({"eval", "runs/small", "--allow-other-data", "--json"});
+  CHECK(allowed.exit_code == 0);
+  contains(allowed.err, "warning");
+  CHECK(json::parse(allowed.out)["n"] == 20);
+  // The same bytes elsewhere are the same data.
+  CHECK(w.run({"eval", "runs/small", "data.root=moved"}).exit_code == 0);
+  // Another training set size means another validation split.
+  write_idx(w.dir.file("moved"), "train", 50);
+  CHECK(w.run({"eval", "runs/small", "--split", "val", "data.root=moved"}).exit_code == 3);
+  contains(w.run({"eval", "--help"}).out, "--allow-other-data");
+}
+
+TEST_CASE("eval refuses another split of the same data, except where it does not matter") {
+  const IdxWorkplace w;
+  REQUIRE(w.run({"train", "small.yaml"}).exit_code == 0);
+  for (const char* change : {"data.val_split=20", "seed=9"}) {
+    CAPTURE(change);
+    const Finished val = w.run({"eval", "runs/small", "--split", "val", change});
+    CHECK(val.exit_code == 3);
+    contains(val.err, "split of the training files");
+    CHECK(w.run({"eval", "runs/small", "--split", "val", change, "--allow-other-data"}).exit_code ==
+          0);
+    CHECK(w.run({"eval", "runs/small", "--split", "test", change}).exit_code == 0);
+  }
+}
+
+TEST_CASE("a run resumes on its own data only") {
+  const IdxWorkplace w;
+  REQUIRE(w.run({"train", "small.yaml"}).exit_code == 0);
+  fs::copy(w.dir.file("data"), w.dir.file("moved"), fs::copy_options::recursive);
+  w.change_one_pixel();
+  const Finished other = w.run({"train", "small.yaml", "train.epochs=3"});
+  CHECK(other.exit_code == 3);
+  contains(other.err, "other data");
+  CHECK(w.run({"train", "small.yaml", "train.epochs=3", "data.root=moved"}).exit_code == 0);
+}
+
+TEST_CASE("the seed changes the order of the samples, and nothing does without shuffle") {
+  const IdxWorkplace w;
+  const std::vector<double> one = w.losses("one", {"seed=1", "data.val_split=0"});
+  const std::vector<double> two = w.losses("two", {"seed=2", "data.val_split=0"});
+  REQUIRE(one.size() == 12);
+  CHECK(one != two);
+  CHECK(one[0] != one[6]);  // another order in the second epoch
+  const std::vector<std::string> still = {"data.val_split=0", "data.shuffle=false"};
+  const auto plain_one = w.losses("plain-one", {"seed=1", still[0], still[1]});
+  CHECK(plain_one == w.losses("plain-two", {"seed=2", still[0], still[1]}));
+  CHECK(plain_one[0] == plain_one[6]);
+}
+
+TEST_CASE("augmentation draws anew in each epoch") {
+  const IdxWorkplace w;
+  const std::vector<std::string> whole = {"data.val_split=0", "data.batch_size=60",
+                                          "data.shuffle=false", "train.epochs=3"};
+  std::vector<std::string> flipped = whole;
+  flipped.emplace_back("data.transforms.train=[{type: RandomHorizontalFlip}]");
+  const std::vector<double> plain = w.losses("plain", whole);
+  REQUIRE(plain.size() == 3);
+  CHECK(plain[0] == plain[1]);
+  CHECK(plain[1] == plain[2]);
+  const std::vector<double> drawn = w.losses("drawn", flipped);
+  CHECK(drawn[0] != drawn[1]);
+  CHECK(drawn[1] != drawn[2]);
+  CHECK(drawn[0] != drawn[2]);
+}
+
+TEST_CASE("evaluation uses the transforms of eval, not those of training") {
+  const IdxWorkplace w;
+  const std::string train = "data.transforms.train=[{type: Normalize, mean: [9], std: [0.1]}]";
+  const std::string eval = "data.transforms.eval=[{type: Normalize, mean: [9], std: [0.1]}]";
+  const auto result = [&](const std::vector<std::string>& more) {
+    const Finished finished = w.run({"eval", "plain", "--json"}, more);
+    INFO(finished.err);
+    REQUIRE(finished.exit_code == 0);
+    return json::parse(finished.out);
+  };
+  const auto val_losses = [&](const std::string& run) {
+    std::vector<double> all;
+    for (const json& event : events(w.dir.file(run + "/metrics.jsonl"), "eval")) {
+      all.push_back(event["loss"]);
+    }
+    return all;
+  };
+  const std::vector<double> plain = w.losses("plain", {});
+  CHECK(plain != w.losses("trained-otherwise", {train}));
+  CHECK(val_losses("plain") == val_losses("trained-otherwise"));
+  CHECK(plain == w.losses("evaluated-otherwise", {eval}));
+  CHECK(val_losses("plain") != val_losses("evaluated-otherwise"));
+  CHECK(result({}) == result({train}));
+  CHECK(result({}) != result({eval}));
+}
+
+TEST_CASE("pictures that cannot be read are named before a run") {
+  const Workplace w(kFolderConfig);
+  const auto put = [&](const std::string& name, const std::string& bytes) {
+    const std::string file = w.dir.file("pictures/" + name);
+    fs::create_directories(fs::path(file).parent_path());
+    write_file(file, bytes);
+  };
+  for (const char* part : {"train", "test"}) {
+    for (const char* label : {"ant", "bee", "cow"}) {
+      for (const char* name : {"1.png", "2.png", "3.png"}) {
+        put(std::string(part) + "/" + label + "/" + name, kPicture);
+      }
+    }
+  }
+  const std::vector<std::vector<std::string>> checks = {{"config", "check", "small.yaml"},
+                                                        {"train", "small.yaml", "--dry-run"}};
+  for (const auto& check : checks) CHECK(w.run(check).exit_code == 0);
+  put("train/bee/2.png", kPicture.substr(0, 40));
+  put("train/cow/3.png", "");
+  for (const auto& check : checks) {
+    CAPTURE(check[0]);
+    const Finished bad = w.run(check);
+    CHECK(bad.exit_code == 3);
+    contains(bad.err, "pictures/train/bee/2.png");
+    contains(bad.err, "pictures/train/cow/3.png: the file is empty");
+  }
+  put("train/bee/2.png", kPicture);
+  put("train/cow/3.png", kPicture);
+  put("test/ant/1.png", "no picture");
+  for (const auto& check : checks) {
+    const Finished bad = w.run(check);
+    CHECK(bad.exit_code == 3);
+    contains(bad.err, "pictures/test/ant/1.png");
+  }
+  fs::remove_all(w.dir.file("pictures"));
+  for (const auto& check : checks) CHECK(w.run(check).exit_code == 3);
+}

@@ -1,0 +1,118 @@
+// Counters that no run can have, checksums that are gone, and names of older releases.
+#include <doctest/doctest.h>
+
+#include "engine/checkpoints/run_metadata.h"
+#include "tests/engine/checkpoints/files.h"
+#include "tests/engine/checkpoints/small_plan.h"
+
+namespace dpt {
+namespace {
+
+Metadata good_metadata() {
+  return to_metadata(small_checkpoint(small_plan()));
+}
+
+std::string error_with(const std::string& key, const std::string& value) {
+  Metadata metadata = good_metadata();
+  metadata["dpt." + key] = value;
+  return error_of([&] { from_metadata("ckpt", metadata); }, "ckpt");
+}
+
+TEST_CASE("a counter that no run can have is refused with file, key, expected and found") {
+  CHECK(error_with("step", "17") == "no error");
+  const std::string whole = ": expected a whole number from 0 to ";
+  CHECK(error_with("step", "-50") == "F: metadata 'dpt.step'" + whole + "1099511627776, found -50");
+  CHECK(error_with("epoch", "-1") == "F: metadata 'dpt.epoch'" + whole + "1000000, found -1");
+  CHECK(error_with("epoch", "1000001").starts_with("F: metadata 'dpt.epoch'"));
+  CHECK(error_with("position", "-1280000") ==
+        "F: metadata 'dpt.position'" + whole + "1099511627776, found -1280000");
+  CHECK(error_with("best_step", "18") ==
+        "F: metadata 'dpt.best_step'" + whole + "17 ('dpt.step'), found 18");
+  CHECK(error_with("best_step", "17") == "no error");
+  CHECK(error_with("best_step", "-1").starts_with("F: metadata 'dpt.best_step'"));
+  CHECK(error_with("bad_evaluations", "-1").starts_with("F: metadata 'dpt.bad_evaluations'"));
+  CHECK(error_with("bad_evaluations", "3").starts_with("F: metadata 'dpt.bad_evaluations'"));
+  CHECK(error_with("epoch_loss_sum", "nan") ==
+        "F: metadata 'dpt.epoch_loss_sum': expected a finite sum of at least 0, found nan");
+  CHECK(error_with("epoch_loss_sum", "inf").starts_with("F: metadata 'dpt.epoch_loss_sum'"));
+  CHECK(error_with("epoch_loss_sum", "-1").starts_with("F: metadata 'dpt.epoch_loss_sum'"));
+  CHECK(error_with("epoch_correct", "513") ==
+        "F: metadata 'dpt.epoch_correct': expected a count from 0 to 512 ('dpt.position'), found "
+        "513");
+  CHECK(error_with("epoch_correct", "512") == "no error");
+  CHECK(error_with("shards", "-1").starts_with("F: metadata 'dpt.shards'"));
+  CHECK(error_with("shards", "65537").starts_with("F: metadata 'dpt.shards'"));
+  CHECK(error_with("device_weights", "9,0") ==
+        "F: metadata 'dpt.device_weights': expected a whole number from 1 to 1048576 each, found "
+        "0");
+  CHECK(error_with("device_weights", "9,1,1") ==
+        "F: metadata 'dpt.device_weights': expected a number for each of the 2 'dpt.devices', "
+        "found 3");
+}
+
+TEST_CASE("a best that is not a number counts as none") {
+  Metadata metadata = good_metadata();
+  metadata["dpt.best"] = metadata["dpt.early_best"] = "nan";
+  const CheckpointHeader header = from_metadata("ckpt", metadata);
+  CHECK_FALSE(header.state.best.has_value());
+  CHECK_FALSE(header.state.early_best.has_value());
+}
+
+TEST_CASE("device weights under their former name are read") {
+  Metadata metadata = good_metadata();
+  metadata["dpt.shares"] = metadata.at("dpt.device_weights");
+  metadata.erase("dpt.device_weights");
+  CHECK(from_metadata("ckpt", metadata).state.device_weights ==
+        std::vector<std::int64_t>{9988, 12});
+  metadata.erase("dpt.shares");
+  CHECK(error_of([&] { from_metadata("ckpt", metadata); }, "ckpt") ==
+        "F: expected metadata 'dpt.device_weights', found none");
+}
+
+TEST_CASE("a file of dpt without its checksum is damaged, wherever it is read") {
+  const TempDir folder;
+  const Plan plan = small_plan();
+  const std::string path = folder.file("a.safetensors");
+  save_checkpoint(path, plan, small_checkpoint(plan));
+  const std::string good = read_all(path);
+  const std::string name = "dpt.integrity";
+  const std::size_t at = good.find(name);
+  REQUIRE(at != std::string::npos);
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string bytes = good;
+      bytes[at + i] = static_cast<char>(bytes[at + i] ^ (1 << bit));
+      write_all_text(path, bytes);
+      CAPTURE(bytes.substr(at, name.size()));
+      CHECK(error_of([&] { SafetensorsFile::open(path); }, path) != "no error");
+    }
+  }
+  std::string bytes = good;
+  bytes[at + 4] = 'h';  // dpt.hntegrity
+  write_all_text(path, bytes);
+  const std::string error =
+      "F: expected the checksum 'dpt.integrity' of a file of dpt (it has metadata 'dpt.bad_"
+      "evaluations'), found 'dpt.hntegrity' as the last tensor: the file is damaged";
+  std::vector<float> flat(static_cast<std::size_t>(plan.param_floats));
+  CHECK(error_of([&] { SafetensorsFile::open(path); }, path).starts_with(error));
+  CHECK(error_of([&] { load_checkpoint(path, plan); }, path).starts_with(error));
+  CHECK(error_of([&] { read_checkpoint_header(path); }, path).starts_with(error));
+  CHECK(error_of([&] { load_weights(path, plan, flat.data()); }, path).starts_with(error));
+}
+
+TEST_CASE("a changed bit in what the header says is found before it is believed") {
+  const TempDir folder;
+  const Plan plan = small_plan();
+  const std::string path = folder.file("a.safetensors");
+  save_checkpoint(path, plan, small_checkpoint(plan));
+  std::string bytes = read_all(path);
+  const std::size_t at = bytes.find("digits-123");
+  REQUIRE(at != std::string::npos);
+  bytes[at + 7] = '7';
+  write_all_text(path, bytes);
+  CHECK(error_of([&] { read_checkpoint_header(path); }, path)
+            .starts_with("F: is damaged: its bytes do not match its checksum"));
+}
+
+}  // namespace
+}  // namespace dpt

@@ -1,0 +1,123 @@
+// Enum fields, defaults that follow another field, what a resumed run may change, former names.
+#include <doctest/doctest.h>
+
+#include "tests/engine/spec/small_catalog.h"
+
+using namespace dpt;
+using namespace dpt::testing;
+using Texts = std::vector<std::string>;
+
+namespace {
+
+std::string shown(const TrainSpec& spec) {
+  return show_spec(small_catalog(), spec);
+}
+
+/// The good config as it was stored before `shares` was renamed.
+std::string of_an_older_release() {
+  std::string text = shown(good_spec(kGoodConfig, {"device_weights=[3, 1]"}));
+  const std::string now = "device_weights: [3, 1]";
+  const std::size_t at = text.find(now);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, now.size(), "shares: [3, 1]");
+}
+
+}  // namespace
+
+TEST_CASE("the names of an enum's values read back, and other names do not") {
+  CHECK(std::string(name_of(OnFailure::go_on)) == "continue");
+  CHECK(enum_of<OnFailure>("continue") == OnFailure::go_on);
+  CHECK(enum_of<Monitor>("val/loss") == Monitor::val_loss);
+  CHECK_FALSE(enum_of<Monitor>("loss").has_value());
+  CHECK(good_spec(kGoodConfig, {"train.precision=bf16"}).train.precision == Precision::bf16);
+  CHECK(issues_of(kGoodConfig, {"train.precision=fp16"}) ==
+        Texts{"command line: train.precision: expected one of fp32, tf32, bf16, found 'fp16'"});
+}
+
+TEST_CASE("mode follows the monitor where it is not written") {
+  CHECK(good_spec(kGoodConfig).checkpoint.keep_best.mode == Direction::max);
+  const TrainSpec spec = good_spec(kGoodConfig, {"checkpoint.keep_best={monitor: val/loss}",
+                                                 "train.early_stopping={monitor: val/loss}"});
+  CHECK(spec.checkpoint.keep_best.mode == Direction::min);
+  CHECK(spec.train.early_stopping.value().mode == Direction::min);
+  // What is stored says it, and reads back.
+  const std::string text = shown(spec);
+  CHECK(text.find("mode: max") == std::string::npos);
+  CHECK(shown(load_spec_text(small_catalog(), text, "/elsewhere/shown.yaml")) == text);
+  CHECK(good_spec(kGoodConfig, {"train.early_stopping={monitor: val/accuracy}"})
+            .train.early_stopping.value()
+            .mode == Direction::max);
+  CHECK(issues_of(kGoodConfig, {"train.early_stopping={monitor: val/loss, mode: max}"}) ==
+        Texts{"command line: train.early_stopping: expected mode: min with monitor: val/loss, "
+              "found max"});
+}
+
+TEST_CASE("a renamed key is named with its new name") {
+  CHECK(issues_of(changed("seed: 7", "seed: 7\nshares: [3, 1]")) ==
+        Texts{"4:1: the key 'shares' was renamed: write 'device_weights' in the config"});
+  CHECK(issues_of(kGoodConfig, {"shares=[3, 1]"}) ==
+        Texts{"command line: the key 'shares' was renamed: write 'device_weights' in the config"});
+}
+
+TEST_CASE("a config that an older release stored still loads") {
+  const TrainSpec spec = load_stored_spec(small_catalog(), of_an_older_release(), "a.safetensors");
+  CHECK(spec.device_weights == std::vector<double>{3, 1});
+  CHECK(load_stored_spec(small_catalog(), of_an_older_release(), "a.safetensors",
+                         {"device_weights=auto"})
+            .device_weights.empty());
+  CHECK_THROWS_AS(load_spec_text(small_catalog(), of_an_older_release(), "a.yaml"), Error);
+
+  SUBCASE("what cannot be read is the file's fault, a bad override the command's") {
+    const auto kind_of = [](const std::string& text, const Texts& overrides) {
+      try {
+        load_stored_spec(small_catalog(), text, "a.safetensors", overrides);
+      } catch (const Error& error) {
+        CHECK(std::string(error.what()).find("a.safetensors") != std::string::npos);
+        return error.kind();
+      }
+      return ErrorKind::unexpected;
+    };
+    CHECK(kind_of(of_an_older_release() + "colour: red\n", {}) == ErrorKind::data);
+    CHECK_THROWS_WITH_AS(load_stored_spec(small_catalog(), kGoodConfig, "a", {"seed=x"}),
+                         "command line: seed: expected an integer of at least 0, found 'x'", Error);
+  }
+}
+
+TEST_CASE("a resumed run may change what the tables mark, and nothing else") {
+  CHECK(changeable_fields(small_catalog()) == Texts{"data.workers", "data.prefetch", "data.root",
+                                                    "train.epochs", "checkpoint", "log", "devices",
+                                                    "device_weights"});
+  const auto changes = [](const std::string& stored, const Texts& overrides) {
+    return refused_changes(small_catalog(), stored, "a.safetensors",
+                           shown(good_spec(kGoodConfig, overrides)));
+  };
+  const std::string stored = shown(good_spec(kGoodConfig));
+  CHECK(changes(stored, {}).empty());
+  CHECK(changes(stored, {"train.epochs=99", "data.root=/elsewhere", "data.workers=3",
+                         "data.prefetch=2", "checkpoint={every: 0, keep_best: {monitor: val/loss}}",
+                         "log.every=1", "devices=[cpu]", "device_weights=[1]"})
+            .empty());
+  CHECK(changes(stored, {"seed=8", "train.epochs=99"}) == Texts{"seed: 7 -> 8"});
+  CHECK(changes(stored, {"data.val_split=5"}) == Texts{"data.val_split: 100 -> 5"});
+  CHECK(changes(stored, {"train.shards=4"}) == Texts{"train.shards: auto -> 4"});
+  CHECK(changes(of_an_older_release(), {}).empty());
+  // A warm-up's start has no effect without a warm-up, whatever its default was.
+  const Texts other_start = {"lr_schedule.warmup.start_factor=0"};
+  CHECK(changes(stored, other_start).size() == 1);
+  const Texts no_warmup = {"lr_schedule.warmup={start_factor: 0}"};
+  CHECK(refused_changes(small_catalog(), shown(good_spec(kGoodConfig, no_warmup)), "a",
+                        shown(good_spec(kGoodConfig, {"lr_schedule.warmup={}"})))
+            .empty());
+}
+
+TEST_CASE("a field that an older release did not have counts as its default") {
+  std::string stored = shown(good_spec(kGoodConfig));
+  const std::string line = "  autotune: true\n";
+  const std::size_t at = stored.find(line);
+  REQUIRE(at != std::string::npos);
+  stored.erase(at, line.size());
+  CHECK(refused_changes(small_catalog(), stored, "a", shown(good_spec(kGoodConfig))).empty());
+  CHECK(refused_changes(small_catalog(), stored, "a",
+                        shown(good_spec(kGoodConfig, {"train.autotune=false"}))) ==
+        Texts{"train.autotune: true -> false"});
+}
