@@ -22,18 +22,36 @@ struct OptimizerDesc {
   bool maximize = false;
 };
 
+/// What optimizer_step did with the update of a step.
+enum class UpdateOutcome : std::uint8_t {
+  applied,  ///< written; all weights and optimizer state are finite
+  refused,  ///< the loss or the gradient was not finite: nothing was written
+  broken,   ///< written, and a weight or optimizer state is no longer finite
+  withheld  ///< an earlier step was refused or broken: nothing was written
+};
+
+/// Remembers, in device memory, that a step went wrong, so that none of the steps queued after it
+/// changes anything before the host has seen it. The host sets it back to zero.
+struct UpdateGuard {
+  std::int64_t bad_step = 0;  ///< StepScalars::step of the refused or broken update; 0 = none
+};
+
 /// The first floats behind the gradients in the flat gradient buffer; summed with them.
 struct StepMetrics {
   float loss_sum = 0;    ///< sum over samples of the cross-entropy, natural logarithm
   float correct = 0;     ///< samples whose largest logit is the label's (first one wins a tie)
   float count = 0;       ///< samples seen
   float stop_votes = 0;  ///< ranks that were asked to stop after this step
+  // Written by optimizer_step, after the sum.
+  float outcome = 0;   ///< an UpdateOutcome
+  float bad_norm = 0;  ///< StepScalars::grad_norm of a refused or broken update
 };
 
 /// What changes from step to step, in device memory so that a captured graph can read it.
 /// `optimizer` scalars are computed in double on the host (see kernels/common/optimizer_math.h).
 struct StepScalars {
   std::int64_t epoch = 0;
+  std::int64_t step = 0;  ///< counted from 1
   float inverse_count = 0;
   float lr = 0;
   float step_size = 0;           ///< Adam: lr / (1 - beta1^t)
@@ -42,6 +60,7 @@ struct StepScalars {
   float max_norm = 0;            ///< gradient clip; 0 = none
   float grad_norm = 0;           ///< written by `grad_norm`
   float clip = 1;                ///< written by `grad_norm`: min(1, max_norm / (norm + 1e-6))
+  float finite = 1;              ///< written by `grad_norm`: 0 when a gradient is not finite
 };
 
 struct OptimizerArgs {
@@ -49,6 +68,7 @@ struct OptimizerArgs {
   DevPtr state1, state2, state3;  ///< SGD: momentum. Adam: exp_avg, exp_avg_sq, max_exp_avg_sq
   DevPtr scalars;                 ///< StepScalars; gradients are multiplied by `clip` first
   DevPtr params16;                ///< bf16 copy of params, written with them; or null
+  DevPtr metrics, guard;          ///< StepMetrics and UpdateGuard; both null: nothing is checked
   std::int64_t count = 0;
 };
 
@@ -72,6 +92,8 @@ class FlatKernels {
   /// scalars.grad_norm = 2-norm of grads in a fixed summation order; scalars.clip from max_norm
   /// (torch.nn.utils.clip_grad_norm_). `scalars` is a StepScalars.
   virtual void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) = 0;
+  /// With `args.guard`, decides what becomes of the update (decide_update), looks at every value it
+  /// writes, and leaves the UpdateOutcome in `args.metrics`.
   virtual void optimizer_step(const OptimizerDesc& desc, const OptimizerArgs& args) = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/common/divide.h"
+#include "kernels/common/optimizer_math.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/cross_entropy.h"
@@ -135,10 +136,20 @@ class CpuBackend final : public Backend {
     cpu_grad_norm(host(grads), count, host<StepScalars>(scalars));
   }
   void optimizer_step(const OptimizerDesc& desc, const OptimizerArgs& args) override {
-    cpu_optimizer_step(desc, host(args.params), host(args.grads), host(args.state1),
-                       host(args.state2), host(args.state3), *host<StepScalars>(args.scalars),
-                       args.count);
-    if (args.params16) to_bf16(args.params16, args.params, args.count);
+    const auto& now = *host<const StepScalars>(args.scalars);
+    auto* metrics = host<StepMetrics>(args.metrics);
+    auto* guard = host<UpdateGuard>(args.guard);
+    UpdateOutcome outcome = guard ? decide_update(now, *metrics, *guard) : UpdateOutcome::applied;
+    if (outcome == UpdateOutcome::applied) {
+      const bool finite =
+          cpu_optimizer_step(desc, host(args.params), host(args.grads), host(args.state1),
+                             host(args.state2), host(args.state3), now, args.count);
+      if (args.params16) to_bf16(args.params16, args.params, args.count);
+      if (!finite) outcome = UpdateOutcome::broken;
+    }
+    if (guard && outcome != UpdateOutcome::applied) {
+      report_outcome(outcome, now, *metrics, *guard);
+    }
   }
 
  private:

@@ -25,8 +25,8 @@ void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n);
 void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s);
 
 /// One pass over n parameters. s1, s2, s3 as OptimizerArgs' states; those that the optimizer does
-/// not have may be null.
-void cpu_optimizer_step(const OptimizerDesc& desc, float* params, const float* grads, float* s1,
+/// not have may be null. Whether all parameters and states are finite afterwards.
+bool cpu_optimizer_step(const OptimizerDesc& desc, float* params, const float* grads, float* s1,
                         float* s2, float* s3, const StepScalars& now, std::int64_t n);
 
 }  // namespace dpt

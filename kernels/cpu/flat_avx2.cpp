@@ -45,6 +45,20 @@ inline Floats larger(Floats a, Floats b) {
   return {_mm256_blendv_ps(_mm256_max_ps(a.v, b.v), a.v, a_is_nan)};
 }
 
+/// Notices values that are not finite, for two cheap instructions a vector.
+class FiniteCheck {
+ public:
+  /// x - x is +0 where x is finite and a NaN, whose bits are not zero, elsewhere.
+  void look_at(Floats x) { bits_ = _mm256_or_ps(bits_, (x - x).v); }
+  bool all_finite() const {
+    const __m256i bits = _mm256_castps_si256(bits_);
+    return _mm256_testz_si256(bits, bits) != 0;
+  }
+
+ private:
+  __m256 bits_ = _mm256_setzero_ps();
+};
+
 }  // namespace
 
 std::int64_t add(float* to, const float* a, const float* b, std::int64_t n) {
@@ -68,31 +82,40 @@ std::int64_t add_squares(const float* g, std::int64_t n, double sums[16]) {
   return i;
 }
 
-std::int64_t sgd(const SgdStep& step, float* params, const float* grads, std::int64_t n) {
+std::int64_t sgd(const SgdStep& step, float* params, const float* grads, std::int64_t n,
+                 bool& finite) {
   std::int64_t i = 0;
+  FiniteCheck check;
   for (; i + 8 <= n; i += 8) {
     Floats param = load(params + i);
     sgd_update(step, param, load(grads + i));
     store(params + i, param);
+    check.look_at(param);
   }
+  finite = finite && check.all_finite();
   return i;
 }
 
 std::int64_t sgd_momentum(const SgdStep& step, bool first, float* params, const float* grads,
-                          float* buffer, std::int64_t n) {
+                          float* buffer, std::int64_t n, bool& finite) {
   std::int64_t i = 0;
+  FiniteCheck check;
   for (; i + 8 <= n; i += 8) {
     Floats param = load(params + i), momentum = load(buffer + i);
     sgd_momentum_update(step, first, param, load(grads + i), momentum);
     store(params + i, param);
     store(buffer + i, momentum);
+    check.look_at(param);
+    check.look_at(momentum);
   }
+  finite = finite && check.all_finite();
   return i;
 }
 
 std::int64_t adam(const AdamStep& step, float* params, const float* grads, float* mean,
-                  float* square, float* max_square, std::int64_t n) {
+                  float* square, float* max_square, std::int64_t n, bool& finite) {
   std::int64_t i = 0;
+  FiniteCheck check;
   for (; i + 8 <= n; i += 8) {
     Floats param = load(params + i), m = load(mean + i), s = load(square + i);
     if (max_square) {
@@ -105,7 +128,11 @@ std::int64_t adam(const AdamStep& step, float* params, const float* grads, float
     store(params + i, param);
     store(mean + i, m);
     store(square + i, s);
+    check.look_at(param);
+    check.look_at(m);
+    check.look_at(s);
   }
+  finite = finite && check.all_finite();
   return i;
 }
 

@@ -186,15 +186,19 @@ struct OptimizerBuffers {
   float* params;
   const float* grads;
   float* states[3];
-  Bf16* params16;  ///< or null
+  Bf16* params16;        ///< or null
+  StepMetrics* metrics;  ///< null, as `guard`, when nothing is checked
+  UpdateGuard* guard;
 };
 
+/// Whether all that it wrote is finite.
 template <class Rule, int kCount>
-__device__ inline void update_pack(const Rule& rule, const OptimizerBuffers& buffers,
+__device__ inline bool update_pack(const Rule& rule, const OptimizerBuffers& buffers,
                                    std::int64_t i) {
   auto params = load_pack<kCount>(buffers.params + i);
   const auto grads = load_pack<kCount>(buffers.grads + i);
   Pack<float, kCount> states[3];
+  bool finite = true;
 #pragma unroll
   for (int s = 0; s < Rule::kStates; ++s) states[s] = load_pack<kCount>(buffers.states[s] + i);
 #pragma unroll
@@ -204,25 +208,45 @@ __device__ inline void update_pack(const Rule& rule, const OptimizerBuffers& buf
     for (int s = 0; s < Rule::kStates; ++s) of_one[s] = states[s].v[k];
     rule.update(params.v[k], grads.v[k], of_one);
 #pragma unroll
-    for (int s = 0; s < Rule::kStates; ++s) states[s].v[k] = of_one[s];
+    for (int s = 0; s < Rule::kStates; ++s) {
+      states[s].v[k] = of_one[s];
+      finite = finite && is_finite(of_one[s]);
+    }
+    finite = finite && is_finite(params.v[k]);
   }
   store_pack<kCount>(buffers.params + i, params);
 #pragma unroll
   for (int s = 0; s < Rule::kStates; ++s) store_pack<kCount>(buffers.states[s] + i, states[s]);
   if (buffers.params16) ToBf16Body{buffers.params16, buffers.params}.template at<kCount>(i);
+  return finite;
 }
 
 template <class Rule, int kCount>
 __global__ void __launch_bounds__(256)
     optimizer_kernel(OptimizerDesc desc, const StepScalars* scalars, OptimizerBuffers buffers,
                      std::int64_t count) {
+  if (buffers.guard) {
+    const UpdateOutcome outcome = decide_update(*scalars, *buffers.metrics, *buffers.guard);
+    if (outcome != UpdateOutcome::applied) {
+      if (global_thread() == 0) {
+        report_outcome(outcome, *scalars, *buffers.metrics, *buffers.guard);
+      }
+      return;
+    }
+  }
   const Rule rule(desc, *scalars);
+  bool finite = true;
   for (std::int64_t i = global_thread() * kCount; i < count; i += grid_threads() * kCount) {
     if (i + kCount <= count) {
-      update_pack<Rule, kCount>(rule, buffers, i);
+      finite = update_pack<Rule, kCount>(rule, buffers, i) && finite;
     } else {
-      for (std::int64_t k = i; k < count; ++k) update_pack<Rule, 1>(rule, buffers, k);
+      for (std::int64_t k = i; k < count; ++k) {
+        finite = update_pack<Rule, 1>(rule, buffers, k) && finite;
+      }
     }
+  }
+  if (buffers.guard && !finite) {
+    report_outcome(UpdateOutcome::broken, *scalars, *buffers.metrics, *buffers.guard);
   }
 }
 
@@ -230,8 +254,12 @@ template <class Rule>
 void launch_optimizer(const CudaContext& context, const OptimizerDesc& desc,
                       const OptimizerArgs& args) {
   const DevPtr states[3] = {args.state1, args.state2, args.state3};
-  OptimizerBuffers buffers = {
-      device<float>(args.params), device<const float>(args.grads), {}, device<Bf16>(args.params16)};
+  OptimizerBuffers buffers = {device<float>(args.params),
+                              device<const float>(args.grads),
+                              {},
+                              device<Bf16>(args.params16),
+                              device<StepMetrics>(args.metrics),
+                              device<UpdateGuard>(args.guard)};
   bool aligned = aligned_to(kWidthBytes, args.params, args.grads) &&
                  aligned_to(kWidth * sizeof(Bf16), args.params16);
   for (int s = 0; s < Rule::kStates; ++s) {

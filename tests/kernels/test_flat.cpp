@@ -112,11 +112,13 @@ class Training {
                 OnDevice<float>(backend, std::vector<float>(count_, s2)),
                 OnDevice<float>(backend, std::vector<float>(count_, s3))},
         params16_(backend, std::vector<std::uint16_t>(count_)),
-        scalars_(backend, {StepScalars{}}) {}
+        scalars_(backend, {StepScalars{}}),
+        metrics_(backend, {StepMetrics{}}),
+        guard_(backend, {UpdateGuard{}}) {}
 
   /// Updates elements [first, first + count).
   void step(const OptimizerDesc& desc, const std::vector<float>& grads, const StepScalars& now,
-            std::size_t first, std::size_t count) {
+            std::size_t first, std::size_t count, bool guarded = false) {
     grads_.set(grads);
     scalars_.set({now});
     const std::size_t bytes = first * sizeof(float);
@@ -129,8 +131,20 @@ class Training {
     args.params16 = params16_.ptr() + bytes / 2;
     args.scalars = scalars_.ptr();
     args.count = static_cast<std::int64_t>(count);
+    if (guarded) {
+      args.metrics = metrics_.ptr();
+      args.guard = guard_.ptr();
+    }
     backend_.optimizer_step(desc, args);
   }
+  void guarded_step(const OptimizerDesc& desc, const std::vector<float>& grads,
+                    const StepScalars& now, const StepMetrics& metrics) {
+    metrics_.set({metrics});
+    step(desc, grads, now, 0, count_, true);
+  }
+  void clear_guard() { guard_.set({UpdateGuard{}}); }
+  StepMetrics metrics() const { return metrics_.get()[0]; }
+  std::int64_t bad_step() const { return guard_.get()[0].bad_step; }
   void step(const OptimizerDesc& desc, const std::vector<float>& grads, const StepScalars& now) {
     step(desc, grads, now, 0, count_);
   }
@@ -146,6 +160,8 @@ class Training {
   std::array<OnDevice<float>, 3> states_;
   OnDevice<std::uint16_t> params16_;
   OnDevice<StepScalars> scalars_;
+  OnDevice<StepMetrics> metrics_;
+  OnDevice<UpdateGuard> guard_;
 };
 
 std::vector<std::uint16_t> rounded(const std::vector<float>& values) {
@@ -208,6 +224,89 @@ TEST_CASE("An optimizer's bits do not depend on where the vectors end") {
   }
 }
 
+TEST_CASE("A guarded update is refused, broken or withheld, and says so") {
+  constexpr std::size_t kCount = 37;  // Whole vectors and a tail.
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const OptimizerDesc& d : optimizers()) {
+    on_backends([&](Backend& backend) {
+      const std::vector<float> start = random_values(kCount, 1), good = random_values(kCount, 2);
+      Training training(backend, start, 0.5F, 0.25F, 0.25F);
+      StepScalars now = scalars(d, 2, 0.1, 1.0F);
+      now.step = 7;
+      now.grad_norm = 3;
+      const auto outcome_is = [&](UpdateOutcome outcome, std::int64_t bad_step) {
+        const StepMetrics metrics = training.metrics();
+        CHECK(metrics.outcome == static_cast<float>(outcome));
+        CHECK(metrics.bad_norm == (outcome == UpdateOutcome::applied ? 0.0F : 3.0F));
+        CHECK(training.bad_step() == bad_step);
+      };
+      const auto unchanged = [&](const std::vector<float>& params) {
+        CHECK(same_bits(training.params(), params));
+        CHECK(training.params16() == std::vector<std::uint16_t>(kCount));
+        CHECK(same_bits(training.state(0), std::vector<float>(kCount, 0.5F)));
+        CHECK(same_bits(training.state(1), std::vector<float>(kCount, 0.25F)));
+      };
+      // What is known before the update: a loss, or a gradient that grad_norm has looked at.
+      for (const float loss : {nan, infinity, -infinity}) {
+        training.guarded_step(d, good, now, {.loss_sum = loss});
+        outcome_is(UpdateOutcome::refused, 7);
+        unchanged(start);
+        training.clear_guard();
+      }
+      StepScalars known = now;
+      known.finite = 0;
+      training.guarded_step(d, good, known, {.loss_sum = 1});
+      outcome_is(UpdateOutcome::refused, 7);
+      // The steps after it are withheld, until the host has said otherwise.
+      now.step = 8;
+      training.guarded_step(d, good, now, {.loss_sum = 1});
+      outcome_is(UpdateOutcome::withheld, 7);
+      unchanged(start);
+      training.clear_guard();
+      training.guarded_step(d, good, now, {.loss_sum = 1});
+      outcome_is(UpdateOutcome::applied, 0);
+      CHECK_FALSE(same_bits(training.params(), start));
+      // What only the update notices, in whole vectors and in the tail.
+      for (const std::size_t at : {std::size_t{3}, kCount - 1}) {
+        for (const float value : {nan, infinity, -infinity}) {
+          Training fresh(backend, start, 0.5F, 0.25F, 0.25F);
+          std::vector<float> bad = good;
+          bad[at] = value;
+          fresh.guarded_step(d, bad, now, {.loss_sum = 1});
+          CHECK(fresh.metrics().outcome == static_cast<float>(UpdateOutcome::broken));
+          CHECK(fresh.bad_step() == 8);
+          now.step = 9;
+          const std::vector<float> broken = fresh.params();
+          fresh.guarded_step(d, good, now, {.loss_sum = 1});
+          CHECK(fresh.metrics().outcome == static_cast<float>(UpdateOutcome::withheld));
+          CHECK(same_bits(fresh.params(), broken));
+          now.step = 8;
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("An update that overflows the second moment alone is broken") {
+  // Adam divides by it: the weight would stay where it is for ever, and look well.
+  OptimizerDesc d;
+  d.kind = OptimizerKind::adam;
+  on_backends([&](Backend& backend) {
+    for (const std::size_t at : {0U, 36U}) {
+      const std::vector<float> start(37, 1.0F);
+      Training training(backend, start, 0, 0, 0);
+      std::vector<float> grads(37, 0.0F);
+      grads[at] = 1e25F;
+      StepScalars now = scalars(d, 1, 0.1, 1.0F);
+      now.step = 1;
+      training.guarded_step(d, grads, now, {.loss_sum = 1});
+      CHECK(std::isfinite(training.params()[at]));
+      CHECK(training.metrics().outcome == static_cast<float>(UpdateOutcome::broken));
+    }
+  });
+}
+
 TEST_CASE("Amsgrad keeps a NaN") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   OptimizerDesc d;
@@ -264,6 +363,12 @@ TEST_CASE("The gradient norm is exact where double is, and clips as PyTorch does
     }
     const std::vector<float> bad(20, std::numeric_limits<float>::quiet_NaN());
     CHECK(std::isnan(norm_of(backend, bad, 1).clip));
+    // `finite` tells NaN and infinity from a norm that is only large.
+    CHECK(norm_of(backend, bad, 1).finite == 0);
+    std::vector<float> large(20, 3e38F);
+    CHECK(norm_of(backend, large, 0).finite == 1);
+    large[19] = -std::numeric_limits<float>::infinity();
+    CHECK(norm_of(backend, large, 0).finite == 0);
   });
 }
 
