@@ -139,7 +139,11 @@ TrainStart load_start(const TrainOptions& options, const Job& job, const RunFold
   start.checkpoint = find_checkpoint(options, folder, progress);
   if (start.checkpoint.empty()) {
     start.point = fresh_start(job);
-    if (!options.weights.empty()) apply_weights(options, job, start.point, progress);
+    if (!options.weights.empty()) {
+      apply_weights(options, job, start.point, progress);
+      // A resumed run could not make these weights again to go back to them.
+      start.point.state.rollback_step = -1;
+    }
     return start;
   }
   check_same_config(start.checkpoint, folder.path(), job);

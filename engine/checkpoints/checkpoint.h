@@ -17,7 +17,7 @@ namespace dpt {
 /// The counters of a run. With weights and optimizer state, everything that the next step depends
 /// on: random draws are functions of these.
 struct RunState {
-  std::int64_t step = 0;       ///< updates done
+  std::int64_t step = 0;       ///< steps done: updates, and skipped ones
   std::int64_t epoch = 0;      ///< epochs completed
   std::int64_t position = 0;   ///< samples of the current epoch already trained on
   std::optional<double> best;  ///< best monitored value so far
@@ -36,6 +36,17 @@ struct RunState {
   // Results of the last complete epoch, where they were measured.
   std::optional<double> train_loss, train_accuracy, val_loss, val_accuracy;
   std::int64_t val_n = 0;
+  // What train.on_divergence has done so far.
+  double lr_scale = 1;         ///< the schedule's learning rate is multiplied by it
+  std::int64_t rollbacks = 0;  ///< that led to lr_scale
+  /// A rollback goes back to this step; -1: to where the process began.
+  std::int64_t rollback_step = -1;
+  /// A later regular checkpoint, which takes the place of rollback_step once a step after it was
+  /// good; -1: there is none.
+  std::int64_t rollback_candidate = -1;
+  std::int64_t skipped_steps = 0;   ///< of `step`, those that updated nothing
+  std::int64_t skipped_in_row = 0;  ///< the newest of them, without an update in between
+  std::int64_t epoch_skipped = 0;   ///< samples of the current epoch that are in no running sum
 };
 
 /// A whole checkpoint in host memory, in buffer layout.

@@ -46,6 +46,13 @@ const StateField kStateFields[] = {
     {"val_loss", &RunState::val_loss, 2},
     {"val_accuracy", &RunState::val_accuracy, 2},
     {"val_n", &RunState::val_n, 2},
+    {"lr_scale", &RunState::lr_scale, 2},
+    {"rollbacks", &RunState::rollbacks, 2},
+    {"rollback_step", &RunState::rollback_step, 2},
+    {"rollback_candidate", &RunState::rollback_candidate, 2},
+    {"skipped_steps", &RunState::skipped_steps, 2},
+    {"skipped_in_row", &RunState::skipped_in_row, 2},
+    {"epoch_skipped", &RunState::epoch_skipped, 2},
 };
 
 // Does not compile when RunState has another number of fields: then give the new one its row above
@@ -54,7 +61,9 @@ const StateField kStateFields[] = {
   [[maybe_unused]] const auto& [step, epoch, position, best, best_step, best_monitor, best_checksum,
                                 early_best, bad_evaluations, early_monitor, epoch_loss_sum,
                                 epoch_correct, device_weights, train_loss, train_accuracy, val_loss,
-                                val_accuracy, val_n] = state;
+                                val_accuracy, val_n, lr_scale, rollbacks, rollback_step,
+                                rollback_candidate, skipped_steps, skipped_in_row, epoch_skipped] =
+      state;
 }
 
 constexpr const char* kNone = "none";  // an optional that is not set, a list without elements

@@ -195,11 +195,17 @@ CrossEntropyArgs Executor::train_loss_args(const ExecutorBuffers& buffers, const
   return loss;
 }
 
-void Executor::forward(const ExecutorBuffers& buffers, const DeviceBatch& batch) {
-  input_->run(input_args(buffers, batch));
+void Executor::forward(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look) {
+  const InputArgs input = input_args(buffers, batch);
+  input_->run(input);
+  if (look) look(-1, input.y, batch_ * plan_.input.shape.elements());
   for (const Step& step : steps_) {
     const OpArgs args = forward_args(step, buffers);
     for_layer(step.name, "forward", [&] { step.op->forward(args); });
+    if (!look) continue;
+    const Node& node = plan_.nodes[static_cast<std::size_t>(step.node)];
+    const Value& value = plan_.values[static_cast<std::size_t>(node.output)];
+    look(step.node, args.y, batch_ * value.shape.shape.elements());
   }
 }
 

@@ -65,6 +65,14 @@ class Executor {
   /// arguments are those of `train`.
   std::vector<ExecutorCall> train_calls(const ExecutorBuffers& buffers, const DeviceBatch& batch);
 
+  /// Input kernel and forward; calls `look` with each output as soon as what computes it is queued
+  /// (later kernels may reuse its memory): the index in Plan::nodes, -1 for the input kernel, and
+  /// how many elements of Plan::type there are.
+  using Look = std::function<void(int node, DevPtr y, std::int64_t elements)>;
+  void look_through(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look) {
+    forward(buffers, batch, look);
+  }
+
   /// "conv1: jit:avx2" for every node.
   std::vector<std::string> implementations() const;
 
@@ -76,7 +84,7 @@ class Executor {
   CrossEntropyArgs train_loss_args(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                                    GradWrite write) const;
   void add_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args) const;
-  void forward(const ExecutorBuffers& buffers, const DeviceBatch& batch);
+  void forward(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look = {});
 
   std::int64_t batch_ = 0;
   std::size_t arena_bytes_ = 0;

@@ -52,6 +52,33 @@ ObjectTable early_stopping_table() {
       [](const S& s) { return check_direction(s.monitor, s.mode); });
 }
 
+ObjectTable on_divergence_table() {
+  using S = OnDivergenceSpec;
+  return object_table<S>(
+      "on_divergence",
+      "What follows a step whose loss, gradient norm or updated weights are NaN or infinite.",
+      {field("policy", &S::policy,
+             "halt: the run ends with exit code 5. skip: the step updates nothing and the run goes "
+             "on with the next one. rollback: the run goes back to its last regular checkpoint "
+             "(or its start) and goes on with a lower learning rate."),
+       field("max_skips", &S::max_skips, "skip: how many steps in a row; then the run halts.")
+           .at_least(1),
+       field("max_rollbacks", &S::max_rollbacks,
+             "rollback: how many in the whole run; then the run halts.")
+           .at_least(1),
+       field("lr_factor", &S::lr_factor,
+             "rollback: the learning rate is multiplied by it from there on, each time; above 0 "
+             "and below 1.")
+           .above(0)},
+      [](const S& s) -> std::string {
+        if (s.lr_factor < 1) return {};
+        return fmt::format(
+            "lr_factor: expected a number below 1 (the same learning rate gives the same "
+            "divergence), found {:g}",
+            s.lr_factor);
+      });
+}
+
 ObjectTable keep_best_table() {
   using S = KeepBestSpec;
   return object_table<S>(
@@ -94,7 +121,9 @@ ObjectTable checkpoint_table(const ObjectTable& keep_best) {
 }  // namespace
 
 SpecTables::SpecTables(const Catalog& catalog)
-    : early_stopping(early_stopping_table()), keep_best(keep_best_table()) {
+    : early_stopping(early_stopping_table()),
+      on_divergence(on_divergence_table()),
+      keep_best(keep_best_table()) {
   transforms = object_table<TransformsSpec>(
       "transforms", "What happens to samples before the model sees them, in order.",
       {variants_field("train", &TransformsSpec::train, catalog.transforms, "For training."),
@@ -177,6 +206,9 @@ SpecTables::SpecTables(const Catalog& catalog)
            .above(0),
        object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
                     "When to stop before the last epoch."),
+       object_field("on_divergence", &TrainSection::on_divergence, on_divergence,
+                    "What follows a step that is not finite.")
+           .changeable(),
        field("precision", &TrainSection::precision,
              "Arithmetic: fp32; tf32 (fp32 with factors of products rounded to 10 bits, NVIDIA "
              "GPUs only); bf16 (activations and copies of the weights in bf16; weights, sums and "

@@ -12,8 +12,8 @@ struct SpecTables {
   SpecTables(const SpecTables&) = delete;
   SpecTables& operator=(const SpecTables&) = delete;
 
-  ObjectTable transforms, data, layer, model, loss, warmup, schedule, early_stopping, train,
-      keep_best, checkpoint, log;
+  ObjectTable transforms, data, layer, model, loss, warmup, schedule, early_stopping, on_divergence,
+      train, keep_best, checkpoint, log;
   ObjectTable root;  ///< of a TrainSpec
 };
 

@@ -50,6 +50,14 @@ constexpr auto enum_names(OnFailure) {
       {{OnFailure::stop, "stop"}, {OnFailure::go_on, "continue"}});
 }
 
+/// What follows a step that is not finite (engine/training/divergence.h).
+enum class DivergencePolicy : std::uint8_t { halt, skip, rollback };
+constexpr auto enum_names(DivergencePolicy) {
+  return std::to_array<EnumName<DivergencePolicy>>({{DivergencePolicy::halt, "halt"},
+                                                    {DivergencePolicy::skip, "skip"},
+                                                    {DivergencePolicy::rollback, "rollback"}});
+}
+
 /// A layer as written: its kind and options, its name and, for graphs, its inputs.
 struct LayerSpec {
   Variant op;                     ///< kind and options
@@ -97,11 +105,20 @@ struct EarlyStoppingSpec {
   double min_delta = 0.0;
 };
 
+/// What follows a step whose loss, gradient or update is not finite.
+struct OnDivergenceSpec {
+  DivergencePolicy policy = DivergencePolicy::halt;
+  std::int64_t max_skips = 10;     ///< skip: steps in a row
+  std::int64_t max_rollbacks = 5;  ///< rollback: of a whole run
+  double lr_factor = 0.5;          ///< rollback: the learning rate is multiplied by it, each time
+};
+
 struct TrainSection {
   std::int64_t epochs = 0;
   std::int64_t shards = 0;  ///< 0 = auto (fast mode); N = exact mode with N shards
   std::optional<double> grad_clip_norm;
   std::optional<EarlyStoppingSpec> early_stopping;
+  OnDivergenceSpec on_divergence;
   Precision precision = Precision::fp32;
   bool autotune = true;
   double stall_timeout = 600;  ///< seconds without a sign of life of a replica

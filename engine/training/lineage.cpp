@@ -247,6 +247,24 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
   settle_best(job, folder, resumed, candidates, start, aside, notify);
 }
 
+void leave_later(const RunFolder& folder, const RunState& state, const Notify& notify) {
+  Aside aside(folder);
+  // The newest goes last: a crash on the way leaves a run that goes on from it, and comes here.
+  std::vector<std::string> paths = list_checkpoints(folder.checkpoints());
+  std::reverse(paths.begin(), paths.end());
+  for (const std::string& path : paths) {
+    const std::int64_t step = step_of_checkpoint(fs::path(path).filename().string());
+    if (step <= state.step) continue;
+    move_durably(path, aside.place_for(path));
+    notify(fmt::format("the checkpoint of step {} is moved to {}", step, aside.path()));
+  }
+  try {
+    abandon_log_lines(folder.path(), state.step, state.epoch);
+  } catch (const Error& error) {
+    notify(fmt::format("warning: {}; steps may stand in metrics.jsonl twice", error.what()));
+  }
+}
+
 std::string find_best(const RunFolder& folder, const RunState& state, const Notify& notify) {
   if (is_best(folder.best(), state)) return folder.best();
   const std::string other = folder.checkpoints() + "/" + checkpoint_name(state.best_step);

@@ -28,6 +28,10 @@ using Notify = std::function<void(const std::string&)>;
 void take_place(const Job& job, RunFolder& folder, const std::string& from, bool overwrite,
                 StartingPoint& start, const Notify& notify);
 
+/// After a rollback to `state`: checkpoints of later steps are moved to checkpoints/abandoned-N/,
+/// log lines to metrics.abandoned.jsonl (RunLog::reopen!). best.safetensors stays as it is.
+void leave_later(const RunFolder& folder, const RunState& state, const Notify& notify);
+
 /// The file that holds the best checkpoint of `state`: best.safetensors, which is made again from
 /// the checkpoints where something else has its place. Throws ErrorKind::data when there is none.
 std::string find_best(const RunFolder& folder, const RunState& state, const Notify& notify);

@@ -35,6 +35,8 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
     state_.push_back(allocate(float_bytes(job.plan.param_floats), "optimizer state " + name));
     backend_.zero(state_.back().ptr(), state_.back().bytes());
   }
+  guard_ = allocate(sizeof(UpdateGuard), "the guard of updates");
+  backend_.zero(guard_.ptr(), guard_.bytes());
   for (Ring& ring : ring_) {
     ring.returned = backend_.allocate_host(sizeof(Returned), "results of a step");
   }
@@ -283,6 +285,8 @@ void Replica::update_params(const StagedBatch& staged, bool norm) {
   if (state_.size() > 2) args.state3 = state_[2].ptr();
   args.scalars = staged.batch.scalars;
   args.count = job_.plan.param_floats;
+  args.metrics = metrics_of(gradients_.front().ptr());
+  args.guard = guard_.ptr();
   backend_.optimizer_step(job_.optimizer.desc, args);
 }
 
@@ -300,15 +304,19 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
   ring.plan = plan;
   StepScalars scalars;
   scalars.epoch = plan.epoch;
+  scalars.step = plan.step;
   scalars.inverse_count = 1.0F / static_cast<float>(plan.global_batch);
   scalars.max_norm = static_cast<float>(job_.spec.train.grad_clip_norm.value_or(0.0));
-  fill_optimizer_scalars(job_.optimizer, plan.lr, plan.step, scalars);
+  fill_optimizer_scalars(job_.optimizer, plan.lr, plan.step - plan.skipped, scalars);
   StepMetrics metrics;
   metrics.stop_votes = plan.vote_stop ? 1.0F : 0.0F;
   const StagedBatch staged = stage(slot, scalars, metrics, batch, *job_.splits.train.source);
   const std::uintptr_t pixels = staged.batch.raw.address;
 
-  const bool norm = job_.spec.train.grad_clip_norm.has_value() || plan.want_grad_norm;
+  // A step is skipped before it has changed anything, so whether the gradient is finite must be
+  // known before the update.
+  const bool norm = job_.spec.train.grad_clip_norm.has_value() || plan.want_grad_norm ||
+                    job_.spec.train.on_divergence.policy == DivergencePolicy::skip;
   if (communicator_.can_be_recorded() && !plan.measure) {
     repeat({Part::whole, plan.global_batch, pixels, norm}, [&] {
       compute_gradients(partition, staged);
@@ -352,7 +360,18 @@ StepResult Replica::take_result() {
   result.metrics = returned->metrics;
   result.lr = ring.plan.lr;
   if (ring.plan.want_grad_norm) result.grad_norm = returned->scalars.grad_norm;
+  result.outcome = static_cast<UpdateOutcome>(static_cast<int>(returned->metrics.outcome));
+  // A step without parameters to update has no update that could be refused.
+  if (result.outcome == UpdateOutcome::applied && !std::isfinite(result.metrics.loss_sum)) {
+    result.outcome = UpdateOutcome::refused;
+  }
   return result;
+}
+
+void Replica::drop_results() {
+  backend_.synchronize();
+  taken_ = queued_;
+  backend_.zero(guard_.ptr(), guard_.bytes());
 }
 
 SampleResults Replica::evaluate(const DataSource& source, std::span<const std::int64_t> indices,
@@ -445,17 +464,6 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
     }
   }
   return results;
-}
-
-std::string Replica::first_non_finite() {
-  const std::vector<float> host = params();
-  for (const Param& param : job_.plan.params) {
-    const auto begin = host.begin() + param.offset;
-    if (std::any_of(begin, begin + param.count, [](float v) { return !std::isfinite(v); })) {
-      return param.name;
-    }
-  }
-  return {};
 }
 
 std::vector<std::string> Replica::implementations() const {

@@ -26,11 +26,13 @@ struct StepResult {
   StepMetrics metrics;
   double lr = 0;
   std::optional<double> grad_norm;  ///< before clipping; when it was asked for
+  UpdateOutcome outcome = UpdateOutcome::applied;
 };
 
 /// What a step is told.
 struct StepPlan {
   std::int64_t step = 0;          ///< counted from 1
+  std::int64_t skipped = 0;       ///< earlier steps that made no update (see divergence.h)
   std::int64_t epoch = 0;         ///< counted from 0: key of the augmentation
   std::int64_t global_batch = 0;  ///< samples over all ranks
   double lr = 0;
@@ -77,6 +79,9 @@ class Replica {
   /// The result of the oldest step not yet taken; waits for it if it must.
   StepResult take_result();
   std::int64_t results_pending() const { return queued_ - taken_; }
+  /// After a step whose update was refused or broken: forgets the results of the steps queued after
+  /// it, none of which changed anything, and lets the next ones write again.
+  void drop_results();
   /// Most results that may be pending when a step is queued.
   static constexpr std::int64_t kMostPending = InputStaging::kSlots - 1;
 
@@ -88,9 +93,6 @@ class Replica {
   /// `wants_stop` says so on any rank, all give up together.
   SampleResults evaluate(const DataSource& source, std::span<const std::int64_t> indices,
                          Loader& loader, const StopQuestion& wants_stop = {});
-
-  /// First parameter with a non-finite value, or empty.
-  std::string first_non_finite();
 
   /// Device memory held, in bytes.
   std::size_t memory_bytes() const { return memory_bytes_ + staging_.memory_bytes(); }
@@ -162,6 +164,7 @@ class Replica {
   const Job& job_;
   std::size_t memory_bytes_ = 0;
   DeviceMemory params_, params16_, arena_;
+  DeviceMemory guard_;  ///< UpdateGuard
   InputStaging staging_;
   std::int64_t staging_moves_ = 0;
   std::vector<DeviceMemory> gradients_;

@@ -27,6 +27,9 @@ class RunLog {
 
   /// {"v":1,"event":EVENT, fields...}
   void event(const char* name, const Json& fields);
+  /// To be called when the file was replaced (abandon_log_lines): the next line goes to the new
+  /// one.
+  void reopen() { file_ = FileHandle(); }
 
  private:
   int open();

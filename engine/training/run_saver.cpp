@@ -24,8 +24,12 @@ bool is_best_file(const std::string& path, const RunState& state, const std::str
 
 }  // namespace
 
-RunSaver::RunSaver(RunFolder& folder, const Plan& plan, std::int64_t keep_last, std::int64_t pinned)
-    : folder_(folder), plan_(plan), retention_(folder.checkpoints(), keep_last) {
+RunSaver::RunSaver(RunFolder& folder, const Plan& plan, std::int64_t keep_last, std::int64_t pinned,
+                   bool keeps_rollback_step)
+    : folder_(folder),
+      plan_(plan),
+      retention_(folder.checkpoints(), keep_last),
+      keeps_rollback_step_(keeps_rollback_step) {
   if (pinned >= 0) retention_.pin(pinned);
 }
 
@@ -92,6 +96,7 @@ void RunSaver::clean_up(const RunState& state, SaveResult& result) {
     retention_.note_good(folder_.file(result.path));
     // The best goes only when best.safetensors is seen to hold it.
     const auto is_needed = [&](std::int64_t step) {
+      if (keeps_rollback_step_ && step == state.rollback_step) return true;
       return state.best && step == state.best_step && step != state.step &&
              !is_best_file(folder_.best(), state, state.best_checksum);
     };

@@ -47,8 +47,10 @@ struct SaveResult {
 /// its destructor waits for the write.
 class RunSaver {
  public:
-  /// `pinned`: the step whose checkpoint stays whatever comes, or -1.
-  RunSaver(RunFolder& folder, const Plan& plan, std::int64_t keep_last, std::int64_t pinned = -1);
+  /// `pinned`: the step whose checkpoint stays whatever comes, or -1. With `keeps_rollback_step` so
+  /// does the one that a rollback would go back to (RunState::rollback_step).
+  RunSaver(RunFolder& folder, const Plan& plan, std::int64_t keep_last, std::int64_t pinned = -1,
+           bool keeps_rollback_step = false);
   ~RunSaver();
   RunSaver(const RunSaver&) = delete;
 
@@ -66,6 +68,7 @@ class RunSaver {
   RunFolder& folder_;
   const Plan& plan_;
   Retention retention_;
+  bool keeps_rollback_step_;
   std::thread thread_;
   std::atomic<bool> done_ = false;
   std::optional<SaveResult> result_;  ///< the thread's, until done_

@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include "engine/checkpoints/file_io.h"
 #include "engine/training/best.h"
 #include "engine/training/resume_checks.h"
 #include "engine/training/trainer.h"
@@ -13,6 +14,7 @@ StartingPoint fresh_start(const Job& job) {
   StartingPoint start;
   start.params.resize(static_cast<std::size_t>(job.plan.param_floats));
   initialise_params(job.plan, static_cast<std::uint64_t>(job.spec.seed), start.params.data());
+  start.state.rollback_step = 0;
   return start;
 }
 
@@ -32,6 +34,7 @@ StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
   start.state = checkpoint.state;
   start.config = std::move(checkpoint.config);
   start.checksum = checkpoint.checksum;
+  start.folder = folder_of(path);
   if (start.state.best && start.state.best_step == start.state.step &&
       start.state.best_checksum.empty()) {
     start.state.best_checksum = start.checksum;

@@ -1,6 +1,7 @@
 #include "engine/training/stepper.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <utility>
 
@@ -22,7 +23,40 @@ Loader::Options training_options(const Job& job) {
   return options;
 }
 
+/// A NaN has a sign, which says nothing.
+std::string number(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{:g}", value);
+}
+
+std::string describe(const StepResult& result) {
+  const double loss = static_cast<double>(result.metrics.loss_sum) / result.metrics.count;
+  if (!std::isfinite(loss)) return fmt::format("the loss is {}", number(loss));
+  if (result.outcome == UpdateOutcome::broken) {
+    return fmt::format(
+        "the loss is {:g}, but after the update some weights or optimizer state are not finite",
+        loss);
+  }
+  return fmt::format("the loss is {:g}, but the norm of the gradient is {}", loss,
+                     number(static_cast<double>(result.metrics.bad_norm)));
+}
+
 }  // namespace
+
+BadStep::BadStep(const StepResult& result, std::int64_t epoch, SampleRange batch)
+    : Error(ErrorKind::diverged,
+            fmt::format("training diverged at step {} (epoch {}): {}. The learning rate was {:g}",
+                        result.step, epoch + 1, describe(result), result.lr)),
+      result_(result),
+      epoch_(epoch),
+      batch_(batch) {}
+
+double BadStep::loss() const {
+  return static_cast<double>(result_.metrics.loss_sum) / result_.metrics.count;
+}
+
+std::string BadStep::what_is_wrong() const {
+  return describe(result_);
+}
 
 Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
                  const RunState& start, OnResult on_result)
@@ -34,7 +68,11 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
       on_result_(std::move(on_result)),
       calibrating_(job.calibrate && start.device_weights.empty()) {
   if (!start.device_weights.empty()) set_device_weights(start.device_weights);
-  next_step_ = ceil_div(start.position, job.spec.data.batch_size);
+  next_step_ = step_at(start.position);
+}
+
+std::int64_t Stepper::step_at(std::int64_t position) const {
+  return ceil_div(position, job_.spec.data.batch_size);
 }
 
 void Stepper::start_loader() {
@@ -55,9 +93,10 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   const Range batch = job_.batch_range(next_step_);
   StepPlan plan;
   plan.step = state_.step + 1;
+  plan.skipped = state_.skipped_steps;
   plan.epoch = state_.epoch;
   plan.global_batch = batch.size();
-  plan.lr = job_.schedule(state_.step);
+  plan.lr = job_.schedule(state_.step) * state_.lr_scale;
   plan.vote_stop = vote_stop;
   plan.want_grad_norm = want_grad_norm;
   // Whole batches only: a ragged one is other work, made ready at another time.
@@ -80,7 +119,6 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
 void Stepper::note_own_seconds(std::int64_t samples) {
   own_seconds_.push_back(replica_.own_seconds());
   if (own_seconds_.size() < kWarmUpSteps + kMeasuredSteps) return;
-  calibrating_ = false;
   // The median: one step that something else held up does not count.
   const auto middle = own_seconds_.begin() + kWarmUpSteps + kMeasuredSteps / 2;
   std::nth_element(own_seconds_.begin() + kWarmUpSteps, middle, own_seconds_.end());
@@ -89,6 +127,7 @@ void Stepper::note_own_seconds(std::int64_t samples) {
   communicator_.all_gather(std::as_bytes(std::span<const double>(&mine, 1)),
                            std::as_writable_bytes(std::span<double>(seconds_per_sample_)));
   drain();
+  calibrating_ = false;
   set_device_weights(device_weights_for_speed(seconds_per_sample_));
 }
 
@@ -99,22 +138,45 @@ void Stepper::set_device_weights(const DeviceWeights& device_weights) {
 }
 
 void Stepper::take_one() {
+  const std::int64_t index = next_step_ - replica_.results_pending();
   const StepResult result = replica_.take_result();
-  if (!std::isfinite(result.metrics.loss_sum)) {
-    const std::string parameter = replica_.first_non_finite();
-    fail(ErrorKind::diverged,
-         "training diverged at step {} (epoch {}): the loss is {}. {} The learning rate was {:g}: "
-         "try a smaller one, a warm-up (lr_schedule.warmup) or train.grad_clip_norm",
-         result.step, state_.epoch + 1, result.metrics.loss_sum,
-         parameter.empty()
-             ? std::string("The weights are still finite: look at the data (dpt config check, "
-                           "data.transforms).")
-             : fmt::format("The first parameter with a non-finite value is {}.", parameter),
-         result.lr);
+  if (result.outcome != UpdateOutcome::applied) {
+    // Nothing that was queued after it has changed anything.
+    replica_.drop_results();
+    const SampleRange batch = job_.batch_range(index);
+    next_step_ = index;
+    state_.step = result.step - 1;
+    state_.position = batch.begin;
+    started_ = false;
+    throw BadStep(result, state_.epoch, batch);
+  }
+  state_.skipped_in_row = 0;
+  if (state_.rollback_candidate >= 0 && result.step > state_.rollback_candidate) {
+    state_.rollback_step = std::exchange(state_.rollback_candidate, -1);
   }
   state_.epoch_loss_sum += result.metrics.loss_sum;
   state_.epoch_correct += result.metrics.correct;
   on_result_(result);
+}
+
+void Stepper::skip_step() {
+  const SampleRange batch = job_.batch_range(next_step_);
+  ++next_step_;
+  ++state_.step;
+  ++state_.skipped_steps;
+  ++state_.skipped_in_row;
+  state_.epoch_skipped += batch.size();
+  state_.position = batch.end;
+}
+
+void Stepper::go_to(const RunState& state) {
+  assert(replica_.results_pending() == 0);
+  // The partition of the work does not go back: it decides no more than which device does what.
+  const DeviceWeights device_weights = state_.device_weights;
+  state_ = state;
+  state_.device_weights = device_weights;
+  next_step_ = step_at(state.position);
+  started_ = false;
 }
 
 void Stepper::drain() {
@@ -126,6 +188,7 @@ void Stepper::finish_epoch() {
   state_.position = 0;
   state_.epoch_loss_sum = 0;
   state_.epoch_correct = 0;
+  state_.epoch_skipped = 0;
   next_step_ = 0;
   started_ = false;
 }

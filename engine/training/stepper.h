@@ -1,4 +1,6 @@
 // Walks a run step by step: the one place that knows how (epoch, position) leads to the next batch.
+// A step with a non-finite loss, gradient or weight ends a walk as an exception (BadStep); what
+// follows is decided in engine/training/divergence.h.
 #pragma once
 
 #include <functional>
@@ -6,10 +8,31 @@
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/collectives/communicator.h"
 #include "engine/training/replica.h"
+#include "kernels/error.h"
 
 namespace dpt {
 
-/// One rank's walk. Every rank makes the same calls.
+/// A step that must not count: its loss or gradient was not finite, and nothing was updated
+/// (UpdateOutcome::refused), or its update made weights or optimizer state that are not
+/// (UpdateOutcome::broken). Thrown on every rank alike; the Stepper then stands right before it.
+class BadStep : public Error {
+ public:
+  BadStep(const StepResult& result, std::int64_t epoch, SampleRange batch);
+
+  const StepResult& result() const { return result_; }
+  std::int64_t epoch() const { return epoch_; }        ///< counted from 0
+  const SampleRange& batch() const { return batch_; }  ///< positions in the epoch's order
+  double loss() const;                                 ///< mean over the batch
+  /// "the loss is nan", as part of a sentence.
+  std::string what_is_wrong() const;
+
+ private:
+  StepResult result_;
+  std::int64_t epoch_;
+  SampleRange batch_;
+};
+
+/// One rank's walk. Every rank makes the same calls. `step` and `drain` throw BadStep.
 class Stepper {
  public:
   /// Called with every step's result, in order, Job::steps_ahead late; on every rank.
@@ -31,6 +54,12 @@ class Stepper {
   /// After epoch_done: closes the epoch, resets its sums.
   void finish_epoch();
 
+  /// After a BadStep that left the weights as they were: moves on without it.
+  void skip_step();
+  /// Goes on from `state`; the replica's weights are the caller's to set. REQUIRES: no result
+  /// pending, so after drain() or a BadStep.
+  void go_to(const RunState& state);
+
   /// Counters and sums; the sums are complete after drain().
   const RunState& state() const { return state_; }
   RunState& state() { return state_; }
@@ -42,6 +71,8 @@ class Stepper {
  private:
   void take_one();
   void start_loader();
+  /// Index in the epoch of the step that begins at `position`.
+  std::int64_t step_at(std::int64_t position) const;
   void note_own_seconds(std::int64_t samples);
   void set_device_weights(const DeviceWeights& device_weights);
 

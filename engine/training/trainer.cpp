@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
@@ -9,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "engine/training/best.h"
+#include "engine/training/divergence.h"
 #include "engine/training/lineage.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/run_saver.h"
@@ -54,9 +56,9 @@ void report_save_quietly(const SaveResult& result, RunLog& log, Progress& progre
 /// decide from numbers that all of them have.
 class RankTrainer {
  public:
-  RankTrainer(const Job& job, const StartingPoint& start, const TrainLimits& limits,
-              Backend& backend, Communicator& communicator, RunFolder& folder, RunSaver& saver,
-              RunLog& log, Progress& progress)
+  RankTrainer(const Job& job, const StartingPoint& start, const StartingPoint& rollback_to,
+              const TrainLimits& limits, Backend& backend, Communicator& communicator,
+              RunFolder& folder, RunSaver& saver, RunLog& log, Progress& progress)
       : job_(job),
         limits_(limits),
         backend_(backend),
@@ -70,7 +72,10 @@ class RankTrainer {
         first_step_(start.state.step),
         replica_(backend, communicator, job),
         stepper_(job, replica_, communicator, start.state,
-                 [this](const StepResult& r) { on_result(r); }) {
+                 [this](const StepResult& r) { on_result(r); }),
+        divergence_(job, rollback_to, backend, communicator, replica_, stepper_, folder, log,
+                    progress) {
+    divergence_.begin(start);
     replica_.set_params(start.params);
     if (!start.optimizer.empty()) replica_.set_optimizer_state(start.optimizer);
     if (start.is_saved) saved_ = moment();
@@ -81,7 +86,12 @@ class RankTrainer {
     begun_ = Clock::now();
     begin_interval();
     while (stepper_.state().epoch < job_.spec.train.epochs && !end_ && !outcome_.early_stopped) {
-      train_epoch();
+      try {
+        train_epoch();
+      } catch (const BadStep& bad) {
+        recover(bad);
+        continue;
+      }
       if (end_ || !close_epoch()) break;
     }
     save_last();
@@ -112,6 +122,7 @@ class RankTrainer {
       // The last step of an epoch is saved with the epoch's results.
       if (is_step_to_save() && !stepper_.epoch_done()) {
         stepper_.drain();
+        divergence_.remember();
         // A vote that arrived with the drain stops the run below, which saves.
         if (!stop_voted_) save();
       }
@@ -128,6 +139,21 @@ class RankTrainer {
     end_ = RunEnd::stopped;
     // Another rank's clock may be ahead of this one's.
     outcome_.reason = wants_stop() ? reason_ : StopReason::time_is_up;
+  }
+
+  /// After a step that is not finite: goes on as train.on_divergence says, or throws.
+  void recover(const BadStep& bad) {
+    if (job_.spec.train.on_divergence.policy != DivergencePolicy::halt) settle_best();
+    if (divergence_.handle(bad)) {
+      const std::int64_t step = stepper_.state().step;
+      first_step_ = std::min(first_step_, step);
+      saved_ = {-1, -1};
+      best_before_ = BestSoFar(stepper_.state());
+    } else if (is_step_to_save() && !stepper_.epoch_done()) {
+      divergence_.remember();
+      if (!stop_voted_) save();
+    }
+    begin_interval();
   }
 
   bool is_step_to_save() {
@@ -264,6 +290,7 @@ class RankTrainer {
     const bool last = state.epoch >= job_.spec.train.epochs || outcome_.early_stopped;
     const bool keep = last || is_step_to_save() ||
                       (spec.every > 0 && (improved || state.epoch % spec.every == 0));
+    if (keep) divergence_.remember();
     if (keep || improved) save(keep, improved);
     begin_interval();
     return true;
@@ -272,9 +299,13 @@ class RankTrainer {
   /// Keeps the epoch's results in the state; what was not measured is not there.
   void note_results(const std::optional<EvalResult>& val) {
     RunState& state = stepper_.state();
-    const double trained = static_cast<double>(job_.splits.train.size());
-    state.train_loss = state.epoch_loss_sum / trained;
-    state.train_accuracy = state.epoch_correct / trained;
+    const double trained = static_cast<double>(job_.splits.train.size() - state.epoch_skipped);
+    state.train_loss.reset();
+    state.train_accuracy.reset();
+    if (trained > 0) {
+      state.train_loss = state.epoch_loss_sum / trained;
+      state.train_accuracy = state.epoch_correct / trained;
+    }
     state.val_n = val ? val->n : 0;
     state.val_loss = val ? std::optional(val->loss) : std::nullopt;
     state.val_accuracy = val ? std::optional(val->accuracy) : std::nullopt;
@@ -297,8 +328,8 @@ class RankTrainer {
     const RunState& state = stepper_.state();
     Json line = {{"epoch", state.epoch},
                  {"step", state.step},
-                 {"loss", *state.train_loss},
-                 {"accuracy", *state.train_accuracy}};
+                 {"loss", state.train_loss.value_or(NAN)},
+                 {"accuracy", state.train_accuracy.value_or(NAN)}};
     if (speed) {
       line["seconds"] = speed->seconds;
       line["images_per_s"] = std::round(speed->rate);
@@ -316,9 +347,9 @@ class RankTrainer {
 
   std::string epoch_line(const std::optional<Speed>& speed, bool improved) {
     const RunState& state = stepper_.state();
-    std::string line =
-        fmt::format("epoch {}/{}: train loss {:.4f} accuracy {:.4f}", state.epoch,
-                    job_.spec.train.epochs, *state.train_loss, *state.train_accuracy);
+    std::string line = fmt::format("epoch {}/{}: train loss {:.4f} accuracy {:.4f}", state.epoch,
+                                   job_.spec.train.epochs, state.train_loss.value_or(NAN),
+                                   state.train_accuracy.value_or(NAN));
     if (state.val_loss) {
       line += fmt::format(", val loss {:.4f} accuracy {:.4f}{}", *state.val_loss,
                           *state.val_accuracy, improved ? " (best)" : "");
@@ -453,6 +484,7 @@ class RankTrainer {
   std::int64_t first_step_;  ///< updates done before this process
   Replica replica_;
   Stepper stepper_;
+  Divergence divergence_;
   TrainOutcome outcome_;
   std::optional<RunEnd> end_;
   StopReason reason_ = StopReason::none;
@@ -471,14 +503,17 @@ class RankTrainer {
 TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits& limits,
                    RunFolder& folder, RunLog& log, Progress& progress) {
   TrainOutcome outcome;
+  const StartingPoint rollback_to =
+      rollback_origin(job, start, [&](const std::string& text) { progress.warn(text); });
   RunSaver saver(folder, job.plan, job.spec.checkpoint.keep_last,
-                 start.keep_forever ? start.state.step : -1);
+                 start.keep_forever ? start.state.step : -1,
+                 job.spec.train.on_divergence.policy == DivergencePolicy::rollback);
   try {
     run_ranks(
         job.devices, job.backend_options,
         [&](Backend& backend, Communicator& communicator) {
-          RankTrainer trainer(job, start, limits, backend, communicator, folder, saver, log,
-                              progress);
+          RankTrainer trainer(job, start, rollback_to, limits, backend, communicator, folder, saver,
+                              log, progress);
           TrainOutcome mine = trainer.run();
           if (communicator.rank() == 0) outcome = std::move(mine);
         },

@@ -23,9 +23,9 @@ struct StartingPoint {
   RunState state;
   std::vector<float> params;
   std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< empty = zeros
-  std::string config, checksum;  ///< of the checkpoint's file; empty for a fresh run
-  bool is_saved = false;         ///< the run folder holds a checkpoint of just this state
-  bool keep_forever = false;     ///< retention never removes that checkpoint
+  std::string config, checksum, folder;  ///< of the checkpoint's file; empty for a fresh run
+  bool is_saved = false;                 ///< the run folder holds a checkpoint of just this state
+  bool keep_forever = false;             ///< retention never removes that checkpoint
 };
 
 struct TrainLimits {

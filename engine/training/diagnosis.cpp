@@ -1,0 +1,306 @@
+#include "engine/training/diagnosis.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include <fmt/ranges.h>
+
+#include "kernels/common/bf16.h"
+#include "kernels/heartbeat.h"
+
+namespace dpt {
+namespace {
+
+/// The samples of a source one at a time, as if they lay in files: the data set is on the device
+/// already, where the replica keeps it.
+class OneByOne : public DataSource {
+ public:
+  explicit OneByOne(const DataSource& source) : source_(source) {}
+  std::int64_t size() const override { return source_.size(); }
+  SampleShape shape() const override { return source_.shape(); }
+  DType type() const override { return source_.type(); }
+  const std::vector<std::string>& classes() const override { return source_.classes(); }
+  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
+    source_.read(index, pixels, label);
+  }
+  std::string describe(std::int64_t index) const override { return source_.describe(index); }
+  std::string fingerprint() const override { return source_.fingerprint(); }
+
+ private:
+  const DataSource& source_;
+};
+
+bool all_finite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+
+/// The parameter whose part of a flat buffer is the first, in the order of backward, to hold a
+/// value that is not finite; null if all are.
+const Param* first_in_backward(const Plan& plan, std::span<const float> flat) {
+  for (auto param = plan.params.rbegin(); param != plan.params.rend(); ++param) {
+    if (!all_finite(flat.subspan(static_cast<std::size_t>(param->offset),
+                                 static_cast<std::size_t>(param->count)))) {
+      return &*param;
+    }
+  }
+  return nullptr;
+}
+
+/// Runs single samples as the step ran them: the same augmentation and scale of the gradient.
+class Probe {
+ public:
+  /// What one sample shows. `order` grows along forward and then backward, so that of several
+  /// samples the one that went wrong first can be told.
+  struct Finding {
+    Diagnosis::Place place = Diagnosis::Place::unknown;
+    int order = 0;
+    std::string layer, parameter;
+  };
+
+  Probe(Backend& backend, const Job& job, const BadStep& bad, std::span<const float> params)
+      : backend_(backend),
+        plan_(job.plan),
+        source_(*job.splits.train.source),
+        staging_(backend),
+        executor_(backend, job.plan, job.train_input,
+                  static_cast<float>(job.spec.loss.label_smoothing), 1, true) {
+    params_ = allocate(params.size_bytes());
+    backend.upload(params_.ptr(), params.data(), params.size_bytes());
+    if (plan_.type == DType::bf16) {
+      params16_ = allocate(params.size() * size_of(DType::bf16));
+      backend.to_bf16(params16_.ptr(), params_.ptr(), plan_.param_floats);
+    }
+    gradients_.resize(static_cast<std::size_t>(plan_.grad_floats()));
+    grads_ = allocate(gradients_.size() * sizeof(float));
+    arena_ = allocate(executor_.arena_bytes());
+    loss_ = allocate(sizeof(float));
+    scalars_.epoch = bad.epoch();
+    scalars_.inverse_count = 1.0F / static_cast<float>(bad.batch().size());
+    pixels_.resize(static_cast<std::size_t>(source_.shape().elements()) * size_of(source_.type()));
+  }
+
+  /// Empty where the sample alone is finite all the way.
+  std::optional<Finding> look_at(std::int64_t id) {
+    std::int32_t label = 0;
+    const std::int32_t slot = 0;
+    source_.read(id, pixels_, label);
+    HostBatch batch;
+    batch.pixels = pixels_;
+    batch.labels = {&label, 1};
+    batch.slots = {&slot, 1};
+    batch.ids = {&id, 1};
+    const StagedBatch staged = staging_.stage(0, scalars_, StepMetrics{}, batch, source_);
+    std::optional<Finding> finding = forward(staged.batch);
+    if (!finding) finding = loss(staged.batch);
+    if (!finding) finding = backward(staged.batch);
+    staging_.release(staged);
+    backend_.synchronize();
+    return finding;
+  }
+
+ private:
+  DeviceMemory allocate(std::size_t bytes) {
+    return backend_.allocate(std::max<std::size_t>(bytes, 1), "looking at a diverged step");
+  }
+  ExecutorBuffers buffers() const {
+    return {params_.ptr(), params16_.ptr(), grads_.ptr(), arena_.ptr()};
+  }
+
+  std::optional<Finding> forward(const DeviceBatch& batch) {
+    std::optional<Finding> finding;
+    executor_.look_through(buffers(), batch, [&](int node, DevPtr y, std::int64_t elements) {
+      if (finding || is_finite(y, elements)) return;
+      finding.emplace();
+      finding->place = node < 0 ? Diagnosis::Place::input : Diagnosis::Place::output;
+      finding->order = node;
+      if (node >= 0) finding->layer = plan_.nodes[static_cast<std::size_t>(node)].name;
+    });
+    return finding;
+  }
+
+  std::optional<Finding> loss(const DeviceBatch& batch) {
+    executor_.evaluate(buffers(), batch, {loss_.ptr(), DevPtr{}, DevPtr{}});
+    float value = 0;
+    backend_.download(&value, loss_.ptr(), sizeof(value));
+    backend_.synchronize();
+    if (std::isfinite(value)) return std::nullopt;
+    return Finding{Diagnosis::Place::loss, static_cast<int>(plan_.nodes.size()), {}, {}};
+  }
+
+  std::optional<Finding> backward(const DeviceBatch& batch) {
+    backend_.zero(grads_.ptr(), grads_.bytes());
+    executor_.train(buffers(), batch, GradWrite::overwrite);
+    backend_.download(gradients_.data(), grads_.ptr(), grads_.bytes());
+    backend_.synchronize();
+    const Param* param = first_in_backward(plan_, gradients_);
+    if (!param) return std::nullopt;
+    const int nodes = static_cast<int>(plan_.nodes.size());
+    return Finding{Diagnosis::Place::gradient, 2 * nodes - param->node,
+                   plan_.nodes[static_cast<std::size_t>(param->node)].name, param->name};
+  }
+
+  bool is_finite(DevPtr values, std::int64_t elements) {
+    const auto count = static_cast<std::size_t>(elements);
+    if (plan_.type == DType::bf16) {
+      halves_.resize(count);
+      backend_.download(halves_.data(), values, count * sizeof(Bf16));
+      backend_.synchronize();
+      return std::all_of(halves_.begin(), halves_.end(),
+                         [](Bf16 v) { return std::isfinite(to_float(v)); });
+    }
+    floats_.resize(count);
+    backend_.download(floats_.data(), values, count * sizeof(float));
+    backend_.synchronize();
+    return all_finite(floats_);
+  }
+
+  Backend& backend_;
+  const Plan& plan_;
+  const OneByOne source_;
+  InputStaging staging_;
+  Executor executor_;
+  DeviceMemory params_, params16_, grads_, arena_, loss_;
+  StepScalars scalars_;
+  std::vector<std::byte> pixels_;
+  std::vector<float> gradients_, floats_;
+  std::vector<Bf16> halves_;
+};
+
+std::vector<std::int64_t> samples_of(const Job& job, const BadStep& bad) {
+  const Split& split = job.splits.train;
+  const std::vector<std::int64_t> order = epoch_order(
+      split.size(), static_cast<std::uint64_t>(job.spec.seed), bad.epoch(), job.spec.data.shuffle);
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = bad.batch().begin; i < bad.batch().end; ++i) {
+    const auto position = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+    ids.push_back(split.indices[position]);
+  }
+  return ids;
+}
+
+void look_at_samples(Backend& backend, const Job& job, const BadStep& bad,
+                     std::span<const float> params, Diagnosis& diagnosis) {
+  Probe probe(backend, job, bad, params);
+  std::optional<Probe::Finding> first;
+  for (const std::int64_t id : diagnosis.batch) {
+    beat("looking at a diverged step");
+    const auto finding = probe.look_at(id);
+    if (!finding) continue;
+    diagnosis.samples.push_back(id);
+    if (!first || finding->order < first->order) first = finding;
+  }
+  if (!first) return;
+  diagnosis.place = first->place;
+  diagnosis.layer = first->layer;
+  diagnosis.parameter = first->parameter;
+}
+
+/// The weights that the update broke, or else the optimizer state.
+void look_at_weights(const Plan& plan, std::span<const float> params,
+                     std::span<const std::pair<std::string, std::vector<float>>> optimizer,
+                     Diagnosis& diagnosis) {
+  const Param* param = first_in_backward(plan, params);
+  std::string state;
+  for (auto each = optimizer.begin(); !param && each != optimizer.end(); ++each) {
+    param = first_in_backward(plan, each->second);
+    state = each->first;
+  }
+  if (!param) return;
+  diagnosis.place = Diagnosis::Place::weights;
+  diagnosis.layer = plan.nodes[static_cast<std::size_t>(param->node)].name;
+  diagnosis.parameter = state.empty() ? param->name : fmt::format("{} of {}", state, param->name);
+}
+
+/// "3 (train-images, sample 3), 17 (...) and 5 more".
+std::string list(const std::vector<std::int64_t>& ids, const DataSource& source) {
+  constexpr std::size_t kMost = 8;
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < std::min(ids.size(), kMost); ++i) {
+    texts.push_back(fmt::format("{} ({})", ids[i], source.describe(ids[i])));
+  }
+  std::string text = fmt::format("{}", fmt::join(texts, ", "));
+  if (ids.size() > kMost) text += fmt::format(" and {} more", ids.size() - kMost);
+  return text;
+}
+
+}  // namespace
+
+const char* name_of(Diagnosis::Place place) {
+  switch (place) {
+    case Diagnosis::Place::unknown:
+      return "batch sum";
+    case Diagnosis::Place::input:
+      return "input";
+    case Diagnosis::Place::output:
+      return "output";
+    case Diagnosis::Place::loss:
+      return "loss";
+    case Diagnosis::Place::gradient:
+      return "gradient";
+    case Diagnosis::Place::weights:
+      return "weights";
+    case Diagnosis::Place::not_found:
+      break;
+  }
+  return "not found";
+}
+
+std::string Diagnosis::text(const DataSource& source) const {
+  std::string where;
+  switch (place) {
+    case Place::unknown:
+      return fmt::format(
+          "No sample shows it alone: it arises in the sum over the batch, whose {} samples are {}",
+          batch.size(), list(batch, source));
+    case Place::not_found:
+      return fmt::format("The layer could not be found ({}). The batch's {} samples are {}",
+                         failure, batch.size(), list(batch, source));
+    case Place::weights:
+      return fmt::format(
+          "The first such values, in the order of backward, are in layer '{}' ({}). The batch's {} "
+          "samples are {}",
+          layer, parameter, batch.size(), list(batch, source));
+    case Place::input:
+      where = "The model's input is not finite after the transforms";
+      break;
+    case Place::output:
+      where = fmt::format("The first layer with an output that is not finite is '{}'", layer);
+      break;
+    case Place::loss:
+      where = "All layers' outputs are finite, the loss of single samples is not";
+      break;
+    case Place::gradient:
+      where = fmt::format(
+          "The first layer with a gradient that is not finite, in the order of backward, is '{}' "
+          "({})",
+          layer, parameter);
+      break;
+  }
+  return fmt::format("{}. {} of the batch's {} samples show it: {}", where, samples.size(),
+                     batch.size(), list(samples, source));
+}
+
+Diagnosis diagnose(Backend& backend, const Job& job, const BadStep& bad,
+                   std::span<const float> params,
+                   std::span<const std::pair<std::string, std::vector<float>>> optimizer) {
+  Diagnosis diagnosis;
+  diagnosis.batch = samples_of(job, bad);
+  try {
+    if (bad.result().outcome == UpdateOutcome::broken) {
+      look_at_weights(job.plan, params, optimizer, diagnosis);
+    } else {
+      look_at_samples(backend, job, bad, params, diagnosis);
+    }
+  } catch (const Error& error) {
+    diagnosis.place = Diagnosis::Place::not_found;
+    diagnosis.samples.clear();
+    diagnosis.failure = error.what();
+  }
+  return diagnosis;
+}
+
+}  // namespace dpt

@@ -1,0 +1,47 @@
+// Finds where a step stopped being finite: in which layer, and for which samples. Its samples are
+// run again one by one, layer by layer, from the weights that the step had.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/training/stepper.h"
+
+namespace dpt {
+
+struct Diagnosis {
+  /// What is the first that is not finite.
+  enum class Place : std::uint8_t {
+    unknown,   ///< no sample shows it alone: it arises in the sum over the batch
+    input,     ///< what the input kernel makes of a sample
+    output,    ///< of a layer, forward
+    loss,      ///< of a sample, although its logits are finite
+    gradient,  ///< of a parameter, backward
+    weights,   ///< after the update; the samples cannot be run again with the weights of before
+    not_found  ///< looking for it failed
+  };
+  Place place = Place::unknown;
+  std::string layer;                  ///< where the place has one
+  std::string parameter;              ///< of `gradient` and `weights`
+  std::vector<std::int64_t> samples;  ///< indices in the data set: those that show it alone
+  std::vector<std::int64_t> batch;    ///< and all of the step
+  std::string failure;                ///< of `not_found`
+
+  /// Sentences for a person.
+  std::string text(const DataSource& source) const;
+};
+
+/// The name of a place in the log: "output".
+const char* name_of(Diagnosis::Place place);
+
+/// `params` and `optimizer` are the replica's present ones, which a refused step has not changed.
+/// Any rank may call it alone: it takes memory of its own. Never throws an Error: a failure to look
+/// must not hide what was to be looked for.
+Diagnosis diagnose(Backend& backend, const Job& job, const BadStep& bad,
+                   std::span<const float> params,
+                   std::span<const std::pair<std::string, std::vector<float>>> optimizer);
+
+}  // namespace dpt

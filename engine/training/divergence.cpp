@@ -1,0 +1,263 @@
+#include "engine/training/divergence.h"
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "engine/training/lineage.h"
+
+namespace dpt {
+namespace {
+
+constexpr const char* kHowToGoOn =
+    "The last checkpoint is good. The same command resumes from it and ends at this step again, "
+    "with the same bits. To get past it, resume with train.on_divergence.policy=rollback (back to "
+    "the last regular checkpoint, with the learning rate multiplied by "
+    "train.on_divergence.lr_factor) or train.on_divergence.policy=skip (the run goes on without "
+    "this step's update); or start anew (--resume never) with a smaller optimizer.lr, a warm-up "
+    "(lr_schedule.warmup) or train.grad_clip_norm";
+
+/// The fields that every event about a bad step has.
+Json event_fields(const Job& job, const BadStep& bad, const Diagnosis& diagnosis) {
+  const StepResult& result = bad.result();
+  Json fields = {{"epoch", bad.epoch() + 1}, {"step", result.step}, {"loss", bad.loss()}};
+  // Not measured otherwise: see Replica::train_step.
+  if (result.grad_norm || job.spec.train.grad_clip_norm ||
+      job.spec.train.on_divergence.policy == DivergencePolicy::skip) {
+    fields["grad_norm"] = static_cast<double>(result.metrics.bad_norm);
+  }
+  fields["lr"] = result.lr;
+  fields["first"] = name_of(diagnosis.place);
+  if (!diagnosis.layer.empty()) fields["layer"] = diagnosis.layer;
+  if (!diagnosis.parameter.empty()) fields["parameter"] = diagnosis.parameter;
+  fields["samples"] = diagnosis.samples;
+  fields["batch_samples"] = diagnosis.batch;
+  return fields;
+}
+
+}  // namespace
+
+StartingPoint rollback_origin(const Job& job, const StartingPoint& start,
+                              const std::function<void(const std::string&)>& warn) {
+  const std::int64_t step = start.state.rollback_step;
+  if (job.spec.train.on_divergence.policy != DivergencePolicy::rollback || step < 0 ||
+      step == start.state.step) {
+    return start;
+  }
+  if (step == 0) return fresh_start(job);
+  const std::string path = start.folder + "/" + checkpoint_name(step);
+  StartingPoint origin;
+  try {
+    origin = start_from_checkpoint(job, path);
+  } catch (const Error& error) {
+    warn(fmt::format(
+        "a rollback would go back to step {}, but {}; it will go back to step {} instead", step,
+        error.what(), start.state.step));
+    origin = start;
+  }
+  origin.state.rollback_step = origin.state.step;
+  return origin;
+}
+
+Divergence::Divergence(const Job& job, const StartingPoint& origin, Backend& backend,
+                       Communicator& communicator, Replica& replica, Stepper& stepper,
+                       RunFolder& folder, RunLog& log, Progress& progress)
+    : job_(job),
+      origin_(origin),
+      backend_(backend),
+      communicator_(communicator),
+      replica_(replica),
+      stepper_(stepper),
+      folder_(folder),
+      log_(log),
+      progress_(progress),
+      writes_(communicator.rank() == 0) {}
+
+void Divergence::begin(const StartingPoint& start) {
+  if (job_.spec.train.on_divergence.policy != DivergencePolicy::rollback ||
+      start.state.rollback_candidate != start.state.step) {
+    return;
+  }
+  candidate_.emplace();
+  candidate_->state = start.state;
+  if (!writes_) return;
+  candidate_->params = start.params;
+  candidate_->optimizer = start.optimizer;
+}
+
+void Divergence::promote() {
+  if (!candidate_ || candidate_->state.step != stepper_.state().rollback_step) return;
+  good_ = std::move(candidate_);
+  candidate_.reset();
+}
+
+void Divergence::remember() {
+  promote();
+  RunState& state = stepper_.state();
+  // What was good at this step stays so; an epoch's end may come here twice.
+  if (state.rollback_step == state.step) return;
+  state.rollback_candidate = state.step;
+  if (job_.spec.train.on_divergence.policy != DivergencePolicy::rollback) return;
+  candidate_.emplace();
+  candidate_->state = state;
+  if (!writes_) return;
+  candidate_->params = replica_.params();
+  candidate_->optimizer = replica_.optimizer_state();
+}
+
+Diagnosis Divergence::look(const BadStep& bad) {
+  if (!writes_) return {};
+  return diagnose(backend_, job_, bad, replica_.params(), replica_.optimizer_state());
+}
+
+bool Divergence::handle(const BadStep& bad) {
+  const OnDivergenceSpec& spec = job_.spec.train.on_divergence;
+  const RunState& state = stepper_.state();
+  switch (job_.spec.train.on_divergence.policy) {
+    case DivergencePolicy::halt:
+      break;
+    case DivergencePolicy::skip:
+      if (bad.result().outcome == UpdateOutcome::broken) {
+        halt(bad, "train.on_divergence.policy is skip, but this update is made already");
+      }
+      if (state.skipped_in_row >= spec.max_skips) {
+        halt(bad, fmt::format("The {} steps before it were skipped, and "
+                              "train.on_divergence.max_skips allows no more in a row",
+                              state.skipped_in_row));
+      }
+      skip(bad);
+      return false;
+    case DivergencePolicy::rollback:
+      if (state.rollbacks >= spec.max_rollbacks) {
+        halt(bad, fmt::format("The run has rolled back {} times, the learning rate is down to "
+                              "{:.3g} of the schedule's, and train.on_divergence.max_rollbacks "
+                              "allows no more",
+                              state.rollbacks, state.lr_scale));
+      }
+      promote();
+      if (bad.result().outcome == UpdateOutcome::refused &&
+          state.step == (good_ ? good_->state.step : origin_.state.step)) {
+        halt(bad,
+             "A rollback would go back to right before this step, where a lower learning rate "
+             "changes nothing");
+      }
+      roll_back(bad);
+      return true;
+  }
+  halt(bad, {});
+}
+
+void Divergence::halt(const BadStep& bad, const std::string& limit) {
+  // The report is rank 0's alone: the others wait, and end when it has thrown.
+  if (!writes_) communicator_.barrier();
+  const Diagnosis diagnosis = look(bad);
+  const RunState& state = stepper_.state();
+  const bool is_saved =
+      !origin_.folder.empty() || state.rollback_step > 0 || state.rollback_candidate > 0;
+  log_.event("diverged", event_fields(job_, bad, diagnosis));
+  throw Error(
+      ErrorKind::diverged,
+      fmt::format("{}. {}. {}{}{} ends at this step again, with the same bits. {}", bad.what(),
+                  diagnosis.text(*job_.splits.train.source), limit, limit.empty() ? "" : ". ",
+                  is_saved ? "The last checkpoint is good; the same command resumes from "
+                             "it and"
+                           : "There is no checkpoint yet; the same command starts again and",
+                  kHowToGoOn));
+}
+
+void Divergence::skip(const BadStep& bad) {
+  const Diagnosis diagnosis = look(bad);
+  stepper_.skip_step();
+  if (writes_) {
+    Json fields = event_fields(job_, bad, diagnosis);
+    fields["in_row"] = stepper_.state().skipped_in_row;
+    log_.event("skipped_step", fields);
+    progress_.warn(fmt::format("step {} (epoch {}) is skipped: {}. {}", bad.result().step,
+                               bad.epoch() + 1, bad.what_is_wrong(),
+                               diagnosis.text(*job_.splits.train.source)));
+  }
+  communicator_.barrier();
+}
+
+void Divergence::settle_folder(const RunState& now, RunState& to) {
+  std::byte is_lost{0};
+  if (writes_) {
+    const auto notify = [this](const std::string& text) { progress_.info(text); };
+    leave_later(folder_, to, notify);
+    log_.reopen();
+    if (to.best && to.best == now.best && to.best_step == now.best_step) {
+      to.best_checksum = now.best_checksum;
+    } else if (to.best) {
+      // best.safetensors is of a later step that is no longer part of the run.
+      try {
+        to.best_checksum = read_checkpoint_header(find_best(folder_, to, notify)).checksum;
+      } catch (const Error&) {
+        is_lost = std::byte{1};
+        progress_.info(
+            fmt::format("the best checkpoint of before step {} is gone; the best one is looked for "
+                        "anew, from the next validation on",
+                        to.step));
+      }
+    }
+  }
+  communicator_.broadcast(std::span(&is_lost, 1), 0);
+  if (is_lost == std::byte{0}) return;
+  to.best.reset();
+  to.best_step = 0;
+  to.best_monitor.clear();
+  to.best_checksum.clear();
+}
+
+void Divergence::roll_back(const BadStep& bad) {
+  const Diagnosis diagnosis = look(bad);
+  const RunState now = stepper_.state();
+  StartingPoint target = good_ ? *good_ : origin_;
+  if (good_) target.state.rollback_step = target.state.step;
+  target.state.rollback_candidate = -1;
+  target.state.rollbacks = now.rollbacks + 1;
+  target.state.lr_scale = now.lr_scale * job_.spec.train.on_divergence.lr_factor;
+  candidate_.reset();
+  if (good_) {
+    // Rank 0 alone kept the values.
+    const auto floats = static_cast<std::size_t>(job_.plan.param_floats);
+    target.params.resize(floats);
+    communicator_.broadcast(std::as_writable_bytes(std::span<float>(target.params)), 0);
+    if (!writes_) {
+      for (const std::string& name : job_.optimizer.state_names) {
+        target.optimizer.emplace_back(name, std::vector<float>(floats));
+      }
+    }
+    for (auto& [name, values] : target.optimizer) {
+      communicator_.broadcast(std::as_writable_bytes(std::span<float>(values)), 0);
+    }
+  }
+  if (target.optimizer.empty()) {
+    for (const std::string& name : job_.optimizer.state_names) {
+      target.optimizer.emplace_back(
+          name, std::vector<float>(static_cast<std::size_t>(job_.plan.param_floats)));
+    }
+  }
+  settle_folder(now, target.state);
+  replica_.set_params(target.params);
+  replica_.set_optimizer_state(target.optimizer);
+  stepper_.go_to(target.state);
+  if (writes_) {
+    // Its `step` is the one after which it stands in the log.
+    Json fields = event_fields(job_, bad, diagnosis);
+    fields["bad_step"] = fields["step"];
+    fields["step"] = target.state.step;
+    fields["rollbacks"] = target.state.rollbacks;
+    fields["lr_scale"] = target.state.lr_scale;
+    log_.event("rollback", fields);
+    progress_.warn(fmt::format(
+        "step {} (epoch {}) diverged: {}. {}. Back to step {}, with the learning rate at {:.3g} of "
+        "the schedule's (rollback {} of {} at most)",
+        bad.result().step, bad.epoch() + 1, bad.what_is_wrong(),
+        diagnosis.text(*job_.splits.train.source), target.state.step, target.state.lr_scale,
+        target.state.rollbacks, job_.spec.train.on_divergence.max_rollbacks));
+  }
+  communicator_.barrier();
+}
+
+}  // namespace dpt

@@ -1,0 +1,155 @@
+// A run that diverges, as its user sees it: exit code, report, log, and the ways on.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/cli/program.h"
+
+using namespace dpt::testing;
+using nlohmann::json;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  INFO("looked for: ", part, "\nin: ", text);
+  const bool found = text.find(part) != std::string::npos;
+  CHECK(found);
+  return found;
+}
+
+std::vector<json> events(const std::string& path, const std::string& name) {
+  std::vector<json> found;
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    const json event = json::parse(line);
+    if (event["event"] == name) found.push_back(event);
+  }
+  return found;
+}
+
+/// A run whose weights grow by a factor of some hundred a step, unless the learning rate is lower.
+struct Workplace {
+  TempDir dir;
+  Workplace() { write_file(dir.file("small.yaml"), program_config()); }
+  Finished train(std::vector<std::string> more, const std::string& devices = "cpu,cpu") const {
+    std::vector<std::string> words = {"train",
+                                      "small.yaml",
+                                      "--run-dir",
+                                      "r",
+                                      "--devices",
+                                      devices,
+                                      "optimizer={type: SGD, lr: 100, weight_decay: 1}",
+                                      "train.epochs=3",
+                                      "log.every=1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_dpt(words, dir.path());
+  }
+  std::string log() const { return dir.file("r/metrics.jsonl"); }
+  std::set<std::string> checkpoints() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(dir.file("r/checkpoints"))) {
+      names.insert(entry.path().filename().string());
+    }
+    return names;
+  }
+};
+
+constexpr const char* kRollback = "train.on_divergence.policy=rollback";
+constexpr const char* kFactor = "train.on_divergence.lr_factor=0.01";
+
+}  // namespace
+
+TEST_CASE("a run that diverges ends with 5, repeats itself, and goes on with another policy") {
+  const Workplace w;
+  const Finished first = w.train({});
+  CHECK(first.exit_code == 5);
+  contains(first.err, "training diverged at step ");
+  contains(first.err, "The last checkpoint is good");
+  contains(first.err, "synthetic training data, sample ");
+  const json report = events(w.log(), "diverged").at(0);
+  const std::int64_t step = report["step"];
+  CHECK(step > 5);
+  CHECK(report["loss"].is_null());
+  CHECK(report["batch_samples"].size() == 16);
+  CHECK(events(w.log(), "run_end").at(0)["exit_code"] == 5);
+  for (const std::string& name : w.checkpoints()) {
+    CHECK(run_dpt({"inspect", w.dir.file("r/checkpoints/" + name)}, w.dir.path()).exit_code == 0);
+  }
+
+  const Finished again = w.train({});
+  CHECK(again.exit_code == 5);
+  contains(again.err, "resuming");
+  contains(again.err, "training diverged at step " + std::to_string(step) + " ");
+
+  const Finished on = w.train({kRollback, kFactor});
+  INFO(on.err);
+  CHECK(on.exit_code == 0);
+  contains(on.err, "resuming");
+  contains(on.err, "diverged: the loss is ");
+  const json back = events(w.log(), "rollback").at(0);
+  CHECK(back["bad_step"] == step);
+  // The last regular checkpoint after which a step was good.
+  const std::int64_t regular = (step - 2) / 5 * 5;
+  CHECK(back["step"] == regular);
+  CHECK(back["lr_scale"] == 0.01);
+  // Each step stands once, with the learning rate that it was trained with in the end.
+  std::set<std::int64_t> steps;
+  for (const json& line : events(w.log(), "step")) {
+    CHECK(steps.insert(line["step"]).second);
+    CHECK(line["lr"] == (line["step"] <= regular ? 100.0 : 1.0));
+    CHECK_FALSE(line.contains("nonfinite"));
+  }
+  CHECK(*steps.rbegin() == 36);
+}
+
+TEST_CASE("rollback: stopped, killed or undisturbed, on any replicas, the last weights are equal") {
+  const Workplace whole;
+  const Finished done = whole.train({kRollback, kFactor});
+  INFO(done.err);
+  REQUIRE(done.exit_code == 0);
+  const json back = events(whole.log(), "rollback").at(0);
+  const std::string last = "r/checkpoints/step-00000036.safetensors";
+  const auto weights = [&](const Workplace& w) {
+    // The header tells the devices, and the last 16 bytes are the checksum of the whole file.
+    const std::string file = read_file(w.dir.file(last));
+    std::uint64_t header = 0;
+    REQUIRE(file.size() > 1000);
+    std::memcpy(&header, file.data(), sizeof(header));
+    return file.substr(8 + header, file.size() - 8 - header - 16);
+  };
+  for (const char* stop : {"6", "8", "20"}) {
+    CAPTURE(stop);
+    const Workplace parts;
+    CHECK(parts.train({kRollback, kFactor, "--max-steps", stop}, "cpu").exit_code == 0);
+    const Finished rest = parts.train({kRollback, kFactor}, "cpu,cpu,cpu");
+    INFO(rest.err);
+    CHECK(rest.exit_code == 0);
+    CHECK(events(parts.log(), "rollback").back()["bad_step"] == back["bad_step"]);
+    CHECK((weights(parts) == weights(whole)));
+  }
+}
+
+TEST_CASE("rollback keeps the checkpoint that it would go back to, with keep_last: 1 too") {
+  const Workplace w;
+  CHECK(w.train({kRollback, kFactor, "checkpoint.keep_last=1", "--max-steps", "7"}).exit_code == 0);
+  const auto names = w.checkpoints();
+  CHECK(names.count("step-00000005.safetensors") == 1);
+  CHECK(names.count("step-00000007.safetensors") == 1);
+  const Finished rest = w.train({kRollback, kFactor, "checkpoint.keep_last=1"});
+  INFO(rest.err);
+  CHECK(rest.exit_code == 0);
+  CHECK(events(w.log(), "rollback").size() == 1);
+  CHECK(rest.err.find("it will go back to") == std::string::npos);
+}
+
+TEST_CASE("a factor of 1 or more is refused, since it changes nothing") {
+  const Workplace w;
+  const Finished refused = w.train({kRollback, "train.on_divergence.lr_factor=1"});
+  CHECK(refused.exit_code == 2);
+  contains(refused.err, "lr_factor");
+  CHECK(w.train({"train.on_divergence.policy=stop"}).exit_code == 2);
+}

@@ -1,0 +1,366 @@
+// train.on_divergence: what a run does with steps that are not finite, with NaN and with infinity.
+#include "engine/training/divergence.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tests/training/run.h"
+
+using namespace dpt;
+using namespace dpt::testing;
+
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// A source in floats, of which one sample has one bad value.
+class Poisoned : public Unresident {
+ public:
+  Poisoned(std::shared_ptr<const DataSource> source, std::int64_t sample, float value)
+      : Unresident(source), source_(std::move(source)), sample_(sample), value_(value) {}
+  DType type() const override { return DType::f32; }
+  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
+    std::vector<std::byte> raw(pixels.size() / sizeof(float));
+    source_->read(index, raw, label);
+    std::vector<float> values(raw.size());
+    for (std::size_t i = 0; i < raw.size(); ++i) {
+      values[i] = static_cast<float>(std::to_integer<int>(raw[i])) / 255.0F;
+    }
+    if (index == sample_) values[values.size() / 2] = value_;
+    std::copy_n(std::as_bytes(std::span(values)).begin(), pixels.size(), pixels.begin());
+  }
+
+ private:
+  std::shared_ptr<const DataSource> source_;
+  std::int64_t sample_;
+  float value_;
+};
+
+constexpr const char* kSgd = "{type: SGD, lr: 0.05, momentum: 0.9, weight_decay: 0.001}";
+/// Each step multiplies the weights by about -100: they overflow within ten steps.
+constexpr const char* kExploding = "{type: SGD, lr: 100, momentum: 0.5, weight_decay: 1}";
+
+/// A job whose sample number `position` in the order of the first epoch has the value.
+Job poisoned_job(const std::string& config, std::vector<std::string> overrides,
+                 std::int64_t position, float value, std::int64_t* sample = nullptr) {
+  Job job = small_job(config, std::move(overrides));
+  const auto order = epoch_order(job.splits.train.size(), 7, 0, true);
+  const std::int64_t id =
+      job.splits.train.indices[static_cast<std::size_t>(order[static_cast<std::size_t>(position)])];
+  const auto source = std::make_shared<Poisoned>(job.splits.train.source, id, value);
+  job.splits.train.source = source;
+  job.splits.val.source = source;
+  job.splits.test = {};
+  job.train_input.raw_type = job.eval_input.raw_type = DType::f32;
+  // The value stays in the picture whatever the augmentation.
+  job.train_input.crop_padding = 0;
+  if (sample) *sample = id;
+  return job;
+}
+
+std::vector<nlohmann::json> events(const TempDir& folder, const std::string& name) {
+  std::ifstream log(folder.file("metrics.jsonl"));
+  std::vector<nlohmann::json> found;
+  for (std::string line; std::getline(log, line);) {
+    const auto event = nlohmann::json::parse(line);
+    if (event["event"] == name) found.push_back(event);
+  }
+  return found;
+}
+
+StartingPoint checkpoint_of(const Job& job, const TempDir& folder, std::int64_t step) {
+  return start_from_checkpoint(job, folder.file("checkpoints/" + checkpoint_name(step)));
+}
+
+/// What the run ends with; empty when it ends well.
+std::string diverged(const Job& job, const TempDir& folder, const StartingPoint* start = nullptr) {
+  try {
+    train_small(job, folder.path(), start);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::diverged);
+    return error.what();
+  }
+  return {};
+}
+
+bool has(const std::string& text, const std::string& part) {
+  INFO("looked for: ", part, "\nin: ", text);
+  const bool found = text.find(part) != std::string::npos;
+  CHECK(found);
+  return found;
+}
+
+void all_checkpoints_are_finite(const Job& job, const TempDir& folder) {
+  for (const std::string& path : list_checkpoints(folder.file("checkpoints"))) {
+    CAPTURE(path);
+    const StartingPoint point = start_from_checkpoint(job, path);
+    const auto finite = [](const std::vector<float>& values) {
+      return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+    };
+    CHECK(finite(point.params));
+    for (const auto& [name, values] : point.optimizer) CHECK(finite(values));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("halt: the report names step, layer and sample, and the last checkpoint is good") {
+  struct Case {
+    float value;
+    std::string place;
+  };
+  for (const std::string& device : device_kinds()) {
+    for (const Case& c : {Case{kNaN, "input"}, Case{kInfinity, "input"}, Case{1e25F, "output"}}) {
+      for (const int replicas : {1, 3}) {
+        CAPTURE(device);
+        CAPTURE(c.value);
+        CAPTURE(replicas);
+        const TempDir folder;
+        std::int64_t sample = 0;
+        // Position 30 is in the third batch of twelve.
+        const Job job =
+            poisoned_job(small_config(kSgd), {replicas_on(device, replicas)}, 30, c.value, &sample);
+        StartingPoint fresh = fresh_start(job);
+        if (c.place == "output") {
+          // Weights with which the sample's large value, and no other, overflows.
+          for (const Param& param : job.plan.params) {
+            if (param.name != "conv2.weight") continue;
+            for (std::int64_t i = 0; i < param.count; ++i) {
+              fresh.params[static_cast<std::size_t>(param.offset + i)] *= 1e20F;
+            }
+          }
+        }
+        const std::string text = diverged(job, folder, &fresh);
+        has(text, "training diverged at step 3 (epoch 1): the ");
+        has(text, fmt::format("1 of the batch's 12 samples show it: {} ({})", sample,
+                              job.splits.train.source->describe(sample)));
+        has(text, "train.on_divergence.policy=rollback");
+        if (c.place == "output") {
+          has(text, "The first layer with an output that is not finite is 'conv2'");
+        }
+        const auto event = events(folder, "diverged").at(0);
+        CHECK(event["step"] == 3);
+        CHECK(event["epoch"] == 1);
+        CHECK(event["first"] == c.place);
+        CHECK((event["samples"] == nlohmann::json{sample}));
+        CHECK(event["batch_samples"].size() == 12);
+        all_checkpoints_are_finite(job, folder);
+        has(newest_good_checkpoint(folder.file("checkpoints"), [](const std::string&) {}),
+            checkpoint_name(2));
+        // The same bits lead to the same end.
+        const StartingPoint start = checkpoint_of(job, folder, 2);
+        CHECK(diverged(job, folder, &start) == text);
+      }
+    }
+  }
+}
+
+TEST_CASE("halt: steps that were queued after the bad one have changed nothing") {
+  // Then the layer can be found with the weights of that step; and a gradient without clipping, of
+  // which only the update knows that it is not finite, ends the run at its own step too.
+  for (const std::string& device : device_kinds()) {
+    for (const char* clip : {"train.grad_clip_norm=1.0", "train.grad_clip_norm=null"}) {
+      CAPTURE(device);
+      CAPTURE(clip);
+      const TempDir folder;
+      const Job job = small_job(small_config(kExploding), {replicas_on(device, 2), clip});
+      const std::string text = diverged(job, folder);
+      const auto event = events(folder, "diverged").at(0);
+      const std::int64_t step = event["step"];
+      has(text, fmt::format("training diverged at step {} ", step));
+      CHECK(events(folder, "checkpoint").back()["step"] == step - 1);
+      CHECK(event["first"] != "not found");
+      all_checkpoints_are_finite(job, folder);
+    }
+  }
+}
+
+TEST_CASE("halt: an update that overflows is found at its own step") {
+  for (const std::string& device : device_kinds()) {
+    for (const char* optimizer : {"{type: SGD, lr: 1e39}", "{type: Adam, lr: 1e39}"}) {
+      for (const char* policy : {"halt", "skip"}) {
+        CAPTURE(device);
+        CAPTURE(optimizer);
+        const TempDir folder;
+        const Job job = small_job(small_config(optimizer),
+                                  {replicas_on(device, 1), "lr_schedule={type: constant}",
+                                   std::string("train.on_divergence.policy=") + policy});
+        const std::string text = diverged(job, folder);
+        has(text, "training diverged at step 1 (epoch 1): the loss is ");
+        has(text, "after the update some weights or optimizer state are not finite");
+        has(text, "are in layer 'fc2' (fc2.bias)");
+        if (policy == std::string("skip")) has(text, "this update is made already");
+        CHECK(list_checkpoints(folder.file("checkpoints")).empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("skip: the step changes nothing, and the run goes on with the same bits everywhere") {
+  for (const std::string& device : device_kinds()) {
+    for (const float value : {kNaN, kInfinity}) {
+      CAPTURE(device);
+      CAPTURE(value);
+      std::optional<FinalState> one;
+      for (const int replicas : {1, 2, 3}) {
+        CAPTURE(replicas);
+        const TempDir folder;
+        std::int64_t sample = 0;
+        const Job job = poisoned_job(
+            small_config(kSgd),
+            {replicas_on(device, replicas), "train.shards=8", "train.on_divergence.policy=skip"},
+            30, value, &sample);
+        const FinalState end = train_small(job, folder.path());
+        CHECK(end.step == 20);
+        // Once in each of the four epochs.
+        const auto skipped = events(folder, "skipped_step");
+        REQUIRE(skipped.size() == 4);
+        CHECK(skipped[0]["step"] == 3);
+        CHECK(skipped[0]["epoch"] == 1);
+        CHECK(skipped[0]["in_row"] == 1);
+        CHECK(skipped[0]["loss"].is_null());
+        CHECK(skipped[0]["grad_norm"].is_null());
+        CHECK((skipped[0]["nonfinite"] == nlohmann::json{"loss", "grad_norm"}));
+        for (const auto& event : skipped) {
+          CHECK((event["samples"] == nlohmann::json{sample}));
+        }
+        const StartingPoint before = checkpoint_of(job, folder, 2);
+        const StartingPoint after = checkpoint_of(job, folder, 3);
+        CHECK((before.params == after.params));
+        CHECK((before.optimizer == after.optimizer));
+        CHECK(after.state.skipped_steps == 1);
+        CHECK(after.state.skipped_in_row == 1);
+        CHECK(after.state.epoch_skipped == 12);
+        CHECK(checkpoint_of(job, folder, 4).state.skipped_in_row == 0);
+        // An epoch's loss is over the samples that were trained on.
+        for (const auto& epoch : events(folder, "epoch")) {
+          CHECK(epoch["loss"].get<double>() > 0.1);
+          CHECK(epoch["loss"].get<double>() < 3);
+        }
+        if (!one) one = end;
+        CHECK((end == *one));
+        if (replicas != 2) continue;
+        // Resumed right after the skipped step, and right before it.
+        for (const std::int64_t from : {2, 3}) {
+          const TempDir other;
+          const StartingPoint start = checkpoint_of(job, folder, from);
+          CHECK((train_small(job, other.path(), &start) == end));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("skip: the first update made counts as the first, whatever was skipped before it") {
+  // Adam's first update moves each weight by the learning rate; its second one, from empty moments,
+  // would move it by three quarters of it.
+  const TempDir folder;
+  const Job job = poisoned_job(
+      small_config("{type: Adam, lr: 0.01, eps: 1e-30}"),
+      {cpus(1), "lr_schedule={type: constant}", "train.on_divergence.policy=skip"}, 5, kNaN);
+  train_small(job, folder.path(), nullptr, 2);
+  const StartingPoint start = fresh_start(job), end = checkpoint_of(job, folder, 2);
+  CHECK(end.state.skipped_steps == 1);
+  double farthest = 0;
+  for (std::size_t i = 0; i < start.params.size(); ++i) {
+    farthest = std::max(farthest, std::abs(static_cast<double>(start.params[i]) - end.params[i]));
+  }
+  CHECK(farthest == doctest::Approx(0.01).epsilon(1e-3));
+}
+
+TEST_CASE("skip: too many steps in a row end the run") {
+  const TempDir folder;
+  const Job job =
+      small_job(small_config("{type: SGD, lr: 1e30}"),
+                {cpus(2), "train.on_divergence.policy=skip", "train.on_divergence.max_skips=3"});
+  const std::string text = diverged(job, folder);
+  has(text, "The 3 steps before it were skipped, and train.on_divergence.max_skips allows no more");
+  CHECK(events(folder, "skipped_step").size() == 3);
+  CHECK(events(folder, "diverged").size() == 1);
+  all_checkpoints_are_finite(job, folder);
+}
+
+TEST_CASE("rollback: goes on with a lower learning rate, with the same bits on any replicas") {
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    // Regular checkpoints where the weights are large already, and none before the divergence.
+    for (const char* every : {"checkpoint.every_steps=3", "checkpoint.every=2"}) {
+      CAPTURE(every);
+      const std::string config = small_config(kExploding);
+      const auto overrides = [&](int replicas) {
+        return std::vector<std::string>{replicas_on(device, replicas),
+                                        "train.shards=8",
+                                        "checkpoint.every_steps=0",
+                                        every,
+                                        "train.on_divergence.policy=rollback",
+                                        "train.on_divergence.lr_factor=0.01"};
+      };
+      std::optional<FinalState> one;
+      for (const int replicas : {1, 2, 3}) {
+        CAPTURE(replicas);
+        const TempDir folder;
+        const Job job = small_job(config, overrides(replicas));
+        const FinalState end = train_small(job, folder.path());
+        CHECK(end.step == 20);
+        const auto rollbacks = events(folder, "rollback");
+        REQUIRE(rollbacks.size() == 1);
+        CHECK(rollbacks[0]["lr_scale"] == 0.01);
+        CHECK(rollbacks[0]["rollbacks"] == 1);
+        CHECK(rollbacks[0]["step"] == (every == std::string("checkpoint.every_steps=3") ? 3 : 0));
+        CHECK(rollbacks[0]["bad_step"].get<std::int64_t>() > 3);
+        CHECK(checkpoint_of(job, folder, 20).state.lr_scale == 0.01);
+        all_checkpoints_are_finite(job, folder);
+        if (!one) one = end;
+        CHECK((end == *one));
+      }
+      // Stopped at any step, on another number of replicas, and resumed.
+      for (std::int64_t stop = 1; stop < 20; stop += device == "cpu" ? 1 : 6) {
+        CAPTURE(stop);
+        const TempDir folder;
+        train_small(small_job(config, overrides(static_cast<int>(stop % 3) + 1)), folder.path(),
+                    nullptr, stop);
+        const Job rest = small_job(config, overrides(static_cast<int>(stop % 2) + 1));
+        const StartingPoint start = checkpoint_of(rest, folder, stop);
+        CHECK((train_small(rest, folder.path(), &start) == *one));
+      }
+    }
+  }
+}
+
+TEST_CASE("rollback: no more than max_rollbacks times") {
+  const TempDir folder;
+  const Job job = small_job(
+      small_config("{type: SGD, lr: 1e30}"),
+      {cpus(2), "train.on_divergence.policy=rollback", "train.on_divergence.max_rollbacks=2"});
+  const std::string text = diverged(job, folder);
+  has(text, "The run has rolled back 2 times, the learning rate is down to 0.25 of the schedule's");
+  CHECK(events(folder, "rollback").size() == 2);
+  all_checkpoints_are_finite(job, folder);
+}
+
+TEST_CASE("an infinite loss that is no NaN, with a finite gradient, is a divergence") {
+  // One linear layer: the logits reach 1e37 and more before they overflow, and the loss of a batch
+  // is the sum of such numbers.
+  const std::string config = R"(
+name: linear
+data: {dataset: synthetic, size: 64, test_size: 4, classes: 4, batch_size: 64}
+model: {input: [1, 8, 8], layers: [{type: Flatten}, {type: Linear, name: fc, out_features: 4}]}
+optimizer: {type: SGD, lr: 6, weight_decay: 1}
+train: {epochs: 100}
+checkpoint: {every_steps: 1, keep_last: 3}
+)";
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    const TempDir folder;
+    const Job job = small_job(config, {replicas_on(device, 2)});
+    const std::string text = diverged(job, folder);
+    has(text, ": the loss is inf. ");
+    all_checkpoints_are_finite(job, folder);
+  }
+}
