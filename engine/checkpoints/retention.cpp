@@ -127,7 +127,7 @@ void Retention::apply(std::int64_t newest, const std::function<bool(std::int64_t
     try {
       remove_durably(path);
     } catch (const Error& error) {
-      warn(fmt::format("{}; it stays", error.what()));
+      warn(error.what());
     }
     good_.erase(path);
   };

@@ -37,15 +37,24 @@ std::optional<CheckpointHeader> header_of(const std::string& path) {
   return std::nullopt;
 }
 
-/// Whether the intact file `path` is the best checkpoint that `state` knows.
+/// Why the file `path` is not the best checkpoint that `state` knows; empty if it is, intact.
+std::string why_not_best(const std::string& path, const RunState& state) {
+  if (!exists(path)) return path + ": no such file";
+  try {
+    const CheckpointHeader header = read_checkpoint_header(path);
+    // Files from before 1.2 do not tell the checksum of their best.
+    const bool same = state.best_checksum.empty()
+                          ? header.state.step == state.best_step && header.state.best == state.best
+                          : header.checksum == state.best_checksum;
+    if (!same) return fmt::format("{}: is another checkpoint, of step {}", path, header.state.step);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return defect_of(path);
+}
+
 bool is_best(const std::string& path, const RunState& state) {
-  const auto header = header_of(path);
-  if (!header) return false;
-  // Files from before 1.2 do not tell the checksum of their best.
-  const bool same = state.best_checksum.empty()
-                        ? header->state.step == state.best_step && header->state.best == state.best
-                        : header->checksum == state.best_checksum;
-  return same && defect_of(path).empty();
+  return why_not_best(path, state).empty();
 }
 
 /// The folder for what is left aside, made when the first thing goes there.
@@ -266,18 +275,15 @@ void leave_later(const RunFolder& folder, const RunState& state, const Notify& n
 }
 
 std::string find_best(const RunFolder& folder, const RunState& state, const Notify& notify) {
-  if (is_best(folder.best(), state)) return folder.best();
+  const std::string why_not = why_not_best(folder.best(), state);
+  if (why_not.empty()) return folder.best();
   const std::string other = folder.checkpoints() + "/" + checkpoint_name(state.best_step);
   if (!is_best(other, state)) {
-    const auto found = header_of(folder.best());
     fail(ErrorKind::data,
-         "{}: expected the best checkpoint of this run (step {}, {} {:.6g}), found {}. The last "
-         "checkpoint is saved; remove that file, and the same command goes on with the best that "
-         "is left",
-         folder.best(), state.best_step, state.best_monitor, *state.best,
-         !exists(folder.best()) ? "no file"
-         : !found               ? "something else, or a damaged file"
-                                : fmt::format("a checkpoint of step {}", found->state.step));
+         "{}; expected the best checkpoint of this run there (step {}, {} {:.6g}). The last "
+         "checkpoint is saved: put the best one back and run the same command again; without it, "
+         "remove {}, and the same command goes on with the best that is left",
+         why_not, state.best_step, state.best_monitor, *state.best, folder.best());
   }
   notify(
       fmt::format("warning: {} was not the best checkpoint of this run; it is made again from {}",

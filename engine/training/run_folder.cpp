@@ -116,14 +116,17 @@ std::string RunFolder::after_set_aside(const std::string& path) const {
 }
 
 void RunFolder::check_only_ours() const {
-  for (const auto& entry : fs::directory_iterator(path_)) {
-    const std::string name = entry.path().filename().string();
+  std::error_code failure;
+  for (fs::directory_iterator entry(path_, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    const std::string name = entry->path().filename().string();
     if (is_ours(name)) continue;
     fail(ErrorKind::usage,
          "--overwrite: {} holds {}, which no run writes, so nothing was changed. Choose another "
          "folder with --run-dir",
          path_, name);
   }
+  if (failure) fail(ErrorKind::data, "{}: cannot list the folder: {}", path_, failure.message());
 }
 
 void RunFolder::set_aside() {

@@ -5,8 +5,7 @@
 #include <filesystem>
 #include <random>
 
-#include "engine/checkpoints/checkpoint.h"
-#include "tests/cli/program.h"
+#include "tests/cli/outcome.h"
 
 using namespace dpt::testing;
 
@@ -16,34 +15,22 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLong = "train.epochs=200";
 
-/// All tensors of a folder's newest checkpoint but the checksum (which also covers the metadata).
-std::string newest_tensors(const std::string& folder) {
-  const std::string path =
-      dpt::newest_good_checkpoint(folder + "/checkpoints", [](const std::string&) {});
-  REQUIRE(!path.empty());
-  const dpt::SafetensorsFile file = dpt::SafetensorsFile::open(path);
-  std::string all;
-  for (const dpt::TensorEntry& entry : file.tensors()) {
-    if (entry.name.rfind("dpt.", 0) == 0) continue;
-    const auto bytes = file.read(entry);
-    all += entry.name;
-    all.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
-  return all;
-}
-
 struct Workplace {
   TempDir dir;
   TempDir logs;
   Workplace() { write_file(dir.file("small.yaml"), program_config()); }
   /// `more` makes the run longer where it must last until a signal reaches it.
-  std::string undisturbed(const std::vector<std::string>& more = {}) {
+  Outcome undisturbed(const std::vector<std::string>& more = {}) {
     std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "whole"};
     command.insert(command.end(), more.begin(), more.end());
     const Finished run = run_dpt(command, dir.path());
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
-    return newest_tensors(dir.file("whole"));
+    Outcome outcome = outcome_of(dir.file("whole"));
+    REQUIRE(!outcome.newest.empty());
+    REQUIRE(!outcome.best.empty());
+    REQUIRE(!outcome.results.empty());
+    return outcome;
   }
 };
 
@@ -53,7 +40,7 @@ TEST_CASE(
     "SIGTERM, SIGINT, SIGHUP and SIGUSR1 save a checkpoint, and the same command ends as if "
     "nothing was") {
   Workplace w;
-  const std::string whole = w.undisturbed({kLong});
+  const Outcome whole = w.undisturbed({kLong});
   const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "cut", kLong};
   for (const auto& [signal, exit_code] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130},
                                           std::pair{SIGHUP, 129}, std::pair{SIGUSR1, 75}}) {
@@ -69,14 +56,18 @@ TEST_CASE(
     const Finished rest = run_dpt(command, w.dir.path());
     INFO(rest.err);
     CHECK(rest.exit_code == 0);
-    CHECK((newest_tensors(w.dir.file("cut")) == whole));
+    CHECK((outcome_of(w.dir.file("cut")) == whole));
   }
 }
 
-TEST_CASE("kill -9 at random instants, then the same command: equal bits") {
+TEST_CASE("kill -9 at random instants, then the same command: equal weights, best, summary") {
   Workplace w;
-  const std::string whole = w.undisturbed();
-  const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "cut"};
+  // Six evaluations without a better loss end it after epoch 18 of 30, by a count that
+  // every kill leaves to the next process.
+  const std::string early = "train.early_stopping={monitor: val/loss, mode: min, patience: 6}";
+  const Outcome whole = w.undisturbed({early});
+  REQUIRE(whole.results.find("\"early_stopped\":true") != std::string::npos);
+  const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "cut", early};
   std::mt19937 random(20);
   int kills = 0, runs = 0;
   while (kills < 20) {
@@ -93,14 +84,14 @@ TEST_CASE("kill -9 at random instants, then the same command: equal bits") {
     const Finished done = program.wait();
     INFO(done.err);
     REQUIRE(done.exit_code == 0);
-    CHECK((newest_tensors(w.dir.file("cut")) == whole));
+    CHECK((outcome_of(w.dir.file("cut")) == whole));
     fs::remove_all(w.dir.file("cut"));
     ++runs;
   }
   const Finished rest = run_dpt(command, w.dir.path());
   INFO(rest.err);
   CHECK(rest.exit_code == 0);
-  CHECK((newest_tensors(w.dir.file("cut")) == whole));
+  CHECK((outcome_of(w.dir.file("cut")) == whole));
   MESSAGE(kills, " kills, ", runs + 1, " runs completed");
 }
 
@@ -124,7 +115,7 @@ TEST_CASE(
     MESSAGE("skipped: a tmpfs cannot be mounted here (not root)");
     return;
   }
-  const std::string whole = w.undisturbed({kLong});
+  const Outcome whole = w.undisturbed({kLong});
   const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", disk + "/cut",
                                             kLong};
   Program program(command, w.dir.path(), w.logs);
@@ -138,6 +129,6 @@ TEST_CASE(
   const Finished rest = run_dpt(command, w.dir.path());
   INFO(rest.err);
   CHECK(rest.exit_code == 0);
-  CHECK((newest_tensors(disk + "/cut") == whole));
+  CHECK((outcome_of(disk + "/cut") == whole));
   CHECK(umount(disk.c_str()) == 0);
 }

@@ -1,0 +1,81 @@
+// Runs of the program under the I/O shim, and what their folders hold afterwards.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/cli/outcome.h"
+#include "tests/cli/program.h"
+
+namespace dpt::testing {
+
+/// One call that the shim has written down.
+struct IoCall {
+  int number = 0;
+  std::string kind, path, second;
+  std::uint64_t inode = 0;
+  std::int64_t where = 0;  ///< offset of a write, length of a truncation, flags of an open
+  std::int64_t bytes = 0;
+  int error = 0;
+  std::size_t data_at = 0;  ///< where a write's bytes begin in IoRun::data
+};
+
+struct IoRun {
+  Finished finished;
+  std::vector<IoCall> calls;
+  std::string data;
+};
+
+struct IoFault {
+  int at = 0;
+  std::string what;  ///< ENOSPC, EIO, EINTR, short
+};
+
+/// Runs dpt in `cwd` with calls below `root` written down, and one of them failing. A run that does
+/// not end within a minute is killed: its exit code is -SIGKILL.
+IoRun run_watched(const std::vector<std::string>& arguments, const std::string& cwd,
+                  const std::string& root, const std::optional<IoFault>& fault = {});
+
+/// The small run of these tests: three epochs of five steps, checkpoints within and after them, a
+/// best by validation loss, exact mode on two replicas.
+std::string watched_config();
+
+/// Every regular file below `folder` with its content, by relative path.
+std::map<std::string, std::string> files_below(const std::string& folder);
+
+/// Does work(0), ..., work(count - 1) on a few threads and gives what they complain of, in order.
+/// (Assertions stay on the test's own thread.)
+template <class Work>
+std::vector<std::string> on_threads(int count, const Work& work);
+
+}  // namespace dpt::testing
+
+#include <atomic>
+#include <thread>
+
+template <class Work>
+std::vector<std::string> dpt::testing::on_threads(int count, const Work& work) {
+  std::vector<std::string> complaints(static_cast<std::size_t>(count));
+  std::atomic<int> next{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      for (int i = next++; i < count; i = next++) {
+        try {
+          complaints[static_cast<std::size_t>(i)] = work(i);
+        } catch (const std::exception& error) {
+          complaints[static_cast<std::size_t>(i)] = error.what();
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::string> found;
+  for (std::string& complaint : complaints) {
+    if (!complaint.empty()) found.push_back(std::move(complaint));
+  }
+  return found;
+}

@@ -1,0 +1,205 @@
+// What a run does when a call to the file system fails: every call of a fresh run, of a resumed one
+// and of one that replaces another, one at a time. Whatever fails, the exit code and the message
+// say so, no checkpoint is lost, and the same command afterwards ends as if nothing had happened.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "tests/io_faults/harness.h"
+
+namespace dpt::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One way to use a run folder, prepared once.
+struct Scenario {
+  std::string name;
+  std::vector<std::string> command = {"train", "watched.yaml", "--run-dir", "run"};
+  TempDir before;  ///< the folder as the command finds it, under "run"
+  Outcome want;    ///< of the undisturbed command
+  IoRun undisturbed;
+  std::set<std::string> old_tensors;  ///< of every checkpoint that is there before
+  std::int64_t old_step = 0;
+
+  explicit Scenario(const std::string& which) : name(which) {
+    write_file(before.file("watched.yaml"), watched_config());
+    const auto prepare = [&](const std::vector<std::string>& more) {
+      std::vector<std::string> words = command;
+      words.insert(words.end(), more.begin(), more.end());
+      const Finished run = run_dpt(words, before.path());
+      INFO(run.err);
+      REQUIRE(run.exit_code == 0);
+    };
+    if (which == "resumed") prepare({"--max-steps", "7"});
+    if (which == "overwriting") {
+      prepare({"seed=9"});
+      command.push_back("--overwrite");
+    }
+    for (const auto& [path, bytes] : files_below(before.file("run"))) {
+      if (path.ends_with(".safetensors")) {
+        old_tensors.insert(tensors_of(before.file("run/" + path)));
+      }
+    }
+    old_step = newest_step(before.file("run"));
+    const TempDir place;
+    undisturbed = run_in(place, {});
+    INFO(undisturbed.finished.err);
+    REQUIRE(undisturbed.finished.exit_code == 0);
+    want = outcome_of(place.file("run"));
+    REQUIRE(!want.newest.empty());
+    REQUIRE(!want.best.empty());
+    REQUIRE(want.results.find("\"test\":{") != std::string::npos);
+  }
+
+  /// The command in `place`, which becomes a copy of the prepared folder.
+  IoRun run_in(const TempDir& place, const std::optional<IoFault>& fault) const {
+    fs::copy(before.path(), place.path(),
+             fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+    return run_watched(command, place.path(), place.file("run"), fault);
+  }
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Files that are there for people; a run may go on without them, saying so.
+bool is_log(const std::string& path) {
+  return path.ends_with("metrics.jsonl") || path.ends_with("train.log");
+}
+
+bool is_folder_call(const IoCall& call) {
+  return call.kind == "open_folder" || call.kind == "fsync_folder";
+}
+
+/// Whether the call is part of bringing a file to where it belongs: the run may not go on as if
+/// nothing were. (Tidying up may fail: a warning says so.)
+bool publishes(const std::vector<IoCall>& calls, const IoCall& call) {
+  static const std::set<std::string> published = {".safetensors", ".json", ".yaml", ".txt"};
+  const auto is_published = [&](const std::string& path) {
+    return path.find("/replaced") == std::string::npos &&
+           published.count(fs::path(path).extension().string()) > 0;
+  };
+  if (is_folder_call(call)) {
+    // The folder is made durable for the sake of what was done in it before.
+    const IoCall* before = nullptr;
+    for (const IoCall& each : calls) {
+      if (each.number >= call.number) break;
+      if (!is_folder_call(each) && !is_log(each.path)) before = &each;
+    }
+    return before && before->kind == "rename" && is_published(before->second);
+  }
+  if (call.kind == "rename") return is_published(call.second);
+  return (call.kind == "open" || call.kind == "write" || call.kind == "fsync") &&
+         call.path.ends_with(".tmp") && is_published(call.path.substr(0, call.path.size() - 4));
+}
+
+/// Whether anything of the run that the command was to replace is still there, whole.
+bool old_run_is_there(const Scenario& scenario, const TempDir& place) {
+  std::set<std::string> found;
+  for (const auto& [path, bytes] : files_below(place.path())) {
+    if (path.ends_with(".safetensors")) found.insert(tensors_of(place.file(path)));
+  }
+  return std::includes(found.begin(), found.end(), scenario.old_tensors.begin(),
+                       scenario.old_tensors.end());
+}
+
+/// Runs with a fault, looks at what is left, runs again. Empty text if all is as it must be.
+std::string complaint_about(const Scenario& scenario, const IoFault& fault) {
+  const TempDir place;
+  const IoRun run = scenario.run_in(place, fault);
+  const std::string folder = place.file("run");
+  // The order of calls of two threads may differ a little from run to run: this one's is asked.
+  const auto failed = std::find_if(run.calls.begin(), run.calls.end(),
+                                   [&](const IoCall& call) { return call.number == fault.at; });
+  if (failed == run.calls.end()) return {};
+  const bool harmless = fault.what == "EINTR" || fault.what == "short";
+  if (harmless && failed->kind != "write") return {};
+  const int exit_code = run.finished.exit_code;
+  const std::string& err = run.finished.err;
+  const auto complain = [&](const std::string& what) {
+    return fmt::format("{}, call {} ({} {} {}) fails with {}: {}\nexit code {}, stderr:\n{}",
+                       scenario.name, fault.at, failed->kind, failed->path, failed->second,
+                       fault.what, what, exit_code, err);
+  };
+  if (harmless) {
+    if (exit_code != 0) return complain("expected exit code 0");
+    if (!(outcome_of(folder) == scenario.want)) return complain("another result");
+    return {};
+  }
+  const char* reason = fault.what == "ENOSPC" ? "No space left on device" : "Input/output error";
+  if (exit_code != 0 && exit_code != 3) return complain("expected exit code 0 or 3");
+  if (exit_code == 3 && !contains(err, reason)) return complain("stderr lacks the reason");
+  if (publishes(run.calls, *failed) && exit_code != 3) return complain("expected exit code 3");
+  if (exit_code == 0 && !(outcome_of(folder) == scenario.want)) {
+    return complain("exit code 0 with another result");
+  }
+  // What stands under its final name is whole, or was not touched.
+  for (const auto& [path, bytes] : files_below(place.path())) {
+    if (path.ends_with(".safetensors") && tensors_of(place.file(path)).empty()) {
+      return complain(path + " is not intact");
+    }
+  }
+  if (scenario.name == "resumed" && newest_step(folder) < scenario.old_step) {
+    return complain("the checkpoint that was there is lost");
+  }
+  if (scenario.name == "overwriting" && newest_step(folder) == 0 &&
+      !old_run_is_there(scenario, place)) {
+    return complain("the old run is lost, and the new one has saved nothing");
+  }
+  const Finished again = run_dpt(scenario.command, place.path());
+  if (again.exit_code != 0) return complain("the same command again fails: " + again.err);
+  if (!(outcome_of(folder) == scenario.want)) {
+    const Outcome got = outcome_of(folder);
+    return complain("the same command again gives another " +
+                    std::string(got.newest != scenario.want.newest ? "last checkpoint"
+                                : got.best != scenario.want.best   ? "best checkpoint"
+                                                                   : "summary: ") +
+                    got.results + " instead of " + scenario.want.results + again.err);
+  }
+  return {};
+}
+
+/// Every call of the scenario fails once with a full disk or an I/O error, in turn; every write is
+/// also interrupted, and also takes only half.
+std::vector<IoFault> all_faults(const std::vector<IoCall>& calls) {
+  std::vector<IoFault> faults;
+  for (const IoCall& call : calls) {
+    faults.push_back({call.number, call.number % 2 == 0 ? "ENOSPC" : "EIO"});
+    if (call.kind == "write")
+      faults.push_back({call.number, call.number % 2 == 0 ? "EINTR" : "short"});
+  }
+  return faults;
+}
+
+void check_scenario(const std::string& name) {
+  const Scenario scenario(name);
+  const std::vector<IoFault> faults = all_faults(scenario.undisturbed.calls);
+  REQUIRE(faults.size() > 20);
+  const auto complaints = on_threads(static_cast<int>(faults.size()), [&](int i) {
+    return complaint_about(scenario, faults[static_cast<std::size_t>(i)]);
+  });
+  for (const std::string& complaint : complaints) FAIL_CHECK(complaint);
+  MESSAGE(name, ": ", scenario.undisturbed.calls.size(), " calls, ", faults.size(), " faults");
+}
+
+}  // namespace
+
+TEST_CASE("every failing call of a fresh run") {
+  check_scenario("fresh");
+}
+
+TEST_CASE("every failing call of a resumed run") {
+  check_scenario("resumed");
+}
+
+TEST_CASE("every failing call of a run that replaces another") {
+  check_scenario("overwriting");
+}
+
+}  // namespace dpt::testing
