@@ -42,7 +42,7 @@ std::string describe(const StepResult& result) {
 
 }  // namespace
 
-BadStep::BadStep(const StepResult& result, std::int64_t epoch, SampleRange batch)
+BadStep::BadStep(const StepResult& result, std::int64_t epoch, Range batch)
     : Error(ErrorKind::diverged,
             fmt::format("training diverged at step {} (epoch {}): {}. The learning rate was {:g}",
                         result.step, epoch + 1, describe(result), result.lr)),
@@ -143,7 +143,7 @@ void Stepper::take_one() {
   if (result.outcome != UpdateOutcome::applied) {
     // Nothing that was queued after it has changed anything.
     replica_.drop_results();
-    const SampleRange batch = job_.batch_range(index);
+    const Range batch = job_.batch_range(index);
     next_step_ = index;
     state_.step = result.step - 1;
     state_.position = batch.begin;
@@ -160,7 +160,7 @@ void Stepper::take_one() {
 }
 
 void Stepper::skip_step() {
-  const SampleRange batch = job_.batch_range(next_step_);
+  const Range batch = job_.batch_range(next_step_);
   ++next_step_;
   ++state_.step;
   ++state_.skipped_steps;

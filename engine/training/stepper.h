@@ -17,11 +17,11 @@ namespace dpt {
 /// (UpdateOutcome::broken). Thrown on every rank alike; the Stepper then stands right before it.
 class BadStep : public Error {
  public:
-  BadStep(const StepResult& result, std::int64_t epoch, SampleRange batch);
+  BadStep(const StepResult& result, std::int64_t epoch, Range batch);
 
   const StepResult& result() const { return result_; }
   std::int64_t epoch() const { return epoch_; }        ///< counted from 0
-  const SampleRange& batch() const { return batch_; }  ///< positions in the epoch's order
+  const Range& batch() const { return batch_; }  ///< positions in the epoch's order
   double loss() const;                                 ///< mean over the batch
   /// "the loss is nan", as part of a sentence.
   std::string what_is_wrong() const;
@@ -29,7 +29,7 @@ class BadStep : public Error {
  private:
   StepResult result_;
   std::int64_t epoch_;
-  SampleRange batch_;
+  Range batch_;
 };
 
 /// One rank's walk. Every rank makes the same calls. `step` and `drain` throw BadStep.
