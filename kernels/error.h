@@ -19,7 +19,7 @@ enum class ErrorKind {
   usage = 2,       ///< command line or config
   data = 3,        ///< data or checkpoint missing, corrupt or incompatible
   device = 4,      ///< device missing, or out of memory
-  diverged = 5,    ///< non-finite loss
+  diverged = 5,    ///< a loss, gradient or weight that is not finite
   peer = 6,        ///< another rank failed or timed out
   requirement = 7  ///< `--require` not met
 };

@@ -11,11 +11,10 @@ namespace dpt {
 namespace {
 
 constexpr const char* kHowToGoOn =
-    "The last checkpoint is good. The same command resumes from it and ends at this step again, "
-    "with the same bits. To get past it, resume with train.on_divergence.policy=rollback (back to "
-    "the last regular checkpoint, with the learning rate multiplied by "
-    "train.on_divergence.lr_factor) or train.on_divergence.policy=skip (the run goes on without "
-    "this step's update); or start anew (--resume never) with a smaller optimizer.lr, a warm-up "
+    "To get past it, give the command train.on_divergence.policy=rollback (back to the last good "
+    "regular checkpoint or the start, with the learning rate multiplied by "
+    "train.on_divergence.lr_factor) or train.on_divergence.policy=skip (on without the update of "
+    "that step); or start anew (--resume never) with a smaller optimizer.lr, a warm-up "
     "(lr_schedule.warmup) or train.grad_clip_norm";
 
 /// The fields that every event about a bad step has.
