@@ -14,6 +14,7 @@
 #include "engine/graph/executor.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/trainer.h"
+#include "kernels/json_text.h"
 
 namespace dpt {
 namespace {
@@ -168,7 +169,7 @@ int run_bench_calls(const BenchOptions& options) {
   if (options.json) {
     out["sum_us"] = 1e6 * sum;
     out["implementations"] = bench.implementations();
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
   } else {
     fmt::print("  {:28} {:10.2f} us\n  {:28} {:10.2f} us\n", "sum", 1e6 * sum,
                "all in one row, no copies", 1e6 * whole);
