@@ -99,7 +99,7 @@ TEST_CASE("a run that diverges ends with 5, repeats itself, and goes on with ano
   // Each step stands once, with the learning rate that it was trained with in the end.
   std::set<std::int64_t> steps;
   for (const json& line : events(w.log(), "step")) {
-    CHECK(steps.insert(line["step"]).second);
+    CHECK(steps.insert(line["step"].get<std::int64_t>()).second);
     CHECK(line["lr"] == (line["step"] <= regular ? 100.0 : 1.0));
     CHECK_FALSE(line.contains("nonfinite"));
   }

@@ -98,13 +98,13 @@ TEST_CASE("denormals: layers and the optimizer on one thread and on teams make z
       const OnDevice<float> params(*backend, ones), grads(*backend, denormal),
           momentum(*backend, std::vector<float>(kCount, 1.2e-38F));
       const OnDevice<StepScalars> on_device(*backend, {scalars});
-      OptimizerArgs args;
-      args.params = params.ptr();
-      args.grads = grads.ptr();
-      args.state1 = momentum.ptr();
-      args.scalars = on_device.ptr();
-      args.count = kCount;
-      backend->optimizer_step(sgd, args);
+      OptimizerArgs step;
+      step.params = params.ptr();
+      step.grads = grads.ptr();
+      step.state1 = momentum.ptr();
+      step.scalars = on_device.ptr();
+      step.count = kCount;
+      backend->optimizer_step(sgd, step);
       const std::vector<float> after = momentum.get();
       CHECK(std::all_of(after.begin(), after.end(), [](float v) { return v == 0.0F; }));
 

@@ -36,8 +36,8 @@ TEST_CASE("the best is the finite value that beats all before it") {
   CHECK(state.best_step == 60);
   CHECK(state.best_monitor == "val/accuracy max");
 
-  spec.checkpoint.keep_best.monitor = "val/loss";
-  spec.checkpoint.keep_best.mode = "min";
+  spec.checkpoint.keep_best.monitor = Monitor::val_loss;
+  spec.checkpoint.keep_best.mode = Direction::min;
   state = {};
   CHECK_FALSE(note(spec, state, 0.5, -INFINITY));
   CHECK(note(spec, state, 0.1, 2.0));
@@ -67,8 +67,8 @@ TEST_CASE("patience counts evaluations since the last improvement") {
   CHECK(has_stopped_early(spec, state));
 
   // Counted by another monitor: not this one's patience.
-  spec.train.early_stopping->monitor = "val/loss";
-  spec.train.early_stopping->mode = "min";
+  spec.train.early_stopping->monitor = Monitor::val_loss;
+  spec.train.early_stopping->mode = Direction::min;
   adopt_early_stopping(spec, state);
   CHECK_FALSE(has_stopped_early(spec, state));
   CHECK_FALSE(state.early_best.has_value());

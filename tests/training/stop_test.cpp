@@ -103,7 +103,7 @@ TEST_CASE("a stop request during a validation is answered at once, and changes n
     CHECK(rest.state.best_step == undisturbed.state.best_step);
     REQUIRE(rest.test);
     CHECK(rest.test->loss == undisturbed.test->loss);
-    CHECK(rest.train_loss == undisturbed.train_loss);
+    CHECK(rest.state.train_loss == undisturbed.state.train_loss);
   }
 }
 

@@ -108,7 +108,7 @@ TEST_CASE("micro-batches: multiples of eight that fit a cache, within bounds") {
     const Job job =
         small_job(small_config("{type: SGD, lr: 0.1}"),
                   {cpus(1), "model.layers.conv1.out_channels=" + std::to_string(channels)});
-    const std::int64_t micro_batch = micro_batch_limit(job.plan, DeviceName::Kind::cpu);
+    const std::int64_t micro_batch = micro_batch_limit(job.plan, job.devices[0].traits());
     const std::int64_t bytes = estimate_memory(job.plan, 1, 0).activations;
     CHECK(micro_batch % 8 == 0);
     // The largest that fits into 1 MiB, but from 8 to 256.
