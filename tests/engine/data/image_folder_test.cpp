@@ -168,7 +168,7 @@ TEST_CASE("image_folder: folders that are refused") {
   SUBCASE("a picture beside the classes") {
     dir.write("train/1.png", grey_png(1));
     CHECK(dir.error() ==
-          "$/train/1.png: a picture beside the class folders; expected $/train/CLASS/1.png");
+          "$/train/1.png: a picture next to the class folders; expected $/train/CLASS/1.png");
   }
   SUBCASE("a folder inside a class") {
     dir.write("train/cat/more/1.png", grey_png(1));
