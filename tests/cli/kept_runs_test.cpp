@@ -388,6 +388,8 @@ TEST_CASE("on_failure continue: the run goes on without a checkpoint, the last o
   INFO(full.err);
   CHECK(full.exit_code == 3);
   has(full.err, "No space left on device");
+  has(full.err, "lines of its log are missing");
+  has(full.err, "epoch 40/40: ");  // neither checkpoints nor the log end it before
   // What was not saved is not the best.
   const dpt::RunState saved =
       state_of(dpt::newest_good_checkpoint(disk + "/r/checkpoints", [](const std::string&) {}));
