@@ -165,7 +165,7 @@ TEST_CASE("image_folder: folders that are refused") {
     fs::remove_all(dir / "test/dog");
     CHECK(dir.error() == "$/test: no folder for the class dog");
   }
-  SUBCASE("a picture beside the classes") {
+  SUBCASE("a picture next to the classes") {
     dir.write("train/1.png", grey_png(1));
     CHECK(dir.error() ==
           "$/train/1.png: a picture next to the class folders; expected $/train/CLASS/1.png");
