@@ -37,7 +37,8 @@ ObjectTable adam_table(const char* name, const char* doc, const char* weight_dec
        field("weight_decay", of(&AdamOptions::weight_decay), weight_decay_doc).at_least(0),
        field("amsgrad", of(&AdamOptions::amsgrad),
              "Divide by the largest running average so far (AMSGrad)."),
-       field("maximize", of(&AdamOptions::maximize), "Maximise the loss instead of minimising it.")},
+       field("maximize", of(&AdamOptions::maximize),
+             "Maximise the loss instead of minimising it.")},
       +[](const S& options) { return check_adam(options); });
 }
 

@@ -11,9 +11,9 @@ struct AdamWOptions : AdamOptions {
 }  // namespace
 
 OptimizerKindEntry adamw_kind() {
-  static const ObjectTable table =
-      adam_table<AdamWOptions>("AdamW", "Adam with decoupled weight decay, as torch.optim.AdamW.",
-                               "Decoupled decay: each update shrinks the weights by lr times this.");
+  static const ObjectTable table = adam_table<AdamWOptions>(
+      "AdamW", "Adam with decoupled weight decay, as torch.optim.AdamW.",
+      "Decoupled decay: each update shrinks the weights by lr times this.");
   return {&table, [](const Variant& options) {
             return make_adam(options.as<AdamWOptions>(), OptimizerKind::adamw);
           }};

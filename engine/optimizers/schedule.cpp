@@ -65,7 +65,9 @@ const ObjectTable& multistep_table() {
 
 const ObjectTable& cosine_table() {
   static const ObjectTable table = object_table<CosineOptions>(
-      "cosine", "Half a cosine from lr to min_lr over the steps after the warm-up, to the end of train.epochs: "
+      "cosine",
+      "Half a cosine from lr to min_lr over the steps after the warm-up, to the end of "
+      "train.epochs: "
       "another number of epochs is another curve, also for a run that is resumed.",
       {field("min_lr", &CosineOptions::min_lr, "The learning rate at the end.").at_least(0)});
   return table;

@@ -20,9 +20,9 @@ class BadStep : public Error {
   BadStep(const StepResult& result, std::int64_t epoch, Range batch);
 
   const StepResult& result() const { return result_; }
-  std::int64_t epoch() const { return epoch_; }        ///< counted from 0
+  std::int64_t epoch() const { return epoch_; }  ///< counted from 0
   const Range& batch() const { return batch_; }  ///< positions in the epoch's order
-  double loss() const;                                 ///< mean over the batch
+  double loss() const;                           ///< mean over the batch
   /// "the loss is nan", as part of a sentence.
   std::string what_is_wrong() const;
 

@@ -243,9 +243,9 @@ TEST_CASE("a damaged checkpoint is refused, and the message names a good one") {
   std::string bytes = read_all(path);
   bytes[bytes.size() - 100] = static_cast<char>(bytes[bytes.size() - 100] ^ 4);
   write_all_text(path, bytes);
-  CHECK(
-      error_of([&] { load_checkpoint(path, plan); }, path) ==
-      "F: is damaged: its bytes do not match its checksum; there is no good checkpoint in its folder");
+  CHECK(error_of([&] { load_checkpoint(path, plan); }, path) ==
+        "F: is damaged: its bytes do not match its checksum; there is no good checkpoint in its "
+        "folder");
   save_checkpoint(folder.file(checkpoint_name(10)), plan, small_checkpoint(plan, 10));
   CHECK(error_of([&] { load_checkpoint(path, plan); }, path) ==
         "F: is damaged: its bytes do not match its checksum; the newest good one in its folder is "
