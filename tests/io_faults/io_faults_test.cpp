@@ -86,11 +86,12 @@ bool publishes(const std::vector<IoCall>& calls, const IoCall& call) {
            published.count(fs::path(path).extension().string()) > 0;
   };
   if (is_folder_call(call)) {
-    // The folder is made durable for the sake of what was done in it before.
+    // Opened and made durable for the sake of the call before: a folder that is listed only is not.
     const IoCall* before = nullptr;
     for (const IoCall& each : calls) {
       if (each.number >= call.number) break;
-      if (!is_folder_call(each) && !is_log(each.path)) before = &each;
+      const bool opens_it = call.kind == "fsync_folder" && each.kind == "open_folder";
+      if (!opens_it && !is_log(each.path)) before = &each;
     }
     return before && before->kind == "rename" && is_published(before->second);
   }
