@@ -176,6 +176,35 @@ TEST_CASE("a power cut while a run replaces another leaves one of the two") {
   }
 }
 
+TEST_CASE("a power cut does not bring back the branch that a resume has left") {
+  Watched w;
+  w.prepare({"checkpoint.keep_last=9"});
+  REQUIRE(newest_step(w.folder()) == 15);
+  for (const char* word : {"checkpoint.keep_last=9", "--max-steps", "8", "--resume",
+                           "run/checkpoints/step-00000006.safetensors"}) {
+    w.command.emplace_back(word);
+  }
+  CrashModel disk(w.dir.path());
+  const IoRun run = w.run();
+  INFO(run.finished.err);
+  REQUIRE(run.finished.exit_code == 0);
+  const TempDir scratch;
+  bool has_begun = false;
+  std::int64_t newest = 0;
+  for (const IoCall& call : run.calls) {
+    disk.apply(call, run.data);
+    has_begun = has_begun || run.data.substr(call.data_at, static_cast<std::size_t>(call.bytes))
+                                     .find("\"event\":\"run_start\"") != std::string::npos;
+    if (!has_begun) continue;
+    for (const Keeps keeps : {Keeps::nothing, Keeps::names}) {
+      newest = newest_on_disk(disk.after_crash(keeps), w.folder(), scratch);
+      CHECK(newest >= 6);
+      CHECK(newest <= 8);
+    }
+  }
+  CHECK(newest == 8);
+}
+
 TEST_CASE("after a power cut at any call the same command ends with the undisturbed bits") {
   const Watched w;
   CrashModel disk(w.dir.path());
