@@ -1,11 +1,19 @@
-# The CUDA side: AUTO takes it where the toolkit and the headers of cuDNN and NCCL are found, ON
-# insists, OFF leaves it out. EMULATED is for tests: the host compiler builds kernels/cuda against
-# tests/emulation, and GPUs that do not exist run on the CPU.
-set(DPT_CUDA AUTO CACHE STRING "CUDA: AUTO, ON, OFF or EMULATED")
-set_property(CACHE DPT_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
-if(NOT DPT_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
-  message(FATAL_ERROR "DPT_CUDA: expected AUTO, ON, OFF or EMULATED, found '${DPT_CUDA}'")
+# The CUDA side: AUTO takes it where there is a GPU for it, the toolkit and the headers of cuDNN and
+# NCCL; ON insists, OFF leaves it out.
+set(DPT_CUDA AUTO CACHE STRING "CUDA: AUTO, ON or OFF")
+set_property(CACHE DPT_CUDA PROPERTY STRINGS AUTO ON OFF)
+if(NOT DPT_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "DPT_CUDA: expected AUTO, ON or OFF, found '${DPT_CUDA}'")
 endif()
+# Device code is most of a build's time, so by default only the GPUs of this machine get it.
+set(DPT_CUDA_ARCHITECTURES native CACHE STRING
+    "GPUs to build for: native (those of this machine), all (for packages), or as CMAKE_CUDA_ARCHITECTURES")
+# Another project may take the place of CUDA, as the emulation does for tests: the host compiler then
+# builds the sources of kernels/cuda. The folder's CMakeLists.txt makes the target dpt_cuda_provider
+# with CUDA's headers and gives its parent scope dpt_provided_sources, to be compiled with the kernels,
+# dpt_provided_instead_of, a regular expression of the sources that these replace, and
+# dpt_cuda_summary.
+set(DPT_CUDA_PROVIDER "" CACHE PATH "Folder of a CMake project that takes the place of CUDA")
 
 # Sets `missing` to what CUDA needs and this machine lacks, or to nothing.
 macro(dpt_look_for_cuda)
@@ -38,12 +46,84 @@ macro(dpt_look_for_cuda)
   list(JOIN lacking ", " missing)
 endmacro()
 
+# Sets `result` to the compute capabilities of this machine's GPUs, as 90;100, or to nothing.
+function(dpt_look_for_gpus result)
+  find_program(DPT_NVIDIA_SMI nvidia-smi PATHS /usr/lib/wsl/lib)
+  mark_as_advanced(DPT_NVIDIA_SMI)
+  set(found "")
+  if(DPT_NVIDIA_SMI)
+    execute_process(COMMAND ${DPT_NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader
+                    OUTPUT_VARIABLE lines RESULT_VARIABLE status ERROR_QUIET)
+    if(status EQUAL 0)
+      string(REGEX MATCHALL "[0-9]+[.][0-9]" found "${lines}")
+      string(REPLACE "." "" found "${found}")
+      list(REMOVE_DUPLICATES found)
+      list(SORT found COMPARE NATURAL)
+    endif()
+  endif()
+  set(${result} "${found}" PARENT_SCOPE)
+endfunction()
+
+# Sets `result` to every major architecture that nvcc knows from 8.0 on, and PTX of the last.
+function(dpt_all_architectures result)
+  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-code OUTPUT_VARIABLE known)
+  string(REGEX MATCHALL "sm_[0-9]+0\n" majors "${known}")
+  set(all "")
+  foreach(major IN LISTS majors)
+    string(REGEX REPLACE "sm_([0-9]+)\n" "\\1" number "${major}")
+    if(number GREATER_EQUAL 80)
+      list(APPEND all ${number}-real)
+      set(last ${number})
+    endif()
+  endforeach()
+  set(${result} ${all} ${last}-virtual PARENT_SCOPE)
+endfunction()
+
+# Sets `result` to the architectures for the given GPUs: their own code, or for a GPU that is newer
+# than nvcc, PTX of the newest architecture that nvcc knows.
+function(dpt_architectures_of result)
+  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-code OUTPUT_VARIABLE known)
+  string(REGEX MATCHALL "[0-9]+" known "${known}")
+  set(architectures "")
+  foreach(gpu IN LISTS ARGN)
+    if(gpu IN_LIST known)
+      list(APPEND architectures ${gpu}-real)
+    elseif(gpu GREATER_EQUAL 80)
+      list(SORT known COMPARE NATURAL)
+      list(GET known -1 last)
+      list(APPEND architectures ${last}-virtual)
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES architectures)
+  set(${result} "${architectures}" PARENT_SCOPE)
+endfunction()
+
 set(DPT_WITH_CUDA OFF)
 set(dpt_cuda_summary "left out: CUDA (DPT_CUDA=OFF)")
-if(DPT_CUDA STREQUAL "EMULATED")
-  set(dpt_cuda_summary "CUDA emulated, for tests only")
+if(DPT_CUDA_PROVIDER)
+  set(dpt_cuda_summary "CUDA provided by ${DPT_CUDA_PROVIDER}")
 elseif(NOT DPT_CUDA STREQUAL "OFF")
-  dpt_look_for_cuda()
+  # Without a GPU nothing else is looked for: the toolkit alone is no reason to spend the time.
+  set(missing "")
+  set(architectures "${DPT_CUDA_ARCHITECTURES}")
+  if(DPT_CUDA_ARCHITECTURES STREQUAL "native")
+    dpt_look_for_gpus(gpus)
+    set(usable ${gpus})
+    list(FILTER usable EXCLUDE REGEX "^[1-7].$")
+    if(usable)
+    elseif(DPT_CUDA STREQUAL "ON")
+      set(architectures all)
+    elseif(gpus)
+      list(TRANSFORM gpus REPLACE "(.)$" ".\\1")
+      list(JOIN gpus ", " gpus)
+      set(missing "a GPU of compute capability 8.0 or later, and has ${gpus}")
+    else()
+      set(missing "an NVIDIA GPU; to build for others, name them in DPT_CUDA_ARCHITECTURES, or all")
+    endif()
+  endif()
+  if(NOT missing)
+    dpt_look_for_cuda()
+  endif()
   if(missing AND DPT_CUDA STREQUAL "ON")
     message(FATAL_ERROR "DPT_CUDA=ON, but this machine lacks ${missing}")
   elseif(missing)
@@ -54,26 +134,17 @@ elseif(NOT DPT_CUDA STREQUAL "OFF")
 endif()
 
 if(DPT_WITH_CUDA)
-  # Every major architecture that this compiler knows from 8.0 on, and PTX of the last for later ones.
-  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-code OUTPUT_VARIABLE known)
-  string(REGEX MATCHALL "sm_[0-9]+0\n" majors "${known}")
-  set(default_architectures "")
-  foreach(major IN LISTS majors)
-    string(REGEX REPLACE "sm_([0-9]+)\n" "\\1" number "${major}")
-    if(number GREATER_EQUAL 80)
-      list(APPEND default_architectures ${number}-real)
-      set(last ${number})
-    endif()
-  endforeach()
-  list(APPEND default_architectures ${last}-virtual)
-  set(DPT_CUDA_ARCHITECTURES "${default_architectures}" CACHE STRING
-      "Architectures of device code, as CMAKE_CUDA_ARCHITECTURES")
-  set(CMAKE_CUDA_ARCHITECTURES ${DPT_CUDA_ARCHITECTURES})
+  if(architectures STREQUAL "native")
+    dpt_architectures_of(architectures ${usable})
+  elseif(architectures STREQUAL "all")
+    dpt_all_architectures(architectures)
+  endif()
+  set(CMAKE_CUDA_ARCHITECTURES ${architectures})
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   # CMake 3.25 takes C++20 over to CUDA and then says that it has no flag for it; we give the flag.
   set(CMAKE_CUDA_STANDARD_REQUIRED OFF)
   enable_language(CUDA)
-  list(JOIN DPT_CUDA_ARCHITECTURES " " architectures)
+  list(JOIN architectures " " architectures)
   set(dpt_cuda_summary "CUDA ${CUDAToolkit_VERSION} with cuDNN ${cudnn} for ${architectures}")
 
   # Flags of device code. (CMake 3.25 ignores CMAKE_CUDA_STANDARD 20 without a word.)
