@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/cli/outcome.h"
+#include "tests/support/skip.h"
 
 using namespace dpt::testing;
 
@@ -112,7 +113,7 @@ TEST_CASE(
   const std::string disk = w.dir.file("disk");
   fs::create_directory(disk);
   if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=256k") != 0) {
-    MESSAGE("skipped: a tmpfs cannot be mounted here (not root)");
+    skip_test(std::string("cannot mount a small tmpfs here: ") + std::strerror(errno));
     return;
   }
   const Outcome whole = w.undisturbed({kLong});

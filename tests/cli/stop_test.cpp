@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tests/cli/program.h"
+#include "tests/support/skip.h"
 
 using namespace dpt::testing;
 
@@ -178,7 +179,7 @@ devices: [cpu]
     const Finished run = run_dpt(arguments, dir.path(), no_stacks);
     INFO(run.err);
     if (run.exit_code == 124) {
-      MESSAGE("skipped: the hard limit of the stack is too low");
+      skip_test("the hard limit of the stack is too low");
       return;
     }
     CHECK(run.exit_code == 4);

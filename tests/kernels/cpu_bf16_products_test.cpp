@@ -17,6 +17,7 @@
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
 #include "tests/support/reference.h"
+#include "tests/support/skip.h"
 
 namespace dpt::testing {
 namespace {
@@ -28,8 +29,7 @@ constexpr const char* kRefusal =
 /// Whether there is something to test; prints why not where there is not.
 bool have_bf16() {
   if (onednn::has_bf16()) return true;
-  std::printf("skipped: %s: this processor (%s) has neither AVX512-BF16 nor AMX\n",
-              doctest::getContextOptions()->currentTest->m_name, onednn::instruction_set().c_str());
+  skip_test("this processor (" + onednn::instruction_set() + ") has neither AVX512-BF16 nor AMX");
   return false;
 }
 
@@ -213,7 +213,7 @@ TEST_CASE("sums of products in bf16 are fp32") {
 
 TEST_CASE("products in bf16 are refused where the processor has no instructions for them") {
   if (onednn::has_bf16()) {
-    std::printf("skipped: the refusal of bf16: this processor has it\n");
+    skip_test("this processor has bf16 instructions");
     return;
   }
   std::string processor = onednn::instruction_set();

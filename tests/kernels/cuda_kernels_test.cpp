@@ -21,8 +21,7 @@ namespace {
 
 /// The first GPU, or null where there is none.
 std::unique_ptr<Backend> gpu() {
-  const char* test = doctest::getContextOptions()->currentTest->m_name;
-  return have_gpu(test) ? make_backend(parse_device("cuda:0")) : nullptr;
+  return have_gpu() ? make_backend(parse_device("cuda:0")) : nullptr;
 }
 
 template <class T>

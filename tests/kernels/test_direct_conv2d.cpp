@@ -11,6 +11,7 @@
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
 #include "tests/support/reference.h"
+#include "tests/support/skip.h"
 
 namespace dpt::testing {
 namespace {
@@ -80,7 +81,7 @@ Conv2dDesc random_desc(std::uint64_t seed) {
 
 TEST_CASE("Direct convolutions of random shapes equal the reference") {
   if (!CpuFeatures::detect().avx2) {
-    MESSAGE("skipped: this processor has no AVX2");
+    testing::skip_test("this processor has no AVX2");
     return;
   }
   const auto backend = make_cpu_backend(1);

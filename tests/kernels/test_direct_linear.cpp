@@ -8,6 +8,7 @@
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
 #include "tests/support/reference.h"
+#include "tests/support/skip.h"
 
 namespace dpt::testing {
 namespace {
@@ -54,7 +55,7 @@ void check(Backend& backend, const LinearDesc& d) {
 
 TEST_CASE("Direct linear layers of many sizes equal the reference") {
   if (!CpuFeatures::detect().avx2) {
-    MESSAGE("skipped: this processor has no AVX2");
+    testing::skip_test("this processor has no AVX2");
     return;
   }
   const auto backend = make_cpu_backend(1);

@@ -25,8 +25,8 @@ import speed  # noqa: E402
 from rounds import Program, stop, survivors, take_turns  # noqa: E402
 
 SUMMARY = "[doctest] test cases:   11 |   11 passed | 0 failed | 54 skipped\n"
-ONE_GPU = "skipped: sums beside backward: NCCL needs two GPUs\n"
-NO_GPU = "skipped: steps as graphs: no CUDA device: no NVIDIA driver is installed\n"
+ONE_GPU = "skipped: NCCL needs two GPUs [in: gradients summed in buckets]\n"
+NO_GPU = "skipped: no CUDA device: no NVIDIA driver is installed [in: steps as graphs]\n"
 
 # A program that plays dpt and every peer; FAULTS names which one fails, and how.
 FAKE = """#!/usr/bin/env python3
@@ -99,12 +99,12 @@ class Skips(unittest.TestCase):
 
     def test_no_gpu_is_wrong(self):
         self.assertIn("1 skipped", self.judge(ONE_GPU + NO_GPU + SUMMARY)[0])
-        for text in ("skipped: no NVIDIA driver\n", "a.cpp(3): MESSAGE: skipped: no cuDNN\n"):
+        for text in ("skipped: no NVIDIA driver\n", "skipped: no cuDNN [in: plans]\n"):
             self.assertIn("1 skipped", self.judge(text + SUMMARY)[0])
 
     def test_the_machine_and_missing_data_are_right(self):
-        text = "MESSAGE: skipped: /x/gpu-pack/data/cifar10 is not there (set DPT_DATA)\n"
-        text += "MESSAGE: skipped: this processor has no AVX2\n"
+        text = "skipped: /x/gpu-pack/data/cifar10 is not there (set DPT_DATA) [in: a GPU reads it]\n"
+        text += "skipped: this processor has no AVX2 [in: kernels of GPU and CPU agree]\n"
         problem, remark = self.judge(text + SUMMARY)
         self.assertEqual(problem, "")
         self.assertIn("cifar10", remark)

@@ -11,6 +11,7 @@
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
+#include "tests/support/skip.h"
 
 namespace dpt::testing {
 
@@ -54,10 +55,10 @@ inline std::string replicas_on(const std::string& device, int count) {
   return text + "]";
 }
 
-/// Whether there is a GPU; prints why a test of GPUs is skipped where there is none.
-inline bool have_gpu(const char* test) {
+/// Whether there is a GPU; says that the test case is skipped where there is none.
+inline bool have_gpu() {
   if (cuda_info().unavailable.empty()) return true;
-  std::printf("skipped: %s: no CUDA device: %s\n", test, cuda_info().unavailable.c_str());
+  skip_test("no CUDA device: " + cuda_info().unavailable);
   return false;
 }
 

@@ -273,7 +273,7 @@ TEST_CASE(
 }
 
 TEST_CASE("calibration: a GPU and a CPU core together calibrate by themselves") {
-  if (!have_gpu("calibration of a GPU and a CPU core")) return;
+  if (!have_gpu()) return;
   const TempDir folder;
   const Job job = small_job(small_config(kSgd), {"devices=[cuda:0,cpu]"});
   CHECK(job.calibrate);

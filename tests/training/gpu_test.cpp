@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/training/stepper.h"
+#include "tests/support/skip.h"
 #include "tests/training/run.h"
 
 using namespace dpt;
@@ -21,9 +22,9 @@ bool emulated() {
 }  // namespace
 
 TEST_CASE("gradients summed beside backward, in buckets, follow those summed after it") {
-  if (!have_gpu("sums beside backward")) return;
+  if (!have_gpu()) return;
   if (!emulated() && cuda_info().devices.size() < 2) {
-    std::printf("skipped: sums beside backward: NCCL needs two GPUs\n");
+    skip_test("NCCL needs two GPUs");
     return;
   }
   const std::string devices =
@@ -73,7 +74,7 @@ TEST_CASE("buckets cover the gradients from their end, whatever their size") {
 }
 
 TEST_CASE("a step on a GPU is one graph; with several replicas, two") {
-  if (!have_gpu("steps as graphs")) return;
+  if (!have_gpu()) return;
   for (const int replicas : {1, 2}) {
     const Job job = small_job(small_config(kSgd), {replicas_on("cuda:0", replicas)});
     const StartingPoint start = fresh_start(job);
@@ -90,7 +91,7 @@ TEST_CASE("a step on a GPU is one graph; with several replicas, two") {
 }
 
 TEST_CASE("evaluations on a GPU are graphs too, with the bits of single calls") {
-  if (!have_gpu("evaluations as graphs")) return;
+  if (!have_gpu()) return;
   for (const bool staged : {false, true}) {
     for (const int replicas : {1, 2}) {
       CAPTURE(staged);

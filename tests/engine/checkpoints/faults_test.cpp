@@ -16,6 +16,7 @@
 #include "engine/checkpoints/file_io.h"
 #include "tests/engine/checkpoints/files.h"
 #include "tests/engine/checkpoints/small_plan.h"
+#include "tests/support/skip.h"
 
 namespace dpt {
 namespace {
@@ -33,7 +34,7 @@ class TinyDisk {
     fs::create_directory(folder);
     mounted_ = ::mount("tmpfs", folder.c_str(), "tmpfs", 0, options.c_str()) == 0;
     if (!mounted_) {
-      MESSAGE("skipped: cannot mount a small tmpfs here: ", std::strerror(errno));
+      testing::skip_test(std::string("cannot mount a small tmpfs here: ") + std::strerror(errno));
     }
   }
   ~TinyDisk() {
@@ -116,7 +117,8 @@ TEST_CASE("folders that are missing or cannot be written") {
     if (::mount(closed.c_str(), closed.c_str(), nullptr, MS_BIND, nullptr) != 0 ||
         ::mount(nullptr, closed.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr) != 0) {
       ::umount2(closed.c_str(), MNT_DETACH);
-      MESSAGE("skipped: root cannot mount a folder read-only here: ", std::strerror(errno));
+      testing::skip_test(std::string("cannot mount a folder read-only here: ") +
+                         std::strerror(errno));
       return;
     }
     expected = "Read-only file system";

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "engine/data/loader.h"
+#include "tests/support/skip.h"
 
 namespace dpt::data_test {
 
@@ -123,7 +124,7 @@ std::string real_data(const std::string& name) {
       (folder ? fs::path(folder) : fs::path(testing::source_dir()) / ".." / "shared" / "datasets") /
       name;
   if (fs::exists(path)) return path.string();
-  MESSAGE("skipped: ", path.string(), " is not there (set DPT_DATA)");
+  testing::skip_test(path.string() + " is not there (set DPT_DATA)");
   return {};
 }
 

@@ -15,7 +15,7 @@ namespace dpt::testing {
 namespace {
 
 TEST_CASE("the libraries' workspace is written before anybody reads it") {
-  if (!have_gpu("the libraries' workspace")) return;
+  if (!have_gpu()) return;
   const auto backend = make_backend(parse_device("cuda:0"));
   const CudaContext* context = cuda_context_of(*backend);
   REQUIRE(context);
@@ -27,7 +27,7 @@ TEST_CASE("the libraries' workspace is written before anybody reads it") {
 }
 
 TEST_CASE("branches of the queue begin behind what was queued and end before what comes next") {
-  if (!have_gpu("branches of the queue")) return;
+  if (!have_gpu()) return;
   const auto backend = make_backend(parse_device("cuda:0"));
   const int branches = backend->make_branches(3);
   REQUIRE(branches == 3);
@@ -72,7 +72,7 @@ TEST_CASE("branches of the queue begin behind what was queued and end before wha
 
 /// In a process of its own, because the driver reads the variable once.
 TEST_CASE("as many connections to a GPU as there can be, unless the user has chosen") {
-  if (!have_gpu("connections to a GPU")) return;
+  if (!have_gpu()) return;
   const char* asked = std::getenv("DPT_TEST_CONNECTIONS");
   make_backend(parse_device("cuda:0"));
   const char* set = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");

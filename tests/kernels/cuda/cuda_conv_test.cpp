@@ -188,7 +188,7 @@ void check_case(const GPU& gpu, const Conv2dDesc& d, Arithmetic arithmetic) {
 }
 
 TEST_CASE("own convolutions agree with the reference in every arithmetic") {
-  if (!have_gpu("own convolutions")) return;
+  if (!have_gpu()) return;
   const GPU gpu;
   std::vector<Conv2dDesc> cases = conv_cases();
   // Phases of backward data: strides that do and do not divide the dilation, kernels smaller than
@@ -214,7 +214,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 TEST_CASE("own convolutions give the same bits in whatever order blocks and threads run") {
-  if (!have_gpu("the order of blocks")) return;
+  if (!have_gpu()) return;
   const GPU gpu;
   for (const Conv2dDesc& d : {conv_case(2, {28, 28, 1}, 20, {3, 3}),
                               conv_case(3, {12, 12, 12}, 40, {3, 3}, {1, 1}, {1, 1}),
@@ -310,7 +310,7 @@ std::vector<Conv2dDesc> pooled_cases() {
 }
 
 TEST_CASE("pooling inside a convolution agrees with the reference in every arithmetic") {
-  if (!have_gpu("pooling inside convolutions")) return;
+  if (!have_gpu()) return;
   const GPU gpu;
   for (const Conv2dDesc& plain : pooled_cases()) {
     for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
@@ -340,7 +340,7 @@ TEST_CASE("pooling inside a convolution agrees with the reference in every arith
 }
 
 TEST_CASE("pooling inside a convolution gives the same bits in whatever order threads run") {
-  if (!have_gpu("the order of threads")) return;
+  if (!have_gpu()) return;
   const GPU gpu;
   for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
     for (const Arithmetic arithmetic : kEvery) {
@@ -365,7 +365,7 @@ TEST_CASE("pooling inside a convolution gives the same bits in whatever order th
 }
 
 TEST_CASE("pooling inside a convolution: ties, zeros and NaN as in pooling by itself") {
-  if (!have_gpu("special numbers in pooling")) return;
+  if (!have_gpu()) return;
   const GPU gpu;
   // A 1x1 convolution that copies: windows (1,1,1,1), (-1,-1,-1,-1), (NaN,2,NaN,3), (0,0,0,0).
   const float q = std::numeric_limits<float>::quiet_NaN();
@@ -390,7 +390,7 @@ TEST_CASE("pooling inside a convolution: ties, zeros and NaN as in pooling by it
 }
 
 TEST_CASE("small images have kernels of their own, where the GPU has the shared memory") {
-  if (!have_gpu("small images")) return;
+  if (!have_gpu()) return;
   const GPU gpu;
   CudaContext small = gpu.context();
   small.shared_bytes_per_block = 1024;
@@ -423,7 +423,7 @@ TEST_CASE("small images have kernels of their own, where the GPU has the shared 
 
 TEST_CASE(
     "small images: a plan with little shared memory leaves a larger one of its kernel alone") {
-  if (!have_gpu("shared memory of two plans")) return;
+  if (!have_gpu()) return;
   const GPU gpu;
   const Conv2dDesc large = conv_case(2, {13, 13, 20}, 50, {5, 5});
   const Numbers n(large, Arithmetic::tf32);
@@ -448,7 +448,7 @@ TEST_CASE(
 
 /// A block of the GPU takes several images, one after the other.
 TEST_CASE("small images: more of them than the GPU has multiprocessors") {
-  if (!have_gpu("many small images")) return;
+  if (!have_gpu()) return;
   const GPU gpu;
   const std::int64_t images = 9 * gpu.context().multiprocessors + 1;
   for (const Arithmetic arithmetic : {Arithmetic::tf32, Arithmetic::bf16}) {
@@ -466,7 +466,7 @@ TEST_CASE("small images: more of them than the GPU has multiprocessors") {
 }
 
 TEST_CASE("a NaN or an infinity goes through a convolution where it belongs") {
-  if (!have_gpu("special numbers")) return;
+  if (!have_gpu()) return;
   const GPU gpu;
   Conv2dDesc d = conv_case(1, {4, 4, 4}, 2, {1, 1});
   d.bias = d.relu = true;
@@ -487,7 +487,7 @@ TEST_CASE("a NaN or an infinity goes through a convolution where it belongs") {
 }
 
 TEST_CASE("tensors too large for 32-bit indices are refused") {
-  if (!have_gpu("large tensors")) return;
+  if (!have_gpu()) return;
   const GPU gpu;
   for (const ConvPass pass :
        {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights}) {

@@ -15,7 +15,7 @@ DevPtr address(const void* memory) {
 }
 
 TEST_CASE("the input kernel's statistics are on the GPU when its first kernel runs") {
-  if (!have_gpu("the input kernel's statistics")) return;
+  if (!have_gpu()) return;
   const GPU gpu;
   InputDesc d;
   d.batch = 2;

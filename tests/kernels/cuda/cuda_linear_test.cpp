@@ -154,25 +154,25 @@ void check_every_fusion(DType type, bool tf32, double factors, double stored) {
 }
 
 TEST_CASE("linear layers in fp32, over many rows") {
-  if (!have_gpu("linear layers in fp32")) return;
+  if (!have_gpu()) return;
   check_every_fusion<float>(DType::f32, false, 5e-6, 0);
 }
 
 TEST_CASE("linear layers in tf32") {
-  if (!have_gpu("linear layers in tf32")) return;
+  if (!have_gpu()) return;
   // Factors lose at most 2^-10, by rounding or by cutting.
   check_every_fusion<float>(DType::f32, true, 0x1p-9, 0);
 }
 
 TEST_CASE("linear layers in bf16") {
-  if (!have_gpu("linear layers in bf16")) return;
+  if (!have_gpu()) return;
   // Factors are exact, sums fp32 (on tensor cores, a little less), activations have 8 bits, so half
   // a unit in the last one.
   check_every_fusion<Bf16>(DType::bf16, false, 2.5e-5, 0x1p-8);
 }
 
 TEST_CASE("fp32 is never tf32, and bf16 sums are fp32, the bias added to them") {
-  if (!have_gpu("fp32 is never tf32")) return;
+  if (!have_gpu()) return;
   const GPU gpu;
   LinearDesc d;
   d.batch = d.in = d.out = 64;
@@ -199,7 +199,7 @@ TEST_CASE("fp32 is never tf32, and bf16 sums are fp32, the bias added to them") 
 }
 
 TEST_CASE("gradients in front of a ReLU, with and without their sums, in every order of blocks") {
-  if (!have_gpu("gradients in front of a ReLU")) return;
+  if (!have_gpu()) return;
   constexpr std::int64_t kRows = 5000, kColumns = 6;
   std::vector<float> y = random_values(kRows * kColumns, 1);
   const std::vector<float> dy = random_values(kRows * kColumns, 2);
@@ -247,7 +247,7 @@ nlohmann::json parsed(const std::string& file) {
 }
 
 TEST_CASE("algorithms are timed once a shape where a cache is given, and never in exact mode") {
-  if (!have_gpu("timed linear layers")) return;
+  if (!have_gpu()) return;
   const TempDir dir;
   LinearDesc d;
   d.batch = d.in = 64;

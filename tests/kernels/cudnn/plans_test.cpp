@@ -11,6 +11,7 @@
 #include "kernels/cuda/runtime/libraries.h"
 #include "kernels/error.h"
 #include "tests/kernels/cases.h"
+#include "tests/support/skip.h"
 
 namespace dpt::testing {
 namespace {
@@ -104,7 +105,7 @@ void check_plans(const std::string& gpu, const Conv2dDesc& d) {
 
 TEST_CASE("cuDNN has plans for every convolution, and finds them again by name") {
   if (no_cudnn()) {
-    MESSAGE("skipped: ", no_cudnn());
+    testing::skip_test(no_cudnn());
     return;
   }
   for (const Conv2dDesc& d : conv_cases()) check_plans(h200(), d);
@@ -114,7 +115,7 @@ TEST_CASE("cuDNN has plans for every convolution, and finds them again by name")
 
 TEST_CASE("a plan that the problem does not admit is not found, whatever a cache says") {
   if (no_cudnn()) {
-    MESSAGE("skipped: ", no_cudnn());
+    testing::skip_test(no_cudnn());
     return;
   }
   const Conv2dDesc d = conv_case(64, {56, 56, 64}, 64, {3, 3}, {1, 1}, {1, 1});
@@ -137,7 +138,7 @@ TEST_CASE("a plan that the problem does not admit is not found, whatever a cache
 
 TEST_CASE("plans keep to the workspace that is left") {
   if (no_cudnn()) {
-    MESSAGE("skipped: ", no_cudnn());
+    testing::skip_test(no_cudnn());
     return;
   }
   const Conv2dDesc d = conv_case(64, {28, 28, 64}, 64, {3, 3}, {1, 1}, {1, 1});
@@ -154,7 +155,7 @@ TEST_CASE("plans keep to the workspace that is left") {
 
 TEST_CASE("a GPU's description that is none is an error in cuDNN's words") {
   if (no_cudnn()) {
-    MESSAGE("skipped: ", no_cudnn());
+    testing::skip_test(no_cudnn());
     return;
   }
   const ConvProblem p =
