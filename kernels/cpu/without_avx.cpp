@@ -1,0 +1,55 @@
+// In place of features.cpp and of every *_avx2.cpp and *_avx512.cpp where the build is not for x86:
+// the processor offers none of it, so none of it is ever called.
+#include <cstdlib>
+
+#include "kernels/cpu/direct_conv.h"
+#include "kernels/cpu/direct_linear.h"
+#include "kernels/cpu/features.h"
+#include "kernels/cpu/flat_avx2.h"
+
+namespace dpt {
+
+CpuFeatures CpuFeatures::detect() {
+  return {};
+}
+
+namespace flat_avx2 {
+
+// No elements done in vectors: flat.cpp does all of them.
+std::int64_t add(float*, const float*, const float*, std::int64_t) {
+  return 0;
+}
+std::int64_t add_squares(const float*, std::int64_t, double[16]) {
+  return 0;
+}
+std::int64_t sgd(const SgdStep&, float*, const float*, std::int64_t, bool&) {
+  return 0;
+}
+std::int64_t sgd_momentum(const SgdStep&, bool, float*, const float*, float*, std::int64_t, bool&) {
+  return 0;
+}
+std::int64_t adam(const AdamStep&, float*, const float*, float*, float*, float*, std::int64_t,
+                  bool&) {
+  return 0;
+}
+
+}  // namespace flat_avx2
+
+namespace direct {
+
+// The factories of direct kernels return null without AVX2.
+const ConvKernels& conv_kernels_avx2() {
+  std::abort();
+}
+const ConvKernels& conv_kernels_avx512() {
+  std::abort();
+}
+const LinearKernels& linear_kernels_avx2() {
+  std::abort();
+}
+const LinearKernels& linear_kernels_avx512() {
+  std::abort();
+}
+
+}  // namespace direct
+}  // namespace dpt

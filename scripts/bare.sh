@@ -1,0 +1,85 @@
+# A minimal Debian or Ubuntu in a folder, with a fresh clone of this repository in it. Sourced by
+# scripts/try-bare and scripts/try-aarch64, with the repository's root as working folder.
+# shellcheck shell=bash
+
+# seconds_of COMMAND...: runs it and sets `elapsed`.
+seconds_of() {
+  local begin=$SECONDS
+  "$@" || return
+  elapsed=$((SECONDS - begin))
+}
+
+# make_bare_system SUITE [NAME]: sets `root` to a new system in build/bare/NAME (DPT_BARE_DIR/NAME),
+# which goes when the script ends, unless $keep is "yes". The clone is $root/dpt.
+make_bare_system() {
+  local suite=$1 name=${2:-$1} distribution components mirror base me
+  me=$(basename "$0")
+  if [[ $EUID -ne 0 ]]; then
+    echo "$me: needs root, for debootstrap and chroot" >&2
+    exit 2
+  fi
+  if ! command -v debootstrap >/dev/null; then
+    echo "$me: debootstrap is missing: apt-get install debootstrap" >&2
+    exit 2
+  fi
+  case $suite in
+    jammy | noble) distribution=ubuntu components=main,universe ;;
+    *) distribution=debian components=main ;;
+  esac
+
+  # The mirror of this machine's apt, if it serves the wanted distribution. Security and update
+  # archives are left out: they hold no whole release.
+  mirror=${DPT_MIRROR:-}
+  if [[ -z $mirror ]] && command -v apt-get >/dev/null; then
+    # shellcheck disable=SC2016  # $(...) is apt's own syntax
+    mirror=$(apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' |
+      awk -v origin="$distribution" 'tolower($1) == origin && $2 !~ /-/ {print $3; exit}')
+  fi
+
+  base=$(realpath -m "${DPT_BARE_DIR:-build/bare}")
+  root=$base/$name
+  mkdir -p "$base"
+  rm -rf --one-file-system "$root"
+  [[ ${keep:-no} == yes ]] || trap 'rm -rf --one-file-system "$root"' EXIT
+
+  echo "$me: making $suite in $root"
+  seconds_of debootstrap --variant=minbase --components="$components" "$suite" "$root" \
+    ${mirror:+"$mirror"} >"$base/$name.log" 2>&1 || {
+    tail -n 20 "$base/$name.log" >&2
+    echo "$me: debootstrap failed (log: $base/$name.log)" >&2
+    exit 1
+  }
+
+  # The bare system reaches the mirror the way this machine does.
+  apt-config dump | grep -E '^Acquire::(Check-|Retries|ForceIPv|http|https)' \
+    >"$root/etc/apt/apt.conf.d/90host" || true
+  cp -L /etc/resolv.conf "$root/etc/resolv.conf"
+  if [[ $mirror == https:* && -f /etc/ssl/certs/ca-certificates.crt ]]; then
+    mkdir -p "$root/etc/ssl/certs"
+    cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+  fi
+
+  # Only what is committed counts: that is what a user clones.
+  git clone --quiet --no-hardlinks "$PWD" "$root/dpt"
+  local data=${DPT_DATA:-../shared/datasets}
+  data_mount=()
+  if [[ -d $data ]]; then
+    mkdir -p "$root/data"
+    data_mount=("$(realpath "$data")")
+  fi
+}
+
+# inside COMMAND: in the clone in the bare system, with nothing of this machine's environment. The
+# mounts live in a namespace of their own and vanish with the command.
+inside() {
+  # shellcheck disable=SC2016  # expanded by the inner shell
+  unshare --mount --fork bash -euc '
+    root=$1 command=$2 data=${3:-}
+    mount -t proc proc "$root/proc"
+    mount -t sysfs -o ro sysfs "$root/sys"
+    mount --rbind /dev "$root/dev"
+    [[ -z $data ]] || mount --bind -o ro "$data" "$root/data"
+    exec env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 ${data:+DPT_DATA=/data} \
+      chroot "$root" bash -c "cd /dpt && exec $command"
+  ' bash "$root" "$1" "${data_mount[@]}" </dev/null
+}
