@@ -312,7 +312,9 @@ TEST_CASE("rollback: goes on with a lower learning rate, with the same bits on a
         REQUIRE(rollbacks.size() == 1);
         CHECK(rollbacks[0]["lr_scale"] == 0.01);
         CHECK(rollbacks[0]["rollbacks"] == 1);
-        CHECK(rollbacks[0]["step"] == (every == std::string("checkpoint.every_steps=3") ? 3 : 0));
+        // The best of the first epoch, saved at its end: a later checkpoint had no good step after
+        // it.
+        CHECK(rollbacks[0]["step"] == 5);
         CHECK(rollbacks[0]["bad_step"].get<std::int64_t>() > 3);
         CHECK(checkpoint_of(job, folder, 20).state.lr_scale == 0.01);
         all_checkpoints_are_finite(job, folder);
