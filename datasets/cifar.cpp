@@ -71,7 +71,7 @@ const CifarFacts& cifar100() {
   return facts;
 }
 
-/// Reads one file's records behind those that `data` already has. `filled` counts samples.
+/// Appends one file's records to those that `data` already has. `filled` counts samples.
 void read_file(const CifarFacts& facts, const std::string& path, std::int64_t records,
                ResidentSource::Data& data) {
   ByteStream file(path);

@@ -24,7 +24,7 @@ inline constexpr std::int64_t kMostImageBytes = std::int64_t{256} << 20;
 /// does). `name` is used in messages. Throws ErrorKind::data.
 Image decode_image(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 
-// The two decoders behind decode_image; each lets the library convert to `channels`.
+// The two decoders of decode_image; each lets the library convert to `channels`.
 Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 Image decode_png(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 

@@ -113,7 +113,7 @@ class DeviceQueue {
   /// same kind) marked when it was last recorded. The host does not wait. REQUIRES: that `record`
   /// call has returned.
   virtual void wait_for(const Event& event) = 0;
-  /// A copy beside the queue, so that it may run while kernels do: begins when `after` has passed,
+  /// A copy outside the queue, so that it may overlap with kernels: begins when `after` has passed,
   /// records `done` at its end.
   virtual void upload_overlapped(DevPtr to, const void* host, std::size_t bytes, const Event& after,
                                  Event& done) = 0;
@@ -123,7 +123,7 @@ class DeviceQueue {
   /// Sets up branches, at most `wanted`, as far as there is memory to spare; the number there is: 1
   /// where the device runs one call after the other. May allocate.
   virtual int make_branches(int /*wanted*/) { return 1; }
-  /// Branches 1 to count - 1 go on behind what is queued so far. REQUIRES: that many were made.
+  /// Branches 1 to count - 1 go on after what is queued so far. REQUIRES: that many were made.
   virtual void fork(int /*count*/) {}
   /// What is queued from now on goes to a branch of the last fork.
   virtual void select_branch(int /*index*/) {}

@@ -36,7 +36,7 @@ struct UpdateGuard {
   std::int64_t bad_step = 0;  ///< StepScalars::step of the refused or broken update; 0 = none
 };
 
-/// The first floats behind the gradients in the flat gradient buffer; summed with them.
+/// The first floats after the gradients in the flat gradient buffer; summed with them.
 struct StepMetrics {
   float loss_sum = 0;    ///< sum over samples of the cross-entropy, natural logarithm
   float correct = 0;     ///< samples whose largest logit is the label's (first one wins a tie)

@@ -43,7 +43,7 @@ struct Conv2dDesc {
   bool relu = false;
   std::optional<Pool2dDesc> pool;
   DType type = DType::f32;
-  bool tf32 = false;  ///< factors may be rounded to tf32 (10 bits behind the point); f32 only
+  bool tf32 = false;  ///< factors may be rounded to tf32 (10 bits of mantissa); f32 only
   bool training = true;
   bool input_gradient = true;  ///< false for the first layer: dx is never asked for
 };

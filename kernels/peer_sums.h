@@ -1,5 +1,5 @@
-// Sums over several GPUs of one process by the vendor's library (NCCL), beside the computation.
-// For large gradients in fast mode: the order of the additions is the library's.
+// Sums over several GPUs of one process by the vendor's library (NCCL), overlapped with the
+// computation. For large gradients in fast mode: the order of the additions is the library's.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class PeerSums {
  public:
   virtual ~PeerSums() = default;
   /// data[i] = sum over ranks of data[i], for `count` floats in place: starts when what rank's
-  /// backend has queued so far has run, beside what it queues next.
+  /// backend has queued so far has run, overlapped with what it queues next.
   virtual void begin(int rank, DevPtr data, std::int64_t count) = 0;
   /// What rank's backend queues from now on runs after all sums begun.
   virtual void finish(int rank) = 0;

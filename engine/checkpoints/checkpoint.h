@@ -69,7 +69,7 @@ std::string save_checkpoint(const std::string& path, const Plan& plan,
                             const Checkpoint& checkpoint);
 
 /// Reads and verifies. Throws ErrorKind::data naming what does not fit the plan; of a damaged file,
-/// with the newest good one beside it.
+/// with the newest good one next to it.
 Checkpoint load_checkpoint(const std::string& path, const Plan& plan);
 
 /// The resolved config and class names stored in a checkpoint, without a plan. Verified as by

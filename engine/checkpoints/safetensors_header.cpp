@@ -184,7 +184,7 @@ class HeaderReader {
   }
 
   bool parse_error(std::size_t position, const string_t&, const nlohmann::detail::exception&) {
-    // The header stands behind the 8 bytes of its length; positions count from 1.
+    // The header stands after the 8 bytes of its length; positions count from 1.
     fail(ErrorKind::data, "{}: byte {}: the header is not JSON here", path_,
          8 + (position > 0 ? position - 1 : 0));
   }
@@ -341,7 +341,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
     fail(ErrorKind::data, "{}: byte 8: expected a header that begins with '{{', found 0x{:02x}",
          path, json.empty() ? 0U : static_cast<unsigned>(static_cast<unsigned char>(json.front())));
   }
-  // The parser takes a zero byte for the end of its input, and would not look behind it.
+  // The parser takes a zero byte for the end of its input, and would not look past it.
   const std::size_t zero = json.find('\0');
   if (zero != std::string_view::npos) {
     fail(ErrorKind::data, "{}: byte {}: expected JSON, found a zero byte", path, 8 + zero);

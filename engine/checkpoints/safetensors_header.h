@@ -20,7 +20,7 @@ struct SafetensorsHeader {
 };
 
 /// Checks everything: syntax, duplicate keys, names, dtypes, shapes, and that the tensors fill the
-/// `data_bytes` behind the header without holes or overlaps. Throws ErrorKind::data; `path` is for
+/// `data_bytes` after the header without holes or overlaps. Throws ErrorKind::data; `path` is for
 /// the message.
 SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_view json,
                                            std::uint64_t data_bytes);

@@ -40,17 +40,18 @@ class Communicator {
   /// hold it.
   virtual bool can_be_recorded() const { return false; }
 
-  // Sums beside the computation, for large gradients of fast mode: the order of the additions is
-  // the library's, one and the same for one set of devices.
+  // Sums overlapped with the computation, for large gradients of fast mode: the order of the
+  // additions is the library's, one and the same for one set of devices.
   /// Collective, once. Whether the next two can be used; if not, `why_not` says why.
   virtual bool set_up_overlapped_sums(std::string& why_not) {
     why_not = "there is one replica";
     return false;
   }
   /// Queues the sum over ranks of `count` floats, in place; all ranks queue the same ones in the
-  /// same order. It begins when what is queued so far has run, and runs beside what is queued next.
+  /// same order. It begins when what is queued so far has run, and overlaps with what is queued
+  /// next.
   virtual void sum_overlapped(DevPtr, std::int64_t) {}
-  /// What is queued from now on runs behind all sums.
+  /// What is queued from now on runs after all sums.
   virtual void finish_sums() {}
 
   // On host memory, for small things. `bytes` must be the same on every rank.

@@ -3,7 +3,7 @@
 // leave together.
 //
 // Devices that only queue never stop for this: the threads meet, and each tells its device's queue
-// to wait for the others' events. An event is waited for only after the meeting behind its
+// to wait for the others' events. An event is waited for only after the meeting that follows its
 // `record`, so no device ever waits for something that is not queued yet, and an aborted rank hangs
 // nobody.
 #include <algorithm>
@@ -178,7 +178,7 @@ class LocalCommunicator : public Communicator {
 
  private:
   /// All ranks find out together whether each can use the memory of all others. The first meeting
-  /// tells a rank that is here for something else, and all backends are known behind it.
+  /// tells a rank that is here for something else, and all backends are known by then.
   void choose_path(std::int64_t shards, std::int64_t count) {
     Request request;
     request.operation = Operation::all_reduce;

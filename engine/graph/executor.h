@@ -14,7 +14,7 @@ namespace dpt {
 struct ExecutorBuffers {
   DevPtr params;
   DevPtr params16;  ///< the same in bf16; only for a plan of that type
-  DevPtr grads;     ///< null for evaluation; the StepMetrics stand behind the gradients
+  DevPtr grads;     ///< null for evaluation; the StepMetrics stand after the gradients
   DevPtr arena;     ///< at least arena_bytes()
 };
 

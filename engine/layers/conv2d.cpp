@@ -1,5 +1,5 @@
 // Conv2d as torch.nn.Conv2d: x (N,H,W,C), w (K,R,S,C/groups), y (N,P,Q,K); zeros as padding.
-// Optionally with ReLU, and then a pooling, fused behind it.
+// Optionally with ReLU, and then a pooling, fused after it.
 #include <optional>
 
 #include "engine/layers/init_options.h"
@@ -107,7 +107,7 @@ class Conv2d final : public Layer {
   }
 
  private:
-  /// The shape behind the convolution, before any fused pooling.
+  /// The shape after the convolution, before any fused pooling.
   ActivationShape convolved(const ActivationShape& in) const {
     require_image(in);
     const Options& o = options_;

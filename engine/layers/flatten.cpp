@@ -1,5 +1,5 @@
 // Flatten: an image becomes a vector. No kernel: the memory stays as it is, in (H,W,C) order, and
-// the Linear behind it keeps its weight columns in that order.
+// the Linear after it keeps its weight columns in that order.
 #include "engine/layers/kind.h"
 
 namespace dpt {

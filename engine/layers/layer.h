@@ -1,5 +1,5 @@
 // The contract of a layer: shapes, parameters and a ready-made kernel. A layer owns no memory and
-// knows no device; it is made from its options and never changes.
+// does not depend on a device; it is made from its options and never changes.
 //
 // To add one: a .cpp with its options struct, field table and Layer; one line in registry.cpp; one
 // test. See CONTRIBUTING.md.
@@ -18,9 +18,9 @@ namespace dpt {
 
 /// How a parameter lies in the flat buffer. Files always hold torchvision's layout.
 enum class ParamLayout : std::uint8_t {
-  plain,      ///< as in files: biases, Linear not behind a Flatten of an image
+  plain,      ///< as in files: biases, Linear not after a Flatten of an image
   ohwi,       ///< file: OIHW (out, in/groups, kh, kw); buffer: OHWI
-  linear_hwc  ///< file: [out][c*h*w]; buffer: [out][h*w*c], for a Linear behind a Flatten
+  linear_hwc  ///< file: [out][c*h*w]; buffer: [out][h*w*c], for a Linear after a Flatten
 };
 
 /// A distribution of starting values, as torch.nn.init names them.
@@ -100,7 +100,7 @@ class Layer {
   virtual bool is_view() const { return false; }
   /// May write its output over its input.
   virtual bool is_in_place() const { return false; }
-  /// This layer with `next` (its only consumer) fused behind it, or null.
+  /// This layer with `next` (its only consumer) fused after it, or null.
   virtual std::unique_ptr<Layer> fuse(const Layer& next) const;
   virtual std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const = 0;
   /// Short text for the summary: "3x3, stride 1".

@@ -1,4 +1,4 @@
-// What the pooling layers share. In a header because a convolution takes the pooling behind it into
+// What the pooling layers share. In a header because a convolution takes the pooling after it into
 // its own kernel.
 #pragma once
 

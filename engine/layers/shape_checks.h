@@ -9,7 +9,7 @@
 
 namespace dpt {
 
-/// A shape problem behind which the layer's output is known all the same (a Linear always gives
+/// A shape problem after which the layer's output is known all the same (a Linear always gives
 /// out_features). make_plan reports it and goes on with `assumed`, so that one run shows more than
 /// one mistake.
 class ShapeError : public Error {
@@ -27,7 +27,7 @@ std::string text_of(const Size2& size);
 /// "2" where height and width are equal, otherwise "2x3".
 std::string short_text_of(const Size2& size);
 
-/// Throws unless `in` is an image, not the vector behind a Flatten or Linear.
+/// Throws unless `in` is an image, not the vector after a Flatten or Linear.
 void require_image(const ActivationShape& in);
 
 /// Pixels that a dilated kernel covers.

@@ -178,7 +178,7 @@ void sort_issues(std::vector<ConfigIssue>& issues, const std::vector<std::string
   };
   std::stable_sort(issues.begin(), issues.end(),
                    [&](const ConfigIssue& a, const ConfigIssue& b) { return rank(a) < rank(b); });
-  // What stands behind an alias is read as often as it is used.
+  // What stands after an alias is read as often as it is used.
   const auto same = [](const ConfigIssue& a, const ConfigIssue& b) {
     return a.text == b.text && a.where.line == b.where.line && a.where.column == b.where.column &&
            a.where.file == b.where.file;

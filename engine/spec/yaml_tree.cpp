@@ -94,7 +94,7 @@ class TreeBuilder : public YAML::EventHandler {
     check_size(mark, 1, 1);
     YamlNode node;
     node.kind = YamlNode::Kind::scalar;
-    // yaml-cpp calls a plain scalar "?" and a quoted one "!"; behind a real tag it does not say.
+    // yaml-cpp calls a plain scalar "?" and a quoted one "!"; after a real tag it does not say.
     node.is_plain = tag != "!";
     node.text = value;
     node.where = where(mark);

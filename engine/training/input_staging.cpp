@@ -13,7 +13,7 @@ constexpr std::size_t kIdsAt = 2 * kLine;
 static_assert(sizeof(StepScalars) <= kLine && sizeof(StepMetrics) <= kLine);
 
 /// The block's layout for a batch of `samples`: scalars, metrics, ids, slots (all 8-byte aligned)
-/// one behind the other, whatever room the block has. So a step uploads no more than it uses, and
+/// one after the other, whatever room the block has. So a step uploads no more than it uses, and
 /// equal batches find equal addresses.
 std::size_t slots_at(std::size_t samples) {
   return kIdsAt + samples * sizeof(std::int64_t);

@@ -3,7 +3,7 @@
 //
 // A device that queues may still read the last step's inputs while the host prepares the next ones.
 // So the host's side is a ring with one slot per step in flight, and samples go to two buffers in
-// turn, by copies that run beside the kernels of the step before.
+// turn, by copies that overlap with the kernels of the step before.
 #pragma once
 
 #include <array>

@@ -56,7 +56,7 @@ void Replica::set_up_sums() {
   std::string why_not;
   if (communicator_.set_up_overlapped_sums(why_not)) {
     buckets_ = gradient_buckets(job_.plan, job_.bucket_bytes);
-    sums_ = fmt::format("beside backward, in {} bucket(s)", buckets_.size());
+    sums_ = fmt::format("overlapped with backward, in {} bucket(s)", buckets_.size());
   } else {
     sums_ = fmt::format("tree ({})", why_not);
   }
@@ -377,8 +377,8 @@ void Replica::drop_results() {
 SampleResults Replica::evaluate(const DataSource& source, std::span<const std::int64_t> indices,
                                 Loader& loader, const StopQuestion& wants_stop) {
   const auto n = static_cast<std::int64_t>(indices.size());
-  // Micro-batches are partition by a rule that knows no ranks, so a sample's result never depends
-  // on how many devices there are.
+  // Micro-batches follow a rule that does not depend on ranks, so a sample's result never
+  // depends on how many devices there are.
   const std::int64_t micro_batches = ceil_div(n, job_.max_micro_batch);
   const int ranks = communicator_.size();
   const std::vector<Range> parts = proportional_parts(micro_batches, device_weights_);

@@ -101,8 +101,8 @@ class Replica {
   std::string launches() const;
   /// Where the samples are, as InputStaging::placement.
   std::string data_placement() const { return staging_.placement(); }
-  /// How gradients are added over ranks: "tree", or "beside backward, in N buckets"; why a large
-  /// gradient of fast mode is not.
+  /// How gradients are added over ranks: "tree", or "overlapped with backward, in N buckets"; why a
+  /// large gradient of fast mode is not.
   const std::string& sums() const { return sums_; }
   std::vector<std::string> implementations() const;
 

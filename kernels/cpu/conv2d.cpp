@@ -23,7 +23,7 @@ std::size_t aligned(std::size_t bytes) {
 /// With a pool, the convolution's own output z (batch, conv_out) is an intermediate:
 ///  - max pooling commutes with ReLU, so ReLU and its mask are taken on the small pooled y and z
 ///    lives in scratch only;
-///  - average pooling needs z's signs in backward, so z stays in `saved`, behind ReLU.
+///  - average pooling needs z's signs in backward, so z stays in `saved`, after ReLU.
 class CpuConv2d final : public Op {
  public:
   CpuConv2d(const Conv2dDesc& desc, int threads)

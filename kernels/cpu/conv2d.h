@@ -1,4 +1,4 @@
-// Convolution on the CPU, with the bias, ReLU and pooling that are fused behind it.
+// Convolution on the CPU, with the bias, ReLU and pooling that are fused after it.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 namespace dpt {
 
 /// A direct kernel for the whole description where one applies, else oneDNN's convolution and our
-/// own pooling behind it.
+/// own pooling after it.
 std::unique_ptr<Op> make_cpu_conv2d(const Conv2dDesc& desc, int threads);
 
 }  // namespace dpt

@@ -21,7 +21,7 @@ struct ConvLayout {
   std::int64_t vectors;                   ///< of output channels
   std::int64_t channels;                  ///< output channels, rounded up to whole vectors
   std::int64_t packed;                    ///< vectors of the forward pass's panels
-  std::int64_t odd;                       ///< channels behind them, taken as dot products
+  std::int64_t odd;                       ///< channels after them, taken as dot products
   std::int64_t run_vectors, run_columns;  ///< likewise for the run of (kw, ic)
   bool lanes_are_outputs;                 ///< weight gradient: lanes over oc, not over (kw, ic)
   std::int64_t image, weights, bias, partial, dy, columns, gradient, total;

@@ -10,7 +10,8 @@ namespace dpt::direct {
 
 /// Vectors that a tile of a single row takes at a time.
 inline constexpr int kSingleRow = 8;
-/// Floats of x or W that are meant to stay in the first-level cache beside a stream of the other.
+/// Floats of x or W that are meant to stay in the first-level cache while the other streams
+/// through.
 inline constexpr std::int64_t kBlockFloats = 6400;
 
 /// y of R samples x N outputs.

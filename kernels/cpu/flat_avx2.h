@@ -1,4 +1,4 @@
-// The AVX2 loops behind flat.h. Each handles a whole number of vectors and returns how many
+// The AVX2 loops of flat.h. Each handles a whole number of vectors and returns how many
 // elements it did; flat.cpp does the rest. REQUIRES: CpuFeatures::avx2.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Convolution with what is fused behind it, out of plans for its three passes, pooling and column
+// Convolution with what is fused after it, out of plans for its three passes, pooling and column
 // sums.
 #include "kernels/cuda/conv2d.h"
 
@@ -72,7 +72,7 @@ struct Passes {
   std::unique_ptr<ConvPlan> forward, weights, data;
 };
 
-/// The convolution's own output z (batch, conv_out), behind ReLU, is y itself without a pool. With
+/// The convolution's own output z (batch, conv_out), after ReLU, is y itself without a pool. With
 /// one it lies in `saved` if the pool's backward reads it and else in scratch, where backward later
 /// puts its gradient.
 class CudaConv2d final : public Op {

@@ -110,7 +110,7 @@ struct Team {
   }
 };
 
-/// One row, by a team. Rows behind the last one, which are there because shuffles want whole warps,
+/// One row, by a team. Rows after the last one, which are there because shuffles want whole warps,
 /// have no elements.
 template <class T, int kThreads>
 __device__ inline void run_row(const Call<T>& call, std::int32_t row, float scale,

@@ -56,7 +56,7 @@ def tests_stage(check):
         if name == "tests:kernels_cuda":
             command.append("-tce=" + CUDNN_CASES)
     if check.gpus >= 2:
-        only = "-tc=gradients summed beside backward*"
+        only = "-tc=gradients summed overlapped with backward*"
         jobs.append(("tests:nccl", [check.work / "bin" / "test_training", only]))
     elif check.gpu_works():
         check.note("tests:nccl", "not run", "one GPU: NCCL needs two", expected=True)

@@ -76,7 +76,7 @@ class Program {
       _exit(127);
     }
   }
-  /// A test that fails must not leave a process behind.
+  /// A test that fails must not leave a process running.
   ~Program() {
     if (is_running()) {
       send(SIGKILL);

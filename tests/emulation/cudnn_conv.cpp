@@ -13,7 +13,7 @@
 namespace dpt {
 namespace {
 
-/// Rounds to tf32: 10 bits behind the point, ties away from zero, as tensor cores are fed.
+/// Rounds to tf32: 10 bits of mantissa, ties away from zero, as tensor cores are fed.
 struct Tf32 {
   float value;
 };

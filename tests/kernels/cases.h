@@ -47,7 +47,7 @@ inline Pool2dDesc pool_case(PoolKind kind, std::int64_t batch, SampleShape in, S
   return d;
 }
 
-/// `conv` with a pool of its floor output size behind it.
+/// `conv` with a pool of its floor output size after it.
 inline Conv2dDesc with_pool(Conv2dDesc conv, PoolKind kind, Size2 kernel, Size2 stride,
                             Size2 padding = {0, 0}) {
   conv.pool = pool_case(kind, conv.batch, conv.conv_out, kernel, stride, padding);

@@ -1,4 +1,4 @@
-// What test backends share: memory of this process, and nothing that runs beside anything else.
+// What test backends share: memory of this process, and nothing that runs concurrently.
 #pragma once
 
 #include <cstring>

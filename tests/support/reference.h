@@ -140,7 +140,7 @@ struct Gradients {
   Values x, weight, bias;
 };
 
-/// Convolution with what the description fuses behind it.
+/// Convolution with what the description fuses after it.
 inline Values conv2d(const Conv2dDesc& d, const Values& x, const Values& weight,
                      const Values& bias) {
   Values y = conv(d, x, weight, d.bias ? bias : Values());

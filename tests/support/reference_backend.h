@@ -161,7 +161,7 @@ class ReferenceCrossEntropy final : public CrossEntropyOp {
   CrossEntropyDesc desc_;
 };
 
-/// Gathers f32 samples; knows no augmentation, whose tests stand with the backends.
+/// Gathers f32 samples; does not know augmentation, whose tests stand with the backends.
 class ReferenceInput final : public InputOp {
  public:
   explicit ReferenceInput(const InputDesc& desc) : desc_(desc) {}

@@ -1,4 +1,4 @@
-// What only runs on GPUs show: sums beside backward, and steps as graphs.
+// What only runs on GPUs show: sums overlapped with backward, and steps as graphs.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ bool emulated() {
 
 }  // namespace
 
-TEST_CASE("gradients summed beside backward, in buckets, follow those summed after it") {
+TEST_CASE("gradients summed overlapped with backward, in buckets, follow those summed after it") {
   if (!have_gpu()) return;
   if (!emulated() && cuda_info().devices.size() < 2) {
     skip_test("NCCL needs two GPUs");

@@ -20,7 +20,7 @@ enum class ConvPass : std::uint8_t { forward, backward_data, backward_weights };
 /// pixels of the last odd row and column, which no window has, are not computed.
 struct ConvPool {
   PoolKind kind = PoolKind::max;
-  SampleShape out;     ///< behind the pooling
+  SampleShape out;     ///< after the pooling
   float scale = 1.0F;  ///< of the sum over a window (average), 1 for max
 };
 

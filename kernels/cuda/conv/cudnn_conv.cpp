@@ -59,7 +59,7 @@ class FailureLog {
   std::string text_;
 };
 
-/// What cuDNN makes plans for: the GPU behind a handle, or one that is only described.
+/// What cuDNN makes plans for: the GPU of a handle, or one that is only described.
 class PlanDevice {
  public:
   explicit PlanDevice(cudnnHandle_t handle) : handle_(handle) {}

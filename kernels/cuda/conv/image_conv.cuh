@@ -31,7 +31,7 @@ __device__ inline int thread_index() {
 }
 
 /// The weights as tensor cores take them: for every step of k and every column tile, lane by lane
-/// its two words. Words behind a run or a pixel's channels, and columns behind the last, are zero.
+/// its two words. Words after a run or a pixel's channels, and columns after the last, are zero.
 template <class Math, ConvPass kPass>
 __device__ inline void load_weights(const ConvGemm& g, const ImageShape& s,
                                     std::uint32_t* weights) {
@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(kImageThreads, 1)
       auto group = static_cast<std::uint32_t>(task);
       const int first_row = static_cast<int>(s.per_group.split(group)) * 16;
       const int first_tile = static_cast<int>(group) * s.tiles_each;
-      // Rows of the window that meet the image at all; behind its borders all is zero.
+      // Rows of the window that meet the image at all; outside its borders all is zero.
       const int top = out_pixel<kPooled>(s, first_row).i;
       const int bottom = out_pixel<kPooled>(s, min(first_row + 15, s.rows - 1)).i;
       const int begin = max(0, s.border_h - bottom);

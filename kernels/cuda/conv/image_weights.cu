@@ -4,7 +4,7 @@
 //   dw(k, r, s, c) = sum over images and pixels  dy(pixel, k) x(pixel + (r, s), c)
 //
 // Rows of the product are channels of dy; columns are, for every r, the run of s and c, and one
-// column of ones behind the last r, whose sum is the gradient of the bias; the k side is pixels.
+// column of ones after the last r, whose sum is the gradient of the bias; the k side is pixels.
 // Warps share out the columns, and where these are few the pixels as well: *slices*. bf16 numbers
 // are taken as tf32, which holds them exactly: two neighbours along k are two pixels, which do not
 // lie side by side.
@@ -280,7 +280,7 @@ std::size_t shared_bytes(const WeightsShape& s) {
   const std::int64_t images =
       s.image_elements + std::int64_t{s.pitch + 1} * ceil_div_int(s.pixels, 8) * 8;
   const std::int64_t sums = std::int64_t{kWarps} * s.row_tiles * s.tiles_each * kTile;
-  // Columns behind a run are read and not used; the last pixel's lie behind the image.
+  // Columns after a run are read and not used; the last pixel's lie past the image.
   return static_cast<std::size_t>(std::max(images, sums) + 8) * sizeof(float);
 }
 

@@ -59,7 +59,7 @@ class ImplicitGemm final : public ConvPlan {
       const SampleShape& pooled = problem.pool->out;
       gemm_.pool = pool_of(*problem.pool);
       if (data) {
-        // No window has what lies behind: its gradient is zero.
+        // No window has what lies past them: its gradient is zero.
         gemm_.h.gathered = 2 * gemm_.pool.height;
         gemm_.w.gathered = 2 * gemm_.pool.width;
       } else {

@@ -1,4 +1,4 @@
-// The implicit product in one arithmetic; a file each, so that they compile beside each other.
+// The implicit product in one arithmetic; a file each, so that they compile concurrently.
 #include "kernels/cuda/conv/implicit_gemm.cuh"
 
 namespace dpt {

@@ -28,7 +28,7 @@ namespace dpt {
 
 #ifdef __CUDACC__
 
-/// Rounds the bits of an fp32 number to tf32: 10 bits behind the point, ties away from zero.
+/// Rounds the bits of an fp32 number to tf32: 10 bits of mantissa, ties away from zero.
 __device__ inline std::uint32_t round_to_tf32(std::uint32_t bits) {
   std::uint32_t result;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(result) : "f"(__uint_as_float(bits)));

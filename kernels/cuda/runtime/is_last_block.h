@@ -13,7 +13,7 @@ namespace dpt {
 inline unsigned* block_counters(const CudaContext& context) {
   return static_cast<unsigned*>(context.partials);
 }
-/// The memory behind the counters, for `count` partial sums.
+/// The memory after the counters, for `count` partial sums.
 template <class T>
 T* partial_sums(const CudaContext& context, [[maybe_unused]] std::size_t count) {
   constexpr std::size_t kCounterBytes = kBlockCounters * sizeof(unsigned);

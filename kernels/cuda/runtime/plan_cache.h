@@ -13,7 +13,7 @@ namespace dpt {
 /// JSON: {"format": 3, "machines": {machine: {problem: plan}}}. Made to be lost: a file that is
 /// missing, damaged or of another format counts as empty and is written anew; one that cannot be
 /// written leaves the choices to this process. The file is replaced as a whole (temporary file and
-/// rename), and processes that share it take turns (lock file beside it) and keep each other's
+/// rename), and processes that share it take turns (lock file next to it) and keep each other's
 /// choices. Any thread may call.
 class PlanCache {
  public:

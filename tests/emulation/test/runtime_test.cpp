@@ -220,7 +220,7 @@ TEST_CASE("a lost device stays lost until it is reset; others go on") {
   float host = 5;
   REQUIRE(cudaMemcpyAsync(&host, x, 4, cudaMemcpyDeviceToHost, stream) == cudaSuccess);
   CHECK(cudaStreamSynchronize(stream) == cudaErrorIllegalAddress);
-  CHECK(host == 5.0F);  // What was queued behind it never runs.
+  CHECK(host == 5.0F);  // What was queued after it never runs.
   CHECK(cudaGetLastError() == cudaErrorIllegalAddress);
   CHECK(cudaGetLastError() == cudaErrorIllegalAddress);
   CHECK(launch({1, 1, 0, stream}, set_float, x, 0) == cudaErrorIllegalAddress);

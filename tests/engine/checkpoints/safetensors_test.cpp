@@ -63,7 +63,7 @@ TEST_CASE("what is written is read back") {
   CHECK(header % 8 == 0);
   CHECK(bytes[8] == '{');
   CHECK(bytes.size() == 8 + header + 24 + 3 + 8 + 16);
-  // Nothing is left beside it.
+  // Nothing is left next to it.
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 }
 

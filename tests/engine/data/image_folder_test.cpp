@@ -240,7 +240,7 @@ TEST_CASE("image_folder: a bad picture is named when it is read") {
   const Bytes good = jpeg(32, 32, 3, noise(3072));
   dir.write("train/cat/2.png", Bytes(good.begin(), good.begin() + 700));
   CHECK(dir.read_error(1) == "$/train/cat/2.png: corrupt JPEG: Premature end of JPEG file");
-  // Far behind any real picture, and sparse on the disk.
+  // Far beyond any real picture, and sparse on the disk.
   fs::resize_file(dir / "train/cat/2.png", (std::uintmax_t{256} << 20) + 1);
   CHECK(dir.read_error(1) ==
         "$/train/cat/2.png: a file of 268435457 bytes; at most 256 MiB are read as a picture");

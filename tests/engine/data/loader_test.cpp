@@ -196,7 +196,7 @@ TEST_CASE("an error comes out of the batch it belongs to, the first of several")
     loader.next();
     loader.next();
     CHECK(error_of([&] { loader.next(); }) == fmt::format("sample {} is bad", order[45]));
-    // The loader stays usable: the batches behind it, and another epoch.
+    // The loader stays usable: the batches after it, and another epoch.
     CHECK(loader.next().slots.size() == 20);
     loader.start(0, {{0, 20}});
     check_batch(loader.next(), split, 0, {0, 20});

@@ -14,7 +14,7 @@ Bytes odd_png(PngKind kind);
 /// Its pixels, RGB: white where (x + y) is even, black elsewhere.
 Bytes odd_png_pixels();
 
-/// A PNG with a good header of that size and hardly any data behind it.
+/// A PNG with a good header of that size and hardly any data after it.
 Bytes png_header(std::uint32_t width, std::uint32_t height);
 
 /// `channels` 1, 3, or 4 (CMYK).

@@ -53,7 +53,7 @@ DataSets open(const std::string& name,
 /// One sample's bytes and its label.
 std::pair<Bytes, std::int32_t> sample(const DataSource& source, std::int64_t index);
 
-/// Folder of the real data (DPT_DATA, or ../shared/datasets beside the source); empty, with a
+/// Folder of the real data (DPT_DATA, or ../shared/datasets next to the source); empty, with a
 /// message, when `name` is not there.
 std::string real_data(const std::string& name);
 

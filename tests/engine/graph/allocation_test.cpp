@@ -1,4 +1,5 @@
-// A pass of the executor allocates nothing of its own. What kernels allocate is tested beside them.
+// A pass of the executor allocates nothing of its own. What kernels allocate is tested next to
+// them.
 #include "tests/engine/graph/allocation_count.h"
 #include "tests/engine/graph/net.h"
 

@@ -266,7 +266,7 @@ inline TrainSpec small_lenet() {
 }
 
 /// Nodes that fuse with nothing, run in place one after another, stand before the first parameters
-/// or behind the last, and views among them.
+/// or after the last, and views among them.
 inline TrainSpec odd_net() {
   return ModelSpecBuilder({2, 9, 8})
       .add("ReLU")

@@ -81,7 +81,7 @@ void check_sums(const GPU& gpu, DType type, std::int64_t rows, std::int64_t colu
 TEST_CASE("column sums of few and many rows and columns") {
   if (!have_gpu()) return;
   const GPU gpu;
-  // What other kernels leave behind the counters of blocks.
+  // What other kernels leave after the counters of blocks.
   constexpr std::size_t kCounterBytes = kBlockCounters * sizeof(unsigned);
   const CudaContext& context = gpu.context();
   cuda_check(cudaMemsetAsync(static_cast<std::byte*>(context.partials) + kCounterBytes, 0x7F,

@@ -140,7 +140,7 @@ struct Numbers {
         bias(random_values(d.conv_out.c, 3)),
         dy(random_values(d.batch * d.out.elements(), 4)) {
     Conv2dDesc plain = d;
-    plain.relu = d.relu && d.pool;  // A pass by itself is behind ReLU's.
+    plain.relu = d.relu && d.pool;  // A pass by itself is after ReLU's.
     plain.bias = true;
     y = reference::conv2d(d, factors(x, arithmetic), factors(weight, arithmetic), to_double(bias));
     gradients =

@@ -93,7 +93,7 @@ Output run(const GPU& gpu, const LinearDesc& d, const Input& in) {
   backward(GradWrite::add);
   out.dweight_twice = dweight.values();
   out.dbias_twice = dbias.values();
-  // What lies behind the scratch that was asked for is not the operation's.
+  // What lies past the scratch that was asked for is not the operation's.
   const std::vector<float> behind = scratch.values();
   for (std::size_t i = behind.size() - 15; i < behind.size(); ++i) CHECK(std::isnan(behind[i]));
   return out;

@@ -1,5 +1,5 @@
 // Convolutions where cuDNN is absent or fails: our own kernels do the work, and say so. Only the
-// emulation's stand-in for cuDNN fails when it is told to.
+// emulation's cuDNN fails when it is told to.
 #if __has_include("emulation/control.h")
 #include <doctest/doctest.h>
 

@@ -46,7 +46,7 @@ TEST_CASE("a choice is kept for the next process, by machine and problem") {
   CHECK(next.decide("GPU", "conv", any, never) == "own");
   CHECK(next.decide("GPU", "other", any, never) == "cudnn:7");
   CHECK(next.decide("other GPU", "conv", any, never) == "cudnn:1");
-  // Nothing but the file and its lock is left behind.
+  // Nothing but the file and its lock is left over.
   std::size_t files = 0;
   for ([[maybe_unused]] const auto& entry :
        std::filesystem::directory_iterator(dir.path() + "/below")) {
