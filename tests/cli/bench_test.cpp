@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
+#include "tests/support/skip.h"
 
 using namespace dpt::testing;
 using Json = nlohmann::json;
@@ -42,7 +43,7 @@ TEST_CASE("bf16 on a CPU: dpt devices and a run say that it is slower") {
   const Finished usual = run_dpt({"train", "small.yaml", "train.epochs=1"}, dir.path());
   CHECK(usual.err.find(slower) == std::string::npos);
   if (!has_bf16) {
-    MESSAGE("skipped: this processor has no bf16 instructions");
+    skip_test("this processor has neither AVX512-BF16 nor AMX");
     return;
   }
   const Finished run = run_dpt(

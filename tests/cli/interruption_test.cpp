@@ -2,6 +2,9 @@
 #include <doctest/doctest.h>
 #include <sys/mount.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <random>
 
@@ -35,6 +38,24 @@ struct Workplace {
   }
 };
 
+std::int64_t log_lines(const std::string& folder) {
+  const std::string text = read_file(folder + "/metrics.jsonl");
+  return std::count(text.begin(), text.end(), '\n');
+}
+
+/// How a run into the folder `cut` ended to which the signal was sent after its first checkpoint.
+/// One that came to its own end before the signal reached it tells nothing, and is done again.
+Finished interrupted(const Workplace& w, const std::vector<std::string>& command, int signal) {
+  for (int tries = 0;; ++tries) {
+    fs::remove_all(w.dir.file("cut"));
+    Program program(command, w.dir.path(), w.logs);
+    REQUIRE(wait_for_checkpoint(w.dir.file("cut")));
+    program.send(signal);
+    Finished finished = program.wait();
+    if (finished.exit_code != 0 || tries == 9) return finished;
+  }
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -46,11 +67,7 @@ TEST_CASE(
   for (const auto& [signal, exit_code] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130},
                                           std::pair{SIGHUP, 129}, std::pair{SIGUSR1, 75}}) {
     CAPTURE(signal);
-    fs::remove_all(w.dir.file("cut"));
-    Program program(command, w.dir.path(), w.logs);
-    REQUIRE(wait_for_checkpoint(w.dir.file("cut")));
-    program.send(signal);
-    const Finished stopped = program.wait();
+    const Finished stopped = interrupted(w, command, signal);
     INFO(stopped.err);
     CHECK(stopped.exit_code == exit_code);
     CHECK(stopped.err.find("the same command goes on") != std::string::npos);
@@ -71,22 +88,26 @@ TEST_CASE("kill -9 at random instants, then the same command: equal weights, bes
   const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "cut", early};
   std::mt19937 random(20);
   int kills = 0, runs = 0;
-  while (kills < 20) {
+  const std::string folder = w.dir.file("cut");
+  for (int starts = 0; kills < 20; ++starts) {
+    REQUIRE(starts < 200);
+    // The instant is a number of lines that the log has got, whatever time that takes: none, so
+    // that starting and loading are hit, or so many that checkpoints were saved in between. What
+    // happens between two looks at the log makes it random.
+    const std::int64_t lines = log_lines(folder) + static_cast<std::int64_t>(random() % 12);
     Program program(command, w.dir.path(), w.logs);
-    // Long enough to make progress now and then, short enough to hit every phase.
-    const auto delay = std::chrono::milliseconds(random() % 120);
-    std::this_thread::sleep_for(delay);
-    if (program.is_running()) {
-      program.send(SIGKILL);
-      CHECK(program.wait().exit_code == -SIGKILL);
+    REQUIRE(wait_until([&] { return !program.is_running() || log_lines(folder) >= lines; }));
+    program.send(SIGKILL);
+    const Finished ended = program.wait();
+    INFO(ended.err);
+    if (ended.exit_code == -SIGKILL) {
       ++kills;
       continue;
     }
-    const Finished done = program.wait();
-    INFO(done.err);
-    REQUIRE(done.exit_code == 0);
-    CHECK((outcome_of(w.dir.file("cut")) == whole));
-    fs::remove_all(w.dir.file("cut"));
+    // It came to its end before the signal reached it.
+    REQUIRE(ended.exit_code == 0);
+    CHECK((outcome_of(folder) == whole));
+    fs::remove_all(folder);
     ++runs;
   }
   const Finished rest = run_dpt(command, w.dir.path());

@@ -9,6 +9,7 @@
 
 #include "engine/checkpoints/checkpoint.h"
 #include "tests/cli/program.h"
+#include "tests/support/skip.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -373,7 +374,7 @@ TEST_CASE("on_failure continue: the run goes on without a checkpoint, the last o
   const std::string disk = w.dir.file("disk");
   fs::create_directory(disk);
   if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=400k") != 0) {
-    MESSAGE("skipped: a tmpfs cannot be mounted here (not root)");
+    skip_test("cannot mount a small tmpfs here");
     return;
   }
   const Words words = {"checkpoint.on_failure=continue", "log.every=1", "train.epochs=40"};

@@ -86,7 +86,10 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  void send(int signal) const { kill(pid_, signal); }
+  /// Nothing once it is known to have ended: its number may belong to another process by then.
+  void send(int signal) const {
+    if (!ended_) kill(pid_, signal);
+  }
   pid_t pid() const { return pid_; }
   bool is_running() {
     if (!ended_) ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;

@@ -166,7 +166,7 @@ TEST_CASE("decoding runs ahead by `prefetch` batches and no further") {
   Loader loader(split, options(3, 2));
   loader.start(0, batches(kSamples, 10));
   const auto settle = [&](std::size_t expected) {
-    for (int i = 0; i < 2000 && source->reads() < expected; ++i) {
+    for (int i = 0; i < 60'000 && source->reads() < expected; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
