@@ -13,7 +13,8 @@ namespace {
 /// The first of `choices` that `text` begins with, taken off it; empty if there is none.
 template <std::size_t N>
 std::string take_one_of(std::string& text, const std::array<const char*, N>& choices) {
-  for (const std::string choice : choices) {
+  for (const char* name : choices) {
+    const std::string choice = name;
     if (text.compare(0, choice.size(), choice) == 0) {
       text.erase(0, choice.size());
       return choice;

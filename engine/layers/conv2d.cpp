@@ -55,8 +55,9 @@ class Conv2d final : public Layer {
   double forward_flops(std::span<const ActivationShape> in, const ActivationShape&) const override {
     const Options& o = options_;
     const auto window = static_cast<double>(o.kernel_size.h * o.kernel_size.w);
+    const std::int64_t channels_of_a_group = in[0].shape.c / o.groups;
     return 2.0 * static_cast<double>(convolved(in[0]).elements()) * window *
-           static_cast<double>(in[0].shape.c / o.groups);
+           static_cast<double>(channels_of_a_group);
   }
 
   std::unique_ptr<Layer> fuse(const Layer& next) const override {

@@ -24,8 +24,8 @@ template <class V>
 /// Cuts `total` into the fewest parts of at most `most`, as equal as can be.
 struct Split {
   std::int64_t total, parts;
-  [[gnu::always_inline]] Split(std::int64_t total_, std::int64_t most)
-      : total(total_), parts((total_ + most - 1) / most) {}
+  [[gnu::always_inline]] Split(std::int64_t whole, std::int64_t most)
+      : total(whole), parts((whole + most - 1) / most) {}
   [[gnu::always_inline]] std::int64_t begin(std::int64_t part) const {
     return total * part / parts;
   }
