@@ -22,6 +22,8 @@ class Program:
         self.until = until  # no answer is waited for after this moment of time.monotonic()
         self.process = None
         self.seconds_a_step = []
+        self.steps_done = 0  # of training, in this process
+        self.steps_before = 0  # those of them that came before the first round
 
     def start(self, arguments=()):
         self.log = tempfile.TemporaryFile("w+")
@@ -76,7 +78,9 @@ class Program:
         while True:
             line = self.line()
             try:
-                return float(line)
+                seconds = float(line)
+                self.steps_done += steps
+                return seconds
             except ValueError:
                 continue  # A greeting.
 
@@ -129,6 +133,7 @@ def take_turns(programs, rounds, seconds, warm, on_failure, unit=1, until=math.i
         program.run(warm)
         units = round(seconds / (program.run(warm) / warm) / unit)
         steps[program.name] = unit * max(1, units)
+        program.steps_before = program.steps_done
 
     def one_round(program):
         count = steps[program.name]

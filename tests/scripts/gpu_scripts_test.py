@@ -332,7 +332,9 @@ class Peers(unittest.TestCase):
         """The numbers of a run with the given faults, and its exit code."""
         data = pathlib.Path(os.environ.get("DPT_DATA", ROOT.parent / "shared" / "datasets"))
         if not (data / "fashion-mnist" / "train-images-idx3-ubyte.gz").exists():
-            self.skipTest(f"{data}/fashion-mnist is not there (set DPT_DATA)")
+            reason = f"{data}/fashion-mnist is not there (set DPT_DATA)"
+            print(f"\nskipped: {reason} [in: {self.id()}]", flush=True)  # for scripts/skipped-tests
+            self.skipTest(reason)
         with tempfile.TemporaryDirectory() as folder:
             fake = pathlib.Path(folder) / "fake"
             fake.write_text(FAKE)
@@ -358,6 +360,29 @@ class Peers(unittest.TestCase):
         self.assertEqual(sorted(out["programs"]), ["dpt", "jax-scan"], done.stderr)
         self.assertAlmostEqual(out["to_best_peer"], 4.0)
         self.assertEqual(len(out["problems"]), 3)
+        self.assertEqual(done.returncode, 0)
+
+    def test_on_a_cpu_too_a_peer_that_differs_is_left_out_and_the_rest_is_printed(self):
+        options = ["--device", "cpu", "--batch", "1"]
+        numbers, done = self.bench_peers({"jax-scan": "differs"}, *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        out = numbers["1:fp32"]
+        names = ["dpt", "jax-jit", "torch-compile", "torch-compile-autotune", "torch-eager"]
+        self.assertEqual(sorted(out["programs"]), names, done.stderr)
+        self.assertAlmostEqual(out["to_best_peer"], 4.0)
+        self.assertEqual(len(out["problems"]), 1)
+        self.assertIn("jax-scan: its losses differ", done.stderr)
+        self.assertIn(out["machine"], done.stdout)
+        # The state that is timed is that of thousands of steps, not of the first ones.
+        begin, end = out["programs"]["dpt"]["timed_steps"]
+        self.assertGreaterEqual(begin, 6000)
+        self.assertIn(f"timed steps {begin + 1} to {end}", done.stdout)
+
+    def test_no_comparison_is_a_failure(self):
+        peers = ("torch-eager", "torch-compile", "torch-compile-autotune", "jax-jit", "jax-scan")
+        faults = {peer: "dies" for peer in peers}
+        numbers, done = self.bench_peers(faults, "--device", "cpu", "--batch", "256")
+        self.assertEqual(list(numbers["256:fp32"]["programs"]), ["dpt"])
         self.assertEqual(done.returncode, 1)
 
     def test_one_that_dies_in_a_round(self):
