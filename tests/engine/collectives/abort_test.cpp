@@ -101,7 +101,7 @@ TEST_CASE("an abort from outside wakes sleepers, and its cause stays the first o
     group.abort(1, "first");
     group.abort(0, "second");
   });
-  const auto outcomes = run_ranks(group, 3, [](Communicator& comm, QueuedBackend&) {
+  const auto outcomes = run_ranks(group, 3, [&group](Communicator& comm, QueuedBackend&) {
     // The two others sleep at the barrier, or come to it afterwards: either way it does not open.
     while (comm.rank() == 1 && group.abort_cause().empty()) std::this_thread::sleep_for(1ms);
     comm.barrier();
