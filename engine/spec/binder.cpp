@@ -49,13 +49,6 @@ std::string other_name(const std::string& key, const std::vector<std::string>& k
   return {};
 }
 
-std::string lower(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
-
 std::vector<std::string> names_of(const VariantTable& table) {
   std::vector<std::string> names;
   for (const ObjectTable* alternative : table.alternatives) names.push_back(alternative->name);
@@ -68,7 +61,7 @@ std::string unknown_kind(const VariantTable& table, const std::string& type) {
   std::string text = fmt::format("unknown {} {}", table.what, in_quotes(type));
   std::string near;
   for (const auto& [theirs, ours] : table.hints) {
-    if (lower(theirs) == lower(type)) near = ours;
+    if (lower_case(theirs) == lower_case(type)) near = ours;
   }
   if (near.empty()) near = closest(type, names);
   const bool is_name = std::find(names.begin(), names.end(), near) != names.end();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <string_view>
@@ -26,11 +25,6 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 /// The length of the digits at `from`.
 std::size_t digits(std::string_view text, std::size_t from) {
   std::size_t n = 0;
@@ -41,7 +35,7 @@ std::size_t digits(std::string_view text, std::size_t from) {
 Look look_of_number(std::string_view text) {
   if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
   if (text.empty()) return Look::word;
-  const std::string folded = lower(std::string(text));
+  const std::string folded = lower_case(std::string(text));
   if (folded == ".inf" || folded == ".nan" || folded == "inf" || folded == "nan" ||
       folded == "infinity") {
     return Look::not_finite;
@@ -79,7 +73,7 @@ Look look_of(const YamlNode& node) {
   if (!node.is_plain) return Look::word;
   if (node.text == "true" || node.text == "false") return Look::boolean;
   static constexpr std::array kOthers = {"true", "false", "yes", "no", "on", "off", "y", "n"};
-  const std::string folded = lower(node.text);
+  const std::string folded = lower_case(node.text);
   if (std::find(kOthers.begin(), kOthers.end(), folded) != kOthers.end()) {
     return Look::other_boolean;
   }
@@ -87,7 +81,7 @@ Look look_of(const YamlNode& node) {
 }
 
 bool means_true(const std::string& text) {
-  const std::string folded = lower(text);
+  const std::string folded = lower_case(text);
   return folded == "true" || folded == "yes" || folded == "on" || folded == "y";
 }
 
@@ -130,6 +124,13 @@ std::string numeric_hint(Look look, const YamlNode& node) {
 }
 
 }  // namespace
+
+std::string lower_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
 
 std::string in_quotes(const std::string& text) {
   std::string out = "'";
@@ -247,7 +248,7 @@ bool needs_quotes(const std::string& text) {
     case Look::other_number:
       return true;
     case Look::other_boolean:
-      return lower(text) == "true" || lower(text) == "false";
+      return lower_case(text) == "true" || lower_case(text) == "false";
     default:
       // inf and nan are words to YAML, .inf and .nan are not.
       return look_of(plain) == Look::not_finite && text.find('.') != std::string::npos;

@@ -14,6 +14,8 @@ namespace dpt {
 std::string found_text(const YamlNode& node);
 /// `text` between single quotes, shortened and without control characters.
 std::string in_quotes(const std::string& text);
+/// `text` with the letters of ASCII in lower case, whatever the locale.
+std::string lower_case(std::string text);
 /// A number as people write it: 65536, 0.5.
 std::string number_text(double value);
 

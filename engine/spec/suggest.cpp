@@ -1,8 +1,8 @@
 // "Did you mean ...?": closest(), declared in fields.h.
 #include <algorithm>
-#include <cctype>
 
 #include "engine/spec/fields.h"
+#include "engine/spec/scalars.h"
 
 namespace dpt {
 namespace {
@@ -11,10 +11,9 @@ namespace {
 std::string folded(const std::string& word) {
   std::string out;
   for (const char c : word) {
-    if (c == '_' || c == '-' || c == ' ') continue;
-    out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (c != '_' && c != '-' && c != ' ') out += c;
   }
-  return out;
+  return lower_case(std::move(out));
 }
 
 /// Edit distance in which swapping two neighbours counts once (optimal string alignment).

@@ -60,7 +60,7 @@ namespace {
 
 /// Allocations of `steps` steps of all replicas, after a whole epoch has warmed everything up.
 long allocations(const std::vector<std::string>& overrides, int steps) {
-  const Job job = small_job(small_config("{type: SGD, lr: 0.05, momentum: 0.9}"), overrides);
+  const Job job = small_job(small_config(kSgdWithoutDecay), overrides);
   const StartingPoint start = fresh_start(job);
   g_allocations = 0;
   run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {

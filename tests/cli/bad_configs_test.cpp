@@ -18,7 +18,7 @@ using Texts = std::vector<std::string>;
 
 namespace {
 
-const std::string kConfig = R"(version: 1
+const std::string kGoodConfig = R"(version: 1
 name: bad
 data:
   dataset: digits
@@ -41,12 +41,12 @@ train: {epochs: 5}
 )";
 
 struct BadConfig {
-  std::vector<std::pair<std::string, std::string>> changes;  ///< of kConfig
+  std::vector<std::pair<std::string, std::string>> changes;  ///< of kGoodConfig
   Texts issues;                                              ///< "line:column: text"
 };
 
 std::string bad_text(const BadConfig& bad) {
-  std::string text = kConfig;
+  std::string text = kGoodConfig;
   for (const auto& [from, to] : bad.changes) {
     const std::size_t at = text.find(from);
     REQUIRE_MESSAGE(at != std::string::npos, from);
@@ -399,7 +399,7 @@ const std::vector<BadConfig> kSeveralErrors = {
 }  // namespace
 
 TEST_CASE("the config that is spoilt below is good") {
-  CHECK(issues_of(kConfig) == Texts{});
+  CHECK(issues_of(kGoodConfig) == Texts{});
 }
 
 TEST_CASE("each mistake in a config is told with its place and what to write") {

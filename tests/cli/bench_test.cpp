@@ -7,7 +7,7 @@
 #include "tests/support/skip.h"
 
 using namespace dpt::testing;
-using Json = nlohmann::json;
+using nlohmann::json;
 
 TEST_CASE("bench counts the samples that were run: batches that the data does not fill") {
   const TempDir dir;
@@ -18,7 +18,7 @@ TEST_CASE("bench counts the samples that were run: batches that the data does no
                                    dir.path());
     INFO(bench.err);
     REQUIRE(bench.exit_code == 0);
-    const Json result = Json::parse(bench.out);
+    const json result = json::parse(bench.out);
     CHECK(result["rounds"] == 3);
     return result["samples"].get<int>();
   };
@@ -35,7 +35,7 @@ TEST_CASE("bf16 on a CPU: dpt devices and a run say that it is slower") {
   const TempDir dir;
   write_file(dir.file("small.yaml"), program_config());
   const std::string slower = "bf16 is slower than fp32 on a CPU";
-  const Json devices = Json::parse(run_dpt({"devices", "--json"}, dir.path()).out);
+  const json devices = json::parse(run_dpt({"devices", "--json"}, dir.path()).out);
   const bool has_bf16 = devices["cpu"]["bf16"].get<bool>();
   CHECK(devices["cpu"]["bf16_is_slower_than_fp32"] == has_bf16);
   const std::string text = run_dpt({"devices"}, dir.path()).out;

@@ -13,21 +13,22 @@ using nlohmann::json;
 TEST_CASE("help and version") {
   const Workplace w;
   CHECK(w.run({"--help"}).exit_code == 0);
-  contains(w.run({"--help"}).out, "Exit codes");
-  contains(w.run({"train", "--help"}).out, "--max-time");
+  check_contains(w.run({"--help"}).out, "Exit codes");
+  check_contains(w.run({"train", "--help"}).out, "--max-time");
   const Finished version = w.run({"--version"});
   CHECK(version.exit_code == 0);
-  contains(version.out, "oneDNN");
+  check_contains(version.out, "oneDNN");
   CHECK(w.run({}).exit_code == 2);
   const Finished unknown = w.run({"trian", "small.yaml"});
   CHECK(unknown.exit_code == 2);
-  contains(unknown.err, "unknown command 'trian', did you mean 'train'?");
+  check_contains(unknown.err, "unknown command 'trian', did you mean 'train'?");
   const Finished nothing_near = w.run({"frobnicate"});
   CHECK(nothing_near.exit_code == 2);
-  contains(nothing_near.err, "unknown command 'frobnicate'. Commands: train, eval, config, model");
+  check_contains(nothing_near.err,
+                 "unknown command 'frobnicate'. Commands: train, eval, config, model");
   const Finished nested = w.run({"config", "chekc", "small.yaml"});
   CHECK(nested.exit_code == 2);
-  contains(nested.err, "unknown command 'chekc' of dpt config, did you mean 'check'?");
+  check_contains(nested.err, "unknown command 'chekc' of dpt config, did you mean 'check'?");
   CHECK(w.run({"train"}).exit_code == 2);
   CHECK(w.run({"train", "small.yaml", "--no-such-option"}).exit_code == 2);
 }
@@ -74,20 +75,20 @@ TEST_CASE("train leaves a run folder that scripts can read") {
   SUBCASE("the same command again has nothing to do") {
     const Finished again = w.run({"train", "small.yaml"});
     CHECK(again.exit_code == 0);
-    contains(again.err, "is complete");
+    check_contains(again.err, "is complete");
     CHECK(w.run({"train", "small.yaml", "--require", "test/accuracy>=2"}).exit_code == 7);
   }
   SUBCASE("more epochs go on") {
     const Finished more = w.run({"train", "small.yaml", "train.epochs=31"});
     INFO(more.err);
     CHECK(more.exit_code == 0);
-    contains(more.err, "resuming");
+    check_contains(more.err, "resuming");
     CHECK(json::parse(read_file(folder + "/summary.json"))["epochs"] == 31);
   }
   SUBCASE("another config is refused with a diff") {
     const Finished other = w.run({"train", "small.yaml", "optimizer.lr=0.01"});
     CHECK(other.exit_code == 2);
-    contains(other.err, "optimizer.lr: 0.05 -> 0.01");
+    check_contains(other.err, "optimizer.lr: 0.05 -> 0.01");
   }
   SUBCASE("--resume never takes a new folder, --overwrite the old one") {
     CHECK(w.run({"train", "small.yaml", "--resume", "never", "--max-steps", "2"}).exit_code == 0);
@@ -146,15 +147,15 @@ TEST_CASE("train leaves a run folder that scripts can read") {
     CHECK(with({}).exit_code == 0);
     const Finished renamed = with({"model.layers.fc1.name=head"});
     CHECK(renamed.exit_code == 3);
-    contains(renamed.err, "missing from the file: head.weight");
-    contains(renamed.err, "left over in the file: fc1.weight");
+    check_contains(renamed.err, "missing from the file: head.weight");
+    check_contains(renamed.err, "left over in the file: fc1.weight");
     const Finished announced = with({"model.layers.fc1.name=head", "--expect-missing", "head.*",
                                      "--expect-left-over", "fc1.*"});
     INFO(announced.err);
     CHECK(announced.exit_code == 0);
     const Finished shape = with({"model.layers.conv1.out_channels=9"});
     CHECK(shape.exit_code == 3);
-    contains(shape.err, "conv1.weight");
+    check_contains(shape.err, "conv1.weight");
   }
 }
 
@@ -168,15 +169,15 @@ TEST_CASE("exit codes tell a script what happened") {
   CHECK(w.run({"train", "small.yaml", "--weights", "no-such-file"}).exit_code == 3);
   const Finished cuda = w.run({"train", "small.yaml", "--devices", "cuda:7"});
   CHECK(cuda.exit_code == 4);
-  contains(cuda.err, "cuda");
+  check_contains(cuda.err, "cuda");
   const Finished diverged =
       w.run({"train", "small.yaml", "--run-dir", "d", "optimizer.lr=1e20", "train.epochs=2"});
   CHECK(diverged.exit_code == 5);
-  contains(diverged.err, "diverged at step");
+  check_contains(diverged.err, "diverged at step");
   CHECK(events(w.dir.file("d/metrics.jsonl"), "run_end").at(0)["exit_code"] == 5);
   const Finished shards = w.run({"train", "small.yaml", "--devices", "cpu,cpu,cpu,cpu,cpu"});
   CHECK(shards.exit_code == 2);
-  contains(shards.err, "shard");
+  check_contains(shards.err, "shard");
 }
 
 TEST_CASE("arithmetic that the processor does not have is refused before anything is written") {
@@ -186,7 +187,7 @@ TEST_CASE("arithmetic that the processor does not have is refused before anythin
     words.insert(words.end(), more.begin(), more.end());
     const Finished finished = w.run(words);
     CHECK(finished.exit_code == 4);
-    contains(finished.err, says);
+    check_contains(finished.err, says);
     CHECK_FALSE(std::filesystem::exists(w.dir.file("runs")));
   };
   const std::string tf32 = "layer 'conv1', set-up: cpu: a convolution in tf32 is not available";
@@ -212,7 +213,7 @@ TEST_CASE("dry run trains nothing and leaves nothing") {
   const Workplace w;
   const Finished dry = w.run({"train", "small.yaml", "--dry-run"});
   CHECK(dry.exit_code == 0);
-  contains(dry.out, "conv1");
+  check_contains(dry.out, "conv1");
   CHECK_FALSE(std::filesystem::exists(w.dir.file("runs")));
 }
 
@@ -223,10 +224,10 @@ TEST_CASE("limits: --max-steps ends with 0, --max-time with 75, and both go on l
   const Finished gated =
       w.run({"train", "small.yaml", "--max-steps", "8", "--require", "test/accuracy>=0"});
   CHECK(gated.exit_code == 7);
-  contains(gated.err, "this run has no test result");
+  check_contains(gated.err, "this run has no test result");
   const Finished timed = w.run({"train", "small.yaml", "--max-time", "0s"});
   CHECK(timed.exit_code == 75);
-  contains(timed.err, "--max-time");
+  check_contains(timed.err, "--max-time");
   CHECK(w.run({"train", "small.yaml"}).exit_code == 0);
 }
 
@@ -244,7 +245,7 @@ TEST_CASE("early stopping ends a run, and the same command again has nothing to 
   CHECK(summary["epochs"] == 3);
   const Finished again = w.run(command);
   CHECK(again.exit_code == 0);
-  contains(again.err, "is complete");
+  check_contains(again.err, "is complete");
 }
 
 TEST_CASE("config and model commands") {
@@ -252,13 +253,13 @@ TEST_CASE("config and model commands") {
   CHECK(w.run({"config", "check", "small.yaml"}).exit_code == 0);
   const Finished two = w.run({"config", "check", "small.yaml", "a=1", "train.epochs=-1"});
   CHECK(two.exit_code == 2);
-  contains(two.err, "a");
-  contains(two.err, "epochs");
+  check_contains(two.err, "a");
+  check_contains(two.err, "epochs");
   write_file(w.dir.file("first.yaml"), w.run({"config", "init"}).out);
   CHECK(w.run({"config", "check", "first.yaml"}).exit_code == 0);
   CHECK(json::parse(w.run({"config", "schema"}).out).contains("$schema"));
   CHECK(json::parse(w.run({"model", "summary", "small.yaml", "--json"}).out).is_object());
-  contains(w.run({"model", "summary", "small.yaml"}).out, "conv1");
+  check_contains(w.run({"model", "summary", "small.yaml"}).out, "conv1");
   CHECK(json::parse(w.run({"devices", "--json"}).out).contains("cpu"));
   CHECK(json::parse(w.run({"bench", "small.yaml", "--steps", "5", "--rounds", "2", "--json"}).out)
             .contains("images_per_s"));

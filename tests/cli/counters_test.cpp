@@ -71,8 +71,8 @@ TEST_CASE("a well-formed checkpoint whose counters are impossible is refused by 
       CAPTURE(command[0]);
       const Finished refused = w.run(command);
       CHECK(refused.exit_code == 3);
-      contains(refused.err, w.checkpoint + ": metadata '" + key + "': expected ");
-      contains(refused.err, ", found " + value);
+      check_contains(refused.err, w.checkpoint + ": metadata '" + key + "': expected ");
+      check_contains(refused.err, ", found " + value);
     }
     write_file(w.dir.file(w.checkpoint), good);
   }
@@ -90,8 +90,8 @@ TEST_CASE("a well-formed checkpoint whose counters are impossible is refused by 
     w.set(key, value);
     const Finished refused = w.run(w.command);
     CHECK(refused.exit_code == 3);
-    contains(refused.err, w.checkpoint + ": metadata '" + key + "': " + expected);
-    contains(refused.err, ", found " + value);
+    check_contains(refused.err, w.checkpoint + ": metadata '" + key + "': " + expected);
+    check_contains(refused.err, ", found " + value);
     write_file(w.dir.file(w.checkpoint), good);
   }
   CHECK(w.run(w.command).exit_code == 0);
@@ -111,7 +111,7 @@ TEST_CASE("a checkpoint that lost the name of its checksum is damaged, not forei
     CAPTURE(command[0]);
     const Finished refused = w.run(command);
     CHECK(refused.exit_code == 3);
-    contains(refused.err, w.checkpoint + ": expected the checksum 'dpt.integrity'");
+    check_contains(refused.err, w.checkpoint + ": expected the checksum 'dpt.integrity'");
   }
 }
 
@@ -129,20 +129,20 @@ TEST_CASE("a run of a release in which device_weights was called shares goes on"
   const Finished resumed = w.run(w.command);
   INFO(resumed.err);
   CHECK(resumed.exit_code == 0);
-  contains(resumed.err, "at step 14");
+  check_contains(resumed.err, "at step 14");
   const Finished config = w.run(w.command, {"shares=[1, 1]"});
   CHECK(config.exit_code == 2);
-  contains(config.err, "the key 'shares' was renamed: write 'device_weights'");
+  check_contains(config.err, "the key 'shares' was renamed: write 'device_weights'");
 }
 
 TEST_CASE("what may change on resume is said by the fields themselves") {
   const Stopped w;
   const Finished refused = w.run(w.command, {"optimizer.lr=0.01"});
   CHECK(refused.exit_code == 2);
-  contains(refused.err, "optimizer.lr: 0.05 -> 0.01");
+  check_contains(refused.err, "optimizer.lr: 0.05 -> 0.01");
   for (const char* field : {"data.root", "data.workers", "data.prefetch", "train.epochs",
                             "checkpoint", "log", "devices", "device_weights"}) {
-    contains(refused.err.substr(refused.err.find("may change only")), field);
+    check_contains(refused.err.substr(refused.err.find("may change only")), field);
   }
 }
 
@@ -153,9 +153,9 @@ TEST_CASE("more epochs under a schedule over the whole run: the change of rate i
   const Finished more = w.run({"train", "small.yaml", "train.epochs=4"}, cosine);
   INFO(more.err);
   CHECK(more.exit_code == 0);
-  contains(more.err,
-           "the learning rate of step 25 is 0.025, where the run so far would have used 0");
-  contains(more.err, "train.epochs was 2 and is 4");
+  check_contains(more.err,
+                 "the learning rate of step 25 is 0.025, where the run so far would have used 0");
+  check_contains(more.err, "train.epochs was 2 and is 4");
   // The same epochs, and a schedule that does not depend on them: nothing to say.
   const Finished again = w.run({"train", "small.yaml", "train.epochs=4"}, cosine);
   CHECK(again.err.find("learning rate of step") == std::string::npos);

@@ -7,34 +7,15 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/cli/program.h"
+#include "tests/cli/workplace.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  INFO("looked for: ", part, "\nin: ", text);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
-}
-
-std::vector<json> events(const std::string& path, const std::string& name) {
-  std::vector<json> found;
-  std::istringstream lines(read_file(path));
-  for (std::string line; std::getline(lines, line);) {
-    const json event = json::parse(line);
-    if (event["event"] == name) found.push_back(event);
-  }
-  return found;
-}
-
 /// A run whose weights grow by a factor of some hundred a step, unless the learning rate is lower.
-struct Workplace {
-  TempDir dir;
-  Workplace() { write_file(dir.file("small.yaml"), program_config()); }
+struct DivergingRuns : Workplace {
   Finished train(std::vector<std::string> more, const std::string& devices = "cpu,cpu") const {
     std::vector<std::string> words = {"train",
                                       "small.yaml",
@@ -64,12 +45,12 @@ constexpr const char* kFactor = "train.on_divergence.lr_factor=0.01";
 }  // namespace
 
 TEST_CASE("a run that diverges ends with 5, repeats itself, and goes on with another policy") {
-  const Workplace w;
+  const DivergingRuns w;
   const Finished first = w.train({});
   CHECK(first.exit_code == 5);
-  contains(first.err, "training diverged at step ");
-  contains(first.err, "The last checkpoint is good");
-  contains(first.err, "synthetic training data, sample ");
+  check_contains(first.err, "training diverged at step ");
+  check_contains(first.err, "The last checkpoint is good");
+  check_contains(first.err, "synthetic training data, sample ");
   const json report = events(w.log(), "diverged").at(0);
   const std::int64_t step = report["step"];
   CHECK(step > 5);
@@ -82,14 +63,14 @@ TEST_CASE("a run that diverges ends with 5, repeats itself, and goes on with ano
 
   const Finished again = w.train({});
   CHECK(again.exit_code == 5);
-  contains(again.err, "resuming");
-  contains(again.err, "training diverged at step " + std::to_string(step) + " ");
+  check_contains(again.err, "resuming");
+  check_contains(again.err, "training diverged at step " + std::to_string(step) + " ");
 
   const Finished on = w.train({kRollback, kFactor});
   INFO(on.err);
   CHECK(on.exit_code == 0);
-  contains(on.err, "resuming");
-  contains(on.err, "diverged: the loss is ");
+  check_contains(on.err, "resuming");
+  check_contains(on.err, "diverged: the loss is ");
   const json back = events(w.log(), "rollback").at(0);
   CHECK(back["bad_step"] == step);
   // The last regular checkpoint after which a step was good.
@@ -107,13 +88,13 @@ TEST_CASE("a run that diverges ends with 5, repeats itself, and goes on with ano
 }
 
 TEST_CASE("rollback: stopped, killed or undisturbed, on any replicas, the last weights are equal") {
-  const Workplace whole;
+  const DivergingRuns whole;
   const Finished done = whole.train({kRollback, kFactor});
   INFO(done.err);
   REQUIRE(done.exit_code == 0);
   const json back = events(whole.log(), "rollback").at(0);
   const std::string last = "r/checkpoints/step-00000036.safetensors";
-  const auto weights = [&](const Workplace& w) {
+  const auto weights = [&](const DivergingRuns& w) {
     // The header tells the devices, and the last 16 bytes are the checksum of the whole file.
     const std::string file = read_file(w.dir.file(last));
     std::uint64_t header = 0;
@@ -123,7 +104,7 @@ TEST_CASE("rollback: stopped, killed or undisturbed, on any replicas, the last w
   };
   for (const char* stop : {"6", "8", "20"}) {
     CAPTURE(stop);
-    const Workplace parts;
+    const DivergingRuns parts;
     CHECK(parts.train({kRollback, kFactor, "--max-steps", stop}, "cpu").exit_code == 0);
     const Finished rest = parts.train({kRollback, kFactor}, "cpu,cpu,cpu");
     INFO(rest.err);
@@ -134,7 +115,7 @@ TEST_CASE("rollback: stopped, killed or undisturbed, on any replicas, the last w
 }
 
 TEST_CASE("rollback keeps the checkpoint that it would go back to, with keep_last: 1 too") {
-  const Workplace w;
+  const DivergingRuns w;
   CHECK(w.train({kRollback, kFactor, "checkpoint.keep_last=1", "--max-steps", "7"}).exit_code == 0);
   const auto names = w.checkpoints();
   CHECK(names.count("step-00000005.safetensors") == 1);
@@ -147,9 +128,9 @@ TEST_CASE("rollback keeps the checkpoint that it would go back to, with keep_las
 }
 
 TEST_CASE("a factor of 1 or more is refused, since it changes nothing") {
-  const Workplace w;
+  const DivergingRuns w;
   const Finished refused = w.train({kRollback, "train.on_divergence.lr_factor=1"});
   CHECK(refused.exit_code == 2);
-  contains(refused.err, "lr_factor");
+  check_contains(refused.err, "lr_factor");
   CHECK(w.train({"train.on_divergence.policy=stop"}).exit_code == 2);
 }

@@ -9,40 +9,12 @@
 
 #include "app/command_support.h"
 #include "engine/checkpoints/safetensors.h"
-#include "tests/cli/program.h"
+#include "tests/cli/workplace.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
 
 namespace {
-
-struct Workplace {
-  TempDir dir;
-  Workplace() { write_file(dir.file("small.yaml"), program_config()); }
-  Finished run(const std::vector<std::string>& arguments) const {
-    return run_dpt(arguments, dir.path());
-  }
-};
-
-bool contains(const std::string& text, const std::string& part) {
-  INFO("looked for: ", part, "\nin: ", text);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
-}
-
-/// Lines of metrics.jsonl, each of which must be JSON.
-std::vector<json> events(const std::string& path, const std::string& name) {
-  std::vector<json> found;
-  std::istringstream lines(read_file(path));
-  for (std::string line; std::getline(lines, line);) {
-    const json event = json::parse(line, nullptr, false);
-    INFO(line);
-    REQUIRE(event.is_object());
-    if (event["event"] == name) found.push_back(event);
-  }
-  return found;
-}
 
 void put_be32(std::string& bytes, std::uint32_t value) {
   for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
@@ -117,7 +89,7 @@ TEST_CASE("--overwrite removes nothing from a folder that holds something else")
   const std::string log = read_file(w.dir.file("r/metrics.jsonl"));
   const Finished refused = w.run({"train", "small.yaml", "--run-dir", "r", "--overwrite"});
   CHECK(refused.exit_code == 2);
-  contains(refused.err, "thesis.tex");
+  check_contains(refused.err, "thesis.tex");
   CHECK(read_file(w.dir.file("r/thesis.tex")) == "years of work");
   CHECK(read_file(w.dir.file("r/metrics.jsonl")) == log);
   CHECK(std::filesystem::exists(w.dir.file("r/checkpoints/step-00000005.safetensors")));
@@ -150,7 +122,7 @@ devices: [cpu]
   write_idx(dir, 6);
   const Finished other = run_dpt(command, dir.path());
   CHECK(other.exit_code == 3);
-  contains(other.err, "other data");
+  check_contains(other.err, "other data");
   write_idx(dir, 5);
   const Finished same = run_dpt(command, dir.path());
   INFO(same.err);
@@ -190,6 +162,6 @@ devices: [cpu]
       {{"fc1.weight", "F32", {2, 4}, weight.data()}, {"fc1.bias", "F32", {2}, bias.data()}});
   const Finished run = run_dpt({"train", "inf.yaml", "--weights", "w.safetensors"}, dir.path());
   CHECK(run.exit_code == 5);
-  contains(run.err, "diverged at step 1");
+  check_contains(run.err, "diverged at step 1");
   CHECK(events(dir.file("runs/inf/metrics.jsonl"), "run_end").at(0)["exit_code"] == 5);
 }

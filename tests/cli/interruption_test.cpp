@@ -9,6 +9,7 @@
 #include <random>
 
 #include "tests/cli/outcome.h"
+#include "tests/cli/workplace.h"
 #include "tests/support/skip.h"
 
 using namespace dpt::testing;
@@ -19,17 +20,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLong = "train.epochs=200";
 
-struct Workplace {
-  TempDir dir;
+struct InterruptedRuns : Workplace {
   TempDir logs;
-  Workplace() { write_file(dir.file("small.yaml"), program_config()); }
   /// `more` makes the run longer where it must last until a signal reaches it.
   Outcome undisturbed(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "whole"};
-    command.insert(command.end(), more.begin(), more.end());
-    const Finished run = run_dpt(command, dir.path());
-    INFO(run.err);
-    REQUIRE(run.exit_code == 0);
+    run_well({"train", "small.yaml", "--run-dir", "whole"}, more);
     Outcome outcome = outcome_of(dir.file("whole"));
     REQUIRE(!outcome.newest.empty());
     REQUIRE(!outcome.best.empty());
@@ -45,7 +40,8 @@ std::int64_t log_lines(const std::string& folder) {
 
 /// How a run into the folder `cut` ended to which the signal was sent after its first checkpoint.
 /// One that came to its own end before the signal reached it tells nothing, and is done again.
-Finished interrupted(const Workplace& w, const std::vector<std::string>& command, int signal) {
+Finished interrupted(const InterruptedRuns& w, const std::vector<std::string>& command,
+                     int signal) {
   for (int tries = 0;; ++tries) {
     fs::remove_all(w.dir.file("cut"));
     Program program(command, w.dir.path(), w.logs);
@@ -61,7 +57,7 @@ Finished interrupted(const Workplace& w, const std::vector<std::string>& command
 TEST_CASE(
     "SIGTERM, SIGINT, SIGHUP and SIGUSR1 save a checkpoint, and the same command ends as if "
     "nothing was") {
-  Workplace w;
+  InterruptedRuns w;
   const Outcome whole = w.undisturbed({kLong});
   const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "cut", kLong};
   for (const auto& [signal, exit_code] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130},
@@ -79,7 +75,7 @@ TEST_CASE(
 }
 
 TEST_CASE("kill -9 at random instants, then the same command: equal weights, best, summary") {
-  Workplace w;
+  InterruptedRuns w;
   // Six evaluations without a better loss end it after epoch 18 of 30, by a count that
   // every kill leaves to the next process.
   const std::string early = "train.early_stopping={monitor: val/loss, mode: min, patience: 6}";
@@ -118,7 +114,7 @@ TEST_CASE("kill -9 at random instants, then the same command: equal weights, bes
 }
 
 TEST_CASE("a second run into a live folder is refused") {
-  Workplace w;
+  InterruptedRuns w;
   Program first({"train", "small.yaml", "train.epochs=100000"}, w.dir.path(), w.logs);
   REQUIRE(wait_for_checkpoint(w.dir.file("runs/small")));
   const Finished second = run_dpt({"train", "small.yaml", "train.epochs=100000"}, w.dir.path());
@@ -130,7 +126,7 @@ TEST_CASE("a second run into a live folder is refused") {
 
 TEST_CASE(
     "a full disk: the error says so, the last good checkpoint stays, and freeing space is enough") {
-  Workplace w;
+  InterruptedRuns w;
   const std::string disk = w.dir.file("disk");
   fs::create_directory(disk);
   if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=256k") != 0) {

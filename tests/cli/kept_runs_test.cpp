@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoints/checkpoint.h"
-#include "tests/cli/program.h"
+#include "tests/cli/workplace.h"
 #include "tests/support/skip.h"
 
 using namespace dpt::testing;
@@ -30,26 +30,12 @@ std::vector<std::int64_t> steps_in(const std::string& folder) {
 using Steps = std::vector<std::int64_t>;
 
 /// 12 steps an epoch, three epochs; checkpoints at the end of each.
-struct Workplace {
-  TempDir dir;
-  Workplace() { write_file(dir.file("small.yaml"), program_config()); }
-
+struct KeptRuns : Workplace {
   Finished train(const Words& more, const std::string& folder = "r") const {
-    Words words = {"train",
-                   "small.yaml",
-                   "--run-dir",
-                   folder,
-                   "train.epochs=3",
-                   "checkpoint.every_steps=0",
-                   "checkpoint.keep_last=10"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_dpt(words, dir.path());
+    return run(command(folder), more);
   }
   Finished train_well(const Words& more, const std::string& folder = "r") const {
-    Finished run = train(more, folder);
-    INFO(run.err);
-    REQUIRE(run.exit_code == 0);
-    return run;
+    return run_well(command(folder), more);
   }
   std::string checkpoint(std::int64_t step, const std::string& folder = "r") const {
     return dir.file(folder + "/checkpoints/" + dpt::checkpoint_name(step));
@@ -62,23 +48,20 @@ struct Workplace {
   }
   std::vector<json> events(const std::string& name, const std::string& folder = "r",
                            const std::string& file = "metrics.jsonl") const {
-    std::vector<json> found;
-    std::istringstream lines(read_file(dir.file(folder + "/" + file)));
-    std::string line;
-    while (std::getline(lines, line)) {
-      const json event = json::parse(line);
-      if (event["event"] == name) found.push_back(event);
-    }
-    return found;
+    return dpt::testing::events(dir.file(folder + "/" + file), name);
+  }
+
+ private:
+  static Words command(const std::string& folder) {
+    return {"train",
+            "small.yaml",
+            "--run-dir",
+            folder,
+            "train.epochs=3",
+            "checkpoint.every_steps=0",
+            "checkpoint.keep_last=10"};
   }
 };
-
-bool has(const std::string& text, const std::string& part) {
-  INFO("looked for: ", part, "\nin: ", text);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
-}
 
 /// Everything below a folder, name and contents; without the lock.
 std::map<std::string, std::string> contents(const std::string& folder) {
@@ -101,19 +84,19 @@ std::string checksum_of(const std::string& path) {
 }  // namespace
 
 TEST_CASE("resuming an older checkpoint: later ones are moved aside, the new branch stays") {
-  const Workplace w;
+  const KeptRuns w;
   w.train_well({});
   REQUIRE(steps_in(w.dir.file("r/checkpoints")) == Steps{36, 24, 12});
   const std::string old = w.checkpoint(12), before = read_file(w.checkpoint(24));
   const Finished branch =
       w.train_well({"--resume", old, "--max-steps", "20", "checkpoint.keep_last=1"});
-  has(branch.err, "abandoned-1");
+  check_contains(branch.err, "abandoned-1");
   // What was just written, and what was resumed from, whatever keep_last says.
   CHECK(steps_in(w.dir.file("r/checkpoints")) == Steps{20, 12});
   CHECK(steps_in(w.dir.file("r/checkpoints/abandoned-1")) == Steps{36, 24});
   CHECK(read_file(w.dir.file("r/checkpoints/abandoned-1/" + dpt::checkpoint_name(24))) == before);
   const Finished rest = w.train_well({});
-  has(rest.err, "at step 20");
+  check_contains(rest.err, "at step 20");
   CHECK(w.summary()["steps"] == 36);
 
   // Once every step: those of the branch that was left are in a file of their own.
@@ -125,13 +108,13 @@ TEST_CASE("resuming an older checkpoint: later ones are moved aside, the new bra
   // A branch that was left can be taken up again, from where it lies.
   const std::string left = w.dir.file("r/checkpoints/abandoned-1/" + dpt::checkpoint_name(24));
   const Finished again = w.train_well({"--resume", left, "--max-steps", "30"});
-  has(again.err, "abandoned-2");
+  check_contains(again.err, "abandoned-2");
   CHECK(steps_in(w.dir.file("r/checkpoints")) == Steps{30, 24});
   CHECK(read_file(w.checkpoint(24)) == before);
 }
 
 TEST_CASE("resuming a file from elsewhere: it and its best take their place in the new folder") {
-  const Workplace w;
+  const KeptRuns w;
   w.train_well({});
   // No epoch of the rest is better: the best is one that only the first folder has.
   w.train_well({"--resume", w.checkpoint(36), "train.epochs=4", "optimizer.lr=0.05"}, "n");
@@ -151,7 +134,7 @@ TEST_CASE("resuming a file from elsewhere: it and its best take their place in t
 }
 
 TEST_CASE("checkpoint.every 0: one checkpoint, at the end") {
-  const Workplace w;
+  const KeptRuns w;
   w.train_well({"checkpoint.every=0"});
   CHECK(steps_in(w.dir.file("r/checkpoints")) == Steps{36});
   CHECK(state_of(w.best()).step == w.summary()["best"]["step"]);
@@ -161,7 +144,7 @@ TEST_CASE("checkpoint.every 0: one checkpoint, at the end") {
 }
 
 TEST_CASE("--overwrite: what fails before the first save leaves the old run as it was") {
-  const Workplace w;
+  const KeptRuns w;
   w.train_well({});
   const auto before = contents(w.dir.file("r"));
   const auto refused = [&](const Words& more, int code) {
@@ -181,7 +164,7 @@ TEST_CASE("--overwrite: what fails before the first save leaves the old run as i
   write_file(w.dir.file("r/notes.txt"), "mine");
   const Finished foreign = w.train({"--overwrite"});
   CHECK(foreign.exit_code == 2);
-  has(foreign.err, "notes.txt");
+  check_contains(foreign.err, "notes.txt");
   fs::remove(w.dir.file("r/notes.txt"));
   CHECK((contents(w.dir.file("r")) == before));
 
@@ -196,7 +179,7 @@ TEST_CASE("--overwrite: what fails before the first save leaves the old run as i
 }
 
 TEST_CASE("--overwrite: killed before the first save, the old run comes back") {
-  const Workplace w;
+  const KeptRuns w;
   w.train_well({});
   const auto before = contents(w.dir.file("r"));
   TempDir logs;
@@ -215,8 +198,8 @@ TEST_CASE("--overwrite: killed before the first save, the old run comes back") {
     CHECK(program.wait().exit_code == -SIGKILL);
   }
   const Finished again = w.train_well({});
-  has(again.err, "is there again");
-  has(again.err, "is complete");
+  check_contains(again.err, "is there again");
+  check_contains(again.err, "is complete");
   for (const auto& [name, text] : before) {
     if (name == "train.log") continue;
     CAPTURE(name);
@@ -225,7 +208,7 @@ TEST_CASE("--overwrite: killed before the first save, the old run comes back") {
 }
 
 TEST_CASE("the best: a foreign file in its place is found, and the true one is put back") {
-  const Workplace w;
+  const KeptRuns w;
   w.train_well({"--max-steps", "24", "optimizer.lr=0.000001"});
   w.train_well({"--max-steps", "24", "seed=9"}, "other");
   const dpt::RunState state = state_of(w.checkpoint(24));
@@ -257,18 +240,18 @@ TEST_CASE("the best: a foreign file in its place is found, and the true one is p
 }
 
 TEST_CASE("the best: lost, the run says so and goes on with what is known") {
-  const Workplace w;
+  const KeptRuns w;
   w.train_well({"--max-steps", "24", "optimizer.lr=0.000001"});
   fs::remove(w.best());
   fs::remove(w.checkpoint(12));
   const Finished run = w.train_well({"optimizer.lr=0.000001"});
-  has(run.err, "nowhere to be found");
+  check_contains(run.err, "nowhere to be found");
   CHECK(w.summary()["best"]["step"] == 24);
   CHECK(state_of(w.best()).step == 24);
 }
 
 TEST_CASE("the best: a crash between checkpoint and best is repaired, and keep_last spares it") {
-  const Workplace w;
+  const KeptRuns w;
   w.train_well({"--max-steps", "12"});
   const std::string older = read_file(w.best());
   w.train_well({"--max-steps", "24"});
@@ -282,7 +265,7 @@ TEST_CASE("the best: a crash between checkpoint and best is repaired, and keep_l
 }
 
 TEST_CASE("a resume with nothing left in the epoch reports what was measured") {
-  const Workplace w;
+  const KeptRuns w;
   w.train_well({});
   const json whole = w.summary();
   fs::remove(w.dir.file("r/summary.json"));  // as a crash before its writing leaves it
@@ -295,12 +278,12 @@ TEST_CASE("a resume with nothing left in the epoch reports what was measured") {
   // Results that do not exist are none.
   const Finished early = w.train({"--max-steps", "5", "--require", "train/loss<=1000"}, "n");
   CHECK(early.exit_code == 7);
-  has(early.err, "this run has no train result");
+  check_contains(early.err, "this run has no train result");
   CHECK_FALSE(w.summary("n").contains("train"));
 }
 
 TEST_CASE("early stopping is remembered") {
-  const Workplace w;
+  const KeptRuns w;
   const Words early = {"train.early_stopping={monitor: val/accuracy, patience: 1}",
                        "optimizer.lr=0.000001", "train.epochs=9"};
   w.train_well(early);
@@ -319,10 +302,10 @@ TEST_CASE("early stopping is remembered") {
 }
 
 TEST_CASE("keep_best watches something else on resume: like is compared with like") {
-  const Workplace w;
+  const KeptRuns w;
   w.train_well({"--max-steps", "24"});
   const Finished run = w.train_well({"checkpoint.keep_best={monitor: val/loss, mode: min}"});
-  has(run.err, "watches val/loss min now");
+  check_contains(run.err, "watches val/loss min now");
   const json best = w.summary()["best"];
   double smallest = 1e9;
   std::int64_t at = 0;
@@ -337,7 +320,7 @@ TEST_CASE("keep_best watches something else on resume: like is compared with lik
 }
 
 TEST_CASE("how a stopped run goes on is said as it is") {
-  const Workplace w;
+  const KeptRuns w;
   TempDir logs;
   const auto hint = [&](Words words) {
     words.insert(words.begin(), {"train", "small.yaml"});
@@ -346,16 +329,18 @@ TEST_CASE("how a stopped run goes on is said as it is") {
     CHECK(run.exit_code == 75);
     return run.err;
   };
-  has(hint({}), "; the same command goes on");
-  has(hint({"--overwrite"}), "; to go on: ");
+  check_contains(hint({}), "; the same command goes on");
+  check_contains(hint({"--overwrite"}), "; to go on: ");
   CHECK(hint({"--overwrite"}).find("--overwrite --max-time") == std::string::npos);
-  has(hint({"--resume", "never"}), "train small.yaml --max-time 0s --run-dir runs/small-2");
-  has(run_dpt({"train", "small.yaml", "--max-steps=3", "--run-dir", "x y"}, w.dir.path()).err,
+  check_contains(hint({"--resume", "never"}),
+                 "train small.yaml --max-time 0s --run-dir runs/small-2");
+  check_contains(
+      run_dpt({"train", "small.yaml", "--max-steps=3", "--run-dir", "x y"}, w.dir.path()).err,
       "train small.yaml --run-dir 'x y'");
 }
 
 TEST_CASE("half a line at the end of the log goes, and steps that come again stand once") {
-  const Workplace w;
+  const KeptRuns w;
   w.train_well({"--max-steps", "24", "log.every=1"});
   // As a kill leaves it: steps after the checkpoint, and half a line.
   const std::string path = w.dir.file("r/metrics.jsonl");
@@ -370,7 +355,7 @@ TEST_CASE("half a line at the end of the log goes, and steps that come again sta
 }
 
 TEST_CASE("on_failure continue: the run goes on without a checkpoint, the last one must succeed") {
-  const Workplace w;
+  const KeptRuns w;
   const std::string disk = w.dir.file("disk");
   fs::create_directory(disk);
   if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=400k") != 0) {
@@ -388,9 +373,9 @@ TEST_CASE("on_failure continue: the run goes on without a checkpoint, the last o
   const Finished full = w.train(words, "disk/r");
   INFO(full.err);
   CHECK(full.exit_code == 3);
-  has(full.err, "No space left on device");
-  has(full.err, "lines of its log are missing");
-  has(full.err, "epoch 40/40: ");  // neither checkpoints nor the log end it before
+  check_contains(full.err, "No space left on device");
+  check_contains(full.err, "lines of its log are missing");
+  check_contains(full.err, "epoch 40/40: ");  // neither checkpoints nor the log end it before
   // What was not saved is not the best.
   const dpt::RunState saved =
       state_of(dpt::newest_good_checkpoint(disk + "/r/checkpoints", [](const std::string&) {}));

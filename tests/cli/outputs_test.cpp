@@ -9,47 +9,12 @@
 
 #include "engine/checkpoints/safetensors.h"
 #include "kernels/error.h"
-#include "tests/cli/program.h"
+#include "tests/cli/workplace.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
 
 namespace {
-
-struct Workplace {
-  TempDir dir;
-  Workplace() { write_file(dir.file("small.yaml"), program_config()); }
-  Finished run(const std::vector<std::string>& arguments) const {
-    return run_dpt(arguments, dir.path());
-  }
-  Finished good(const std::vector<std::string>& arguments) const {
-    const Finished finished = run(arguments);
-    INFO(finished.err);
-    REQUIRE(finished.exit_code == 0);
-    return finished;
-  }
-};
-
-void check_contains(const std::string& text, const std::string& part) {
-  INFO("looked for: ", part, "\nin: ", text);
-  CHECK(text.find(part) != std::string::npos);
-}
-
-std::vector<json> events(const std::string& path, const std::string& name) {
-  std::vector<json> found;
-  std::istringstream lines(read_file(path));
-  for (std::string line; std::getline(lines, line);) {
-    const json event = json::parse(line);
-    if (event["event"] == name) found.push_back(event);
-  }
-  return found;
-}
-
-std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
-}
 
 /// The output of dpt with a terminal as its stderr, 100 columns wide.
 std::string on_terminal(const std::vector<std::string>& arguments, const std::string& cwd) {
@@ -86,14 +51,14 @@ std::string on_terminal(const std::vector<std::string>& arguments, const std::st
 
 TEST_CASE("a dry run tells the numbers of the run") {
   const Workplace w;
-  const std::string out = w.good({"train", "small.yaml", "--dry-run"}).out;
+  const std::string out = w.run_well({"train", "small.yaml", "--dry-run"}).out;
   check_contains(out, "train 180 samples, val 20, test 40; 12 steps an epoch, 360 in all");
   check_contains(out, "2 replica(s)");
 }
 
 TEST_CASE("the log of a run: every number that can be worked out") {
   const Workplace w;
-  w.good({"train", "small.yaml", "--run-dir", "r", "train.epochs=3", "log.every=5"});
+  w.run_well({"train", "small.yaml", "--run-dir", "r", "train.epochs=3", "log.every=5"});
   const std::string log = w.dir.file("r/metrics.jsonl");
   const json start = events(log, "run_start").at(0);
   CHECK(start["run"] == "small");
@@ -197,7 +162,7 @@ TEST_CASE("the log of a run: every number that can be worked out") {
   check_contains(env["version"], "dpt ");
 
   SUBCASE("what is resumed is said") {
-    w.good({"train", "small.yaml", "--run-dir", "r", "train.epochs=4", "log.every=5"});
+    w.run_well({"train", "small.yaml", "--run-dir", "r", "train.epochs=4", "log.every=5"});
     const json again = events(log, "run_start").at(1);
     CHECK(again["step"] == 36);
     check_contains(again["resumed_from"], "step-00000036.safetensors");
@@ -208,8 +173,8 @@ TEST_CASE("the log of a run: every number that can be worked out") {
     CHECK(std::abs(epoch["images_per_s"].get<double>() - rate) <= 0.5 + 1e-6 * rate);
   }
   SUBCASE("an epoch that began in another process counts its own samples for the rate") {
-    w.good({"train", "small.yaml", "--run-dir", "s", "train.epochs=1", "--max-steps", "7"});
-    w.good({"train", "small.yaml", "--run-dir", "s", "train.epochs=1"});
+    w.run_well({"train", "small.yaml", "--run-dir", "s", "train.epochs=1", "--max-steps", "7"});
+    w.run_well({"train", "small.yaml", "--run-dir", "s", "train.epochs=1"});
     const json epoch = events(w.dir.file("s/metrics.jsonl"), "epoch").back();
     const double rate = (180 - 7 * 16) / epoch["seconds"].get<double>();
     CHECK(std::abs(epoch["images_per_s"].get<double>() - rate) <= 0.5 + 1e-6 * rate);
@@ -218,7 +183,7 @@ TEST_CASE("the log of a run: every number that can be worked out") {
 
 TEST_CASE("command.txt runs the same command again in a shell, whatever its words") {
   const Workplace w;
-  w.good({"train", "small.yaml", "--run-dir", "it's a run", "--max-steps", "2"});
+  w.run_well({"train", "small.yaml", "--run-dir", "it's a run", "--max-steps", "2"});
   const std::string text = read_file(w.dir.file("it's a run/command.txt"));
   check_contains(text, "'it'\\''s a run'");
   CHECK(text.back() == '\n');
@@ -232,7 +197,7 @@ TEST_CASE("--resume never takes the next free folder, and refuses a given one") 
                                             "never", "--max-steps", "1"};
   for (const char* folder : {"runs/small", "runs/small-2", "runs/small-3"}) {
     CHECK_FALSE(std::filesystem::exists(w.dir.file(folder)));
-    w.good(command);
+    w.run_well(command);
     CHECK(std::filesystem::exists(w.dir.file(std::string(folder) + "/summary.json")));
   }
   const Finished taken = w.run({"train", "small.yaml", "--resume", "never", "--run-dir",
@@ -243,19 +208,19 @@ TEST_CASE("--resume never takes the next free folder, and refuses a given one") 
 
 TEST_CASE("eval: the best weights on each split, as text and as JSON") {
   const Workplace w;
-  w.good({"train", "small.yaml", "--run-dir", "r", "train.epochs=3"});
+  w.run_well({"train", "small.yaml", "--run-dir", "r", "train.epochs=3"});
   const json summary = json::parse(read_file(w.dir.file("r/summary.json")));
-  const json test = json::parse(w.good({"eval", "r", "--json"}).out);
+  const json test = json::parse(w.run_well({"eval", "r", "--json"}).out);
   CHECK(test == json({{"split", "test"},
                       {"n", 40},
                       {"loss", summary["test"]["loss"]},
                       {"accuracy", summary["test"]["accuracy"]}}));
-  const json val = json::parse(w.good({"eval", "r", "--json", "--split", "val"}).out);
+  const json val = json::parse(w.run_well({"eval", "r", "--json", "--split", "val"}).out);
   CHECK(val["n"] == 20);
   CHECK(val["accuracy"] == summary["best"]["val/accuracy"]);
-  const json train = json::parse(w.good({"eval", "r", "--json", "--split", "train"}).out);
+  const json train = json::parse(w.run_well({"eval", "r", "--json", "--split", "train"}).out);
   CHECK(train["n"] == 180);
-  const std::string text = w.good({"eval", "r"}).out;
+  const std::string text = w.run_well({"eval", "r"}).out;
   check_contains(text, fmt::format("test split, 40 samples: loss {:.4f}, accuracy {:.4f}",
                                    test["loss"].get<double>(), test["accuracy"].get<double>()));
   // A bound that is met exactly, and one that is missed by its relation alone.
@@ -282,13 +247,13 @@ TEST_CASE("inspect: metadata, tensors and the verdict, and nothing that drives a
   dpt::write_safetensors(w.dir.file("a.safetensors"),
                          {{"note", "bell\a and\x7f more\nsecond line"}, {"plain", "text"}},
                          {{"x", "F32", {2, 3}, values.data()}});
-  const std::string text = w.good({"inspect", "a.safetensors"}).out;
+  const std::string text = w.run_well({"inspect", "a.safetensors"}).out;
   check_contains(text, "note: bell\\x07 and\\x7f more ...\n");
   check_contains(text, "plain: text\n");
   check_contains(text, "[2, 3]");
   check_contains(text, "24");
   check_contains(text, "integrity: good");
-  const json out = json::parse(w.good({"inspect", "a.safetensors", "--json"}).out);
+  const json out = json::parse(w.run_well({"inspect", "a.safetensors", "--json"}).out);
   CHECK(out["file"] == "a.safetensors");
   CHECK(out["integrity"] == "good");
   CHECK(out["metadata"]["plain"] == "text");
@@ -304,13 +269,13 @@ TEST_CASE("inspect: metadata, tensors and the verdict, and nothing that drives a
 
 TEST_CASE("bench: as many rounds as asked for, and a serving one answers line by line") {
   const Workplace w;
-  const json bench =
-      json::parse(w.good({"bench", "small.yaml", "--steps", "3", "--rounds", "4", "--json"}).out);
+  const json bench = json::parse(
+      w.run_well({"bench", "small.yaml", "--steps", "3", "--rounds", "4", "--json"}).out);
   CHECK(bench["rounds"] == 4);
   CHECK(bench["min"] > 0);
   CHECK(bench["min"] <= bench["images_per_s"]);
   CHECK(bench["images_per_s"] <= bench["max"]);
-  const std::string text = w.good({"bench", "small.yaml", "--steps", "3", "--rounds", "1"}).out;
+  const std::string text = w.run_well({"bench", "small.yaml", "--steps", "3", "--rounds", "1"}).out;
   check_contains(text, "median of 1 rounds of 3 steps");
 
   const std::string command =

@@ -4,18 +4,16 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/program.h"
+#include "tests/cli/workplace.h"
 
 using namespace dpt::testing;
 
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using nlohmann::json;
 
-struct Workplace {
-  TempDir dir;
-  Workplace() { write_file(dir.file("small.yaml"), program_config()); }
+struct ShortRuns : Workplace {
   /// A short run in `folder`.
   Finished train(const std::string& folder, const std::function<void()>& in_child = {}) const {
     return run_dpt({"train", "small.yaml", "--run-dir", folder, "train.epochs=2"}, dir.path(),
@@ -38,15 +36,15 @@ std::vector<std::string> lines_of(const std::string& text) {
 }  // namespace
 
 TEST_CASE("a run goes on without its terminal: a pipe that nobody reads, streams that are closed") {
-  Workplace w;
+  ShortRuns w;
   REQUIRE(w.train("usual").exit_code == 0);
   const auto check_complete = [&](const std::string& folder) {
-    const Json summary = Json::parse(read_file(w.dir.file(folder + "/summary.json")));
+    const json summary = json::parse(read_file(w.dir.file(folder + "/summary.json")));
     CHECK(summary["status"] == "ok");
     CHECK(summary["steps"] == 24);
     // No message of the program may land in a file that got the number of a closed stream.
     for (const std::string& line : lines_of(read_file(w.dir.file(folder + "/metrics.jsonl")))) {
-      CHECK(Json::accept(line));
+      CHECK(json::accept(line));
     }
     const Finished inspect = run_dpt({"inspect", folder + "/best.safetensors"}, w.dir.path());
     CHECK(inspect.exit_code == 0);
@@ -81,7 +79,7 @@ TEST_CASE("a run goes on without its terminal: a pipe that nobody reads, streams
 }
 
 TEST_CASE("results that do not arrive are a failure of every command that has some") {
-  Workplace w;
+  ShortRuns w;
   REQUIRE(w.train("run").exit_code == 0);
   const std::vector<std::vector<std::string>> commands = {
       {"--version"},
@@ -128,12 +126,12 @@ TEST_CASE("results that do not arrive are a failure of every command that has so
 }
 
 TEST_CASE("a run folder whose name is not UTF-8") {
-  Workplace w;
+  ShortRuns w;
   const std::string folder = "run-\xff\xfe";
   const Finished run = w.train(folder);
   INFO(run.err);
   CHECK(run.exit_code == 0);
-  const Json summary = Json::parse(read_file(w.dir.file(folder + "/summary.json")));
+  const json summary = json::parse(read_file(w.dir.file(folder + "/summary.json")));
   CHECK(summary["status"] == "ok");
   CHECK(summary["folder"] == "run-\ufffd\ufffd");
   CHECK(w.train(folder).exit_code == 0);
@@ -144,16 +142,16 @@ TEST_CASE("a run folder whose name is not UTF-8") {
   const Finished eval = run_dpt(
       {"eval", folder, "--json", "--predictions", folder + "/predictions.csv"}, w.dir.path());
   CHECK(eval.exit_code == 0);
-  CHECK(Json::accept(eval.out));
+  CHECK(json::accept(eval.out));
   CHECK(lines_of(read_file(w.dir.file(folder + "/predictions.csv"))).size() == 41);
   const Finished inspect =
       run_dpt({"inspect", folder + "/best.safetensors", "--json"}, w.dir.path());
   CHECK(inspect.exit_code == 0);
-  CHECK(Json::parse(inspect.out)["file"] == "run-\ufffd\ufffd/best.safetensors");
+  CHECK(json::parse(inspect.out)["file"] == "run-\ufffd\ufffd/best.safetensors");
 }
 
 TEST_CASE("a broken picture whose name is not UTF-8 keeps its message") {
-  Workplace w;
+  ShortRuns w;
   for (const char* label : {"a", "b"})
     fs::create_directories(w.dir.file(std::string("train/") + label));
   write_file(w.dir.file("train/a/bad-\xff.png"), "\x89PNG\r\n\x1a\nno more");
@@ -172,7 +170,7 @@ devices: [cpu]
   CHECK(run.err.find("bad-\xff.png") != std::string::npos);
   const std::vector<std::string> lines = lines_of(read_file(w.dir.file("run/metrics.jsonl")));
   REQUIRE(!lines.empty());
-  const Json end = Json::parse(lines.back());
+  const json end = json::parse(lines.back());
   CHECK(end["event"] == "run_end");
   CHECK(end["reason"].get<std::string>().find("bad-\ufffd.png") != std::string::npos);
 }

@@ -3,21 +3,14 @@
 
 #include <doctest/doctest.h>
 
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "tests/cli/program.h"
+#include "tests/support/events.h"
+#include "tests/support/text.h"
 
 namespace dpt::testing {
-
-inline bool contains(const std::string& text, const std::string& part) {
-  INFO("looked for: ", part, "\nin: ", text);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
-}
 
 /// A folder with a config, "small.yaml", in it.
 struct Workplace {
@@ -33,19 +26,14 @@ struct Workplace {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
   }
-};
-
-/// The events of that name in a metrics.jsonl.
-inline std::vector<nlohmann::json> events(const std::string& path, const std::string& name) {
-  std::vector<nlohmann::json> found;
-  std::istringstream lines(read_file(path));
-  std::string line;
-  while (std::getline(lines, line)) {
-    const nlohmann::json event = nlohmann::json::parse(line);
-    CHECK(event["v"] == 1);
-    if (event["event"] == name) found.push_back(event);
+  /// A run that must end well.
+  Finished run_well(const std::vector<std::string>& arguments,
+                    const std::vector<std::string>& more = {}) const {
+    Finished finished = run(arguments, more);
+    INFO(finished.err);
+    REQUIRE(finished.exit_code == 0);
+    return finished;
   }
-  return found;
-}
+};
 
 }  // namespace dpt::testing

@@ -9,10 +9,6 @@ namespace dpt::testing {
 namespace fs = std::filesystem;
 namespace {
 
-std::string parent_of(const std::string& path) {
-  return path.substr(0, path.rfind('/'));
-}
-
 std::string name_of(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }

@@ -37,10 +37,6 @@ bool is_published(const std::string& path) {
          path.ends_with("command.txt");
 }
 
-std::string parent_of(const std::string& path) {
-  return path.substr(0, path.rfind('/'));
-}
-
 /// Steps of checkpoints that these bytes of metrics.jsonl call saved, and the best among them.
 struct Saved {
   std::int64_t newest = 0, best = 0;

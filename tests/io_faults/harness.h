@@ -43,6 +43,11 @@ IoRun run_watched(const std::vector<std::string>& arguments, const std::string& 
 /// best by validation loss, exact mode on two replicas.
 std::string watched_config();
 
+/// The folder of a path; the path itself where it has none.
+inline std::string parent_of(const std::string& path) {
+  return path.substr(0, path.rfind('/'));
+}
+
 /// Every regular file below `folder` with its content, by relative path.
 std::map<std::string, std::string> files_below(const std::string& folder);
 

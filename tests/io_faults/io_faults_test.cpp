@@ -10,6 +10,7 @@
 
 #include "engine/checkpoints/checkpoint.h"
 #include "tests/io_faults/harness.h"
+#include "tests/support/text.h"
 
 namespace dpt::testing {
 namespace {
@@ -63,10 +64,6 @@ struct Scenario {
     return run_watched(command, place.path(), place.file("run"), fault);
   }
 };
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 /// Files that are there for people; a run may go on without them, saying so.
 bool is_log(const std::string& path) {

@@ -24,12 +24,6 @@ std::unique_ptr<Backend> gpu() {
   return have_gpu() ? make_backend(parse_device("cuda:0")) : nullptr;
 }
 
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
-}
-
 TEST_CASE("max pooling keeps a byte a window where its positions fit, else two or four") {
   const auto backend = gpu();
   if (!backend) return;

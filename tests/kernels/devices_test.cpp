@@ -12,6 +12,7 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 
 namespace dpt::testing {
 namespace {
@@ -25,10 +26,6 @@ Error error_of(const Call& call) {
     return error;
   }
   return {ErrorKind::unexpected, "nothing was thrown"};
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("device names") {

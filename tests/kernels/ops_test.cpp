@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "kernels/devices.h"
@@ -14,11 +13,6 @@
 
 namespace dpt::testing {
 namespace {
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return false;
-  return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 /// One test body for what all operations promise: the reference's numbers in both directions,
 /// GradWrite::add, the same bits in a second run, and forward alone without training.

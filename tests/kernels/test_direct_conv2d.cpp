@@ -16,11 +16,6 @@
 namespace dpt::testing {
 namespace {
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
-
 struct Data {
   std::vector<float> x, weight, bias, dy;
 };

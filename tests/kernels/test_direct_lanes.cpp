@@ -112,7 +112,7 @@ direct::Conv numbers(const Conv2dDesc& d) {
   return c;
 }
 
-void check_conv(const Conv2dDesc& d) {
+void check_lanes(const Conv2dDesc& d) {
   INFO(text(d));
   const direct::Conv c = numbers(d);
   const auto x = random_values(d.batch * d.in.elements(), 1);
@@ -143,9 +143,9 @@ TEST_CASE("Direct convolutions with sixteen lanes equal the reference") {
         conv_case(1, {9, 9, 40}, 64, {3, 3}, {2, 2}, {1, 1}),
         conv_case(3, {5, 6, 17}, 16, {2, 4}, {1, 2})}) {
     d.relu = true;
-    check_conv(d);
-    check_conv(with_pool(d, PoolKind::max, {2, 2}, {2, 2}));
-    check_conv(with_pool(d, PoolKind::average, {2, 2}, {2, 2}));
+    check_lanes(d);
+    check_lanes(with_pool(d, PoolKind::max, {2, 2}, {2, 2}));
+    check_lanes(with_pool(d, PoolKind::average, {2, 2}, {2, 2}));
   }
 }
 

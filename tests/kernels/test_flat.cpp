@@ -13,6 +13,7 @@
 #include "kernels/common/optimizer_math.h"
 #include "kernels/devices.h"
 #include "tests/support/backends.h"
+#include "tests/support/close.h"
 #include "tests/support/op_runner.h"
 
 namespace dpt::testing {
@@ -93,11 +94,6 @@ void on_backends(const std::function<void(Backend&)>& use) {
     INFO(name);
     use(*make_backend(parse_device(name)));
   }
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 /// Parameters with all states on a device.

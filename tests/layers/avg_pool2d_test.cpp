@@ -3,12 +3,6 @@
 namespace dpt::testing {
 namespace {
 
-Options pool(Size2 kernel, Options more = {}) {
-  Options all = {{"kernel_size", kernel}};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
-
 TEST_CASE("AvgPool2d: output shapes are torch.nn.AvgPool2d's") {
   const auto out = [](const ActivationShape& in, const Options& options) {
     return infer(*layer("AvgPool2d", options), in).text();

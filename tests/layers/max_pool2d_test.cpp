@@ -3,37 +3,31 @@
 namespace dpt::testing {
 namespace {
 
-Options pool(Size2 kernel, Options more = {}) {
-  Options all = {{"kernel_size", kernel}};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
-
-std::string out_text(const ActivationShape& in, const Options& options) {
+std::string max_pooled(const ActivationShape& in, const Options& options) {
   return infer(*layer("MaxPool2d", options), in).text();
 }
 
 TEST_CASE("MaxPool2d: output shapes are torch.nn.MaxPool2d's") {
-  CHECK(out_text(image(20, 26, 26), pool({2, 2})) == "20x13x13");
-  CHECK(out_text(image(50, 9, 9), pool({2, 2})) == "50x4x4");
-  CHECK(out_text(image(50, 9, 9), pool({2, 2}, {{"ceil_mode", true}})) == "50x5x5");
-  CHECK(out_text(image(64, 112, 112),
-                 pool({3, 3}, {{"stride", square(2)}, {"padding", square(1)}})) == "64x56x56");
-  CHECK(out_text(image(2, 8, 9), pool({2, 3}, {{"stride", Size2{3, 1}}})) == "2x3x7");
+  CHECK(max_pooled(image(20, 26, 26), pool({2, 2})) == "20x13x13");
+  CHECK(max_pooled(image(50, 9, 9), pool({2, 2})) == "50x4x4");
+  CHECK(max_pooled(image(50, 9, 9), pool({2, 2}, {{"ceil_mode", true}})) == "50x5x5");
+  CHECK(max_pooled(image(64, 112, 112),
+                   pool({3, 3}, {{"stride", square(2)}, {"padding", square(1)}})) == "64x56x56");
+  CHECK(max_pooled(image(2, 8, 9), pool({2, 3}, {{"stride", Size2{3, 1}}})) == "2x3x7");
   // ceil_mode drops a window that would begin in the padding after the image:
   // (2 + 2 - 2 + 1) / 2 + 1 = 2 windows, at -1 and 1, stay; a third at 3 would not.
-  CHECK(out_text(image(1, 2, 2), pool({2, 2}, {{"padding", square(1)}, {"ceil_mode", true}})) ==
+  CHECK(max_pooled(image(1, 2, 2), pool({2, 2}, {{"padding", square(1)}, {"ceil_mode", true}})) ==
         "1x2x2");
-  CHECK(out_text(
+  CHECK(max_pooled(
             image(1, 3, 3),
             pool({2, 2}, {{"padding", square(1)}, {"stride", square(3)}, {"ceil_mode", true}})) ==
         "1x2x2");
-  CHECK(out_text(image(1, 1, 1), pool({1, 1}, {{"stride", square(3)}, {"ceil_mode", true}})) ==
+  CHECK(max_pooled(image(1, 1, 1), pool({1, 1}, {{"stride", square(3)}, {"ceil_mode", true}})) ==
         "1x1x1");
-  CHECK(out_text(image(1, 4, 4), pool({1, 1}, {{"stride", square(5)}, {"ceil_mode", true}})) ==
+  CHECK(max_pooled(image(1, 4, 4), pool({1, 1}, {{"stride", square(5)}, {"ceil_mode", true}})) ==
         "1x1x1");
-  CHECK(out_text(image(1, 9, 9),
-                 pool({3, 3}, {{"stride", square(1)}, {"dilation", Size2{2, 3}}})) == "1x5x3");
+  CHECK(max_pooled(image(1, 9, 9),
+                   pool({3, 3}, {{"stride", square(1)}, {"dilation", Size2{2, 3}}})) == "1x5x3");
 }
 
 TEST_CASE("MaxPool2d: the stride is the kernel unless given") {

@@ -48,6 +48,12 @@ inline std::vector<std::string> device_kinds() {
   return kinds;
 }
 
+/// Whether the CPU plays this device (tests/emulation): a run takes a second or more, and some have
+/// to do for all.
+inline bool is_emulated(const std::string& device) {
+  return device != "cpu" && cuda_info().devices.at(0).name.find("Emulated") != std::string::npos;
+}
+
 /// "devices=[cpu,cpu,cpu]": replicas that share one device, as an override of a config.
 inline std::string replicas_on(const std::string& device, int count) {
   std::string text = "devices=[" + device;

@@ -1,14 +1,22 @@
-// Comparison of a backend's numbers with the double-precision reference.
+// Comparison of a backend's numbers with each other and with the double-precision reference.
 #pragma once
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
 namespace dpt::testing {
+
+/// Equal bits, so that -0 differs from 0 and a NaN equals itself.
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
 
 /// Checks `got` against `want`: the difference may be `tolerance` times the largest magnitude in
 /// `want` (sums of n products err by some parts in 2^24 of their largest terms, not of the result).

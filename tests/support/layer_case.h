@@ -27,6 +27,13 @@ inline ActivationShape vector_of(std::int64_t features) {
   return {{1, 1, features}, true};
 }
 
+/// Options of a pooling layer.
+inline Options pool(Size2 kernel, Options more = {}) {
+  Options all = {{"kernel_size", kernel}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
 inline ActivationShape infer(const Layer& layer, const ActivationShape& in) {
   return layer.infer({&in, 1});
 }

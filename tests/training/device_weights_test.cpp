@@ -16,8 +16,6 @@ using namespace dpt::testing;
 
 namespace {
 
-constexpr const char* kSgd = "{type: SGD, lr: 0.05, momentum: 0.9, weight_decay: 0.001}";
-
 /// All vectors of `ranks` device_weights from 1 to `most`.
 std::vector<DeviceWeights> all_shares(int ranks, std::int64_t most) {
   std::vector<DeviceWeights> all = {{}};
@@ -39,16 +37,6 @@ Job calibrating_job(const std::string& config, const std::vector<std::string>& o
   Job job = small_job(config, overrides);
   job.calibrate = true;
   return job;
-}
-
-std::vector<Json> weight_events(const TempDir& folder) {
-  std::vector<Json> events;
-  std::ifstream in(folder.path() + "/metrics.jsonl");
-  for (std::string line; std::getline(in, line);) {
-    Json event = Json::parse(line);
-    if (event["event"] == "device_weights") events.push_back(std::move(event));
-  }
-  return events;
 }
 
 StartingPoint start_at(const Job& job, const TempDir& folder, std::int64_t step) {
@@ -219,15 +207,15 @@ TEST_CASE(
   }
   CHECK((train_small(job, folder.path()) == one));
 
-  const std::vector<Json> events = weight_events(folder);
-  REQUIRE(events.size() == 1);
-  CHECK(events[0]["step"] == 9);
-  CHECK(events[0]["devices"] == Json({"cpu", "cpu"}));
-  const auto seconds = events[0]["seconds_per_sample"].get<std::vector<double>>();
+  const std::vector<nlohmann::json> found = events(folder, "device_weights");
+  REQUIRE(found.size() == 1);
+  CHECK(found[0]["step"] == 9);
+  CHECK(found[0]["devices"] == nlohmann::json({"cpu", "cpu"}));
+  const auto seconds = found[0]["seconds_per_sample"].get<std::vector<double>>();
   REQUIRE(seconds.size() == 2);
   CHECK(seconds[0] > 0);
   CHECK(seconds[1] > 0);
-  const auto device_weights = events[0]["device_weights"].get<DeviceWeights>();
+  const auto device_weights = found[0]["device_weights"].get<DeviceWeights>();
   CHECK(device_weights == device_weights_for_speed(seconds));
   CHECK(start_at(job, folder, 8).state.device_weights.empty());
   CHECK(start_at(job, folder, 9).state.device_weights == device_weights);
@@ -246,7 +234,7 @@ TEST_CASE(
   CHECK(start.state.device_weights == device_weights);
   CHECK((train_small(job, folder.path(), &start) == whole));
   CHECK(start_at(job, folder, 20).state.device_weights == device_weights);
-  CHECK(weight_events(folder).size() == 1);
+  CHECK(events(folder, "device_weights").size() == 1);
 }
 
 TEST_CASE("calibration: other devices are measured anew, given device_weights are obeyed") {
@@ -257,8 +245,8 @@ TEST_CASE("calibration: other devices are measured anew, given device_weights ar
   const StartingPoint start = start_at(other, folder, 10);
   CHECK(start.state.device_weights.empty());
   train_small(other, folder.path(), &start);
-  REQUIRE(weight_events(folder).size() == 2);
-  CHECK(weight_events(folder)[1]["step"] == 19);  // 11 to 14 and 16 to 19
+  REQUIRE(events(folder, "device_weights").size() == 2);
+  CHECK(events(folder, "device_weights")[1]["step"] == 19);  // 11 to 14 and 16 to 19
 
   const Job given = small_job(config, {cpus(2), "device_weights=[2,1]"});
   CHECK(start_at(given, folder, 10).state.device_weights.empty());
@@ -269,7 +257,7 @@ TEST_CASE(
   const std::string config = small_config(kSgd);
   const TempDir folder;
   train_small(calibrating_job(config, {cpus(2), "train.epochs=1"}), folder.path());
-  CHECK(weight_events(folder).empty());
+  CHECK(events(folder, "device_weights").empty());
 }
 
 TEST_CASE("calibration: a GPU and a CPU core together calibrate by themselves") {
@@ -279,6 +267,6 @@ TEST_CASE("calibration: a GPU and a CPU core together calibrate by themselves") 
   CHECK(job.calibrate);
   CHECK(job.device_weights == DeviceWeights{1, 1});
   train_small(job, folder.path());
-  CHECK(weight_events(folder).size() == 1);
+  CHECK(events(folder, "device_weights").size() == 1);
   CHECK(start_at(job, folder, 20).state.device_weights.size() == 2);
 }

@@ -9,6 +9,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/text.h"
 #include "tests/training/run.h"
 
 using namespace dpt;
@@ -42,7 +43,6 @@ class Poisoned : public Unresident {
   float value_;
 };
 
-constexpr const char* kSgd = "{type: SGD, lr: 0.05, momentum: 0.9, weight_decay: 0.001}";
 /// Each step multiplies the weights by about -100: they overflow within ten steps.
 constexpr const char* kExploding = "{type: SGD, lr: 100, momentum: 0.5, weight_decay: 1}";
 
@@ -64,16 +64,6 @@ Job poisoned_job(const std::string& config, std::vector<std::string> overrides,
   return job;
 }
 
-std::vector<nlohmann::json> events(const TempDir& folder, const std::string& name) {
-  std::ifstream log(folder.file("metrics.jsonl"));
-  std::vector<nlohmann::json> found;
-  for (std::string line; std::getline(log, line);) {
-    const auto event = nlohmann::json::parse(line);
-    if (event["event"] == name) found.push_back(event);
-  }
-  return found;
-}
-
 StartingPoint checkpoint_of(const Job& job, const TempDir& folder, std::int64_t step) {
   return start_from_checkpoint(job, folder.file("checkpoints/" + checkpoint_name(step)));
 }
@@ -87,13 +77,6 @@ std::string diverged(const Job& job, const TempDir& folder, const StartingPoint*
     return error.what();
   }
   return {};
-}
-
-bool has(const std::string& text, const std::string& part) {
-  INFO("looked for: ", part, "\nin: ", text);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
 }
 
 void all_checkpoints_are_finite(const Job& job, const TempDir& folder) {
@@ -137,12 +120,12 @@ TEST_CASE("halt: the report names step, layer and sample, and the last checkpoin
           }
         }
         const std::string text = diverged(job, folder, &fresh);
-        has(text, "training diverged at step 3 (epoch 1): the ");
-        has(text, fmt::format("1 of the batch's 12 samples show it: {} ({})", sample,
-                              job.splits.train.source->describe(sample)));
-        has(text, "train.on_divergence.policy=rollback");
+        check_contains(text, "training diverged at step 3 (epoch 1): the ");
+        check_contains(text, fmt::format("1 of the batch's 12 samples show it: {} ({})", sample,
+                                         job.splits.train.source->describe(sample)));
+        check_contains(text, "train.on_divergence.policy=rollback");
         if (c.place == "output") {
-          has(text, "The first layer with an output that is not finite is 'conv2'");
+          check_contains(text, "The first layer with an output that is not finite is 'conv2'");
         }
         const auto event = events(folder, "diverged").at(0);
         CHECK(event["step"] == 3);
@@ -151,7 +134,8 @@ TEST_CASE("halt: the report names step, layer and sample, and the last checkpoin
         CHECK((event["samples"] == nlohmann::json{sample}));
         CHECK(event["batch_samples"].size() == 12);
         all_checkpoints_are_finite(job, folder);
-        has(newest_good_checkpoint(folder.file("checkpoints"), [](const std::string&) {}),
+        check_contains(
+            newest_good_checkpoint(folder.file("checkpoints"), [](const std::string&) {}),
             checkpoint_name(2));
         // The same bits lead to the same end.
         const StartingPoint start = checkpoint_of(job, folder, 2);
@@ -173,7 +157,7 @@ TEST_CASE("halt: steps that were queued after the bad one have changed nothing")
       const std::string text = diverged(job, folder);
       const auto event = events(folder, "diverged").at(0);
       const std::int64_t step = event["step"];
-      has(text, fmt::format("training diverged at step {} ", step));
+      check_contains(text, fmt::format("training diverged at step {} ", step));
       CHECK(events(folder, "checkpoint").back()["step"] == step - 1);
       CHECK(event["first"] != "not found");
       all_checkpoints_are_finite(job, folder);
@@ -192,10 +176,10 @@ TEST_CASE("halt: an update that overflows is found at its own step") {
                                   {replicas_on(device, 1), "lr_schedule={type: constant}",
                                    std::string("train.on_divergence.policy=") + policy});
         const std::string text = diverged(job, folder);
-        has(text, "training diverged at step 1 (epoch 1): the loss is ");
-        has(text, "after the update some weights or optimizer state are not finite");
-        has(text, "are in layer 'fc2' (fc2.bias)");
-        if (policy == std::string("skip")) has(text, "this update is made already");
+        check_contains(text, "training diverged at step 1 (epoch 1): the loss is ");
+        check_contains(text, "after the update some weights or optimizer state are not finite");
+        check_contains(text, "are in layer 'fc2' (fc2.bias)");
+        if (policy == std::string("skip")) check_contains(text, "this update is made already");
         CHECK(list_checkpoints(folder.file("checkpoints")).empty());
       }
     }
@@ -209,6 +193,7 @@ TEST_CASE("skip: the step changes nothing, and the run goes on with the same bit
       CAPTURE(value);
       std::optional<FinalState> one;
       for (const int replicas : {1, 2, 3}) {
+        if (is_emulated(device) && replicas == 2) continue;
         CAPTURE(replicas);
         const TempDir folder;
         std::int64_t sample = 0;
@@ -224,9 +209,12 @@ TEST_CASE("skip: the step changes nothing, and the run goes on with the same bit
         CHECK(skipped[0]["step"] == 3);
         CHECK(skipped[0]["epoch"] == 1);
         CHECK(skipped[0]["in_row"] == 1);
-        CHECK(skipped[0]["loss"].is_null());
         CHECK(skipped[0]["grad_norm"].is_null());
-        CHECK((skipped[0]["nonfinite"] == nlohmann::json{"loss", "grad_norm"}));
+        // On a GPU the ReLU of cuBLASLt may turn a NaN into 0, and the loss stays a number.
+        const bool finite_loss = device != "cpu" && skipped[0]["loss"].is_number();
+        CHECK(skipped[0]["loss"].is_null() == !finite_loss);
+        CHECK((skipped[0]["nonfinite"] ==
+               (finite_loss ? nlohmann::json{"grad_norm"} : nlohmann::json{"loss", "grad_norm"})));
         for (const auto& event : skipped) {
           CHECK((event["samples"] == nlohmann::json{sample}));
         }
@@ -280,7 +268,8 @@ TEST_CASE("skip: too many steps in a row end the run") {
       small_job(small_config("{type: SGD, lr: 1e30}"),
                 {cpus(2), "train.on_divergence.policy=skip", "train.on_divergence.max_skips=3"});
   const std::string text = diverged(job, folder);
-  has(text, "The 3 steps before it were skipped, and train.on_divergence.max_skips allows no more");
+  check_contains(
+      text, "The 3 steps before it were skipped, and train.on_divergence.max_skips allows no more");
   CHECK(events(folder, "skipped_step").size() == 3);
   CHECK(events(folder, "diverged").size() == 1);
   all_checkpoints_are_finite(job, folder);
@@ -291,6 +280,7 @@ TEST_CASE("rollback: goes on with a lower learning rate, with the same bits on a
     CAPTURE(device);
     // Regular checkpoints where the weights are large already, and none before the divergence.
     for (const char* every : {"checkpoint.every_steps=3", "checkpoint.every=2"}) {
+      if (is_emulated(device) && every != std::string("checkpoint.every=2")) continue;
       CAPTURE(every);
       const std::string config = small_config(kExploding);
       const auto overrides = [&](int replicas) {
@@ -322,7 +312,7 @@ TEST_CASE("rollback: goes on with a lower learning rate, with the same bits on a
         CHECK((end == *one));
       }
       // Stopped at any step, on another number of replicas, and resumed.
-      for (std::int64_t stop = 1; stop < 20; stop += device == "cpu" ? 1 : 6) {
+      for (std::int64_t stop = 1; stop < 20; stop += device == "cpu" ? 1 : 8) {
         CAPTURE(stop);
         const TempDir folder;
         train_small(small_job(config, overrides(static_cast<int>(stop % 3) + 1)), folder.path(),
@@ -341,7 +331,8 @@ TEST_CASE("rollback: no more than max_rollbacks times") {
       small_config("{type: SGD, lr: 1e30}"),
       {cpus(2), "train.on_divergence.policy=rollback", "train.on_divergence.max_rollbacks=2"});
   const std::string text = diverged(job, folder);
-  has(text, "The run has rolled back 2 times, the learning rate is down to 0.25 of the schedule's");
+  check_contains(
+      text, "The run has rolled back 2 times, the learning rate is down to 0.25 of the schedule's");
   CHECK(events(folder, "rollback").size() == 2);
   all_checkpoints_are_finite(job, folder);
 }
@@ -362,7 +353,7 @@ checkpoint: {every_steps: 1, keep_last: 3}
     const TempDir folder;
     const Job job = small_job(config, {replicas_on(device, 2)});
     const std::string text = diverged(job, folder);
-    has(text, ": the loss is inf. ");
+    check_contains(text, ": the loss is inf. ");
     all_checkpoints_are_finite(job, folder);
   }
 }

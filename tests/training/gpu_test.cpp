@@ -12,8 +12,6 @@ using namespace dpt::testing;
 
 namespace {
 
-constexpr const char* kSgd = "{type: SGD, lr: 0.05, momentum: 0.9}";
-
 bool emulated() {
   return cuda_info().unavailable.empty() &&
          cuda_info().devices[0].name.find("mulated") != std::string::npos;
@@ -29,7 +27,7 @@ TEST_CASE("gradients summed overlapped with backward, in buckets, follow those s
   }
   const std::string devices =
       emulated() ? "devices=[cuda:0,cuda:0,cuda:1]" : "devices=[cuda:0,cuda:1]";
-  Job job = small_job(small_config(kSgd), {devices});
+  Job job = small_job(small_config(kSgdWithoutDecay), {devices});
   const TempDir plain, folder;
   const FinalState behind = train_small(job, plain.path());
   job.sum_beside_from_bytes = 0;
@@ -48,7 +46,7 @@ TEST_CASE("gradients summed overlapped with backward, in buckets, follow those s
 }
 
 TEST_CASE("buckets cover the gradients from their end, whatever their size") {
-  const Job job = small_job(small_config(kSgd), {cpus(1)});
+  const Job job = small_job(small_config(kSgdWithoutDecay), {cpus(1)});
   for (const std::int64_t bytes : {1, 100, 1000, 3000, 1 << 20}) {
     CAPTURE(bytes);
     std::int64_t end = job.plan.grad_floats();
@@ -76,7 +74,7 @@ TEST_CASE("buckets cover the gradients from their end, whatever their size") {
 TEST_CASE("a step on a GPU is one graph; with several replicas, two") {
   if (!have_gpu()) return;
   for (const int replicas : {1, 2}) {
-    const Job job = small_job(small_config(kSgd), {replicas_on("cuda:0", replicas)});
+    const Job job = small_job(small_config(kSgdWithoutDecay), {replicas_on("cuda:0", replicas)});
     const StartingPoint start = fresh_start(job);
     run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
       Replica replica(backend, communicator, job);
@@ -96,7 +94,7 @@ TEST_CASE("evaluations on a GPU are graphs too, with the bits of single calls") 
     for (const int replicas : {1, 2}) {
       CAPTURE(staged);
       CAPTURE(replicas);
-      Job job = small_job(small_config(kSgd), {replicas_on("cuda:0", replicas)});
+      Job job = small_job(small_config(kSgdWithoutDecay), {replicas_on("cuda:0", replicas)});
       if (staged) {
         for (Split* split : {&job.splits.train, &job.splits.val, &job.splits.test}) {
           split->source = std::make_shared<Unresident>(split->source);

@@ -12,9 +12,14 @@
 #include "engine/training/run_ranks.h"
 #include "engine/training/trainer.h"
 #include "tests/support/backends.h"
+#include "tests/support/events.h"
 #include "tests/support/temp_dir.h"
 
 namespace dpt::testing {
+
+constexpr const char* kSgd = "{type: SGD, lr: 0.05, momentum: 0.9, weight_decay: 0.001}";
+constexpr const char* kSgdWithoutDecay = "{type: SGD, lr: 0.05, momentum: 0.9}";
+constexpr const char* kAdam = "{type: Adam, lr: 0.01}";
 
 /// A net with everything that could depend on the cut: a convolution with padding, pooling, two
 /// linear layers, crop and flip drawn per sample. 53 samples in batches of 12: four full batches
@@ -89,6 +94,11 @@ inline FinalState train_small(const Job& job, const std::string& folder_path,
   state.optimizer = std::move(end.optimizer);
   if (outcome.test) state.test_loss = outcome.test->loss;
   return state;
+}
+
+/// The events of that name in the log of a run.
+inline std::vector<nlohmann::json> events(const TempDir& folder, const std::string& name) {
+  return events(folder.file("metrics.jsonl"), name);
 }
 
 /// The same samples, but read one by one, as from files: so batches are staged ahead.

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/support/text.h"
 #include "tests/training/run.h"
 
 using namespace dpt;
@@ -47,18 +48,10 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-int count_of(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
 /// 53 samples for training: 5 steps an epoch, 4 epochs. 64 for validation and as many for the test,
 /// in micro-batches of 8.
 Job long_evaluations(int replicas) {
-  Job job = small_job(small_config("{type: SGD, lr: 0.05, momentum: 0.9}"),
+  Job job = small_job(small_config(kSgdWithoutDecay),
                       {cpus(replicas), "train.shards=4", "data.size=117", "data.val_split=64",
                        "data.test_size=64", "checkpoint.every_steps=0", "data.workers=1"});
   job.max_micro_batch = 8;

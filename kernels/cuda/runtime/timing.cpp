@@ -10,7 +10,9 @@
 namespace dpt {
 namespace {
 
-constexpr int kRounds = 5, kRuns = 20;
+constexpr int kRounds = 5, kMostRuns = 20;
+/// What is replayed at once takes about this long, or is one run: a launch takes 3 us of the host.
+constexpr float kMilliseconds = 1.0F;
 constexpr float kNever = std::numeric_limits<float>::infinity();
 
 }  // namespace
@@ -70,12 +72,17 @@ std::vector<float> Timing::times(std::size_t count, const std::function<void(std
                                  std::string& failure) {
   std::vector<float> best(count, kNever);
   std::vector<Graph> graphs(count);
+  std::vector<int> runs(count, 1);
   uncaptured_.assign(count, {});
   std::vector<std::size_t> good;
   for (std::size_t i = 0; i < count; ++i) {
     try {
-      time([&] { run(i); });  // What is loaded at the first run is loaded now.
-      graphs[i] = capture([&] { run(i); }, uncaptured_[i]);
+      // What is loaded at the first run is loaded before the second one is timed.
+      time([&] { run(i); });
+      const float once = time([&] { run(i); });
+      runs[i] = runs_at_once(once);
+      graphs[i] = capture(
+          runs[i], [&] { run(i); }, uncaptured_[i]);
       good.push_back(i);
     } catch (const Error& error) {
       failure = error.what();
@@ -83,27 +90,32 @@ std::vector<float> Timing::times(std::size_t count, const std::function<void(std
   }
   // A failure of the GPU itself may have shown only now.
   cuda_check(cudaStreamSynchronize(context_.stream), "cudaStreamSynchronize");
-  const auto runs = [&](std::size_t i) {
+  const auto run_all = [&](std::size_t i) {
     if (graphs[i]) {
       cuda_check(cudaGraphLaunch(graphs[i].get(), context_.stream), "cudaGraphLaunch");
       return;
     }
-    for (int k = 0; k < kRuns; ++k) run(i);
+    for (int k = 0; k < runs[i]; ++k) run(i);
   };
   // Rounds over all of them, so that a disturbance does not fall on one alone.
   for (int round = 0; round < kRounds; ++round) {
     for (const std::size_t i : good) {
-      best[i] = std::min(best[i], time([&] { runs(i); }) / static_cast<float>(kRuns));
+      best[i] = std::min(best[i], time([&] { run_all(i); }) / static_cast<float>(runs[i]));
     }
   }
   return best;
 }
 
-Timing::Graph Timing::capture(const std::function<void()>& run, std::string& why_not) {
+int Timing::runs_at_once(float milliseconds) {
+  if (milliseconds * kMostRuns <= kMilliseconds) return kMostRuns;
+  return std::max(1, static_cast<int>(kMilliseconds / milliseconds));
+}
+
+Timing::Graph Timing::capture(int runs, const std::function<void()>& run, std::string& why_not) {
   cuda_check(cudaStreamBeginCapture(context_.stream, cudaStreamCaptureModeThreadLocal),
              "cudaStreamBeginCapture");
   try {
-    for (int k = 0; k < kRuns; ++k) run();
+    for (int k = 0; k < runs; ++k) run();
   } catch (const Error& error) {
     why_not = error.what();
   }

@@ -32,13 +32,15 @@ class Timing {
   void* make(std::int64_t count, DType type);
 
   /// Milliseconds of one run for each of `count` candidates, the best of several rounds; run(i)
-  /// queues what candidate i has to do. Runs are captured, and a replay of many of them is timed: a
-  /// kernel of 3 us is over before the host has launched the next one. A candidate that cannot be
-  /// captured is timed by launches of the host, and named by `uncaptured`. Infinity for one whose
-  /// first run throws: its text goes to `failure`. (A failure that loses the GPU throws at the next
-  /// one's, and so from here at the latest.)
+  /// queues what candidate i has to do. Short runs are captured many at a time, and a replay is
+  /// timed: a kernel of 3 us is over before the host has launched the next one. A candidate that
+  /// cannot be captured is timed by launches of the host, and named by `uncaptured`. Infinity for
+  /// one whose first run throws: its text goes to `failure`. (A failure that loses the GPU throws
+  /// at the next one's, and so from here at the latest.)
   std::vector<float> times(std::size_t count, const std::function<void(std::size_t)>& run,
                            std::string& failure);
+  /// How many runs of `milliseconds` each one replay has: 1 to 20.
+  static int runs_at_once(float milliseconds);
   /// Of the last `times`: why candidate i was not captured; empty if it was.
   const std::string& uncaptured(std::size_t i) const { return uncaptured_[i]; }
 
@@ -54,8 +56,8 @@ class Timing {
   };
   using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
 
-  /// Many runs of one candidate; null, and why, where that cannot be captured.
-  Graph capture(const std::function<void()>& run, std::string& why_not);
+  /// `runs` runs of one candidate; null, and why, where that cannot be captured.
+  Graph capture(int runs, const std::function<void()>& run, std::string& why_not);
   /// Milliseconds of what `work` queues.
   float time(const std::function<void()>& work);
 

@@ -10,8 +10,6 @@
 namespace emulation {
 namespace {
 
-constexpr int kSharedPerBlock = 48 << 10, kSharedOptIn = 227 << 10, kSharedPerProcessor = 228 << 10;
-
 struct ErrorName {
   cudaError_t error;
   const char* name;

@@ -11,8 +11,7 @@
 namespace emulation {
 namespace {
 
-constexpr std::size_t kSharedPerBlock = 48 << 10, kSharedOptIn = 227 << 10,
-                      kSharedPerProcessor = 228 << 10, kSharedReserved = 1 << 10;
+constexpr std::size_t kSharedReserved = 1 << 10;
 
 cudaError_t check_shape(const cudaLaunchConfig_t& config, const void* function) {
   const dim3 grid = config.gridDim, block = config.blockDim;
@@ -23,9 +22,10 @@ cudaError_t check_shape(const cudaLaunchConfig_t& config, const void* function) 
     return cudaErrorInvalidConfiguration;
   }
   const auto allowed = state().dynamic_shared.find(function);
-  const std::size_t limit = allowed == state().dynamic_shared.end()
-                                ? kSharedPerBlock
-                                : std::max(kSharedPerBlock, std::size_t(allowed->second));
+  const std::size_t limit =
+      allowed == state().dynamic_shared.end()
+          ? kSharedPerBlock
+          : std::max(std::size_t{kSharedPerBlock}, std::size_t(allowed->second));
   return config.dynamicSmemBytes > limit ? cudaErrorInvalidValue : cudaSuccess;
 }
 
@@ -131,7 +131,7 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
       return value >= -1 && value <= 100 ? cudaSuccess : cudaErrorInvalidValue;
     }
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-        static_cast<std::size_t>(value) > kSharedOptIn) {
+        value > kSharedOptIn) {
       return cudaErrorInvalidValue;
     }
     state().dynamic_shared[function] = value;
@@ -149,7 +149,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
     attributes->ptxVersion = attributes->binaryVersion = 90;
     const auto found = state().dynamic_shared.find(function);
     attributes->maxDynamicSharedSizeBytes =
-        found == state().dynamic_shared.end() ? static_cast<int>(kSharedPerBlock) : found->second;
+        found == state().dynamic_shared.end() ? kSharedPerBlock : found->second;
     return cudaSuccess;
   });
 }
@@ -161,7 +161,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
     if (!blocks || block_size <= 0) return cudaErrorInvalidValue;
     if (!function) return cudaErrorInvalidDeviceFunction;
     *blocks = 0;
-    if (block_size > 1024 || shared_bytes > kSharedOptIn) return cudaSuccess;
+    if (block_size > 1024 || shared_bytes > std::size_t{kSharedOptIn}) return cudaSuccess;
     const int warps = (block_size + 31) / 32;
     const auto by_shared = static_cast<int>(kSharedPerProcessor / (shared_bytes + kSharedReserved));
     *blocks = std::min({64 / warps, by_shared, 32});

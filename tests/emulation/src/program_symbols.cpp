@@ -10,8 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <map>
+#include <sstream>
+#include <string>
 #include <string_view>
 
 namespace emulation {
@@ -39,7 +40,9 @@ T read_at(const std::string& file, std::size_t at) {
 
 Symbols read_symbols() {
   std::ifstream stream("/proc/self/exe", std::ios::binary);
-  const std::string file{std::istreambuf_iterator<char>(stream), {}};
+  std::ostringstream bytes;
+  bytes << stream.rdbuf();
+  const std::string file = std::move(bytes).str();
   Symbols result;
   const auto header = read_at<Elf64_Ehdr>(file, 0);
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return result;

@@ -30,6 +30,9 @@ struct CUgraphExec_st {};
 
 namespace emulation {
 
+/// Shared memory, in bytes: what a kernel has without asking, and may ask for.
+constexpr int kSharedPerBlock = 48 << 10, kSharedOptIn = 227 << 10, kSharedPerProcessor = 228 << 10;
+
 using Lock = std::unique_lock<std::mutex>;
 using Clock = std::chrono::steady_clock;
 

@@ -9,9 +9,6 @@ namespace {
 __global__ void add(int* x, const int* amount) {
   *x += *amount;
 }
-__global__ void set_value(int* x, int value) {
-  *x = value;
-}
 __global__ void copy_value(int* to, const int* from) {
   *to = *from;
 }

@@ -19,6 +19,10 @@ struct Machine {
   }
 };
 
+__global__ inline void set_value(int* x, int value) {
+  *x = value;
+}
+
 inline cudaStream_t make_stream(unsigned flags = cudaStreamNonBlocking) {
   cudaStream_t stream = nullptr;
   REQUIRE(cudaStreamCreateWithFlags(&stream, flags) == cudaSuccess);

@@ -7,9 +7,6 @@
 
 namespace {
 
-__global__ void set_value(int* x, int value) {
-  *x = value;
-}
 __global__ void add_to(int* sum, const int* x) {
   *sum += *x;
 }

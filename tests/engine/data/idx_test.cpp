@@ -9,7 +9,7 @@ namespace {
 
 using namespace data_test;
 
-const DataRequirements kRequirements{{2, 3, 1}, 10};
+const DataRequirements kIdxRequirements{{2, 3, 1}, 10};
 
 /// Four files of 2x3 images: 5 for training, 2 for testing.
 struct IdxDir : TempDir {
@@ -20,7 +20,7 @@ struct IdxDir : TempDir {
     write("t10k-labels-idx1-ubyte.gz", gzip(idx({2}, {7, 8})));
   }
   static Bytes images(std::uint32_t count) { return idx({count, 2, 3}, noise(count * 6)); }
-  DataSets read(const DataRequirements& requirements = kRequirements) const {
+  DataSets read(const DataRequirements& requirements = kIdxRequirements) const {
     return open("idx", {{"root", path()}}, requirements);
   }
   /// The message for a bad file in place of a good one.

@@ -14,7 +14,7 @@ namespace {
 using namespace data_test;
 namespace fs = std::filesystem;
 
-const DataRequirements kRequirements{{4, 4, 3}, 2};
+const DataRequirements kFolderRequirements{{4, 4, 3}, 2};
 
 Bytes grey_png(std::uint8_t value, std::uint32_t size = 8) {
   return png(size, size, 1, Bytes(size * size, value));
@@ -32,11 +32,11 @@ struct FolderDir : TempDir {
     write("test/cat/1.png", grey_png(5));
     write("test/dog/1.png", grey_png(6));
   }
-  DataSets read(const DataRequirements& requirements = kRequirements,
+  DataSets read(const DataRequirements& requirements = kFolderRequirements,
                 std::int64_t cache_mib = 1024) const {
     return open("image_folder", {{"root", path()}, {"cache_mib", cache_mib}}, requirements);
   }
-  std::string error(const DataRequirements& requirements = kRequirements) const {
+  std::string error(const DataRequirements& requirements = kFolderRequirements) const {
     return error_of([&] { read(requirements); }, *this);
   }
   /// The message when a sample is read.
@@ -49,7 +49,7 @@ struct FolderDir : TempDir {
 TEST_CASE("image_folder: files in byte order, labels by class") {
   const FolderDir dir;
   for (const std::int64_t cache : {0, 1024}) {
-    const DataSets sets = dir.read(kRequirements, cache);
+    const DataSets sets = dir.read(kFolderRequirements, cache);
     CHECK(sets.train->classes() == std::vector<std::string>{"cat", "dog"});
     CHECK(sets.train->shape() == SampleShape{4, 4, 3});
     REQUIRE(sets.train->size() == 5);
@@ -70,7 +70,7 @@ TEST_CASE("image_folder: files in byte order, labels by class") {
 
 TEST_CASE("image_folder: a picture is decoded once when the cache takes the set") {
   const FolderDir dir;
-  const DataSets kept = dir.read(), fresh = dir.read(kRequirements, 0);
+  const DataSets kept = dir.read(), fresh = dir.read(kFolderRequirements, 0);
   const auto before = sample(*kept.train, 1);
   sample(*fresh.train, 1);
   fs::remove(dir / "train/cat/2.png");
@@ -117,14 +117,15 @@ TEST_CASE("image_folder: val serves as test set; both need a word") {
   CHECK(dir.error() ==
         "image_folder: $: both test and val are there: say which is the test set with test: test "
         "or test: val");
-  CHECK(open("image_folder", {{"root", dir.path()}, {"test", std::string("val")}}, kRequirements)
+  CHECK(open("image_folder", {{"root", dir.path()}, {"test", std::string("val")}},
+             kFolderRequirements)
             .test->size() == 2);
-  CHECK(
-      error_of(
-          [&] {
-            open("image_folder", {{"root", dir.path()}, {"test", std::string("x")}}, kRequirements);
-          },
-          dir) == "image_folder: $: no folder x in it, which data.test names");
+  CHECK(error_of(
+            [&] {
+              open("image_folder", {{"root", dir.path()}, {"test", std::string("x")}},
+                   kFolderRequirements);
+            },
+            dir) == "image_folder: $: no folder x in it, which data.test names");
   fs::remove_all(dir / "test");
   fs::remove_all(dir / "val");
   CHECK(dir.read().test == nullptr);
@@ -135,7 +136,7 @@ TEST_CASE("image_folder: folders that are refused") {
   SUBCASE("no folder") {
     CHECK(error_of(
               [&] {
-                open("image_folder", {{"root", dir / "none"}}, kRequirements);
+                open("image_folder", {{"root", dir / "none"}}, kFolderRequirements);
               },
               dir) ==
           "image_folder: $/none: no such folder; expected a folder with train/CLASS/*.jpg or "
@@ -229,7 +230,8 @@ TEST_CASE("image_folder: links may not leave the root") {
   }
   SUBCASE("the root itself may be a link") {
     fs::create_directory_symlink(dir.path(), outside / "root");
-    CHECK(open("image_folder", {{"root", outside / "root"}}, kRequirements).train->size() == 5);
+    CHECK(open("image_folder", {{"root", outside / "root"}}, kFolderRequirements).train->size() ==
+          5);
   }
 }
 

@@ -13,10 +13,6 @@
 namespace dpt::testing {
 namespace {
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 /// Losses, predictions and gradients of a training and an evaluating executor against `maths`.
 void check_net(Backend& backend, const Plan& plan, const TestBatch& batch, double tolerance,
                float label_smoothing = 0) {

@@ -10,15 +10,6 @@ using namespace dpt;
 using namespace dpt::testing;
 using Texts = std::vector<std::string>;
 
-namespace {
-
-/// Every value of a spec, as show_spec writes it, with each position it was read from.
-std::string shown(const TrainSpec& spec) {
-  return show_spec(small_catalog(), spec);
-}
-
-}  // namespace
-
 TEST_CASE("a shown config reads back to an equal spec") {
   const Texts configs = {
       kGoodConfig,

@@ -173,6 +173,10 @@ std::vector<std::string> issues_of(const std::string& text,
   return out;
 }
 
+std::string shown(const TrainSpec& spec) {
+  return show_spec(small_catalog(), spec);
+}
+
 TrainSpec good_spec(const std::string& text, const std::vector<std::string>& overrides) {
   return load_spec_text(small_catalog(), text, "test.yaml", overrides);
 }

@@ -29,6 +29,8 @@ struct SmallImages {
 };
 
 const Catalog& small_catalog();
+/// Every value of a spec, as show_spec writes it.
+std::string shown(const TrainSpec& spec);
 
 /// A config that reads without issue.
 extern const std::string kGoodConfig;

@@ -9,10 +9,6 @@ using Texts = std::vector<std::string>;
 
 namespace {
 
-std::string shown(const TrainSpec& spec) {
-  return show_spec(small_catalog(), spec);
-}
-
 /// The good config as it was stored before `shares` was renamed.
 std::string of_an_older_release() {
   std::string text = shown(good_spec(kGoodConfig, {"device_weights=[3, 1]"}));

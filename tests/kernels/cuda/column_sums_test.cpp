@@ -13,17 +13,6 @@
 namespace dpt::testing {
 namespace {
 
-DevPtr address(const void* memory) {
-  return {reinterpret_cast<std::uintptr_t>(memory)};
-}
-
-template <class T>
-std::vector<T> as(const std::vector<float>& values) {
-  std::vector<T> result(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) store(result[i], values[i]);
-  return result;
-}
-
 struct Sums {
   std::vector<float> plain, added, behind_relu;
   bool operator==(const Sums&) const = default;

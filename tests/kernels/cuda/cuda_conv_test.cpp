@@ -56,13 +56,6 @@ double activation_tolerance(Arithmetic arithmetic) {
 /// Runs plans on vectors of floats, which the GPU gets in the problem's type.
 struct Arrays {
   template <class T>
-  static std::vector<T> as(const std::vector<float>& values) {
-    std::vector<T> result(values.size());
-    for (std::size_t i = 0; i < values.size(); ++i) store(result[i], values[i]);
-    return result;
-  }
-
-  template <class T>
   static std::vector<float> run_as(const GPU& gpu, ConvPlan& plan, const ConvProblem& p,
                                    const std::vector<float>& x, const std::vector<float>& y,
                                    const std::vector<float>& weight,
@@ -119,7 +112,7 @@ WeightGradients run_weights(const GPU& gpu, const ConvProblem& p, const std::vec
   CHECK(plan->gives_dbias() == p.bias);
   const bool add = !start.weight.empty();
   const auto channels = static_cast<std::size_t>(p.out.c);
-  const GpuArray<T> x_on(gpu, Arrays::as<T>(x)), dy_on(gpu, Arrays::as<T>(dy));
+  const GpuArray<T> x_on(gpu, as<T>(x)), dy_on(gpu, as<T>(dy));
   const GpuArray<float> dweight(gpu, add ? start.weight : nan(weights));
   const GpuArray<float> dbias(gpu, add ? start.bias : nan(channels));
   ConvArgs args;
@@ -209,10 +202,6 @@ TEST_CASE("own convolutions agree with the reference in every arithmetic") {
   }
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 TEST_CASE("own convolutions give the same bits in whatever order blocks and threads run") {
   if (!have_gpu()) return;
   const GPU gpu;
@@ -265,9 +254,8 @@ PooledResult run_pooled(const GPU& gpu, const Conv2dDesc& d, Arithmetic arithmet
     return made;
   };
   const auto outputs = static_cast<std::size_t>(d.batch * d.out.elements());
-  const GpuArray<T> x(gpu, Arrays::as<T>(n.x)), weight(gpu, Arrays::as<T>(n.weight)),
-      dy(gpu, Arrays::as<T>(n.dy)), y(gpu, Arrays::as<T>(nan(outputs))),
-      dx(gpu, Arrays::as<T>(nan(n.x.size())));
+  const GpuArray<T> x(gpu, as<T>(n.x)), weight(gpu, as<T>(n.weight)), dy(gpu, as<T>(n.dy)),
+      y(gpu, as<T>(nan(outputs))), dx(gpu, as<T>(nan(n.x.size())));
   const GpuArray<float> bias(gpu, n.bias), dweight(gpu, nan(n.weight.size())),
       dbias(gpu, nan(n.bias.size()));
   const GpuArray<std::uint8_t> open(gpu, std::vector<std::uint8_t>(outputs, 0xFF));
@@ -284,11 +272,6 @@ PooledResult run_pooled(const GPU& gpu, const Conv2dDesc& d, Arithmetic arithmet
   plan(ConvPass::backward_weights)->run(args);
   args.x = dx.get();
   plan(ConvPass::backward_data)->run(args);
-  const auto floats = [](const std::vector<T>& values) {
-    std::vector<float> result;
-    for (const T value : values) result.push_back(to_float(value));
-    return result;
-  };
   return {floats(y.values()), floats(dx.values()), dweight.values(), dbias.values()};
 }
 

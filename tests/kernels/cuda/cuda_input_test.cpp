@@ -10,10 +10,6 @@
 namespace dpt::testing {
 namespace {
 
-DevPtr address(const void* memory) {
-  return {reinterpret_cast<std::uintptr_t>(memory)};
-}
-
 TEST_CASE("the input kernel's statistics are on the GPU when its first kernel runs") {
   if (!have_gpu()) return;
   const GPU gpu;

@@ -21,23 +21,6 @@
 namespace dpt::testing {
 namespace {
 
-template <class T>
-std::vector<T> as(const std::vector<float>& values) {
-  std::vector<T> result(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) store(result[i], values[i]);
-  return result;
-}
-template <class T>
-std::vector<float> floats(const std::vector<T>& values) {
-  std::vector<float> result;
-  for (const T value : values) result.push_back(to_float(value));
-  return result;
-}
-
-DevPtr address(const void* memory) {
-  return {reinterpret_cast<std::uintptr_t>(memory)};
-}
-
 struct Input {
   std::vector<float> x, weight, bias, dy;
 };

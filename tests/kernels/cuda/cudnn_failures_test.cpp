@@ -17,6 +17,7 @@
 #include "tests/support/op_runner.h"
 #include "tests/support/reference.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 
 namespace dpt::testing {
 namespace {
@@ -53,10 +54,6 @@ std::size_t kept(const std::string& file) {
   if (!all.is_object()) return 0;
   for (const auto& machine : all["machines"]) count += machine.size();
   return count;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("without cuDNN our own kernels are taken, say why, and nothing is kept for later") {

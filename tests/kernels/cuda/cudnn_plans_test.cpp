@@ -27,19 +27,6 @@ constexpr Kind kKinds[] = {{"fp32", DType::f32, false, 5e-6, 0},
                            {"tf32", DType::f32, true, 0x1p-9, 0},
                            {"bf16", DType::bf16, false, 0x1p-8, 0x1p-8}};
 
-template <class T>
-std::vector<T> as(const std::vector<float>& values) {
-  std::vector<T> result(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) store(result[i], values[i]);
-  return result;
-}
-template <class T>
-std::vector<float> floats(const std::vector<T>& values) {
-  std::vector<float> result;
-  for (const T value : values) result.push_back(to_float(value));
-  return result;
-}
-
 /// Runs a plan on tensors of T and gives what it wrote.
 template <class T>
 std::vector<float> run(const GPU& gpu, const ConvProblem& p, ConvPlan& plan,

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/common/bf16.h"
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/context.h"
 
@@ -55,6 +56,24 @@ class GPU {
  private:
   CudaContext context_;
 };
+
+inline DevPtr address(const void* memory) {
+  return {reinterpret_cast<std::uintptr_t>(memory)};
+}
+
+/// The values as the type T stores them, and back.
+template <class T>
+std::vector<T> as(const std::vector<float>& values) {
+  std::vector<T> result(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) store(result[i], values[i]);
+  return result;
+}
+template <class T>
+std::vector<float> floats(const std::vector<T>& values) {
+  std::vector<float> result;
+  for (const T value : values) result.push_back(to_float(value));
+  return result;
+}
 
 /// A vector in the memory of a GPU.
 template <class T>

@@ -34,17 +34,29 @@ TEST_CASE("candidates are timed as replays of many runs; what cannot be captured
   CHECK(std::isfinite(times[0]));
   CHECK(times[0] > 0);
   CHECK(timing.uncaptured(0).empty());
-  CHECK(calls[0] == 1 + 20);  // The first one, and those that are captured; not one a round.
+  // Two at first, and those that are captured; none a round.
+  CHECK(calls[0] > 2);
+  CHECK(calls[0] <= 2 + 20);
   CHECK(std::isinf(times[1]));
   CHECK(failure == "no such kernel");
   CHECK(calls[1] == 1);
   CHECK(std::isfinite(times[2]));
   INFO(timing.uncaptured(2));
   CHECK(timing.uncaptured(2).find("cudaStreamSynchronize failed") != std::string::npos);
-  CHECK(calls[2] == 1 + 1 + 5 * 20);
+  // Two at first, one that spoils the capture, and then as many in each of five rounds.
+  CHECK(calls[2] >= 2 + 1 + 5);
+  CHECK((calls[2] - 2 - 1) % 5 == 0);
   // The stream is as it was.
   cuda_check(cudaMemsetAsync(memory, 0, 1 << 12, context.stream), "cudaMemsetAsync");
   cuda_check(cudaStreamSynchronize(context.stream), "cudaStreamSynchronize");
+}
+
+TEST_CASE("a replay takes a millisecond or is one run") {
+  CHECK(Timing::runs_at_once(0) == 20);
+  CHECK(Timing::runs_at_once(0.003F) == 20);
+  CHECK(Timing::runs_at_once(0.1F) == 10);
+  CHECK(Timing::runs_at_once(0.6F) == 1);
+  CHECK(Timing::runs_at_once(40) == 1);
 }
 
 }  // namespace

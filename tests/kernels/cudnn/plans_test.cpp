@@ -16,7 +16,7 @@
 namespace dpt::testing {
 namespace {
 
-// As in the tests that run plans on a GPU (kernels_cuda/gpu.h), which expect what is found here.
+// As in the tests that run plans on a GPU (kernels/cuda/gpu.h), which expect what is found here.
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;
 
 /// cuDNN's description of a GPU, with the numbers of NVIDIA's data sheets.

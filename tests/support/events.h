@@ -1,0 +1,27 @@
+// What the log of a run tells.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace dpt::testing {
+
+/// The events of that name in a metrics.jsonl, each line of which must be an event.
+inline std::vector<nlohmann::json> events(const std::string& path, const std::string& name) {
+  std::vector<nlohmann::json> found;
+  std::ifstream lines(path);
+  for (std::string line; std::getline(lines, line);) {
+    nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
+    INFO(line);
+    REQUIRE(event.is_object());
+    CHECK(event["v"] == 1);
+    if (event["event"] == name) found.push_back(std::move(event));
+  }
+  return found;
+}
+
+}  // namespace dpt::testing
