@@ -29,7 +29,7 @@ Cut make_cut(std::int64_t rows, std::int64_t columns) {
   const std::int64_t packs = columns / cut.width;
   // Tiles of at most 64 packs, as even as can be: 1 KiB of a row is read at once.
   cut.tiles = static_cast<unsigned>((packs + 63) / 64);
-  cut.packs = static_cast<int>((packs + cut.tiles - 1) / cut.tiles);
+  cut.packs = static_cast<int>(ceil_div(packs, cut.tiles));
   cut.lanes = kThreads / cut.packs;
   // Enough blocks for a large GPU, each with enough rows to pay for handing its sums over.
   const std::int64_t least_rows = std::int64_t{16} * cut.lanes;
@@ -37,10 +37,9 @@ Cut make_cut(std::int64_t rows, std::int64_t columns) {
   const std::int64_t chunks =
       cut.tiles > kBlockCounters
           ? 1
-          : std::clamp<std::int64_t>((rows + least_rows - 1) / least_rows, 1, most_chunks);
-  cut.rows_per_chunk = (rows + chunks - 1) / chunks;
-  cut.chunks = static_cast<unsigned>(
-      std::max<std::int64_t>(1, (rows + cut.rows_per_chunk - 1) / cut.rows_per_chunk));
+          : std::clamp<std::int64_t>(ceil_div(rows, least_rows), 1, most_chunks);
+  cut.rows_per_chunk = ceil_div(rows, chunks);
+  cut.chunks = static_cast<unsigned>(std::max<std::int64_t>(1, ceil_div(rows, cut.rows_per_chunk)));
   return cut;
 }
 

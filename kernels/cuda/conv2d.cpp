@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/common/divide.h"
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/conv/conv_plan.h"
 #include "kernels/cuda/description.h"
@@ -14,7 +15,7 @@ namespace dpt {
 namespace {
 
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + 255) / 256 * 256;
+  return align_up<std::size_t>(bytes, 256);
 }
 
 /// The plans of a description's passes; `pool` is made inside them.

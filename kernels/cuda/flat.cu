@@ -97,7 +97,7 @@ void launch_tree_sum(const CudaContext& context, const Tree& tree, std::int64_t 
   const int threads = std::clamp(2048 / tree.part_count / 32 * 32, 64, 256);
   const std::size_t shared = static_cast<std::size_t>(tree.part_count) * kCount * sizeof(float) *
                              static_cast<std::size_t>(threads);
-  const std::int64_t packs = (count + kCount - 1) / kCount;
+  const std::int64_t packs = ceil_div(count, kCount);
   launch(tree_sum_kernel<kCount>,
          blocks_for(packs, threads, std::int64_t{8} * context.multiprocessors),
          static_cast<unsigned>(threads), shared, context.stream, tree, count);
@@ -267,7 +267,7 @@ void launch_optimizer(const CudaContext& context, const OptimizerDesc& desc,
     aligned = aligned && aligned_to(kWidthBytes, states[s]);
   }
   const auto kernel = aligned ? optimizer_kernel<Rule, kWidth> : optimizer_kernel<Rule, 1>;
-  const std::int64_t packs = aligned ? (args.count + kWidth - 1) / kWidth : args.count;
+  const std::int64_t packs = aligned ? ceil_div(args.count, kWidth) : args.count;
   launch(kernel, blocks_for(packs, 256, std::int64_t{8} * context.multiprocessors), 256, 0,
          context.stream, desc, device<const StepScalars>(args.scalars), buffers, args.count);
 }
@@ -331,8 +331,7 @@ void cuda_grad_norm(const CudaContext& context, DevPtr grads, std::int64_t count
   const auto kernel =
       aligned_to(kWidthBytes, grads) ? grad_norm_kernel<kWidth> : grad_norm_kernel<1>;
   // Some packs a thread before blocks share the work: the handover costs as much as they do.
-  const unsigned blocks =
-      blocks_for((count + kWidth - 1) / kWidth, 4 * kNormThreads, kMostNormBlocks);
+  const unsigned blocks = blocks_for(ceil_div(count, kWidth), 4 * kNormThreads, kMostNormBlocks);
   launch(kernel, blocks, kNormThreads, 0, context.stream, device<const float>(grads), count,
          device<StepScalars>(scalars), partial_sums<double>(context, kMostNormBlocks),
          block_counters(context));

@@ -135,8 +135,8 @@ class CudaMaxPool final : public CudaPool<T> {
 
   template <int kKernel>
   void run_backward_tiles(const OpArgs& args) const {
-    const std::int64_t tiles_h = (d_.in.h + kKernel - 1) / kKernel;
-    const std::int64_t tiles_w = (d_.in.w + kKernel - 1) / kKernel;
+    const std::int64_t tiles_h = ceil_div(d_.in.h, kKernel);
+    const std::int64_t tiles_w = ceil_div(d_.in.w, kKernel);
     this->with_packs([&](auto count) {
       const PoolGeometry g = this->geometry(count);
       this->for_chunks([&](std::int64_t n, std::int64_t samples) {

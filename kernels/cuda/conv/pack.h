@@ -53,7 +53,7 @@ void for_each_pack(const CudaContext& context, std::int64_t count, bool aligned,
   // Eight blocks fill a multiprocessor of any architecture.
   const std::int64_t most = std::int64_t{8} * context.multiprocessors;
   if (aligned) {
-    const std::int64_t packs = (count + kCount - 1) / kCount;
+    const std::int64_t packs = ceil_div(count, kCount);
     launch(each_pack<kCount, Body>, blocks_for(packs, kThreads, most), kThreads, 0, context.stream,
            body, count);
   } else {

@@ -36,7 +36,7 @@ __global__ void sum_splits_kernel(const float* parts, int splits, std::int64_t e
 void sum_splits(const CudaContext& context, int parts, std::int64_t channels, int columns, int taps,
                 float* dweight, float* dbias, GradWrite write) {
   const std::int64_t elements = channels * columns;
-  launch(sum_splits_kernel, static_cast<unsigned>((elements + kSumColumns - 1) / kSumColumns),
+  launch(sum_splits_kernel, static_cast<unsigned>(ceil_div(elements, kSumColumns)),
          dim3(kSumColumns, kSumRows), 0, context.stream,
          static_cast<const float*>(context.workspace), parts, elements, columns, taps, dweight,
          dbias, write == GradWrite::add);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/common/divide.h"
 #include "kernels/cuda/runtime/check.h"
 
 namespace dpt {
@@ -45,7 +46,7 @@ __device__ inline T* dynamic_shared() {
 
 /// Blocks of `block` threads that cover `count` elements, at most `most` (a kernel then strides).
 inline unsigned blocks_for(std::int64_t count, int block, std::int64_t most = 1 << 16) {
-  const std::int64_t blocks = (count + block - 1) / block;
+  const std::int64_t blocks = ceil_div(count, block);
   return static_cast<unsigned>(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 

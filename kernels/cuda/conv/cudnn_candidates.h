@@ -1,0 +1,250 @@
+// A convolution as cuDNN sees it: a graph of operations, and the engines that can run it.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/cuda/conv/conv_plan.h"
+#include "kernels/cuda/conv/cudnn_graph.h"
+#include "kernels/error.h"
+
+namespace dpt {
+
+/// Unique names of the tensors in a graph. Virtual ones exist between two operations only.
+enum CudnnTensor : std::int64_t {
+  kX = 1,
+  kY,
+  kWeight,
+  kBias,
+  kGradient,
+  kVirtualSum,
+  kVirtualBiased
+};
+
+// All buffers are aligned to more than this, and no engine asks for more.
+inline constexpr std::int64_t kCudnnAlignment = 16;
+
+inline cudnnDataType_t cudnn_type_of(const ConvProblem& problem) {
+  return problem.type == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+}
+
+/// Failures that cost no more than candidates. One that is not just "nothing for that" is kept for
+/// the case that no candidate is left.
+class CudnnFailures {
+ public:
+  /// Whether the status is success; keeps it if it tells of a failure.
+  bool succeeded(cudnnStatus_t status, const char* what) {
+    if (status == CUDNN_STATUS_SUCCESS) return true;
+    if (!cudnn_unsupported(status)) text_ = cudnn_words(status, what);
+    return false;
+  }
+  /// Throws what was kept, if anything was.
+  void raise() const {
+    if (!text_.empty()) fail(ErrorKind::device, "{}", text_);
+  }
+
+ private:
+  std::string text_;
+};
+
+/// What cuDNN makes plans for: the GPU of a handle, or one that is only described.
+class CudnnDevice {
+ public:
+  explicit CudnnDevice(cudnnHandle_t handle) : handle_(handle) {}
+  explicit CudnnDevice(const std::string& description) {
+    properties_.emplace(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    // The terminating zero belongs to it.
+    properties_->set_all(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                         std::span<const char>(description.c_str(), description.size() + 1));
+    properties_->finalize();
+  }
+
+  void attach_to_graph(CudnnDescriptor& graph) const {
+    if (handle_) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle_);
+  }
+  void attach_to_heuristics(CudnnDescriptor& heuristics) const {
+    if (properties_) heuristics.link(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *properties_);
+  }
+  void attach_to_engine(CudnnDescriptor& engine) const {
+    if (properties_) engine.link(CUDNN_ATTR_ENGINE_DEVICEPROP, *properties_);
+  }
+  void attach_to_plan(CudnnDescriptor& plan) const {
+    if (handle_) plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle_);
+    if (properties_) plan.link(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *properties_);
+  }
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+  std::optional<CudnnDescriptor> properties_;
+};
+
+/// Whether the graph has a bias, and whether that is one of zeros.
+inline bool has_bias(const ConvProblem& problem) {
+  return problem.pass == ConvPass::forward && (problem.bias || problem.relu);
+}
+inline bool zero_bias(const ConvProblem& problem) {
+  return has_bias(problem) && !problem.bias;
+}
+
+/// The problem as a graph: conv, or conv + bias, or relu(conv + bias); or one of the two gradients.
+class CudnnConvGraph {
+ public:
+  CudnnConvGraph(const CudnnDevice& gpu, const ConvProblem& problem) : p_(problem) {
+    switch (p_.pass) {
+      case ConvPass::forward:
+        forward();
+        break;
+      case ConvPass::backward_data:
+        backward_data();
+        break;
+      case ConvPass::backward_weights:
+        backward_weights();
+        break;
+    }
+    for (CudnnDescriptor& operation : operations_) operation.finalize();
+    graph_.link_all(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations_);
+    gpu.attach_to_graph(graph_);
+    supported_ = failures_.succeeded(graph_.try_finalize(), "an operation graph");
+  }
+
+  bool supported() const { return supported_; }
+  const CudnnFailures& failures() const { return failures_; }
+  const CudnnDescriptor& get() const { return graph_; }
+
+ private:
+  using Dims = std::array<std::int64_t, 4>;
+
+  /// Channels last, dimensions (first, c, h, w).
+  const CudnnDescriptor& tensor(std::int64_t id, std::int64_t first, std::int64_t c, std::int64_t h,
+                                std::int64_t w, cudnnDataType_t type, bool is_virtual = false) {
+    CudnnDescriptor& made = parts_.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
+        .set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
+        .set(CUDNN_ATTR_TENSOR_DIMENSIONS, Dims{first, c, h, w})
+        .set(CUDNN_ATTR_TENSOR_STRIDES, Dims{c * h * w, 1, c * w, c})
+        .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kCudnnAlignment)
+        .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual)
+        .finalize();
+    return made;
+  }
+  const CudnnDescriptor& x() {
+    return tensor(kX, p_.batch, p_.in.c, p_.in.h, p_.in.w, cudnn_type_of(p_));
+  }
+  const CudnnDescriptor& y(std::int64_t id, cudnnDataType_t type, bool is_virtual = false) {
+    return tensor(id, p_.batch, p_.out.c, p_.out.h, p_.out.w, type, is_virtual);
+  }
+  const CudnnDescriptor& weight(std::int64_t id, cudnnDataType_t type) {
+    return tensor(id, p_.out.c, p_.in.c / p_.groups, p_.kernel.h, p_.kernel.w, type);
+  }
+
+  const CudnnDescriptor& convolution() {
+    using Pair = std::array<std::int64_t, 2>;
+    CudnnDescriptor& made = parts_.emplace_back(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    made.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
+        .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
+        .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2})
+        .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, Pair{p_.dilation.h, p_.dilation.w})
+        .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, Pair{p_.stride.h, p_.stride.w})
+        .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, Pair{p_.padding.h, p_.padding.w})
+        .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, Pair{p_.padding.h, p_.padding.w})
+        .finalize();
+    return made;
+  }
+
+  CudnnDescriptor& pointwise(cudnnPointwiseMode_t mode) {
+    CudnnDescriptor& kind = parts_.emplace_back(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    kind.set(CUDNN_ATTR_POINTWISE_MODE, mode)
+        .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT)
+        .finalize();
+    return operations_.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
+        .link(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
+  }
+
+  void forward() {
+    // What lies between the operations is never rounded to less than fp32.
+    const CudnnDescriptor* sum =
+        p_.bias || p_.relu ? &y(kVirtualSum, CUDNN_DATA_FLOAT, true) : &y(kY, cudnn_type_of(p_));
+    operations_.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+        .link(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution())
+        .link(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x())
+        .link(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, weight(kWeight, cudnn_type_of(p_)))
+        .link(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, *sum)
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 1.0F)
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 0.0F);
+    if (has_bias(p_)) {
+      const CudnnDescriptor& biased =
+          p_.relu ? y(kVirtualBiased, CUDNN_DATA_FLOAT, true) : y(kY, cudnn_type_of(p_));
+      pointwise(CUDNN_POINTWISE_ADD)
+          .link(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, *sum)
+          .link(CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+                tensor(kBias, 1, p_.out.c, 1, 1, cudnn_type_of(p_)))
+          .link(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, biased);
+      sum = &biased;
+    }
+    if (p_.relu) {
+      pointwise(CUDNN_POINTWISE_RELU_FWD)
+          .link(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, *sum)
+          .link(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y(kY, cudnn_type_of(p_)));
+    }
+  }
+
+  void backward_data() {
+    operations_.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+        .link(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, convolution())
+        .link(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, x())
+        .link(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, weight(kWeight, cudnn_type_of(p_)))
+        .link(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, y(kY, cudnn_type_of(p_)))
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, 1.0F)
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 0.0F);
+  }
+
+  void backward_weights() {
+    operations_.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
+        .link(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, convolution())
+        .link(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, x())
+        .link(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, weight(kGradient, cudnn_type_of(p_)))
+        .link(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, y(kY, cudnn_type_of(p_)))
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, 1.0F)
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, 0.0F);
+  }
+
+  ConvProblem p_;
+  // Deques, because descriptors refer to each other. What is referred to is destroyed last.
+  std::deque<CudnnDescriptor> parts_, operations_;
+  CudnnDescriptor graph_{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
+  CudnnFailures failures_;
+  bool supported_ = false;
+};
+
+/// A way to run a graph: an engine and the settings of its knobs.
+struct CudnnCandidate {
+  std::string name;
+  CudnnDescriptor config;
+};
+
+/// What the names of candidates begin with.
+inline constexpr std::string_view kCudnnPrefix = "cudnn:eng";
+
+/// What the heuristics name, best first, as far as it is admissible.
+std::vector<CudnnCandidate> cudnn_candidates(const CudnnDevice& device, const CudnnConvGraph& graph,
+                                             const ConvProblem& problem, CudnnFailures& failures);
+
+/// The candidate of this name. Nothing where this cuDNN has no such engine or knob, or where it is
+/// not admissible.
+std::optional<CudnnCandidate> cudnn_candidate_named(const CudnnDevice& device,
+                                                    const CudnnConvGraph& graph,
+                                                    const ConvProblem& problem,
+                                                    const std::string& name);
+
+/// The execution plan of a candidate, unless cuDNN cannot make it here or it needs more than
+/// `workspace_bytes`.
+std::optional<CudnnDescriptor> make_cudnn_execution_plan(const CudnnDevice& device,
+                                                         const CudnnCandidate& candidate,
+                                                         std::size_t workspace_bytes,
+                                                         CudnnFailures& failures);
+
+}  // namespace dpt
