@@ -160,12 +160,47 @@ void Replica::require_room(const Executor& executor, bool training) {
 const WorkPartition& Replica::partition_for(std::int64_t global_batch) {
   const auto found = partitions_.find(global_batch);
   if (found != partitions_.end()) return found->second;
-  WorkPartition partition =
-      partition_batch(global_batch, device_weights_, communicator_.rank(), job_.spec.train.shards,
-                      job_.max_micro_batches[static_cast<std::size_t>(communicator_.rank())]);
-  need_gradient_buffers(std::max(partition.buffers, 1));
+  const auto cut = [&](ShardBuffers buffers) {
+    return partition_batch(
+        global_batch, device_weights_, communicator_.rank(), job_.spec.train.shards,
+        job_.max_micro_batches[static_cast<std::size_t>(communicator_.rank())], buffers);
+  };
+  WorkPartition partition = cut(ShardBuffers::one_each);
   for (const std::int64_t size : micro_batch_sizes(partition)) executor(size, true);
+  partition.branches = branches_for(partition);
+  if (partition.branches == 1) partition = cut(ShardBuffers::reused);
+  need_gradient_buffers(std::max(partition.buffers, 1));
   return partitions_.emplace(global_batch, std::move(partition)).first->second;
+}
+
+int Replica::branches_for(const WorkPartition& partition) {
+  // More parts than one kernel adds would be added one after the other.
+  constexpr std::int64_t kMostShards = 32;
+  constexpr int kMostBranches = 8;
+  if (partition.buffers < 2 || partition.shards > kMostShards) return 1;
+  std::size_t arena = 0;
+  for (const std::int64_t size : micro_batch_sizes(partition)) {
+    arena = std::max(arena, executor(size, true).arena_bytes());
+  }
+  const std::size_t gradients =
+      static_cast<std::size_t>(partition.buffers) * float_bytes(job_.plan.grad_floats());
+  int branches = backend_.make_branches(std::min(kMostBranches, partition.buffers));
+  // Little, because other replicas and evaluations need memory too.
+  const std::uint64_t room = backend_.free_bytes() / 16;
+  while (branches > 1 && gradients + static_cast<std::size_t>(branches - 1) * arena > room) {
+    --branches;
+  }
+  while (static_cast<int>(branch_arenas_.size()) < branches - 1) branch_arenas_.emplace_back();
+  for (int i = 1; i < branches; ++i) {
+    ensure(branch_arenas_[static_cast<std::size_t>(i - 1)], arena, "activations of another shard");
+  }
+  return branches;
+}
+
+int Replica::branches() const {
+  int most = 1;
+  for (const auto& [samples, partition] : partitions_) most = std::max(most, partition.branches);
+  return most;
 }
 
 void Replica::set_device_weights(const DeviceWeights& device_weights) {
@@ -220,8 +255,14 @@ std::string Replica::launches() const {
 }
 
 void Replica::compute_gradients(const WorkPartition& partition, const StagedBatch& staged) {
+  if (partition.branches > 1) backend_.fork(partition.branches);
   for (const WorkAction& action : partition.actions) {
     const DevPtr grads = gradients_[static_cast<std::size_t>(action.buffer)].ptr();
+    // All of a shard in one branch: its micro-batches add to what is there.
+    const int branch = action.buffer % partition.branches;
+    if (partition.branches > 1) backend_.select_branch(branch);
+    const DevPtr arena =
+        branch == 0 ? arena_.ptr() : branch_arenas_[static_cast<std::size_t>(branch - 1)].ptr();
     const bool begins =
         action.kind != WorkAction::Kind::add && action.write == GradWrite::overwrite;
     if (action.kind == WorkAction::Kind::zero) {
@@ -250,12 +291,13 @@ void Replica::compute_gradients(const WorkPartition& partition, const StagedBatc
         if (next < buckets_.size() && buckets_[next].node == node) sum_bucket(buckets_[next++]);
       };
       executor(action.samples.size(), true)
-          .train({params_.ptr(), params16_.ptr(), grads, arena_.ptr()}, micro_batch, action.write,
+          .train({params_.ptr(), params16_.ptr(), grads, arena}, micro_batch, action.write,
                  completes ? std::function<void(int)>(std::cref(behind_node))
                            : std::function<void(int)>());
       if (completes) return;
     }
   }
+  if (partition.branches > 1) backend_.join();
   // A rank without samples takes part with zeros.
   for (const GradientBucket& bucket : buckets_) sum_bucket(bucket);
 }

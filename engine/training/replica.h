@@ -99,6 +99,8 @@ class Replica {
   /// How steps run: "graph" where one launch runs a whole step, "graphs" where the sum over ranks
   /// stands between two, "calls" where the device records nothing. Known after the second step.
   std::string launches() const;
+  /// How many shards of exact mode are worked on at the same time, at most. Known after a step.
+  int branches() const;
   /// Where the samples are, as InputStaging::placement.
   std::string data_placement() const { return staging_.placement(); }
   /// How gradients are added over ranks: "tree", or "overlapped with backward, in N buckets"; why a
@@ -138,6 +140,9 @@ class Replica {
   Executor& executor(std::int64_t batch, bool training);
   const WorkPartition& partition_for(std::int64_t global_batch);
   void need_gradient_buffers(int count);
+  /// How many branches of the queue work on the shards of a partition, which has a buffer for each,
+  /// at the same time: as many as there is memory for.
+  int branches_for(const WorkPartition& partition);
   /// Throws when the device has no room for the activations of `executor`.
   void require_room(const Executor& executor, bool training);
   /// Captured graphs hold addresses: they end when memory moves.
@@ -164,7 +169,8 @@ class Replica {
   const Job& job_;
   std::size_t memory_bytes_ = 0;
   DeviceMemory params_, params16_, arena_;
-  DeviceMemory guard_;  ///< UpdateGuard
+  DeviceMemory guard_;                       ///< UpdateGuard
+  std::vector<DeviceMemory> branch_arenas_;  ///< of branches 1, 2, ...
   InputStaging staging_;
   std::int64_t staging_moves_ = 0;
   std::vector<DeviceMemory> gradients_;

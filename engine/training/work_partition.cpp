@@ -64,7 +64,8 @@ class PartitionBuilder {
 }  // namespace
 
 WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_weights, int rank,
-                              std::int64_t shards, std::int64_t max_micro_batch) {
+                              std::int64_t shards, std::int64_t max_micro_batch,
+                              ShardBuffers buffers) {
   // The device weights decide the shards' sizes in fast mode and their owners in exact mode: there
   // a shard never depends on the ranks, so neither do the bits.
   const bool exact = shards > 0;
@@ -82,7 +83,12 @@ WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_
   }
   PartitionBuilder builder(shard_samples, max_micro_batch, partition);
   int buffer = 0;
-  for (const TreeNode& node : maximal_nodes(partition.shards, mine)) {
+  std::vector<TreeNode> nodes = maximal_nodes(partition.shards, mine);
+  if (buffers == ShardBuffers::one_each) {
+    nodes.clear();
+    for (std::int64_t shard = mine.begin; shard < mine.end; ++shard) nodes.push_back({shard, 0});
+  }
+  for (const TreeNode& node : nodes) {
     builder.node(node, buffer);
     partition.parts.push_back({node, buffer});
     ++buffer;

@@ -25,6 +25,12 @@ struct WorkAction {
   GradWrite write = GradWrite::overwrite;
 };
 
+/// Where the gradients of shards go.
+enum class ShardBuffers : std::uint8_t {
+  reused,   ///< as few buffers as the tree needs, one shard after the other
+  one_each  ///< a buffer for each shard, which may be worked on at the same time; nothing is added
+};
+
 struct WorkPartition {
   Range samples;  ///< the rank's own, in the batch; may be empty
   std::int64_t shards = 1;
@@ -35,15 +41,17 @@ struct WorkPartition {
   };
   std::vector<Part> parts;  ///< what the rank brings to the all_reduce
   int buffers = 0;          ///< gradient buffers used, counted from 0
+  int branches = 1;         ///< of the device's queue, over which the buffers' actions are spread
 };
 
 /// The list of `rank` for a batch of `samples`; `device_weights` has one weight per rank. `shards`
 /// as in the config: 0 = fast mode, one shard a rank, of its share of the samples; N = exact mode,
 /// N even shards, of which a rank has its share, ranks <= N. No `train` action has more than
-/// `max_micro_batch` samples; how a shard is partition into micro-batches depends on its own size
-/// alone.
+/// `max_micro_batch` samples; how a shard is cut into micro-batches depends on its own size alone.
+/// The sum of all ranks' parts in the order of the tree has the same bits with either `buffers`.
 WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_weights, int rank,
-                              std::int64_t shards, std::int64_t max_micro_batch);
+                              std::int64_t shards, std::int64_t max_micro_batch,
+                              ShardBuffers buffers = ShardBuffers::reused);
 
 /// All micro-batch sizes that the partitions of a batch contain, ascending, without repetition.
 std::vector<std::int64_t> micro_batch_sizes(const WorkPartition& partition);

@@ -7,6 +7,10 @@
 #include "tests/support/skip.h"
 #include "tests/training/run.h"
 
+#if __has_include("emulation/control.h")
+#include "emulation/control.h"
+#endif
+
 using namespace dpt;
 using namespace dpt::testing;
 
@@ -87,6 +91,43 @@ TEST_CASE("a step on a GPU is one graph; with several replicas, two") {
     });
   }
 }
+
+#if __has_include("emulation/control.h")
+TEST_CASE("shards are worked on at the same time where there is memory, with the same bits") {
+  const std::string config = small_config(kSgd);
+  const auto train = [&](int replicas, int least, int most) {
+    const Job job = small_job(config, {replicas_on("cuda:0", replicas), "train.shards=8"});
+    const StartingPoint start = fresh_start(job);
+    run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
+      Replica replica(backend, communicator, job);
+      replica.set_params(start.params);
+      Stepper stepper(job, replica, communicator, start.state, [](const StepResult&) {});
+      for (int i = 0; i < 3; ++i) stepper.step(false, false);
+      stepper.drain();
+      communicator.barrier();
+      if (communicator.rank() != 0) return;
+      CHECK(replica.branches() >= least);
+      CHECK(replica.branches() <= most);
+      CHECK(replica.launches() == (replicas == 1 ? "graph" : "graphs"));
+    });
+    const TempDir folder;
+    return train_small(job, folder.path());
+  };
+  const auto with_memory = [](std::size_t mebibytes) {
+    emulation::set_devices(2, mebibytes << 20);
+  };
+  with_memory(600);
+  const FinalState one_by_one = train(1, 1, 1);
+  with_memory(2048);
+  // Nodes of a graph that do not depend on each other run in this order.
+  emulation::set_order({emulation::OrderKind::reverse, 0});
+  CHECK((train(1, 8, 8) == one_by_one));
+  emulation::set_order({emulation::OrderKind::random, 5});
+  CHECK((train(3, 2, 3) == one_by_one));
+  emulation::set_order({});
+  with_memory(1024);
+}
+#endif
 
 TEST_CASE("evaluations on a GPU are graphs too, with the bits of single calls") {
   if (!have_gpu()) return;

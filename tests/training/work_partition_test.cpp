@@ -36,13 +36,14 @@ std::map<int, std::string> run_symbolically(const WorkPartition& partition) {
 
 /// The whole sum of all ranks, as the collective would evaluate it.
 std::string whole_sum(std::int64_t samples, const DeviceWeights& device_weights,
-                      std::int64_t shards, std::int64_t micro_batch) {
+                      std::int64_t shards, std::int64_t micro_batch,
+                      ShardBuffers in = ShardBuffers::reused) {
   std::vector<TreeNode> nodes;
   std::vector<std::string> sums;
   std::int64_t cut_into = 0;
   for (int rank = 0; rank < static_cast<int>(device_weights.size()); ++rank) {
     const WorkPartition partition =
-        partition_batch(samples, device_weights, rank, shards, micro_batch);
+        partition_batch(samples, device_weights, rank, shards, micro_batch, in);
     cut_into = partition.shards;
     auto buffers = run_symbolically(partition);
     for (const WorkPartition::Part& part : partition.parts) {
@@ -64,6 +65,7 @@ TEST_CASE("exact mode adds the same things in the same order on any number of ra
       const std::string one = whole_sum(samples, equal(1), shards, 8);
       for (int ranks = 2; ranks <= shards; ++ranks) {
         CHECK(whole_sum(samples, equal(ranks), shards, 8) == one);
+        CHECK(whole_sum(samples, equal(ranks), shards, 8, ShardBuffers::one_each) == one);
       }
     }
   }

@@ -234,7 +234,7 @@ class CudaBackend final : public Backend {
   int make_branches(int wanted) override {
     while (static_cast<int>(branches_.size()) < wanted) {
       // Other work needs memory too, and no result depends on the number.
-      if (free_bytes() < 8 * (kWorkspaceBytes + kPartialsBytes)) break;
+      if (free_bytes() < 12 * (kWorkspaceBytes + kPartialsBytes)) break;
       Branch branch;
       cuda_check(cudaStreamCreateWithFlags(&branch.stream, cudaStreamNonBlocking),
                  "cudaStreamCreate");
