@@ -210,7 +210,8 @@ TEST_CASE("input kernel: a replica computes on the threads of its device and no 
       const int before = threads_of_this_process();
       const auto backend = make_backend(parse_device(device));
       run_on(*backend, desc, raw, batch, 0);
-      CHECK(threads_of_this_process() - before == more);
+      // OMP_THREAD_LIMIT may allow fewer, as under ThreadSanitizer.
+      CHECK(threads_of_this_process() - before == std::min(more, omp_get_thread_limit() - 1));
     }).join();
   }
 }
