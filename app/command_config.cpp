@@ -24,8 +24,8 @@ std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
       try_samples(source);
       tried += source->samples_to_try().size();
     }
-    if (sets.test) counts += fmt::format(", {} of test", sets.test->size());
-    return fmt::format("; {} ({} files read, some of each class)", counts, tried);
+    if (sets.test) counts += fmt::format(", {} test samples", sets.test->size());
+    return fmt::format("; {} ({} files read, from every class)", counts, tried);
   }
   return {};
 }

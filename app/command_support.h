@@ -14,8 +14,8 @@ std::string version_text();
 
 /// What `dpt devices` and the log say until dpt has bf16 kernels of its own for CPUs.
 inline constexpr const char* kBf16OnCpu =
-    "train.precision: bf16 is slower than fp32 on a CPU: dpt does not have bf16 kernels of its own "
-    "there yet, and oneDNN's are slower than its fp32 ones";
+    "train.precision: bf16 is slower than fp32 on a CPU: dpt has no bf16 CPU kernels of its own "
+    "yet, and oneDNN's are slower than dpt's fp32 kernels";
 
 /// The config with `--devices` as one more override.
 std::vector<std::string> with_devices(std::vector<std::string> overrides,

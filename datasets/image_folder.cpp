@@ -44,7 +44,7 @@ std::vector<std::byte> read_file(const std::string& path) {
   const std::uintmax_t bytes = fs::file_size(path, error);
   if (error) fail(ErrorKind::data, "{}: {}", path, error.message());
   if (bytes > kMostFileBytes) {
-    fail(ErrorKind::data, "{}: a file of {} bytes; at most {} MiB are read as a picture", path,
+    fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB", path,
          bytes, kMostFileBytes >> 20);
   }
   std::vector<std::byte> content(bytes);
@@ -181,7 +181,7 @@ class Lister {
       if (entry.is_directory()) {
         names.push_back(entry.path().filename().string());
       } else if (is_image_name(entry.path())) {
-        fail(ErrorKind::data, "{}: a picture next to the class folders; expected {}/CLASS/{}",
+        fail(ErrorKind::data, "{}: an image next to the class folders; expected {}/CLASS/{}",
              entry.path().string(), folder.string(), entry.path().filename().string());
       }
     }
@@ -211,7 +211,7 @@ class Lister {
       }
     }
     if (result.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-      fail(ErrorKind::data, "{}: {} pictures; more than {} are not supported", root_, result.size(),
+      fail(ErrorKind::data, "{}: {} images; more than {} are not supported", root_, result.size(),
            std::numeric_limits<std::int32_t>::max());
     }
     return result;
@@ -233,8 +233,8 @@ class Lister {
     check_inside(entry);
     const std::string path = entry.path().string();
     if (entry.is_directory()) {
-      fail(ErrorKind::data, "{}: a folder inside a class folder; pictures are directly in it",
-           path);
+      fail(ErrorKind::data,
+           "{}: a folder inside a class folder; images must be directly in the class folder", path);
     }
     if (!is_image_name(entry.path())) {
       fail(ErrorKind::data, "{}: not named *.jpg, *.jpeg or *.png: remove or convert it", path);
@@ -264,8 +264,8 @@ std::string test_part(const ImageFolderOptions& options) {
   }
   if (is_there("test") && is_there("val")) {
     fail(ErrorKind::data,
-         "image_folder: {}: both test and val are there: say which is the test set with test: test "
-         "or test: val",
+         "image_folder: {}: both test and val exist: choose the test set with test: test or test: "
+         "val",
          options.root);
   }
   return is_there("test") ? "test" : is_there("val") ? "val" : "";
@@ -293,8 +293,7 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
   check_root("image_folder", root, "train/CLASS/*.jpg or *.png, and test or val likewise", "");
   if (requirements.input.c != 1 && requirements.input.c != 3) {
     fail(ErrorKind::data,
-         "image_folder: {}: pictures are read as 1 channel (grey) or 3 (RGB), but model.input asks "
-         "for {}",
+         "image_folder: {}: images are read as 1 channel (grey) or 3 (RGB), but model.input has {}",
          root, requirements.input.c);
   }
   if (!fs::is_directory(fs::path(root) / "train")) {

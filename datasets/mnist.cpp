@@ -70,7 +70,7 @@ DataSets open_digits(const Variant& options, const DataRequirements& requirement
   check_classes("digits", facts.classes.size(), requirements);
   const auto read = [&](std::span<const std::byte> images, std::span<const std::byte> labels,
                         const std::string& part, std::int64_t size) {
-    const std::string name = "digits (inside the program): " + part;
+    const std::string name = "digits (built in): " + part;
     return read_idx_pair(ByteStream(images, name + "-images"), ByteStream(labels, name + "-labels"),
                          facts.classes, size, requirements);
   };

@@ -35,7 +35,7 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
     state_.push_back(allocate(float_bytes(job.plan.param_floats), "optimizer state " + name));
     backend_.zero(state_.back().ptr(), state_.back().bytes());
   }
-  guard_ = allocate(sizeof(UpdateGuard), "the guard of updates");
+  guard_ = allocate(sizeof(UpdateGuard), "the update guard");
   backend_.zero(guard_.ptr(), guard_.bytes());
   for (Ring& ring : ring_) {
     ring.returned = backend_.allocate_host(sizeof(Returned), "results of a step");

@@ -86,8 +86,8 @@ void RunLog::event(const char* name, const Json& fields) {
   if (error == 0) return;
   ++lost_;
   if (warn_ && !std::exchange(warned_, true)) {
-    warn_(fmt::format("{}: cannot write: {}; the run goes on, lines of its log are missing", path_,
-                      std::generic_category().message(error)));
+    warn_(fmt::format("{}: cannot write: {}; the run continues; lines of its log are missing",
+                      path_, std::generic_category().message(error)));
   }
 }
 

@@ -39,7 +39,7 @@ void report_save(const SaveResult& result, bool may_fail, RunLog& log, Progress&
     if (error.kind() != ErrorKind::data) throw;
     log.event("checkpoint_failed", {{"step", result.step}, {"reason", error.what()}});
     if (!may_fail) throw;
-    progress.warn(fmt::format("{}; going on (checkpoint.on_failure is continue)", error.what()));
+    progress.warn(fmt::format("{}; continuing (checkpoint.on_failure is continue)", error.what()));
   }
 }
 
@@ -237,8 +237,8 @@ class RankTrainer {
                                   {"devices", devices},
                                   {"seconds_per_sample", stepper_.seconds_per_sample()},
                                   {"device_weights", device_weights}});
-    progress_.info(fmt::format("device_weights of the work, by the speed of the first steps: {}",
-                               fmt::join(texts, ", ")));
+    progress_.info(
+        fmt::format("device_weights, as measured in the first steps: {}", fmt::join(texts, ", ")));
   }
 
   /// What the first epoch has shown about how rank 0's device runs its steps.

@@ -17,8 +17,8 @@ std::unique_ptr<PeerSums> make_peer_sums(std::span<Backend* const>, std::string&
 CudaInfo query_cuda() {
   CudaInfo info;
   info.unavailable =
-      "this dpt was built without CUDA (to have it: install the CUDA toolkit, cuDNN and NCCL, and "
-      "build with cmake -DDPT_CUDA=ON)";
+      "this dpt was built without CUDA (to enable it, install the CUDA toolkit, cuDNN and NCCL, "
+      "and build with cmake -DDPT_CUDA=ON)";
   return info;
 }
 

@@ -270,8 +270,8 @@ const std::vector<BadConfig> kOneError = {
     {{{"epochs: 1}", "epochs: 1, steps: 3}"}},
      {"19:37: lr_schedule.warmup: expected 'epochs' or 'steps', found both"}},
     {{{"name: fc1", "name: conv1"}},
-     {"17:28: expected a layer name that is used once, found 'conv1' again, which is layer 0 in "
-      "line 13"}},
+     {"17:28: expected a unique layer name, found 'conv1', which is also that of layer 0 in line "
+      "13"}},
     {{{"type: Flatten", "type: Flatten, from: relu"}},
      {"16:29: expected the name of an earlier layer in 'from', found 'relu'. Earlier layers: "
       "conv1, 1, 2"}},
@@ -326,7 +326,7 @@ const std::vector<BadConfig> kOneError = {
     {{{"kernel_size: 3, padding: 1", "kernel_size: 9"}},
      {"13:7: layer 'conv1' (Conv2d): kernel_size 9x9 does not fit its input of 1x8x8 (C x H x W): "
       "it covers 9x9 pixels and the padded input has 8x8; make the kernel smaller, add padding, or "
-      "shrink the image less before it"}},
+      "downsample less before it"}},
     {{{"    - {type: Flatten}\n", ""}},
      {"16:7: layer 'fc1' (Linear): expected a vector as input, found an image of 8x4x4 (C x H x "
       "W); add {type: Flatten} before it"}},
@@ -335,7 +335,7 @@ const std::vector<BadConfig> kOneError = {
       "out_channels, 8"}},
     {{{"kernel_size: 2}", "kernel_size: 2, padding: 2}"}},
      {"15:7: layer '2' (MaxPool2d): padding 2x2 is more than half of kernel_size 2x2: windows at "
-      "the border would see padding only; use padding up to 1x1"}},
+      "the border would contain only padding; use a padding of at most 1x1"}},
 };
 
 const std::vector<BadConfig> kSeveralErrors = {

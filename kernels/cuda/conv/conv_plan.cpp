@@ -78,7 +78,7 @@ class Bench {
         plans.size(), [&](std::size_t i) { run(*plans[i]); }, failure);
     for (std::size_t i = 0; i < plans.size(); ++i) {
       if (timing_.uncaptured(i).empty()) continue;
-      uncaptured = fmt::format("{} was timed by launches of the host: {}", plans[i]->name(),
+      uncaptured = fmt::format("{} was timed with host launches: {}", plans[i]->name(),
                                timing_.uncaptured(i));
     }
     return times;

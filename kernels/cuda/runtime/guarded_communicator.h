@@ -71,7 +71,7 @@ class GuardedCommunicator {
   void with_handle(const Use& use) {
     const std::lock_guard lock(mutex_);
     if (handle_ == Handle()) {
-      fail(ErrorKind::peer, "{}: the sum over GPUs was given up because another rank failed", who_);
+      fail(ErrorKind::peer, "{}: the sum over GPUs was aborted because another rank failed", who_);
     }
     use(handle_);
   }
