@@ -327,15 +327,15 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
 DatasetKind image_folder_kind() {
   static const ObjectTable table = object_table<ImageFolderOptions>(
       "image_folder",
-      "JPEG and PNG files in one folder per class; resized to the model's input (antialiased "
-      "bilinear), converted to its channels (grey or RGB).",
+      "JPEG and PNG files in one folder per class; resized to the model's input (bilinear, "
+      "antialiased) and converted to its channels (grey or RGB).",
       {path_field("root", &ImageFolderOptions::root,
                   "Folder with train/CLASS/*.jpg and, for a test set, test/CLASS/* or val/CLASS/*.")
            .required(),
        field("test", &ImageFolderOptions::test,
-             "Name of the test set's folder; empty for test or val, whichever is there."),
+             "Name of the test set's folder; empty: test or val, whichever exists."),
        field("cache_mib", &ImageFolderOptions::cache_mib,
-             "Decoded pictures are kept in memory when a set of them fits in so many MiB.")
+             "Decoded images are kept in memory if the whole set fits in this many MiB.")
            .range(0, 1048576)
            .changeable()});
   return {&table, open_image_folder, true};

@@ -138,15 +138,16 @@ DataSets open_synthetic(const Variant& variant, const DataRequirements& requirem
 DatasetKind synthetic_kind() {
   static const ObjectTable table = object_table<SyntheticOptions>(
       "synthetic",
-      "Made-up images in the model's input shape that can be learnt: for tests and benchmarks.",
-      {field("size", &SyntheticOptions::size, "Training samples.").range(1, 2147483647),
-       field("test_size", &SyntheticOptions::test_size, "Test samples; 0 for no test set.")
+      "Synthetic images of the model's input shape that a model can learn; for tests and "
+      "benchmarks.",
+      {field("size", &SyntheticOptions::size, "Number of training samples.").range(1, 2147483647),
+       field("test_size", &SyntheticOptions::test_size, "Number of test samples; 0: no test set.")
            .range(0, 2147483647),
        field("classes", &SyntheticOptions::classes,
-             "Classes; 0 for as many as the last layer's outputs.")
+             "Number of classes; 0: as many as the last layer has outputs.")
            .range(0, 65536),
        field("difficulty", &SyntheticOptions::difficulty,
-             "Fraction of noise: 0 for the bare patterns, 1 for noise that cannot be learnt.")
+             "Fraction of noise: 0: patterns without noise, 1: only noise, which cannot be learnt.")
            .range(0, 1)});
   return {&table, open_synthetic};
 }

@@ -25,28 +25,29 @@ struct NormalizeOptions {
 const ObjectTable& random_crop_table() {
   static const ObjectTable table = object_table<RandomCropOptions>(
       "RandomCrop",
-      "Cut a random part out of the image, after adding black borders (raw zeros, as torchvision "
+      "Crops a random part of the image, after padding it with black (raw zeros, as torchvision "
       "does before ToTensor).",
       {field("size", &RandomCropOptions::size,
-             "Height and width of the part: those of the model's input.")
+             "Height and width of the crop; must be those of model.input.")
            .required()
            .range(1, 16384),
-       field("padding", &RandomCropOptions::padding, "Width of the added border, in pixels.")
+       field("padding", &RandomCropOptions::padding, "Padding on each side, in pixels.")
            .range(0, 1024)});
   return table;
 }
 
 const ObjectTable& flip_table() {
   static const ObjectTable table = object_table<RandomHorizontalFlipOptions>(
-      "RandomHorizontalFlip", "Swap left and right at random.",
-      {field("p", &RandomHorizontalFlipOptions::p, "Probability of a swap.").range(0, 1)});
+      "RandomHorizontalFlip", "Flips the image left to right at random.",
+      {field("p", &RandomHorizontalFlipOptions::p, "Probability of a flip.").range(0, 1)});
   return table;
 }
 
 const ObjectTable& normalize_table() {
   static const ObjectTable table = object_table<NormalizeOptions>(
       "Normalize",
-      "Subtract the mean and divide by the standard deviation, after scaling to 0..1. Comes last.",
+      "Subtracts the mean and divides by the standard deviation, after scaling to 0..1. Must be "
+      "last.",
       {field("mean", &NormalizeOptions::mean, "Mean of each channel.").required(),
        field("std", &NormalizeOptions::std, "Standard deviation of each channel.").required()});
   return table;

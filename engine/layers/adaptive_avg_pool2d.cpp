@@ -40,8 +40,8 @@ class AdaptiveAvgPool2d final : public Pool2d {
 const ObjectTable& AdaptiveAvgPool2d::table() {
   using O = AdaptiveAvgPool2dOptions;
   static const ObjectTable result = object_table<O>(
-      "AdaptiveAvgPool2d", "The mean of the whole image, per channel.",
-      {field("output_size", &O::output_size, "Height and width of the output; only 1 is available.")
+      "AdaptiveAvgPool2d", "Global average pooling: the mean of each channel.",
+      {field("output_size", &O::output_size, "Height and width of the output; only 1 is supported.")
            .range(1, 1024)});
   return result;
 }

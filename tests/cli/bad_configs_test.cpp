@@ -294,7 +294,7 @@ const std::vector<BadConfig> kOneError = {
      {"21:7: expected a mapping for loss, found 'cross_entropy'; its keys are type, "
       "label_smoothing"}},
     {{{"type: cosine", "type: step"}},
-     {"19:14: missing key 'step_size' in lr_schedule step: Epochs between two drops."}},
+     {"19:14: missing key 'step_size' in lr_schedule step: Epochs between two decays."}},
     {{{"type: cosine", "type: multistep, milestones: [3, 2]"}},
      {"19:14: lr_schedule multistep: milestones: expected epochs above 0, increasing, found 2 "
       "after 3"}},
@@ -379,7 +379,7 @@ const std::vector<BadConfig> kSeveralErrors = {
       "20:28: expected auto or an integer from 1 to 65536, found '0x8'; only decimal digits are "
       "accepted"}},
     {{{"optimizer: {type: SGD, lr: 0.05, momentum: 0.9}\n", ""}, {"train: {epochs: 5}\n", ""}},
-     {"1:1: missing key 'optimizer' in the config: How the gradients change the weights.",
+     {"1:1: missing key 'optimizer' in the config: How the gradients update the weights.",
       "1:1: missing key 'train' in the config: The training."}},
     {{{"type: ReLU", "type: ReLU, from: fc1"},
       {"type: Flatten", "type: Flatten, from: [conv, conv1]"},

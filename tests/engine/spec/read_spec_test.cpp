@@ -213,11 +213,11 @@ TEST_CASE("all errors of a file come in one run, in order of position") {
 }
 
 TEST_CASE("what is required is asked for with its meaning") {
-  CHECK(issues_of("{}") == Texts{"1:1: missing key 'data' in the config: The samples.",
-                                 "1:1: missing key 'model' in the config: The network.",
-                                 "1:1: missing key 'optimizer' in the config: How the gradients "
-                                 "change the weights.",
-                                 "1:1: missing key 'train' in the config: The training."});
+  CHECK(issues_of("{}") ==
+        Texts{"1:1: missing key 'data' in the config: The data set.",
+              "1:1: missing key 'model' in the config: The network.",
+              "1:1: missing key 'optimizer' in the config: How the gradients update the weights.",
+              "1:1: missing key 'train' in the config: The training loop."});
   CHECK(issues_of("") ==
         Texts{"1:1: expected a config with the keys version, data, model, ..., found nothing"});
   CHECK(issues_of("- a\n") ==
