@@ -1,5 +1,5 @@
-// Everything that CLI11 is told: options, help texts and exit codes. One file, because CLI11's
-// headers are by far the slowest to compile.
+// Everything that dpt defines with CLI11: options, help texts and exit codes. One file, because
+// CLI11's headers are by far the slowest to compile.
 #include "app/cli.h"
 
 #include <fmt/ranges.h>

@@ -21,8 +21,8 @@ inline constexpr const char* kBf16OnCpu =
 std::vector<std::string> with_devices(std::vector<std::string> overrides,
                                       const std::string& devices);
 
-/// Reads the samples of `source` that show whether its files are any good (null: none). Throws
-/// ErrorKind::data with a line for each file that is not.
+/// Reads some samples of every class of `source` to check its files (a null `source` has none).
+/// Throws ErrorKind::data with a line for each file that is not.
 void try_samples(const DataSource* source);
 
 /// Opens the data and builds everything up to, but without, the devices.

@@ -1,6 +1,6 @@
 // The Plan: the layer graph with every shape, the parameter table and the memory plan. A pure
-// function of the spec: it can be printed and tested without a device. Every shape error dies in
-// make_plan, naming the layer and its YAML line.
+// function of the spec: it can be printed and tested without a device. make_plan reports every
+// shape error with the layer and its YAML line.
 #pragma once
 
 #include <cstdint>

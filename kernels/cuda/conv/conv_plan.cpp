@@ -101,7 +101,7 @@ class Bench {
   void* sums_scratch_ = nullptr;
 };
 
-/// A plan with something to be told of how it was chosen: what it stands in for, and why.
+/// A plan with a remark on how it was chosen: what it replaces, and why.
 class RemarkedPlan final : public ConvPlan {
  public:
   RemarkedPlan(std::unique_ptr<ConvPlan> plan, std::string remark)
