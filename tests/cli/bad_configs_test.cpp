@@ -380,7 +380,7 @@ const std::vector<BadConfig> kSeveralErrors = {
       "accepted"}},
     {{{"optimizer: {type: SGD, lr: 0.05, momentum: 0.9}\n", ""}, {"train: {epochs: 5}\n", ""}},
      {"1:1: missing key 'optimizer' in the config: How the gradients update the weights.",
-      "1:1: missing key 'train' in the config: The training."}},
+      "1:1: missing key 'train' in the config: The training loop."}},
     {{{"type: ReLU", "type: ReLU, from: fc1"},
       {"type: Flatten", "type: Flatten, from: [conv, conv1]"},
       {"epochs: 5}", "epochs: 5}\ndevices: [cpu:0, cuda:x, tpu]"}},

@@ -245,7 +245,7 @@ TEST_CASE("image_folder: a bad picture is named when it is read") {
   // Far beyond any real picture, and sparse on the disk.
   fs::resize_file(dir / "train/cat/2.png", (std::uintmax_t{256} << 20) + 1);
   CHECK(dir.read_error(1) ==
-        "$/train/cat/2.png: a file of 268435457 bytes; at most 256 MiB are read as a picture");
+        "$/train/cat/2.png: a file of 268435457 bytes; an image file may have at most 256 MiB");
 }
 
 }  // namespace

@@ -78,8 +78,8 @@ TEST_CASE("names: duplicates, unknown, later, several inputs, unread outputs") {
                        .conv("conv", 4, 3)
                        .add("Flatten")
                        .linear("fc", 10)) ==
-        "net.yaml:11:7: layer 'conv' (Conv2d): the name is already that of the layer at "
-        "net.yaml:10:7; names must differ");
+        "net.yaml:11:7: layer 'conv' (Conv2d): the layer at net.yaml:10:7 already has this name; "
+        "names must be unique");
   CHECK(plan_error(ModelSpecBuilder({1, 8, 8})
                        .conv("conv1", 4, 3)
                        .add("Flatten", {}, "flat", {"convl"})
