@@ -31,15 +31,15 @@ std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
 }
 
 constexpr const char* kStarter =
-    R"(# A small convolutional net for 8x8 handwritten digits. Every field is described in docs/config.md
-# and by `dpt config schema`; `dpt config check` finds all errors of a file at once.
+    R"(# A small convolutional network for 8x8 handwritten digits. `dpt config reference` describes every
+# field; `dpt config check` reports all errors of a file at once.
 version: 1
 name: my-first-run
 seed: 1
 data:
   dataset: digits               # needs no files; others: mnist, fashion_mnist, cifar10, image_folder
   val_split: 137                # held out of the training files
-  batch_size: 32                # global, whatever the devices
+  batch_size: 32                # of all replicas together
   transforms:
     train: [{type: Normalize, mean: [0.305], std: [0.375]}]
     eval: [{type: Normalize, mean: [0.305], std: [0.375]}]

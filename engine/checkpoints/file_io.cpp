@@ -168,7 +168,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
-  beat("making a file durable");
+  beat("syncing a file to disk");
   if (sync_once(file_.fd()) != 0) fail_at("sync to disk", errno);
   beat("renaming a file");
   if (close_once(file_.release()) != 0) fail_at("close", errno);
