@@ -191,7 +191,7 @@ int run_guarded(const std::function<int()>& work) {
   }
 }
 
-/// Throws where a word stands in place of a command and is none.
+/// Throws if a word in the place of a command is not a command.
 void check_command(const CLI::App& app, int argc, const char* const* argv, int at) {
   const std::vector<const CLI::App*> commands = app.get_subcommands({});
   if (commands.empty() || at >= argc || argv[at][0] == '-') return;

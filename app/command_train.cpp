@@ -38,7 +38,7 @@ void check_precision(const Job& job) {
   }
 }
 
-/// Writes a file unless it says so already: a run that goes on needs no room on the disk for that.
+/// Writes a file unless it has this content already: a resumed run needs no disk space for it.
 void write_if_changed(const std::string& path, const std::string& text) {
   try {
     if (read_whole_file(path) == text) return;
@@ -284,7 +284,7 @@ int run_train(const TrainOptions& options) {
                     outcome.end == RunEnd::max_steps ? "--max-steps" : name_of(outcome.reason),
                     how_to_go_on(options, job, folder, outcome.end)));
   }
-  // A gate that was asked for is never passed unseen; a run that will go on is judged at its end.
+  // A requested condition is always checked; a run that will be resumed is checked at its end.
   if (outcome.end != RunEnd::stopped) check_requirements(requirements, summary);
   return exit_code_of(outcome.reason);
 }

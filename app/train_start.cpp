@@ -48,7 +48,7 @@ void apply_weights(const TrainOptions& options, const Job& job, StartingPoint& s
   }
 }
 
-/// Refuses to go on with another config than the one that made the checkpoint.
+/// Refuses to resume with a config other than the one that made the checkpoint.
 void check_same_config(const std::string& checkpoint, const std::string& folder, const Job& job) {
   const CheckpointHeader header = read_checkpoint_header(checkpoint);
   const std::vector<std::string> changes =
@@ -71,7 +71,7 @@ void check_same_config(const std::string& checkpoint, const std::string& folder,
   }
 }
 
-/// Where the run goes on: the checkpoint to resume, or empty for a fresh start.
+/// The checkpoint to resume from, or empty for a fresh start.
 std::string find_checkpoint(const TrainOptions& options, const RunFolder& folder,
                             Progress& progress) {
   if (options.resume == "never") return {};

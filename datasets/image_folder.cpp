@@ -112,7 +112,7 @@ class ImageFolderSource final : public DataSource {
     const std::string path = path_of(index);
     const Image image = decode_image(read_file(path), path, shape_.c);
     resize_bilinear(image, shape_.h, shape_.w, pixels);
-    // Of several threads that decoded the same picture one writes it; nobody waits for that.
+    // Of several threads that decoded the same image, one stores it; none waits for that.
     State expected = State::empty;
     if (kept && states_[i].compare_exchange_strong(expected, State::being_written)) {
       std::memcpy(kept, pixels.data(), sample_bytes_);
@@ -252,7 +252,7 @@ std::string some_of(const std::vector<std::string>& names) {
   return names.size() > 5 ? text + ", ..." : text;
 }
 
-/// The folder of the test set: as told, or `test` or `val`, whichever is there; or empty.
+/// The folder of the test set: as configured, or `test` or `val`, whichever exists; or empty.
 std::string test_part(const ImageFolderOptions& options) {
   const auto is_there = [&](const std::string& part) {
     return fs::is_directory(fs::path(options.root) / part);

@@ -19,7 +19,8 @@ namespace {
 constexpr std::uint64_t kSeed = 0;
 /// A pattern is a grid of this many cells a side, stretched over the image.
 constexpr std::int64_t kCells = 8;
-/// Noise of the test set and of the patterns stands apart from the training samples' noise.
+/// The noise of the test set and of the patterns has streams apart from the training samples'
+/// noise.
 constexpr std::uint64_t kTestStream = std::uint64_t{1} << 40;
 constexpr std::uint64_t kPatternStream = std::uint64_t{1} << 41;
 /// Up to this size the samples are made once, and kept.

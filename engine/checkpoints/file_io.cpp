@@ -136,7 +136,7 @@ int write_all(int fd, std::span<const std::byte> bytes) {
     const ssize_t put = ::write(fd, bytes.data(), std::min(bytes.size(), kLargestTransfer));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return errno;
-    if (put == 0) return EIO;  // No progress and no reason: it would go on so for ever.
+    if (put == 0) return EIO;  // No progress and no reason: it would loop for ever.
     bytes = bytes.subspan(static_cast<std::size_t>(put));
   }
   return 0;

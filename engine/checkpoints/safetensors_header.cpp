@@ -76,7 +76,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 /// hostile nesting ends at its first bracket. Event functions return false never: they throw.
 class HeaderReader {
  public:
-  // What the parser hands over; the names are nlohmann's.
+  // The parser's callbacks; the names are nlohmann's.
   using number_integer_t = nlohmann::json::number_integer_t;
   using number_unsigned_t = nlohmann::json::number_unsigned_t;
   using number_float_t = nlohmann::json::number_float_t;
@@ -184,7 +184,7 @@ class HeaderReader {
   }
 
   bool parse_error(std::size_t position, const string_t&, const nlohmann::detail::exception&) {
-    // The header stands after the 8 bytes of its length; positions count from 1.
+    // The header comes after the 8 bytes of its length; positions count from 1.
     fail(ErrorKind::data, "{}: byte {}: the header is not valid JSON here", path_,
          8 + (position > 0 ? position - 1 : 0));
   }

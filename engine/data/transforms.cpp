@@ -57,7 +57,7 @@ std::string sizes(std::int64_t h, std::int64_t w) {
   return fmt::format("{}x{}", h, w);
 }
 
-/// Where a transform stands and what it is called: the beginning of its messages.
+/// The place and name of a transform: the beginning of its messages.
 std::string head(const Variant& transform) {
   return fmt::format("{}: {}", transform.where.text(), transform.type);
 }

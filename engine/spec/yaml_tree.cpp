@@ -190,7 +190,7 @@ class TreeBuilder : public YAML::EventHandler {
       if (parent.drop) return;
       node.key = std::move(parent.key);
       node.key_where = parent.key_where;
-      // An absent value stands where the next token does, which helps nobody.
+      // An absent value has the place of the next token, which does not help the user.
       if (node.kind == YamlNode::Kind::null) node.where = node.key_where;
       parent.node.children.push_back(std::move(node));
     }

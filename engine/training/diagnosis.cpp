@@ -54,7 +54,7 @@ const Param* first_in_backward(const Plan& plan, std::span<const float> flat) {
 class Probe {
  public:
   /// What one sample shows. `order` grows along forward and then backward, so that of several
-  /// samples the one that went wrong first can be told.
+  /// samples the one that went wrong first can be identified.
   struct Finding {
     Diagnosis::Place place = Diagnosis::Place::unknown;
     int order = 0;

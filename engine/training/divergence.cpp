@@ -244,7 +244,7 @@ void Divergence::roll_back(const BadStep& bad) {
   replica_.set_optimizer_state(target.optimizer);
   stepper_.go_to(target.state);
   if (writes_) {
-    // Its `step` is the one after which it stands in the log.
+    // Its `step` is the one after which it appears in the log.
     Json fields = event_fields(job_, bad, diagnosis);
     fields["bad_step"] = fields["step"];
     fields["step"] = target.state.step;

@@ -74,7 +74,7 @@ class Aside {
   std::string path_;
 };
 
-/// Where the resumed file stands to the folder.
+/// The relation of the resumed file to the folder.
 struct Origin {
   bool is_own = false;    ///< of this run: in its folder, not among what was left aside
   std::string own_place;  ///< its path as a checkpoint of the folder
@@ -194,7 +194,7 @@ void settle_best(const Job& job, const RunFolder& folder, const std::string& fro
   }
   const bool same_monitor = state.best_monitor.empty() || state.best_monitor == monitor;
   if (state.best && (best_file.empty() || !same_monitor)) {
-    // Two checkpoints are at hand: the best so far, and the one that the run goes on from.
+    // Two checkpoints are available: the best so far, and the one that the run resumes from.
     RunState before = std::exchange(state, [&] {
       RunState without = state;
       forget_best(without);

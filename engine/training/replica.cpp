@@ -269,7 +269,7 @@ void Replica::compute_gradients(const WorkPartition& partition, const StagedBatc
       backend_.zero(grads, float_bytes(job_.plan.grad_floats()));
     }
     if (begins && action.buffer == partition.parts.front().buffer) {
-      // The rank's vote stands in the metrics of its first part, and so in their sum.
+      // The rank's vote is in the metrics of its first part, and therefore in their sum.
       backend_.copy(metrics_of(grads), staged.metrics, metrics_bytes());
     } else if (begins) {
       backend_.zero(metrics_of(grads), metrics_bytes());

@@ -29,7 +29,7 @@ constexpr const char* kFiles[] = {
     "env.json",    "train.log",        "metrics.jsonl", "metrics.abandoned.jsonl",
     "summary.json"};
 
-/// What stands there besides: the lock, and the run that --overwrite replaces.
+/// What else is there: the lock, and the run that --overwrite replaces.
 constexpr const char* kOthers[] = {".lock", "replaced"};
 
 bool exists(const std::string& path) {

@@ -1,4 +1,4 @@
-// What stands in for kernels/cuda in a build without CUDA.
+// Replaces kernels/cuda in a build without CUDA.
 #include "kernels/cuda/runtime/backend.h"
 #include "kernels/error.h"
 #include "kernels/peer_sums.h"

@@ -129,7 +129,7 @@ class Candidates {
     try {
       named_ = make_cudnn_plan(context_, problem_, name);
     } catch (const Error&) {
-      named_ = nullptr;  // To choose anew meets the failure again, and tells of it.
+      named_ = nullptr;  // Choosing again meets the failure again, and reports it.
     }
     return named_ != nullptr;
   }
@@ -170,7 +170,7 @@ class Candidates {
     const auto first = std::min_element(times.begin(), times.end());
     const std::string name = plans[static_cast<std::size_t>(first - times.begin())]->name();
     if (failure_.empty()) return name;
-    // Whoever failed is gone; the rule decides only where nobody is left to compare with.
+    // Failed candidates are removed; the rule decides only if none is left to compare with.
     const auto failed = [&](const std::unique_ptr<ConvPlan>& plan) {
       const auto at = std::find(plans.begin(), plans.end(), plan.get()) - plans.begin();
       return std::isinf(times[static_cast<std::size_t>(at)]);
