@@ -154,7 +154,7 @@ int run_bench_calls(const BenchOptions& options) {
   out["step_us"] = 1e6 * whole;
   double sum = 0;
   if (!options.json) {
-    fmt::print("batch {} on {}, each call by itself:\n", job.spec.data.batch_size,
+    fmt::print("batch {} on {}, each call timed separately:\n", job.spec.data.batch_size,
                job.devices.front().text());
   }
   for (const ExecutorCall& call : calls) {
@@ -172,7 +172,7 @@ int run_bench_calls(const BenchOptions& options) {
     fmt::print("{}\n", json_text(out));
   } else {
     fmt::print("  {:28} {:10.2f} us\n  {:28} {:10.2f} us\n", "sum", 1e6 * sum,
-               "all in one row, no copies", 1e6 * whole);
+               "whole step, without copies", 1e6 * whole);
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// Everything that can stand in a config, put together.
+// Everything that a config can contain, in one Catalog.
 #pragma once
 
 #include "engine/spec/train_spec.h"

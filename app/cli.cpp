@@ -1,5 +1,5 @@
-// Everything that CLI11 is told: options, help texts and exit codes. One file, because CLI11's
-// headers are by far the slowest to compile.
+// Everything that dpt defines with CLI11: options, help texts and exit codes. One file, because
+// CLI11's headers are by far the slowest to compile.
 #include "app/cli.h"
 
 #include <fmt/ranges.h>
@@ -27,7 +27,7 @@ constexpr const char* kConfigHelp = "Config file (YAML)";
 constexpr const char* kOverridesHelp =
     "key=value: replaces a value of the config, e.g. optimizer.lr=0.1 or "
     "model.layers.conv1.out_channels=32";
-constexpr const char* kDevicesHelp = "As in the config: cpu,cpu or auto";
+constexpr const char* kDevicesHelp = "Devices to use instead of the config's, e.g. cpu,cpu or auto";
 constexpr const char* kJsonHelp = "One JSON object on stdout";
 
 /// Makes `command` run `run` with its options.
@@ -40,56 +40,61 @@ void set_body(CLI::App* command, CommandBody& body, std::shared_ptr<Options> opt
 void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
   auto options = std::make_shared<TrainOptions>();
   options->command = std::move(command);
-  CLI::App* train = app.add_subcommand("train", "Train a config; the same command again resumes");
+  CLI::App* train = app.add_subcommand(
+      "train", "Train the model of a config; run the same command again to resume");
   train->add_option("config", options->config, kConfigHelp)->required();
   train->add_option("overrides", options->overrides, kOverridesHelp);
   train->add_option("--run-dir", options->run_dir, "Run folder (default: runs/NAME)");
   train->add_option("--resume", options->resume,
-                    "auto: go on if the folder holds a run (default); never: a new folder; must: "
-                    "fail if there is nothing to resume; or a checkpoint file (later checkpoints "
-                    "are moved to checkpoints/abandoned-N)");
+                    "auto (default): resume if the run folder holds a run; never: start a new run "
+                    "in a new folder; must: fail if there is nothing to resume; or a checkpoint "
+                    "file to resume from (later checkpoints are moved to checkpoints/abandoned-N)");
   train->add_option("--weights", options->weights,
                     "Start from the weights of a safetensors file (torchvision names and layouts)");
   train
       ->add_option("--expect-missing", options->expect_missing,
-                   "Parameters that --weights need not have, e.g. fc2.*")
+                   "Parameters that may be missing from the --weights file, e.g. fc2.*")
       ->delimiter(',');
   train
       ->add_option("--expect-left-over", options->expect_left_over,
-                   "Tensors of --weights that the model need not have")
+                   "Tensors that the --weights file may have in addition to those of the model")
       ->delimiter(',');
   train->add_option("--devices", options->devices, kDevicesHelp);
   train->add_flag("--dry-run", options->dry_run,
-                  "Check everything (of an image folder: pictures of each class), print the plan, "
-                  "train nothing");
-  train->add_option("--max-steps", options->max_steps, "Stop after this many steps in all, exit 0")
+                  "Check everything (for an image folder, decode images of each class), print the "
+                  "plan, and exit without training");
+  train
+      ->add_option("--max-steps", options->max_steps,
+                   "Stop when the run has completed this many steps in total; exit code 0")
       ->check(CLI::PositiveNumber);
   train->add_option("--max-time", options->max_time,
-                    "Stop after e.g. 3h50m with a checkpoint, exit 75");
-  train->add_option("--require", options->requirements,
-                    "Exit 7 unless it holds at the end, e.g. 'val/accuracy>=0.90'");
+                    "Stop after this time, e.g. 3h50m, and save a checkpoint; exit code 75");
+  train->add_option(
+      "--require", options->requirements,
+      "Exit with code 7 unless this condition holds at the end, e.g. 'val/accuracy>=0.90'");
   train->add_flag("--overwrite", options->overwrite,
-                  "Replace the run that is in the folder; it goes when the new one has saved a "
-                  "checkpoint");
+                  "Replace the run in the folder; the old run is removed once the new one has "
+                  "saved a checkpoint");
   set_body(train, body, options, run_train);
 }
 
 void add_eval_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<EvalOptions>();
-  CLI::App* eval = app.add_subcommand("eval", "Measure a run's best checkpoint, or a file");
+  CLI::App* eval =
+      app.add_subcommand("eval", "Evaluate a run's best checkpoint, or a checkpoint file");
   eval->add_option("target", options->target, "Run folder or checkpoint file")->required();
   eval->add_option("overrides", options->overrides,
                    "key=value: replaces a value of the stored config, e.g. data.root=/elsewhere");
   eval->add_option("--split", options->split, "train, val or test (default: test if there is one)")
       ->check(CLI::IsMember({"train", "val", "test"}));
   eval->add_option("--predictions", options->predictions,
-                   "Write a CSV with one line a sample, in the order of the data set");
+                   "Write a CSV file with one line per sample, in the order of the data set");
   eval->add_option("--devices", options->devices, kDevicesHelp);
   eval->add_option("--require", options->requirements,
-                   "Exit 7 unless it holds, e.g. 'test/accuracy>=0.90'");
+                   "Exit with code 7 unless this condition holds, e.g. 'test/accuracy>=0.90'");
   eval->add_flag("--allow-other-data", options->allow_other_data,
-                 "Measure although the data is not the run's (by the fingerprint of its training "
-                 "samples), or is split otherwise; without it, exit 3");
+                 "Evaluate even if the data differs from the run's (by the fingerprint of its "
+                 "training samples) or is split differently; without this option: exit code 3");
   eval->add_flag("--json", options->json, kJsonHelp);
   set_body(eval, body, options, run_eval);
 }
@@ -101,14 +106,16 @@ void add_bench_command(CLI::App& app, CommandBody& body) {
   bench->add_option("overrides", options->overrides, kOverridesHelp);
   bench->add_option("--devices", options->devices, kDevicesHelp);
   bench->add_option("--weights", options->weights, "Start from these weights (safetensors)");
-  bench->add_option("--steps", options->steps, "Steps a round")->check(CLI::PositiveNumber);
-  bench->add_option("--rounds", options->rounds, "Rounds")->check(CLI::PositiveNumber);
-  bench->add_flag("--calls", options->calls,
-                  "Time each call of a step (input, layers, loss, update) on the first device");
+  bench->add_option("--steps", options->steps, "Steps per round")->check(CLI::PositiveNumber);
+  bench->add_option("--rounds", options->rounds, "Number of rounds")->check(CLI::PositiveNumber);
+  bench->add_flag(
+      "--calls", options->calls,
+      "Time each call of a step (input, layers, loss, update) separately, on the first device");
   bench->add_flag("--losses", options->losses, "Print the loss of every step");
   bench->add_flag("--json", options->json, kJsonHelp);
-  bench->add_flag("--serve", options->serve,
-                  "Read 'run N' lines, answer each with the seconds of N steps");
+  bench->add_flag(
+      "--serve", options->serve,
+      "Read 'run N' lines from stdin and answer each with the duration of N steps in seconds");
   set_body(bench, body, options, run_bench);
 }
 
@@ -126,22 +133,21 @@ void add_config_command(CLI::App& app, CommandBody& body) {
   const auto without_file = [&](const char* name, const char* doc, int (*run)()) {
     config->add_subcommand(name, doc)->callback([&body, run] { body = run; });
   };
-  with_file(
-      "check",
-      "Read a config strictly and report every error in it, shapes included; of an image folder, "
-      "list the files and open pictures of each class",
-      run_config_check);
-  with_file("show", "Print the resolved config; it runs again as it is", run_config_show)
-      ->add_flag("--origins", options->origins, "Say where each value came from");
+  with_file("check",
+            "Read a config strictly and report every error in it, shapes included; for an image "
+            "folder, also list the files and decode images of each class",
+            run_config_check);
+  with_file("show", "Print the resolved config, which is a valid config itself", run_config_show)
+      ->add_flag("--origins", options->origins, "Show where each value came from");
   without_file("schema", "Print the JSON Schema (2020-12) of config files", run_config_schema);
-  without_file("reference", "Print the reference page of all fields (Markdown)",
+  without_file("reference", "Print the reference of all config fields (Markdown)",
                run_config_reference);
   without_file("init", "Print a commented config to start from", run_config_init);
 }
 
 void add_model_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<ModelOptions>();
-  CLI::App* model = app.add_subcommand("model", "Look at a model without training it");
+  CLI::App* model = app.add_subcommand("model", "Describe a model without training it");
   model->require_subcommand(1);
   CLI::App* summary = model->add_subcommand(
       "summary", "Layers, output shapes, parameters, FLOPs, activation bytes, memory per replica");
@@ -153,15 +159,15 @@ void add_model_command(CLI::App& app, CommandBody& body) {
 
 void add_devices_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<DevicesOptions>();
-  CLI::App* devices = app.add_subcommand("devices", "What this process may train on");
+  CLI::App* devices = app.add_subcommand("devices", "List the devices that this process can use");
   devices->add_flag("--json", options->json, kJsonHelp);
   set_body(devices, body, options, run_devices);
 }
 
 void add_inspect_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* inspect =
-      app.add_subcommand("inspect", "Show what a safetensors file holds and whether it is intact");
+  CLI::App* inspect = app.add_subcommand(
+      "inspect", "Show the contents of a safetensors file and verify its checksum");
   inspect->add_option("file", options->file, "A checkpoint or any safetensors file")->required();
   inspect->add_flag("--json", options->json, kJsonHelp);
   set_body(inspect, body, options, run_inspect);
@@ -185,7 +191,7 @@ int run_guarded(const std::function<int()>& work) {
   }
 }
 
-/// Throws where a word stands in place of a command and is none.
+/// Throws if a word in the place of a command is not a command.
 void check_command(const CLI::App& app, int argc, const char* const* argv, int at) {
   const std::vector<const CLI::App*> commands = app.get_subcommands({});
   if (commands.empty() || at >= argc || argv[at][0] == '-') return;
@@ -205,19 +211,19 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
 
 int run_cli(int argc, const char* const* argv) {
   CLI::App app{
-      "dpt trains image classifiers from one YAML file, data-parallel over CPU cores and GPUs, "
-      "with the same bits on any number of devices.\n\n"
-      "  dpt config init > config.yaml     a config to start from\n"
-      "  dpt train config.yaml             train it; the same command again resumes\n"
-      "  dpt eval runs/NAME                measure its best checkpoint"};
+      "dpt trains image classifiers from one YAML file, data-parallel over CPU cores and GPUs. In "
+      "exact mode\n(train.shards) the weights are bit-identical for any number of replicas.\n\n"
+      "  dpt config init > config.yaml     write a config to start from\n"
+      "  dpt train config.yaml             train it; run the same command again to resume\n"
+      "  dpt eval runs/NAME                evaluate its best checkpoint"};
   app.name("dpt");
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text());
   app.footer(
       "Exit codes: 0 done, 1 unexpected failure, 2 usage or config, 3 data or checkpoint, 4 device "
-      "or memory,\n5 diverged, 6 a peer failed, 7 --require not met, 75 stopped on request (run "
-      "the "
-      "same command to go on),\n129 SIGHUP, 130 SIGINT, 143 SIGTERM (checkpoint saved).");
+      "or memory,\n5 diverged, 6 another replica failed or stalled, 7 --require not met,\n"
+      "75 stopped on request (run the same command again to resume),\n"
+      "129 SIGHUP, 130 SIGINT, 143 SIGTERM (checkpoint saved).");
   CommandBody body;
   add_train_command(app, body, {argv, argv + argc});
   add_eval_command(app, body);

@@ -24,22 +24,22 @@ std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
       try_samples(source);
       tried += source->samples_to_try().size();
     }
-    if (sets.test) counts += fmt::format(", {} of test", sets.test->size());
-    return fmt::format("; {} ({} files read, some of each class)", counts, tried);
+    if (sets.test) counts += fmt::format(", {} test samples", sets.test->size());
+    return fmt::format("; {} ({} files read, from every class)", counts, tried);
   }
   return {};
 }
 
 constexpr const char* kStarter =
-    R"(# A small convolutional net for 8x8 handwritten digits. Every field is described in docs/config.md
-# and by `dpt config schema`; `dpt config check` finds all errors of a file at once.
+    R"(# A small convolutional network for 8x8 handwritten digits. `dpt config reference` describes every
+# field; `dpt config check` reports all errors of a file at once.
 version: 1
 name: my-first-run
 seed: 1
 data:
   dataset: digits               # needs no files; others: mnist, fashion_mnist, cifar10, image_folder
   val_split: 137                # held out of the training files
-  batch_size: 32                # global, whatever the devices
+  batch_size: 32                # of all replicas together
   transforms:
     train: [{type: Normalize, mean: [0.305], std: [0.375]}]
     eval: [{type: Normalize, mean: [0.305], std: [0.375]}]

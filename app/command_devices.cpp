@@ -49,7 +49,7 @@ int run_devices(const DevicesOptions& options) {
     fmt::print("{}\n", json_text(out));
     return 0;
   }
-  fmt::print("cpu     {}, {} cores ({} physical) allowed, {}, bf16: {}, {:.1f} GiB\n", cpu.model,
+  fmt::print("cpu     {}, {} usable cores ({} physical), {}, bf16: {}, {:.1f} GiB\n", cpu.model,
              cpu.logical_allowed, cpu.physical_allowed, cpu.instruction_set,
              cpu.bf16 ? "yes" : "no", static_cast<double>(cpu.memory_bytes) / (1 << 30));
   if (cpu.bf16) fmt::print("        {}\n", kBf16OnCpu);
@@ -68,10 +68,10 @@ int run_devices(const DevicesOptions& options) {
   }
   try {
     const auto replicas = resolve_devices({"auto"}, 1 << 20);
-    fmt::print("`devices: auto` here is {} replica(s) on the {}\n", replicas.size(),
+    fmt::print("`devices: auto` means {} replica(s) on the {} here\n", replicas.size(),
                replicas[0].traits().noun);
   } catch (const Error& error) {
-    fmt::print("`devices: auto` here is refused: {}\n", error.what());
+    fmt::print("`devices: auto` fails here: {}\n", error.what());
   }
   return 0;
 }

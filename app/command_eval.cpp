@@ -48,8 +48,8 @@ void check_same_data(const std::string& path, const CheckpointHeader& header, co
   const std::string fingerprint = job.splits.train.source->fingerprint();
   if (!header.dataset_fingerprint.empty() && header.dataset_fingerprint != fingerprint) {
     difference = fmt::format(
-        "expected the data of the run (fingerprint {} of its training samples), found other data "
-        "(fingerprint {}, {} samples)",
+        "expected the run's training data (fingerprint {}), found other data (fingerprint {}, {} "
+        "samples)",
         header.dataset_fingerprint, fingerprint, job.splits.train.source->size());
   } else if (split != "test") {
     // The split of the training files is a function of these.
@@ -63,11 +63,11 @@ void check_same_data(const std::string& path, const CheckpointHeader& header, co
   }
   if (difference.empty()) return;
   const char* effect = split == "test"
-                           ? "the test samples may be others as well"
-                           : "the val split may hold samples that the weights were trained on";
+                           ? "the test samples may differ too"
+                           : "the val split may contain samples that the weights were trained on";
   if (!is_allowed) {
     fail(ErrorKind::data,
-         "{}: {}; {}. Put the data back, say where it is with data.root=DIR, or measure on this "
+         "{}: {}; {}. Restore the data, give its folder with data.root=DIR, or evaluate on this "
          "data with --allow-other-data",
          path, difference, effect);
   }
@@ -134,11 +134,13 @@ int run_eval(const EvalOptions& options) {
   }
   for (const Requirement& requirement : requirements) {
     if (requirement.split != name) {
-      fail(ErrorKind::usage, "--require {}: the evaluated split is {}", requirement.text, name);
+      fail(ErrorKind::usage, "--require {}: expected a metric of the evaluated split, {}",
+           requirement.text, name);
     }
     const double value = requirement.metric == "loss" ? result.loss : result.accuracy;
     if (!is_met(requirement, value)) {
-      fail(ErrorKind::requirement, "--require {}: not met, it is {:.6g}", requirement.text, value);
+      fail(ErrorKind::requirement, "--require {}: not met: the value is {:.6g}", requirement.text,
+           value);
     }
   }
   return 0;

@@ -97,7 +97,7 @@ std::int64_t parse_duration(const std::string& text) {
   };
   constexpr std::array<Unit, 4> kUnits{{{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}};
   const auto bad = [&] {
-    fail(ErrorKind::usage, "'{}' is no duration: expected a form such as 3h50m, 90s or 2d", text);
+    fail(ErrorKind::usage, "'{}' is not a duration: expected one such as 3h50m, 90s or 2d", text);
   };
   if (text.empty()) bad();
   std::int64_t total = 0;

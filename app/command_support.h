@@ -14,15 +14,15 @@ std::string version_text();
 
 /// What `dpt devices` and the log say until dpt has bf16 kernels of its own for CPUs.
 inline constexpr const char* kBf16OnCpu =
-    "train.precision: bf16 is slower than fp32 on a CPU: dpt does not have bf16 kernels of its own "
-    "there yet, and oneDNN's are slower than its fp32 ones";
+    "train.precision: bf16 is slower than fp32 on a CPU: dpt has no bf16 CPU kernels of its own "
+    "yet, and oneDNN's are slower than dpt's fp32 kernels";
 
 /// The config with `--devices` as one more override.
 std::vector<std::string> with_devices(std::vector<std::string> overrides,
                                       const std::string& devices);
 
-/// Reads the samples of `source` that show whether its files are any good (null: none). Throws
-/// ErrorKind::data with a line for each file that is not.
+/// Reads some samples of every class of `source` to check its files (a null `source` has none).
+/// Throws ErrorKind::data with a line for each file that is not.
 void try_samples(const DataSource* source);
 
 /// Opens the data and builds everything up to, but without, the devices.

@@ -38,7 +38,7 @@ void check_precision(const Job& job) {
   }
 }
 
-/// Writes a file unless it says so already: a run that goes on needs no room on the disk for that.
+/// Writes a file unless it has this content already: a resumed run needs no disk space for it.
 void write_if_changed(const std::string& path, const std::string& text) {
   try {
     if (read_whole_file(path) == text) return;
@@ -63,9 +63,10 @@ void write_env(const RunFolder& folder, const Job& job) {
 void print_plan(const Job& job) {
   fmt::print("{}\n", summary_text(job.spec, job.plan, job.ranks(),
                                   static_cast<int>(job.optimizer.state_names.size())));
-  fmt::print("train {} samples, val {}, test {}; {} steps an epoch, {} in all; {} replica(s): {}\n",
-             job.splits.train.size(), job.splits.val.size(), job.splits.test.size(),
-             job.steps_per_epoch, job.total_steps, job.ranks(), made_by(job));
+  fmt::print(
+      "train {} samples, val {}, test {}; {} steps per epoch, {} in total; {} replica(s): {}\n",
+      job.splits.train.size(), job.splits.val.size(), job.splits.test.size(), job.steps_per_epoch,
+      job.total_steps, job.ranks(), made_by(job));
 }
 
 TrainLimits limits_of(const TrainOptions& options) {
@@ -110,9 +111,10 @@ Json results_of_complete(const Job& job, const RunFolder& folder, const TrainSta
 std::string complete_line(const Job& job, const RunFolder& folder, const RunState& state) {
   const bool early = state.epoch < job.spec.train.epochs;
   return fmt::format(
-      "{} is complete: {} epochs{}. {}, or start anew with --overwrite or --resume never",
+      "{} is complete: {} epochs{}. {}, or start a new run with --overwrite or --resume never",
       folder.path(), state.epoch, early ? ", stopped early" : "",
-      early ? "Change train.early_stopping in a new run" : "To train on, raise train.epochs");
+      early ? "Change train.early_stopping in a new run"
+            : "To continue training, raise train.epochs");
 }
 
 /// While the new run has saved nothing, the one that it replaces comes back when it fails.
@@ -123,10 +125,8 @@ class Replacement {
   ~Replacement() {
     try {
       if (list_checkpoints(folder_.checkpoints()).empty() && folder_.put_back()) {
-        progress_.info(
-            fmt::format("the run that was in {} is there again: the new one has saved "
-                        "no checkpoint",
-                        folder_.path()));
+        progress_.info(fmt::format(
+            "restored the previous run in {}: the new run saved no checkpoint", folder_.path()));
       }
     } catch (const std::exception& error) {
       progress_.warn(
@@ -245,10 +245,9 @@ int run_train(const TrainOptions& options) {
   Progress progress;
   RunFolder folder(choose_folder(options, job.spec));
   if (folder.restored()) {
-    progress.info(
-        fmt::format("the run that was in {} is there again: what was to replace it had "
-                    "saved no checkpoint",
-                    folder.path()));
+    progress.info(fmt::format(
+        "restored the previous run in {}: the run that was to replace it had saved no checkpoint",
+        folder.path()));
   }
   if (options.overwrite) {
     folder.check_only_ours();
@@ -285,7 +284,7 @@ int run_train(const TrainOptions& options) {
                     outcome.end == RunEnd::max_steps ? "--max-steps" : name_of(outcome.reason),
                     how_to_go_on(options, job, folder, outcome.end)));
   }
-  // A gate that was asked for is never passed unseen; a run that will go on is judged at its end.
+  // A requested condition is always checked; a run that will be resumed is checked at its end.
   if (outcome.end != RunEnd::stopped) check_requirements(requirements, summary);
   return exit_code_of(outcome.reason);
 }

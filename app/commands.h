@@ -1,5 +1,5 @@
-// The commands of `dpt`: what each is told, and the function that does it. Results are exit codes;
-// failures are Errors. How a command line becomes these structs is in cli.cpp alone.
+// The commands of `dpt`: the options of each, and the function that runs it. Results are exit
+// codes; failures are Errors. Only cli.cpp turns a command line into these structs.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ struct BenchOptions {
   bool serve = false, losses = false, calls = false, json = false;
 };
 int run_bench(const BenchOptions& options);
-/// `bench --calls`: times each call of a step of the first device by itself.
+/// `bench --calls`: times each call of a step on the first device separately.
 int run_bench_calls(const BenchOptions& options);
 
 }  // namespace dpt

@@ -52,11 +52,11 @@ void check_requirements(const std::vector<Requirement>& requirements, const Json
     }
     // JSON has no word for what is not a finite number, and nothing is met by that.
     if (!value.is_number()) {
-      fail(ErrorKind::requirement, "--require {}: not met, it is not a finite number",
+      fail(ErrorKind::requirement, "--require {}: not met: the value is not finite",
            requirement.text);
     }
     if (!is_met(requirement, value.get<double>())) {
-      fail(ErrorKind::requirement, "--require {}: not met, it is {:.6g}", requirement.text,
+      fail(ErrorKind::requirement, "--require {}: not met: the value is {:.6g}", requirement.text,
            value.get<double>());
     }
   }
@@ -81,7 +81,7 @@ std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunF
                          RunEnd end) {
   const bool resumes = options.resume == "auto" || options.resume == "must";
   if (resumes && !options.overwrite && end != RunEnd::max_steps) {
-    return "the same command goes on";
+    return "run the same command again to resume";
   }
   std::vector<std::string> words;
   for (std::size_t i = 0; i < options.command.size(); ++i) {
@@ -99,7 +99,7 @@ std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunF
   if (options.run_dir.empty() && folder.path() != "runs/" + job.spec.name) {
     words.insert(words.end(), {"--run-dir", folder.path()});
   }
-  return "to go on: " + shell_command(words);
+  return "to resume: " + shell_command(words);
 }
 
 }  // namespace dpt

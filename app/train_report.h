@@ -1,4 +1,4 @@
-// dpt train, after the run: its results, what they must meet, and how to go on.
+// dpt train, after the run: its results, the requirements on them, and how to resume.
 #pragma once
 
 #include <string>
@@ -18,10 +18,10 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
 /// Throws ErrorKind::requirement unless all are met.
 void check_requirements(const std::vector<Requirement>& requirements, const Json& summary);
 
-/// Words as a shell needs them to run them again.
+/// The words of a command line, quoted for a shell.
 std::string shell_command(const std::vector<std::string>& words);
 
-/// How a run that ended early goes on: "the same command goes on", or the command that does.
+/// How to resume a run that ended early: "run the same command again to resume", or the command.
 std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunFolder& folder,
                          RunEnd end);
 

@@ -42,13 +42,13 @@ void apply_weights(const TrainOptions& options, const Job& job, StartingPoint& s
   list("left over in the file:", report.left_over, options.expect_left_over);
   if (!surprises.empty()) {
     fail(ErrorKind::data,
-         "--weights {} does not fit the model:{}\nIf that is what you want, name them with "
-         "--expect-missing and --expect-left-over (a trailing * matches the rest)",
+         "--weights {} does not fit the model:{}\nIf this is intended, name these tensors with "
+         "--expect-missing and --expect-left-over (a trailing * matches any suffix)",
          options.weights, surprises);
   }
 }
 
-/// Refuses to go on with another config than the one that made the checkpoint.
+/// Refuses to resume with a config other than the one that made the checkpoint.
 void check_same_config(const std::string& checkpoint, const std::string& folder, const Job& job) {
   const CheckpointHeader header = read_checkpoint_header(checkpoint);
   const std::vector<std::string> changes =
@@ -57,21 +57,21 @@ void check_same_config(const std::string& checkpoint, const std::string& folder,
     std::string lines;
     for (const std::string& change : changes) lines += "\n  " + change;
     fail(ErrorKind::usage,
-         "{} was made with another config:{}\nA resumed run may change only {}. Put the values "
-         "back, or start anew: --resume never (a new folder), --run-dir D, or --overwrite "
-         "(replaces the run in {})",
+         "{} was saved with another config:{}\nA resumed run may change only {}. Restore the "
+         "values, or start a new run: --resume never (in a new folder), --run-dir DIR, or "
+         "--overwrite (replaces the run in {})",
          checkpoint, lines, fmt::join(changeable_fields(catalog()), ", "), folder);
   }
   const std::string fingerprint = job.splits.train.source->fingerprint();
   if (!header.dataset_fingerprint.empty() && header.dataset_fingerprint != fingerprint) {
     fail(ErrorKind::data,
-         "{} was trained on other data (fingerprint {}; the data now has {}): put the data back, "
-         "or start anew with --resume never",
+         "{} was trained on other data (fingerprint {}; the data now has fingerprint {}): restore "
+         "the data, or start a new run with --resume never",
          checkpoint, header.dataset_fingerprint, fingerprint);
   }
 }
 
-/// Where the run goes on: the checkpoint to resume, or empty for a fresh start.
+/// The checkpoint to resume from, or empty for a fresh start.
 std::string find_checkpoint(const TrainOptions& options, const RunFolder& folder,
                             Progress& progress) {
   if (options.resume == "never") return {};
@@ -79,8 +79,7 @@ std::string find_checkpoint(const TrainOptions& options, const RunFolder& folder
   if (options.resume != "auto" && options.resume != "must") {
     if (!fs::is_regular_file(options.resume)) {
       fail(ErrorKind::usage,
-           "--resume {}: expected auto, never, must or a checkpoint file, and there is no such "
-           "file",
+           "--resume {}: expected auto, never, must or a checkpoint file, found no such file",
            options.resume);
     }
     return options.resume;
@@ -90,8 +89,8 @@ std::string find_checkpoint(const TrainOptions& options, const RunFolder& folder
   if (!found.empty()) return found;
   if (!list_checkpoints(folder.checkpoints()).empty()) {
     fail(ErrorKind::data,
-         "{} has checkpoints, but none of them is good (see above). Start anew with --overwrite or "
-         "--resume never",
+         "{} has checkpoints, but none of them is good (see above). Start a new run with "
+         "--overwrite or --resume never",
          folder.checkpoints());
   }
   if (options.resume == "must") {
@@ -112,10 +111,9 @@ void name_monitors(const std::string& path, StartingPoint& start) {
 
 void check_options(const TrainOptions& options) {
   if (options.overwrite && options.resume == "must") {
-    fail(
-        ErrorKind::usage,
-        "--overwrite and --resume must contradict each other: one starts anew, the other only goes "
-        "on. Leave one out; nothing was changed");
+    fail(ErrorKind::usage,
+         "--overwrite and --resume must contradict each other: one starts a new run, the other "
+         "requires an existing one. Give only one of them; nothing was changed");
   }
 }
 
@@ -148,7 +146,7 @@ TrainStart load_start(const TrainOptions& options, const Job& job, const RunFold
   }
   check_same_config(start.checkpoint, folder.path(), job);
   if (!options.weights.empty()) {
-    progress.warn(fmt::format("--weights {} is not used: the run resumes from {}", options.weights,
+    progress.warn(fmt::format("--weights {} is ignored: the run resumes from {}", options.weights,
                               start.checkpoint));
   }
   start.point = start_from_checkpoint(job, start.checkpoint);

@@ -176,8 +176,8 @@ void ByteStream::expect(std::uint64_t bytes, const std::string& what) const {
   }
   if (bytes > kBombBytes && bytes / kBombRatio > me.stored) {
     fail(ErrorKind::data,
-         "{}: {} takes {} out of a gzip file of {}: refused as a decompression bomb (inflate it "
-         "by hand if it is none)",
+         "{}: {} takes {} out of a gzip file of {}: refused as a decompression bomb (if it is not "
+         "one, decompress it by hand)",
          me.name, what, counted(bytes, "byte"), counted(me.stored, "byte"));
   }
 }
@@ -190,8 +190,8 @@ void ByteStream::expect_end() {
     fail(ErrorKind::data, "{}: the data should end at offset {}, but more follows", me.name, end);
   }
   if (me.gzip && me.inflater.avail_in > 0) {
-    fail(ErrorKind::data, "{}: bytes that are not gzip follow the data, from byte {} of the file",
-         me.name, me.gzip_offset());
+    fail(ErrorKind::data, "{}: other bytes follow the gzip data, from byte {} of the file", me.name,
+         me.gzip_offset());
   }
 }
 

@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// A file or a block of memory that is read once. Offsets in its messages count the bytes it gives
-/// out, so for gzip they are offsets in the inflated data. Used by one thread. Throws
+/// A file or a block of memory that is read once. Offsets in its messages count the bytes that it
+/// returns, so for gzip they are offsets in the inflated data. Used by one thread. Throws
 /// ErrorKind::data naming the file.
 class ByteStream {
  public:
@@ -22,13 +22,13 @@ class ByteStream {
   ByteStream(ByteStream&&) noexcept;
 
   const std::string& name() const;
-  /// Bytes given out so far.
+  /// Bytes returned so far.
   std::uint64_t position() const;
 
   /// Fills `to`, or fails saying that the data ends too early; `what` names the part being read.
   void read(std::span<std::byte> to, const std::string& what);
-  /// Fails unless `bytes` more can come: to be asked before memory is. For a plain file that means
-  /// exactly its rest; gzip is bounded by what deflate can make of the file's size.
+  /// Fails unless `bytes` more can follow; call it before allocating memory for them. For a plain
+  /// file that means exactly its rest; gzip is bounded by what deflate can make of the file's size.
   void expect(std::uint64_t bytes, const std::string& what) const;
   /// Fails unless everything was read.
   void expect_end();

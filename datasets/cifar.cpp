@@ -148,16 +148,16 @@ ObjectTable table_of(const char* name, const char* doc) {
   return object_table<CifarOptions>(
       name, doc,
       {path_field("root", &CifarOptions::root,
-                  "Folder with the binary files, or with the folder that the published archive "
-                  "unpacks to (scripts/fetch-data).")
+                  "Folder with the binary files, or the folder that contains the unpacked archive "
+                  "(scripts/fetch-data).")
            .required()});
 }
 
 }  // namespace
 
 DatasetKind cifar10_kind() {
-  static const ObjectTable table =
-      table_of("cifar10", "CIFAR-10, binary: 50,000 + 10,000 colour pictures, 32x32, 10 classes.");
+  static const ObjectTable table = table_of(
+      "cifar10", "CIFAR-10, binary version: 50,000 + 10,000 colour images, 32x32, 10 classes.");
   return {&table, [](const Variant& options, const DataRequirements& requirements) {
             return open_cifar(cifar10(), options, requirements);
           }};
@@ -165,7 +165,8 @@ DatasetKind cifar10_kind() {
 
 DatasetKind cifar100_kind() {
   static const ObjectTable table = table_of(
-      "cifar100", "CIFAR-100, binary: 50,000 + 10,000 colour pictures, 32x32, 100 fine classes.");
+      "cifar100",
+      "CIFAR-100, binary version: 50,000 + 10,000 colour images, 32x32, 100 fine classes.");
   return {&table, [](const Variant& options, const DataRequirements& requirements) {
             return open_cifar(cifar100(), options, requirements);
           }};

@@ -29,7 +29,7 @@ std::vector<std::int64_t> read_header(ByteStream& file, int fewest, int most) {
          "{:08x}{}",
          file.name(), most == 1 ? "labels" : "images", 0x0800 + fewest,
          most > fewest ? fmt::format(" or {:08x}", 0x0800 + most) : std::string(), big_endian(),
-         gzip ? " (this is gzip: let its name end in .gz)" : "");
+         gzip ? " (this is gzip: rename it so that it ends in .gz)" : "");
   }
   std::vector<std::int64_t> result;
   for (int d = 0; d < dims; ++d) {
@@ -52,8 +52,8 @@ SampleShape checked_shape(const ByteStream& file, const std::vector<std::int64_t
   const auto side = [](std::int64_t n) { return 1 <= n && n <= kMostPixels; };
   if (!side(shape.h) || !side(shape.w) || shape.c < 1 || shape.c > 64) {
     fail(ErrorKind::data,
-         "{}: the header at offset 8 says images of {} (height x width); expected 1 to {} pixels a "
-         "side and 1 to 64 channels",
+         "{}: the header at offset 8 says images of {} (height x width); expected 1 to {} pixels "
+         "per side and 1 to 64 channels",
          file.name(), shape_text(shape), kMostPixels);
   }
   return shape;
@@ -73,7 +73,7 @@ std::string find_file(const std::string& root, const std::string& prefix) {
   std::sort(found.begin(), found.end());
   if (found.size() == 2 && found[1] == found[0] + ".gz") found.pop_back();
   if (found.size() > 1) {
-    fail(ErrorKind::data, "{}: several files could be {}: {}; leave one of them", root, prefix,
+    fail(ErrorKind::data, "{}: several files could be {}: {}; keep only one of them", root, prefix,
          fmt::join(found, ", "));
   }
   return found.empty() ? std::string() : (std::filesystem::path(root) / found[0]).string();

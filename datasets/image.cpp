@@ -12,8 +12,8 @@ void check_image_size(const std::string& name, std::int64_t width, std::int64_t 
   if (width < 1 || height < 1 || width > kMostSide || height > kMostSide ||
       width * height * channels > kMostImageBytes) {
     fail(ErrorKind::data,
-         "{}: {}x{} pixels (width x height): absurd dimensions; at most {} a side and {} MiB "
-         "decoded are read",
+         "{}: {}x{} pixels (width x height): dimensions out of range; expected at most {} per side "
+         "and {} MiB decoded",
          name, width, height, kMostSide, kMostImageBytes >> 20);
   }
   if (width * height / ratio > static_cast<std::int64_t>(file_bytes)) {

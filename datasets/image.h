@@ -1,4 +1,4 @@
-// Decoded pictures and what is done to them on the host.
+// Decoded images and their processing on the host.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
-/// Sides and bytes above which a picture is refused, whatever its file says.
+/// Limits of the sides and of the decoded bytes, above which an image is refused.
 inline constexpr std::int64_t kMostSide = 16384;
 inline constexpr std::int64_t kMostImageBytes = std::int64_t{256} << 20;
 
@@ -28,8 +28,8 @@ Image decode_image(std::span<const std::byte> file, const std::string& name, std
 Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 Image decode_png(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 
-/// Fails for a picture whose dimensions are absurd, or whose pixels are more than `ratio` times its
-/// file's bytes: more than its format can compress.
+/// Fails for an image whose dimensions are out of range, or whose pixels are more than `ratio`
+/// times its file's bytes: more than its format can compress.
 void check_image_size(const std::string& name, std::int64_t width, std::int64_t height,
                       std::int64_t channels, std::size_t file_bytes, std::int64_t ratio);
 

@@ -44,7 +44,7 @@ std::vector<std::byte> read_file(const std::string& path) {
   const std::uintmax_t bytes = fs::file_size(path, error);
   if (error) fail(ErrorKind::data, "{}: {}", path, error.message());
   if (bytes > kMostFileBytes) {
-    fail(ErrorKind::data, "{}: a file of {} bytes; at most {} MiB are read as a picture", path,
+    fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB", path,
          bytes, kMostFileBytes >> 20);
   }
   std::vector<std::byte> content(bytes);
@@ -112,7 +112,7 @@ class ImageFolderSource final : public DataSource {
     const std::string path = path_of(index);
     const Image image = decode_image(read_file(path), path, shape_.c);
     resize_bilinear(image, shape_.h, shape_.w, pixels);
-    // Of several threads that decoded the same picture one writes it; nobody waits for that.
+    // Of several threads that decoded the same image, one stores it; none waits for that.
     State expected = State::empty;
     if (kept && states_[i].compare_exchange_strong(expected, State::being_written)) {
       std::memcpy(kept, pixels.data(), sample_bytes_);
@@ -181,7 +181,7 @@ class Lister {
       if (entry.is_directory()) {
         names.push_back(entry.path().filename().string());
       } else if (is_image_name(entry.path())) {
-        fail(ErrorKind::data, "{}: a picture next to the class folders; expected {}/CLASS/{}",
+        fail(ErrorKind::data, "{}: an image next to the class folders; expected {}/CLASS/{}",
              entry.path().string(), folder.string(), entry.path().filename().string());
       }
     }
@@ -211,7 +211,7 @@ class Lister {
       }
     }
     if (result.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-      fail(ErrorKind::data, "{}: {} pictures; more than {} are not supported", root_, result.size(),
+      fail(ErrorKind::data, "{}: {} images; more than {} are not supported", root_, result.size(),
            std::numeric_limits<std::int32_t>::max());
     }
     return result;
@@ -233,8 +233,8 @@ class Lister {
     check_inside(entry);
     const std::string path = entry.path().string();
     if (entry.is_directory()) {
-      fail(ErrorKind::data, "{}: a folder inside a class folder; pictures are directly in it",
-           path);
+      fail(ErrorKind::data,
+           "{}: a folder inside a class folder; images must be directly in the class folder", path);
     }
     if (!is_image_name(entry.path())) {
       fail(ErrorKind::data, "{}: not named *.jpg, *.jpeg or *.png: remove or convert it", path);
@@ -252,7 +252,7 @@ std::string some_of(const std::vector<std::string>& names) {
   return names.size() > 5 ? text + ", ..." : text;
 }
 
-/// The folder of the test set: as told, or `test` or `val`, whichever is there; or empty.
+/// The folder of the test set: as configured, or `test` or `val`, whichever exists; or empty.
 std::string test_part(const ImageFolderOptions& options) {
   const auto is_there = [&](const std::string& part) {
     return fs::is_directory(fs::path(options.root) / part);
@@ -264,8 +264,8 @@ std::string test_part(const ImageFolderOptions& options) {
   }
   if (is_there("test") && is_there("val")) {
     fail(ErrorKind::data,
-         "image_folder: {}: both test and val are there: say which is the test set with test: test "
-         "or test: val",
+         "image_folder: {}: both test and val exist: choose the test set with test: test or test: "
+         "val",
          options.root);
   }
   return is_there("test") ? "test" : is_there("val") ? "val" : "";
@@ -293,8 +293,7 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
   check_root("image_folder", root, "train/CLASS/*.jpg or *.png, and test or val likewise", "");
   if (requirements.input.c != 1 && requirements.input.c != 3) {
     fail(ErrorKind::data,
-         "image_folder: {}: pictures are read as 1 channel (grey) or 3 (RGB), but model.input asks "
-         "for {}",
+         "image_folder: {}: images are read as 1 channel (grey) or 3 (RGB), but model.input has {}",
          root, requirements.input.c);
   }
   if (!fs::is_directory(fs::path(root) / "train")) {
@@ -328,15 +327,15 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
 DatasetKind image_folder_kind() {
   static const ObjectTable table = object_table<ImageFolderOptions>(
       "image_folder",
-      "JPEG and PNG files in one folder per class; resized to the model's input (antialiased "
-      "bilinear), converted to its channels (grey or RGB).",
+      "JPEG and PNG files in one folder per class; resized to the model's input (bilinear, "
+      "antialiased) and converted to its channels (grey or RGB).",
       {path_field("root", &ImageFolderOptions::root,
                   "Folder with train/CLASS/*.jpg and, for a test set, test/CLASS/* or val/CLASS/*.")
            .required(),
        field("test", &ImageFolderOptions::test,
-             "Name of the test set's folder; empty for test or val, whichever is there."),
+             "Name of the test set's folder; empty: test or val, whichever exists."),
        field("cache_mib", &ImageFolderOptions::cache_mib,
-             "Decoded pictures are kept in memory when a set of them fits in so many MiB.")
+             "Decoded images are kept in memory if the whole set fits in this many MiB.")
            .range(0, 1048576)
            .changeable()});
   return {&table, open_image_folder, true};

@@ -101,7 +101,7 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std:
                    std::max<std::int64_t>(info.num_components, channels), file.size(),
                    kMostPixelsPerByte);
   if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) {
-    fail(ErrorKind::data, "{}: a CMYK JPEG; only grey and RGB are read: convert it", name);
+    fail(ErrorKind::data, "{}: a CMYK JPEG; only grey and RGB are supported: convert it", name);
   }
   info.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   Image image{info.image_height, info.image_width, channels, {}};

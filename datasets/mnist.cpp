@@ -45,7 +45,7 @@ const ObjectTable& mnist_table() {
 
 const ObjectTable& fashion_mnist_table() {
   static const ObjectTable table = object_table<IdxOptions>(
-      "fashion_mnist", "Fashion-MNIST: 60,000 + 10,000 pictures of clothes, 28x28 grey.",
+      "fashion_mnist", "Fashion-MNIST: 60,000 + 10,000 images of clothing, 28x28 grey.",
       {path_field(
            "root", &IdxOptions::root,
            "Folder with the four IDX files, plain or .gz (scripts/fetch-data fashion_mnist).")
@@ -57,9 +57,9 @@ const ObjectTable& digits_table() {
   static const ObjectTable table = object_table<IdxOptions>(
       "digits",
       "Optical recognition of handwritten digits (E. Alpaydin, C. Kaynak, UCI 1998, CC BY 4.0): "
-      "1,437 + 360 digits, 8x8 grey. Inside the program: needs no files.",
+      "1,437 + 360 digits, 8x8 grey. Built into the program: needs no files.",
       {path_field("root", &IdxOptions::root,
-                  "Folder with the four IDX files; left out, the copy inside the program.")});
+                  "Folder with the four IDX files; the built-in copy if not given.")});
   return table;
 }
 
@@ -70,7 +70,7 @@ DataSets open_digits(const Variant& options, const DataRequirements& requirement
   check_classes("digits", facts.classes.size(), requirements);
   const auto read = [&](std::span<const std::byte> images, std::span<const std::byte> labels,
                         const std::string& part, std::int64_t size) {
-    const std::string name = "digits (inside the program): " + part;
+    const std::string name = "digits (built in): " + part;
     return read_idx_pair(ByteStream(images, name + "-images"), ByteStream(labels, name + "-labels"),
                          facts.classes, size, requirements);
   };

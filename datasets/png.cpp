@@ -115,7 +115,7 @@ Image decode_png(std::span<const std::byte> file, const std::string& name, std::
   const std::size_t stride = png_get_rowbytes(decoder.png, decoder.info);
   if ((image.channels != 1 && image.channels != 3) ||
       stride != static_cast<std::size_t>(width * image.channels)) {
-    fail(ErrorKind::data, "{}: a PNG of {} channels; only grey and RGB are read", name,
+    fail(ErrorKind::data, "{}: a PNG of {} channels; only grey and RGB are supported", name,
          image.channels);
   }
   image.pixels.resize(stride * static_cast<std::size_t>(height));

@@ -1,4 +1,4 @@
-// Checks that every format makes of what a model asks of its data, with one wording for all.
+// Checks of a model's data requirements, shared by all formats, with the same messages.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A data set that lies in memory as a whole: what IDX, CIFAR and synthetic data become.
+// A data set that is in memory as a whole: IDX, CIFAR and synthetic data.
 #pragma once
 
 #include <memory>

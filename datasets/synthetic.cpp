@@ -19,7 +19,8 @@ namespace {
 constexpr std::uint64_t kSeed = 0;
 /// A pattern is a grid of this many cells a side, stretched over the image.
 constexpr std::int64_t kCells = 8;
-/// Noise of the test set and of the patterns stands apart from the training samples' noise.
+/// The noise of the test set and of the patterns has streams apart from the training samples'
+/// noise.
 constexpr std::uint64_t kTestStream = std::uint64_t{1} << 40;
 constexpr std::uint64_t kPatternStream = std::uint64_t{1} << 41;
 /// Up to this size the samples are made once, and kept.
@@ -138,15 +139,16 @@ DataSets open_synthetic(const Variant& variant, const DataRequirements& requirem
 DatasetKind synthetic_kind() {
   static const ObjectTable table = object_table<SyntheticOptions>(
       "synthetic",
-      "Made-up images in the model's input shape that can be learnt: for tests and benchmarks.",
-      {field("size", &SyntheticOptions::size, "Training samples.").range(1, 2147483647),
-       field("test_size", &SyntheticOptions::test_size, "Test samples; 0 for no test set.")
+      "Synthetic images of the model's input shape that a model can learn; for tests and "
+      "benchmarks.",
+      {field("size", &SyntheticOptions::size, "Number of training samples.").range(1, 2147483647),
+       field("test_size", &SyntheticOptions::test_size, "Number of test samples; 0: no test set.")
            .range(0, 2147483647),
        field("classes", &SyntheticOptions::classes,
-             "Classes; 0 for as many as the last layer's outputs.")
+             "Number of classes; 0: as many as the last layer has outputs.")
            .range(0, 65536),
        field("difficulty", &SyntheticOptions::difficulty,
-             "Fraction of noise: 0 for the bare patterns, 1 for noise that cannot be learnt.")
+             "Fraction of noise: 0: patterns without noise, 1: only noise, which cannot be learnt.")
            .range(0, 1)});
   return {&table, open_synthetic};
 }

@@ -7,13 +7,13 @@
 //  - Everything that takes a DevPtr is *queued*: it runs in call order on the device's one stream,
 //    and may not have run when the call returns. `synchronize` and `wait` are the only places
 //    where the host learns that something is done.
-//  - The host never dereferences a DevPtr. Bytes cross by `upload`, `download` and nothing else.
+//  - The host never dereferences a DevPtr. Only `upload` and `download` copy bytes between the two.
 //  - Making a kernel may allocate and take milliseconds; running one allocates nothing.
 //  - Activations are NHWC, C fastest. Convolution weights are OHWI (out, kh, kw, in/groups), linear
 //    weights [out][in]; biases [out]. Activations, their gradients and the weights that an
 //    operation reads have the DType of the description; biases and the gradients of parameters are
-//    fp32. Of a bias there is a bf16 copy as well where the description has that type: a backend
-//    takes which it likes. Sums and statistics are kept in fp32 at least, whatever the type.
+//    fp32. If the description's type is bf16, a bias has a bf16 copy as well; a backend may use
+//    either. Sums and statistics are kept in fp32 at least, whatever the type.
 //  - In backward, an activation gradient is overwritten, a parameter gradient is overwritten or
 //    added to as GradWrite says.
 //  - Results depend only on the description and the inputs: not on the thread or on what ran
@@ -21,7 +21,7 @@
 //    between implementations only where BackendOptions allow it.
 //  - Failures throw dpt::Error: a description that the device cannot run when the kernel is made
 //    (ErrorKind::device), a device failure at the next call that notices it.
-// Knows no YAML, files, layers or threads of ours.
+// It does not depend on our YAML, files, layers or threads.
 #pragma once
 
 #include <memory>

@@ -44,8 +44,8 @@ class DeviceMemory {
   void (*release_)(DevPtr, std::size_t) = nullptr;
 };
 
-/// Host memory that copies to and from the device may use while the host goes on (page-locked for a
-/// GPU).
+/// Host memory for copies to and from the device that overlap with the host's work (page-locked for
+/// a GPU).
 using HostMemory = std::unique_ptr<std::byte, void (*)(std::byte*)>;
 
 struct DeviceInfo {
@@ -71,7 +71,7 @@ class Event {
   virtual ~Event() = default;
 };
 
-/// A row of queued calls, recorded to run again in one go.
+/// A captured sequence of queued calls, replayed with one launch.
 class CapturedGraph {
  public:
   virtual ~CapturedGraph() = default;
@@ -90,7 +90,7 @@ class DeviceQueue {
   /// copies it.
   virtual DeviceMemory make_resident(std::span<const std::byte> host, const std::string& what) = 0;
   virtual HostMemory allocate_host(std::size_t bytes, const std::string& what) = 0;
-  /// Bytes that could be allocated now, more or less.
+  /// Approximate number of bytes that could be allocated now.
   virtual std::uint64_t free_bytes() = 0;
   /// Whether this backend's kernels may read and write memory that `other` allocated. Sets up what
   /// that needs. `other` is only asked what it is.
@@ -118,19 +118,19 @@ class DeviceQueue {
   virtual void upload_overlapped(DevPtr to, const void* host, std::size_t bytes, const Event& after,
                                  Event& done) = 0;
 
-  // Rows of calls that do not depend on each other, overlapped: branches of the queue. Branch 0 is
-  // the queue itself. A call gives the same bits in every branch.
+  // Independent sequences of calls that may overlap: branches of the queue. Branch 0 is the queue
+  // itself. A call gives the same bits in every branch.
   /// Sets up branches, at most `wanted`, as far as there is memory to spare; the number there is: 1
   /// where the device runs one call after the other. May allocate.
   virtual int make_branches(int /*wanted*/) { return 1; }
-  /// Branches 1 to count - 1 go on after what is queued so far. REQUIRES: that many were made.
+  /// Branches 1 to count - 1 start after what is queued so far. REQUIRES: that many were made.
   virtual void fork(int /*count*/) {}
   /// What is queued from now on goes to a branch of the last fork.
   virtual void select_branch(int /*index*/) {}
   /// What is queued from now on, in branch 0, runs after all of them.
   virtual void join() {}
 
-  // The same row of calls again and again: one launch instead of many.
+  // A repeated sequence of calls: one launch instead of many.
   /// Calls `work` and keeps what it queues instead of running it; `work` may call kernels, copy and
   /// zero, nothing that crosses to the host, waits or allocates. Null, and `work` is not called,
   /// where the device has no such thing (the CPU). REQUIRES: `work` ran once without capture.

@@ -156,7 +156,8 @@ std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,
     if (std::find(asked.begin(), asked.end(), all) == asked.end()) continue;
     if (asked.size() > 1) {
       fail(ErrorKind::usage,
-           "devices: \"{}\" is written alone, found it in a list of {}; name the devices instead",
+           "devices: \"{}\" must be the only entry, found it in a list of {}; name the devices "
+           "instead",
            all, asked.size());
     }
     const bool gpus = all == std::string("cuda") || !cuda_info().devices.empty();

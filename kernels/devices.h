@@ -10,12 +10,12 @@
 
 namespace dpt {
 
-/// What the kind of a device means to those who plan its work before it is opened.
+/// Properties of a kind of device, for planning its work before it is opened.
 struct DeviceTraits {
   const char* noun;          ///< for messages: "CPU", "GPU"
   bool speed_is_threads;     ///< two of them compare by the threads they are given
   bool arithmetic_varies;    ///< bf16 and tf32: not each of them has it, so it must be asked
-  bool bf16_is_slow;         ///< slower than fp32, for want of kernels of its own
+  bool bf16_is_slow;         ///< slower than fp32, for lack of our own kernels
   bool overlaps_sums;        ///< sums over devices may run concurrently with backward
   std::int64_t pass_bytes;   ///< activations of a micro-batch with which it runs well
   std::int64_t max_samples;  ///< of a micro-batch
@@ -60,7 +60,7 @@ struct CudaInfo {
   std::string driver, runtime;  ///< the CUDA versions of both, "13.0"
   std::vector<CudaDeviceInfo> devices;
 };
-/// Asked once a process. Never throws.
+/// Queried once per process. Never throws.
 const CudaInfo& cuda_info();
 
 /// "cuDNN 9.19.0", ...: NVIDIA's libraries as they are found here, or why one cannot be used. Opens

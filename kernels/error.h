@@ -1,8 +1,8 @@
-// The one exception type of dpt. It stands at the bottom of the tree because every part throws it.
+// The one exception type of dpt. It is at the bottom of the tree because every part throws it.
 //
 // User and environment errors throw dpt::Error; a broken invariant of the program itself is an
-// assert. The text says who, what was expected, what
-// was found, where, and what to do. Only app/ turns an Error into an exit code.
+// assert. The text says who, what was expected, what was found, where, and what to do. Only app/
+// turns an Error into an exit code.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,9 +13,10 @@
 
 namespace dpt {
 
-/// What went wrong, as a script must tell it apart. The values are the exit codes of `dpt`.
+/// What went wrong, as far as scripts need to distinguish it. The values are the exit codes of
+/// `dpt`.
 enum class ErrorKind {
-  unexpected = 1,  ///< a failure nobody foresaw
+  unexpected = 1,  ///< an unforeseen failure
   usage = 2,       ///< command line or config
   data = 3,        ///< data or checkpoint missing, corrupt or incompatible
   device = 4,      ///< device missing, or out of memory

@@ -40,7 +40,7 @@ struct UpdateGuard {
 struct StepMetrics {
   float loss_sum = 0;    ///< sum over samples of the cross-entropy, natural logarithm
   float correct = 0;     ///< samples whose largest logit is the label's (first one wins a tie)
-  float count = 0;       ///< samples seen
+  float count = 0;       ///< samples counted
   float stop_votes = 0;  ///< ranks that were asked to stop after this step
   // Written by optimizer_step, after the sum.
   float outcome = 0;   ///< an UpdateOutcome
@@ -92,8 +92,8 @@ class FlatKernels {
   /// scalars.grad_norm = 2-norm of grads in a fixed summation order; scalars.clip from max_norm
   /// (torch.nn.utils.clip_grad_norm_). `scalars` is a StepScalars.
   virtual void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) = 0;
-  /// With `args.guard`, decides what becomes of the update (decide_update), looks at every value it
-  /// writes, and leaves the UpdateOutcome in `args.metrics`.
+  /// With `args.guard`, decides whether the update is written (decide_update), checks every value
+  /// that it writes, and writes the UpdateOutcome to `args.metrics`.
   virtual void optimizer_step(const OptimizerDesc& desc, const OptimizerArgs& args) = 0;
 };
 

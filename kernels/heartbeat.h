@@ -1,4 +1,4 @@
-// Signs of life of a replica: what tells one that is slow from one that hangs.
+// Heartbeat of a replica: distinguishes a slow replica from one that hangs.
 #pragma once
 
 #include <atomic>
@@ -8,11 +8,11 @@
 
 namespace dpt {
 
-/// What the threads of one replica share with whoever waits for it. Thread-safe. It has a cache
+/// Shared by the threads of one replica and those that wait for it. Thread-safe. It has a cache
 /// line of its own, because it is written in every step.
 class alignas(64) Heartbeat {
  public:
-  /// The replica has got on with its work. `doing` is a literal.
+  /// The replica has made progress. `doing` is a literal.
   void beat(const char* doing) noexcept {
     doing_.store(doing, std::memory_order_relaxed);
     beats_.fetch_add(1, std::memory_order_relaxed);
@@ -20,7 +20,7 @@ class alignas(64) Heartbeat {
   void set_step(std::int64_t step) noexcept { step_.store(step, std::memory_order_relaxed); }
 
   std::uint64_t beats() const noexcept { return beats_.load(std::memory_order_relaxed); }
-  /// "step 17, reading samples": the last that was heard.
+  /// "step 17, reading samples": the last activity.
   std::string text() const;
 
  private:
@@ -30,7 +30,7 @@ class alignas(64) Heartbeat {
 };
 
 /// The heartbeat of the replica that the calling thread works for; null where it works for none.
-/// start_thread hands it on to the threads that a replica starts.
+/// start_thread passes it on to the threads that a replica starts.
 const std::shared_ptr<Heartbeat>& heartbeat_of_thread() noexcept;
 void set_heartbeat_of_thread(std::shared_ptr<Heartbeat> heartbeat) noexcept;
 

@@ -43,7 +43,7 @@ struct Conv2dDesc {
   bool relu = false;
   std::optional<Pool2dDesc> pool;
   DType type = DType::f32;
-  bool tf32 = false;  ///< factors may be rounded to tf32 (10 bits of mantissa); f32 only
+  bool tf32 = false;  ///< operands may be rounded to tf32 (10-bit mantissa); f32 only
   bool training = true;
   bool input_gradient = true;  ///< false for the first layer: dx is never asked for
 };
@@ -122,7 +122,8 @@ class Op {
   virtual bool backward_needs_y() const { return true; }
   virtual void forward(const OpArgs& args) = 0;
   virtual void backward(const OpArgs& args) = 0;
-  /// The implementation chosen, for logs and for the test that none is a slow reference one.
+  /// The implementation chosen, for logs, and for the test that no slow reference implementation is
+  /// used.
   virtual std::string implementation() const = 0;
 };
 

@@ -21,14 +21,15 @@ class PeerSums {
   virtual void begin(int rank, DevPtr data, std::int64_t count) = 0;
   /// What rank's backend queues from now on runs after all sums begun.
   virtual void finish(int rank) = 0;
-  /// Ends the waiting of GPUs for ranks that will not come; begin and finish throw
+  /// Aborts sums in which GPUs wait for ranks that will not arrive; begin and finish throw
   /// ErrorKind::peer from then on. Any thread, any number of times, also while another is inside
   /// begin or finish; returns soon.
   virtual void abort() noexcept = 0;
 };
 
-/// Null, and `why_not` says why, unless the backends are different GPUs and the library is there.
-/// Called by one thread, while the others wait. Throws ErrorKind::device when the library fails.
+/// Null, and `why_not` says why, unless the backends are different GPUs and the library is
+/// available. Called by one thread, while the others wait. Throws ErrorKind::device when the
+/// library fails.
 std::unique_ptr<PeerSums> make_peer_sums(std::span<Backend* const> backends, std::string& why_not);
 
 }  // namespace dpt

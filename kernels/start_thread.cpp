@@ -36,7 +36,7 @@ std::string limits_text() {
   if (const std::int64_t most = host_system::most_threads(); most > 0) {
     add(fmt::format("{} threads in this control group (pids.max)", most));
   }
-  return text.empty() ? "none that dpt can see" : text;
+  return text.empty() ? "none visible to dpt" : text;
 }
 
 int threads_of_this_process() {

@@ -1,5 +1,5 @@
 # A minimal Debian or Ubuntu in a folder, with a fresh clone of this repository in it. Sourced by
-# scripts/try-bare and scripts/try-aarch64, with the repository's root as working folder.
+# scripts/try-bare and scripts/try-aarch64, with the repository's root as working directory.
 # shellcheck shell=bash
 
 # seconds_of COMMAND...: runs it and sets `elapsed`.
@@ -10,7 +10,7 @@ seconds_of() {
 }
 
 # make_bare_system SUITE [NAME]: sets `root` to a new system in build/bare/NAME (DPT_BARE_DIR/NAME),
-# which goes when the script ends, unless $keep is "yes". The clone is $root/dpt.
+# which is removed when the script ends, unless $keep is "yes". The clone is $root/dpt.
 make_bare_system() {
   local suite=$1 name=${2:-$1} distribution components mirror base me
   me=$(basename "$0")
@@ -42,7 +42,7 @@ make_bare_system() {
   rm -rf --one-file-system "$root"
   [[ ${keep:-no} == yes ]] || trap 'rm -rf --one-file-system "$root"' EXIT
 
-  echo "$me: making $suite in $root"
+  echo "$me: creating $suite in $root"
   seconds_of debootstrap --variant=minbase --components="$components" "$suite" "$root" \
     ${mirror:+"$mirror"} >"$base/$name.log" 2>&1 || {
     tail -n 20 "$base/$name.log" >&2

@@ -1,4 +1,4 @@
-# What quickstart, test and .ci/run share. Sourced, with the repository's root as working folder.
+# Shared by the scripts that build. Sourced, with the repository's root as working directory.
 # shellcheck shell=bash
 
 CMAKE_BUILD_PARALLEL_LEVEL=$(nproc)
@@ -9,18 +9,18 @@ say() {
   printf '\n== %s (%d s)\n' "$*" "$SECONDS"
 }
 
-# configure PRESET [cmake options...]: a second call with nothing changed takes a second.
+# configure PRESET [cmake options...]: takes a second if nothing has changed.
 configure() {
   local preset=$1 cache=()
   shift
   if command -v ccache >/dev/null; then
     # Clones in different folders share what they compile.
     export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-    # Without these it takes no source that uses a precompiled header.
+    # Without these it does not cache sources that use a precompiled header.
     export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
     cache=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
   fi
-  # DPT_CUDA=OFF leaves CUDA out where there is a toolkit. Sanitizer presets decide by themselves.
+  # DPT_CUDA=OFF leaves CUDA out even if there is a toolkit. Sanitizer presets have their own setting.
   [[ -z ${DPT_CUDA:-} || ! $preset =~ ^(dev|release)$ ]] || cache+=("-DDPT_CUDA=$DPT_CUDA")
   cmake --preset "$preset" "${cache[@]}" "$@" >"build/$preset.log" 2>&1 || {
     cat "build/$preset.log" >&2

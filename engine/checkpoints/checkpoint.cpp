@@ -25,8 +25,8 @@ void check_finite(const std::string& path, const std::string& name, const Param&
   for (std::int64_t i = 0; i < param.count; ++i) {
     if (std::isfinite(values[i])) continue;
     fail(ErrorKind::diverged,
-         "{}: not saved: '{}' has the value {} at element {}; training has diverged, the last good "
-         "checkpoint stays",
+         "{}: not saved: '{}' has the value {} at element {}; training has diverged; the last good "
+         "checkpoint is kept",
          path, name, values[i], i);
   }
 }

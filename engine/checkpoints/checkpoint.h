@@ -1,4 +1,4 @@
-// What a run is, on disk: weights, optimizer state and counters. See docs/checkpoints.md.
+// A run on disk: weights, optimizer state and counters. See docs/checkpoints.md.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,15 @@ struct RunState {
   std::int64_t position = 0;   ///< samples of the current epoch already trained on
   std::optional<double> best;  ///< best monitored value so far
   std::int64_t best_step = 0;
-  std::string best_monitor;  ///< what `best` is a value of: "val/accuracy max"
+  std::string best_monitor;  ///< the monitor of `best`: "val/accuracy max"
   /// Checksum of the best checkpoint's file; empty where that is the file which holds this state.
   std::string best_checksum;
   std::optional<double> early_best;  ///< early stopping: the value to improve on
   std::int64_t bad_evaluations = 0;  ///< early stopping: evaluations since an improvement
-  std::string early_monitor;         ///< what `early_best` is a value of
+  std::string early_monitor;         ///< the monitor of `early_best`
   double epoch_loss_sum = 0;         ///< running sums of the current epoch, for its log line
   double epoch_correct = 0;
-  /// Of each device in the work, as the first steps showed their speeds; empty when that was not
-  /// measured.
+  /// One weight per device, measured in the first steps; empty if they were not measured.
   std::vector<std::int64_t> device_weights;
   // Results of the last complete epoch, where they were measured.
   std::optional<double> train_loss, train_accuracy, val_loss, val_accuracy;

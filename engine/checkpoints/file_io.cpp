@@ -60,7 +60,7 @@ int rename_file(const std::string& from, const std::string& to) {
 void require_durable_folder(const std::string& path, const std::string& entry, const char* done) {
   const int error = sync_folder(path);
   if (error != 0) {
-    fail(ErrorKind::data, "{}: {}, but its folder cannot be made durable: {}", entry, done,
+    fail(ErrorKind::data, "{}: {}, but its folder cannot be synced to disk: {}", entry, done,
          reason(error));
   }
 }
@@ -136,7 +136,7 @@ int write_all(int fd, std::span<const std::byte> bytes) {
     const ssize_t put = ::write(fd, bytes.data(), std::min(bytes.size(), kLargestTransfer));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return errno;
-    if (put == 0) return EIO;  // No progress and no reason: it would go on so for ever.
+    if (put == 0) return EIO;  // No progress and no reason: it would loop for ever.
     bytes = bytes.subspan(static_cast<std::size_t>(put));
   }
   return 0;
@@ -168,8 +168,8 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
-  beat("making a file durable");
-  if (sync_once(file_.fd()) != 0) fail_at("make durable", errno);
+  beat("syncing a file to disk");
+  if (sync_once(file_.fd()) != 0) fail_at("sync to disk", errno);
   beat("renaming a file");
   if (close_once(file_.release()) != 0) fail_at("close", errno);
   if (rename_file(temporary_, path_) != 0) fail_at("rename into place", errno);
@@ -178,8 +178,9 @@ void AtomicFile::commit() {
 }
 
 void AtomicFile::fail_at(const char* doing, int error) const {
-  fail(ErrorKind::data, "{}: cannot {} (after {} bytes): {}; what was there before is unchanged",
-       path_, doing, written_, reason(error));
+  fail(ErrorKind::data,
+       "{}: cannot {} (after {} bytes): {}; a file that was there before is unchanged", path_,
+       doing, written_, reason(error));
 }
 
 void write_file_atomically(const std::string& path, const std::string& text) {
@@ -202,12 +203,12 @@ void make_folders(const std::string& path) {
   const std::string above = folder_of(path);
   if (above != path) make_folders(above);
   if (uninterrupted([&] { return ::mkdir(path.c_str(), 0777); }) != 0 && errno != EEXIST) {
-    fail(ErrorKind::data, "{}: cannot make the folder: {}", path, reason(errno));
+    fail(ErrorKind::data, "{}: cannot create the folder: {}", path, reason(errno));
   }
   if (!fs::is_directory(path, ignored)) {
     fail(ErrorKind::data, "{}: expected a folder, found a file", path);
   }
-  require_durable_folder(above, path, "is made");
+  require_durable_folder(above, path, "is created");
 }
 
 void move_durably(const std::string& from, const std::string& to) {
@@ -226,8 +227,9 @@ void publish_link(const std::string& from, const std::string& to) {
     if (rename_file(temporary, to) != 0) {
       const int error = errno;
       unlink_file(temporary);
-      fail(ErrorKind::data, "{}: cannot rename into place: {}; what was there before is unchanged",
-           to, reason(error));
+      fail(ErrorKind::data,
+           "{}: cannot rename into place: {}; a file that was there before is unchanged", to,
+           reason(error));
     }
     unlink_file(temporary);  // Where both were one file already, rename leaves both names.
     require_durable_folder(folder_of(to), to, "is in place");

@@ -28,7 +28,7 @@ class FileHandle {
 FileHandle open_regular_file(const std::string& path, std::uint64_t& size);
 
 /// Reads exactly `to.size()` bytes at `offset`. Throws ErrorKind::data, also when the file ends
-/// before (somebody cut it since it was opened).
+/// before (it was truncated after it was opened).
 void read_exactly(const FileHandle& file, const std::string& path, std::uint64_t offset,
                   std::span<std::byte> to);
 
@@ -75,12 +75,13 @@ void publish_link(const std::string& from, const std::string& to);
 /// Removes a file; one that is not there is no error.
 void remove_durably(const std::string& path);
 
-/// fsync of a folder. Returns 0 or the errno of the failure; file systems without it are content.
+/// fsync of a folder. Returns 0 or the errno of the failure; a file system without it counts as
+/// success.
 int sync_folder(const std::string& path);
-/// open(2) with O_CLOEXEC, again when a signal interrupted it. Not open: errno says why.
+/// open(2) with O_CLOEXEC, repeated if a signal interrupts it. On failure errno says why.
 FileHandle open_file(const std::string& path, int flags, unsigned mode = 0);
 
-/// What the name of a temporary file ends on: a crash may leave one, and nobody reads it.
+/// The suffix of temporary files: a crash may leave one, and nobody reads it.
 inline constexpr const char* kTemporarySuffix = ".tmp";
 
 /// The folder part of a path; "." if it has none.

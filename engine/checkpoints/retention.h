@@ -1,4 +1,4 @@
-// Which checkpoints of a folder may go.
+// Which checkpoints of a folder may be removed.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Retention {
 
   /// The file that this process has just written, or read whole, is good.
   void note_good(const std::string& path);
-  /// This step's file stays whatever comes: the run was resumed from it by name.
+  /// This step's file is never removed: the run was resumed from it by name.
   void pin(std::int64_t step) { pinned_.insert(step); }
 
   /// Removes what may go, and temporary files that a crash left. Files of later steps than
@@ -32,7 +32,8 @@ class Retention {
              const std::function<void(const std::string&)>& warn);
 
  private:
-  /// What stands in a folder for "the same bytes as before": size, time of change, file number.
+  /// What shows, without reading, that a file has the same bytes as before: size, time of change,
+  /// inode number.
   struct Stamp {
     std::int64_t size = -1, seconds = 0, nanoseconds = 0;
     std::uint64_t file = 0;

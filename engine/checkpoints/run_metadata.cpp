@@ -83,7 +83,7 @@ T parse_number(const std::string& path, const std::string& key, const std::strin
   const auto result = std::from_chars(text.data(), end, value);
   if (result.ec != std::errc() || result.ptr != end) {
     fail(ErrorKind::data, "{}: metadata '{}': expected a {}, found '{}'", path, key,
-         std::is_integral_v<T> ? "whole number of 64 bits" : "number", text);
+         std::is_integral_v<T> ? "64-bit integer" : "number", text);
   }
   return value;
 }

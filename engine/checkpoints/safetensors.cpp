@@ -171,7 +171,8 @@ std::string write_safetensors(const std::string& path, const Metadata& metadata,
   for (const TensorView& tensor : tensors) {
     if (tensor.name == kIntegrityName || tensor.name == "__metadata__" ||
         !names.insert(tensor.name).second) {
-      fail(ErrorKind::data, "{}: cannot write tensor '{}': its name is taken", path, tensor.name);
+      fail(ErrorKind::data, "{}: cannot write tensor '{}': a tensor of that name exists already",
+           path, tensor.name);
     }
   }
   Digest digest;

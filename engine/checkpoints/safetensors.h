@@ -1,5 +1,5 @@
-// The safetensors file format, hostile until proven good, with dpt's integrity tensor.
-// See docs/checkpoints.md.
+// The safetensors file format, treated as hostile until verified, with dpt's integrity tensor. See
+// docs/checkpoints.md.
 #pragma once
 
 #include <cstdint>

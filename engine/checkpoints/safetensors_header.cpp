@@ -76,7 +76,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 /// hostile nesting ends at its first bracket. Event functions return false never: they throw.
 class HeaderReader {
  public:
-  // What the parser hands over; the names are nlohmann's.
+  // The parser's callbacks; the names are nlohmann's.
   using number_integer_t = nlohmann::json::number_integer_t;
   using number_unsigned_t = nlohmann::json::number_unsigned_t;
   using number_float_t = nlohmann::json::number_float_t;
@@ -184,8 +184,8 @@ class HeaderReader {
   }
 
   bool parse_error(std::size_t position, const string_t&, const nlohmann::detail::exception&) {
-    // The header stands after the 8 bytes of its length; positions count from 1.
-    fail(ErrorKind::data, "{}: byte {}: the header is not JSON here", path_,
+    // The header comes after the 8 bytes of its length; positions count from 1.
+    fail(ErrorKind::data, "{}: byte {}: the header is not valid JSON here", path_,
          8 + (position > 0 ? position - 1 : 0));
   }
 
@@ -210,11 +210,11 @@ class HeaderReader {
         refuse(fmt::format("{}: expected {}, found {}", key_,
                            key_ == "dtype" ? "a string" : "a list of numbers", found));
       case Place::shape:
-        refuse("shape: expected whole numbers of at least 0, found " + found);
+        refuse("shape: expected integers of at least 0, found " + found);
       case Place::offsets:
         break;
     }
-    refuse("data_offsets: expected whole numbers of at least 0, found " + found);
+    refuse("data_offsets: expected integers of at least 0, found " + found);
   }
 
   void finish_tensor() {
@@ -232,7 +232,7 @@ class HeaderReader {
     }
     std::uint64_t bytes = 0;
     if (!tensor_bytes(tensor_.dtype, tensor_.shape, bytes)) {
-      refuse(fmt::format("shape: {} elements of {} are more bytes than 64 bits count",
+      refuse(fmt::format("shape: {} elements of {} overflow a 64-bit count of bytes",
                          shape_text(tensor_.shape), tensor_.dtype));
     }
     if (bytes != tensor_.bytes()) {
@@ -286,8 +286,8 @@ void check_integrity_is_there(const std::string& path, const SafetensorsHeader& 
   }
   fail(ErrorKind::data,
        "{}: expected the checksum '{}' of a file of dpt (it has metadata '{}'), found {}: the file "
-       "is damaged; use an earlier checkpoint. (If another program wrote it anew, have it leave "
-       "out the metadata that begin with 'dpt.')",
+       "is damaged; use an earlier checkpoint. (If another program rewrote the file, it must drop "
+       "the metadata keys that begin with 'dpt.')",
        path, kIntegrityName, shown(ours->first),
        header.tensors.empty() ? std::string("no tensor")
                               : fmt::format("'{}' as the last tensor", header.tensors.back().name));
@@ -301,7 +301,8 @@ void check_integrity_entry(const std::string& path, const std::vector<TensorEntr
            tensor.dtype, shape_text(tensor.shape));
     }
     if (&tensor != &tensors.back()) {
-      fail(ErrorKind::data, "{}: tensor '{}': expected as the last one, found '{}' after it", path,
+      fail(ErrorKind::data,
+           "{}: tensor '{}': expected it to be the last tensor, found '{}' after it", path,
            tensor.name, tensors.back().name);
     }
   }

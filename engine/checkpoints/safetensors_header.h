@@ -1,4 +1,4 @@
-// The JSON header of a safetensors file: read with every check there is, and written.
+// The JSON header of a safetensors file: its strict reader, and its writer.
 #pragma once
 
 #include <cstdint>

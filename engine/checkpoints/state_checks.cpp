@@ -19,9 +19,8 @@ struct Checker {
   void whole(const char* key, std::int64_t found, std::int64_t low, std::int64_t high,
              const std::string& why = {}) const {
     if (low <= found && found <= high) return;
-    fail(ErrorKind::data,
-         "{}: metadata 'dpt.{}': expected a whole number from {} to {}{}, found {}", path, key, low,
-         high, why, found);
+    fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected an integer from {} to {}{}, found {}",
+         path, key, low, high, why, found);
   }
   void number(const char* key, double found, double high, const std::string& why) const {
     if (std::isfinite(found) && 0 <= found && found <= high) return;

@@ -198,14 +198,14 @@ std::string AbortableBarrier::stall_text(int rank, const char* operation, std::u
     if (!joined(other)) {
       missing += "never joined)";
     } else {
-      missing += fmt::format(
-          "{}; {} {:.1f} s)", ranks_[other].heartbeat->text(),
-          time >= stall_timeout_ ? "no sign of life for" : "last heard of before", seconds(time));
+      missing += fmt::format("{}; {} {:.1f} s)", ranks_[other].heartbeat->text(),
+                             time >= stall_timeout_ ? "no heartbeat for" : "last heartbeat before",
+                             seconds(time));
     }
   }
   return fmt::format(
-      "rank {}: {} (collective call {}) waited {:.1f} s for {}: a replica that does not get on for "
-      "{:.1f} s has stalled (train.stall_timeout)",
+      "rank {}: {} (collective call {}) waited {:.1f} s for {}: a replica that makes no progress "
+      "for {:.1f} s has stalled (train.stall_timeout)",
       rank, operation, meeting + 1, seconds(waited), missing, seconds(stall_timeout_));
 }
 

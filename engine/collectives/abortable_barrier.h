@@ -1,16 +1,16 @@
-// Where the ranks of one process meet: a barrier that can be aborted, and that tells a rank that is
-// slow from one that hangs.
+// A barrier for the ranks of one process that can be aborted, and that distinguishes a slow rank
+// from one that hangs.
 //
-// A rank that waits listens to the heartbeats of those that are missing. One that gives no sign of
-// life for as long as the stall timeout has stalled, which aborts the group; one that beats is
-// waited for, however long it takes (a slow save, pictures from a slow disk). Time is counted in
-// short spans, each for its planned length at most twice: a process that was stopped (Ctrl-Z, a
-// frozen container, a suspended job) finds no time gone by when it goes on.
+// A waiting rank watches the heartbeats of the missing ones. A rank without a heartbeat for the
+// stall timeout has stalled, which aborts the group; a rank with a heartbeat is waited for, however
+// long it takes (a slow save, images from a slow disk). Time is counted in short spans, each as at
+// most twice its planned length: so time in which the process is suspended (Ctrl-Z, a frozen
+// container, a suspended job) does not count.
 //
 // Meeting number g either happens for all ranks or for none: completion and abort are transitions
 // of one atomic word, so no rank can pass a meeting that another was thrown out of. After a meeting
 // the ranks may read and write each other's memory ("the work"), and none leaves before all are
-// done, abort or not: whoever unwinds frees the memory that others would still be working on.
+// done, even after an abort: a rank that unwinds frees memory that others may still use.
 #pragma once
 
 #include <atomic>
@@ -38,13 +38,13 @@ class AbortableBarrier {
   /// Each rank calls it from one thread.
   std::uint64_t meet(int rank, const char* operation);
 
-  /// After a meeting with work, each rank calls one of these when its share is done; both return
-  /// when all ranks' shares are. There is no deadline: a share is arithmetic and copies that wait
-  /// for nobody, and to leave early would pull memory away from under another rank. An abort
-  /// meanwhile does not matter: what is complete is returned.
-  /// Throws ErrorKind::peer if another rank's share failed.
+  /// After a meeting with work, each rank calls one of these when its part is done; both return
+  /// when the parts of all ranks are done. There is no deadline: a part is computation and copies
+  /// that wait for nobody, and leaving early would free memory that another rank uses. An abort
+  /// meanwhile does not matter: what is complete is returned. Throws ErrorKind::peer if another
+  /// rank's part failed.
   void finish_work(int rank, const char* operation);
-  /// This rank's share failed: aborts, and makes the others' finish_work throw.
+  /// This rank's part failed: aborts, and makes the others' finish_work throw.
   void fail_work(int rank, const std::string& cause) noexcept;
 
   /// The first cause wins. Wakes everybody. Any thread, any number of times.
@@ -54,7 +54,7 @@ class AbortableBarrier {
 
   void set_joined(int rank) { ranks_[rank].joined = true; }
   bool joined(int rank) const { return ranks_[rank].joined; }
-  /// What the rank's threads beat.
+  /// The heartbeat of the rank's threads.
   const std::shared_ptr<Heartbeat>& heartbeat(int rank) const { return ranks_[rank].heartbeat; }
 
  private:

@@ -2,8 +2,8 @@
 //
 // All ranks make the same calls in the same order. A call returns the same on every rank, or throws
 // on every rank: when one rank aborts, every other rank's present or next call throws an
-// ErrorKind::peer Error that carries the first cause. No call waits for a rank that gives no sign
-// of life (kernels/heartbeat.h) for longer than the stall timeout.
+// ErrorKind::peer Error that carries the first cause. No call waits for longer than the stall
+// timeout for a rank without a heartbeat (kernels/heartbeat.h).
 #pragma once
 
 #include <chrono>

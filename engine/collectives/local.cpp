@@ -90,7 +90,7 @@ struct Board {
   };
   std::vector<Events> events;  ///< by rank
   std::unique_ptr<PeerSums> sums;
-  std::atomic<PeerSums*> sums_made{nullptr};  ///< the same, for whoever aborts
+  std::atomic<PeerSums*> sums_made{nullptr};  ///< the same, for the thread that aborts
   std::string no_sums;                        ///< why there are none
   // Two sets in turn: a rank may publish its next request while another still reads this one.
   std::vector<Slot> slots[2];

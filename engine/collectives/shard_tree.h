@@ -1,5 +1,5 @@
-// The cut of a batch into shards, and the fixed binary tree in which their gradients are added.
-// See docs/exactness.md.
+// The partition of a batch into shards, and the fixed binary tree in which their gradients are
+// added. See docs/exactness.md.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// Part `i` of `n` things cut into `parts` contiguous parts, as even as can be: the first
-/// n mod parts have one more. Empty when there are fewer things than parts.
+/// Part `i` of `n` items divided into `parts` contiguous parts, as equal as possible: the first n
+/// mod parts have one more. May be empty if there are fewer items than parts.
 Range even_part(std::int64_t n, std::int64_t parts, std::int64_t i);
 
 /// A node of the tree over shards 0..shards-1: the shards [first, first + 2^level) that exist.

@@ -112,7 +112,7 @@ struct Loader::Impl {
   std::condition_variable work, done;
   std::vector<Staging> ring;
   std::size_t opened = 0;       ///< batches whose staging is ready to be filled
-  std::size_t taken_batch = 0;  ///< the next sample to hand out
+  std::size_t taken_batch = 0;  ///< the next sample to return
   std::int64_t taken_sample = 0;
   int busy = 0;  ///< decoders at work on a chunk
   bool stopping = false;

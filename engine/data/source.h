@@ -35,20 +35,20 @@ class DataSource {
   virtual std::optional<ResidentSamples> resident() const { return std::nullopt; }
   /// What the sample is called in messages: "train-images.gz, sample 17" or a file path.
   virtual std::string describe(std::int64_t index) const = 0;
-  /// Some samples of every class whose reading tells whether the files are any good; none where
-  /// opening has read everything.
+  /// Some samples of every class, to be read as a check of the files; none if opening has read
+  /// everything.
   virtual std::vector<std::int64_t> samples_to_try() const { return {}; }
   /// Changes when the data does (XXH3 of the bytes, or of the sorted file list with sizes).
   virtual std::string fingerprint() const = 0;
 };
 
-/// What a model asks of its data: sizes to resize to and the labels that are allowed.
+/// What a model requires of its data: sizes to resize to and the labels that are allowed.
 struct DataRequirements {
   SampleShape input;         ///< of the model: image formats resize to it, others must match
   std::int64_t classes = 0;  ///< width of the last layer
 };
 
-/// The two files of a data set: what is trained on (val_split is cut from it) and the test set.
+/// The two files of a data set: what is trained on (val_split is taken from it) and the test set.
 struct DataSets {
   std::shared_ptr<const DataSource> train, test;  ///< test may be null
 };

@@ -25,28 +25,29 @@ struct NormalizeOptions {
 const ObjectTable& random_crop_table() {
   static const ObjectTable table = object_table<RandomCropOptions>(
       "RandomCrop",
-      "Cut a random part out of the image, after adding black borders (raw zeros, as torchvision "
+      "Crops a random part of the image, after padding it with black (raw zeros, as torchvision "
       "does before ToTensor).",
       {field("size", &RandomCropOptions::size,
-             "Height and width of the part: those of the model's input.")
+             "Height and width of the crop; must be those of model.input.")
            .required()
            .range(1, 16384),
-       field("padding", &RandomCropOptions::padding, "Width of the added border, in pixels.")
+       field("padding", &RandomCropOptions::padding, "Padding on each side, in pixels.")
            .range(0, 1024)});
   return table;
 }
 
 const ObjectTable& flip_table() {
   static const ObjectTable table = object_table<RandomHorizontalFlipOptions>(
-      "RandomHorizontalFlip", "Swap left and right at random.",
-      {field("p", &RandomHorizontalFlipOptions::p, "Probability of a swap.").range(0, 1)});
+      "RandomHorizontalFlip", "Flips the image left to right at random.",
+      {field("p", &RandomHorizontalFlipOptions::p, "Probability of a flip.").range(0, 1)});
   return table;
 }
 
 const ObjectTable& normalize_table() {
   static const ObjectTable table = object_table<NormalizeOptions>(
       "Normalize",
-      "Subtract the mean and divide by the standard deviation, after scaling to 0..1. Comes last.",
+      "Subtracts the mean and divides by the standard deviation, after scaling to 0..1. Must be "
+      "last.",
       {field("mean", &NormalizeOptions::mean, "Mean of each channel.").required(),
        field("std", &NormalizeOptions::std, "Standard deviation of each channel.").required()});
   return table;
@@ -56,7 +57,7 @@ std::string sizes(std::int64_t h, std::int64_t w) {
   return fmt::format("{}x{}", h, w);
 }
 
-/// Where a transform stands and what it is called: the beginning of its messages.
+/// The place and name of a transform: the beginning of its messages.
 std::string head(const Variant& transform) {
   return fmt::format("{}: {}", transform.where.text(), transform.type);
 }
@@ -114,14 +115,14 @@ const VariantTable& transform_table() {
       "transform",
       "type",
       {&random_crop_table(), &flip_table(), &normalize_table()},
-      {{"ToTensor", "nothing: pixels are scaled to 0..1 without being asked"},
-       {"PILToTensor", "nothing: pixels are scaled to 0..1 without being asked"},
-       {"ConvertImageDtype", "nothing: pixels are scaled to 0..1 without being asked"},
-       {"ToDtype", "nothing: pixels are scaled to 0..1 without being asked"},
-       {"Rescaling", "nothing: pixels are scaled to 0..1 without being asked"},
-       {"Resize", "nothing: image_folder resizes to model.input without being asked"},
-       {"Resizing", "nothing: image_folder resizes to model.input without being asked"},
-       {"Grayscale", "nothing: image_folder converts to the channels of model.input"},
+      {{"ToTensor", "no transform (pixels are always scaled to 0..1)"},
+       {"PILToTensor", "no transform (pixels are always scaled to 0..1)"},
+       {"ConvertImageDtype", "no transform (pixels are always scaled to 0..1)"},
+       {"ToDtype", "no transform (pixels are always scaled to 0..1)"},
+       {"Rescaling", "no transform (pixels are always scaled to 0..1)"},
+       {"Resize", "no transform (image_folder always resizes to model.input)"},
+       {"Resizing", "no transform (image_folder always resizes to model.input)"},
+       {"Grayscale", "no transform (image_folder always converts to the channels of model.input)"},
        {"RandomFlip", "RandomHorizontalFlip"},
        {"HorizontalFlip", "RandomHorizontalFlip"},
        {"Normalization", "Normalize"}}};
@@ -137,8 +138,8 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSour
   desc.seed = seed;
   if (desc.raw.c != model_input.c) {
     fail(ErrorKind::usage,
-         "model.input asks for {} channel{}, but the data set's images have {}: write "
-         "model.input: [{}, {}, {}]",
+         "model.input has {} channel{}, but the data set's images have {}: write model.input: [{}, "
+         "{}, {}]",
          model_input.c, model_input.c == 1 ? "" : "s", desc.raw.c, desc.raw.c, model_input.h,
          model_input.w);
   }
@@ -146,14 +147,14 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSour
   for (const Variant& transform : transforms) {
     if (normalize) {
       fail(ErrorKind::usage, "{}: {}", head(transform),
-           transform.type == "Normalize" ? "is in the list twice"
-                                         : "stands after Normalize, which must come last");
+           transform.type == "Normalize" ? "appears twice in the list"
+                                         : "comes after Normalize, which must be last");
     }
     if (transform.type == "Normalize") {
       normalize = &transform;
       apply_normalize(transform, desc);
     } else if (transform.type == "RandomCrop" ? desc.crop : desc.flip) {
-      fail(ErrorKind::usage, "{}: is in the list twice", head(transform));
+      fail(ErrorKind::usage, "{}: appears twice in the list", head(transform));
     } else if (transform.type == "RandomCrop") {
       apply_crop(transform, model_input, desc);
     } else {
@@ -163,8 +164,7 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSour
   }
   if (!desc.crop && (desc.raw.h != model_input.h || desc.raw.w != model_input.w)) {
     fail(ErrorKind::usage,
-         "model.input asks for {} images, but the data set's are {}: write model.input: [{}, {}, "
-         "{}]",
+         "model.input is {}, but the data set's images are {}: write model.input: [{}, {}, {}]",
          sizes(model_input.h, model_input.w), sizes(desc.raw.h, desc.raw.w), desc.raw.c, desc.raw.h,
          desc.raw.w);
   }

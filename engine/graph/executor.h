@@ -10,7 +10,7 @@
 
 namespace dpt {
 
-/// Where one call finds its things. Parameters and gradients are the flat buffers of the Plan.
+/// The memory that one call uses. Parameters and gradients are the flat buffers of the Plan.
 struct ExecutorBuffers {
   DevPtr params;
   DevPtr params16;  ///< the same in bf16; only for a plan of that type
@@ -31,17 +31,17 @@ struct EvalOutputs {
   DevPtr metrics;  ///< StepMetrics, overwritten
 };
 
-/// One call of a training step by itself, to be timed.
+/// One call of a training step, to be timed separately.
 struct ExecutorCall {
   std::string name;  ///< "input", "conv1 forward", "loss", "conv1 backward"
   double flops = 0;  ///< of its products, for the whole batch
   std::function<void()> run;
 };
 
-/// A failure of the device is thrown with the layer's name in front. (What a device reports late
-/// may be blamed on a layer that came after.) REQUIRES: `backend` and `plan` outlive it. Used by
-/// one thread, the backend's. Running allocates nothing; everything is queued as the backend's
-/// contract says.
+/// A device failure is thrown with the layer's name as prefix. (A failure that the device reports
+/// late may be attributed to a later layer.) REQUIRES: `backend` and `plan` outlive it. Used by one
+/// thread, the backend's. Running allocates nothing; everything is queued as the backend's contract
+/// says.
 class Executor {
  public:
   /// `input` describes the first kernel; its batch, out and type are filled in here. With

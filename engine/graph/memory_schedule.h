@@ -1,8 +1,8 @@
 // When each block of a pass's memory is in use, and so where it may lie in the arena. Shared by the
 // Executor, which knows its kernels' needs, and by the estimate, which assumes them.
 //
-// A pass is a row of steps: 0 the input kernel, then every node forward, then the loss, then, for
-// training, every node backward in reverse.
+// A pass is a sequence of steps: 0 the input kernel, then every node forward, then the loss, then,
+// for training, every node backward in reverse.
 #pragma once
 
 #include <cstddef>

@@ -112,7 +112,7 @@ class PlanBuilder {
         if (input != kModelInput) ++drafts_[input].consumers;
       }
       if (const auto [use, is_new] = first_use.emplace(layers[i].name, layers[i].where); !is_new) {
-        issue(draft, fmt::format("the name is taken by the layer at {}; names must differ",
+        issue(draft, fmt::format("the layer at {} already has this name; names must be unique",
                                  use->second.text()));
       }
       known[layers[i].name] = i;
@@ -133,8 +133,9 @@ class PlanBuilder {
     for (const auto& [each, index] : known) names.push_back(each);
     const std::string near = closest(name, names);
     return fmt::format("from: there is no layer '{}' above{}", name,
-                       near.empty() ? fmt::format(" (above are: {})", fmt::join(names, ", "))
-                                    : fmt::format("; did you mean '{}'?", near));
+                       near.empty()
+                           ? fmt::format(" (the layers above are: {})", fmt::join(names, ", "))
+                           : fmt::format("; did you mean '{}'?", near));
   }
 
   std::optional<ActivationShape> shape_of(int layer) const {
@@ -185,19 +186,19 @@ class PlanBuilder {
     for (std::size_t i = 0; all_resolved && i + 1 < drafts_.size(); ++i) {
       if (drafts_[i].consumers > 0) continue;
       issue(drafts_[i],
-            "no layer reads its output, and it is not the last layer, whose output is trained; "
-            "remove it or name it in a later layer's from");
+            "no layer reads its output, and it is not the last layer; remove it or name it in a "
+            "later layer's from");
     }
     const Draft& last = drafts_.back();
     if (!last.out) return;
     if (!last.out->flat) {
-      issue(last, fmt::format("the last layer must give one number per class, found an image of {} "
-                              "(C x H x W); end with {{type: Flatten}} and {{type: Linear, "
-                              "out_features: CLASSES}}",
-                              last.out->text()));
+      issue(last,
+            fmt::format(
+                "the last layer must have one output per class, found an image of {} (C x H x W); "
+                "end with {{type: Flatten}} and {{type: Linear, out_features: CLASSES}}",
+                last.out->text()));
     } else if (last.out->elements() < 2) {
-      issue(last, fmt::format("the last layer must give one number per class, 2 at least, found "
-                              "{}",
+      issue(last, fmt::format("the last layer must have one output per class, at least 2, found {}",
                               last.out->elements()));
     }
     const auto has_params = [&](const Draft& draft) {

@@ -1,6 +1,6 @@
 // The Plan: the layer graph with every shape, the parameter table and the memory plan. A pure
-// function of the spec: it can be printed and tested without a device. Every shape error dies in
-// make_plan, naming the layer and its YAML line.
+// function of the spec: it can be printed and tested without a device. make_plan reports every
+// shape error with the layer and its YAML line.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,7 @@ struct Plan {
   std::int64_t param_count = 0;   ///< elements without padding
   std::vector<LayerRow> rows;
   DType type = DType::f32;  ///< of activations
-  bool tf32 = false;        ///< factors of products may be rounded to tf32
+  bool tf32 = false;        ///< operands of matrix products may be rounded to tf32
 
   /// Floats of the gradient buffer: param_floats, then StepMetrics padded to 16.
   std::int64_t grad_floats() const { return param_floats + 16; }

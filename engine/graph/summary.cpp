@@ -133,9 +133,9 @@ std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
   std::string text = fmt::format("{}: input {}, {} classes, {}\n\n{}", spec.name, plan.input.text(),
                                  plan.classes, name_of(plan.type), table_text(lines));
   text += fmt::format(
-      "\nPer image: {}FLOP forward and backward (2 per multiply-add); sizes of activations without "
+      "\nPer image: {}FLOP forward and backward (2 per multiply-add); sizes of activations exclude "
       "their gradients.\nPer replica ({} of {} images on {} replica{}): parameters {}, gradients "
-      "{}, optimizer {}, activations {}: {} in all, kernels' workspaces not counted.\n",
+      "{}, optimizer {}, activations {}: {} in total, excluding the kernels' workspaces.\n",
       flops_text(totals.forward + totals.backward), batch, spec.data.batch_size, replicas,
       replicas == 1 ? "" : "s", bytes_text(memory.params), bytes_text(memory.grads),
       optimizer_buffers ? bytes_text(memory.optimizer) : "not counted",

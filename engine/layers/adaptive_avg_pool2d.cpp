@@ -20,11 +20,10 @@ class AdaptiveAvgPool2d final : public Pool2d {
   ActivationShape infer(std::span<const ActivationShape> in) const override {
     const ActivationShape out = Pool2d::infer(in);
     if (output_size_ == Size2{1, 1}) return out;
-    throw ShapeError(
-        fmt::format("output_size {} is not available: only 1 (the mean of the whole image) is; use "
-                    "an AvgPool2d for other sizes",
-                    text_of(output_size_)),
-        {{output_size_.h, output_size_.w, in[0].shape.c}, false});
+    throw ShapeError(fmt::format("output_size {} is not supported: only 1 (the mean of the whole "
+                                 "image) is; use AvgPool2d for other sizes",
+                                 text_of(output_size_)),
+                     {{output_size_.h, output_size_.w, in[0].shape.c}, false});
   }
 
  private:
@@ -41,8 +40,8 @@ class AdaptiveAvgPool2d final : public Pool2d {
 const ObjectTable& AdaptiveAvgPool2d::table() {
   using O = AdaptiveAvgPool2dOptions;
   static const ObjectTable result = object_table<O>(
-      "AdaptiveAvgPool2d", "The mean of the whole image, per channel.",
-      {field("output_size", &O::output_size, "Height and width of the output; only 1 is available.")
+      "AdaptiveAvgPool2d", "Global average pooling: the mean of each channel.",
+      {field("output_size", &O::output_size, "Height and width of the output; only 1 is supported.")
            .range(1, 1024)});
   return result;
 }

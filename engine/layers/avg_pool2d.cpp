@@ -39,18 +39,20 @@ class AvgPool2d final : public Pool2d {
 const ObjectTable& AvgPool2d::table() {
   using O = AvgPool2dOptions;
   static const ObjectTable result = object_table<O>(
-      "AvgPool2d", "The mean of each window.",
-      {field("kernel_size", &O::kernel_size, "Height and width of a window.")
+      "AvgPool2d", "Average over each window.",
+      {field("kernel_size", &O::kernel_size, "Height and width of the window.")
            .required()
            .range(1, 1024),
-       field("stride", &O::stride, "Step between windows; kernel_size when not given.")
+       field("stride", &O::stride, "Stride of the window; kernel_size if not given.")
            .range(1, 1024),
-       field("padding", &O::padding, "Zeros on each side, at most half of kernel_size.")
+       field("padding", &O::padding, "Zero padding on each side, at most half of kernel_size.")
            .range(0, 512),
-       field("ceil_mode", &O::ceil_mode, "Keep a last window that extends past the border."),
+       field("ceil_mode", &O::ceil_mode,
+             "Round the output size up: keep a last window that extends past the border."),
        field("count_include_pad", &O::count_include_pad,
-             "Count padding in the divisor (never what extends past the border)."),
-       field("divisor_override", &O::divisor_override, "Divide every window's sum by this number.")
+             "Include padding in the divisor (but never what extends past the border)."),
+       field("divisor_override", &O::divisor_override,
+             "Divide the sum of each window by this number instead of by its size.")
            .range(1, 1048576)});
   return result;
 }

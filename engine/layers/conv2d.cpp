@@ -140,15 +140,19 @@ const ObjectTable& Conv2d::table() {
   using O = Conv2dOptions;
   static const ObjectTable result = with_init_fields<O>(object_table<O>(
       "Conv2d", "2-D convolution over an image.",
-      {field("out_channels", &O::out_channels, "Number of filters.").required().range(1, 65536),
-       field("kernel_size", &O::kernel_size, "Height and width of the filters.")
+      {field("out_channels", &O::out_channels, "Number of output channels.")
+           .required()
+           .range(1, 65536),
+       field("kernel_size", &O::kernel_size, "Height and width of the kernel.")
            .required()
            .range(1, 1024),
-       field("stride", &O::stride, "Step between positions.").range(1, 1024),
-       field("padding", &O::padding, "Zeros on each side of the image.").range(0, 1024),
-       field("dilation", &O::dilation, "Distance between the pixels of a filter.").range(1, 1024),
+       field("stride", &O::stride, "Stride of the convolution.").range(1, 1024),
+       field("padding", &O::padding, "Zero padding on each side of the image.").range(0, 1024),
+       field("dilation", &O::dilation, "Spacing between the elements of the kernel.")
+           .range(1, 1024),
        field("groups", &O::groups,
-             "Groups of channels that do not see each other; divides both channel counts.")
+             "Number of groups of channels that are convolved separately; must divide the numbers "
+             "of input and output channels.")
            .range(1, 65536)},
       [](const O& options) { return check_init(options); }));
   return result;

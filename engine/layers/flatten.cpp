@@ -11,7 +11,7 @@ class Flatten final : public Layer {
   using Options = FlattenOptions;
   static const ObjectTable& table() {
     static const ObjectTable result = object_table<FlattenOptions>(
-        "Flatten", "Makes a vector of an image, as torch.nn.Flatten with its defaults.", {});
+        "Flatten", "Flattens an image to a vector, as torch.nn.Flatten with its defaults.", {});
     return result;
   }
 

@@ -14,11 +14,12 @@ std::string check_one(const std::string& field, InitKind kind, bool has_value, b
     return fmt::format("{0}: constant needs {0}_value", field);
   }
   if (has_value && kind != InitKind::constant && kind != InitKind::normal) {
-    return fmt::format("{0}_value has no effect with {0}: {1}; it belongs to constant and normal",
-                       field, name_of(kind));
+    return fmt::format(
+        "{0}_value has no effect with {0}: {1}; it applies to constant and normal only", field,
+        name_of(kind));
   }
   if (has_stddev && kind != InitKind::normal) {
-    return fmt::format("{0}_std has no effect with {0}: {1}; it belongs to normal", field,
+    return fmt::format("{0}_std has no effect with {0}: {1}; it applies to normal only", field,
                        name_of(kind));
   }
   return {};

@@ -28,25 +28,24 @@ std::string check_init(const InitOptions& options);
 template <class S>
 ObjectTable with_init_fields(ObjectTable table) {
   using Number = std::optional<double>;
-  Field rows[] = {
-      field<S, bool>("bias", &S::bias, "Add a learnt bias."),
-      field<S, InitKind>("weight_init", &S::weight_init,
-                         "Starting values of the weight, as torch.nn.init names them; default is "
-                         "PyTorch's U(-1/sqrt(fan_in), 1/sqrt(fan_in))."),
-      field<S, Number>("weight_init_value", &S::weight_init_value,
-                       "constant: the value. normal: the mean (0 when not given)."),
-      field<S, Number>("weight_init_std", &S::weight_init_std,
-                       "normal: the standard deviation (1 when not given).")
-          .at_least(0),
-      field<S, InitKind>(
-          "bias_init", &S::bias_init,
-          "Starting values of the bias; default is PyTorch's, with the weight's fan_in.")
-          .only({InitKind::pytorch, InitKind::normal, InitKind::constant}),
-      field<S, Number>("bias_init_value", &S::bias_init_value,
-                       "constant: the value. normal: the mean (0 when not given)."),
-      field<S, Number>("bias_init_std", &S::bias_init_std,
-                       "normal: the standard deviation (1 when not given).")
-          .at_least(0)};
+  Field rows[] = {field<S, bool>("bias", &S::bias, "Add a learnable bias."),
+                  field<S, InitKind>("weight_init", &S::weight_init,
+                                     "Initialisation of the weight, named as in torch.nn.init; "
+                                     "default is PyTorch's U(-1/sqrt(fan_in), 1/sqrt(fan_in))."),
+                  field<S, Number>("weight_init_value", &S::weight_init_value,
+                                   "constant: the value. normal: the mean (0 if not given)."),
+                  field<S, Number>("weight_init_std", &S::weight_init_std,
+                                   "normal: the standard deviation (1 if not given).")
+                      .at_least(0),
+                  field<S, InitKind>(
+                      "bias_init", &S::bias_init,
+                      "Initialisation of the bias; default is PyTorch's, with the weight's fan_in.")
+                      .only({InitKind::pytorch, InitKind::normal, InitKind::constant}),
+                  field<S, Number>("bias_init_value", &S::bias_init_value,
+                                   "constant: the value. normal: the mean (0 if not given)."),
+                  field<S, Number>("bias_init_std", &S::bias_init_std,
+                                   "normal: the standard deviation (1 if not given).")
+                      .at_least(0)};
   for (Field& row : rows) table.fields.push_back(std::move(row));
   return table;
 }

@@ -40,8 +40,7 @@ void require_fit(const ActivationShape& in, const Size2& kernel, const Size2& pa
   if (dilation != Size2{1, 1}) how += fmt::format(" with dilation {}", text_of(dilation));
   fail(ErrorKind::usage,
        "kernel_size {} does not fit its input of {} (C x H x W){}: it covers {} pixels and the "
-       "padded input has {}; make the kernel smaller, add padding, or shrink the image less before "
-       "it",
+       "padded input has {}; make the kernel smaller, add padding, or downsample less before it",
        text_of(kernel), in.text(), how, text_of(needed), text_of(padded));
 }
 

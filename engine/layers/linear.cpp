@@ -84,7 +84,7 @@ const ObjectTable& Linear::table() {
   using O = LinearOptions;
   static const ObjectTable result = with_init_fields<O>(
       object_table<O>("Linear", "Fully connected layer, y = x W^T + b.",
-                      {field("out_features", &O::out_features, "Width of the output.")
+                      {field("out_features", &O::out_features, "Number of output features.")
                            .required()
                            .range(1, 1 << 24)},
                       [](const O& options) { return check_init(options); }));

@@ -37,16 +37,18 @@ class MaxPool2d final : public Pool2d {
 const ObjectTable& MaxPool2d::table() {
   using O = MaxPool2dOptions;
   static const ObjectTable result = object_table<O>(
-      "MaxPool2d", "The largest value of each window.",
-      {field("kernel_size", &O::kernel_size, "Height and width of a window.")
+      "MaxPool2d", "Maximum over each window.",
+      {field("kernel_size", &O::kernel_size, "Height and width of the window.")
            .required()
            .range(1, 1024),
-       field("stride", &O::stride, "Step between windows; kernel_size when not given.")
+       field("stride", &O::stride, "Stride of the window; kernel_size if not given.")
            .range(1, 1024),
-       field("padding", &O::padding, "Border on each side, at most half of kernel_size.")
+       field("padding", &O::padding, "Padding on each side, at most half of kernel_size.")
            .range(0, 512),
-       field("dilation", &O::dilation, "Distance between the pixels of a window.").range(1, 1024),
-       field("ceil_mode", &O::ceil_mode, "Keep a last window that extends past the border.")});
+       field("dilation", &O::dilation, "Spacing between the elements of the window.")
+           .range(1, 1024),
+       field("ceil_mode", &O::ceil_mode,
+             "Round the output size up: keep a last window that extends past the border.")});
   return result;
 }
 

@@ -42,8 +42,8 @@ ActivationShape Pool2d::infer(std::span<const ActivationShape> in) const {
   if (g.whole_image) return {{1, 1, x.c}, false};
   if (2 * g.padding.h > g.kernel.h || 2 * g.padding.w > g.kernel.w) {
     fail(ErrorKind::usage,
-         "padding {} is more than half of kernel_size {}: windows at the border would see padding "
-         "only; use padding up to {}",
+         "padding {} is more than half of kernel_size {}: windows at the border would contain only "
+         "padding; use a padding of at most {}",
          text_of(g.padding), text_of(g.kernel), text_of({g.kernel.h / 2, g.kernel.w / 2}));
   }
   require_fit(in[0], g.kernel, g.padding, g.dilation);
@@ -54,7 +54,7 @@ ActivationShape Pool2d::infer(std::span<const ActivationShape> in) const {
   if (!sees_image(x.h, out.shape.h, g.kernel.h, g.stride.h, g.padding.h, g.dilation.h) ||
       !sees_image(x.w, out.shape.w, g.kernel.w, g.stride.w, g.padding.w, g.dilation.w)) {
     throw ShapeError(
-        fmt::format("a window of kernel_size {} with dilation {} and padding {} sees nothing of "
+        fmt::format("a window of kernel_size {} with dilation {} and padding {} covers no pixel of "
                     "its input of {} (C x H x W); use less dilation or padding",
                     text_of(g.kernel), text_of(g.dilation), text_of(g.padding), in[0].text()),
         out);

@@ -1,4 +1,4 @@
-// All layers: one line each. The class itself stands in its own .cpp, see kind.h.
+// All layers: one line each. The class itself is in its own .cpp, see kind.h.
 #include <algorithm>
 #include <array>
 #include <cassert>

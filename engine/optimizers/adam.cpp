@@ -5,7 +5,7 @@ namespace dpt {
 
 std::string check_adam(const AdamOptions& options) {
   if (options.betas.size() != 2) {
-    return fmt::format("betas: expected two numbers, as [0.9, 0.999], found {}",
+    return fmt::format("betas: expected two numbers, such as [0.9, 0.999], found {}",
                        options.betas.size());
   }
   for (double beta : options.betas) {

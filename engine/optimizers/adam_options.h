@@ -29,14 +29,16 @@ ObjectTable adam_table(const char* name, const char* doc, const char* weight_dec
   };
   return object_table<S>(
       name, doc,
-      {field("lr", of(&AdamOptions::lr), "Learning rate, before the schedule.").at_least(0),
+      {field("lr", of(&AdamOptions::lr), "Learning rate, before lr_schedule is applied.")
+           .at_least(0),
        field("betas", of(&AdamOptions::betas),
-             "Decay of the running averages of the gradient and of its square.")
+             "Decay rates of the running averages of the gradient and of its square.")
            .items(2, 2),
-       field("eps", of(&AdamOptions::eps), "Added to the denominator.").at_least(0),
+       field("eps", of(&AdamOptions::eps), "Added to the denominator for numerical stability.")
+           .at_least(0),
        field("weight_decay", of(&AdamOptions::weight_decay), weight_decay_doc).at_least(0),
        field("amsgrad", of(&AdamOptions::amsgrad),
-             "Divide by the largest running average so far (AMSGrad)."),
+             "AMSGrad: divide by the largest running average of the squared gradient so far."),
        field("maximize", of(&AdamOptions::maximize),
              "Maximise the loss instead of minimising it.")},
       +[](const S& options) { return check_adam(options); });

@@ -13,7 +13,7 @@ struct AdamWOptions : AdamOptions {
 OptimizerKindEntry adamw_kind() {
   static const ObjectTable table = adam_table<AdamWOptions>(
       "AdamW", "Adam with decoupled weight decay, as torch.optim.AdamW.",
-      "Decoupled decay: each update shrinks the weights by lr times this.");
+      "Decoupled weight decay: each update multiplies the weights by 1 - lr * weight_decay.");
   return {&table, [](const Variant& options) {
             return make_adam(options.as<AdamWOptions>(), OptimizerKind::adamw);
           }};

@@ -34,21 +34,21 @@ const ObjectTable& constant_table() {
 
 const ObjectTable& step_table() {
   static const ObjectTable table = object_table<StepOptions>(
-      "step", "Multiplies the rate by gamma every step_size epochs, as StepLR.",
-      {field("step_size", &StepOptions::step_size, "Epochs between two drops.")
+      "step", "Multiplies the learning rate by gamma every step_size epochs, as StepLR.",
+      {field("step_size", &StepOptions::step_size, "Epochs between two decays.")
            .required()
            .at_least(1),
-       field("gamma", &StepOptions::gamma, "Factor of each drop.").above(0)});
+       field("gamma", &StepOptions::gamma, "Factor of each decay.").above(0)});
   return table;
 }
 
 const ObjectTable& multistep_table() {
   static const ObjectTable table = object_table<MultistepOptions>(
-      "multistep", "Multiplies the rate by gamma at each milestone, as MultiStepLR.",
+      "multistep", "Multiplies the learning rate by gamma at each milestone, as MultiStepLR.",
       {field("milestones", &MultistepOptions::milestones,
-             "Epochs (counted from 0) that start with a drop, increasing.")
+             "Epochs (counted from 0, increasing) that begin with a decay.")
            .required(),
-       field("gamma", &MultistepOptions::gamma, "Factor of each drop.").above(0)},
+       field("gamma", &MultistepOptions::gamma, "Factor of each decay.").above(0)},
       +[](const MultistepOptions& options) -> std::string {
         std::int64_t before = 0;
         for (std::int64_t milestone : options.milestones) {
@@ -66,9 +66,8 @@ const ObjectTable& multistep_table() {
 const ObjectTable& cosine_table() {
   static const ObjectTable table = object_table<CosineOptions>(
       "cosine",
-      "Half a cosine from lr to min_lr over the steps after the warm-up, to the end of "
-      "train.epochs: "
-      "another number of epochs is another curve, also for a run that is resumed.",
+      "Cosine annealing from lr to min_lr over the steps after the warm-up, until the end of "
+      "train.epochs: changing the number of epochs changes the curve, also when a run is resumed.",
       {field("min_lr", &CosineOptions::min_lr, "The learning rate at the end.").at_least(0)});
   return table;
 }

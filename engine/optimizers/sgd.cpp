@@ -26,11 +26,11 @@ std::string check(const SgdOptions& options) {
 const ObjectTable& table() {
   static const ObjectTable the_table = object_table<SgdOptions>(
       "SGD", "Stochastic gradient descent, as torch.optim.SGD.",
-      {field("lr", &SgdOptions::lr, "Learning rate, before the schedule.").at_least(0),
+      {field("lr", &SgdOptions::lr, "Learning rate, before lr_schedule is applied.").at_least(0),
        field("momentum", &SgdOptions::momentum, "Momentum factor.").at_least(0),
-       field("dampening", &SgdOptions::dampening, "Dampening of the gradient in the momentum."),
+       field("dampening", &SgdOptions::dampening, "Dampening of the momentum."),
        field("nesterov", &SgdOptions::nesterov,
-             "Nesterov momentum; needs momentum and no dampening."),
+             "Nesterov momentum; needs momentum above 0 and dampening 0."),
        field("weight_decay", &SgdOptions::weight_decay, "L2 penalty, added to the gradient.")
            .at_least(0),
        field("maximize", &SgdOptions::maximize, "Maximise the loss instead of minimising it.")},

@@ -1,5 +1,5 @@
-// The names of an enum's values, as configs, logs and messages write them. They stand once, beside
-// the enum:
+// The names of an enum's values, as configs, logs and messages write them. They are defined once,
+// next to the enum:
 //
 //   enum class Precision : std::uint8_t { fp32, tf32 };
 //   constexpr auto enum_names(Precision) {

@@ -6,16 +6,15 @@
 // initialisers: the table never repeats them.
 //
 //   struct ReluOptions {};
-//   struct Conv2dOptions { std::int64_t out_channels = 0; Size2 kernel_size; bool bias = true; };
+//   struct Conv2dOptions { std::int64_t out_channels = 0; bool bias = true; };
 //
 //   const ObjectTable& conv2d_table() {
 //     static const ObjectTable table = object_table<Conv2dOptions>(
 //         "Conv2d", "2-D convolution.",
-//         {field("out_channels", &Conv2dOptions::out_channels, "Number of
-//         filters.").required().range(1, 65536),
-//          field("kernel_size", &Conv2dOptions::kernel_size, "Height and
-//          width.").required().range(1, 1024), field("bias", &Conv2dOptions::bias, "Add a learnt
-//          bias.")});
+//         {field("out_channels", &Conv2dOptions::out_channels, "Output channels.")
+//              .required()
+//              .range(1, 65536),
+//          field("bias", &Conv2dOptions::bias, "Add a learnable bias.")});
 //     return table;
 //   }
 #pragma once
@@ -115,8 +114,8 @@ struct Field {
   Field only(std::initializer_list<E> values) &&;
   /// A resumed run may change it: the result of the steps done so far does not depend on it.
   Field changeable() &&;
-  /// Its name in older configs. A config that has it is told so; one stored in a checkpoint is
-  /// read as if it had the new name.
+  /// Its name in older configs. A config that uses it gets an error with the new name; one stored
+  /// in a checkpoint is read as if it had the new name.
   Field formerly(std::string name) &&;
   /// Where it is not written, its value is make(struct), which depends on the field `leader`.
   template <class S, class T>

@@ -95,9 +95,9 @@ class Checker {
       const std::size_t before = is_given ? other->second : i;
       const std::string path = fmt::format("model.layers.{}.name", at);
       if (!is_written(path)) continue;
-      issue(path, fmt::format("expected a layer name that is used once, found {} again, which is "
-                              "layer {}{}",
-                              in_quotes(layers[at].name), before, line_of(layers[before])));
+      issue(path,
+            fmt::format("expected a unique layer name, found {}, which is also that of layer {}{}",
+                        in_quotes(layers[at].name), before, line_of(layers[before])));
     }
   }
 

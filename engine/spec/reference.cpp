@@ -12,18 +12,18 @@ namespace {
 
 constexpr const char* kHead = R"(# Config reference
 
-This page is generated from the field tables (`dpt config reference > docs/config.md`); a test holds
-it current.
+This page is generated from the field tables (`dpt config reference > docs/config.md`); a test checks
+that it is up to date.
 
 - Reading is strict: an unknown or duplicate key, a wrong type and a value out of range are errors,
   and all errors of a file are reported in one run as `file:line:column: ...`.
-- `extends: base.yaml` builds on another config: mappings merge, lists and other values replace. A
+- `extends: base.yaml` extends another config: mappings merge, lists and other values replace. A
   mapping that names another kind (`type`, `dataset`) replaces the kind's own fields.
-- `path.to.field=value` after the config on the command line overrides; the value is YAML; items of
-  a list go by their name or index: `model.layers.conv1.out_channels=32`.
-- A path may contain `${NAME}` or `${NAME:-default}` from the environment (`$${` stands for `${`).
-  A relative path is relative to the config file in which it stands, or to the working directory
-  on the command line.
+- `path.to.field=value` after the config on the command line overrides a value, which is YAML; list
+  items are addressed by name or index: `model.layers.conv1.out_channels=32`.
+- A path may contain `${NAME}` or `${NAME:-default}` from the environment (`$${` gives a literal `${`).
+  A relative path is relative to the config file that contains it; on the command line, to the
+  working directory.
 - `true` and `false` are the only booleans; numbers are decimal without leading zeros; a string that
   looks like a number needs quotes. Aliases work; merge keys (`<<`), tags and several documents in
   one file do not.
@@ -143,7 +143,7 @@ class Page {
       for (const ObjectTable* kind : variants->alternatives) names.push_back(kind->name);
       const std::string& preset = table.choice.default_type;
       out_ += fmt::format(
-          "| `{}` | one of {} | {} | The kind; its fields are written next to these. |\n",
+          "| `{}` | one of {} | {} | The kind; its fields are given at the same level. |\n",
           variants->tag, fmt::join(names, ", "), preset.empty() ? "required" : "`" + preset + "`");
     }
     rows(table.fields, object);

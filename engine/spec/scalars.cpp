@@ -203,7 +203,7 @@ Scalar<std::int64_t> read_integer(const YamlNode& node) {
     std::int64_t value = 0;
     const char* end = digits_only.data() + digits_only.size();
     if (std::from_chars(digits_only.data(), end, value).ec != std::errc{}) {
-      return {{}, "it does not fit into 64 bits"};
+      return {{}, "it does not fit in 64 bits"};
     }
     return {value, {}};
   }
@@ -223,7 +223,7 @@ Scalar<double> read_number(const YamlNode& node) {
   if (look == Look::integer || look == Look::number) {
     const std::optional<double> value = parse_double(node.text);
     if (value) return {value, {}};
-    return {{}, "it does not fit into a double"};
+    return {{}, "it does not fit in a double"};
   }
   if (look == Look::not_finite) return {{}, "it must be finite"};
   if (is_quoted(node, read_number)) return {{}, "remove the quotes"};

@@ -128,9 +128,8 @@ class Loader {
     }
     const std::string id = identity(path);
     if (std::find(chain_.begin(), chain_.end(), id) != chain_.end()) {
-      return broken(
-          extends.where,
-          fmt::format("'extends' leads back to {}: a config cannot build on itself", path));
+      return broken(extends.where,
+                    fmt::format("'extends' leads back to {}: a config cannot extend itself", path));
     }
     if (chain_.size() >= kMaxExtends) {
       return broken(extends.where,

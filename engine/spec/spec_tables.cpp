@@ -13,7 +13,7 @@ std::string check_direction(Monitor monitor, Direction mode) {
 /// `mode` of a struct with a `monitor`.
 template <class S>
 Field mode_field() {
-  return field("mode", &S::mode, "Whether greater or lesser values are better.")
+  return field("mode", &S::mode, "Whether higher (max) or lower (min) values are better.")
       .follows(
           "monitor", +[](const S& s) { return better_direction(s.monitor); });
 }
@@ -43,12 +43,13 @@ FlatChoice flat_choice(Variant S::*member, const VariantTable& variants,
 ObjectTable early_stopping_table() {
   using S = EarlyStoppingSpec;
   return object_table<S>(
-      "early_stopping", "Ends the training when a monitored value no longer improves.",
+      "early_stopping", "Ends training when a monitored value no longer improves.",
       {field("monitor", &S::monitor, "The value that is monitored."),
-       field("patience", &S::patience, "Evaluations without a better value before the end.")
+       field("patience", &S::patience, "Evaluations without improvement before training ends.")
            .at_least(1),
        mode_field<S>(),
-       field("min_delta", &S::min_delta, "The least change that counts as better.").at_least(0)},
+       field("min_delta", &S::min_delta, "The smallest change that counts as an improvement.")
+           .at_least(0)},
       [](const S& s) { return check_direction(s.monitor, s.mode); });
 }
 
@@ -56,19 +57,20 @@ ObjectTable on_divergence_table() {
   using S = OnDivergenceSpec;
   return object_table<S>(
       "on_divergence",
-      "What follows a step whose loss, gradient norm or updated weights are NaN or infinite.",
+      "What to do after a step whose loss, gradient norm or updated weights are NaN or infinite.",
       {field("policy", &S::policy,
-             "halt: the run ends with exit code 5. skip: the step updates nothing and the run goes "
-             "on with the next one. rollback: the run goes back to its last regular checkpoint "
-             "(or its start) and goes on with a lower learning rate."),
-       field("max_skips", &S::max_skips, "skip: how many steps in a row; then the run halts.")
+             "halt: the run ends with exit code 5. skip: the step updates nothing and the run "
+             "continues with the next one. rollback: the run goes back to its last regular "
+             "checkpoint (or its start) and continues with a lower learning rate."),
+       field("max_skips", &S::max_skips,
+             "skip: how many steps in a row may be skipped; one more halts the run.")
            .at_least(1),
        field("max_rollbacks", &S::max_rollbacks,
-             "rollback: how many in the whole run; then the run halts.")
+             "rollback: how many rollbacks the whole run may make; one more halts it.")
            .at_least(1),
        field("lr_factor", &S::lr_factor,
-             "rollback: the learning rate is multiplied by it from there on, each time; above 0 "
-             "and below 1.")
+             "rollback: factor by which each rollback multiplies the learning rate for the rest of "
+             "the run; above 0 and below 1.")
            .above(0)},
       [](const S& s) -> std::string {
         if (s.lr_factor < 1) return {};
@@ -91,13 +93,14 @@ ObjectTable warmup_table() {
   using S = WarmupSpec;
   return object_table<S>(
       "warmup",
-      "A linear rise of the learning rate over the first steps, as PyTorch's LinearLR: step k of n "
-      "(from 0) "
-      "trains at (start_factor + (1 - start_factor) * k / n) times the schedule's rate.",
+      "Linear warm-up of the learning rate over the first steps, as PyTorch's LinearLR: step k of "
+      "n (from 0) trains at (start_factor + (1 - start_factor) * k / n) times the schedule's "
+      "learning rate.",
       {field("epochs", &S::epochs, "Length in epochs; may be a fraction.").at_least(0),
        field("steps", &S::steps, "Length in steps; not together with epochs.").at_least(0),
        field("start_factor", &S::start_factor,
-             "The first step's rate as a fraction of the schedule's; 1/3 as LinearLR's default.")
+             "The first step's learning rate as a fraction of the schedule's; 1/3 is LinearLR's "
+             "default.")
            .range(0, 1)},
       [](const S& s) -> std::string {
         if (s.epochs > 0 && s.steps > 0) return "expected 'epochs' or 'steps', found both";
@@ -108,14 +111,16 @@ ObjectTable warmup_table() {
 ObjectTable checkpoint_table(const ObjectTable& keep_best) {
   using S = CheckpointSpec;
   return object_table<S>(
-      "checkpoint", "When checkpoints are written, and which stay.",
+      "checkpoint", "When checkpoints are written, and which are kept.",
       {field("every", &S::every, "Epochs between checkpoints; 0: only at the end.").at_least(0),
-       field("every_steps", &S::every_steps, "Also after every so many steps; 0: never.")
+       field("every_steps", &S::every_steps, "Steps between additional checkpoints; 0: none.")
            .at_least(0),
-       field("keep_last", &S::keep_last, "How many of the newest are kept.").range(1, 1'000'000),
-       object_field("keep_best", &S::keep_best, keep_best, "Which one is kept as the best."),
+       field("keep_last", &S::keep_last, "How many of the newest checkpoints are kept.")
+           .range(1, 1'000'000),
+       object_field("keep_best", &S::keep_best, keep_best, "Which checkpoint is kept as the best."),
        field("on_failure", &S::on_failure,
-             "When one cannot be written: stop the run, or continue without it.")});
+             "What to do when a checkpoint cannot be written: stop the run, or continue without "
+             "it.")});
 }
 
 }  // namespace
@@ -125,27 +130,27 @@ SpecTables::SpecTables(const Catalog& catalog)
       on_divergence(on_divergence_table()),
       keep_best(keep_best_table()) {
   transforms = object_table<TransformsSpec>(
-      "transforms", "What happens to samples before the model sees them, in order.",
+      "transforms", "Transforms that are applied to the samples, in order.",
       {variants_field("train", &TransformsSpec::train, catalog.transforms, "For training."),
        variants_field("eval", &TransformsSpec::eval, catalog.transforms,
                       "For validation and test.")});
 
   data = object_table<DataSpec>(
-      "data", "The samples, and how they become batches.",
+      "data", "The data set, and how batches are made of it.",
       {field("batch_size", &DataSpec::batch_size, "Samples per step, over all devices together.")
            .required()
            .range(1, 1 << 30),
        field("val_split", &DataSpec::val_split,
-             "Samples held out of the training files for validation.")
+             "Number of training samples held out for validation.")
            .at_least(0),
-       field("shuffle", &DataSpec::shuffle, "Draw a new order for each epoch."),
+       field("shuffle", &DataSpec::shuffle, "Shuffle the training samples anew in each epoch."),
        field("workers", &DataSpec::workers,
-             "Threads of each replica that decode samples, for formats that need it; auto: an even "
-             "part of the cores that the replicas leave free, at least one.")
+             "Threads per replica that decode samples, for formats that need decoding; auto: an "
+             "equal share of the cores that the replicas leave free, at least one.")
            .range(1, 1024)
            .zero_as("auto")
            .changeable(),
-       field("prefetch", &DataSpec::prefetch, "Batches that are decoded ahead.")
+       field("prefetch", &DataSpec::prefetch, "Number of batches to decode ahead.")
            .range(1, 1024)
            .changeable(),
        object_field("transforms", &DataSpec::transforms, transforms,
@@ -153,11 +158,11 @@ SpecTables::SpecTables(const Catalog& catalog)
   data.choice = flat_choice(&DataSpec::dataset, catalog.datasets);
 
   layer = object_table<LayerSpec>(
-      "layer", "One layer; the fields of its type are written next to these.",
+      "layer", "One layer; the fields of its type are given at the same level.",
       {field("name", &LayerSpec::name,
-             "Its name in messages and checkpoints; its index in the list if not given."),
+             "Name in messages and checkpoints; the index in the list if not given."),
        field("from", &LayerSpec::from,
-             "Names of the layers it reads; the layer before if not given.")});
+             "Names of the layers whose output it reads; the previous layer if not given.")});
   layer.choice = flat_choice(&LayerSpec::op, catalog.layers);
   layer.set_where = [](void* object, const Where& at) {
     static_cast<LayerSpec*>(object)->where = at;
@@ -178,71 +183,73 @@ SpecTables::SpecTables(const Catalog& catalog)
 
   loss = object_table<LossSpec>(
       "loss", "The value that is minimised.",
-      {field("type", &LossSpec::type, "Softmax and cross-entropy, the mean over the batch."),
+      {field("type", &LossSpec::type, "Cross-entropy of the softmax, averaged over the batch."),
        field("label_smoothing", &LossSpec::label_smoothing,
-             "Part of the target that is spread evenly over all classes.")
+             "Fraction of the target that is spread evenly over all classes.")
            .range(0, 1)});
 
   warmup = warmup_table();
   schedule = object_table<TrainSpec>(
       "lr_schedule",
-      "How the learning rate changes; the fields of its type are written next to these.",
-      {object_field("warmup", &TrainSpec::warmup, warmup, "A linear rise at the start.")});
+      "The learning-rate schedule; the fields of its type are given at the same level.",
+      {object_field("warmup", &TrainSpec::warmup, warmup, "Linear warm-up at the start.")});
   schedule.choice = flat_choice(&TrainSpec::lr_schedule, catalog.schedules, "constant");
 
   train = object_table<TrainSection>(
-      "train", "The training.",
+      "train", "The training loop.",
       {field("epochs", &TrainSection::epochs, "Passes over the training samples.")
            .required()
            .range(1, 1'000'000)
            .changeable(),
        field("shards", &TrainSection::shards,
-             "auto: fastest. A number: exact mode, the same bits on any number of replicas up to "
-             "it.")
+             "auto: fast mode. A number N: exact mode with N shards, bit-identical on any number "
+             "of replicas up to N.")
            .range(1, 65536)
            .zero_as("auto"),
        field("grad_clip_norm", &TrainSection::grad_clip_norm,
-             "Largest norm of the whole gradient; a larger one is scaled down to it.")
+             "Maximum norm of the gradient of all parameters; a gradient with a larger norm is "
+             "scaled down to it.")
            .above(0),
        object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
-                    "When to stop before the last epoch."),
+                    "When to end training before the last epoch."),
        object_field("on_divergence", &TrainSection::on_divergence, on_divergence,
-                    "What follows a step that is not finite.")
+                    "What to do after a step that is not finite.")
            .changeable(),
        field("precision", &TrainSection::precision,
-             "Arithmetic: fp32; tf32 (fp32 with factors of products rounded to 10 bits, NVIDIA "
-             "GPUs only); bf16 (activations and copies of the weights in bf16; weights, sums and "
-             "statistics in fp32; on the CPU only where it has AVX512-BF16 or AMX)."),
+             "Arithmetic: fp32; tf32 (fp32 with the operands of matrix products rounded to a "
+             "10-bit mantissa, NVIDIA GPUs only); bf16 (activations and copies of the weights in "
+             "bf16; weights, sums and statistics in fp32; on a CPU only with AVX512-BF16 or AMX)."),
        field("autotune", &TrainSection::autotune,
              "On NVIDIA GPUs: time the implementations of each convolution and linear layer once "
-             "and keep the choice for later runs. Exact mode never does."),
-       field("stall_timeout", &TrainSection::stall_timeout,
-             "Seconds without progress after which a replica that others wait for has stalled: the "
-             "run ends with exit code 6. Time in which the process is stopped does not count, and "
-             "neither does a slow replica that still reads, computes or saves.")
+             "and cache the choice for later runs. Exact mode never does."),
+       field(
+           "stall_timeout", &TrainSection::stall_timeout,
+           "Seconds without progress after which a replica that others wait for counts as stalled: "
+           "the run ends with exit code 6. Time in which the process is suspended does not count, "
+           "and a slow replica that is still reading, computing or saving is not stalled.")
            .range(0.01, 1e9)
            .changeable()});
 
   checkpoint = checkpoint_table(keep_best);
   log = object_table<LogSpec>(
       "log", "What is written to metrics.jsonl.",
-      {field("every", &LogSpec::every, "Steps between lines; the first step always has one.")
+      {field("every", &LogSpec::every, "Steps between log lines; the first step always has one.")
            .at_least(1)});
 
   root = object_table<TrainSpec>(
-      "config", "A config file of dpt.",
-      {field("version", &TrainSpec::version, "Of this format.").range(1, 1),
+      "config", "A dpt config file.",
+      {field("version", &TrainSpec::version, "Version of the config format.").range(1, 1),
        field("name", &TrainSpec::name,
              "Name of the run and its folder; the file's name without .yaml if not given."),
-       field("seed", &TrainSpec::seed, "All random draws follow from it.").at_least(0),
-       object_field("data", &TrainSpec::data, data, "The samples.").required(),
+       field("seed", &TrainSpec::seed, "Seed of all random draws.").at_least(0),
+       object_field("data", &TrainSpec::data, data, "The data set.").required(),
        object_field("model", &TrainSpec::model, model, "The network.").required(),
        object_field("loss", &TrainSpec::loss, loss, "The value that is minimised."),
        variant_field("optimizer", &TrainSpec::optimizer, catalog.optimizers,
-                     "How the gradients change the weights.")
+                     "How the gradients update the weights.")
            .required(),
-       same_object_field("lr_schedule", schedule, "How the learning rate changes."),
-       object_field("train", &TrainSpec::train, train, "The training.").required(),
+       same_object_field("lr_schedule", schedule, "The learning-rate schedule."),
+       object_field("train", &TrainSpec::train, train, "The training loop.").required(),
        object_field("checkpoint", &TrainSpec::checkpoint, checkpoint, "What is saved, and when.")
            .changeable(),
        object_field("log", &TrainSpec::log, log, "What is logged, and when.").changeable(),
@@ -252,10 +259,9 @@ SpecTables::SpecTables(const Catalog& catalog)
            .items(1, 65536)
            .changeable(),
        field("device_weights", &TrainSpec::device_weights,
-             "How the work is divided among the devices: a number for each, such as [9, 1]; only "
-             "their "
-             "ratio matters. auto: equal, or by threads among CPUs; where CPUs and GPUs train "
-             "together, measured in the first steps.")
+             "How the work is divided among the devices: one number per device, such as [9, 1]; "
+             "only their ratio matters. auto: equal, or in proportion to the threads of CPU "
+             "replicas; where CPUs and GPUs train together, measured in the first steps.")
            .above(0)
            .items(1, 65536)
            .zero_as("auto")

@@ -20,7 +20,7 @@ struct SpecTables {
 /// The one key of a config file that is not a field: it is gone once the files are merged.
 inline constexpr const char* kExtendsKey = "extends";
 inline constexpr const char* kExtendsDoc =
-    "A config file that this one builds on: mappings merge, lists and other values replace. A "
+    "A config file that this one extends: mappings merge, lists and other values replace. A "
     "mapping that names another kind (`type`, `dataset`) replaces the kind's own fields.";
 
 }  // namespace dpt

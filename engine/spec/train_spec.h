@@ -121,7 +121,7 @@ struct TrainSection {
   OnDivergenceSpec on_divergence;
   Precision precision = Precision::fp32;
   bool autotune = true;
-  double stall_timeout = 600;  ///< seconds without a sign of life of a replica
+  double stall_timeout = 600;  ///< seconds without a heartbeat of a replica
 };
 
 struct KeepBestSpec {
@@ -155,7 +155,7 @@ struct TrainSpec {
   CheckpointSpec checkpoint;
   LogSpec log;
   std::vector<std::string> devices = {"auto"};
-  std::vector<double> device_weights;  ///< of each device in the work; empty = auto
+  std::vector<double> device_weights;  ///< one per device; empty = auto
 
   std::string file;  ///< where it was read from
   /// Dotted path of each value that was written ("model.layers.0.type") -> where. What is absent

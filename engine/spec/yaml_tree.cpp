@@ -190,7 +190,7 @@ class TreeBuilder : public YAML::EventHandler {
       if (parent.drop) return;
       node.key = std::move(parent.key);
       node.key_where = parent.key_where;
-      // An absent value stands where the next token does, which helps nobody.
+      // An absent value has the place of the next token, which does not help the user.
       if (node.kind == YamlNode::Kind::null) node.where = node.key_where;
       parent.node.children.push_back(std::move(node));
     }
@@ -312,7 +312,7 @@ std::string syntax_hint(const TreeBuilder& builder, int line) {
     const std::string_view text = builder.line_text(near);
     const std::size_t first = text.find_first_not_of(" \t");
     if (text.substr(0, first).find('\t') != std::string_view::npos) {
-      return fmt::format("; line {} is indented with a tab, YAML wants spaces", near);
+      return fmt::format("; line {} is indented with a tab, YAML requires spaces", near);
     }
     if (text.find('{') < text.find("${") && text.find("${") != std::string_view::npos) {
       return "; inside {...}, put a value with ${...} into quotes";

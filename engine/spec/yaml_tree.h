@@ -2,7 +2,7 @@
 //
 // Built from yaml-cpp's parse events rather than its Node, because Node takes duplicate keys,
 // follows cyclic aliases for ever and forgets whether a scalar was quoted. Anything that a config
-// does not need is refused: custom tags, several documents, merge keys, absurd depth or size.
+// does not need is refused: custom tags, several documents, merge keys, excessive depth or size.
 #pragma once
 
 #include <cstddef>

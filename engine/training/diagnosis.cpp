@@ -54,7 +54,7 @@ const Param* first_in_backward(const Plan& plan, std::span<const float> flat) {
 class Probe {
  public:
   /// What one sample shows. `order` grows along forward and then backward, so that of several
-  /// samples the one that went wrong first can be told.
+  /// samples the one that went wrong first can be identified.
   struct Finding {
     Diagnosis::Place place = Diagnosis::Place::unknown;
     int order = 0;
@@ -104,7 +104,7 @@ class Probe {
 
  private:
   DeviceMemory allocate(std::size_t bytes) {
-    return backend_.allocate(std::max<std::size_t>(bytes, 1), "looking at a diverged step");
+    return backend_.allocate(std::max<std::size_t>(bytes, 1), "diagnosing a diverged step");
   }
   ExecutorBuffers buffers() const {
     return {params_.ptr(), params16_.ptr(), grads_.ptr(), arena_.ptr()};
@@ -187,7 +187,7 @@ void look_at_samples(Backend& backend, const Job& job, const BadStep& bad,
   Probe probe(backend, job, bad, params);
   std::optional<Probe::Finding> first;
   for (const std::int64_t id : diagnosis.batch) {
-    beat("looking at a diverged step");
+    beat("diagnosing a diverged step");
     const auto finding = probe.look_at(id);
     if (!finding) continue;
     diagnosis.samples.push_back(id);
@@ -254,7 +254,7 @@ std::string Diagnosis::text(const DataSource& source) const {
   switch (place) {
     case Place::unknown:
       return fmt::format(
-          "No sample shows it alone: it arises in the sum over the batch, whose {} samples are {}",
+          "No single sample shows it: it arises in the sum over the batch, whose {} samples are {}",
           batch.size(), list(batch, source));
     case Place::not_found:
       return fmt::format("The layer could not be found ({}). The batch's {} samples are {}",
@@ -271,7 +271,7 @@ std::string Diagnosis::text(const DataSource& source) const {
       where = fmt::format("The first layer with an output that is not finite is '{}'", layer);
       break;
     case Place::loss:
-      where = "All layers' outputs are finite, the loss of single samples is not";
+      where = "The outputs of all layers are finite, but the loss of some samples is not";
       break;
     case Place::gradient:
       where = fmt::format(

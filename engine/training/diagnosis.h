@@ -15,7 +15,7 @@ namespace dpt {
 struct Diagnosis {
   /// What is the first that is not finite.
   enum class Place : std::uint8_t {
-    unknown,   ///< no sample shows it alone: it arises in the sum over the batch
+    unknown,   ///< no single sample shows it: it arises in the sum over the batch
     input,     ///< what the input kernel makes of a sample
     output,    ///< of a layer, forward
     loss,      ///< of a sample, although its logits are finite
@@ -37,9 +37,9 @@ struct Diagnosis {
 /// The name of a place in the log: "output".
 const char* name_of(Diagnosis::Place place);
 
-/// `params` and `optimizer` are the replica's present ones, which a refused step has not changed.
-/// Any rank may call it alone: it takes memory of its own. Never throws an Error: a failure to look
-/// must not hide what was to be looked for.
+/// `params` and `optimizer` are the replica's current ones, which a refused step has not changed.
+/// Any rank may call it alone: it allocates its own memory. Never throws an Error: a failed
+/// diagnosis must not hide the divergence.
 Diagnosis diagnose(Backend& backend, const Job& job, const BadStep& bad,
                    std::span<const float> params,
                    std::span<const std::pair<std::string, std::vector<float>>> optimizer);

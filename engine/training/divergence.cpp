@@ -11,11 +11,11 @@ namespace dpt {
 namespace {
 
 constexpr const char* kHowToGoOn =
-    "To get past it, give the command train.on_divergence.policy=rollback (back to the last good "
-    "regular checkpoint or the start, with the learning rate multiplied by "
-    "train.on_divergence.lr_factor) or train.on_divergence.policy=skip (on without the update of "
-    "that step); or start anew (--resume never) with a smaller optimizer.lr, a warm-up "
-    "(lr_schedule.warmup) or train.grad_clip_norm";
+    "To get past it, add to the command train.on_divergence.policy=rollback (returns to the last "
+    "good regular checkpoint or the start, with the learning rate multiplied by "
+    "train.on_divergence.lr_factor) or train.on_divergence.policy=skip (continues without the "
+    "update of that step); or start a new run (--resume never) with a smaller optimizer.lr, a "
+    "warm-up (lr_schedule.warmup) or train.grad_clip_norm";
 
 /// The fields that every event about a bad step has.
 Json event_fields(const Job& job, const BadStep& bad, const Diagnosis& diagnosis) {
@@ -118,7 +118,7 @@ bool Divergence::handle(const BadStep& bad) {
       break;
     case DivergencePolicy::skip:
       if (bad.result().outcome == UpdateOutcome::broken) {
-        halt(bad, "train.on_divergence.policy is skip, but this update is made already");
+        halt(bad, "train.on_divergence.policy is skip, but this update has already been written");
       }
       if (state.skipped_in_row >= spec.max_skips) {
         halt(bad, fmt::format("The {} steps before it were skipped, and "
@@ -157,12 +157,14 @@ void Divergence::halt(const BadStep& bad, const std::string& limit) {
   log_.event("diverged", event_fields(job_, bad, diagnosis));
   throw Error(
       ErrorKind::diverged,
-      fmt::format("{}. {}. {}{}{} ends at this step again, with the same bits. {}", bad.what(),
-                  diagnosis.text(*job_.splits.train.source), limit, limit.empty() ? "" : ". ",
-                  is_saved ? "The last checkpoint is good; the same command resumes from "
-                             "it and"
-                           : "There is no checkpoint yet; the same command starts again and",
-                  kHowToGoOn));
+      fmt::format(
+          "{}. {}. {}{}{} ends at this step again, with the same bits. {}", bad.what(),
+          diagnosis.text(*job_.splits.train.source), limit, limit.empty() ? "" : ". ",
+          is_saved
+              ? "The last checkpoint is good; running the same command again resumes from it and"
+              : "There is no checkpoint yet; running the same command again starts from the "
+                "beginning and",
+          kHowToGoOn));
 }
 
 void Divergence::skip(const BadStep& bad) {
@@ -194,8 +196,8 @@ void Divergence::settle_folder(const RunState& now, RunState& to) {
       } catch (const Error&) {
         is_lost = std::byte{1};
         progress_.info(
-            fmt::format("the best checkpoint of before step {} is gone; the best one is looked for "
-                        "anew, from the next validation on",
+            fmt::format("the best checkpoint from before step {} is missing; the next validation "
+                        "gives the first candidate for a new best",
                         to.step));
       }
     }
@@ -242,7 +244,7 @@ void Divergence::roll_back(const BadStep& bad) {
   replica_.set_optimizer_state(target.optimizer);
   stepper_.go_to(target.state);
   if (writes_) {
-    // Its `step` is the one after which it stands in the log.
+    // Its `step` is the one after which it appears in the log.
     Json fields = event_fields(job_, bad, diagnosis);
     fields["bad_step"] = fields["step"];
     fields["step"] = target.state.step;
@@ -250,8 +252,8 @@ void Divergence::roll_back(const BadStep& bad) {
     fields["lr_scale"] = target.state.lr_scale;
     log_.event("rollback", fields);
     progress_.warn(fmt::format(
-        "step {} (epoch {}) diverged: {}. {}. Back to step {}, with the learning rate at {:.3g} of "
-        "the schedule's (rollback {} of {} at most)",
+        "step {} (epoch {}) diverged: {}. {}. Going back to step {}, with the learning rate at "
+        "{:.3g} of the schedule's (rollback {} of at most {})",
         bad.result().step, bad.epoch() + 1, bad.what_is_wrong(),
         diagnosis.text(*job_.splits.train.source), target.state.step, target.state.lr_scale,
         target.state.rollbacks, job_.spec.train.on_divergence.max_rollbacks));

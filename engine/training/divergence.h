@@ -52,7 +52,7 @@ class Divergence {
  private:
   void skip(const BadStep& bad);
   void roll_back(const BadStep& bad);
-  /// A candidate that has proven itself takes the place of `good_`.
+  /// A candidate that a good step followed replaces `good_`.
   void promote();
   /// Ends the run. `limit` says which limit was reached, if one was.
   [[noreturn]] void halt(const BadStep& bad, const std::string& limit);

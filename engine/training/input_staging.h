@@ -1,5 +1,5 @@
-// Brings what a step reads to the device: its scalars, its samples' numbers and, where the data set
-// does not lie on the device as a whole, the samples themselves.
+// Copies the inputs of a step to the device: its scalars, the indices of its samples and, if the
+// data set is not resident on the device, the samples themselves.
 //
 // A device that queues may still read the last step's inputs while the host prepares the next ones.
 // So the host's side is a ring with one slot per step in flight, and samples go to two buffers in
@@ -40,7 +40,7 @@ class InputStaging {
   /// To be called when everything that reads `staged` is queued.
   void release(const StagedBatch& staged);
 
-  /// Counts how often the memory that batches lie in was moved: addresses of before are void.
+  /// Counts how often the memory of the batches was moved, which invalidates earlier addresses.
   std::int64_t moves() const { return moves_; }
   /// Device memory held, in bytes.
   std::size_t memory_bytes() const;

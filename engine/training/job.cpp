@@ -80,7 +80,7 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.devices = resolve_devices(spec.devices, largest_batch);
   if (spec.train.shards > 0 && job.ranks() > spec.train.shards) {
     fail(ErrorKind::usage,
-         "train.shards is {}, but {} replicas were asked for: exact mode needs at least one shard "
+         "train.shards is {}, but {} replicas were requested: exact mode needs at least one shard "
          "per replica. Use fewer devices, or train.shards={}",
          spec.train.shards, job.ranks(), job.ranks());
   }

@@ -74,7 +74,7 @@ class Aside {
   std::string path_;
 };
 
-/// Where the resumed file stands to the folder.
+/// The relation of the resumed file to the folder.
 struct Origin {
   bool is_own = false;    ///< of this run: in its folder, not among what was left aside
   std::string own_place;  ///< its path as a checkpoint of the folder
@@ -116,8 +116,8 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
   if (left.empty()) return;
   std::sort(left.begin(), left.end());
   notify(
-      fmt::format("the run goes on from step {}; the checkpoint(s) of step {}, which do not lead "
-                  "there, are moved to {}",
+      fmt::format("the run continues from step {}; the checkpoint(s) of step {}, which are not its "
+                  "ancestors, are moved to {}",
                   step, fmt::join(left, ", "), aside.path()));
 }
 
@@ -131,12 +131,12 @@ void leave_log_lines(const RunFolder& folder, const std::string& from, const Sta
                : abandon_log_lines(folder.path(), -1, -1);
     if (moved > 0) {
       notify(
-          fmt::format("{} line(s) of metrics.jsonl, of steps that come again, are moved to "
+          fmt::format("{} line(s) of metrics.jsonl, of steps that will be repeated, are moved to "
                       "metrics.abandoned.jsonl",
                       moved));
     }
   } catch (const Error& error) {
-    notify(fmt::format("warning: {}; steps may stand in metrics.jsonl twice", error.what()));
+    notify(fmt::format("warning: {}; steps may appear twice in metrics.jsonl", error.what()));
   }
 }
 
@@ -194,7 +194,7 @@ void settle_best(const Job& job, const RunFolder& folder, const std::string& fro
   }
   const bool same_monitor = state.best_monitor.empty() || state.best_monitor == monitor;
   if (state.best && (best_file.empty() || !same_monitor)) {
-    // Two checkpoints are at hand: the best so far, and the one that the run goes on from.
+    // Two checkpoints are available: the best so far, and the one that the run resumes from.
     RunState before = std::exchange(state, [&] {
       RunState without = state;
       forget_best(without);
@@ -216,14 +216,14 @@ void settle_best(const Job& job, const RunFolder& folder, const std::string& fro
     }
     offer(from, state, start.checksum);
     notify(best_file.empty()
-               ? fmt::format("warning: the best checkpoint (step {}, {} {:.6g}) is nowhere to be "
-                             "found",
+               ? fmt::format("warning: the best checkpoint (step {}, {} {:.6g}) was not found",
                              before.best_step, before.best_monitor, *before.best)
-               : fmt::format("checkpoint.keep_best watches {} now, and watched {} before", monitor,
-                             before.best_monitor));
-    notify(next.empty() ? "the best checkpoint is looked for anew, from the next validation on"
-                        : fmt::format("the best checkpoint so far is that of step {}: {} {:.6g}",
-                                      state.best_step, name_of(keep.monitor), *state.best));
+               : fmt::format("checkpoint.keep_best monitors {} now and monitored {} before",
+                             monitor, before.best_monitor));
+    notify(next.empty()
+               ? "there is no best checkpoint now; the next validation gives the first candidate"
+               : fmt::format("the best checkpoint so far is that of step {}: {} {:.6g}",
+                             state.best_step, name_of(keep.monitor), *state.best));
     best_file = next;
   }
   if (best_file.empty()) {
@@ -270,7 +270,7 @@ void leave_later(const RunFolder& folder, const RunState& state, const Notify& n
   try {
     abandon_log_lines(folder.path(), state.step, state.epoch);
   } catch (const Error& error) {
-    notify(fmt::format("warning: {}; steps may stand in metrics.jsonl twice", error.what()));
+    notify(fmt::format("warning: {}; steps may appear twice in metrics.jsonl", error.what()));
   }
 }
 
@@ -281,13 +281,13 @@ std::string find_best(const RunFolder& folder, const RunState& state, const Noti
   if (!is_best(other, state)) {
     fail(ErrorKind::data,
          "{}; expected the best checkpoint of this run there (step {}, {} {:.6g}). The last "
-         "checkpoint is saved: put the best one back and run the same command again; without it, "
-         "remove {}, and the same command goes on with the best that is left",
+         "checkpoint is saved: restore the best one and run the same command again; if it is lost, "
+         "remove {} and run the same command again, which continues with the best of the remaining "
+         "checkpoints",
          why_not, state.best_step, state.best_monitor, *state.best, folder.best());
   }
-  notify(
-      fmt::format("warning: {} was not the best checkpoint of this run; it is made again from {}",
-                  folder.best(), other));
+  notify(fmt::format("warning: {} was not the best checkpoint of this run; it is restored from {}",
+                     folder.best(), other));
   publish_link(other, folder.best());
   return folder.best();
 }

@@ -1,5 +1,6 @@
-// Lines of descent: a run folder holds the checkpoints of one, and its best is of the same. What a
-// start or a resume finds of another is moved aside, never removed and never mistaken.
+// Lineage: a run folder holds the checkpoints of one line of descent, and its best belongs to the
+// same line. What a start or a resume finds of another line is moved aside, never removed and never
+// confused.
 #pragma once
 
 #include <functional>
@@ -21,9 +22,9 @@ using Notify = std::function<void(const std::string&)>;
 /// - otherwise checkpoints of later steps, or of another run, are moved to
 ///   checkpoints/abandoned-N/, log lines to metrics.abandoned.jsonl; a file from elsewhere gets its
 ///   place in checkpoints/;
-/// - best.safetensors becomes the best checkpoint that `start` knows: the file there, or one beside
-///   `from`, known by its checksum. Where none is left, or keep_best watches something else now,
-///   `start` is told what is known to be the best instead.
+/// - best.safetensors becomes the best checkpoint that `start` knows: the file there, or one next
+///   to `from`, identified by its checksum. If none is left, or keep_best monitors another value
+///   now, `start` gets the best that is known instead.
 /// Throws ErrorKind::data when a file cannot be read or moved.
 void take_place(const Job& job, RunFolder& folder, const std::string& from, bool overwrite,
                 StartingPoint& start, const Notify& notify);
@@ -32,8 +33,8 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
 /// log lines to metrics.abandoned.jsonl (RunLog::reopen!). best.safetensors stays as it is.
 void leave_later(const RunFolder& folder, const RunState& state, const Notify& notify);
 
-/// The file that holds the best checkpoint of `state`: best.safetensors, which is made again from
-/// the checkpoints where something else has its place. Throws ErrorKind::data when there is none.
+/// The file that holds the best checkpoint of `state`: best.safetensors, which is restored from the
+/// checkpoints if another file has taken its place. Throws ErrorKind::data when there is none.
 std::string find_best(const RunFolder& folder, const RunState& state, const Notify& notify);
 
 }  // namespace dpt

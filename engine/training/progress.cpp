@@ -71,7 +71,7 @@ Progress::Progress(bool silent) : impl_(std::make_unique<Impl>()) {
   impl_->terminal->set_pattern("%v");
   impl_->logger->set_error_handler([said = false](const std::string& reason) mutable {
     if (!std::exchange(said, true)) {
-      fmt::print(stderr, "warning: train.log: {}; the run goes on, messages are missing there\n",
+      fmt::print(stderr, "warning: train.log: {}; the run continues; messages are missing there\n",
                  reason);
     }
   });
@@ -89,7 +89,7 @@ void Progress::also_to(const std::string& path) {
     impl_->logger->flush_on(spdlog::level::info);
   } catch (const spdlog::spdlog_ex& error) {
     // As when the disk is full later: a log never ends a run.
-    warn(fmt::format("{}: cannot write: {}; the run goes on without it", path, error.what()));
+    warn(fmt::format("{}: cannot write: {}; the run continues without it", path, error.what()));
   }
 }
 

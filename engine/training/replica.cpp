@@ -35,7 +35,7 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
     state_.push_back(allocate(float_bytes(job.plan.param_floats), "optimizer state " + name));
     backend_.zero(state_.back().ptr(), state_.back().bytes());
   }
-  guard_ = allocate(sizeof(UpdateGuard), "the guard of updates");
+  guard_ = allocate(sizeof(UpdateGuard), "the update guard");
   backend_.zero(guard_.ptr(), guard_.bytes());
   for (Ring& ring : ring_) {
     ring.returned = backend_.allocate_host(sizeof(Returned), "results of a step");
@@ -269,7 +269,7 @@ void Replica::compute_gradients(const WorkPartition& partition, const StagedBatc
       backend_.zero(grads, float_bytes(job_.plan.grad_floats()));
     }
     if (begins && action.buffer == partition.parts.front().buffer) {
-      // The rank's vote stands in the metrics of its first part, and so in their sum.
+      // The rank's vote is in the metrics of its first part, and therefore in their sum.
       backend_.copy(metrics_of(grads), staged.metrics, metrics_bytes());
     } else if (begins) {
       backend_.zero(metrics_of(grads), metrics_bytes());

@@ -29,7 +29,7 @@ struct StepResult {
   UpdateOutcome outcome = UpdateOutcome::applied;
 };
 
-/// What a step is told.
+/// The inputs of a step.
 struct StepPlan {
   std::int64_t step = 0;          ///< counted from 1
   std::int64_t skipped = 0;       ///< earlier steps that made no update (see divergence.h)
@@ -45,7 +45,7 @@ struct StepPlan {
 struct SampleResults {
   std::vector<float> loss;
   std::vector<std::int32_t> prediction, label;
-  /// This rank ran each of its micro-batches as one launch. A device that records does so from the
+  /// This rank ran each of its micro-batches as one launch. A device that captures replays from the
   /// third micro-batch of a size on.
   bool replayed = false;
   /// A rank was asked to stop before it was done: there are no results, on any rank.
@@ -69,8 +69,8 @@ class Replica {
   /// This rank's samples of a batch, as positions in it; empty when there are fewer than ranks.
   Range rank_samples(std::int64_t global_batch) { return partition_for(global_batch).samples; }
 
-  /// How batches are partition from now on. REQUIRES: no result pending, whose work may still read
-  /// what the partitions of before have on the device.
+  /// How batches are partitioned from now on. REQUIRES: no result pending, because its work may
+  /// still read what earlier partitions have on the device.
   void set_device_weights(const DeviceWeights& device_weights);
 
   /// Queues one step: this rank's samples, the sum over all ranks, the update. The result comes
@@ -97,7 +97,7 @@ class Replica {
   /// Device memory held, in bytes.
   std::size_t memory_bytes() const { return memory_bytes_ + staging_.memory_bytes(); }
   /// How steps run: "graph" where one launch runs a whole step, "graphs" where the sum over ranks
-  /// stands between two, "calls" where the device records nothing. Known after the second step.
+  /// stands between two, "calls" where the device captures nothing. Known after the second step.
   std::string launches() const;
   /// How many shards of exact mode are worked on at the same time, at most. Known after a step.
   int branches() const;
@@ -119,8 +119,8 @@ class Replica {
     HostMemory returned{nullptr, nullptr};
     std::uint64_t mark = 0;
   };
-  /// A part of the step that is the same row of calls each time: run as calls the first time,
-  /// recorded the second time, replayed from then on.
+  /// A part of the step that is the same sequence of calls each time: run call by call the first
+  /// time, captured the second time, replayed from then on.
   struct Repeated {
     enum class State : std::uint8_t { fresh, seen, recorded, calls } state = State::fresh;
     std::unique_ptr<CapturedGraph> graph;

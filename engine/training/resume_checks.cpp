@@ -42,8 +42,8 @@ std::string learning_rate_change(const Job& job, const TrainSpec& before, std::i
   if (at >= last || step >= job.total_steps) return {};
   return fmt::format(
       "the learning rate of step {} is {:.6g}, where the run so far would have used {:.6g}: "
-      "train.epochs was {} and is {}, and the schedule {} stretches over all of the run's steps. A "
-      "run that is to follow one curve needs its final train.epochs from the start",
+      "train.epochs was {} and is {}, and the schedule {} spans all of the run's steps. A run that "
+      "is to follow one curve needs its final train.epochs from the start",
       at + 1, job.schedule(at), old(at), before.train.epochs, job.spec.train.epochs,
       job.spec.lr_schedule.type);
 }

@@ -1,5 +1,4 @@
-// What a resumed run is compared with before it goes on: its data, its counters, its learning
-// rates.
+// What is checked before a run resumes: its data, its counters, its learning rates.
 #pragma once
 
 #include <string>

@@ -29,7 +29,7 @@ constexpr const char* kFiles[] = {
     "env.json",    "train.log",        "metrics.jsonl", "metrics.abandoned.jsonl",
     "summary.json"};
 
-/// What stands there besides: the lock, and the run that --overwrite replaces.
+/// What else is there: the lock, and the run that --overwrite replaces.
 constexpr const char* kOthers[] = {".lock", "replaced"};
 
 bool exists(const std::string& path) {
@@ -59,8 +59,8 @@ RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
   try {
     make_folders(path_);
   } catch (const Error& error) {
-    fail(ErrorKind::data, "cannot make the run folder {}: {}. Choose another with --run-dir", path_,
-         error.what());
+    fail(ErrorKind::data, "cannot create the run folder {}: {}. Choose another with --run-dir",
+         path_, error.what());
   }
   lock_ = open_file(path_ + kLockFile, O_RDWR | O_CREAT, 0666).release();
   if (lock_ < 0) {
@@ -122,8 +122,8 @@ void RunFolder::check_only_ours() const {
     const std::string name = entry->path().filename().string();
     if (is_ours(name)) continue;
     fail(ErrorKind::usage,
-         "--overwrite: {} holds {}, which no run writes, so nothing was changed. Choose another "
-         "folder with --run-dir",
+         "--overwrite: {} holds {}, which is not part of a run; nothing was changed. Choose "
+         "another folder with --run-dir",
          path_, name);
   }
   if (failure) fail(ErrorKind::data, "{}: cannot list the folder: {}", path_, failure.message());

@@ -8,9 +8,9 @@ namespace dpt {
 
 /// An open run folder, locked by this process until it is destroyed (or the process dies).
 ///
-/// `--overwrite`: set_aside() moves the old run into replaced/, and it is given up when the new run
-/// has saved its first checkpoint (give_up_replaced). Until then the old run comes back: with
-/// put_back(), or, after a crash, with the next process that opens the folder.
+/// `--overwrite`: set_aside() moves the old run into replaced/, and give_up_replaced() removes it
+/// when the new run has saved its first checkpoint. Until then the old run can be restored: with
+/// put_back(), or, after a crash, by the next process that opens the folder.
 class RunFolder {
  public:
   /// Creates the folder if needed, locks it, and finishes what a crash left half done. Throws
@@ -32,14 +32,14 @@ class RunFolder {
   void check_only_ours() const;
   /// Moves everything that dpt wrote there into replaced/.
   void set_aside();
-  /// The new run has a checkpoint: the old one goes. Does nothing when nothing was set aside.
+  /// The new run has a checkpoint: removes the old one. Does nothing when nothing was set aside.
   void give_up_replaced();
-  /// The new run has saved nothing: the old one takes its place again. Returns whether one did.
+  /// The new run has saved nothing: restores the old one. Returns whether there was one.
   bool put_back();
   /// Whether opening the folder has put back the run that a crash had left in replaced/.
   bool restored() const { return restored_; }
 
-  /// A folder for what a run leaves aside, made now: checkpoints/abandoned-1, -2, ...
+  /// Creates a folder for what a run moves aside: checkpoints/abandoned-1, -2, ...
   std::string make_abandoned() const;
 
  private:

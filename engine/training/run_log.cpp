@@ -86,8 +86,8 @@ void RunLog::event(const char* name, const Json& fields) {
   if (error == 0) return;
   ++lost_;
   if (warn_ && !std::exchange(warned_, true)) {
-    warn_(fmt::format("{}: cannot write: {}; the run goes on, lines of its log are missing", path_,
-                      std::generic_category().message(error)));
+    warn_(fmt::format("{}: cannot write: {}; the run continues; lines of its log are missing",
+                      path_, std::generic_category().message(error)));
   }
 }
 
@@ -113,7 +113,7 @@ std::int64_t abandon_log_lines(const std::string& folder, std::int64_t step, std
   const auto event_of = [](const Json& json) {
     return json.is_object() ? json.value("event", std::string()) : std::string();
   };
-  // A process that ended has told its result of the test set; one that was killed tells it again.
+  // A process that ended has logged its test result; one that was killed logs it again.
   std::size_t last_end = 0;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (event_of(lines[i].json) == "run_end") last_end = i;

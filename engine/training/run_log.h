@@ -44,8 +44,8 @@ class RunLog {
 };
 
 /// Moves the lines of `folder`/metrics.jsonl that came after the moment (step, epochs completed) at
-/// which a run goes on, to the end of metrics.abandoned.jsonl: those steps will come again. Returns
-/// how many. Throws ErrorKind::data; the log is as it was then.
+/// which a run goes on, to the end of metrics.abandoned.jsonl: these steps will be repeated.
+/// Returns how many. Throws ErrorKind::data; the log is as it was then.
 std::int64_t abandon_log_lines(const std::string& folder, std::int64_t step, std::int64_t epoch);
 
 }  // namespace dpt

@@ -46,7 +46,7 @@ void RunSaver::start(SaveRequest request) {
     done_.store(true, std::memory_order_release);
   };
   try {
-    thread_ = start_thread("the writing of checkpoints", work);
+    thread_ = start_thread("the checkpoint writer", work);
   } catch (const Error&) {
     work();  // No thread to be had: the steps wait instead.
   }

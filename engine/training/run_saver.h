@@ -47,8 +47,8 @@ struct SaveResult {
 /// its destructor waits for the write.
 class RunSaver {
  public:
-  /// `pinned`: the step whose checkpoint stays whatever comes, or -1. With `keeps_rollback_step` so
-  /// does the one that a rollback would go back to (RunState::rollback_step).
+  /// `pinned`: the step whose checkpoint is never removed, or -1. With `keeps_rollback_step` this
+  /// also holds for the one that a rollback would go back to (RunState::rollback_step).
   RunSaver(RunFolder& folder, const Plan& plan, std::int64_t keep_last, std::int64_t pinned = -1,
            bool keeps_rollback_step = false);
   ~RunSaver();

@@ -26,7 +26,7 @@ StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
   if (names != job.optimizer.state_names) {
     fail(ErrorKind::data,
          "{} holds the optimizer state [{}], but the config's optimizer {} keeps [{}]: resume with "
-         "the optimizer that made it, or start from its weights with --weights",
+         "that optimizer, or start from its weights with --weights",
          path, fmt::join(names, ", "), job.spec.optimizer.type,
          fmt::join(job.optimizer.state_names, ", "));
   }

@@ -43,13 +43,13 @@ class Stepper {
   Stepper(const Job& job, Replica& replica, Communicator& communicator, const RunState& start,
           OnResult on_result);
 
-  /// Queues the next step of the current epoch. The last step that is measured ends with the ranks
-  /// telling each other their speeds; from then on the work is cut by RunState::device_weights.
-  /// REQUIRES: !epoch_done().
+  /// Queues the next step of the current epoch. At the end of the last measured step the ranks
+  /// exchange their speeds; from then on the work is divided by RunState::device_weights. REQUIRES:
+  /// !epoch_done().
   void step(bool vote_stop, bool want_grad_norm);
   /// All steps of the current epoch are queued.
   bool epoch_done() const { return next_step_ == job_.steps_per_epoch; }
-  /// Waits for all queued steps and hands out their results.
+  /// Waits for all queued steps and passes on their results.
   void drain();
   /// After epoch_done: closes the epoch, resets its sums.
   void finish_epoch();
@@ -65,7 +65,7 @@ class Stepper {
   RunState& state() { return state_; }
   /// What the device_weights follow from, by rank; empty until it was measured.
   const std::vector<double>& seconds_per_sample() const { return seconds_per_sample_; }
-  /// Seconds that the data kept this rank waiting, since the last call.
+  /// Seconds that this rank has waited for data since the last call.
   double take_wait_seconds();
 
  private:

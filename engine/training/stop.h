@@ -10,7 +10,7 @@ enum class StopReason : std::uint8_t { none, interrupt, terminate, hangup, user,
 
 /// SIGINT, SIGTERM, SIGHUP and SIGUSR1 set the flag; a SIGINT or SIGTERM after that ends the
 /// process at once with 130 or 143. A second SIGHUP does not: one terminal that closes sends
-/// several (the kernel's and the shell's). Where SIGHUP is ignored (nohup) it stays so.
+/// several (the kernel's and the shell's). If SIGHUP is ignored (nohup), it stays ignored.
 void install_signal_handlers();
 
 /// The first request so far. Callable from any thread.

@@ -25,7 +25,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Says what came of a save. Throws its error, unless the run may go on without.
+/// Reports the result of a save. Throws its error, unless the run may continue without it.
 void report_save(const SaveResult& result, bool may_fail, RunLog& log, Progress& progress) {
   for (const std::string& text : result.warnings) progress.warn(text);
   if (!result.error) {
@@ -39,7 +39,7 @@ void report_save(const SaveResult& result, bool may_fail, RunLog& log, Progress&
     if (error.kind() != ErrorKind::data) throw;
     log.event("checkpoint_failed", {{"step", result.step}, {"reason", error.what()}});
     if (!may_fail) throw;
-    progress.warn(fmt::format("{}; going on (checkpoint.on_failure is continue)", error.what()));
+    progress.warn(fmt::format("{}; continuing (checkpoint.on_failure is continue)", error.what()));
   }
 }
 
@@ -141,7 +141,7 @@ class RankTrainer {
     outcome_.reason = wants_stop() ? reason_ : StopReason::time_is_up;
   }
 
-  /// After a step that is not finite: goes on as train.on_divergence says, or throws.
+  /// After a step that is not finite: continues as train.on_divergence says, or throws.
   void recover(const BadStep& bad) {
     if (job_.spec.train.on_divergence.policy != DivergencePolicy::halt) settle_best();
     if (divergence_.handle(bad)) {
@@ -237,8 +237,8 @@ class RankTrainer {
                                   {"devices", devices},
                                   {"seconds_per_sample", stepper_.seconds_per_sample()},
                                   {"device_weights", device_weights}});
-    progress_.info(fmt::format("device_weights of the work, by the speed of the first steps: {}",
-                               fmt::join(texts, ", ")));
+    progress_.info(
+        fmt::format("device_weights, as measured in the first steps: {}", fmt::join(texts, ", ")));
   }
 
   /// What the first epoch has shown about how rank 0's device runs its steps.

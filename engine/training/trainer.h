@@ -37,7 +37,7 @@ struct TrainLimits {
   std::function<StopReason()> stop_request = requested_stop;
 };
 
-/// Why a run ended that did not fail.
+/// Why a run that did not fail ended.
 enum class RunEnd : std::uint8_t { complete, max_steps, stopped };
 /// As the log and summary.json say it: "ok", "max_steps", "stopped".
 const char* name_of(RunEnd end);

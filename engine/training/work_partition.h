@@ -39,16 +39,17 @@ struct WorkPartition {
     TreeNode node;
     int buffer;
   };
-  std::vector<Part> parts;  ///< what the rank brings to the all_reduce
+  std::vector<Part> parts;  ///< what the rank contributes to the all_reduce
   int buffers = 0;          ///< gradient buffers used, counted from 0
   int branches = 1;         ///< of the device's queue, over which the buffers' actions are spread
 };
 
 /// The list of `rank` for a batch of `samples`; `device_weights` has one weight per rank. `shards`
-/// as in the config: 0 = fast mode, one shard a rank, of its share of the samples; N = exact mode,
-/// N even shards, of which a rank has its share, ranks <= N. No `train` action has more than
-/// `max_micro_batch` samples; how a shard is cut into micro-batches depends on its own size alone.
-/// The sum of all ranks' parts in the order of the tree has the same bits with either `buffers`.
+/// as in the config: 0 = fast mode, one shard per rank, its part of the samples; N = exact mode, N
+/// even shards, of which a rank has its part, ranks <= N. No `train` action has more than
+/// `max_micro_batch` samples; how a shard is divided into micro-batches depends on its own size
+/// alone. The sum of all ranks' parts in the order of the tree has the same bits with either
+/// `buffers`.
 WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_weights, int rank,
                               std::int64_t shards, std::int64_t max_micro_batch,
                               ShardBuffers buffers = ShardBuffers::reused);

@@ -1,7 +1,8 @@
 // The optimizers' formulas, once for every backend: one function per element, PyTorch's order of
 // operations (torch.optim.SGD, Adam, AdamW). `T` is float, or a pack of floats with arithmetic
-// operators and square_root/larger next to it. No term may be fused into a multiply-add by hand:
-// the host compiler is told not to either, so that every instruction set gives the same bits.
+// operators and square_root/larger next to it. No term may be fused into a multiply-add by hand,
+// and the host compiler does not fuse either (-ffp-contract=off), so every instruction set gives
+// the same bits.
 #pragma once
 
 #include <cmath>

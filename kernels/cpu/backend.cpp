@@ -42,7 +42,7 @@ class CpuBackend final : public Backend {
     if (threads > 1) {
       // OpenMP ends the process when it cannot start its team, so we ask first. oneDNN computes on
       // the same team, in regions that are not ours: its threads are told here.
-      require_threads(fmt::format("the team of cpu:{}", threads), threads - 1);
+      require_threads(fmt::format("the OpenMP team of cpu:{}", threads), threads - 1);
       parallel_for(threads, threads, [](std::int64_t) {});
     }
     info_.name = threads == 1 ? "cpu" : fmt::format("cpu:{}", threads);

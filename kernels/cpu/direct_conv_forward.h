@@ -307,7 +307,7 @@ void forward_odd(const Conv& c, const float* x, const float* weight, const float
       const std::int64_t here = c.out_w - ow < 4 ? c.out_w - ow : 4;
 #pragma GCC unroll 4
       for (int r = 0; r < 4; ++r) {
-        // Behind the row's end the last pixel is computed again and not stored.
+        // Past the row's end the last pixel is computed again and not stored.
         a[r] = x + oh * step_h + (ow + (r < here ? r : here - 1)) * step_w;
       }
       odd_channels<V, Q>(c, a, weight, bias, acc);

@@ -1,5 +1,5 @@
 // What this process may use of the machine: cores, memory, by affinity and control groups. Each
-// function takes the root folder of /proc and /sys, so that a test can give it a made-up machine.
+// function takes the root folder of /proc and /sys, so that a test can simulate a machine.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace dpt::host_system {
 /// Numbers of the logical processors that the calling process may run on, ascending.
 std::vector<int> allowed_cpus();
 
-/// Physical cores among `cpus`: processors that the kernel reports as siblings count once. Where
-/// the topology is not told, every processor is a core.
+/// Physical cores among `cpus`: processors that the kernel reports as siblings count once. If the
+/// topology is not reported, every processor is a core.
 int physical_cores(const std::vector<int>& cpus, const std::string& root = "");
 
 /// Processors' worth of time that the control groups of this process allow (v1 and v2, all levels),

@@ -95,8 +95,7 @@ memory unbound(const memory::desc& desc) {
 }
 
 /// Points a memory object at an address. oneDNN clears the padding of blocked layouts whenever it
-/// is told an address, so it is told only new ones. (Not called bind: std::byte would find
-/// std::bind.)
+/// gets an address, so it gets only new ones. (Not called bind: std::byte would find std::bind.)
 void point_at(const memory& object, void* address) {
   void* known = object.get_data_handle();
   if (known != address) object.set_data_handle(address);
@@ -256,7 +255,7 @@ constexpr ArgNames arg_names(Pass pass) {
 }
 
 /// What is left to do once oneDNN has chosen an implementation. `x` and `y` are the plain
-/// activations, which oneDNN was told to take as they are.
+/// activations, which oneDNN takes as they are.
 template <class Operation>
 Primitive finish(const typename Operation::primitive_desc& desc, Pass pass, int threads,
                  const memory::desc& x, const memory::desc& y, const memory::desc& weights,

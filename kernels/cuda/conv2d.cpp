@@ -52,7 +52,7 @@ struct Passes {
     conv.write = args.write;
     weights->run(conv);
   }
-  /// Nothing where nobody asks for dx.
+  /// Nothing if dx is not needed.
   void run_data(const OpArgs& args, DevPtr dy, DevPtr open = {}) const {
     if (!data) return;
     ConvArgs conv;

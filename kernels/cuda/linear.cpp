@@ -182,7 +182,7 @@ class Matmul {
     const std::string name = algorithms[static_cast<std::size_t>(first - times.begin())].name;
     for (std::size_t i = 0; i < times.size(); ++i) {
       if (timing.uncaptured(i).empty()) continue;
-      uncaptured_ = fmt::format(" ({} was timed by launches of the host: {})", algorithms[i].name,
+      uncaptured_ = fmt::format(" ({} was timed with host launches: {})", algorithms[i].name,
                                 timing.uncaptured(i));
     }
     for (std::size_t i = times.size(); i-- > 0;) {

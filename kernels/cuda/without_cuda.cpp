@@ -1,4 +1,4 @@
-// What stands in for kernels/cuda in a build without CUDA.
+// Replaces kernels/cuda in a build without CUDA.
 #include "kernels/cuda/runtime/backend.h"
 #include "kernels/error.h"
 #include "kernels/peer_sums.h"
@@ -17,8 +17,8 @@ std::unique_ptr<PeerSums> make_peer_sums(std::span<Backend* const>, std::string&
 CudaInfo query_cuda() {
   CudaInfo info;
   info.unavailable =
-      "this dpt was built without CUDA (to have it: install the CUDA toolkit, cuDNN and NCCL, and "
-      "build with cmake -DDPT_CUDA=ON)";
+      "this dpt was built without CUDA (to enable it, install the CUDA toolkit, cuDNN and NCCL, "
+      "and build with cmake -DDPT_CUDA=ON)";
   return info;
 }
 

@@ -1,5 +1,5 @@
-"""One call of gpu-check: running programs within the time there is, and noting what became of each
-stage. Stages run in several threads; what they share is behind one lock."""
+"""One call of gpu-check: runs programs within the time limit and records the result of each stage.
+Stages run in several threads; a lock protects what they share."""
 
 import contextlib
 import datetime
@@ -105,9 +105,9 @@ class Check:
                 run = json.loads(pathlib.Path(path).read_text())
                 why = runs.difference(run, self.own_result())
             except (OSError, ValueError, KeyError) as error:
-                why = f"something that cannot be read: {error}"
+                why = f"an unreadable file: {error}"
             if why:
-                self.say(f"gpu-check: NOT ADDED: {path}: it is of {why}")
+                self.say(f"gpu-check: NOT ADDED: {path}: it is a run of {why}")
             else:
                 self.earlier.append(run)
                 self.say(f"gpu-check: added to {path}, of {run['date']}")
@@ -212,7 +212,7 @@ class Check:
             "--format=csv,noheader",
         ]
         if not shutil.which("nvidia-smi"):
-            self.note("machine", "no GPU", "there is no nvidia-smi here")
+            self.note("machine", "no GPU", "this machine has no nvidia-smi")
             return
         good, text = self.judge("machine", query, 30)
         if good:

@@ -1,4 +1,4 @@
-"""The stages of gpu-check that say whether dpt is right: tests, sanitizer, training, exactness."""
+"""The stages of gpu-check that check correctness: tests, sanitizer, training, exactness."""
 
 import concurrent.futures
 import json
@@ -99,7 +99,7 @@ NO_SANITIZER = (
 
 
 def why_no_sanitizer(text):
-    """Why compute-sanitizer cannot work here, if it says so: some virtual machines have not what a
+    """Why compute-sanitizer cannot work here, if it says so: some virtual machines lack what a
     debugger needs of the driver, and containers may forbid it. What the program under it says does
     not count, nor does anything once the tool has summed up."""
     said = [line for line in text.splitlines() if line.startswith("=========")]
@@ -137,7 +137,7 @@ def sanitizer_stage(check):
             if tool:
                 check.note(name, "no GPU", "no GPU")
             else:
-                check.note(name, "not run", "there is no compute-sanitizer here")
+                check.note(name, "not run", "this machine has no compute-sanitizer")
         return
     _, help_text, _ = check.run([tool, "--help"], 20)
     # Ours alone: NVIDIA's kernels do what is taken for mistakes, and take long.
@@ -186,7 +186,7 @@ def train_stage(check):
         "seconds": seconds,
     }
     good = accuracy >= LEAST_ACCURACY
-    why = f"test accuracy {accuracy:.4f}, {epochs[len(epochs) // 2]:.4f} s an epoch"
+    why = f"test accuracy {accuracy:.4f}, {epochs[len(epochs) // 2]:.4f} s per epoch"
     check.note("train", "passed" if good else "failed", why, seconds)
 
 

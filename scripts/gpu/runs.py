@@ -1,7 +1,7 @@
-"""What runs of gpu-check say: how several are combined, which goals they meet, and their rows in
-docs/gpu-results.md. A run is the content of its gpu-check.json."""
+"""Evaluates runs of gpu-check: combines several runs, compares them with the goals, and makes their rows
+of docs/gpu-results.md. A run is the content of its gpu-check.json."""
 
-# A stage that ended so has said nothing about the code.
+# A stage with one of these results says nothing about the code.
 NO_VERDICT = ("timed out", "not run", "no GPU")
 
 
@@ -118,7 +118,7 @@ def call_lines(run):
     lines = []
     for config, out in run["numbers"].get("calls", {}).items():
         number_type = config.partition(":")[2]
-        lines.append(f"{config}: {out['step_us']:.1f} us for all of a step's calls in a row")
+        lines.append(f"{config}: {out['step_us']:.1f} us for all calls of a step in sequence")
         for call in out["calls"]:
             floor = floor_us(run["machine"]["device"], number_type, call["flops"])
             beside = f"   floor {floor:7.2f} us" if floor else ""
@@ -176,7 +176,7 @@ def bench_text(config, out):
         return f"not measured: {problems[:80]}"
     rate = ours["images_per_s"]
     batch = int(config.partition(":")[0])
-    text = f"{rate / 1e6:.2f} M images/s, {1e6 * batch / rate:.1f} us a step"
+    text = f"{rate / 1e6:.2f} M images/s, {1e6 * batch / rate:.1f} us per step"
     if "to_best_peer" in out:
         text += f", {out['to_best_peer']:.2f}x the best peer ({out['best_peer']})"
     if "to_torch_eager" in out:
@@ -207,7 +207,7 @@ def rows(run):
         row(
             "LeNet of the seed, 10 epochs",
             f"test accuracy {numbers['train']['accuracy']:.4f}, "
-            f"{1000 * numbers['train']['epoch_seconds']:.1f} ms an epoch",
+            f"{1000 * numbers['train']['epoch_seconds']:.1f} ms per epoch",
         )
     if "exactness" in numbers:
         status = run["stages"]["exactness"]["status"]
@@ -227,7 +227,7 @@ def rows(run):
         slowest = sorted(out["calls"], key=lambda call: -call["us"])[:3]
         words = ", ".join(f"{call['name']} {call['us']:.1f}" for call in slowest)
         what = f"calls of a step, {config.replace(':', ', ')}"
-        row(what, f"{out['step_us']:.1f} us in a row; longest: {words}")
+        row(what, f"{out['step_us']:.1f} us in sequence; longest: {words}")
     for config, out in bench_lines(run):
         batch, _, number_type = config.partition(":")
         what = f"LeNet, batch {batch}, {number_type}"
@@ -236,7 +236,7 @@ def rows(run):
             row(what, bench_text(config, out))
             continue
         rate = ours["images_per_s"]
-        measured = f"{rate / 1e6:.2f} M images/s, {1e6 * int(batch) / rate:.1f} us a step"
+        measured = f"{rate / 1e6:.2f} M images/s, {1e6 * int(batch) / rate:.1f} us per step"
         if "to_torch_eager" in out:
             measured += f", {out['to_torch_eager']:.1f}x PyTorch eager"
         peer = f"{out['to_best_peer']:.2f}x ({out['best_peer']})" if "to_best_peer" in out else ""

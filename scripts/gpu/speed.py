@@ -1,4 +1,4 @@
-"""The stages of gpu-check that say how quick dpt is: start, calls, modes, bench."""
+"""The stages of gpu-check that measure speed: start, calls, modes, bench."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def calls_stage(check):
             problems.append(f"{config}: {'out of time' if code is None else last}")
     own = dict(check.own_result(), numbers={"calls": result})
     check.say("\n".join(runs.call_lines(own)))
-    why = "; ".join([f"{c}: {out['step_us']:.1f} us a step" for c, out in result.items()] + problems)
+    why = "; ".join([f"{c}: {out['step_us']:.1f} us per step" for c, out in result.items()] + problems)
     check.note("calls", "failed" if problems else "passed", why, time.monotonic() - begin)
 
 

@@ -1,11 +1,11 @@
 """What the peer programs share: their options, the data, and the line protocol of bench-peers.
 
 Every peer is a process that reads lines "run N" from stdin, does N training steps and answers with
-the seconds they took. So rounds of different programs can be interleaved on one machine. A line
-"losses N" makes it start anew and answer with the losses of the first N steps, on the samples in
-file order, done the way that is timed. "memory" asks for the most device memory it held, in bytes.
+their duration in seconds. So rounds of different programs can be interleaved on one machine. A line
+"losses N" makes it start again and answer with the losses of the first N steps, on the samples in
+file order, done the way that is timed. "memory" asks for its peak device memory, in bytes.
 
-What the peers do in which type: fp32 without tensor cores, tf32 with them, bf16 for activations and
+What the types mean: fp32 without tensor cores, tf32 with them, bf16 for activations and
 for copies of the weights, with fp32 weights, sums and loss.
 """
 

@@ -1,4 +1,4 @@
-"""The floor's yardstick on a GPU: GFLOP/s of 8192 x 8192 matrix products of random numbers in fp32
+"""The reference for the floor on a GPU: GFLOP/s of 8192 x 8192 matrix products of random numbers in fp32
 without tensor cores, in tf32 and in bf16, as PyTorch gets them from cuBLAS. Prints JSON."""
 
 import json

@@ -1,7 +1,7 @@
 """JAX's side of bench-peers: LeNet with SGD and momentum, the whole training loop.
 
-Variants: jit (one call a step, donated buffers), scan (many steps in one call of lax.scan, the
-batches gathered inside). Activations are NHWC, weights HWIO, which is what XLA is quickest with.
+Variants: jit (one call per step, donated buffers), scan (many steps in one call of lax.scan, the
+batches gathered inside). Activations are NHWC, weights HWIO, which is fastest with XLA.
 """
 
 import common

@@ -1,4 +1,4 @@
-// The floor's yardstick: how many fp32 multiply-adds this machine does on a number of threads.
+// The reference for the floor: the rate of fp32 multiply-adds of this machine on a number of threads.
 // Prints GFLOP/s (a multiply-add counts as 2). scripts/bench-peers builds it for the widest vectors
 // that the processor has: VECTOR_BYTES is 64 for AVX-512, 32 for AVX2 with FMA.
 #include <algorithm>

@@ -10,7 +10,7 @@ import time
 
 
 class Failed(Exception):
-    """A program stopped, or did not answer in time; the text says which and its last words."""
+    """A program ended, or did not answer in time; the text names it and gives its last output."""
 
 
 class Program:

@@ -270,8 +270,8 @@ const std::vector<BadConfig> kOneError = {
     {{{"epochs: 1}", "epochs: 1, steps: 3}"}},
      {"19:37: lr_schedule.warmup: expected 'epochs' or 'steps', found both"}},
     {{{"name: fc1", "name: conv1"}},
-     {"17:28: expected a layer name that is used once, found 'conv1' again, which is layer 0 in "
-      "line 13"}},
+     {"17:28: expected a unique layer name, found 'conv1', which is also that of layer 0 in line "
+      "13"}},
     {{{"type: Flatten", "type: Flatten, from: relu"}},
      {"16:29: expected the name of an earlier layer in 'from', found 'relu'. Earlier layers: "
       "conv1, 1, 2"}},
@@ -294,7 +294,7 @@ const std::vector<BadConfig> kOneError = {
      {"21:7: expected a mapping for loss, found 'cross_entropy'; its keys are type, "
       "label_smoothing"}},
     {{{"type: cosine", "type: step"}},
-     {"19:14: missing key 'step_size' in lr_schedule step: Epochs between two drops."}},
+     {"19:14: missing key 'step_size' in lr_schedule step: Epochs between two decays."}},
     {{{"type: cosine", "type: multistep, milestones: [3, 2]"}},
      {"19:14: lr_schedule multistep: milestones: expected epochs above 0, increasing, found 2 "
       "after 3"}},
@@ -326,7 +326,7 @@ const std::vector<BadConfig> kOneError = {
     {{{"kernel_size: 3, padding: 1", "kernel_size: 9"}},
      {"13:7: layer 'conv1' (Conv2d): kernel_size 9x9 does not fit its input of 1x8x8 (C x H x W): "
       "it covers 9x9 pixels and the padded input has 8x8; make the kernel smaller, add padding, or "
-      "shrink the image less before it"}},
+      "downsample less before it"}},
     {{{"    - {type: Flatten}\n", ""}},
      {"16:7: layer 'fc1' (Linear): expected a vector as input, found an image of 8x4x4 (C x H x "
       "W); add {type: Flatten} before it"}},
@@ -335,7 +335,7 @@ const std::vector<BadConfig> kOneError = {
       "out_channels, 8"}},
     {{{"kernel_size: 2}", "kernel_size: 2, padding: 2}"}},
      {"15:7: layer '2' (MaxPool2d): padding 2x2 is more than half of kernel_size 2x2: windows at "
-      "the border would see padding only; use padding up to 1x1"}},
+      "the border would contain only padding; use a padding of at most 1x1"}},
 };
 
 const std::vector<BadConfig> kSeveralErrors = {
@@ -379,8 +379,8 @@ const std::vector<BadConfig> kSeveralErrors = {
       "20:28: expected auto or an integer from 1 to 65536, found '0x8'; only decimal digits are "
       "accepted"}},
     {{{"optimizer: {type: SGD, lr: 0.05, momentum: 0.9}\n", ""}, {"train: {epochs: 5}\n", ""}},
-     {"1:1: missing key 'optimizer' in the config: How the gradients change the weights.",
-      "1:1: missing key 'train' in the config: The training."}},
+     {"1:1: missing key 'optimizer' in the config: How the gradients update the weights.",
+      "1:1: missing key 'train' in the config: The training loop."}},
     {{{"type: ReLU", "type: ReLU, from: fc1"},
       {"type: Flatten", "type: Flatten, from: [conv, conv1]"},
       {"epochs: 5}", "epochs: 5}\ndevices: [cpu:0, cuda:x, tpu]"}},

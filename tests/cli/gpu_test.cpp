@@ -61,6 +61,6 @@ TEST_CASE("devices tells which GPU is too old") {
   CHECK(devices().contains("auto_refused"));
   const Finished text = run_dpt({"devices"}, dir.path());
   CHECK(text.exit_code == 0);
-  CHECK(text.out.find("`devices: auto` here is refused: cuda:0: ") != std::string::npos);
+  CHECK(text.out.find("`devices: auto` fails here: cuda:0: ") != std::string::npos);
 }
 #endif

@@ -66,7 +66,7 @@ TEST_CASE(
     const Finished stopped = interrupted(w, command, signal);
     INFO(stopped.err);
     CHECK(stopped.exit_code == exit_code);
-    CHECK(stopped.err.find("the same command goes on") != std::string::npos);
+    CHECK(stopped.err.find("run the same command again to resume") != std::string::npos);
     const Finished rest = run_dpt(command, w.dir.path());
     INFO(rest.err);
     CHECK(rest.exit_code == 0);

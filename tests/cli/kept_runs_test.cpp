@@ -198,7 +198,7 @@ TEST_CASE("--overwrite: killed before the first save, the old run comes back") {
     CHECK(program.wait().exit_code == -SIGKILL);
   }
   const Finished again = w.train_well({});
-  check_contains(again.err, "is there again");
+  check_contains(again.err, "restored the previous run in");
   check_contains(again.err, "is complete");
   for (const auto& [name, text] : before) {
     if (name == "train.log") continue;
@@ -245,7 +245,7 @@ TEST_CASE("the best: lost, the run says so and goes on with what is known") {
   fs::remove(w.best());
   fs::remove(w.checkpoint(12));
   const Finished run = w.train_well({"optimizer.lr=0.000001"});
-  check_contains(run.err, "nowhere to be found");
+  check_contains(run.err, ") was not found");
   CHECK(w.summary()["best"]["step"] == 24);
   CHECK(state_of(w.best()).step == 24);
 }
@@ -305,7 +305,7 @@ TEST_CASE("keep_best watches something else on resume: like is compared with lik
   const KeptRuns w;
   w.train_well({"--max-steps", "24"});
   const Finished run = w.train_well({"checkpoint.keep_best={monitor: val/loss, mode: min}"});
-  check_contains(run.err, "watches val/loss min now");
+  check_contains(run.err, "monitors val/loss min now");
   const json best = w.summary()["best"];
   double smallest = 1e9;
   std::int64_t at = 0;
@@ -329,8 +329,8 @@ TEST_CASE("how a stopped run goes on is said as it is") {
     CHECK(run.exit_code == 75);
     return run.err;
   };
-  check_contains(hint({}), "; the same command goes on");
-  check_contains(hint({"--overwrite"}), "; to go on: ");
+  check_contains(hint({}), "; run the same command again to resume");
+  check_contains(hint({"--overwrite"}), "; to resume: ");
   CHECK(hint({"--overwrite"}).find("--overwrite --max-time") == std::string::npos);
   check_contains(hint({"--resume", "never"}),
                  "train small.yaml --max-time 0s --run-dir runs/small-2");

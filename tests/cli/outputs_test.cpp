@@ -52,7 +52,7 @@ std::string on_terminal(const std::vector<std::string>& arguments, const std::st
 TEST_CASE("a dry run tells the numbers of the run") {
   const Workplace w;
   const std::string out = w.run_well({"train", "small.yaml", "--dry-run"}).out;
-  check_contains(out, "train 180 samples, val 20, test 40; 12 steps an epoch, 360 in all");
+  check_contains(out, "train 180 samples, val 20, test 40; 12 steps per epoch, 360 in total");
   check_contains(out, "2 replica(s)");
 }
 

@@ -23,8 +23,8 @@ TEST_CASE("AdaptiveAvgPool2d: fuses behind a convolution") {
 TEST_CASE("AdaptiveAvgPool2d: error texts") {
   CHECK(
       infer_error(*layer("AdaptiveAvgPool2d", {{"output_size", Size2{2, 3}}}), image(512, 7, 7)) ==
-      "output_size 2x3 is not available: only 1 (the mean of the whole image) is; use an "
-      "AvgPool2d for other sizes");
+      "output_size 2x3 is not supported: only 1 (the mean of the whole image) is; use AvgPool2d "
+      "for other sizes");
   CHECK(infer_error(*layer("AdaptiveAvgPool2d"), vector_of(4)) ==
         "expected an image (C x H x W) as input, found a vector of 4 features: it comes after a "
         "Flatten or Linear; move it before the Flatten");

@@ -34,12 +34,12 @@ TEST_CASE("AvgPool2d: the divisor is PyTorch's") {
 TEST_CASE("AvgPool2d: error texts") {
   CHECK(
       infer_error(*layer("AvgPool2d", pool({4, 2}, {{"padding", Size2{1, 2}}})), image(5, 9, 9)) ==
-      "padding 1x2 is more than half of kernel_size 4x2: windows at the border would see padding "
-      "only; use padding up to 2x1");
-  CHECK(infer_error(*layer("AvgPool2d", pool({5, 5})), image(50, 4, 4)) ==
-        "kernel_size 5x5 does not fit its input of 50x4x4 (C x H x W): it covers 5x5 pixels and "
-        "the padded input has 4x4; make the kernel smaller, add padding, or shrink the image less "
-        "before it");
+      "padding 1x2 is more than half of kernel_size 4x2: windows at the border would contain only "
+      "padding; use a padding of at most 2x1");
+  CHECK(
+      infer_error(*layer("AvgPool2d", pool({5, 5})), image(50, 4, 4)) ==
+      "kernel_size 5x5 does not fit its input of 50x4x4 (C x H x W): it covers 5x5 pixels and the "
+      "padded input has 4x4; make the kernel smaller, add padding, or downsample less before it");
 }
 
 TEST_CASE("AvgPool2d: numbers and gradients") {

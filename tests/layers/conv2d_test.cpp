@@ -56,16 +56,16 @@ TEST_CASE("Conv2d: multiply-adds count as two") {
 }
 
 TEST_CASE("Conv2d: error texts") {
-  CHECK(infer_error(*layer("Conv2d", conv(20, {7, 7})), image(50, 4, 4)) ==
-        "kernel_size 7x7 does not fit its input of 50x4x4 (C x H x W): it covers 7x7 pixels and "
-        "the padded input has 4x4; make the kernel smaller, add padding, or shrink the image less "
-        "before it");
+  CHECK(
+      infer_error(*layer("Conv2d", conv(20, {7, 7})), image(50, 4, 4)) ==
+      "kernel_size 7x7 does not fit its input of 50x4x4 (C x H x W): it covers 7x7 pixels and the "
+      "padded input has 4x4; make the kernel smaller, add padding, or downsample less before it");
   CHECK(infer_error(
             *layer("Conv2d", conv(20, {1, 3}, {{"dilation", square(3)}, {"padding", square(1)}})),
             image(5, 4, 4)) ==
         "kernel_size 1x3 does not fit its input of 5x4x4 (C x H x W) with padding 1x1 with "
         "dilation 3x3: it covers 1x7 pixels and the padded input has 6x6; make the kernel smaller, "
-        "add padding, or shrink the image less before it");
+        "add padding, or downsample less before it");
   CHECK(infer_error(*layer("Conv2d", conv(20, {3, 3})), vector_of(800)) ==
         "expected an image (C x H x W) as input, found a vector of 800 features: it comes after "
         "a Flatten or Linear; move it before the Flatten");
@@ -134,12 +134,12 @@ TEST_CASE("Conv2d: fields that contradict each other are refused") {
   CHECK(message({{"weight_init", word("constant")}}) ==
         "weight_init: constant needs weight_init_value");
   CHECK(message({{"weight_init_value", 0.5}}) ==
-        "weight_init_value has no effect with weight_init: default; it belongs to constant and "
-        "normal");
+        "weight_init_value has no effect with weight_init: default; it applies to constant and "
+        "normal only");
   CHECK(message({{"weight_init", word("constant")},
                  {"weight_init_value", 1.0},
                  {"weight_init_std", 0.1}}) ==
-        "weight_init_std has no effect with weight_init: constant; it belongs to normal");
+        "weight_init_std has no effect with weight_init: constant; it applies to normal only");
   CHECK(message({{"bias", false}, {"bias_init", word("constant")}, {"bias_init_value", 0.0}}) ==
         "bias_init has no effect with bias: false");
   CHECK(message({{"bias_init", word("constant")}, {"bias_init_value", 0.0}}).empty());

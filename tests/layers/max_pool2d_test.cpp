@@ -45,21 +45,21 @@ TEST_CASE("MaxPool2d: padding never wins") {
 }
 
 TEST_CASE("MaxPool2d: error texts") {
-  CHECK(infer_error(*layer("MaxPool2d", pool({3, 3})), image(50, 2, 4)) ==
-        "kernel_size 3x3 does not fit its input of 50x2x4 (C x H x W): it covers 3x3 pixels and "
-        "the padded input has 2x4; make the kernel smaller, add padding, or shrink the image less "
-        "before it");
+  CHECK(
+      infer_error(*layer("MaxPool2d", pool({3, 3})), image(50, 2, 4)) ==
+      "kernel_size 3x3 does not fit its input of 50x2x4 (C x H x W): it covers 3x3 pixels and the "
+      "padded input has 2x4; make the kernel smaller, add padding, or downsample less before it");
   CHECK(infer_error(*layer("MaxPool2d", pool({3, 3}, {{"padding", square(2)}})), image(5, 9, 9)) ==
-        "padding 2x2 is more than half of kernel_size 3x3: windows at the border would see padding "
-        "only; use padding up to 1x1");
+        "padding 2x2 is more than half of kernel_size 3x3: windows at the border would contain "
+        "only padding; use a padding of at most 1x1");
   CHECK(infer_error(*layer("MaxPool2d", pool({2, 2})), vector_of(9)) ==
         "expected an image (C x H x W) as input, found a vector of 9 features: it comes after a "
         "Flatten or Linear; move it before the Flatten");
   CHECK(infer_error(
             *layer("MaxPool2d", pool({2, 2}, {{"padding", square(1)}, {"dilation", square(5)}})),
             image(1, 4, 4)) ==
-        "a window of kernel_size 2x2 with dilation 5x5 and padding 1x1 sees nothing of its input "
-        "of 1x4x4 (C x H x W); use less dilation or padding");
+        "a window of kernel_size 2x2 with dilation 5x5 and padding 1x1 covers no pixel of its "
+        "input of 1x4x4 (C x H x W); use less dilation or padding");
 }
 
 TEST_CASE("MaxPool2d: numbers and gradients") {

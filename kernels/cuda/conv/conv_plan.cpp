@@ -78,7 +78,7 @@ class Bench {
         plans.size(), [&](std::size_t i) { run(*plans[i]); }, failure);
     for (std::size_t i = 0; i < plans.size(); ++i) {
       if (timing_.uncaptured(i).empty()) continue;
-      uncaptured = fmt::format("{} was timed by launches of the host: {}", plans[i]->name(),
+      uncaptured = fmt::format("{} was timed with host launches: {}", plans[i]->name(),
                                timing_.uncaptured(i));
     }
     return times;
@@ -101,7 +101,7 @@ class Bench {
   void* sums_scratch_ = nullptr;
 };
 
-/// A plan with something to be told of how it was chosen: what it stands in for, and why.
+/// A plan with a remark on how it was chosen: what it replaces, and why.
 class RemarkedPlan final : public ConvPlan {
  public:
   RemarkedPlan(std::unique_ptr<ConvPlan> plan, std::string remark)
@@ -129,7 +129,7 @@ class Candidates {
     try {
       named_ = make_cudnn_plan(context_, problem_, name);
     } catch (const Error&) {
-      named_ = nullptr;  // To choose anew meets the failure again, and tells of it.
+      named_ = nullptr;  // Choosing again meets the failure again, and reports it.
     }
     return named_ != nullptr;
   }
@@ -170,7 +170,7 @@ class Candidates {
     const auto first = std::min_element(times.begin(), times.end());
     const std::string name = plans[static_cast<std::size_t>(first - times.begin())]->name();
     if (failure_.empty()) return name;
-    // Whoever failed is gone; the rule decides only where nobody is left to compare with.
+    // Failed candidates are removed; the rule decides only if none is left to compare with.
     const auto failed = [&](const std::unique_ptr<ConvPlan>& plan) {
       const auto at = std::find(plans.begin(), plans.end(), plan.get()) - plans.begin();
       return std::isinf(times[static_cast<std::size_t>(at)]);

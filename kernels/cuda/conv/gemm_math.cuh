@@ -1,4 +1,5 @@
-// The arithmetics of our own products: how a word of memory becomes a factor, and what multiplies.
+// The arithmetic of our own matrix products: how a word of memory becomes a factor, and how factors
+// are multiplied.
 #pragma once
 
 #include "kernels/common/bf16.h"

@@ -150,7 +150,7 @@ class TaskSums {
 #pragma unroll 2
       for (int step = 0; step < s.run_steps; ++step) {
         const int k = step * 8 + lane() % 4;
-        // Behind the run lie other pixels, whose NaN or infinity a weight of zero would not stop.
+        // After the run come other pixels, whose NaN or infinity a weight of zero would not stop.
         const bool first = k < s.run_words, second = k + 4 < s.run_words;
         const std::uint32_t a[4] = {first ? upper[k] : 0, first ? lower[k] : 0,
                                     second ? upper[k + 4] : 0, second ? lower[k + 4] : 0};

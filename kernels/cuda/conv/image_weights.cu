@@ -126,7 +126,7 @@ class WeightSums {
                       const int* windows) {
     const int t = lane_ % 4, g = lane_ / 4;
     for (int k = warp_ % s.slices * 8 + t; k - t < s.pixels; k += s.slices * 8) {
-      // The pixels of a lane. Behind the last one dy is zero; x must not be a NaN there.
+      // The pixels of a lane. After the last one dy is zero; x must not be a NaN there.
       const bool first = k < s.pixels, second = k + 4 < s.pixels;
       const std::uint32_t* x_first = x + (first ? windows[k] : 0);
       const std::uint32_t* x_second = x + (second ? windows[k + 4] : 0);

@@ -425,10 +425,10 @@ CudaInfo query_cuda() {
     cudaGetLastError();
     info.unavailable = status == cudaErrorInsufficientDriver
                            ? fmt::format(
-                                 "the driver is too old: it knows CUDA {}, this dpt was "
-                                 "built with {}; update the driver",
+                                 "the driver is too old: it supports CUDA {}, but this dpt was "
+                                 "built with CUDA {}; update the driver",
                                  info.driver, info.runtime)
-                           : fmt::format("the driver says: {}", cudaGetErrorString(status));
+                           : fmt::format("the driver reports: {}", cudaGetErrorString(status));
     return info;
   }
   for (int index = 0; index < count; ++index) {
@@ -436,7 +436,7 @@ CudaInfo query_cuda() {
     if (describe(index, count, gpu)) info.devices.push_back(gpu);
   }
   if (info.devices.empty()) {
-    info.unavailable = "the driver shows no GPU (see nvidia-smi and CUDA_VISIBLE_DEVICES)";
+    info.unavailable = "the driver reports no GPU (see nvidia-smi and CUDA_VISIBLE_DEVICES)";
     return info;
   }
   return info;

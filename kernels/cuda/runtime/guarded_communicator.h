@@ -1,8 +1,8 @@
-// A communicator of NCCL that one thread works with and any thread may end. NCCL allows its abort
-// from another thread only while no call is inside the library with that communicator, and its
-// memory is gone after it: so a lock stands between the two. What keeps the lock short is that the
-// communicator does not block: a call that has to wait for other ranks (it connects to them at
-// first use) returns at once and is asked again and again, without the lock in between.
+// An NCCL communicator that one thread uses and any thread may abort. NCCL allows an abort from
+// another thread only while no call is inside the library with that communicator, and the abort
+// frees its memory: so a lock separates the two. It is held only briefly because the communicator
+// is non-blocking: a call that has to wait for other ranks (it connects to them at first use)
+// returns at once and is polled, without the lock in between.
 #pragma once
 
 #include <chrono>
@@ -71,7 +71,7 @@ class GuardedCommunicator {
   void with_handle(const Use& use) {
     const std::lock_guard lock(mutex_);
     if (handle_ == Handle()) {
-      fail(ErrorKind::peer, "{}: the sum over GPUs was given up because another rank failed", who_);
+      fail(ErrorKind::peer, "{}: the sum over GPUs was aborted because another rank failed", who_);
     }
     use(handle_);
   }

@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// JSON: {"format": 3, "machines": {machine: {problem: plan}}}. Made to be lost: a file that is
-/// missing, damaged or of another format counts as empty and is written anew; one that cannot be
+/// JSON: {"format": 3, "machines": {machine: {problem: plan}}}. Losing it is harmless: a file that
+/// is missing, damaged or of another format counts as empty and is written anew; one that cannot be
 /// written leaves the choices to this process. The file is replaced as a whole (temporary file and
 /// rename), and processes that share it take turns (lock file next to it) and keep each other's
 /// choices. Any thread may call.
@@ -22,9 +22,9 @@ class PlanCache {
 
   explicit PlanCache(std::filesystem::path file) : file_(std::move(file)) {}
 
-  /// The name of the plan for the problem: what was kept, if `usable` likes it, or else what
-  /// `choose` returns, which is then kept unless it is empty (no choice that holds). Where another
-  /// process was faster, its choice stands as long as it is usable, so that replicas agree. Calls
+  /// The name of the plan for the problem: what was kept, if `usable` accepts it, or else what
+  /// `choose` returns, which is then kept unless it is empty (no choice that holds). If another
+  /// process has chosen first, its choice is taken if it is usable, so that replicas agree. Calls
   /// of other threads wait meanwhile: replicas on equal GPUs share one choice.
   std::string decide(const std::string& machine, const std::string& problem,
                      const std::function<bool(const std::string&)>& usable,

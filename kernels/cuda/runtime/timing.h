@@ -27,16 +27,16 @@ class Timing {
   ~Timing();
 
   /// Memory on the GPU with `count` random numbers in [-1, 1), the same ones again and again:
-  /// power and so clocks depend on the bits, and zeros would be too kind. Null if there is not
-  /// enough.
+  /// power and therefore clocks depend on the bits, and zeros would be too favourable. Null if
+  /// there is not enough.
   void* make(std::int64_t count, DType type);
 
   /// Milliseconds of one run for each of `count` candidates, the best of several rounds; run(i)
   /// queues what candidate i has to do. Short runs are captured many at a time, and a replay is
   /// timed: a kernel of 3 us is over before the host has launched the next one. A candidate that
-  /// cannot be captured is timed by launches of the host, and named by `uncaptured`. Infinity for
-  /// one whose first run throws: its text goes to `failure`. (A failure that loses the GPU throws
-  /// at the next one's, and so from here at the latest.)
+  /// cannot be captured is timed with host launches, and named by `uncaptured`. Infinity for one
+  /// whose first run throws: its text goes to `failure`. (A failure that loses the GPU throws at
+  /// the next one's, and so from here at the latest.)
   std::vector<float> times(std::size_t count, const std::function<void(std::size_t)>& run,
                            std::string& failure);
   /// How many runs of `milliseconds` each one replay has: 1 to 20.

@@ -142,13 +142,13 @@ TEST_CASE("values that are not finite are never saved") {
   Checkpoint bad = small_checkpoint(plan, 18);
   bad.params[static_cast<std::size_t>(plan.params[1].offset + 1)] = std::nanf("");
   CHECK(error_of([&] { save_checkpoint(path, plan, bad); }, path, ErrorKind::diverged) ==
-        "F: not saved: 'conv1.bias' has the value nan at element 1; training has diverged, the "
-        "last good checkpoint stays");
+        "F: not saved: 'conv1.bias' has the value nan at element 1; training has diverged; the "
+        "last good checkpoint is kept");
   bad = small_checkpoint(plan, 18);
   bad.optimizer[1].second[0] = INFINITY;
   CHECK(error_of([&] { save_checkpoint(path, plan, bad); }, path, ErrorKind::diverged) ==
         "F: not saved: 'optim.exp_avg_sq.conv1.weight' has the value inf at element 0; training "
-        "has diverged, the last good checkpoint stays");
+        "has diverged; the last good checkpoint is kept");
   // Padding is nobody's value.
   bad = small_checkpoint(plan);
   bad.params[static_cast<std::size_t>(plan.params[1].offset + 2)] = std::nanf("");
@@ -209,13 +209,13 @@ TEST_CASE("what does not fit is refused, naming it") {
   CHECK(text([](Metadata& m, Views&) { m.erase("dpt.step"); }) ==
         "F: expected metadata 'dpt.step', found none");
   CHECK(text([](Metadata& m, Views&) { m["dpt.step"] = "12x"; }) ==
-        "F: metadata 'dpt.step': expected a whole number of 64 bits, found '12x'");
+        "F: metadata 'dpt.step': expected a 64-bit integer, found '12x'");
   CHECK(text([](Metadata& m, Views&) { m["dpt.step"] = "9223372036854775808"; }) ==
-        "F: metadata 'dpt.step': expected a whole number of 64 bits, found '9223372036854775808'");
+        "F: metadata 'dpt.step': expected a 64-bit integer, found '9223372036854775808'");
   CHECK(text([](Metadata& m, Views&) { m["dpt.best"] = ""; }) ==
         "F: metadata 'dpt.best': expected a number, found ''");
   CHECK(text([](Metadata& m, Views&) { m["dpt.device_weights"] = "9,,1"; }) ==
-        "F: metadata 'dpt.device_weights': expected a whole number of 64 bits, found ''");
+        "F: metadata 'dpt.device_weights': expected a 64-bit integer, found ''");
   CHECK(text([](Metadata& m, Views&) { m["dpt.classes"] = "[1]"; }) ==
         "F: metadata 'dpt.classes': expected a JSON list of strings, found '[1]'");
   CHECK(text([](Metadata& m, Views&) { m["dpt.devices"] = "{"; }) ==

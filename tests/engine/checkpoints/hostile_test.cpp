@@ -67,35 +67,35 @@ TEST_CASE("headers that are not JSON, or not an object") {
   check({{raw_file("[]"), "byte 8: expected a header that begins with '{', found 0x5b"},
          {raw_file(" {}"), "byte 8: expected a header that begins with '{', found 0x20"},
          {raw_file(std::string("{}\0{", 4)), "byte 10: expected JSON, found a zero byte"},
-         {raw_file("{}{"), "byte 10: the header is not JSON here"},
-         {raw_file("{\"a\""), "byte 12: the header is not JSON here"},
-         {raw_file("{\"a\":\xFF}"), "byte 13: the header is not JSON here"},
-         {raw_file("{" + std::string(50'000, '[')), "byte 9: the header is not JSON here"}});
+         {raw_file("{}{"), "byte 10: the header is not valid JSON here"},
+         {raw_file("{\"a\""), "byte 12: the header is not valid JSON here"},
+         {raw_file("{\"a\":\xFF}"), "byte 13: the header is not valid JSON here"},
+         {raw_file("{" + std::string(50'000, '[')), "byte 9: the header is not valid JSON here"}});
 }
 
 TEST_CASE("values of the wrong type") {
-  check({{tensor("7"), "tensor 'a': expected an object, found 7"},
-         {tensor("null"), "tensor 'a': expected an object, found null"},
-         {tensor("[1]"), "tensor 'a': expected an object, found a list"},
-         {tensor("{\"dtype\":1}"), "tensor 'a': dtype: expected a string, found 1"},
-         {tensor("{\"dtype\":{}}"), "tensor 'a': dtype: expected a string, found an object"},
-         {tensor("{\"shape\":4}"), "tensor 'a': shape: expected a list of numbers, found 4"},
-         {tensor("{\"shape\":[-1]}"),
-          "tensor 'a': shape: expected whole numbers of at least 0, found -1"},
-         {tensor("{\"shape\":[1.0]}"),
-          "tensor 'a': shape: expected whole numbers of at least 0, found 1.0"},
-         {tensor("{\"shape\":[[[[[[1]]]]]]}"),
-          "tensor 'a': shape: expected whole numbers of at least 0, found a list"},
-         {tensor("{\"shape\":[18446744073709551615]}"),
-          "tensor 'a': shape: 18446744073709551615 is too large"},
-         {tensor("{\"data_offsets\":[true,1]}"),
-          "tensor 'a': data_offsets: expected whole numbers of at least 0, found a boolean"},
-         {tensor("{\"data_offsets\":[0,1,2]}"),
-          "tensor 'a': data_offsets: expected two numbers, found more"},
-         {raw_file("{\"__metadata__\":[]}"), "__metadata__ expected an object, found a list"},
-         {raw_file("{\"__metadata__\":{\"k\":1}}"), "__metadata__ 'k': expected a string, found 1"},
-         {raw_file("{\"__metadata__\":{\"k\":{}}}"),
-          "__metadata__ 'k': expected a string, found an object"}});
+  check(
+      {{tensor("7"), "tensor 'a': expected an object, found 7"},
+       {tensor("null"), "tensor 'a': expected an object, found null"},
+       {tensor("[1]"), "tensor 'a': expected an object, found a list"},
+       {tensor("{\"dtype\":1}"), "tensor 'a': dtype: expected a string, found 1"},
+       {tensor("{\"dtype\":{}}"), "tensor 'a': dtype: expected a string, found an object"},
+       {tensor("{\"shape\":4}"), "tensor 'a': shape: expected a list of numbers, found 4"},
+       {tensor("{\"shape\":[-1]}"), "tensor 'a': shape: expected integers of at least 0, found -1"},
+       {tensor("{\"shape\":[1.0]}"),
+        "tensor 'a': shape: expected integers of at least 0, found 1.0"},
+       {tensor("{\"shape\":[[[[[[1]]]]]]}"),
+        "tensor 'a': shape: expected integers of at least 0, found a list"},
+       {tensor("{\"shape\":[18446744073709551615]}"),
+        "tensor 'a': shape: 18446744073709551615 is too large"},
+       {tensor("{\"data_offsets\":[true,1]}"),
+        "tensor 'a': data_offsets: expected integers of at least 0, found a boolean"},
+       {tensor("{\"data_offsets\":[0,1,2]}"),
+        "tensor 'a': data_offsets: expected two numbers, found more"},
+       {raw_file("{\"__metadata__\":[]}"), "__metadata__ expected an object, found a list"},
+       {raw_file("{\"__metadata__\":{\"k\":1}}"), "__metadata__ 'k': expected a string, found 1"},
+       {raw_file("{\"__metadata__\":{\"k\":{}}}"),
+        "__metadata__ 'k': expected a string, found an object"}});
 }
 
 TEST_CASE("keys that are unknown, missing or there twice") {
@@ -140,15 +140,15 @@ TEST_CASE("sizes that wrap or do not fit") {
   for (int i = 0; i < 32; ++i) many_ones += ",1";
   check(
       {{f32("4294967296,4294967296", "0,4"),
-        "tensor 'a': shape: [4294967296, 4294967296] elements of F32 are more bytes than 64 bits "
-        "count"},
+        "tensor 'a': shape: [4294967296, 4294967296] elements of F32 overflow a 64-bit count of "
+        "bytes"},
        // 2^62 + 1 elements of 4 bytes: the product wraps to 4.
        {f32("4611686018427387905", "0,4"),
-        "tensor 'a': shape: [4611686018427387905] elements of F32 are more bytes than 64 bits "
-        "count"},
+        "tensor 'a': shape: [4611686018427387905] elements of F32 overflow a 64-bit count of "
+        "bytes"},
        {f32("4611686018427387904,4,0", "0,0", 0),
-        "tensor 'a': shape: [4611686018427387904, 4, 0] elements of F32 are more bytes than 64 "
-        "bits count"},
+        "tensor 'a': shape: [4611686018427387904, 4, 0] elements of F32 overflow a 64-bit count of "
+        "bytes"},
        {f32("2", "0,4"), "tensor 'a': expected 8 bytes for F32 [2], found 4 (data_offsets 0 to 4)"},
        {f32("1", "4,0"), "tensor 'a': data_offsets: it ends at 0, before it begins at 4"},
        {f32("1", "18446744073709551612,0"),
@@ -178,7 +178,7 @@ TEST_CASE("a checksum that is none") {
          {raw_file("{\"dpt.integrity\":{\"dtype\":\"U8\",\"shape\":[16],\"data_offsets\":[0,16]},"
                    "\"z\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[16,17]}}",
                    std::string(17, 'x')),
-          "tensor 'dpt.integrity': expected as the last one, found 'z' after it"}});
+          "tensor 'dpt.integrity': expected it to be the last tensor, found 'z' after it"}});
   TempDir folder;
   const std::string path = folder.file("a");
   write_all_text(

@@ -130,9 +130,9 @@ TEST_CASE("the writer refuses what it could not read") {
     return error_of([&] { write_safetensors(path, metadata, tensors); }, path);
   };
   CHECK(text({}, {{"a", "F32", {1}, &one}, {"a", "F32", {1}, &one}}) ==
-        "F: cannot write tensor 'a': its name is taken");
+        "F: cannot write tensor 'a': a tensor of that name exists already");
   CHECK(text({}, {{"dpt.integrity", "F32", {1}, &one}}) ==
-        "F: cannot write tensor 'dpt.integrity': its name is taken");
+        "F: cannot write tensor 'dpt.integrity': a tensor of that name exists already");
   CHECK(text({}, {{"a", "F31", {1}, &one}}) == "F: tensor 'a': cannot write F31 [1]");
   CHECK(text({}, {{"a", "F32", {-1}, &one}}) == "F: tensor 'a': cannot write F32 [-1]");
   CHECK(text({}, {{"", "F32", {1}, &one}}) == "F: tensor '': expected a name, found an empty one");

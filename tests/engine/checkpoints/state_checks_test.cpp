@@ -20,7 +20,7 @@ std::string error_with(const std::string& key, const std::string& value) {
 
 TEST_CASE("a counter that no run can have is refused with file, key, expected and found") {
   CHECK(error_with("step", "17") == "no error");
-  const std::string whole = ": expected a whole number from 0 to ";
+  const std::string whole = ": expected an integer from 0 to ";
   CHECK(error_with("step", "-50") == "F: metadata 'dpt.step'" + whole + "1099511627776, found -50");
   CHECK(error_with("epoch", "-1") == "F: metadata 'dpt.epoch'" + whole + "1000000, found -1");
   CHECK(error_with("epoch", "1000001").starts_with("F: metadata 'dpt.epoch'"));
@@ -43,8 +43,7 @@ TEST_CASE("a counter that no run can have is refused with file, key, expected an
   CHECK(error_with("shards", "-1").starts_with("F: metadata 'dpt.shards'"));
   CHECK(error_with("shards", "65537").starts_with("F: metadata 'dpt.shards'"));
   CHECK(error_with("device_weights", "9,0") ==
-        "F: metadata 'dpt.device_weights': expected a whole number from 1 to 1048576 each, found "
-        "0");
+        "F: metadata 'dpt.device_weights': expected an integer from 1 to 1048576 each, found 0");
   CHECK(error_with("device_weights", "9,1,1") ==
         "F: metadata 'dpt.device_weights': expected a number for each of the 2 'dpt.devices', "
         "found 3");

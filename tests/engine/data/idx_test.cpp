@@ -82,7 +82,7 @@ TEST_CASE("IDX: a plain file is preferred to its compressed copy; two different 
   dir.write("train-images.idx3-ubyte", IdxDir::images(4));
   CHECK(error_of([&] { dir.read(); }, dir) ==
         "$: several files could be train-images: train-images-idx3-ubyte, "
-        "train-images-idx3-ubyte.gz, train-images.idx3-ubyte; leave one of them");
+        "train-images-idx3-ubyte.gz, train-images.idx3-ubyte; keep only one of them");
 }
 
 TEST_CASE("IDX: gzip in several members is one stream") {
@@ -126,7 +126,7 @@ TEST_CASE("bad IDX files are refused by name and offset") {
   SUBCASE("gzip without its ending") {
     CHECK(dir.with(labels, gzip(idx({5}, {0, 1, 2, 3, 4}))) ==
           "$/train-labels-idx1-ubyte: not an IDX file of labels: at offset 0, expected the magic "
-          "number 00000801, found 1f8b0800 (this is gzip: let its name end in .gz)");
+          "number 00000801, found 1f8b0800 (this is gzip: rename it so that it ends in .gz)");
   }
   SUBCASE("empty") {
     CHECK(dir.with(images, {}) ==
@@ -166,7 +166,7 @@ TEST_CASE("bad IDX files are refused by name and offset") {
   SUBCASE("absurd sides") {
     CHECK(dir.with(images, idx({5, 70000, 3}, {})) ==
           "$/train-images-idx3-ubyte: the header at offset 8 says images of 70000x3 with 1 channel "
-          "(height x width); expected 1 to 16384 pixels a side and 1 to 64 channels");
+          "(height x width); expected 1 to 16384 pixels per side and 1 to 64 channels");
     CHECK(IdxDir().with(images, idx({5, 2, 0}, {})).find("images of 2x0") != std::string::npos);
   }
   SUBCASE("label out of range") {
@@ -222,8 +222,8 @@ TEST_CASE("bad gzip is refused") {
   }
   SUBCASE("bytes after it") {
     CHECK(dir.with(name, concat(good, {1, 2, 3})) ==
-          fmt::format("$/train-images-idx3-ubyte.gz: bytes that are not gzip follow the data, from "
-                      "byte {} of the file",
+          fmt::format("$/train-images-idx3-ubyte.gz: other bytes follow the gzip data, from byte "
+                      "{} of the file",
                       good.size()));
   }
   SUBCASE("less inside than the header says") {
@@ -247,7 +247,7 @@ TEST_CASE("bad gzip is refused") {
     CHECK(dir.with(name, bad) ==
           fmt::format("$/train-images-idx3-ubyte.gz: 5 images of 4096x4096 with 1 channel takes "
                       "83886080 bytes out of a gzip file of {} bytes: refused as a decompression "
-                      "bomb (inflate it by hand if it is none)",
+                      "bomb (if it is not one, decompress it by hand)",
                       bad.size()));
   }
 }
@@ -297,12 +297,12 @@ TEST_CASE("digits are inside the program") {
   double sum = 0;
   for (const std::byte b : all) sum += std::to_integer<int>(b);
   CHECK(sum / 255 / static_cast<double>(all.size()) == doctest::Approx(0.30543).epsilon(1e-4));
-  CHECK(sets.train->describe(7) == "digits (inside the program): train-images, sample 7");
+  CHECK(sets.train->describe(7) == "digits (built in): train-images, sample 7");
   CHECK(error_of([] {
           open("digits", {}, {{28, 28, 1}, 10});
         }) ==
-        "digits (inside the program): train-images: the images are 8x8 with 1 channel, but "
-        "model.input is [1, 28, 28] (channels, height, width): write model.input: [1, 8, 8]");
+        "digits (built in): train-images: the images are 8x8 with 1 channel, but model.input is "
+        "[1, 28, 28] (channels, height, width): write model.input: [1, 8, 8]");
   CHECK(error_of([] {
           open("digits", {}, {{8, 8, 1}, 9});
         }) ==

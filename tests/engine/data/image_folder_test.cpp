@@ -114,9 +114,9 @@ TEST_CASE("image_folder: val serves as test set; both need a word") {
   fs::rename(dir / "test", dir / "val");
   CHECK(dir.read().test->size() == 2);
   dir.write("test/cat/1.png", grey_png(1));
-  CHECK(dir.error() ==
-        "image_folder: $: both test and val are there: say which is the test set with test: test "
-        "or test: val");
+  CHECK(
+      dir.error() ==
+      "image_folder: $: both test and val exist: choose the test set with test: test or test: val");
   CHECK(open("image_folder", {{"root", dir.path()}, {"test", std::string("val")}},
              kFolderRequirements)
             .test->size() == 2);
@@ -169,12 +169,13 @@ TEST_CASE("image_folder: folders that are refused") {
   SUBCASE("a picture next to the classes") {
     dir.write("train/1.png", grey_png(1));
     CHECK(dir.error() ==
-          "$/train/1.png: a picture next to the class folders; expected $/train/CLASS/1.png");
+          "$/train/1.png: an image next to the class folders; expected $/train/CLASS/1.png");
   }
   SUBCASE("a folder inside a class") {
     dir.write("train/cat/more/1.png", grey_png(1));
     CHECK(dir.error() ==
-          "$/train/cat/more: a folder inside a class folder; pictures are directly in it");
+          "$/train/cat/more: a folder inside a class folder; images must be directly in the class "
+          "folder");
   }
   SUBCASE("another kind of file") {
     dir.write("train/cat/notes.txt", {1});
@@ -187,8 +188,7 @@ TEST_CASE("image_folder: folders that are refused") {
   }
   SUBCASE("channels that pictures do not have") {
     CHECK(dir.error({{4, 4, 4}, 2}) ==
-          "image_folder: $: pictures are read as 1 channel (grey) or 3 (RGB), but model.input asks "
-          "for 4");
+          "image_folder: $: images are read as 1 channel (grey) or 3 (RGB), but model.input has 4");
   }
 }
 
@@ -245,7 +245,7 @@ TEST_CASE("image_folder: a bad picture is named when it is read") {
   // Far beyond any real picture, and sparse on the disk.
   fs::resize_file(dir / "train/cat/2.png", (std::uintmax_t{256} << 20) + 1);
   CHECK(dir.read_error(1) ==
-        "$/train/cat/2.png: a file of 268435457 bytes; at most 256 MiB are read as a picture");
+        "$/train/cat/2.png: a file of 268435457 bytes; an image file may have at most 256 MiB");
 }
 
 }  // namespace

@@ -78,22 +78,22 @@ TEST_CASE("transforms that do not fit are refused with their line") {
   CHECK(error({normalize({0.5, 1e300, 0.5}, {1, 1, 1})}) ==
         "config.yaml:3:5: Normalize: mean must hold finite numbers, found 1e+300");
   CHECK(error({normalize({0, 0, 0}, {1, 1, 1}), transform("RandomHorizontalFlip")}) ==
-        "config.yaml:3:5: RandomHorizontalFlip: stands after Normalize, which must come last");
+        "config.yaml:3:5: RandomHorizontalFlip: comes after Normalize, which must be last");
   CHECK(error({normalize({0, 0, 0}, {1, 1, 1}), normalize({0, 0, 0}, {1, 1, 1})}) ==
-        "config.yaml:3:5: Normalize: is in the list twice");
+        "config.yaml:3:5: Normalize: appears twice in the list");
   CHECK(error({transform("RandomHorizontalFlip"), transform("RandomHorizontalFlip")}) ==
-        "config.yaml:3:5: RandomHorizontalFlip: is in the list twice");
+        "config.yaml:3:5: RandomHorizontalFlip: appears twice in the list");
   const Variant crop = transform("RandomCrop", {{"size", Size2{32, 32}}});
-  CHECK(error({crop, crop}) == "config.yaml:3:5: RandomCrop: is in the list twice");
+  CHECK(error({crop, crop}) == "config.yaml:3:5: RandomCrop: appears twice in the list");
 }
 
 TEST_CASE("a model that asks for other images is told what to write") {
-  CHECK(error({}, {32, 32, 3}, {28, 28, 3}) ==
-        "model.input asks for 28x28 images, but the data set's are 32x32: write model.input: [3, "
-        "32, 32]");
+  CHECK(
+      error({}, {32, 32, 3}, {28, 28, 3}) ==
+      "model.input is 28x28, but the data set's images are 32x32: write model.input: [3, 32, 32]");
   CHECK(error({}, {28, 28, 1}, {28, 28, 3}) ==
-        "model.input asks for 3 channels, but the data set's images have 1: write model.input: [1, "
-        "28, 28]");
+        "model.input has 3 channels, but the data set's images have 1: write model.input: [1, 28, "
+        "28]");
 }
 
 TEST_CASE("the tables say what other systems' transforms become") {

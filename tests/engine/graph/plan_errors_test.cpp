@@ -17,7 +17,7 @@ TEST_CASE("a kernel larger than its input names the layer and its line") {
                        .linear("fc", 10)) ==
         "net.yaml:11:7: layer 'conv2' (Conv2d): kernel_size 7x7 does not fit its input of 50x4x4 "
         "(C x H x W): it covers 7x7 pixels and the padded input has 4x4; make the kernel smaller, "
-        "add padding, or shrink the image less before it");
+        "add padding, or downsample less before it");
 }
 
 TEST_CASE("several mistakes are several lines, in the order of the file") {
@@ -31,23 +31,22 @@ TEST_CASE("several mistakes are several lines, in the order of the file") {
                        .linear("fc", 10)
                        .conv("late", 3, 3)) ==
         "net.yaml:10:7: layer 'c' (Conv2d): groups 2 must divide both the channels of its input, "
-        "3, and out_channels, 4\n"
-        "net.yaml:11:7: layer '1' (AdaptiveAvgPool2d): output_size 2x2 is not available: only 1 "
-        "(the mean of the whole image) is; use an AvgPool2d for other sizes\n"
-        "net.yaml:12:7: layer 'fc' (Linear): expected a vector as input, found an image of 4x2x2 "
-        "(C x H x W); add {type: Flatten} before it\n"
-        "net.yaml:13:7: layer 'late' (Conv2d): expected an image (C x H x W) as input, found a "
-        "vector of 10 features: it comes after a Flatten or Linear; move it before the Flatten");
+        "3, and out_channels, 4\nnet.yaml:11:7: layer '1' (AdaptiveAvgPool2d): output_size 2x2 is "
+        "not supported: only 1 (the mean of the whole image) is; use AvgPool2d for other "
+        "sizes\nnet.yaml:12:7: layer 'fc' (Linear): expected a vector as input, found an image of "
+        "4x2x2 (C x H x W); add {type: Flatten} before it\nnet.yaml:13:7: layer 'late' (Conv2d): "
+        "expected an image (C x H x W) as input, found a vector of 10 features: it comes after a "
+        "Flatten or Linear; move it before the Flatten");
 }
 
-TEST_CASE("the last layer must give one number per class") {
+TEST_CASE("the last layer must have one output per class") {
   CHECK(plan_error(ModelSpecBuilder({1, 8, 8}).conv("c", 10, 3)) ==
-        "net.yaml:10:7: layer 'c' (Conv2d): the last layer must give one number per class, found "
+        "net.yaml:10:7: layer 'c' (Conv2d): the last layer must have one output per class, found "
         "an image of 10x6x6 (C x H x W); end with {type: Flatten} and {type: Linear, out_features: "
         "CLASSES}");
   CHECK(plan_error(ModelSpecBuilder({1, 8, 8}).add("Flatten").linear("fc", 1)) ==
-        "net.yaml:11:7: layer 'fc' (Linear): the last layer must give one number per class, 2 at "
-        "least, found 1");
+        "net.yaml:11:7: layer 'fc' (Linear): the last layer must have one output per class, at "
+        "least 2, found 1");
 }
 
 TEST_CASE("a model without layers, parameters or a proper input") {
@@ -79,8 +78,8 @@ TEST_CASE("names: duplicates, unknown, later, several inputs, unread outputs") {
                        .conv("conv", 4, 3)
                        .add("Flatten")
                        .linear("fc", 10)) ==
-        "net.yaml:11:7: layer 'conv' (Conv2d): the name is taken by the layer at net.yaml:10:7; "
-        "names must differ");
+        "net.yaml:11:7: layer 'conv' (Conv2d): the layer at net.yaml:10:7 already has this name; "
+        "names must be unique");
   CHECK(plan_error(ModelSpecBuilder({1, 8, 8})
                        .conv("conv1", 4, 3)
                        .add("Flatten", {}, "flat", {"convl"})
@@ -91,8 +90,8 @@ TEST_CASE("names: duplicates, unknown, later, several inputs, unread outputs") {
                        .conv("conv1", 4, 3)
                        .add("Flatten", {}, "flat", {"somewhere"})
                        .linear("fc", 10)) ==
-        "net.yaml:11:7: layer 'flat' (Flatten): from: there is no layer 'somewhere' above (above "
-        "are: conv1, input)");
+        "net.yaml:11:7: layer 'flat' (Flatten): from: there is no layer 'somewhere' above (the "
+        "layers above are: conv1, input)");
   CHECK(plan_error(ModelSpecBuilder({1, 8, 8})
                        .conv("conv1", 4, 3)
                        .add("Flatten", {}, "flat", {"fc"})
@@ -111,7 +110,7 @@ TEST_CASE("names: duplicates, unknown, later, several inputs, unread outputs") {
                        .add("Flatten", {}, "flat", {"a"})
                        .linear("fc", 10)) ==
         "net.yaml:11:7: layer 'b' (Conv2d): no layer reads its output, and it is not the last "
-        "layer, whose output is trained; remove it or name it in a later layer's from");
+        "layer; remove it or name it in a later layer's from");
 }
 
 TEST_CASE("a model made in code has no line to name") {

@@ -94,7 +94,7 @@ TEST_CASE("options that contradict each other are refused with both values") {
         "nesterov: true needs a momentum above 0 and a dampening of 0, found momentum: 0.9 and "
         "dampening: 0.1");
   CHECK(text("Adam", {{"betas", std::vector<double>{0.9}}}) ==
-        "betas: expected two numbers, as [0.9, 0.999], found 1");
+        "betas: expected two numbers, such as [0.9, 0.999], found 1");
   CHECK(text("AdamW", {{"betas", std::vector<double>{0.9, 1.0}}}) ==
         "betas: expected numbers of at least 0 and below 1, found 1");
   CHECK(text("Adam", {{"betas", std::vector<double>{-0.5, 0.9}}}) ==

@@ -93,7 +93,7 @@ TEST_CASE("values of every sort are read strictly") {
         "22:17: expected an integer from 1 to 1000000, found '10'; remove the quotes");
   CHECK(issue("epochs: 10", "epochs: 99999999999999999999") ==
         "22:17: expected an integer from 1 to 1000000, found 99999999999999999999; it does not fit "
-        "into 64 bits");
+        "in 64 bits");
   CHECK(issue("epochs: 10", "epochs: ") ==
         "22:9: expected an integer from 1 to 1000000, found nothing");
   CHECK(issue("epochs: 10", "epochs: [10]") ==
@@ -110,7 +110,7 @@ TEST_CASE("values of every sort are read strictly") {
   CHECK(issue("epochs: 10", "epochs: 1000001") ==
         "22:17: expected an integer from 1 to 1000000, found 1000001");
   CHECK(issue("lr: 0.2", "lr: 1e999") ==
-        "20:28: expected a number above 0, found 1e999; it does not fit into a double");
+        "20:28: expected a number above 0, found 1e999; it does not fit in a double");
   CHECK(issue("lr: 0.2", "lr: 0.2, nesterov: yes") ==
         "20:43: expected true or false, found 'yes'; write true");
   CHECK(issue("lr: 0.2", "lr: 0.2, nesterov: Off") ==
@@ -213,11 +213,11 @@ TEST_CASE("all errors of a file come in one run, in order of position") {
 }
 
 TEST_CASE("what is required is asked for with its meaning") {
-  CHECK(issues_of("{}") == Texts{"1:1: missing key 'data' in the config: The samples.",
-                                 "1:1: missing key 'model' in the config: The network.",
-                                 "1:1: missing key 'optimizer' in the config: How the gradients "
-                                 "change the weights.",
-                                 "1:1: missing key 'train' in the config: The training."});
+  CHECK(issues_of("{}") ==
+        Texts{"1:1: missing key 'data' in the config: The data set.",
+              "1:1: missing key 'model' in the config: The network.",
+              "1:1: missing key 'optimizer' in the config: How the gradients update the weights.",
+              "1:1: missing key 'train' in the config: The training loop."});
   CHECK(issues_of("") ==
         Texts{"1:1: expected a config with the keys version, data, model, ..., found nothing"});
   CHECK(issues_of("- a\n") ==
@@ -236,11 +236,11 @@ TEST_CASE("a config for a newer version is refused by name and not taken apart")
 
 TEST_CASE("layer names are unique and inputs are earlier layers") {
   CHECK(issues_of(changed("name: fc1", "name: conv1")) ==
-        Texts{"18:28: expected a layer name that is used once, found 'conv1' again, which is layer "
-              "0 in line 15"});
+        Texts{"18:28: expected a unique layer name, found 'conv1', which is also that of layer 0 "
+              "in line 15"});
   CHECK(issues_of(changed("name: fc1", "name: '1'")) ==
-        Texts{"18:28: expected a layer name that is used once, found '1' again, which is layer 1 "
-              "in line 16"});
+        Texts{"18:28: expected a unique layer name, found '1', which is also that of layer 1 in "
+              "line 16"});
   CHECK(issues_of(changed("name: fc1", "name: 'f c'")) ==
         Texts{"18:28: expected a layer name of letters, digits, '_', '-' and '.', found 'f c'"});
   CHECK(issues_of(changed("from: conv1", "from: [conv1, conv2]")) ==

@@ -90,7 +90,7 @@ TEST_CASE("the schema is strict JSON Schema 2020-12") {
   CHECK(conv["properties"]["out_channels"]["minimum"] == 1);
   CHECK(conv["properties"]["kernel_size"]["anyOf"][1]["minItems"] == 2);
   CHECK(conv["properties"]["bias"]["default"] == true);
-  CHECK(conv["properties"]["bias"]["description"] == "Add a learnt bias.");
+  CHECK(conv["properties"]["bias"]["description"] == "Add a learnable bias.");
   CHECK(schema["$defs"]["optimizer.SGD"]["properties"]["lr"]["exclusiveMinimum"] == 0);
   const auto& device_weights = schema["else"]["properties"]["device_weights"];
   CHECK(device_weights["default"] == "auto");

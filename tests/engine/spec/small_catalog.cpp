@@ -30,10 +30,12 @@ const ObjectTable* conv_table() {
   using S = SmallConv;
   static const ObjectTable table = object_table<S>(
       "Conv2d", "2-D convolution.",
-      {field("out_channels", &S::out_channels, "Number of filters.").required().range(1, 65536),
+      {field("out_channels", &S::out_channels, "Number of output channels.")
+           .required()
+           .range(1, 65536),
        field("kernel_size", &S::kernel_size, "Height and width.").required().range(1, 1024),
        field("stride", &S::stride, "Step of the window.").range(1, 1024),
-       field("bias", &S::bias, "Add a learnt bias."),
+       field("bias", &S::bias, "Add a learnable bias."),
        field("dilations", &S::dilations, "For the test of lists.").range(1, 9)});
   return &table;
 }

@@ -104,13 +104,13 @@ TEST_CASE("extends: cycles, missing files and bad values are issues") {
   write(folder, "a.yaml", "extends: b.yaml\n");
   write(folder, "b.yaml", "name: x\nextends: ./a.yaml\n");
   CHECK(file_issues(folder, folder.file("a.yaml")) ==
-        Texts{"b.yaml:2:10: 'extends' leads back to ./a.yaml: a config cannot build on itself"});
+        Texts{"b.yaml:2:10: 'extends' leads back to ./a.yaml: a config cannot extend itself"});
   const auto issue = [&](const std::string& text) {
     const Texts all = file_issues(folder, write(folder, "c.yaml", text));
     return all.size() == 1 ? all[0] : fmt::format("{} issues", all.size());
   };
   CHECK(issue("extends: c.yaml\n") ==
-        "c.yaml:1:10: 'extends' leads back to c.yaml: a config cannot build on itself");
+        "c.yaml:1:10: 'extends' leads back to c.yaml: a config cannot extend itself");
   CHECK(issue("extends: none.yaml\n") ==
         "c.yaml:1:10: cannot read the config none.yaml: No such file or directory");
   CHECK(issue("extends: .\n") == "c.yaml:1:10: cannot read the config .: it is a folder");

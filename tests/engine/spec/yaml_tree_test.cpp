@@ -97,7 +97,7 @@ TEST_CASE("what a config may not hold is refused with its place") {
 TEST_CASE("broken YAML is an issue with its line, not a crash") {
   CHECK(first_issue("a: [1, 2\n").find("not valid YAML") != std::string::npos);
   CHECK(first_issue("a: *nowhere\n").find("1:4: not valid YAML") == 0);
-  CHECK(first_issue("a:\n\tb: 1\n").find("line 2 is indented with a tab, YAML wants spaces") !=
+  CHECK(first_issue("a:\n\tb: 1\n").find("line 2 is indented with a tab, YAML requires spaces") !=
         std::string::npos);
   CHECK(first_issue("a: {root: ${HOME}/x}\n")
             .find("inside {...}, put a value with ${...} into quotes") != std::string::npos);

@@ -68,7 +68,7 @@ TEST_CASE("a communicator is not ended while its rank is inside the library") {
   CHECK(library.aborts == 1);
   int calls = 0;
   CHECK_THROWS_WITH_AS(communicator.run([&](Library*) { ++calls; }, 1s),
-                       doctest::Contains("cuda:0: the sum over GPUs was given up"), Error);
+                       doctest::Contains("cuda:0: the sum over GPUs was aborted"), Error);
   CHECK_THROWS_AS(communicator.require_alive(), Error);
   CHECK(calls == 0);
 }
