@@ -27,7 +27,7 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-/// A file's header, if it is a checkpoint.
+/// A file's header, if it is an intact checkpoint.
 std::optional<CheckpointHeader> header_of(const std::string& path) {
   try {
     if (exists(path)) return read_checkpoint_header(path);
@@ -37,7 +37,8 @@ std::optional<CheckpointHeader> header_of(const std::string& path) {
   return std::nullopt;
 }
 
-/// Why the file `path` is not the best checkpoint that `state` knows; empty if it is, intact.
+/// Why the file `path` is not the best checkpoint that `state` knows; empty if it is. (Reading a
+/// header verifies the whole file.)
 std::string why_not_best(const std::string& path, const RunState& state) {
   if (!exists(path)) return path + ": no such file";
   try {
@@ -50,7 +51,7 @@ std::string why_not_best(const std::string& path, const RunState& state) {
   } catch (const Error& error) {
     return error.what();
   }
-  return defect_of(path);
+  return {};
 }
 
 bool is_best(const std::string& path, const RunState& state) {
@@ -230,7 +231,7 @@ void settle_best(const Job& job, const RunFolder& folder, const std::string& fro
     leave_best(folder, start, aside, notify);
   } else if (!is_same(best_file, folder.best())) {
     const auto there = header_of(folder.best());
-    if (!there || there->checksum != state.best_checksum || !defect_of(folder.best()).empty()) {
+    if (!there || there->checksum != state.best_checksum) {
       leave_best(folder, start, aside, notify);
       publish_link(best_file, folder.best());
     }

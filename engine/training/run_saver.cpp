@@ -59,7 +59,6 @@ std::optional<SaveResult> RunSaver::poll() {
 
 std::optional<SaveResult> RunSaver::wait() {
   if (thread_.joinable()) thread_.join();
-  done_ = false;
   return std::exchange(result_, std::nullopt);
 }
 

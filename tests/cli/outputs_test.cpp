@@ -314,6 +314,29 @@ TEST_CASE("on a terminal the last line is a bar that tells how far the run is") 
   check_contains(output, "\r\x1b[K");
 }
 
+TEST_CASE("the bar's rate and the time that is left belong together") {
+  const Workplace w;
+  const std::string output = on_terminal(
+      {"train", "small.yaml", "train.epochs=10000", "--max-steps", "1500", "checkpoint.every=0",
+       "checkpoint.every_steps=0", "data.val_split=0", "data.size=180"},
+      w.dir.path());
+  const std::regex bar(
+      R"(step (\d+)/120000  loss \d+\.\d{4}  ([0-9.]+)(k|M|) images/s  (?:(\d+):)?(\d+):(\d\d) left)");
+  int bars = 0;
+  for (std::sregex_iterator each(output.begin(), output.end(), bar), end; each != end; ++each) {
+    const std::smatch& found = *each;
+    const double unit = found.str(3) == "k" ? 1e3 : found.str(3) == "M" ? 1e6 : 1;
+    const double rate = std::stod(found.str(2)) * unit;
+    const double hours = found.str(4).empty() ? 0 : std::stod(found.str(4));
+    const double left = (hours * 60 + std::stod(found.str(5))) * 60 + std::stod(found.str(6));
+    const double expected = 16 * (120000 - std::stod(found.str(1))) / rate;
+    INFO(found.str());
+    CHECK(std::abs(left - expected) <= 0.51 + 0.01 * expected);
+    ++bars;
+  }
+  CHECK(bars > 0);
+}
+
 TEST_CASE("predictions: names of classes with commas, quotes and line breaks are quoted") {
   const TempDir dir;
   write_file(dir.file("c.yaml"), R"(version: 1

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "engine/checkpoints/checkpoint.h"
 #include "tests/io_faults/harness.h"
@@ -74,6 +75,16 @@ bool is_folder_call(const IoCall& call) {
   return call.kind == "open_folder" || call.kind == "fsync_folder";
 }
 
+/// Whether the call is one that goes on after a signal: all of ours. (The text log is spdlog's; the
+/// removal of a tree, the listing of a folder and the reading of a config are the standard
+/// library's.)
+bool goes_on_after_signal(const IoCall& call) {
+  if (call.kind == "write") return true;
+  if (call.kind == "read") return call.path.ends_with(".safetensors");
+  return call.kind != "truncate" && call.kind != "open_folder" && !is_log(call.path) &&
+         call.path.find("/replaced") == std::string::npos;
+}
+
 /// Whether the call is part of bringing a file to where it belongs: the run may not go on as if
 /// nothing were. (Tidying up may fail: a warning says so.)
 bool publishes(const std::vector<IoCall>& calls, const IoCall& call) {
@@ -117,7 +128,9 @@ std::string complaint_about(const Scenario& scenario, const IoFault& fault) {
                                    [&](const IoCall& call) { return call.number == fault.at; });
   if (failed == run.calls.end()) return {};
   const bool harmless = fault.what == "EINTR" || fault.what == "short";
-  if (harmless && failed->kind != "write") return {};
+  if (harmless && !goes_on_after_signal(*failed)) return {};
+  const bool is_for_writes = fault.what == "short" || fault.what == "nothing";
+  if (is_for_writes && failed->kind != "write") return {};
   const int exit_code = run.finished.exit_code;
   const std::string& err = run.finished.err;
   const auto complain = [&](const std::string& what) {
@@ -164,13 +177,20 @@ std::string complaint_about(const Scenario& scenario, const IoFault& fault) {
 }
 
 /// Every call of the scenario fails once with a full disk or an I/O error, in turn; every write is
-/// also interrupted, and also takes only half.
+/// also interrupted, or takes only half, or nothing at all. Of the other calls the first of each
+/// kind and type of file is interrupted.
 std::vector<IoFault> all_faults(const std::vector<IoCall>& calls) {
   std::vector<IoFault> faults;
+  std::set<std::pair<std::string, std::string>> interrupted;
   for (const IoCall& call : calls) {
     faults.push_back({call.number, call.number % 2 == 0 ? "ENOSPC" : "EIO"});
-    if (call.kind == "write")
-      faults.push_back({call.number, call.number % 2 == 0 ? "EINTR" : "short"});
+    if (call.kind == "write") {
+      const char* kinds[] = {"EINTR", "short", "nothing"};
+      faults.push_back({call.number, kinds[call.number % 3]});
+    } else if (goes_on_after_signal(call) &&
+               interrupted.emplace(call.kind, fs::path(call.path).extension()).second) {
+      faults.push_back({call.number, "EINTR"});
+    }
   }
   return faults;
 }
@@ -198,6 +218,46 @@ TEST_CASE("every failing call of a resumed run") {
 
 TEST_CASE("every failing call of a run that replaces another") {
   check_scenario("overwriting");
+}
+
+TEST_CASE("on_failure continue: a last save that failed once is made again, as the best") {
+  std::vector<std::string> command = {"train", "watched.yaml", "--run-dir", "run"};
+  command.emplace_back("checkpoint.on_failure=continue");
+  command.emplace_back("optimizer.lr=0.1");
+  const auto in = [&](const TempDir& place, const std::optional<IoFault>& fault) {
+    write_file(place.file("watched.yaml"), watched_config());
+    return run_watched(command, place.path(), place.file("run"), fault);
+  };
+  const auto number_of_last_open = [](const std::vector<IoCall>& calls) {
+    for (const IoCall& call : calls) {
+      if (call.kind == "open" && call.path.ends_with(checkpoint_name(15) + ".tmp")) {
+        return call.number;
+      }
+    }
+    FAIL("the last checkpoint is not written");
+    return 0;
+  };
+  const TempDir whole;
+  const IoRun undisturbed = in(whole, {});
+  INFO(undisturbed.finished.err);
+  REQUIRE(undisturbed.finished.exit_code == 0);
+  const Outcome want = outcome_of(whole.file("run"));
+  // The last epoch is the best.
+  REQUIRE(read_checkpoint_header(whole.file("run/best.safetensors")).state.step == 15);
+  int at = number_of_last_open(undisturbed.calls);
+  for (int tries = 0;; ++tries) {
+    REQUIRE(tries < 20);
+    const TempDir place;
+    const IoRun run = in(place, IoFault{at, "EIO"});
+    // The order of calls of two threads may differ a little from run to run.
+    const int should = number_of_last_open(run.calls);
+    if (should != std::exchange(at, should)) continue;
+    INFO(run.finished.err);
+    CHECK(run.finished.exit_code == 0);
+    check_contains(run.finished.err, "; continuing (checkpoint.on_failure is continue)");
+    CHECK((outcome_of(place.file("run")) == want));
+    break;
+  }
 }
 
 }  // namespace dpt::testing

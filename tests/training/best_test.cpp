@@ -73,3 +73,100 @@ TEST_CASE("patience counts evaluations since the last improvement") {
   CHECK_FALSE(has_stopped_early(spec, state));
   CHECK_FALSE(state.early_best.has_value());
 }
+
+TEST_CASE("what is better, by which monitor, and where there is a value at all") {
+  KeepBestSpec keep;
+  CHECK(is_better(keep, 0.2, std::nullopt));
+  CHECK_FALSE(is_better(keep, NAN, std::nullopt));
+  CHECK(is_better(keep, 0.2, 0.1));
+  CHECK_FALSE(is_better(keep, 0.2, 0.2));
+  keep.mode = Direction::min;
+  CHECK_FALSE(is_better(keep, 0.2, 0.1));
+  CHECK(is_better(keep, 0.1, 0.2));
+  CHECK_FALSE(is_better(keep, 0.2, 0.2));
+
+  RunState state;
+  state.epoch = 1;
+  state.val_accuracy = 0.7;
+  state.val_loss = 2.0;
+  CHECK(monitored_value(keep, state) == 0.7);
+  keep.monitor = Monitor::val_loss;
+  CHECK(monitored_value(keep, state) == 2.0);
+  // In the middle of an epoch the weights are others than those that were measured.
+  state.position = 12;
+  CHECK_FALSE(monitored_value(keep, state).has_value());
+  state.position = 0;
+  state.val_loss.reset();
+  CHECK_FALSE(monitored_value(keep, state).has_value());
+  state.val_loss = 2.0;
+  state.epoch = 0;
+  CHECK_FALSE(monitored_value(keep, state).has_value());
+
+  TrainSpec spec;
+  CHECK(best_monitor_of(spec) == "val/accuracy max");
+  CHECK(early_monitor_of(spec).empty());
+  spec.checkpoint.keep_best = keep;
+  CHECK(best_monitor_of(spec) == "val/loss min");
+}
+
+TEST_CASE("a new best forgets the file of the one before") {
+  TrainSpec spec;
+  RunState state;
+  note(spec, state, 0.5);
+  state.best_checksum = "of the first";
+  CHECK_FALSE(note(spec, state, 0.4));
+  CHECK(state.best_checksum == "of the first");
+  CHECK(note(spec, state, 0.6));
+  CHECK(state.best_checksum.empty());
+}
+
+TEST_CASE("early stopping: min_delta must be exceeded, in the direction of the mode") {
+  TrainSpec spec;
+  RunState state;
+  CHECK_FALSE(has_stopped_early(spec, state));
+  spec.train.early_stopping.emplace();
+  EarlyStoppingSpec& early = *spec.train.early_stopping;
+  early.monitor = Monitor::val_loss;
+  early.mode = Direction::min;
+  early.patience = 3;
+  early.min_delta = 0.25;
+  note(spec, state, 0.0, 2.0);
+  CHECK(state.early_best == 2.0);
+  CHECK(state.early_monitor == "val/loss min");
+  note(spec, state, 0.0, 1.75);  // by exactly as much
+  CHECK(state.bad_evaluations == 1);
+  CHECK(state.early_best == 2.0);
+  note(spec, state, 0.0, 2.5);
+  CHECK(state.bad_evaluations == 2);
+  note(spec, state, 0.0, 1.5);
+  CHECK(state.bad_evaluations == 0);
+  CHECK(state.early_best == 1.5);
+  // An epoch that was not measured neither counts nor helps.
+  state.bad_evaluations = 2;
+  state.val_loss.reset();
+  note_epoch(spec, state);
+  CHECK(state.bad_evaluations == 2);
+  CHECK_FALSE(has_stopped_early(spec, state));
+  state.bad_evaluations = 3;
+  CHECK(has_stopped_early(spec, state));
+}
+
+TEST_CASE("patience on resume: kept for the same monitor and for files that do not name it") {
+  TrainSpec spec;
+  spec.train.early_stopping.emplace();
+  RunState state;
+  state.early_best = 0.5;
+  state.bad_evaluations = 2;
+  adopt_early_stopping(spec, state);
+  CHECK(state.bad_evaluations == 2);
+  state.early_monitor = "val/accuracy max";
+  adopt_early_stopping(spec, state);
+  CHECK(state.bad_evaluations == 2);
+  CHECK(state.early_best == 0.5);
+  spec.train.early_stopping->monitor = Monitor::val_loss;
+  spec.train.early_stopping->mode = Direction::min;
+  adopt_early_stopping(spec, state);
+  CHECK(state.bad_evaluations == 0);
+  CHECK_FALSE(state.early_best.has_value());
+  CHECK(state.early_monitor == "val/loss min");
+}

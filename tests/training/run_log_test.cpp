@@ -50,6 +50,10 @@ TEST_CASE("a log that cannot be written warns once, and says later how much is m
   CHECK(lines[1]["event"] == "log_gap");
   CHECK(lines[1]["lines"] == 2);
   CHECK(lines[2]["event"] == "d");
+  // The gap is told once.
+  log.event("e", {{"x", 5}});
+  REQUIRE(lines_of(path).size() == 4);
+  CHECK(lines_of(path)[3] == Json({{"v", 1}, {"event", "e"}, {"x", 5}}));
   // A log whose file cannot even be made.
   RunLog nowhere(folder.file("none/metrics.jsonl"),
                  [&](const std::string& text) { warnings.push_back(text); });
@@ -64,6 +68,30 @@ TEST_CASE("text that is not UTF-8 and numbers that are not finite stand in the l
   REQUIRE(lines.size() == 1);
   CHECK(lines[0]["name"] == "caf\xef\xbf\xbd");
   CHECK(lines[0]["nonfinite"] == Json({"loss"}));
+  CHECK(lines[0]["loss"].is_null());
+  RunLog(folder.file("l")).event("b", {{"loss", 0.5}, {"n", 3}});
+  CHECK_FALSE(lines_of(folder.file("l"))[1].contains("nonfinite"));
+}
+
+TEST_CASE("half a line is gone as soon as a log is opened, and a replaced file is left at once") {
+  const TempDir folder;
+  const std::string path = folder.file("l");
+  const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
+  write("{\"event\":\"a\"}\n{\"event\":\"b");
+  RunLog log(path);
+  CHECK(read_whole_file(path) == "{\"event\":\"a\"}\n");
+  log.event("c", Json::object());
+  CHECK(read_whole_file(path) == "{\"event\":\"a\"}\n{\"v\":1,\"event\":\"c\"}\n");
+  write_file_atomically(path, "{\"event\":\"d\"}\n");
+  log.reopen();
+  log.event("e", Json::object());
+  CHECK(read_whole_file(path) == "{\"event\":\"d\"}\n{\"v\":1,\"event\":\"e\"}\n");
+  write("no line at all");
+  RunLog again(path);
+  CHECK(read_whole_file(path).empty());
+  // Without a path there is no file, and nobody is warned.
+  RunLog nothing({}, [](const std::string& text) { FAIL(text); });
+  nothing.event("a", Json::object());
 }
 
 TEST_CASE("lines past the moment of the resume move, once") {
@@ -96,4 +124,41 @@ TEST_CASE("lines past the moment of the resume move, once") {
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 0);
   write(kept + test);
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 1);
+}
+
+TEST_CASE("which lines come again: by step, by epoch, and by the process that wrote them") {
+  const TempDir folder;
+  CHECK(abandon_log_lines(folder.path(), 0, 0) == 0);
+  const auto moves = [&](const std::string& line, std::int64_t step, std::int64_t epoch,
+                         const std::string& before = {}) {
+    std::ofstream(folder.file("metrics.jsonl")) << before + line + "\n";
+    const bool moved = abandon_log_lines(folder.path(), step, epoch) > 0;
+    CHECK(read_whole_file(folder.file("metrics.jsonl")) == before + (moved ? "" : line + "\n"));
+    return moved;
+  };
+  CHECK_FALSE(moves(R"({"event":"step","step":10})", 10, 2));
+  CHECK(moves(R"({"event":"step","step":11})", 10, 2));
+  CHECK_FALSE(moves(R"({"event":"epoch","epoch":2,"step":10})", 10, 2));
+  CHECK(moves(R"({"event":"epoch","epoch":2,"step":10})", 10, 1));
+  CHECK(moves(R"({"event":"epoch","epoch":2,"step":11})", 10, 2));
+  CHECK_FALSE(moves(R"({"event":"eval","epoch":2,"step":10,"split":"val"})", 10, 2));
+  CHECK(moves(R"({"event":"eval","epoch":2,"step":10,"split":"val"})", 10, 1));
+  CHECK(moves(R"({"event":"eval","epoch":2,"step":10,"split":"test"})", 10, 2,
+              "{\"event\":\"run_end\"}\n"));
+  CHECK_FALSE(moves(R"({"event":"eval","epoch":1,"step":5,"split":"test"})", 10, 2));
+  // Lines without a step are of the process that began last.
+  CHECK_FALSE(moves(R"({"event":"log_gap","lines":1})", 10, 2));
+  CHECK_FALSE(
+      moves(R"({"event":"log_gap","lines":1})", 10, 2, "{\"event\":\"run_start\",\"step\":10}\n"));
+  CHECK_FALSE(moves(R"({"event":"checkpoint","step":8})", 10, 2));
+  // What is no event stays.
+  for (const char* odd : {"7", "no JSON", "[1]", R"({"event":"step","step":"11"})", ""}) {
+    CAPTURE(odd);
+    CHECK_FALSE(moves(odd, 10, 2));
+  }
+  // All of it.
+  std::ofstream(folder.file("metrics.jsonl"))
+      << "{\"event\":\"run_start\",\"step\":0}\n{\"event\":\"run_end\"}\n";
+  CHECK(abandon_log_lines(folder.path(), -1, -1) == 2);
+  CHECK(read_whole_file(folder.file("metrics.jsonl")).empty());
 }

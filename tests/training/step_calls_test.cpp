@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "engine/training/stepper.h"
 #include "tests/training/counting_backend.h"
@@ -96,7 +97,9 @@ TEST_CASE("a step is one copy to the device, one launch and one copy back") {
         stepper.finish_epoch();
       }
     };
+    CHECK(replica.launches() == "calls");
     epochs(3, false);  // the ragged last batch too is recorded in the second
+    CHECK(replica.launches() == "graph");
     epochs(3, true);
     evaluate_split(replica, job, job.splits.test, "test");
     epochs(2, false);
@@ -111,4 +114,65 @@ TEST_CASE("a step is one copy to the device, one launch and one copy back") {
     epochs(1, true);
     CHECK((backend.take_calls() == CountingBackend::Calls{steps, steps, 2 * steps, 0, bytes}));
   }
+}
+
+TEST_CASE("captured graphs end when what they hold the addresses of moves") {
+  const Job job = small_job(small_config("{type: SGD, lr: 0.05}"),
+                            {cpus(1), "data.size=15", "data.test_size=60", "data.batch_size=8"});
+  const StartingPoint start = fresh_start(job);
+  CountingBackend backend;
+  LocalGroup group(1);
+  const auto communicator = group.join(0, backend);
+  Replica replica(backend, *communicator, job);
+  Stepper stepper(job, replica, *communicator, start.state, [](const StepResult&) {});
+  const auto is_replayed = [&] {
+    backend.take_calls();
+    stepper.step(false, false);
+    const CountingBackend::Calls calls = backend.take_calls();
+    stepper.drain();
+    stepper.finish_epoch();
+    CHECK((calls.launches == 0) == (calls.singles > 0));
+    return calls.launches == 1;
+  };
+  // As calls, captured and replayed, replayed.
+  CHECK_FALSE(is_replayed());
+  CHECK(is_replayed());
+  CHECK(is_replayed());
+  // 60 samples at once need more memory for activations than 8, but no more for their numbers.
+  const EvalResult first = evaluate_split(replica, job, job.splits.test, "test");
+  CHECK_FALSE(first.samples.replayed);
+  CHECK_FALSE(is_replayed());
+  CHECK(is_replayed());
+  CHECK(is_replayed());
+  evaluate_split(replica, job, job.splits.test, "test");
+  CHECK(evaluate_split(replica, job, job.splits.test, "test").samples.replayed);
+  CHECK(is_replayed());
+  replica.set_device_weights({2});
+  CHECK_FALSE(is_replayed());
+  CHECK(replica.launches() == "calls");
+  CHECK(is_replayed());
+}
+
+TEST_CASE("between ranks the sums stand between two graphs") {
+  const Job job = small_job(small_config("{type: SGD, lr: 0.05}"), {cpus(2)});
+  LocalGroup group(2);
+  std::string launches[2];
+  const auto rank = [&](int which) {
+    CountingBackend backend;
+    const auto communicator = group.join(which, backend);
+    Replica replica(backend, *communicator, job);
+    Stepper stepper(job, replica, *communicator, fresh_start(job).state, [](const StepResult&) {});
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      while (!stepper.epoch_done()) stepper.step(false, false);
+      stepper.drain();
+      stepper.finish_epoch();
+    }
+    launches[which] = replica.launches();
+    communicator->barrier();
+  };
+  std::thread other(rank, 1);
+  rank(0);
+  other.join();
+  CHECK(launches[0] == "graphs");
+  CHECK(launches[1] == "graphs");
 }

@@ -1,10 +1,18 @@
 // Small functions whose results only people read, and how a failure among ranks is told.
 #include <doctest/doctest.h>
 
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
+#include <regex>
 #include <stdexcept>
 
+#include "tests/support/text.h"
 #include "tests/training/run.h"
 
 using namespace dpt;
@@ -120,4 +128,159 @@ TEST_CASE("micro-batches: multiples of eight that fit a cache, within bounds") {
   CHECK(limit(1) == 256);
   CHECK(limit(64) < 256);
   CHECK(limit(1024) == 8);
+}
+
+TEST_CASE("how a run ended: its name in the log, and the exit code of a stop") {
+  CHECK(std::string(name_of(RunEnd::complete)) == "ok");
+  CHECK(std::string(name_of(RunEnd::max_steps)) == "max_steps");
+  CHECK(std::string(name_of(RunEnd::stopped)) == "stopped");
+  const std::tuple<StopReason, int, const char*> stops[] = {
+      {StopReason::none, 0, "none"},           {StopReason::interrupt, 130, "SIGINT"},
+      {StopReason::terminate, 143, "SIGTERM"}, {StopReason::hangup, 129, "SIGHUP"},
+      {StopReason::user, 75, "SIGUSR1"},       {StopReason::time_is_up, 75, "--max-time"}};
+  for (const auto& [reason, code, name] : stops) {
+    CAPTURE(name);
+    CHECK(exit_code_of(reason) == code);
+    CHECK(std::string(name_of(reason)) == name);
+  }
+}
+
+TEST_CASE("what a config decides about the devices' libraries and patience") {
+  const std::string config = small_config(kSgd);
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value ? std::optional<std::string>(value) : std::nullopt;
+  };
+  const auto set = [](const char* name, const std::optional<std::string>& value) {
+    if (value) {
+      setenv(name, value->c_str(), 1);
+    } else {
+      unsetenv(name);
+    }
+  };
+  const auto cache = variable("XDG_CACHE_HOME"), home = variable("HOME");
+  set("HOME", "/home/x");
+  set("XDG_CACHE_HOME", "/c");
+  CHECK(plan_cache_path() == "/c/dpt/cuda-plans.json");
+  CHECK(small_job(config, {cpus(1)}).backend_options.plan_cache == "/c/dpt/cuda-plans.json");
+  CHECK_FALSE(small_job(config, {cpus(1)}).backend_options.exact);
+  // Exact mode does not depend on what was timed once.
+  const Job exact = small_job(config, {cpus(1), "train.shards=2"});
+  CHECK(exact.backend_options.exact);
+  CHECK(exact.backend_options.plan_cache.empty());
+  CHECK(small_job(config, {cpus(1), "train.autotune=false"}).backend_options.plan_cache.empty());
+  for (const std::optional<std::string>& none :
+       {std::optional<std::string>(""), std::optional<std::string>()}) {
+    set("XDG_CACHE_HOME", none);
+    CHECK(plan_cache_path() == "/home/x/.cache/dpt/cuda-plans.json");
+  }
+  set("HOME", std::nullopt);
+  CHECK(plan_cache_path().empty());
+  set("XDG_CACHE_HOME", cache);
+  set("HOME", home);
+
+  CHECK(stall_timeout(small_job(config, {cpus(1)})) == std::chrono::minutes(10));
+  CHECK(stall_timeout(small_job(config, {cpus(1), "train.stall_timeout=1.5"})) ==
+        std::chrono::milliseconds(1500));
+  const Job job = small_job(config, {cpus(1), "data.prefetch=7", "data.workers=3"});
+  CHECK(loader_options(job).prefetch == 7);
+  CHECK(loader_options(job).workers == 3);
+  TrainSpec spec = job.spec;
+  spec.model.input = {3, 8, 9};
+  const DataRequirements wanted = data_requirements(spec, job.plan);
+  CHECK(wanted.input.c == 3);
+  CHECK(wanted.input.h == 8);
+  CHECK(wanted.input.w == 9);
+  CHECK(wanted.classes == 4);
+}
+
+TEST_CASE("messages stand in train.log with time and level, warnings by name") {
+  const TempDir folder;
+  {
+    Progress progress(true);
+    progress.info("before");
+    progress.also_to(folder.file("train.log"));
+    progress.info("usual {}");
+    progress.warn("odd");
+    // As soon as it was said.
+    CHECK(count_of(read_whole_file(folder.file("train.log")), "\n") == 2);
+    progress.bar(0.5, "no terminal");
+    std::filesystem::create_directory(folder.file("taken"));
+    progress.also_to(folder.file("taken"));
+  }
+  const std::string text = read_whole_file(folder.file("train.log"));
+  const std::string time = R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d)";
+  CHECK(std::regex_search(text, std::regex("^" + time + " info usual \\{\\}\n" + time +
+                                           " warning warning: odd\n" + time +
+                                           " warning warning: .*taken: cannot write: .*; "
+                                           "the run continues without it\n$")));
+}
+
+namespace {
+
+/// What a terminal with so many columns gets from a process that only says this.
+std::string on_terminal(unsigned short columns, const std::function<void(Progress&)>& says,
+                        bool silent = false) {
+  winsize size{};
+  size.ws_row = 4;
+  size.ws_col = columns;
+  int terminal = -1;
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
+  REQUIRE(pid >= 0);
+  if (pid == 0) {
+    {
+      Progress progress(silent);
+      says(progress);
+    }
+    _exit(0);
+  }
+  std::string output;
+  char buffer[256];
+  for (ssize_t n; (n = read(terminal, buffer, sizeof buffer)) > 0;) {
+    output.append(buffer, static_cast<std::size_t>(n));
+  }
+  close(terminal);
+  waitpid(pid, nullptr, 0);
+  return output;
+}
+
+}  // namespace
+
+TEST_CASE("the bar: its cells, its width, and messages above it") {
+  const std::string clear = "\r\x1b[K";
+  CHECK(on_terminal(100, [](Progress& p) { p.bar(0.5, "half"); }) ==
+        clear + "[" + std::string(12, '=') + std::string(12, ' ') + "] half" + clear);
+  CHECK(on_terminal(100,
+                    [](Progress& p) {
+                      p.bar(0, "a");
+                      p.bar(1, "b");
+                      p.bar(1.5, "c");
+                      p.bar(-0.1, "d");
+                    }) == clear + "[" + std::string(24, ' ') + "] a" + clear + "[" +
+                              std::string(24, '=') + "] b" + clear + "[" + std::string(24, '=') +
+                              "] c" + clear + "[" + std::string(24, ' ') + "] d" + clear);
+  // One column stays free: a full line would wrap.
+  CHECK(on_terminal(31, [](Progress& p) { p.bar(1, "longer than that"); }) ==
+        clear + "[" + std::string(24, '=') + "] lon" + clear);
+  CHECK(on_terminal(0, [](Progress& p) { p.bar(1, std::string(100, 'x')); }) ==
+        clear + "[" + std::string(24, '=') + "] " + std::string(52, 'x') + clear);
+  CHECK(on_terminal(100,
+                    [](Progress& p) {
+                      p.info("one");
+                      p.bar(1, "bar");
+                      p.warn("two");
+                      p.clear();
+                      p.clear();
+                      p.info("three");
+                    }) == "one\r\n" + clear + "[" + std::string(24, '=') + "] bar" + clear +
+                              "warning: two\r\n[" + std::string(24, '=') + "] bar" + clear +
+                              "three\r\n");
+  CHECK(on_terminal(
+            100,
+            [](Progress& p) {
+              p.info("one");
+              p.bar(1, "bar");
+            },
+            true)
+            .empty());
 }

@@ -57,6 +57,14 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(loaded.state.val_loss == 1.5);
   CHECK(loaded.state.val_accuracy == 0.1);
   CHECK(loaded.state.val_n == 20);
+  CHECK(loaded.state.lr_scale == 0.125);
+  CHECK(loaded.state.rollbacks == 3);
+  CHECK(loaded.state.rollback_step == 11);
+  CHECK(loaded.state.rollback_candidate == 13);
+  CHECK(loaded.state.skipped_steps == 5);
+  CHECK(loaded.state.skipped_in_row == 4);
+  CHECK(loaded.state.epoch_skipped == 48);
+  CHECK(loaded.checksum == SafetensorsFile::open(path).stored_checksum());
   CHECK(loaded.config == saved.config);
   CHECK(loaded.classes == saved.classes);
   CHECK(loaded.dataset_fingerprint == saved.dataset_fingerprint);

@@ -49,6 +49,64 @@ TEST_CASE("a counter that no run can have is refused with file, key, expected an
         "found 3");
 }
 
+TEST_CASE("a counter at its bound is accepted, one past it is not") {
+  CHECK(error_with("step", "1099511627776") == "no error");
+  CHECK(error_with("step", "1099511627777").starts_with("F: metadata 'dpt.step'"));
+  CHECK(error_with("step", "15") == "no error");  // that of the best
+  CHECK(error_with("epoch", "1000000") == "no error");
+  CHECK(error_with("position", "1099511627776") == "no error");
+  CHECK(error_with("position", "1099511627777").starts_with("F: metadata 'dpt.position'"));
+  CHECK(error_with("position", "501") == "no error");  // above the 500.25 that are correct
+  CHECK(error_with("best_step", "0") == "no error");
+  CHECK(error_with("bad_evaluations", "0") == "no error");
+  CHECK(error_with("bad_evaluations", "2") == "no error");  // after two epochs
+  CHECK(error_with("epoch_loss_sum", "0") == "no error");
+  CHECK(error_with("epoch_loss_sum", "1e308") == "no error");
+  CHECK(error_with("epoch_correct", "0") == "no error");
+  CHECK(error_with("epoch_correct", "-0.5").starts_with("F: metadata 'dpt.epoch_correct'"));
+  CHECK(error_with("shards", "0") == "no error");
+  CHECK(error_with("shards", "65536") == "no error");
+  CHECK(error_with("device_weights", "1,1048576") == "no error");
+  CHECK(error_with("device_weights", "1,1048577").starts_with("F: metadata 'dpt.device_weights'"));
+  CHECK(error_with("device_weights", "none") == "no error");
+}
+
+TEST_CASE("files of older minor versions leave what they do not know at its default") {
+  Metadata metadata = good_metadata();
+  const RunState usual;
+  for (const char* key :
+       {"best_monitor", "best_checksum", "early_monitor", "train_loss", "train_accuracy",
+        "val_loss", "val_accuracy", "val_n", "lr_scale", "rollbacks", "rollback_step",
+        "rollback_candidate", "skipped_steps", "skipped_in_row", "epoch_skipped"}) {
+    CAPTURE(key);
+    Metadata without = good_metadata();
+    without.erase(std::string("dpt.") + key);
+    CHECK(error_of([&] { from_metadata("ckpt", without); }, "ckpt") ==
+          fmt::format("F: expected metadata 'dpt.{}', found none", key));
+    without["dpt.version"] = "1.1";
+    CHECK_NOTHROW(from_metadata("ckpt", without));
+    metadata.erase(std::string("dpt.") + key);
+  }
+  metadata["dpt.version"] = "1.1";
+  RunState old = from_metadata("ckpt", metadata).state;
+  CHECK(old.device_weights == std::vector<std::int64_t>{9988, 12});
+  CHECK(old.best_step == 15);
+  CHECK(old.best_monitor.empty());
+  CHECK_FALSE(old.train_loss.has_value());
+  CHECK(old.lr_scale == 1);
+  CHECK(old.rollback_step == -1);
+  metadata.erase("dpt.device_weights");
+  CHECK(error_of([&] { from_metadata("ckpt", metadata); }, "ckpt") ==
+        "F: expected metadata 'dpt.device_weights', found none");
+  metadata["dpt.version"] = "1.0";
+  old = from_metadata("ckpt", metadata).state;
+  CHECK(old.device_weights.empty());
+  CHECK(old.step == 17);
+  metadata.erase("dpt.best_step");
+  CHECK(error_of([&] { from_metadata("ckpt", metadata); }, "ckpt") ==
+        "F: expected metadata 'dpt.best_step', found none");
+}
+
 TEST_CASE("a best that is not a number counts as none") {
   Metadata metadata = good_metadata();
   metadata["dpt.best"] = metadata["dpt.early_best"] = "nan";

@@ -221,5 +221,97 @@ TEST_CASE("a world of one adds its own parts, whatever they are") {
   comm->barrier();
 }
 
+TEST_CASE("where a device cannot reach another's memory, sums are made in the host's") {
+  for (int ranks : {2, 3, 5}) {
+    for (int blind = 0; blind <= ranks; ++blind) {  // all of them in the last round
+      CAPTURE(ranks);
+      CAPTURE(blind);
+      const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend& backend) {
+        backend.reaches_others = blind != ranks && comm.rank() != blind;
+        // More parts, more floats, and fewer again.
+        for (const auto& [shards, count] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+                 {2, 17}, {2, 3}, {7, 3}, {7, 1001}, {11, 40}, {1, 2000}, {5, 16}}) {
+          std::vector<Values> all;
+          for (std::int64_t shard = 0; shard < shards; ++shard) {
+            all.push_back(shard_values(shard, count, false));
+          }
+          std::list<Floats> buffers;
+          std::vector<PartialSum> parts;
+          for (const TreeNode& node :
+               maximal_nodes(shards, even_part(shards, ranks, comm.rank()))) {
+            buffers.emplace_back(backend, sum_of(all, node.first, node.level));
+            parts.push_back({node, buffers.back().ptr()});
+          }
+          Floats out(backend, Values(static_cast<std::size_t>(count), -1.0F));
+          comm.all_reduce(shards, parts, out.ptr(), count);
+          if (out.values() != expected(shards, count, false)) {
+            throw std::runtime_error("wrong sum");
+          }
+        }
+        // No device has seen another's events.
+        if (!backend.waited_for.empty()) throw std::runtime_error("waited for a device");
+      });
+      CHECK(first_failure(outcomes) == "");
+    }
+  }
+}
+
+TEST_CASE("queues wait for each other: for all parts before a sum, for all readers after it") {
+  constexpr int kRanks = 3;
+  std::vector<std::vector<const Event*>> recorded(kRanks), waited_for(kRanks);
+  const auto outcomes = run_ranks(kRanks, [&](Communicator& comm, QueuedBackend& backend) {
+    Floats buffer(backend, Values(100, 1.0F));
+    const PartialSum part{{comm.rank(), 0}, buffer.ptr()};
+    comm.all_reduce(kRanks, {&part, 1}, buffer.ptr(), 100);
+    recorded[static_cast<std::size_t>(comm.rank())] = backend.recorded;
+    waited_for[static_cast<std::size_t>(comm.rank())] = backend.waited_for;
+    buffer.values();
+    comm.barrier();
+  });
+  REQUIRE(first_failure(outcomes) == "");
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    REQUIRE(recorded[rank].size() == 2);
+    CHECK(recorded[rank][0] != recorded[rank][1]);
+    std::vector<const Event*> want;
+    for (const std::size_t which : {0, 1}) {
+      for (std::size_t other = 0; other < kRanks; ++other) {
+        if (other != rank) want.push_back(recorded[other][which]);
+      }
+    }
+    CHECK(waited_for[rank] == want);
+  }
+}
+
+TEST_CASE("a group has one rank at least") {
+  CHECK_THROWS_WITH_AS(LocalGroup(0), "expected 1 to 65535 replicas, found 0", Error);
+  CHECK_THROWS_AS(LocalGroup(65536), Error);
+  CHECK_NOTHROW(LocalGroup(1));
+}
+
+TEST_CASE("a world of one refuses what several would refuse") {
+  LocalGroup group(1);
+  QueuedBackend backend;
+  const auto comm = group.join(0, backend);
+  std::vector<std::byte> mine(8, std::byte{7}), all(9);
+  CHECK_THROWS_WITH_AS(comm->broadcast(mine, 1),
+                       "rank 0: broadcast: expected a root from 0 to 0, found 1", Error);
+  CHECK_NOTHROW(comm->broadcast(mine, 0));
+  CHECK_THROWS_WITH_AS(comm->all_gather(mine, all),
+                       "rank 0: all_gather: expected room for 1 blocks of 8 bytes, found 9 bytes",
+                       Error);
+  all.resize(8);
+  comm->all_gather(mine, all);
+  CHECK((all == mine));
+  Floats buffer(backend, Values(4, 1.0F));
+  const PartialSum part{{0, 0}, buffer.ptr()};
+  CHECK_THROWS_WITH_AS(comm->all_reduce(2, {&part, 1}, buffer.ptr(), 4),
+                       "rank 0: all_reduce: expected parts that cover shards 0 to 1 once; they end "
+                       "after 1 shards",
+                       Error);
+  comm->abort("because");
+  CHECK(group.abort_cause() == "because");
+  CHECK(comm->can_be_recorded());
+}
+
 }  // namespace
 }  // namespace dpt

@@ -32,6 +32,13 @@ class QueuedBackend : public testing::HostBackend {
       for (std::int64_t i = 0; i < count; ++i) at(to)[i] = at(a)[i] + at(b)[i];
     });
   }
+  bool can_use_memory_of(const Backend& other) override { return reaches_others || &other == this; }
+  void record(Event& event) override {
+    recorded.push_back(&event);
+    HostBackend::record(event);
+  }
+  using HostBackend::record;
+  void wait_for(const Event& event) override { waited_for.push_back(&event); }
   void synchronize() override {
     for (const auto& job : queue_) job();
     queue_.clear();
@@ -44,7 +51,9 @@ class QueuedBackend : public testing::HostBackend {
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
   std::unique_ptr<InputOp> input(const InputDesc&) override { no(); }
 
-  int fail_at_add = 0;  ///< the n-th add from now throws; 0 = none
+  int fail_at_add = 0;         ///< the n-th add from now throws; 0 = none
+  bool reaches_others = true;  ///< whether it can use the memory of other backends
+  std::vector<const Event*> recorded, waited_for;
 
  private:
   static float* at(DevPtr ptr) { return reinterpret_cast<float*>(ptr.address); }

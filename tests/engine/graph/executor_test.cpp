@@ -203,5 +203,34 @@ TEST_CASE("implementations name every node that runs, and none is a slow referen
   }
 }
 
+TEST_CASE("the calls of a step one by one: named, with their products, and all of the step") {
+  const Plan plan = make_plan(lenet_spec());
+  const TestBatch batch(plan, 3);
+  const std::unique_ptr<Backend> backend = make_backend(parse_device("cpu"));
+  NetRunner runner(*backend, plan, start_params(plan), batch);
+  const TrainResult whole = runner.train();
+  const std::vector<ExecutorCall> calls =
+      runner.executor().train_calls(runner.buffers(), runner.batch());
+  std::vector<std::string> names;
+  double forward = 0, backward = 0;
+  for (const ExecutorCall& call : calls) {
+    names.push_back(call.name);
+    (call.name.ends_with("backward") ? backward : forward) += call.flops;
+  }
+  CHECK(names == std::vector<std::string>{"input", "conv1 forward", "conv2 forward", "fc1 forward",
+                                          "fc2 forward", "loss", "fc2 backward", "fc1 backward",
+                                          "conv2 backward", "conv1 backward"});
+  CHECK(forward == 3 * 4500720.0);
+  CHECK(backward == 3 * 8758080.0);
+  CHECK(calls[1].flops == 3 * plan.rows[0].forward_flops);
+  // Other gradients in between are overwritten.
+  NetRunner other(*backend, plan, start_params(plan), batch);
+  const std::vector<ExecutorCall> alone =
+      other.executor().train_calls(other.buffers(), other.batch());
+  for (const ExecutorCall& call : alone) call.run();
+  for (const ExecutorCall& call : alone) call.run();
+  CHECK(same_bits(other.grads(), whole.grads));
+}
+
 }  // namespace
 }  // namespace dpt::testing

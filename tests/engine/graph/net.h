@@ -118,6 +118,12 @@ class NetRunner {
     result.grads.resize(static_cast<std::size_t>(plan_.param_floats));
     return result;
   }
+  /// The gradients as they lie on the device: param_floats.
+  std::vector<float> grads() {
+    std::vector<float> now = grads_.get();
+    now.resize(static_cast<std::size_t>(plan_.param_floats));
+    return now;
+  }
 
   EvalResult evaluate() {
     executor_.evaluate(buffers(), batch(), outputs());

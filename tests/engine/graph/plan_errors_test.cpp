@@ -64,6 +64,23 @@ TEST_CASE("a model without layers, parameters or a proper input") {
         "net.yaml:7:3: model.input: 65536x65536x65536 is too large");
 }
 
+TEST_CASE("sizes at their bounds are accepted, and refused one past them") {
+  const auto error = [](std::vector<std::int64_t> input, std::int64_t features) {
+    return plan_error(ModelSpecBuilder(std::move(input)).add("Flatten").linear("fc", features));
+  };
+  CHECK(error({65536, 1, 1}, 2).empty());
+  CHECK(error({65536, 1, 1}, 1 << 20).empty());  // 2^36 weights
+  CHECK(error({1, 1, 65536}, 2).empty());
+  CHECK(error({65537, 1, 1}, 2).find("each 1 to 65536, found [65537, 1, 1]") != std::string::npos);
+  CHECK(error({1, 1, 65537}, 2).find("each 1 to 65536, found [1, 1, 65537]") != std::string::npos);
+  CHECK(error({65536, 1, 1}, (1 << 20) + 1).find("its weight of 1048577x65536 is too large") !=
+        std::string::npos);
+  CHECK(error({16, 65536, 65536}, 2).find("its weight of 2x68719476736 is too large") !=
+        std::string::npos);
+  CHECK(error({17, 65536, 65536}, 2).find("model.input: 17x65536x65536 is too large") !=
+        std::string::npos);
+}
+
 TEST_CASE("sizes whose product would wrap are refused") {
   CHECK(plan_error(ModelSpecBuilder({1, 65536, 65536}).conv("c", 65536, 1)) ==
         "net.yaml:10:7: layer 'c' (Conv2d): its output of 65536x65536x65536 is too large");

@@ -62,5 +62,60 @@ TEST_CASE("an optimizer that is not known is said to be not counted") {
   CHECK(summary_text(spec, make_plan(spec), 1).find("on 1 replica)") != std::string::npos);
 }
 
+TEST_CASE("numbers in the summary, at the borders of their units") {
+  // Flatten and one Linear: `out` features of `in` pixels.
+  const auto cells = [](std::int64_t in, std::int64_t out) {
+    const TrainSpec spec = ModelSpecBuilder({in, 1, 1}).add("Flatten").linear("fc", out).spec();
+    const std::string text = summary_text(spec, make_plan(spec), 1, 0);
+    const std::size_t begin = text.find("\nfc ") + 1;
+    std::string line = text.substr(begin, text.find('\n', begin) - begin);
+    // The gaps between columns are of two spaces at least.
+    for (std::size_t at; (at = line.find("   ")) != std::string::npos;) line.erase(at, 1);
+    return line;
+  };
+  CHECK(cells(10, 49) == "fc  Linear  49  539  980  980  196 B");
+  CHECK(cells(10, 50) == "fc  Linear  50  550  1.00 k  1.00 k  200 B");
+  CHECK(cells(10, 499) == "fc  Linear  499  5,489  9.98 k  9.98 k  1.9 KiB");
+  CHECK(cells(10, 500) == "fc  Linear  500  5,500  10.0 k  10.0 k  2.0 KiB");
+  CHECK(cells(1, 255) == "fc  Linear  255  510  510  510  1020 B");
+  CHECK(cells(1, 256) == "fc  Linear  256  512  512  512  1.0 KiB");
+  CHECK(cells(1, 262130) == "fc  Linear  262130  524,260  524.3 k  524.3 k  1023.9 KiB");
+  CHECK(cells(1, 262143) == "fc  Linear  262143  524,286  524.3 k  524.3 k  1.0 MiB");
+  CHECK(cells(50000, 10000) == "fc  Linear  10000  500,010,000  1.00 G  1.00 G  39.1 KiB");
+  CHECK(cells(65536, 1 << 20) == "fc  Linear  1048576  68,720,525,312  137.4 G  137.4 G  4.0 MiB");
+  CHECK(cells(250, (1 << 28)) ==
+        "fc  Linear  268435456  67,377,299,456  134.2 G  134.2 G  1.0 GiB");
+}
+
+TEST_CASE("where a layer's output lies: in memory of its own, over its input, in a view, nowhere") {
+  const TrainSpec spec = ModelSpecBuilder({1, 8, 8})
+                             .add("MaxPool2d", {{"kernel_size", square(2)}})
+                             .add("ReLU")
+                             .add("Flatten")
+                             .linear("fc", 3)
+                             .spec();
+  const std::string text = summary_text(spec, make_plan(spec), 2, 1);
+  const auto ends = [&](const std::string& layer, const std::string& with) {
+    const std::size_t begin = text.find("\n" + layer + " ") + 1;
+    const std::string line = text.substr(begin, text.find('\n', begin) - begin);
+    INFO(line);
+    CHECK(line.ends_with(" " + with));
+  };
+  ends("0", "64 B");
+  ends("1", "in place");
+  ends("2", "view");
+  ends("fc", "12 B");
+  ends("total", "76 B");
+  const auto json = nlohmann::json::parse(summary_json(spec, make_plan(spec), 2, 1));
+  CHECK(json["input"] == nlohmann::json({1, 8, 8}));
+  CHECK(json["precision"] == "fp32");
+  CHECK(json["layers"][0]["activation_bytes"] == 64);
+  CHECK(json["layers"][3]["parameters"] == 51);
+  CHECK(json["layers"][3]["forward_flops"] == 96);
+  CHECK(json["layers"][3]["backward_flops"] == 96);
+  CHECK(json["layers"][3]["type"] == "Linear");
+  CHECK(json["layers"][3]["detail"] == "");
+}
+
 }  // namespace
 }  // namespace dpt::testing

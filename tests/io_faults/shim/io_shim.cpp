@@ -5,7 +5,7 @@
 //   DPT_IO_LOG      where the calls are written down; the bytes of writes go to the same name with
 //                   ".data" appended
 //   DPT_IO_FAIL_AT  which call fails, counted from 1; DPT_IO_FAULT: ENOSPC, EIO, EINTR, or "short"
-//                   for a write that takes half of its bytes
+//                   for a write that takes half of its bytes, "nothing" for one that takes none
 //
 // One line per call: number, kind, path, second path, inode, flags or offset, bytes, errno, ended
 // by tabs (tests use no paths with tabs). Calls are made one at a time, so that the order in the
@@ -144,10 +144,11 @@ class Call {
   }
   /// The errno with which the call fails instead of being made; 0 to make it.
   int failure() const {
-    if (!fails_ || shim().fault == "short") return 0;
+    if (!fails_ || shim().fault == "short" || shim().fault == "nothing") return 0;
     return shim().fault == "ENOSPC" ? ENOSPC : shim().fault == "EINTR" ? EINTR : EIO;
   }
   bool is_short() const { return fails_ && shim().fault == "short"; }
+  bool takes_nothing() const { return fails_ && shim().fault == "nothing"; }
 
   template <class Result>
   Result done(Result result, long where = 0, long bytes = 0, const char* data = nullptr) {
@@ -217,6 +218,7 @@ ssize_t write_file(int fd, long offset, const char* data, std::size_t size, cons
     errno = error;
     return call.done(static_cast<ssize_t>(-1), offset);
   }
+  if (call.takes_nothing()) return call.done(static_cast<ssize_t>(0), offset);
   const ssize_t n = make(call.is_short() && size > 1 ? size / 2 : size);
   return call.done(n, offset, std::max<long>(n, 0), data);
 }

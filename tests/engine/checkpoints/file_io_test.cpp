@@ -1,0 +1,184 @@
+// Small files, links, folders and moves: what is done, and what is said where it cannot be.
+#include "engine/checkpoints/file_io.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "engine/checkpoints/safetensors.h"
+#include "tests/engine/checkpoints/files.h"
+
+namespace dpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A file of another file system, which cannot be linked to from here.
+class Elsewhere {
+ public:
+  explicit Elsewhere(const std::string& bytes) : fd_(::memfd_create("elsewhere", MFD_CLOEXEC)) {
+    REQUIRE(fd_ >= 0);
+    REQUIRE(write_all(fd_, std::as_bytes(std::span(bytes))) == 0);
+  }
+  ~Elsewhere() { ::close(fd_); }
+  Elsewhere(const Elsewhere&) = delete;
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
+ private:
+  int fd_;
+};
+
+TEST_CASE("folders of paths") {
+  CHECK(folder_of("a") == ".");
+  CHECK(folder_of("/a") == "/");
+  CHECK(folder_of("a/b") == "a");
+  CHECK(folder_of("/a/b/c") == "/a/b");
+}
+
+TEST_CASE("a published link is the same file, and replaces what was there") {
+  const TempDir folder;
+  write_all_text(folder.file("a"), "new");
+  write_all_text(folder.file("b"), "old");
+  write_all_text(folder.file("b.tmp"), "left over");
+  publish_link(folder.file("a"), folder.file("b"));
+  CHECK(fs::equivalent(folder.file("a"), folder.file("b")));
+  CHECK_FALSE(fs::exists(folder.file("b.tmp")));
+  // Once more: both are one file already.
+  publish_link(folder.file("a"), folder.file("b"));
+  CHECK(read_all(folder.file("b")) == "new");
+  CHECK_FALSE(fs::exists(folder.file("b.tmp")));
+  fs::create_directory(folder.file("taken"));
+  const std::string to = folder.file("taken");
+  CHECK(error_of([&] { publish_link(folder.file("a"), to); }, to) ==
+        "F: cannot rename into place: Is a directory; a file that was there before is unchanged");
+  CHECK_FALSE(fs::exists(folder.file("taken.tmp")));
+  const std::string none = folder.file("none");
+  CHECK(error_of([&] { publish_link(none, folder.file("b")); }, none) ==
+        "F: cannot open: No such file or directory");
+  CHECK(read_all(folder.file("b")) == "new");
+}
+
+TEST_CASE("where no link is possible a published file is a copy, of any size") {
+  const TempDir folder;
+  const std::string path = folder.file("copy");
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{1}, std::size_t{1} << 20, (std::size_t{2} << 20) + 4711}) {
+    CAPTURE(size);
+    std::string bytes(size, '\0');
+    for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i % 251);
+    const Elsewhere source(bytes);
+    publish_link(source.path(), path);
+    CHECK(fs::is_regular_file(fs::symlink_status(path)));
+    CHECK((read_all(path) == bytes));
+    CHECK((read_whole_file(path) == bytes));
+    CHECK_FALSE(fs::exists(path + ".tmp"));
+  }
+}
+
+TEST_CASE("what is longer than a block is read, written and hashed whole") {
+  const TempDir folder;
+  const std::string path = folder.file("a");
+  std::vector<float> values(3'000'000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 9973);
+  write_safetensors(path, {}, {{"x", "F32", {3'000'000}, values.data()}});
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  CHECK(file.check_integrity() == Integrity::good);
+  CHECK((file.read_floats(*file.find("x")) == values));
+  // A changed byte in each of the blocks, the last one included.
+  const std::string good = read_all(path);
+  for (std::size_t at = 1000; at < good.size(); at += 1 << 20) {
+    CAPTURE(at);
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    write_all_text(path, bad);
+    CHECK(SafetensorsFile::open(path).check_integrity() == Integrity::mismatch);
+  }
+}
+
+TEST_CASE("reading: from where, how much, and where the file ends before that") {
+  const TempDir folder;
+  const std::string path = folder.file("a");
+  write_all_text(path, "0123456789");
+  std::uint64_t size = 0;
+  const FileHandle file = open_regular_file(path, size);
+  CHECK(size == 10);
+  std::string part(4, '?');
+  read_exactly(file, path, 3, std::as_writable_bytes(std::span(part)));
+  CHECK(part == "3456");
+  CHECK(error_of([&] { read_exactly(file, path, 8, std::as_writable_bytes(std::span(part))); },
+                 path) == "F: expected 2 more bytes at byte 10, found the end of the file");
+  const FileHandle folder_handle = open_file(folder.path(), O_RDONLY | O_DIRECTORY);
+  CHECK(error_of(
+            [&] { read_exactly(folder_handle, path, 8, std::as_writable_bytes(std::span(part))); },
+            path) == "F: cannot read at byte 8: Is a directory");
+}
+
+TEST_CASE("folders are made with those above them, unless something else has their name") {
+  const TempDir folder;
+  make_folders(folder.file("a/b/c"));
+  CHECK(fs::is_directory(folder.file("a/b/c")));
+  make_folders(folder.file("a/b/c"));
+  make_folders("");
+  write_all_text(folder.file("file"), "");
+  const std::string path = folder.file("file");
+  CHECK(error_of([&] { make_folders(path); }, path) == "F: expected a folder, found a file");
+  CHECK(error_of([&] { make_folders(path + "/x"); }, path) == "F: expected a folder, found a file");
+  CHECK(error_of([&] { make_folders("/proc/none"); }, "/proc/none") ==
+        "F: cannot create the folder: No such file or directory");
+}
+
+TEST_CASE("moving and removing say what they cannot do") {
+  const TempDir folder;
+  fs::create_directory(folder.file("to"));
+  write_all_text(folder.file("a"), "text");
+  move_durably(folder.file("a"), folder.file("to/b"));
+  CHECK_FALSE(fs::exists(folder.file("a")));
+  CHECK(read_all(folder.file("to/b")) == "text");
+  const std::string none = folder.file("none");
+  CHECK(error_of([&] { move_durably(none, folder.file("x")); }, none) ==
+        "F: cannot move it to " + folder.file("x") + ": No such file or directory");
+  remove_durably(folder.file("to/b"));
+  CHECK_FALSE(fs::exists(folder.file("to/b")));
+  remove_durably(folder.file("to/b"));  // It is gone, which is what was asked for.
+  const std::string to = folder.file("to");
+  CHECK(error_of([&] { remove_durably(to); }, to) == "F: cannot remove it: Is a directory");
+}
+
+TEST_CASE("making a folder durable: where there is none, and where it means nothing") {
+  const TempDir folder;
+  CHECK(sync_folder(folder.path()) == 0);
+  CHECK(sync_folder(folder.file("none")) == ENOENT);
+  write_all_text(folder.file("file"), "");
+  CHECK(sync_folder(folder.file("file")) == ENOTDIR);
+  // A file system whose folders cannot be synced says EINVAL: rename is all that there is.
+  CHECK(sync_folder("/proc") == 0);
+}
+
+TEST_CASE("a handle closes its file once, and gives it away") {
+  const auto is_open = [](int fd) { return ::fcntl(fd, F_GETFD) >= 0; };
+  const TempDir folder;
+  FileHandle first = open_file(folder.file("a"), O_RDWR | O_CREAT, 0600);
+  REQUIRE(first.is_open());
+  // Programs that are started do not inherit it.
+  CHECK((::fcntl(first.fd(), F_GETFD) & FD_CLOEXEC) != 0);
+  const int a = first.fd();
+  FileHandle second = open_file(folder.file("b"), O_RDWR | O_CREAT, 0600);
+  const int b = second.fd();
+  second = std::move(first);
+  CHECK(second.fd() == a);
+  CHECK_FALSE(is_open(b));
+  CHECK(is_open(a));
+  FileHandle& same = second;
+  second = std::move(same);
+  CHECK(second.fd() == a);
+  CHECK(is_open(a));
+  { const FileHandle third = std::move(second); }
+  CHECK_FALSE(is_open(a));
+  CHECK_FALSE(open_file(folder.file("none"), O_RDONLY).is_open());
+}
+
+}  // namespace
+}  // namespace dpt

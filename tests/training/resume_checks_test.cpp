@@ -1,0 +1,135 @@
+// What a resumed run is compared with: counters, learning rates, the optimizer, the devices.
+#include "engine/training/resume_checks.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "tests/support/text.h"
+#include "tests/training/run.h"
+
+using namespace dpt;
+using namespace dpt::testing;
+
+namespace {
+
+std::string misfit(const Job& job, std::int64_t step, std::int64_t epoch, std::int64_t position) {
+  RunState state;
+  state.step = step;
+  state.epoch = epoch;
+  state.position = position;
+  try {
+    check_fits("ckpt", state, job);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::data);
+    return error.what();
+  }
+  return {};
+}
+
+/// Five steps an epoch.
+Job job_of(std::int64_t epochs, const std::string& schedule) {
+  return small_job(small_config(kSgd),
+                   {cpus(1), "train.epochs=" + std::to_string(epochs), "lr_schedule=" + schedule});
+}
+
+}  // namespace
+
+TEST_CASE("counters at and past the bounds of a run of 53 samples in batches of 12") {
+  const Job job = job_of(4, "{type: constant}");
+  CHECK(misfit(job, 0, 0, 0).empty());
+  CHECK(misfit(job, 10, 2, 0).empty());
+  CHECK(misfit(job, 14, 2, 48).empty());
+  CHECK(misfit(job, 15, 2, 53).empty());
+  CHECK(misfit(job, 11, 2, 12).empty());
+  CHECK(misfit(job, 3, 2, 12).empty());  // skipped steps need not count
+  const std::string samples =
+      "ckpt: metadata 'dpt.position': expected 0 to 53, the number of training samples, found ";
+  CHECK(misfit(job, 15, 2, 54) == samples + "54");
+  CHECK(misfit(job, 15, 2, -12) == samples + "-12");
+  CHECK(misfit(job, 15, 2, 52) ==
+        "ckpt: metadata 'dpt.position': expected a multiple of data.batch_size (12), or 53, found "
+        "52");
+  CHECK(misfit(job, 12, 2, 12) ==
+        "ckpt: metadata 'dpt.step': expected 0 to 11 (2 epochs of 5 steps, and 12 samples of the "
+        "next), found 12");
+  CHECK(misfit(job, 16, 2, 53).find("expected 0 to 15 ") != std::string::npos);
+  CHECK(misfit(job, -1, 0, 0).find("expected 0 to 0 ") != std::string::npos);
+}
+
+TEST_CASE(
+    "another learning rate than the run so far would have used is said, with its first step") {
+  const auto change = [](std::int64_t epochs, std::int64_t before, const std::string& schedule,
+                         std::int64_t step) {
+    return learning_rate_change(job_of(epochs, schedule), job_of(before, schedule).spec, step);
+  };
+  const std::string cosine = "{type: cosine}";
+  CHECK(change(4, 4, cosine, 0).empty());
+  CHECK(change(4, 4, cosine, 20).empty());
+  CHECK(change(8, 4, "{type: constant}", 7).empty());
+  // Step 1 has the full rate in any case.
+  CHECK(change(8, 4, cosine, 0).rfind("the learning rate of step 2 is ", 0) == 0);
+  CHECK(change(8, 4, cosine, 5).rfind("the learning rate of step 6 is ", 0) == 0);
+  check_contains(change(8, 4, cosine, 5),
+                 "train.epochs was 4 and is 8, and the schedule cosine spans");
+  // The warm-up is the same. What differs is what comes after it, if the run was to get there.
+  const std::string warm = "{type: cosine, warmup: {steps: 10}}";
+  CHECK(change(8, 4, warm, 2).rfind("the learning rate of step 12 is ", 0) == 0);
+  CHECK(change(8, 2, warm, 2).empty());
+  // A complete run: its last rate, which it had arrived at, against the first one now.
+  check_contains(change(8, 4, cosine, 20),
+                 "the learning rate of step 21 is 0.025, where the run so far would have used 0:");
+  // Nothing is left to train.
+  CHECK(change(2, 4, cosine, 10).empty());
+  CHECK(change(2, 4, cosine, 12).empty());
+  CHECK(change(2, 4, cosine, 9).rfind("the learning rate of step 10 is ", 0) == 0);
+}
+
+TEST_CASE("where runs start: at zero, or with what a checkpoint holds") {
+  const TempDir folder;
+  const Job job = small_job(small_config(kSgd), {cpus(1), "train.epochs=2"});
+  const StartingPoint fresh = fresh_start(job);
+  CHECK(fresh.state.step == 0);
+  CHECK(fresh.state.rollback_step == 0);
+  CHECK(fresh.state.rollback_candidate == -1);
+  CHECK(fresh.folder.empty());
+  CHECK(fresh.optimizer.empty());
+  CHECK_FALSE(fresh.is_saved);
+  train_small(job, folder.path());
+
+  const std::string path = folder.file("checkpoints/" + checkpoint_name(5));
+  const StartingPoint start = start_from_checkpoint(job, path);
+  CHECK(start.state.step == 5);
+  CHECK(start.folder == folder.file("checkpoints"));
+  CHECK(start.config == job.resolved_config);
+  CHECK(start.checksum == read_checkpoint_header(path).checksum);
+  CHECK(start.params != fresh.params);
+  REQUIRE(start.optimizer.size() == 1);
+  CHECK(start.optimizer[0].first == "momentum_buffer");
+  // The first epoch is the best so far: the file does not know its own checksum.
+  CHECK(read_checkpoint_header(path).state.best_checksum.empty());
+  CHECK(start.state.best_step == 5);
+  CHECK(start.state.best_checksum == start.checksum);
+  const StartingPoint next =
+      start_from_checkpoint(job, folder.file("checkpoints/" + checkpoint_name(6)));
+  CHECK(next.state.best_step == 5);
+  CHECK(next.state.best_checksum == start.checksum);
+
+  const CheckpointHeader header = read_checkpoint_header(path);
+  CHECK(header.classes == job.splits.train.source->classes());
+  CHECK(header.dataset_fingerprint == job.splits.train.source->fingerprint());
+  CHECK(header.shards == 0);
+  CHECK(header.devices == std::vector<std::string>{"cpu"});
+  CHECK(header.made_by == made_by(job));
+  CHECK(made_by(job) ==
+        fmt::format("{}; {}; 1 x cpu", backends_built_in(), cpu_info().instruction_set));
+
+  const Job adam = small_job(small_config(kAdam), {cpus(1)});
+  CHECK_THROWS_WITH_AS(
+      start_from_checkpoint(adam, path),
+      (path + " holds the optimizer state [momentum_buffer], but the config's optimizer Adam keeps "
+              "[exp_avg, exp_avg_sq]: resume with that optimizer, or start from its "
+              "weights with --weights")
+          .c_str(),
+      Error);
+}

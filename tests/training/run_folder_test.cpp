@@ -1,0 +1,224 @@
+// The run folder: who holds it, what is set aside and comes back, what is a run.
+#include "engine/training/run_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/checkpoints/file_io.h"
+#include "tests/engine/checkpoints/small_plan.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
+
+using namespace dpt;
+using namespace dpt::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kAllFiles[] = {
+    "best.safetensors", "config.yaml",   "command.txt",  "env.json",
+    "train.log",        "metrics.jsonl", "summary.json", "metrics.abandoned.jsonl"};
+
+/// Everything that a run writes, each with its name as text.
+void write_run(const std::string& folder) {
+  fs::create_directories(folder + "/checkpoints");
+  for (const char* name : kAllFiles) write_file_atomically(folder + "/" + name, name);
+  const Plan plan = small_plan();
+  save_checkpoint(folder + "/checkpoints/" + checkpoint_name(7), plan, small_checkpoint(plan, 7));
+}
+
+std::string refusal(const std::function<void()>& call, ErrorKind kind) {
+  try {
+    call();
+  } catch (const Error& error) {
+    CHECK(error.kind() == kind);
+    return error.what();
+  }
+  return "nothing";
+}
+
+}  // namespace
+
+TEST_CASE("a run folder is held by one, also after it was moved") {
+  const TempDir dir;
+  const std::string path = dir.file("a/b/run");
+  std::optional<RunFolder> first(path);
+  CHECK(fs::is_directory(path + "/checkpoints"));
+  CHECK(first->path() == path);
+  CHECK(first->file("x") == path + "/x");
+  CHECK(first->best() == path + "/best.safetensors");
+  CHECK_FALSE(first->restored());
+  const auto open = [&] { RunFolder second(path); };
+  check_contains(refusal(open, ErrorKind::usage), path + " is in use by another dpt process");
+  {
+    const RunFolder moved = std::move(*first);
+    first.reset();
+    CHECK(moved.path() == path);
+    check_contains(refusal(open, ErrorKind::usage), "is in use by another dpt process");
+  }
+  CHECK(refusal(open, ErrorKind::usage) == "nothing");
+
+  write_file_atomically(dir.file("file"), "");
+  check_contains(refusal([&] { RunFolder inside(dir.file("file/run")); }, ErrorKind::data),
+                 "cannot create the run folder " + dir.file("file/run"));
+  fs::create_directories(dir.file("locked/.lock"));
+  check_contains(refusal([&] { RunFolder inside(dir.file("locked")); }, ErrorKind::data),
+                 "cannot write into the run folder " + dir.file("locked"));
+}
+
+TEST_CASE("set aside: all that a run wrote moves, and comes back as it was") {
+  const TempDir dir;
+  RunFolder folder(dir.file("run"));
+  folder.set_aside();
+  CHECK_FALSE(fs::exists(folder.file("replaced")));  // There was nothing.
+  CHECK_FALSE(folder.put_back());
+
+  write_run(folder.path());
+  write_file_atomically(folder.file("summary.json.tmp"), "half");
+  const std::string inside = folder.checkpoints() + "/" + checkpoint_name(7);
+  write_file_atomically(dir.file("elsewhere"), "");
+  CHECK(folder.after_set_aside(inside) ==
+        folder.file("replaced/checkpoints/") + checkpoint_name(7));
+  CHECK(folder.after_set_aside(folder.best()) == folder.file("replaced/best.safetensors"));
+  CHECK(folder.after_set_aside(folder.checkpoints()) == folder.file("replaced/checkpoints"));
+  for (const std::string& stays : {std::string(), dir.file("elsewhere"), folder.file(".lock"),
+                                   folder.checkpoints() + "/no-such-file"}) {
+    CHECK(folder.after_set_aside(stays) == stays);
+  }
+
+  folder.set_aside();
+  for (const char* name : kAllFiles) {
+    CAPTURE(name);
+    CHECK_FALSE(fs::exists(folder.file(name)));
+    CHECK(read_whole_file(folder.file(std::string("replaced/") + name)) == name);
+  }
+  CHECK_FALSE(fs::exists(folder.file("summary.json.tmp")));
+  CHECK(fs::is_directory(folder.checkpoints()));
+  CHECK(list_checkpoints(folder.checkpoints()).empty());
+  CHECK(list_checkpoints(folder.file("replaced/checkpoints")).size() == 1);
+
+  // What the new run wrote by then gives way.
+  write_file_atomically(folder.file("metrics.jsonl"), "new");
+  SUBCASE("put back") {
+    CHECK(folder.put_back());
+    for (const char* name : kAllFiles) CHECK(read_whole_file(folder.file(name)) == name);
+    CHECK(list_checkpoints(folder.checkpoints()).size() == 1);
+    CHECK_FALSE(fs::exists(folder.file("replaced")));
+    CHECK_FALSE(folder.put_back());
+  }
+  SUBCASE("given up") {
+    folder.give_up_replaced();
+    CHECK_FALSE(fs::exists(folder.file("replaced")));
+    CHECK_FALSE(fs::exists(folder.file("replaced.tmp")));
+    CHECK(read_whole_file(folder.file("metrics.jsonl")) == "new");
+    CHECK_FALSE(folder.put_back());
+    folder.give_up_replaced();
+  }
+}
+
+TEST_CASE("a folder with checkpoints alone, or with one file alone, is set aside too") {
+  const TempDir dir;
+  RunFolder folder(dir.file("run"));
+  const Plan plan = small_plan();
+  save_checkpoint(folder.checkpoints() + "/" + checkpoint_name(3), plan, small_checkpoint(plan, 3));
+  folder.set_aside();
+  CHECK(list_checkpoints(folder.file("replaced/checkpoints")).size() == 1);
+  CHECK(folder.put_back());
+  CHECK(list_checkpoints(folder.checkpoints()).size() == 1);
+  fs::remove_all(folder.checkpoints());
+  fs::create_directory(folder.checkpoints());
+  write_file_atomically(folder.file("summary.json"), "x");
+  folder.set_aside();
+  CHECK(fs::exists(folder.file("replaced/summary.json")));
+}
+
+TEST_CASE("what a crash of --overwrite leaves: the old run while the new one has saved nothing") {
+  const TempDir dir;
+  const std::string path = dir.file("run");
+  {
+    RunFolder folder(path);
+    write_run(path);
+    folder.set_aside();
+  }
+  SUBCASE("nothing saved") {
+    const RunFolder folder(path);
+    CHECK(folder.restored());
+    CHECK(read_whole_file(folder.file("config.yaml")) == "config.yaml");
+    CHECK_FALSE(fs::exists(folder.file("replaced")));
+  }
+  SUBCASE("saved") {
+    const Plan plan = small_plan();
+    save_checkpoint(path + "/checkpoints/" + checkpoint_name(1), plan, small_checkpoint(plan, 1));
+    const RunFolder folder(path);
+    CHECK_FALSE(folder.restored());
+    CHECK_FALSE(fs::exists(folder.file("replaced")));
+    CHECK_FALSE(fs::exists(folder.file("config.yaml")));
+    CHECK(list_checkpoints(folder.checkpoints()).size() == 1);
+  }
+  SUBCASE("in the middle of the removal") {
+    fs::rename(path + "/replaced", path + "/replaced.tmp");
+    const RunFolder folder(path);
+    CHECK_FALSE(folder.restored());
+    CHECK_FALSE(fs::exists(folder.file("replaced.tmp")));
+  }
+  SUBCASE("when all but the checkpoints were back") {
+    // The checkpoints come last, and are back already where they are in place.
+    fs::remove(path + "/checkpoints");
+    fs::rename(path + "/replaced/checkpoints", path + "/checkpoints");
+    for (const char* name : kAllFiles) fs::remove(path + "/replaced/" + std::string(name));
+    const RunFolder folder(path);
+    CHECK_FALSE(folder.restored());
+    CHECK_FALSE(fs::exists(folder.file("replaced")));
+    CHECK(list_checkpoints(folder.checkpoints()).size() == 1);
+  }
+}
+
+TEST_CASE("what is not a run's is refused by name, its own and half-written files are not") {
+  const TempDir dir;
+  RunFolder folder(dir.file("run"));
+  write_run(folder.path());
+  fs::create_directory(folder.file("replaced"));
+  for (const char* name : kAllFiles) {
+    write_file_atomically(folder.file(name) + std::string(".part"), "");
+    fs::rename(folder.file(name) + std::string(".part"), folder.file(name) + std::string(".tmp"));
+  }
+  CHECK(refusal([&] { folder.check_only_ours(); }, ErrorKind::usage) == "nothing");
+  for (const char* name : {"notes", "notes.tmp", "config.yaml.bak", "best"}) {
+    write_file_atomically(folder.file(name), "");
+    check_contains(refusal([&] { folder.check_only_ours(); }, ErrorKind::usage),
+                   folder.path() + " holds " + name + ", which is not part of a run");
+    fs::remove(folder.file(name));
+  }
+}
+
+TEST_CASE("folders for what is left aside are numbered") {
+  const TempDir dir;
+  const RunFolder folder(dir.file("run"));
+  CHECK(folder.make_abandoned() == folder.checkpoints() + "/abandoned-1");
+  CHECK(folder.make_abandoned() == folder.checkpoints() + "/abandoned-2");
+  CHECK(fs::is_directory(folder.checkpoints() + "/abandoned-2"));
+  fs::remove(folder.checkpoints() + "/abandoned-1");
+  CHECK(folder.make_abandoned() == folder.checkpoints() + "/abandoned-1");
+}
+
+TEST_CASE("a folder is a run's when it has a config, checkpoints, or one that was replaced") {
+  const TempDir dir;
+  CHECK_FALSE(is_run_folder(dir.file("none")));
+  CHECK_FALSE(is_run_folder(dir.path()));
+  fs::create_directories(dir.file("a/checkpoints"));
+  CHECK_FALSE(is_run_folder(dir.file("a")));
+  write_file_atomically(dir.file("a/checkpoints/x"), "");
+  CHECK(is_run_folder(dir.file("a")));
+  fs::create_directory(dir.file("b"));
+  write_file_atomically(dir.file("b/config.yaml"), "");
+  CHECK(is_run_folder(dir.file("b")));
+  fs::create_directories(dir.file("c/replaced"));
+  CHECK(is_run_folder(dir.file("c")));
+  fs::create_directory(dir.file("d"));
+  write_file_atomically(dir.file("d/checkpoints"), "a file");
+  CHECK_FALSE(is_run_folder(dir.file("d")));
+}
