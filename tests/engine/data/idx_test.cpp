@@ -1,4 +1,5 @@
 // IDX files, good ones and bad ones, and the data sets that are made of them.
+#include <array>
 #include <numeric>
 
 #include "datasets/fingerprint.h"
@@ -224,6 +225,48 @@ TEST_CASE("IDX: which file is meant, and which one is not there") {
   CHECK(error_of([&] { dir.read(); }, dir) ==
         "$: several files could be train-labels: train-labels-a, train-labels-b; leave one of "
         "them");
+}
+
+TEST_CASE("how much a compressed file may hold, to the byte") {
+  const auto holds = [](std::size_t stored, std::uint64_t bytes) -> std::string {
+    const Bytes file(stored);
+    try {
+      ByteStream(std::as_bytes(std::span(file)), "x").expect(bytes, "it");
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      return text.find("bomb") != std::string::npos ? "bomb" : text;
+    }
+    return "yes";
+  };
+  CHECK(holds(1000, 1032 * 1001 - 1) == "yes");
+  CHECK(holds(1000, 1032 * 1001) ==
+        "x: it takes 1033032 bytes, more than a gzip file of 1000 bytes can hold");
+  // Up to 64 MiB whatever can be, beyond that no more than 200 times the file.
+  constexpr std::uint64_t kSmall = 64 << 20;
+  CHECK(holds(100'000, kSmall) == "yes");
+  CHECK(holds(100'000, kSmall + 1) == "bomb");
+  CHECK(holds(400'000, 200 * 400'001 - 1) == "yes");
+  CHECK(holds(400'000, 200 * 400'001) == "bomb");
+}
+
+TEST_CASE("a plain file: its rest, to the byte") {
+  const TempDir dir;
+  dir.write("one", {7, 8, 9});
+  ByteStream file(dir / "one");
+  file.expect(3, "it");
+  std::array<std::byte, 2> two;
+  file.read(two, "two bytes");
+  CHECK(file.position() == 2);
+  CHECK(error_of([&] { file.expect(2, "it"); }, dir) ==
+        "$/one: it takes 2 bytes from offset 2, but 1 byte is there");
+  CHECK(error_of([&] { file.expect(0, "it"); }, dir) ==
+        "$/one: it takes 0 bytes from offset 2, but 1 byte is there");
+  CHECK(error_of([&] { file.expect_end(); }, dir) ==
+        "$/one: the data should end at offset 2, but more follows");
+  ByteStream other(dir / "one");
+  other.read(two, "two bytes");
+  CHECK(error_of([&] { other.read(two, "two more"); }, dir) ==
+        "$/one: two more takes 2 bytes from offset 2, but the data ends at offset 3");
 }
 
 TEST_CASE("IDX: compressed files of many pieces") {

@@ -372,6 +372,11 @@ TEST_CASE("overrides reach items by name, the longest that fits, or by index") {
       good_spec(text, {"model.layers.conv1.stride=2"}).model.layers[0].op.as<SmallConv>().stride ==
       Size2{2, 2});
   CHECK(issues_of(text, {"model.layers.conv1.b.out_features=3"}).empty());
+  text = changed("name: conv1", "name: fc1.b");
+  text.replace(text.find("from: conv1"), 11, "from: fc1.b");
+  CHECK(
+      good_spec(text, {"model.layers.fc1.b.stride=2"}).model.layers[0].op.as<SmallConv>().stride ==
+      Size2{2, 2});
   CHECK(
       issues_of(kGoodConfig, {"model.layers.0.stride=2", "model.layers.3.out_features=3"}).empty());
   for (const char* missing : {"4", "-1", "+1", "1x", "conv"}) {
