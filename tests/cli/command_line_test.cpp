@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -485,6 +486,22 @@ TEST_CASE("bench --calls: each call of a step, and their sum") {
   for (const std::string& name : names) check_contains(text, "  " + name + " ");
   CHECK(count_of(text, " GFLOP/s") == 4);
   CHECK(count_of(text, " us\n") == 5);
-  check_contains(text, "\n  sum ");
+  // The text's numbers belong together: the sum, and the products of each call by its time.
+  double us = 0;
+  std::istringstream lines(text);
+  std::string line;
+  std::getline(lines, line);
+  for (const json& call : out["calls"]) {
+    REQUIRE(std::getline(lines, line));
+    const double time = std::stod(line.substr(30));
+    us += time;
+    const double flops = call["flops"];
+    if (flops == 0) continue;
+    const double rate = std::stod(line.substr(line.find("us") + 2));
+    CHECK(std::abs(rate - flops / time / 1e3) <= 0.05 + 0.02 * rate);
+  }
+  REQUIRE(std::getline(lines, line));
+  CHECK(line.rfind("  sum ", 0) == 0);
+  CHECK(std::stod(line.substr(30)) == doctest::Approx(us).epsilon(0.01));
   check_contains(text, "\n  all in one row, no copies ");
 }

@@ -420,6 +420,11 @@ TEST_CASE("configs extend one another up to sixteen, and are read up to their li
                        doctest::Contains("expected at most"), Error);
 }
 
+TEST_CASE("a base that is the config itself, by an alias, is told once") {
+  CHECK(only_issue("&r {extends: *r}\n") ==
+        "1:14: an alias is inside what it refers to: a config cannot be cyclic");
+}
+
 TEST_CASE("a config that extends another keeps what all kinds share, and lists replace") {
   const TempDir folder;
   std::ofstream(folder.file("base.yaml")) << changed("lr: 0.2", "lr: 0.2, momentum: 0.5");

@@ -129,9 +129,9 @@ TEST_CASE("limits of depth and number are reached before they are passed") {
   CHECK(first_issue("a: &x " + deep(kMaxConfigDepth - 2) + "\nb: [[*x]]\n")
             .find("at most 64 levels") != std::string::npos);
   const auto many = [](std::size_t values) {
-    std::string text = "[";
-    for (std::size_t i = 1; i < values; ++i) text += "1,";
-    return text + "]";
+    std::string text;
+    for (std::size_t i = 1; i < values; ++i) text += "- 1\n";
+    return text;
   };
   CHECK(first_issue(many(kMaxConfigNodes)).empty());
   CHECK(first_issue(many(kMaxConfigNodes + 1)).find("at most 100000 values") != std::string::npos);
