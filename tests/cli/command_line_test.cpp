@@ -461,7 +461,8 @@ TEST_CASE("bench --calls: each call of a step, and their sum") {
                                             "--rounds",
                                             "1",
                                             "--devices",
-                                            "cpu:2",
+                                            "cpu",
+                                            "devices=[cpu:2]",
                                             "data.batch_size=12",
                                             "optimizer={type: AdamW, lr: 0.01, amsgrad: true}"};
   const json out = json::parse(w.run_well(command, {"--json"}).out);
@@ -482,7 +483,7 @@ TEST_CASE("bench --calls: each call of a step, and their sum") {
   CHECK(out["calls"][2]["flops"] == 12 * 2 * 128 * 4);
   CHECK(!out["implementations"].empty());
   const std::string text = w.run_well(command).out;
-  check_contains(text, "batch 12 on cpu:2, each call by itself:\n");
+  check_contains(text, "batch 12 on cpu, each call by itself:\n");
   for (const std::string& name : names) check_contains(text, "  " + name + " ");
   CHECK(count_of(text, " GFLOP/s") == 4);
   CHECK(count_of(text, " us\n") == 5);
