@@ -207,6 +207,23 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
        fmt::join(names, ", "));
 }
 
+/// Throws where the command that was chosen has no use for a word of the command line.
+void check_extras(const CLI::App& app, const std::string& called) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  if (!chosen.empty()) return check_extras(*chosen[0], called + " " + chosen[0]->get_name());
+  const std::vector<std::string> extras = app.remaining();
+  if (extras.empty()) return;
+  const std::string& word = extras[0];
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  const std::string near =
+      word[0] == '-' ? closest(word.substr(0, word.find('=')), names) : std::string();
+  fail(ErrorKind::usage, "unexpected argument '{}' of {}{} See {} --help", word, called,
+       near.empty() ? "." : fmt::format(", did you mean '{}'?", near), called);
+}
+
 }  // namespace
 
 int run_cli(int argc, const char* const* argv) {
@@ -238,6 +255,8 @@ int run_cli(int argc, const char* const* argv) {
       check_command(app, argc, argv, 1);
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
+      // What is wrong with the rest may follow from a word that was not understood.
+      if (error.get_exit_code() != 0) check_extras(app, app.get_name());
       return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorKind::usage);
     }
     return body();

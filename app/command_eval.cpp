@@ -20,11 +20,12 @@ namespace {
 
 /// A run folder's best checkpoint, else its newest good one; or the file itself.
 std::string find_checkpoint(const std::string& target) {
-  if (fs::is_regular_file(target)) return target;
-  if (!fs::is_directory(target)) {
+  std::error_code error;  // of a name that is too long or a folder that is closed to us
+  if (fs::is_regular_file(target, error)) return target;
+  if (!fs::is_directory(target, error)) {
     fail(ErrorKind::data, "{}: no such run folder or checkpoint", target);
   }
-  if (const std::string best = target + "/best.safetensors"; fs::exists(best)) return best;
+  if (const std::string best = target + "/best.safetensors"; fs::exists(best, error)) return best;
   const std::string newest = newest_good_checkpoint(
       target + "/checkpoints", [](const std::string& text) { say("warning: " + text); });
   if (newest.empty()) fail(ErrorKind::data, "{}: the run folder has no good checkpoint", target);

@@ -77,7 +77,8 @@ std::string find_checkpoint(const TrainOptions& options, const RunFolder& folder
   if (options.resume == "never") return {};
   if (options.overwrite && options.resume == "auto") return {};
   if (options.resume != "auto" && options.resume != "must") {
-    if (!fs::is_regular_file(options.resume)) {
+    std::error_code error;  // of a name that is too long or a folder that is closed to us
+    if (!fs::is_regular_file(options.resume, error)) {
       fail(ErrorKind::usage,
            "--resume {}: expected auto, never, must or a checkpoint file, found no such file",
            options.resume);

@@ -130,14 +130,16 @@ std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
 
   const std::int64_t batch = batch_per_replica(spec, replicas);
   const MemoryEstimate memory = estimate_memory(plan, batch, optimizer_buffers.value_or(0));
+  const std::string per_image = flops_text(totals.forward + totals.backward);
   std::string text = fmt::format("{}: input {}, {} classes, {}\n\n{}", spec.name, plan.input.text(),
                                  plan.classes, name_of(plan.type), table_text(lines));
   text += fmt::format(
-      "\nPer image: {}FLOP forward and backward (2 per multiply-add); sizes of activations exclude "
+      "\nPer image: {}{}FLOP forward and backward (2 per multiply-add); sizes of activations "
+      "exclude "
       "their gradients.\nPer replica ({} of {} images on {} replica{}): parameters {}, gradients "
       "{}, optimizer {}, activations {}: {} in total, excluding the kernels' workspaces.\n",
-      flops_text(totals.forward + totals.backward), batch, spec.data.batch_size, replicas,
-      replicas == 1 ? "" : "s", bytes_text(memory.params), bytes_text(memory.grads),
+      per_image, per_image.find(' ') == std::string::npos ? " " : "", batch, spec.data.batch_size,
+      replicas, replicas == 1 ? "" : "s", bytes_text(memory.params), bytes_text(memory.grads),
       optimizer_buffers ? bytes_text(memory.optimizer) : "not counted",
       bytes_text(memory.activations), bytes_text(memory.total()));
   return text;

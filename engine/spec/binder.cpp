@@ -102,7 +102,9 @@ void collect_paths(const std::vector<Field>& fields, const std::string& key,
     const ObjectTable* object = field.type == FieldType::object ? field.object : nullptr;
     if (object) {
       collect_paths(object->fields, key, here, found);
-      if (object->choice.variants && object->choice.variants->tag == key) found.push_back(here);
+      if (object->choice.variants && object->choice.variants->tag == key) {
+        found.push_back(join(here, key));
+      }
     }
     const VariantTable* kinds = field.type == FieldType::variant ? field.variants : nullptr;
     if (object && object->choice.variants) kinds = object->choice.variants;

@@ -245,10 +245,10 @@ TEST_CASE("inspect: metadata, tensors and the verdict, and nothing that drives a
   const Workplace w;
   const std::vector<float> values = {1, 2, 3, 4, 5, 6};
   dpt::write_safetensors(w.dir.file("a.safetensors"),
-                         {{"note", "bell\a and\x7f more\nsecond line"}, {"plain", "text"}},
+                         {{"note", "bell\a and\x7f \x1f more\nsecond line"}, {"plain", "text"}},
                          {{"x", "F32", {2, 3}, values.data()}});
   const std::string text = w.run_well({"inspect", "a.safetensors"}).out;
-  check_contains(text, "note: bell\\x07 and\\x7f more ...\n");
+  check_contains(text, "note: bell\\x07 and\\x7f \\x1f more ...\n");
   check_contains(text, "plain: text\n");
   check_contains(text, "[2, 3]");
   check_contains(text, "24");

@@ -184,6 +184,8 @@ devices: [cpu]
     }
     CHECK(run.exit_code == 4);
     CHECK(run.err.find("cannot start a thread (" + whose) != std::string::npos);
-    CHECK(run.err.find("(ulimit -s)") != std::string::npos);
+    CHECK(run.err.find("134217728.0 MiB of stack for each thread (ulimit -s)") !=
+          std::string::npos);
+    CHECK(run.err.find("This process has 0 thread") == std::string::npos);
   }
 }

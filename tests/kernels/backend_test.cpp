@@ -102,6 +102,10 @@ TEST_CASE("what the CPU cannot run is refused when the kernel is made") {
   Pool2dDesc pool = pool_case(PoolKind::average, 1, {4, 4, 1}, {2, 2}, {1, 1}, {0, 0}, {2, 2});
   CHECK(refused([&] { backend->pool2d(pool); }) ==
         "cpu: average pooling has no dilation, found (2, 2)");
+  CrossEntropyDesc loss;
+  loss.batch = 1;
+  CHECK(refused([&] { backend->cross_entropy(loss); }) ==
+        "cpu: cross-entropy needs at least 1 class, not 0");
   CHECK(refused([] { make_cpu_backend(0); }) == "cpu: needs at least 1 thread, not 0");
 }
 

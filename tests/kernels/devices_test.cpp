@@ -191,11 +191,80 @@ TEST_CASE("control groups limit memory, and file cache counts as free") {
   CHECK(host_system::memory(v1.root()).free == kMiB / 2);
 }
 
+TEST_CASE("memory: what a group leaves free, and what is left when it uses more than it may") {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  Machine machine;
+  machine.write("/proc/meminfo", "MemTotalX: 1 kB\nMemTotal:  1024 kB\nMemAvailable: 4096 kB");
+  CHECK(host_system::memory(machine.root()).total == kMiB);
+  CHECK(host_system::memory(machine.root()).free == kMiB);  // never more than there is
+  machine.write("/proc/meminfo", "MemTotal: 8192 kB\nMemAvailable: 4096 kB");
+  machine.write("/proc/self/cgroup", "0::/a/b");
+  machine.write("/sys/fs/cgroup/a/b/memory.max", std::to_string(6 * kMiB));
+  machine.write("/sys/fs/cgroup/a/b/memory.current", std::to_string(kMiB));
+  CHECK(host_system::memory(machine.root()).total == 6 * kMiB);
+  CHECK(host_system::memory(machine.root()).free == 4 * kMiB);
+  // The outer group is narrower; it uses all of what it may, and more.
+  machine.write("/sys/fs/cgroup/a/memory.max", std::to_string(2 * kMiB));
+  machine.write("/sys/fs/cgroup/a/memory.current", std::to_string(2 * kMiB));
+  CHECK(host_system::memory(machine.root()).total == 2 * kMiB);
+  CHECK(host_system::memory(machine.root()).free == 0);
+  machine.write("/sys/fs/cgroup/a/memory.current", std::to_string(3 * kMiB));
+  CHECK(host_system::memory(machine.root()).free == 0);
+  // More cache than use: all of it is free.
+  machine.write("/sys/fs/cgroup/a/memory.stat", fmt::format("inactive_file {}", 5 * kMiB));
+  CHECK(host_system::memory(machine.root()).free == 2 * kMiB);
+}
+
+TEST_CASE("control groups limit threads, old and new") {
+  Machine machine;
+  CHECK(host_system::most_threads(machine.root()) == 0);
+  machine.write("/proc/self/cgroup", "3:pids:/old\n0::/outer/inner");
+  machine.write("/sys/fs/cgroup/outer/inner/pids.max", "max");
+  CHECK(host_system::most_threads(machine.root()) == 0);
+  machine.write("/sys/fs/cgroup/outer/pids.max", "100");
+  CHECK(host_system::most_threads(machine.root()) == 100);
+  machine.write("/sys/fs/cgroup/outer/inner/pids.max", "200");
+  CHECK(host_system::most_threads(machine.root()) == 100);
+  machine.write("/sys/fs/cgroup/pids/old/pids.max", "50");
+  CHECK(host_system::most_threads(machine.root()) == 50);
+}
+
+TEST_CASE("what a kind of device is good at") {
+  const DeviceTraits& cpu = parse_device("cpu:2").traits();
+  CHECK(std::string(cpu.noun) == "CPU");
+  CHECK(cpu.speed_is_threads);
+  CHECK(cpu.arithmetic_varies);
+  CHECK(cpu.bf16_is_slow);
+  CHECK_FALSE(cpu.overlaps_sums);
+  CHECK(cpu.pass_bytes == 1 << 20);
+  CHECK(cpu.max_samples == 256);
+  CHECK(cpu.steps_ahead == 1);
+  const DeviceTraits& gpu = parse_device("cuda:1").traits();
+  CHECK(std::string(gpu.noun) == "GPU");
+  CHECK_FALSE(gpu.speed_is_threads);
+  CHECK_FALSE(gpu.arithmetic_varies);
+  CHECK_FALSE(gpu.bf16_is_slow);
+  CHECK(gpu.overlaps_sums);
+  CHECK(gpu.pass_bytes == std::int64_t{2} << 30);
+  CHECK(gpu.max_samples == 16384);
+  CHECK(gpu.steps_ahead == 6);
+  CHECK(parse_device("cpu:1024").threads == 1024);
+  CHECK(contains(error_of([] { parse_device("cpu:1025"); }).what(), "N = 1 to 1024 threads"));
+  CHECK(error_of([] { resolve_devices({}, 8); }).what() ==
+        std::string("devices: expected at least one device or \"auto\", found an empty list"));
+  CHECK(contains(error_of([] {
+                   resolve_devices({"cpu", "auto", "cpu"}, 8);
+                 }).what(),
+                 "\"auto\" is written alone, found it in a list of 3"));
+}
+
 TEST_CASE("the machine describes itself") {
   Machine machine;
   CHECK(host_system::processor_model(machine.root()) == "unknown processor");
   machine.write("/proc/cpuinfo", "processor\t: 0\nmodel name\t: A Fast One\nmodel\t: 7");
   CHECK(host_system::processor_model(machine.root()) == "A Fast One");
+  machine.write("/proc/cpuinfo", "model names: 3\nmodel name:");
+  CHECK(host_system::processor_model(machine.root()).empty());
   const CpuInfo info = cpu_info();
   CHECK(info.physical_allowed <= info.logical_allowed);
   CHECK(info.memory_bytes > 0);

@@ -1,6 +1,8 @@
 // IDX files, good ones and bad ones, and the data sets that are made of them.
+#include <array>
 #include <numeric>
 
+#include "datasets/fingerprint.h"
 #include "datasets/idx.h"
 #include "tests/engine/data/support.h"
 
@@ -188,6 +190,116 @@ TEST_CASE("bad IDX files are refused by name and offset") {
     std::filesystem::create_directory(dir / images);
     CHECK(error_of([&] { dir.read(); }, dir) == "$/train-images-idx3-ubyte: not a regular file");
   }
+}
+
+TEST_CASE("IDX: the largest sides and the most channels") {
+  const IdxDir dir;
+  std::filesystem::remove(dir / "t10k-images-idx3-ubyte.gz");
+  std::filesystem::remove(dir / "t10k-labels-idx1-ubyte.gz");
+  const auto read = [&](std::uint32_t h, std::uint32_t w, std::uint32_t c) {
+    dir.write("train-images-idx3-ubyte", idx({5, h, w, c}, Bytes(std::size_t{5} * h * w * c)));
+    return dir.read({{h, w, c}, 10}).train->shape() == SampleShape{h, w, c};
+  };
+  CHECK(read(16384, 1, 1));
+  CHECK(read(1, 16384, 1));
+  CHECK(read(1, 1, 64));
+  const auto refused = [&](const std::vector<std::uint32_t>& dims) {
+    return dir.with("train-images-idx3-ubyte", idx(dims, {})).find("expected 1 to 16384 pixels") !=
+           std::string::npos;
+  };
+  CHECK(refused({5, 16385, 1, 1}));
+  CHECK(refused({5, 1, 16385, 1}));
+  CHECK(refused({5, 1, 1, 65}));
+  CHECK(refused({5, 1, 1, 0}));
+  CHECK(refused({5, 0, 1, 1}));
+}
+
+TEST_CASE("IDX: which file is meant, and which one is not there") {
+  const IdxDir dir;
+  std::filesystem::remove(dir / "train-labels-idx1-ubyte");
+  CHECK(error_of([&] { dir.read(); }, dir)
+            .starts_with("idx: $ has no file train-labels-idx1-ubyte; expected"));
+  dir.write("train-labels-b", idx({5}, {0, 1, 2, 3, 4}));
+  CHECK(dir.read().train->size() == 5);
+  dir.write("train-labels-a", idx({5}, {0, 1, 2, 3, 4}));
+  CHECK(error_of([&] { dir.read(); }, dir) ==
+        "$: several files could be train-labels: train-labels-a, train-labels-b; leave one of "
+        "them");
+}
+
+TEST_CASE("how much a compressed file may hold, to the byte") {
+  const auto holds = [](std::size_t stored, std::uint64_t bytes) -> std::string {
+    const Bytes file(stored);
+    try {
+      ByteStream(std::as_bytes(std::span(file)), "x").expect(bytes, "it");
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      return text.find("bomb") != std::string::npos ? "bomb" : text;
+    }
+    return "yes";
+  };
+  CHECK(holds(1000, 1032 * 1001 - 1) == "yes");
+  CHECK(holds(1000, 1032 * 1001) ==
+        "x: it takes 1033032 bytes, more than a gzip file of 1000 bytes can hold");
+  // Up to 64 MiB whatever can be, beyond that no more than 200 times the file.
+  constexpr std::uint64_t kSmall = 64 << 20;
+  CHECK(holds(100'000, kSmall) == "yes");
+  CHECK(holds(100'000, kSmall + 1) == "bomb");
+  CHECK(holds(400'000, 200 * 400'001 - 1) == "yes");
+  CHECK(holds(400'000, 200 * 400'001) == "bomb");
+}
+
+TEST_CASE("a plain file: its rest, to the byte") {
+  const TempDir dir;
+  dir.write("one", {7, 8, 9});
+  ByteStream file(dir / "one");
+  file.expect(3, "it");
+  std::array<std::byte, 2> two;
+  file.read(two, "two bytes");
+  CHECK(file.position() == 2);
+  CHECK(error_of([&] { file.expect(2, "it"); }, dir) ==
+        "$/one: it takes 2 bytes from offset 2, but 1 byte is there");
+  CHECK(error_of([&] { file.expect(0, "it"); }, dir) ==
+        "$/one: it takes 0 bytes from offset 2, but 1 byte is there");
+  CHECK(error_of([&] { file.expect_end(); }, dir) ==
+        "$/one: the data should end at offset 2, but more follows");
+  ByteStream other(dir / "one");
+  other.read(two, "two bytes");
+  CHECK(error_of([&] { other.read(two, "two more"); }, dir) ==
+        "$/one: two more takes 2 bytes from offset 2, but the data ends at offset 3");
+}
+
+TEST_CASE("IDX: compressed files of many pieces") {
+  // Noise does not shrink: the file is longer than what is read at once.
+  const TempDir dir;
+  const Bytes pixels = noise(50 * 64 * 64);
+  dir.write("train-images.gz", gzip(idx({50, 64, 64}, pixels)));
+  dir.write("train-labels.gz", gzip(idx({50}, noise(50))));
+  REQUIRE(std::filesystem::file_size(dir / "train-images.gz") > 3 * 65536);
+  const DataSets sets = open("idx", {{"root", dir.path()}}, {{64, 64, 1}, 256});
+  CHECK(sample(*sets.train, 49).first == Bytes(pixels.end() - 64 * 64, pixels.end()));
+  // Two members, the second of which begins in the middle of such a piece.
+  const Bytes all = idx({50, 64, 64}, pixels);
+  const Bytes first(all.begin(), all.begin() + 100'000), second(all.begin() + 100'000, all.end());
+  dir.write("train-images.gz", concat(gzip(first), gzip(second)));
+  CHECK(open("idx", {{"root", dir.path()}}, {{64, 64, 1}, 256}).train->fingerprint() ==
+        sets.train->fingerprint());
+}
+
+TEST_CASE("the fingerprint follows the shape too, and texts end where they end") {
+  const IdxDir a;
+  const std::string before = a.read().train->fingerprint();
+  a.write("train-images-idx3-ubyte", idx({5, 3, 2}, noise(30)));
+  a.write("t10k-images-idx3-ubyte.gz", gzip(idx({2, 3, 2}, noise(12))));
+  CHECK(a.read({{3, 2, 1}, 10}).train->fingerprint() != before);
+  const auto print = [](const std::vector<std::string>& texts) {
+    Fingerprint hash;
+    for (const std::string& text : texts) hash.add(text);
+    return hash.text();
+  };
+  CHECK(print({"ab", "c"}) == print({"ab", "c"}));
+  CHECK(print({"ab", "c"}) != print({"a", "bc"}));
+  CHECK(print({}) != print({""}));
 }
 
 TEST_CASE("bad gzip is refused") {

@@ -109,6 +109,45 @@ TEST_CASE("image_folder: the fingerprint follows names, sizes and shape") {
   CHECK(before != a.read().train->fingerprint());
 }
 
+TEST_CASE("image_folder: the fingerprint follows sizes, and the cache its budget to the MiB") {
+  const FolderDir dir;
+  const std::string before = dir.read().train->fingerprint();
+  dir.write("train/cat/2.png", grey_png(1, 40));
+  CHECK(dir.read().train->fingerprint() != before);
+  // Five pictures of a MiB each.
+  const DataRequirements large{{1024, 1024, 1}, 2};
+  const DataSets kept = dir.read(large, 5), fresh = dir.read(large, 4);
+  sample(*kept.train, 1);
+  sample(*fresh.train, 1);
+  fs::remove(dir / "train/cat/2.png");
+  CHECK(sample(*kept.train, 1).first.front() == 1);
+  CHECK(error_of([&] { sample(*fresh.train, 1); }, dir).ends_with("No such file or directory"));
+}
+
+TEST_CASE("image_folder: some pictures of each class are tried, all of a few") {
+  const FolderDir dir;
+  CHECK(dir.read().train->samples_to_try() == std::vector<std::int64_t>{0, 1, 2, 3, 4});
+  // More than half of 512 in one of two classes: every one of that half, spread over the class.
+  for (int i = 0; i < 297; ++i) dir.write(fmt::format("train/cat/{:03}x.png", i), {1});
+  const std::vector<std::int64_t> tried = dir.read().train->samples_to_try();
+  REQUIRE(tried.size() == 256 + 2);
+  CHECK(tried.front() == 0);
+  CHECK(tried[1] == 1);
+  CHECK(tried[128] == 150);
+  CHECK(tried[255] == 299);
+  CHECK(tried[256] == 300);
+  CHECK(tried[257] == 301);
+  for (std::size_t i = 1; i < tried.size(); ++i) CHECK(tried[i - 1] < tried[i]);
+}
+
+TEST_CASE("image_folder: a few of the classes' names in messages") {
+  const FolderDir dir;
+  for (const char* name : {"ant", "bee", "emu"}) dir.write(fmt::format("train/{}/1.png", name), {});
+  CHECK(dir.error().starts_with("image_folder: $/train (ant, bee, cat, dog, emu): the data set"));
+  dir.write("train/fox/1.png", {});
+  CHECK(dir.error().starts_with("image_folder: $/train (ant, bee, cat, dog, emu, ...): the data"));
+}
+
 TEST_CASE("image_folder: val serves as test set; both need a word") {
   const FolderDir dir;
   fs::rename(dir / "test", dir / "val");

@@ -149,6 +149,49 @@ TEST_CASE("corrupt JPEG files are refused") {
         "x.img: a CMYK JPEG; only grey and RGB are supported: convert it");
 }
 
+TEST_CASE("what cameras write between a JPEG's markers is no damage, endless scans are") {
+  const Bytes pixels(64, 100);
+  const Bytes good = jpeg(8, 8, 1, pixels);
+  REQUIRE(good[3] == 0xe0);
+  // The first segment's version; then bytes between it and the next one.
+  Bytes odd = good;
+  odd[11] = 3;
+  CHECK(decode(odd, 1).pixels == decode(good, 1).pixels);
+  odd = good;
+  odd.insert(odd.begin() + 4 + odd[5], {1, 2, 3});
+  CHECK(decode(odd, 1).pixels == decode(good, 1).pixels);
+  CHECK(decode(jpeg_of_scans(256, pixels), 1).pixels == decode(good, 1).pixels);
+  CHECK(error(jpeg_of_scans(257, pixels)) == "x.img: corrupt JPEG: more than 256 scans");
+}
+
+TEST_CASE("sizes of pictures at the borders of what is read") {
+  const auto verdict = [](std::int64_t width, std::int64_t height, std::int64_t channels,
+                          std::size_t file_bytes, std::int64_t ratio) -> std::string {
+    try {
+      check_image_size("x", width, height, channels, file_bytes, ratio);
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      return text.find("absurd") != std::string::npos   ? "absurd"
+             : text.find("claims") != std::string::npos ? "claims"
+                                                        : text;
+    }
+    return "good";
+  };
+  constexpr std::size_t kEnough = std::size_t{1} << 30;
+  CHECK(verdict(1, 1, 1, 1, 1) == "good");
+  CHECK(verdict(0, 1, 1, kEnough, 1) == "absurd");
+  CHECK(verdict(1, 0, 1, kEnough, 1) == "absurd");
+  CHECK(verdict(16384, 1, 1, kEnough, 1) == "good");
+  CHECK(verdict(1, 16384, 1, kEnough, 1) == "good");
+  CHECK(verdict(16385, 1, 1, kEnough, 1) == "absurd");
+  CHECK(verdict(1, 16385, 1, kEnough, 1) == "absurd");
+  CHECK(verdict(16384, 4096, 4, kEnough, 1) == "good");
+  CHECK(verdict(16384, 4097, 4, kEnough, 1) == "absurd");
+  CHECK(verdict(16384, 4096, 5, kEnough, 1) == "absurd");
+  CHECK(verdict(10, 10, 1, 10, 10) == "good");
+  CHECK(verdict(10, 10, 1, 9, 10) == "claims");
+}
+
 TEST_CASE("decompression bombs are refused before memory is asked for") {
   CHECK(error(png_header(20000, 10)) ==
         "x.img: 20000x10 pixels (width x height): dimensions out of range; expected at most 16384 "

@@ -203,6 +203,33 @@ TEST_CASE("an error comes out of the batch it belongs to, the first of several")
   }
 }
 
+TEST_CASE("at least one decoder works, at least one batch ahead") {
+  const Split split = split_of(std::make_shared<CountingSource>());
+  Loader loader(split, options(0, 0));
+  loader.start(0, {{0, 30}, {30, 60}});
+  check_batch(loader.next(), split, 0, {0, 30});
+  check_batch(loader.next(), split, 0, {30, 60});
+}
+
+TEST_CASE("more samples than slots can number are refused") {
+  class Huge final : public DataSource {
+   public:
+    std::int64_t size() const override { return std::int64_t{1} << 31; }
+    SampleShape shape() const override { return {1, 1, 1}; }
+    DType type() const override { return DType::u8; }
+    const std::vector<std::string>& classes() const override { return classes_; }
+    void read(std::int64_t, std::span<std::byte>, std::int32_t&) const override {}
+    std::string describe(std::int64_t) const override { return {}; }
+    std::string fingerprint() const override { return {}; }
+
+   private:
+    std::vector<std::string> classes_;
+  };
+  const Split split{std::make_shared<Huge>(), {}};
+  CHECK(error_of([&] { Loader loader(split, options(1)); }) ==
+        "data set of 2147483648 samples: more than 2147483647 are not supported");
+}
+
 TEST_CASE("shutdown and restart at any moment") {
   auto source = std::make_shared<CountingSource>();
   source->delay = std::chrono::microseconds(50);

@@ -105,7 +105,11 @@ Bytes png_header(std::uint32_t width, std::uint32_t height) {
   return file;
 }
 
-Bytes jpeg(int width, int height, int channels, const Bytes& pixels) {
+namespace {
+
+/// `set_up` is called before the first row.
+template <class SetUp>
+Bytes jpeg_with(int width, int height, int channels, const Bytes& pixels, SetUp set_up) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -119,6 +123,7 @@ Bytes jpeg(int width, int height, int channels, const Bytes& pixels) {
   info.in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : JCS_CMYK;
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, 95, TRUE);
+  set_up(info);
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < info.image_height) {
     auto* row =
@@ -131,6 +136,33 @@ Bytes jpeg(int width, int height, int channels, const Bytes& pixels) {
   jpeg_destroy_compress(&info);
   std::free(memory);
   return out;
+}
+
+}  // namespace
+
+Bytes jpeg(int width, int height, int channels, const Bytes& pixels) {
+  return jpeg_with(width, height, channels, pixels, [](jpeg_compress_struct&) {});
+}
+
+Bytes jpeg_of_scans(int scans, const Bytes& pixels) {
+  // Progressive: the mean first, then each frequency by itself, bit by bit.
+  std::vector<jpeg_scan_info> all;
+  const auto add = [&](int frequency, int high, int low) {
+    if (static_cast<int>(all.size()) < scans) {
+      all.push_back({1, {0}, frequency, frequency, high, low});
+    }
+  };
+  add(0, 0, 0);
+  for (int low = 5; low >= 0; --low) {
+    for (int frequency = 1; frequency < 64; ++frequency) {
+      add(frequency, low == 5 ? 0 : low + 1, low);
+    }
+  }
+  REQUIRE(static_cast<int>(all.size()) == scans);
+  return jpeg_with(8, 8, 1, pixels, [&](jpeg_compress_struct& info) {
+    info.scan_info = all.data();
+    info.num_scans = scans;
+  });
 }
 
 void set_jpeg_size(Bytes& file, int width, int height) {

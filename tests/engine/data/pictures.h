@@ -19,6 +19,8 @@ Bytes png_header(std::uint32_t width, std::uint32_t height);
 
 /// `channels` 1, 3, or 4 (CMYK).
 Bytes jpeg(int width, int height, int channels, const Bytes& pixels);
+/// A grey one of 8x8 pixels in that many scans; 384 at most.
+Bytes jpeg_of_scans(int scans, const Bytes& pixels);
 /// Overwrites the size in a JPEG's frame header.
 void set_jpeg_size(Bytes& file, int width, int height);
 

@@ -61,6 +61,28 @@ TEST_CASE("synthetic data is the same on every machine and in every version") {
   CHECK(make(0.4).train->fingerprint() != sets.train->fingerprint());
 }
 
+TEST_CASE(
+    "synthetic samples have names and, made as they are read, a fingerprint of what made them") {
+  const DataSets kept = make(0.5);
+  CHECK(kept.train->describe(7) == "synthetic training data, sample 7");
+  CHECK(kept.test->describe(7) == "synthetic test data, sample 7");
+  const auto large = [](std::int64_t size, double difficulty, SampleShape shape = {512, 512, 3}) {
+    const DataSets sets =
+        open("synthetic", {{"size", size}, {"test_size", size}, {"difficulty", difficulty}},
+             {shape, 10});
+    REQUIRE(!sets.train->resident());
+    return sets;
+  };
+  const DataSets sets = large(400, 0.5);
+  CHECK(sets.train->describe(7) == "synthetic training sample 7");
+  CHECK(sets.test->describe(7) == "synthetic test sample 7");
+  CHECK(sets.train->fingerprint() == large(400, 0.5).train->fingerprint());
+  CHECK(sets.train->fingerprint() != sets.test->fingerprint());
+  CHECK(sets.train->fingerprint() != large(401, 0.5).train->fingerprint());
+  CHECK(sets.train->fingerprint() != large(400, 0.25).train->fingerprint());
+  CHECK(sets.train->fingerprint() != large(400, 0.5, {512, 513, 3}).train->fingerprint());
+}
+
 TEST_CASE("synthetic data fits the model, or says why not") {
   const DataSets sets = open("synthetic", {{"test_size", std::int64_t{0}}}, {{3, 5, 2}, 0});
   CHECK(sets.train->shape() == SampleShape{3, 5, 2});

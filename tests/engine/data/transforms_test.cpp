@@ -96,6 +96,30 @@ TEST_CASE("a model that asks for other images is told what to write") {
         "28]");
 }
 
+TEST_CASE("crops and images at the borders of what fits") {
+  const auto crop = [](Size2 size, std::int64_t padding) {
+    return transform("RandomCrop", {{"size", size}, {"padding", padding}});
+  };
+  // As large as the image with its border, and no larger on either side.
+  CHECK(desc_of({crop({34, 36}, 2)}, {30, 32, 1}, {34, 36, 1}).crop);
+  CHECK(error({crop({35, 36}, 2)}, {30, 32, 1}, {35, 36, 1}).find("(34x36)") != std::string::npos);
+  CHECK(error({crop({34, 37}, 2)}, {30, 32, 1}, {34, 37, 1}).find("(34x36)") != std::string::npos);
+  CHECK(error({crop({34, 35}, 2)}, {30, 32, 1}, {34, 36, 1})
+            .find("size 34x35 is not the height and width of model.input, 34x36") !=
+        std::string::npos);
+  // Without a crop both sides must be the model's.
+  CHECK(error({}, {32, 32, 3}, {31, 32, 3}).starts_with("model.input asks for 31x32 images"));
+  CHECK(error({}, {32, 32, 3}, {32, 31, 3}).starts_with("model.input asks for 32x31 images"));
+  CHECK(error({}, {28, 28, 3}, {28, 28, 1}) ==
+        "model.input asks for 1 channel, but the data set's images have 3: write model.input: [3, "
+        "28, 28]");
+  CHECK(error({normalize({0, 0}, {1, 1})}, {8, 8, 1}, {8, 8, 1}) ==
+        "config.yaml:3:5: Normalize: mean has 2 values, but the images have 1 channel");
+  CHECK(error({normalize({0}, {-1})}, {8, 8, 1}, {8, 8, 1}) ==
+        "config.yaml:3:5: Normalize: std must hold numbers above 0, found -1");
+  CHECK(desc_of({normalize({-1}, {1e-30})}, {8, 8, 1}, {8, 8, 1}).mean.at(0) == -1.0F);
+}
+
 TEST_CASE("the tables say what other systems' transforms become") {
   CHECK(transform_table().tag == "type");
   CHECK(transform_table().alternatives.size() == 3);

@@ -103,6 +103,85 @@ TEST_CASE("the schema is strict JSON Schema 2020-12") {
   CHECK_FALSE(schema["$defs"]["partial.data.images"].contains("required"));
 }
 
+TEST_CASE("the schema of each sort of field") {
+  using nlohmann::json;
+  const json schema = json::parse(config_schema(small_catalog()));
+  // Without the description.
+  const auto bare = [](json field) {
+    field.erase("description");
+    return field;
+  };
+  const json& full = schema["else"]["properties"];
+  const json& train = full["train"]["properties"];
+  CHECK(bare(train["epochs"]) ==
+        json::parse(R"({"type": "integer", "minimum": 1, "maximum": 1000000})"));
+  CHECK(bare(train["shards"]) == json::parse(R"({"default": "auto", "anyOf": [
+      {"enum": ["auto", 0]}, {"type": "integer", "minimum": 1, "maximum": 65536}]})"));
+  CHECK(bare(train["grad_clip_norm"]) == json::parse(R"({"default": null, "anyOf": [
+      {"type": "number", "exclusiveMinimum": 0}, {"type": "null"}]})"));
+  CHECK(bare(train["precision"]) ==
+        json::parse(R"({"default": "fp32", "type": "string", "enum": ["fp32", "tf32", "bf16"]})"));
+  CHECK(bare(train["autotune"]) == json::parse(R"({"default": true, "type": "boolean"})"));
+  CHECK(
+      bare(train["stall_timeout"]) ==
+      json::parse(R"({"default": 600, "type": "number", "minimum": 0.01, "maximum": 1000000000})"));
+  CHECK(full["train"]["required"] == json({"epochs"}));
+  const json& early = train["early_stopping"];
+  CHECK_FALSE(early.contains("default"));
+  CHECK(early["anyOf"][0]["properties"]["patience"]["default"] == 5);
+  CHECK(early["anyOf"][0]["additionalProperties"] == false);
+  CHECK(early["anyOf"][1] == json({{"type", "null"}}));
+  CHECK_FALSE(early["anyOf"][0]["properties"]["mode"].contains("default"));  // it follows monitor
+  CHECK(early["anyOf"][0]["properties"]["monitor"]["default"] == "val/accuracy");
+
+  CHECK(bare(full["devices"]) == json::parse(R"({"default": ["auto"], "anyOf": [{"type": "string"},
+      {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 65536}]})"));
+  CHECK(bare(full["seed"]) == json::parse(R"({"default": 1, "type": "integer", "minimum": 0})"));
+  CHECK(bare(full["name"]) == json::parse(R"({"type": "string"})"));
+  const json& model = full["model"]["properties"];
+  CHECK(bare(model["input"]) == json::parse(R"({"type": "array", "minItems": 3, "maxItems": 3,
+      "items": {"type": "integer", "minimum": 1, "maximum": 65536}})"));
+  CHECK(model["layers"]["type"] == "array");
+  CHECK(model["layers"]["minItems"] == 1);
+  const json& layer = model["layers"]["items"];
+  CHECK(layer["properties"]["type"]["enum"] == json({"Conv2d", "ReLU", "Flatten", "Linear"}));
+  CHECK(layer["required"] == json::array({"type"}));
+  REQUIRE(layer["allOf"].size() == 4);
+  CHECK(layer["allOf"][1] == json::parse(R"({"if": {"properties": {"type": {"const": "ReLU"}},
+      "required": ["type"]}, "then": {"$ref": "#/$defs/layer.ReLU"}})"));
+
+  // The kind of a schedule may be left out, and then it is the default's.
+  const json& schedule = full["lr_schedule"];
+  CHECK_FALSE(schedule.contains("required"));
+  CHECK_FALSE(schedule["allOf"][0]["if"].contains("required"));
+  CHECK(schedule["allOf"][1]["if"]["required"] == json::array({"type"}));
+
+  const json& conv = schema["$defs"]["layer.Conv2d"]["properties"];
+  CHECK(bare(conv["kernel_size"]) == json::parse(R"({"anyOf": [
+      {"type": "integer", "minimum": 1, "maximum": 1024},
+      {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 1024},
+       "minItems": 2, "maxItems": 2}]})"));
+  CHECK(conv["stride"]["default"] == 1);
+  CHECK(bare(conv["dilations"]) == json::parse(R"({"default": [], "type": "array",
+      "items": {"type": "integer", "minimum": 1, "maximum": 9}})"));
+  const json& images = schema["$defs"]["data.images"]["properties"];
+  CHECK(bare(images["root"]) == json::parse(R"({"default": "images", "type": "string"})"));
+  CHECK(images["shuffle"]["default"] == true);
+  const json& transforms = images["transforms"]["properties"]["train"];
+  CHECK(transforms["type"] == "array");
+  CHECK(transforms["items"]["allOf"][0]["then"]["$ref"] == "#/$defs/transform.Normalize");
+
+  // A config that extends another need not be complete, but for the items of its lists.
+  const json& partial = schema["then"]["properties"];
+  CHECK_FALSE(partial["train"].contains("required"));
+  CHECK_FALSE(partial["data"].contains("required"));
+  CHECK(partial["data"]["propertyNames"]["enum"].size() == 10);
+  CHECK(partial["data"]["allOf"][0]["then"]["$ref"] == "#/$defs/partial.data.images");
+  CHECK(partial["lr_schedule"]["allOf"][0]["if"]["required"] == json::array({"type"}));
+  CHECK(partial["model"]["properties"]["layers"]["items"]["required"] == json::array({"type"}));
+  CHECK(schema["if"] == json::parse(R"({"required": ["extends"]})"));
+}
+
 TEST_CASE("the reference page has every kind and field") {
   const std::string page = config_reference(small_catalog());
   for (const char* part :

@@ -34,7 +34,7 @@ const ObjectTable* conv_table() {
            .required()
            .range(1, 65536),
        field("kernel_size", &S::kernel_size, "Height and width.").required().range(1, 1024),
-       field("stride", &S::stride, "Step of the window.").range(1, 1024),
+       field("stride", &S::stride, "Step of the window.").range(1, 1024).formerly("hop"),
        field("bias", &S::bias, "Add a learnable bias."),
        field("dilations", &S::dilations, "For the test of lists.").range(1, 9)});
   return &table;
@@ -52,7 +52,7 @@ const ObjectTable* sgd_table() {
   static const ObjectTable table =
       object_table<S>("SGD", "Stochastic gradient descent.",
                       {field("lr", &S::lr, "Learning rate.").required().above(0),
-                       field("momentum", &S::momentum, "Momentum.").range(0, 1),
+                       field("momentum", &S::momentum, "Momentum.").range(0, 1).formerly("mu"),
                        field("nesterov", &S::nesterov, "Look ahead.")},
                       [](const S& s) -> std::string {
                         if (s.nesterov && s.momentum == 0)
@@ -81,7 +81,7 @@ const ObjectTable* images_table() {
   static const ObjectTable table =
       object_table<S>("images", "Files in folders.",
                       {path_field("root", &S::root, "Folder of the files."),
-                       field("classes", &S::classes, "Names of the classes.")});
+                       field("classes", &S::classes, "Names of the classes.").formerly("labels")});
   return &table;
 }
 
@@ -96,10 +96,10 @@ const ObjectTable* synthetic_table() {
 
 const ObjectTable* normalize_table() {
   using S = Normalize;
-  static const ObjectTable table =
-      object_table<S>("Normalize", "(x - mean) / std.",
-                      {field("mean", &S::mean, "Per channel.").required(),
-                       field("std", &S::std, "Per channel.").required().above(0)});
+  static const ObjectTable table = object_table<S>(
+      "Normalize", "(x - mean) / std.",
+      {field("mean", &S::mean, "Per channel.").required(),
+       field("std", &S::std, "Per channel.").required().above(0).formerly("sigma")});
   return &table;
 }
 

@@ -79,6 +79,23 @@ TEST_CASE("a config that an older release stored still loads") {
   }
 }
 
+TEST_CASE("former names count in each kind of mapping: layers, optimizers, data sets, transforms") {
+  std::string text = shown(good_spec(kGoodConfig, {"model.layers.conv1.stride=[2, 1]",
+                                                   "optimizer.momentum=0.5", "data.classes=[a]"}));
+  const std::string now = text;
+  for (const auto& [name, former] : {std::pair<std::string, std::string>("stride: ", "hop: "),
+                                     {"momentum: ", "mu: "},
+                                     {"classes: ", "labels: "},
+                                     {"std: ", "sigma: "},
+                                     {"std: ", "sigma: "}}) {
+    const std::size_t at = text.find(" " + name);
+    REQUIRE(at != std::string::npos);
+    text.replace(at + 1, name.size(), former);
+  }
+  CHECK(shown(load_stored_spec(small_catalog(), text, "a.safetensors")) == now);
+  CHECK_THROWS_AS(load_spec_text(small_catalog(), text, "a.yaml"), Error);
+}
+
 TEST_CASE("a resumed run may change what the tables mark, and nothing else") {
   CHECK(changeable_fields(small_catalog()) ==
         Texts{"data.workers", "data.prefetch", "data.root", "train.epochs", "train.on_divergence",

@@ -94,6 +94,49 @@ TEST_CASE("what a config may not hold is refused with its place") {
                     "a") == "1:1: expected UTF-8 text, found the byte 0xFF");
 }
 
+TEST_CASE("UTF-8 at the borders of its forms") {
+  for (const char* good :
+       {"\x7e", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80",
+        "\xEF\xBF\xBD", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBD"}) {
+    CAPTURE(good);
+    CHECK(first_issue("a: x" + std::string(good) + "x\n").find("UTF-8") == std::string::npos);
+    CHECK(first_issue("a: x" + std::string(good)).find("UTF-8") == std::string::npos);
+  }
+  for (const char* bad : {"\x80", "\xC1\xBF", "\xC2\x41", "\xC3", "\xE0\x9F\xBF", "\xE2\x82",
+                          "\xE2\x82\x41", "\xED\xA0\x80", "\xED\xBF\xBF", "\xF0\x8F\xBF\xBF",
+                          "\xF4\x90\x80\x80", "\xF0\x9F\x98", "\xF5\x80\x80\x80"}) {
+    CAPTURE(bad);
+    const std::string text = fmt::format("1:5: expected UTF-8 text, found the byte 0x{:02X}",
+                                         static_cast<unsigned>(static_cast<unsigned char>(bad[0])));
+    CHECK(first_issue("a: x" + std::string(bad)) == text);
+    CHECK(first_issue("a: x" + std::string(bad) + "y\n") == text);
+  }
+  // The place counts characters in its line.
+  CHECK(first_issue("b: 1\n\xC3\xA4: \xFF") == "2:4: expected UTF-8 text, found the byte 0xFF");
+  CHECK(first_issue("a: \x7F") == "1:4: expected text, found the control character 0x7F");
+  CHECK(first_issue("a: \x1F") == "1:4: expected text, found the control character 0x1F");
+  CHECK(first_issue("a:\t1\r\nb: 2\r\n").find("control") == std::string::npos);
+}
+
+TEST_CASE("limits of depth and number are reached before they are passed") {
+  const auto deep = [](int levels) {
+    return std::string(static_cast<std::size_t>(levels), '[') +
+           std::string(static_cast<std::size_t>(levels), ']');
+  };
+  CHECK(first_issue(deep(kMaxConfigDepth)).empty());
+  CHECK(first_issue(deep(kMaxConfigDepth + 1)).find("at most 64 levels") != std::string::npos);
+  CHECK(first_issue("a: &x " + deep(kMaxConfigDepth - 2) + "\nb: [*x]\n").empty());
+  CHECK(first_issue("a: &x " + deep(kMaxConfigDepth - 2) + "\nb: [[*x]]\n")
+            .find("at most 64 levels") != std::string::npos);
+  const auto many = [](std::size_t values) {
+    std::string text;
+    for (std::size_t i = 1; i < values; ++i) text += "- 1\n";
+    return text;
+  };
+  CHECK(first_issue(many(kMaxConfigNodes)).empty());
+  CHECK(first_issue(many(kMaxConfigNodes + 1)).find("at most 100000 values") != std::string::npos);
+}
+
 TEST_CASE("broken YAML is an issue with its line, not a crash") {
   CHECK(first_issue("a: [1, 2\n").find("not valid YAML") != std::string::npos);
   CHECK(first_issue("a: *nowhere\n").find("1:4: not valid YAML") == 0);

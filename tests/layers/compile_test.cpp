@@ -1,0 +1,265 @@
+// What a layer asks of a backend: its options and its place in the net, every field of it.
+#include "tests/support/host_backend.h"
+#include "tests/support/layer_case.h"
+
+namespace dpt::testing {
+namespace {
+
+/// Keeps the descriptions that it is given, and makes nothing.
+class Recorder : public HostBackend {
+ public:
+  void upload(DevPtr, const void*, std::size_t) override { no(); }
+  void download(void*, DevPtr, std::size_t) override { no(); }
+  void copy(DevPtr, DevPtr, std::size_t) override { no(); }
+  void zero(DevPtr, std::size_t) override { no(); }
+  void add(DevPtr, DevPtr, DevPtr, std::int64_t) override { no(); }
+  std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) override {
+    conv = desc;
+    return nullptr;
+  }
+  std::unique_ptr<Op> linear(const LinearDesc& desc) override {
+    product = desc;
+    return nullptr;
+  }
+  std::unique_ptr<Op> pool2d(const Pool2dDesc& desc) override {
+    pooling = desc;
+    return nullptr;
+  }
+  std::unique_ptr<Op> relu(const ReluDesc& desc) override {
+    activation = desc;
+    return nullptr;
+  }
+  std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
+  std::unique_ptr<InputOp> input(const InputDesc&) override { no(); }
+
+  Conv2dDesc conv;
+  LinearDesc product;
+  Pool2dDesc pooling;
+  ReluDesc activation;
+};
+
+/// As a net of that type hands it to a layer that is trained or only evaluated.
+Recorder compiled(const Layer& layer, const ActivationShape& in, DType type, bool tf32,
+                  bool training, bool input_gradient) {
+  Recorder recorder;
+  LayerContext context;
+  context.batch = 7;
+  context.in = {&in, 1};
+  context.out = infer(layer, in);
+  context.type = type;
+  context.tf32 = tf32;
+  context.training = training;
+  context.input_gradient = input_gradient;
+  layer.compile(recorder, context);
+  return recorder;
+}
+
+TEST_CASE("Conv2d hands its options and its context to the backend") {
+  const auto plain = layer("Conv2d", {{"out_channels", integer(6)},
+                                      {"kernel_size", Size2{3, 2}},
+                                      {"stride", Size2{2, 1}},
+                                      {"padding", Size2{0, 1}},
+                                      {"dilation", Size2{1, 2}},
+                                      {"groups", integer(2)},
+                                      {"bias", false}});
+  const ActivationShape in = image(4, 9, 8);
+  const Conv2dDesc d = compiled(*plain, in, DType::f32, true, true, true).conv;
+  CHECK(d.batch == 7);
+  CHECK(d.in == SampleShape{9, 8, 4});
+  CHECK(d.conv_out == SampleShape{4, 8, 6});
+  CHECK(d.out == d.conv_out);
+  CHECK(d.kernel == Size2{3, 2});
+  CHECK(d.stride == Size2{2, 1});
+  CHECK(d.padding == Size2{0, 1});
+  CHECK(d.dilation == Size2{1, 2});
+  CHECK(d.groups == 2);
+  CHECK_FALSE(d.bias);
+  CHECK_FALSE(d.relu);
+  CHECK_FALSE(d.pool);
+  CHECK(d.type == DType::f32);
+  CHECK(d.tf32);
+  CHECK(d.training);
+  CHECK(d.input_gradient);
+
+  const auto fused =
+      plain->fuse(*layer("ReLU"))
+          ->fuse(*layer("AvgPool2d", pool({2, 3}, {{"stride", Size2{1, 2}},
+                                                   {"padding", Size2{1, 0}},
+                                                   {"ceil_mode", true},
+                                                   {"count_include_pad", false},
+                                                   {"divisor_override", integer(5)}})));
+  for (const bool training : {false, true}) {
+    const Conv2dDesc f = compiled(*fused, in, DType::bf16, false, training, false).conv;
+    CHECK(f.relu);
+    CHECK(f.conv_out == d.conv_out);
+    CHECK(f.out == infer(*fused, in).shape);
+    CHECK(f.type == DType::bf16);
+    CHECK_FALSE(f.tf32);
+    CHECK(f.training == training);
+    CHECK_FALSE(f.input_gradient);
+    REQUIRE(f.pool);
+    const Pool2dDesc& p = *f.pool;
+    CHECK(p.kind == PoolKind::average);
+    CHECK(p.kernel == Size2{2, 3});
+    CHECK(p.stride == Size2{1, 2});
+    CHECK(p.padding == Size2{1, 0});
+    CHECK_FALSE(p.count_include_pad);
+    CHECK(p.divisor_override == 5);
+    CHECK(p.type == DType::bf16);
+    CHECK(p.batch == 7);
+    CHECK(p.in == d.conv_out);
+    CHECK(p.out == f.out);
+    CHECK(p.training == training);
+    // The gradient of the pooling's input is that of the convolution's output: its weights need it.
+    CHECK(p.input_gradient == training);
+  }
+}
+
+TEST_CASE("Linear hands its options and its context to the backend") {
+  const auto plain = layer("Linear", {{"out_features", integer(3)}});
+  const ActivationShape in{{2, 3, 4}, true};
+  const LinearDesc d = compiled(*plain, in, DType::f32, true, true, true).product;
+  CHECK(d.batch == 7);
+  CHECK(d.in == 24);
+  CHECK(d.out == 3);
+  CHECK(d.bias);
+  CHECK_FALSE(d.relu);
+  CHECK(d.type == DType::f32);
+  CHECK(d.tf32);
+  CHECK(d.training);
+  CHECK(d.input_gradient);
+  const auto bare = layer("Linear", {{"out_features", integer(3)}, {"bias", false}});
+  const LinearDesc f =
+      compiled(*bare->fuse(*layer("ReLU")), in, DType::bf16, false, false, false).product;
+  CHECK_FALSE(f.bias);
+  CHECK(f.relu);
+  CHECK(f.type == DType::bf16);
+  CHECK_FALSE(f.tf32);
+  CHECK_FALSE(f.training);
+  CHECK_FALSE(f.input_gradient);
+  CHECK(plain->detail().empty());
+  CHECK(bare->detail() == "no bias");
+}
+
+TEST_CASE("pooling and ReLU hand their options and their context to the backend") {
+  const ActivationShape in = image(3, 6, 9);
+  const auto max = layer(
+      "MaxPool2d",
+      pool({2, 3}, {{"stride", Size2{3, 2}}, {"padding", Size2{1, 0}}, {"dilation", Size2{2, 1}}}));
+  for (const bool yes : {false, true}) {
+    const DType type = yes ? DType::bf16 : DType::f32;
+    const Pool2dDesc p = compiled(*max, in, type, false, yes, !yes).pooling;
+    CHECK(p.kind == PoolKind::max);
+    CHECK(p.kernel == Size2{2, 3});
+    CHECK(p.stride == Size2{3, 2});
+    CHECK(p.padding == Size2{1, 0});
+    CHECK(p.dilation == Size2{2, 1});
+    CHECK(p.type == type);
+    CHECK(p.batch == 7);
+    CHECK(p.in == in.shape);
+    CHECK(p.out == infer(*max, in).shape);
+    CHECK(p.training == yes);
+    CHECK(p.input_gradient == !yes);
+    const ReluDesc r = compiled(*layer("ReLU"), in, type, false, yes, true).activation;
+    CHECK(r.batch == 7);
+    CHECK(r.shape == in.shape);
+    CHECK(r.type == type);
+    CHECK(r.training == yes);
+  }
+  const Pool2dDesc whole =
+      compiled(*layer("AdaptiveAvgPool2d"), in, DType::f32, false, true, true).pooling;
+  CHECK(whole.kind == PoolKind::average);
+  CHECK(whole.kernel == Size2{6, 9});
+  CHECK(whole.stride == Size2{6, 9});
+  CHECK(whole.out == SampleShape{1, 1, 3});
+  CHECK(whole.count_include_pad);
+  CHECK(whole.divisor_override == 0);
+}
+
+TEST_CASE("weights and biases start by the options that are theirs") {
+  const Options init = {{"weight_init", word("normal")}, {"weight_init_value", 2.0},
+                        {"weight_init_std", 0.5},        {"bias_init", word("normal")},
+                        {"bias_init_value", 3.0},        {"bias_init_std", 0.25}};
+  const auto with = [&](Options options) {
+    options.insert(options.end(), init.begin(), init.end());
+    return options;
+  };
+  const ActivationShape pixels = image(4, 5, 5), features = vector_of(10);
+  const std::vector<ParamSpec> conv =
+      layer("Conv2d", with({{"out_channels", integer(6)}, {"kernel_size", Size2{3, 5}}}))
+          ->params({&pixels, 1});
+  const std::vector<ParamSpec> linear =
+      layer("Linear", with({{"out_features", integer(6)}}))->params({&features, 1});
+  for (const std::vector<ParamSpec>* params : {&conv, &linear}) {
+    REQUIRE(params->size() == 2);
+    const ParamSpec &weight = params->at(0), &bias = params->at(1);
+    CHECK(weight.suffix == "weight");
+    CHECK(bias.suffix == "bias");
+    CHECK(weight.init.kind == InitKind::normal);
+    CHECK(weight.init.value == 2.0);
+    CHECK(weight.init.stddev == 0.5);
+    CHECK(bias.init.kind == InitKind::normal);
+    CHECK(bias.init.value == 3.0);
+    CHECK(bias.init.stddev == 0.25);
+    CHECK(bias.layout == ParamLayout::plain);
+    CHECK(bias.fan_in == weight.fan_in);
+    CHECK(bias.fan_out == weight.fan_out);
+  }
+  CHECK(conv[0].fan_in == 4 * 15);
+  CHECK(conv[0].fan_out == 6 * 15);
+  CHECK(linear[0].fan_in == 10);
+  CHECK(linear[0].fan_out == 6);
+  const ParamSpec unset =
+      layer("Linear", {{"out_features", integer(6)}})->params({&features, 1})[0];
+  CHECK(unset.init.kind == InitKind::pytorch);
+  CHECK(unset.init.value == 0.0);
+  CHECK(unset.init.stddev == 1.0);
+}
+
+TEST_CASE("options of starting values that have no effect are refused, the bias's too") {
+  const auto message = [](const Options& more) {
+    Options all = {{"out_features", integer(2)}};
+    all.insert(all.end(), more.begin(), more.end());
+    const Variant made = variant("Linear", all);
+    return made.table->check(made.options.get());
+  };
+  CHECK(message({{"bias", false}}).empty());
+  CHECK(message({{"bias_init", word("constant")}}) == "bias_init: constant needs bias_init_value");
+  CHECK(message({{"bias_init_std", 1.0}}) ==
+        "bias_init_std has no effect with bias_init: default; it belongs to normal");
+  for (const Options& more : {Options{{"bias_init", word("normal")}},
+                              Options{{"bias_init_value", 1.0}}, Options{{"bias_init_std", 1.0}}}) {
+    Options all = {{"bias", false}};
+    all.insert(all.end(), more.begin(), more.end());
+    CHECK(message(all) == "bias_init has no effect with bias: false");
+  }
+  CHECK(message({{"weight_init", word("normal")}, {"weight_init_value", 1.0}}).empty());
+  CHECK(message({{"weight_init", word("kaiming_normal")}, {"weight_init_value", 1.0}}) ==
+        "weight_init_value has no effect with weight_init: kaiming_normal; it belongs to constant "
+        "and normal");
+}
+
+TEST_CASE("windows: as many as PyTorch, to the last one that fits") {
+  const auto out = [](std::int64_t size, std::int64_t kernel, std::int64_t stride,
+                      std::int64_t padding, bool ceil) {
+    return infer(*layer("MaxPool2d", pool({kernel, kernel}, {{"stride", square(stride)},
+                                                             {"padding", square(padding)},
+                                                             {"ceil_mode", ceil}})),
+                 image(1, size, size))
+        .shape.h;
+  };
+  // torch.nn.MaxPool2d of the same options.
+  CHECK(out(5, 2, 2, 0, false) == 2);
+  CHECK(out(5, 2, 2, 0, true) == 3);
+  CHECK(out(6, 2, 2, 0, true) == 3);
+  CHECK(out(4, 2, 3, 0, true) == 2);
+  CHECK(out(4, 2, 4, 0, true) == 1);
+  CHECK(out(4, 2, 4, 1, true) == 2);
+  CHECK(out(5, 3, 3, 1, true) == 2);
+  CHECK(out(6, 3, 3, 1, true) == 3);
+  CHECK(out(2, 2, 1, 1, false) == 3);
+  CHECK(out(3, 3, 5, 1, true) == 1);
+}
+
+}  // namespace
+}  // namespace dpt::testing
