@@ -125,10 +125,11 @@ TEST_CASE("a run that will go on is judged at its end, not when it is stopped") 
                                             "train/accuracy>=2"};
   const Finished stopped = w.run(command, {"--max-time", "0s"});
   CHECK(stopped.exit_code == 75);
-  check_contains(stopped.err, " (--max-time), checkpoint saved; the same command goes on\n");
+  check_contains(stopped.err,
+                 " (--max-time), checkpoint saved; run the same command again to resume\n");
   const Finished limited = w.run(command, {"--max-steps", "4"});
   CHECK(limited.exit_code == 7);
-  check_contains(limited.err, "stopped at step 4 (--max-steps), checkpoint saved; to go on: ");
+  check_contains(limited.err, "stopped at step 4 (--max-steps), checkpoint saved; to resume: ");
   CHECK(w.run(command).exit_code == 7);
 }
 
@@ -141,7 +142,7 @@ TEST_CASE("a dry run counts replicas and what the optimizer keeps") {
   check_contains(
       out, "(4 of 8 images on 2 replicas): parameters 256 B, gradients 320 B, optimizer 512 B");
   check_contains(out,
-                 "train 40 samples, val 8, test 6; 5 steps an epoch, 5 in all; 2 replica(s): ");
+                 "train 40 samples, val 8, test 6; 5 steps per epoch, 5 in total; 2 replica(s): ");
   check_contains(out, "; 2 x cpu\n");
 }
 
@@ -173,7 +174,8 @@ TEST_CASE("what a run says of itself") {
 
   const Finished complete = w.run_well({"train", "small.yaml", "train.epochs=2"});
   CHECK(complete.err ==
-        "runs/tiny is complete: 2 epochs. To train on, raise train.epochs, or start anew with "
+        "runs/tiny is complete: 2 epochs. To continue training, raise train.epochs, or start a new "
+        "run with "
         "--overwrite or --resume never\n");
   const Finished more = w.run_well({"train", "small.yaml", "train.epochs=3", "--max-steps", "11"});
   check_contains(more.err,
@@ -189,7 +191,7 @@ TEST_CASE("a run that stopped early says what to change") {
   w.run_well(command);
   CHECK(w.run_well(command).err ==
         "runs/tiny is complete: 2 epochs, stopped early. Change train.early_stopping in a new "
-        "run, or start anew with --overwrite or --resume never\n");
+        "run, or start a new run with --overwrite or --resume never\n");
 }
 
 TEST_CASE("results of another end than this are not taken for the run's") {
@@ -248,7 +250,7 @@ TEST_CASE("a name that is too long for a file is that of no file") {
   check_contains(eval.err, ": no such run folder or checkpoint\n");
   const Finished train = w.run({"train", "small.yaml", "--resume", name});
   CHECK(train.exit_code == 2);
-  check_contains(train.err, "there is no such file\n");
+  check_contains(train.err, "found no such file\n");
   CHECK(w.run({"train", name}).exit_code == 2);
   CHECK(w.run({"inspect", name}).exit_code == 3);
   CHECK(w.run({"train", "small.yaml", "--weights", name}).exit_code == 3);
@@ -268,7 +270,7 @@ TEST_CASE("--expect-missing and --expect-left-over take lists") {
   CHECK(refused.exit_code == 3);
   check_contains(refused.err,
                  "does not fit the model:\n  missing from the file: fc.bias\n  left over in the "
-                 "file: b.x\nIf that is what you want");
+                 "file: b.x\nIf this is intended");
 }
 
 TEST_CASE("eval: the newest checkpoint where there is no best, val where there is no test") {
@@ -299,11 +301,12 @@ TEST_CASE("eval: bounds of the loss, and predictions of a part of the samples") 
   const Finished missed =
       w.run({"eval", "runs/tiny", "--split", "val", "--require", "val/loss<" + loss});
   CHECK(missed.exit_code == 7);
-  check_contains(missed.err, fmt::format("--require val/loss<{}: not met, it is {:.6g}\n", loss,
-                                         val["loss"].get<double>()));
+  check_contains(missed.err, fmt::format("--require val/loss<{}: not met: the value is {:.6g}\n",
+                                         loss, val["loss"].get<double>()));
   const Finished elsewhere = w.run({"eval", "runs/tiny", "--require", "val/loss<1"});
   CHECK(elsewhere.exit_code == 2);
-  check_contains(elsewhere.err, "--require val/loss<1: the evaluated split is test");
+  check_contains(elsewhere.err,
+                 "--require val/loss<1: expected a metric of the evaluated split, test");
 
   w.run_well({"eval", "runs/tiny", "--split", "val", "--predictions", "val.csv"});
   w.run_well({"eval", "runs/tiny", "--split", "train", "--predictions", "train.csv"});
@@ -398,7 +401,7 @@ TEST_CASE("devices: the text tells what the JSON does") {
   const json& cpu = out["cpu"];
   const std::string text = w.run_well({"devices"}).out;
   CHECK(text.find(fmt::format(
-            "cpu     {}, {} cores ({} physical) allowed, {}, bf16: {}, {:.1f} "
+            "cpu     {}, {} usable cores ({} physical), {}, bf16: {}, {:.1f} "
             "GiB\n",
             cpu["model"].get<std::string>(), cpu["logical_cores_allowed"].get<int>(),
             cpu["physical_cores_allowed"].get<int>(), cpu["instruction_set"].get<std::string>(),
@@ -409,7 +412,7 @@ TEST_CASE("devices: the text tells what the JSON does") {
     check_contains(text, "cuda    none: " + out["cuda_unavailable"].get<std::string>() + "\n");
     CHECK(out["auto"].size() == cpu["physical_cores_allowed"].get<std::size_t>());
     CHECK(out["auto"][0] == "cpu");
-    check_contains(text, fmt::format("`devices: auto` here is {} replica(s) on the CPU\n",
+    check_contains(text, fmt::format("`devices: auto` means {} replica(s) on the CPU here\n",
                                      out["auto"].size()));
   }
 }
@@ -483,7 +486,7 @@ TEST_CASE("bench --calls: each call of a step, and their sum") {
   CHECK(out["calls"][2]["flops"] == 12 * 2 * 128 * 4);
   CHECK(!out["implementations"].empty());
   const std::string text = w.run_well(command).out;
-  check_contains(text, "batch 12 on cpu, each call by itself:\n");
+  check_contains(text, "batch 12 on cpu, each call timed separately:\n");
   for (const std::string& name : names) check_contains(text, "  " + name + " ");
   CHECK(count_of(text, " GFLOP/s") == 4);
   CHECK(count_of(text, " us\n") == 5);
@@ -504,5 +507,5 @@ TEST_CASE("bench --calls: each call of a step, and their sum") {
   REQUIRE(std::getline(lines, line));
   CHECK(line.rfind("  sum ", 0) == 0);
   CHECK(std::stod(line.substr(30)) == doctest::Approx(us).epsilon(0.01));
-  check_contains(text, "\n  all in one row, no copies ");
+  check_contains(text, "\n  whole step, without copies ");
 }

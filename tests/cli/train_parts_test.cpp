@@ -129,7 +129,7 @@ TEST_CASE("how a run that ended early goes on") {
     s.options.command = std::move(words);
     return how_to_go_on(s.options, s.job, s.folder, end);
   };
-  const std::string same = "the same command goes on";
+  const std::string same = "run the same command again to resume";
   s.options.run_dir = "r";
   CHECK(hint({"dpt", "train"}, RunEnd::stopped) == same);
   s.options.resume = "must";
@@ -137,19 +137,19 @@ TEST_CASE("how a run that ended early goes on") {
   // The limit on steps would stop it again at once.
   const std::vector<std::string> limited = {"dpt",           "--max-steps", "3",  "a.yaml",
                                             "--max-steps=3", "--max-time",  "1h", "--resume-x"};
-  CHECK(hint(limited, RunEnd::max_steps) == "to go on: dpt a.yaml --max-time 1h --resume-x");
+  CHECK(hint(limited, RunEnd::max_steps) == "to resume: dpt a.yaml --max-time 1h --resume-x");
   s.options.resume = "never";
   CHECK(hint(limited, RunEnd::stopped) ==
-        "to go on: dpt --max-steps 3 a.yaml --max-steps=3 --max-time 1h --resume-x");
+        "to resume: dpt --max-steps 3 a.yaml --max-steps=3 --max-time 1h --resume-x");
   CHECK(hint({"dpt", "--resume=never", "a.yaml", "--resume", "never", "b"}, RunEnd::stopped) ==
-        "to go on: dpt a.yaml b");
+        "to resume: dpt a.yaml b");
   s.options.resume = "auto";
   s.options.overwrite = true;
-  CHECK(hint({"dpt", "--overwrite", "a.yaml"}, RunEnd::stopped) == "to go on: dpt a.yaml");
+  CHECK(hint({"dpt", "--overwrite", "a.yaml"}, RunEnd::stopped) == "to resume: dpt a.yaml");
   // A folder that the command does not name.
   s.options.run_dir.clear();
   CHECK(hint({"dpt", "a.yaml"}, RunEnd::stopped) ==
-        "to go on: dpt a.yaml --run-dir " + s.folder.path());
+        "to resume: dpt a.yaml --run-dir " + s.folder.path());
 }
 
 TEST_CASE("results hold what was measured and nothing else") {
@@ -222,11 +222,12 @@ TEST_CASE("--require: the first that is not met, and why") {
   };
   CHECK(verdict({}) == "met");
   CHECK(verdict({"val/loss<=0.5", "val/loss > 0.4"}) == "met");
-  CHECK(verdict({"val/loss<=0.5", "val/loss<0.5"}) == "--require val/loss<0.5: not met, it is 0.5");
+  CHECK(verdict({"val/loss<=0.5", "val/loss<0.5"}) ==
+        "--require val/loss<0.5: not met: the value is 0.5");
   CHECK(verdict({"test/loss<1"}) == "--require test/loss<1: this run has no test result");
   CHECK(verdict({"val/accuracy>0"}) ==
-        "--require val/accuracy>0: not met, it is not a finite number");
-  CHECK(verdict({"train/loss>0"}) == "--require train/loss>0: not met, it is not a finite number");
+        "--require val/accuracy>0: not met: the value is not finite");
+  CHECK(verdict({"train/loss>0"}) == "--require train/loss>0: not met: the value is not finite");
 }
 
 TEST_CASE("the folder of a run: as told, or runs/NAME, or a new one") {
@@ -284,7 +285,7 @@ TEST_CASE("--weights: names that are expected, by themselves or up to a star") {
   check_contains(refused,
                  "does not fit the model:\n  missing from the file: conv1.weight\n  missing from "
                  "the file: conv1.bias\n  missing from the file: conv2.bias\n  left over in the "
-                 "file: extra.y\nIf that");
+                 "file: extra.y\nIf this");
 }
 
 TEST_CASE("where a run goes on: the newest checkpoint, the one that is named, or none") {
@@ -295,9 +296,9 @@ TEST_CASE("where a run goes on: the newest checkpoint, the one that is named, or
   check_contains(s.refused(ErrorKind::data),
                  "--resume must: " + s.folder.checkpoints() + " has no checkpoint");
   s.options.resume = s.dir.file("none.safetensors");
-  check_contains(s.refused(ErrorKind::usage), "there is no such file");
+  check_contains(s.refused(ErrorKind::usage), "found no such file");
   s.options.resume = s.dir.path();
-  check_contains(s.refused(ErrorKind::usage), "there is no such file");
+  check_contains(s.refused(ErrorKind::usage), "found no such file");
 
   std::filesystem::create_directories(s.folder.checkpoints());
   std::filesystem::remove(s.folder.checkpoints());
@@ -329,7 +330,7 @@ TEST_CASE("where a run goes on: the newest checkpoint, the one that is named, or
   s.options.weights = s.dir.file("no-such-file");
   CHECK(s.load().point.state.step == 7);
   check_contains(s.messages(), "--weights " + s.options.weights +
-                                   " is not used: the run resumes from " + s.checkpoint(7));
+                                   " is ignored: the run resumes from " + s.checkpoint(7));
 }
 
 TEST_CASE("checkpoints that are all damaged are no fresh start") {

@@ -255,7 +255,7 @@ TEST_CASE("what a kind of device is good at") {
   CHECK(contains(error_of([] {
                    resolve_devices({"cpu", "auto", "cpu"}, 8);
                  }).what(),
-                 "\"auto\" is written alone, found it in a list of 3"));
+                 "\"auto\" must be the only entry, found it in a list of 3"));
 }
 
 TEST_CASE("the machine describes itself") {

@@ -226,7 +226,7 @@ TEST_CASE("options of starting values that have no effect are refused, the bias'
   CHECK(message({{"bias", false}}).empty());
   CHECK(message({{"bias_init", word("constant")}}) == "bias_init: constant needs bias_init_value");
   CHECK(message({{"bias_init_std", 1.0}}) ==
-        "bias_init_std has no effect with bias_init: default; it belongs to normal");
+        "bias_init_std has no effect with bias_init: default; it applies to normal only");
   for (const Options& more : {Options{{"bias_init", word("normal")}},
                               Options{{"bias_init_value", 1.0}}, Options{{"bias_init_std", 1.0}}}) {
     Options all = {{"bias", false}};
@@ -235,8 +235,8 @@ TEST_CASE("options of starting values that have no effect are refused, the bias'
   }
   CHECK(message({{"weight_init", word("normal")}, {"weight_init_value", 1.0}}).empty());
   CHECK(message({{"weight_init", word("kaiming_normal")}, {"weight_init_value", 1.0}}) ==
-        "weight_init_value has no effect with weight_init: kaiming_normal; it belongs to constant "
-        "and normal");
+        "weight_init_value has no effect with weight_init: kaiming_normal; it applies to constant "
+        "and normal only");
 }
 
 TEST_CASE("windows: as many as PyTorch, to the last one that fits") {

@@ -223,8 +223,8 @@ TEST_CASE("IDX: which file is meant, and which one is not there") {
   CHECK(dir.read().train->size() == 5);
   dir.write("train-labels-a", idx({5}, {0, 1, 2, 3, 4}));
   CHECK(error_of([&] { dir.read(); }, dir) ==
-        "$: several files could be train-labels: train-labels-a, train-labels-b; leave one of "
-        "them");
+        "$: several files could be train-labels: train-labels-a, train-labels-b; keep only one "
+        "of them");
 }
 
 TEST_CASE("how much a compressed file may hold, to the byte") {

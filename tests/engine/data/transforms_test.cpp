@@ -108,10 +108,10 @@ TEST_CASE("crops and images at the borders of what fits") {
             .find("size 34x35 is not the height and width of model.input, 34x36") !=
         std::string::npos);
   // Without a crop both sides must be the model's.
-  CHECK(error({}, {32, 32, 3}, {31, 32, 3}).starts_with("model.input asks for 31x32 images"));
-  CHECK(error({}, {32, 32, 3}, {32, 31, 3}).starts_with("model.input asks for 32x31 images"));
+  CHECK(error({}, {32, 32, 3}, {31, 32, 3}).starts_with("model.input is 31x32, but"));
+  CHECK(error({}, {32, 32, 3}, {32, 31, 3}).starts_with("model.input is 32x31, but"));
   CHECK(error({}, {28, 28, 3}, {28, 28, 1}) ==
-        "model.input asks for 1 channel, but the data set's images have 3: write model.input: [3, "
+        "model.input has 1 channel, but the data set's images have 3: write model.input: [3, "
         "28, 28]");
   CHECK(error({normalize({0, 0}, {1, 1})}, {8, 8, 1}, {8, 8, 1}) ==
         "config.yaml:3:5: Normalize: mean has 2 values, but the images have 1 channel");

@@ -51,7 +51,7 @@ TEST_CASE("integers as they look: signs, zeros in front, what others take for nu
   CHECK(as_integer("+17") == "17");
   CHECK(as_integer("-17") == "-17");
   CHECK(as_integer("9223372036854775807") == "9223372036854775807");
-  CHECK(as_integer("9223372036854775808") == "[it does not fit into 64 bits]");
+  CHECK(as_integer("9223372036854775808") == "[it does not fit in 64 bits]");
   CHECK(as_integer("2.0") == "[write 2]");
   CHECK(as_integer("-3e2") == "[write -300]");
   CHECK(as_integer("9e14") == "[write 900000000000000]");
@@ -86,7 +86,7 @@ TEST_CASE("numbers as they look") {
   CHECK(as_number("+2.5E-1") == "0.25");
   CHECK(as_number("-1e+2") == "-100");
   CHECK(as_number("12") == "12");
-  CHECK(as_number("1e999") == "[it does not fit into a double]");
+  CHECK(as_number("1e999") == "[it does not fit in a double]");
   for (const char* infinite : {".inf", "-.INF", "+inf", "Infinity", ".NaN", "nan"}) {
     CAPTURE(infinite);
     CHECK(as_number(infinite) == "[it must be finite]");
@@ -309,8 +309,7 @@ TEST_CASE("a layer that takes the number of one without a name") {
   std::string text = changed("name: conv1", "name: '1'");
   text.replace(text.find("from: conv1"), 11, "from: '1'");
   CHECK(only_issue(text) ==
-        "15:28: expected a layer name that is used once, found '1' again, which is layer 1 in line "
-        "16");
+        "15:28: expected a unique layer name, found '1', which is also that of layer 1 in line 16");
   for (const char* bad : {"''", "a/b", "'a b'"}) {
     CHECK(only_issue(changed("name: fc1", std::string("name: ") + bad))
               .starts_with("18:28: expected a layer name of letters"));
