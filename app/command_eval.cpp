@@ -1,14 +1,20 @@
 // dpt eval RUN|CKPT: measures a checkpoint on a split of its data.
+#include <fcntl.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/console.h"
 #include "engine/checkpoints/checkpoint.h"
+#include "engine/checkpoints/file_io.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/trainer.h"
@@ -18,6 +24,23 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
+/// Refuses a best.safetensors that is not the one that the run's newest checkpoint knows.
+void check_is_best_of(const std::string& newest, const std::string& best) {
+  const RunState run = read_checkpoint_header(newest).state;
+  const CheckpointHeader found = read_checkpoint_header(best);
+  // A best that came after the newest checkpoint is saved alone.
+  if (!run.best || found.state.step > run.step) return;
+  const bool is_its_best = found.state.step == run.best_step && found.state.best == run.best &&
+                           (run.best_checksum.empty() || run.best_step == run.step ||
+                            found.checksum == run.best_checksum);
+  if (is_its_best) return;
+  fail(
+      ErrorKind::data,
+      "{}: expected the run's best checkpoint, of step {} (according to {}), found another one, of "
+      "step {}. Resume the run to restore its best, or name the file to evaluate: dpt eval {}",
+      best, run.best_step, newest, found.state.step, best);
+}
+
 /// A run folder's best checkpoint, else its newest good one; or the file itself.
 std::string find_checkpoint(const std::string& target) {
   std::error_code error;  // of a name that is too long or a folder that is closed to us
@@ -25,9 +48,12 @@ std::string find_checkpoint(const std::string& target) {
   if (!fs::is_directory(target, error)) {
     fail(ErrorKind::data, "{}: no such run folder or checkpoint", target);
   }
-  if (const std::string best = target + "/best.safetensors"; fs::exists(best, error)) return best;
   const std::string newest = newest_good_checkpoint(
       target + "/checkpoints", [](const std::string& text) { say("warning: " + text); });
+  if (const std::string best = target + "/best.safetensors"; fs::exists(best, error)) {
+    if (!newest.empty()) check_is_best_of(newest, best);
+    return best;
+  }
   if (newest.empty()) fail(ErrorKind::data, "{}: the run folder has no good checkpoint", target);
   return newest;
 }
@@ -75,6 +101,23 @@ void check_same_data(const std::string& path, const CheckpointHeader& header, co
   say(fmt::format("warning: {}: {}; {} (--allow-other-data)", path, difference, effect));
 }
 
+/// Writes to what `path` is: a device or a pipe is written to; a file, also one that a link leads
+/// to, is replaced as a whole.
+void write_results(const std::string& path, const std::string& text) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  if (type == fs::file_type::regular || type == fs::file_type::not_found) {
+    fs::path target = path;
+    for (int links = 0; links < 40 && fs::is_symlink(target, error); ++links) {
+      target = target.parent_path() / fs::read_symlink(target, error);
+    }
+    return write_file_atomically(target.string(), text);
+  }
+  const FileHandle file = open_file(path, O_WRONLY | O_NOCTTY);
+  const int failure = file.is_open() ? write_all(file.fd(), std::as_bytes(std::span(text))) : errno;
+  if (failure != 0) fail(ErrorKind::data, "{}: cannot write: {}", path, std::strerror(failure));
+}
+
 void write_predictions(const std::string& path, const Split& split, const EvalResult& result) {
   const std::vector<std::string>& classes = split.source->classes();
   const auto name = [&](std::int32_t label) {
@@ -87,7 +130,7 @@ void write_predictions(const std::string& path, const Split& split, const EvalRe
                         result.samples.prediction[i], name(result.samples.label[i]),
                         name(result.samples.prediction[i]), result.samples.loss[i]);
   }
-  write_file_atomically(path, text);
+  write_results(path, text);
 }
 
 }  // namespace

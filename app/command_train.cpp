@@ -100,11 +100,18 @@ Json results_of_complete(const Job& job, const RunFolder& folder, const TrainSta
     return {};
   }
   std::error_code ignored;
+  // A checkpoint of another run, or of an abandoned branch, is not what the summary is of.
+  const std::string from = folder_of(start.checkpoint);
+  if (!std::filesystem::equivalent(from, folder.checkpoints(), ignored) &&
+      !std::filesystem::equivalent(from, folder.path(), ignored)) {
+    return {};
+  }
   const std::string path = folder.file("summary.json");
   if (!std::filesystem::exists(path, ignored)) return {};
   Json summary = Json::parse(read_whole_file(path), nullptr, false);
-  const bool is_its_own = summary.is_object() && summary.value("status", "") == "ok" &&
-                          summary.value("steps", std::int64_t{-1}) == state.step;
+  const bool is_its_own = summary.is_object() && summary.contains("status") &&
+                          summary["status"] == "ok" && summary.contains("steps") &&
+                          summary["steps"] == state.step;
   return is_its_own ? summary : Json();
 }
 

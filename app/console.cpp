@@ -14,7 +14,9 @@
 namespace dpt {
 
 void prepare_standard_streams() {
+  // A closed pipe and a file size limit become errors of write(2), which are handled.
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   // In ascending order: open takes the lowest number that is free.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;

@@ -1,6 +1,7 @@
 #include "engine/checkpoints/state_checks.h"
 
 #include <cmath>
+#include <optional>
 
 #include "kernels/error.h"
 
@@ -26,6 +27,12 @@ struct Checker {
     if (std::isfinite(found) && 0 <= found && found <= high) return;
     fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected {}, found {}", path, key, why, found);
   }
+  /// A result may be missing, and a loss of a diverged net not finite.
+  void result(const char* key, const std::optional<double>& found, double high,
+              const char* what) const {
+    if (!found || std::isnan(*found) || (0 <= *found && *found <= high)) return;
+    fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected {}, found {}", path, key, what, *found);
+  }
 };
 
 }  // namespace
@@ -42,6 +49,23 @@ void check_state(const std::string& path, const CheckpointHeader& header) {
   check.number("epoch_correct", state.epoch_correct, static_cast<double>(state.position),
                fmt::format("a count from 0 to {} ('dpt.position')", state.position));
   check.whole("shards", header.shards, 0, kMostShards);
+  check.whole("epoch_skipped", state.epoch_skipped, 0, state.position, " ('dpt.position')");
+  check.whole("skipped_steps", state.skipped_steps, 0, state.step, " ('dpt.step')");
+  check.whole("skipped_in_row", state.skipped_in_row, 0, state.skipped_steps,
+              " ('dpt.skipped_steps')");
+  check.whole("rollbacks", state.rollbacks, 0, kMostSteps);
+  check.whole("rollback_step", state.rollback_step, -1, state.step, " ('dpt.step')");
+  check.whole("rollback_candidate", state.rollback_candidate, -1, state.step, " ('dpt.step')");
+  if (!(0 < state.lr_scale && state.lr_scale <= 1)) {
+    fail(ErrorKind::data,
+         "{}: metadata 'dpt.lr_scale': expected a number above 0 and at most 1, found {}", path,
+         state.lr_scale);
+  }
+  check.whole("val_n", state.val_n, 0, kMostSteps);
+  check.result("train_loss", state.train_loss, HUGE_VAL, "a loss of at least 0");
+  check.result("val_loss", state.val_loss, HUGE_VAL, "a loss of at least 0");
+  check.result("train_accuracy", state.train_accuracy, 1, "an accuracy from 0 to 1");
+  check.result("val_accuracy", state.val_accuracy, 1, "an accuracy from 0 to 1");
   if (state.device_weights.empty()) return;
   if (state.device_weights.size() != header.devices.size()) {
     fail(ErrorKind::data,

@@ -47,6 +47,23 @@ bool is_ours(std::string_view name) {
          std::any_of(std::begin(kOthers), std::end(kOthers), is_name);
 }
 
+/// Whether `path` is a folder that set_aside made, or what is left of it: it holds only what a run
+/// writes. Anything else of that name is the user's.
+bool is_set_aside(const std::string& path) {
+  std::error_code failure;
+  if (fs::symlink_status(path, failure).type() != fs::file_type::directory) return false;
+  for (fs::directory_iterator entry(path, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    if (!is_ours(entry->path().filename().string())) return false;
+  }
+  return !failure;
+}
+
+/// Of a name in checkpoints/.
+bool is_checkpoint_name(std::string_view name) {
+  return name.starts_with("step-") || name.starts_with("abandoned-");
+}
+
 void remove_tree(const std::string& path) {
   std::error_code failure;
   fs::remove_all(path, failure);
@@ -81,7 +98,7 @@ RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
     if (locked != 0) {
       fail(ErrorKind::data, "cannot lock {}{}: {}", path_, kLockFile, std::strerror(errno));
     }
-    remove_tree(replaced() + kTemporarySuffix);
+    if (is_set_aside(replaced() + kTemporarySuffix)) remove_tree(replaced() + kTemporarySuffix);
     if (exists(replaced() + "/checkpoints") && !list_checkpoints(checkpoints()).empty()) {
       give_up_replaced();
     } else {
@@ -116,15 +133,25 @@ std::string RunFolder::after_set_aside(const std::string& path) const {
 }
 
 void RunFolder::check_only_ours() const {
-  std::error_code failure;
-  for (fs::directory_iterator entry(path_, failure), end; !failure && entry != end;
-       entry.increment(failure)) {
-    const std::string name = entry->path().filename().string();
-    if (is_ours(name)) continue;
+  const auto refuse = [&](const std::string& name) {
     fail(ErrorKind::usage,
          "--overwrite: {} holds {}, which is not part of a run; nothing was changed. Choose "
          "another folder with --run-dir",
          path_, name);
+  };
+  std::error_code failure;
+  for (fs::directory_iterator entry(path_, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    const std::string name = entry->path().filename().string();
+    if (!is_ours(name)) refuse(name);
+  }
+  for (fs::directory_iterator entry(checkpoints(), failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    const std::string name = entry->path().filename().string();
+    if (!is_checkpoint_name(name)) refuse("checkpoints/" + name);
+  }
+  for (const std::string& name : {replaced(), replaced() + kTemporarySuffix}) {
+    if (exists(name) && !is_set_aside(name)) refuse(fs::path(name).filename().string());
   }
   if (failure) fail(ErrorKind::data, "{}: cannot list the folder: {}", path_, failure.message());
 }
@@ -144,7 +171,7 @@ void RunFolder::set_aside() {
 }
 
 void RunFolder::give_up_replaced() {
-  if (!exists(replaced())) return;
+  if (!is_set_aside(replaced())) return;
   // One step decides; a crash in the middle of the removal leaves what the next process removes.
   const std::string goes = replaced() + kTemporarySuffix;
   move_durably(replaced(), goes);
@@ -152,7 +179,7 @@ void RunFolder::give_up_replaced() {
 }
 
 bool RunFolder::put_back() {
-  if (!exists(replaced())) return false;
+  if (!is_set_aside(replaced())) return false;
   // The checkpoints come last, so that a crash on the way is known for what it is.
   bool any = false;
   for (auto name = std::rbegin(kFiles); name != std::rend(kFiles); ++name) {

@@ -110,9 +110,12 @@ std::int64_t abandon_log_lines(const std::string& folder, std::int64_t step, std
     line.json = Json::parse(line.text, nullptr, false);
     lines.push_back(std::move(line));
   }
-  const auto event_of = [](const Json& json) {
-    return json.is_object() ? json.value("event", std::string()) : std::string();
+  // Lines of other programs may hold anything.
+  const auto text_of = [](const Json& json, const char* key) {
+    const auto found = json.is_object() ? json.find(key) : json.end();
+    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
   };
+  const auto event_of = [&](const Json& json) { return text_of(json, "event"); };
   // A process that ended has logged its test result; one that was killed logs it again.
   std::size_t last_end = 0;
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -134,7 +137,7 @@ std::int64_t abandon_log_lines(const std::string& folder, std::int64_t step, std
       in_moved_process = moves;
     } else if (event == "epoch" || event == "eval") {
       moves = moves || number("epoch") > epoch;
-      if (event == "eval" && json.value("split", std::string()) == "test") {
+      if (event == "eval" && text_of(json, "split") == "test") {
         moves = moves || (number("step") == step && i > last_end);
       }
     } else if (number("step") < 0) {

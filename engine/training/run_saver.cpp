@@ -90,8 +90,9 @@ SaveResult RunSaver::save(const SaveRequest& request) {
 void RunSaver::clean_up(const RunState& state, SaveResult& result) {
   const auto warn = [&](const std::string& text) { result.warnings.push_back(text); };
   try {
-    folder_.give_up_replaced();
+    // best.safetensors alone is no checkpoint that a resumed run could start from.
     if (!result.keep) return;
+    folder_.give_up_replaced();
     retention_.note_good(folder_.file(result.path));
     // The best goes only when best.safetensors is seen to hold it.
     const auto is_needed = [&](std::int64_t step) {

@@ -10,15 +10,16 @@ namespace dpt {
 namespace {
 
 // Signals belong to the process, so this is the one piece of global state.
-std::atomic<int> g_signal{0};
+std::atomic<int> g_signal{0};            // the first, which decides the exit code
+std::atomic<bool> g_interrupted{false};  // SIGINT or SIGTERM came
 static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
 
 void on_signal(int number) {
   int expected = 0;
-  if (!g_signal.compare_exchange_strong(expected, number) &&
-      (number == SIGINT || number == SIGTERM)) {
-    _exit(128 + number);
-  }
+  g_signal.compare_exchange_strong(expected, number);
+  // A closing terminal sends SIGHUP before SIGTERM, a job scheduler SIGUSR1: the first SIGTERM
+  // after them is not impatience.
+  if ((number == SIGINT || number == SIGTERM) && g_interrupted.exchange(true)) _exit(128 + number);
 }
 
 }  // namespace

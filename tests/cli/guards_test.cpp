@@ -93,6 +93,18 @@ TEST_CASE("--overwrite removes nothing from a folder that holds something else")
   CHECK(read_file(w.dir.file("r/thesis.tex")) == "years of work");
   CHECK(read_file(w.dir.file("r/metrics.jsonl")) == log);
   CHECK(std::filesystem::exists(w.dir.file("r/checkpoints/step-00000005.safetensors")));
+  // Nor where the folders of the run hold it.
+  std::filesystem::remove(w.dir.file("r/thesis.tex"));
+  for (const char* file : {"checkpoints/mine.safetensors", "replaced/notes.txt"}) {
+    CAPTURE(file);
+    std::filesystem::create_directories(w.dir.file("r/replaced"));
+    write_file(w.dir.file(std::string("r/") + file), "mine");
+    const Finished again = w.run({"train", "small.yaml", "--run-dir", "r", "--overwrite"});
+    CHECK(again.exit_code == 2);
+    check_contains(again.err, "which is not part of a run; nothing was changed");
+    CHECK(read_file(w.dir.file(std::string("r/") + file)) == "mine");
+    std::filesystem::remove(w.dir.file(std::string("r/") + file));
+  }
   // Nor from one that no run has made.
   std::filesystem::create_directory(w.dir.file("mine"));
   write_file(w.dir.file("mine/notes.txt"), "mine");
@@ -164,4 +176,15 @@ devices: [cpu]
   CHECK(run.exit_code == 5);
   check_contains(run.err, "diverged at step 1");
   CHECK(events(dir.file("runs/inf/metrics.jsonl"), "run_end").at(0)["exit_code"] == 5);
+}
+
+TEST_CASE("a folder that has the name of one of ours and is not stays as it is") {
+  const Workplace w;
+  for (const char* folder : {"replaced", "replaced.tmp"}) {
+    std::filesystem::create_directories(w.dir.file(std::string("r/") + folder));
+    write_file(w.dir.file(std::string("r/") + folder + "/notes.txt"), "mine");
+  }
+  w.run_well({"train", "small.yaml", "--run-dir", "r"});
+  CHECK(read_file(w.dir.file("r/replaced/notes.txt")) == "mine");
+  CHECK(read_file(w.dir.file("r/replaced.tmp/notes.txt")) == "mine");
 }

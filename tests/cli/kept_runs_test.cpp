@@ -207,6 +207,74 @@ TEST_CASE("--overwrite: killed before the first save, the old run comes back") {
   }
 }
 
+TEST_CASE("--overwrite: a best that is saved alone does not end the old run") {
+  const KeptRuns w;
+  w.train_well({});
+  const std::string old = checksum_of(w.checkpoint(36));
+  TempDir logs;
+  {
+    Program program({"train", "small.yaml", "--run-dir", "r", "--overwrite", "seed=4",
+                     "train.epochs=1000000", "checkpoint.every=0", "checkpoint.every_steps=0"},
+                    w.dir.path(), logs);
+    REQUIRE(wait_until([&] {
+      return !program.is_running() ||
+             (fs::exists(w.dir.file("r/replaced/summary.json")) && fs::exists(w.best()));
+    }));
+    program.send(SIGKILL);
+    CHECK(program.wait().exit_code == -SIGKILL);
+  }
+  const Finished again = w.train_well({});
+  check_contains(again.err, "restored the previous run in");
+  CHECK(checksum_of(w.checkpoint(36)) == old);
+}
+
+TEST_CASE("--resume FILE of another run of as many steps is not this run, which is complete") {
+  const KeptRuns w;
+  w.train_well({}, "a");
+  w.train_well({"seed=4"}, "r");
+  const std::string file = w.checkpoint(36, "a");
+  const Finished run = w.train_well({"--resume", file});
+  CHECK(run.err.find("is complete") == std::string::npos);
+  CHECK(checksum_of(w.checkpoint(36)) == checksum_of(file));
+  CHECK(w.summary()["train"] == w.summary("a")["train"]);
+  CHECK(fs::exists(w.dir.file("r/checkpoints/abandoned-1/" + dpt::checkpoint_name(36))));
+}
+
+TEST_CASE("a summary or a log of odd types is no obstacle") {
+  const KeptRuns w;
+  w.train_well({});
+  for (const char* text : {R"({"status":1})", R"({"status":"ok","steps":"x"})", "[]", "7"}) {
+    CAPTURE(text);
+    write_file(w.dir.file("r/summary.json"), text);
+    const std::string log = w.dir.file("r/metrics.jsonl");
+    write_file(log, R"({"event":5,"step":1})"
+                    "\n"
+                    R"({"event":"eval","split":7,"step":1,"epoch":1})"
+                    "\n[3]\n" +
+                        read_file(log));
+    w.train_well({});
+    CHECK(w.summary()["steps"] == 36);
+  }
+}
+
+TEST_CASE("eval refuses a best.safetensors that is not the run's") {
+  const KeptRuns w;
+  w.train_well({"--max-steps", "24", "optimizer.lr=0.000001"});
+  w.train_well({"--max-steps", "24", "seed=9"}, "other");
+  w.run_well({"eval", "r"});
+  fs::remove(w.best());
+  fs::copy_file(w.checkpoint(12, "other"), w.best());
+  const Finished eval = w.run({"eval", "r"});
+  CHECK(eval.exit_code == 3);
+  check_contains(eval.err, "expected the run's best checkpoint, of step 12");
+  w.run_well({"eval", w.best()});
+  // One that came after the newest checkpoint is the run's.
+  fs::remove(w.best());
+  fs::copy_file(w.checkpoint(24), w.best());
+  fs::remove(w.checkpoint(24));
+  w.run_well({"eval", "r"});
+}
+
 TEST_CASE("the best: a foreign file in its place is found, and the true one is put back") {
   const KeptRuns w;
   w.train_well({"--max-steps", "24", "optimizer.lr=0.000001"});

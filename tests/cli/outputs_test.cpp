@@ -1,6 +1,7 @@
 // What the commands print and the run folder holds, to the number.
 #include <doctest/doctest.h>
 #include <pty.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
@@ -372,6 +373,24 @@ devices: [cpu]
   INFO(eval.err);
   REQUIRE(eval.exit_code == 0);
   const std::string csv = read_file(dir.file("p.csv"));
+  // What is there is written to, not replaced.
+  write_file(dir.file("behind.csv"), "old");
+  std::filesystem::create_symlink("behind.csv", dir.file("link.csv"));
+  REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);
+  const int reader = open(dir.file("pipe").c_str(), O_RDWR);
+  REQUIRE(reader >= 0);
+  for (const char* path : {"link.csv", "pipe", "/dev/null"}) {
+    CAPTURE(path);
+    CHECK(run_dpt({"eval", "r", "--predictions", path}, dir.path()).exit_code == 0);
+  }
+  CHECK(read_file(dir.file("behind.csv")) == csv);
+  CHECK(std::filesystem::is_symlink(dir.file("link.csv")));
+  CHECK(std::filesystem::is_fifo(dir.file("pipe")));
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+  std::string piped(csv.size(), ' ');
+  CHECK(read(reader, piped.data(), piped.size()) == static_cast<ssize_t>(csv.size()));
+  CHECK(piped == csv);
+  close(reader);
   INFO(csv);
   CHECK(
       std::regex_search(csv, std::regex(R"re(\n0,0,[01],"a,b",("a,b"|"say ""hi"""),[0-9.]+\n)re")));

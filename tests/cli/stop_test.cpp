@@ -83,7 +83,7 @@ class Stuck {
 TEST_CASE("a second SIGTERM or SIGINT stops at once, whatever the run is doing") {
   for (const auto& [first, second, exit_code] :
        {std::tuple{SIGTERM, SIGTERM, 143}, std::tuple{SIGINT, SIGINT, 130},
-        std::tuple{SIGHUP, SIGTERM, 143}, std::tuple{SIGUSR1, SIGINT, 130}}) {
+        std::tuple{SIGTERM, SIGINT, 130}}) {
     CAPTURE(first);
     CAPTURE(second);
     Stuck run;
@@ -92,6 +92,24 @@ TEST_CASE("a second SIGTERM or SIGINT stops at once, whatever the run is doing")
     run.send(second);
     CHECK(run.program->wait().exit_code == exit_code);
   }
+}
+
+TEST_CASE("the first SIGTERM or SIGINT after SIGHUP or SIGUSR1 is no second one") {
+  // A terminal that closes sends SIGHUP and SIGTERM, a job scheduler SIGUSR1 and SIGTERM.
+  for (const auto& [first, second, exit_code] :
+       {std::tuple{SIGHUP, SIGTERM, 129}, std::tuple{SIGUSR1, SIGINT, 75}}) {
+    CAPTURE(first);
+    Stuck run;
+    run.send(first);
+    run.send(second);
+    run.read_messages();
+    CHECK(run.program->wait().exit_code == exit_code);
+  }
+  Stuck run;
+  run.send(SIGUSR1);
+  run.send(SIGTERM);
+  run.send(SIGTERM);
+  CHECK(run.program->wait().exit_code == 143);
 }
 
 TEST_CASE("several SIGHUPs are one request: a terminal that closes sends more than one") {
@@ -188,4 +206,16 @@ devices: [cpu]
           std::string::npos);
     CHECK(run.err.find("This process has 0 thread") == std::string::npos);
   }
+}
+
+TEST_CASE("a file size limit is an error of a write, not the end of the process") {
+  const TempDir dir, logs;
+  write_file(dir.file("small.yaml"), program_config());
+  Program program({"train", "small.yaml"}, dir.path(), logs, [] {
+    const rlimit limit{4096, 4096};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  });
+  const Finished run = program.wait();
+  CHECK(run.exit_code == 3);
+  CHECK(run.err.find("File too large") != std::string::npos);
 }

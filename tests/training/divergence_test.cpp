@@ -196,7 +196,7 @@ TEST_CASE("skip: the step changes nothing, and the run goes on with the same bit
       CAPTURE(value);
       std::optional<FinalState> one;
       for (const int replicas : {1, 2, 3}) {
-        if (is_emulated(device) && replicas == 2) continue;
+        if (is_emulated(device) && (replicas == 2 || value == kInfinity)) continue;
         CAPTURE(replicas);
         const TempDir folder;
         std::int64_t sample = 0;
@@ -296,6 +296,7 @@ TEST_CASE("rollback: goes on with a lower learning rate, with the same bits on a
       };
       std::optional<FinalState> one;
       for (const int replicas : {1, 2, 3}) {
+        if (is_emulated(device) && replicas == 2) continue;
         CAPTURE(replicas);
         const TempDir folder;
         const Job job = small_job(config, overrides(replicas));
@@ -315,7 +316,10 @@ TEST_CASE("rollback: goes on with a lower learning rate, with the same bits on a
         CHECK((end == *one));
       }
       // Stopped at any step, on another number of replicas, and resumed.
-      for (std::int64_t stop = 1; stop < 20; stop += device == "cpu" ? 1 : 8) {
+      const bool slow = is_emulated(device);
+      for (std::int64_t stop = slow ? 8 : 1; stop < 20; stop += slow              ? 20
+                                                                : device == "cpu" ? 1
+                                                                                  : 8) {
         CAPTURE(stop);
         const TempDir folder;
         train_small(small_job(config, overrides(static_cast<int>(stop % 3) + 1)), folder.path(),

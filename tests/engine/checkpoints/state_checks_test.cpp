@@ -40,6 +40,41 @@ TEST_CASE("a counter that no run can have is refused with file, key, expected an
         "F: metadata 'dpt.epoch_correct': expected a count from 0 to 512 ('dpt.position'), found "
         "513");
   CHECK(error_with("epoch_correct", "512") == "no error");
+  CHECK(error_with("lr_scale", "0") ==
+        "F: metadata 'dpt.lr_scale': expected a number above 0 and at most 1, found 0");
+  for (const char* bad : {"-1", "1.5", "nan", "inf"}) {
+    CHECK(error_with("lr_scale", bad).starts_with("F: metadata 'dpt.lr_scale'"));
+  }
+  CHECK(error_with("lr_scale", "1e-9") == "no error");
+  for (const char* key :
+       {"epoch_skipped", "skipped_steps", "skipped_in_row", "rollbacks", "val_n"}) {
+    CAPTURE(key);
+    CHECK(error_with(key, "-1").starts_with(std::string("F: metadata 'dpt.") + key));
+    CHECK(
+        error_with(key, "9223372036854775807").starts_with(std::string("F: metadata 'dpt.") + key));
+  }
+  CHECK(error_with("epoch_skipped", "512") == "no error");  // of as many samples
+  CHECK(error_with("epoch_skipped", "513").starts_with("F: metadata 'dpt.epoch_skipped'"));
+  CHECK(error_with("skipped_steps", "17") == "no error");
+  CHECK(error_with("skipped_in_row", "5") == "no error");
+  CHECK(error_with("skipped_in_row", "6") ==
+        "F: metadata 'dpt.skipped_in_row': expected an integer from 0 to 5 ('dpt.skipped_steps'), "
+        "found 6");
+  CHECK(error_with("skipped_steps", "18").starts_with("F: metadata 'dpt.skipped_steps'"));
+  for (const char* key : {"rollback_step", "rollback_candidate"}) {
+    CAPTURE(key);
+    CHECK(error_with(key, "-1") == "no error");
+    CHECK(error_with(key, "17") == "no error");
+    CHECK(error_with(key, "-2").starts_with(std::string("F: metadata 'dpt.") + key));
+    CHECK(error_with(key, "18").starts_with(std::string("F: metadata 'dpt.") + key));
+  }
+  CHECK(error_with("val_accuracy", "2") ==
+        "F: metadata 'dpt.val_accuracy': expected an accuracy from 0 to 1, found 2");
+  CHECK(error_with("train_accuracy", "-0.5").starts_with("F: metadata 'dpt.train_accuracy'"));
+  CHECK(error_with("train_loss", "-1").starts_with("F: metadata 'dpt.train_loss'"));
+  CHECK(error_with("val_loss", "-1") ==
+        "F: metadata 'dpt.val_loss': expected a loss of at least 0, found -1");
+  CHECK(error_with("val_loss", "nan") == "no error");
   CHECK(error_with("shards", "-1").starts_with("F: metadata 'dpt.shards'"));
   CHECK(error_with("shards", "65537").starts_with("F: metadata 'dpt.shards'"));
   CHECK(error_with("device_weights", "9,0") ==
