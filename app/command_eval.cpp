@@ -16,6 +16,7 @@
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/file_io.h"
 #include "engine/spec/read_spec.h"
+#include "engine/training/best.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
@@ -27,18 +28,15 @@ namespace {
 /// Refuses a best.safetensors that is not the one that the run's newest checkpoint knows.
 void check_is_best_of(const std::string& newest, const std::string& best) {
   const RunState run = read_checkpoint_header(newest).state;
-  const CheckpointHeader found = read_checkpoint_header(best);
+  if (!run.best) return;
+  const std::string why_not = why_not_best(best, run);
   // A best that came after the newest checkpoint is saved alone.
-  if (!run.best || found.state.step > run.step) return;
-  const bool is_its_best = found.state.step == run.best_step && found.state.best == run.best &&
-                           (run.best_checksum.empty() || run.best_step == run.step ||
-                            found.checksum == run.best_checksum);
-  if (is_its_best) return;
+  if (why_not.empty() || read_checkpoint_header(best).state.step > run.step) return;
   fail(
       ErrorKind::data,
-      "{}: expected the run's best checkpoint, of step {} (according to {}), found another one, of "
-      "step {}. Resume the run to restore its best, or name the file to evaluate: dpt eval {}",
-      best, run.best_step, newest, found.state.step, best);
+      "expected the run's best checkpoint, of step {} (according to {}), but {}. Resume the run to "
+      "restore its best, or name the file to evaluate: dpt eval {}",
+      run.best_step, newest, why_not, best);
 }
 
 /// A run folder's best checkpoint, else its newest good one; or the file itself.

@@ -1,6 +1,11 @@
 #include "engine/training/best.h"
 
 #include <cmath>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "kernels/error.h"
 
 namespace dpt {
 namespace {
@@ -75,6 +80,22 @@ void adopt_early_stopping(const TrainSpec& spec, RunState& state) {
   state.early_best.reset();
   state.bad_evaluations = 0;
   state.early_monitor = now;
+}
+
+std::string why_not_best(const std::string& path, const RunState& state) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return path + ": no such file";
+  try {
+    const CheckpointHeader header = read_checkpoint_header(path);
+    // Files from before 1.2 do not tell the checksum of their best.
+    const bool same = state.best_checksum.empty()
+                          ? header.state.step == state.best_step && header.state.best == state.best
+                          : header.checksum == state.best_checksum;
+    if (!same) return fmt::format("{}: is another checkpoint, of step {}", path, header.state.step);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
 }
 
 }  // namespace dpt

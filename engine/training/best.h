@@ -1,4 +1,4 @@
-// What is best so far, and when training stops early: pure functions of the run's state.
+// What is best so far, which file holds it, and when training stops early.
 #pragma once
 
 #include <optional>
@@ -26,6 +26,10 @@ bool note_epoch(const TrainSpec& spec, RunState& state);
 
 /// Whether early stopping has ended this run. Holds on resume as well.
 bool has_stopped_early(const TrainSpec& spec, const RunState& state);
+
+/// Why the file `path` is not the best checkpoint that `state` knows; empty if it is. Reading the
+/// file's header verifies the whole file.
+std::string why_not_best(const std::string& path, const RunState& state);
 
 /// On resume: forgets patience that was counted by another monitor.
 void adopt_early_stopping(const TrainSpec& spec, RunState& state);

@@ -37,23 +37,6 @@ std::optional<CheckpointHeader> header_of(const std::string& path) {
   return std::nullopt;
 }
 
-/// Why the file `path` is not the best checkpoint that `state` knows; empty if it is. (Reading a
-/// header verifies the whole file.)
-std::string why_not_best(const std::string& path, const RunState& state) {
-  if (!exists(path)) return path + ": no such file";
-  try {
-    const CheckpointHeader header = read_checkpoint_header(path);
-    // Files from before 1.2 do not tell the checksum of their best.
-    const bool same = state.best_checksum.empty()
-                          ? header.state.step == state.best_step && header.state.best == state.best
-                          : header.checksum == state.best_checksum;
-    if (!same) return fmt::format("{}: is another checkpoint, of step {}", path, header.state.step);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
-
 bool is_best(const std::string& path, const RunState& state) {
   return why_not_best(path, state).empty();
 }

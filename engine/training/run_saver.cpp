@@ -5,24 +5,11 @@
 #include <utility>
 
 #include "engine/checkpoints/file_io.h"
+#include "engine/training/best.h"
 #include "kernels/error.h"
 #include "kernels/start_thread.h"
 
 namespace dpt {
-namespace {
-
-/// Whether `path` is the best checkpoint that `state` knows.
-bool is_best_file(const std::string& path, const RunState& state, const std::string& checksum) {
-  try {
-    const CheckpointHeader header = read_checkpoint_header(path);
-    if (!checksum.empty()) return header.checksum == checksum;
-    return header.state.step == state.best_step && header.state.best == state.best;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-}  // namespace
 
 RunSaver::RunSaver(RunFolder& folder, const Plan& plan, std::int64_t keep_last, std::int64_t pinned,
                    bool keeps_rollback_step)
@@ -79,7 +66,9 @@ SaveResult RunSaver::save(const SaveRequest& request) {
   } catch (...) {
     result.error = std::current_exception();
     if (request.is_best) {
-      result.best_moved = is_best_file(folder_.best(), state, result.checksum);
+      RunState saved = state;
+      saved.best_checksum = result.checksum;
+      result.best_moved = why_not_best(folder_.best(), saved).empty();
     }
     return result;
   }
@@ -98,7 +87,7 @@ void RunSaver::clean_up(const RunState& state, SaveResult& result) {
     const auto is_needed = [&](std::int64_t step) {
       if (keeps_rollback_step_ && step == state.rollback_step) return true;
       return state.best && step == state.best_step && step != state.step &&
-             !is_best_file(folder_.best(), state, state.best_checksum);
+             !why_not_best(folder_.best(), state).empty();
     };
     retention_.apply(state.step, is_needed, warn);
   } catch (const std::exception& error) {
