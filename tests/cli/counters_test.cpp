@@ -9,6 +9,7 @@
 #include "app/command_support.h"
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/workplace.h"
+#include "tests/support/rewrite.h"
 
 using namespace dpt;
 using namespace dpt::testing;
@@ -19,17 +20,7 @@ namespace {
 /// Writes a checkpoint anew with other metadata, its checksum included.
 template <class Change>
 void rewrite(const std::string& path, Change change) {
-  const SafetensorsFile file = SafetensorsFile::open(path);
-  Metadata metadata = file.metadata();
-  std::vector<std::vector<std::byte>> data;
-  std::vector<TensorView> views;
-  for (const TensorEntry& entry : file.tensors()) {
-    if (entry.name == "dpt.integrity") continue;
-    data.push_back(file.read(entry));
-    views.push_back({entry.name, entry.dtype, entry.shape, data.back().data()});
-  }
-  change(metadata);
-  write_safetensors(path, metadata, views);
+  rewrite_checkpoint(path, path, [&](Metadata& metadata, auto&) { change(metadata); });
 }
 
 void replace(std::string& text, const std::string& from, const std::string& to) {

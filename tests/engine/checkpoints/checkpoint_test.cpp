@@ -9,25 +9,10 @@
 #include "engine/checkpoints/retention.h"
 #include "tests/engine/checkpoints/files.h"
 #include "tests/engine/checkpoints/small_plan.h"
+#include "tests/support/rewrite.h"
 
 namespace dpt {
 namespace {
-
-/// Rewrites a checkpoint with other metadata or tensors, checksum included.
-template <class Change>
-void rewrite(const std::string& from, const std::string& to, Change change) {
-  const SafetensorsFile file = SafetensorsFile::open(from);
-  Metadata metadata = file.metadata();
-  std::vector<std::vector<std::byte>> data;
-  std::vector<TensorView> views;
-  for (const TensorEntry& entry : file.tensors()) {
-    if (entry.name == "dpt.integrity") continue;
-    data.push_back(file.read(entry));
-    views.push_back({entry.name, entry.dtype, entry.shape, data.back().data()});
-  }
-  change(metadata, views);
-  write_safetensors(to, metadata, views);
-}
 
 TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   const TempDir folder;
@@ -172,17 +157,18 @@ TEST_CASE("schema versions: a newer minor is read, a newer major is refused by n
   save_checkpoint(path, plan, small_checkpoint(plan));
   const auto with_version = [&](const std::string& version) {
     const float one = 1;
-    rewrite(path, other, [&](Metadata& metadata, std::vector<TensorView>& views) {
-      metadata["dpt.version"] = version;
-      metadata["dpt.something_new"] = "?";
-      views.push_back({"ema.conv1.bias", "F32", {1}, &one});
-    });
+    testing::rewrite_checkpoint(path, other,
+                                [&](Metadata& metadata, std::vector<TensorView>& views) {
+                                  metadata["dpt.version"] = version;
+                                  metadata["dpt.something_new"] = "?";
+                                  views.push_back({"ema.conv1.bias", "F32", {1}, &one});
+                                });
     return error_of([&] { load_checkpoint(other, plan); }, other);
   };
   CHECK(with_version("1.7") == "no error");
   CHECK(with_version("1.0") == "F: tensor 'ema.conv1.bias' is not in the config's model");
   const auto without_shares = [&](const std::string& version) {
-    rewrite(path, other, [&](Metadata& metadata, std::vector<TensorView>&) {
+    testing::rewrite_checkpoint(path, other, [&](Metadata& metadata, std::vector<TensorView>&) {
       metadata["dpt.version"] = version;
       metadata.erase("dpt.device_weights");
     });
@@ -207,7 +193,7 @@ TEST_CASE("what does not fit is refused, naming it") {
   save_checkpoint(path, plan, small_checkpoint(plan));
   using Views = std::vector<TensorView>;
   const auto text = [&](auto change) {
-    rewrite(path, other, change);
+    testing::rewrite_checkpoint(path, other, change);
     return error_of([&] { load_checkpoint(other, plan); }, other);
   };
   CHECK(
