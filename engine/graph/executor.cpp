@@ -20,7 +20,7 @@ struct Place {
   DevPtr in(DevPtr base) const { return given() ? base + offset : DevPtr{}; }
 };
 
-DevPtr metrics_behind(DevPtr grads, const Plan& plan) {
+DevPtr metrics_after(DevPtr grads, const Plan& plan) {
   return grads + static_cast<std::size_t>(plan.param_floats) * sizeof(float);
 }
 
@@ -189,7 +189,7 @@ CrossEntropyArgs Executor::train_loss_args(const ExecutorBuffers& buffers, const
   loss.labels = batch.labels;
   loss.slots = batch.slots;
   loss.dlogits = buffers.arena + dlogits_at_;
-  loss.metrics = metrics_behind(buffers.grads, plan_);
+  loss.metrics = metrics_after(buffers.grads, plan_);
   loss.inverse_count = batch.scalars + offsetof(StepScalars, inverse_count);
   loss.write = write;
   return loss;
@@ -210,7 +210,7 @@ void Executor::forward(const ExecutorBuffers& buffers, const DeviceBatch& batch,
 }
 
 void Executor::train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
-                     const std::function<void(int node)>& behind_node) {
+                     const std::function<void(int node)>& after_node) {
   assert(train_loss_ && "this executor was made for evaluation only");
   forward(buffers, batch);
   train_loss_->run(train_loss_args(buffers, batch, write));
@@ -218,7 +218,7 @@ void Executor::train(const ExecutorBuffers& buffers, const DeviceBatch& batch, G
     if (!step->runs_backward) continue;
     const OpArgs args = backward_args(*step, buffers, write);
     for_layer(step->name, "backward", [&] { step->op->backward(args); });
-    if (behind_node) behind_node(step->node);
+    if (after_node) after_node(step->node);
   }
 }
 

@@ -54,9 +54,9 @@ class Executor {
   std::size_t arena_bytes() const { return arena_bytes_; }
 
   /// Input kernel, forward, loss, backward. Gradients and metrics are overwritten or added to.
-  /// `behind_node` is called after each node's backward is queued, with its index in Plan::nodes.
+  /// `after_node` is called after each node's backward is queued, with its index in Plan::nodes.
   void train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
-             const std::function<void(int node)>& behind_node = {});
+             const std::function<void(int node)>& after_node = {});
   /// Input kernel, forward, loss. Gives predictions and losses per sample.
   void evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 const EvalOutputs& outputs);

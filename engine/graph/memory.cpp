@@ -43,10 +43,10 @@ std::vector<std::size_t> assign_memory(const std::vector<Lifetime>& lifetimes, s
     }
     offsets[index] = at;
     total = std::max(total, at + bytes);
-    const auto behind = std::upper_bound(
+    const auto later = std::upper_bound(
         placed.begin(), placed.end(), at,
         [&](std::size_t offset, std::size_t other) { return offset < offsets[other]; });
-    placed.insert(behind, index);
+    placed.insert(later, index);
   }
   return offsets;
 }

@@ -37,7 +37,7 @@ struct Job {
 
   // Fast mode on several GPUs: gradients of this size and more are summed in buckets,
   // overlapped with backward.
-  std::int64_t sum_beside_from_bytes = 2 << 20;
+  std::int64_t overlap_from_bytes = 2 << 20;
   std::int64_t bucket_bytes = 25 << 20;
   /// Steps whose results may still be on their way when the next is queued, equal on all ranks: one
   /// on the CPU, several where launching ahead keeps a GPU busy.

@@ -67,8 +67,8 @@ struct Origin {
 
 Origin origin_of(const RunFolder& folder, const std::string& from, const StartingPoint& start) {
   Origin origin;
-  const std::string beside = folder_of(from);
-  origin.is_own = is_same(beside, folder.checkpoints()) || is_same(beside, folder.path());
+  const std::string source = folder_of(from);
+  origin.is_own = is_same(source, folder.checkpoints()) || is_same(source, folder.path());
   origin.own_place = folder.checkpoints() + "/" + checkpoint_name(start.state.step);
   origin.checksum = start.checksum;
   return origin;
@@ -130,14 +130,14 @@ std::vector<std::string> best_candidates(const RunFolder& folder, const std::str
   const std::string name = checkpoint_name(state.best_step);
   std::vector<std::string> paths = {folder.best(), folder.checkpoints() + "/" + name};
   if (from.empty()) return paths;
-  const std::string beside = folder_of(from);
+  const std::string source = folder_of(from);
   paths.push_back(from);
-  paths.push_back(beside + "/" + name);
-  paths.push_back(beside + "/best.safetensors");
-  paths.push_back(beside + "/../best.safetensors");
+  paths.push_back(source + "/" + name);
+  paths.push_back(source + "/best.safetensors");
+  paths.push_back(source + "/../best.safetensors");
   // One that was moved aside: from/../../.. is the run folder then.
-  paths.push_back(beside + "/../" + name);
-  paths.push_back(beside + "/../../best.safetensors");
+  paths.push_back(source + "/../" + name);
+  paths.push_back(source + "/../../best.safetensors");
   return paths;
 }
 

@@ -50,7 +50,7 @@ void Replica::set_up_sums() {
       std::all_of(job_.devices.begin(), job_.devices.end(),
                   [](const DeviceName& device) { return device.traits().overlaps_sums; });
   if (communicator_.size() == 1 || job_.spec.train.shards > 0 || !all_overlap ||
-      bytes < job_.sum_beside_from_bytes) {
+      bytes < job_.overlap_from_bytes) {
     return;
   }
   std::string why_not;
@@ -287,12 +287,12 @@ void Replica::compute_gradients(const WorkPartition& partition, const StagedBatc
       // The last micro-batch completes the gradients, layer by layer.
       const bool completes = !buckets_.empty() && &action == &partition.actions.back();
       std::size_t next = 0;
-      const auto behind_node = [&](int node) {
+      const auto after_node = [&](int node) {
         if (next < buckets_.size() && buckets_[next].node == node) sum_bucket(buckets_[next++]);
       };
       executor(action.samples.size(), true)
           .train({params_.ptr(), params16_.ptr(), grads, arena}, micro_batch, action.write,
-                 completes ? std::function<void(int)>(std::cref(behind_node))
+                 completes ? std::function<void(int)>(std::cref(after_node))
                            : std::function<void(int)>());
       if (completes) return;
     }

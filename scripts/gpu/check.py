@@ -55,9 +55,9 @@ class Check:
         return self.deadline - time.monotonic()
 
     def share(self, stage):
-        """Seconds that a stage may take, so that those asked for behind it get what they wish."""
-        behind = self.args.stages[self.args.stages.index(stage) + 1 :]
-        return max(30.0, self.left() - sum(WISHES.get(name, 0) for name in behind))
+        """Seconds that a stage may take, so that those asked for after it get what they wish."""
+        later = self.args.stages[self.args.stages.index(stage) + 1 :]
+        return max(30.0, self.left() - sum(WISHES.get(name, 0) for name in later))
 
     # ---- results ----
 

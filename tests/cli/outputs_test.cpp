@@ -374,8 +374,8 @@ devices: [cpu]
   REQUIRE(eval.exit_code == 0);
   const std::string csv = read_file(dir.file("p.csv"));
   // What is there is written to, not replaced.
-  write_file(dir.file("behind.csv"), "old");
-  std::filesystem::create_symlink("behind.csv", dir.file("link.csv"));
+  write_file(dir.file("target.csv"), "old");
+  std::filesystem::create_symlink("target.csv", dir.file("link.csv"));
   REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);
   const int reader = open(dir.file("pipe").c_str(), O_RDWR);
   REQUIRE(reader >= 0);
@@ -383,7 +383,7 @@ devices: [cpu]
     CAPTURE(path);
     CHECK(run_dpt({"eval", "r", "--predictions", path}, dir.path()).exit_code == 0);
   }
-  CHECK(read_file(dir.file("behind.csv")) == csv);
+  CHECK(read_file(dir.file("target.csv")) == csv);
   CHECK(std::filesystem::is_symlink(dir.file("link.csv")));
   CHECK(std::filesystem::is_fifo(dir.file("pipe")));
   CHECK(std::filesystem::is_character_file("/dev/null"));

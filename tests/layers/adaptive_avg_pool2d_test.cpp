@@ -12,7 +12,7 @@ TEST_CASE("AdaptiveAvgPool2d: the mean of the whole image") {
   check_layer(*layer("AdaptiveAvgPool2d"), image(2, 1, 1));
 }
 
-TEST_CASE("AdaptiveAvgPool2d: fuses behind a convolution") {
+TEST_CASE("AdaptiveAvgPool2d: fuses with a convolution") {
   const auto conv = layer("Conv2d", {{"out_channels", integer(3)}, {"kernel_size", square(2)}});
   const auto fused = conv->fuse(*layer("AdaptiveAvgPool2d"));
   REQUIRE(fused);

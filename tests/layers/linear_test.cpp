@@ -26,7 +26,7 @@ TEST_CASE("Linear: shape, parameters, multiply-adds") {
   CHECK(layer("Linear", linear(128, {{"bias", false}}))->params({&in, 1}).size() == 1);
 }
 
-TEST_CASE("Linear: behind the Flatten of an image its columns are in (H,W,C) order") {
+TEST_CASE("Linear: after the Flatten of an image its columns are in (H,W,C) order") {
   const ActivationShape wide{{4, 5, 50}, true}, pixel{{1, 1, 50}, true};
   const auto made = layer("Linear", linear(128));
   const ParamSpec weight = made->params({&wide, 1})[0];

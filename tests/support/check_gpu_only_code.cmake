@@ -41,7 +41,7 @@ with the generic kernel on a device")
   foreach(pattern IN LISTS special)
     if(text MATCHES "${pattern}")
       list(APPEND problems "${path}: '${CMAKE_MATCH_0}' is for GPUs only: it belongs in mma.cuh, with a \
-host version, or in a file NAME_smNN.cu beside a generic kernel")
+host version, or in a file NAME_smNN.cu with a generic kernel")
     endif()
   endforeach()
 endforeach()

@@ -3,10 +3,7 @@
 // weights (out, kh, kw, in/groups), linear weights (out, in), as in kernels/backend.h.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -15,177 +12,32 @@ namespace dpt::reference {
 
 using Values = std::vector<double>;
 
-/// Calls use(n, oh, ow, o, ih, iw, kh, kw, g) for every product of a convolution that does not fall
-/// on padding; i runs over the group's input channels inside.
-template <class Use>
-void for_conv_taps(const Conv2dDesc& d, const Use& use) {
-  for (std::int64_t n = 0; n < d.batch; ++n) {
-    for (std::int64_t oh = 0; oh < d.conv_out.h; ++oh) {
-      for (std::int64_t ow = 0; ow < d.conv_out.w; ++ow) {
-        for (std::int64_t kh = 0; kh < d.kernel.h; ++kh) {
-          for (std::int64_t kw = 0; kw < d.kernel.w; ++kw) {
-            const std::int64_t ih = oh * d.stride.h - d.padding.h + kh * d.dilation.h;
-            const std::int64_t iw = ow * d.stride.w - d.padding.w + kw * d.dilation.w;
-            if (ih < 0 || iw < 0 || ih >= d.in.h || iw >= d.in.w) continue;
-            const std::int64_t group_in = d.in.c / d.groups, group_out = d.conv_out.c / d.groups;
-            const std::int64_t x_at = ((n * d.in.h + ih) * d.in.w + iw) * d.in.c;
-            const std::int64_t y_at = ((n * d.conv_out.h + oh) * d.conv_out.w + ow) * d.conv_out.c;
-            for (std::int64_t o = 0; o < d.conv_out.c; ++o) {
-              const std::int64_t w_at = ((o * d.kernel.h + kh) * d.kernel.w + kw) * group_in;
-              for (std::int64_t i = 0; i < group_in; ++i) {
-                use(static_cast<std::size_t>(x_at + o / group_out * group_in + i),
-                    static_cast<std::size_t>(y_at + o), static_cast<std::size_t>(w_at + i));
-              }
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
 /// The convolution alone, with bias if not empty: (batch, conv_out).
-inline Values conv(const Conv2dDesc& d, const Values& x, const Values& weight, const Values& bias) {
-  Values y(static_cast<std::size_t>(d.batch * d.conv_out.elements()), 0.0);
-  for_conv_taps(
-      d, [&](std::size_t xi, std::size_t yi, std::size_t wi) { y[yi] += x[xi] * weight[wi]; });
-  if (!bias.empty()) {
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
-  }
-  return y;
-}
-
-inline Values relu(Values x) {
-  for (double& v : x) v = v <= 0 ? 0 : v;
-  return x;
-}
-
-/// dy where y (ReLU's output) is positive or NaN.
-inline Values relu_backward(Values dy, const Values& y) {
-  for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = y[i] <= 0 ? 0 : dy[i];
-  return dy;
-}
-
-/// Calls window(y_index, inputs, divisor) for every output of a pool; `inputs` are the indices of
-/// the window's elements that lie on the input, in row-major order.
-template <class Window>
-void for_windows(const Pool2dDesc& d, const Window& window) {
-  std::vector<std::size_t> inputs;
-  for (std::int64_t n = 0; n < d.batch; ++n) {
-    for (std::int64_t oh = 0; oh < d.out.h; ++oh) {
-      for (std::int64_t ow = 0; ow < d.out.w; ++ow) {
-        for (std::int64_t c = 0; c < d.in.c; ++c) {
-          inputs.clear();
-          std::int64_t padded = 0;
-          for (std::int64_t kh = 0; kh < d.kernel.h; ++kh) {
-            for (std::int64_t kw = 0; kw < d.kernel.w; ++kw) {
-              const std::int64_t ih = oh * d.stride.h - d.padding.h + kh * d.dilation.h;
-              const std::int64_t iw = ow * d.stride.w - d.padding.w + kw * d.dilation.w;
-              // Elements beyond the padded input are ceil_mode's overhang: they never count.
-              if (ih < d.in.h + d.padding.h && iw < d.in.w + d.padding.w) ++padded;
-              if (ih < 0 || iw < 0 || ih >= d.in.h || iw >= d.in.w) continue;
-              inputs.push_back(
-                  static_cast<std::size_t>(((n * d.in.h + ih) * d.in.w + iw) * d.in.c + c));
-            }
-          }
-          double divisor = static_cast<double>(
-              d.count_include_pad ? padded : static_cast<std::int64_t>(inputs.size()));
-          if (d.divisor_override != 0) divisor = static_cast<double>(d.divisor_override);
-          window(static_cast<std::size_t>(((n * d.out.h + oh) * d.out.w + ow) * d.out.c + c),
-                 inputs, divisor);
-        }
-      }
-    }
-  }
-}
-
-/// The element of a max-pooling window that wins: the first largest, or the last NaN.
-inline std::size_t winner(const Values& x, const std::vector<std::size_t>& inputs) {
-  std::size_t best = inputs.front();
-  for (const std::size_t i : inputs) {
-    if (x[i] > x[best] || std::isnan(x[i])) best = i;
-  }
-  return best;
-}
-
-inline Values pool(const Pool2dDesc& d, const Values& x) {
-  Values y(static_cast<std::size_t>(d.batch * d.out.elements()), 0.0);
-  for_windows(d, [&](std::size_t at, const std::vector<std::size_t>& inputs, double divisor) {
-    if (d.kind == PoolKind::max) {
-      y[at] = inputs.empty() ? -std::numeric_limits<double>::infinity() : x[winner(x, inputs)];
-    } else {
-      double sum = 0;
-      for (const std::size_t i : inputs) sum += x[i];
-      y[at] = inputs.empty() ? 0.0 : sum / divisor;
-    }
-  });
-  return y;
-}
-
-inline Values pool_backward(const Pool2dDesc& d, const Values& x, const Values& dy) {
-  Values dx(x.size(), 0.0);
-  for_windows(d, [&](std::size_t at, const std::vector<std::size_t>& inputs, double divisor) {
-    if (inputs.empty()) return;
-    if (d.kind == PoolKind::max) {
-      dx[winner(x, inputs)] += dy[at];
-    } else {
-      for (const std::size_t i : inputs) dx[i] += dy[at] / divisor;
-    }
-  });
-  return dx;
-}
+Values conv(const Conv2dDesc& d, const Values& x, const Values& weight, const Values& bias);
 
 /// Gradients of an operation with parameters.
 struct Gradients {
   Values x, weight, bias;
 };
 
-/// Convolution with what the description fuses after it.
-inline Values conv2d(const Conv2dDesc& d, const Values& x, const Values& weight,
-                     const Values& bias) {
-  Values y = conv(d, x, weight, d.bias ? bias : Values());
-  if (d.relu) y = relu(std::move(y));
-  return d.pool ? pool(*d.pool, y) : y;
-}
-
-inline Gradients conv2d_backward(const Conv2dDesc& d, const Values& x, const Values& weight,
-                                 const Values& bias, Values dy) {
-  Values z = conv(d, x, weight, d.bias ? bias : Values());
-  if (d.relu) z = relu(std::move(z));
-  if (d.pool) dy = pool_backward(*d.pool, z, dy);
-  if (d.relu) dy = relu_backward(std::move(dy), z);
-  Gradients g{Values(x.size(), 0.0), Values(weight.size(), 0.0), {}};
-  for_conv_taps(d, [&](std::size_t xi, std::size_t yi, std::size_t wi) {
-    g.x[xi] += dy[yi] * weight[wi];
-    g.weight[wi] += dy[yi] * x[xi];
-  });
-  if (d.bias) {
-    g.bias.assign(static_cast<std::size_t>(d.conv_out.c), 0.0);
-    for (std::size_t i = 0; i < dy.size(); ++i) g.bias[i % g.bias.size()] += dy[i];
-  }
-  return g;
-}
+/// Convolution with what the description fuses after it; `bias` is not read where d.bias is false.
+Values conv2d(const Conv2dDesc& d, const Values& x, const Values& weight, const Values& bias);
+Gradients conv2d_backward(const Conv2dDesc& d, const Values& x, const Values& weight,
+                          const Values& bias, Values dy);
 
 /// A linear layer is a 1x1 convolution over a 1x1 image.
-inline Conv2dDesc as_convolution(const LinearDesc& d) {
-  Conv2dDesc conv;
-  conv.batch = d.batch;
-  conv.in.c = d.in;
-  conv.conv_out.c = conv.out.c = d.out;
-  conv.bias = d.bias;
-  conv.relu = d.relu;
-  return conv;
-}
+Conv2dDesc as_convolution(const LinearDesc& d);
+Values linear(const LinearDesc& d, const Values& x, const Values& weight, const Values& bias);
+Gradients linear_backward(const LinearDesc& d, const Values& x, const Values& weight,
+                          const Values& bias, const Values& dy);
 
-inline Values linear(const LinearDesc& d, const Values& x, const Values& weight,
-                     const Values& bias) {
-  return conv2d(as_convolution(d), x, weight, bias);
-}
+Values relu(Values x);
+/// dy where y (ReLU's output) is positive or NaN.
+Values relu_backward(Values dy, const Values& y);
 
-inline Gradients linear_backward(const LinearDesc& d, const Values& x, const Values& weight,
-                                 const Values& bias, const Values& dy) {
-  return conv2d_backward(as_convolution(d), x, weight, bias, dy);
-}
+/// In a window of max pooling the first largest element wins, or the last NaN.
+Values pool(const Pool2dDesc& d, const Values& x);
+Values pool_backward(const Pool2dDesc& d, const Values& x, const Values& dy);
 
 struct CrossEntropy {
   Values sample_loss;  ///< (batch)
@@ -196,31 +48,7 @@ struct CrossEntropy {
 };
 
 /// As torch.nn.CrossEntropyLoss(label_smoothing), summed. labels[k] belongs to sample k.
-inline CrossEntropy cross_entropy(const CrossEntropyDesc& d, const Values& logits,
-                                  const std::vector<std::int32_t>& labels, double scale) {
-  CrossEntropy out;
-  out.gradient.resize(logits.size());
-  const auto classes = static_cast<std::size_t>(d.classes);
-  const double smoothing = static_cast<double>(d.label_smoothing);
-  for (std::size_t k = 0; k < static_cast<std::size_t>(d.batch); ++k) {
-    const double* row = logits.data() + k * classes;
-    const double* largest = std::max_element(row, row + classes);
-    double sum = 0;
-    for (std::size_t c = 0; c < classes; ++c) sum += std::exp(row[c] - *largest);
-    double loss = 0;
-    for (std::size_t c = 0; c < classes; ++c) {
-      const double target = smoothing / static_cast<double>(d.classes) +
-                            (static_cast<std::int32_t>(c) == labels[k] ? 1 - smoothing : 0.0);
-      const double log_probability = row[c] - *largest - std::log(sum);
-      if (target > 0) loss -= target * log_probability;
-      out.gradient[k * classes + c] = (std::exp(log_probability) - target) * scale;
-    }
-    out.sample_loss.push_back(loss);
-    out.loss_sum += loss;
-    out.prediction.push_back(static_cast<std::int32_t>(largest - row));
-    out.correct += out.prediction.back() == labels[k] ? 1 : 0;
-  }
-  return out;
-}
+CrossEntropy cross_entropy(const CrossEntropyDesc& d, const Values& logits,
+                           const std::vector<std::int32_t>& labels, double scale);
 
 }  // namespace dpt::reference

@@ -201,14 +201,14 @@ TEST_CASE("skip: the step changes nothing, and the run goes on with the same bit
         const TempDir folder;
         std::int64_t sample = 0;
         const Job job = poisoned_job(
-            small_config(kSgd),
+            small_config(kSgd, epochs_on(device)),
             {replicas_on(device, replicas), "train.shards=8", "train.on_divergence.policy=skip"},
             30, value, &sample);
         const FinalState end = train_small(job, folder.path());
-        CHECK(end.step == 20);
-        // Once in each of the four epochs.
+        CHECK(end.step == kStepsPerEpoch * epochs_on(device));
+        // Once in each epoch.
         const auto skipped = events(folder, "skipped_step");
-        REQUIRE(skipped.size() == 4);
+        REQUIRE(skipped.size() == static_cast<std::size_t>(epochs_on(device)));
         CHECK(skipped[0]["step"] == 3);
         CHECK(skipped[0]["epoch"] == 1);
         CHECK(skipped[0]["in_row"] == 1);
@@ -285,7 +285,7 @@ TEST_CASE("rollback: goes on with a lower learning rate, with the same bits on a
     for (const char* every : {"checkpoint.every_steps=3", "checkpoint.every=2"}) {
       if (is_emulated(device) && every != std::string("checkpoint.every=2")) continue;
       CAPTURE(every);
-      const std::string config = small_config(kExploding);
+      const std::string config = small_config(kExploding, epochs_on(device));
       const auto overrides = [&](int replicas) {
         return std::vector<std::string>{replicas_on(device, replicas),
                                         "train.shards=8",
@@ -301,7 +301,7 @@ TEST_CASE("rollback: goes on with a lower learning rate, with the same bits on a
         const TempDir folder;
         const Job job = small_job(config, overrides(replicas));
         const FinalState end = train_small(job, folder.path());
-        CHECK(end.step == 20);
+        CHECK(end.step == kStepsPerEpoch * epochs_on(device));
         const auto rollbacks = events(folder, "rollback");
         REQUIRE(rollbacks.size() == 1);
         CHECK(rollbacks[0]["lr_scale"] == 0.01);
@@ -310,16 +310,16 @@ TEST_CASE("rollback: goes on with a lower learning rate, with the same bits on a
         // it.
         CHECK(rollbacks[0]["step"] == 5);
         CHECK(rollbacks[0]["bad_step"].get<std::int64_t>() > 3);
-        CHECK(checkpoint_of(job, folder, 20).state.lr_scale == 0.01);
+        CHECK(checkpoint_of(job, folder, end.step).state.lr_scale == 0.01);
         all_checkpoints_are_finite(job, folder);
         if (!one) one = end;
         CHECK((end == *one));
       }
       // Stopped at any step, on another number of replicas, and resumed.
       const bool slow = is_emulated(device);
-      for (std::int64_t stop = slow ? 8 : 1; stop < 20; stop += slow              ? 20
-                                                                : device == "cpu" ? 1
-                                                                                  : 8) {
+      for (std::int64_t stop = slow ? 8 : 1; stop < one->step; stop += slow              ? 20
+                                                                       : device == "cpu" ? 1
+                                                                                         : 8) {
         CAPTURE(stop);
         const TempDir folder;
         train_small(small_job(config, overrides(static_cast<int>(stop % 3) + 1)), folder.path(),

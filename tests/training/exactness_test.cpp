@@ -24,9 +24,9 @@ TEST_CASE("exact mode: equal bits for 1, 2, 3, 4, 5 and 8 replicas") {
     for (const char* optimizer : {kSgd, kAdam}) {
       CAPTURE(device);
       CAPTURE(optimizer);
-      const std::string config = small_config(optimizer);
+      const std::string config = small_config(optimizer, epochs_on(device));
       const FinalState one = train_on(config, replicas_on(device, 1), "8");
-      CHECK(one.step == 20);
+      CHECK(one.step == kStepsPerEpoch * epochs_on(device));
       const auto counts = !slow               ? std::vector{2, 3, 4, 5, 8}
                           : optimizer == kSgd ? std::vector{3}
                                               : std::vector{8};
@@ -42,7 +42,7 @@ TEST_CASE("exact mode: another number of shards is another order of additions") 
   // Guards the test above: were all sums exact by luck, it could not fail.
   for (const std::string& device : device_kinds()) {
     CAPTURE(device);
-    const std::string config = small_config(kSgd), one = replicas_on(device, 1);
+    const std::string config = small_config(kSgd, epochs_on(device)), one = replicas_on(device, 1);
     CHECK_FALSE((train_on(config, one, "8") == train_on(config, one, "3")));
   }
 }
@@ -84,11 +84,11 @@ TEST_CASE("stopping after any step and resuming, also on another count, changes 
   for (const std::string& device : device_kinds()) {
     for (const char* optimizer : {kSgd, kAdam}) {
       CAPTURE(device);
-      const std::string config = small_config(optimizer);
+      const std::string config = small_config(optimizer, epochs_on(device));
       const FinalState whole = train_on(config, replicas_on(device, 1), "8");
       const bool slow = is_emulated(device);
-      const std::int64_t first = slow ? 8 : 1, apart = device == "cpu" ? 1 : slow ? 20 : 4;
-      for (std::int64_t stop = first; stop < 20; stop += apart) {
+      const std::int64_t first = slow ? 7 : 1, apart = device == "cpu" ? 1 : slow ? 20 : 4;
+      for (std::int64_t stop = first; stop < whole.step; stop += apart) {
         CAPTURE(stop);
         const TempDir folder;
         const int before = static_cast<int>(stop % 3) + 1, after = static_cast<int>(stop % 5) + 1;

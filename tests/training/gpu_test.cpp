@@ -31,20 +31,21 @@ TEST_CASE("gradients summed overlapped with backward, in buckets, follow those s
   }
   const std::string devices =
       emulated() ? "devices=[cuda:0,cuda:0,cuda:1]" : "devices=[cuda:0,cuda:1]";
-  Job job = small_job(small_config(kSgdWithoutDecay), {devices});
+  Job job = small_job(small_config(kSgdWithoutDecay, epochs_on("cuda:0")), {devices});
   const TempDir plain, folder;
-  const FinalState behind = train_small(job, plain.path());
-  job.sum_beside_from_bytes = 0;
+  const FinalState after = train_small(job, plain.path());
+  job.overlap_from_bytes = 0;
   for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{1} << 20}) {
     CAPTURE(bytes);
     job.bucket_bytes = bytes;
     const TempDir each;
-    const FinalState beside = train_small(job, each.path());
+    const FinalState overlapped = train_small(job, each.path());
     double worst = 0;
-    for (std::size_t i = 0; i < behind.params.size(); ++i) {
-      worst = std::max(worst, std::abs(static_cast<double>(behind.params[i]) - beside.params[i]));
+    for (std::size_t i = 0; i < after.params.size(); ++i) {
+      worst =
+          std::max(worst, std::abs(static_cast<double>(after.params[i]) - overlapped.params[i]));
     }
-    // Another order of additions, 20 steps: see the test of fast mode.
+    // Another order of additions, at most 20 steps: see the test of fast mode.
     CHECK(worst < 1e-5);
   }
 }
@@ -94,7 +95,7 @@ TEST_CASE("a step on a GPU is one graph; with several replicas, two") {
 
 #if __has_include("emulation/control.h")
 TEST_CASE("shards are worked on at the same time where there is memory, with the same bits") {
-  const std::string config = small_config(kSgd);
+  const std::string config = small_config(kSgd, epochs_on("cuda:0"));
   const auto train = [&](int replicas, int least, int most) {
     const Job job = small_job(config, {replicas_on("cuda:0", replicas), "train.shards=8"});
     const StartingPoint start = fresh_start(job);

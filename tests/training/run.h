@@ -24,7 +24,7 @@ constexpr const char* kAdam = "{type: Adam, lr: 0.01}";
 /// A net with everything that could depend on the cut: a convolution with padding, pooling, two
 /// linear layers, crop and flip drawn per sample. 53 samples in batches of 12: four full batches
 /// and a ragged one of 5, smaller than eight shards.
-inline std::string small_config(const std::string& optimizer) {
+inline std::string small_config(const std::string& optimizer, int epochs = 4) {
   return R"(
 name: small
 seed: 7
@@ -53,10 +53,17 @@ model:
 optimizer: )" +
          optimizer + R"(
 lr_schedule: {type: cosine, warmup: {steps: 3}}
-train: {epochs: 4, grad_clip_norm: 1.0}
+train: {epochs: )" +
+         std::to_string(epochs) + R"(, grad_clip_norm: 1.0}
 checkpoint: {every_steps: 1, keep_last: 100}
 )";
 }
+
+/// How long small_config() runs on such a device: an emulated step takes a tenth of a second.
+inline int epochs_on(const std::string& device) {
+  return is_emulated(device) ? 2 : 4;
+}
+constexpr int kStepsPerEpoch = 5;
 
 inline std::string cpus(int count) {
   return replicas_on("cpu", count);

@@ -188,7 +188,7 @@ std::string Runner::run(const GridLaunch& launch) {
     if (fault_.empty() &&
         !std::all_of(shared_ + launch.shared_bytes, shared_ + launch.shared_bytes + kGuardBytes,
                      [](unsigned char byte) { return byte == kPoison; })) {
-      fault_ = fmt::format("a write behind the {} bytes of dynamic shared memory{}",
+      fault_ = fmt::format("a write past the {} bytes of dynamic shared memory{}",
                            launch.shared_bytes, place_of_block());
     }
   }

@@ -196,7 +196,7 @@ std::string damaged_memory() {
       return fmt::format("a write before an allocation of {} bytes", allocation.bytes);
     }
     if (!whole(bytes_at(address) + allocation.bytes)) {
-      return fmt::format("a write behind an allocation of {} bytes", allocation.bytes);
+      return fmt::format("a write past an allocation of {} bytes", allocation.bytes);
     }
   }
   return "";

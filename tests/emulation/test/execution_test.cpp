@@ -270,10 +270,10 @@ TEST_CASE("barriers that some threads do not reach are faults, not hangs") {
   check(trap, "__trap()");
 }
 
-TEST_CASE("a write behind dynamic shared memory is a fault") {
+TEST_CASE("a write past dynamic shared memory is a fault") {
   const Machine machine(1);
   CHECK(contains(fault_of({1, 1, 64}, write_behind_shared, static_cast<int*>(nullptr)),
-                 "behind the 64 bytes of dynamic shared memory"));
+                 "past the 64 bytes of dynamic shared memory"));
 }
 
 TEST_CASE("shuffles and votes") {

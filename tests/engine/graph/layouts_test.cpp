@@ -51,7 +51,7 @@ TEST_CASE("OIHW <-> OHWI") {
   check_round_trip(param(ParamLayout::ohwi, {1, 5, 1, 1}));
 }
 
-TEST_CASE("a Linear behind an image: (C,H,W) columns <-> (H,W,C) columns") {
+TEST_CASE("a Linear after an image: (C,H,W) columns <-> (H,W,C) columns") {
   const Param p = param(ParamLayout::linear_hwc, {2, 12}, {2, 2, 3});
   const std::vector<float> file = counting(p.count);
   std::vector<float> buffer(file.size());

@@ -291,7 +291,7 @@ TEST_CASE("values that exclude one another are found") {
         Texts{"2:7: expected a name for a folder (no '/', not starting with '.'), found 'a/b'"});
 }
 
-TEST_CASE("what stands behind an alias is reported once") {
+TEST_CASE("what an alias stands for is reported once") {
   const Texts all =
       issues_of(changed("eval: [{type: Normalize, mean: [0.5], std: [0.25]}]",
                         "eval: [&n {type: Normalize, mean: [0.5], std: [0]}, *n, *n]"));

@@ -14,7 +14,7 @@ namespace dpt::testing {
 namespace {
 
 struct Sums {
-  std::vector<float> plain, added, behind_relu;
+  std::vector<float> plain, added, after_relu;
   bool operator==(const Sums&) const = default;
 };
 
@@ -29,14 +29,14 @@ Sums run(const GPU& gpu, DType type, std::int64_t rows, std::int64_t columns,
   const GpuArray<float> scratch(gpu, std::vector<float>(std::max<std::size_t>(floats, 1), nan));
   const GpuArray<T> x(gpu, as<T>(values)), outputs(gpu, as<T>(y));
   const GpuArray<float> plain(gpu, std::vector<float>(before.size(), nan)), added(gpu, before),
-      behind_relu(gpu, std::vector<float>(before.size(), nan));
+      after_relu(gpu, std::vector<float>(before.size(), nan));
   column_sums(context, address(x.get()), type, rows, columns, address(plain.get()),
               GradWrite::overwrite, address(scratch.get()));
   column_sums(context, address(x.get()), type, rows, columns, address(added.get()), GradWrite::add,
               address(scratch.get()));
   relu_column_sums(context, address(x.get()), address(outputs.get()), type, rows, columns,
-                   address(behind_relu.get()), GradWrite::overwrite, address(scratch.get()));
-  return {plain.values(), added.values(), behind_relu.values()};
+                   address(after_relu.get()), GradWrite::overwrite, address(scratch.get()));
+  return {plain.values(), added.values(), after_relu.values()};
 }
 
 template <class T>
@@ -49,10 +49,10 @@ void check_sums(const GPU& gpu, DType type, std::int64_t rows, std::int64_t colu
   for (const T value : as<T>(random_values(rows * columns, 1))) x.push_back(to_float(value));
   for (const T value : as<T>(random_values(rows * columns, 2))) y.push_back(to_float(value));
   const std::vector<float> before = random_values(columns, 3);
-  std::vector<double> plain(width), behind_relu(width);
+  std::vector<double> plain(width), after_relu(width);
   for (std::size_t i = 0; i < x.size(); ++i) {
     plain[i % width] += static_cast<double>(x[i]);
-    if (y[i] > 0) behind_relu[i % width] += static_cast<double>(x[i]);
+    if (y[i] > 0) after_relu[i % width] += static_cast<double>(x[i]);
   }
   std::vector<double> added = plain;
   for (std::size_t c = 0; c < width; ++c) added[c] += static_cast<double>(before[c]);
@@ -64,7 +64,7 @@ void check_sums(const GPU& gpu, DType type, std::int64_t rows, std::int64_t colu
   });
   check_close("sums", first.plain, plain);
   check_close("added sums", first.added, added);
-  check_close("sums behind ReLU", first.behind_relu, behind_relu);
+  check_close("sums after ReLU", first.after_relu, after_relu);
 }
 
 TEST_CASE("column sums of few and many rows and columns") {

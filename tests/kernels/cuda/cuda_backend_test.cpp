@@ -26,7 +26,7 @@ TEST_CASE("the libraries' workspace is written before anybody reads it") {
   CHECK(std::count(bytes.begin(), bytes.end(), 0x7F) == static_cast<std::ptrdiff_t>(bytes.size()));
 }
 
-TEST_CASE("branches of the queue begin behind what was queued and end before what comes next") {
+TEST_CASE("branches of the queue begin after what was queued and end before what comes next") {
   if (!have_gpu()) return;
   const auto backend = make_backend(parse_device("cuda:0"));
   const int branches = backend->make_branches(3);

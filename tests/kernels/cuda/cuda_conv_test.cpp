@@ -300,6 +300,9 @@ TEST_CASE("pooling inside a convolution agrees with the reference in every arith
       for (const Arithmetic arithmetic : kEvery) {
         Conv2dDesc d = with_pool(plain, kind, {2, 2}, {2, 2});
         for (const bool relu : {true, false}) {
+          // An emulated GPU runs every pair of choices, but not every triple.
+          const bool swapped = arithmetic == Arithmetic::tf32;
+          if (is_emulated("cuda:0") && relu != ((kind == PoolKind::max) != swapped)) continue;
           d.relu = relu;
           if (kind == PoolKind::average && !relu) d.pool->divisor_override = 3;
           const Numbers n(d, arithmetic);

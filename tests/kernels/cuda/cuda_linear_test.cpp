@@ -77,8 +77,9 @@ Output run(const GPU& gpu, const LinearDesc& d, const Input& in) {
   out.dweight_twice = dweight.values();
   out.dbias_twice = dbias.values();
   // What lies past the scratch that was asked for is not the operation's.
-  const std::vector<float> behind = scratch.values();
-  for (std::size_t i = behind.size() - 15; i < behind.size(); ++i) CHECK(std::isnan(behind[i]));
+  const std::vector<float> past_end = scratch.values();
+  for (std::size_t i = past_end.size() - 15; i < past_end.size(); ++i)
+    CHECK(std::isnan(past_end[i]));
   return out;
 }
 
