@@ -10,8 +10,8 @@ using namespace dpt;
 using namespace dpt::testing;
 
 TEST_CASE("a GPU that fails ends the run within seconds, and names call, replica and device") {
-  const Job job =
-      small_job(small_config(kSgdWithoutDecay), {"devices=[cuda:0,cuda:1]", "train.shards=8"});
+  const Job job = small_job(small_config(kSgdWithoutDecay, epochs_on("cuda:0")),
+                            {"devices=[cuda:0,cuda:1]", "train.shards=8"});
   const TempDir whole;
   const FinalState undisturbed = train_small(job, whole.path());
   for (const char* failure :
