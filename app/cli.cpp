@@ -30,6 +30,11 @@ constexpr const char* kOverridesHelp =
 constexpr const char* kDevicesHelp = "Devices to use instead of the config's, e.g. cpu,cpu or auto";
 constexpr const char* kJsonHelp = "One JSON object on stdout";
 
+/// A number of steps or rounds.
+CLI::Range count() {
+  return {std::int64_t{1}, std::int64_t{1'000'000'000}};
+}
+
 /// Makes `command` run `run` with its options.
 template <class Options>
 void set_body(CLI::App* command, CommandBody& body, std::shared_ptr<Options> options,
@@ -66,7 +71,7 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
   train
       ->add_option("--max-steps", options->max_steps,
                    "Stop when the run has completed this many steps in total; exit code 0")
-      ->check(CLI::PositiveNumber);
+      ->check(count());
   train->add_option("--max-time", options->max_time,
                     "Stop after this time, e.g. 3h50m, and save a checkpoint; exit code 75");
   train->add_option(
@@ -92,9 +97,10 @@ void add_eval_command(CLI::App& app, CommandBody& body) {
   eval->add_option("--devices", options->devices, kDevicesHelp);
   eval->add_option("--require", options->requirements,
                    "Exit with code 7 unless this condition holds, e.g. 'test/accuracy>=0.90'");
-  eval->add_flag("--allow-other-data", options->allow_other_data,
-                 "Evaluate even if the data differs from the run's (by the fingerprint of its "
-                 "training samples) or is split differently; without this option: exit code 3");
+  eval->add_flag(
+      "--allow-other-data", options->allow_other_data,
+      "Evaluate even if the data differs from the run's (by the fingerprints of its "
+      "training and test samples) or is split differently; without this option: exit code 3");
   eval->add_flag("--json", options->json, kJsonHelp);
   set_body(eval, body, options, run_eval);
 }
@@ -106,8 +112,8 @@ void add_bench_command(CLI::App& app, CommandBody& body) {
   bench->add_option("overrides", options->overrides, kOverridesHelp);
   bench->add_option("--devices", options->devices, kDevicesHelp);
   bench->add_option("--weights", options->weights, "Start from these weights (safetensors)");
-  bench->add_option("--steps", options->steps, "Steps per round")->check(CLI::PositiveNumber);
-  bench->add_option("--rounds", options->rounds, "Number of rounds")->check(CLI::PositiveNumber);
+  bench->add_option("--steps", options->steps, "Steps per round")->check(count());
+  bench->add_option("--rounds", options->rounds, "Number of rounds")->check(count());
   bench->add_flag(
       "--calls", options->calls,
       "Time each call of a step (input, layers, loss, update) separately, on the first device");

@@ -64,19 +64,33 @@ std::string csv_field(const std::string& text) {
   return quoted + "\"";
 }
 
+/// How the data differs from what the run had, in a few words; empty where it does not.
+std::string difference_of_data(const char* name, const std::string& expected,
+                               const DataSource& source) {
+  const std::string found = source.fingerprint();
+  if (expected.empty() || expected == found) return {};
+  return fmt::format(
+      "expected the run's {} data (fingerprint {}), found other data (fingerprint {}, {} samples)",
+      name, expected, found, source.size());
+}
+
 /// Refuses to measure a checkpoint on other data than the run's: results would be compared that do
 /// not compare, and another number of training samples is another validation split, so that
 /// samples the weights were trained on would be taken for unseen ones.
 void check_same_data(const std::string& path, const CheckpointHeader& header, const Job& job,
                      const std::string& split, bool is_allowed) {
-  std::string difference;
-  const std::string fingerprint = job.splits.train.source->fingerprint();
-  if (!header.dataset_fingerprint.empty() && header.dataset_fingerprint != fingerprint) {
-    difference = fmt::format(
-        "expected the run's training data (fingerprint {}), found other data (fingerprint {}, {} "
-        "samples)",
-        header.dataset_fingerprint, fingerprint, job.splits.train.source->size());
-  } else if (split != "test") {
+  std::string difference =
+      difference_of_data("training", header.dataset_fingerprint, *job.splits.train.source);
+  const char* effect = "the val split may contain samples that the weights were trained on";
+  if (split == "test") {
+    effect = "the test samples may differ too";
+    const std::string of_test =
+        difference_of_data("test", header.test_fingerprint, *job.splits.test.source);
+    if (!of_test.empty()) {
+      difference = of_test;
+      effect = "the result does not compare with the run's";
+    }
+  } else if (difference.empty()) {
     // The split of the training files is a function of these.
     const TrainSpec run = load_stored_spec(catalog(), header.config, path);
     if (run.seed != job.spec.seed || run.data.val_split != job.spec.data.val_split) {
@@ -87,9 +101,6 @@ void check_same_data(const std::string& path, const CheckpointHeader& header, co
     }
   }
   if (difference.empty()) return;
-  const char* effect = split == "test"
-                           ? "the test samples may differ too"
-                           : "the val split may contain samples that the weights were trained on";
   if (!is_allowed) {
     fail(ErrorKind::data,
          "{}: {}; {}. Restore the data, give its folder with data.root=DIR, or evaluate on this "

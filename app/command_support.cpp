@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 
 #include "app/catalog.h"
 #include "engine/spec/read_spec.h"
@@ -73,7 +74,8 @@ Requirement parse_requirement(const std::string& text) {
   const char* end = rest.data() + rest.size();
   const auto number = std::from_chars(rest.data(), end, requirement.bound);
   if (requirement.split.empty() || !has_slash || requirement.metric.empty() ||
-      requirement.relation.empty() || number.ec != std::errc() || number.ptr != end) {
+      requirement.relation.empty() || number.ec != std::errc() || number.ptr != end ||
+      !std::isfinite(requirement.bound)) {
     fail(ErrorKind::usage,
          "--require '{}': expected SPLIT/METRIC RELATION NUMBER, such as val/accuracy>=0.90 "
          "(splits: train, val, test; metrics: loss, accuracy; relations: >=, <=, >, <)",

@@ -125,6 +125,7 @@ Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
   checkpoint.config = std::move(header.config);
   checkpoint.classes = std::move(header.classes);
   checkpoint.dataset_fingerprint = std::move(header.dataset_fingerprint);
+  checkpoint.test_fingerprint = std::move(header.test_fingerprint);
   checkpoint.shards = header.shards;
   checkpoint.devices = std::move(header.devices);
   checkpoint.made_by = std::move(header.made_by);

@@ -55,8 +55,9 @@ struct Checkpoint {
   std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< state name -> flat
   std::string config;                                                 ///< resolved config, YAML
   std::vector<std::string> classes;
-  std::string dataset_fingerprint;
-  std::int64_t shards = 0;  ///< 0 = fast mode
+  std::string dataset_fingerprint;  ///< of the training data
+  std::string test_fingerprint;     ///< of the test data; empty without any
+  std::int64_t shards = 0;          ///< 0 = fast mode
   std::vector<std::string> devices;
   std::string made_by;   ///< library versions and instruction set
   std::string checksum;  ///< of the file that it was loaded from
@@ -79,7 +80,7 @@ struct CheckpointHeader {
   RunState state;
   std::int64_t shards = 0;
   std::vector<std::string> devices;
-  std::string made_by, dataset_fingerprint;
+  std::string made_by, dataset_fingerprint, test_fingerprint;
   std::string checksum;  ///< as the file says, not compared with its bytes
 };
 CheckpointHeader read_checkpoint_header(const std::string& path);

@@ -225,6 +225,7 @@ Metadata to_metadata(const Checkpoint& checkpoint) {
   metadata["dpt.config"] = checkpoint.config;
   metadata["dpt.classes"] = list_text(checkpoint.classes);
   metadata["dpt.dataset_fingerprint"] = checkpoint.dataset_fingerprint;
+  metadata["dpt.test_fingerprint"] = checkpoint.test_fingerprint;
   metadata["dpt.shards"] = number_text(checkpoint.shards);
   metadata["dpt.devices"] = list_text(checkpoint.devices);
   metadata["dpt.made_by"] = checkpoint.made_by;
@@ -245,6 +246,9 @@ CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata
   header.config = at(path, metadata, "dpt.config");
   header.classes = parse_list(path, metadata, "dpt.classes");
   header.dataset_fingerprint = at(path, metadata, "dpt.dataset_fingerprint");
+  if (const auto it = metadata.find("dpt.test_fingerprint"); it != metadata.end()) {
+    header.test_fingerprint = it->second;
+  }
   header.shards = parse_number<std::int64_t>(path, "dpt.shards", at(path, metadata, "dpt.shards"));
   header.devices = parse_list(path, metadata, "dpt.devices");
   header.made_by = at(path, metadata, "dpt.made_by");

@@ -1,29 +1,18 @@
 #include "engine/training/trainer.h"
 
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <numeric>
+#include <chrono>
 #include <utility>
-
-#include <fmt/ranges.h>
 
 #include "engine/training/best.h"
 #include "engine/training/divergence.h"
 #include "engine/training/lineage.h"
 #include "engine/training/run_ranks.h"
+#include "engine/training/run_report.h"
 #include "engine/training/run_saver.h"
 #include "engine/training/stepper.h"
 
 namespace dpt {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Reports the result of a save. Throws its error, unless the run may continue without it.
 void report_save(const SaveResult& result, bool may_fail, RunLog& log, Progress& progress) {
@@ -69,12 +58,12 @@ class RankTrainer {
         progress_(progress),
         writes_(communicator.rank() == 0),
         goes_on_unsaved_(job.spec.checkpoint.on_failure == OnFailure::go_on),
-        first_step_(start.state.step),
         replica_(backend, communicator, job),
         stepper_(job, replica_, communicator, start.state,
                  [this](const StepResult& r) { on_result(r); }),
         divergence_(job, rollback_to, backend, communicator, replica_, stepper_, folder, log,
-                    progress) {
+                    progress),
+        report_(job, start.state.step, backend, replica_, stepper_, log, progress) {
     divergence_.begin(start);
     replica_.set_params(start.params);
     if (!start.optimizer.empty()) replica_.set_optimizer_state(start.optimizer);
@@ -83,8 +72,8 @@ class RankTrainer {
   }
 
   TrainOutcome run() {
-    begun_ = Clock::now();
-    begin_interval();
+    const auto begun = std::chrono::steady_clock::now();
+    report_.begin();
     while (stepper_.state().epoch < job_.spec.train.epochs && !end_ && !outcome_.early_stopped) {
       try {
         train_epoch();
@@ -98,7 +87,7 @@ class RankTrainer {
     if (!end_) test_best();
     outcome_.end = end_.value_or(RunEnd::complete);
     outcome_.state = stepper_.state();
-    outcome_.seconds = seconds_since(begun_);
+    outcome_.seconds = seconds_since(begun);
     return std::move(outcome_);
   }
 
@@ -107,8 +96,7 @@ class RankTrainer {
   Moment moment() { return {stepper_.state().step, stepper_.state().epoch}; }
 
   void train_epoch() {
-    epoch_begun_ = Clock::now();
-    epoch_first_position_ = stepper_.state().position;
+    report_.begin_epoch();
     while (!stepper_.epoch_done()) {
       const std::int64_t next = stepper_.state().step + 1;
       if (limits_.max_steps && next > *limits_.max_steps) {
@@ -116,8 +104,8 @@ class RankTrainer {
         end_ = RunEnd::max_steps;
         return;
       }
-      stepper_.step(wants_stop(), is_logged(next));
-      log_device_weights();
+      stepper_.step(wants_stop(), report_.is_logged(next));
+      if (writes_) report_.device_weights();
       if (writes_) collect_save(saver_.poll());
       // The last step of an epoch is saved with the epoch's results.
       if (is_step_to_save() && !stepper_.epoch_done()) {
@@ -145,15 +133,14 @@ class RankTrainer {
   void recover(const BadStep& bad) {
     if (job_.spec.train.on_divergence.policy != DivergencePolicy::halt) settle_best();
     if (divergence_.handle(bad)) {
-      const std::int64_t step = stepper_.state().step;
-      first_step_ = std::min(first_step_, step);
+      report_.rolled_back();
       saved_ = {-1, -1};
       best_before_ = BestSoFar(stepper_.state());
     } else if (is_step_to_save() && !stepper_.epoch_done()) {
       divergence_.remember();
       if (!stop_voted_) save();
     }
-    begin_interval();
+    report_.begin_interval();
   }
 
   bool is_step_to_save() {
@@ -172,96 +159,10 @@ class RankTrainer {
     return reason_ != StopReason::none;
   }
 
-  bool is_logged(std::int64_t step) const {
-    return step == 1 || step % job_.spec.log.every == 0 || step == job_.total_steps;
-  }
-
   void on_result(const StepResult& result) {
     if (result.metrics.stop_votes > 0) stop_voted_ = true;
-    if (!writes_) return;
-    interval_samples_ += static_cast<std::int64_t>(result.metrics.count);
-    const double loss = static_cast<double>(result.metrics.loss_sum) / result.metrics.count;
-    const double accuracy = static_cast<double>(result.metrics.correct) / result.metrics.count;
-    draw_bar(result, loss);
-    if (!is_logged(result.step)) return;
-    const double elapsed = seconds_since(interval_begun_);
-    log_.event("step", {{"epoch", stepper_.state().epoch + 1},
-                        {"step", result.step},
-                        {"loss", loss},
-                        {"accuracy", accuracy},
-                        {"lr", result.lr},
-                        {"grad_norm", result.grad_norm.value_or(0.0)},
-                        {"images_per_s", std::round(interval_samples_ / elapsed)},
-                        {"data_wait", wait_fraction(stepper_.take_wait_seconds(), elapsed)}});
-    begin_interval();
+    if (writes_) report_.step(result);
   }
-
-  double wait_fraction(double waited, double elapsed) {
-    epoch_wait_ += waited;
-    return elapsed > 0 ? std::round(1000 * waited / elapsed) / 1000 : 0.0;
-  }
-
-  void begin_interval() {
-    interval_begun_ = Clock::now();
-    interval_samples_ = 0;
-  }
-
-  void draw_bar(const StepResult& result, double loss) {
-    const auto now = Clock::now();
-    if (now - bar_drawn_ < std::chrono::milliseconds(100)) return;
-    bar_drawn_ = now;
-    const double per_step = seconds_since(begun_) / static_cast<double>(result.step - first_step_);
-    const double rate = static_cast<double>(job_.spec.data.batch_size) / per_step;
-    progress_.bar(static_cast<double>(result.step) / static_cast<double>(job_.total_steps),
-                  fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {} images/s  {} left",
-                              stepper_.state().epoch + 1, job_.spec.train.epochs, result.step,
-                              job_.total_steps, loss, format_rate(rate),
-                              format_duration(
-                                  per_step * static_cast<double>(job_.total_steps - result.step))));
-  }
-
-  /// How the speeds of the first steps divide the work, once.
-  void log_device_weights() {
-    if (!writes_ || weights_logged_ || stepper_.seconds_per_sample().empty()) return;
-    weights_logged_ = true;
-    const DeviceWeights& device_weights = stepper_.state().device_weights;
-    const double whole =
-        static_cast<double>(std::accumulate(device_weights.begin(), device_weights.end(), 0LL));
-    std::vector<std::string> devices, texts;
-    for (std::size_t i = 0; i < device_weights.size(); ++i) {
-      devices.push_back(job_.devices[i].text());
-      texts.push_back(fmt::format("{} {:.4g} %", devices[i],
-                                  100.0 * static_cast<double>(device_weights[i]) / whole));
-    }
-    log_.event("device_weights", {{"step", stepper_.state().step},
-                                  {"devices", devices},
-                                  {"seconds_per_sample", stepper_.seconds_per_sample()},
-                                  {"device_weights", device_weights}});
-    progress_.info(
-        fmt::format("device_weights, as measured in the first steps: {}", fmt::join(texts, ", ")));
-  }
-
-  /// What the first epoch has shown about how rank 0's device runs its steps.
-  void log_replica() {
-    if (!writes_ || replica_logged_) return;
-    replica_logged_ = true;
-    const std::string launches = replica_.launches();
-    log_.event("replica", {{"device", backend_.info().name},
-                           {"memory_bytes", replica_.memory_bytes()},
-                           {"launches", launches},
-                           {"data", replica_.data_placement()},
-                           {"sums", replica_.sums()},
-                           {"implementations", replica_.implementations()}});
-    if (backend_.info().queues && launches == "calls" && stepper_.state().step > first_step_ + 1) {
-      progress_.info(
-          fmt::format("{}: steps run as single calls, not as a graph", backend_.info().name));
-    }
-  }
-
-  /// Of the training steps of an epoch that this process ran.
-  struct Speed {
-    double seconds = 0, rate = 0, wait = 0;
-  };
 
   /// An evaluation that a stop request ends; nothing then, on all ranks.
   std::optional<EvalResult> evaluate(const Split& split, const std::string& name) {
@@ -274,9 +175,9 @@ class RankTrainer {
   /// Evaluates, keeps what is best, decides whether to go on, saves. False when a stop request came
   /// during the evaluation: then the epoch is not closed, and the resumed run evaluates again.
   bool close_epoch() {
-    log_replica();
+    if (writes_) report_.replica();
     settle_best();
-    const std::optional<Speed> speed = take_speed();
+    if (writes_) report_.end_training_of_epoch();
     std::optional<EvalResult> val;
     if (job_.splits.val.size() > 0 && !(val = evaluate(job_.splits.val, "val"))) return false;
     note_results(val);
@@ -285,14 +186,14 @@ class RankTrainer {
     best_before_ = BestSoFar(state);
     const bool improved = note_epoch(job_.spec, state);
     outcome_.early_stopped = has_stopped_early(job_.spec, state);
-    if (writes_) log_epoch(speed, val, improved);
+    if (writes_) report_.epoch(val, improved, outcome_.early_stopped);
     const CheckpointSpec& spec = job_.spec.checkpoint;
     const bool last = state.epoch >= job_.spec.train.epochs || outcome_.early_stopped;
     const bool keep = last || is_step_to_save() ||
                       (spec.every > 0 && (improved || state.epoch % spec.every == 0));
     if (keep) divergence_.remember();
     if (keep || improved) save(keep, improved);
-    begin_interval();
+    report_.begin_interval();
     return true;
   }
 
@@ -309,66 +210,6 @@ class RankTrainer {
     state.val_n = val ? val->n : 0;
     state.val_loss = val ? std::optional(val->loss) : std::nullopt;
     state.val_accuracy = val ? std::optional(val->accuracy) : std::nullopt;
-  }
-
-  /// Nothing when a resumed process had no step of the epoch left.
-  std::optional<Speed> take_speed() {
-    const std::int64_t samples = stepper_.state().position - epoch_first_position_;
-    const double waited = std::exchange(epoch_wait_, 0.0) + stepper_.take_wait_seconds();
-    if (samples <= 0) return std::nullopt;
-    Speed speed;
-    speed.seconds = seconds_since(epoch_begun_);
-    speed.rate = static_cast<double>(samples) / speed.seconds;
-    speed.wait = speed.seconds > 0 ? waited / speed.seconds : 0.0;
-    return speed;
-  }
-
-  void log_epoch(const std::optional<Speed>& speed, const std::optional<EvalResult>& val,
-                 bool improved) {
-    const RunState& state = stepper_.state();
-    Json line = {{"epoch", state.epoch},
-                 {"step", state.step},
-                 {"loss", state.train_loss.value_or(NAN)},
-                 {"accuracy", state.train_accuracy.value_or(NAN)}};
-    if (speed) {
-      line["seconds"] = speed->seconds;
-      line["images_per_s"] = std::round(speed->rate);
-      line["data_wait"] = std::round(1000 * speed->wait) / 1000;
-    }
-    log_.event("epoch", line);
-    if (val) log_eval(*val, state.epoch);
-    progress_.info(epoch_line(speed, improved));
-    if (outcome_.early_stopped) {
-      const EarlyStoppingSpec& early = *job_.spec.train.early_stopping;
-      progress_.info(fmt::format("early stopping: {} has not improved in {} evaluations",
-                                 name_of(early.monitor), early.patience));
-    }
-  }
-
-  std::string epoch_line(const std::optional<Speed>& speed, bool improved) {
-    const RunState& state = stepper_.state();
-    std::string line = fmt::format("epoch {}/{}: train loss {:.4f} accuracy {:.4f}", state.epoch,
-                                   job_.spec.train.epochs, state.train_loss.value_or(NAN),
-                                   state.train_accuracy.value_or(NAN));
-    if (state.val_loss) {
-      line += fmt::format(", val loss {:.4f} accuracy {:.4f}{}", *state.val_loss,
-                          *state.val_accuracy, improved ? " (best)" : "");
-    }
-    if (speed) line += fmt::format(", {} images/s", format_rate(speed->rate));
-    if (speed && speed->wait >= 0.01) {
-      line += fmt::format(", waiting for data {:.0f} % of the time", 100 * speed->wait);
-    }
-    return line;
-  }
-
-  void log_eval(const EvalResult& result, std::int64_t epoch) {
-    log_.event("eval", {{"epoch", epoch},
-                        {"step", stepper_.state().step},
-                        {"split", result.split},
-                        {"n", result.n},
-                        {"loss", result.loss},
-                        {"accuracy", result.accuracy},
-                        {"launches", result.samples.replayed ? "graph" : "calls"}});
   }
 
   /// Begins to save the present state: as a checkpoint that stays (`keep`), as the best, or both.
@@ -393,6 +234,9 @@ class RankTrainer {
     checkpoint.config = job_.resolved_config;
     checkpoint.classes = job_.splits.train.source->classes();
     checkpoint.dataset_fingerprint = job_.splits.train.source->fingerprint();
+    if (job_.splits.test.size() > 0) {
+      checkpoint.test_fingerprint = job_.splits.test.source->fingerprint();
+    }
     checkpoint.shards = job_.spec.train.shards;
     for (const DeviceName& device : job_.devices) checkpoint.devices.push_back(device.text());
     checkpoint.made_by = made_by(job_);
@@ -451,7 +295,7 @@ class RankTrainer {
       replica_.set_params(weights);
     }
     outcome_.test = evaluate(job_.splits.test, "test");
-    if (writes_ && outcome_.test) log_eval(*outcome_.test, state.epoch);
+    if (writes_ && outcome_.test) report_.eval(*outcome_.test);
   }
 
   /// What RunState says of the best.
@@ -480,22 +324,18 @@ class RankTrainer {
   RunLog& log_;
   Progress& progress_;
   bool writes_;
-  bool goes_on_unsaved_;     ///< checkpoint.on_failure: continue
-  std::int64_t first_step_;  ///< updates done before this process
+  bool goes_on_unsaved_;  ///< checkpoint.on_failure: continue
   Replica replica_;
   Stepper stepper_;
   Divergence divergence_;
+  RunReport report_;
   TrainOutcome outcome_;
   std::optional<RunEnd> end_;
   StopReason reason_ = StopReason::none;
-  bool replica_logged_ = false, weights_logged_ = false;
   bool stop_voted_ = false;
   Moment saved_{-1, -1};      ///< of the last save
   BestSoFar best_before_;     ///< of the evaluation before the last
   bool best_failed_ = false;  ///< the last best could not be saved; known to rank 0
-  std::int64_t interval_samples_ = 0, epoch_first_position_ = 0;
-  double epoch_wait_ = 0;
-  Clock::time_point begun_, interval_begun_, epoch_begun_, bar_drawn_{};
 };
 
 }  // namespace

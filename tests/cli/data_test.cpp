@@ -50,8 +50,8 @@ struct IdxWorkplace : Workplace {
     write_idx(dir.file("data"), "train", 60);
     write_idx(dir.file("data"), "t10k", 20);
   }
-  void change_one_pixel() const {
-    const std::string file = dir.file("data/train-images-idx3-ubyte");
+  void change_one_pixel(const std::string& part = "train") const {
+    const std::string file = dir.file("data/" + part + "-images-idx3-ubyte");
     std::string bytes = read_file(file);
     bytes.back() = static_cast<char>(bytes.back() ^ 1);
     write_file(file, bytes);
@@ -118,6 +118,18 @@ TEST_CASE("eval refuses other data than the run's, by its content, unless told o
   write_idx(w.dir.file("moved"), "train", 50);
   CHECK(w.run({"eval", "runs/small", "--split", "val", "data.root=moved"}).exit_code == 3);
   check_contains(w.run({"eval", "--help"}).out, "--allow-other-data");
+}
+
+TEST_CASE("eval refuses other test data than the run's where it measures them") {
+  const IdxWorkplace w;
+  REQUIRE(w.run({"train", "small.yaml"}).exit_code == 0);
+  w.change_one_pixel("t10k");
+  const Finished other = w.run({"eval", "runs/small"});
+  CHECK(other.exit_code == 3);
+  check_contains(other.err, "expected the run's test data (fingerprint xxh3:");
+  check_contains(other.err, "20 samples); the result does not compare with the run's");
+  CHECK(w.run({"eval", "runs/small", "--allow-other-data"}).exit_code == 0);
+  CHECK(w.run({"eval", "runs/small", "--split", "val"}).exit_code == 0);
 }
 
 TEST_CASE("eval refuses another split of the same data, except where it does not matter") {

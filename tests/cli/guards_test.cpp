@@ -62,7 +62,7 @@ TEST_CASE("--require: each relation below, at and above its bound") {
   CHECK(requirement.bound == 0.15);
   for (const char* bad :
        {"", "val", "val/accuracy", "val/accuracy>=", "accuracy>=1", "valaccuracy>1", "val/speed>1",
-        "val/loss=1", "val/loss<1x", "val/loss<one"}) {
+        "val/loss=1", "val/loss<1x", "val/loss<one", "val/loss<=nan", "val/loss<inf"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(dpt::parse_requirement(bad), dpt::Error);
   }

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <numeric>
@@ -64,6 +65,20 @@ TrainLimits asking(std::function<StopReason()> question) {
   limits.stop_request = std::move(question);
   return limits;
 }
+
+/// Reads as its source does, but one sample takes three seconds.
+class Sleepy : public Unresident {
+ public:
+  Sleepy(std::shared_ptr<const DataSource> source, std::int64_t sample)
+      : Unresident(std::move(source)), sample_(sample) {}
+  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
+    if (index == sample_) std::this_thread::sleep_for(std::chrono::seconds(3));
+    Unresident::read(index, pixels, label);
+  }
+
+ private:
+  std::int64_t sample_;
+};
 
 }  // namespace
 
@@ -296,6 +311,33 @@ TEST_CASE("a save that fails ends the run, or does not, as the config says") {
     CHECK(read_checkpoint_header(run.folder.file("best.safetensors")).state.step == 20);
     CHECK(outcome.test.has_value());
   }
+}
+
+TEST_CASE("a stalled replica ends the run after train.stall_timeout, and a failed save is said") {
+  Recorded run;
+  Job job = small_job(small_config(kSgdWithoutDecay),
+                      {cpus(2), "train.stall_timeout=1", "checkpoint.on_failure=continue"});
+  // The second batch of twelve has the sample that takes long.
+  Split& split = job.splits.train;
+  const auto order = epoch_order(split.size(), job.spec.seed, 0, job.spec.data.shuffle);
+  split.source =
+      std::make_shared<Sleepy>(split.source, split.indices[static_cast<std::size_t>(order[13])]);
+  std::atomic<bool> is_away = false;
+  const auto take_away = [&] {
+    if (!is_away.exchange(true))
+      fs::rename(run.folder.file("checkpoints"), run.folder.file("away"));
+    return StopReason::none;
+  };
+  std::string text = "no error";
+  try {
+    run.train(job, asking(take_away));
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::peer);
+    text = error.what();
+  }
+  check_contains(text, "has stalled (train.stall_timeout)");
+  CHECK(run.steps_of("checkpoint_failed") == StepList{1});
+  check_contains(run.messages(), "cannot create its temporary file");
 }
 
 TEST_CASE("the end of patience is said, and so is what the first steps showed of the devices") {

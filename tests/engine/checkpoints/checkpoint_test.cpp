@@ -53,6 +53,7 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(loaded.config == saved.config);
   CHECK(loaded.classes == saved.classes);
   CHECK(loaded.dataset_fingerprint == saved.dataset_fingerprint);
+  CHECK(loaded.test_fingerprint == saved.test_fingerprint);
   CHECK(loaded.shards == 8);
   CHECK(loaded.devices == saved.devices);
   CHECK(loaded.made_by == saved.made_by);
@@ -65,6 +66,7 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(header.devices == saved.devices);
   CHECK(header.made_by == saved.made_by);
   CHECK(header.dataset_fingerprint == saved.dataset_fingerprint);
+  CHECK(header.test_fingerprint == saved.test_fingerprint);
 }
 
 TEST_CASE("awkward numbers: none, extremes, denormals") {

@@ -75,6 +75,7 @@ inline Checkpoint small_checkpoint(const Plan& plan, std::int64_t step = 17) {
   checkpoint.config = "version: 1\nname: \"x\"\n# \u20ac\n";
   checkpoint.classes = {"a", "b \"quoted\""};
   checkpoint.dataset_fingerprint = "digits-123";
+  checkpoint.test_fingerprint = "digits-45";
   checkpoint.shards = 8;
   checkpoint.devices = {"cpu", "cpu"};
   checkpoint.made_by = "dpt 0.1.0, oneDNN 2.6.3, avx512";

@@ -1,0 +1,180 @@
+#include "engine/training/run_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+namespace dpt {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+RunReport::RunReport(const Job& job, std::int64_t first_step, Backend& backend,
+                     const Replica& replica, Stepper& stepper, RunLog& log, Progress& progress)
+    : job_(job),
+      first_step_(first_step),
+      backend_(backend),
+      replica_(replica),
+      stepper_(stepper),
+      log_(log),
+      progress_(progress) {}
+
+void RunReport::begin() {
+  begun_ = Clock::now();
+  begin_interval();
+}
+
+void RunReport::begin_epoch() {
+  epoch_begun_ = Clock::now();
+  epoch_first_position_ = stepper_.state().position;
+}
+
+void RunReport::end_training_of_epoch() {
+  const std::int64_t samples = stepper_.state().position - epoch_first_position_;
+  const double waited = std::exchange(epoch_wait_, 0.0) + stepper_.take_wait_seconds();
+  speed_.reset();
+  if (samples <= 0) return;
+  speed_.emplace();
+  speed_->seconds = seconds_since(epoch_begun_);
+  speed_->rate = static_cast<double>(samples) / speed_->seconds;
+  speed_->wait = speed_->seconds > 0 ? waited / speed_->seconds : 0.0;
+}
+
+void RunReport::begin_interval() {
+  interval_begun_ = Clock::now();
+  interval_samples_ = 0;
+}
+
+void RunReport::rolled_back() {
+  first_step_ = std::min(first_step_, stepper_.state().step);
+}
+
+bool RunReport::is_logged(std::int64_t step) const {
+  return step == 1 || step % job_.spec.log.every == 0 || step == job_.total_steps;
+}
+
+void RunReport::step(const StepResult& result) {
+  interval_samples_ += static_cast<std::int64_t>(result.metrics.count);
+  const double loss = static_cast<double>(result.metrics.loss_sum) / result.metrics.count;
+  const double accuracy = static_cast<double>(result.metrics.correct) / result.metrics.count;
+  draw_bar(result, loss);
+  if (!is_logged(result.step)) return;
+  const double elapsed = seconds_since(interval_begun_);
+  log_.event("step", {{"epoch", stepper_.state().epoch + 1},
+                      {"step", result.step},
+                      {"loss", loss},
+                      {"accuracy", accuracy},
+                      {"lr", result.lr},
+                      {"grad_norm", result.grad_norm.value_or(0.0)},
+                      {"images_per_s", std::round(interval_samples_ / elapsed)},
+                      {"data_wait", wait_fraction(stepper_.take_wait_seconds(), elapsed)}});
+  begin_interval();
+}
+
+double RunReport::wait_fraction(double waited, double elapsed) {
+  epoch_wait_ += waited;
+  return elapsed > 0 ? std::round(1000 * waited / elapsed) / 1000 : 0.0;
+}
+
+void RunReport::draw_bar(const StepResult& result, double loss) {
+  const auto now = Clock::now();
+  if (now - bar_drawn_ < std::chrono::milliseconds(100)) return;
+  bar_drawn_ = now;
+  const double per_step = seconds_since(begun_) / static_cast<double>(result.step - first_step_);
+  const double rate = static_cast<double>(job_.spec.data.batch_size) / per_step;
+  progress_.bar(
+      static_cast<double>(result.step) / static_cast<double>(job_.total_steps),
+      fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {} images/s  {} left",
+                  stepper_.state().epoch + 1, job_.spec.train.epochs, result.step, job_.total_steps,
+                  loss, format_rate(rate),
+                  format_duration(per_step * static_cast<double>(job_.total_steps - result.step))));
+}
+
+void RunReport::device_weights() {
+  if (weights_logged_ || stepper_.seconds_per_sample().empty()) return;
+  weights_logged_ = true;
+  const DeviceWeights& device_weights = stepper_.state().device_weights;
+  const double whole =
+      static_cast<double>(std::accumulate(device_weights.begin(), device_weights.end(), 0LL));
+  std::vector<std::string> devices, texts;
+  for (std::size_t i = 0; i < device_weights.size(); ++i) {
+    devices.push_back(job_.devices[i].text());
+    texts.push_back(fmt::format("{} {:.4g} %", devices[i],
+                                100.0 * static_cast<double>(device_weights[i]) / whole));
+  }
+  log_.event("device_weights", {{"step", stepper_.state().step},
+                                {"devices", devices},
+                                {"seconds_per_sample", stepper_.seconds_per_sample()},
+                                {"device_weights", device_weights}});
+  progress_.info(
+      fmt::format("device_weights, as measured in the first steps: {}", fmt::join(texts, ", ")));
+}
+
+void RunReport::replica() {
+  if (replica_logged_) return;
+  replica_logged_ = true;
+  const std::string launches = replica_.launches();
+  log_.event("replica", {{"device", backend_.info().name},
+                         {"memory_bytes", replica_.memory_bytes()},
+                         {"launches", launches},
+                         {"data", replica_.data_placement()},
+                         {"sums", replica_.sums()},
+                         {"implementations", replica_.implementations()}});
+  if (backend_.info().queues && launches == "calls" && stepper_.state().step > first_step_ + 1) {
+    progress_.info(
+        fmt::format("{}: steps run as single calls, not as a graph", backend_.info().name));
+  }
+}
+
+void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool early_stopped) {
+  const RunState& state = stepper_.state();
+  Json line = {{"epoch", state.epoch},
+               {"step", state.step},
+               {"loss", state.train_loss.value_or(NAN)},
+               {"accuracy", state.train_accuracy.value_or(NAN)}};
+  if (speed_) {
+    line["seconds"] = speed_->seconds;
+    line["images_per_s"] = std::round(speed_->rate);
+    line["data_wait"] = std::round(1000 * speed_->wait) / 1000;
+  }
+  log_.event("epoch", line);
+  if (val) eval(*val);
+  progress_.info(epoch_line(improved));
+  if (early_stopped) {
+    const EarlyStoppingSpec& early = *job_.spec.train.early_stopping;
+    progress_.info(fmt::format("early stopping: {} has not improved in {} evaluations",
+                               name_of(early.monitor), early.patience));
+  }
+}
+
+std::string RunReport::epoch_line(bool improved) const {
+  const RunState& state = stepper_.state();
+  std::string line = fmt::format("epoch {}/{}: train loss {:.4f} accuracy {:.4f}", state.epoch,
+                                 job_.spec.train.epochs, state.train_loss.value_or(NAN),
+                                 state.train_accuracy.value_or(NAN));
+  if (state.val_loss) {
+    line += fmt::format(", val loss {:.4f} accuracy {:.4f}{}", *state.val_loss, *state.val_accuracy,
+                        improved ? " (best)" : "");
+  }
+  if (speed_) line += fmt::format(", {} images/s", format_rate(speed_->rate));
+  if (speed_ && speed_->wait >= 0.01) {
+    line += fmt::format(", waiting for data {:.0f} % of the time", 100 * speed_->wait);
+  }
+  return line;
+}
+
+void RunReport::eval(const EvalResult& result) {
+  log_.event("eval", {{"epoch", stepper_.state().epoch},
+                      {"step", stepper_.state().step},
+                      {"split", result.split},
+                      {"n", result.n},
+                      {"loss", result.loss},
+                      {"accuracy", result.accuracy},
+                      {"launches", result.samples.replayed ? "graph" : "calls"}});
+}
+
+}  // namespace dpt

@@ -1,0 +1,76 @@
+// What a run tells while it trains: the lines of its log, its messages, and the progress bar.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/training/evaluator.h"
+#include "engine/training/job.h"
+#include "engine/training/progress.h"
+#include "engine/training/replica.h"
+#include "engine/training/run_log.h"
+#include "engine/training/stepper.h"
+
+namespace dpt {
+
+double seconds_since(std::chrono::steady_clock::time_point start);
+
+/// For rank 0, whose replica stands for all. It also measures: speeds are those of this process.
+class RunReport {
+ public:
+  /// `first_step`: the updates that were done before this process.
+  RunReport(const Job& job, std::int64_t first_step, Backend& backend, const Replica& replica,
+            Stepper& stepper, RunLog& log, Progress& progress);
+
+  /// Training begins.
+  void begin();
+  /// The training steps of an epoch begin, or end; what follows until the next one, such as the
+  /// evaluation, is not part of its speed.
+  void begin_epoch();
+  void end_training_of_epoch();
+  /// The time until now belongs to no step: a save, an evaluation, a rollback.
+  void begin_interval();
+  /// The stepper is at an earlier step than before.
+  void rolled_back();
+
+  /// Whether the log has a line for that step: the same on all ranks.
+  bool is_logged(std::int64_t step) const;
+  /// One step's result: the bar, and a line of the log where `log.every` asks for it.
+  void step(const StepResult& result);
+  /// How the speeds of the first steps divide the work: once, as soon as they are known.
+  void device_weights();
+  /// What the first epoch has shown about how the device runs its steps: once.
+  void replica();
+  /// A finished epoch: RunState holds its results.
+  void epoch(const std::optional<EvalResult>& val, bool improved, bool early_stopped);
+  void eval(const EvalResult& result);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// Of the training steps of an epoch that this process ran.
+  struct Speed {
+    double seconds = 0, rate = 0, wait = 0;
+  };
+
+  void draw_bar(const StepResult& result, double loss);
+  double wait_fraction(double waited, double elapsed);
+  std::string epoch_line(bool improved) const;
+
+  const Job& job_;
+  std::int64_t first_step_;
+  Backend& backend_;
+  const Replica& replica_;
+  Stepper& stepper_;
+  RunLog& log_;
+  Progress& progress_;
+  bool replica_logged_ = false, weights_logged_ = false;
+  std::int64_t interval_samples_ = 0, epoch_first_position_ = 0;
+  double epoch_wait_ = 0;
+  std::optional<Speed> speed_;  ///< nothing where a resumed process had no step of the epoch left
+  Clock::time_point begun_, interval_begun_, epoch_begun_, bar_drawn_{};
+};
+
+}  // namespace dpt
