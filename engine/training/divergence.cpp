@@ -10,12 +10,26 @@
 namespace dpt {
 namespace {
 
-constexpr const char* kHowToGoOn =
-    "To get past it, add to the command train.on_divergence.policy=rollback (returns to the last "
-    "good regular checkpoint or the start, with the learning rate multiplied by "
-    "train.on_divergence.lr_factor) or train.on_divergence.policy=skip (continues without the "
-    "update of that step); or start a new run (--resume never) with a smaller optimizer.lr, a "
-    "warm-up (lr_schedule.warmup) or train.grad_clip_norm";
+std::string how_to_go_on(DivergencePolicy policy) {
+  std::string text = "To get past it, ";
+  if (policy == DivergencePolicy::skip) text += "raise train.on_divergence.max_skips, or ";
+  if (policy == DivergencePolicy::rollback) {
+    text += "lower train.on_divergence.lr_factor, raise train.on_divergence.max_rollbacks, or ";
+  }
+  text += "add to the command ";
+  if (policy != DivergencePolicy::rollback) {
+    text +=
+        "train.on_divergence.policy=rollback (returns to the last good regular checkpoint or the "
+        "start, with the learning rate multiplied by train.on_divergence.lr_factor)";
+  }
+  if (policy == DivergencePolicy::halt) text += " or ";
+  if (policy != DivergencePolicy::skip) {
+    text += "train.on_divergence.policy=skip (continues without the update of that step)";
+  }
+  return text +
+         "; or start a new run (--resume never) with a smaller optimizer.lr, a warm-up "
+         "(lr_schedule.warmup) or train.grad_clip_norm";
+}
 
 /// The fields that every event about a bad step has.
 Json event_fields(const Job& job, const BadStep& bad, const Diagnosis& diagnosis) {
@@ -164,7 +178,7 @@ void Divergence::halt(const BadStep& bad, const std::string& limit) {
               ? "The last checkpoint is good; running the same command again resumes from it and"
               : "There is no checkpoint yet; running the same command again starts from the "
                 "beginning and",
-          kHowToGoOn));
+          how_to_go_on(job_.spec.train.on_divergence.policy)));
 }
 
 void Divergence::skip(const BadStep& bad) {

@@ -273,6 +273,10 @@ TEST_CASE("skip: too many steps in a row end the run") {
   const std::string text = diverged(job, folder);
   check_contains(
       text, "The 3 steps before it were skipped, and train.on_divergence.max_skips allows no more");
+  check_contains(text,
+                 "raise train.on_divergence.max_skips, or add to the command "
+                 "train.on_divergence.policy=rollback (returns");
+  CHECK_FALSE(contains(text, "policy=skip"));
   CHECK(events(folder, "skipped_step").size() == 3);
   CHECK(events(folder, "diverged").size() == 1);
   all_checkpoints_are_finite(job, folder);
@@ -340,6 +344,10 @@ TEST_CASE("rollback: no more than max_rollbacks times") {
   const std::string text = diverged(job, folder);
   check_contains(
       text, "The run has rolled back 2 times, the learning rate is down to 0.25 of the schedule's");
+  check_contains(text,
+                 "lower train.on_divergence.lr_factor, raise train.on_divergence.max_rollbacks, or "
+                 "add to the command train.on_divergence.policy=skip (continues");
+  CHECK_FALSE(contains(text, "policy=rollback"));
   CHECK(events(folder, "rollback").size() == 2);
   all_checkpoints_are_finite(job, folder);
 }
