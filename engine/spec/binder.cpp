@@ -215,9 +215,12 @@ void Binder::read_field(const Field& field, void* target, const YamlNode& node,
   }
   const std::size_t n = node.children.size();
   if (!node.is_list() || (field.min_items && (n < *field.min_items || n > *field.max_items))) {
-    issue(node.where,
-          fmt::format("expected {}, found {}", expected_text(field),
-                      node.is_list() && n > 0 ? fmt::format("{}", n) : found_text(node)));
+    std::string text =
+        fmt::format("expected {}, found {}", expected_text(field),
+                    node.is_list() && n > 0 ? fmt::format("{}", n) : found_text(node));
+    const std::string most = node.is_list() ? most_text(field, n) : std::string();
+    if (!most.empty()) text += "; " + most;
+    issue(node.where, std::move(text));
     return;
   }
   for (std::size_t i = 0; i < n; ++i) {

@@ -221,7 +221,7 @@ class Converter {
     }
     const std::size_t n = node.children.size();
     if (field_.min_items && (n < *field_.min_items || n > *field_.max_items)) {
-      return refuse(node, {});
+      return refuse(node, most_text(field_, n));
     }
     bool is_good = true;
     for (const YamlNode& child : node.children) {
@@ -280,6 +280,12 @@ std::string expected_text(const Field& field) {
       return list_text(field, field.variants->what, field.variants->what + "s");
   }
   return {};
+}
+
+std::string most_text(const Field& field, std::size_t count) {
+  if (!field.max_items || count <= *field.max_items || field.min_items == field.max_items)
+    return {};
+  return fmt::format("at most {} are accepted", *field.max_items);
 }
 
 bool convert_value(const Field& field, const YamlNode& node, PlainValue& value,

@@ -1,6 +1,7 @@
 // One YAML node -> the value of one field.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,10 @@ namespace dpt {
 
 /// What a field accepts, in words: "an integer of at least 1".
 std::string expected_text(const Field& field);
+
+/// For the message about a list of `count`: "at most 3 are accepted"; empty where it is not too
+/// long, and where expected_text says how many there must be.
+std::string most_text(const Field& field, std::size_t count);
 
 /// Converts `node` to what a field of a simple type holds. False, with issues, if it cannot be.
 bool convert_value(const Field& field, const YamlNode& node, PlainValue& value,

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "kernels/cpu/host.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
 #include "tests/kernels/cases.h"
@@ -43,6 +44,18 @@ TEST_CASE("memory is aligned, copied both ways and zeroed") {
     backend->download(back.data(), resident.ptr(), back.size());
     backend->synchronize();
     CHECK(back == host);
+  }
+}
+
+TEST_CASE("a CPU says what it is") {
+  for (const int threads : {1, 3}) {
+    const DeviceInfo info = make_cpu_backend(threads)->info();
+    CHECK(info.name == (threads == 1 ? "cpu" : "cpu:3"));
+    CHECK(info.description == host_system::processor_model());
+    CHECK(info.instruction_set == cpu_info().instruction_set);
+    CHECK(info.library == onednn::version());
+    CHECK(info.threads == threads);
+    CHECK_FALSE(info.queues);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <thread>
 
 #include "kernels/cpu/host.h"
@@ -88,15 +89,24 @@ TEST_CASE("devices that are asked for by name") {
 TEST_CASE("an affinity mask lowers the number of replicas") {
   const std::vector<int> cpus = host_system::allowed_cpus();
   REQUIRE(!cpus.empty());
+  // What a message says of the machine's processors.
+  const auto told = [] {
+    return std::string(error_of([] { resolve_devices({"cuda:1023"}, 8); }).what());
+  };
+  const int cores = cpu_info().physical_allowed;
+  CHECK(told().ends_with(fmt::format("cpu ({} physical core{})", cores, cores == 1 ? "" : "s")));
   int seen = 0;
+  std::string text;
   // The mask is a thread's own, so the test program keeps its.
   std::thread([&] {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(static_cast<std::size_t>(cpus.back()), &one);
     if (sched_setaffinity(0, sizeof(one), &one) == 0) seen = cpu_info().physical_allowed;
+    text = told();
   }).join();
   CHECK(seen == 1);
+  CHECK(text.ends_with("cpu (1 physical core)"));
 }
 
 /// A made-up machine: files below a temporary root.
@@ -158,6 +168,12 @@ TEST_CASE("control groups limit processors, old and new") {
   v1.write("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "200000");
   CHECK(host_system::quota_cpus(v1.root()) == 2);
 
+  Machine half;  // a quota says nothing without its period, and the other way round
+  half.write("/proc/self/cgroup", "4:cpu,cpuacct:/job");
+  half.write("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "200000");
+  half.write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
+  CHECK(host_system::quota_cpus(half.root()) == 0);
+
   Machine container;  // its own group is the root of what it sees, whatever the path says
   container.write("/proc/self/cgroup", "0::/docker/0123");
   container.write("/sys/fs/cgroup/cpu.max", "400000 100000");
@@ -189,6 +205,17 @@ TEST_CASE("control groups limit memory, and file cache counts as free") {
   v1.write("/sys/fs/cgroup/memory/m/memory.usage_in_bytes", std::to_string(kMiB / 2));
   CHECK(host_system::memory(v1.root()).total == kMiB);
   CHECK(host_system::memory(v1.root()).free == kMiB / 2);
+}
+
+TEST_CASE("memory: without a word about it there is no limit") {
+  Machine machine;
+  constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max() / 1024 * 1024;
+  CHECK(host_system::memory(machine.root()).total == kAll);
+  CHECK(host_system::memory(machine.root()).free == kAll);
+  machine.write("/proc/self/cgroup", "0::/a");
+  machine.write("/sys/fs/cgroup/a/memory.max", "4096");
+  CHECK(host_system::memory(machine.root()).total == 4096);
+  CHECK(host_system::memory(machine.root()).free == 4096);
 }
 
 TEST_CASE("memory: what a group leaves free, and what is left when it uses more than it may") {

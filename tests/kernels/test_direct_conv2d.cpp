@@ -166,6 +166,56 @@ TEST_CASE("Descriptions that the direct convolutions leave to the library") {
   Conv2dDesc half = fine;
   half.type = DType::bf16;
   CHECK(!make_direct_conv2d(half, features));
+  if (!features.avx2) return;
+
+  // Whole borders of padding.
+  const auto with = [&](Size2 kernel, Size2 padding) {
+    return make_direct_conv2d(conv_case(1, {8, 8, 4}, 8, kernel, {1, 1}, padding), features) !=
+           nullptr;
+  };
+  CHECK(with({3, 3}, {2, 2}));
+  CHECK(!with({3, 3}, {3, 2}));
+  CHECK(!with({3, 3}, {2, 3}));
+  CHECK(!with({1, 1}, {1, 1}));
+
+  // Whole vectors of channels, unless a pool is fused or the caller insists.
+  const auto channels = [&](std::int64_t in, std::int64_t out) {
+    return make_direct_conv2d(conv_case(1, {8, 8, in}, out, {3, 3}), features) != nullptr;
+  };
+  CHECK(channels(4, 8));
+  CHECK(channels(8, 4));
+  CHECK(channels(9, 9));
+  CHECK(!channels(8, 8));
+  CHECK(!channels(16, 32));
+  const Conv2dDesc whole = conv_case(1, {8, 8, 8}, 8, {3, 3});
+  CHECK(make_direct_conv2d(whole, features, Prefer::direct));
+  CHECK(make_direct_conv2d(with_pool(whole, PoolKind::max, {2, 2}, {2, 2}), features));
+
+  // Pools other than 2x2 with stride 2 over whole windows of pixels.
+  for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
+    const Conv2dDesc pooled = with_pool(fine, kind, {2, 2}, {2, 2});
+    CHECK(make_direct_conv2d(pooled, features));
+    CHECK(!make_direct_conv2d(with_pool(fine, kind, {2, 3}, {2, 2}), features));
+    CHECK(!make_direct_conv2d(with_pool(fine, kind, {2, 2}, {2, 1}), features));
+    CHECK(!make_direct_conv2d(with_pool(fine, kind, {2, 2}, {2, 2}, {0, 1}), features));
+    Conv2dDesc odd = pooled;
+    odd.pool->dilation = {1, 2};
+    CHECK(!make_direct_conv2d(odd, features));
+    // ceil_mode: the last windows hang over.
+    odd = with_pool(conv_case(1, {9, 9, 4}, 8, {3, 3}), kind, {2, 2}, {2, 2});
+    REQUIRE(odd.out.h == 3);
+    CHECK(make_direct_conv2d(odd, features));
+    odd.out.h = odd.pool->out.h = 4;
+    CHECK(!make_direct_conv2d(odd, features));
+    odd.out.h = odd.pool->out.h = 3;
+    odd.out.w = odd.pool->out.w = 4;
+    CHECK(!make_direct_conv2d(odd, features));
+  }
+  Conv2dDesc divided = with_pool(fine, PoolKind::average, {2, 2}, {2, 2});
+  divided.pool->divisor_override = 4;
+  CHECK(make_direct_conv2d(divided, features));
+  divided.pool->divisor_override = 5;
+  CHECK(!make_direct_conv2d(divided, features));
 }
 
 }  // namespace dpt::testing

@@ -91,4 +91,15 @@ TEST_CASE("Direct linear layers give a sample the same bits in any batch") {
   }
 }
 
+TEST_CASE("Descriptions that the direct linear layers leave to the library") {
+  const CpuFeatures features = CpuFeatures::detect();
+  const LinearDesc fine = linear_case(2, 3, 4, true);
+  CHECK(static_cast<bool>(make_direct_linear(fine, features)) == features.avx2);
+  CHECK(!make_direct_linear(fine, CpuFeatures{}));
+  LinearDesc half = fine;
+  half.type = DType::bf16;
+  CHECK(!make_direct_linear(half, features));
+  CHECK(!make_direct_linear(linear_case(0, 3, 4, true), features));
+}
+
 }  // namespace dpt::testing

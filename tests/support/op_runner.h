@@ -1,6 +1,12 @@
 // Runs the operations of a backend on host vectors: what every kernel test and layer test needs.
 #pragma once
 
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
@@ -24,14 +30,24 @@ inline std::vector<double> to_double(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
 
-/// Device memory that holds a vector.
+/// Bytes that stand behind a test's memory: NaN as floats, other ones in every call.
+inline std::vector<std::byte> bytes_behind() {
+  static std::atomic<std::uint32_t> calls{0};
+  const std::vector<std::uint32_t> words(256, 0x7FC00000U + (++calls & 0xFFFFU));
+  const auto* bytes = reinterpret_cast<const std::byte*>(words.data());
+  return {bytes, bytes + words.size() * sizeof(words[0])};
+}
+
+/// Device memory that holds a vector. Nobody may write behind it, and who reads there gets NaN.
 template <class T>
 class OnDevice {
  public:
   OnDevice(Backend& backend, const std::vector<T>& values)
       : backend_(&backend),
         count_(values.size()),
-        memory_(backend.allocate(values.size() * sizeof(T), "a test")) {
+        behind_(values.empty() ? std::vector<std::byte>() : bytes_behind()),
+        memory_(backend.allocate(count_ * sizeof(T) + behind_.size(), "a test")) {
+    if (count_ > 0) backend.upload(end(), behind_.data(), behind_.size());
     set(values);
   }
   void set(const std::vector<T>& values) {
@@ -39,16 +55,28 @@ class OnDevice {
     backend_->synchronize();
   }
   std::vector<T> get() const {
+    check_behind();
     std::vector<T> values(count_);
     if (count_ > 0) backend_->download(values.data(), memory_.ptr(), count_ * sizeof(T));
     backend_->synchronize();
     return values;
   }
+  /// Fails the test if something was written behind the vector.
+  void check_behind() const {
+    if (count_ == 0) return;
+    std::vector<std::byte> now(behind_.size());
+    backend_->download(now.data(), end(), now.size());
+    backend_->synchronize();
+    CHECK(std::memcmp(now.data(), behind_.data(), now.size()) == 0);
+  }
   DevPtr ptr() const { return memory_.ptr(); }
 
  private:
+  DevPtr end() const { return memory_.ptr() + count_ * sizeof(T); }
+
   Backend* backend_;
   std::size_t count_;
+  std::vector<std::byte> behind_;
   DeviceMemory memory_;
 };
 
@@ -77,6 +105,8 @@ class OpRunner {
 
   std::vector<float> forward() {
     op_.forward(args());
+    saved_.check_behind();
+    scratch_.check_behind();
     return y_.get();
   }
 
@@ -91,6 +121,8 @@ class OpRunner {
     OpArgs a = args();
     a.write = write;
     op_.backward(a);
+    saved_.check_behind();
+    scratch_.check_behind();
     result.dx = dx_.get();
     result.dweight = dweight_.get();
     result.dbias = dbias_.get();

@@ -270,6 +270,9 @@ TEST_CASE("ranks that want different things are told what each wanted") {
                 "the ranks disagree: rank 0 called all_gather of 8 bytes a rank into 16, rank 1 "
                 "called barrier");
   check_refused(2, -1, broadcast(8, 5), barrier, "broadcast: expected a root from 0 to 1, found 5");
+  check_refused(2, -1, broadcast(8, 2), barrier, "broadcast: expected a root from 0 to 1, found 2");
+  check_refused(3, -1, broadcast(8, -1), barrier,
+                "broadcast: expected a root from 0 to 2, found -1");
   check_refused(
       2, -1,
       [](Communicator& comm, QueuedBackend&) {

@@ -282,10 +282,57 @@ TEST_CASE("queues wait for each other: for all parts before a sum, for all reade
   }
 }
 
+TEST_CASE("only GPUs overlap their sums; every rank is told why the others do not") {
+  for (int ranks : {1, 2, 3}) {
+    std::vector<std::string> reasons(static_cast<std::size_t>(ranks));
+    const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend&) {
+      std::string& why = reasons[static_cast<std::size_t>(comm.rank())];
+      if (comm.set_up_overlapped_sums(why)) throw std::runtime_error("overlapped");
+      comm.barrier();
+    });
+    CHECK(first_failure(outcomes) == "");
+    for (const std::string& why : reasons) {
+      CHECK(why == reasons[0]);
+      if (ranks == 1) {
+        CHECK(why == "there is one replica");
+      } else {
+        // As this dpt is built with CUDA or without.
+        CHECK((why == "not all devices are GPUs" || why.find("without CUDA") != std::string::npos));
+      }
+    }
+  }
+}
+
 TEST_CASE("a group has one rank at least") {
   CHECK_THROWS_WITH_AS(LocalGroup(0), "expected 1 to 65535 replicas, found 0", Error);
   CHECK_THROWS_AS(LocalGroup(65536), Error);
   CHECK_NOTHROW(LocalGroup(1));
+  CHECK_NOTHROW(LocalGroup(65535));
+}
+
+TEST_CASE("parts that are no nodes of the tree are refused") {
+  LocalGroup group(1);
+  QueuedBackend backend;
+  const auto comm = group.join(0, backend);
+  Floats one(backend, Values(4, 1.0F)), two(backend, Values(4, 2.0F));
+  const auto refused = [&](std::int64_t shards, const std::vector<TreeNode>& nodes) -> std::string {
+    std::vector<PartialSum> parts;
+    for (const TreeNode& node : nodes) {
+      parts.push_back({node, parts.empty() ? one.ptr() : two.ptr()});
+    }
+    try {
+      comm->all_reduce(shards, parts, one.ptr(), 4);
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      return text.substr(text.find("found the node"));
+    }
+    return {};
+  };
+  CHECK(refused(3, {{0, 0}, {1, 1}}) == "found the node of shard 1, level 1 after 1 shards");
+  CHECK(refused(4, {{0, 1}, {2, 2}}) == "found the node of shard 2, level 2 after 2 shards");
+  CHECK(refused(1, {{0, -1}}) == "found the node of shard 0, level -1 after 0 shards");
+  CHECK(refused(1, {{0, 62}}) == "found the node of shard 0, level 62 after 0 shards");
+  CHECK(refused(1, {{0, 61}}).empty());
 }
 
 TEST_CASE("a world of one refuses what several would refuse") {
@@ -308,6 +355,12 @@ TEST_CASE("a world of one refuses what several would refuse") {
                        "rank 0: all_reduce: expected parts that cover shards 0 to 1 once; they end "
                        "after 1 shards",
                        Error);
+  // The same parts are as wrong the next time, and the right ones are still added.
+  CHECK_THROWS_AS(comm->all_reduce(2, {&part, 1}, buffer.ptr(), 4), Error);
+  Floats second(backend, Values(4, 2.0F));
+  const PartialSum both[] = {part, {{1, 0}, second.ptr()}};
+  comm->all_reduce(2, both, buffer.ptr(), 4);
+  CHECK(buffer.values() == Values(4, 3.0F));
   comm->abort("because");
   CHECK(group.abort_cause() == "because");
   CHECK(comm->can_be_recorded());

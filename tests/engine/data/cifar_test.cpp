@@ -97,6 +97,16 @@ TEST_CASE("bad CIFAR files are refused") {
           "data_batch_3.bin, data_batch_4.bin, data_batch_5.bin and test_batch.bin "
           "(`scripts/fetch-data cifar10` fetches them)");
   }
+  SUBCASE("an empty folder") {
+    const TempDir empty;
+    CHECK(error_of(
+              [&] {
+                open("cifar100", {{"root", empty.path()}}, kRequirements100);
+              },
+              empty) ==
+          "cifar100: $ has no file train.bin; expected train.bin and test.bin "
+          "(`scripts/fetch-data cifar100` fetches them)");
+  }
   SUBCASE("no folder") {
     CHECK(error_of(
               [&] {

@@ -192,6 +192,38 @@ TEST_CASE("bad IDX files are refused by name and offset") {
   }
 }
 
+TEST_CASE("IDX: magic numbers that are wrong in one byte, and which of them is gzip's") {
+  const IdxDir dir;
+  const std::string expected =
+      "$/train-images-idx3-ubyte: not an IDX file of images: at offset 0, expected the magic "
+      "number "
+      "00000803 or 00000804, found ";
+  for (const auto& [magic, found] : {std::pair<Bytes, std::string>({1, 0, 8, 3}, "01000803"),
+                                     {{0, 1, 8, 3}, "00010803"},
+                                     {{0, 0, 9, 3}, "00000903"},
+                                     {{0, 0, 8, 2}, "00000802"},
+                                     {{0, 0, 8, 5}, "00000805"},
+                                     {{0x1f, 0, 8, 3}, "1f000803"},
+                                     {{0, 0x8b, 8, 3}, "008b0803"}}) {
+    CHECK(dir.with("train-images-idx3-ubyte", concat(magic, Bytes(12))) == expected + found);
+  }
+}
+
+TEST_CASE("IDX: the fewest and the most samples") {
+  const IdxDir dir;
+  const std::string images = "train-images-idx3-ubyte";
+  // These numbers are accepted: what is wrong is told later.
+  CHECK(dir.with(images, idx({1, 2, 3}, noise(6))) ==
+        "$/train-images-idx3-ubyte has 1 image, but $/train-labels-idx1-ubyte has 5 labels: they "
+        "do not belong together");
+  CHECK(dir.with(images, idx({2147483647, 2, 3}, {})) ==
+        "$/train-images-idx3-ubyte has 2147483647 images, but $/train-labels-idx1-ubyte has 5 "
+        "labels: they do not belong together");
+  CHECK(dir.with(images, idx({2147483648, 2, 3}, {})) ==
+        "$/train-images-idx3-ubyte: the header at offset 4 says 2147483648 samples; expected 1 to "
+        "2147483647");
+}
+
 TEST_CASE("IDX: the largest sides and the most channels") {
   const IdxDir dir;
   std::filesystem::remove(dir / "t10k-images-idx3-ubyte.gz");
@@ -425,6 +457,22 @@ TEST_CASE("digits are inside the program") {
       open("digits", {{"root", testing::source_dir() + "/datasets/digits"}}, {{8, 8, 1}, 10});
   CHECK(files.train->fingerprint() == sets.train->fingerprint());
   CHECK(files.test->fingerprint() == sets.test->fingerprint());
+}
+
+TEST_CASE("a named set has a test set") {
+  const TempDir dir;
+  const std::filesystem::path from = testing::source_dir() + "/datasets/digits";
+  for (const auto& entry : std::filesystem::directory_iterator(from)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("train-")) std::filesystem::copy_file(entry.path(), dir / name);
+  }
+  CHECK(error_of(
+            [&] {
+              open("digits", {{"root", dir.path()}}, {{8, 8, 1}, 10});
+            },
+            dir) ==
+        "digits: $ has no file t10k-images-idx3-ubyte; expected t10k-images-idx3-ubyte and "
+        "t10k-labels-idx1-ubyte, plain or with .gz");
 }
 
 TEST_CASE("Fashion-MNIST, the real files") {

@@ -140,6 +140,25 @@ TEST_CASE("image_folder: some pictures of each class are tried, all of a few") {
   for (std::size_t i = 1; i < tried.size(); ++i) CHECK(tried[i - 1] < tried[i]);
 }
 
+TEST_CASE("image_folder: of very many classes the first and the last picture is tried") {
+  const TempDir dir;
+  for (int label = 0; label < 300; ++label) {
+    // The first class has one picture, the others three.
+    for (const char* name : {"a", "b", "c"}) {
+      dir.write(fmt::format("train/{:03}/{}.png", label, name), {1});
+      if (label == 0) break;
+    }
+  }
+  const std::vector<std::int64_t> tried =
+      open("image_folder", {{"root", dir.path()}}, {{4, 4, 3}, 300}).train->samples_to_try();
+  std::vector<std::int64_t> expected = {0};
+  for (std::int64_t first = 1; first < 1 + 299 * 3; first += 3) {
+    expected.push_back(first);
+    expected.push_back(first + 2);
+  }
+  CHECK(tried == expected);
+}
+
 TEST_CASE("image_folder: a few of the classes' names in messages") {
   const FolderDir dir;
   for (const char* name : {"ant", "bee", "emu"}) dir.write(fmt::format("train/{}/1.png", name), {});

@@ -193,6 +193,36 @@ TEST_CASE("sizes of pictures at the borders of what is read") {
   CHECK(verdict(10, 10, 1, 9, 10) == "claims");
 }
 
+TEST_CASE("what the files of each format can hold, and what their pixels take") {
+  const auto verdict = [](const Bytes& file, std::int64_t channels) -> std::string {
+    const std::string text = error(file, channels);
+    for (const char* each : {"dimensions out of range", "claims", "corrupt"}) {
+      if (testing::contains(text, each)) return each;
+    }
+    return text;
+  };
+  // A byte of a JPEG holds 1024 pixels at most, one of a PNG 1032 times eight.
+  Bytes file = jpeg(16, 16, 3, noise(768));
+  const auto jpeg_bytes = static_cast<int>(file.size());
+  set_jpeg_size(file, 1024, jpeg_bytes);
+  CHECK(verdict(file, 3) == "corrupt");
+  set_jpeg_size(file, 1024, jpeg_bytes + 1);
+  CHECK(verdict(file, 3) == "claims");
+  const auto png_bytes = static_cast<std::uint32_t>(png_header(4, 4).size());
+  CHECK(verdict(png_header(8256, png_bytes), 3) == "corrupt");
+  CHECK(verdict(png_header(8256, png_bytes + 1), 3) == "claims");
+  // A JPEG takes memory for its own channels or those asked for, whichever are more; a PNG for
+  // four.
+  set_jpeg_size(file, 16384, 8192);
+  CHECK(verdict(file, 1) == "dimensions out of range");
+  file = jpeg(8, 8, 1, Bytes(64, 100));
+  set_jpeg_size(file, 16384, 8192);
+  CHECK(verdict(file, 1) == "claims");
+  CHECK(verdict(file, 3) == "dimensions out of range");
+  CHECK(verdict(png_header(16384, 4096), 1) == "claims");
+  CHECK(verdict(png_header(16384, 4097), 1) == "dimensions out of range");
+}
+
 TEST_CASE("decompression bombs are refused before memory is asked for") {
   CHECK(error(png_header(20000, 10)) ==
         "x.img: 20000x10 pixels (width x height): dimensions out of range; expected at most 16384 "

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "kernels/common/philox.h"
 #include "tests/engine/data/support.h"
 
 namespace dpt {
@@ -59,6 +60,29 @@ TEST_CASE("synthetic data is the same on every machine and in every version") {
   CHECK(sample(*sets.test, 123).first != pixels);
   CHECK(make(0.5).train->fingerprint() == sets.train->fingerprint());
   CHECK(make(0.4).train->fingerprint() != sets.train->fingerprint());
+}
+
+TEST_CASE("synthetic patterns: eight by eight cells of each channel, stretched over the image") {
+  const SampleShape shape{5, 12, 3};
+  const DataSets sets =
+      open("synthetic", {{"size", std::int64_t{9}}, {"difficulty", 0.0}}, {shape, 4});
+  for (std::int64_t index = 0; index < 9; ++index) {
+    const auto [pixels, label] = sample(*sets.train, index);
+    REQUIRE(label == index % 4);
+    std::size_t at = 0, wrong = 0;
+    for (std::int64_t y = 0; y < shape.h; ++y) {
+      for (std::int64_t x = 0; x < shape.w; ++x) {
+        for (std::int64_t c = 0; c < shape.c; ++c, ++at) {
+          const std::int64_t cell = (label * 8 + y * 8 / shape.h) * 8 + x * 8 / shape.w;
+          const philox::Block bits =
+              philox::block(0, philox::Use::synthesis, std::uint64_t{1} << 41,
+                            static_cast<std::uint64_t>(cell * shape.c + c));
+          wrong += pixels[at] != bits.v[0] >> 24;
+        }
+      }
+    }
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE(

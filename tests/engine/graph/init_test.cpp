@@ -159,6 +159,31 @@ TEST_CASE("the formula is fixed: checkpoints of old seeds can be made again") {
   }
 }
 
+TEST_CASE("the formula of normal values is fixed: pairs by Box and Muller") {
+  const Plan plan = make_plan(ModelSpecBuilder({3, 1, 1})
+                                  .add("Flatten")
+                                  .add("Linear",
+                                       {{"out_features", integer(3)},
+                                        {"weight_init", word("normal")},
+                                        {"weight_init_value", 3.0},
+                                        {"weight_init_std", 0.5}},
+                                       "fc")
+                                  .spec());
+  const std::vector<float> values = start_of(plan, "fc.weight", 5);
+  std::uint64_t hash = 14695981039346656037ULL;
+  for (const char c : std::string("fc.weight"))
+    hash = (hash ^ static_cast<std::uint8_t>(c)) * 1099511628211ULL;
+  REQUIRE(values.size() == 9);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const philox::Block block = philox::block(5, philox::Use::init, hash, i / 4);
+    const std::size_t first = i % 4 / 2 * 2;
+    const double u = ((block.v[first] >> 8) + 1) * 0x1p-24;
+    const double angle = 2 * std::acos(-1.0) * ((block.v[first + 1] >> 8) * 0x1p-24);
+    const double draw = std::sqrt(-2 * std::log(u)) * (i % 2 ? std::sin(angle) : std::cos(angle));
+    CHECK(static_cast<double>(values[i]) == doctest::Approx(3 + 0.5 * draw).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("padding between parameters is zero") {
   const Plan plan = make_plan(lenet_spec());
   std::vector<float> flat(static_cast<std::size_t>(plan.param_floats), NAN);

@@ -84,6 +84,18 @@ TEST_CASE("saved data live until backward, scratch for one step") {
   const Lifetime back = s.lifetimes[s.nodes[1].backward_scratch];
   CHECK(back.first == backward_step(nodes, 1));
   CHECK(back.last == back.first);
+  // Without training for one step too; and nothing where nothing is needed.
+  const MemorySchedule inference =
+      make_memory_schedule(plan, 2, false, needs_of(plan, {false, true, true, 100, 200}));
+  CHECK(inference.lifetimes[inference.nodes[1].saved].first == forward_step(1));
+  CHECK(inference.lifetimes[inference.nodes[1].saved].last == forward_step(1));
+  CHECK(inference.nodes[1].forward_scratch != kNowhere);
+  CHECK(inference.nodes[1].backward_scratch == kNowhere);
+  const MemorySchedule lean =
+      make_memory_schedule(plan, 2, true, needs_of(plan, {false, true, true, 0, 0}));
+  CHECK(lean.nodes[1].saved == kNowhere);
+  CHECK(lean.nodes[1].forward_scratch == kNowhere);
+  CHECK(lean.nodes[1].backward_scratch == kNowhere);
 }
 
 TEST_CASE("evaluation needs two activations at a time, training less than all there are") {
@@ -112,6 +124,22 @@ TEST_CASE("the memory estimate counts flat buffers and activations") {
   CHECK(memory.activations > 128 * 4 * (28 * 28 + 20 * 13 * 13));
   CHECK(memory.total() == memory.params + memory.grads + memory.optimizer + memory.activations);
   CHECK(estimate_memory(plan, 256, 0).activations > memory.activations * 19 / 10);
+  // Backward is assumed to read x and y again; of a layer that runs in place, y only.
+  const Plan plain = make_plan(ModelSpecBuilder({1, 16, 16})
+                                   .conv("c", 4, 1)
+                                   .add("AvgPool2d", {{"kernel_size", square(1)}})
+                                   .add("ReLU")
+                                   .add("Flatten")
+                                   .linear("a", 3)
+                                   .spec());
+  REQUIRE(plain.nodes.size() == 4);
+  std::vector<NodeNeeds> needs = needs_of(plain, {false, true, true, 0, 0});
+  needs[1] = {true, false, true, 0, 0};
+  CHECK(estimate_memory(plain, 8, 0).activations ==
+        static_cast<std::int64_t>(make_memory_schedule(plain, 8, true, needs).bytes));
+  // The input, what c and the ReLU give, one gradient of the image, the logits and
+  // their gradient.
+  CHECK(estimate_memory(plain, 8, 0).activations == 8 * 4 * 256 * (1 + 3 * 4) + 2 * 128);
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 
 #include "engine/graph/plan.h"
+#include "tests/support/model.h"
 
 namespace dpt::testing {
 namespace {
@@ -59,8 +61,33 @@ TEST_CASE("blocks that never meet share the same place, and gaps are used") {
   CHECK(assign_memory({{128, 0, 1}, {64, 2, 3}, {100, 0, 3}}, total) ==
         std::vector<std::size_t>{0, 0, 128});
   CHECK(total == 256);
+  // A gap that is just wide enough; and of equal blocks the one that begins first lies first.
+  CHECK(assign_memory({{128, 0, 1}, {128, 0, 3}, {128, 2, 3}}, total) ==
+        std::vector<std::size_t>{0, 128, 0});
+  CHECK(total == 256);
+  CHECK(assign_memory({{64, 1, 2}, {64, 0, 2}}, total) == std::vector<std::size_t>{64, 0});
+  CHECK(total == 128);
   CHECK(assign_memory({}, total).empty());
   CHECK(total == 0);
+}
+
+TEST_CASE("gradients are cut into buckets of the size that is asked for, from their end") {
+  // a: 32 and 4 floats, b: 8 and 2, each padded to 16, and 16 of metrics.
+  const Plan plan =
+      make_plan(ModelSpecBuilder({8, 1, 1}).add("Flatten").linear("a", 4).linear("b", 2).spec());
+  REQUIRE(plan.grad_floats() == 96);
+  using Cuts = std::vector<std::array<std::int64_t, 3>>;
+  const auto cuts = [&](std::int64_t bytes) {
+    Cuts all;
+    for (const GradientBucket& bucket : gradient_buckets(plan, bytes)) {
+      all.push_back({bucket.node, bucket.begin, bucket.end});
+    }
+    return all;
+  };
+  CHECK(cuts(4) == Cuts{{2, 48, 96}, {1, 0, 48}});
+  CHECK(cuts(48 * 4) == Cuts{{2, 48, 96}, {1, 0, 48}});
+  CHECK(cuts(49 * 4) == Cuts{{1, 0, 96}});
+  CHECK(cuts(1 << 20) == Cuts{{1, 0, 96}});
 }
 
 }  // namespace

@@ -39,6 +39,25 @@ TEST_CASE("several mistakes are several lines, in the order of the file") {
         "Flatten or Linear; move it before the Flatten");
 }
 
+TEST_CASE("mistakes of different sorts too come in the order of the file") {
+  const auto error = [](int line, int column) {
+    ModelSpecBuilder model({3, 8, 8});
+    model.add("Conv2d",
+              {{"out_channels", integer(4)}, {"kernel_size", square(3)}, {"groups", integer(2)}},
+              "c");
+    model.add("Flatten", {}, "flat", {"c", "d"}).linear("fc", 10);
+    model.spec().model.layers[1].where = {"net.yaml", line, column};
+    return plan_error(model);
+  };
+  const std::string shape =
+      "net.yaml:10:7: layer 'c' (Conv2d): groups 2 must divide both the channels of its input, 3, "
+      "and out_channels, 4";
+  const std::string inputs = "layer 'flat' (Flatten): from: expected one input, found 2 (c, d)";
+  CHECK(error(11, 7) == shape + "\nnet.yaml:11:7: " + inputs);
+  CHECK(error(10, 50) == shape + "\nnet.yaml:10:50: " + inputs);
+  CHECK(error(9, 50) == "net.yaml:9:50: " + inputs + "\n" + shape);
+}
+
 TEST_CASE("the last layer must have one output per class") {
   CHECK(plan_error(ModelSpecBuilder({1, 8, 8}).conv("c", 10, 3)) ==
         "net.yaml:10:7: layer 'c' (Conv2d): the last layer must have one output per class, found "

@@ -60,6 +60,40 @@ TEST_CASE("an optimizer that is not known is said to be not counted") {
   const TrainSpec spec = lenet_spec();
   CHECK(summary_text(spec, make_plan(spec), 1).find("optimizer not counted") != std::string::npos);
   CHECK(summary_text(spec, make_plan(spec), 1).find("on 1 replica)") != std::string::npos);
+  // Nor is it part of the sum.
+  const auto sum = [&](std::optional<int> buffers) {
+    const std::string text = summary_text(spec, make_plan(spec), 1, buffers);
+    return text.substr(text.rfind("activations "));
+  };
+  CHECK(sum({}) == sum(0));
+  CHECK(sum({}) != sum(1));
+  const auto json_sum = [&](std::optional<int> buffers) {
+    return nlohmann::json::parse(
+        summary_json(spec, make_plan(spec), 1, buffers))["memory_per_replica"]["total"];
+  };
+  CHECK(json_sum({}) == json_sum(0));
+  CHECK(json_sum({}) != json_sum(1));
+}
+
+TEST_CASE("numbers in the summary that are too large for the largest unit") {
+  const auto summary = [](const ModelSpecBuilder& model) {
+    return summary_text(model.spec(), make_plan(model.spec()), 1, 0);
+  };
+  CHECK(summary(ModelSpecBuilder({1024, 256, 256})
+                    .add("Conv2d", {{"out_channels", integer(1024)},
+                                    {"kernel_size", square(101)},
+                                    {"padding", square(50)}})
+                    .add("Flatten")
+                    .linear("fc", 2))
+            .find("  1402.0 T  ") != std::string::npos);
+  // Four times 2^36 weights.
+  CHECK(summary(ModelSpecBuilder({65536, 1, 1})
+                    .add("Flatten")
+                    .linear("a", 1 << 20)
+                    .linear("b", 1 << 16)
+                    .linear("c", 1 << 20)
+                    .linear("d", 1 << 16))
+            .find("parameters 1024.0 GiB, gradients 1024.0 GiB, ") != std::string::npos);
 }
 
 TEST_CASE("numbers in the summary, at the borders of their units") {
@@ -81,6 +115,7 @@ TEST_CASE("numbers in the summary, at the borders of their units") {
   CHECK(cells(1, 256) == "fc  Linear  256  512  512  512  1.0 KiB");
   CHECK(cells(1, 262130) == "fc  Linear  262130  524,260  524.3 k  524.3 k  1023.9 KiB");
   CHECK(cells(1, 262143) == "fc  Linear  262143  524,286  524.3 k  524.3 k  1.0 MiB");
+  CHECK(cells(1, 65536000) == "fc  Linear  65536000  131,072,000  131.1 M  131.1 M  250.0 MiB");
   CHECK(cells(50000, 10000) == "fc  Linear  10000  500,010,000  1.00 G  1.00 G  39.1 KiB");
   CHECK(cells(65536, 1 << 20) == "fc  Linear  1048576  68,720,525,312  137.4 G  137.4 G  4.0 MiB");
   CHECK(cells(250, (1 << 28)) ==
@@ -106,6 +141,7 @@ TEST_CASE("where a layer's output lies: in memory of its own, over its input, in
   ends("2", "view");
   ends("fc", "12 B");
   ends("total", "76 B");
+  CHECK(text.find("\nPer image: 192 FLOP forward and backward") != std::string::npos);
   const auto json = nlohmann::json::parse(summary_json(spec, make_plan(spec), 2, 1));
   CHECK(json["input"] == nlohmann::json({1, 8, 8}));
   CHECK(json["precision"] == "fp32");

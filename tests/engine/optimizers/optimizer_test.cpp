@@ -109,8 +109,11 @@ TEST_CASE("SGD's scalars: the first update starts the momentum buffer") {
   scalars.epoch = 5;
   scalars.inverse_count = 0.25F;
   scalars.max_norm = 3.0F;
+  scalars.step_size = scalars.inverse_sqrt_bias2 = -1.0F;
   fill_optimizer_scalars(sgd, 0.1, 1, scalars);
   CHECK(scalars.lr == 0.1F);
+  CHECK(scalars.step_size == 0.1F);
+  CHECK(scalars.inverse_sqrt_bias2 == 1.0F);
   CHECK(scalars.first_step == 1.0F);
   // What is not the optimizer's stays as it was.
   CHECK(scalars.epoch == 5);

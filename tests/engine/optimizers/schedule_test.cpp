@@ -151,6 +151,9 @@ TEST_CASE("what cannot be a schedule is refused") {
       "test.yaml:7:3: lr_schedule: expected a min_lr of at most the optimizer's lr (0.1), found "
       "0.5",
       Error);
+  // As large as the learning rate: it stays what it is.
+  const LrSchedule flat = make_lr_schedule(run("cosine", 1, {{"min_lr", 0.1}}), 0.1, 10);
+  for (std::int64_t step : {0, 5, 10}) CHECK(flat(step) == doctest::Approx(0.1).epsilon(1e-15));
 }
 
 }  // namespace

@@ -298,6 +298,16 @@ TEST_CASE("what an alias stands for is reported once") {
   CHECK(all == Texts{"11:52: expected a number above 0, found 0"});
 }
 
+TEST_CASE("the same mistake at two places is reported twice") {
+  CHECK(issues_of(changed("mean: [0.5]", "mean: [x, x]")) ==
+        Texts{"10:68: expected a number, found 'x'", "10:71: expected a number, found 'x'"});
+  CHECK(issues_of(changed("    - {type: Linear, name: fc1, out_features: 10}\n",
+                          "    - {type: Linear, out_features: 0}\n"
+                          "    - {type: Linear, out_features: 0}\n")) ==
+        Texts{"18:36: expected an integer of at least 1, found 0",
+              "19:36: expected an integer of at least 1, found 0"});
+}
+
 TEST_CASE("load_spec throws one usage error with a line for each issue") {
   try {
     load_spec_text(small_catalog(), changed("seed: 7", "seed: x\nsede: 1"), "some.yaml");

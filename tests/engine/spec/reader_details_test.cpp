@@ -333,6 +333,30 @@ TEST_CASE("of very many issues the first 200 are told, and how many more there a
   CHECK(more.back().ends_with(" (and 3 more)"));
 }
 
+TEST_CASE("a list of devices has a limit, which its message tells") {
+  const auto with = [](int count) {
+    std::string list = "cpu";
+    for (int i = 1; i < count; ++i) list += ",cpu";
+    return issues_of(kGoodConfig, {"devices=[" + list + "]"});
+  };
+  CHECK(with(65536).empty());
+  CHECK(with(65537) == Texts{"command line: devices: expected a string or a list of at least 1 "
+                             "string, found a list of 65537; at most 65536 are accepted"});
+}
+
+TEST_CASE("a model may have ten thousand layers") {
+  const auto with = [](int count) {
+    std::string text = kGoodConfig;
+    const std::size_t begin = text.find("    - {type: Conv2d"), end = text.find("loss:");
+    std::string layers;
+    for (int i = 0; i < count; ++i) layers += "    - {type: ReLU}\n";
+    return issues_of(text.replace(begin, end - begin, layers));
+  };
+  CHECK(with(10'000).empty());
+  CHECK(with(10'001) == Texts{"15:5: expected a list of at least 1 layer, found 10001; at most "
+                              "10000 are accepted"});
+}
+
 TEST_CASE("only a number says that a config is newer") {
   CHECK(issues_of(changed("version: 1", "version: '2'")) ==
         Texts{"1:10: expected 1, found '2'; remove the quotes"});

@@ -1,8 +1,10 @@
 // config show, the diff of two configs, the schema and the reference page.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/engine/spec/small_catalog.h"
 
@@ -18,6 +20,7 @@ TEST_CASE("a shown config reads back to an equal spec") {
       changed("lr: 0.2", "lr: 0.1000000000000000055511151231257827, momentum: 1e-300"),
       changed("root: images", "root: $${x}/$y"),
       changed("root: images", "root: images\n  classes: [\"1\", \"true\", no, ~x, \"\", 'null']"),
+      changed("root: images", "root: images\n  classes: [\"NULL\", \"Null\", YES, Off]"),
       changed("kernel_size: 3", "kernel_size: [3, 5], dilations: [1, 2]"),
       changed("shards: auto", "shards: 8, early_stopping: {patience: 3}"),
       changed("eval: [{type: Normalize, mean: [0.5], std: [0.25]}]", "eval: []"),
@@ -58,6 +61,36 @@ TEST_CASE("config show --origins says where each value came from") {
   CHECK(text.find("      out_channels: 20 # test.yaml:15\n") != std::string::npos);
 }
 
+TEST_CASE("config show --origins: the comments stand in one column, two spaces after the lines") {
+  // Where the comment of each line begins, and the length of the text before it.
+  const auto columns = [](const std::string& root) {
+    std::vector<std::pair<std::size_t, std::size_t>> all;
+    std::istringstream text(
+        show_spec(small_catalog(), good_spec(changed("root: images", "root: " + root)), true));
+    for (std::string line; std::getline(text, line);) {
+      const std::size_t at = line.find("# ");
+      if (at == std::string::npos) continue;
+      all.emplace_back(at, line.find_last_not_of(' ', at - 1) + 1);
+    }
+    return all;
+  };
+  const auto longest = [](const auto& all) {
+    std::size_t length = 0;
+    for (const auto& [at, end] : all) length = std::max(length, end);
+    return length;
+  };
+  for (const auto& [at, end] : columns("/a")) {
+    CHECK(at == std::string("    start_factor: 0.3333333333333333  ").size());
+  }
+  // Up to sixty characters; longer lines do not count.
+  const std::string sixty = "/" + std::string(60 - 9, 'x');
+  const auto at_most = columns(sixty), more = columns(sixty + "yyy");
+  CHECK(longest(at_most) == 60);
+  CHECK(longest(more) == 63);
+  for (const auto& [at, end] : at_most) CHECK(at == 62);
+  for (const auto& [at, end] : more) CHECK(at == (end == 63 ? 65 : 62));
+}
+
 TEST_CASE("diff_specs names what differs and leaves out what may") {
   const std::string before = shown(good_spec(kGoodConfig));
   const std::string after =
@@ -96,6 +129,8 @@ TEST_CASE("the schema is strict JSON Schema 2020-12") {
   CHECK(device_weights["default"] == "auto");
   CHECK(device_weights["anyOf"][0]["const"] == "auto");
   CHECK(device_weights["anyOf"][1]["items"]["exclusiveMinimum"] == 0);
+  CHECK(device_weights["anyOf"][1]["minItems"] == 1);
+  CHECK(device_weights["anyOf"][1]["maxItems"] == 65536);
   const auto& images = schema["$defs"]["data.images"];
   CHECK(images["properties"].contains("root"));
   CHECK(images["properties"].contains("batch_size"));

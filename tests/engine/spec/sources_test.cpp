@@ -99,6 +99,30 @@ TEST_CASE("extends: what is wrong is reported in the file in which it stands") {
               "base.yaml:3:7: expected an integer of at least 0, found 'x'"});
 }
 
+TEST_CASE("extends: the place of what both files have is the place in the last one") {
+  const TempDir folder;
+  write(folder, "base.yaml", changed("epochs: 10, ", "") + "zzz: 1\n");
+  const std::string child =
+      write(folder, "child.yaml", "extends: base.yaml\ntrain: {shards: 2}\nzzz: 2\n");
+  const Texts issues = file_issues(folder, child);
+  REQUIRE(issues.size() == 2);
+  CHECK(issues[0] ==
+        "child.yaml:2:8: missing key 'epochs' in train: Passes over the training samples.");
+  CHECK(issues[1].starts_with("child.yaml:3:1: unknown key 'zzz' in the config"));
+}
+
+TEST_CASE("extends: the same mistake at the same place of two files is two issues") {
+  const TempDir folder;
+  std::string base = changed("name: small", "checkpoint: {keep_last: 0}");
+  base.erase(base.find("checkpoint: {every: 1, keep_last: 2}\n"), 37);
+  write(folder, "base.yaml", base);
+  const std::string child =
+      write(folder, "child.yaml", "extends: base.yaml\ntrain: {epochs:         0}\n");
+  CHECK(file_issues(folder, child) ==
+        Texts{"child.yaml:2:25: expected an integer from 1 to 1000000, found 0",
+              "base.yaml:2:25: expected an integer from 1 to 1000000, found 0"});
+}
+
 TEST_CASE("extends: cycles, missing files and bad values are issues") {
   const TempDir folder;
   write(folder, "a.yaml", "extends: b.yaml\n");
@@ -205,6 +229,12 @@ TEST_CASE("overrides: what does not fit is an issue of the command line, after t
         Texts{"3:7: expected an integer of at least 0, found 'x'",
               "command line: log.every: expected an integer of at least 1, found 0",
               "command line: train.epochs: expected an integer from 1 to 1000000, found 0"});
+}
+
+TEST_CASE("overrides: a key that the file has too stands in the file") {
+  const Texts issues = issues_of(kGoodConfig + "zzz: 1\n", {"zzz=2"});
+  REQUIRE(issues.size() == 1);
+  CHECK(issues[0].starts_with("26:1: unknown key 'zzz' in the config"));
 }
 
 TEST_CASE("overrides: another type keeps the old fields, and the message says what to do") {

@@ -53,6 +53,9 @@ TEST_CASE("a renamed key is named with its new name") {
         Texts{"4:1: the key 'shares' was renamed: write 'device_weights' in the config"});
   CHECK(issues_of(kGoodConfig, {"shares=[3, 1]"}) ==
         Texts{"command line: the key 'shares' was renamed: write 'device_weights' in the config"});
+  // One that is required does not count as missing besides.
+  CHECK(issues_of(changed("std: [0.25]}]\n    eval", "sigma: [0.25]}]\n    eval")) ==
+        Texts{"10:74: the key 'sigma' was renamed: write 'std' in transform Normalize"});
 }
 
 TEST_CASE("a config that an older release stored still loads") {

@@ -60,6 +60,16 @@ TEST_CASE("an alias is a copy, also of a list or a mapping") {
   CHECK(tree.find("d")->where.line == 3);
 }
 
+TEST_CASE("an alias may be a key, which stands where the alias does") {
+  std::vector<std::string> issues;
+  const YamlNode tree = parse("a: &k name\n*k : 1\n", issues);
+  REQUIRE(issues.empty());
+  REQUIRE(tree.find("name"));
+  CHECK(tree.find("name")->key_where.text() == "t.yaml:2:1");
+  CHECK(first_issue("a: &k name\n*k : 1\n*k : 2\n") ==
+        "3:1: duplicate key 'name': it is first in line 2");
+}
+
 TEST_CASE("what a config may not hold is refused with its place") {
   CHECK(first_issue("a: 1\nb: 2\na: 3\n") == "3:1: duplicate key 'a': it is first in line 1");
   CHECK(first_issue("x: {a: 1, 'a': 2}") == "1:11: duplicate key 'a': it is first in line 1");
@@ -143,6 +153,9 @@ TEST_CASE("broken YAML is an issue with its line, not a crash") {
   CHECK(first_issue("a:\n\tb: 1\n").find("line 2 is indented with a tab, YAML requires spaces") !=
         std::string::npos);
   CHECK(first_issue("a: {root: ${HOME}/x}\n")
+            .find("inside {...}, put a value with ${...} into quotes") != std::string::npos);
+  // Also in a last line that no line break ends.
+  CHECK(first_issue("a: {root: ${HOME}/x}")
             .find("inside {...}, put a value with ${...} into quotes") != std::string::npos);
 }
 
