@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -220,6 +221,23 @@ TEST_CASE(
   CHECK(start_at(job, folder, 8).state.device_weights.empty());
   CHECK(start_at(job, folder, 9).state.device_weights == device_weights);
   CHECK(start_at(job, folder, 20).state.device_weights == device_weights);
+}
+
+TEST_CASE("calibration: the seconds are those of one sample") {
+  const TempDir folder;
+  const Job job = calibrating_job(
+      small_config(kSgd), {cpus(1), "data.size=807", "data.batch_size=100", "train.epochs=1"});
+  const auto begin = std::chrono::steady_clock::now();
+  train_small(job, folder.path());
+  const double whole =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const auto found = events(folder, "device_weights");
+  REQUIRE(found.size() == 1);
+  CHECK(found[0]["step"] == 8);
+  const double seconds = found[0]["seconds_per_sample"].at(0);
+  CHECK(seconds > 0);
+  // At least three of the five batches took as long as their median.
+  CHECK(3 * 100 * seconds <= whole);
 }
 
 TEST_CASE(

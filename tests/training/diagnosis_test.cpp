@@ -3,7 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <limits>
 #include <numeric>
+#include <set>
+
+#include "kernels/common/augment.h"
 
 #include "tests/support/text.h"
 #include "tests/training/run.h"
@@ -51,6 +56,19 @@ class Constant : public Unresident {
   float value_;
 };
 
+/// Ones, and one NaN in the upper left corner.
+class BadCorner : public Constant {
+ public:
+  explicit BadCorner(std::shared_ptr<const DataSource> source) : Constant(std::move(source), 1) {}
+  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
+    Constant::read(index, pixels, label);
+    std::copy_n(std::as_bytes(std::span(&kNaN, 1)).begin(), sizeof(kNaN), pixels.begin());
+  }
+
+ private:
+  static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+};
+
 void scale(const Job& job, std::vector<float>& params, const std::string& name, float factor) {
   for (const Param& param : job.plan.params) {
     if (param.name != name) continue;
@@ -62,13 +80,14 @@ void scale(const Job& job, std::vector<float>& params, const std::string& name, 
 
 Diagnosis look(const Job& job, const std::vector<float>& params,
                UpdateOutcome outcome = UpdateOutcome::refused,
-               const std::vector<std::pair<std::string, std::vector<float>>>& optimizer = {}) {
+               const std::vector<std::pair<std::string, std::vector<float>>>& optimizer = {},
+               std::int64_t epoch = 0) {
   StepResult result;
   result.step = 1;
   result.metrics.count = 12;
   result.outcome = outcome;
   const auto backend = make_backend(job.devices[0], {});
-  return diagnose(*backend, job, BadStep(result, 0, {0, 12}), params, optimizer);
+  return diagnose(*backend, job, BadStep(result, epoch, {0, 12}), params, optimizer);
 }
 
 }  // namespace
@@ -130,6 +149,45 @@ TEST_CASE("a gradient whose loss is finite: the last layer's parameter that has 
   CHECK(found.layer == "a");
   CHECK(found.parameter == "a.weight");
   CHECK(found.samples.size() > 0);
+}
+
+TEST_CASE("the gradient of a sample is scaled as in the step, by the size of the batch") {
+  Job job = two_layers();
+  job.splits.train.source = std::make_shared<Constant>(job.splits.train.source, 1e36F);
+  job.train_input.raw_type = DType::f32;
+  std::vector<float> params = fresh_start(job).params;
+  scale(job, params, "a.weight", 1e-36F);
+  // Up to 3e38 in the first layer: two twelfths of weights up to 0.45, the input, and this.
+  scale(job, params, "b.weight", 4000);
+  CHECK(look(job, params).place == Place::unknown);
+  // As it would be without a scale.
+  scale(job, params, "b.weight", 12);
+  CHECK(look(job, params).place == Place::gradient);
+}
+
+TEST_CASE("a sample is looked at as its epoch has drawn it") {
+  Job job = two_layers();
+  job.splits.train.source = std::make_shared<BadCorner>(job.splits.train.source);
+  job.train_input.raw_type = DType::f32;
+  job.train_input.crop = true;
+  job.train_input.crop_padding = 2;
+  const std::vector<float> params = fresh_start(job).params;
+  std::set<std::vector<std::int64_t>> different;
+  for (const std::int64_t epoch : {0, 1, 2}) {
+    CAPTURE(epoch);
+    const Diagnosis found = look(job, params, UpdateOutcome::refused, {}, epoch);
+    CHECK(found.place == Place::input);
+    // Those whose crop of 4 x 4 begins above and left of the corner, or at it.
+    std::vector<std::int64_t> expected;
+    for (const std::int64_t id : found.batch) {
+      const auto drawn = augment::draw(job.train_input.seed, epoch, id, 5, 5, 0);
+      if (drawn.top <= 2 && drawn.left <= 2) expected.push_back(id);
+    }
+    CHECK(found.samples == expected);
+    std::sort(expected.begin(), expected.end());
+    different.insert(expected);
+  }
+  CHECK(different.size() == 3);
 }
 
 TEST_CASE("after an update: the weights, else the optimizer's state") {

@@ -318,6 +318,12 @@ TEST_CASE("an older best of the same run is replaced, a damaged one is moved asi
     check_contains(b.messages, "is not the best checkpoint of this run");
     CHECK(fs::exists(b.folder.checkpoints() + "/abandoned-1/best.safetensors"));
   }
+  SUBCASE("of the same step, with another result") {
+    b.write(b.folder.best(), Branches::after_epoch(2, 0.6));
+    b.take(b.place(15), start);
+    check_contains(b.messages, "is not the best checkpoint of this run");
+    CHECK(fs::exists(b.folder.checkpoints() + "/abandoned-1/best.safetensors"));
+  }
   SUBCASE("damaged") {
     fs::copy_file(b.place(10), b.folder.best());
     fs::resize_file(b.folder.best(), fs::file_size(b.folder.best()) - 1);

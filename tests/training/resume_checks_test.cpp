@@ -85,6 +85,16 @@ TEST_CASE(
   CHECK(change(2, 4, cosine, 9).rfind("the learning rate of step 10 is ", 0) == 0);
 }
 
+TEST_CASE("a checkpoint of exact mode says how many shards and which devices made it") {
+  const TempDir folder;
+  train_small(small_job(small_config(kSgd), {cpus(2), "train.shards=3"}), folder.path(), nullptr,
+              1);
+  const CheckpointHeader header =
+      read_checkpoint_header(folder.file("checkpoints/" + checkpoint_name(1)));
+  CHECK(header.shards == 3);
+  CHECK(header.devices == std::vector<std::string>{"cpu", "cpu"});
+}
+
 TEST_CASE("where runs start: at zero, or with what a checkpoint holds") {
   const TempDir folder;
   const Job job = small_job(small_config(kSgd), {cpus(1), "train.epochs=2"});

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/training/stepper.h"
+#include "kernels/heartbeat.h"
 #include "tests/training/counting_backend.h"
 #include "tests/training/run.h"
 
@@ -114,6 +115,30 @@ TEST_CASE("a step is one copy to the device, one launch and one copy back") {
     epochs(1, true);
     CHECK((backend.take_calls() == CountingBackend::Calls{steps, steps, 2 * steps, 0, bytes}));
   }
+}
+
+TEST_CASE("a replica's heartbeat tells the step that it is at, counted over epochs") {
+  const Job job = small_job(small_config("{type: SGD, lr: 0.05}"), {cpus(1), "train.epochs=2"});
+  CountingBackend backend;
+  LocalGroup group(1);
+  const auto communicator = group.join(0, backend);
+  Replica replica(backend, *communicator, job);
+  Stepper stepper(job, replica, *communicator, fresh_start(job).state, [](const StepResult&) {});
+  const auto heartbeat = std::make_shared<Heartbeat>();
+  const auto usual = heartbeat_of_thread();
+  set_heartbeat_of_thread(heartbeat);
+  std::vector<std::string> told;
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    while (!stepper.epoch_done()) {
+      stepper.step(false, false);
+      told.push_back(heartbeat->text().substr(0, heartbeat->text().find(',')));
+    }
+    stepper.drain();
+    stepper.finish_epoch();
+  }
+  set_heartbeat_of_thread(usual);
+  REQUIRE(told.size() == 10);
+  for (std::size_t i = 0; i < told.size(); ++i) CHECK(told[i] == fmt::format("step {}", i + 1));
 }
 
 TEST_CASE("captured graphs end when what they hold the addresses of moves") {

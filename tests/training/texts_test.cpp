@@ -74,6 +74,16 @@ TEST_CASE("a failure on one rank is the failure of the run, and says which devic
   CHECK(failure_of(3, 2, Error(ErrorKind::data, "a broken file")) == "a broken file");
   CHECK(failure_of(3, 2, std::runtime_error("a surprise")) == "a surprise");
   CHECK(failure_of(2, 5, device) == "nothing");
+  // Also what is no exception of ours or of the library.
+  for (const int count : {1, 2}) {
+    CAPTURE(count);
+    CHECK_THROWS_AS(run_ranks(cpu_devices(count), {},
+                              [](Backend&, Communicator& communicator) {
+                                if (communicator.rank() == communicator.size() - 1) throw 7;
+                                communicator.barrier();
+                              }),
+                    int);
+  }
 }
 
 TEST_CASE("a split by its name, if it has samples") {
@@ -109,6 +119,13 @@ TEST_CASE("a job's counts: steps, batches, and what exact mode needs") {
   CHECK_THROWS_WITH_AS(small_job(config, {cpus(4), "train.shards=3"}),
                        doctest::Contains("train.shards=4"), Error);
   CHECK_THROWS_AS(small_job(config, {cpus(2), "device_weights=[1,2,3]"}), Error);
+}
+
+TEST_CASE("auto: no more replicas than a batch has samples, nor than there are at all") {
+  const std::string config = small_config("{type: SGD, lr: 0.1}");
+  CHECK(small_job(config, {"devices=auto", "data.batch_size=1"}).ranks() == 1);
+  // Of eight samples seven are held out.
+  CHECK(small_job(config, {"devices=auto", "data.size=8"}).ranks() == 1);
 }
 
 TEST_CASE("micro-batches: multiples of eight that fit a cache, within bounds") {
@@ -283,4 +300,18 @@ TEST_CASE("the bar: its cells, its width, and messages above it") {
             },
             true)
             .empty());
+}
+
+TEST_CASE("a train.log that cannot be written is said once, and the messages go on") {
+  const std::string output = on_terminal(200, [](Progress& p) {
+    p.also_to("/dev/full");
+    p.info("one");
+    p.info("two");
+    p.warn("three");
+  });
+  CHECK(count_of(output, "warning: train.log: ") == 1);
+  check_contains(output, "; the run continues; messages are missing there\r\n");
+  for (const char* line : {"one\r\n", "two\r\n", "warning: three\r\n"}) {
+    check_contains(output, line);
+  }
 }

@@ -248,6 +248,51 @@ TEST_CASE("a damaged checkpoint is refused, and the message names a good one") {
         "step-00000010.safetensors");
 }
 
+TEST_CASE("a foreign file and one of a later dpt are called that, not damaged") {
+  const TempDir folder;
+  const std::string path = folder.file("a"), other = folder.file("b");
+  const Plan plan = small_plan();
+  const auto both = [&](const std::string& file) {
+    const std::string text = error_of([&] { load_checkpoint(file, plan); }, file);
+    CHECK(error_of([&] { read_checkpoint_header(file); }, file) == text);
+    return text;
+  };
+  write_all_text(path, raw_file("{}"));
+  CHECK(both(path) ==
+        "F: expected a checkpoint of dpt, found a safetensors file without 'dpt.version'; "
+        "--weights loads the weights of such a file");
+  const auto flip_last = [](const std::string& file) {
+    std::string bytes = read_all(file);
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    write_all_text(file, bytes);
+  };
+  write_safetensors(path, {}, {});
+  flip_last(path);
+  CHECK(both(path) ==
+        "F: is damaged: its bytes do not match its checksum; there is no good checkpoint in its "
+        "folder");
+  // Of a later one even the checksum may mean something else.
+  save_checkpoint(path, plan, small_checkpoint(plan));
+  testing::rewrite_checkpoint(path, other, [](Metadata& metadata, std::vector<TensorView>&) {
+    metadata["dpt.version"] = "2.0";
+  });
+  flip_last(other);
+  CHECK(both(other).starts_with("F: was written by a newer dpt (checkpoint version 2.0, "));
+}
+
+TEST_CASE("a long value that is wrong is told by its first hundred bytes") {
+  const TempDir folder;
+  const std::string path = folder.file("a");
+  const Plan plan = small_plan();
+  save_checkpoint(path, plan, small_checkpoint(plan));
+  testing::rewrite_checkpoint(path, path, [](Metadata& metadata, std::vector<TensorView>&) {
+    metadata["dpt.classes"] = std::string(99, 'x') + "yz";
+  });
+  CHECK(error_of([&] { load_checkpoint(path, plan); }, path) ==
+        "F: metadata 'dpt.classes': expected a JSON list of strings, found '" +
+            std::string(99, 'x') + "y'");
+}
+
 TEST_CASE("names of checkpoints, newest first") {
   CHECK(checkpoint_name(0) == "step-00000000.safetensors");
   CHECK(checkpoint_name(1234) == "step-00001234.safetensors");
@@ -264,6 +309,9 @@ TEST_CASE("names of checkpoints, newest first") {
                                  folder.file("step-00000100.safetensors"),
                                  folder.file("step-00000009.safetensors")});
   CHECK(list_checkpoints(folder.file("missing")).empty());
+  const std::string file = folder.file("best.safetensors");
+  CHECK(error_of([&] { list_checkpoints(file); }, file) ==
+        "F: cannot list the folder: Not a directory");
 }
 
 TEST_CASE("the newest good checkpoint: damaged and cut ones are reported and skipped") {
@@ -292,6 +340,36 @@ TEST_CASE("the newest good checkpoint: damaged and cut ones are reported and ski
         0);
   CHECK(warnings[1] == folder.file(checkpoint_name(3)) +
                            ": is damaged: its bytes do not match its checksum; it is skipped");
+}
+
+TEST_CASE("a file without a checksum is no good checkpoint, whatever its name") {
+  const TempDir folder;
+  const Plan plan = small_plan();
+  save_checkpoint(folder.file(checkpoint_name(1)), plan, small_checkpoint(plan, 1));
+  write_all_text(folder.file(checkpoint_name(2)), raw_file("{}"));
+  std::vector<std::string> warnings;
+  CHECK(newest_good_checkpoint(folder.path(), [&](const std::string& line) {
+          warnings.push_back(line);
+        }) == folder.file(checkpoint_name(1)));
+  CHECK(warnings == std::vector<std::string>{folder.file(checkpoint_name(2)) +
+                                             ": has no checksum 'dpt.integrity'; it is skipped"});
+  // Nor does it take the place of one.
+  apply_retention(folder.path(), 1);
+  CHECK(std::filesystem::exists(folder.file(checkpoint_name(1))));
+}
+
+TEST_CASE("of temporary files only those of checkpoints go") {
+  const TempDir folder;
+  const char* const stay[] = {".safetensors.tmp", "notes-about-this-run.txt.tmp", "x.tmp",
+                              "x.safetensors.tmp.txt"};
+  for (const char* name : stay) write_all_text(folder.file(name), "mine");
+  write_all_text(folder.file("x.safetensors.tmp"), "half a file");
+  apply_retention(folder.path(), 1);
+  for (const char* name : stay) {
+    CAPTURE(name);
+    CHECK(std::filesystem::exists(folder.file(name)));
+  }
+  CHECK_FALSE(std::filesystem::exists(folder.file("x.safetensors.tmp")));
 }
 
 TEST_CASE("retention keeps the newest good ones; a damaged one cannot push out a good one") {

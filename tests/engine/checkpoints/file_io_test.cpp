@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -130,6 +131,19 @@ TEST_CASE("folders are made with those above them, unless something else has the
         "F: cannot create the folder: No such file or directory");
 }
 
+TEST_CASE("a write that fails at its end tells how many bytes it had written") {
+  const TempDir folder;
+  const std::string path = folder.file("taken");
+  fs::create_directory(path);
+  AtomicFile file(path);
+  const std::string text = "12345";
+  file.write(std::as_bytes(std::span(text)));
+  file.write(std::as_bytes(std::span(text).first(2)));
+  CHECK(error_of([&] { file.commit(); }, path) ==
+        "F: cannot rename into place (after 7 bytes): Is a directory; a file that was there before "
+        "is unchanged");
+}
+
 TEST_CASE("moving and removing say what they cannot do") {
   const TempDir folder;
   fs::create_directory(folder.file("to"));
@@ -155,6 +169,31 @@ TEST_CASE("making a folder durable: where there is none, and where it means noth
   CHECK(sync_folder(folder.file("file")) == ENOTDIR);
   // A file system whose folders cannot be synced says EINVAL: rename is all that there is.
   CHECK(sync_folder("/proc") == 0);
+}
+
+TEST_CASE("a folder that cannot be synced after the work in it: what is done is said") {
+  const TempDir folder;
+  write_all_text(folder.file("a"), "text");
+  // Renames, links and removals need no descriptor, the folder does.
+  const auto without_descriptors = [](const auto& call, const std::string& path) {
+    rlimit usual{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &usual) == 0);
+    const rlimit none{0, usual.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+    const std::string text = error_of(call, path);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &usual) == 0);
+    return text;
+  };
+  const std::string a = folder.file("a"), b = folder.file("b"), c = folder.file("c");
+  const std::string why = ", but its folder cannot be synced to disk: Too many open files";
+  CHECK(without_descriptors([&] { move_durably(a, b); }, b) == "F: is in place" + why);
+  CHECK(read_all(b) == "text");
+  CHECK(without_descriptors([&] { publish_link(b, c); }, c) == "F: is in place" + why);
+  CHECK(fs::equivalent(b, c));
+  CHECK(without_descriptors([&] { remove_durably(b); }, b) == "F: is removed" + why);
+  CHECK_FALSE(fs::exists(b));
+  CHECK(without_descriptors([&] { make_folders(b); }, b) == "F: is created" + why);
+  CHECK(fs::is_directory(b));
 }
 
 TEST_CASE("a handle closes its file once, and gives it away") {

@@ -158,6 +158,36 @@ TEST_CASE("sizes that wrap or do not fit") {
        {f32("1" + many_ones, "0,4"), "tensor 'a': shape: expected at most 32 dimensions"}});
 }
 
+TEST_CASE("lengths, names and shapes at their bounds") {
+  const std::string good = ":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
+  std::string ones = "1";
+  for (int i = 1; i < 32; ++i) ones += ",1";
+  TempDir folder;
+  const std::string path = folder.file("good.safetensors");
+  for (const std::string& bytes :
+       {raw_file("{\"" + std::string(1024, 'n') + "\"" + good, "x"),
+        tensor("{\"dtype\":\"U8\",\"shape\":[" + ones + "],\"data_offsets\":[0,1]}", 1)}) {
+    write_all_text(path, bytes);
+    CHECK(open_error(path) == "no error");
+  }
+  check({{raw_file("{}", "", 100'000'000),
+          "byte 0: expected a header that fits into the file (2 bytes), found 100000000"},
+         {tensor("{\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[0,4]}"),
+          "tensor 'a': expected 9223372036854775807 bytes for U8 [9223372036854775807], found 4 "
+          "(data_offsets 0 to 4)"},
+         // A space is printable, the last of the control characters is not.
+         {raw_file("{\"a b\":7}"), "tensor 'a b': expected an object, found 7"},
+         {raw_file("{\"a\\u007fb\":{}}"),
+          "tensor 'a?b': expected a name of printable characters, found byte 0x7f in it"}});
+}
+
+TEST_CASE("a file of dpt that lost all of its tensors is damaged") {
+  check({{raw_file("{\"__metadata__\":{\"dpt.version\":\"1.2\"}}"),
+          "expected the checksum 'dpt.integrity' of a file of dpt (it has metadata 'dpt.version'), "
+          "found no tensor: the file is damaged; use an earlier checkpoint. (If another program "
+          "rewrote the file, it must drop the metadata keys that begin with 'dpt.')"}});
+}
+
 TEST_CASE("holes, overlaps and tails") {
   check({{two("0,4", "5,8", 8),
           "tensor 'b': expected to begin at byte 4 of the data (after 'a'), found 5, a hole"},

@@ -122,6 +122,37 @@ TEST_CASE("F16, BF16 and F64 are converted exactly") {
         "F: tensor 'u': expected F32, F16, BF16 or F64, found U8");
 }
 
+TEST_CASE("every type of the format has its size") {
+  TempDir folder;
+  const std::string path = folder.file("a");
+  const std::vector<std::byte> data(64);
+  const std::pair<const char*, std::uint64_t> types[] = {
+      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"F8_E8M0", 1},
+      {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},     {"I32", 4},
+      {"F32", 4},  {"U64", 8}, {"I64", 8}, {"F64", 8},     {"C64", 8}};
+  for (const auto& [dtype, bytes] : types) {
+    CAPTURE(dtype);
+    write_safetensors(path, {}, {{"a", dtype, {3}, data.data()}});
+    const SafetensorsFile file = SafetensorsFile::open(path);
+    CHECK(file.find("a")->bytes() == 3 * bytes);
+    CHECK(file.check_integrity() == Integrity::good);
+  }
+}
+
+TEST_CASE("a file of another program is read without a checksum, whatever its metadata") {
+  TempDir folder;
+  const std::string path = folder.file("a");
+  const std::string one = "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
+  for (const std::string& metadata :
+       {std::string(), std::string("\"__metadata__\":{\"a\":\"first\",\"format\":\"pt\"},")}) {
+    write_all_text(path, raw_file("{" + metadata + one, "x"));
+    const SafetensorsFile file = SafetensorsFile::open(path);
+    CHECK(file.check_integrity() == Integrity::absent);
+    CHECK(file.stored_checksum().empty());
+    CHECK(file.metadata().size() == (metadata.empty() ? 0 : 2));
+  }
+}
+
 TEST_CASE("the writer refuses what it could not read") {
   TempDir folder;
   const std::string path = folder.file("a");
@@ -133,6 +164,8 @@ TEST_CASE("the writer refuses what it could not read") {
         "F: cannot write tensor 'a': a tensor of that name exists already");
   CHECK(text({}, {{"dpt.integrity", "F32", {1}, &one}}) ==
         "F: cannot write tensor 'dpt.integrity': a tensor of that name exists already");
+  CHECK(text({}, {{"__metadata__", "F32", {1}, &one}}) ==
+        "F: cannot write tensor '__metadata__': a tensor of that name exists already");
   CHECK(text({}, {{"a", "F31", {1}, &one}}) == "F: tensor 'a': cannot write F31 [1]");
   CHECK(text({}, {{"a", "F32", {-1}, &one}}) == "F: tensor 'a': cannot write F32 [-1]");
   CHECK(text({}, {{"", "F32", {1}, &one}}) == "F: tensor '': expected a name, found an empty one");

@@ -106,6 +106,23 @@ TEST_CASE("a counter at its bound is accepted, one past it is not") {
   CHECK(error_with("device_weights", "none") == "no error");
 }
 
+TEST_CASE("results at their bounds are accepted: no sample right, all right, no loss at all") {
+  for (const char* key : {"train_accuracy", "val_accuracy"}) {
+    CAPTURE(key);
+    for (const char* good : {"0", "1", "nan", "none"}) CHECK(error_with(key, good) == "no error");
+    CHECK(error_with(key, "1.0000001").starts_with(std::string("F: metadata 'dpt.") + key));
+  }
+  for (const char* key : {"train_loss", "val_loss"}) {
+    CAPTURE(key);
+    for (const char* good : {"0", "inf", "none"}) CHECK(error_with(key, good) == "no error");
+    CHECK(error_with(key, "-inf").starts_with(std::string("F: metadata 'dpt.") + key));
+  }
+  for (const char* key : {"val_n", "rollbacks"}) {
+    CAPTURE(key);
+    for (const char* good : {"0", "1099511627776"}) CHECK(error_with(key, good) == "no error");
+  }
+}
+
 TEST_CASE("files of older minor versions leave what they do not know at its default") {
   Metadata metadata = good_metadata();
   const RunState usual;
