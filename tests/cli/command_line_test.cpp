@@ -1,8 +1,10 @@
 // What is wrong with a command line is said before anything runs; each option reaches its command.
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -167,6 +169,9 @@ TEST_CASE("what a run says of itself") {
   CHECK(end["test"] == summary["test"]);
   CHECK(events(w.dir.file("runs/tiny/metrics.jsonl"), "run_start").at(0)["device_weights"] ==
         json::array({1}));
+  // Of two spaces, for people who look into them.
+  CHECK(read_file(w.dir.file("runs/tiny/summary.json")).starts_with("{\n  \"v\": 1,\n"));
+  CHECK(read_file(w.dir.file("runs/tiny/env.json")).starts_with("{\n  \"version\": "));
   // The same messages with times in the folder.
   const std::string log = read_file(w.dir.file("runs/tiny/train.log"));
   check_contains(log, "done: 2 epochs");
@@ -370,6 +375,22 @@ TEST_CASE("inspect: a file without a checksum is good for what it is") {
         "absent");
 }
 
+TEST_CASE("inspect: what a damaged file and a good one are called") {
+  const Tiny w;
+  const float one = 1;
+  const std::string file = w.dir.file("a.safetensors");
+  dpt::write_safetensors(file, {}, {{"x", "F32", {1}, &one}});
+  check_contains(w.run_well({"inspect", "a.safetensors"}).out,
+                 "\nintegrity: good: every byte is as it was written\n");
+  std::string bytes = read_file(file);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_file(file, bytes);
+  const Finished damaged = w.run({"inspect", "a.safetensors"});
+  CHECK(damaged.exit_code == 3);
+  check_contains(damaged.out,
+                 "\nintegrity: MISMATCH: bytes have changed since the file was written\n");
+}
+
 TEST_CASE("config check counts, and --origins says where values come from") {
   const Tiny w;
   CHECK(w.run_well({"config", "check", "small.yaml"}).out ==
@@ -407,6 +428,10 @@ TEST_CASE("devices: the text tells what the JSON does") {
             cpu["physical_cores_allowed"].get<int>(), cpu["instruction_set"].get<std::string>(),
             cpu["bf16"].get<bool>() ? "yes" : "no",
             cpu["memory_bytes"].get<double>() / 1073741824.0)) == 0);
+  const std::string driver = out["cuda_driver"];
+  CHECK(out["cuda_runtime"].is_string());
+  CHECK(out["cuda_libraries"].is_array());
+  CHECK(contains(text, "        driver for CUDA " + driver + ", runtime ") == !driver.empty());
   if (out.contains("cuda_unavailable")) {
     CHECK(out["cuda"].empty());
     check_contains(text, "cuda    none: " + out["cuda_unavailable"].get<std::string>() + "\n");
@@ -454,6 +479,44 @@ TEST_CASE("bench: the rate is samples by seconds, of 9 rounds of 200 steps where
   CHECK(bench["samples"] == 3 * 40 * 8);
   // The rounds are a part of the time that the program took.
   CHECK(bench["samples"].get<double>() / bench["max"].get<double>() <= seconds);
+}
+
+TEST_CASE("bench: of two rounds the median is the faster one") {
+  const Tiny w;
+  const std::vector<std::string> command = {"bench", "small.yaml", "--steps",
+                                            "20",    "--rounds",   "2"};
+  const json bench = json::parse(w.run_well(command, {"--json"}).out);
+  CHECK(bench["images_per_s"] == bench["max"]);
+  CHECK(bench["min"] <= bench["max"]);
+  double median = 0, least = 0, most = 0;
+  const std::string text = w.run_well(command).out;
+  REQUIRE(std::sscanf(text.c_str(),
+                      "%lf images/s (median of 2 rounds of 20 steps; %lf to %lf), batch 8, ",
+                      &median, &least, &most) == 3);
+  CHECK(median == most);
+  CHECK(least <= most);
+}
+
+TEST_CASE("bench --calls: no time is longer than the program took for all of its runs") {
+  const Workplace w;
+  constexpr int kRounds = 20;
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<std::string> command = {
+      "bench", "small.yaml",          "--calls",  "--devices",
+      "cpu",   "data.batch_size=100", "--rounds", std::to_string(kRounds)};
+  const json out = json::parse(w.run_well(command, {"--json"}).out);
+  const std::string text = w.run_well(command).out;
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  // A round has at least 20 runs, the best of which is not slower than their mean.
+  const auto is_possible = [&](double us) { return us * 1e-6 * 20 * kRounds <= seconds; };
+  CHECK(is_possible(out["step_us"]));
+  CHECK(is_possible(out["sum_us"]));
+  const std::string last = "\n  whole step, without copies ";
+  check_contains(text, last);
+  const double told = std::stod(text.substr(text.find(last) + last.size()));
+  CHECK(told > 0);
+  CHECK(is_possible(told));
 }
 
 TEST_CASE("bench --calls: each call of a step, and their sum") {
@@ -509,3 +572,20 @@ TEST_CASE("bench --calls: each call of a step, and their sum") {
   CHECK(std::stod(line.substr(30)) == doctest::Approx(us).epsilon(0.01));
   check_contains(text, "\n  whole step, without copies ");
 }
+
+// Sanitizers end a program that asks for too much.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("memory that the system does not give is a device's error, and says what helps") {
+  const Tiny w;
+  const auto with_8_gib = [] {
+    const rlimit limit{rlim_t{8} << 30, rlim_t{8} << 30};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(124);
+  };
+  // The order of so many samples alone takes 16 GiB.
+  const Finished run =
+      run_dpt({"train", "small.yaml", "data.size=2147483647"}, w.dir.path(), with_8_gib);
+  CHECK(run.exit_code == 4);
+  CHECK(run.err == "dpt: error: out of memory: try a smaller data.batch_size or fewer devices\n");
+  CHECK_FALSE(fs::exists(w.dir.file("runs")));
+}
+#endif

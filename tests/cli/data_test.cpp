@@ -146,6 +146,38 @@ TEST_CASE("eval refuses another split of the same data, except where it does not
   }
 }
 
+TEST_CASE("eval says which data and which split it expected, and what follows") {
+  const IdxWorkplace w;
+  w.run_well({"train", "small.yaml", "seed=5"});
+  const auto fingerprint_of = [&](const std::string& file) -> std::string {
+    return json::parse(
+        w.run_well({"inspect", file, "--json"}).out)["metadata"]["dpt.dataset_fingerprint"];
+  };
+  const std::string best = "runs/small/best.safetensors";
+  const std::string val =
+      "; the val split may contain samples that the weights were trained on. Restore the data";
+  check_contains(
+      w.run({"eval", "runs/small", "--split", "val", "data.val_split=20", "seed=9"}).err,
+      best +
+          ": expected the run's split of the training files (seed=5, data.val_split=10), found "
+          "seed=9, data.val_split=20" +
+          val);
+  w.change_one_pixel();
+  w.run_well({"train", "small.yaml", "--run-dir", "other", "--max-steps", "1"});
+  const std::string other = best + ": expected the run's training data (fingerprint " +
+                            fingerprint_of(best) + "), found other data (fingerprint " +
+                            fingerprint_of("other/checkpoints/step-00000001.safetensors") +
+                            ", 60 samples)";
+  check_contains(w.run({"eval", "runs/small", "--split", "val"}).err, other + val);
+  check_contains(w.run({"eval", "runs/small"}).err,
+                 other +
+                     "; the test samples may differ too. Restore the data, give its folder with "
+                     "data.root=DIR, or evaluate on this data with --allow-other-data\n");
+  check_contains(
+      w.run({"eval", "runs/small", "--allow-other-data"}).err,
+      "dpt: warning: " + other + "; the test samples may differ too (--allow-other-data)\n");
+}
+
 TEST_CASE("a run resumes on its own data only") {
   const IdxWorkplace w;
   REQUIRE(w.run({"train", "small.yaml"}).exit_code == 0);
@@ -155,6 +187,28 @@ TEST_CASE("a run resumes on its own data only") {
   CHECK(other.exit_code == 3);
   check_contains(other.err, "other data");
   CHECK(w.run({"train", "small.yaml", "train.epochs=3", "data.root=moved"}).exit_code == 0);
+}
+
+TEST_CASE("a resume that is refused says what the run had and what it would have now") {
+  const IdxWorkplace w;
+  const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "r"};
+  const std::string checkpoint = "r/checkpoints/step-00000003.safetensors";
+  w.run_well(command, {"--max-steps", "3"});
+  check_contains(w.run(command, {"optimizer.lr=0.1", "data.batch_size=5"}).err,
+                 "dpt: error: " + checkpoint +
+                     " was saved with another config:\n  data.batch_size: 10 -> 5\n  optimizer.lr: "
+                     "0.05 -> 0.1\nA resumed run may change only ");
+  w.change_one_pixel();
+  w.run_well({"train", "small.yaml", "--run-dir", "other", "--max-steps", "1"});
+  const auto fingerprint_of = [&](const std::string& file) -> std::string {
+    return json::parse(
+        w.run_well({"inspect", file, "--json"}).out)["metadata"]["dpt.dataset_fingerprint"];
+  };
+  CHECK(w.run(command).err == "dpt: error: " + checkpoint +
+                                  " was trained on other data (fingerprint " +
+                                  fingerprint_of(checkpoint) + "; the data now has fingerprint " +
+                                  fingerprint_of("other/checkpoints/step-00000001.safetensors") +
+                                  "): restore the data, or start a new run with --resume never\n");
 }
 
 TEST_CASE("the seed changes the order of the samples, and nothing does without shuffle") {
@@ -248,4 +302,26 @@ TEST_CASE("pictures that cannot be read are named before a run") {
   }
   fs::remove_all(w.dir.file("pictures"));
   for (const auto& check : checks) CHECK(w.run(check).exit_code == 3);
+}
+
+TEST_CASE("config check tells how many pictures it found, and how many it read") {
+  const Workplace w(kFolderConfig);
+  const auto put = [&](const std::string& part, int each) {
+    for (const char* label : {"ant", "bee", "cow"}) {
+      const std::string folder = w.dir.file("pictures/" + part + "/" + label);
+      fs::create_directories(folder);
+      for (int i = 0; i < each; ++i) {
+        write_file(folder + "/" + std::to_string(i) + ".png", kPicture);
+      }
+    }
+  };
+  const auto said = [&] { return w.run_well({"config", "check", "small.yaml"}).out; };
+  put("train", 3);
+  CHECK(said() ==
+        "small.yaml: ok: 2 layers, 51 parameters; 9 training samples (9 files read, from every "
+        "class)\n");
+  put("test", 2);
+  CHECK(said() ==
+        "small.yaml: ok: 2 layers, 51 parameters; 9 training samples, 6 test samples (15 files "
+        "read, from every class)\n");
 }

@@ -127,6 +127,14 @@ TEST_CASE("rollback keeps the checkpoint that it would go back to, with keep_las
   CHECK(rest.err.find("it will go back to") == std::string::npos);
 }
 
+TEST_CASE("a run that fails leaves no summary of an earlier end") {
+  const DivergingRuns w;
+  CHECK(w.train({"--max-steps", "3"}).exit_code == 0);
+  CHECK(std::filesystem::exists(w.dir.file("r/summary.json")));
+  CHECK(w.train({}).exit_code == 5);
+  CHECK_FALSE(std::filesystem::exists(w.dir.file("r/summary.json")));
+}
+
 TEST_CASE("a factor of 1 or more is refused, since it changes nothing") {
   const DivergingRuns w;
   const Finished refused = w.train({kRollback, "train.on_divergence.lr_factor=1"});

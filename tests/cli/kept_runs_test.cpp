@@ -178,6 +178,26 @@ TEST_CASE("--overwrite: what fails before the first save leaves the old run as i
   CHECK_FALSE(fs::exists(w.dir.file("r/best.safetensors.tmp")));
 }
 
+TEST_CASE("--overwrite: the messages of the new run stand in its train.log, each once") {
+  const KeptRuns w;
+  const auto check_log = [&](const std::string& steps) {
+    const std::string log = read_file(w.dir.file("r/train.log"));
+    CHECK(count_of(log, "run folder r\n") == 1);
+    CHECK(count_of(log, "stopped at step ") == 1);
+    check_contains(log, "stopped at step " + steps + " (--max-steps)");
+  };
+  w.train_well({"--max-steps", "2"});
+  check_log("2");
+  const Finished done = w.train_well({"--overwrite", "--max-steps", "3"});
+  check_log("3");
+  const std::string restored = "restored the previous run in r: the new run saved no checkpoint\n";
+  CHECK_FALSE(contains(done.err, restored));
+  const Finished failed = w.train({"--overwrite", "optimizer.lr=1e20"});
+  CHECK(failed.exit_code == 5);
+  check_contains(failed.err, restored);
+  check_log("3");
+}
+
 TEST_CASE("--overwrite: killed before the first save, the old run comes back") {
   const KeptRuns w;
   w.train_well({});
@@ -273,6 +293,21 @@ TEST_CASE("eval refuses a best.safetensors that is not the run's") {
   fs::copy_file(w.checkpoint(24), w.best());
   fs::remove(w.checkpoint(24));
   w.run_well({"eval", "r"});
+}
+
+TEST_CASE("eval: a best of the newest checkpoint's own step is not one that came after it") {
+  const KeptRuns w;
+  w.train_well({"--max-steps", "24", "optimizer.lr=0.000001"});
+  REQUIRE(state_of(w.checkpoint(24)).best_step == 12);
+  fs::remove(w.best());
+  fs::copy_file(w.checkpoint(24), w.best());
+  const Finished eval = w.run({"eval", "r"});
+  CHECK(eval.exit_code == 3);
+  check_contains(eval.err,
+                 "expected the run's best checkpoint, of step 12 (according to "
+                 "r/checkpoints/step-00000024.safetensors), but r/best.safetensors: is another "
+                 "checkpoint, of step 24. Resume the run to restore its best, or name the file to "
+                 "evaluate: dpt eval r/best.safetensors\n");
 }
 
 TEST_CASE("the best: a foreign file in its place is found, and the true one is put back") {
