@@ -339,7 +339,6 @@ TEST_CASE("a list of devices has a limit, which its message tells") {
     for (int i = 1; i < count; ++i) list += ",cpu";
     return issues_of(kGoodConfig, {"devices=[" + list + "]"});
   };
-  CHECK(with(65536).empty());
   CHECK(with(65537) == Texts{"command line: devices: expected a string or a list of at least 1 "
                              "string, found a list of 65537; at most 65536 are accepted"});
 }
