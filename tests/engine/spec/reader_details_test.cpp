@@ -333,16 +333,6 @@ TEST_CASE("of very many issues the first 200 are told, and how many more there a
   CHECK(more.back().ends_with(" (and 3 more)"));
 }
 
-TEST_CASE("a list of devices has a limit, which its message tells") {
-  const auto with = [](int count) {
-    std::string list = "cpu";
-    for (int i = 1; i < count; ++i) list += ",cpu";
-    return issues_of(kGoodConfig, {"devices=[" + list + "]"});
-  };
-  CHECK(with(65537) == Texts{"command line: devices: expected a string or a list of at least 1 "
-                             "string, found a list of 65537; at most 65536 are accepted"});
-}
-
 TEST_CASE("a model may have ten thousand layers") {
   const auto with = [](int count) {
     std::string text = kGoodConfig;
