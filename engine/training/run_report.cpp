@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
@@ -38,10 +39,9 @@ void RunReport::end_training_of_epoch() {
   const double waited = std::exchange(epoch_wait_, 0.0) + stepper_.take_wait_seconds();
   speed_.reset();
   if (samples <= 0) return;
-  speed_.emplace();
-  speed_->seconds = seconds_since(epoch_begun_);
-  speed_->rate = static_cast<double>(samples) / speed_->seconds;
-  speed_->wait = speed_->seconds > 0 ? waited / speed_->seconds : 0.0;
+  const double seconds = seconds_since(epoch_begun_);
+  speed_ =
+      Speed{seconds, static_cast<double>(samples) / seconds, seconds > 0 ? waited / seconds : 0.0};
 }
 
 void RunReport::begin_interval() {

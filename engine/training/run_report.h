@@ -52,7 +52,7 @@ class RunReport {
 
   /// Of the training steps of an epoch that this process ran.
   struct Speed {
-    double seconds = 0, rate = 0, wait = 0;
+    double seconds, rate, wait;
   };
 
   void draw_bar(const StepResult& result, double loss);

@@ -1,6 +1,7 @@
 #include "engine/training/trainer.h"
 
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/training/best.h"
