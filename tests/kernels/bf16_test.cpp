@@ -42,7 +42,7 @@ Bf16Result run(Backend& backend, Op& op, const std::vector<Bf16>& x, const std::
   args.scratch = scratch.ptr();
   op.forward(args);
   if (training) op.backward(args);
-  saved.check_behind();
+  saved.check_guard();
   // What lies past the scratch memory that was asked for is not the operation's.
   const std::vector<float> after = scratch.get();
   for (std::size_t i = 1; i <= kBehind; ++i) CHECK(std::isnan(after[after.size() - i]));

@@ -30,24 +30,24 @@ inline std::vector<double> to_double(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
 
-/// Bytes that stand behind a test's memory: NaN as floats, other ones in every call.
-inline std::vector<std::byte> bytes_behind() {
+/// Bytes that follow a test's memory: NaN as floats, other ones in every call.
+inline std::vector<std::byte> guard_bytes() {
   static std::atomic<std::uint32_t> calls{0};
   const std::vector<std::uint32_t> words(256, 0x7FC00000U + (++calls & 0xFFFFU));
   const auto* bytes = reinterpret_cast<const std::byte*>(words.data());
   return {bytes, bytes + words.size() * sizeof(words[0])};
 }
 
-/// Device memory that holds a vector. Nobody may write behind it, and who reads there gets NaN.
+/// Device memory that holds a vector. Nobody may write past it, and who reads there gets NaN.
 template <class T>
 class OnDevice {
  public:
   OnDevice(Backend& backend, const std::vector<T>& values)
       : backend_(&backend),
         count_(values.size()),
-        behind_(values.empty() ? std::vector<std::byte>() : bytes_behind()),
-        memory_(backend.allocate(count_ * sizeof(T) + behind_.size(), "a test")) {
-    if (count_ > 0) backend.upload(end(), behind_.data(), behind_.size());
+        guard_(values.empty() ? std::vector<std::byte>() : guard_bytes()),
+        memory_(backend.allocate(count_ * sizeof(T) + guard_.size(), "a test")) {
+    if (count_ > 0) backend.upload(end(), guard_.data(), guard_.size());
     set(values);
   }
   void set(const std::vector<T>& values) {
@@ -55,19 +55,19 @@ class OnDevice {
     backend_->synchronize();
   }
   std::vector<T> get() const {
-    check_behind();
+    check_guard();
     std::vector<T> values(count_);
     if (count_ > 0) backend_->download(values.data(), memory_.ptr(), count_ * sizeof(T));
     backend_->synchronize();
     return values;
   }
-  /// Fails the test if something was written behind the vector.
-  void check_behind() const {
+  /// Fails the test if something was written past the vector.
+  void check_guard() const {
     if (count_ == 0) return;
-    std::vector<std::byte> now(behind_.size());
+    std::vector<std::byte> now(guard_.size());
     backend_->download(now.data(), end(), now.size());
     backend_->synchronize();
-    CHECK(std::memcmp(now.data(), behind_.data(), now.size()) == 0);
+    CHECK(std::memcmp(now.data(), guard_.data(), now.size()) == 0);
   }
   DevPtr ptr() const { return memory_.ptr(); }
 
@@ -76,7 +76,7 @@ class OnDevice {
 
   Backend* backend_;
   std::size_t count_;
-  std::vector<std::byte> behind_;
+  std::vector<std::byte> guard_;
   DeviceMemory memory_;
 };
 
@@ -105,8 +105,8 @@ class OpRunner {
 
   std::vector<float> forward() {
     op_.forward(args());
-    saved_.check_behind();
-    scratch_.check_behind();
+    saved_.check_guard();
+    scratch_.check_guard();
     return y_.get();
   }
 
@@ -121,8 +121,8 @@ class OpRunner {
     OpArgs a = args();
     a.write = write;
     op_.backward(a);
-    saved_.check_behind();
-    scratch_.check_behind();
+    saved_.check_guard();
+    scratch_.check_guard();
     result.dx = dx_.get();
     result.dweight = dweight_.get();
     result.dbias = dbias_.get();

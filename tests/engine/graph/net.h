@@ -112,7 +112,7 @@ class NetRunner {
 
   TrainResult train(GradWrite write = GradWrite::overwrite) {
     executor_.train(buffers(), batch(), write);
-    arena_.check_behind();
+    arena_.check_guard();
     TrainResult result;
     result.grads = grads_.get();
     result.metrics = metrics_at(result.grads.data() + plan_.param_floats);
@@ -128,7 +128,7 @@ class NetRunner {
 
   EvalResult evaluate() {
     executor_.evaluate(buffers(), batch(), outputs());
-    arena_.check_behind();
+    arena_.check_guard();
     EvalResult result;
     result.loss = sample_loss_.get();
     result.prediction = prediction_.get();
