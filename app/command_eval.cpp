@@ -64,16 +64,6 @@ std::string csv_field(const std::string& text) {
   return quoted + "\"";
 }
 
-/// How the data differs from what the run had, in a few words; empty where it does not.
-std::string difference_of_data(const char* name, const std::string& expected,
-                               const DataSource& source) {
-  const std::string found = source.fingerprint();
-  if (expected.empty() || expected == found) return {};
-  return fmt::format(
-      "expected the run's {} data (fingerprint {}), found other data (fingerprint {}, {} samples)",
-      name, expected, found, source.size());
-}
-
 /// Refuses to measure a checkpoint on other data than the run's: results would be compared that do
 /// not compare, and another number of training samples is another validation split, so that
 /// samples the weights were trained on would be taken for unseen ones.

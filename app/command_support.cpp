@@ -55,6 +55,15 @@ void try_samples(const DataSource* source) {
   if (bad > 0) throw Error(ErrorKind::data, lines);
 }
 
+std::string difference_of_data(const char* name, const std::string& expected,
+                               const DataSource& source) {
+  const std::string found = source.fingerprint();
+  if (expected.empty() || expected == found) return {};
+  return fmt::format(
+      "expected the run's {} data (fingerprint {}), found other data (fingerprint {}, {} samples)",
+      name, expected, found, source.size());
+}
+
 Job load_job(TrainSpec spec) {
   Plan plan = make_plan(spec);
   const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));

@@ -25,6 +25,11 @@ std::vector<std::string> with_devices(std::vector<std::string> overrides,
 /// Throws ErrorKind::data with a line for each file that is not.
 void try_samples(const DataSource* source);
 
+/// How the data differs from what a run had (`expected`, empty where it is not known), in a few
+/// words; empty where it does not. `name`: "training" or "test".
+std::string difference_of_data(const char* name, const std::string& expected,
+                               const DataSource& source);
+
 /// Opens the data and builds everything up to, but without, the devices.
 Job load_job(TrainSpec spec);
 

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "app/catalog.h"
+#include "app/command_support.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
 
@@ -62,12 +63,11 @@ void check_same_config(const std::string& checkpoint, const std::string& folder,
          "--overwrite (replaces the run in {})",
          checkpoint, lines, fmt::join(changeable_fields(catalog()), ", "), folder);
   }
-  const std::string fingerprint = job.splits.train.source->fingerprint();
-  if (!header.dataset_fingerprint.empty() && header.dataset_fingerprint != fingerprint) {
-    fail(ErrorKind::data,
-         "{} was trained on other data (fingerprint {}; the data now has fingerprint {}): restore "
-         "the data, or start a new run with --resume never",
-         checkpoint, header.dataset_fingerprint, fingerprint);
+  const std::string difference =
+      difference_of_data("training", header.dataset_fingerprint, *job.splits.train.source);
+  if (!difference.empty()) {
+    fail(ErrorKind::data, "{}: {}. Restore the data, or start a new run with --resume never",
+         checkpoint, difference);
   }
 }
 

@@ -83,7 +83,7 @@ const DeviceTraits& DeviceName::traits() const {
                                      .overlaps_sums = false,
                                      .pass_bytes = std::int64_t{1} << 20,
                                      .max_samples = 256,
-                                     .steps_ahead = 1};
+                                     .steps_ahead = 0};
   static constexpr DeviceTraits kGpu{.noun = "GPU",
                                      .speed_is_threads = false,
                                      .arithmetic_varies = false,

@@ -36,6 +36,7 @@ class TreeBuilder : public YAML::EventHandler {
     line_starts_.push_back(0);
     for (std::size_t i = 0; i < text.size(); ++i) {
       if (text[i] == '\n') line_starts_.push_back(i + 1);
+      if ((static_cast<unsigned char>(text[i]) & 0xC0U) == 0x80U) continuations_.push_back(i);
     }
     text_ = text;
   }
@@ -51,9 +52,7 @@ class TreeBuilder : public YAML::EventHandler {
       const std::size_t begin = line_starts_[line];
       const std::size_t end =
           std::min(text_.size(), begin + static_cast<std::size_t>(std::max(0, mark.column)));
-      for (std::size_t i = begin; i < end; ++i) {
-        if ((static_cast<unsigned char>(text_[i]) & 0xC0U) == 0x80U) --column;
-      }
+      column -= static_cast<int>(continuations_before(end) - continuations_before(begin));
     }
     return {file_, mark.line + 1, column};
   }
@@ -128,6 +127,11 @@ class TreeBuilder : public YAML::EventHandler {
     std::size_t nodes;
     int depth;
   };
+
+  std::size_t continuations_before(std::size_t offset) const {
+    return static_cast<std::size_t>(std::ranges::lower_bound(continuations_, offset) -
+                                    continuations_.begin());
+  }
 
   void issue(const Where& at, std::string text) { issues_.push_back({at, std::move(text)}); }
 
@@ -228,6 +232,9 @@ class TreeBuilder : public YAML::EventHandler {
   std::string text_;
   std::vector<ConfigIssue>& issues_;
   std::vector<std::size_t> line_starts_;
+  /// Offsets of the bytes that continue a UTF-8 character: counting them in the line for every node
+  /// of a long line would take quadratic time.
+  std::vector<std::size_t> continuations_;
   YamlNode root_;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, Anchored> anchors_;

@@ -39,9 +39,9 @@ struct Job {
   // overlapped with backward.
   std::int64_t overlap_from_bytes = 2 << 20;
   std::int64_t bucket_bytes = 25 << 20;
-  /// Steps whose results may still be on their way when the next is queued, equal on all ranks: one
-  /// on the CPU, several where launching ahead keeps a GPU busy.
-  std::int64_t steps_ahead = 1;
+  /// Steps whose results may still be on their way when the next is queued, equal on all ranks:
+  /// none on the CPU, several where launching ahead keeps a GPU busy.
+  std::int64_t steps_ahead = 0;
 
   int decoder_threads = 1;  ///< of each replica, for sources that decode
 

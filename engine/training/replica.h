@@ -74,7 +74,7 @@ class Replica {
   void set_device_weights(const DeviceWeights& device_weights);
 
   /// Queues one step: this rank's samples, the sum over all ranks, the update. The result comes
-  /// from take_result, one step or more later.
+  /// from take_result, now or steps later.
   void train_step(const StepPlan& plan, const HostBatch& batch);
   /// The result of the oldest step not yet taken; waits for it if it must.
   StepResult take_result();

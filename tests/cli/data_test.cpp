@@ -204,11 +204,12 @@ TEST_CASE("a resume that is refused says what the run had and what it would have
     return json::parse(
         w.run_well({"inspect", file, "--json"}).out)["metadata"]["dpt.dataset_fingerprint"];
   };
-  CHECK(w.run(command).err == "dpt: error: " + checkpoint +
-                                  " was trained on other data (fingerprint " +
-                                  fingerprint_of(checkpoint) + "; the data now has fingerprint " +
-                                  fingerprint_of("other/checkpoints/step-00000001.safetensors") +
-                                  "): restore the data, or start a new run with --resume never\n");
+  const std::string had = fingerprint_of(checkpoint);
+  const std::string has = fingerprint_of("other/checkpoints/step-00000001.safetensors");
+  CHECK(w.run(command).err ==
+        "dpt: error: " + checkpoint + ": expected the run's training data (fingerprint " + had +
+            "), found other data (fingerprint " + has +
+            ", 60 samples). Restore the data, or start a new run with --resume never\n");
 }
 
 TEST_CASE("the seed changes the order of the samples, and nothing does without shuffle") {

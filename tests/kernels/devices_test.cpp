@@ -265,7 +265,7 @@ TEST_CASE("what a kind of device is good at") {
   CHECK_FALSE(cpu.overlaps_sums);
   CHECK(cpu.pass_bytes == 1 << 20);
   CHECK(cpu.max_samples == 256);
-  CHECK(cpu.steps_ahead == 1);
+  CHECK(cpu.steps_ahead == 0);
   const DeviceTraits& gpu = parse_device("cuda:1").traits();
   CHECK(std::string(gpu.noun) == "GPU");
   CHECK_FALSE(gpu.speed_is_threads);

@@ -1,0 +1,126 @@
+// dpt eval and dpt inspect: which file they take, and what they print of it.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/checkpoints/safetensors.h"
+#include "tests/cli/tiny.h"
+
+using namespace dpt::testing;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+TEST_CASE("eval: the newest checkpoint where there is no best, val where there is no test") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml", "data.test_size=0", "train.epochs=2"});
+  const Finished best = w.run_well({"eval", "runs/tiny"});
+  check_contains(best.out, "runs/tiny/best.safetensors: val split, 8 samples: loss ");
+  fs::remove(w.dir.file("runs/tiny/best.safetensors"));
+  const Finished newest = w.run_well({"eval", "runs/tiny"});
+  check_contains(newest.out, "runs/tiny/checkpoints/step-00000010.safetensors: val split, 8 ");
+  // One that is damaged is passed over, and that is said.
+  write_file(w.dir.file("runs/tiny/checkpoints/step-00000010.safetensors"), "x");
+  const Finished older = w.run_well({"eval", "runs/tiny"});
+  check_contains(older.out, "step-00000005.safetensors: val split");
+  check_contains(older.err, "dpt: warning: ");
+  write_file(w.dir.file("runs/tiny/checkpoints/step-00000005.safetensors"), "x");
+  const Finished none = w.run({"eval", "runs/tiny"});
+  CHECK(none.exit_code == 3);
+  check_contains(none.err, "runs/tiny: the run folder has no good checkpoint");
+}
+
+TEST_CASE("eval: bounds of the loss, and predictions of a part of the samples") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml"});
+  const json val = json::parse(w.run_well({"eval", "runs/tiny", "--json", "--split", "val"}).out);
+  const std::string loss = val["loss"].dump();
+  w.run_well({"eval", "runs/tiny", "--split", "val", "--require", "val/loss<=" + loss});
+  const Finished missed =
+      w.run({"eval", "runs/tiny", "--split", "val", "--require", "val/loss<" + loss});
+  CHECK(missed.exit_code == 7);
+  check_contains(missed.err, fmt::format("--require val/loss<{}: not met: the value is {:.6g}\n",
+                                         loss, val["loss"].get<double>()));
+  const Finished elsewhere = w.run({"eval", "runs/tiny", "--require", "val/loss<1"});
+  CHECK(elsewhere.exit_code == 2);
+  check_contains(elsewhere.err,
+                 "--require val/loss<1: expected a metric of the evaluated split, test");
+
+  w.run_well({"eval", "runs/tiny", "--split", "val", "--predictions", "val.csv"});
+  w.run_well({"eval", "runs/tiny", "--split", "train", "--predictions", "train.csv"});
+  std::vector<int> all;
+  const auto add = [&](const std::string& file) {
+    std::istringstream csv(read_file(w.dir.file(file)));
+    std::string line;
+    std::getline(csv, line);
+    double sum = 0;
+    int n = 0, right = 0;
+    for (; std::getline(csv, line); ++n) {
+      int index = 0, label = 0, prediction = 0, label_name = 0, prediction_name = 0;
+      char comma = 0;
+      double loss_of_sample = 0;
+      std::istringstream(line) >> index >> comma >> label >> comma >> prediction >> comma >>
+          label_name >> comma >> prediction_name >> comma >> loss_of_sample;
+      // Classes of synthetic data are called by their numbers, and follow one another.
+      CHECK(label == index % 3);
+      CHECK(label_name == label);
+      CHECK(prediction_name == prediction);
+      right += prediction == label ? 1 : 0;
+      sum += loss_of_sample;
+      all.push_back(index);
+    }
+    return std::tuple(n, sum / n, static_cast<double>(right) / n);
+  };
+  const auto [n, mean, accuracy] = add("val.csv");
+  CHECK(n == 8);
+  CHECK(mean == doctest::Approx(val["loss"].get<double>()).epsilon(1e-6));
+  CHECK(accuracy == val["accuracy"].get<double>());
+  CHECK(std::get<0>(add("train.csv")) == 40);
+  // Each of the training files' samples is in one of the two.
+  std::sort(all.begin(), all.end());
+  for (int i = 0; i < 48; ++i) CHECK(all.at(static_cast<std::size_t>(i)) == i);
+}
+
+TEST_CASE("eval: other devices than the run's, whatever their weights and shards were") {
+  const Tiny w;
+  w.run_well(
+      {"train", "small.yaml", "devices=[cpu, cpu]", "device_weights=[1, 2]", "train.shards=2"});
+  const json one = json::parse(w.run_well({"eval", "runs/tiny", "--json", "--devices", "cpu"}).out);
+  const json three =
+      json::parse(w.run_well({"eval", "runs/tiny", "--json", "--devices", "cpu,cpu,cpu"}).out);
+  CHECK(one["accuracy"] == three["accuracy"]);
+  // What is told on the command line counts, and --devices comes last.
+  const Finished bad = w.run(
+      {"eval", "runs/tiny", "device_weights=[1, 2]", "devices=[cpu, cpu]", "--devices", "cpu"});
+  CHECK(bad.exit_code == 2);
+  check_contains(bad.err, "device_weights");
+}
+
+TEST_CASE("inspect: a file without a checksum is good for what it is") {
+  const Tiny w;
+  const std::string header = R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  write_file(w.dir.file("foreign.safetensors"), bytes + header + std::string(4, '\0'));
+  check_contains(w.run_well({"inspect", "foreign.safetensors"}).out,
+                 "\nintegrity: unknown: the file has no dpt.integrity checksum");
+  CHECK(json::parse(w.run_well({"inspect", "foreign.safetensors", "--json"}).out)["integrity"] ==
+        "absent");
+}
+
+TEST_CASE("inspect: what a damaged file and a good one are called") {
+  const Tiny w;
+  const float one = 1;
+  const std::string file = w.dir.file("a.safetensors");
+  dpt::write_safetensors(file, {}, {{"x", "F32", {1}, &one}});
+  check_contains(w.run_well({"inspect", "a.safetensors"}).out,
+                 "\nintegrity: good: every byte is as it was written\n");
+  std::string bytes = read_file(file);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_file(file, bytes);
+  const Finished damaged = w.run({"inspect", "a.safetensors"});
+  CHECK(damaged.exit_code == 3);
+  check_contains(damaged.out,
+                 "\nintegrity: MISMATCH: bytes have changed since the file was written\n");
+}
