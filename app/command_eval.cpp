@@ -25,18 +25,50 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-/// Refuses a best.safetensors that is not the one that the run's newest checkpoint knows.
-void check_is_best_of(const std::string& newest, const std::string& best) {
-  const RunState run = read_checkpoint_header(newest).state;
-  if (!run.best) return;
-  const std::string why_not = why_not_best(best, run);
-  // A best that came after the newest checkpoint is saved alone.
-  if (why_not.empty() || read_checkpoint_header(best).state.step > run.step) return;
-  fail(
-      ErrorKind::data,
-      "expected the run's best checkpoint, of step {} (according to {}), but {}. Resume the run to "
-      "restore its best, or name the file to evaluate: dpt eval {}",
-      run.best_step, newest, why_not, best);
+/// Whether `best` was saved as the best of the run with this config: then it may be later than the
+/// run's newest checkpoint. Throws ErrorKind::data for a damaged file.
+bool is_best_of_run(const std::string& best, const std::string& config) {
+  const CheckpointHeader header = read_checkpoint_header(best);
+  return header.state.best && header.state.best_step == header.state.step &&
+         refused_changes(catalog(), header.config, best, config).empty();
+}
+
+[[noreturn]] void refuse_best(const std::string& expected, const std::string& best,
+                              const std::string& why_not) {
+  fail(ErrorKind::data,
+       "expected {}, but {}. Resume the run to restore its best, or name the file to evaluate: dpt "
+       "eval {}",
+       expected, why_not, best);
+}
+
+/// The best checkpoint of a run folder whose newest good one is `newest`, else that one. A file in
+/// its place that is none of the run's is refused.
+std::string best_or_newest(const std::string& folder, const std::string& newest) {
+  const std::string best = folder + "/best.safetensors";
+  const CheckpointHeader header = read_checkpoint_header(newest);
+  const RunState& run = header.state;
+  std::error_code error;
+  const bool is_there = fs::exists(best, error);
+  if (run.best && why_not_best(best, run).empty()) return best;
+  if (is_there) {
+    // A best that came after the newest checkpoint is saved alone.
+    const bool is_later = read_checkpoint_header(best).state.step > run.step;
+    if (is_later && is_best_of_run(best, header.config)) return best;
+    const std::string another = best + " is of another run";
+    if (!run.best) {
+      refuse_best(fmt::format("a run without a best so far (according to {})", newest), best,
+                  another);
+    }
+    refuse_best(fmt::format("the run's best checkpoint, of step {} (according to {})",
+                            run.best_step, newest),
+                best, is_later ? another : why_not_best(best, run));
+  }
+  if (!run.best) return newest;
+  const std::string kept = folder + "/checkpoints/" + checkpoint_name(run.best_step);
+  const std::string& taken = why_not_best(kept, run).empty() ? kept : newest;
+  say(fmt::format("warning: {}: no such file; {} is evaluated, which is {}", best, taken,
+                  &taken == &kept ? "the best checkpoint" : "the newest checkpoint, not the best"));
+  return taken;
 }
 
 /// A run folder's best checkpoint, else its newest good one; or the file itself.
@@ -48,12 +80,16 @@ std::string find_checkpoint(const std::string& target) {
   }
   const std::string newest = newest_good_checkpoint(
       target + "/checkpoints", [](const std::string& text) { say("warning: " + text); });
-  if (const std::string best = target + "/best.safetensors"; fs::exists(best, error)) {
-    if (!newest.empty()) check_is_best_of(newest, best);
-    return best;
+  if (!newest.empty()) return best_or_newest(target, newest);
+  const std::string best = target + "/best.safetensors";
+  if (!fs::exists(best, error)) {
+    fail(ErrorKind::data, "{}: the run folder has no good checkpoint", target);
   }
-  if (newest.empty()) fail(ErrorKind::data, "{}: the run folder has no good checkpoint", target);
-  return newest;
+  const std::string config = target + "/config.yaml";
+  if (fs::exists(config, error) && !is_best_of_run(best, read_whole_file(config))) {
+    refuse_best("the best checkpoint of the run of " + config, best, best + " is of another run");
+  }
+  return best;
 }
 
 /// A CSV field, quoted where it must be (RFC 4180).

@@ -92,9 +92,16 @@ std::vector<std::string> device_names(const Job& job) {
   return names;
 }
 
+/// Whether best.safetensors is what the run knows as its best, by what it monitors now.
+bool has_its_best(const Job& job, const RunFolder& folder, const RunState& state) {
+  return !state.best || (state.best_monitor == best_monitor_of(job.spec) &&
+                         why_not_best(folder.best(), state).empty());
+}
+
 /// The results of a run that has nothing left to do, all of them written; null for another.
 Json results_of_complete(const Job& job, const RunFolder& folder, const TrainStart& start) {
   const RunState& state = start.point.state;
+  if (!has_its_best(job, folder, state)) return {};
   if (start.checkpoint.empty() ||
       (state.epoch < job.spec.train.epochs && !has_stopped_early(job.spec, state))) {
     return {};
@@ -124,7 +131,14 @@ std::string complete_line(const Job& job, const RunFolder& folder, const RunStat
             : "To continue training, raise train.epochs");
 }
 
-/// While the new run has saved nothing, the one that it replaces comes back when it fails.
+/// "; its best weights are in r/checkpoints/abandoned-1", of a run whose predecessor is restored.
+std::string kept_text(const RunFolder& folder) {
+  if (folder.kept_of_new().empty()) return {};
+  return fmt::format("; its best weights, metrics.jsonl and train.log are in {}",
+                     folder.kept_of_new());
+}
+
+/// While the new run has saved no checkpoint, the one that it replaces comes back when it fails.
 class Replacement {
  public:
   Replacement(RunFolder& folder, Progress& progress) : folder_(folder), progress_(progress) {}
@@ -132,8 +146,9 @@ class Replacement {
   ~Replacement() {
     try {
       if (list_checkpoints(folder_.checkpoints()).empty() && folder_.put_back()) {
-        progress_.info(fmt::format(
-            "restored the previous run in {}: the new run saved no checkpoint", folder_.path()));
+        progress_.info(
+            fmt::format("restored the previous run in {}: the new run saved no checkpoint{}",
+                        folder_.path(), kept_text(folder_)));
       }
     } catch (const std::exception& error) {
       progress_.warn(
@@ -252,9 +267,10 @@ int run_train(const TrainOptions& options) {
   Progress progress;
   RunFolder folder(choose_folder(options, job.spec));
   if (folder.restored()) {
-    progress.info(fmt::format(
-        "restored the previous run in {}: the run that was to replace it had saved no checkpoint",
-        folder.path()));
+    progress.info(
+        fmt::format("restored the previous run in {}: the run that was to replace it had saved no "
+                    "checkpoint{}",
+                    folder.path(), kept_text(folder)));
   }
   if (options.overwrite) {
     folder.check_only_ours();

@@ -219,22 +219,7 @@ void move_durably(const std::string& from, const std::string& to) {
   if (folder_of(from) != folder_of(to)) require_durable_folder(folder_of(from), from, "is moved");
 }
 
-void publish_link(const std::string& from, const std::string& to) {
-  const std::string temporary = to + kTemporarySuffix;
-  unlink_file(temporary);
-  // The data is durable under its first name; a link adds the new one.
-  if (uninterrupted([&] { return ::link(from.c_str(), temporary.c_str()); }) == 0) {
-    if (rename_file(temporary, to) != 0) {
-      const int error = errno;
-      unlink_file(temporary);
-      fail(ErrorKind::data,
-           "{}: cannot rename into place: {}; a file that was there before is unchanged", to,
-           reason(error));
-    }
-    unlink_file(temporary);  // Where both were one file already, rename leaves both names.
-    require_durable_folder(folder_of(to), to, "is in place");
-    return;
-  }
+void copy_durably(const std::string& from, const std::string& to) {
   std::uint64_t size = 0;
   const FileHandle source = open_regular_file(from, size);
   AtomicFile copy(to);

@@ -84,10 +84,10 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
   const auto here = header_of(origin.own_place);
   if (!here || here->checksum != origin.checksum) {
     if (exists(origin.own_place)) {
-      publish_link(origin.own_place, aside.place_for(origin.own_place));
+      copy_durably(origin.own_place, aside.place_for(origin.own_place));
       left.push_back(step);
     }
-    publish_link(from, origin.own_place);
+    copy_durably(from, origin.own_place);
   }
   std::vector<std::string> paths = list_checkpoints(folder.checkpoints());
   std::reverse(paths.begin(), paths.end());
@@ -149,7 +149,7 @@ void forget_best(RunState& state) {
 }
 
 /// Moves a best.safetensors that is not of this line of descent aside. An older best of it (a crash
-/// came before the new one was linked) is replaced.
+/// came before the new one was copied) is replaced.
 void leave_best(const RunFolder& folder, const StartingPoint& start, Aside& aside,
                 const Notify& notify) {
   if (!exists(folder.best())) return;
@@ -216,7 +216,7 @@ void settle_best(const Job& job, const RunFolder& folder, const std::string& fro
     const auto there = header_of(folder.best());
     if (!there || there->checksum != state.best_checksum) {
       leave_best(folder, start, aside, notify);
-      publish_link(best_file, folder.best());
+      copy_durably(best_file, folder.best());
     }
   }
 }
@@ -272,7 +272,7 @@ std::string find_best(const RunFolder& folder, const RunState& state, const Noti
   }
   notify(fmt::format("warning: {} was not the best checkpoint of this run; it is restored from {}",
                      folder.best(), other));
-  publish_link(other, folder.best());
+  copy_durably(other, folder.best());
   return folder.best();
 }
 

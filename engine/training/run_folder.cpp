@@ -64,6 +64,15 @@ bool is_checkpoint_name(std::string_view name) {
   return name.starts_with("step-") || name.starts_with("abandoned-");
 }
 
+std::string make_abandoned_in(const std::string& checkpoints) {
+  for (int i = 1;; ++i) {
+    std::string path = fmt::format("{}/abandoned-{}", checkpoints, i);
+    if (exists(path)) continue;
+    make_folders(path);
+    return path;
+  }
+}
+
 void remove_tree(const std::string& path) {
   std::error_code failure;
   fs::remove_all(path, failure);
@@ -118,7 +127,8 @@ RunFolder::~RunFolder() {
 RunFolder::RunFolder(RunFolder&& other) noexcept
     : path_(std::move(other.path_)),
       lock_(std::exchange(other.lock_, -1)),
-      restored_(other.restored_) {}
+      restored_(other.restored_),
+      kept_of_new_(std::move(other.kept_of_new_)) {}
 
 std::string RunFolder::after_set_aside(const std::string& path) const {
   if (path.empty() || !exists(path)) return path;
@@ -180,12 +190,13 @@ void RunFolder::give_up_replaced() {
 
 bool RunFolder::put_back() {
   if (!is_set_aside(replaced())) return false;
-  // The checkpoints come last, so that a crash on the way is known for what it is.
+  // While both runs have a checkpoints/, the other files in place are the new run's. Its own goes
+  // last of them, the old one comes back last, so that a crash on the way is known for what it is.
+  if (exists(replaced() + "/checkpoints") && exists(checkpoints())) leave_new_run();
   bool any = false;
   for (auto name = std::rbegin(kFiles); name != std::rend(kFiles); ++name) {
     const std::string old = replaced() + "/" + *name;
     if (!exists(old)) continue;
-    remove_tree(file(*name));
     move_durably(old, file(*name));
     any = true;
   }
@@ -193,13 +204,21 @@ bool RunFolder::put_back() {
   return any;
 }
 
-std::string RunFolder::make_abandoned() const {
-  for (int i = 1;; ++i) {
-    std::string path = fmt::format("{}/abandoned-{}", checkpoints(), i);
-    if (exists(path)) continue;
-    make_folders(path);
-    return path;
+void RunFolder::leave_new_run() {
+  if (exists(best())) {
+    const std::string to = make_abandoned_in(replaced() + "/checkpoints");
+    for (const char* name : {"train.log", "metrics.jsonl", "best.safetensors"}) {
+      if (exists(file(name))) move_durably(file(name), to + "/" + name);
+    }
+    kept_of_new_ = checkpoints() + "/" + fs::path(to).filename().string();
   }
+  for (auto name = std::rbegin(kFiles); name != std::rend(kFiles); ++name) {
+    if (exists(file(*name))) remove_tree(file(*name));
+  }
+}
+
+std::string RunFolder::make_abandoned() const {
+  return make_abandoned_in(checkpoints());
 }
 
 bool is_run_folder(const std::string& path) {

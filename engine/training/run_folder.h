@@ -34,8 +34,11 @@ class RunFolder {
   void set_aside();
   /// The new run has a checkpoint: removes the old one. Does nothing when nothing was set aside.
   void give_up_replaced();
-  /// The new run has saved nothing: restores the old one. Returns whether there was one.
+  /// The new run has saved no checkpoint: restores the old one. Returns whether there was one.
   bool put_back();
+  /// Where put_back() left the best weights, log and messages of the new run, an abandoned-N;
+  /// empty where it had no best.
+  const std::string& kept_of_new() const { return kept_of_new_; }
   /// Whether opening the folder has put back the run that a crash had left in replaced/.
   bool restored() const { return restored_; }
 
@@ -44,10 +47,12 @@ class RunFolder {
 
  private:
   std::string replaced() const { return path_ + "/replaced"; }
+  void leave_new_run();
 
   std::string path_;
   int lock_ = -1;
   bool restored_ = false;
+  std::string kept_of_new_;
 };
 
 /// Whether the folder holds a run (its config.yaml or checkpoints).

@@ -61,7 +61,7 @@ SaveResult RunSaver::save(const SaveRequest& request) {
   result.is_best = request.is_best;
   try {
     result.checksum = save_checkpoint(folder_.file(name), plan_, request.checkpoint);
-    if (request.keep && request.is_best) publish_link(folder_.file(name), folder_.best());
+    if (request.keep && request.is_best) copy_durably(folder_.file(name), folder_.best());
     result.best_moved = request.is_best;
   } catch (...) {
     result.error = std::current_exception();

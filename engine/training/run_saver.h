@@ -2,11 +2,11 @@
 //
 // One save:
 //   1. the checkpoint: temporary file, write, fsync, rename, fsync of checkpoints/;
-//   2. if it is the best so far: link best.safetensors.tmp, rename, fsync of the run folder;
+//   2. if it is the best so far: a copy of it as best.safetensors, by the same steps;
 //   3. the run that --overwrite replaces, if any, is given up;
 //   4. checkpoints that may go are removed.
 // Each step begins after the one before is durable, so that a crash at any instant leaves the
-// newest checkpoint whole, and a best that is this one or can be linked again from it (lineage.h).
+// newest checkpoint whole, and a best that is this one or can be copied again from it (lineage.h).
 // 1 and 2 can fail a save; what goes wrong in 3 and 4 is a warning, because nothing is lost by it.
 #pragma once
 

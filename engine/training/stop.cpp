@@ -1,6 +1,7 @@
 #include "engine/training/stop.h"
 
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,16 +11,33 @@ namespace dpt {
 namespace {
 
 // Signals belong to the process, so this is the one piece of global state.
-std::atomic<int> g_signal{0};            // the first, which decides the exit code
-std::atomic<bool> g_interrupted{false};  // SIGINT or SIGTERM came
-static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
+std::atomic<int> g_signal{0};  // the first, which decides the exit code
+// Milliseconds of the monotonic clock when the first SIGINT or SIGTERM came.
+std::atomic<std::int64_t> g_interrupted_at{0};
+static_assert(std::atomic<int>::is_always_lock_free &&
+                  std::atomic<std::int64_t>::is_always_lock_free,
+              "used in a signal handler");
+
+/// `timeout` signals the program and then its process group, and supervisors send SIGINT and
+/// SIGTERM in one go: within this time they are one request.
+constexpr std::int64_t kOneRequestMs = 100;
+
+std::int64_t now_ms() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);  // which a signal handler may call
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
 
 void on_signal(int number) {
   int expected = 0;
   g_signal.compare_exchange_strong(expected, number);
   // A closing terminal sends SIGHUP before SIGTERM, a job scheduler SIGUSR1: the first SIGTERM
   // after them is not impatience.
-  if ((number == SIGINT || number == SIGTERM) && g_interrupted.exchange(true)) _exit(128 + number);
+  if (number != SIGINT && number != SIGTERM) return;
+  const std::int64_t now = now_ms();
+  std::int64_t first = 0;
+  if (g_interrupted_at.compare_exchange_strong(first, now)) return;
+  if (now - first >= kOneRequestMs) _exit(128 + number);
 }
 
 }  // namespace

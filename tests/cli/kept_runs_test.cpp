@@ -288,11 +288,110 @@ TEST_CASE("eval refuses a best.safetensors that is not the run's") {
   CHECK(eval.exit_code == 3);
   check_contains(eval.err, "expected the run's best checkpoint, of step 12");
   w.run_well({"eval", w.best()});
-  // One that came after the newest checkpoint is the run's.
+  // Neither is one of a later step, nor one where the run has no best, nor one alone.
+  w.train_well({"seed=9"}, "other");
   fs::remove(w.best());
-  fs::copy_file(w.checkpoint(24), w.best());
-  fs::remove(w.checkpoint(24));
+  fs::copy_file(w.best("other"), w.best());
+  CHECK(w.run({"eval", "r"}).exit_code == 3);
+  w.train_well({"--max-steps", "3"}, "early");
+  fs::copy_file(w.best("other"), w.best("early"));
+  const Finished early = w.run({"eval", "early"});
+  CHECK(early.exit_code == 3);
+  check_contains(early.err,
+                 "expected a run without a best so far (according to early/checkpoints/");
+  fs::remove(w.checkpoint(3, "early"));
+  check_contains(w.run({"eval", "early"}).err,
+                 "the best checkpoint of the run of early/config.yaml");
+}
+
+TEST_CASE("eval takes a best of the run that came after its newest checkpoint") {
+  const KeptRuns w;
+  w.train_well({});
+  const std::int64_t best = state_of(w.best()).step;
+  REQUIRE(best > 12);
+  for (std::int64_t step = best; step <= 36; step += 12) fs::remove(w.checkpoint(step));
+  check_contains(w.run_well({"eval", "r"}).out, "r/best.safetensors: test split");
+  fs::remove_all(w.dir.file("r/checkpoints"));
+  check_contains(w.run_well({"eval", "r"}).out, "r/best.safetensors: test split");
+}
+
+TEST_CASE("eval: where best.safetensors is gone, what is measured instead is said") {
+  const KeptRuns w;
+  w.train_well({"--max-steps", "24", "optimizer.lr=0.000001"});
+  REQUIRE(state_of(w.checkpoint(24)).best_step == 12);
+  fs::remove(w.best());
+  const Finished kept = w.run_well({"eval", "r"});
+  check_contains(kept.out, "r/checkpoints/step-00000012.safetensors: test split");
+  check_contains(kept.err,
+                 "dpt: warning: r/best.safetensors: no such file; "
+                 "r/checkpoints/step-00000012.safetensors is evaluated, which is the best "
+                 "checkpoint\n");
+  fs::remove(w.checkpoint(12));
+  const Finished newest = w.run_well({"eval", "r"});
+  check_contains(newest.out, "r/checkpoints/step-00000024.safetensors: test split");
+  check_contains(newest.err, "is evaluated, which is the newest checkpoint, not the best\n");
+}
+
+TEST_CASE("a complete run whose best is not in its place gets it back") {
+  const KeptRuns w;
+  w.train_well({"checkpoint.keep_last=10"});
+  w.train_well({"seed=9"}, "other");
+  const std::string good = read_file(w.best());
+  const json summary = w.summary();
+  // Written in place, as cp does: the checkpoint of the same step stays what it is.
+  write_file(w.best(), read_file(w.best("other")));
+  CHECK(w.run({"eval", "r"}).exit_code == 3);
+  const Finished again = w.train_well({});
+  CHECK_FALSE(contains(again.err, "is complete"));
+  CHECK((read_file(w.best()) == good));
+  CHECK(w.summary()["best"] == summary["best"]);
+  CHECK(w.summary()["test"] == summary["test"]);
   w.run_well({"eval", "r"});
+  fs::remove(w.best());
+  w.train_well({});
+  CHECK((read_file(w.best()) == good));
+  check_contains(w.train_well({}).err, "is complete");
+  // Another monitor is another question.
+  const Finished monitor = w.train_well({"checkpoint.keep_best={monitor: val/loss}"});
+  check_contains(monitor.err, "checkpoint.keep_best monitors val/loss min now");
+}
+
+TEST_CASE("a checkpoint that is resumed through a link becomes a file of the run") {
+  const KeptRuns w;
+  w.train_well({"--max-steps", "12"});
+  fs::create_symlink("r/checkpoints/" + dpt::checkpoint_name(12), w.dir.file("latest"));
+  w.train_well({"--resume", "latest", "--max-steps", "12"}, "b");
+  CHECK(fs::is_regular_file(fs::symlink_status(w.checkpoint(12, "b"))));
+  CHECK(fs::is_regular_file(fs::symlink_status(w.best("b"))));
+  fs::remove_all(w.dir.file("r"));
+  w.train_well({}, "b");
+}
+
+TEST_CASE("--overwrite that saves no checkpoint: the best of the new run is not the old run's") {
+  const KeptRuns w;
+  const Words diverges = {"--overwrite", "checkpoint.every=0", "seed=9",
+                          "lr_schedule={type: multistep, milestones: [2], gamma: 1.0e+60}"};
+  for (const char* steps : {"3", "24"}) {  // before the first best, and after it
+    CAPTURE(steps);
+    const std::string folder = std::string("r") + steps;
+    w.train_well({"--max-steps", steps}, folder);
+    const auto before = contents(w.dir.file(folder));
+    const Finished failed = w.train(diverges, folder);
+    CHECK(failed.exit_code == 5);
+    check_contains(failed.err, "restored the previous run in " + folder +
+                                   ": the new run saved no checkpoint; its best weights, "
+                                   "metrics.jsonl and train.log are in " +
+                                   folder + "/checkpoints/abandoned-1\n");
+    auto after = contents(w.dir.file(folder));
+    CHECK(after.erase("checkpoints/abandoned-1/metrics.jsonl") == 1);
+    CHECK(after.erase("checkpoints/abandoned-1/train.log") == 1);
+    CHECK(after.erase("checkpoints/abandoned-1/best.safetensors") == 1);
+    CHECK(before.size() == after.size());
+    for (const auto& [name, text] : before) {
+      CAPTURE(name);
+      CHECK((after[name] == text));
+    }
+  }
 }
 
 TEST_CASE("eval: a best of the newest checkpoint's own step is not one that came after it") {

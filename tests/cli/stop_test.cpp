@@ -64,6 +64,11 @@ class Stuck {
       return !program->is_running() || (signals_of(program->pid(), "ShdPnd") & bit_of(signal)) == 0;
     }));
   }
+  /// Sends it when signals are no longer the same request as the ones before.
+  void send_later(int signal) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    send(signal);
+  }
   void read_messages() {
     close(ends_[1]);
     ends_[1] = -1;
@@ -89,9 +94,22 @@ TEST_CASE("a second SIGTERM or SIGINT stops at once, whatever the run is doing")
     Stuck run;
     run.send(first);
     CHECK(run.program->is_running());
-    run.send(second);
+    run.send_later(second);
     CHECK(run.program->wait().exit_code == exit_code);
   }
+}
+
+TEST_CASE("signals that come at the same time are one request, and the checkpoint is saved") {
+  // `timeout` sends SIGTERM to the program and to its group; some supervisors SIGINT and SIGTERM.
+  Stuck run;
+  run.program->send(SIGSTOP);
+  for (const int signal : {SIGINT, SIGTERM}) run.program->send(signal);
+  run.program->send(SIGCONT);
+  run.read_messages();
+  const int exit_code = run.program->wait().exit_code;
+  CHECK((exit_code == 130 || exit_code == 143));
+  CHECK(read_file(run.dir.file("runs/small/train.log")).find(", checkpoint saved") !=
+        std::string::npos);
 }
 
 TEST_CASE("the first SIGTERM or SIGINT after SIGHUP or SIGUSR1 is no second one") {
@@ -108,7 +126,7 @@ TEST_CASE("the first SIGTERM or SIGINT after SIGHUP or SIGUSR1 is no second one"
   Stuck run;
   run.send(SIGUSR1);
   run.send(SIGTERM);
-  run.send(SIGTERM);
+  run.send_later(SIGTERM);
   CHECK(run.program->wait().exit_code == 143);
 }
 

@@ -177,6 +177,57 @@ TEST_CASE("what a crash of --overwrite leaves: the old run while the new one has
   }
 }
 
+TEST_CASE("put back: a crash on the way, and a best of the new run that the old one has not") {
+  const TempDir dir;
+  const std::string path = dir.file("run");
+  const auto is_old_run = [&](const RunFolder& folder, bool with_best) {
+    for (const char* name : kAllFiles) {
+      CAPTURE(name);
+      const bool is_best = folder.file(name) == folder.best();
+      REQUIRE(fs::exists(folder.file(name)) == (!is_best || with_best));
+      if (!is_best || with_best) CHECK(read_whole_file(folder.file(name)) == name);
+    }
+    CHECK(list_checkpoints(folder.checkpoints()).size() == 1);
+    CHECK_FALSE(fs::exists(folder.file("replaced")));
+  };
+  for (const bool with_best : {false, true}) {
+    CAPTURE(with_best);
+    const auto replace = [&] {
+      fs::remove_all(path);
+      RunFolder folder(path);
+      write_run(path);
+      if (!with_best) fs::remove(folder.best());
+      folder.set_aside();
+      for (const char* name : {"best.safetensors", "metrics.jsonl", "env.json"}) {
+        write_file_atomically(folder.file(name), "new");
+      }
+    };
+    replace();
+    {
+      const RunFolder folder(path);
+      CHECK(folder.restored());
+      const std::string kept = folder.checkpoints() + "/abandoned-1";
+      CHECK(folder.kept_of_new() == kept);
+      CHECK(read_whole_file(kept + "/best.safetensors") == "new");
+      CHECK(read_whole_file(kept + "/metrics.jsonl") == "new");
+      CHECK_FALSE(fs::exists(kept + "/env.json"));
+      is_old_run(folder, with_best);
+    }
+    // A crash when the new run's files are gone and some of the old ones are back.
+    replace();
+    fs::remove_all(path + "/checkpoints");
+    for (const char* name : {"best.safetensors", "metrics.jsonl", "env.json"}) {
+      fs::remove(path + "/" + name);
+    }
+    if (with_best) fs::rename(path + "/replaced/best.safetensors", path + "/best.safetensors");
+    fs::rename(path + "/replaced/metrics.jsonl", path + "/metrics.jsonl");
+    const RunFolder folder(path);
+    CHECK(folder.restored());
+    CHECK(folder.kept_of_new().empty());
+    is_old_run(folder, with_best);
+  }
+}
+
 TEST_CASE("what is not a run's is refused by name, its own and half-written files are not") {
   const TempDir dir;
   RunFolder folder(dir.file("run"));
