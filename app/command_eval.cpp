@@ -47,28 +47,35 @@ std::string best_or_newest(const std::string& folder, const std::string& newest)
   const std::string best = folder + "/best.safetensors";
   const CheckpointHeader header = read_checkpoint_header(newest);
   const RunState& run = header.state;
+  const std::string why_not = run.best ? why_not_best(best, run) : std::string();
   std::error_code error;
   const bool is_there = fs::exists(best, error);
-  if (run.best && why_not_best(best, run).empty()) return best;
+  if (run.best && why_not.empty()) return best;
+  if (!run.best && !is_there) return newest;
+
+  const std::string kept = folder + "/checkpoints/" + checkpoint_name(run.best_step);
+  const bool has_kept = run.best && why_not_best(kept, run).empty();
   if (is_there) {
+    const std::int64_t step = read_checkpoint_header(best).state.step;
+    const bool is_of_run = is_best_of_run(best, header.config);
     // A best that came after the newest checkpoint is saved alone.
-    const bool is_later = read_checkpoint_header(best).state.step > run.step;
-    if (is_later && is_best_of_run(best, header.config)) return best;
+    if (is_of_run && step > run.step) return best;
     const std::string another = best + " is of another run";
     if (!run.best) {
       refuse_best(fmt::format("a run without a best so far (according to {})", newest), best,
                   another);
     }
-    refuse_best(fmt::format("the run's best checkpoint, of step {} (according to {})",
-                            run.best_step, newest),
-                best, is_later ? another : why_not_best(best, run));
+    // A crash, or a full disk, came between the checkpoint and its copy.
+    if (!is_of_run || step > run.best_step || !has_kept) {
+      refuse_best(fmt::format("the run's best checkpoint, of step {} (according to {})",
+                              run.best_step, newest),
+                  best, step > run.step ? another : why_not);
+    }
   }
-  if (!run.best) return newest;
-  const std::string kept = folder + "/checkpoints/" + checkpoint_name(run.best_step);
-  const std::string& taken = why_not_best(kept, run).empty() ? kept : newest;
-  say(fmt::format("warning: {}: no such file; {} is evaluated, which is {}", best, taken,
-                  &taken == &kept ? "the best checkpoint" : "the newest checkpoint, not the best"));
-  return taken;
+  say(fmt::format("warning: {}; {} is evaluated, which is the {}", why_not,
+                  has_kept ? kept : newest,
+                  has_kept ? "best checkpoint" : "newest checkpoint, not the best"));
+  return has_kept ? kept : newest;
 }
 
 /// A run folder's best checkpoint, else its newest good one; or the file itself.
