@@ -25,7 +25,7 @@ class StepBench {
   explicit StepBench(const Job& job)
       : job_(job),
         backend_(make_backend(job.devices.front(), job.backend_options)),
-        batch_(job.spec.data.batch_size),
+        batch_(std::min(job.batch_range(0).size(), job.max_micro_batch)),
         executor_(*backend_, job.plan, job.train_input,
                   static_cast<float>(job.spec.loss.label_smoothing), batch_, true) {
     const Plan& plan = job.plan;
@@ -101,6 +101,8 @@ class StepBench {
     return best / static_cast<double>(times) / kRuns;
   }
 
+  /// Samples of a micro-batch of the run's whole batches.
+  std::int64_t batch() const { return batch_; }
   std::vector<std::string> implementations() const { return executor_.implementations(); }
 
  private:
@@ -150,11 +152,11 @@ int run_bench_calls(const BenchOptions& options) {
   };
   const double whole = bench.seconds(all, options.rounds);
   nlohmann::ordered_json out;
-  out["batch"] = job.spec.data.batch_size;
+  out["batch"] = bench.batch();
   out["step_us"] = 1e6 * whole;
   double sum = 0;
   if (!options.json) {
-    fmt::print("batch {} on {}, each call timed separately:\n", job.spec.data.batch_size,
+    fmt::print("batch {} on {}, each call timed separately:\n", bench.batch(),
                job.devices.front().text());
   }
   for (const ExecutorCall& call : calls) {

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -74,12 +75,25 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       ->check(count());
   train->add_option("--max-time", options->max_time,
                     "Stop after this time, e.g. 3h50m, and save a checkpoint; exit code 75");
-  train->add_option(
-      "--require", options->requirements,
-      "Exit with code 7 unless this condition holds at the end, e.g. 'val/accuracy>=0.90'");
+  train
+      ->add_option(
+          "--require", options->requirements,
+          "Exit with code 7 unless this condition holds at the end, e.g. 'val/accuracy>=0.90'")
+      ->allow_extra_args(false);
   train->add_flag("--overwrite", options->overwrite,
                   "Replace the run in the folder; the old run is removed once the new one has "
                   "saved a checkpoint");
+  // These two options take words until the next option, so also the overrides after them. No
+  // parameter has a '=' in its name.
+  train->parse_complete_callback([options] {
+    for (std::vector<std::string>* names : {&options->expect_missing, &options->expect_left_over}) {
+      const auto overrides = std::stable_partition(
+          names->begin(), names->end(),
+          [](const std::string& word) { return word.find('=') == std::string::npos; });
+      options->overrides.insert(options->overrides.end(), overrides, names->end());
+      names->erase(overrides, names->end());
+    }
+  });
   set_body(train, body, options, run_train);
 }
 
@@ -96,7 +110,8 @@ void add_eval_command(CLI::App& app, CommandBody& body) {
                    "Write a CSV file with one line per sample, in the order of the data set");
   eval->add_option("--devices", options->devices, kDevicesHelp);
   eval->add_option("--require", options->requirements,
-                   "Exit with code 7 unless this condition holds, e.g. 'test/accuracy>=0.90'");
+                   "Exit with code 7 unless this condition holds, e.g. 'test/accuracy>=0.90'")
+      ->allow_extra_args(false);
   eval->add_flag(
       "--allow-other-data", options->allow_other_data,
       "Evaluate even if the data differs from the run's (by the fingerprints of its "
@@ -111,17 +126,21 @@ void add_bench_command(CLI::App& app, CommandBody& body) {
   bench->add_option("config", options->config, kConfigHelp)->required();
   bench->add_option("overrides", options->overrides, kOverridesHelp);
   bench->add_option("--devices", options->devices, kDevicesHelp);
-  bench->add_option("--weights", options->weights, "Start from these weights (safetensors)");
-  bench->add_option("--steps", options->steps, "Steps per round")->check(count());
+  CLI::Option* weights =
+      bench->add_option("--weights", options->weights, "Start from these weights (safetensors)");
+  CLI::Option* steps =
+      bench->add_option("--steps", options->steps, "Steps per round")->check(count());
   bench->add_option("--rounds", options->rounds, "Number of rounds")->check(count());
-  bench->add_flag(
+  CLI::Option* calls = bench->add_flag(
       "--calls", options->calls,
       "Time each call of a step (input, layers, loss, update) separately, on the first device");
-  bench->add_flag("--losses", options->losses, "Print the loss of every step");
+  CLI::Option* losses =
+      bench->add_flag("--losses", options->losses, "Print the loss of every step");
   bench->add_flag("--json", options->json, kJsonHelp);
-  bench->add_flag(
+  CLI::Option* serve = bench->add_flag(
       "--serve", options->serve,
       "Read 'run N' lines from stdin and answer each with the duration of N steps in seconds");
+  for (CLI::Option* other : {weights, steps, losses, serve}) calls->excludes(other);
   set_body(bench, body, options, run_bench);
 }
 
@@ -262,8 +281,14 @@ int run_cli(int argc, const char* const* argv) {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
       // What is wrong with the rest may follow from a word that was not understood.
-      if (error.get_exit_code() != 0) check_extras(app, app.get_name());
-      return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorKind::usage);
+      if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+      check_extras(app, app.get_name());
+      std::string called = app.get_name();
+      for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+        at = at->get_subcommands()[0];
+        called += " " + at->get_name();
+      }
+      fail(ErrorKind::usage, "{}. See {} --help", error.what(), called);
     }
     return body();
   });

@@ -160,12 +160,13 @@ void Loader::Impl::start(std::int64_t epoch, std::vector<Range> new_ranges) {
     ranges = std::move(new_ranges);
     return;
   }
-  std::int64_t largest = options.max_batch;
+  std::int64_t largest = 0;
   for (const Range& range : new_ranges) largest = std::max(largest, range.size());
   while (static_cast<std::int64_t>(counted.size()) < largest) {
     counted.push_back(static_cast<std::int32_t>(counted.size()));
   }
-  for (Staging& batch : ring) {
+  for (std::size_t i = 0; i < std::min(ring.size(), new_ranges.size()); ++i) {
+    Staging& batch = ring[i];
     batch.pixels.resize(
         std::max(batch.pixels.size(), static_cast<std::size_t>(largest) * sample_bytes));
     batch.labels.resize(counted.size());

@@ -52,9 +52,8 @@ class Loader {
   struct Options {
     std::uint64_t seed = 1;
     bool shuffle = true;
-    int workers = 1;             ///< decoder threads
-    int prefetch = 4;            ///< batches decoded ahead
-    std::int64_t max_batch = 0;  ///< largest `range` asked for
+    int workers = 1;   ///< decoder threads
+    int prefetch = 4;  ///< batches decoded ahead
   };
   /// `split` must outlive the loader.
   Loader(const Split& split, const Options& options);

@@ -7,7 +7,6 @@ std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, 
                                                 const std::string& name) {
   Loader::Options options = loader_options(job);
   options.shuffle = false;
-  options.max_batch = job.max_micro_batch;
   Loader loader(split, options);
 
   EvalResult result;

@@ -76,8 +76,10 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.steps_per_epoch = ceil_div(job.splits.train.size(), spec.data.batch_size);
   job.total_steps = job.steps_per_epoch * spec.train.epochs;
   job.schedule = make_lr_schedule(spec, job.optimizer.lr, job.steps_per_epoch);
-  const std::int64_t largest_batch = std::min(spec.data.batch_size, job.splits.train.size());
-  job.devices = resolve_devices(spec.devices, largest_batch);
+  // More replicas than samples, or than shards, would have nothing to do: `auto` takes no more.
+  std::int64_t most = std::min(spec.data.batch_size, job.splits.train.size());
+  if (spec.train.shards > 0) most = std::min(most, spec.train.shards);
+  job.devices = resolve_devices(spec.devices, most);
   if (spec.train.shards > 0 && job.ranks() > spec.train.shards) {
     fail(ErrorKind::usage,
          "train.shards is {}, but {} replicas were requested: exact mode needs at least one shard "

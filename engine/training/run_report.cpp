@@ -32,6 +32,12 @@ void RunReport::begin() {
 void RunReport::begin_epoch() {
   epoch_begun_ = Clock::now();
   epoch_first_position_ = stepper_.state().position;
+  epoch_saving_ = 0;
+}
+
+void RunReport::saved(double seconds) {
+  epoch_saving_ += seconds;
+  interval_saving_ += seconds;
 }
 
 void RunReport::end_training_of_epoch() {
@@ -39,7 +45,7 @@ void RunReport::end_training_of_epoch() {
   const double waited = std::exchange(epoch_wait_, 0.0) + stepper_.take_wait_seconds();
   speed_.reset();
   if (samples <= 0) return;
-  const double seconds = seconds_since(epoch_begun_);
+  const double seconds = seconds_since(epoch_begun_) - epoch_saving_;
   speed_ =
       Speed{seconds, static_cast<double>(samples) / seconds, seconds > 0 ? waited / seconds : 0.0};
 }
@@ -47,6 +53,7 @@ void RunReport::end_training_of_epoch() {
 void RunReport::begin_interval() {
   interval_begun_ = Clock::now();
   interval_samples_ = 0;
+  interval_saving_ = 0;
 }
 
 void RunReport::rolled_back() {
@@ -58,12 +65,14 @@ bool RunReport::is_logged(std::int64_t step) const {
 }
 
 void RunReport::step(const StepResult& result) {
-  interval_samples_ += static_cast<std::int64_t>(result.metrics.count);
+  const auto samples = static_cast<std::int64_t>(result.metrics.count);
+  interval_samples_ += samples;
+  run_samples_ += samples;
   const double loss = static_cast<double>(result.metrics.loss_sum) / result.metrics.count;
   const double accuracy = static_cast<double>(result.metrics.correct) / result.metrics.count;
   draw_bar(result, loss);
   if (!is_logged(result.step)) return;
-  const double elapsed = seconds_since(interval_begun_);
+  const double elapsed = seconds_since(interval_begun_) - interval_saving_;
   log_.event("step", {{"epoch", stepper_.state().epoch + 1},
                       {"step", result.step},
                       {"loss", loss},
@@ -85,7 +94,7 @@ void RunReport::draw_bar(const StepResult& result, double loss) {
   if (now - bar_drawn_ < std::chrono::milliseconds(100)) return;
   bar_drawn_ = now;
   const double per_step = seconds_since(begun_) / static_cast<double>(result.step - first_step_);
-  const double rate = static_cast<double>(job_.spec.data.batch_size) / per_step;
+  const double rate = static_cast<double>(run_samples_) / seconds_since(begun_);
   progress_.bar(
       static_cast<double>(result.step) / static_cast<double>(job_.total_steps),
       fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {} images/s  {} left",

@@ -30,8 +30,10 @@ class RunReport {
   /// evaluation, is not part of its speed.
   void begin_epoch();
   void end_training_of_epoch();
-  /// The time until now belongs to no step: a save, an evaluation, a rollback.
+  /// The time until now belongs to no step: an evaluation, a rollback.
   void begin_interval();
+  /// Nor do these seconds, of a save between two steps.
+  void saved(double seconds);
   /// The stepper is at an earlier step than before.
   void rolled_back();
 
@@ -67,8 +69,8 @@ class RunReport {
   RunLog& log_;
   Progress& progress_;
   bool replica_logged_ = false, weights_logged_ = false;
-  std::int64_t interval_samples_ = 0, epoch_first_position_ = 0;
-  double epoch_wait_ = 0;
+  std::int64_t run_samples_ = 0, interval_samples_ = 0, epoch_first_position_ = 0;
+  double epoch_wait_ = 0, epoch_saving_ = 0, interval_saving_ = 0;
   std::optional<Speed> speed_;  ///< nothing where a resumed process had no step of the epoch left
   Clock::time_point begun_, interval_begun_, epoch_begun_, bar_drawn_{};
 };

@@ -19,7 +19,6 @@ Loader::Options training_options(const Job& job) {
   Loader::Options options = loader_options(job);
   options.seed = static_cast<std::uint64_t>(job.spec.seed);
   options.shuffle = job.spec.data.shuffle;
-  options.max_batch = job.spec.data.batch_size;
   return options;
 }
 

@@ -111,9 +111,11 @@ class RankTrainer {
       // The last step of an epoch is saved with the epoch's results.
       if (is_step_to_save() && !stepper_.epoch_done()) {
         stepper_.drain();
+        const auto begun = std::chrono::steady_clock::now();
         divergence_.remember();
         // A vote that arrived with the drain stops the run below, which saves.
         if (!stop_voted_) save();
+        if (writes_) report_.saved(seconds_since(begun));
       }
       if (stop_voted_) {
         stepper_.drain();
@@ -176,9 +178,11 @@ class RankTrainer {
   /// Evaluates, keeps what is best, decides whether to go on, saves. False when a stop request came
   /// during the evaluation: then the epoch is not closed, and the resumed run evaluates again.
   bool close_epoch() {
-    if (writes_) report_.replica();
+    if (writes_) {
+      report_.replica();
+      report_.end_training_of_epoch();
+    }
     settle_best();
-    if (writes_) report_.end_training_of_epoch();
     std::optional<EvalResult> val;
     if (job_.splits.val.size() > 0 && !(val = evaluate(job_.splits.val, "val"))) return false;
     note_results(val);

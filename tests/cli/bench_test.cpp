@@ -158,6 +158,20 @@ TEST_CASE("bench --calls: no time is longer than the program took for all of its
   CHECK(is_possible(told));
 }
 
+TEST_CASE("bench --calls: the batch is one that a run has, and options of rounds are refused") {
+  const Workplace w;  // 180 samples for training
+  const std::vector<std::string> calls = {"bench", "small.yaml", "--calls", "--rounds", "1"};
+  CHECK(json::parse(w.run_well(calls, {"data.batch_size=100000", "--json"}).out)["batch"] == 180);
+  for (const std::vector<std::string>& other :
+       {std::vector<std::string>{"--losses"}, {"--serve"}, {"--steps", "3"}, {"--weights", "w"}}) {
+    const Finished refused = w.run(calls, other);
+    CHECK(refused.exit_code == 2);
+    check_contains(refused.err, "excludes");
+    check_contains(refused.err, "--calls");
+    check_contains(refused.err, other[0]);
+  }
+}
+
 TEST_CASE("bench --calls: each call of a step, and their sum") {
   const Workplace w;
   const std::vector<std::string> command = {"bench",
@@ -211,5 +225,3 @@ TEST_CASE("bench --calls: each call of a step, and their sum") {
   CHECK(std::stod(line.substr(30)) == doctest::Approx(us).epsilon(0.01));
   check_contains(text, "\n  whole step, without copies ");
 }
-
-// Sanitizers end a program that asks for too much.

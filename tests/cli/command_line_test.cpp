@@ -234,6 +234,30 @@ TEST_CASE("--expect-missing and --expect-left-over take lists") {
                  "file: b.x\nIf this is intended");
 }
 
+TEST_CASE("what follows the value of an option is not swallowed by it") {
+  const Tiny w;
+  const std::vector<float> values(6);
+  dpt::write_safetensors(w.dir.file("w.safetensors"), {}, {{"a.x", "F32", {6}, values.data()}});
+  w.run_well({"train", "--require", "train/loss<=1000", "small.yaml", "train.epochs=2", "--weights",
+              "w.safetensors", "--expect-missing", "fc.weight", "fc.bias", "seed=8",
+              "--expect-left-over", "a.x", "optimizer.lr=0.25"});
+  const std::string config = read_file(w.dir.file("runs/tiny/config.yaml"));
+  check_contains(config, "epochs: 2\n");
+  check_contains(config, "seed: 8\n");
+  check_contains(config, "lr: 0.25\n");
+  w.run_well({"eval", "--require", "test/loss<=1000", "runs/tiny"});
+}
+
+TEST_CASE("auto takes no more replicas than there are shards") {
+  const Tiny w;
+  check_contains(
+      w.run_well({"train", "small.yaml", "devices=auto", "train.shards=1", "--dry-run"}).out,
+      "; 1 replica");
+  CHECK(json::parse(w.run_well({"model", "summary", "small.yaml", "devices=auto", "train.shards=1",
+                                "--json"})
+                        .out)["replicas"] == 1);
+}
+
 TEST_CASE("config check counts, and --origins says where values come from") {
   const Tiny w;
   CHECK(w.run_well({"config", "check", "small.yaml"}).out ==
@@ -254,6 +278,11 @@ TEST_CASE("model summary counts the replicas and the optimizer of the config") {
     return json::parse(w.run_well(command, {override_text}).out);
   };
   CHECK(with("devices=[cpu, cpu, cpu]")["replicas"] == 3);
+  // Whether the devices are here or not.
+  CHECK(with("devices=[cuda:0, cuda:61]")["replicas"] == 2);
+  const Finished gpus = w.run_well({"model", "summary", "small.yaml", "devices=cuda", "--json"});
+  CHECK(contains(gpus.err, "no GPU here: the summary is of one replica") ==
+        (json::parse(w.run_well({"devices", "--json"}).out)["cuda"].empty()));
   const json adam = with("optimizer={type: Adam}")["memory_per_replica"];
   CHECK(adam["optimizer"] == 2 * adam["parameters"].get<int>());
   CHECK(with("seed=1")["memory_per_replica"]["optimizer"] == 0);
@@ -285,6 +314,7 @@ TEST_CASE("devices: the text tells what the JSON does") {
   }
 }
 
+// Sanitizers end a program that asks for too much.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("memory that the system does not give is a device's error, and says what helps") {
   const Tiny w;

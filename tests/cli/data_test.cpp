@@ -1,6 +1,7 @@
 // What a run does with its data, as its user sees it: whose data is measured, what the seed, the
 // epoch and the transforms change, and pictures that cannot be read.
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 
@@ -326,3 +327,24 @@ TEST_CASE("config check tells how many pictures it found, and how many it read")
         "small.yaml: ok: 2 layers, 51 parameters; 9 training samples, 6 test samples (15 files "
         "read, from every class)\n");
 }
+
+// Sanitizers end a program that asks for too much.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("samples take the memory of the batches there are, not of data.batch_size") {
+  const Workplace w(kFolderConfig);
+  for (const char* label : {"ant", "bee", "cow"}) {
+    const std::string folder = w.dir.file(std::string("pictures/train/") + label);
+    fs::create_directories(folder);
+    for (const char* name : {"1.png", "2.png"}) write_file(folder + "/" + name, kPicture);
+  }
+  const auto with_2_gib = [] {
+    const rlimit limit{rlim_t{2} << 30, rlim_t{2} << 30};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(124);
+  };
+  const Finished run = run_dpt({"train", "small.yaml", "data.batch_size=1000000000",
+                                "data.prefetch=1000", "train.shards=auto", "--devices", "cpu"},
+                               w.dir.path(), with_2_gib);
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+}
+#endif
