@@ -119,6 +119,17 @@ void Divergence::remember() {
   candidate_->optimizer = replica_.optimizer_state();
 }
 
+std::vector<std::int64_t> Divergence::best_steps() const {
+  std::vector<std::int64_t> steps;
+  if (job_.spec.train.on_divergence.policy != DivergencePolicy::rollback) return steps;
+  const auto add = [&](const RunState& state) {
+    if (state.best) steps.push_back(state.best_step);
+  };
+  add(good_ ? good_->state : origin_.state);
+  if (candidate_) add(candidate_->state);
+  return steps;
+}
+
 Diagnosis Divergence::look(const BadStep& bad) {
   if (!writes_) return {};
   return diagnose(backend_, job_, bad, replica_.params(), replica_.optimizer_state());

@@ -16,6 +16,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/training/diagnosis.h"
 #include "engine/training/trainer.h"
@@ -43,6 +44,10 @@ class Divergence {
   /// written: rollbacks go back to it once a step after it was good (its weights alone do not show
   /// that the next loss will be finite). REQUIRES: drained.
   void remember();
+
+  /// The steps of the best checkpoints that belong to the states which a rollback may go back to:
+  /// they are needed even when a later checkpoint is the best. Empty with other policies.
+  std::vector<std::int64_t> best_steps() const;
 
   /// Leaves stepper and replica where training goes on, or throws ErrorKind::diverged on rank 0 and
   /// ErrorKind::peer on the others. True when the run has gone back, to the stepper's present step.

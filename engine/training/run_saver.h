@@ -1,7 +1,8 @@
 // Saving, in one place: what goes to disk, in which order, and in which thread.
 //
 // One save:
-//   1. the checkpoint: temporary file, write, fsync, rename, fsync of checkpoints/;
+//   1. the checkpoint: temporary file, write, fsync, rename, fsync of checkpoints/ (before a new
+//      best: a former one that a rollback may need gets a place in checkpoints/);
 //   2. if it is the best so far: link best.safetensors.tmp, rename, fsync of the run folder;
 //   3. the run that --overwrite replaces, if any, is given up;
 //   4. checkpoints that may go are removed.
@@ -29,6 +30,8 @@ struct SaveRequest {
   Checkpoint checkpoint;
   bool keep = true;
   bool is_best = false;
+  /// Steps whose checkpoints stay too, and not only as best.safetensors: Divergence::best_steps.
+  std::vector<std::int64_t> needed = {};
 };
 
 /// What came of it.
@@ -63,7 +66,8 @@ class RunSaver {
 
  private:
   SaveResult save(const SaveRequest& request);
-  void clean_up(const RunState& state, SaveResult& result);
+  void keep_former_best(const SaveRequest& request, SaveResult& result);
+  void clean_up(const SaveRequest& request, SaveResult& result);
 
   RunFolder& folder_;
   const Plan& plan_;

@@ -222,7 +222,7 @@ class RankTrainer {
     if (!writes_) return;
     collect_save(saver_.wait());
     if (best_failed_) best_before_.restore(stepper_.state());
-    if (moment() != saved_) saver_.start({snapshot(), keep, is_best});
+    if (moment() != saved_) saver_.start({snapshot(), keep, is_best, divergence_.best_steps()});
   }
   void save() { save(true, false); }
 
@@ -264,7 +264,7 @@ class RankTrainer {
       if (moment() != saved_) {
         const RunState& state = stepper_.state();
         const bool is_best = best_failed_ && state.best && state.best_step == state.step;
-        saver_.start({snapshot(), true, is_best});
+        saver_.start({snapshot(), true, is_best, divergence_.best_steps()});
         best_failed_ = best_failed_ && !is_best;
         collect_save(saver_.wait(), false);
       }
