@@ -106,6 +106,7 @@ class RankTrainer {
         return;
       }
       stepper_.step(wants_stop(), report_.is_logged(next));
+      got_on_ = true;
       if (writes_) report_.device_weights();
       if (writes_) collect_save(saver_.poll());
       // The last step of an epoch is saved with the epoch's results.
@@ -165,10 +166,14 @@ class RankTrainer {
     if (writes_) report_.step(result);
   }
 
-  /// An evaluation that a stop request ends; nothing then, on all ranks.
+  /// An evaluation that a stop request ends; nothing then, on all ranks. An interrupted evaluation
+  /// begins anew in the next process: where this one has done nothing else, --max-time waits for
+  /// its end, or no run with a short one would ever get past it.
   std::optional<EvalResult> evaluate(const Split& split, const std::string& name) {
-    auto result =
-        evaluate_split_unless([this] { return wants_stop(); }, replica_, job_, split, name);
+    const auto wants_to_leave = [this] {
+      return wants_stop() && (got_on_ || reason_ != StopReason::time_is_up);
+    };
+    auto result = evaluate_split_unless(wants_to_leave, replica_, job_, split, name);
     if (!result) note_stopped();
     return result;
   }
@@ -183,6 +188,7 @@ class RankTrainer {
     if (job_.splits.val.size() > 0 && !(val = evaluate(job_.splits.val, "val"))) return false;
     note_results(val);
     stepper_.finish_epoch();
+    got_on_ = true;
     RunState& state = stepper_.state();
     best_before_ = BestSoFar(state);
     const bool improved = note_epoch(job_.spec, state);
@@ -334,6 +340,7 @@ class RankTrainer {
   std::optional<RunEnd> end_;
   StopReason reason_ = StopReason::none;
   bool stop_voted_ = false;
+  bool got_on_ = false;       ///< this process has trained a step or closed an epoch
   Moment saved_{-1, -1};      ///< of the last save
   BestSoFar best_before_;     ///< of the evaluation before the last
   bool best_failed_ = false;  ///< the last best could not be saved; known to rank 0
