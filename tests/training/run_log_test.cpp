@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include <fmt/format.h>
+
 #include "tests/support/temp_dir.h"
 
 using namespace dpt;
@@ -124,6 +126,41 @@ TEST_CASE("lines past the moment of the resume move, once") {
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 0);
   write(kept + test);
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 1);
+}
+
+TEST_CASE(
+    "lines that move are found again in a log of many blocks, and compared with what is there") {
+  const TempDir folder;
+  const std::string path = folder.file("metrics.jsonl");
+  const std::string abandoned = folder.file("metrics.abandoned.jsonl");
+  const std::string test = "{\"event\":\"eval\",\"epoch\":1,\"step\":9,\"split\":\"test\"}\n";
+  const std::string end = "{\"event\":\"run_end\"}\n";
+  const auto steps = [](std::int64_t from, std::int64_t to) {
+    std::string text;
+    for (std::int64_t i = from; i < to; ++i) {
+      text += fmt::format("{{\"event\":\"step\",\"step\":{},\"x\":\"{}\"}}\n", i,
+                          std::string(static_cast<std::size_t>(i % 1000), 'x'));
+    }
+    return text;
+  };
+  const auto set = [&](const std::string& text) { std::ofstream(path) << text; };
+  // One line is longer than a block; a test result of a process that ended stays.
+  const std::string longest = "{\"event\":\"note\",\"x\":\"" + std::string(200'000, 'y') + "\"}\n";
+  const std::string kept = test + longest + end + steps(0, 10);
+  set(kept + test + steps(10, 2000));
+  CHECK(abandon_log_lines(folder.path(), 9, 1) == 1991);
+  CHECK((read_whole_file(path) == kept));
+  CHECK((read_whole_file(abandoned) == test + steps(10, 2000)));
+  // The same lines are not appended again, others of the same length are.
+  set(kept + test + steps(10, 2000));
+  CHECK(abandon_log_lines(folder.path(), 9, 1) == 1991);
+  CHECK((read_whole_file(abandoned) == test + steps(10, 2000)));
+  std::string others = steps(10, 2000);
+  others[others.size() - 4] = 'z';
+  set(kept + test + others);
+  CHECK(abandon_log_lines(folder.path(), 9, 1) == 1991);
+  CHECK((read_whole_file(path) == kept));
+  CHECK((read_whole_file(abandoned) == test + steps(10, 2000) + test + others));
 }
 
 TEST_CASE("which lines come again: by step, by epoch, and by the process that wrote them") {
