@@ -1,5 +1,6 @@
 #include "engine/training/divergence.h"
 
+#include <cmath>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -10,11 +11,15 @@
 namespace dpt {
 namespace {
 
-std::string how_to_go_on(DivergencePolicy policy) {
+/// `lr_is_spent`: a rollback is refused because the learning rate would become zero.
+std::string how_to_go_on(DivergencePolicy policy, bool lr_is_spent) {
   std::string text = "To get past it, ";
   if (policy == DivergencePolicy::skip) text += "raise train.on_divergence.max_skips, or ";
   if (policy == DivergencePolicy::rollback) {
-    text += "lower train.on_divergence.lr_factor, raise train.on_divergence.max_rollbacks, or ";
+    text +=
+        lr_is_spent
+            ? "raise train.on_divergence.lr_factor, or "
+            : "lower train.on_divergence.lr_factor, raise train.on_divergence.max_rollbacks, or ";
   }
   text += "add to the command ";
   if (policy != DivergencePolicy::rollback) {
@@ -159,6 +164,13 @@ bool Divergence::handle(const BadStep& bad) {
                               "allows no more",
                               state.rollbacks, state.lr_scale));
       }
+      if (!std::isnormal(state.lr_scale * spec.lr_factor)) {
+        halt(bad,
+             fmt::format("The learning rate is down to {:.3g} of the schedule's, and "
+                         "train.on_divergence.lr_factor ({:g}) would make it zero",
+                         state.lr_scale, spec.lr_factor),
+             true);
+      }
       promote();
       if (bad.result().outcome == UpdateOutcome::refused &&
           state.step == (good_ ? good_->state.step : origin_.state.step)) {
@@ -172,7 +184,7 @@ bool Divergence::handle(const BadStep& bad) {
   halt(bad, {});
 }
 
-void Divergence::halt(const BadStep& bad, const std::string& limit) {
+void Divergence::halt(const BadStep& bad, const std::string& limit, bool lr_is_spent) {
   // The report is rank 0's alone: the others wait, and end when it has thrown.
   if (!writes_) communicator_.barrier();
   const Diagnosis diagnosis = look(bad);
@@ -189,7 +201,7 @@ void Divergence::halt(const BadStep& bad, const std::string& limit) {
               ? "The last checkpoint is good; running the same command again resumes from it and"
               : "There is no checkpoint yet; running the same command again starts from the "
                 "beginning and",
-          how_to_go_on(job_.spec.train.on_divergence.policy)));
+          how_to_go_on(job_.spec.train.on_divergence.policy, lr_is_spent)));
 }
 
 void Divergence::skip(const BadStep& bad) {

@@ -59,8 +59,9 @@ class Divergence {
   void roll_back(const BadStep& bad);
   /// A candidate that a good step followed replaces `good_`.
   void promote();
-  /// Ends the run. `limit` says which limit was reached, if one was.
-  [[noreturn]] void halt(const BadStep& bad, const std::string& limit);
+  /// Ends the run. `limit` says which limit was reached, if one was; `lr_is_spent`, that it is the
+  /// learning rate, which cannot become smaller.
+  [[noreturn]] void halt(const BadStep& bad, const std::string& limit, bool lr_is_spent = false);
   /// Leaves in the run folder what led to `to`, and `to` with a best checkpoint that is there.
   void settle_folder(const RunState& now, RunState& to);
   /// On rank 0; empty on the others.
