@@ -64,7 +64,10 @@ StartingPoint rollback_origin(const Job& job, const StartingPoint& start,
     return start;
   }
   if (step == 0) return fresh_start(job);
-  const std::string path = start.folder + "/" + checkpoint_name(step);
+  std::string path = start.folder + "/" + checkpoint_name(step);
+  for (const auto& [other, file] : start.ancestors) {
+    if (other == step) path = file;
+  }
   StartingPoint origin;
   try {
     origin = start_from_checkpoint(job, path);
@@ -75,6 +78,7 @@ StartingPoint rollback_origin(const Job& job, const StartingPoint& start,
     origin = start;
   }
   origin.state.rollback_step = origin.state.step;
+  origin.ancestors = start.ancestors;
   return origin;
 }
 
@@ -229,7 +233,8 @@ void Divergence::settle_folder(const RunState& now, RunState& to) {
     } else if (to.best) {
       // best.safetensors is of a later step that is no longer part of the run.
       try {
-        to.best_checksum = read_checkpoint_header(find_best(folder_, to, notify)).checksum;
+        to.best_checksum =
+            read_checkpoint_header(find_best(folder_, to, notify, origin_.ancestors)).checksum;
       } catch (const Error&) {
         is_lost = std::byte{1};
         progress_.info(

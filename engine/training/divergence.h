@@ -24,8 +24,9 @@
 namespace dpt {
 
 /// Where a run that begins at `start` goes back to as long as it has no later step to go back to:
-/// RunState::rollback_step, as the file of that step next to the one of `start`, or the fresh
-/// start; `start` itself where that file is gone (`warn` then gets a line).
+/// RunState::rollback_step, as the file of that step (one of StartingPoint::ancestors, or next to
+/// the one of `start`), or the fresh start; `start` itself where that file is gone (`warn` then
+/// gets a line).
 StartingPoint rollback_origin(const Job& job, const StartingPoint& start,
                               const std::function<void(const std::string&)>& warn);
 

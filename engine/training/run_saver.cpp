@@ -103,6 +103,13 @@ void RunSaver::clean_up(const SaveRequest& request, SaveResult& result) {
   try {
     // best.safetensors alone is no checkpoint that a resumed run could start from.
     if (!result.keep) return;
+    for (const auto& [step, file] : carried_) {
+      const std::string place = folder_.checkpoints() + "/" + checkpoint_name(step);
+      if (!std::filesystem::exists(place) && std::filesystem::exists(file)) {
+        publish_link(file, place);
+      }
+    }
+    carried_.clear();
     folder_.give_up_replaced();
     retention_.note_good(folder_.file(result.path));
     // The best goes only when best.safetensors is seen to hold it.

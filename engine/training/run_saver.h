@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/checkpoints/checkpoint.h"
@@ -57,6 +58,12 @@ class RunSaver {
   ~RunSaver();
   RunSaver(const RunSaver&) = delete;
 
+  /// Step and file of checkpoints that get a place in checkpoints/ before the run that --overwrite
+  /// replaces, which may hold them, is given up.
+  void carry(std::vector<std::pair<std::int64_t, std::string>> files) {
+    carried_ = std::move(files);
+  }
+
   /// Begins a save. REQUIRES: the result of the one before was taken.
   void start(SaveRequest request);
   /// The result of the last save: once, as soon as there is one.
@@ -73,6 +80,7 @@ class RunSaver {
   const Plan& plan_;
   Retention retention_;
   bool keeps_rollback_step_;
+  std::vector<std::pair<std::int64_t, std::string>> carried_;
   std::thread thread_;
   std::atomic<bool> done_ = false;
   std::optional<SaveResult> result_;  ///< the thread's, until done_

@@ -356,6 +356,7 @@ TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits
   RunSaver saver(folder, job.plan, job.spec.checkpoint.keep_last,
                  start.keep_forever ? start.state.step : -1,
                  job.spec.train.on_divergence.policy == DivergencePolicy::rollback);
+  saver.carry(start.ancestors);
   try {
     run_ranks(
         job.devices, job.backend_options,

@@ -75,3 +75,47 @@ TEST_CASE("rollback: a best that best.safetensors alone holds is kept when a lat
   const json summary = json::parse(read_file(w.dir.file("r/summary.json")));
   CHECK(summary["best"]["step"] == 20);
 }
+
+TEST_CASE("rollback: its checkpoint is found from wherever the run is resumed") {
+  const Rollbacks w;
+  w.run_well(w.command("whole", "3"));
+  const Outcome end = w.outcome("whole");
+  w.run_well(w.command("source", "3"), {"--max-steps", "15"});
+  const std::string best = "/best.safetensors", last = "/checkpoints/step-00000015.safetensors";
+  const auto copy = [&](const std::string& folder) {
+    std::filesystem::copy(w.dir.file("source"), w.dir.file(folder),
+                          std::filesystem::copy_options::recursive);
+    return folder;
+  };
+  struct Case {
+    std::string folder, from;
+    bool overwrite;
+  };
+  for (const Case& c :
+       {Case{copy("a"), "a" + best, false}, Case{copy("b"), "b" + last, true},
+        Case{copy("c"), "c" + best, true}, Case{"d", "source" + last, false},
+        Case{"e", "source" + best, false}, Case{copy("f"), "source" + best, true}}) {
+    CAPTURE(c.folder);
+    std::vector<std::string> more = {"--resume", c.from};
+    if (c.overwrite) more.push_back("--overwrite");
+    const auto went_back = [&](const Finished& finished, const std::string& folder) {
+      w.rollback(folder, 10);
+      CHECK_FALSE(contains(finished.err, "it will go back to"));
+      CHECK_FALSE(contains(finished.err, "is missing"));
+      CHECK((w.outcome(folder) == end));
+      CHECK_FALSE(std::filesystem::exists(w.dir.file(folder + "/replaced")));
+    };
+    // In one process, and in two: the second one finds what the first has carried over.
+    const std::string twice = c.folder + "-twice";
+    if (std::filesystem::exists(w.dir.file(c.folder))) {
+      std::filesystem::copy(w.dir.file(c.folder), w.dir.file(twice),
+                            std::filesystem::copy_options::recursive);
+    }
+    went_back(w.run_well(w.command(c.folder, "3"), more), c.folder);
+    const bool own = c.from.starts_with(c.folder + "/");
+    if (own) more[1] = twice + c.from.substr(c.folder.size());
+    more.insert(more.end(), {"--max-steps", "15"});
+    w.run_well(w.command(twice, "3"), more);
+    went_back(w.run_well(w.command(twice, "3")), twice);
+  }
+}
