@@ -65,9 +65,10 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
                    "Tensors that the --weights file may have in addition to those of the model")
       ->delimiter(',');
   train->add_option("--devices", options->devices, kDevicesHelp);
-  train->add_flag("--dry-run", options->dry_run,
-                  "Check everything (for an image folder, decode images of each class), print the "
-                  "plan, and exit without training");
+  train->add_flag(
+      "--dry-run", options->dry_run,
+      "Check everything (for an image folder, decode images of each class; the weights or "
+      "the checkpoint to start from), print the plan, and exit without training");
   train
       ->add_option("--max-steps", options->max_steps,
                    "Stop when the run has completed this many steps in total; exit code 0")

@@ -5,7 +5,6 @@
 
 #include "app/commands.h"
 #include "engine/training/progress.h"
-#include "engine/training/run_folder.h"
 #include "engine/training/trainer.h"
 
 namespace dpt {
@@ -23,8 +22,9 @@ struct TrainStart {
 };
 
 /// Finds, reads and checks the checkpoint to resume, or the weights to start from; changes nothing
-/// in the folder. Throws ErrorKind::data or usage when they are missing, damaged or do not fit.
-TrainStart load_start(const TrainOptions& options, const Job& job, const RunFolder& folder,
+/// in the run folder, which need not exist. Throws ErrorKind::data or usage when they are missing,
+/// damaged or do not fit.
+TrainStart load_start(const TrainOptions& options, const Job& job, const std::string& folder,
                       Progress& progress);
 
 }  // namespace dpt
