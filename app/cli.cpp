@@ -35,6 +35,14 @@ CLI::Range count() {
   return {std::int64_t{1}, std::int64_t{1'000'000'000}};
 }
 
+/// A value that is empty is that of a shell variable which is not set: not the same as no option.
+CLI::Validator not_empty() {
+  return {[](std::string& text) -> std::string {
+            return text.empty() ? "expected a value, found an empty text" : "";
+          },
+          "", "not empty"};
+}
+
 /// Makes `command` run `run` with its options.
 template <class Options>
 void set_body(CLI::App* command, CommandBody& body, std::shared_ptr<Options> options,
@@ -49,13 +57,18 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       "train", "Train the model of a config; run the same command again to resume");
   train->add_option("config", options->config, kConfigHelp)->required();
   train->add_option("overrides", options->overrides, kOverridesHelp);
-  train->add_option("--run-dir", options->run_dir, "Run folder (default: runs/NAME)");
-  train->add_option("--resume", options->resume,
-                    "auto (default): resume if the run folder holds a run; never: start a new run "
-                    "in a new folder; must: fail if there is nothing to resume; or a checkpoint "
-                    "file to resume from (later checkpoints are moved to checkpoints/abandoned-N)");
-  train->add_option("--weights", options->weights,
-                    "Start from the weights of a safetensors file (torchvision names and layouts)");
+  train->add_option("--run-dir", options->run_dir, "Run folder (default: runs/NAME)")
+      ->check(not_empty());
+  train
+      ->add_option("--resume", options->resume,
+                   "auto (default): resume if the run folder holds a run; never: start a new run "
+                   "in a new folder; must: fail if there is nothing to resume; or a checkpoint "
+                   "file to resume from (later checkpoints are moved to checkpoints/abandoned-N)")
+      ->check(not_empty());
+  train
+      ->add_option("--weights", options->weights,
+                   "Start from the weights of a safetensors file (torchvision names and layouts)")
+      ->check(not_empty());
   train
       ->add_option("--expect-missing", options->expect_missing,
                    "Parameters that may be missing from the --weights file, e.g. fc2.*")
@@ -73,8 +86,10 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       ->add_option("--max-steps", options->max_steps,
                    "Stop when the run has completed this many steps in total; exit code 0")
       ->check(count());
-  train->add_option("--max-time", options->max_time,
-                    "Stop after this time, e.g. 3h50m, and save a checkpoint; exit code 75");
+  train
+      ->add_option("--max-time", options->max_time,
+                   "Stop after this time, e.g. 3h50m, and save a checkpoint; exit code 75")
+      ->check(not_empty());
   train->add_option(
       "--require", options->requirements,
       "Exit with code 7 unless this condition holds at the end, e.g. 'val/accuracy>=0.90'");
@@ -94,7 +109,8 @@ void add_eval_command(CLI::App& app, CommandBody& body) {
   eval->add_option("--split", options->split, "train, val or test (default: test if there is one)")
       ->check(CLI::IsMember({"train", "val", "test"}));
   eval->add_option("--predictions", options->predictions,
-                   "Write a CSV file with one line per sample, in the order of the data set");
+                   "Write a CSV file with one line per sample, in the order of the data set")
+      ->check(not_empty());
   eval->add_option("--devices", options->devices, kDevicesHelp);
   eval->add_option("--require", options->requirements,
                    "Exit with code 7 unless this condition holds, e.g. 'test/accuracy>=0.90'");
@@ -112,7 +128,8 @@ void add_bench_command(CLI::App& app, CommandBody& body) {
   bench->add_option("config", options->config, kConfigHelp)->required();
   bench->add_option("overrides", options->overrides, kOverridesHelp);
   bench->add_option("--devices", options->devices, kDevicesHelp);
-  bench->add_option("--weights", options->weights, "Start from these weights (safetensors)");
+  bench->add_option("--weights", options->weights, "Start from these weights (safetensors)")
+      ->check(not_empty());
   bench->add_option("--steps", options->steps, "Steps per round")->check(count());
   bench->add_option("--rounds", options->rounds, "Number of rounds")->check(count());
   bench->add_flag(

@@ -51,6 +51,13 @@ TEST_CASE("what a command line lacks, and numbers out of range, are usage errors
                                                 {"train", "small.yaml", "--max-steps", "-1"},
                                                 {"train", "small.yaml", "--max-steps", "x"},
                                                 {"train", "small.yaml", "--max-time"},
+                                                {"train", "small.yaml", "--weights", ""},
+                                                {"train", "small.yaml", "--weights="},
+                                                {"train", "small.yaml", "--run-dir", ""},
+                                                {"train", "small.yaml", "--resume", ""},
+                                                {"train", "small.yaml", "--max-time", ""},
+                                                {"bench", "small.yaml", "--weights", ""},
+                                                {"eval", "runs/tiny", "--predictions", ""},
                                                 {"bench", "small.yaml", "--steps", "0"},
                                                 {"bench", "small.yaml", "--rounds", "0"},
                                                 {"bench", "small.yaml", "--rounds", "-2"}}) {
