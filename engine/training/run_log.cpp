@@ -220,12 +220,22 @@ bool has_moved(const std::string& other, std::uint64_t begin, const std::string&
 
 }  // namespace
 
+std::string why_no_log(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode) || S_ISCHR(status.st_mode)) {
+    return {};
+  }
+  return fmt::format("expected a file, found {}",
+                     S_ISDIR(status.st_mode) ? "a folder" : "a device, pipe or socket");
+}
+
 RunLog::RunLog(std::string path, Warn warn) : path_(std::move(path)), warn_(std::move(warn)) {
   if (!path_.empty()) append({});
 }
 
 /// Returns 0 or the errno of the failure, as append does.
 int RunLog::open() {
+  if (!why_no_log(path_).empty()) return EINVAL;
   FileHandle file = open_file(path_, O_RDWR | O_CREAT | O_APPEND, 0666);
   struct stat status {};
   if (!file.is_open() || ::fstat(file.fd(), &status) != 0) return errno;
@@ -261,8 +271,9 @@ void RunLog::event(const char* name, const Json& fields) {
   if (error == 0) return;
   ++lost_;
   if (warn_ && !std::exchange(warned_, true)) {
+    const std::string why = why_no_log(path_);
     warn_(fmt::format("{}: cannot write: {}; the run continues; lines of its log are missing",
-                      path_, std::generic_category().message(error)));
+                      path_, why.empty() ? std::generic_category().message(error) : why));
   }
 }
 

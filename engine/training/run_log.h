@@ -13,6 +13,10 @@ namespace dpt {
 
 using Json = nlohmann::ordered_json;
 
+/// Why nothing can be appended to `path`, or empty. A pipe would hold a run up when nobody reads
+/// it.
+std::string why_no_log(const std::string& path);
+
 /// Appends one object a line. Numbers that are not finite become null and are named in
 /// `nonfinite`. Each line is written whole or not at all.
 ///
