@@ -110,9 +110,9 @@ void leave_log_lines(const RunFolder& folder, const std::string& from, const Sta
                      const Notify& notify) {
   try {
     const bool is_own = from.empty() || origin_of(folder, from, start).is_own;
-    const std::int64_t moved =
-        is_own ? abandon_log_lines(folder.path(), start.state.step, start.state.epoch)
-               : abandon_log_lines(folder.path(), -1, -1);
+    const std::int64_t moved = is_own ? abandon_log_lines(folder.path(), start.state.step,
+                                                          start.state.epoch, start.state.rollbacks)
+                                      : abandon_log_lines(folder.path(), -1, -1);
     if (moved > 0) {
       notify(
           fmt::format("{} line(s) of metrics.jsonl, of steps that will be repeated, are moved to "
@@ -286,7 +286,7 @@ void leave_later(const RunFolder& folder, const RunState& state, const Notify& n
     notify(fmt::format("the checkpoint of step {} is moved to {}", step, aside.path()));
   }
   try {
-    abandon_log_lines(folder.path(), state.step, state.epoch);
+    abandon_log_lines(folder.path(), state.step, state.epoch, state.rollbacks);
   } catch (const Error& error) {
     notify(fmt::format("warning: {}; steps may appear twice in metrics.jsonl", error.what()));
   }

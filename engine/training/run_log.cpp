@@ -114,17 +114,18 @@ class Rewriting {
   std::string block_;
 };
 
-/// What a run that goes on at the moment (step, epochs completed) does with a line.
+/// What a run that goes on at the moment (step, epochs completed, rollbacks) does with a line.
 struct Fate {
   bool moves = false;    ///< it is repeated
   bool is_test = false;  ///< the test result of this step: repeated unless its process ended
-  bool is_end = false;   ///< a process ended
+  bool is_end = false;   ///< a process ended, and did not fail: all its results are written
 };
 
 /// To be asked about every line, in order.
 class Fates {
  public:
-  Fates(std::int64_t step, std::int64_t epoch) : step_(step), epoch_(epoch) {}
+  Fates(std::int64_t step, std::int64_t epoch, std::int64_t rollbacks)
+      : step_(step), epoch_(epoch), rollbacks_(rollbacks) {}
 
   Fate of(const std::string& line) {
     // Lines of other programs may hold anything.
@@ -141,12 +142,16 @@ class Fates {
     const std::int64_t step = number("step");
     Fate fate;
     fate.moves = step > step_;
-    fate.is_end = event == "run_end";
+    fate.is_end = event == "run_end" && text("status") != "failed";
     if (event == "run_start") {
       in_moved_process_ = fate.moves;
     } else if (event == "epoch" || event == "eval") {
       fate.moves = fate.moves || number("epoch") > epoch_;
       fate.is_test = !fate.moves && event == "eval" && step == step_ && text("split") == "test";
+    } else if (event == "rollback") {
+      // It has the step that the run went back to. A process that was killed before it had saved a
+      // later one goes back again.
+      fate.moves = fate.moves || number("rollbacks") > rollbacks_;
     } else if (step < 0) {
       fate.moves = in_moved_process_;
     }
@@ -154,7 +159,7 @@ class Fates {
   }
 
  private:
-  std::int64_t step_, epoch_;
+  std::int64_t step_, epoch_, rollbacks_;
   bool in_moved_process_ = false;
 };
 
@@ -277,12 +282,13 @@ void RunLog::event(const char* name, const Json& fields) {
   }
 }
 
-std::int64_t abandon_log_lines(const std::string& folder, std::int64_t step, std::int64_t epoch) {
+std::int64_t abandon_log_lines(const std::string& folder, std::int64_t step, std::int64_t epoch,
+                               std::int64_t rollbacks) {
   const std::string path = folder + "/metrics.jsonl";
   const std::string abandoned_path = folder + "/metrics.abandoned.jsonl";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return 0;
-  const Fates fates(step, epoch);
+  const Fates fates(step, epoch, rollbacks);
   const MovedLines moved = find_moved(path, fates);
   if (moved.count == 0) return 0;
 

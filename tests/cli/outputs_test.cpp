@@ -10,7 +10,7 @@
 
 #include "engine/checkpoints/safetensors.h"
 #include "kernels/error.h"
-#include "tests/cli/workplace.h"
+#include "tests/cli/tiny.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -190,6 +190,20 @@ TEST_CASE("command.txt runs the same command again in a shell, whatever its word
   CHECK(text.back() == '\n');
   CHECK(count_of(text, "'small.yaml'") == 0);
   check_contains(text, " small.yaml ");
+}
+
+TEST_CASE("a run whose summary could not be written has one test result in its log") {
+  const Workplace w(kTinyConfig);
+  const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "r"};
+  std::filesystem::create_directories(w.dir.file("r/summary.json/x"));
+  CHECK(w.run(command).exit_code == 3);
+  std::filesystem::remove_all(w.dir.file("r/summary.json"));
+  w.run_well(command);
+  int tests = 0;
+  for (const auto& line : events(w.dir.file("r/metrics.jsonl"), "eval")) {
+    tests += line["split"] == "test" ? 1 : 0;
+  }
+  CHECK(tests == 1);
 }
 
 TEST_CASE("--resume never takes the next free folder, and refuses a given one") {

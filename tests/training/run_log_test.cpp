@@ -126,6 +126,10 @@ TEST_CASE("lines past the moment of the resume move, once") {
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 0);
   write(kept + test);
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 1);
+  write(kept + test + "{\"event\":\"run_end\",\"status\":\"failed\"}\n");
+  CHECK(abandon_log_lines(folder.path(), 10, 1) == 1);
+  write(kept + test + "{\"event\":\"run_end\",\"status\":\"ok\"}\n");
+  CHECK(abandon_log_lines(folder.path(), 10, 1) == 0);
 }
 
 TEST_CASE(
@@ -167,9 +171,9 @@ TEST_CASE("which lines come again: by step, by epoch, and by the process that wr
   const TempDir folder;
   CHECK(abandon_log_lines(folder.path(), 0, 0) == 0);
   const auto moves = [&](const std::string& line, std::int64_t step, std::int64_t epoch,
-                         const std::string& before = {}) {
+                         const std::string& before = {}, std::int64_t rollbacks = 0) {
     std::ofstream(folder.file("metrics.jsonl")) << before + line + "\n";
-    const bool moved = abandon_log_lines(folder.path(), step, epoch) > 0;
+    const bool moved = abandon_log_lines(folder.path(), step, epoch, rollbacks) > 0;
     CHECK(read_whole_file(folder.file("metrics.jsonl")) == before + (moved ? "" : line + "\n"));
     return moved;
   };
@@ -183,6 +187,14 @@ TEST_CASE("which lines come again: by step, by epoch, and by the process that wr
   CHECK(moves(R"({"event":"eval","epoch":2,"step":10,"split":"test"})", 10, 2,
               "{\"event\":\"run_end\"}\n"));
   CHECK_FALSE(moves(R"({"event":"eval","epoch":1,"step":5,"split":"test"})", 10, 2));
+  CHECK(moves(R"({"event":"eval","epoch":2,"step":10,"split":"test"})", 10, 2,
+              "{\"event\":\"eval\",\"epoch\":1,\"step\":5}\n"));
+  // A rollback has the step that the run went back to: again, when it was killed right then.
+  const std::string rollback = R"({"event":"rollback","step":10,"rollbacks":2})";
+  CHECK(moves(rollback, 10, 2, {}, 1));
+  CHECK_FALSE(moves(rollback, 10, 2, {}, 2));
+  CHECK_FALSE(moves(rollback, 12, 2, {}, 3));
+  CHECK(moves(rollback, 9, 2, {}, 2));
   // Lines without a step are of the process that began last.
   CHECK_FALSE(moves(R"({"event":"log_gap","lines":1})", 10, 2));
   CHECK_FALSE(
