@@ -242,6 +242,7 @@ int run_train(const TrainOptions& options) {
   }
   check_precision(job);
   const std::string folder_path = choose_folder(options, job.spec);
+  check_keeps_config(options, folder_path);
   Progress progress;
   if (options.dry_run) {
     try_samples(job.splits.train.source.get());

@@ -133,6 +133,18 @@ std::string choose_folder(const TrainOptions& options, const TrainSpec& spec) {
   return "runs/" + spec.name;
 }
 
+void check_keeps_config(const TrainOptions& options, const std::string& folder) {
+  std::error_code ignored;
+  if (!fs::equivalent(options.config, folder + "/config.yaml", ignored)) return;
+  // A run writes it right after its config.yaml.
+  if (fs::exists(folder + "/command.txt", ignored)) return;
+  fail(ErrorKind::usage,
+       "{} is in the run folder {}, where the run would replace it with the resolved config, "
+       "without "
+       "its comments; nothing was changed. Choose another folder with --run-dir",
+       options.config, folder);
+}
+
 TrainStart load_start(const TrainOptions& options, const Job& job, const std::string& folder,
                       Progress& progress) {
   TrainStart start;

@@ -15,6 +15,10 @@ void check_options(const TrainOptions& options);
 /// The run folder that the options ask for.
 std::string choose_folder(const TrainOptions& options, const TrainSpec& spec);
 
+/// Throws ErrorKind::usage when the config is a file of the user's that the resolved config would
+/// replace: `folder`/config.yaml, where no run has written it.
+void check_keeps_config(const TrainOptions& options, const std::string& folder);
+
 /// Where a run starts, and what it was read from (empty for a fresh start).
 struct TrainStart {
   std::string checkpoint;

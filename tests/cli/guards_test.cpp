@@ -132,6 +132,33 @@ TEST_CASE("a pipe in the place of a log does not hold a run up") {
   }
 }
 
+TEST_CASE("a run does not replace the config that it was given") {
+  const Tiny w;
+  const std::string own = "# Mine.\n" + std::string(kTinyConfig);
+  fs::create_directory(w.dir.file("d"));
+  write_file(w.dir.file("d/config.yaml"), own);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--overwrite"}, {"--dry-run"}}) {
+    const Finished refused = run_dpt(
+        [&] {
+          std::vector<std::string> words = {"train", "config.yaml", "--run-dir", "."};
+          words.insert(words.end(), more.begin(), more.end());
+          return words;
+        }(),
+        w.dir.file("d"));
+    CHECK(refused.exit_code == 2);
+    check_contains(refused.err,
+                   "config.yaml is in the run folder ., where the run would replace it");
+    check_contains(refused.err, "Choose another folder with --run-dir");
+  }
+  CHECK(read_file(w.dir.file("d/config.yaml")) == own);
+  CHECK(std::distance(fs::directory_iterator(w.dir.file("d")), {}) == 1);
+  // The one that a run wrote is its own.
+  w.run_well({"train", "d/config.yaml", "--run-dir", "r", "--max-steps", "2"});
+  w.run_well({"train", "r/config.yaml", "--run-dir", "r", "train.epochs=2"});
+  w.run_well({"train", "r/config.yaml", "--run-dir", "r", "--overwrite"});
+}
+
 TEST_CASE("a resumed run refuses other data under the same name") {
   const TempDir dir;
   write_idx(dir, 5);
