@@ -36,6 +36,14 @@ CLI::Range count() {
   return {std::int64_t{1}, std::int64_t{1'000'000'000}};
 }
 
+/// A value that is empty is that of a shell variable which is not set: not the same as no option.
+CLI::Validator not_empty() {
+  return {[](std::string& text) -> std::string {
+            return text.empty() ? "expected a value, found an empty text" : "";
+          },
+          "", "not empty"};
+}
+
 /// Makes `command` run `run` with its options.
 template <class Options>
 void set_body(CLI::App* command, CommandBody& body, std::shared_ptr<Options> options,
@@ -50,13 +58,18 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       "train", "Train the model of a config; run the same command again to resume");
   train->add_option("config", options->config, kConfigHelp)->required();
   train->add_option("overrides", options->overrides, kOverridesHelp);
-  train->add_option("--run-dir", options->run_dir, "Run folder (default: runs/NAME)");
-  train->add_option("--resume", options->resume,
-                    "auto (default): resume if the run folder holds a run; never: start a new run "
-                    "in a new folder; must: fail if there is nothing to resume; or a checkpoint "
-                    "file to resume from (later checkpoints are moved to checkpoints/abandoned-N)");
-  train->add_option("--weights", options->weights,
-                    "Start from the weights of a safetensors file (torchvision names and layouts)");
+  train->add_option("--run-dir", options->run_dir, "Run folder (default: runs/NAME)")
+      ->check(not_empty());
+  train
+      ->add_option("--resume", options->resume,
+                   "auto (default): resume if the run folder holds a run; never: start a new run "
+                   "in a new folder; must: fail if there is nothing to resume; or a checkpoint "
+                   "file to resume from (later checkpoints are moved to checkpoints/abandoned-N)")
+      ->check(not_empty());
+  train
+      ->add_option("--weights", options->weights,
+                   "Start from the weights of a safetensors file (torchvision names and layouts)")
+      ->check(not_empty());
   train
       ->add_option("--expect-missing", options->expect_missing,
                    "Parameters that may be missing from the --weights file, e.g. fc2.*")
@@ -65,16 +78,19 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       ->add_option("--expect-left-over", options->expect_left_over,
                    "Tensors that the --weights file may have in addition to those of the model")
       ->delimiter(',');
-  train->add_option("--devices", options->devices, kDevicesHelp);
-  train->add_flag("--dry-run", options->dry_run,
-                  "Check everything (for an image folder, decode images of each class), print the "
-                  "plan, and exit without training");
+  train->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
+  train->add_flag(
+      "--dry-run", options->dry_run,
+      "Check everything (for an image folder, decode images of each class; the weights or "
+      "the checkpoint to start from), print the plan, and exit without training");
   train
       ->add_option("--max-steps", options->max_steps,
                    "Stop when the run has completed this many steps in total; exit code 0")
       ->check(count());
-  train->add_option("--max-time", options->max_time,
-                    "Stop after this time, e.g. 3h50m, and save a checkpoint; exit code 75");
+  train
+      ->add_option("--max-time", options->max_time,
+                   "Stop after this time, e.g. 3h50m, and save a checkpoint; exit code 75")
+      ->check(not_empty());
   train
       ->add_option(
           "--require", options->requirements,
@@ -107,8 +123,9 @@ void add_eval_command(CLI::App& app, CommandBody& body) {
   eval->add_option("--split", options->split, "train, val or test (default: test if there is one)")
       ->check(CLI::IsMember({"train", "val", "test"}));
   eval->add_option("--predictions", options->predictions,
-                   "Write a CSV file with one line per sample, in the order of the data set");
-  eval->add_option("--devices", options->devices, kDevicesHelp);
+                   "Write a CSV file with one line per sample, in the order of the data set")
+      ->check(not_empty());
+  eval->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
   eval->add_option("--require", options->requirements,
                    "Exit with code 7 unless this condition holds, e.g. 'test/accuracy>=0.90'")
       ->allow_extra_args(false);
@@ -125,9 +142,10 @@ void add_bench_command(CLI::App& app, CommandBody& body) {
   CLI::App* bench = app.add_subcommand("bench", "Time the training loop of a config");
   bench->add_option("config", options->config, kConfigHelp)->required();
   bench->add_option("overrides", options->overrides, kOverridesHelp);
-  bench->add_option("--devices", options->devices, kDevicesHelp);
+  bench->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
   CLI::Option* weights =
-      bench->add_option("--weights", options->weights, "Start from these weights (safetensors)");
+      bench->add_option("--weights", options->weights, "Start from these weights (safetensors)")
+          ->check(not_empty());
   CLI::Option* steps =
       bench->add_option("--steps", options->steps, "Steps per round")->check(count());
   bench->add_option("--rounds", options->rounds, "Number of rounds")->check(count());

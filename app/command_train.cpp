@@ -256,16 +256,19 @@ int run_train(const TrainOptions& options) {
     if (requirement.split != "train") split_by_name(job.splits, requirement.split);
   }
   check_precision(job);
+  const std::string folder_path = choose_folder(options, job.spec);
+  check_keeps_config(options, folder_path);
+  Progress progress;
   if (options.dry_run) {
     try_samples(job.splits.train.source.get());
     try_samples(job.splits.test.source.get());
+    load_start(options, job, folder_path, progress);
     print_plan(job);
     return 0;
   }
 
   // First everything is read and checked; until then nothing in the folder changes.
-  Progress progress;
-  RunFolder folder(choose_folder(options, job.spec));
+  RunFolder folder(folder_path);
   if (folder.restored()) {
     progress.info(
         fmt::format("restored the previous run in {}: the run that was to replace it had saved no "
@@ -277,7 +280,7 @@ int run_train(const TrainOptions& options) {
   } else {
     progress.also_to(folder.file("train.log"));
   }
-  TrainStart start = load_start(options, job, folder, progress);
+  TrainStart start = load_start(options, job, folder.path(), progress);
   if (!options.overwrite) {
     const Json results = results_of_complete(job, folder, start);
     if (!results.is_null()) {

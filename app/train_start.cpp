@@ -72,8 +72,9 @@ void check_same_config(const std::string& checkpoint, const std::string& folder,
 }
 
 /// The checkpoint to resume from, or empty for a fresh start.
-std::string find_checkpoint(const TrainOptions& options, const RunFolder& folder,
+std::string find_checkpoint(const TrainOptions& options, const std::string& folder,
                             Progress& progress) {
+  const std::string checkpoints = folder + "/checkpoints";
   if (options.resume == "never") return {};
   if (options.overwrite && options.resume == "auto") return {};
   if (options.resume != "auto" && options.resume != "must") {
@@ -85,17 +86,17 @@ std::string find_checkpoint(const TrainOptions& options, const RunFolder& folder
     }
     return options.resume;
   }
-  const std::string found = newest_good_checkpoint(
-      folder.checkpoints(), [&](const std::string& text) { progress.warn(text); });
+  const std::string found =
+      newest_good_checkpoint(checkpoints, [&](const std::string& text) { progress.warn(text); });
   if (!found.empty()) return found;
-  if (!list_checkpoints(folder.checkpoints()).empty()) {
+  if (!list_checkpoints(checkpoints).empty()) {
     fail(ErrorKind::data,
          "{} has checkpoints, but none of them is good (see above). Start a new run with "
          "--overwrite or --resume never",
-         folder.checkpoints());
+         checkpoints);
   }
   if (options.resume == "must") {
-    fail(ErrorKind::data, "--resume must: {} has no checkpoint", folder.checkpoints());
+    fail(ErrorKind::data, "--resume must: {} has no checkpoint", checkpoints);
   }
   return {};
 }
@@ -132,7 +133,19 @@ std::string choose_folder(const TrainOptions& options, const TrainSpec& spec) {
   return "runs/" + spec.name;
 }
 
-TrainStart load_start(const TrainOptions& options, const Job& job, const RunFolder& folder,
+void check_keeps_config(const TrainOptions& options, const std::string& folder) {
+  std::error_code ignored;
+  if (!fs::equivalent(options.config, folder + "/config.yaml", ignored)) return;
+  // A run writes it right after its config.yaml.
+  if (fs::exists(folder + "/command.txt", ignored)) return;
+  fail(ErrorKind::usage,
+       "{} is in the run folder {}, where the run would replace it with the resolved config, "
+       "without "
+       "its comments; nothing was changed. Choose another folder with --run-dir",
+       options.config, folder);
+}
+
+TrainStart load_start(const TrainOptions& options, const Job& job, const std::string& folder,
                       Progress& progress) {
   TrainStart start;
   start.checkpoint = find_checkpoint(options, folder, progress);
@@ -145,7 +158,7 @@ TrainStart load_start(const TrainOptions& options, const Job& job, const RunFold
     }
     return start;
   }
-  check_same_config(start.checkpoint, folder.path(), job);
+  check_same_config(start.checkpoint, folder, job);
   if (!options.weights.empty()) {
     progress.warn(fmt::format("--weights {} is ignored: the run resumes from {}", options.weights,
                               start.checkpoint));

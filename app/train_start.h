@@ -5,7 +5,6 @@
 
 #include "app/commands.h"
 #include "engine/training/progress.h"
-#include "engine/training/run_folder.h"
 #include "engine/training/trainer.h"
 
 namespace dpt {
@@ -16,6 +15,10 @@ void check_options(const TrainOptions& options);
 /// The run folder that the options ask for.
 std::string choose_folder(const TrainOptions& options, const TrainSpec& spec);
 
+/// Throws ErrorKind::usage when the config is a file of the user's that the resolved config would
+/// replace: `folder`/config.yaml, where no run has written it.
+void check_keeps_config(const TrainOptions& options, const std::string& folder);
+
 /// Where a run starts, and what it was read from (empty for a fresh start).
 struct TrainStart {
   std::string checkpoint;
@@ -23,8 +26,9 @@ struct TrainStart {
 };
 
 /// Finds, reads and checks the checkpoint to resume, or the weights to start from; changes nothing
-/// in the folder. Throws ErrorKind::data or usage when they are missing, damaged or do not fit.
-TrainStart load_start(const TrainOptions& options, const Job& job, const RunFolder& folder,
+/// in the run folder, which need not exist. Throws ErrorKind::data or usage when they are missing,
+/// damaged or do not fit.
+TrainStart load_start(const TrainOptions& options, const Job& job, const std::string& folder,
                       Progress& progress);
 
 }  // namespace dpt

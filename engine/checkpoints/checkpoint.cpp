@@ -11,6 +11,7 @@
 #include "engine/checkpoints/file_io.h"
 #include "engine/checkpoints/run_metadata.h"
 #include "engine/checkpoints/safetensors_header.h"
+#include "engine/checkpoints/state_checks.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -93,6 +94,12 @@ std::string save_checkpoint(const std::string& path, const Plan& plan,
                             const Checkpoint& checkpoint) {
   const auto floats = static_cast<std::size_t>(plan.param_floats);
   assert(checkpoint.params.size() == floats);
+  // What could not be read again must not take the place of what can.
+  CheckpointHeader header;
+  header.state = checkpoint.state;
+  header.shards = checkpoint.shards;
+  header.devices = checkpoint.devices;
+  check_state(path, header);
   FileTensors tensors;
   for (const Param& param : plan.params) {
     tensors.add(path, param.name, param, checkpoint.params.data());

@@ -64,7 +64,8 @@ struct Checkpoint {
 };
 
 /// Writes it under torchvision's names and layouts; optimizer state as "optim.STATE.PARAM".
-/// Refuses non-finite weights with ErrorKind::diverged. Returns the new file's checksum.
+/// Refuses non-finite weights with ErrorKind::diverged, and counters that load_checkpoint would
+/// refuse with ErrorKind::data. Returns the new file's checksum.
 std::string save_checkpoint(const std::string& path, const Plan& plan,
                             const Checkpoint& checkpoint);
 

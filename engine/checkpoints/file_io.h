@@ -69,8 +69,8 @@ std::string read_whole_file(const std::string& path);
 void make_folders(const std::string& path);
 /// Gives the file or folder `from` the name `to`, which must be on the same file system.
 void move_durably(const std::string& from, const std::string& to);
-/// Makes `to` a copy of the file `from`, so that a crash leaves the old `to` or the new one. No hard
-/// link: whoever writes into one of the two names (cp does) would change the other.
+/// Makes `to` a copy of the file `from`, so that a crash leaves the old `to` or the new one. No
+/// hard link: whoever writes into one of the two names (cp does) would change the other.
 void copy_durably(const std::string& from, const std::string& to);
 /// Removes a file; one that is not there is no error.
 void remove_durably(const std::string& path);

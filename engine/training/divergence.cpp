@@ -1,5 +1,6 @@
 #include "engine/training/divergence.h"
 
+#include <cmath>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -10,11 +11,15 @@
 namespace dpt {
 namespace {
 
-std::string how_to_go_on(DivergencePolicy policy) {
+/// `lr_is_spent`: a rollback is refused because the learning rate would become zero.
+std::string how_to_go_on(DivergencePolicy policy, bool lr_is_spent) {
   std::string text = "To get past it, ";
   if (policy == DivergencePolicy::skip) text += "raise train.on_divergence.max_skips, or ";
   if (policy == DivergencePolicy::rollback) {
-    text += "lower train.on_divergence.lr_factor, raise train.on_divergence.max_rollbacks, or ";
+    text +=
+        lr_is_spent
+            ? "raise train.on_divergence.lr_factor, or "
+            : "lower train.on_divergence.lr_factor, raise train.on_divergence.max_rollbacks, or ";
   }
   text += "add to the command ";
   if (policy != DivergencePolicy::rollback) {
@@ -59,7 +64,10 @@ StartingPoint rollback_origin(const Job& job, const StartingPoint& start,
     return start;
   }
   if (step == 0) return fresh_start(job);
-  const std::string path = start.folder + "/" + checkpoint_name(step);
+  std::string path = start.folder + "/" + checkpoint_name(step);
+  for (const auto& [other, file] : start.ancestors) {
+    if (other == step) path = file;
+  }
   StartingPoint origin;
   try {
     origin = start_from_checkpoint(job, path);
@@ -70,6 +78,7 @@ StartingPoint rollback_origin(const Job& job, const StartingPoint& start,
     origin = start;
   }
   origin.state.rollback_step = origin.state.step;
+  origin.ancestors = start.ancestors;
   return origin;
 }
 
@@ -119,6 +128,17 @@ void Divergence::remember() {
   candidate_->optimizer = replica_.optimizer_state();
 }
 
+std::vector<std::int64_t> Divergence::best_steps() const {
+  std::vector<std::int64_t> steps;
+  if (job_.spec.train.on_divergence.policy != DivergencePolicy::rollback) return steps;
+  const auto add = [&](const RunState& state) {
+    if (state.best) steps.push_back(state.best_step);
+  };
+  add(good_ ? good_->state : origin_.state);
+  if (candidate_) add(candidate_->state);
+  return steps;
+}
+
 Diagnosis Divergence::look(const BadStep& bad) {
   if (!writes_) return {};
   return diagnose(backend_, job_, bad, replica_.params(), replica_.optimizer_state());
@@ -148,6 +168,13 @@ bool Divergence::handle(const BadStep& bad) {
                               "allows no more",
                               state.rollbacks, state.lr_scale));
       }
+      if (!std::isnormal(state.lr_scale * spec.lr_factor)) {
+        halt(bad,
+             fmt::format("The learning rate is down to {:.3g} of the schedule's, and "
+                         "train.on_divergence.lr_factor ({:g}) would make it zero",
+                         state.lr_scale, spec.lr_factor),
+             true);
+      }
       promote();
       if (bad.result().outcome == UpdateOutcome::refused &&
           state.step == (good_ ? good_->state.step : origin_.state.step)) {
@@ -161,7 +188,7 @@ bool Divergence::handle(const BadStep& bad) {
   halt(bad, {});
 }
 
-void Divergence::halt(const BadStep& bad, const std::string& limit) {
+void Divergence::halt(const BadStep& bad, const std::string& limit, bool lr_is_spent) {
   // The report is rank 0's alone: the others wait, and end when it has thrown.
   if (!writes_) communicator_.barrier();
   const Diagnosis diagnosis = look(bad);
@@ -178,7 +205,7 @@ void Divergence::halt(const BadStep& bad, const std::string& limit) {
               ? "The last checkpoint is good; running the same command again resumes from it and"
               : "There is no checkpoint yet; running the same command again starts from the "
                 "beginning and",
-          how_to_go_on(job_.spec.train.on_divergence.policy)));
+          how_to_go_on(job_.spec.train.on_divergence.policy, lr_is_spent)));
 }
 
 void Divergence::skip(const BadStep& bad) {
@@ -206,7 +233,8 @@ void Divergence::settle_folder(const RunState& now, RunState& to) {
     } else if (to.best) {
       // best.safetensors is of a later step that is no longer part of the run.
       try {
-        to.best_checksum = read_checkpoint_header(find_best(folder_, to, notify)).checksum;
+        to.best_checksum =
+            read_checkpoint_header(find_best(folder_, to, notify, origin_.ancestors)).checksum;
       } catch (const Error&) {
         is_lost = std::byte{1};
         progress_.info(

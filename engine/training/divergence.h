@@ -16,6 +16,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/training/diagnosis.h"
 #include "engine/training/trainer.h"
@@ -23,8 +24,9 @@
 namespace dpt {
 
 /// Where a run that begins at `start` goes back to as long as it has no later step to go back to:
-/// RunState::rollback_step, as the file of that step next to the one of `start`, or the fresh
-/// start; `start` itself where that file is gone (`warn` then gets a line).
+/// RunState::rollback_step, as the file of that step (one of StartingPoint::ancestors, or next to
+/// the one of `start`), or the fresh start; `start` itself where that file is gone (`warn` then
+/// gets a line).
 StartingPoint rollback_origin(const Job& job, const StartingPoint& start,
                               const std::function<void(const std::string&)>& warn);
 
@@ -44,6 +46,10 @@ class Divergence {
   /// that the next loss will be finite). REQUIRES: drained.
   void remember();
 
+  /// The steps of the best checkpoints that belong to the states which a rollback may go back to:
+  /// they are needed even when a later checkpoint is the best. Empty with other policies.
+  std::vector<std::int64_t> best_steps() const;
+
   /// Leaves stepper and replica where training goes on, or throws ErrorKind::diverged on rank 0 and
   /// ErrorKind::peer on the others. True when the run has gone back, to the stepper's present step.
   /// REQUIRES: no save under way, but for `halt`.
@@ -54,8 +60,9 @@ class Divergence {
   void roll_back(const BadStep& bad);
   /// A candidate that a good step followed replaces `good_`.
   void promote();
-  /// Ends the run. `limit` says which limit was reached, if one was.
-  [[noreturn]] void halt(const BadStep& bad, const std::string& limit);
+  /// Ends the run. `limit` says which limit was reached, if one was; `lr_is_spent`, that it is the
+  /// learning rate, which cannot become smaller.
+  [[noreturn]] void halt(const BadStep& bad, const std::string& limit, bool lr_is_spent = false);
   /// Leaves in the run folder what led to `to`, and `to` with a best checkpoint that is there.
   void settle_folder(const RunState& now, RunState& to);
   /// On rank 0; empty on the others.

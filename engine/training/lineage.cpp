@@ -110,9 +110,9 @@ void leave_log_lines(const RunFolder& folder, const std::string& from, const Sta
                      const Notify& notify) {
   try {
     const bool is_own = from.empty() || origin_of(folder, from, start).is_own;
-    const std::int64_t moved =
-        is_own ? abandon_log_lines(folder.path(), start.state.step, start.state.epoch)
-               : abandon_log_lines(folder.path(), -1, -1);
+    const std::int64_t moved = is_own ? abandon_log_lines(folder.path(), start.state.step,
+                                                          start.state.epoch, start.state.rollbacks)
+                                      : abandon_log_lines(folder.path(), -1, -1);
     if (moved > 0) {
       notify(
           fmt::format("{} line(s) of metrics.jsonl, of steps that will be repeated, are moved to "
@@ -139,6 +139,32 @@ std::vector<std::string> best_candidates(const RunFolder& folder, const std::str
   paths.push_back(source + "/../" + name);
   paths.push_back(source + "/../../best.safetensors");
   return paths;
+}
+
+/// StartingPoint::ancestors, where they are next to the resumed file: checkpoints of the folder
+/// that it is in, or of the run whose best.safetensors it is.
+void find_ancestors(const Job& job, const std::string& from, StartingPoint& start) {
+  const std::int64_t step = start.state.rollback_step;
+  if (job.spec.train.on_divergence.policy != DivergencePolicy::rollback || from.empty() ||
+      step <= 0 || step == start.state.step) {
+    return;
+  }
+  const std::string source = folder_of(from);
+  for (const std::string& place : {source, source + "/checkpoints"}) {
+    const std::string path = place + "/" + checkpoint_name(step);
+    const auto header = header_of(path);
+    if (!header || header->state.step != step) continue;
+    start.ancestors.emplace_back(step, path);
+    const RunState& state = header->state;
+    if (!state.best || state.best_step == step) return;
+    for (const std::string& best : {place + "/" + checkpoint_name(state.best_step),
+                                    place + "/best.safetensors", place + "/../best.safetensors"}) {
+      if (!is_best(best, state)) continue;
+      start.ancestors.emplace_back(state.best_step, best);
+      return;
+    }
+    return;
+  }
 }
 
 void forget_best(RunState& state) {
@@ -228,12 +254,20 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
   Aside aside(folder);
   std::vector<std::string> candidates = best_candidates(folder, from, start.state);
   std::string resumed = from;
+  find_ancestors(job, from, start);
   if (overwrite) {
     for (std::string& path : candidates) path = folder.after_set_aside(path);
+    // They stay there until the first save: a file in checkpoints/ would end the old run.
+    for (auto& [step, path] : start.ancestors) path = folder.after_set_aside(path);
     resumed = folder.after_set_aside(from);
     folder.set_aside();
   } else {
     if (!from.empty()) leave_branch(folder, from, start, aside, notify);
+    for (auto& [step, path] : start.ancestors) {
+      const std::string place = folder.checkpoints() + "/" + checkpoint_name(step);
+      if (!is_same(path, place)) copy_durably(path, place);
+      path = place;
+    }
     leave_log_lines(folder, from, start, notify);
     start.is_saved = !from.empty();
   }
@@ -252,16 +286,20 @@ void leave_later(const RunFolder& folder, const RunState& state, const Notify& n
     notify(fmt::format("the checkpoint of step {} is moved to {}", step, aside.path()));
   }
   try {
-    abandon_log_lines(folder.path(), state.step, state.epoch);
+    abandon_log_lines(folder.path(), state.step, state.epoch, state.rollbacks);
   } catch (const Error& error) {
     notify(fmt::format("warning: {}; steps may appear twice in metrics.jsonl", error.what()));
   }
 }
 
-std::string find_best(const RunFolder& folder, const RunState& state, const Notify& notify) {
+std::string find_best(const RunFolder& folder, const RunState& state, const Notify& notify,
+                      const std::vector<std::pair<std::int64_t, std::string>>& ancestors) {
   const std::string why_not = why_not_best(folder.best(), state);
   if (why_not.empty()) return folder.best();
-  const std::string other = folder.checkpoints() + "/" + checkpoint_name(state.best_step);
+  std::string other = folder.checkpoints() + "/" + checkpoint_name(state.best_step);
+  for (const auto& [step, path] : ancestors) {
+    if (step == state.best_step && !exists(other)) other = path;
+  }
   if (!is_best(other, state)) {
     fail(ErrorKind::data,
          "{}; expected the best checkpoint of this run there (step {}, {} {:.6g}). The last "

@@ -24,7 +24,9 @@ using Notify = std::function<void(const std::string&)>;
 ///   place in checkpoints/;
 /// - best.safetensors becomes the best checkpoint that `start` knows: the file there, or one next
 ///   to `from`, identified by its checksum. If none is left, or keep_best monitors another value
-///   now, `start` gets the best that is known instead.
+///   now, `start` gets the best that is known instead;
+/// - with policy rollback, the checkpoints that a rollback needs (StartingPoint::ancestors) get
+///   their place in checkpoints/ too. With `overwrite` the first save does that.
 /// Throws ErrorKind::data when a file cannot be read or moved.
 void take_place(const Job& job, RunFolder& folder, const std::string& from, bool overwrite,
                 StartingPoint& start, const Notify& notify);
@@ -35,6 +37,8 @@ void leave_later(const RunFolder& folder, const RunState& state, const Notify& n
 
 /// The file that holds the best checkpoint of `state`: best.safetensors, which is restored from the
 /// checkpoints if another file has taken its place. Throws ErrorKind::data when there is none.
-std::string find_best(const RunFolder& folder, const RunState& state, const Notify& notify);
+/// `ancestors`: more files that may hold it (StartingPoint::ancestors).
+std::string find_best(const RunFolder& folder, const RunState& state, const Notify& notify,
+                      const std::vector<std::pair<std::int64_t, std::string>>& ancestors = {});
 
 }  // namespace dpt

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <utility>
 
+#include "engine/training/run_log.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -82,14 +83,19 @@ Progress::~Progress() {
 }
 
 void Progress::also_to(const std::string& path) {
+  const auto go_without = [&](const std::string& why) {
+    // As when the disk is full later: a log never ends a run.
+    warn(fmt::format("{}: cannot write: {}; the run continues without it", path, why));
+  };
+  const std::string why = why_no_log(path);
+  if (!why.empty()) return go_without(why);
   try {
     auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
     file->set_pattern("%Y-%m-%dT%H:%M:%S%z %l %v");
     impl_->logger->sinks().push_back(file);
     impl_->logger->flush_on(spdlog::level::info);
   } catch (const spdlog::spdlog_ex& error) {
-    // As when the disk is full later: a log never ends a run.
-    warn(fmt::format("{}: cannot write: {}; the run continues without it", path, error.what()));
+    go_without(error.what());
   }
 }
 

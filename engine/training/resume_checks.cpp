@@ -6,6 +6,28 @@
 #include "kernels/error.h"
 
 namespace dpt {
+namespace {
+
+/// How many steps are compared: a run may have more of them than can be walked through.
+constexpr std::int64_t kNextSteps = 4096, kSpreadSteps = 4096;
+
+/// The first step from `begin` on at which two schedules are seen to differ, or `end`. Looks at all
+/// of the next steps, and at evenly spread ones of the rest: schedules that part (after a warm-up)
+/// stay apart.
+std::int64_t first_difference(const LrSchedule& a, const LrSchedule& b, std::int64_t begin,
+                              std::int64_t end) {
+  const std::int64_t next = std::min(end, begin + kNextSteps);
+  for (std::int64_t at = begin; at < next; ++at) {
+    if (a(at) != b(at)) return at;
+  }
+  const std::int64_t stride = std::max<std::int64_t>(1, (end - next) / kSpreadSteps);
+  for (std::int64_t at = next; at < end; at += stride) {
+    if (a(at) != b(at)) return at;
+  }
+  return end;
+}
+
+}  // namespace
 
 void check_fits(const std::string& path, const RunState& state, const Job& job) {
   const std::int64_t samples = job.splits.train.size();
@@ -37,8 +59,7 @@ std::string learning_rate_change(const Job& job, const TrainSpec& before, std::i
   const std::int64_t old_total = before.train.epochs * job.steps_per_epoch;
   // A complete run is followed at its last rate, where its schedule had arrived.
   const std::int64_t last = std::max(std::min(old_total, job.total_steps), step + 1);
-  std::int64_t at = step;
-  while (at < last && old(at) == job.schedule(at)) ++at;
+  const std::int64_t at = first_difference(old, job.schedule, step, last);
   if (at >= last || step >= job.total_steps) return {};
   return fmt::format(
       "the learning rate of step {} is {:.6g}, where the run so far would have used {:.6g}: "

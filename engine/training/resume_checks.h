@@ -14,7 +14,8 @@ void check_fits(const std::string& path, const RunState& state, const Job& job);
 
 /// Where the learning rates from `step` on are others than those that `before`, the config as it
 /// was when the checkpoint was made, would have given: a sentence that says so, with both. Empty
-/// when they are the same, or when `before` had no further step.
+/// when they are the same, or when `before` had no further step. Compares a few thousand steps,
+/// however long the run is.
 std::string learning_rate_change(const Job& job, const TrainSpec& before, std::int64_t step);
 
 }  // namespace dpt

@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <system_error>
@@ -18,6 +21,8 @@
 
 namespace dpt {
 namespace {
+
+constexpr std::uint64_t kBlock = 1 << 16;
 
 std::string line_of(const char* name, const Json& fields) {
   Json line;
@@ -43,7 +48,191 @@ std::int64_t end_of_whole_lines(int file, std::int64_t end) {
   return end;
 }
 
+/// Reads a file line by line: a log may be larger than the memory.
+class LineReader {
+ public:
+  explicit LineReader(std::string path, std::uint64_t begin = 0)
+      : path_(std::move(path)), next_(begin), file_(open_regular_file(path_, size_)) {}
+
+  /// The next line, with its end. False when there is none; half a line, which RunLog drops, is
+  /// none.
+  bool next(std::string& line) {
+    line.clear();
+    while (true) {
+      const std::size_t end = block_.find('\n', at_);
+      const std::size_t stop = end == std::string::npos ? block_.size() : end + 1;
+      line.append(block_, at_, stop - at_);
+      at_ = stop;
+      if (end != std::string::npos) break;
+      if (next_ >= size_) return false;
+      block_.resize(std::min<std::uint64_t>(kBlock, size_ - next_));
+      read_exactly(file_, path_, next_, std::as_writable_bytes(std::span(block_)));
+      next_ += block_.size();
+      at_ = 0;
+    }
+    return true;
+  }
+
+ private:
+  std::string path_;
+  std::uint64_t size_ = 0, next_;
+  FileHandle file_;
+  std::string block_;
+  std::size_t at_ = 0;
+};
+
+/// A file that is replaced as a whole, in blocks.
+class Rewriting {
+ public:
+  explicit Rewriting(const std::string& path) : file_(path) {}
+  void write(const std::string& text) {
+    block_ += text;
+    if (block_.size() >= kBlock) flush();
+  }
+  /// The first `bytes` of another file, or of the one that this replaces.
+  void copy(const std::string& path, std::uint64_t bytes) {
+    std::uint64_t size = 0;
+    const FileHandle from = open_regular_file(path, size);
+    std::string part;
+    for (std::uint64_t at = 0; at < bytes; at += part.size()) {
+      part.resize(std::min<std::uint64_t>(kBlock, bytes - at));
+      read_exactly(from, path, at, std::as_writable_bytes(std::span(part)));
+      write(part);
+    }
+  }
+  void commit() {
+    flush();
+    file_.commit();
+  }
+
+ private:
+  void flush() {
+    file_.write(std::as_bytes(std::span(block_)));
+    block_.clear();
+  }
+  AtomicFile file_;
+  std::string block_;
+};
+
+/// What a run that goes on at the moment (step, epochs completed, rollbacks) does with a line.
+struct Fate {
+  bool moves = false;    ///< it is repeated
+  bool is_test = false;  ///< the test result of this step: repeated unless its process ended
+  bool is_end = false;   ///< a process ended, and did not fail: all its results are written
+};
+
+/// To be asked about every line, in order.
+class Fates {
+ public:
+  Fates(std::int64_t step, std::int64_t epoch, std::int64_t rollbacks)
+      : step_(step), epoch_(epoch), rollbacks_(rollbacks) {}
+
+  Fate of(const std::string& line) {
+    // Lines of other programs may hold anything.
+    const Json json = Json::parse(line, nullptr, false);
+    const auto number = [&](const char* key) {
+      const auto found = json.is_object() ? json.find(key) : json.end();
+      return found != json.end() && found->is_number_integer() ? found->get<std::int64_t>() : -1;
+    };
+    const auto text = [&](const char* key) {
+      const auto found = json.is_object() ? json.find(key) : json.end();
+      return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+    };
+    const std::string event = text("event");
+    const std::int64_t step = number("step");
+    Fate fate;
+    fate.moves = step > step_;
+    fate.is_end = event == "run_end" && text("status") != "failed";
+    if (event == "run_start") {
+      in_moved_process_ = fate.moves;
+    } else if (event == "epoch" || event == "eval") {
+      fate.moves = fate.moves || number("epoch") > epoch_;
+      fate.is_test = !fate.moves && event == "eval" && step == step_ && text("split") == "test";
+    } else if (event == "rollback") {
+      // It has the step that the run went back to. A process that was killed before it had saved a
+      // later one goes back again.
+      fate.moves = fate.moves || number("rollbacks") > rollbacks_;
+    } else if (step < 0) {
+      fate.moves = in_moved_process_;
+    }
+    return fate;
+  }
+
+ private:
+  std::int64_t step_, epoch_, rollbacks_;
+  bool in_moved_process_ = false;
+};
+
+/// Which lines of a log move.
+struct MovedLines {
+  std::int64_t count = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t first = 0;     ///< where the first of them begins
+  std::uint64_t last_end = 0;  ///< where the last line begins that tells of an end
+  void add(std::uint64_t at, const std::string& line) {
+    if (count++ == 0) first = at;
+    bytes += line.size();
+  }
+};
+
+MovedLines find_moved(const std::string& path, Fates fates) {
+  MovedLines sure, tests;
+  std::uint64_t at = 0, last_end = 0;
+  LineReader lines(path);
+  for (std::string line; lines.next(line); at += line.size()) {
+    const Fate fate = fates.of(line);
+    if (fate.is_end) {
+      // A process that ended has logged its test result; one that was killed logs it again.
+      last_end = at;
+      tests = {};
+    }
+    if (fate.moves) sure.add(at, line);
+    if (fate.is_test) tests.add(at, line);
+  }
+  const bool both = sure.count > 0 && tests.count > 0;
+  MovedLines all;
+  all.count = sure.count + tests.count;
+  all.bytes = sure.bytes + tests.bytes;
+  all.first = both ? std::min(sure.first, tests.first) : sure.first + tests.first;
+  all.last_end = last_end;
+  return all;
+}
+
+/// Calls `visit` with each line from the first that moves on, and whether it does, until it returns
+/// false. No line before them has changed what `fates` knows.
+void visit_lines(const std::string& path, const MovedLines& moved, Fates fates,
+                 const std::function<bool(const std::string&, bool)>& visit) {
+  std::uint64_t at = moved.first;
+  LineReader lines(path, at);
+  for (std::string line; lines.next(line); at += line.size()) {
+    const Fate fate = fates.of(line);
+    if (!visit(line, fate.moves || (fate.is_test && at >= moved.last_end))) return;
+  }
+}
+
+/// Whether `other` has, from `begin` to its end, just the lines that move.
+bool has_moved(const std::string& other, std::uint64_t begin, const std::string& path,
+               const MovedLines& moved, const Fates& fates) {
+  bool same = true;
+  LineReader there(other, begin);
+  std::string found;
+  visit_lines(path, moved, fates, [&](const std::string& line, bool moves) {
+    same = !moves || (there.next(found) && found == line);
+    return same;
+  });
+  return same;
+}
+
 }  // namespace
+
+std::string why_no_log(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode) || S_ISCHR(status.st_mode)) {
+    return {};
+  }
+  return fmt::format("expected a file, found {}",
+                     S_ISDIR(status.st_mode) ? "a folder" : "a device, pipe or socket");
+}
 
 RunLog::RunLog(std::string path, Warn warn) : path_(std::move(path)), warn_(std::move(warn)) {
   if (!path_.empty()) append({});
@@ -51,6 +240,7 @@ RunLog::RunLog(std::string path, Warn warn) : path_(std::move(path)), warn_(std:
 
 /// Returns 0 or the errno of the failure, as append does.
 int RunLog::open() {
+  if (!why_no_log(path_).empty()) return EINVAL;
   FileHandle file = open_file(path_, O_RDWR | O_CREAT | O_APPEND, 0666);
   struct stat status {};
   if (!file.is_open() || ::fstat(file.fd(), &status) != 0) return errno;
@@ -86,80 +276,45 @@ void RunLog::event(const char* name, const Json& fields) {
   if (error == 0) return;
   ++lost_;
   if (warn_ && !std::exchange(warned_, true)) {
+    const std::string why = why_no_log(path_);
     warn_(fmt::format("{}: cannot write: {}; the run continues; lines of its log are missing",
-                      path_, std::generic_category().message(error)));
+                      path_, why.empty() ? std::generic_category().message(error) : why));
   }
 }
 
-std::int64_t abandon_log_lines(const std::string& folder, std::int64_t step, std::int64_t epoch) {
+std::int64_t abandon_log_lines(const std::string& folder, std::int64_t step, std::int64_t epoch,
+                               std::int64_t rollbacks) {
   const std::string path = folder + "/metrics.jsonl";
   const std::string abandoned_path = folder + "/metrics.abandoned.jsonl";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return 0;
-  const std::string text = read_whole_file(path);
-
-  struct Line {
-    std::string text;
-    Json json;
-  };
-  std::vector<Line> lines;
-  for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
-    end = text.find('\n', begin);
-    if (end == std::string::npos) break;  // half a line: RunLog drops it
-    Line line{text.substr(begin, end - begin + 1), {}};
-    line.json = Json::parse(line.text, nullptr, false);
-    lines.push_back(std::move(line));
-  }
-  // Lines of other programs may hold anything.
-  const auto text_of = [](const Json& json, const char* key) {
-    const auto found = json.is_object() ? json.find(key) : json.end();
-    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
-  const auto event_of = [&](const Json& json) { return text_of(json, "event"); };
-  // A process that ended has logged its test result; one that was killed logs it again.
-  std::size_t last_end = 0;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (event_of(lines[i].json) == "run_end") last_end = i;
-  }
-
-  std::string kept, moved;
-  std::int64_t count = 0;
-  bool in_moved_process = false;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const Json& json = lines[i].json;
-    const std::string event = event_of(json);
-    const auto number = [&](const char* key) {
-      const auto found = json.is_object() ? json.find(key) : json.end();
-      return found != json.end() && found->is_number_integer() ? found->get<std::int64_t>() : -1;
-    };
-    bool moves = number("step") > step;
-    if (event == "run_start") {
-      in_moved_process = moves;
-    } else if (event == "epoch" || event == "eval") {
-      moves = moves || number("epoch") > epoch;
-      if (event == "eval" && text_of(json, "split") == "test") {
-        moves = moves || (number("step") == step && i > last_end);
-      }
-    } else if (number("step") < 0) {
-      moves = in_moved_process;
-    }
-    (moves ? moved : kept) += lines[i].text;
-    count += moves ? 1 : 0;
-  }
-  if (count == 0) return 0;
+  const Fates fates(step, epoch, rollbacks);
+  const MovedLines moved = find_moved(path, fates);
+  if (moved.count == 0) return 0;
 
   // First where they go, then where they were: a crash between the two leaves them in both, and the
   // next time they are not appended again.
-  std::string abandoned;
-  if (std::filesystem::exists(abandoned_path, ignored)) {
-    abandoned = read_whole_file(abandoned_path);
+  const std::uint64_t before = std::filesystem::exists(abandoned_path, ignored)
+                                   ? std::filesystem::file_size(abandoned_path)
+                                   : 0;
+  if (before < moved.bytes ||
+      !has_moved(abandoned_path, before - moved.bytes, path, moved, fates)) {
+    Rewriting abandoned(abandoned_path);
+    if (before > 0) abandoned.copy(abandoned_path, before);
+    visit_lines(path, moved, fates, [&](const std::string& line, bool moves) {
+      if (moves) abandoned.write(line);
+      return true;
+    });
+    abandoned.commit();
   }
-  const bool is_there =
-      abandoned.size() >= moved.size() &&
-      abandoned.compare(abandoned.size() - moved.size(), moved.size(), moved) == 0;
-  if (!is_there) write_file_atomically(abandoned_path, abandoned + moved);
-  write_file_atomically(path, kept);
-  return count;
+  Rewriting kept(path);
+  kept.copy(path, moved.first);
+  visit_lines(path, moved, fates, [&](const std::string& line, bool moves) {
+    if (!moves) kept.write(line);
+    return true;
+  });
+  kept.commit();
+  return moved.count;
 }
 
 }  // namespace dpt

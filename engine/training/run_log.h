@@ -13,6 +13,10 @@ namespace dpt {
 
 using Json = nlohmann::ordered_json;
 
+/// Why nothing can be appended to `path`, or empty. A pipe would hold a run up when nobody reads
+/// it.
+std::string why_no_log(const std::string& path);
+
 /// Appends one object a line. Numbers that are not finite become null and are named in
 /// `nonfinite`. Each line is written whole or not at all.
 ///
@@ -43,9 +47,10 @@ class RunLog {
   bool is_whole_ = true, warned_ = false;
 };
 
-/// Moves the lines of `folder`/metrics.jsonl that came after the moment (step, epochs completed) at
-/// which a run goes on, to the end of metrics.abandoned.jsonl: these steps will be repeated.
-/// Returns how many. Throws ErrorKind::data; the log is as it was then.
-std::int64_t abandon_log_lines(const std::string& folder, std::int64_t step, std::int64_t epoch);
+/// Moves the lines of `folder`/metrics.jsonl that came after the moment (step, epochs completed,
+/// rollbacks so far) at which a run goes on, to the end of metrics.abandoned.jsonl: these steps
+/// will be repeated. Returns how many. Throws ErrorKind::data; the log is as it was then.
+std::int64_t abandon_log_lines(const std::string& folder, std::int64_t step, std::int64_t epoch,
+                               std::int64_t rollbacks = 0);
 
 }  // namespace dpt

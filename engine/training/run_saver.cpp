@@ -1,6 +1,8 @@
 #include "engine/training/run_saver.h"
 
+#include <algorithm>
 #include <cassert>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -59,6 +61,7 @@ SaveResult RunSaver::save(const SaveRequest& request) {
   result.path = name;
   result.keep = request.keep;
   result.is_best = request.is_best;
+  if (request.is_best) keep_former_best(request, result);
   try {
     result.checksum = save_checkpoint(folder_.file(name), plan_, request.checkpoint);
     if (request.keep && request.is_best) copy_durably(folder_.file(name), folder_.best());
@@ -72,20 +75,49 @@ SaveResult RunSaver::save(const SaveRequest& request) {
     }
     return result;
   }
-  clean_up(state, result);
+  clean_up(request, result);
   return result;
 }
 
-void RunSaver::clean_up(const RunState& state, SaveResult& result) {
+void RunSaver::keep_former_best(const SaveRequest& request, SaveResult& result) {
+  try {
+    for (const std::int64_t step : request.needed) {
+      const std::string place = folder_.checkpoints() + "/" + checkpoint_name(step);
+      if (step == request.checkpoint.state.step || std::filesystem::exists(place) ||
+          !std::filesystem::exists(folder_.best())) {
+        continue;
+      }
+      // With checkpoint.every: 0 a best is saved as best.safetensors only.
+      if (read_checkpoint_header(folder_.best()).state.step == step) {
+        copy_durably(folder_.best(), place);
+      }
+    }
+  } catch (const std::exception& error) {
+    result.warnings.push_back(error.what());
+  }
+}
+
+void RunSaver::clean_up(const SaveRequest& request, SaveResult& result) {
+  const RunState& state = request.checkpoint.state;
   const auto warn = [&](const std::string& text) { result.warnings.push_back(text); };
   try {
     // best.safetensors alone is no checkpoint that a resumed run could start from.
     if (!result.keep) return;
+    for (const auto& [step, file] : carried_) {
+      const std::string place = folder_.checkpoints() + "/" + checkpoint_name(step);
+      if (!std::filesystem::exists(place) && std::filesystem::exists(file)) {
+        copy_durably(file, place);
+      }
+    }
+    carried_.clear();
     folder_.give_up_replaced();
     retention_.note_good(folder_.file(result.path));
     // The best goes only when best.safetensors is seen to hold it.
     const auto is_needed = [&](std::int64_t step) {
       if (keeps_rollback_step_ && step == state.rollback_step) return true;
+      // A later best takes the place in best.safetensors, and a rollback needs the former one.
+      const auto& needed = request.needed;
+      if (std::find(needed.begin(), needed.end(), step) != needed.end()) return true;
       return state.best && step == state.best_step && step != state.step &&
              !why_not_best(folder_.best(), state).empty();
     };

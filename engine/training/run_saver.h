@@ -1,7 +1,8 @@
 // Saving, in one place: what goes to disk, in which order, and in which thread.
 //
 // One save:
-//   1. the checkpoint: temporary file, write, fsync, rename, fsync of checkpoints/;
+//   1. the checkpoint: temporary file, write, fsync, rename, fsync of checkpoints/ (before a new
+//      best: a former one that a rollback may need gets a place in checkpoints/);
 //   2. if it is the best so far: a copy of it as best.safetensors, by the same steps;
 //   3. the run that --overwrite replaces, if any, is given up;
 //   4. checkpoints that may go are removed.
@@ -16,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/checkpoints/checkpoint.h"
@@ -29,6 +31,8 @@ struct SaveRequest {
   Checkpoint checkpoint;
   bool keep = true;
   bool is_best = false;
+  /// Steps whose checkpoints stay too, and not only as best.safetensors: Divergence::best_steps.
+  std::vector<std::int64_t> needed = {};
 };
 
 /// What came of it.
@@ -54,6 +58,12 @@ class RunSaver {
   ~RunSaver();
   RunSaver(const RunSaver&) = delete;
 
+  /// Step and file of checkpoints that get a place in checkpoints/ before the run that --overwrite
+  /// replaces, which may hold them, is given up.
+  void carry(std::vector<std::pair<std::int64_t, std::string>> files) {
+    carried_ = std::move(files);
+  }
+
   /// Begins a save. REQUIRES: the result of the one before was taken.
   void start(SaveRequest request);
   /// The result of the last save: once, as soon as there is one.
@@ -63,12 +73,14 @@ class RunSaver {
 
  private:
   SaveResult save(const SaveRequest& request);
-  void clean_up(const RunState& state, SaveResult& result);
+  void keep_former_best(const SaveRequest& request, SaveResult& result);
+  void clean_up(const SaveRequest& request, SaveResult& result);
 
   RunFolder& folder_;
   const Plan& plan_;
   Retention retention_;
   bool keeps_rollback_step_;
+  std::vector<std::pair<std::int64_t, std::string>> carried_;
   std::thread thread_;
   std::atomic<bool> done_ = false;
   std::optional<SaveResult> result_;  ///< the thread's, until done_

@@ -106,6 +106,7 @@ class RankTrainer {
         return;
       }
       stepper_.step(wants_stop(), report_.is_logged(next));
+      got_on_ = true;
       if (writes_) report_.device_weights();
       if (writes_) collect_save(saver_.poll());
       // The last step of an epoch is saved with the epoch's results.
@@ -167,10 +168,14 @@ class RankTrainer {
     if (writes_) report_.step(result);
   }
 
-  /// An evaluation that a stop request ends; nothing then, on all ranks.
+  /// An evaluation that a stop request ends; nothing then, on all ranks. An interrupted evaluation
+  /// begins anew in the next process: where this one has done nothing else, --max-time waits for
+  /// its end, or no run with a short one would ever get past it.
   std::optional<EvalResult> evaluate(const Split& split, const std::string& name) {
-    auto result =
-        evaluate_split_unless([this] { return wants_stop(); }, replica_, job_, split, name);
+    const auto wants_to_leave = [this] {
+      return wants_stop() && (got_on_ || reason_ != StopReason::time_is_up);
+    };
+    auto result = evaluate_split_unless(wants_to_leave, replica_, job_, split, name);
     if (!result) note_stopped();
     return result;
   }
@@ -187,6 +192,7 @@ class RankTrainer {
     if (job_.splits.val.size() > 0 && !(val = evaluate(job_.splits.val, "val"))) return false;
     note_results(val);
     stepper_.finish_epoch();
+    got_on_ = true;
     RunState& state = stepper_.state();
     best_before_ = BestSoFar(state);
     const bool improved = note_epoch(job_.spec, state);
@@ -226,7 +232,7 @@ class RankTrainer {
     if (!writes_) return;
     collect_save(saver_.wait());
     if (best_failed_) best_before_.restore(stepper_.state());
-    if (moment() != saved_) saver_.start({snapshot(), keep, is_best});
+    if (moment() != saved_) saver_.start({snapshot(), keep, is_best, divergence_.best_steps()});
   }
   void save() { save(true, false); }
 
@@ -268,7 +274,7 @@ class RankTrainer {
       if (moment() != saved_) {
         const RunState& state = stepper_.state();
         const bool is_best = best_failed_ && state.best && state.best_step == state.step;
-        saver_.start({snapshot(), true, is_best});
+        saver_.start({snapshot(), true, is_best, divergence_.best_steps()});
         best_failed_ = best_failed_ && !is_best;
         collect_save(saver_.wait(), false);
       }
@@ -338,6 +344,7 @@ class RankTrainer {
   std::optional<RunEnd> end_;
   StopReason reason_ = StopReason::none;
   bool stop_voted_ = false;
+  bool got_on_ = false;       ///< this process has trained a step or closed an epoch
   Moment saved_{-1, -1};      ///< of the last save
   BestSoFar best_before_;     ///< of the evaluation before the last
   bool best_failed_ = false;  ///< the last best could not be saved; known to rank 0
@@ -353,6 +360,7 @@ TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits
   RunSaver saver(folder, job.plan, job.spec.checkpoint.keep_last,
                  start.keep_forever ? start.state.step : -1,
                  job.spec.train.on_divergence.policy == DivergencePolicy::rollback);
+  saver.carry(start.ancestors);
   try {
     run_ranks(
         job.devices, job.backend_options,

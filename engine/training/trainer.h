@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/checkpoints/checkpoint.h"
@@ -24,8 +25,10 @@ struct StartingPoint {
   std::vector<float> params;
   std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< empty = zeros
   std::string config, checksum, folder;  ///< of the checkpoint's file; empty for a fresh run
-  bool is_saved = false;                 ///< the run folder holds a checkpoint of just this state
-  bool keep_forever = false;             ///< retention never removes that checkpoint
+  /// Step and file of other checkpoints that a rollback needs: of rollback_step, and the best then.
+  std::vector<std::pair<std::int64_t, std::string>> ancestors;
+  bool is_saved = false;      ///< the run folder holds a checkpoint of just this state
+  bool keep_forever = false;  ///< retention never removes that checkpoint
 };
 
 struct TrainLimits {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/tiny.h"
@@ -50,6 +51,13 @@ TEST_CASE("what a command line lacks, and numbers out of range, are usage errors
                                                 {"train", "small.yaml", "--max-steps", "-1"},
                                                 {"train", "small.yaml", "--max-steps", "x"},
                                                 {"train", "small.yaml", "--max-time"},
+                                                {"train", "small.yaml", "--weights", ""},
+                                                {"train", "small.yaml", "--weights="},
+                                                {"train", "small.yaml", "--run-dir", ""},
+                                                {"train", "small.yaml", "--resume", ""},
+                                                {"train", "small.yaml", "--max-time", ""},
+                                                {"bench", "small.yaml", "--weights", ""},
+                                                {"eval", "runs/tiny", "--predictions", ""},
                                                 {"bench", "small.yaml", "--steps", "0"},
                                                 {"bench", "small.yaml", "--rounds", "0"},
                                                 {"bench", "small.yaml", "--rounds", "-2"}}) {
@@ -61,6 +69,36 @@ TEST_CASE("what a command line lacks, and numbers out of range, are usage errors
     CHECK(finished.out.empty());
   }
   CHECK_FALSE(fs::exists(w.dir.file("runs")));
+}
+
+TEST_CASE("a dry run checks what the run would start from, and changes nothing") {
+  const Tiny w;
+  const std::vector<std::string> dry = {"train", "small.yaml", "--dry-run"};
+  const auto says = [&](const std::vector<std::string>& more, int exit_code, const char* text) {
+    const Finished finished = w.run(dry, more);
+    CHECK(finished.exit_code == exit_code);
+    check_contains(finished.err, text);
+  };
+  says({"--weights", "none.safetensors"}, 3, "none.safetensors: cannot open");
+  says({"--resume", "must"}, 3, "--resume must: runs/tiny/checkpoints has no checkpoint");
+  says({"--resume", "none.safetensors"}, 2, "found no such file");
+  CHECK_FALSE(fs::exists(w.dir.file("runs")));
+
+  w.run_well({"train", "small.yaml", "--max-steps", "2"});
+  const auto files = [&] {
+    std::set<std::string> names;
+    for (const auto& entry : fs::recursive_directory_iterator(w.dir.file("runs"))) {
+      names.insert(entry.path().string() +
+                   std::to_string(entry.last_write_time().time_since_epoch().count()));
+    }
+    return names;
+  };
+  const auto before = files();
+  w.run_well(dry, {"--resume", "must"});
+  w.run_well(dry,
+             {"--weights", "runs/tiny/checkpoints/step-00000002.safetensors", "--resume", "never"});
+  says({"optimizer.lr=0.2"}, 2, "was saved with another config");
+  CHECK(files() == before);
 }
 
 TEST_CASE("--require of a split that the run does not have is refused before it trains") {

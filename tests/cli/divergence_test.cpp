@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/cli/workplace.h"
+#include "tests/cli/tiny.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -125,6 +125,33 @@ TEST_CASE("rollback keeps the checkpoint that it would go back to, with keep_las
   CHECK(rest.exit_code == 0);
   CHECK(events(w.log(), "rollback").size() == 1);
   CHECK(rest.err.find("it will go back to") == std::string::npos);
+}
+
+TEST_CASE("rollback: a learning rate that would become zero ends the run, which stays readable") {
+  const Tiny w;
+  const std::vector<std::string> command = {
+      "train",
+      "small.yaml",
+      "--run-dir",
+      "r",
+      kRollback,
+      "train.epochs=4",
+      "train.on_divergence.max_rollbacks=5",
+      "lr_schedule={type: multistep, milestones: [3], gamma: 1.0e+300}"};
+  const auto with = [&](const char* factor) {
+    return w.run(command, {std::string("train.on_divergence.lr_factor=") + factor});
+  };
+  const Finished ended = with("1e-200");
+  CHECK(ended.exit_code == 5);
+  check_contains(ended.err,
+                 "The learning rate is down to 1e-200 of the schedule's, and "
+                 "train.on_divergence.lr_factor (1e-200) would make it zero");
+  check_contains(ended.err, "To get past it, raise train.on_divergence.lr_factor, or add");
+  CHECK(events(w.dir.file("r/metrics.jsonl"), "rollback").size() == 1);
+  // What it advises can be done: all checkpoints are good.
+  const Finished on = with("1e-100");
+  INFO(on.err);
+  CHECK(on.exit_code == 0);
 }
 
 TEST_CASE("a run that fails leaves no summary of an earlier end") {

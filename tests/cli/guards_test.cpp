@@ -1,6 +1,7 @@
 // Guards whose loss no other test would notice: a run that must be refused, a bound that is exactly
 // met, a loss that is infinite and not NaN.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -9,10 +10,11 @@
 
 #include "app/command_support.h"
 #include "engine/checkpoints/safetensors.h"
-#include "tests/cli/workplace.h"
+#include "tests/cli/tiny.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -111,6 +113,50 @@ TEST_CASE("--overwrite removes nothing from a folder that holds something else")
   const Finished foreign = w.run({"train", "small.yaml", "--run-dir", "mine", "--overwrite"});
   CHECK(foreign.exit_code == 2);
   CHECK(read_file(w.dir.file("mine/notes.txt")) == "mine");
+}
+
+TEST_CASE("a pipe in the place of a log does not hold a run up") {
+  for (const char* name : {"train.log", "metrics.jsonl"}) {
+    CAPTURE(name);
+    const Tiny w;
+    const std::string path = w.dir.file(std::string("r/") + name);
+    fs::create_directory(w.dir.file("r"));
+    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    for (const char* steps : {"2", "4"}) {
+      const Finished finished =
+          w.run_well({"train", "small.yaml", "--run-dir", "r", "--max-steps", steps});
+      check_contains(finished.err, path.substr(w.dir.path().size() + 1) +
+                                       ": cannot write: expected a file, found a device, pipe");
+    }
+    CHECK(fs::is_fifo(path));
+  }
+}
+
+TEST_CASE("a run does not replace the config that it was given") {
+  const Tiny w;
+  const std::string own = "# Mine.\n" + std::string(kTinyConfig);
+  fs::create_directory(w.dir.file("d"));
+  write_file(w.dir.file("d/config.yaml"), own);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--overwrite"}, {"--dry-run"}}) {
+    const Finished refused = run_dpt(
+        [&] {
+          std::vector<std::string> words = {"train", "config.yaml", "--run-dir", "."};
+          words.insert(words.end(), more.begin(), more.end());
+          return words;
+        }(),
+        w.dir.file("d"));
+    CHECK(refused.exit_code == 2);
+    check_contains(refused.err,
+                   "config.yaml is in the run folder ., where the run would replace it");
+    check_contains(refused.err, "Choose another folder with --run-dir");
+  }
+  CHECK(read_file(w.dir.file("d/config.yaml")) == own);
+  CHECK(std::distance(fs::directory_iterator(w.dir.file("d")), {}) == 1);
+  // The one that a run wrote is its own.
+  w.run_well({"train", "d/config.yaml", "--run-dir", "r", "--max-steps", "2"});
+  w.run_well({"train", "r/config.yaml", "--run-dir", "r", "train.epochs=2"});
+  w.run_well({"train", "r/config.yaml", "--run-dir", "r", "--overwrite"});
 }
 
 TEST_CASE("a resumed run refuses other data under the same name") {

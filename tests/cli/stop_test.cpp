@@ -4,7 +4,8 @@
 
 #include <filesystem>
 
-#include "tests/cli/program.h"
+#include "tests/cli/outcome.h"
+#include "tests/cli/tiny.h"
 #include "tests/support/skip.h"
 
 using namespace dpt::testing;
@@ -173,6 +174,23 @@ TEST_CASE("time in which the process is stopped is no stall") {
   const Finished stopped = program.wait();
   INFO(stopped.err);
   CHECK(stopped.exit_code == 143);
+}
+
+TEST_CASE("a --max-time that is too short for anything: each process gets on by one thing") {
+  const Tiny w;
+  for (const char* devices : {"cpu", "cpu,cpu"}) {
+    CAPTURE(devices);
+    const std::string folder = std::string("r") + devices;
+    const std::vector<std::string> whole = {
+        "train", "small.yaml", "train.epochs=2", "data.size=24", "--devices", devices, "--run-dir"};
+    w.run_well(whole, {folder + "-whole"});
+    // Four steps, two validations, one test.
+    int processes = 1;
+    while (w.run(whole, {folder, "--max-time", "0"}).exit_code == 75 && processes < 12) ++processes;
+    CHECK(processes <= 7);
+    CHECK(processes > 4);
+    CHECK((outcome_of(w.dir.file(folder)) == outcome_of(w.dir.file(folder + "-whole"))));
+  }
 }
 
 TEST_CASE("train.stall_timeout may change when a run goes on") {

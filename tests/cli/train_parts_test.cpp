@@ -29,7 +29,7 @@ struct Start {
   TrainStart load() const {
     Progress progress(true);
     progress.also_to(dir.file("messages"));
-    return load_start(options, job, folder, progress);
+    return load_start(options, job, folder.path(), progress);
   }
   std::string messages() const { return read_file(dir.file("messages")); }
   /// The text of the Error that loading throws, which must be of that kind.

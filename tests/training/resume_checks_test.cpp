@@ -85,6 +85,25 @@ TEST_CASE(
   CHECK(change(2, 4, cosine, 9).rfind("the learning rate of step 10 is ", 0) == 0);
 }
 
+TEST_CASE("comparing the learning rates of a run of five million steps looks at some thousand") {
+  Job job = job_of(1'000'000, "{type: cosine}");
+  std::int64_t asked = 0;
+  job.schedule = [&asked, schedule = job.schedule](std::int64_t step) {
+    ++asked;
+    return schedule(step);
+  };
+  CHECK(learning_rate_change(job, job.spec, 20).empty());
+  CHECK(asked < 20'000);
+  // What differs only after a long warm-up is seen too.
+  const std::string warm = "{type: cosine, warmup: {steps: 1000000}}";
+  const std::string change =
+      learning_rate_change(job_of(1'000'000, warm), job_of(500'000, warm).spec, 20);
+  check_contains(change, "train.epochs was 500000 and is 1000000");
+  const auto first = std::stoll(change.substr(std::string("the learning rate of step ").size()));
+  CHECK(first > 1'000'000);
+  CHECK(first < 1'002'000);
+}
+
 TEST_CASE("a checkpoint of exact mode says how many shards and which devices made it") {
   const TempDir folder;
   train_small(small_job(small_config(kSgd), {cpus(2), "train.shards=3"}), folder.path(), nullptr,

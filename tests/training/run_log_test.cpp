@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include <fmt/format.h>
+
 #include "tests/support/temp_dir.h"
 
 using namespace dpt;
@@ -124,15 +126,54 @@ TEST_CASE("lines past the moment of the resume move, once") {
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 0);
   write(kept + test);
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 1);
+  write(kept + test + "{\"event\":\"run_end\",\"status\":\"failed\"}\n");
+  CHECK(abandon_log_lines(folder.path(), 10, 1) == 1);
+  write(kept + test + "{\"event\":\"run_end\",\"status\":\"ok\"}\n");
+  CHECK(abandon_log_lines(folder.path(), 10, 1) == 0);
+}
+
+TEST_CASE(
+    "lines that move are found again in a log of many blocks, and compared with what is there") {
+  const TempDir folder;
+  const std::string path = folder.file("metrics.jsonl");
+  const std::string abandoned = folder.file("metrics.abandoned.jsonl");
+  const std::string test = "{\"event\":\"eval\",\"epoch\":1,\"step\":9,\"split\":\"test\"}\n";
+  const std::string end = "{\"event\":\"run_end\"}\n";
+  const auto steps = [](std::int64_t from, std::int64_t to) {
+    std::string text;
+    for (std::int64_t i = from; i < to; ++i) {
+      text += fmt::format("{{\"event\":\"step\",\"step\":{},\"x\":\"{}\"}}\n", i,
+                          std::string(static_cast<std::size_t>(i % 1000), 'x'));
+    }
+    return text;
+  };
+  const auto set = [&](const std::string& text) { std::ofstream(path) << text; };
+  // One line is longer than a block; a test result of a process that ended stays.
+  const std::string longest = "{\"event\":\"note\",\"x\":\"" + std::string(200'000, 'y') + "\"}\n";
+  const std::string kept = test + longest + end + steps(0, 10);
+  set(kept + test + steps(10, 2000));
+  CHECK(abandon_log_lines(folder.path(), 9, 1) == 1991);
+  CHECK((read_whole_file(path) == kept));
+  CHECK((read_whole_file(abandoned) == test + steps(10, 2000)));
+  // The same lines are not appended again, others of the same length are.
+  set(kept + test + steps(10, 2000));
+  CHECK(abandon_log_lines(folder.path(), 9, 1) == 1991);
+  CHECK((read_whole_file(abandoned) == test + steps(10, 2000)));
+  std::string others = steps(10, 2000);
+  others[others.size() - 4] = 'z';
+  set(kept + test + others);
+  CHECK(abandon_log_lines(folder.path(), 9, 1) == 1991);
+  CHECK((read_whole_file(path) == kept));
+  CHECK((read_whole_file(abandoned) == test + steps(10, 2000) + test + others));
 }
 
 TEST_CASE("which lines come again: by step, by epoch, and by the process that wrote them") {
   const TempDir folder;
   CHECK(abandon_log_lines(folder.path(), 0, 0) == 0);
   const auto moves = [&](const std::string& line, std::int64_t step, std::int64_t epoch,
-                         const std::string& before = {}) {
+                         const std::string& before = {}, std::int64_t rollbacks = 0) {
     std::ofstream(folder.file("metrics.jsonl")) << before + line + "\n";
-    const bool moved = abandon_log_lines(folder.path(), step, epoch) > 0;
+    const bool moved = abandon_log_lines(folder.path(), step, epoch, rollbacks) > 0;
     CHECK(read_whole_file(folder.file("metrics.jsonl")) == before + (moved ? "" : line + "\n"));
     return moved;
   };
@@ -146,6 +187,14 @@ TEST_CASE("which lines come again: by step, by epoch, and by the process that wr
   CHECK(moves(R"({"event":"eval","epoch":2,"step":10,"split":"test"})", 10, 2,
               "{\"event\":\"run_end\"}\n"));
   CHECK_FALSE(moves(R"({"event":"eval","epoch":1,"step":5,"split":"test"})", 10, 2));
+  CHECK(moves(R"({"event":"eval","epoch":2,"step":10,"split":"test"})", 10, 2,
+              "{\"event\":\"eval\",\"epoch\":1,\"step\":5}\n"));
+  // A rollback has the step that the run went back to: again, when it was killed right then.
+  const std::string rollback = R"({"event":"rollback","step":10,"rollbacks":2})";
+  CHECK(moves(rollback, 10, 2, {}, 1));
+  CHECK_FALSE(moves(rollback, 10, 2, {}, 2));
+  CHECK_FALSE(moves(rollback, 12, 2, {}, 3));
+  CHECK(moves(rollback, 9, 2, {}, 2));
   // Lines without a step are of the process that began last.
   CHECK_FALSE(moves(R"({"event":"log_gap","lines":1})", 10, 2));
   CHECK_FALSE(

@@ -18,6 +18,22 @@ std::string error_with(const std::string& key, const std::string& value) {
   return error_of([&] { from_metadata("ckpt", metadata); }, "ckpt");
 }
 
+TEST_CASE("a state that could not be read again is not written over one that can") {
+  const TempDir folder;
+  const Plan plan = small_plan();
+  const std::string path = folder.file("c.safetensors");
+  Checkpoint checkpoint = small_checkpoint(plan);
+  save_checkpoint(path, plan, checkpoint);
+  checkpoint.state.lr_scale = 0;
+  CHECK(error_of([&] { save_checkpoint(path, plan, checkpoint); }, path) ==
+        "F: metadata 'dpt.lr_scale': expected a number above 0 and at most 1, found 0");
+  checkpoint.state.lr_scale = 1;
+  checkpoint.state.device_weights = {1};
+  CHECK(error_of([&] { save_checkpoint(path, plan, checkpoint); }, path)
+            .starts_with("F: metadata 'dpt.device_weights'"));
+  CHECK(load_checkpoint(path, plan).state.lr_scale == 0.125);
+}
+
 TEST_CASE("a counter that no run can have is refused with file, key, expected and found") {
   CHECK(error_with("step", "17") == "no error");
   const std::string whole = ": expected an integer from 0 to ";
