@@ -58,6 +58,8 @@ struct Loader::Impl {
     }
     if (resident) return;
     sample_bytes = static_cast<std::size_t>(source.shape().elements()) * size_of(source.type());
+    options.workers = std::max(options.workers, 1);
+    options.prefetch = std::max(options.prefetch, 1);
     ring.resize(static_cast<std::size_t>(options.prefetch) + 1);
   }
 

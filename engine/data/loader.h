@@ -52,8 +52,8 @@ class Loader {
   struct Options {
     std::uint64_t seed = 1;
     bool shuffle = true;
-    int workers = 1;   ///< decoder threads, at least 1
-    int prefetch = 4;  ///< batches decoded ahead, at least 1
+    int workers = 1;   ///< decoder threads; at least one works
+    int prefetch = 4;  ///< batches decoded ahead; at least one
   };
   /// `split` must outlive the loader.
   Loader(const Split& split, const Options& options);
