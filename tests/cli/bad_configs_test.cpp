@@ -288,6 +288,16 @@ const std::vector<BadConfig> kOneError = {
       "0), found 'gpu:0'; write cuda:0"}},
     {{{"epochs: 5}", "epochs: 5}\ndevices: [cpu, auto]"}},
      {"21:16: expected 'auto' on its own, found it in a list"}},
+    {{{"epochs: 5}", "epochs: 5}\ndevices: [cpu, cuda]"}},
+     {"21:16: expected 'cuda' on its own, found it in a list"}},
+    {{{"epochs: 5}", "epochs: 5}\ndevices: cpu\ndevice_weights: [1, 2, 3]"}},
+     {"22:17: device_weights has 3 number(s), [1, 2, 3], but there are 1 device(s), [cpu]: give "
+      "one "
+      "weight per device, or device_weights=auto"}},
+    {{{"epochs: 5}", "epochs: 5, shards: 2}\ndevices: [cpu, cpu, cpu]"}},
+     {"20:28: train.shards is 2, but 3 replicas were requested: exact mode needs at least one "
+      "shard "
+      "per replica. Use fewer devices, or train.shards=3"}},
     {{{"epochs: 5}", "epochs: 5}\nloss: {type: mse}"}},
      {"21:14: expected 'cross_entropy', found 'mse'"}},
     {{{"epochs: 5}", "epochs: 5}\nloss: cross_entropy"}},

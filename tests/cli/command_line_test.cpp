@@ -247,6 +247,32 @@ TEST_CASE("config check counts, and --origins says where values come from") {
   check_contains(origins, "# small.yaml:2\n");
 }
 
+TEST_CASE("config check reports at once what contradicts itself, without the data") {
+  const Tiny w;
+  const Finished bad =
+      w.run({"config", "check", "small.yaml"},
+            {"lr_schedule={type: cosine, min_lr: 1}",
+             "data.transforms.train=[{type: RandomCrop, size: 9}, {type: RandomHorizontalFlip}]",
+             "data.transforms.eval=[{type: Normalize, mean: [0.5, 0.5], std: [1, 1]}]"});
+  CHECK(bad.exit_code == 2);
+  check_contains(bad.err, "RandomCrop: size 9x9 is not the height and width of model.input, 4x4");
+  check_contains(bad.err, "Normalize: mean has 2 values, but the images have 1 channel");
+  check_contains(bad.err, "expected a min_lr of at most the optimizer's lr (0.1), found 1");
+  // With what the layers do not fit.
+  write_file(w.dir.file("small.yaml"),
+             std::string(kTinyConfig) + "lr_schedule: {type: cosine, min_lr: 0.2}\n");
+  const Finished both =
+      w.run({"config", "check", "small.yaml"},
+            {"model.layers=[{type: Conv2d, out_channels: 3, kernel_size: 9}, {type: Flatten}]"});
+  CHECK(both.exit_code == 2);
+  check_contains(both.err, "kernel_size 9x9 does not fit");
+  check_contains(both.err, "small.yaml:11:14: lr_schedule: expected a min_lr of at most");
+  w.run_well(
+      {"config", "check", "small.yaml"},
+      {"lr_schedule.min_lr=0.1", "data.transforms.train=[{type: RandomCrop, size: 4, padding: 1}]",
+       "data.transforms.eval=[{type: Normalize, mean: [0.5], std: [1]}]"});
+}
+
 TEST_CASE("model summary counts the replicas and the optimizer of the config") {
   const Tiny w;
   const std::vector<std::string> command = {"model", "summary", "small.yaml", "--json"};
