@@ -203,7 +203,7 @@ SpecTables::SpecTables(const Catalog& catalog)
            .changeable(),
        field("shards", &TrainSection::shards,
              "auto: fast mode. A number N: exact mode with N shards, bit-identical on any number "
-             "of replicas up to N.")
+             "of replicas up to N with the same number of threads each.")
            .range(1, 65536)
            .zero_as("auto"),
        field("grad_clip_norm", &TrainSection::grad_clip_norm,
