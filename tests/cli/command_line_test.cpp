@@ -97,8 +97,9 @@ TEST_CASE("a dry run counts replicas and what the optimizer keeps") {
                                       "optimizer={type: Adam}"})
                               .out;
   check_contains(out, "Per image: 192 FLOP forward and backward");
-  check_contains(
-      out, "(4 of 8 images on 2 replicas): parameters 256 B, gradients 320 B, optimizer 512 B");
+  check_contains(out,
+                 "(4 of 8 images on 2 replicas, 4 at once): parameters 256 B, gradients 320 B, "
+                 "optimizer 512 B");
   check_contains(out,
                  "train 40 samples, val 8, test 6; 5 steps per epoch, 5 in total; 2 replica(s): ");
   check_contains(out, "; 2 x cpu\n");
@@ -271,6 +272,20 @@ TEST_CASE("config check reports at once what contradicts itself, without the dat
       {"config", "check", "small.yaml"},
       {"lr_schedule.min_lr=0.1", "data.transforms.train=[{type: RandomCrop, size: 4, padding: 1}]",
        "data.transforms.eval=[{type: Normalize, mean: [0.5], std: [1]}]"});
+}
+
+TEST_CASE("a dry run counts the memory of the samples that run at once") {
+  const Tiny w;
+  const auto said = [&](const std::string& override_text) {
+    return w.run_well({"train", "small.yaml", "--dry-run", override_text}).out;
+  };
+  check_contains(said("seed=1"), "(8 of 8 images on 1 replica, 8 at once)");
+  // More than the samples that there are, and more than a CPU runs at once.
+  check_contains(said("data.batch_size=1073741824"), "(40 of 40 images on 1 replica, 40 at once)");
+  check_contains(
+      w.run_well({"train", "small.yaml", "--dry-run", "data.batch_size=1000", "data.size=2008"})
+          .out,
+      "(1000 of 1000 images on 1 replica, 250 at once)");
 }
 
 TEST_CASE("model summary counts the replicas and the optimizer of the config") {
