@@ -5,18 +5,50 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "engine/graph/plan.h"
+#include "engine/optimizers/optimizer.h"
+#include "engine/optimizers/schedule.h"
 #include "engine/spec/read_spec.h"
 
 namespace dpt {
 namespace {
 
+/// Calls `check`; what is wrong with the config becomes more lines of `errors`.
+template <class Check>
+void collect_errors(std::string& errors, Check check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    errors += (errors.empty() ? "" : "\n") + std::string(error.what());
+  }
+}
+
+/// Checks all that needs no data, and throws one Error with a line for each thing that is wrong.
+Plan check_without_data(const TrainSpec& spec) {
+  std::string errors;
+  Plan plan;
+  collect_errors(errors, [&] { plan = make_plan(spec); });
+  // The shape of the data set's images is not known here. They have the model's channels, and
+  // with its height and width too nothing is refused that would fit some data set.
+  const std::vector<std::int64_t>& input = spec.model.input;
+  const SampleShape shape{input[1], input[2], input[0]};
+  const TransformsSpec& transforms = spec.data.transforms;
+  for (const std::vector<Variant>* list : {&transforms.train, &transforms.eval}) {
+    collect_errors(errors, [&] { make_input_desc(*list, DType::u8, shape, shape, 0); });
+  }
+  collect_errors(errors, [&] { make_lr_schedule(spec, make_optimizer(spec.optimizer).lr, 1); });
+  if (!errors.empty()) throw Error(ErrorKind::usage, errors);
+  return plan;
+}
+
 /// Of a data set whose files are read one by one while it trains: lists all and reads some, and
-/// says what was found. Other formats are read whole when they are opened: that is left to
-/// `dpt train --dry-run`, so that a config can be checked quickly.
+/// says what was found. Its images have the model's shape. Other formats are read whole when they
+/// are opened: that is left to `dpt train --dry-run`, so that a config can be checked quickly.
 std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
   for (const DatasetKind& kind : dataset_kinds()) {
     if (kind.table != spec.data.dataset.table || !kind.lists_only) continue;
     const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
+    make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
     std::size_t tried = 0;
     std::string counts = fmt::format("{} training samples", sets.train->size());
     for (const DataSource* source : {sets.train.get(), sets.test.get()}) {
@@ -66,7 +98,7 @@ devices: auto
 
 int run_config_check(const ConfigOptions& options) {
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
-  const Plan plan = make_plan(spec);
+  const Plan plan = check_without_data(spec);
   const std::string data = check_listed_data(spec, plan);
   fmt::print("{}: ok: {} layers, {} parameters{}\n", options.config, spec.model.layers.size(),
              plan.param_count, data);

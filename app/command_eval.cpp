@@ -196,6 +196,12 @@ int run_eval(const EvalOptions& options) {
                            : job.splits.test.size() > 0 ? "test"
                                                         : "val";
   const Split& split = split_by_name(job.splits, name);
+  for (const Requirement& requirement : requirements) {
+    if (requirement.split != name) {
+      fail(ErrorKind::usage, "--require {}: expected a metric of the evaluated split, {}",
+           requirement.text, name);
+    }
+  }
   check_same_data(path, header, job, name, options.allow_other_data);
   const Checkpoint checkpoint = load_checkpoint(path, job.plan);
 
@@ -219,10 +225,6 @@ int run_eval(const EvalOptions& options) {
                result.loss, result.accuracy);
   }
   for (const Requirement& requirement : requirements) {
-    if (requirement.split != name) {
-      fail(ErrorKind::usage, "--require {}: expected a metric of the evaluated split, {}",
-           requirement.text, name);
-    }
     const double value = requirement.metric == "loss" ? result.loss : result.accuracy;
     if (!is_met(requirement, value)) {
       fail(ErrorKind::requirement, "--require {}: not met: the value is {:.6g}", requirement.text,

@@ -2,6 +2,7 @@
 // one, of which the fine is used) and 3072 bytes, 32x32 red, then green, then blue. In memory the
 // channels lie together (HWC). Source: https://www.cs.toronto.edu/~kriz/cifar.html
 #include <filesystem>
+#include <system_error>
 
 #include "datasets/byte_stream.h"
 #include "datasets/kinds.h"
@@ -108,7 +109,9 @@ std::shared_ptr<const DataSource> read_files(const CifarFacts& facts, const std:
   // Sizes first: memory is asked for once every file is known to be whole.
   for (const std::string& file : files) {
     const std::string path = (fs::path(folder) / file).string();
-    if (!fs::exists(path)) {
+    std::error_code error;
+    // What is there and cannot be opened, opening it explains.
+    if (fs::status(path, error).type() == fs::file_type::not_found) {
       fail(ErrorKind::data, "{}: {} has no file {}; expected {} and {}{}", facts.name, folder, file,
            fmt::join(facts.train_files, ", "), fmt::join(facts.test_files, ", "),
            fetch_hint(facts.name));
@@ -138,7 +141,10 @@ DataSets open_cifar(const CifarFacts& facts, const Variant& options,
   check_classes(name, facts.classes.size(), requirements);
   check_shape(name, kShape, requirements);
   const fs::path inner = fs::path(root) / facts.folder;
-  const bool is_archive = !fs::exists(fs::path(root) / facts.train_files[0]) && fs::exists(inner);
+  std::error_code error;
+  const fs::path first = fs::path(root) / facts.train_files[0];
+  const bool is_archive =
+      fs::status(first, error).type() == fs::file_type::not_found && fs::is_directory(inner, error);
   const std::string folder = is_archive ? inner.string() : root;
   return {read_files(facts, folder, facts.train_files, facts.records),
           read_files(facts, folder, facts.test_files, 10000)};

@@ -147,6 +147,19 @@ bool is_image_name(const fs::path& path) {
   return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
 }
 
+/// Whether the root has a folder of that name. Throws where the system cannot tell.
+bool has_folder(const std::string& root, const std::string& name) {
+  std::error_code error;
+  const fs::file_type type = fs::status(fs::path(root) / name, error).type();
+  if (type == fs::file_type::none) {
+    fail(ErrorKind::data,
+         "image_folder: {}: {} in it cannot be opened: {}; expected a folder with one folder per "
+         "class, or a link to one below {}",
+         root, name, error.message(), root);
+  }
+  return type == fs::file_type::directory;
+}
+
 /// The entries of a folder except hidden ones, sorted by name byte by byte.
 std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
   std::vector<fs::directory_entry> entries;
@@ -178,7 +191,7 @@ class Lister {
     std::vector<std::string> names;
     for (const fs::directory_entry& entry : sorted_entries(folder)) {
       check_inside(entry);
-      if (entry.is_directory()) {
+      if (is_folder(entry)) {
         names.push_back(entry.path().filename().string());
       } else if (is_image_name(entry.path())) {
         fail(ErrorKind::data, "{}: an image next to the class folders; expected {}/CLASS/{}",
@@ -202,7 +215,10 @@ class Lister {
         check_file(entry);
         const std::string path = folder + "/" + entry.path().filename().string();
         hash.add(path);
-        hash.add(std::to_string(entry.file_size()));
+        std::error_code error;
+        const std::uintmax_t bytes = entry.file_size(error);
+        if (error) fail(ErrorKind::data, "{}: {}", entry.path().string(), error.message());
+        hash.add(std::to_string(bytes));
         result.push_back({path, static_cast<std::int32_t>(label)});
       }
       if (result.size() == before) {
@@ -218,9 +234,18 @@ class Lister {
   }
 
  private:
-  void check_inside(const fs::directory_entry& entry) const {
-    if (!entry.is_symlink()) return;
+  static bool is_folder(const fs::directory_entry& entry) {
     std::error_code error;
+    const bool is = entry.is_directory(error);
+    if (error) fail(ErrorKind::data, "{}: {}", entry.path().string(), error.message());
+    return is;
+  }
+
+  void check_inside(const fs::directory_entry& entry) const {
+    std::error_code error;
+    const bool is_link = entry.is_symlink(error);
+    if (error) fail(ErrorKind::data, "{}: {}", entry.path().string(), error.message());
+    if (!is_link) return;
     const std::string real = fs::canonical(entry.path(), error).string();
     if (error) fail(ErrorKind::data, "{}: {}", entry.path().string(), error.message());
     if (!(real + "/").starts_with(real_root_)) {
@@ -232,14 +257,15 @@ class Lister {
   void check_file(const fs::directory_entry& entry) const {
     check_inside(entry);
     const std::string path = entry.path().string();
-    if (entry.is_directory()) {
+    if (is_folder(entry)) {
       fail(ErrorKind::data,
            "{}: a folder inside a class folder; images must be directly in the class folder", path);
     }
     if (!is_image_name(entry.path())) {
       fail(ErrorKind::data, "{}: not named *.jpg, *.jpeg or *.png: remove or convert it", path);
     }
-    if (!entry.is_regular_file()) fail(ErrorKind::data, "{}: not a regular file", path);
+    std::error_code error;  // is_folder has seen that there is none
+    if (!entry.is_regular_file(error)) fail(ErrorKind::data, "{}: not a regular file", path);
   }
 
   std::string root_, real_root_;
@@ -254,11 +280,9 @@ std::string some_of(const std::vector<std::string>& names) {
 
 /// The folder of the test set: as configured, or `test` or `val`, whichever exists; or empty.
 std::string test_part(const ImageFolderOptions& options) {
-  const auto is_there = [&](const std::string& part) {
-    return fs::is_directory(fs::path(options.root) / part);
-  };
+  const auto is_there = [&](const char* part) { return has_folder(options.root, part); };
   if (!options.test.empty()) {
-    if (is_there(options.test)) return options.test;
+    if (has_folder(options.root, options.test)) return options.test;
     fail(ErrorKind::data, "image_folder: {}: no folder {} in it, which data.test names",
          options.root, options.test);
   }
@@ -296,7 +320,7 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
          "image_folder: {}: images are read as 1 channel (grey) or 3 (RGB), but model.input has {}",
          root, requirements.input.c);
   }
-  if (!fs::is_directory(fs::path(root) / "train")) {
+  if (!has_folder(root, "train")) {
     fail(ErrorKind::data, "image_folder: {}: no folder train in it; expected {}/train/CLASS/*.jpg",
          root, root);
   }

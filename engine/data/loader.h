@@ -71,8 +71,12 @@ class Loader {
 };
 
 /// The transforms of a config ("train" or "eval" list) as a description of the input kernel.
-/// Throws ErrorKind::usage with the transform's line where shapes or channel counts do not fit.
+/// Throws one ErrorKind::usage with a line, the transform's place first, for each one whose shape
+/// or number of channels does not fit.
 InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSource& source,
+                          SampleShape model_input, std::uint64_t seed);
+/// The same of images of that type and shape.
+InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type, SampleShape raw,
                           SampleShape model_input, std::uint64_t seed);
 
 /// The transforms' tables for the Catalog.

@@ -77,7 +77,6 @@ void apply_crop(const Variant& transform, SampleShape model, InputDesc& desc) {
          head(transform), sizes(options.size.h, options.size.w), sizes(desc.raw.h, desc.raw.w),
          options.padding, sizes(h, w));
   }
-  desc.crop = true;
   desc.crop_padding = options.padding;
 }
 
@@ -108,6 +107,26 @@ void apply_normalize(const Variant& transform, InputDesc& desc) {
   desc.stddev = per_channel(transform, "std", options.std, desc.raw.c, true);
 }
 
+void apply_one(const Variant& transform, bool is_after_normalize, SampleShape model,
+               InputDesc& desc) {
+  if (is_after_normalize) {
+    fail(ErrorKind::usage, "{}: {}", head(transform),
+         transform.type == "Normalize" ? "appears twice in the list"
+                                       : "comes after Normalize, which must be last");
+  }
+  if (transform.type == "Normalize") {
+    apply_normalize(transform, desc);
+  } else if (transform.type == "RandomCrop" ? desc.crop : desc.flip) {
+    fail(ErrorKind::usage, "{}: appears twice in the list", head(transform));
+  } else if (transform.type == "RandomCrop") {
+    desc.crop = true;
+    apply_crop(transform, model, desc);
+  } else {
+    desc.flip = true;
+    desc.flip_probability = static_cast<float>(transform.as<RandomHorizontalFlipOptions>().p);
+  }
+}
+
 }  // namespace
 
 const VariantTable& transform_table() {
@@ -131,9 +150,14 @@ const VariantTable& transform_table() {
 
 InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSource& source,
                           SampleShape model_input, std::uint64_t seed) {
+  return make_input_desc(transforms, source.type(), source.shape(), model_input, seed);
+}
+
+InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type, SampleShape raw,
+                          SampleShape model_input, std::uint64_t seed) {
   InputDesc desc;
-  desc.raw_type = source.type();
-  desc.raw = source.shape();
+  desc.raw_type = raw_type;
+  desc.raw = raw;
   desc.out = model_input;
   desc.seed = seed;
   if (desc.raw.c != model_input.c) {
@@ -143,25 +167,17 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSour
          model_input.c, model_input.c == 1 ? "" : "s", desc.raw.c, desc.raw.c, model_input.h,
          model_input.w);
   }
-  const Variant* normalize = nullptr;
+  std::string problems;
+  bool is_after_normalize = false;
   for (const Variant& transform : transforms) {
-    if (normalize) {
-      fail(ErrorKind::usage, "{}: {}", head(transform),
-           transform.type == "Normalize" ? "appears twice in the list"
-                                         : "comes after Normalize, which must be last");
+    try {
+      apply_one(transform, is_after_normalize, model_input, desc);
+    } catch (const Error& error) {
+      problems += (problems.empty() ? "" : "\n") + std::string(error.what());
     }
-    if (transform.type == "Normalize") {
-      normalize = &transform;
-      apply_normalize(transform, desc);
-    } else if (transform.type == "RandomCrop" ? desc.crop : desc.flip) {
-      fail(ErrorKind::usage, "{}: appears twice in the list", head(transform));
-    } else if (transform.type == "RandomCrop") {
-      apply_crop(transform, model_input, desc);
-    } else {
-      desc.flip = true;
-      desc.flip_probability = static_cast<float>(transform.as<RandomHorizontalFlipOptions>().p);
-    }
+    is_after_normalize = is_after_normalize || transform.type == "Normalize";
   }
+  if (!problems.empty()) throw Error(ErrorKind::usage, problems);
   if (!desc.crop && (desc.raw.h != model_input.h || desc.raw.w != model_input.w)) {
     fail(ErrorKind::usage,
          "model.input is {}, but the data set's images are {}: write model.input: [{}, {}, {}]",

@@ -100,13 +100,25 @@ struct GradientBucket {
 /// beginning.
 std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::int64_t bytes);
 
+/// What the memory of a step depends on.
+struct StepSize {
+  std::int64_t batch = 0;    ///< samples of the largest batch, on all replicas together
+  std::int64_t at_once = 0;  ///< samples of the largest micro-batch of a replica
+};
+/// Of batches from that many training samples, in replicas that run at most `limit` samples at once
+/// (micro_batch_limit). In exact mode a micro-batch is of one shard; those that a GPU runs
+/// concurrently are not counted.
+StepSize step_size(const TrainSpec& spec, int replicas, std::int64_t samples, std::int64_t limit);
+
 /// The table of `dpt model summary`, and its JSON form. `optimizer_buffers` is the number of the
 /// optimizer's state tensors (OptimizerSpec::state_names); without it they are not counted, and
-/// the text says so.
+/// the text says so. Without `step`, a replica runs its part of `data.batch_size` at once.
 std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
-                         std::optional<int> optimizer_buffers = std::nullopt);
+                         std::optional<int> optimizer_buffers = std::nullopt,
+                         std::optional<StepSize> step = std::nullopt);
 std::string summary_json(const TrainSpec& spec, const Plan& plan, int replicas,
-                         std::optional<int> optimizer_buffers = std::nullopt);
+                         std::optional<int> optimizer_buffers = std::nullopt,
+                         std::optional<StepSize> step = std::nullopt);
 
 /// Writes the starting values of all parameters, in buffer layout, keyed by (seed, name).
 void initialise_params(const Plan& plan, std::uint64_t seed, float* flat);

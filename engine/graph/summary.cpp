@@ -105,15 +105,26 @@ Totals totals_of(const Plan& plan) {
   return totals;
 }
 
-/// The largest part of a batch that one replica gets.
-std::int64_t batch_per_replica(const TrainSpec& spec, int replicas) {
-  return ceil_div(spec.data.batch_size, replicas);
+/// As if there were samples for a whole batch and no limit to a micro-batch.
+StepSize whole_batch(const TrainSpec& spec, int replicas) {
+  const std::int64_t batch = spec.data.batch_size;
+  return step_size(spec, replicas, batch, batch);
 }
 
 }  // namespace
 
+StepSize step_size(const TrainSpec& spec, int replicas, std::int64_t samples, std::int64_t limit) {
+  StepSize step;
+  step.batch = std::min(spec.data.batch_size, samples);
+  const std::int64_t parts = spec.train.shards > 0 ? spec.train.shards : replicas;
+  const std::int64_t part = ceil_div(step.batch, parts);
+  // A part is divided evenly into micro-batches.
+  step.at_once = ceil_div(part, ceil_div(part, limit));
+  return step;
+}
+
 std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
-                         std::optional<int> optimizer_buffers) {
+                         std::optional<int> optimizer_buffers, std::optional<StepSize> step) {
   std::vector<Cells> lines;
   lines.push_back({"layer", "type", "detail", "output", "parameters", "FLOP forward",
                    "FLOP backward", "activation"});
@@ -128,25 +139,27 @@ std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
   lines.push_back({"total", "", "", "", grouped(plan.param_count), flops_text(totals.forward),
                    flops_text(totals.backward), bytes_text(totals.activation_bytes)});
 
-  const std::int64_t batch = batch_per_replica(spec, replicas);
-  const MemoryEstimate memory = estimate_memory(plan, batch, optimizer_buffers.value_or(0));
+  const StepSize size = step.value_or(whole_batch(spec, replicas));
+  const MemoryEstimate memory = estimate_memory(plan, size.at_once, optimizer_buffers.value_or(0));
   const std::string per_image = flops_text(totals.forward + totals.backward);
   std::string text = fmt::format("{}: input {}, {} classes, {}\n\n{}", spec.name, plan.input.text(),
                                  plan.classes, name_of(plan.type), table_text(lines));
   text += fmt::format(
       "\nPer image: {}{}FLOP forward and backward (2 per multiply-add); sizes of activations "
       "exclude "
-      "their gradients.\nPer replica ({} of {} images on {} replica{}): parameters {}, gradients "
-      "{}, optimizer {}, activations {}: {} in total, excluding the kernels' workspaces.\n",
-      per_image, per_image.find(' ') == std::string::npos ? " " : "", batch, spec.data.batch_size,
-      replicas, replicas == 1 ? "" : "s", bytes_text(memory.params), bytes_text(memory.grads),
+      "their gradients.\nPer replica ({} of {} images on {} replica{}, {} at once): parameters {}, "
+      "gradients {}, optimizer {}, activations {}: {} in total for training, excluding the "
+      "kernels' workspaces, the data and evaluation.\n",
+      per_image, per_image.find(' ') == std::string::npos ? " " : "",
+      ceil_div(size.batch, replicas), size.batch, replicas, replicas == 1 ? "" : "s", size.at_once,
+      bytes_text(memory.params), bytes_text(memory.grads),
       optimizer_buffers ? bytes_text(memory.optimizer) : "not counted",
       bytes_text(memory.activations), bytes_text(memory.total()));
   return text;
 }
 
 std::string summary_json(const TrainSpec& spec, const Plan& plan, int replicas,
-                         std::optional<int> optimizer_buffers) {
+                         std::optional<int> optimizer_buffers, std::optional<StepSize> step) {
   using Json = nlohmann::ordered_json;
   const auto shape_json = [](const ActivationShape& shape) {
     return shape.flat ? Json{shape.elements()} : Json{shape.shape.c, shape.shape.h, shape.shape.w};
@@ -168,8 +181,8 @@ std::string summary_json(const TrainSpec& spec, const Plan& plan, int replicas,
     params.push_back({{"name", param.name}, {"shape", param.spec.file_shape}});
   }
   const Totals totals = totals_of(plan);
-  const std::int64_t batch = batch_per_replica(spec, replicas);
-  const MemoryEstimate memory = estimate_memory(plan, batch, optimizer_buffers.value_or(0));
+  const StepSize size = step.value_or(whole_batch(spec, replicas));
+  const MemoryEstimate memory = estimate_memory(plan, size.at_once, optimizer_buffers.value_or(0));
   const Json all = {{"name", spec.name},
                     {"input", shape_json(plan.input)},
                     {"classes", plan.classes},
@@ -180,7 +193,8 @@ std::string summary_json(const TrainSpec& spec, const Plan& plan, int replicas,
                     {"forward_flops", totals.forward},
                     {"backward_flops", totals.backward},
                     {"replicas", replicas},
-                    {"batch_per_replica", batch},
+                    {"batch_per_replica", ceil_div(size.batch, replicas)},
+                    {"samples_at_once", size.at_once},
                     {"memory_per_replica",
                      {{"parameters", memory.params},
                       {"gradients", memory.grads},

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "engine/spec/binder.h"
+#include "engine/spec/replica_checks.h"
 #include "engine/spec/scalars.h"
 #include "engine/spec/sources.h"
 #include "engine/spec/spec_tables.h"
@@ -24,6 +25,7 @@ class Checker {
   void check() {
     check_layers();
     check_devices();
+    check_replicas();
     check_name();
     if (spec_.train.early_stopping && spec_.data.val_split == 0) {
       issue("train.early_stopping",
@@ -145,12 +147,14 @@ class Checker {
       const std::string kind = device.substr(0, colon);
       const std::string rest = colon == std::string::npos ? "" : device.substr(colon + 1);
       const bool is_word = colon == std::string::npos;
-      if (device == "auto") {
-        if (spec_.devices.size() > 1) issue(path, "expected 'auto' on its own, found it in a list");
+      if (device == "auto" || device == "cuda") {
+        if (spec_.devices.size() > 1) {
+          issue(path, fmt::format("expected '{}' on its own, found it in a list", device));
+        }
         continue;
       }
       if (kind == "cpu" && (is_word || (is_number(rest, 1024) && rest != "0"))) continue;
-      if (kind == "cuda" && (is_word || is_number(rest, 1023))) continue;
+      if (kind == "cuda" && !is_word && is_number(rest, 1023)) continue;
       std::string text = fmt::format(
           "expected a device: auto, cpu, cpu:N (N threads), cuda or cuda:N (the N-th GPU from 0), "
           "found {}",
@@ -162,6 +166,17 @@ class Checker {
       }
       issue(path, std::move(text));
     }
+  }
+
+  /// Of a list of devices; how many `auto` and `cuda` are is known where it runs.
+  void check_replicas() {
+    for (const std::string& device : spec_.devices) {
+      if (device == "auto" || device == "cuda") return;
+    }
+    std::string problem = problem_of_shards(spec_, spec_.devices.size());
+    if (!problem.empty()) issue("train.shards", std::move(problem));
+    problem = problem_of_device_weights(spec_, spec_.devices);
+    if (!problem.empty()) issue("device_weights", std::move(problem));
   }
 
   TrainSpec& spec_;

@@ -96,7 +96,7 @@ ObjectTable warmup_table() {
       "Linear warm-up of the learning rate over the first steps, as PyTorch's LinearLR: step k of "
       "n (from 0) trains at (start_factor + (1 - start_factor) * k / n) times the schedule's "
       "learning rate.",
-      {field("epochs", &S::epochs, "Length in epochs; may be a fraction.").at_least(0),
+      {field("epochs", &S::epochs, "Length in epochs; may be a fraction.").range(0, 1'000'000),
        field("steps", &S::steps, "Length in steps; not together with epochs.").at_least(0),
        field("start_factor", &S::start_factor,
              "The first step's learning rate as a fraction of the schedule's; 1/3 is LinearLR's "
@@ -203,13 +203,13 @@ SpecTables::SpecTables(const Catalog& catalog)
            .changeable(),
        field("shards", &TrainSection::shards,
              "auto: fast mode. A number N: exact mode with N shards, bit-identical on any number "
-             "of replicas up to N.")
+             "of replicas up to N with the same number of threads each.")
            .range(1, 65536)
            .zero_as("auto"),
        field("grad_clip_norm", &TrainSection::grad_clip_norm,
              "Maximum norm of the gradient of all parameters; a gradient with a larger norm is "
              "scaled down to it.")
-           .above(0),
+           .range(1e-30, 1e38),
        object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
                     "When to end training before the last epoch."),
        object_field("on_divergence", &TrainSection::on_divergence, on_divergence,

@@ -257,7 +257,11 @@ const std::vector<BadConfig> kOneError = {
     {{{"epochs: 5", "epochs: 5, precision: fp16"}},
      {"20:31: expected one of fp32, tf32, bf16, found 'fp16'"}},
     {{{"epochs: 5", "epochs: 5, grad_clip_norm: 0"}},
-     {"20:36: expected a number above 0, found 0"}},
+     {"20:36: expected a number from 1e-30 to 1e+38, found 0"}},
+    {{{"epochs: 5", "epochs: 5, grad_clip_norm: 1e-44"}},
+     {"20:36: expected a number from 1e-30 to 1e+38, found 1e-44"}},
+    {{{"warmup: {epochs: 1}", "warmup: {epochs: 1e300}"}},
+     {"19:46: expected a number from 0 to 1000000, found 1e300"}},
     {{{"name: bad", "name: 7"}},
      {"2:7: expected a string, found 7; put it into quotes to make it a string"}},
     {{{"name: bad", "name: ../bad"}},
@@ -288,6 +292,16 @@ const std::vector<BadConfig> kOneError = {
       "0), found 'gpu:0'; write cuda:0"}},
     {{{"epochs: 5}", "epochs: 5}\ndevices: [cpu, auto]"}},
      {"21:16: expected 'auto' on its own, found it in a list"}},
+    {{{"epochs: 5}", "epochs: 5}\ndevices: [cpu, cuda]"}},
+     {"21:16: expected 'cuda' on its own, found it in a list"}},
+    {{{"epochs: 5}", "epochs: 5}\ndevices: cpu\ndevice_weights: [1, 2, 3]"}},
+     {"22:17: device_weights has 3 number(s), [1, 2, 3], but there are 1 device(s), [cpu]: give "
+      "one "
+      "weight per device, or device_weights=auto"}},
+    {{{"epochs: 5}", "epochs: 5, shards: 2}\ndevices: [cpu, cpu, cpu]"}},
+     {"20:28: train.shards is 2, but 3 replicas were requested: exact mode needs at least one "
+      "shard "
+      "per replica. Use fewer devices, or train.shards=3"}},
     {{{"epochs: 5}", "epochs: 5}\nloss: {type: mse}"}},
      {"21:14: expected 'cross_entropy', found 'mse'"}},
     {{{"epochs: 5}", "epochs: 5}\nloss: cross_entropy"}},

@@ -135,8 +135,9 @@ TEST_CASE("a dry run counts replicas and what the optimizer keeps") {
                                       "optimizer={type: Adam}"})
                               .out;
   check_contains(out, "Per image: 192 FLOP forward and backward");
-  check_contains(
-      out, "(4 of 8 images on 2 replicas): parameters 256 B, gradients 320 B, optimizer 512 B");
+  check_contains(out,
+                 "(4 of 8 images on 2 replicas, 4 at once): parameters 256 B, gradients 320 B, "
+                 "optimizer 512 B");
   check_contains(out,
                  "train 40 samples, val 8, test 6; 5 steps per epoch, 5 in total; 2 replica(s): ");
   check_contains(out, "; 2 x cpu\n");
@@ -307,6 +308,46 @@ TEST_CASE("config check counts, and --origins says where values come from") {
       w.run_well({"config", "show", "small.yaml", "--origins", "seed=4"}).out;
   check_contains(origins, "# command line\n");
   check_contains(origins, "# small.yaml:2\n");
+}
+
+TEST_CASE("config check reports at once what contradicts itself, without the data") {
+  const Tiny w;
+  const Finished bad =
+      w.run({"config", "check", "small.yaml"},
+            {"lr_schedule={type: cosine, min_lr: 1}",
+             "data.transforms.train=[{type: RandomCrop, size: 9}, {type: RandomHorizontalFlip}]",
+             "data.transforms.eval=[{type: Normalize, mean: [0.5, 0.5], std: [1, 1]}]"});
+  CHECK(bad.exit_code == 2);
+  check_contains(bad.err, "RandomCrop: size 9x9 is not the height and width of model.input, 4x4");
+  check_contains(bad.err, "Normalize: mean has 2 values, but the images have 1 channel");
+  check_contains(bad.err, "expected a min_lr of at most the optimizer's lr (0.1), found 1");
+  // With what the layers do not fit.
+  write_file(w.dir.file("small.yaml"),
+             std::string(kTinyConfig) + "lr_schedule: {type: cosine, min_lr: 0.2}\n");
+  const Finished both =
+      w.run({"config", "check", "small.yaml"},
+            {"model.layers=[{type: Conv2d, out_channels: 3, kernel_size: 9}, {type: Flatten}]"});
+  CHECK(both.exit_code == 2);
+  check_contains(both.err, "kernel_size 9x9 does not fit");
+  check_contains(both.err, "small.yaml:11:14: lr_schedule: expected a min_lr of at most");
+  w.run_well(
+      {"config", "check", "small.yaml"},
+      {"lr_schedule.min_lr=0.1", "data.transforms.train=[{type: RandomCrop, size: 4, padding: 1}]",
+       "data.transforms.eval=[{type: Normalize, mean: [0.5], std: [1]}]"});
+}
+
+TEST_CASE("a dry run counts the memory of the samples that run at once") {
+  const Tiny w;
+  const auto said = [&](const std::string& override_text) {
+    return w.run_well({"train", "small.yaml", "--dry-run", override_text}).out;
+  };
+  check_contains(said("seed=1"), "(8 of 8 images on 1 replica, 8 at once)");
+  // More than the samples that there are, and more than a CPU runs at once.
+  check_contains(said("data.batch_size=1073741824"), "(40 of 40 images on 1 replica, 40 at once)");
+  check_contains(
+      w.run_well({"train", "small.yaml", "--dry-run", "data.batch_size=1000", "data.size=2008"})
+          .out,
+      "(1000 of 1000 images on 1 replica, 250 at once)");
 }
 
 TEST_CASE("model summary counts the replicas and the optimizer of the config") {

@@ -322,6 +322,19 @@ TEST_CASE("config check tells how many pictures it found, and how many it read")
   CHECK(said() ==
         "small.yaml: ok: 2 layers, 51 parameters; 9 training samples (9 files read, from every "
         "class)\n");
+  // A split of all of them leaves nothing to train on.
+  w.run_well({"config", "check", "small.yaml", "data.val_split=8"});
+  for (const char* too_many : {"9", "1000"}) {
+    const Finished bad =
+        w.run({"config", "check", "small.yaml", "data.val_split=" + std::string(too_many)});
+    CHECK(bad.exit_code == 2);
+    check_contains(bad.err, "of the 9 training samples would be held out");
+  }
+  const Finished colours = w.run(
+      {"config", "check", "small.yaml"},
+      {"model.input=[3,4,4]", "data.transforms.eval=[{type: Normalize, mean: [0], std: [1]}]"});
+  CHECK(colours.exit_code == 2);
+  check_contains(colours.err, "mean has 1 value, but the images have 3 channels");
   put("test", 2);
   CHECK(said() ==
         "small.yaml: ok: 2 layers, 51 parameters; 9 training samples, 6 test samples (15 files "

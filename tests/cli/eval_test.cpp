@@ -51,6 +51,7 @@ TEST_CASE("eval: bounds of the loss, and predictions of a part of the samples") 
   CHECK(elsewhere.exit_code == 2);
   check_contains(elsewhere.err,
                  "--require val/loss<1: expected a metric of the evaluated split, test");
+  CHECK(elsewhere.out.empty());
 
   w.run_well({"eval", "runs/tiny", "--split", "val", "--predictions", "val.csv"});
   w.run_well({"eval", "runs/tiny", "--split", "train", "--predictions", "train.csv"});

@@ -143,9 +143,8 @@ TEST_CASE("a config's device_weights: auto or a positive number per device") {
         std::string::npos);
 
   CHECK(error({"devices=[cpu,cpu:2]", "device_weights=[9,1,0.5]"}) ==
-        "device_weights has 3 number(s), [9, 1, 0.5], but there are 2 device(s), [cpu, cpu:2]: "
-        "give one weight "
-        "per device, or device_weights=auto");
+        "command line: device_weights has 3 number(s), [9, 1, 0.5], but there are 2 device(s), "
+        "[cpu, cpu:2]: give one weight per device, or device_weights=auto");
   const std::string expected = "expected auto or a list of at least 1 number, each above 0, found ";
   CHECK(error({"device_weights=equal"}).find(expected) != std::string::npos);
   CHECK(error({"device_weights=9"}).find(expected + "9; write [9]") != std::string::npos);

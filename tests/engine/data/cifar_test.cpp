@@ -97,6 +97,21 @@ TEST_CASE("bad CIFAR files are refused") {
           "data_batch_3.bin, data_batch_4.bin, data_batch_5.bin and test_batch.bin "
           "(`scripts/fetch-data cifar10` fetches them)");
   }
+  SUBCASE("links that lead to themselves") {
+    for (const char* file : {"test_batch.bin", "data_batch_1.bin"}) {
+      fs::remove(dir / file);
+      fs::create_symlink(file, dir / file);
+      CHECK(dir.error() == fmt::format("$/{}: Too many levels of symbolic links", file));
+    }
+    const TempDir other;
+    fs::create_symlink("cifar-10-batches-bin", other / "cifar-10-batches-bin");
+    CHECK(error_of(
+              [&] {
+                open("cifar10", {{"root", other.path()}}, kRequirements10);
+              },
+              other)
+              .starts_with("cifar10: $ has no file data_batch_1.bin; expected"));
+  }
   SUBCASE("an empty folder") {
     const TempDir empty;
     CHECK(error_of(

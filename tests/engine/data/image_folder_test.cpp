@@ -250,6 +250,41 @@ TEST_CASE("image_folder: folders that are refused") {
   }
 }
 
+TEST_CASE("image_folder: parts that cannot be opened") {
+  const FolderDir dir;
+  const std::string expected =
+      "expected a folder with one folder per class, or a link to one below $";
+  const auto error = [&](const std::string& test) {
+    return error_of(
+        [&] {
+          open("image_folder", {{"root", dir.path()}, {"test", test}}, kFolderRequirements);
+        },
+        dir);
+  };
+  SUBCASE("a name that is too long") {
+    const std::string name(300, 'x');
+    CHECK(error(name) ==
+          "image_folder: $: " + name + " in it cannot be opened: File name too long; " + expected);
+  }
+  SUBCASE("links that lead to themselves") {
+    for (const char* part : {"val", "test", "train"}) {
+      CAPTURE(part);
+      fs::remove_all(dir / part);
+      fs::create_symlink(part, dir / part);
+      const std::string problem = fmt::format(
+          "image_folder: $: {} in it cannot be opened: Too many levels of symbolic links; {}", part,
+          expected);
+      CHECK(dir.error() == problem);
+      if (part != std::string("train")) CHECK(error(part) == problem);
+      fs::remove(dir / part);
+    }
+  }
+  SUBCASE("a class that leads to itself") {
+    fs::create_symlink("eel", dir / "train/eel");
+    CHECK(dir.error() == "$/train/eel: Too many levels of symbolic links");
+  }
+}
+
 TEST_CASE("image_folder: links may not leave the root") {
   const FolderDir dir;
   const TempDir outside;

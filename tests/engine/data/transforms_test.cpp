@@ -85,6 +85,12 @@ TEST_CASE("transforms that do not fit are refused with their line") {
         "config.yaml:3:5: RandomHorizontalFlip: appears twice in the list");
   const Variant crop = transform("RandomCrop", {{"size", Size2{32, 32}}});
   CHECK(error({crop, crop}) == "config.yaml:3:5: RandomCrop: appears twice in the list");
+  // All of a list are reported at once.
+  CHECK(error({transform("RandomCrop", {{"size", Size2{9, 9}}}), normalize({0}, {1}), crop}) ==
+        "config.yaml:3:5: RandomCrop: size 9x9 is not the height and width of model.input, 32x32: "
+        "write size: [32, 32]\n"
+        "config.yaml:3:5: Normalize: mean has 1 value, but the images have 3 channels\n"
+        "config.yaml:3:5: RandomCrop: comes after Normalize, which must be last");
 }
 
 TEST_CASE("a model that asks for other images is told what to write") {

@@ -26,7 +26,7 @@ fc2    Linear                          10       1,290        2.56 k         5.12
 total                                         129,068        4.50 M         8.76 M    16.9 KiB
 
 Per image: 13.3 MFLOP forward and backward (2 per multiply-add); sizes of activations exclude their gradients.
-Per replica (128 of 256 images on 2 replicas): parameters 504.4 KiB, gradients 504.4 KiB, optimizer 504.4 KiB, activations 4.5 MiB: 5.9 MiB in total, excluding the kernels' workspaces.
+Per replica (128 of 256 images on 2 replicas, 128 at once): parameters 504.4 KiB, gradients 504.4 KiB, optimizer 504.4 KiB, activations 4.5 MiB: 5.9 MiB in total for training, excluding the kernels' workspaces, the data and evaluation.
 )");
 }
 
@@ -56,10 +56,40 @@ TEST_CASE("the summary as JSON") {
             .is_null());
 }
 
+TEST_CASE("the memory is that of the largest micro-batch") {
+  TrainSpec spec = lenet_spec();
+  const auto at_once = [&](std::int64_t batch, int replicas, std::int64_t samples,
+                           std::int64_t limit = 256) {
+    spec.data.batch_size = batch;
+    return step_size(spec, replicas, samples, limit).at_once;
+  };
+  CHECK(at_once(256, 2, 60000) == 128);
+  CHECK(at_once(256, 3, 60000) == 86);
+  CHECK(at_once(1024, 1, 60000) == 256);
+  CHECK(at_once(300, 1, 60000) == 150);  // two micro-batches, evenly
+  CHECK(at_once(300, 1, 60000, 16384) == 300);
+  CHECK(at_once(1 << 30, 1, 183) == 183);
+  CHECK(at_once(1 << 30, 2, 183) == 92);
+  CHECK(at_once(1 << 30, 300, 183) == 1);
+  spec.train.shards = 8;
+  CHECK(at_once(256, 2, 60000) == 32);
+
+  spec.train.shards = 0;
+  spec.data.batch_size = 1 << 30;
+  const Plan plan = make_plan(spec);
+  const StepSize step = step_size(spec, 2, 183, 64);
+  CHECK(summary_text(spec, plan, 2, 0, step).find("(92 of 183 images on 2 replicas, 46 at once)") !=
+        std::string::npos);
+  const auto json = nlohmann::json::parse(summary_json(spec, plan, 2, 0, step));
+  CHECK(json["batch_per_replica"] == 92);
+  CHECK(json["samples_at_once"] == 46);
+  CHECK(json["memory_per_replica"]["activations"] == estimate_memory(plan, 46, 0).activations);
+}
+
 TEST_CASE("an optimizer that is not known is said to be not counted") {
   const TrainSpec spec = lenet_spec();
   CHECK(summary_text(spec, make_plan(spec), 1).find("optimizer not counted") != std::string::npos);
-  CHECK(summary_text(spec, make_plan(spec), 1).find("on 1 replica)") != std::string::npos);
+  CHECK(summary_text(spec, make_plan(spec), 1).find("on 1 replica,") != std::string::npos);
   // Nor is it part of the sum.
   const auto sum = [&](std::optional<int> buffers) {
     const std::string text = summary_text(spec, make_plan(spec), 1, buffers);

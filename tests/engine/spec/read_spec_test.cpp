@@ -271,8 +271,21 @@ TEST_CASE("devices have a form") {
   CHECK(with("[cpu:0, cuda:x]") ==
         Texts{"25:11: " + expected + "'cpu:0'", "25:18: " + expected + "'cuda:x'"});
   CHECK(with("[cpu, auto]") == Texts{"25:16: expected 'auto' on its own, found it in a list"});
+  CHECK(with("[cpu, cuda]") == Texts{"25:16: expected 'cuda' on its own, found it in a list"});
+  CHECK(with("[cuda]").empty());
   CHECK(with("[]") ==
         Texts{"25:10: expected a string or a list of at least 1 string, found an empty list"});
+}
+
+TEST_CASE("shards and device_weights fit a list of devices; how many auto is shows where it runs") {
+  const auto with = [](const std::string& devices) {
+    return issues_of(kGoodConfig, {"devices=" + devices, "train.shards=2", "device_weights=[9,1]"});
+  };
+  CHECK(with("[cpu, cuda:0]").empty());
+  for (const char* unknown : {"auto", "cuda", "[auto]", "[cuda]"}) CHECK(with(unknown).empty());
+  CHECK(with("cpu").size() == 1);
+  CHECK(with("[cpu, cpu, cpu]").size() == 2);
+  CHECK(issues_of(kGoodConfig, {"devices=[cpu, cpu, cpu]"}).empty());
 }
 
 TEST_CASE("values that exclude one another are found") {

@@ -153,7 +153,9 @@ TEST_CASE("the schema of each sort of field") {
   CHECK(bare(train["shards"]) == json::parse(R"({"default": "auto", "anyOf": [
       {"enum": ["auto", 0]}, {"type": "integer", "minimum": 1, "maximum": 65536}]})"));
   CHECK(bare(train["grad_clip_norm"]) == json::parse(R"({"default": null, "anyOf": [
-      {"type": "number", "exclusiveMinimum": 0}, {"type": "null"}]})"));
+      {"type": "number", "minimum": 1e-30, "maximum": 1e38}, {"type": "null"}]})"));
+  CHECK(bare(train["on_divergence"]["properties"]["lr_factor"]) ==
+        json::parse(R"({"default": 0.5, "type": "number", "exclusiveMinimum": 0})"));
   CHECK(bare(train["precision"]) ==
         json::parse(R"({"default": "fp32", "type": "string", "enum": ["fp32", "tf32", "bf16"]})"));
   CHECK(bare(train["autotune"]) == json::parse(R"({"default": true, "type": "boolean"})"));
