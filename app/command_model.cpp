@@ -8,27 +8,31 @@
 #include "engine/graph/plan.h"
 #include "engine/optimizers/optimizer.h"
 #include "engine/spec/read_spec.h"
+#include "engine/training/job.h"
 #include "kernels/devices.h"
 
 namespace dpt {
 
 namespace {
 
-/// How many replicas the config asks for: of a list, as many as it names, whether they are here or
-/// not.
-int count_replicas(const TrainSpec& spec) {
+/// The replicas that the config asks for: those of a list, whether they are here or not.
+std::vector<DeviceName> devices_of(const TrainSpec& spec) {
   const bool is_list =
       std::none_of(spec.devices.begin(), spec.devices.end(),
                    [](const std::string& name) { return name == "auto" || name == "cuda"; });
-  if (is_list) return static_cast<int>(spec.devices.size());
+  std::vector<DeviceName> devices;
+  if (is_list) {
+    for (const std::string& name : spec.devices) devices.push_back(parse_device(name));
+    return devices;
+  }
   if (spec.devices.front() == "cuda" && cuda_info().devices.empty()) {
     say("note: there is no GPU here: the summary is of one replica");
-    return 1;
+    return {parse_device("cuda:0")};
   }
   const std::int64_t shards = spec.train.shards;
   const std::int64_t most =
       shards > 0 ? std::min(spec.data.batch_size, shards) : spec.data.batch_size;
-  return static_cast<int>(resolve_devices(spec.devices, most).size());
+  return resolve_devices(spec.devices, most);
 }
 
 }  // namespace
@@ -36,10 +40,17 @@ int count_replicas(const TrainSpec& spec) {
 int run_model_summary(const ModelOptions& options) {
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
   const Plan plan = make_plan(spec);
-  const int replicas = count_replicas(spec);
+  const std::vector<DeviceName> devices = devices_of(spec);
+  const int replicas = static_cast<int>(devices.size());
+  std::int64_t limit = 1;
+  for (const DeviceName& device : devices) {
+    limit = std::max(limit, micro_batch_limit(plan, device.traits()));
+  }
+  // How many samples there are is not known here.
+  const StepSize step = step_size(spec, replicas, spec.data.batch_size, limit);
   const int buffers = static_cast<int>(make_optimizer(spec.optimizer).state_names.size());
-  fmt::print("{}\n", options.json ? summary_json(spec, plan, replicas, buffers)
-                                  : summary_text(spec, plan, replicas, buffers));
+  fmt::print("{}\n", options.json ? summary_json(spec, plan, replicas, buffers, step)
+                                  : summary_text(spec, plan, replicas, buffers, step));
   return 0;
 }
 

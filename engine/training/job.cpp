@@ -5,8 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include <fmt/ranges.h>
-
+#include "engine/spec/replica_checks.h"
 #include "kernels/common/divide.h"
 
 namespace dpt {
@@ -80,21 +79,11 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   std::int64_t most = std::min(spec.data.batch_size, job.splits.train.size());
   if (spec.train.shards > 0) most = std::min(most, spec.train.shards);
   job.devices = resolve_devices(spec.devices, most);
-  if (spec.train.shards > 0 && job.ranks() > spec.train.shards) {
-    fail(ErrorKind::usage,
-         "train.shards is {}, but {} replicas were requested: exact mode needs at least one shard "
-         "per replica. Use fewer devices, or train.shards={}",
-         spec.train.shards, job.ranks(), job.ranks());
-  }
-  if (!spec.device_weights.empty() && spec.device_weights.size() != job.devices.size()) {
-    std::vector<std::string> names;
-    for (const DeviceName& device : job.devices) names.push_back(device.text());
-    fail(ErrorKind::usage,
-         "device_weights has {} number(s), [{}], but there are {} device(s), [{}]: give one weight "
-         "per "
-         "device, or device_weights=auto",
-         spec.device_weights.size(), fmt::join(spec.device_weights, ", "), names.size(),
-         fmt::join(names, ", "));
+  std::vector<std::string> names;
+  for (const DeviceName& device : job.devices) names.push_back(device.text());
+  for (const std::string& problem :
+       {problem_of_shards(spec, names.size()), problem_of_device_weights(spec, names)}) {
+    if (!problem.empty()) throw Error(ErrorKind::usage, problem);
   }
   job.device_weights = spec.device_weights.empty() ? default_device_weights(job.devices)
                                                    : to_device_weights(spec.device_weights);

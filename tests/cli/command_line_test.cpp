@@ -357,6 +357,7 @@ TEST_CASE("model summary counts the replicas and the optimizer of the config") {
     return json::parse(w.run_well(command, {override_text}).out);
   };
   CHECK(with("devices=[cpu, cpu, cpu]")["replicas"] == 3);
+  CHECK(with("data.batch_size=1000")["samples_at_once"] == 250);
   // Whether the devices are here or not.
   CHECK(with("devices=[cuda:0, cuda:61]")["replicas"] == 2);
   const Finished gpus = w.run_well({"model", "summary", "small.yaml", "devices=cuda", "--json"});
