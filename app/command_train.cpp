@@ -206,6 +206,8 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
     const std::string change = learning_rate_change(job, before, state.step);
     if (!change.empty()) progress.warn(change);
   }
+  const std::string inexact = inexact_devices(job, start.point.devices);
+  if (!inexact.empty()) progress.warn(inexact);
   if (job.plan.type == DType::bf16 &&
       std::any_of(job.devices.begin(), job.devices.end(),
                   [](const DeviceName& device) { return device.traits().bf16_is_slow; })) {

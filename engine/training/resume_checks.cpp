@@ -1,6 +1,9 @@
 #include "engine/training/resume_checks.h"
 
 #include <algorithm>
+#include <set>
+
+#include <fmt/ranges.h>
 
 #include "kernels/common/divide.h"
 #include "kernels/error.h"
@@ -25,6 +28,13 @@ std::int64_t first_difference(const LrSchedule& a, const LrSchedule& b, std::int
     if (a(at) != b(at)) return at;
   }
   return end;
+}
+
+/// What decides a replica's bits: "cuda", or "cpu" with its number of threads.
+std::set<std::string> kinds_of(const std::vector<std::string>& devices) {
+  std::set<std::string> kinds;
+  for (const std::string& name : devices) kinds.insert(name.starts_with("cuda") ? "cuda" : name);
+  return kinds;
 }
 
 }  // namespace
@@ -67,6 +77,23 @@ std::string learning_rate_change(const Job& job, const TrainSpec& before, std::i
       "is to follow one curve needs its final train.epochs from the start",
       at + 1, job.schedule(at), old(at), before.train.epochs, job.spec.train.epochs,
       job.spec.lr_schedule.type);
+}
+
+std::string inexact_devices(const Job& job, const std::vector<std::string>& before) {
+  if (job.spec.train.shards == 0) return {};
+  std::vector<std::string> names;
+  for (const DeviceName& device : job.devices) names.push_back(device.text());
+  const std::set<std::string> now = kinds_of(names), then = kinds_of(before);
+  if (now.size() > 1) {
+    return fmt::format(
+        "exact mode: replicas of {} compute different bits, so the weights depend on the number of "
+        "replicas and on device_weights. Give all the same number of threads for equal bits",
+        fmt::join(now, " and "));
+  }
+  if (before.empty() || now == then) return {};
+  return fmt::format(
+      "exact mode: the run was trained on {} and continues on {}, which computes different bits",
+      fmt::join(then, " and "), fmt::join(now, " and "));
 }
 
 }  // namespace dpt

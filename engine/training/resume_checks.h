@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/training/job.h"
@@ -17,5 +18,10 @@ void check_fits(const std::string& path, const RunState& state, const Job& job);
 /// when they are the same, or when `before` had no further step. Compares a few thousand steps,
 /// however long the run is.
 std::string learning_rate_change(const Job& job, const TrainSpec& before, std::int64_t step);
+
+/// In exact mode, a sentence where bits that are meant to be equal are not: because the replicas
+/// are of several kinds (CPU replicas of one thread, of two, ..., GPUs), or because the checkpoint
+/// was made on another kind, `before` (device names; empty for a fresh run). Empty elsewhere.
+std::string inexact_devices(const Job& job, const std::vector<std::string>& before);
 
 }  // namespace dpt

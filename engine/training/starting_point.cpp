@@ -45,6 +45,7 @@ StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
   std::vector<std::string> devices;
   for (const DeviceName& device : job.devices) devices.push_back(device.text());
   if (!job.calibrate || checkpoint.devices != devices) start.state.device_weights.clear();
+  start.devices = std::move(checkpoint.devices);
   start.params = std::move(checkpoint.params);
   start.optimizer = std::move(checkpoint.optimizer);
   return start;

@@ -25,6 +25,7 @@ struct StartingPoint {
   std::vector<float> params;
   std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< empty = zeros
   std::string config, checksum, folder;  ///< of the checkpoint's file; empty for a fresh run
+  std::vector<std::string> devices;      ///< that the checkpoint was made on
   /// Step and file of other checkpoints that a rollback needs: of rollback_step, and the best then.
   std::vector<std::pair<std::int64_t, std::string>> ancestors;
   bool is_saved = false;      ///< the run folder holds a checkpoint of just this state

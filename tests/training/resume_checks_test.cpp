@@ -162,3 +162,26 @@ TEST_CASE("where runs start: at zero, or with what a checkpoint holds") {
           .c_str(),
       Error);
 }
+
+TEST_CASE("exact mode: replicas of several kinds, or of another kind than before, are told") {
+  const std::string config = small_config(kSgd);
+  const auto told = [&](const std::string& devices, const std::vector<std::string>& before,
+                        const std::string& shards = "4") {
+    return inexact_devices(small_job(config, {"devices=" + devices, "train.shards=" + shards}),
+                           before);
+  };
+  CHECK(told("[cpu, cpu]", {}).empty());
+  CHECK(told("[cpu, cpu]", {"cpu"}).empty());
+  CHECK(told("[cpu:2]", {"cpu:2", "cpu:2"}).empty());
+  CHECK(told("[cpu, cpu:2, cpu]", {"cpu"}) ==
+        "exact mode: replicas of cpu and cpu:2 compute different bits, so the weights depend on "
+        "the number of replicas and on device_weights. Give all the same number of threads for "
+        "equal bits");
+  CHECK(told("[cpu:2]", {"cpu", "cpu"}) ==
+        "exact mode: the run was trained on cpu and continues on cpu:2, which computes different "
+        "bits");
+  CHECK(told("[cpu]", {"cuda:0", "cuda:1"}) ==
+        "exact mode: the run was trained on cuda and continues on cpu, which computes different "
+        "bits");
+  CHECK(told("[cpu, cpu:2]", {"cpu"}, "auto").empty());
+}

@@ -367,7 +367,7 @@ TEST_CASE("variables of the environment in a path: names, defaults, what is left
   CHECK(path("$$${DPT_Test_9}") == "$${DPT_Test_9}");
   CHECK(path("$$x$") == "$$x$");
   for (const char* bad :
-       {"${9A}", "${A-b}", "${A b}", "${:-x}", "${A:b}", "${[}", "${@}", "${`}"}) {
+       {"${9A}", "${0A}", "${A-b}", "${A b}", "${:-x}", "${A:b}", "${[}", "${@}", "${`}"}) {
     CAPTURE(bad);
     CHECK(problem(bad).starts_with("expected ${NAME} or ${NAME:-default}, found '"));
   }
