@@ -65,6 +65,13 @@ inline int epochs_on(const std::string& device) {
 }
 constexpr int kStepsPerEpoch = 5;
 
+/// A sanitizer makes a run ten times slower, and finds what it finds in a few of them.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 inline std::string cpus(int count) {
   return replicas_on("cpu", count);
 }
