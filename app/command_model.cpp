@@ -8,6 +8,7 @@
 #include "engine/graph/plan.h"
 #include "engine/optimizers/optimizer.h"
 #include "engine/spec/read_spec.h"
+#include "engine/spec/replica_checks.h"
 #include "engine/training/job.h"
 #include "kernels/devices.h"
 
@@ -29,10 +30,8 @@ std::vector<DeviceName> devices_of(const TrainSpec& spec) {
     say("note: there is no GPU here: the summary is of one replica");
     return {parse_device("cuda:0")};
   }
-  const std::int64_t shards = spec.train.shards;
-  const std::int64_t most =
-      shards > 0 ? std::min(spec.data.batch_size, shards) : spec.data.batch_size;
-  return resolve_devices(spec.devices, most);
+  // How many samples there are is not known here.
+  return resolve_devices(spec.devices, most_replicas(spec, spec.data.batch_size));
 }
 
 }  // namespace
@@ -46,7 +45,6 @@ int run_model_summary(const ModelOptions& options) {
   for (const DeviceName& device : devices) {
     limit = std::max(limit, micro_batch_limit(plan, device.traits()));
   }
-  // How many samples there are is not known here.
   const StepSize step = step_size(spec, replicas, spec.data.batch_size, limit);
   const int buffers = static_cast<int>(make_optimizer(spec.optimizer).state_names.size());
   fmt::print("{}\n", options.json ? summary_json(spec, plan, replicas, buffers, step)

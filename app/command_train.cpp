@@ -56,7 +56,7 @@ void write_env(const RunFolder& folder, const Job& job) {
   env["cpu"] = {{"model", cpu.model},
                 {"instruction_set", cpu.instruction_set},
                 {"cores_allowed", cpu.logical_allowed}};
-  for (const DeviceName& device : job.devices) env["devices"].push_back(device.text());
+  env["devices"] = job.device_names();
   write_if_changed(folder.file("env.json"), json_text(env, 2) + "\n");
 }
 
@@ -88,12 +88,6 @@ std::vector<Requirement> requirements_of(const TrainOptions& options) {
     requirements.push_back(parse_requirement(text));
   }
   return requirements;
-}
-
-std::vector<std::string> device_names(const Job& job) {
-  std::vector<std::string> names;
-  for (const DeviceName& device : job.devices) names.push_back(device.text());
-  return names;
 }
 
 /// Whether best.safetensors is what the run knows as its best, by what it monitors now.
@@ -182,7 +176,7 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
               Progress& progress) {
   const RunState& state = start.point.state;
   log.event("run_start", {{"run", job.spec.name},
-                          {"devices", device_names(job)},
+                          {"devices", job.device_names()},
                           {"params", job.plan.param_count},
                           {"train_samples", job.splits.train.size()},
                           {"val_samples", job.splits.val.size()},
@@ -198,7 +192,7 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
   progress.info(fmt::format("run folder {}", folder.path()));
   progress.info(fmt::format("{} parameters, {} training samples, batch {} on {} replica(s) ({})",
                             job.plan.param_count, job.splits.train.size(), job.spec.data.batch_size,
-                            job.ranks(), fmt::join(device_names(job), ", ")));
+                            job.ranks(), fmt::join(job.device_names(), ", ")));
   if (!start.checkpoint.empty()) {
     progress.info(fmt::format("resuming {} at step {} (epoch {})", start.checkpoint, state.step,
                               state.epoch + 1));

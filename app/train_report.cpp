@@ -21,7 +21,7 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
   summary["steps"] = outcome.state.step;
   summary["seconds"] = outcome.seconds;
   summary["params"] = job.plan.param_count;
-  for (const DeviceName& device : job.devices) summary["devices"].push_back(device.text());
+  summary["devices"] = job.device_names();
   if (outcome.state.best) {
     summary["best"] = {{name_of(job.spec.checkpoint.keep_best.monitor), *outcome.state.best},
                        {"step", outcome.state.best_step}};

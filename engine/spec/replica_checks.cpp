@@ -2,7 +2,14 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace dpt {
+
+std::int64_t most_replicas(const TrainSpec& spec, std::int64_t samples) {
+  const std::int64_t most = std::min(spec.data.batch_size, samples);
+  return spec.train.shards > 0 ? std::min(most, spec.train.shards) : most;
+}
 
 std::string problem_of_shards(const TrainSpec& spec, std::size_t replicas) {
   const std::int64_t shards = spec.train.shards;

@@ -61,6 +61,12 @@ std::string plan_cache_path() {
   return {};
 }
 
+std::vector<std::string> Job::device_names() const {
+  std::vector<std::string> names;
+  for (const DeviceName& device : devices) names.push_back(device.text());
+  return names;
+}
+
 Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolved_config) {
   Job job;
   job.plan = std::move(plan);
@@ -75,12 +81,8 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.steps_per_epoch = ceil_div(job.splits.train.size(), spec.data.batch_size);
   job.total_steps = job.steps_per_epoch * spec.train.epochs;
   job.schedule = make_lr_schedule(spec, job.optimizer.lr, job.steps_per_epoch);
-  // More replicas than samples, or than shards, would have nothing to do: `auto` takes no more.
-  std::int64_t most = std::min(spec.data.batch_size, job.splits.train.size());
-  if (spec.train.shards > 0) most = std::min(most, spec.train.shards);
-  job.devices = resolve_devices(spec.devices, most);
-  std::vector<std::string> names;
-  for (const DeviceName& device : job.devices) names.push_back(device.text());
+  job.devices = resolve_devices(spec.devices, most_replicas(spec, job.splits.train.size()));
+  const std::vector<std::string> names = job.device_names();
   for (const std::string& problem :
        {problem_of_shards(spec, names.size()), problem_of_device_weights(spec, names)}) {
     if (!problem.empty()) throw Error(ErrorKind::usage, problem);

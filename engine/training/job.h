@@ -46,6 +46,8 @@ struct Job {
   int decoder_threads = 1;  ///< of each replica, for sources that decode
 
   int ranks() const { return static_cast<int>(devices.size()); }
+  /// By rank, as a config names them: "cpu", "cpu:4", "cuda:0".
+  std::vector<std::string> device_names() const;
   /// Samples of step `index` of an epoch, as positions in the epoch's order.
   Range batch_range(std::int64_t index) const;
 };

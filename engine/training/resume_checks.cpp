@@ -81,9 +81,7 @@ std::string learning_rate_change(const Job& job, const TrainSpec& before, std::i
 
 std::string inexact_devices(const Job& job, const std::vector<std::string>& before) {
   if (job.spec.train.shards == 0) return {};
-  std::vector<std::string> names;
-  for (const DeviceName& device : job.devices) names.push_back(device.text());
-  const std::set<std::string> now = kinds_of(names), then = kinds_of(before);
+  const std::set<std::string> now = kinds_of(job.device_names()), then = kinds_of(before);
   if (now.size() > 1) {
     return fmt::format(
         "exact mode: replicas of {} compute different bits, so the weights depend on the number of "

@@ -42,9 +42,8 @@ StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
   adopt_early_stopping(job.spec, start.state);
   // Speeds that were measured on other devices say nothing, and device_weights that were given are
   // obeyed.
-  std::vector<std::string> devices;
-  for (const DeviceName& device : job.devices) devices.push_back(device.text());
-  if (!job.calibrate || checkpoint.devices != devices) start.state.device_weights.clear();
+  if (!job.calibrate || checkpoint.devices != job.device_names())
+    start.state.device_weights.clear();
   start.devices = std::move(checkpoint.devices);
   start.params = std::move(checkpoint.params);
   start.optimizer = std::move(checkpoint.optimizer);

@@ -249,7 +249,7 @@ class RankTrainer {
       checkpoint.test_fingerprint = job_.splits.test.source->fingerprint();
     }
     checkpoint.shards = job_.spec.train.shards;
-    for (const DeviceName& device : job_.devices) checkpoint.devices.push_back(device.text());
+    checkpoint.devices = job_.device_names();
     checkpoint.made_by = made_by(job_);
     return checkpoint;
   }
