@@ -250,15 +250,20 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
        fmt::join(names, ", "));
 }
 
-/// Throws where the command that was chosen has no use for a word of the command line.
-void check_extras(const CLI::App& app, const std::string& called) {
-  const std::vector<CLI::App*> chosen = app.get_subcommands();
-  if (!chosen.empty()) return check_extras(*chosen[0], called + " " + chosen[0]->get_name());
-  const std::vector<std::string> extras = app.remaining();
-  if (extras.empty()) return;
+/// Throws the usage error: a word that the chosen command has no use for comes first, since what
+/// CLI11 says (`why`) may follow from it.
+[[noreturn]] void fail_usage(const CLI::App& app, const std::string& why) {
+  const CLI::App* command = &app;
+  std::string called = app.get_name();
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands()[0];
+    called += " " + command->get_name();
+  }
+  const std::vector<std::string> extras = command->remaining();
+  if (extras.empty()) fail(ErrorKind::usage, "{}. See {} --help", why, called);
   const std::string& word = extras[0];
   std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
+  for (const CLI::Option* option : command->get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   const std::string near =
@@ -298,15 +303,8 @@ int run_cli(int argc, const char* const* argv) {
       check_command(app, argc, argv, 1);
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-      // What is wrong with the rest may follow from a word that was not understood.
       if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-      check_extras(app, app.get_name());
-      std::string called = app.get_name();
-      for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
-        at = at->get_subcommands()[0];
-        called += " " + at->get_name();
-      }
-      fail(ErrorKind::usage, "{}. See {} --help", error.what(), called);
+      fail_usage(app, error.what());
     }
     return body();
   });

@@ -17,6 +17,7 @@
 #include "engine/checkpoints/file_io.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
+#include "engine/training/run_folder.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
@@ -90,7 +91,13 @@ std::string find_checkpoint(const std::string& target) {
   if (!newest.empty()) return best_or_newest(target, newest);
   const std::string best = target + "/best.safetensors";
   if (!fs::exists(best, error)) {
-    fail(ErrorKind::data, "{}: the run folder has no good checkpoint", target);
+    const std::string replaced = folder_of_run(target);
+    fail(ErrorKind::data, "{}: the run folder has no good checkpoint{}", target,
+         replaced == target
+             ? std::string()
+             : fmt::format(". {} holds the run that --overwrite was to replace: evaluate that, or "
+                           "run dpt train again without --overwrite, which restores it",
+                           replaced));
   }
   const std::string config = target + "/config.yaml";
   if (fs::exists(config, error) && !is_best_of_run(best, read_whole_file(config))) {

@@ -262,7 +262,7 @@ int run_train(const TrainOptions& options) {
   if (options.dry_run) {
     try_samples(job.splits.train.source.get());
     try_samples(job.splits.test.source.get());
-    load_start(options, job, folder_path, progress);
+    load_start(options, job, folder_of_run(folder_path), progress);
     print_plan(job);
     return 0;
   }

@@ -140,8 +140,7 @@ void check_keeps_config(const TrainOptions& options, const std::string& folder) 
   if (fs::exists(folder + "/command.txt", ignored)) return;
   fail(ErrorKind::usage,
        "{} is in the run folder {}, where the run would replace it with the resolved config, "
-       "without "
-       "its comments; nothing was changed. Choose another folder with --run-dir",
+       "without its comments; nothing was changed. Choose another folder with --run-dir",
        options.config, folder);
 }
 

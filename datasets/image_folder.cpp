@@ -282,9 +282,19 @@ std::string some_of(const std::vector<std::string>& names) {
 std::string test_part(const ImageFolderOptions& options) {
   const auto is_there = [&](const char* part) { return has_folder(options.root, part); };
   if (!options.test.empty()) {
-    if (has_folder(options.root, options.test)) return options.test;
-    fail(ErrorKind::data, "image_folder: {}: no folder {} in it, which data.test names",
-         options.root, options.test);
+    const fs::path root = options.root;
+    if (!has_folder(options.root, options.test)) {
+      fail(ErrorKind::data, "image_folder: {}: no folder {} in it, which data.test names",
+           options.root, options.test);
+    }
+    std::error_code error;
+    if (fs::equivalent(root / options.test, root / "train", error)) {
+      fail(ErrorKind::data,
+           "image_folder: data.test: expected the folder of a test set, found {}, the training "
+           "set's; for a result on the training samples: dpt eval RUN --split train",
+           options.test);
+    }
+    return options.test;
   }
   if (is_there("test") && is_there("val")) {
     fail(ErrorKind::data,

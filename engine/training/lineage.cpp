@@ -69,7 +69,7 @@ Origin origin_of(const RunFolder& folder, const std::string& from, const Startin
   Origin origin;
   const std::string source = folder_of(from);
   origin.is_own = is_same(source, folder.checkpoints()) || is_same(source, folder.path());
-  origin.own_place = folder.checkpoints() + "/" + checkpoint_name(start.state.step);
+  origin.own_place = folder.checkpoint(start.state.step);
   origin.checksum = start.checksum;
   return origin;
 }
@@ -128,7 +128,7 @@ void leave_log_lines(const RunFolder& folder, const std::string& from, const Sta
 std::vector<std::string> best_candidates(const RunFolder& folder, const std::string& from,
                                          const RunState& state) {
   const std::string name = checkpoint_name(state.best_step);
-  std::vector<std::string> paths = {folder.best(), folder.checkpoints() + "/" + name};
+  std::vector<std::string> paths = {folder.best(), folder.checkpoint(state.best_step)};
   if (from.empty()) return paths;
   const std::string source = folder_of(from);
   paths.push_back(from);
@@ -264,7 +264,7 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
   } else {
     if (!from.empty()) leave_branch(folder, from, start, aside, notify);
     for (auto& [step, path] : start.ancestors) {
-      const std::string place = folder.checkpoints() + "/" + checkpoint_name(step);
+      const std::string place = folder.checkpoint(step);
       if (!is_same(path, place)) copy_durably(path, place);
       path = place;
     }
@@ -296,7 +296,7 @@ std::string find_best(const RunFolder& folder, const RunState& state, const Noti
                       const std::vector<std::pair<std::int64_t, std::string>>& ancestors) {
   const std::string why_not = why_not_best(folder.best(), state);
   if (why_not.empty()) return folder.best();
-  std::string other = folder.checkpoints() + "/" + checkpoint_name(state.best_step);
+  std::string other = folder.checkpoint(state.best_step);
   for (const auto& [step, path] : ancestors) {
     if (step == state.best_step && !exists(other)) other = path;
   }

@@ -130,6 +130,10 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       restored_(other.restored_),
       kept_of_new_(std::move(other.kept_of_new_)) {}
 
+std::string RunFolder::checkpoint(std::int64_t step) const {
+  return checkpoints() + "/" + checkpoint_name(step);
+}
+
 std::string RunFolder::after_set_aside(const std::string& path) const {
   if (path.empty() || !exists(path)) return path;
   const std::string inside =
@@ -228,6 +232,13 @@ bool is_run_folder(const std::string& path) {
   }
   return fs::is_directory(path + "/checkpoints", ignored) &&
          !fs::is_empty(path + "/checkpoints", ignored);
+}
+
+std::string folder_of_run(const std::string& path) {
+  const std::string replaced = path + "/replaced";
+  const bool is_left = is_set_aside(replaced) && exists(replaced + "/checkpoints") &&
+                       list_checkpoints(path + "/checkpoints").empty();
+  return is_left ? replaced : path;
 }
 
 std::string free_run_folder(const std::string& name) {

@@ -24,6 +24,7 @@ class RunFolder {
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
+  std::string checkpoint(std::int64_t step) const;
   std::string best() const { return path_ + "/best.safetensors"; }
   /// Where a file of the old run is after set_aside(). Other paths stay as they are.
   std::string after_set_aside(const std::string& path) const;
@@ -57,6 +58,10 @@ class RunFolder {
 
 /// Whether the folder holds a run (its config.yaml or checkpoints).
 bool is_run_folder(const std::string& path);
+
+/// The folder that holds the run at `path`: `path` itself, or the replaced/ in it, where a crash of
+/// --overwrite left the run that opening the folder restores. Changes nothing.
+std::string folder_of_run(const std::string& path);
 
 /// "runs/NAME" if that is free, else "runs/NAME-2", "runs/NAME-3", ...
 std::string free_run_folder(const std::string& name);

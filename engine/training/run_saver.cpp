@@ -82,7 +82,7 @@ SaveResult RunSaver::save(const SaveRequest& request) {
 void RunSaver::keep_former_best(const SaveRequest& request, SaveResult& result) {
   try {
     for (const std::int64_t step : request.needed) {
-      const std::string place = folder_.checkpoints() + "/" + checkpoint_name(step);
+      const std::string place = folder_.checkpoint(step);
       if (step == request.checkpoint.state.step || std::filesystem::exists(place) ||
           !std::filesystem::exists(folder_.best())) {
         continue;
@@ -104,7 +104,7 @@ void RunSaver::clean_up(const SaveRequest& request, SaveResult& result) {
     // best.safetensors alone is no checkpoint that a resumed run could start from.
     if (!result.keep) return;
     for (const auto& [step, file] : carried_) {
-      const std::string place = folder_.checkpoints() + "/" + checkpoint_name(step);
+      const std::string place = folder_.checkpoint(step);
       if (!std::filesystem::exists(place) && std::filesystem::exists(file)) {
         copy_durably(file, place);
       }

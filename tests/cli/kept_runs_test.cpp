@@ -146,6 +146,13 @@ TEST_CASE("--overwrite: killed before the first save, the old run comes back") {
     program.send(SIGKILL);
     CHECK(program.wait().exit_code == -SIGKILL);
   }
+  // Until then, what only reads finds it where it is.
+  const Finished eval = w.run({"eval", "r"});
+  CHECK(eval.exit_code == 3);
+  check_contains(eval.err, "no good checkpoint. r/replaced holds the run that --overwrite was to");
+  w.run_well({"eval", "r/replaced"});
+  w.run_well({"train", "small.yaml", "--run-dir", "r", "--resume", "must", "--dry-run"});
+  CHECK(fs::exists(w.dir.file("r/replaced/best.safetensors")));
   const Finished again = w.train_well({});
   check_contains(again.err, "restored the previous run in");
   check_contains(again.err, "is complete");

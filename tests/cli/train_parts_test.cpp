@@ -42,9 +42,7 @@ struct Start {
     }
     return "nothing was thrown";
   }
-  std::string checkpoint(std::int64_t step) const {
-    return folder.checkpoints() + "/" + checkpoint_name(step);
-  }
+  std::string checkpoint(std::int64_t step) const { return folder.checkpoint(step); }
 };
 
 /// A run of seven steps, five of which make an epoch.

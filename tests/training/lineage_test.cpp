@@ -55,9 +55,7 @@ struct Branches {
     return state;
   }
   StartingPoint checkpoint(const RunState& state) { return write(place(state.step), state); }
-  std::string place(std::int64_t step) const {
-    return folder.checkpoints() + "/" + checkpoint_name(step);
-  }
+  std::string place(std::int64_t step) const { return folder.checkpoint(step); }
   void take(const std::string& from, StartingPoint& start, bool overwrite = false) {
     messages.clear();
     take_place(job, folder, from, overwrite, start,

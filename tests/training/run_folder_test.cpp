@@ -79,7 +79,7 @@ TEST_CASE("set aside: all that a run wrote moves, and comes back as it was") {
 
   write_run(folder.path());
   write_file_atomically(folder.file("summary.json.tmp"), "half");
-  const std::string inside = folder.checkpoints() + "/" + checkpoint_name(7);
+  const std::string inside = folder.checkpoint(7);
   write_file_atomically(dir.file("elsewhere"), "");
   CHECK(folder.after_set_aside(inside) ==
         folder.file("replaced/checkpoints/") + checkpoint_name(7));
@@ -124,7 +124,7 @@ TEST_CASE("a folder with checkpoints alone, or with one file alone, is set aside
   const TempDir dir;
   RunFolder folder(dir.file("run"));
   const Plan plan = small_plan();
-  save_checkpoint(folder.checkpoints() + "/" + checkpoint_name(3), plan, small_checkpoint(plan, 3));
+  save_checkpoint(folder.checkpoint(3), plan, small_checkpoint(plan, 3));
   folder.set_aside();
   CHECK(list_checkpoints(folder.file("replaced/checkpoints")).size() == 1);
   CHECK(folder.put_back());
@@ -254,6 +254,21 @@ TEST_CASE("folders for what is left aside are numbered") {
   CHECK(fs::is_directory(folder.checkpoints() + "/abandoned-2"));
   fs::remove(folder.checkpoints() + "/abandoned-1");
   CHECK(folder.make_abandoned() == folder.checkpoints() + "/abandoned-1");
+}
+
+TEST_CASE("the run of a folder is in replaced/ only while a new one has no checkpoint") {
+  const TempDir dir;
+  CHECK(folder_of_run(dir.path()) == dir.path());
+  fs::create_directories(dir.file("replaced/checkpoints"));
+  CHECK(folder_of_run(dir.path()) == dir.file("replaced"));
+  fs::create_directories(dir.file("checkpoints"));
+  CHECK(folder_of_run(dir.path()) == dir.file("replaced"));
+  write_file_atomically(dir.file("checkpoints/" + checkpoint_name(1)), "x");
+  CHECK(folder_of_run(dir.path()) == dir.path());
+  fs::remove_all(dir.file("checkpoints"));
+  // A folder of that name that is not ours.
+  write_file_atomically(dir.file("replaced/notes.txt"), "mine");
+  CHECK(folder_of_run(dir.path()) == dir.path());
 }
 
 TEST_CASE("a folder is a run's when it has a config, checkpoints, or one that was replaced") {

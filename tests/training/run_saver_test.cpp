@@ -162,7 +162,7 @@ TEST_CASE("the checkpoint of the best stays until best.safetensors is seen to ho
     fs::remove(other.folder.best());
     other.save(3, true, false);
     CHECK(other.steps() == Steps{3, 1});
-    copy_durably(other.folder.checkpoints() + "/" + checkpoint_name(1), other.folder.best());
+    copy_durably(other.folder.checkpoint(1), other.folder.best());
     other.save(4, true, false);
     CHECK(other.steps() == Steps{4});
   }
@@ -223,7 +223,7 @@ TEST_CASE("what goes wrong after the save is a warning") {
   Saves s(1);
   s.save(1, true, false);
   // Has the name of a checkpoint that may go, and cannot be removed as a file.
-  fs::create_directories(s.folder.checkpoints() + "/" + checkpoint_name(0) + "/x");
+  fs::create_directories(s.folder.checkpoint(0) + "/x");
   const SaveResult result = s.save(2, true, false);
   CHECK(result.error == nullptr);
   REQUIRE(result.warnings.size() == 1);

@@ -175,15 +175,17 @@ TEST_CASE("image_folder: val serves as test set; both need a word") {
   CHECK(
       dir.error() ==
       "image_folder: $: both test and val exist: choose the test set with test: test or test: val");
-  CHECK(open("image_folder", {{"root", dir.path()}, {"test", std::string("val")}},
-             kFolderRequirements)
-            .test->size() == 2);
-  CHECK(error_of(
-            [&] {
-              open("image_folder", {{"root", dir.path()}, {"test", std::string("x")}},
-                   kFolderRequirements);
-            },
-            dir) == "image_folder: $: no folder x in it, which data.test names");
+  const auto with_test = [&](const std::string& name) {
+    return open("image_folder", {{"root", dir.path()}, {"test", name}}, kFolderRequirements);
+  };
+  CHECK(with_test("val").test->size() == 2);
+  CHECK(error_of([&] { with_test("x"); }, dir) ==
+        "image_folder: $: no folder x in it, which data.test names");
+  // Its results would be those of samples that were trained on.
+  for (const char* train : {"train", "./train/", "val/../train"}) {
+    CHECK(error_of([&] { with_test(train); }, dir)
+              .starts_with("image_folder: data.test: expected the folder of a test set, found "));
+  }
   fs::remove_all(dir / "test");
   fs::remove_all(dir / "val");
   CHECK(dir.read().test == nullptr);
