@@ -2,6 +2,7 @@
 // the part of the Backend contract (kernels/backend.h, whose rules apply) that makes them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,6 +14,9 @@
 namespace dpt {
 
 // ---- Descriptions ------------------------------------------------------------------------------
+
+/// The largest number of activations that an operation reads.
+inline constexpr int kMaxInputs = 8;
 
 enum class PoolKind : std::uint8_t { max, average };
 
@@ -66,6 +70,17 @@ struct ReluDesc {
   bool training = true;
 };
 
+/// y = the sum of all inputs, in their order, then optional ReLU. All have the same shape. dx is
+/// the gradient of each of them.
+struct SumDesc {
+  std::int64_t batch = 0;
+  SampleShape shape;
+  int inputs = 2;  ///< 2 to kMaxInputs
+  bool relu = false;
+  DType type = DType::f32;
+  bool training = true;
+};
+
 /// Softmax, cross-entropy, its gradient and the step's counts in one kernel.
 struct CrossEntropyDesc {
   std::int64_t batch = 0;
@@ -99,11 +114,13 @@ enum class GradWrite : std::uint8_t { overwrite, add };
 /// Addresses of one call. Unused ones stay null. `saved` keeps what forward leaves for backward of
 /// the same batch; `scratch` may be shared with every other kernel.
 struct OpArgs {
-  DevPtr x, y;            ///< input and output activations; backward may read both
-  DevPtr weight;          ///< in the description's type
-  DevPtr bias;            ///< fp32
+  DevPtr x, y;  ///< input and output activations; backward may read both
+  std::array<DevPtr, kMaxInputs - 1> more_x{};  ///< the other inputs, where there are several
+  DevPtr weight;                                ///< in the description's type
+  DevPtr bias;                                  ///< fp32
   DevPtr bias16;          ///< the same in bf16, where the description's type is that
-  DevPtr dy, dx;          ///< gradients of y (read; may be clobbered) and x (overwritten)
+  DevPtr dy, dx;          ///< gradients of y (read; may be clobbered, see backward_keeps_dy) and of
+                          ///< x (overwritten); of each input, where there are several
   DevPtr dweight, dbias;  ///< gradients of the parameters, fp32
   DevPtr saved, scratch;  ///< at least saved_bytes() and scratch_bytes(), 64-byte aligned
   GradWrite write = GradWrite::overwrite;
@@ -115,11 +132,15 @@ class Op {
   virtual ~Op() = default;
   virtual std::size_t scratch_bytes() const { return 0; }
   virtual std::size_t saved_bytes() const { return 0; }
-  /// Whether y may be the same memory as x, and dx the same as dy.
+  /// Whether y may be the same memory as one of the inputs, and dx the same as dy.
   virtual bool in_place() const { return false; }
   /// Whether backward reads args.x / args.y: the memory plan keeps alive only what is needed.
   virtual bool backward_needs_x() const { return true; }
   virtual bool backward_needs_y() const { return true; }
+  /// Whether backward leaves dy as it was, unless dx is the same memory.
+  virtual bool backward_keeps_dy() const { return false; }
+  /// Whether dx is dy, so that backward need not be called where they are the same memory.
+  virtual bool passes_dy() const { return false; }
   virtual void forward(const OpArgs& args) = 0;
   virtual void backward(const OpArgs& args) = 0;
   /// The implementation chosen, for logs, and for the test that no slow reference implementation is
@@ -168,6 +189,7 @@ class OpFactory {
   virtual std::unique_ptr<Op> linear(const LinearDesc& desc) = 0;
   virtual std::unique_ptr<Op> pool2d(const Pool2dDesc& desc) = 0;
   virtual std::unique_ptr<Op> relu(const ReluDesc& desc) = 0;
+  virtual std::unique_ptr<Op> sum(const SumDesc& desc) = 0;
   virtual std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) = 0;
   virtual std::unique_ptr<InputOp> input(const InputDesc& desc) = 0;
 };

@@ -85,7 +85,10 @@ class Executor {
                                    GradWrite write) const;
   void add_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args) const;
   void forward(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look = {});
+  /// Backward of one node, then the sums of gradients that are complete with it.
+  void backward(const Step& step, const ExecutorBuffers& buffers, GradWrite write);
 
+  Backend& backend_;
   std::int64_t batch_ = 0;
   std::size_t arena_bytes_ = 0;
   const Plan& plan_;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
+#include <utility>
 
 namespace dpt {
 namespace {
@@ -18,7 +20,9 @@ class ScheduleBuilder {
         node_count_(static_cast<int>(plan.nodes.size())),
         last_use_(plan.values.size(), 0),
         block_of_(plan.values.size(), kNowhere),
-        gradient_of_(plan.values.size(), kNowhere) {}
+        gradient_of_(plan.values.size(), kNowhere),
+        missing_(plan.values.size(), 0),
+        parts_(plan.values.size()) {}
 
   MemorySchedule build() {
     schedule_.nodes.resize(plan_.nodes.size());
@@ -34,6 +38,7 @@ class ScheduleBuilder {
  private:
   int block(std::size_t bytes, int first, int last) {
     schedule_.lifetimes.push_back({bytes, first, last});
+    readers_.push_back(0);
     return static_cast<int>(schedule_.lifetimes.size()) - 1;
   }
   void extend(int which, int last) {
@@ -77,16 +82,20 @@ class ScheduleBuilder {
     block_of_[0] = schedule_.input = block(bytes_of(0), 0, last_use_[0]);
     for (int i = 0; i < node_count_; ++i) {
       const Node& node = plan_.nodes[i];
-      const int x = block_of_[node.inputs[0]];
-      // Writing over the input is right only if nobody reads it afterwards, by any name.
-      const bool over_input = node.is_view || (needs_[i].in_place && node.layer->is_in_place() &&
-                                               last_use_of_block(x) <= forward_step(i));
-      const int y =
-          over_input ? x : block(bytes_of(node.output), forward_step(i), last_use_[node.output]);
-      extend(y, last_use_[node.output]);
-      block_of_[node.output] = y;
-      schedule_.nodes[i].x = x;
-      schedule_.nodes[i].y = y;
+      NodePlaces& places = schedule_.nodes[i];
+      const bool in_place = needs_[i].in_place && node.layer->is_in_place();
+      for (const int input : node.inputs) {
+        const int x = block_of_[input];
+        places.x.push_back(x);
+        // Writing over an input is right only if nobody reads it afterwards, by any name.
+        const bool may_take = node.is_view || (in_place && last_use_of_block(x) <= forward_step(i));
+        if (places.y == kNowhere && may_take) places.y = x;
+      }
+      if (places.y == kNowhere) {
+        places.y = block(bytes_of(node.output), forward_step(i), last_use_[node.output]);
+      }
+      extend(places.y, last_use_[node.output]);
+      block_of_[node.output] = places.y;
     }
     schedule_.logits = block_of_[plan_.logits];
   }
@@ -98,21 +107,70 @@ class ScheduleBuilder {
     const bool over_logits = last_use_of_block(logits) <= loss;
     schedule_.dlogits = over_logits ? logits : block(bytes_of(plan_.logits), loss, loss);
     gradient_of_[plan_.logits] = schedule_.dlogits;
-    for (int i = node_count_ - 1; i >= 0; --i) {
-      const Node& node = plan_.nodes[i];
-      if (!runs_backward(node)) continue;
-      const int back = backward_step(node_count_, i);
-      const int dy = gradient_of_[node.output];
-      assert(dy != kNowhere && "a trained node whose output the loss does not see");
-      schedule_.nodes[i].dy = dy;
-      extend(dy, back);
-      if (!node.input_gradient) continue;
-      const bool over_dy = node.is_view || needs_[i].in_place;
-      const int dx = over_dy ? dy : block(bytes_of(node.inputs[0]), back, back);
-      assert(gradient_of_[node.inputs[0]] == kNowhere && "two consumers want to add gradients");
-      gradient_of_[node.inputs[0]] = dx;
-      schedule_.nodes[i].dx = dx;
+    readers_[schedule_.dlogits] = 1;
+    for (const Node& node : plan_.nodes) {
+      for (const int x : node.inputs) missing_[x] += runs_backward(node) && needs_gradient(x);
     }
+    for (int i = node_count_ - 1; i >= 0; --i) {
+      if (runs_backward(plan_.nodes[i])) place_gradients_of(i);
+    }
+  }
+
+  void place_gradients_of(int i) {
+    const Node& node = plan_.nodes[i];
+    const int back = backward_step(node_count_, i);
+    NodePlaces& places = schedule_.nodes[i];
+    places.dy = gradient_of_[node.output];
+    assert(places.dy != kNowhere && "a trained node whose output the loss does not see");
+    extend(places.dy, back);
+    // Other nodes may have the same gradient still before them: an Add gives its own to all inputs.
+    bool is_shared = --readers_[places.dy] > 0;
+    const bool passes_dy = node.is_view || needs_[i].passes_dy;
+    if (is_shared && !passes_dy && !needs_[i].keeps_dy) {
+      places.dy_from = std::exchange(places.dy, block(bytes_of(node.output), back, back));
+      is_shared = false;
+    }
+    if (!node.input_gradient) return;
+    const bool over_dy = passes_dy || (needs_[i].in_place && !is_shared);
+    places.dx = over_dy ? places.dy : block(bytes_of(node.inputs[0]), back, back);
+    for (const int x : node.inputs) {
+      if (!needs_gradient(x)) continue;
+      parts_[x].push_back(places.dx);
+      ++readers_[places.dx];
+    }
+    for (const int x : node.inputs) {
+      if (needs_gradient(x) && --missing_[x] == 0) gradient_of_[x] = add_up(x, back, places.sums);
+    }
+  }
+
+  bool needs_gradient(int value) const { return plan_.values[value].needs_gradient; }
+
+  /// The place of a value's whole gradient, of which all parts have been written by step `back`.
+  int add_up(int value, int back, std::vector<GradientSum>& sums) {
+    std::vector<int> parts = std::move(parts_[value]);
+    if (parts.size() == 1) return parts[0];
+    for (const int part : parts) {
+      --readers_[part];
+      extend(part, back);
+    }
+    std::optional<int> to;
+    std::size_t next = 0;
+    while (next < parts.size()) {
+      GradientSum sum;
+      sum.value = value;
+      if (to) sum.parts.push_back(*to);
+      while (next < parts.size() && sum.parts.size() < kMaxInputs)
+        sum.parts.push_back(parts[next++]);
+      // The first sum goes over a part that nobody else reads.
+      for (const int part : sum.parts) {
+        if (!to && readers_[part] == 0) to = part;
+      }
+      if (!to) to = block(bytes_of(value), back, back);
+      sum.to = *to;
+      sums.push_back(std::move(sum));
+    }
+    readers_[*to] = 1;
+    return *to;
   }
 
   void place_workspaces() {
@@ -136,9 +194,12 @@ class ScheduleBuilder {
   const bool training_;
   const std::vector<NodeNeeds>& needs_;
   const int node_count_;
-  std::vector<int> last_use_;     // per value
-  std::vector<int> block_of_;     // per value
-  std::vector<int> gradient_of_;  // per value
+  std::vector<int> last_use_;            // per value
+  std::vector<int> block_of_;            // per value
+  std::vector<int> gradient_of_;         // per value
+  std::vector<int> missing_;             // per value: parts of its gradient that are still to come
+  std::vector<std::vector<int>> parts_;  // per value: places of those that are there
+  std::vector<int> readers_;             // per block: how often it will still be read as a gradient
   MemorySchedule schedule_;
 };
 
@@ -157,6 +218,7 @@ MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimiz
     NodeNeeds assumed;
     assumed.in_place = node.layer->is_in_place();
     assumed.backward_needs_x = !assumed.in_place;
+    assumed.keeps_dy = true;
     needs.push_back(assumed);
   }
   MemoryEstimate estimate;

@@ -17,14 +17,28 @@ struct NodeNeeds {
   bool in_place = false;
   bool backward_needs_x = true, backward_needs_y = true;
   std::size_t saved_bytes = 0, scratch_bytes = 0;
+  bool keeps_dy = false;   ///< Op::backward_keeps_dy
+  bool passes_dy = false;  ///< Op::passes_dy
 };
 
 inline constexpr int kNowhere = -1;
 
+/// Gradients of one value, each from another of its readers, and where their sum goes (which may be
+/// one of them).
+struct GradientSum {
+  int value = 0;           ///< index into Plan::values
+  std::vector<int> parts;  ///< 2 to kMaxInputs; places, as in NodePlaces
+  int to = kNowhere;
+};
+
 /// Indices into MemorySchedule::lifetimes and ::offsets; kNowhere = not needed.
 struct NodePlaces {
-  int x = kNowhere, y = kNowhere;
+  std::vector<int> x;  ///< of each input
+  int y = kNowhere;
   int dx = kNowhere, dy = kNowhere;  ///< dy is set exactly when backward runs
+  int dy_from =
+      kNowhere;  ///< what is copied to dy before: others need it, and backward clobbers it
+  std::vector<GradientSum> sums;  ///< to be made after the node's backward, in this order
   int saved = kNowhere;
   int forward_scratch = kNowhere, backward_scratch = kNowhere;
 };
@@ -51,7 +65,7 @@ constexpr int backward_step(int nodes, int node) {
   return 2 * nodes + 1 - node;
 }
 
-/// REQUIRES: `needs` has an entry per node; in training every value has at most one consumer.
+/// REQUIRES: `needs` has an entry per node.
 MemorySchedule make_memory_schedule(const Plan& plan, std::int64_t batch, bool training,
                                     const std::vector<NodeNeeds>& needs);
 

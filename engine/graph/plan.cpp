@@ -98,16 +98,7 @@ class PlanBuilder {
       Draft draft;
       draft.spec = &layers[i];
       draft.layer = make_layer(layers[i].op);
-      if (layers[i].from.empty()) {
-        draft.inputs = {i - 1};  // the layer before, or kModelInput
-      } else if (layers[i].from.size() > 1) {
-        issue(draft, fmt::format("from: expected one input, found {} ({})", layers[i].from.size(),
-                                 fmt::join(layers[i].from, ", ")));
-      } else if (const auto found = known.find(layers[i].from[0]); found != known.end()) {
-        draft.inputs = {found->second};
-      } else {
-        issue(draft, unknown_input(layers[i].from[0], known));
-      }
+      draft.inputs = inputs_of(draft, i, known);
       for (const int input : draft.inputs) {
         if (input != kModelInput) ++drafts_[input].consumers;
       }
@@ -118,6 +109,38 @@ class PlanBuilder {
       known[layers[i].name] = i;
       drafts_.push_back(std::move(draft));
     }
+  }
+
+  /// The layers that layer `i` reads, in order; empty, and an issue, if they are not what it needs.
+  std::vector<int> inputs_of(const Draft& draft, int i, const std::map<std::string, int>& known) {
+    const std::vector<std::string>& from = draft.spec->from;
+    const InputCount needed = draft.layer->input_count();
+    if (from.empty()) {
+      if (needed.least == 1) return {i - 1};  // the layer before, or kModelInput
+      issue(draft, fmt::format("from: expected the names of at least {} layers, found none; write "
+                               "from: [a, b]",
+                               needed.least));
+      return {};
+    }
+    const auto count = static_cast<int>(from.size());
+    if (count < needed.least || count > needed.most) {
+      const std::string expected = needed.most == 1
+                                       ? std::string("one input")
+                                       : fmt::format("{} to {} inputs", needed.least, needed.most);
+      issue(draft, fmt::format("from: expected {}, found {} ({})", expected, count,
+                               fmt::join(from, ", ")));
+      return {};
+    }
+    std::vector<int> inputs;
+    for (const std::string& name : from) {
+      const auto found = known.find(name);
+      if (found != known.end()) {
+        inputs.push_back(found->second);
+      } else {
+        issue(draft, unknown_input(name, known));
+      }
+    }
+    return inputs.size() == from.size() ? inputs : std::vector<int>();
   }
 
   std::string unknown_input(const std::string& name, const std::map<std::string, int>& known) {
@@ -142,13 +165,23 @@ class PlanBuilder {
     return layer == kModelInput ? input_ : drafts_[layer].out;
   }
 
+  /// The shapes of what a layer reads; empty if one is unknown, which was reported where it broke.
+  std::vector<ActivationShape> shapes_into(const Draft& draft) const {
+    std::vector<ActivationShape> shapes;
+    for (const int input : draft.inputs) {
+      const std::optional<ActivationShape> shape = shape_of(input);
+      if (!shape) return {};
+      shapes.push_back(*shape);
+    }
+    return shapes;
+  }
+
   void infer_shapes() {
     for (Draft& draft : drafts_) {
-      if (draft.inputs.empty()) continue;
-      const std::optional<ActivationShape> in = shape_of(draft.inputs[0]);
-      if (!in) continue;  // reported where the chain broke
+      const std::vector<ActivationShape> in = shapes_into(draft);
+      if (in.empty()) continue;
       try {
-        draft.out = draft.layer->infer({&*in, 1});
+        draft.out = draft.layer->infer(in);
       } catch (const ShapeError& error) {
         issue(draft, error.what());
         draft.out = error.assumed();
@@ -157,22 +190,22 @@ class PlanBuilder {
         issue(draft, error.what());
         continue;
       }
-      check_size(draft, *in);
+      check_size(draft, in);
     }
   }
 
-  void check_size(Draft& draft, const ActivationShape& in) {
+  void check_size(Draft& draft, const std::vector<ActivationShape>& in) {
     if (draft.out->elements() > kMaxElements) {
       issue(draft, fmt::format("its output of {} is too large", draft.out->text()));
       draft.out.reset();
       return;
     }
-    for (const ParamSpec& param : draft.layer->params({&in, 1})) {
+    for (const ParamSpec& param : draft.layer->params(in)) {
       double count = 1;
       for (const std::int64_t size : param.file_shape) count *= static_cast<double>(size);
       if (count <= static_cast<double>(kMaxElements)) continue;
       issue(draft, fmt::format("its {} of {} is too large for its input of {}", param.suffix,
-                               fmt::join(param.file_shape, "x"), in.text()));
+                               fmt::join(param.file_shape, "x"), in[0].text()));
       draft.out.reset();
       return;
     }
@@ -202,9 +235,8 @@ class PlanBuilder {
                               last.out->elements()));
     }
     const auto has_params = [&](const Draft& draft) {
-      const std::optional<ActivationShape> in =
-          draft.inputs.empty() ? std::nullopt : shape_of(draft.inputs[0]);
-      return !in || !draft.layer->params({&*in, 1}).empty();
+      const std::vector<ActivationShape> in = shapes_into(draft);
+      return in.empty() || !draft.layer->params(in).empty();
     };
     if (std::none_of(drafts_.begin(), drafts_.end(), has_params)) {
       issue(spec_.model.where,
@@ -214,22 +246,28 @@ class PlanBuilder {
 
   void make_rows() {
     for (Draft& draft : drafts_) {
-      const ActivationShape in = *shape_of(draft.inputs[0]);
-      const bool upstream =
-          draft.inputs[0] != kModelInput && drafts_[draft.inputs[0]].has_params_upto_here;
-      const std::vector<ParamSpec> params = draft.layer->params({&in, 1});
+      const std::vector<ActivationShape> in = shapes_into(draft);
+      const auto any_input = [&](const auto& holds) {
+        return std::any_of(draft.inputs.begin(), draft.inputs.end(), [&](int input) {
+          return input != kModelInput && holds(drafts_[static_cast<std::size_t>(input)]);
+        });
+      };
+      const bool upstream = any_input([](const Draft& d) { return d.has_params_upto_here; });
+      const std::vector<ParamSpec> params = draft.layer->params(in);
       draft.input_gradient = upstream;
       draft.has_params_upto_here = upstream || !params.empty();
       LayerRow row;
       row.name = draft.spec->name;
       row.type = draft.spec->op.type;
-      row.detail = draft.layer->detail();
+      row.detail = draft.inputs.size() == 1
+                       ? draft.layer->detail()
+                       : fmt::format("of {}", fmt::join(draft.spec->from, ", "));
       row.out = *draft.out;
       for (const ParamSpec& param : params) row.params += count_of(param);
-      row.forward_flops = draft.layer->forward_flops({&in, 1}, *draft.out);
-      row.backward_flops = draft.layer->backward_flops({&in, 1}, *draft.out, upstream);
-      const bool over_input = draft.layer->is_in_place() && draft.inputs[0] != kModelInput &&
-                              drafts_[draft.inputs[0]].consumers == 1;
+      row.forward_flops = draft.layer->forward_flops(in, *draft.out);
+      row.backward_flops = draft.layer->backward_flops(in, *draft.out, upstream);
+      const bool over_input =
+          draft.layer->is_in_place() && any_input([](const Draft& d) { return d.consumers == 1; });
       if (!draft.layer->is_view() && !over_input) {
         row.activation_bytes =
             draft.out->elements() * static_cast<std::int64_t>(size_of(plan_.type));
@@ -287,7 +325,7 @@ class PlanBuilder {
         last = next;
       }
       node.output = value_of[last] = static_cast<int>(plan_.values.size());
-      plan_.values.push_back({*drafts_[last].out});
+      plan_.values.push_back({*drafts_[last].out, drafts_[last].has_params_upto_here});
       add_params(node);
       plan_.nodes.push_back(std::move(node));
     }
@@ -297,8 +335,9 @@ class PlanBuilder {
   }
 
   void add_params(Node& node) {
-    const ActivationShape in = plan_.values[node.inputs[0]].shape;
-    for (ParamSpec& spec : node.layer->params({&in, 1})) {
+    std::vector<ActivationShape> in;
+    for (const int input : node.inputs) in.push_back(plan_.values[input].shape);
+    for (ParamSpec& spec : node.layer->params(in)) {
       Param param;
       param.name = node.name + "." + spec.suffix;
       param.count = count_of(spec);

@@ -26,17 +26,18 @@ struct Param {
 /// An activation.
 struct Value {
   ActivationShape shape;
+  bool needs_gradient = false;  ///< what computes it has parameters, or something upstream has
 };
 
 /// One executed node: a layer with what was fused into it.
 struct Node {
   std::string name;  ///< of the (first) layer
   std::shared_ptr<const Layer> layer;
-  std::vector<int> inputs;         ///< indices of Values
+  std::vector<int> inputs;         ///< indices of Values, as many as the layer reads
   int output = 0;                  ///< index of its Value
   std::vector<int> params;         ///< indices into Plan::params, in the order of Layer::params
   std::vector<int> source_layers;  ///< indices into spec.model.layers, fused ones included
-  bool input_gradient = true;      ///< somebody upstream has parameters
+  bool input_gradient = true;      ///< an input needs a gradient
   bool is_view = false;
   Where where;
 };

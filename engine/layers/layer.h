@@ -80,9 +80,15 @@ struct LayerContext {
   bool input_gradient = true;
 };
 
+/// How many inputs a layer reads.
+struct InputCount {
+  int least = 1, most = 1;
+};
+
 class Layer {
  public:
   virtual ~Layer() = default;
+  virtual InputCount input_count() const { return {}; }
   /// Output shape. Throws ErrorKind::usage with what was expected and found; the graph adds the
   /// layer's name and line.
   virtual ActivationShape infer(std::span<const ActivationShape> in) const = 0;
@@ -98,7 +104,7 @@ class Layer {
   }
   /// Only renames its input's shape (Flatten): no kernel, same memory.
   virtual bool is_view() const { return false; }
-  /// May write its output over its input.
+  /// May write its output over its input (or one of them).
   virtual bool is_in_place() const { return false; }
   /// This layer with `next` (its only consumer) fused after it, or null.
   virtual std::unique_ptr<Layer> fuse(const Layer& next) const;

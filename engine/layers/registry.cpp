@@ -15,10 +15,12 @@ constexpr LayerKind (*kKinds[])() = {
     &kind_of<class Conv2d>,             //
     &kind_of<class Linear>,             //
     &kind_of<class ReLU>,               //
+    &kind_of<class Add>,                //
     &kind_of<class MaxPool2d>,          //
     &kind_of<class AvgPool2d>,          //
     &kind_of<class AdaptiveAvgPool2d>,  //
     &kind_of<class Flatten>,            //
+    &kind_of<class Identity>,           //
 };
 
 std::span<const LayerKind> layer_kinds() {
@@ -47,6 +49,9 @@ const VariantTable& layer_table() {
                   {"fc", "Linear"},
                   {"Relu", "ReLU"},
                   {"Activation", "ReLU"},
+                  {"Sum", "Add"},
+                  {"Eltwise", "Add"},
+                  {"ElementwiseAdd", "Add"},
                   {"MaxPool", "MaxPool2d"},
                   {"MaxPooling2D", "MaxPool2d"},
                   {"Pooling", "MaxPool2d or AvgPool2d"},

@@ -162,7 +162,8 @@ SpecTables::SpecTables(const Catalog& catalog)
       {field("name", &LayerSpec::name,
              "Name in messages and checkpoints; the index in the list if not given."),
        field("from", &LayerSpec::from,
-             "Names of the layers whose output it reads; the previous layer if not given.")});
+             "Names of the layers whose output it reads (`input` is the image); the previous layer "
+             "if not given.")});
   layer.choice = flat_choice(&LayerSpec::op, catalog.layers);
   layer.set_where = [](void* object, const Where& at) {
     static_cast<LayerSpec*>(object)->where = at;

@@ -21,6 +21,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/pool2d.h"
 #include "kernels/cpu/relu.h"
+#include "kernels/cpu/sum.h"
 #include "kernels/start_thread.h"
 #include "kernels/text.h"
 
@@ -115,6 +116,7 @@ class CpuBackend final : public Backend {
     return make_cpu_pool2d(desc, threads_);
   }
   std::unique_ptr<Op> relu(const ReluDesc& desc) override { return make_cpu_relu(desc, threads_); }
+  std::unique_ptr<Op> sum(const SumDesc& desc) override { return make_cpu_sum(desc, threads_); }
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) override {
     return make_cpu_cross_entropy(desc);
   }

@@ -57,6 +57,7 @@ class CpuConv2d final : public Op {
     if (!pool_) return d_.relu;
     return relu_behind_pool_ || pool_->backward_needs_y();
   }
+  bool backward_keeps_dy() const override { return pool_ ? !relu_behind_pool_ : !d_.relu; }
 
   void forward(const OpArgs& args) override {
     if (!pool_) {

@@ -63,6 +63,7 @@ class DirectConv2d final : public Op {
   std::size_t scratch_bytes() const override { return kernels_.scratch_bytes(conv_); }
   std::size_t saved_bytes() const override { return training_ ? kernels_.saved_bytes(conv_) : 0; }
   bool backward_needs_y() const override { return conv_.relu && conv_.pool == FusedPool::none; }
+  bool backward_keeps_dy() const override { return !conv_.relu; }
   void forward(const OpArgs& args) override { kernels_.forward(conv_, unpack(args)); }
   void backward(const OpArgs& args) override { kernels_.backward(conv_, unpack(args)); }
   std::string implementation() const override { return kernels_.name; }

@@ -18,6 +18,7 @@ class DirectLinear final : public Op {
         kernels_(kernels) {}
 
   bool backward_needs_y() const override { return linear_.relu; }
+  bool backward_keeps_dy() const override { return !linear_.relu; }
   void forward(const OpArgs& args) override { kernels_.forward(linear_, unpack(args)); }
   void backward(const OpArgs& args) override { kernels_.backward(linear_, unpack(args)); }
   std::string implementation() const override { return kernels_.name; }

@@ -34,6 +34,7 @@ class CpuLinear final : public Op {
     return bytes;
   }
   bool backward_needs_y() const override { return d_.relu; }
+  bool backward_keeps_dy() const override { return !d_.relu; }
 
   void forward(const OpArgs& args) override {
     forward_.run({args.x, args.y, args.weight, args.bias, args.scratch});

@@ -17,6 +17,7 @@ class CpuRelu final : public Op {
       : type_(desc.type), count_(desc.batch * desc.shape.elements()), threads_(threads) {}
   bool in_place() const override { return true; }
   bool backward_needs_x() const override { return false; }
+  bool backward_keeps_dy() const override { return true; }
   void forward(const OpArgs& args) override {
     relu_forward(type_, args.y, args.x, count_, threads_);
   }

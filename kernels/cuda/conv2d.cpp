@@ -102,6 +102,7 @@ class CudaConv2d final : public Op {
     return (pool_ ? aligned(pool_->saved_bytes()) : 0) + (keep_z_ ? z_bytes() : 0);
   }
   bool backward_needs_y() const override { return pool_ ? pool_->backward_needs_y() : d_.relu; }
+  bool backward_keeps_dy() const override { return pool_ ? pool_->backward_keeps_dy() : !d_.relu; }
 
   void forward(const OpArgs& args) override {
     const DevPtr z = !pool_ ? args.y : keep_z_ ? kept_z(args) : args.scratch;
@@ -170,6 +171,7 @@ class PooledConv2d final : public Op {
 
   std::size_t saved_bytes() const override { return saved_bytes_; }
   bool backward_needs_y() const override { return false; }
+  bool backward_keeps_dy() const override { return true; }
   void forward(const OpArgs& args) override {
     passes_.run_forward(args, args.y, saved_bytes_ > 0 ? args.saved : DevPtr());
   }

@@ -287,6 +287,7 @@ class CudaLinear final : public Op {
     return bytes;
   }
   bool backward_needs_y() const override { return d_.relu; }
+  bool backward_keeps_dy() const override { return !d_.relu; }
 
   void forward(const OpArgs& args) override {
     if (sums_apart()) {

@@ -30,6 +30,7 @@ class CudaPool : public Op {
   }
   bool backward_needs_x() const override { return false; }
   bool backward_needs_y() const override { return false; }
+  bool backward_keeps_dy() const override { return true; }
   std::string implementation() const override { return "own"; }
 
  protected:

@@ -1,7 +1,7 @@
-// Golden trajectories: 50 steps of LeNet from the same weights on the same samples as PyTorch.
-// make_golden.py made the file and says what is in it.
+// Golden trajectories: 50 steps from the same weights on the same samples as PyTorch, of LeNet and
+// of a net with residual blocks. make_golden.py made the files and says what is in them.
 //
-// The file's losses and final weights are those of a float64 run, and its metadata tells how far
+// A file's losses and final weights are those of a float64 run, and its metadata tells how far
 // PyTorch's own float32 runs are from them, in four variants of layout and threads. So nobody had
 // to guess a tolerance: float32 arithmetic in another order of summation may be kSlack times as far
 // away as the furthest of those. A wrong formula is out by orders of magnitude: SGD without its
@@ -25,10 +25,44 @@ namespace dpt {
 namespace {
 
 constexpr double kSlack = 4.0;
-const std::string kFile = testing::source_dir() + "/tests/golden/lenet.safetensors";
 
-/// The config of make_golden.py's net; `optimizer` as there.
-Job golden_job(const std::string& optimizer, const std::vector<std::string>& overrides) {
+/// make_golden.py's nets.
+struct Net {
+  const char* file;
+  const char* layers;
+};
+constexpr Net kLenet = {"lenet.safetensors", R"(
+    - {type: Conv2d, name: conv1, out_channels: 20, kernel_size: 3, padding: 1}
+    - {type: ReLU}
+    - {type: AvgPool2d, kernel_size: 2}
+    - {type: Conv2d, name: conv2, out_channels: 50, kernel_size: 3, padding: 1}
+    - {type: ReLU}
+    - {type: AvgPool2d, kernel_size: 2}
+    - {type: Flatten}
+    - {type: Linear, name: fc1, out_features: 32}
+    - {type: ReLU}
+    - {type: Linear, name: fc2, out_features: 10})"};
+constexpr Net kResidual = {"residual.safetensors", R"(
+    - {type: Conv2d, name: conv1, out_channels: 6, kernel_size: 3, padding: 1}
+    - {type: ReLU, name: stem}
+    - {type: Conv2d, name: a1, out_channels: 6, kernel_size: 3, padding: 1}
+    - {type: ReLU}
+    - {type: Conv2d, name: a2, out_channels: 6, kernel_size: 3, padding: 1}
+    - {type: Add, from: [a2, stem]}
+    - {type: ReLU, name: a}
+    - {type: Conv2d, name: b1, out_channels: 10, kernel_size: 3, stride: 2, padding: 1}
+    - {type: ReLU}
+    - {type: Conv2d, name: b2, out_channels: 10, kernel_size: 3, padding: 1}
+    - {type: Conv2d, name: b_shortcut, from: a, out_channels: 10, kernel_size: 1, stride: 2}
+    - {type: Add, from: [b2, b_shortcut]}
+    - {type: ReLU}
+    - {type: AdaptiveAvgPool2d, output_size: 1}
+    - {type: Flatten}
+    - {type: Linear, name: fc, out_features: 10})"};
+
+/// The config of a net; `optimizer` as in make_golden.py.
+Job golden_job(const Net& net, const std::string& optimizer,
+               const std::vector<std::string>& overrides) {
   const std::string config = R"(
 name: golden
 data:
@@ -39,18 +73,8 @@ data:
     eval: [{type: Normalize, mean: [0.305], std: [0.375]}]
 model:
   input: [1, 8, 8]
-  layers:
-    - {type: Conv2d, name: conv1, out_channels: 20, kernel_size: 3, padding: 1}
-    - {type: ReLU}
-    - {type: AvgPool2d, kernel_size: 2}
-    - {type: Conv2d, name: conv2, out_channels: 50, kernel_size: 3, padding: 1}
-    - {type: ReLU}
-    - {type: AvgPool2d, kernel_size: 2}
-    - {type: Flatten}
-    - {type: Linear, name: fc1, out_features: 32}
-    - {type: ReLU}
-    - {type: Linear, name: fc2, out_features: 10}
-optimizer: )" + optimizer + "\ntrain: {epochs: 2}\n";
+  layers:)" + std::string(net.layers) +
+                             "\noptimizer: " + optimizer + "\ntrain: {epochs: 2}\n";
   return load_job(load_spec_text(catalog(), config, "golden.yaml", overrides));
 }
 
@@ -118,10 +142,11 @@ Trajectory follow(const Job& job, const std::vector<float>& init, double lr,
   return result;
 }
 
-void check_golden(const std::string& name, const std::string& optimizer, double lr,
+void check_golden(const Net& net, const std::string& name, const std::string& optimizer, double lr,
                   const std::vector<std::string>& overrides) {
-  const Job job = golden_job(optimizer, overrides);
-  const SafetensorsFile file = SafetensorsFile::open(kFile);
+  const Job job = golden_job(net, optimizer, overrides);
+  const SafetensorsFile file =
+      SafetensorsFile::open(testing::source_dir() + "/tests/golden/" + net.file);
   const auto measured = [&](const std::string& what) {
     return std::stod(file.metadata().at(name + "." + what));
   };
@@ -165,14 +190,23 @@ const std::vector<std::vector<std::string>>& ways_to_run() {
 TEST_CASE("LeNet follows PyTorch for 50 steps with SGD, momentum and weight decay") {
   for (const auto& way : ways_to_run()) {
     CAPTURE(way.front());
-    check_golden("sgd", "{type: SGD, lr: 0.1, momentum: 0.9, weight_decay: 0.0005}", 0.1, way);
+    check_golden(kLenet, "sgd", "{type: SGD, lr: 0.1, momentum: 0.9, weight_decay: 0.0005}", 0.1,
+                 way);
+  }
+}
+
+TEST_CASE("a net with residual blocks follows PyTorch for 50 steps") {
+  for (const auto& way : ways_to_run()) {
+    CAPTURE(way.front());
+    check_golden(kResidual, "sgd", "{type: SGD, lr: 0.1, momentum: 0.9, weight_decay: 0.0005}", 0.1,
+                 way);
   }
 }
 
 TEST_CASE("LeNet follows PyTorch for 50 steps with Adam") {
   for (const auto& way : ways_to_run()) {
     CAPTURE(way.front());
-    check_golden("adam", "{type: Adam, lr: 0.005, eps: 0.0001}", 0.005, way);
+    check_golden(kLenet, "adam", "{type: Adam, lr: 0.005, eps: 0.0001}", 0.005, way);
   }
 }
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/lenet.safetensors: what PyTorch does with a LeNet in 50 steps.
+"""Makes tests/golden/NET.safetensors: what PyTorch does with a net in 50 steps.
 
-    python3 tests/golden/make_golden.py          needs torch, numpy and safetensors
+    python3 tests/golden/make_golden.py [NET...]         needs torch, numpy and safetensors
 
-The net has LeNet's layers and channel counts (20 and 50: no multiple of any vector width) on the 8x8
-digits of the repository, so that the file stays small. One trajectory with SGD (momentum, weight
-decay), one with Adam, both from the same weights and on the same samples:
+`lenet` has LeNet's layers and channel counts (20 and 50: no multiple of any vector width), `residual` two
+residual blocks, one with a convolution in its shortcut, both on the 8x8 digits of the repository, so that
+the files stay small. One trajectory with SGD (momentum, weight decay), for `lenet` also one with Adam, all
+of a net from the same weights and on the same samples:
 
     indices                 I32 (50, 32)  the samples of each step, in the training file
     init.NAME               F32           starting weights, torchvision's names and layouts
@@ -19,6 +20,7 @@ file's metadata (sgd.loss_error, sgd.weight_error, sgd.weight_error_rms, ...); g
 a small multiple of them.
 """
 
+import argparse
 import gzip
 import pathlib
 
@@ -54,6 +56,27 @@ class LeNet(nn.Module):
         return self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))
 
 
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 6, 3, padding=1)
+        self.a1 = nn.Conv2d(6, 6, 3, padding=1)
+        self.a2 = nn.Conv2d(6, 6, 3, padding=1)
+        self.b1 = nn.Conv2d(6, 10, 3, stride=2, padding=1)
+        self.b2 = nn.Conv2d(10, 10, 3, padding=1)
+        self.b_shortcut = nn.Conv2d(6, 10, 1, stride=2)
+        self.fc = nn.Linear(10, 10)
+
+    def forward(self, x):
+        x = F.relu(self.conv1(x))
+        x = F.relu(self.a2(F.relu(self.a1(x))) + x)
+        x = F.relu(self.b2(F.relu(self.b1(x))) + self.b_shortcut(x))
+        return self.fc(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
+
+
+NETS = {"lenet": (LeNet, ("sgd", "adam")), "residual": (Residual, ("sgd",))}
+
+
 def make_optimizer(name, params):
     if name == "sgd":
         return torch.optim.SGD(params, lr=0.1, momentum=0.9, weight_decay=5e-4)
@@ -62,9 +85,9 @@ def make_optimizer(name, params):
     return torch.optim.Adam(params, lr=5e-3, eps=1e-4)
 
 
-def train(optimizer_name, init, indices, images, labels, dtype, memory_format, threads):
+def train(net, optimizer_name, init, indices, images, labels, dtype, memory_format, threads):
     torch.set_num_threads(threads)
-    model = LeNet().to(dtype)
+    model = net().to(dtype)
     model.load_state_dict({k: v.to(dtype) for k, v in init.items()})
     model = model.to(memory_format=memory_format)
     optimizer = make_optimizer(optimizer_name, model.parameters())
@@ -82,18 +105,19 @@ def train(optimizer_name, init, indices, images, labels, dtype, memory_format, t
     return torch.tensor(losses, dtype=torch.float64), weights
 
 
-def main():
+def make(net_name):
+    net, optimizers = NETS[net_name]
     torch.manual_seed(20)
     images = torch.from_numpy(read_idx("train-images-idx3-ubyte.gz").copy())
     labels = torch.from_numpy(read_idx("train-labels-idx1-ubyte.gz").astype(np.int64))
-    init = {k: v.clone() for k, v in LeNet().state_dict().items()}
+    init = {k: v.clone() for k, v in net().state_dict().items()}
     order = torch.cat([torch.randperm(len(images)) for _ in range(2)])
     indices = order[: STEPS * BATCH].reshape(STEPS, BATCH).to(torch.int32)
 
     tensors = {"indices": indices} | {f"init.{k}": v for k, v in init.items()}
     metadata = {"torch": torch.__version__}
-    for name in ("sgd", "adam"):
-        data = (name, init, indices, images, labels)
+    for name in optimizers:
+        data = (net, name, init, indices, images, labels)
         losses, weights = train(*data, torch.float64, torch.contiguous_format, 1)
         tensors[f"{name}.losses"] = losses
         tensors |= {f"{name}.final.{k}": v.to(torch.float32) for k, v in weights.items()}
@@ -108,9 +132,18 @@ def main():
         metadata[f"{name}.loss_error"] = f"{loss_error:.3e}"
         metadata[f"{name}.weight_error"] = f"{weight_error:.3e}"
         metadata[f"{name}.weight_error_rms"] = f"{mean_square**0.5:.3e}"
-        print(f"{name}: loss {losses[0]:.4f} to {losses[-1]:.4f}")
+        print(f"{net_name}, {name}: loss {losses[0]:.4f} to {losses[-1]:.4f}")
     print(metadata)
-    save_file(tensors, HERE / "lenet.safetensors", metadata)
+    save_file(tensors, HERE / f"{net_name}.safetensors", metadata)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("nets", nargs="*", choices=[[], *NETS], metavar="NET")
+    for net_name in parser.parse_args().nets or NETS:
+        make(net_name)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Our own kernels in bf16 on every backend: pooling, ReLU, cross-entropy and the input kernel
+// Our own kernels in bf16 on every backend: pooling, ReLU, sums, cross-entropy and the input kernel
 // against the reference on numbers that bf16 holds. (Products in bf16: cpu_bf16_products_test.cpp
 // and tests/kernels/cuda.)
 #include <doctest/doctest.h>
@@ -21,20 +21,24 @@ namespace {
 struct Bf16Result {
   std::vector<float> y, dx;
 };
-/// Forward and, in training, backward of an operation without parameters.
+/// Forward and, in training, backward of an operation without parameters. `x` holds as many
+/// inputs, one after another.
 Bf16Result run(Backend& backend, Op& op, const std::vector<Bf16>& x, const std::vector<Bf16>& dy,
-               bool training = true) {
+               bool training = true, std::size_t inputs = 1) {
   const float not_a_number = std::numeric_limits<float>::quiet_NaN();
   const Bf16 nan = to_bf16(not_a_number);
   const OnDevice<Bf16> x_at(backend, x), dy_at(backend, dy);
   const OnDevice<Bf16> y_at(backend, std::vector<Bf16>(dy.size(), nan));
-  const OnDevice<Bf16> dx_at(backend, std::vector<Bf16>(x.size(), nan));
+  const OnDevice<Bf16> dx_at(backend, std::vector<Bf16>(x.size() / inputs, nan));
   const OnDevice<std::uint8_t> saved(backend, std::vector<std::uint8_t>(op.saved_bytes() + 1));
   constexpr std::size_t kBehind = 16;
   const OnDevice<float> scratch(
       backend, std::vector<float>(op.scratch_bytes() / sizeof(float) + kBehind, not_a_number));
   OpArgs args;
   args.x = x_at.ptr();
+  for (std::size_t k = 1; k < inputs; ++k) {
+    args.more_x[k - 1] = x_at.ptr() + k * (x.size() / inputs) * sizeof(Bf16);
+  }
   args.y = y_at.ptr();
   args.dx = dx_at.ptr();
   args.dy = dy_at.ptr();
@@ -85,6 +89,32 @@ TEST_CASE("ReLU in bf16, also where packs of eight do not fit") {
       const std::vector<double> y = reference::relu(to_double(widened(x)));
       check_close("y", got.y, y, 0);
       check_close("dx", got.dx, reference::relu_backward(to_double(widened(dy)), y), 0);
+    }
+  }
+}
+
+TEST_CASE("a sum in bf16 is rounded once") {
+  for (const auto& backend : backends()) {
+    INFO(backend->info().name);
+    for (const std::int64_t c : {1, 8, 2049}) {
+      for (const bool relu : {false, true}) {
+        SumDesc d;
+        d.batch = 3;
+        d.shape = {1, 1, c};
+        d.inputs = 3;
+        d.relu = relu;
+        d.type = DType::bf16;
+        std::vector<Bf16> x = rounded(random_values(9 * c, 1)),
+                          dy = rounded(random_values(3 * c, 2));
+        x[0] = to_bf16(std::numeric_limits<float>::quiet_NaN());
+        const auto op = backend->sum(d);
+        const Bf16Result got = run(*backend, *op, x, dy, true, 3);
+        const std::vector<double> all = to_double(widened(x));
+        check_rounded("y", got.y, reference::sum(d, all));
+        std::vector<double> dx = reference::sum_backward(d, all, to_double(widened(dy)));
+        dx.resize(dy.size());
+        check_close("dx", got.dx, dx, 0);
+      }
     }
   }
 }

@@ -172,6 +172,54 @@ TEST_CASE("max pooling hands NaN and -inf on") {
   check_pool(d, x);
 }
 
+TEST_CASE("a sum agrees with the reference, over any of its inputs too") {
+  for (const bool relu : {false, true}) {
+    for (const int inputs : {2, 3, kMaxInputs}) {
+      SumDesc d;
+      d.batch = 3;
+      d.shape = {5, 7, 3};
+      d.inputs = inputs;
+      d.relu = relu;
+      const std::int64_t count = d.batch * d.shape.elements();
+      std::vector<float> all = random_values(inputs * count, 1);
+      all[1] = std::numeric_limits<float>::quiet_NaN();
+      all[2] = std::numeric_limits<float>::infinity();
+      const std::vector<float> dy = random_values(count, 2);
+      const reference::Values y = reference::sum(d, to_double(all));
+      reference::Values dx = reference::sum_backward(d, to_double(all), to_double(dy));
+      dx.resize(static_cast<std::size_t>(count));
+      for (const auto& backend : backends()) {
+        INFO(backend->info().name, ", ", inputs, " inputs");
+        const auto op = backend->sum(d);
+        OpRunner runner(*backend, *op, all, {}, {}, count, inputs);
+        check_close("y", runner.forward(), y);
+        check_close("dx", runner.backward(dy).dx, dx);
+        CHECK(op->passes_dy() == !relu);
+        REQUIRE(op->in_place());
+        for (int over = 0; over < inputs; ++over) {
+          std::vector<OnDevice<float>> x;
+          for (int k = 0; k < inputs; ++k) {
+            x.emplace_back(*backend, std::vector<float>(all.begin() + k * count,
+                                                        all.begin() + (k + 1) * count));
+          }
+          OpArgs args;
+          args.x = x[0].ptr();
+          for (int k = 1; k < inputs; ++k) {
+            args.more_x[static_cast<std::size_t>(k - 1)] = x[static_cast<std::size_t>(k)].ptr();
+          }
+          args.y = x[static_cast<std::size_t>(over)].ptr();
+          op->forward(args);
+          check_close("y in place", x[static_cast<std::size_t>(over)].get(), y);
+          OnDevice<float> gradient(*backend, dy);
+          args.dx = args.dy = gradient.ptr();
+          op->backward(args);
+          check_close("dx in place", gradient.get(), dx);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("ReLU agrees with the reference, in place too") {
   ReluDesc d;
   d.batch = 3;

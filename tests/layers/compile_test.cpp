@@ -29,6 +29,10 @@ class Recorder : public HostBackend {
     activation = desc;
     return nullptr;
   }
+  std::unique_ptr<Op> sum(const SumDesc& desc) override {
+    addition = desc;
+    return nullptr;
+  }
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
   std::unique_ptr<InputOp> input(const InputDesc&) override { no(); }
 
@@ -36,6 +40,7 @@ class Recorder : public HostBackend {
   LinearDesc product;
   Pool2dDesc pooling;
   ReluDesc activation;
+  SumDesc addition;
 };
 
 /// As a net of that type hands it to a layer that is trained or only evaluated.
@@ -44,7 +49,8 @@ Recorder compiled(const Layer& layer, const ActivationShape& in, DType type, boo
   Recorder recorder;
   LayerContext context;
   context.batch = 7;
-  context.in = {&in, 1};
+  const std::vector<ActivationShape> inputs = inputs_of(layer, in);
+  context.in = inputs;
   context.out = infer(layer, in);
   context.type = type;
   context.tf32 = tf32;
@@ -141,7 +147,7 @@ TEST_CASE("Linear hands its options and its context to the backend") {
   CHECK(bare->detail() == "no bias");
 }
 
-TEST_CASE("pooling and ReLU hand their options and their context to the backend") {
+TEST_CASE("pooling, ReLU and Add hand their options and their context to the backend") {
   const ActivationShape in = image(3, 6, 9);
   const auto max = layer(
       "MaxPool2d",
@@ -165,6 +171,15 @@ TEST_CASE("pooling and ReLU hand their options and their context to the backend"
     CHECK(r.shape == in.shape);
     CHECK(r.type == type);
     CHECK(r.training == yes);
+    const auto add = layer("Add");
+    const std::unique_ptr<Layer> fused = add->fuse(*layer("ReLU"));
+    const SumDesc s = compiled(yes ? *fused : *add, in, type, false, yes, true).addition;
+    CHECK(s.batch == 7);
+    CHECK(s.shape == in.shape);
+    CHECK(s.inputs == 2);
+    CHECK(s.relu == yes);
+    CHECK(s.type == type);
+    CHECK(s.training == yes);
   }
   const Pool2dDesc whole =
       compiled(*layer("AdaptiveAvgPool2d"), in, DType::f32, false, true, true).pooling;

@@ -13,8 +13,8 @@ TEST_CASE("the registry knows every layer once, with documentation") {
     CHECK_FALSE(kind.table->doc.empty());
     for (const Field& field : kind.table->fields) CHECK_FALSE(field.doc.empty());
   }
-  for (const char* name :
-       {"Conv2d", "Linear", "ReLU", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "Flatten"}) {
+  for (const char* name : {"Conv2d", "Linear", "ReLU", "Add", "MaxPool2d", "AvgPool2d",
+                           "AdaptiveAvgPool2d", "Flatten", "Identity"}) {
     CAPTURE(name);
     CHECK(names.count(name) == 1);
   }
@@ -34,6 +34,7 @@ TEST_CASE("names of other systems lead to ours") {
   CHECK(hint("InnerProduct") == "Linear");
   CHECK(hint("FullyConnected") == "Linear");
   CHECK(hint("MaxPooling2D") == "MaxPool2d");
+  CHECK(hint("Eltwise") == "Add");
   CHECK(hint("Pooling") == "MaxPool2d or AvgPool2d");
   CHECK(hint("GlobalAveragePooling2D") == "AdaptiveAvgPool2d");
   for (const auto& [theirs, ours] : layer_table().hints) {

@@ -34,8 +34,13 @@ inline Options pool(Size2 kernel, Options more = {}) {
   return all;
 }
 
+/// As many inputs of that shape as the layer reads at least.
+inline std::vector<ActivationShape> inputs_of(const Layer& layer, const ActivationShape& in) {
+  return std::vector<ActivationShape>(static_cast<std::size_t>(layer.input_count().least), in);
+}
+
 inline ActivationShape infer(const Layer& layer, const ActivationShape& in) {
-  return layer.infer({&in, 1});
+  return layer.infer(inputs_of(layer, in));
 }
 inline std::string infer_error(const Layer& layer, const ActivationShape& in) {
   return error_text([&] { infer(layer, in); });
@@ -45,7 +50,8 @@ inline std::unique_ptr<Op> compile(const Layer& layer, Backend& backend, const A
                                    std::int64_t batch, bool training = true) {
   LayerContext context;
   context.batch = batch;
-  context.in = {&in, 1};
+  const std::vector<ActivationShape> inputs = inputs_of(layer, in);
+  context.in = inputs;
   context.out = infer(layer, in);
   context.training = training;
   context.input_gradient = training;
@@ -116,14 +122,18 @@ inline void check_on_backends(const Layer& layer, const ActivationShape& in, std
   const Values y = maths.forward(to_double(x), to_double(weight), to_double(bias));
   const reference::Gradients want =
       maths.backward(to_double(x), to_double(weight), to_double(bias), to_double(dy));
+  // Of several inputs, all have the same gradient.
+  const Values dx(want.x.begin(),
+                  want.x.begin() + static_cast<std::ptrdiff_t>(maths.x / maths.inputs));
   for (const std::string& name : backend_names()) {
     INFO(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
     const std::unique_ptr<Op> op = compile(layer, *backend, in, batch);
-    OpRunner runner(*backend, *op, x, weight, bias, static_cast<std::int64_t>(maths.y));
+    const auto inputs = static_cast<int>(maths.inputs);
+    OpRunner runner(*backend, *op, x, weight, bias, static_cast<std::int64_t>(maths.y), inputs);
     check_close("y", runner.forward(), y);
     const OpResult first = runner.backward(dy);
-    check_close("dx", first.dx, want.x);
+    check_close("dx", first.dx, dx);
     check_close("dweight", first.dweight, want.weight);
     check_close("dbias", first.dbias, want.bias);
     runner.forward();
@@ -132,12 +142,13 @@ inline void check_on_backends(const Layer& layer, const ActivationShape& in, std
       for (double& value : values) value *= 2;
       return values;
     };
-    check_close("dx is overwritten", second.dx, want.x);
+    check_close("dx is overwritten", second.dx, dx);
     check_close("dweight is added to", second.dweight, twice(want.weight));
     check_close("dbias is added to", second.dbias, twice(want.bias));
 
     const std::unique_ptr<Op> inference = compile(layer, *backend, in, batch, false);
-    OpRunner eval(*backend, *inference, x, weight, bias, static_cast<std::int64_t>(maths.y));
+    OpRunner eval(*backend, *inference, x, weight, bias, static_cast<std::int64_t>(maths.y),
+                  inputs);
     check_close("y in inference", eval.forward(), y);
   }
 }

@@ -88,16 +88,18 @@ struct OpResult {
 /// One operation with its memory. Outputs start as NaN, so that an element nobody writes shows.
 class OpRunner {
  public:
+  /// `x` holds as many inputs, one after another.
   OpRunner(Backend& backend, Op& op, std::vector<float> x, std::vector<float> weight,
-           std::vector<float> bias, std::int64_t y_count)
+           std::vector<float> bias, std::int64_t y_count, int inputs = 1)
       : op_(op),
+        inputs_(static_cast<std::size_t>(inputs)),
         x_host_(x),
         x_(backend, x),
         weight_(backend, weight),
         bias_(backend, bias),
         y_(backend, nan(static_cast<std::size_t>(y_count))),
         dy_(backend, nan(static_cast<std::size_t>(y_count))),
-        dx_(backend, nan(x.size())),
+        dx_(backend, nan(x.size() / inputs_)),
         dweight_(backend, nan(weight.size())),
         dbias_(backend, nan(bias.size())),
         saved_(backend, nan(op.saved_bytes() / sizeof(float) + 1)),
@@ -123,6 +125,7 @@ class OpRunner {
     op_.backward(a);
     saved_.check_guard();
     scratch_.check_guard();
+    if (op_.backward_keeps_dy()) CHECK(same_bytes(dy_.get(), dy));
     result.dx = dx_.get();
     result.dweight = dweight_.get();
     result.dbias = dbias_.get();
@@ -133,6 +136,8 @@ class OpRunner {
   OpArgs args() {
     OpArgs a;
     a.x = x_.ptr();
+    const std::size_t bytes = x_host_.size() / inputs_ * sizeof(float);
+    for (std::size_t k = 1; k < inputs_; ++k) a.more_x[k - 1] = x_.ptr() + k * bytes;
     a.y = y_.ptr();
     a.weight = weight_.ptr();
     a.bias = bias_.ptr();
@@ -154,8 +159,12 @@ class OpRunner {
   static std::vector<float> nan(std::size_t count) {
     return std::vector<float>(count, std::numeric_limits<float>::quiet_NaN());
   }
+  static bool same_bytes(const std::vector<float>& a, const std::vector<float>& b) {
+    return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  }
 
   Op& op_;
+  std::size_t inputs_;
   std::vector<float> x_host_;
   OnDevice<float> x_, weight_, bias_, y_, dy_, dx_, dweight_, dbias_, saved_, scratch_;
 };

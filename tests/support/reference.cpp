@@ -112,6 +112,19 @@ Values relu_backward(Values dy, const Values& y) {
   return dy;
 }
 
+Values sum(const SumDesc& d, const Values& x) {
+  Values y(x.size() / static_cast<std::size_t>(d.inputs), 0.0);
+  for (std::size_t i = 0; i < x.size(); ++i) y[i % y.size()] += x[i];
+  return d.relu ? relu(y) : y;
+}
+
+Values sum_backward(const SumDesc& d, const Values& x, Values dy) {
+  if (d.relu) dy = relu_backward(std::move(dy), sum(d, x));
+  Values dx;
+  for (int k = 0; k < d.inputs; ++k) dx.insert(dx.end(), dy.begin(), dy.end());
+  return dx;
+}
+
 Values pool(const Pool2dDesc& d, const Values& x) {
   Values y(static_cast<std::size_t>(d.batch * d.out.elements()), 0.0);
   for_windows(d, [&](std::size_t at, const std::vector<std::size_t>& inputs, double divisor) {

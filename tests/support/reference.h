@@ -35,6 +35,10 @@ Values relu(Values x);
 /// dy where y (ReLU's output) is positive or NaN.
 Values relu_backward(Values dy, const Values& y);
 
+/// `x` holds all inputs, one after another, and so does the gradient.
+Values sum(const SumDesc& d, const Values& x);
+Values sum_backward(const SumDesc& d, const Values& x, Values dy);
+
 /// In a window of max pooling the first largest element wins, or the last NaN.
 Values pool(const Pool2dDesc& d, const Values& x);
 Values pool_backward(const Pool2dDesc& d, const Values& x, const Values& dy);

@@ -44,6 +44,7 @@ inline void fill_nan(DevPtr to, std::size_t bytes) {
 /// An operation as mathematics.
 struct Maths {
   std::size_t x = 0, y = 0, weight = 0, bias = 0;  ///< elements
+  std::size_t inputs = 1;                          ///< how many x holds, one after another
   bool input_gradient = true;
   std::function<Values(const Values& x, const Values& weight, const Values& bias)> forward;
   std::function<reference::Gradients(const Values& x, const Values& weight, const Values& bias,
@@ -68,9 +69,10 @@ class ReferenceOp : public Op {
   }
   bool backward_needs_x() const override { return keep_ == Keep::activations; }
   bool backward_needs_y() const override { return keep_ == Keep::activations; }
+  bool backward_keeps_dy() const override { return keep_ == Keep::saved; }
 
   void forward(const OpArgs& args) override {
-    const Values x = read_floats(args.x, maths_.x);
+    const Values x = read_inputs(args);
     fill_nan(args.scratch, scratch_bytes());
     const Values y = run(x, args);
     write_floats(args.y, y);
@@ -82,7 +84,7 @@ class ReferenceOp : public Op {
     CHECK(static_cast<bool>(args.y) == backward_needs_y());
     CHECK(static_cast<bool>(args.dx) == maths_.input_gradient);
     fill_nan(args.scratch, scratch_bytes());
-    const Values x = read_floats(keep_ == Keep::saved ? args.saved : args.x, maths_.x);
+    const Values x = keep_ == Keep::saved ? read_floats(args.saved, maths_.x) : read_inputs(args);
     if (keep_ == Keep::activations) {
       // x, y and saved data must still be what they were when forward ended.
       const std::vector<float> again = rounded(run(x, args));
@@ -92,8 +94,11 @@ class ReferenceOp : public Op {
     const reference::Gradients g =
         maths_.backward(x, read_floats(args.weight, maths_.weight),
                         read_floats(args.bias, maths_.bias), read_floats(args.dy, maths_.y));
-    fill_nan(args.dy, maths_.y * sizeof(float));
-    if (maths_.input_gradient) write_floats(args.dx, g.x);
+    if (!backward_keeps_dy()) fill_nan(args.dy, maths_.y * sizeof(float));
+    if (maths_.input_gradient) {
+      // All inputs have the same gradient.
+      write_floats(args.dx, {g.x.begin(), g.x.begin() + static_cast<std::ptrdiff_t>(input())});
+    }
     if (maths_.weight > 0) write_floats(args.dweight, g.weight, args.write == GradWrite::add);
     if (maths_.bias > 0) write_floats(args.dbias, g.bias, args.write == GradWrite::add);
   }
@@ -101,6 +106,15 @@ class ReferenceOp : public Op {
   std::string implementation() const override { return "reference"; }
 
  private:
+  std::size_t input() const { return maths_.x / maths_.inputs; }
+  Values read_inputs(const OpArgs& args) const {
+    Values all = read_floats(args.x, input());
+    for (std::size_t k = 1; k < maths_.inputs; ++k) {
+      const Values more = read_floats(args.more_x[k - 1], input());
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  }
   static const void* address(DevPtr at) { return reinterpret_cast<const void*>(at.address); }
   static std::vector<float> rounded(const Values& values) { return {values.begin(), values.end()}; }
   Values run(const Values& x, const OpArgs& args) const {
@@ -118,6 +132,7 @@ class ReferenceInPlaceRelu final : public Op {
   explicit ReferenceInPlaceRelu(std::size_t count) : count_(count) {}
   bool in_place() const override { return true; }
   bool backward_needs_x() const override { return false; }
+  bool backward_keeps_dy() const override { return true; }
   void forward(const OpArgs& args) override {
     write_floats(args.y, reference::relu(read_floats(args.x, count_)));
   }
@@ -130,6 +145,38 @@ class ReferenceInPlaceRelu final : public Op {
 
  private:
   std::size_t count_;
+};
+
+/// A sum that runs in place and hands its gradient on.
+class ReferenceInPlaceSum final : public Op {
+ public:
+  explicit ReferenceInPlaceSum(const SumDesc& desc) : desc_(desc) {}
+  bool in_place() const override { return true; }
+  bool backward_needs_x() const override { return false; }
+  bool backward_needs_y() const override { return desc_.relu; }
+  bool backward_keeps_dy() const override { return true; }
+  bool passes_dy() const override { return !desc_.relu; }
+  void forward(const OpArgs& args) override {
+    Values sum = read_floats(args.x, count());
+    for (int k = 1; k < desc_.inputs; ++k) {
+      const Values more = read_floats(args.more_x[static_cast<std::size_t>(k - 1)], count());
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
+    }
+    write_floats(args.y, desc_.relu ? reference::relu(sum) : sum);
+  }
+  void backward(const OpArgs& args) override {
+    CHECK(!args.x);
+    const Values dy = read_floats(args.dy, count());
+    write_floats(args.dx,
+                 desc_.relu ? reference::relu_backward(dy, read_floats(args.y, count())) : dy);
+  }
+  std::string implementation() const override { return "reference"; }
+
+ private:
+  std::size_t count() const {
+    return static_cast<std::size_t>(desc_.batch * desc_.shape.elements());
+  }
+  SumDesc desc_;
 };
 
 class ReferenceCrossEntropy final : public CrossEntropyOp {
@@ -245,6 +292,20 @@ class ReferenceBackend : public HostBackend {
     };
     maths.backward = [](const Values& x, const Values&, const Values&, const Values& dy) {
       return reference::Gradients{reference::relu_backward(dy, reference::relu(x)), {}, {}};
+    };
+    return make(std::move(maths));
+  }
+  std::unique_ptr<Op> sum(const SumDesc& d) override {
+    // The Executor's own sums, of gradients, are in place too.
+    if (keep_ == Keep::saved || !d.training) return std::make_unique<ReferenceInPlaceSum>(d);
+    const std::int64_t count = d.batch * d.shape.elements();
+    Maths maths = sizes(d.inputs * count, count, 0, 0, true);
+    maths.inputs = static_cast<std::size_t>(d.inputs);
+    maths.forward = [d](const Values& x, const Values&, const Values&) {
+      return reference::sum(d, x);
+    };
+    maths.backward = [d](const Values& x, const Values&, const Values&, const Values& dy) {
+      return reference::Gradients{reference::sum_backward(d, x, dy), {}, {}};
     };
     return make(std::move(maths));
   }

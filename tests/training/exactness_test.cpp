@@ -38,6 +38,32 @@ TEST_CASE("exact mode: equal bits for 1, 2, 3, 4, 5 and 8 replicas") {
   }
 }
 
+TEST_CASE("exact mode: residual blocks, equal bits for 1, 3 and 8 replicas and after a stop") {
+  std::string config = small_config(kSgd, 2);
+  const std::string flatten = "    - {type: Flatten}\n";
+  config.replace(config.find(flatten), 0,
+                 R"(    - {type: Conv2d, name: conv3, out_channels: 7, kernel_size: 3, padding: 1}
+    - {type: Add, name: block, from: [conv3, "4"]}
+    - {type: ReLU}
+)");
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    const FinalState one = train_on(config, replicas_on(device, 1), "8");
+    for (const int replicas : {3, 8}) {
+      if (is_emulated(device) && replicas == 8) continue;
+      CAPTURE(replicas);
+      CHECK((train_on(config, replicas_on(device, replicas), "8") == one));
+    }
+    const TempDir folder;
+    const Job two = small_job(config, {replicas_on(device, 2), "train.shards=8"});
+    train_small(two, folder.path(), nullptr, 3);
+    const StartingPoint rest =
+        start_from_checkpoint(two, folder.path() + "/checkpoints/" + checkpoint_name(3));
+    const TempDir resumed;
+    CHECK((train_small(two, resumed.path(), &rest) == one));
+  }
+}
+
 TEST_CASE("exact mode: another number of shards is another order of additions") {
   // Guards the test above: were all sums exact by luck, it could not fail.
   for (const std::string& device : device_kinds()) {

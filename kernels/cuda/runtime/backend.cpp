@@ -18,6 +18,7 @@
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/runtime/libraries.h"
+#include "kernels/cuda/sum.h"
 #include "kernels/text.h"
 
 namespace dpt {
@@ -306,6 +307,7 @@ class CudaBackend final : public Backend {
     return make_cuda_pool2d(context_, desc);
   }
   std::unique_ptr<Op> relu(const ReluDesc& desc) override { return make_cuda_relu(context_, desc); }
+  std::unique_ptr<Op> sum(const SumDesc& desc) override { return make_cuda_sum(context_, desc); }
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) override {
     return make_cuda_cross_entropy(context_, desc);
   }

@@ -29,6 +29,7 @@ class IdleBackend final : public ReferenceBackend {
   std::unique_ptr<Op> linear(const LinearDesc&) override { return std::make_unique<IdleOp>(); }
   std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { return std::make_unique<IdleOp>(); }
   std::unique_ptr<Op> relu(const ReluDesc&) override { return std::make_unique<IdleOp>(); }
+  std::unique_ptr<Op> sum(const SumDesc&) override { return std::make_unique<IdleOp>(); }
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override {
     return std::make_unique<IdleLoss>();
   }
@@ -44,7 +45,7 @@ TEST_CASE("the count counts") {
 }
 
 TEST_CASE("neither a training pass nor an evaluation allocates") {
-  for (const TrainSpec& spec : {lenet_spec(), odd_net()}) {
+  for (const TrainSpec& spec : {lenet_spec(), odd_net(), branched_net()}) {
     const Plan plan = make_plan(spec);
     const TestBatch batch(plan, 8);
     IdleBackend backend;

@@ -40,7 +40,7 @@ void check_net(Backend& backend, const Plan& plan, const TestBatch& batch, doubl
 }
 
 TEST_CASE("the mathematics' gradient is that of its loss") {
-  for (const TrainSpec& spec : {small_lenet(), odd_net(), linear_net()}) {
+  for (const TrainSpec& spec : {small_lenet(), odd_net(), linear_net(), branched_net()}) {
     const Plan plan = make_plan(spec);
     const TestBatch batch(plan, 4);
     const NetMaths maths(plan, batch, 0.1F);
@@ -61,7 +61,7 @@ TEST_CASE("the mathematics' gradient is that of its loss") {
 TEST_CASE("the memory plan is right however kernels keep their data") {
   // The reference backend destroys all memory that is free and checks all that is not.
   for (const Keep keep : {Keep::activations, Keep::saved}) {
-    for (const TrainSpec& spec : {small_lenet(), odd_net(), linear_net()}) {
+    for (const TrainSpec& spec : {small_lenet(), odd_net(), linear_net(), branched_net()}) {
       for (const Plan& plan : {make_plan(spec), unfused_plan(spec)}) {
         ReferenceBackend backend(keep);
         check_net(backend, plan, TestBatch(plan, 3), 2e-6);
@@ -109,10 +109,60 @@ TEST_CASE("the memory plan is right for random chains") {
   }
 }
 
+TEST_CASE("the memory plan is right for random graphs") {
+  std::mt19937 random(5);
+  for (int round = 0; round < 80; ++round) {
+    ModelSpecBuilder model({2, 4, 3});
+    // All images have one shape, so that any of them may be added.
+    std::vector<std::string> images = {"input"}, unread;
+    const auto any_image = [&] { return images[random() % images.size()]; };
+    const auto add = [&](const std::string& type, const Options& options,
+                         const std::vector<std::string>& from) {
+      images.push_back("v" + std::to_string(images.size()));
+      model.add(type, options, images.back(), from);
+      for (const std::string& name : from) std::erase(unread, name);
+      unread.push_back(images.back());
+    };
+    const Options conv = {
+        {"out_channels", integer(2)}, {"kernel_size", square(3)}, {"padding", square(1)}};
+    const int count = 2 + static_cast<int>(random() % 9);
+    for (int i = 0; i < count; ++i) {
+      switch (random() % 5) {
+        case 0:
+          add("Conv2d", conv, {any_image()});
+          break;
+        case 1:
+          add("ReLU", {}, {any_image()});
+          break;
+        case 2:
+          add("Add", {}, {any_image(), any_image()});
+          break;
+        case 3:
+          add("Identity", {}, {any_image()});
+          break;
+        default:
+          add("Add", {}, {any_image(), any_image(), any_image()});
+      }
+    }
+    while (unread.size() > 1) {
+      const std::size_t some = std::min(unread.size(), std::size_t{kMaxInputs});
+      add("Add", {}, {unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(some)});
+    }
+    model.add("Flatten").linear("last", 3);
+    const TrainSpec& spec = model.spec();
+    for (const Keep keep : {Keep::activations, Keep::saved}) {
+      for (const Plan& plan : {make_plan(spec), unfused_plan(spec)}) {
+        ReferenceBackend backend(keep);
+        check_net(backend, plan, TestBatch(plan, 2), 2e-6);
+      }
+    }
+  }
+}
+
 TEST_CASE("losses and gradients on every backend, fused and unfused") {
   for (const std::string& name : backend_names()) {
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
-    for (const TrainSpec& spec : {small_lenet(), odd_net(), linear_net()}) {
+    for (const TrainSpec& spec : {small_lenet(), odd_net(), linear_net(), branched_net()}) {
       // fp32 in a handful of layers: errors of some 1e-7 each, relative to the largest gradient.
       for (const Plan& plan : {make_plan(spec), unfused_plan(spec)}) {
         check_net(*backend, plan, TestBatch(plan, 5), 1e-5);

@@ -39,9 +39,9 @@ TEST_CASE("views and layers in place share memory; not when somebody needs what 
   REQUIRE(plan.nodes.size() == 4);
   const MemorySchedule shared =
       make_memory_schedule(plan, 2, true, needs_of(plan, {true, false, false, 0, 0}));
-  CHECK(shared.nodes[1].x == shared.nodes[1].y);
-  CHECK(shared.nodes[2].x == shared.nodes[2].y);
-  CHECK(shared.nodes[3].x == shared.nodes[1].y);
+  CHECK(shared.nodes[1].x[0] == shared.nodes[1].y);
+  CHECK(shared.nodes[2].x[0] == shared.nodes[2].y);
+  CHECK(shared.nodes[3].x[0] == shared.nodes[1].y);
   // Pooling has no gradient to give here, so it never reads its output again.
   CHECK(shared.nodes[0].dy == kNowhere);
   CHECK(shared.nodes[3].dx == kNowhere);
@@ -58,14 +58,77 @@ TEST_CASE("views and layers in place share memory; not when somebody needs what 
   std::vector<NodeNeeds> needs = needs_of(trained, {false, true, false, 0, 0});
   needs[2] = {true, false, true, 0, 0};  // ReLU
   const MemorySchedule over = make_memory_schedule(trained, 2, true, needs);
-  CHECK(over.nodes[2].x == over.nodes[2].y);
+  CHECK(over.nodes[2].x[0] == over.nodes[2].y);
   CHECK(over.nodes[2].dx == over.nodes[2].dy);
   CHECK(over.nodes[3].dx == over.nodes[3].dy);  // the view
   needs[1].backward_needs_y = true;             // MaxPool2d wants to see what ReLU would overwrite
   const MemorySchedule apart = make_memory_schedule(trained, 2, true, needs);
-  CHECK(apart.nodes[2].x != apart.nodes[2].y);
+  CHECK(apart.nodes[2].x[0] != apart.nodes[2].y);
   const MemorySchedule inference = make_memory_schedule(trained, 2, false, needs);
-  CHECK(inference.nodes[2].x == inference.nodes[2].y);
+  CHECK(inference.nodes[2].x[0] == inference.nodes[2].y);
+}
+
+/// conv -> conv2 -> relu, added to conv's output.
+Plan residual_plan() {
+  const Options same = {
+      {"out_channels", integer(2)}, {"kernel_size", square(3)}, {"padding", square(1)}};
+  const TrainSpec spec = ModelSpecBuilder({2, 4, 4})
+                             .add("Conv2d", same, "conv1")
+                             .add("Conv2d", same, "conv2")
+                             .add("Conv2d", same, "conv3")
+                             .add("Add", {}, "sum", {"conv3", "conv1"})
+                             .add("Flatten")
+                             .linear("fc", 3)
+                             .spec();
+  return make_plan(spec);
+}
+
+TEST_CASE("an Add gives its gradient to all inputs; a value of two readers gets the sum") {
+  const Plan plan = residual_plan();
+  REQUIRE(plan.nodes.size() == 6);
+  CHECK_FALSE(plan.values[0].needs_gradient);
+  for (std::size_t v = 1; v < plan.values.size(); ++v) CHECK(plan.values[v].needs_gradient);
+  std::vector<NodeNeeds> needs = needs_of(plan, {false, true, false, 0, 0, true, false});
+  needs[3] = {true, false, false, 0, 0, true, true};
+  const MemorySchedule s = make_memory_schedule(plan, 2, true, needs);
+  const auto& add = s.nodes[3];
+  CHECK(add.dx == add.dy);
+  CHECK(s.nodes[2].dy == add.dx);
+  CHECK(s.nodes[2].dy_from == kNowhere);
+  // conv1's output was read by conv2 and the sum: both gradients stand until conv2's backward, and
+  // the sum takes the place of one that nobody else reads.
+  REQUIRE(s.nodes[1].sums.size() == 1);
+  const GradientSum& sum = s.nodes[1].sums[0];
+  CHECK(sum.parts == std::vector<int>{add.dx, s.nodes[1].dx});
+  CHECK(sum.to == add.dx);
+  CHECK(sum.value == plan.nodes[0].output);
+  CHECK(s.nodes[0].dy == sum.to);
+  CHECK(s.lifetimes[add.dx].last == backward_step(6, 0));
+  // The sum writes over conv3's output, which nobody needs any more; not over conv1's.
+  CHECK(add.y == add.x[0]);
+
+  // A kernel that clobbers its gradient gets a copy of it while others need it.
+  needs[2].keeps_dy = false;
+  const MemorySchedule copied = make_memory_schedule(plan, 2, true, needs);
+  CHECK(copied.nodes[2].dy_from == copied.nodes[3].dx);
+  CHECK(copied.nodes[2].dy != copied.nodes[3].dx);
+  CHECK(copied.nodes[1].dy_from == kNowhere);
+  CHECK(copied.nodes[1].sums[0].to == copied.nodes[3].dx);
+}
+
+TEST_CASE("more gradients than an operation has inputs are added in turns") {
+  const Plan plan = make_plan(branched_net());
+  const MemorySchedule s = make_memory_schedule(plan, 2, true, needs_of(plan, {}));
+  // Nine heads read the same vector; the first of them is the last to give its gradient.
+  const auto head = std::find_if(plan.nodes.begin(), plan.nodes.end(),
+                                 [](const Node& node) { return node.name == "head0"; });
+  const auto& sums = s.nodes[static_cast<std::size_t>(head - plan.nodes.begin())].sums;
+  REQUIRE(sums.size() == 2);
+  CHECK(sums[0].parts.size() == kMaxInputs);
+  CHECK(sums[1].parts.size() == 2);
+  CHECK(sums[1].parts[0] == sums[0].to);
+  CHECK(sums[1].to == sums[0].to);
+  CHECK(std::count(sums[0].parts.begin(), sums[0].parts.end(), sums[0].to) == 1);
 }
 
 TEST_CASE("saved data live until backward, scratch for one step") {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -21,23 +22,28 @@ inline Plan unfused_plan(const TrainSpec& spec) {
   Plan plan = make_plan(spec);
   plan.nodes.clear();
   plan.values = {{plan.input}};
-  bool has_params = false;
+  std::map<std::string, int> value_of{{"input", 0}};
   for (std::size_t i = 0; i < spec.model.layers.size(); ++i) {
     Node node;
     node.name = spec.model.layers[i].name;
     node.layer = make_layer(spec.model.layers[i].op);
     node.inputs = {static_cast<int>(i)};
-    node.output = static_cast<int>(i) + 1;
+    const std::vector<std::string>& from = spec.model.layers[i].from;
+    if (!from.empty()) node.inputs.clear();
+    for (const std::string& name : from) node.inputs.push_back(value_of.at(name));
+    node.output = value_of[node.name] = static_cast<int>(i) + 1;
     node.is_view = node.layer->is_view();
-    node.input_gradient = has_params;
+    node.input_gradient = false;
+    for (const int x : node.inputs) {
+      node.input_gradient |= plan.values[static_cast<std::size_t>(x)].needs_gradient;
+    }
     for (std::size_t p = 0; p < plan.params.size(); ++p) {
       if (plan.params[p].name == node.name + "." + plan.params[p].spec.suffix) {
         plan.params[p].node = static_cast<int>(i);
         node.params.push_back(static_cast<int>(p));
-        has_params = true;
       }
     }
-    plan.values.push_back({plan.rows[i].out});
+    plan.values.push_back({plan.rows[i].out, node.input_gradient || !node.params.empty()});
     plan.nodes.push_back(std::move(node));
   }
   plan.logits = static_cast<int>(spec.model.layers.size());
@@ -182,10 +188,11 @@ class NetMaths {
         nodes_.push_back({});
         continue;
       }
-      const ActivationShape in = plan.values[static_cast<std::size_t>(node.inputs[0])].shape;
+      std::vector<ActivationShape> in;
+      for (const int x : node.inputs) in.push_back(plan.values[static_cast<std::size_t>(x)].shape);
       LayerContext context;
       context.batch = batch.size;
-      context.in = {&in, 1};
+      context.in = in;
       context.out = plan.values[static_cast<std::size_t>(node.output)].shape;
       const std::unique_ptr<Op> op = node.layer->compile(backend, context);
       nodes_.push_back(dynamic_cast<const ReferenceOp&>(*op).maths());
@@ -193,7 +200,7 @@ class NetMaths {
   }
 
   reference::CrossEntropy loss(const Values& params) const {
-    return loss_of(activations(params).back());
+    return loss_of(activations(params)[static_cast<std::size_t>(plan_.logits)]);
   }
   /// The mean loss over the batch.
   double mean_loss(const Values& params) const {
@@ -202,30 +209,52 @@ class NetMaths {
 
   /// Its gradient by the chain rule, laid out as the parameters.
   Values gradient(const Values& params) const {
-    const std::vector<Values> x = activations(params);
+    const std::vector<Values> all = activations(params);
     Values result(params.size(), 0.0);
-    Values dy = loss_of(x.back()).gradient;
+    std::vector<Values> gradients;  // of every value
+    for (const Values& each : all) gradients.emplace_back(each.size(), 0.0);
+    gradients[static_cast<std::size_t>(plan_.logits)] =
+        loss_of(all[static_cast<std::size_t>(plan_.logits)]).gradient;
     for (std::size_t i = nodes_.size(); i-- > 0;) {
-      if (plan_.nodes[i].is_view) continue;
-      const reference::Gradients g =
-          nodes_[i].backward(x[i], of(params, i, "weight"), of(params, i, "bias"), dy);
-      put(result, i, "weight", g.weight);
-      put(result, i, "bias", g.bias);
-      dy = g.x;
+      const Node& node = plan_.nodes[i];
+      const Values& dy = gradients[static_cast<std::size_t>(node.output)];
+      Values dx = dy;
+      if (!node.is_view) {
+        const reference::Gradients g = nodes_[i].backward(
+            inputs_of(all, node), of(params, i, "weight"), of(params, i, "bias"), dy);
+        put(result, i, "weight", g.weight);
+        put(result, i, "bias", g.bias);
+        dx = g.x;
+      }
+      std::size_t at = 0;
+      for (const int input : node.inputs) {
+        for (double& gradient : gradients[static_cast<std::size_t>(input)]) gradient += dx[at++];
+      }
     }
     return result;
   }
 
  private:
-  /// The input of every node, and the logits.
+  /// Every value of the plan.
   std::vector<Values> activations(const Values& params) const {
-    std::vector<Values> all = {batch_.x};
+    std::vector<Values> all(plan_.values.size());
+    all[0] = batch_.x;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      all.push_back(plan_.nodes[i].is_view ? all.back()
-                                           : nodes_[i].forward(all.back(), of(params, i, "weight"),
-                                                               of(params, i, "bias")));
+      const Node& node = plan_.nodes[i];
+      const Values x = inputs_of(all, node);
+      all[static_cast<std::size_t>(node.output)] =
+          node.is_view ? x : nodes_[i].forward(x, of(params, i, "weight"), of(params, i, "bias"));
     }
     return all;
+  }
+  /// What a node reads, one after another.
+  static Values inputs_of(const std::vector<Values>& all, const Node& node) {
+    Values x;
+    for (const int input : node.inputs) {
+      const Values& each = all[static_cast<std::size_t>(input)];
+      x.insert(x.end(), each.begin(), each.end());
+    }
+    return x;
   }
   reference::CrossEntropy loss_of(const Values& logits) const {
     return reference::cross_entropy(loss_, logits, batch_.taken_labels,
@@ -292,6 +321,42 @@ inline TrainSpec odd_net() {
       .linear("fc2", 4)
       .add("ReLU")
       .add("ReLU")
+      .spec();
+}
+
+/// Values with several readers and nodes with several inputs: a residual block with its ReLU, one
+/// whose shortcut has parameters, a value added to itself, the image among the inputs, views with
+/// several readers, and more readers than an operation has inputs.
+inline TrainSpec branched_net() {
+  const auto conv = [](std::int64_t kernel, std::int64_t padding) {
+    return Options{{"out_channels", integer(2)},
+                   {"kernel_size", square(kernel)},
+                   {"padding", square(padding)}};
+  };
+  ModelSpecBuilder net({2, 5, 4});
+  net.add("Conv2d", conv(3, 1), "conv1")
+      .add("Add", {}, "with_image", {"conv1", "input"})
+      .add("ReLU", {}, "relu1")
+      .add("Conv2d", conv(3, 1), "conv2")
+      .add("ReLU", {}, "relu2")
+      .add("Conv2d", conv(1, 0), "conv3")
+      .add("Add", {}, "block1", {"conv3", "relu1"})
+      .add("ReLU", {}, "relu3")
+      .add("Conv2d", conv(3, 1), "left")
+      .add("Conv2d", conv(1, 0), "right", {"relu3"})
+      .add("Identity", {}, "kept", {"relu3"})
+      .add("Add", {}, "block2", {"left", "right", "kept"})
+      .add("Add", {}, "twice", {"block2", "block2"})
+      .add("Flatten", {}, "flat")
+      .add("ReLU", {}, "relu4");
+  std::vector<std::string> heads;
+  for (int k = 0; k < 10; ++k) {
+    heads.push_back("head" + std::to_string(k));
+    net.add("Linear", {{"out_features", integer(3)}}, heads.back(), {k < 9 ? "relu4" : "flat"});
+  }
+  heads.resize(8);
+  return net.add("Add", {}, "eight", heads)
+      .add("Add", {}, "logits", {"head8", "eight", "head9"})
       .spec();
 }
 

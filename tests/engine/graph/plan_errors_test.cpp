@@ -149,6 +149,30 @@ TEST_CASE("names: duplicates, unknown, later, several inputs, unread outputs") {
         "layer; remove it or name it in a later layer's from");
 }
 
+TEST_CASE("layers with several inputs: how many, and of which shapes") {
+  const auto error = [](std::vector<std::string> from) {
+    ModelSpecBuilder model({2, 8, 8});
+    model.conv("a", 4, 3).add("Conv2d", {{"out_channels", integer(3)}, {"kernel_size", square(3)}},
+                              "b", {"input"});
+    model.add("Add", {}, "sum", std::move(from)).add("Flatten").linear("fc", 10);
+    return plan_error(model);
+  };
+  const std::string sum = "net.yaml:12:7: layer 'sum' (Add): ";
+  CHECK(error({"a", "b"}) ==
+        sum +
+            "expected inputs of one shape, found 4x6x6 and 3x6x6 (C x H x W); a convolution with "
+            "kernel_size 1 can change the number of channels, its stride the size");
+  CHECK(error({}) ==
+        sum + "from: expected the names of at least 2 layers, found none; write from: [a, b]");
+  CHECK(error({"a"}) == sum + "from: expected 2 to 8 inputs, found 1 (a)");
+  CHECK(error({"a", "a", "a", "a", "b", "b", "b", "b", "b"}) ==
+        sum + "from: expected 2 to 8 inputs, found 9 (a, a, a, a, b, b, b, b, b)");
+  CHECK(error({"c", "a", "d"}) == sum + "from: there is no layer 'c' above; did you mean 'a'?\n" +
+                                      sum + "from: there is no layer 'd' above; did you mean 'a'?");
+  // A layer that only a wrong list names is not called unread.
+  CHECK(error({"a", "none"}).find("no layer reads") == std::string::npos);
+}
+
 TEST_CASE("a model made in code has no line to name") {
   ModelSpecBuilder model({1, 8, 8});
   model.linear("fc", 10).spec().model.layers[0].where = {};

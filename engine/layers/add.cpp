@@ -1,0 +1,64 @@
+// Add: the sum of two or more layers' outputs, elementwise, optionally with ReLU fused.
+#include "engine/layers/kind.h"
+#include "engine/layers/relu.h"
+
+namespace dpt {
+
+struct AddOptions {};
+
+class Add final : public Layer {
+ public:
+  using Options = AddOptions;
+  static const ObjectTable& table();
+
+  explicit Add(const Options&, bool relu = false) : relu_(relu) {}
+
+  InputCount input_count() const override { return {2, kMaxInputs}; }
+  bool is_in_place() const override { return true; }
+
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    for (const ActivationShape& other : in.subspan(1)) {
+      if (other.flat == in[0].flat && other.shape == in[0].shape) continue;
+      if (in[0].text() == other.text()) {
+        fail(ErrorKind::usage,
+             "expected inputs of one shape, found vectors of {} features whose order differs: at "
+             "least one was flattened from an image; add before the Flatten",
+             other.text());
+      }
+      fail(ErrorKind::usage,
+           "expected inputs of one shape, found {} and {}{}; a convolution with kernel_size 1 can "
+           "change the number of channels, its stride the size",
+           in[0].text(), other.text(), in[0].flat && other.flat ? "" : " (C x H x W)");
+    }
+    return in[0];
+  }
+
+  std::unique_ptr<Layer> fuse(const Layer& next) const override {
+    if (relu_ || !dynamic_cast<const ReLU*>(&next)) return nullptr;
+    return std::make_unique<Add>(Options(), true);
+  }
+
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    SumDesc desc;
+    desc.batch = context.batch;
+    desc.shape = context.out.shape;
+    desc.inputs = static_cast<int>(context.in.size());
+    desc.relu = relu_;
+    desc.type = context.type;
+    desc.training = context.training;
+    return backend.sum(desc);
+  }
+
+ private:
+  bool relu_ = false;
+};
+
+const ObjectTable& Add::table() {
+  static const ObjectTable table = object_table<AddOptions>(
+      "Add", "Elementwise sum of the outputs of two to eight layers, which `from` names.", {});
+  return table;
+}
+
+template LayerKind kind_of<Add>();
+
+}  // namespace dpt

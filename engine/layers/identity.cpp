@@ -1,0 +1,27 @@
+// Identity: passes its input on, as torch.nn.Identity: a name for a value, or the place of a layer
+// that was taken out.
+#include "engine/layers/kind.h"
+
+namespace dpt {
+
+struct IdentityOptions {};
+
+class Identity final : public Layer {
+ public:
+  using Options = IdentityOptions;
+  static const ObjectTable& table() {
+    static const ObjectTable result = object_table<IdentityOptions>(
+        "Identity", "Passes its input on unchanged, as torch.nn.Identity.", {});
+    return result;
+  }
+
+  explicit Identity(const Options&) {}
+  ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
+  bool is_view() const override { return true; }
+  /// Never called for a view.
+  std::unique_ptr<Op> compile(Backend&, const LayerContext&) const override { return nullptr; }
+};
+
+template LayerKind kind_of<Identity>();
+
+}  // namespace dpt
