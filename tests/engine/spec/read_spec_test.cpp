@@ -252,6 +252,8 @@ TEST_CASE("layer names are unique and inputs are earlier layers") {
   CHECK(issues_of(changed("{type: Conv2d,", "{type: Conv2d, from: x,")) ==
         Texts{"15:28: expected the name of an earlier layer in 'from', found 'x'. No layer comes "
               "before this one"});
+  // The image is no layer, and yet may be named.
+  CHECK(issues_of(changed("{type: Conv2d,", "{type: Conv2d, from: input,")).empty());
   CHECK(issues_of(changed("  layers:\n", "  layers: []\n  old:\n")).at(0) ==
         "14:11: expected a list of at least 1 layer, found an empty list");
 }
