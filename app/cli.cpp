@@ -255,7 +255,7 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
 [[noreturn]] void fail_usage(const CLI::App& app, const std::string& why) {
   const CLI::App* command = &app;
   std::string called = app.get_name();
-  while (!command->get_subcommands().empty()) {
+  while (command->remaining().empty() && !command->get_subcommands().empty()) {
     command = command->get_subcommands()[0];
     called += " " + command->get_name();
   }

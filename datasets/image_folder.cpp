@@ -282,19 +282,9 @@ std::string some_of(const std::vector<std::string>& names) {
 std::string test_part(const ImageFolderOptions& options) {
   const auto is_there = [&](const char* part) { return has_folder(options.root, part); };
   if (!options.test.empty()) {
-    const fs::path root = options.root;
-    if (!has_folder(options.root, options.test)) {
-      fail(ErrorKind::data, "image_folder: {}: no folder {} in it, which data.test names",
-           options.root, options.test);
-    }
-    std::error_code error;
-    if (fs::equivalent(root / options.test, root / "train", error)) {
-      fail(ErrorKind::data,
-           "image_folder: data.test: expected the folder of a test set, found {}, the training "
-           "set's; for a result on the training samples: dpt eval RUN --split train",
-           options.test);
-    }
-    return options.test;
+    if (has_folder(options.root, options.test)) return options.test;
+    fail(ErrorKind::data, "image_folder: {}: no folder {} in it, which data.test names",
+         options.root, options.test);
   }
   if (is_there("test") && is_there("val")) {
     fail(ErrorKind::data,
@@ -350,6 +340,13 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
   sets.train = open("train");
   const std::string part = test_part(options);
   if (!part.empty()) {
+    std::error_code error;
+    if (fs::equivalent(fs::path(root) / part, fs::path(root) / "train", error)) {
+      fail(ErrorKind::data,
+           "image_folder: {}: expected a test set in {}, found the training set itself; for a "
+           "result on the training samples: dpt eval RUN --split train",
+           root, part);
+    }
     check_same_classes(root, part, classes, lister.classes(part));
     sets.test = open(part);
   }

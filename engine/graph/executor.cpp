@@ -53,7 +53,7 @@ struct Executor::Step {
   int node = 0;  // in Plan::nodes
   std::string name;
   std::unique_ptr<Op> op;  // none for a view, which is here only for its sums
-  std::vector<Place> x;    // from the arena, as the next two
+  std::vector<Place> x;    // from the arena, as all up to dy_from
   Place y, dx, dy, saved, forward_scratch, backward_scratch;
   Place dy_from;                        // copied to dy before backward, if given
   std::size_t dy_bytes = 0;             // of that copy

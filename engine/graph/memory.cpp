@@ -4,19 +4,9 @@
 #include <numeric>
 
 #include "engine/graph/plan.h"
-#include "kernels/common/divide.h"
+#include "kernels/common/align.h"
 
 namespace dpt {
-namespace {
-
-constexpr std::size_t kAlign = 64;
-
-std::size_t aligned(std::size_t bytes) {
-  return align_up(bytes, kAlign);
-}
-
-}  // namespace
-
 std::vector<std::size_t> assign_memory(const std::vector<Lifetime>& lifetimes, std::size_t& total) {
   // Greedy by size: the largest block first, each at the lowest place that is free during its
   // whole life. Ties go by time and then by index, so the result is one and the same everywhere.

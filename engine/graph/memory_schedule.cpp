@@ -134,6 +134,7 @@ class ScheduleBuilder {
     const bool over_dy = passes_dy || (needs_[i].in_place && !is_shared);
     places.dx = over_dy ? places.dy : block(bytes_of(node.inputs[0]), back, back);
     for (const int x : node.inputs) {
+      assert(bytes_of(x) == bytes_of(node.inputs[0]) && "all inputs have the same gradient");
       if (!needs_gradient(x)) continue;
       parts_[x].push_back(places.dx);
       ++readers_[places.dx];
@@ -159,17 +160,21 @@ class ScheduleBuilder {
       GradientSum sum;
       sum.value = value;
       if (to) sum.parts.push_back(*to);
-      while (next < parts.size() && sum.parts.size() < kMaxInputs)
+      while (next < parts.size() && sum.parts.size() < kMaxInputs) {
         sum.parts.push_back(parts[next++]);
-      // The first sum goes over a part that nobody else reads.
+      }
+      // The first sum goes over a part that neither another value nor a later sum reads.
+      const auto later = parts.begin() + static_cast<std::ptrdiff_t>(next);
       for (const int part : sum.parts) {
-        if (!to && readers_[part] == 0) to = part;
+        if (!to && readers_[part] == 0 && std::find(later, parts.end(), part) == parts.end()) {
+          to = part;
+        }
       }
       if (!to) to = block(bytes_of(value), back, back);
       sum.to = *to;
       sums.push_back(std::move(sum));
     }
-    readers_[*to] = 1;
+    readers_[*to] = 1;  // the node that computes the value
     return *to;
   }
 
@@ -212,7 +217,7 @@ MemorySchedule make_memory_schedule(const Plan& plan, std::int64_t batch, bool t
 
 MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimizer_buffers) {
   // Without a device, assume what most kernels do: read x and y again in backward, except layers
-  // that run in place, which need y only.
+  // that run in place, which need y only; and leave dy as it was, so that nobody needs a copy.
   std::vector<NodeNeeds> needs;
   for (const Node& node : plan.nodes) {
     NodeNeeds assumed;

@@ -2,7 +2,8 @@
 // Executor, which knows its kernels' needs, and by the estimate, which assumes them.
 //
 // A pass is a sequence of steps: 0 the input kernel, then every node forward, then the loss, then,
-// for training, every node backward in reverse.
+// for training, every node backward in reverse. Where several nodes read a value, their gradients
+// are added up in the step of the node that gives the last of them.
 #pragma once
 
 #include <cstddef>
@@ -35,9 +36,10 @@ struct GradientSum {
 struct NodePlaces {
   std::vector<int> x;  ///< of each input
   int y = kNowhere;
-  int dx = kNowhere, dy = kNowhere;  ///< dy is set exactly when backward runs
-  int dy_from =
-      kNowhere;  ///< what is copied to dy before: others need it, and backward clobbers it
+  int dx = kNowhere;  ///< the gradient of every input
+  int dy = kNowhere;  ///< set exactly when backward runs
+  /// What is copied to dy before backward, which would clobber what others still need.
+  int dy_from = kNowhere;
   std::vector<GradientSum> sums;  ///< to be made after the node's backward, in this order
   int saved = kNowhere;
   int forward_scratch = kNowhere, backward_scratch = kNowhere;

@@ -88,7 +88,8 @@ class PlanBuilder {
     input_ = plan_.input = shape;
   }
 
-  /// Turns names into numbers of layers. "input" names the image where no layer is called so.
+  /// Turns names into numbers of layers. "input" names the image, unless a layer above has that
+  /// name.
   void resolve_inputs() {
     const std::vector<LayerSpec>& layers = spec_.model.layers;
     if (layers.empty()) issue(spec_.model.where, "model.layers: expected at least one layer");
@@ -247,33 +248,44 @@ class PlanBuilder {
   void make_rows() {
     for (Draft& draft : drafts_) {
       const std::vector<ActivationShape> in = shapes_into(draft);
-      const auto any_input = [&](const auto& holds) {
-        return std::any_of(draft.inputs.begin(), draft.inputs.end(), [&](int input) {
-          return input != kModelInput && holds(drafts_[static_cast<std::size_t>(input)]);
-        });
-      };
-      const bool upstream = any_input([](const Draft& d) { return d.has_params_upto_here; });
+      const bool upstream = std::any_of(draft.inputs.begin(), draft.inputs.end(), [&](int input) {
+        return input != kModelInput && drafts_[input].has_params_upto_here;
+      });
       const std::vector<ParamSpec> params = draft.layer->params(in);
       draft.input_gradient = upstream;
       draft.has_params_upto_here = upstream || !params.empty();
       LayerRow row;
       row.name = draft.spec->name;
       row.type = draft.spec->op.type;
-      row.detail = draft.inputs.size() == 1
-                       ? draft.layer->detail()
-                       : fmt::format("of {}", fmt::join(draft.spec->from, ", "));
+      row.detail = draft.layer->detail();
+      if (!draft.spec->from.empty()) {
+        row.detail += fmt::format("{}from {}", row.detail.empty() ? "" : ", ",
+                                  fmt::join(draft.spec->from, ", "));
+      }
       row.out = *draft.out;
       for (const ParamSpec& param : params) row.params += count_of(param);
       row.forward_flops = draft.layer->forward_flops(in, *draft.out);
       row.backward_flops = draft.layer->backward_flops(in, *draft.out, upstream);
-      const bool over_input =
-          draft.layer->is_in_place() && any_input([](const Draft& d) { return d.consumers == 1; });
+      const bool over_input = draft.layer->is_in_place() &&
+                              std::any_of(draft.inputs.begin(), draft.inputs.end(),
+                                          [&](int input) { return may_be_written_over(input); });
       if (!draft.layer->is_view() && !over_input) {
         row.activation_bytes =
             draft.out->elements() * static_cast<std::int64_t>(size_of(plan_.type));
       }
       plan_.rows.push_back(std::move(row));
     }
+  }
+
+  /// Whether a layer's only reader may take its place in memory: no other layer reads it, by this
+  /// name or a view's, and it is not one that needs its output for backward, as those in place do.
+  bool may_be_written_over(int layer) const {
+    while (layer != kModelInput && drafts_[layer].layer->is_view()) {
+      if (drafts_[layer].consumers != 1) return false;
+      layer = drafts_[layer].inputs[0];
+    }
+    return layer != kModelInput && drafts_[layer].consumers == 1 &&
+           !drafts_[layer].layer->is_in_place();
   }
 
   static std::int64_t count_of(const ParamSpec& param) {

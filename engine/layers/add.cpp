@@ -17,18 +17,23 @@ class Add final : public Layer {
   bool is_in_place() const override { return true; }
 
   ActivationShape infer(std::span<const ActivationShape> in) const override {
-    for (const ActivationShape& other : in.subspan(1)) {
+    for (std::size_t k = 1; k < in.size(); ++k) {
+      const ActivationShape& other = in[k];
       if (other.flat == in[0].flat && other.shape == in[0].shape) continue;
       if (in[0].text() == other.text()) {
         fail(ErrorKind::usage,
-             "expected inputs of one shape, found vectors of {} features whose order differs: at "
-             "least one was flattened from an image; add before the Flatten",
+             "expected inputs of one shape, found vectors of {} features in different orders: that "
+             "of an image's pixels and another; add images before their Flatten, or put a Linear "
+             "after it",
              other.text());
       }
+      const bool are_vectors = in[0].flat && other.flat;
       fail(ErrorKind::usage,
-           "expected inputs of one shape, found {} and {}{}; a convolution with kernel_size 1 can "
-           "change the number of channels, its stride the size",
-           in[0].text(), other.text(), in[0].flat && other.flat ? "" : " (C x H x W)");
+           "expected inputs of one shape, found {} in place 1 and {} in place {}{}", in[0].text(),
+           other.text(), k + 1,
+           are_vectors ? "; a Linear gives a vector of another size"
+                       : " (C x H x W); a convolution with kernel_size 1 can change the number of "
+                         "channels, its stride the size");
     }
     return in[0];
   }

@@ -80,7 +80,8 @@ struct LayerContext {
   bool input_gradient = true;
 };
 
-/// How many inputs a layer reads.
+/// How many inputs a layer reads. Where there are several, they have the shape of the first, and
+/// one gradient, dx, is that of each.
 struct InputCount {
   int least = 1, most = 1;
 };

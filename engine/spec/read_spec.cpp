@@ -112,7 +112,7 @@ class Checker {
       const std::string& input = layers[at].from[k];
       const auto is_input = [&](const LayerSpec& layer) { return layer.name == input; };
       const auto here = layers.begin() + static_cast<std::ptrdiff_t>(at);
-      // make_plan knows the image by this name.
+      // `input` is the model's input, not a layer.
       if (input == "input" || std::any_of(layers.begin(), here, is_input)) continue;
       const std::string path = fmt::format("model.layers.{}.from.{}", at, k);
       if (std::any_of(here, layers.end(), is_input)) {
@@ -123,7 +123,9 @@ class Checker {
       }
       std::vector<std::string> names;
       for (auto layer = layers.begin(); layer != here; ++layer) names.push_back(layer->name);
-      const std::string near = closest(input, names);
+      std::vector<std::string> known = names;
+      known.push_back("input");
+      const std::string near = closest(input, known);
       std::string text = fmt::format("expected the name of an earlier layer in 'from', found {}",
                                      in_quotes(input));
       text += near.empty() ? "." : fmt::format(", did you mean '{}'?", near);

@@ -161,9 +161,10 @@ SpecTables::SpecTables(const Catalog& catalog)
       "layer", "One layer; the fields of its type are given at the same level.",
       {field("name", &LayerSpec::name,
              "Name in messages and checkpoints; the index in the list if not given."),
-       field("from", &LayerSpec::from,
-             "Names of the layers whose output it reads (`input` is the image); the previous layer "
-             "if not given.")});
+       field(
+           "from", &LayerSpec::from,
+           "Names of the layers whose output it reads; `input` is the image, unless a layer above "
+           "has that name. The previous layer if not given; an Add needs it.")});
   layer.choice = flat_choice(&LayerSpec::op, catalog.layers);
   layer.set_where = [](void* object, const Where& at) {
     static_cast<LayerSpec*>(object)->where = at;

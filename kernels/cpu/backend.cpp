@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/common/divide.h"
+#include "kernels/common/align.h"
 #include "kernels/common/optimizer_math.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/conv2d.h"
@@ -28,7 +28,6 @@
 namespace dpt {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
 /// The smallest request worth asking the system about.
 constexpr std::size_t kCheckedBytes = std::size_t{1} << 20;
 
@@ -58,7 +57,7 @@ class CpuBackend final : public Backend {
   DeviceMemory allocate(std::size_t bytes, const std::string& what) override {
     if (bytes == 0) return {};
     // Linux grants more than it has and kills later, so the refusal has to be ours.
-    const std::size_t whole = bytes + kAlignment - 1 < bytes ? bytes : align_up(bytes, kAlignment);
+    const std::size_t whole = bytes + kAlignment - 1 < bytes ? bytes : aligned(bytes);
     const bool fits = bytes < kCheckedBytes || bytes <= host_system::memory().free;
     void* memory = fits ? std::aligned_alloc(kAlignment, whole) : nullptr;
     if (!memory) {

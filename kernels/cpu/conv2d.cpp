@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/common/divide.h"
+#include "kernels/common/align.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/direct.h"
 #include "kernels/cpu/onednn.h"
@@ -15,10 +15,6 @@ namespace {
 
 using onednn::Pass;
 using onednn::Primitive;
-
-std::size_t aligned(std::size_t bytes) {
-  return align_up<std::size_t>(bytes, 64);
-}
 
 /// With a pool, the convolution's own output z (batch, conv_out) is an intermediate:
 ///  - max pooling commutes with ReLU, so ReLU and its mask are taken on the small pooled y and z

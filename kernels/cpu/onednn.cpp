@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/common/divide.h"
+#include "kernels/common/align.h"
 #include "kernels/cpu/check.h"
 #include "kernels/error.h"
 
@@ -19,12 +19,6 @@ namespace {
 
 using dnnl::memory;
 using Tag = memory::format_tag;
-
-constexpr std::size_t kAlignment = 64;
-
-std::size_t aligned(std::size_t bytes) {
-  return align_up(bytes, kAlignment);
-}
 
 /// The CPU engine holds no state of ours; all threads share it.
 const dnnl::engine& engine() {

@@ -14,9 +14,8 @@
 namespace dpt {
 namespace {
 
-std::size_t aligned(std::size_t bytes) {
-  return align_up<std::size_t>(bytes, 256);
-}
+/// As cudaMalloc aligns.
+constexpr std::size_t kGpuAlignment = 256;
 
 /// The plans of a description's passes; `pool` is made inside them.
 struct Passes {
@@ -99,7 +98,7 @@ class CudaConv2d final : public Op {
     return bytes + (pool_ ? z_bytes() : 0);
   }
   std::size_t saved_bytes() const override {
-    return (pool_ ? aligned(pool_->saved_bytes()) : 0) + (keep_z_ ? z_bytes() : 0);
+    return (pool_ ? align_up(pool_->saved_bytes(), kGpuAlignment) : 0) + (keep_z_ ? z_bytes() : 0);
   }
   bool backward_needs_y() const override { return pool_ ? pool_->backward_needs_y() : d_.relu; }
   bool backward_keeps_dy() const override { return pool_ ? pool_->backward_keeps_dy() : !d_.relu; }
@@ -149,9 +148,12 @@ class CudaConv2d final : public Op {
   bool sums_bias() const { return d_.bias && passes_.weights && !passes_.weights->gives_dbias(); }
   std::int64_t rows() const { return d_.batch * d_.conv_out.h * d_.conv_out.w; }
   std::size_t z_bytes() const {
-    return aligned(static_cast<std::size_t>(rows() * d_.conv_out.c) * size_of(d_.type));
+    return align_up(static_cast<std::size_t>(rows() * d_.conv_out.c) * size_of(d_.type),
+                    kGpuAlignment);
   }
-  DevPtr kept_z(const OpArgs& args) const { return args.saved + aligned(pool_->saved_bytes()); }
+  DevPtr kept_z(const OpArgs& args) const {
+    return args.saved + align_up(pool_->saved_bytes(), kGpuAlignment);
+  }
 
   const CudaContext& context_;
   Conv2dDesc d_;

@@ -34,6 +34,7 @@ TEST_CASE("a word that a command does not know gets a suggestion, as an unknown 
           "'--frobnicate' of dpt bench. See dpt bench --help");
   refused({"devices", "jsno"}, "'jsno' of dpt devices. See dpt devices --help");
   refused({"--versoin"}, "'--versoin' of dpt, did you mean '--version'? See dpt --help");
+  refused({"--versoin", "train"}, "'--versoin' of dpt, did you mean '--version'? See dpt --help");
   CHECK_FALSE(fs::exists(w.dir.file("runs")));
 }
 

@@ -47,6 +47,7 @@ Bf16Result run(Backend& backend, Op& op, const std::vector<Bf16>& x, const std::
   op.forward(args);
   if (training) op.backward(args);
   saved.check_guard();
+  if (training && op.backward_keeps_dy()) CHECK(widened(dy_at.get()) == widened(dy));
   // What lies past the scratch memory that was asked for is not the operation's.
   const std::vector<float> after = scratch.get();
   for (std::size_t i = 1; i <= kBehind; ++i) CHECK(std::isnan(after[after.size() - i]));

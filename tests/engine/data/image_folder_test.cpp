@@ -184,11 +184,16 @@ TEST_CASE("image_folder: val serves as test set; both need a word") {
   // Its results would be those of samples that were trained on.
   for (const char* train : {"train", "./train/", "val/../train"}) {
     CHECK(error_of([&] { with_test(train); }, dir)
-              .starts_with("image_folder: data.test: expected the folder of a test set, found "));
+              .starts_with(fmt::format("image_folder: $: expected a test set in {}, found the "
+                                       "training set itself",
+                                       train)));
   }
   fs::remove_all(dir / "test");
   fs::remove_all(dir / "val");
   CHECK(dir.read().test == nullptr);
+  fs::create_directory_symlink("train", dir / "val");
+  CHECK(dir.error().find("expected a test set in val, found the training set itself") !=
+        std::string::npos);
 }
 
 TEST_CASE("image_folder: folders that are refused") {

@@ -68,7 +68,7 @@ TEST_CASE("views and layers in place share memory; not when somebody needs what 
   CHECK(inference.nodes[2].x[0] == inference.nodes[2].y);
 }
 
-/// conv -> conv2 -> relu, added to conv's output.
+/// conv1 -> conv2 -> conv3, whose output is added to that of conv1.
 Plan residual_plan() {
   const Options same = {
       {"out_channels", integer(2)}, {"kernel_size", square(3)}, {"padding", square(1)}};
@@ -128,6 +128,15 @@ TEST_CASE("more gradients than an operation has inputs are added in turns") {
   CHECK(sums[1].parts.size() == 2);
   CHECK(sums[1].parts[0] == sums[0].to);
   CHECK(sums[1].to == sums[0].to);
+  // A part that a later sum reads again is not written over.
+  for (const NodePlaces& node : s.nodes) {
+    for (std::size_t k = 1; k < node.sums.size(); ++k) {
+      const std::vector<int>& parts = node.sums[k].parts;
+      if (node.sums[k].value != node.sums[k - 1].value) continue;
+      CHECK(parts[0] == node.sums[k - 1].to);
+      CHECK(std::count(parts.begin() + 1, parts.end(), parts[0]) == 0);
+    }
+  }
   CHECK(std::count(sums[0].parts.begin(), sums[0].parts.end(), sums[0].to) == 1);
 }
 

@@ -347,6 +347,8 @@ inline TrainSpec branched_net() {
       .add("Identity", {}, "kept", {"relu3"})
       .add("Add", {}, "block2", {"left", "right", "kept"})
       .add("Add", {}, "twice", {"block2", "block2"})
+      .add("Add", {}, "eightfold", std::vector<std::string>(8, "twice"))
+      .add("Add", {}, "ninefold", {"eightfold", "twice"})
       .add("Flatten", {}, "flat")
       .add("ReLU", {}, "relu4");
   std::vector<std::string> heads;

@@ -158,10 +158,12 @@ TEST_CASE("layers with several inputs: how many, and of which shapes") {
     return plan_error(model);
   };
   const std::string sum = "net.yaml:12:7: layer 'sum' (Add): ";
-  CHECK(error({"a", "b"}) ==
-        sum +
-            "expected inputs of one shape, found 4x6x6 and 3x6x6 (C x H x W); a convolution with "
-            "kernel_size 1 can change the number of channels, its stride the size");
+  CHECK(
+      error({"a", "b"}) ==
+      sum +
+          "expected inputs of one shape, found 4x6x6 in place 1 and 3x6x6 in place 2 (C x H x W); "
+          "a convolution with kernel_size 1 can change the number of channels, its stride the "
+          "size");
   CHECK(error({}) ==
         sum + "from: expected the names of at least 2 layers, found none; write from: [a, b]");
   CHECK(error({"a"}) == sum + "from: expected 2 to 8 inputs, found 1 (a)");

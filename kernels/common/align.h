@@ -1,0 +1,18 @@
+// Where blocks of host memory and of an arena begin.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/common/divide.h"
+
+namespace dpt {
+
+/// In bytes: a cache line, and the widest vector register.
+inline constexpr std::size_t kAlignment = 64;
+
+/// `bytes` rounded up to whole multiples of kAlignment.
+constexpr std::size_t aligned(std::size_t bytes) {
+  return align_up(bytes, kAlignment);
+}
+
+}  // namespace dpt
