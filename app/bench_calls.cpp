@@ -40,6 +40,7 @@ class StepBench {
     buffers_.params = params;
     buffers_.grads = filled(std::vector<float>(static_cast<std::size_t>(plan.grad_floats())));
     buffers_.arena = room(executor_.arena_bytes());
+    buffers_.kept = room(executor_.kept_bytes());
     std::vector<std::uint8_t> pixels(samples * static_cast<std::size_t>(input.raw.elements()) *
                                      size_of(input.raw_type));
     for (std::size_t i = 0; i < pixels.size(); ++i) {
@@ -125,7 +126,7 @@ class StepBench {
     if (state_.size() > 1) args.state2 = state_[1];
     if (state_.size() > 2) args.state3 = state_[2];
     args.scalars = batch_at_.scalars;
-    args.count = job_.plan.param_floats;
+    args.count = job_.plan.trained_floats;
     backend_->optimizer_step(job_.optimizer.desc, args);
   }
 

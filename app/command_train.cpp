@@ -18,6 +18,7 @@
 #include "engine/training/best.h"
 #include "engine/training/lineage.h"
 #include "engine/training/resume_checks.h"
+#include "engine/training/statistics_checks.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
 
@@ -202,6 +203,7 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
   }
   const std::string inexact = inexact_devices(job, start.point.devices);
   if (!inexact.empty()) progress.warn(inexact);
+  if (const std::string small = small_shards(job); !small.empty()) progress.warn(small);
   if (job.plan.type == DType::bf16 &&
       std::any_of(job.devices.begin(), job.devices.end(),
                   [](const DeviceName& device) { return device.traits().bf16_is_slow; })) {

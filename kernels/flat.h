@@ -77,6 +77,27 @@ struct TreeAdd {
   int left = 0, right = 0;
 };
 
+/// One step of merging the moments of several sets of values, as (mean, sum of squared deviations)
+/// for every channel: those of `right` go into `left`. Chan, Golub, LeVeque (1979).
+struct MomentMerge {
+  int left = 0, right = 0;
+  float right_share = 0;  ///< right's values among both
+  float cross = 0;        ///< left's values times right's, over both
+};
+
+/// A stretch of running statistics that follow the same rule.
+struct RunningRange {
+  std::int64_t begin = 0, end = 0;  ///< floats, from the beginning of the parameters
+  float momentum = 0.1F;  ///< the new statistics' part; below 0: 1 / the number of updates so far
+  std::int64_t counter = 0;  ///< the float that counts those updates
+};
+
+struct RunningArgs {
+  DevPtr params;   ///< the flat parameters, in which the running statistics lie
+  DevPtr sums;     ///< the flat gradients: at the same places the statistics times samples
+  DevPtr metrics;  ///< StepMetrics: of how many samples, and whether the step was applied
+};
+
 class FlatKernels {
  public:
   virtual ~FlatKernels() = default;
@@ -87,6 +108,14 @@ class FlatKernels {
   /// parts are clobbered. The memory may be another backend's (can_use_memory_of).
   virtual void tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
                         std::span<const DevPtr> outs, std::int64_t count) = 0;
+  /// Merges the moments of parts in order, then copies parts[0] to each of `outs`, which may be
+  /// parts. The parts, 2 * channels floats each, are clobbered.
+  virtual void merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerge> merges,
+                             std::span<const DevPtr> outs, std::int64_t channels) = 0;
+  /// The running statistics of every range approach those of the batch, as torch.nn.BatchNorm2d's
+  /// do, and each counter in [counters) grows by one; nothing, unless metrics.outcome is `applied`.
+  virtual void update_running(std::span<const RunningRange> ranges, Range counters,
+                              const RunningArgs& args) = 0;
   /// to[i] = from[i] rounded to bf16, ties to even.
   virtual void to_bf16(DevPtr to, DevPtr from, std::int64_t count) = 0;
   /// scalars.grad_norm = 2-norm of grads in a fixed summation order; scalars.clip from max_norm

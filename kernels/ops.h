@@ -81,6 +81,20 @@ struct SumDesc {
   bool training = true;
 };
 
+/// Batch normalisation of each channel over samples and pixels (torch.nn.BatchNorm1d, BatchNorm2d),
+/// then optional ReLU. With `batch_statistics` it couples the samples of a batch (see Op).
+struct BatchNormDesc {
+  std::int64_t batch = 0;
+  SampleShape shape;
+  float eps = 1e-5F;
+  bool affine = true;            ///< has a weight and a bias
+  bool batch_statistics = true;  ///< false: normalises with running_mean and running_var
+  bool relu = false;
+  DType type = DType::f32;
+  bool training = true;
+  bool input_gradient = true;
+};
+
 /// Softmax, cross-entropy, its gradient and the step's counts in one kernel.
 struct CrossEntropyDesc {
   std::int64_t batch = 0;
@@ -115,15 +129,24 @@ enum class GradWrite : std::uint8_t { overwrite, add };
 /// the same batch; `scratch` may be shared with every other kernel.
 struct OpArgs {
   DevPtr x, y;  ///< input and output activations; backward may read both
-  std::array<DevPtr, kMaxInputs - 1> more_x{};  ///< the other inputs, where there are several
-  DevPtr weight;                                ///< in the description's type
-  DevPtr bias;                                  ///< fp32
+  std::array<DevPtr, kMaxInputs - 1> more_x{};   ///< the other inputs, where there are several
+  std::array<DevPtr, kMaxInputs - 1> more_dx{};  ///< see separate_gradients; null: not asked for
+  DevPtr weight;          ///< in the description's type; of a normalisation fp32
+  DevPtr bias;            ///< fp32
   DevPtr bias16;          ///< the same in bf16, where the description's type is that
   DevPtr dy, dx;          ///< gradients of y (read; may be clobbered, see backward_keeps_dy) and of
                           ///< x (overwritten); of each input, where there are several
   DevPtr dweight, dbias;  ///< gradients of the parameters, fp32
   DevPtr saved, scratch;  ///< at least saved_bytes() and scratch_bytes(), 64-byte aligned
   GradWrite write = GradWrite::overwrite;
+
+  // Batch normalisation only.
+  DevPtr running_mean, running_var;  ///< fp32 (channels)
+  /// fp32 (channels): `forward` overwrites them with the statistics used times `samples`, unless
+  /// `write` is add; the variance is the unbiased one. Null: not asked for.
+  DevPtr mean_sum, var_sum;
+  double values = 0;   ///< of a channel, that the merged statistics are of
+  double samples = 0;  ///< of the shard
 };
 
 /// A differentiable operation made for one description.
@@ -141,6 +164,19 @@ class Op {
   virtual bool backward_keeps_dy() const { return false; }
   /// Whether dx is dy, so that backward need not be called where they are the same memory.
   virtual bool passes_dy() const { return false; }
+  /// Whether each of several inputs has a gradient of its own, dx and more_dx, none of which is the
+  /// same memory as dy.
+  virtual bool separate_gradients() const { return false; }
+  /// Above 0 where each sample's result depends on all samples of the batch: the operation then
+  /// has statistics of so many channels, at the beginning of `saved`, and runs in four parts.
+  /// `forward_statistics` writes the moments of x there: a mean for every channel, then a sum of
+  /// squared deviations from it. They may be merged with those of other calls (merge_moments)
+  /// before `forward` reads them. `backward_statistics` writes sums behind them, two for every
+  /// channel, and the gradients of the parameters; sums may be added to those of other calls before
+  /// `backward` reads them. `saved` is 16 * channels bytes at least.
+  virtual std::int64_t coupled_channels() const { return 0; }
+  virtual void forward_statistics(const OpArgs&) {}
+  virtual void backward_statistics(const OpArgs&) {}
   virtual void forward(const OpArgs& args) = 0;
   virtual void backward(const OpArgs& args) = 0;
   /// The implementation chosen, for logs, and for the test that no slow reference implementation is
@@ -190,6 +226,7 @@ class OpFactory {
   virtual std::unique_ptr<Op> pool2d(const Pool2dDesc& desc) = 0;
   virtual std::unique_ptr<Op> relu(const ReluDesc& desc) = 0;
   virtual std::unique_ptr<Op> sum(const SumDesc& desc) = 0;
+  virtual std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) = 0;
   virtual std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) = 0;
   virtual std::unique_ptr<InputOp> input(const InputDesc& desc) = 0;
 };

@@ -21,6 +21,11 @@ std::string state_tensor_name(const std::string& state, const Param& param) {
   return fmt::format("optim.{}.{}", state, param.name);
 }
 
+/// Counters are integers in files, as PyTorch writes num_batches_tracked.
+const char* dtype_of(const Param& param) {
+  return param.spec.role == ParamRole::counter ? "I64" : "F32";
+}
+
 void check_finite(const std::string& path, const std::string& name, const Param& param,
                   const float* values) {
   for (std::int64_t i = 0; i < param.count; ++i) {
@@ -40,7 +45,7 @@ struct FileTensors {
   void add(const std::string& path, const std::string& name, const Param& param,
            const float* flat) {
     check_finite(path, name, param, flat + param.offset);
-    views.push_back({name, "F32", param.spec.file_shape, nullptr});
+    views.push_back({name, dtype_of(param), param.spec.file_shape, nullptr});
     sources.emplace_back(&param, flat + param.offset);
   }
 };
@@ -52,6 +57,17 @@ void check_shape(const SafetensorsFile& file, const TensorEntry& entry, const Pa
        entry.name, fmt::join(param.spec.file_shape, ", "), fmt::join(entry.shape, ", "));
 }
 
+/// A tensor of a file in its place in the flat buffer.
+void read_into(const SafetensorsFile& file, const TensorEntry& entry, const Param& param,
+               float* flat) {
+  if (param.spec.role == ParamRole::counter) {
+    const std::vector<std::int64_t> values = file.read_integers(entry);
+    std::copy(values.begin(), values.end(), flat + param.offset);
+  } else {
+    from_file_layout(param, file.read_floats(entry).data(), flat + param.offset);
+  }
+}
+
 /// Reads a tensor of a checkpoint into its place; `seen` collects what the plan asked for.
 void take(const SafetensorsFile& file, const std::string& name, const Param& param, float* flat,
           std::set<std::string>& seen) {
@@ -60,12 +76,12 @@ void take(const SafetensorsFile& file, const std::string& name, const Param& par
     fail(ErrorKind::data, "{}: expected tensor '{}' of the config's model, found none", file.path(),
          name);
   }
-  if (entry->dtype != "F32") {
-    fail(ErrorKind::data, "{}: tensor '{}': expected F32, found {}", file.path(), name,
-         entry->dtype);
+  if (entry->dtype != dtype_of(param)) {
+    fail(ErrorKind::data, "{}: tensor '{}': expected {}, found {}", file.path(), name,
+         dtype_of(param), entry->dtype);
   }
   check_shape(file, *entry, param);
-  from_file_layout(param, file.read_floats(*entry).data(), flat + param.offset);
+  read_into(file, *entry, param, flat);
   seen.insert(name);
 }
 
@@ -101,24 +117,37 @@ std::string save_checkpoint(const std::string& path, const Plan& plan,
   header.devices = checkpoint.devices;
   check_state(path, header);
   FileTensors tensors;
-  for (const Param& param : plan.params) {
-    tensors.add(path, param.name, param, checkpoint.params.data());
+  // Wide elements first, so that each tensor begins at a multiple of its element's size, as
+  // PyTorch's reader of safetensors asks for.
+  for (const bool counters : {true, false}) {
+    for (const Param& param : plan.params) {
+      if ((param.spec.role == ParamRole::counter) != counters) continue;
+      tensors.add(path, param.name, param, checkpoint.params.data());
+    }
   }
   for (const auto& [state, flat] : checkpoint.optimizer) {
     assert(flat.size() == floats && state.find('.') == std::string::npos);
     for (const Param& param : plan.params) {
-      tensors.add(path, state_tensor_name(state, param), param, flat.data());
+      if (param.is_trained()) {
+        tensors.add(path, state_tensor_name(state, param), param, flat.data());
+      }
     }
   }
   (void)floats;
   // One tensor at a time goes to the file's layout, so that no second copy of all is made.
   std::vector<float> file;
-  return write_safetensors(path, to_metadata(checkpoint), tensors.views, [&](std::size_t i) {
-    const auto& [param, values] = tensors.sources[i];
-    file.resize(static_cast<std::size_t>(param->count));
-    to_file_layout(*param, values, file.data());
-    return file.data();
-  });
+  std::vector<std::int64_t> integers;
+  return write_safetensors(path, to_metadata(checkpoint), tensors.views,
+                           [&](std::size_t i) -> const void* {
+                             const auto& [param, values] = tensors.sources[i];
+                             if (param->spec.role == ParamRole::counter) {
+                               integers.assign(values, values + param->count);
+                               return integers.data();
+                             }
+                             file.resize(static_cast<std::size_t>(param->count));
+                             to_file_layout(*param, values, file.data());
+                             return file.data();
+                           });
 }
 
 Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
@@ -147,7 +176,9 @@ Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
   for (const std::string& state : optimizer_states(path, file.metadata())) {
     auto& [name, flat] = checkpoint.optimizer.emplace_back(state, std::vector<float>(floats));
     for (const Param& param : plan.params) {
-      take(file, state_tensor_name(name, param), param, flat.data(), seen);
+      if (param.is_trained()) {
+        take(file, state_tensor_name(name, param), param, flat.data(), seen);
+      }
     }
   }
   for (const TensorEntry& entry : file.tensors()) {
@@ -181,7 +212,7 @@ WeightsReport load_weights(const std::string& path, const Plan& plan, float* fla
       continue;
     }
     check_shape(file, *entry, param);
-    from_file_layout(param, file.read_floats(*entry).data(), flat + param.offset);
+    read_into(file, *entry, param, flat);
     report.loaded.push_back(param.name);
   }
   for (const TensorEntry& entry : file.tensors()) {

@@ -165,6 +165,17 @@ std::vector<float> SafetensorsFile::read_floats(const TensorEntry& entry) const 
        entry.name, entry.dtype);
 }
 
+std::vector<std::int64_t> SafetensorsFile::read_integers(const TensorEntry& entry) const {
+  if (entry.dtype != "I64") {
+    fail(ErrorKind::data, "{}: tensor '{}': expected I64, found {}", path_, entry.name,
+         entry.dtype);
+  }
+  std::vector<std::int64_t> integers(entry.bytes() / sizeof(std::int64_t));
+  read_exactly(*file_, path_, data_start_ + entry.begin,
+               std::as_writable_bytes(std::span(integers)));
+  return integers;
+}
+
 std::string write_safetensors(const std::string& path, const Metadata& metadata,
                               const std::vector<TensorView>& tensors, const TensorValues& values) {
   std::set<std::string> names;

@@ -56,6 +56,8 @@ class SafetensorsFile {
   std::vector<std::byte> read(const TensorEntry& entry) const;
   /// A tensor of dtype F32 (F16, BF16 and F64 are converted). Throws on others, by name.
   std::vector<float> read_floats(const TensorEntry& entry) const;
+  /// A tensor of dtype I64. Throws on others, by name.
+  std::vector<std::int64_t> read_integers(const TensorEntry& entry) const;
 
  private:
   std::string path_;

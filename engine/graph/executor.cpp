@@ -4,7 +4,6 @@
 
 #include <cassert>
 #include <cstddef>
-#include <limits>
 #include <optional>
 
 #include "engine/graph/memory_schedule.h"
@@ -12,17 +11,11 @@
 namespace dpt {
 namespace {
 
-/// An offset in bytes that may be absent.
-struct Place {
-  std::size_t offset = std::numeric_limits<std::size_t>::max();
+/// Floats from the beginning of the flat buffers; absent where the layer has no such tensor.
+using FlatPlace = std::optional<std::int64_t>;
 
-  bool given() const { return offset != std::numeric_limits<std::size_t>::max(); }
-  DevPtr in(DevPtr base) const { return given() ? base + offset : DevPtr{}; }
-};
-
-void set_inputs(const std::vector<Place>& x, DevPtr arena, OpArgs& args) {
-  args.x = x[0].in(arena);
-  for (std::size_t k = 1; k < x.size(); ++k) args.more_x[k - 1] = x[k].in(arena);
+DevPtr in_flat(const FlatPlace& place, DevPtr base, std::size_t element = sizeof(float)) {
+  return place && base ? base + static_cast<std::size_t>(*place) * element : DevPtr{};
 }
 
 DevPtr metrics_after(DevPtr grads, const Plan& plan) {
@@ -52,15 +45,18 @@ struct Executor::Step {
 
   int node = 0;  // in Plan::nodes
   std::string name;
-  std::unique_ptr<Op> op;  // none for a view, which is here only for its sums
-  std::vector<Place> x;    // from the arena, as all up to dy_from
-  Place y, dx, dy, saved, forward_scratch, backward_scratch;
-  Place dy_from;                        // copied to dy before backward, if given
-  std::size_t dy_bytes = 0;             // of that copy
-  Place weight, bias;                   // from the flat buffers
+  std::unique_ptr<Op> op;    // none for a view, which is here only for its sums
+  std::vector<Place> x, dx;  // of each input
+  Place y, dy, saved, forward_scratch, backward_scratch;
+  Place dy_from;             // copied to dy before backward, if given
+  std::size_t dy_bytes = 0;  // of that copy
+  FlatPlace weight, bias, running_mean, running_var;
+  bool reads_fp32 = false;              // the weight and the bias
   bool keeps_x = true, keeps_y = true;  // for backward
   bool runs_backward = false;
   std::vector<Sum> sums;  // after backward
+
+  bool couples() const { return op && op->coupled_channels() > 0; }
 };
 
 Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float label_smoothing,
@@ -88,8 +84,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float la
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const Node& node = plan.nodes[i];
     if (node.is_view) continue;
-    std::vector<ActivationShape> in;
-    for (const int x : node.inputs) in.push_back(plan.values[x].shape);
+    const std::vector<ActivationShape> in = plan.shapes_into(node);
     LayerContext context;
     context.batch = batch;
     context.in = in;
@@ -99,20 +94,24 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float la
     context.input_gradient = training && node.input_gradient;
     context.tf32 = plan.tf32;
     for_layer(node.name, "set-up", [&] { ops[i] = node.layer->compile(backend, context); });
-    needs[i] = {ops[i]->in_place(),    ops[i]->backward_needs_x(), ops[i]->backward_needs_y(),
-                ops[i]->saved_bytes(), ops[i]->scratch_bytes(),    ops[i]->backward_keeps_dy(),
-                ops[i]->passes_dy()};
+    needs[i] = {
+        ops[i]->in_place(),    ops[i]->backward_needs_x(),   ops[i]->backward_needs_y(),
+        ops[i]->saved_bytes(), ops[i]->scratch_bytes(),      ops[i]->backward_keeps_dy(),
+        ops[i]->passes_dy(),   ops[i]->separate_gradients(), ops[i]->coupled_channels() > 0};
   }
 
   const MemorySchedule schedule = make_memory_schedule(plan, batch, training, needs);
   arena_bytes_ = schedule.bytes;
+  kept_bytes_ = schedule.kept_bytes;
+  phases_ = schedule.phases;
   const auto place = [&](int block) {
-    return block == kNowhere ? Place{} : Place{schedule.offsets[static_cast<std::size_t>(block)]};
+    const auto at = static_cast<std::size_t>(block);
+    return block == kNowhere ? Place{} : Place{schedule.offsets[at], schedule.kept[at]};
   };
-  input_at_ = place(schedule.input).offset;
-  logits_at_ = place(schedule.logits).offset;
-  metrics_at_ = place(schedule.metrics).offset;
-  if (training) dlogits_at_ = place(schedule.dlogits).offset;
+  input_at_ = place(schedule.input);
+  logits_at_ = place(schedule.logits);
+  metrics_at_ = place(schedule.metrics);
+  if (training) dlogits_at_ = place(schedule.dlogits);
 
   const auto places_of = [&](const std::vector<int>& blocks) {
     std::vector<Place> all;
@@ -128,7 +127,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float la
     step.op = std::move(ops[i]);
     step.x = places_of(places.x);
     step.y = place(places.y);
-    step.dx = place(places.dx);
+    step.dx = places_of(places.dx);
     step.dy = place(places.dy);
     step.dy_from = place(places.dy_from);
     const ActivationShape& out = plan.values[static_cast<std::size_t>(plan.nodes[i].output)].shape;
@@ -139,8 +138,8 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float la
     step.keeps_x = needs[i].backward_needs_x;
     step.keeps_y = needs[i].backward_needs_y;
     // What only hands its gradient on has nothing to run where both are the same memory.
-    step.runs_backward =
-        step.op && places.dy != kNowhere && !(needs[i].passes_dy && places.dx == places.dy);
+    const bool hands_on = needs[i].passes_dy && !places.dx.empty() && places.dx[0] == places.dy;
+    step.runs_backward = step.op && places.dy != kNowhere && !hands_on;
     for (const GradientSum& sum : places.sums) {
       SumDesc desc;
       desc.batch = batch;
@@ -152,33 +151,41 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float la
     }
     for (const int index : plan.nodes[i].params) {
       const Param& param = plan.params[static_cast<std::size_t>(index)];
-      const Place where{static_cast<std::size_t>(param.offset) * sizeof(float)};
-      if (param.spec.suffix == "weight") {
-        step.weight = where;
-      } else {
-        assert(param.spec.suffix == "bias");
-        step.bias = where;
-      }
+      const std::string& suffix = param.spec.suffix;
+      if (param.spec.role == ParamRole::counter) continue;
+      assert(suffix == "weight" || suffix == "bias" || suffix == "running_mean" ||
+             suffix == "running_var");
+      (suffix == "weight"         ? step.weight
+       : suffix == "bias"         ? step.bias
+       : suffix == "running_mean" ? step.running_mean
+                                  : step.running_var) = param.offset;
+      step.reads_fp32 = param.spec.reads_fp32;
     }
+    if (step.couples()) coupled_.push_back(steps_.size());
     steps_.push_back(std::move(step));
   }
+  assert(phases_ == static_cast<int>((training ? 2 : 1) * coupled_.size()) + 1);
 }
 
 Executor::~Executor() = default;
 
+void Executor::set_inputs(const std::vector<Place>& x, const ExecutorBuffers& buffers,
+                          OpArgs& args) {
+  args.x = x[0].in(buffers);
+  for (std::size_t k = 1; k < x.size(); ++k) args.more_x[k - 1] = x[k].in(buffers);
+}
+
 /// The addresses of the step's parameters, in the types that its operation reads.
 void Executor::add_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args) const {
-  args.bias = step.bias.in(buffers.params);
-  if (plan_.type != DType::bf16) {
-    args.weight = step.weight.in(buffers.params);
+  args.bias = in_flat(step.bias, buffers.params);
+  args.running_mean = in_flat(step.running_mean, buffers.params);
+  args.running_var = in_flat(step.running_var, buffers.params);
+  if (plan_.type != DType::bf16 || step.reads_fp32) {
+    args.weight = in_flat(step.weight, buffers.params);
     return;
   }
-  const auto copy_of = [&](const Place& place) {
-    return place.given() ? buffers.params16 + place.offset / sizeof(float) * size_of(DType::bf16)
-                         : DevPtr{};
-  };
-  args.weight = copy_of(step.weight);
-  args.bias16 = copy_of(step.bias);
+  args.weight = in_flat(step.weight, buffers.params16, size_of(DType::bf16));
+  args.bias16 = in_flat(step.bias, buffers.params16, size_of(DType::bf16));
 }
 
 InputArgs Executor::input_args(const ExecutorBuffers& buffers, const DeviceBatch& batch) const {
@@ -187,78 +194,126 @@ InputArgs Executor::input_args(const ExecutorBuffers& buffers, const DeviceBatch
   input.slots = batch.slots;
   input.ids = batch.ids;
   input.epoch = batch.scalars + offsetof(StepScalars, epoch);
-  input.y = buffers.arena + input_at_;
+  input.y = input_at_.in(buffers);
   return input;
 }
 
-OpArgs Executor::forward_args(const Step& step, const ExecutorBuffers& buffers) const {
+OpArgs Executor::forward_args(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
+                              const MergedCount& merged) const {
   OpArgs args;
-  set_inputs(step.x, buffers.arena, args);
-  args.y = step.y.in(buffers.arena);
+  set_inputs(step.x, buffers, args);
+  args.y = step.y.in(buffers);
   add_params(step, buffers, args);
-  args.saved = step.saved.in(buffers.arena);
-  args.scratch = step.forward_scratch.in(buffers.arena);
+  args.saved = step.saved.in(buffers);
+  args.scratch = step.forward_scratch.in(buffers);
+  args.write = write;
+  args.mean_sum = in_flat(step.running_mean, buffers.grads);
+  args.var_sum = in_flat(step.running_var, buffers.grads);
+  args.values = merged.values;
+  args.samples = merged.samples;
   return args;
 }
 
-OpArgs Executor::backward_args(const Step& step, const ExecutorBuffers& buffers,
-                               GradWrite write) const {
+OpArgs Executor::backward_args(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
+                               const MergedCount& merged) const {
   OpArgs args;
   // The memory of what a kernel said it does not read may be in use by others by now.
-  if (step.keeps_x) set_inputs(step.x, buffers.arena, args);
-  if (step.keeps_y) args.y = step.y.in(buffers.arena);
+  if (step.keeps_x) set_inputs(step.x, buffers, args);
+  if (step.keeps_y) args.y = step.y.in(buffers);
   add_params(step, buffers, args);
-  args.dy = step.dy.in(buffers.arena);
-  args.dx = step.dx.in(buffers.arena);
-  args.dweight = step.weight.in(buffers.grads);
-  args.dbias = step.bias.in(buffers.grads);
-  args.saved = step.saved.in(buffers.arena);
-  args.scratch = step.backward_scratch.in(buffers.arena);
+  args.dy = step.dy.in(buffers);
+  if (!step.dx.empty()) args.dx = step.dx[0].in(buffers);
+  if (step.op->separate_gradients()) {
+    for (std::size_t k = 1; k < step.dx.size(); ++k) {
+      args.more_dx[k - 1] = step.dx[k].in(buffers);
+    }
+  }
+  args.dweight = in_flat(step.weight, buffers.grads);
+  args.dbias = in_flat(step.bias, buffers.grads);
+  args.saved = step.saved.in(buffers);
+  args.scratch = step.backward_scratch.in(buffers);
   args.write = write;
+  args.values = merged.values;
+  args.samples = merged.samples;
   return args;
 }
 
 CrossEntropyArgs Executor::train_loss_args(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                                            GradWrite write) const {
   CrossEntropyArgs loss;
-  loss.logits = buffers.arena + logits_at_;
+  loss.logits = logits_at_.in(buffers);
   loss.labels = batch.labels;
   loss.slots = batch.slots;
-  loss.dlogits = buffers.arena + dlogits_at_;
+  loss.dlogits = dlogits_at_.in(buffers);
   loss.metrics = metrics_after(buffers.grads, plan_);
   loss.inverse_count = batch.scalars + offsetof(StepScalars, inverse_count);
   loss.write = write;
   return loss;
 }
 
-void Executor::forward(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look) {
+MergedCount Executor::own_count(int node) const {
+  const ActivationShape& shape =
+      plan_.values[static_cast<std::size_t>(plan_.nodes[static_cast<std::size_t>(node)].output)]
+          .shape;
+  const auto samples = static_cast<double>(batch_);
+  return {samples * static_cast<double>(shape.positions()), samples};
+}
+
+void Executor::forward_statistics(const Step& step, const ExecutorBuffers& buffers) {
+  const OpArgs args = forward_args(step, buffers, GradWrite::overwrite, own_count(step.node));
+  for_layer(step.name, "statistics", [&] { step.op->forward_statistics(args); });
+}
+
+void Executor::forward(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
+                       const MergedCount& merged) {
+  if (!step.op) return;
+  const OpArgs args = forward_args(step, buffers, write, merged);
+  for_layer(step.name, "forward", [&] { step.op->forward(args); });
+}
+
+/// All samples of a pass are in this call.
+void Executor::forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                           const Look& look) {
   const InputArgs input = input_args(buffers, batch);
   input_->run(input);
   if (look) look(-1, input.y, batch_ * plan_.input.shape.elements());
   for (const Step& step : steps_) {
     if (!step.op) continue;
-    const OpArgs args = forward_args(step, buffers);
-    for_layer(step.name, "forward", [&] { step.op->forward(args); });
+    if (step.couples()) forward_statistics(step, buffers);
+    forward(step, buffers, GradWrite::overwrite, own_count(step.node));
     if (!look) continue;
     const Node& node = plan_.nodes[static_cast<std::size_t>(step.node)];
     const Value& value = plan_.values[static_cast<std::size_t>(node.output)];
-    look(step.node, args.y, batch_ * value.shape.shape.elements());
+    look(step.node, step.y.in(buffers), batch_ * value.shape.shape.elements());
   }
 }
 
-void Executor::backward(const Step& step, const ExecutorBuffers& buffers, GradWrite write) {
+void Executor::look_through(const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                            const Look& look) {
+  forward_all(buffers, batch, look);
+}
+
+void Executor::backward_statistics(const Step& step, const ExecutorBuffers& buffers,
+                                   GradWrite write, const MergedCount& merged) {
+  if (!step.runs_backward) return;
+  const OpArgs args = backward_args(step, buffers, write, merged);
+  for_layer(step.name, "backward statistics", [&] { step.op->backward_statistics(args); });
+}
+
+void Executor::backward(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
+                        const MergedCount& merged) {
   for_layer(step.name, "backward", [&] {
     if (step.runs_backward) {
-      const OpArgs args = backward_args(step, buffers, write);
+      const OpArgs args = backward_args(step, buffers, write, merged);
       if (step.dy_from.given()) {
-        backend_.copy(args.dy, step.dy_from.in(buffers.arena), step.dy_bytes);
+        backend_.copy(args.dy, step.dy_from.in(buffers), step.dy_bytes);
       }
       step.op->backward(args);
     }
     for (const Step::Sum& sum : step.sums) {
       OpArgs args;
-      set_inputs(sum.parts, buffers.arena, args);
-      args.y = sum.to.in(buffers.arena);
+      set_inputs(sum.parts, buffers, args);
+      args.y = sum.to.in(buffers);
       sum.op->forward(args);
     }
   });
@@ -266,19 +321,59 @@ void Executor::backward(const Step& step, const ExecutorBuffers& buffers, GradWr
 
 void Executor::train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
                      const std::function<void(int node)>& after_node) {
-  assert(train_loss_ && "this executor was made for evaluation only");
-  forward(buffers, batch);
-  train_loss_->run(train_loss_args(buffers, batch, write));
-  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
-    if (!step->runs_backward && step->sums.empty()) continue;
-    backward(*step, buffers, write);
-    if (after_node) after_node(step->node);
+  for (int phase = 0; phase < phases_; ++phase) {
+    train_phase(
+        phase, buffers, batch, write, [this](int node) { return own_count(node); }, after_node);
   }
+}
+
+void Executor::train_phase(int phase, const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                           GradWrite write, const Merged& merged,
+                           const std::function<void(int node)>& after_node) {
+  assert(train_loss_ && "this executor was made for evaluation only");
+  const std::size_t count = coupled_.size();
+  const auto at = static_cast<std::size_t>(phase);
+  const auto merged_for = [&](const Step& step) {
+    return step.couples() ? merged(step.node) : MergedCount{};
+  };
+  if (at == 0) input_->run(input_args(buffers, batch));
+  if (at <= count) {
+    const std::size_t end = at < count ? coupled_[at] : steps_.size();
+    for (std::size_t i = at == 0 ? 0 : coupled_[at - 1]; i < end; ++i) {
+      forward(steps_[i], buffers, write, merged_for(steps_[i]));
+    }
+    if (at < count) return forward_statistics(steps_[coupled_[at]], buffers);
+    train_loss_->run(train_loss_args(buffers, batch, write));
+  }
+  // Coupled nodes whose backward is still to come when this phase ends.
+  const std::size_t left = 2 * count - at;
+  const std::size_t begin = left == count ? steps_.size() : coupled_[left] + 1;
+  const std::size_t end = left == 0 ? 0 : coupled_[left - 1] + 1;
+  for (std::size_t i = begin; i-- > end;) {
+    const Step& step = steps_[i];
+    if (!step.runs_backward && step.sums.empty()) continue;
+    backward(step, buffers, write, merged_for(step));
+    if (after_node) after_node(step.node);
+  }
+  if (left == 0) return;
+  const Step& next = steps_[coupled_[left - 1]];
+  backward_statistics(next, buffers, write, merged_for(next));
+}
+
+DevPtr Executor::statistics(int phase, const ExecutorBuffers& buffers) const {
+  const std::size_t count = coupled_.size();
+  const auto at = static_cast<std::size_t>(phase);
+  const bool is_forward = at < count;
+  const Step& step = steps_[coupled_[is_forward ? at : 2 * count - at - 1]];
+  if (!is_forward && !step.runs_backward) return {};
+  const auto behind = static_cast<std::size_t>(2 * step.op->coupled_channels()) * sizeof(float);
+  return step.saved.in(buffers) + (is_forward ? 0 : behind);
 }
 
 std::vector<ExecutorCall> Executor::train_calls(const ExecutorBuffers& buffers,
                                                 const DeviceBatch& batch) {
   assert(train_loss_ && "this executor was made for evaluation only");
+  constexpr GradWrite kWrite = GradWrite::overwrite;
   // A node's products are those of the layers that it runs.
   const auto flops = [&](const Step& step, double LayerRow::*of) {
     double sum = 0;
@@ -291,30 +386,41 @@ std::vector<ExecutorCall> Executor::train_calls(const ExecutorBuffers& buffers,
   calls.push_back({"input", 0, [this, args = input_args(buffers, batch)] { input_->run(args); }});
   for (const Step& step : steps_) {
     if (!step.op) continue;
-    calls.push_back({step.name + " forward", flops(step, &LayerRow::forward_flops),
-                     [&step, args = forward_args(step, buffers)] { step.op->forward(args); }});
+    if (step.couples()) {
+      calls.push_back({step.name + " statistics", 0,
+                       [this, &step, buffers] { forward_statistics(step, buffers); }});
+    }
+    calls.push_back(
+        {step.name + " forward", flops(step, &LayerRow::forward_flops),
+         [this, &step, buffers] { forward(step, buffers, kWrite, own_count(step.node)); }});
   }
-  calls.push_back({"loss", 0, [this, args = train_loss_args(buffers, batch, GradWrite::overwrite)] {
+  calls.push_back({"loss", 0, [this, args = train_loss_args(buffers, batch, kWrite)] {
                      train_loss_->run(args);
                    }});
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (!step->runs_backward && step->sums.empty()) continue;
-    calls.push_back(
-        {step->name + " backward", flops(*step, &LayerRow::backward_flops),
-         [this, &step = *step, buffers] { backward(step, buffers, GradWrite::overwrite); }});
+    if (step->couples()) {
+      calls.push_back({step->name + " backward statistics", 0, [this, &step = *step, buffers] {
+                         backward_statistics(step, buffers, kWrite, own_count(step.node));
+                       }});
+    }
+    calls.push_back({step->name + " backward", flops(*step, &LayerRow::backward_flops),
+                     [this, &step = *step, buffers] {
+                       backward(step, buffers, kWrite, own_count(step.node));
+                     }});
   }
   return calls;
 }
 
 void Executor::evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                         const EvalOutputs& outputs) {
-  forward(buffers, batch);
+  forward_all(buffers, batch);
 
   CrossEntropyArgs loss;
-  loss.logits = buffers.arena + logits_at_;
+  loss.logits = logits_at_.in(buffers);
   loss.labels = batch.labels;
   loss.slots = batch.slots;
-  loss.metrics = outputs.metrics ? outputs.metrics : buffers.arena + metrics_at_;
+  loss.metrics = outputs.metrics ? outputs.metrics : metrics_at_.in(buffers);
   loss.sample_loss = outputs.sample_loss;
   loss.prediction = outputs.prediction;
   loss.inverse_count = batch.scalars + offsetof(StepScalars, inverse_count);

@@ -16,6 +16,13 @@ struct ExecutorBuffers {
   DevPtr params16;  ///< the same in bf16; only for a plan of that type
   DevPtr grads;     ///< null for evaluation; the StepMetrics stand after the gradients
   DevPtr arena;     ///< at least arena_bytes()
+  DevPtr kept;      ///< at least kept_bytes(), of this piece alone; null if that is 0
+};
+
+/// Of what the statistics that an operation reads are, once merged (see OpArgs).
+struct MergedCount {
+  double values = 0;
+  double samples = 0;
 };
 
 /// A batch on the device, as raw samples (see InputArgs).
@@ -51,12 +58,29 @@ class Executor {
   ~Executor();
 
   std::int64_t batch() const { return batch_; }
+  /// Of memory that executors may share which run one after the other.
   std::size_t arena_bytes() const { return arena_bytes_; }
+  /// Of memory that only this pass may use from its first phase to its last.
+  std::size_t kept_bytes() const { return kept_bytes_; }
 
   /// Input kernel, forward, loss, backward. Gradients and metrics are overwritten or added to.
   /// `after_node` is called after each node's backward is queued, with its index in Plan::nodes.
   void train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
              const std::function<void(int node)>& after_node = {});
+
+  // The same for one of several pieces of a shard, phase by phase (memory_schedule.h). All pieces
+  // run a phase before one begins the next. With n nodes that couple samples there are 2n + 1
+  // phases: phases 0 to n - 1 end with the moments of a node's input, phases n to 2n - 1 with the
+  // sums of its backward, in the order of Plan::nodes and then in reverse.
+  int phases() const { return phases_; }
+  /// Where the statistics lie with which phase `phase` of a piece ended; null if nobody needs them.
+  DevPtr statistics(int phase, const ExecutorBuffers& buffers) const;
+  /// `merged(node)` tells what the statistics of a node that couples samples are of.
+  using Merged = std::function<MergedCount(int node)>;
+  void train_phase(int phase, const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                   GradWrite write, const Merged& merged,
+                   const std::function<void(int node)>& after_node = {});
+
   /// Input kernel, forward, loss. Gives predictions and losses per sample.
   void evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 const EvalOutputs& outputs);
@@ -69,33 +93,56 @@ class Executor {
   /// (later kernels may reuse its memory): the index in Plan::nodes, -1 for the input kernel, and
   /// how many elements of Plan::type there are.
   using Look = std::function<void(int node, DevPtr y, std::int64_t elements)>;
-  void look_through(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look) {
-    forward(buffers, batch, look);
-  }
+  void look_through(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look);
 
   /// "conv1: jit:avx2" for every node.
   std::vector<std::string> implementations() const;
 
  private:
   struct Step;
+  /// A place in the arena or in the kept memory, or none.
+  struct Place {
+    static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+    std::size_t offset = kNone;
+    bool kept = false;
+
+    bool given() const { return offset != kNone; }
+    bool operator==(const Place&) const = default;
+    DevPtr in(const ExecutorBuffers& buffers) const {
+      return given() ? (kept ? buffers.kept : buffers.arena) + offset : DevPtr{};
+    }
+  };
+  static void set_inputs(const std::vector<Place>& x, const ExecutorBuffers& buffers, OpArgs& args);
   InputArgs input_args(const ExecutorBuffers& buffers, const DeviceBatch& batch) const;
-  OpArgs forward_args(const Step& step, const ExecutorBuffers& buffers) const;
-  OpArgs backward_args(const Step& step, const ExecutorBuffers& buffers, GradWrite write) const;
+  OpArgs forward_args(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
+                      const MergedCount& merged) const;
+  OpArgs backward_args(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
+                       const MergedCount& merged) const;
   CrossEntropyArgs train_loss_args(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                                    GradWrite write) const;
   void add_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args) const;
-  void forward(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look = {});
+  /// The statistics of this piece alone.
+  MergedCount own_count(int node) const;
+  void forward(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
+               const MergedCount& merged);
+  void forward_statistics(const Step& step, const ExecutorBuffers& buffers);
+  void forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look = {});
   /// Backward of one node, then the sums of gradients that are complete with it.
-  void backward(const Step& step, const ExecutorBuffers& buffers, GradWrite write);
+  void backward(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
+                const MergedCount& merged);
+  void backward_statistics(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
+                           const MergedCount& merged);
 
   Backend& backend_;
   std::int64_t batch_ = 0;
-  std::size_t arena_bytes_ = 0;
+  std::size_t arena_bytes_ = 0, kept_bytes_ = 0;
+  int phases_ = 1;
   const Plan& plan_;
   std::unique_ptr<InputOp> input_;
   std::unique_ptr<CrossEntropyOp> train_loss_, eval_loss_;  ///< train_loss_ only for training
-  std::size_t input_at_ = 0, logits_at_ = 0, dlogits_at_ = 0, metrics_at_ = 0;
+  Place input_at_, logits_at_, dlogits_at_, metrics_at_;
   std::vector<Step> steps_;
+  std::vector<std::size_t> coupled_;  ///< indices into steps_
 };
 
 }  // namespace dpt

@@ -15,10 +15,11 @@ void for_each_element(const Param& param, Copy copy) {
       for (std::int64_t i = 0; i < param.count; ++i) copy(i, i);
       return;
     case ParamLayout::ohwi:
-    case ParamLayout::linear_hwc: {
-      // Both are [out][c][h][w] in files and [out][h][w][c] in the buffer.
+    case ParamLayout::linear_hwc:
+    case ParamLayout::vector_hwc: {
+      // All are [out][c][h][w] in files and [out][h][w][c] in the buffer.
       const bool conv = spec.layout == ParamLayout::ohwi;
-      const std::int64_t out = spec.file_shape[0];
+      const std::int64_t out = spec.layout == ParamLayout::vector_hwc ? 1 : spec.file_shape[0];
       const std::int64_t c = conv ? spec.file_shape[1] : spec.hwc.c;
       const std::int64_t hw =
           conv ? spec.file_shape[2] * spec.file_shape[3] : spec.hwc.h * spec.hwc.w;

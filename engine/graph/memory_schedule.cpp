@@ -31,11 +31,39 @@ class ScheduleBuilder {
     schedule_.metrics = block(sizeof(StepMetrics), loss_step(node_count_), loss_step(node_count_));
     if (training_) place_gradients();
     place_workspaces();
-    schedule_.offsets = assign_memory(schedule_.lifetimes, schedule_.bytes);
+    assign_places();
     return std::move(schedule_);
   }
 
  private:
+  /// The phase in which a step runs.
+  int phase_of(int step) const {
+    int phase = 0;
+    for (int i = 0; i < node_count_; ++i) {
+      if (!needs_[i].couples) continue;
+      phase += step >= forward_step(i);
+      phase += training_ && step >= backward_step(node_count_, i);
+    }
+    return phase;
+  }
+
+  /// Blocks that are used in one phase share an arena; the others lie in each piece's own.
+  void assign_places() {
+    const std::vector<Lifetime>& all = schedule_.lifetimes;
+    std::vector<Lifetime> shared = all, own = all;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      schedule_.kept.push_back(phase_of(all[i].first) != phase_of(all[i].last));
+      (schedule_.kept.back() ? shared : own)[i].bytes = 0;
+    }
+    schedule_.offsets = assign_memory(shared, schedule_.bytes);
+    const std::vector<std::size_t> kept = assign_memory(own, schedule_.kept_bytes);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (schedule_.kept[i]) schedule_.offsets[i] = kept[i];
+    }
+    schedule_.phases =
+        1 + phase_of(training_ ? backward_step(node_count_, 0) : loss_step(node_count_));
+  }
+
   int block(std::size_t bytes, int first, int last) {
     schedule_.lifetimes.push_back({bytes, first, last});
     readers_.push_back(0);
@@ -50,7 +78,7 @@ class ScheduleBuilder {
            size_of(plan_.type);
   }
   bool runs_backward(const Node& node) const {
-    return training_ && (node.input_gradient || !node.params.empty());
+    return training_ && (node.input_gradient || node.trains);
   }
 
   /// The last step at which each value's contents are read under its own name; views and layers
@@ -131,13 +159,21 @@ class ScheduleBuilder {
       is_shared = false;
     }
     if (!node.input_gradient) return;
-    const bool over_dy = passes_dy || (needs_[i].in_place && !is_shared);
-    places.dx = over_dy ? places.dy : block(bytes_of(node.inputs[0]), back, back);
+    const bool over_dy =
+        !needs_[i].separate_gradients && (passes_dy || (needs_[i].in_place && !is_shared));
+    int dx = over_dy ? places.dy : kNowhere;
     for (const int x : node.inputs) {
-      assert(bytes_of(x) == bytes_of(node.inputs[0]) && "all inputs have the same gradient");
-      if (!needs_gradient(x)) continue;
-      parts_[x].push_back(places.dx);
-      ++readers_[places.dx];
+      const bool is_asked_for = needs_gradient(x);
+      if (needs_[i].separate_gradients) {
+        dx = is_asked_for ? block(bytes_of(x), back, back) : kNowhere;
+      } else {
+        assert(bytes_of(x) == bytes_of(node.inputs[0]) && "all inputs have the same gradient");
+        if (dx == kNowhere) dx = block(bytes_of(x), back, back);
+      }
+      places.dx.push_back(dx);
+      if (!is_asked_for) continue;
+      parts_[x].push_back(dx);
+      ++readers_[dx];
     }
     for (const int x : node.inputs) {
       if (needs_gradient(x) && --missing_[x] == 0) gradient_of_[x] = add_up(x, back, places.sums);
@@ -185,7 +221,9 @@ class ScheduleBuilder {
       const bool later = runs_backward(plan_.nodes[i]);
       NodePlaces& places = schedule_.nodes[i];
       if (needs_[i].saved_bytes > 0) {
-        places.saved = block(needs_[i].saved_bytes, front, later ? back : front);
+        // Statistics are written before the node's own step, when the one before it is done.
+        const int first = needs_[i].couples ? front - 1 : front;
+        places.saved = block(needs_[i].saved_bytes, first, later ? back : front);
       }
       if (needs_[i].scratch_bytes > 0) {
         places.forward_scratch = block(needs_[i].scratch_bytes, front, front);
@@ -215,7 +253,8 @@ MemorySchedule make_memory_schedule(const Plan& plan, std::int64_t batch, bool t
   return ScheduleBuilder(plan, batch, training, needs).build();
 }
 
-MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimizer_buffers) {
+MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimizer_buffers,
+                               std::int64_t pieces) {
   // Without a device, assume what most kernels do: read x and y again in backward, except layers
   // that run in place, which need y only; and leave dy as it was, so that nobody needs a copy.
   std::vector<NodeNeeds> needs;
@@ -224,14 +263,17 @@ MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimiz
     assumed.in_place = node.layer->is_in_place();
     assumed.backward_needs_x = !assumed.in_place;
     assumed.keeps_dy = true;
+    assumed.separate_gradients = node.inputs.size() > 1 && !assumed.in_place;
+    assumed.couples = node.coupling.has_value();
     needs.push_back(assumed);
   }
   MemoryEstimate estimate;
   estimate.params = plan.param_floats * static_cast<std::int64_t>(sizeof(float));
   estimate.grads = plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
   estimate.optimizer = optimizer_buffers * estimate.params;
-  estimate.activations =
-      static_cast<std::int64_t>(make_memory_schedule(plan, batch, true, needs).bytes);
+  const MemorySchedule schedule = make_memory_schedule(plan, batch, true, needs);
+  estimate.activations = static_cast<std::int64_t>(schedule.bytes) +
+                         pieces * static_cast<std::int64_t>(schedule.kept_bytes);
   return estimate;
 }
 

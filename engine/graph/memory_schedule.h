@@ -4,6 +4,11 @@
 // A pass is a sequence of steps: 0 the input kernel, then every node forward, then the loss, then,
 // for training, every node backward in reverse. Where several nodes read a value, their gradients
 // are added up in the step of the node that gives the last of them.
+//
+// A pass over a shard may be made in pieces (micro-batches). Before a node that couples samples
+// runs, forward or backward, all pieces must have come that far: this divides the pass into phases.
+// All pieces run a phase, one after the other, before any begins the next. So what is used in one
+// phase only lies in memory that the pieces share, and each piece keeps the rest for itself.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +23,10 @@ struct NodeNeeds {
   bool in_place = false;
   bool backward_needs_x = true, backward_needs_y = true;
   std::size_t saved_bytes = 0, scratch_bytes = 0;
-  bool keeps_dy = false;   ///< Op::backward_keeps_dy
-  bool passes_dy = false;  ///< Op::passes_dy
+  bool keeps_dy = false;            ///< Op::backward_keeps_dy
+  bool passes_dy = false;           ///< Op::passes_dy
+  bool separate_gradients = false;  ///< Op::separate_gradients
+  bool couples = false;             ///< Op::coupled_channels() > 0
 };
 
 inline constexpr int kNowhere = -1;
@@ -36,8 +43,8 @@ struct GradientSum {
 struct NodePlaces {
   std::vector<int> x;  ///< of each input
   int y = kNowhere;
-  int dx = kNowhere;  ///< the gradient of every input
-  int dy = kNowhere;  ///< set exactly when backward runs
+  std::vector<int> dx;  ///< the gradient of each input: one and the same, or separate ones
+  int dy = kNowhere;    ///< set exactly when backward runs
   /// What is copied to dy before backward, which would clobber what others still need.
   int dy_from = kNowhere;
   std::vector<GradientSum> sums;  ///< to be made after the node's backward, in this order
@@ -48,7 +55,10 @@ struct NodePlaces {
 struct MemorySchedule {
   std::vector<Lifetime> lifetimes;   ///< of blocks that have a place of their own
   std::vector<std::size_t> offsets;  ///< the place of each, in bytes
-  std::size_t bytes = 0;             ///< of the arena
+  std::vector<bool> kept;            ///< whether that is in the piece's own memory
+  std::size_t bytes = 0;             ///< of the arena that pieces share
+  std::size_t kept_bytes = 0;        ///< of a piece's own memory
+  int phases = 1;                    ///< of a whole pass
   std::vector<NodePlaces> nodes;     ///< as Plan::nodes; a view has its blocks' places too
   int input = kNowhere;              ///< what the input kernel writes
   int logits = kNowhere;             ///< what the loss reads

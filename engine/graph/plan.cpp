@@ -41,6 +41,7 @@ class PlanBuilder {
     throw_issues();
     make_rows();
     make_nodes();
+    place_params();
     return std::move(plan_);
   }
 
@@ -237,7 +238,7 @@ class PlanBuilder {
     }
     const auto has_params = [&](const Draft& draft) {
       const std::vector<ActivationShape> in = shapes_into(draft);
-      return in.empty() || !draft.layer->params(in).empty();
+      return in.empty() || trained_elements(draft.layer->params(in)) > 0;
     };
     if (std::none_of(drafts_.begin(), drafts_.end(), has_params)) {
       issue(spec_.model.where,
@@ -251,9 +252,7 @@ class PlanBuilder {
       const bool upstream = std::any_of(draft.inputs.begin(), draft.inputs.end(), [&](int input) {
         return input != kModelInput && drafts_[input].has_params_upto_here;
       });
-      const std::vector<ParamSpec> params = draft.layer->params(in);
       draft.input_gradient = upstream;
-      draft.has_params_upto_here = upstream || !params.empty();
       LayerRow row;
       row.name = draft.spec->name;
       row.type = draft.spec->op.type;
@@ -263,7 +262,8 @@ class PlanBuilder {
                                   fmt::join(draft.spec->from, ", "));
       }
       row.out = *draft.out;
-      for (const ParamSpec& param : params) row.params += count_of(param);
+      row.params = trained_elements(draft.layer->params(in));
+      draft.has_params_upto_here = upstream || row.params > 0;
       row.forward_flops = draft.layer->forward_flops(in, *draft.out);
       row.backward_flops = draft.layer->backward_flops(in, *draft.out, upstream);
       const bool over_input = draft.layer->is_in_place() &&
@@ -294,6 +294,15 @@ class PlanBuilder {
     return count;
   }
 
+  /// What the optimizer updates; running statistics are not counted.
+  static std::int64_t trained_elements(const std::vector<ParamSpec>& params) {
+    std::int64_t elements = 0;
+    for (const ParamSpec& param : params) {
+      if (param.role == ParamRole::trained) elements += count_of(param);
+    }
+    return elements;
+  }
+
   /// The layer that reads `layer`'s output, if there is exactly one; otherwise -1.
   int only_consumer(int layer) const {
     if (drafts_[layer].consumers != 1) return -1;
@@ -315,6 +324,7 @@ class PlanBuilder {
       Node node;
       node.name = drafts_[i].spec->name;
       node.layer = drafts_[i].layer;
+      node.coupling = node.layer->coupling();
       node.source_layers = {i};
       node.input_gradient = drafts_[i].input_gradient;
       node.is_view = node.layer->is_view();
@@ -347,20 +357,58 @@ class PlanBuilder {
   }
 
   void add_params(Node& node) {
-    std::vector<ActivationShape> in;
-    for (const int input : node.inputs) in.push_back(plan_.values[input].shape);
-    for (ParamSpec& spec : node.layer->params(in)) {
+    for (ParamSpec& spec : node.layer->params(plan_.shapes_into(node))) {
       Param param;
       param.name = node.name + "." + spec.suffix;
       param.count = count_of(spec);
       param.spec = std::move(spec);
-      param.offset = plan_.param_floats;
       param.node = static_cast<int>(plan_.nodes.size());
-      plan_.param_floats += align_up(param.count, kAlignFloats);
-      plan_.param_count += param.count;
+      node.trains = node.trains || param.is_trained();
       node.params.push_back(static_cast<int>(plan_.params.size()));
       plan_.params.push_back(std::move(param));
     }
+  }
+
+  /// Gives every parameter its place: first what is trained, then running statistics, then their
+  /// counters, each in the order of the nodes.
+  void place_params() {
+    std::int64_t end = 0;
+    const auto place = [&](ParamRole role, std::int64_t align) {
+      for (Param& param : plan_.params) {
+        if (param.spec.role != role) continue;
+        param.offset = end;
+        end += align_up(param.count, align);
+      }
+      return end;
+    };
+    plan_.trained_floats = place(ParamRole::trained, kAlignFloats);
+    plan_.counters.begin = place(ParamRole::running, kAlignFloats);
+    plan_.counters.end = place(ParamRole::counter, 1);
+    plan_.param_floats = align_up(end, kAlignFloats);
+    for (const Param& param : plan_.params) {
+      if (param.is_trained()) plan_.param_count += param.count;
+      if (param.spec.role == ParamRole::running) add_running(param);
+    }
+  }
+
+  /// Neighbours that follow the same rule become one range.
+  void add_running(const Param& param) {
+    RunningRange range{param.offset, param.offset + align_up(param.count, kAlignFloats),
+                       param.spec.momentum, plan_.counters.begin};
+    for (const int index : plan_.nodes[param.node].params) {
+      const Param& other = plan_.params[index];
+      if (other.spec.role == ParamRole::counter) range.counter = other.offset;
+    }
+    if (!plan_.running.empty()) {
+      RunningRange& last = plan_.running.back();
+      const bool same_rule =
+          last.momentum == range.momentum && (range.momentum >= 0 || last.counter == range.counter);
+      if (last.end == range.begin && same_rule) {
+        last.end = range.end;
+        return;
+      }
+    }
+    plan_.running.push_back(range);
   }
 
   struct Issue {
@@ -376,6 +424,14 @@ class PlanBuilder {
 };
 
 }  // namespace
+
+std::vector<ActivationShape> Plan::shapes_into(const Node& node) const {
+  std::vector<ActivationShape> shapes;
+  for (const int each : node.inputs) {
+    shapes.push_back(values[static_cast<std::size_t>(each)].shape);
+  }
+  return shapes;
+}
 
 Plan make_plan(const TrainSpec& spec) {
   return PlanBuilder(spec).build();

@@ -14,13 +14,16 @@
 
 namespace dpt {
 
-/// A parameter's place in the flat buffers.
+/// A tensor of the model and its place in the flat buffers: a parameter, or what training keeps
+/// beside them (ParamRole).
 struct Param {
   std::string name;  ///< "conv1.weight", as in files
   ParamSpec spec;
   std::int64_t offset = 0;  ///< in floats; a multiple of 16 (64 bytes)
   std::int64_t count = 0;   ///< elements
   int node = 0;             ///< index into Plan::nodes
+
+  bool is_trained() const { return spec.role == ParamRole::trained; }
 };
 
 /// An activation.
@@ -33,11 +36,13 @@ struct Value {
 struct Node {
   std::string name;  ///< of the (first) layer
   std::shared_ptr<const Layer> layer;
-  std::vector<int> inputs;         ///< indices of Values, as many as the layer reads
-  int output = 0;                  ///< index of its Value
-  std::vector<int> params;         ///< indices into Plan::params, in the order of Layer::params
-  std::vector<int> source_layers;  ///< indices into spec.model.layers, fused ones included
-  bool input_gradient = true;      ///< an input needs a gradient
+  std::vector<int> inputs;           ///< indices of Values, as many as the layer reads
+  int output = 0;                    ///< index of its Value
+  std::vector<int> params;           ///< indices into Plan::params, in the order of Layer::params
+  std::vector<int> source_layers;    ///< indices into spec.model.layers, fused ones included
+  bool trains = false;               ///< has parameters that the optimizer updates
+  bool input_gradient = true;        ///< an input needs a gradient
+  std::optional<Coupling> coupling;  ///< Layer::coupling
   bool is_view = false;
   Where where;
 };
@@ -53,19 +58,25 @@ struct LayerRow {
 };
 
 struct Plan {
-  ActivationShape input;      ///< after the input kernel
-  std::vector<Value> values;  ///< values[0] is the input
-  std::vector<Node> nodes;    ///< in execution order
-  int logits = 0;             ///< index of the Value the loss reads
-  std::int64_t classes = 0;   ///< width of the logits
-  std::vector<Param> params;
-  std::int64_t param_floats = 0;  ///< flat buffer length, padding included; a multiple of 16
-  std::int64_t param_count = 0;   ///< elements without padding
+  ActivationShape input;            ///< after the input kernel
+  std::vector<Value> values;        ///< values[0] is the input
+  std::vector<Node> nodes;          ///< in execution order
+  int logits = 0;                   ///< index of the Value the loss reads
+  std::int64_t classes = 0;         ///< width of the logits
+  std::vector<Param> params;        ///< in the order of the nodes
+  std::int64_t trained_floats = 0;  ///< of the flat buffer's beginning, which the optimizer updates
+  std::int64_t param_floats = 0;    ///< flat buffer length, padding included; a multiple of 16
+  std::int64_t param_count = 0;     ///< elements that the optimizer updates, without padding
+  std::vector<RunningRange> running;  ///< the running statistics, all behind what is trained
+  Range counters;                     ///< their counters, at the end of the flat buffer
   std::vector<LayerRow> rows;
   DType type = DType::f32;  ///< of activations
   bool tf32 = false;        ///< operands of matrix products may be rounded to tf32
 
-  /// Floats of the gradient buffer: param_floats, then StepMetrics padded to 16.
+  /// The shapes of what a node reads, in order.
+  std::vector<ActivationShape> shapes_into(const Node& node) const;
+  /// Floats of the gradient buffer: param_floats, then StepMetrics padded to 16. In the place of
+  /// running statistics stand those of the step, times samples.
   std::int64_t grad_floats() const { return param_floats + 16; }
 };
 
@@ -88,7 +99,9 @@ struct MemoryEstimate {
   std::int64_t params = 0, grads = 0, optimizer = 0, activations = 0;
   std::int64_t total() const { return params + grads + optimizer + activations; }
 };
-MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimizer_buffers);
+/// `pieces` micro-batches of `batch` samples go through a pass together (memory_schedule.h).
+MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimizer_buffers,
+                               std::int64_t pieces = 1);
 
 /// A stretch of the gradient buffer that is complete once the backward of `node` is done, and of
 /// all nodes after it.
@@ -105,6 +118,7 @@ std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::int64_t byte
 struct StepSize {
   std::int64_t batch = 0;    ///< samples of the largest batch, on all replicas together
   std::int64_t at_once = 0;  ///< samples of the largest micro-batch of a replica
+  std::int64_t pieces = 1;   ///< micro-batches that go through a pass together
 };
 /// Of batches from that many training samples, in replicas that run at most `limit` samples at once
 /// (micro_batch_limit). In exact mode a micro-batch is of one shard; those that a GPU runs

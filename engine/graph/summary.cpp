@@ -119,7 +119,8 @@ StepSize step_size(const TrainSpec& spec, int replicas, std::int64_t samples, st
   const std::int64_t parts = spec.train.shards > 0 ? spec.train.shards : replicas;
   const std::int64_t part = ceil_div(step.batch, parts);
   // A part is divided evenly into micro-batches.
-  step.at_once = ceil_div(part, ceil_div(part, limit));
+  step.pieces = ceil_div(part, limit);
+  step.at_once = ceil_div(part, step.pieces);
   return step;
 }
 
@@ -140,7 +141,8 @@ std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
                    flops_text(totals.backward), bytes_text(totals.activation_bytes)});
 
   const StepSize size = step.value_or(whole_batch(spec, replicas));
-  const MemoryEstimate memory = estimate_memory(plan, size.at_once, optimizer_buffers.value_or(0));
+  const MemoryEstimate memory =
+      estimate_memory(plan, size.at_once, optimizer_buffers.value_or(0), size.pieces);
   const std::string per_image = flops_text(totals.forward + totals.backward);
   std::string text = fmt::format("{}: input {}, {} classes, {}\n\n{}", spec.name, plan.input.text(),
                                  plan.classes, name_of(plan.type), table_text(lines));
@@ -182,7 +184,8 @@ std::string summary_json(const TrainSpec& spec, const Plan& plan, int replicas,
   }
   const Totals totals = totals_of(plan);
   const StepSize size = step.value_or(whole_batch(spec, replicas));
-  const MemoryEstimate memory = estimate_memory(plan, size.at_once, optimizer_buffers.value_or(0));
+  const MemoryEstimate memory =
+      estimate_memory(plan, size.at_once, optimizer_buffers.value_or(0), size.pieces);
   const Json all = {{"name", spec.name},
                     {"input", shape_json(plan.input)},
                     {"classes", plan.classes},

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,9 +19,10 @@ namespace dpt {
 
 /// How a parameter lies in the flat buffer. Files always hold torchvision's layout.
 enum class ParamLayout : std::uint8_t {
-  plain,      ///< as in files: biases, Linear not after a Flatten of an image
-  ohwi,       ///< file: OIHW (out, in/groups, kh, kw); buffer: OHWI
-  linear_hwc  ///< file: [out][c*h*w]; buffer: [out][h*w*c], for a Linear after a Flatten
+  plain,       ///< as in files: biases, Linear not after a Flatten of an image
+  ohwi,        ///< file: OIHW (out, in/groups, kh, kw); buffer: OHWI
+  linear_hwc,  ///< file: [out][c*h*w]; buffer: [out][h*w*c], for a Linear after a Flatten
+  vector_hwc   ///< file: [c*h*w]; buffer: [h*w*c], one number for each feature after a Flatten
 };
 
 /// A distribution of starting values, as torch.nn.init names them.
@@ -43,6 +45,13 @@ constexpr auto enum_names(InitKind) {
                                             {InitKind::constant, "constant"}});
 }
 
+/// What a tensor of a layer is to training.
+enum class ParamRole : std::uint8_t {
+  trained,  ///< the optimizer updates it
+  running,  ///< running statistics: approaches the statistics of each batch
+  counter   ///< counts the updates of running statistics; I64 in files
+};
+
 /// How a parameter starts. Fan-in and fan-out as torch.nn.init computes them.
 struct InitSpec {
   InitKind kind = InitKind::pytorch;
@@ -54,9 +63,12 @@ struct ParamSpec {
   std::string suffix;                    ///< "weight", "bias": the name is LAYER.suffix
   std::vector<std::int64_t> file_shape;  ///< torchvision's
   ParamLayout layout = ParamLayout::plain;
-  SampleShape hwc;  ///< linear_hwc: the flattened image
+  SampleShape hwc;  ///< linear_hwc, vector_hwc: the flattened image
   std::int64_t fan_in = 1, fan_out = 1;
   InitSpec init;
+  ParamRole role = ParamRole::trained;
+  float momentum = 0.1F;    ///< running: as RunningRange::momentum
+  bool reads_fp32 = false;  ///< the operation reads it in fp32 where activations are bf16
 };
 
 /// An activation's shape as layers see it: per sample, and whether a Flatten has made a vector of
@@ -66,6 +78,10 @@ struct ActivationShape {
   bool flat = false;
 
   std::int64_t elements() const { return shape.elements(); }
+  /// As a normalisation sees it: a channel of an image has a value at each pixel, a feature of a
+  /// vector one.
+  std::int64_t channels() const { return flat ? elements() : shape.c; }
+  std::int64_t positions() const { return elements() / channels(); }
   /// "20x26x26" (C x H x W as users write it) or "800".
   std::string text() const;
 };
@@ -80,10 +96,14 @@ struct LayerContext {
   bool input_gradient = true;
 };
 
-/// How many inputs a layer reads. Where there are several, they have the shape of the first, and
-/// one gradient, dx, is that of each.
+/// How many inputs a layer reads.
 struct InputCount {
   int least = 1, most = 1;
+};
+
+/// How a layer's statistics combine the samples of a batch in training.
+struct Coupling {
+  bool sync = false;  ///< over the whole batch; else over a shard
 };
 
 class Layer {
@@ -103,6 +123,8 @@ class Layer {
                                 bool input_gradient) const {
     return forward_flops(in, out) * (input_gradient ? 2 : 1);
   }
+  /// Given where in training a sample's result depends on the other samples (Op::coupled_channels).
+  virtual std::optional<Coupling> coupling() const { return std::nullopt; }
   /// Only renames its input's shape (Flatten): no kernel, same memory.
   virtual bool is_view() const { return false; }
   /// May write its output over its input (or one of them).

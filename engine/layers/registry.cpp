@@ -15,6 +15,8 @@ constexpr LayerKind (*kKinds[])() = {
     &kind_of<class Conv2d>,             //
     &kind_of<class Linear>,             //
     &kind_of<class ReLU>,               //
+    &kind_of<class BatchNorm1d>,        //
+    &kind_of<class BatchNorm2d>,        //
     &kind_of<class Add>,                //
     &kind_of<class MaxPool2d>,          //
     &kind_of<class AvgPool2d>,          //
@@ -49,6 +51,9 @@ const VariantTable& layer_table() {
                   {"fc", "Linear"},
                   {"Relu", "ReLU"},
                   {"Activation", "ReLU"},
+                  {"BatchNorm", "BatchNorm1d or BatchNorm2d"},
+                  {"BatchNormalization", "BatchNorm2d"},
+                  {"SyncBatchNorm", "BatchNorm2d with sync: true"},
                   {"Sum", "Add"},
                   {"Eltwise", "Add"},
                   {"ElementwiseAdd", "Add"},

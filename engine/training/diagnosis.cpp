@@ -77,6 +77,7 @@ class Probe {
     gradients_.resize(static_cast<std::size_t>(plan_.grad_floats()));
     grads_ = allocate(gradients_.size() * sizeof(float));
     arena_ = allocate(executor_.arena_bytes());
+    kept_ = allocate(executor_.kept_bytes());
     loss_ = allocate(sizeof(float));
     scalars_.epoch = bad.epoch();
     scalars_.inverse_count = 1.0F / static_cast<float>(bad.batch().size());
@@ -107,7 +108,7 @@ class Probe {
     return backend_.allocate(std::max<std::size_t>(bytes, 1), "diagnosing a diverged step");
   }
   ExecutorBuffers buffers() const {
-    return {params_.ptr(), params16_.ptr(), grads_.ptr(), arena_.ptr()};
+    return {params_.ptr(), params16_.ptr(), grads_.ptr(), arena_.ptr(), kept_.ptr()};
   }
 
   std::optional<Finding> forward(const DeviceBatch& batch) {
@@ -163,7 +164,7 @@ class Probe {
   const OneByOne source_;
   InputStaging staging_;
   Executor executor_;
-  DeviceMemory params_, params16_, grads_, arena_, loss_;
+  DeviceMemory params_, params16_, grads_, arena_, kept_, loss_;
   StepScalars scalars_;
   std::vector<std::byte> pixels_;
   std::vector<float> gradients_, floats_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/spec/replica_checks.h"
+#include "engine/training/statistics_checks.h"
 #include "kernels/common/divide.h"
 
 namespace dpt {
@@ -42,7 +43,8 @@ std::chrono::milliseconds stall_timeout(const Job& job) {
 
 std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device) {
   constexpr std::int64_t kFewest = 8;
-  const std::int64_t per_sample = estimate_memory(plan, 1, 0).activations;
+  // What pieces keep between the phases of a pass leaves the cache anyway.
+  const std::int64_t per_sample = estimate_memory(plan, 1, 0, 0).activations;
   const std::int64_t fitting = device.pass_bytes / std::max<std::int64_t>(per_sample, 1);
   return std::clamp(fitting / kFewest * kFewest, kFewest, device.max_samples);
 }
@@ -105,6 +107,9 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
       *std::min_element(job.max_micro_batches.begin(), job.max_micro_batches.end());
   job.resolved_config = std::move(resolved_config);
   job.spec = std::move(spec);
+  if (const std::string problem = problem_of_statistics(job); !problem.empty()) {
+    throw Error(ErrorKind::usage, problem);
+  }
   return job;
 }
 

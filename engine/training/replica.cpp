@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 
+#include "kernels/common/align.h"
 #include "kernels/common/divide.h"
 #include "kernels/heartbeat.h"
 #include "kernels/text.h"
@@ -24,6 +25,7 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
     : backend_(backend),
       communicator_(communicator),
       job_(job),
+      lockstep_(backend, communicator, job.plan),
       staging_(backend),
       device_weights_(job.device_weights) {
   params_ = allocate(float_bytes(job.plan.param_floats), "the parameters");
@@ -133,6 +135,8 @@ Executor& Replica::executor(std::int64_t batch, bool training) {
         static_cast<float>(job_.spec.loss.label_smoothing), batch, training);
     require_room(*slot, training);
     ensure(arena_, slot->arena_bytes(), "activations");
+    // An evaluation is one piece.
+    if (!training) need_kept(1, slot->kept_bytes());
   }
   return *slot;
 }
@@ -167,10 +171,37 @@ const WorkPartition& Replica::partition_for(std::int64_t global_batch) {
   };
   WorkPartition partition = cut(ShardBuffers::one_each);
   for (const std::int64_t size : micro_batch_sizes(partition)) executor(size, true);
-  partition.branches = branches_for(partition);
-  if (partition.branches == 1) partition = cut(ShardBuffers::reused);
+  partition.branches = lockstep_.couples_shards() ? 1 : branches_for(partition);
+  // Shards that go through a pass together need a buffer each.
+  if (partition.branches == 1 && !lockstep_.couples_shards()) {
+    partition = cut(ShardBuffers::reused);
+  }
+  need_kept(partition.branches, kept_bytes(partition));
   need_gradient_buffers(std::max(partition.buffers, 1));
   return partitions_.emplace(global_batch, std::move(partition)).first->second;
+}
+
+std::size_t Replica::kept_bytes(const WorkPartition& partition) {
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < partition.actions.size();) {
+    const std::size_t end = i + together_from(partition, i);
+    std::size_t bytes = 0;
+    for (; i < end; ++i) {
+      const WorkAction& action = partition.actions[i];
+      if (action.kind != WorkAction::Kind::train) continue;
+      bytes += aligned(executor(action.samples.size(), true).kept_bytes());
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+void Replica::need_kept(int branches, std::size_t bytes) {
+  if (bytes == 0) return;
+  while (static_cast<int>(kept_.size()) < branches) kept_.emplace_back();
+  for (int i = 0; i < branches; ++i) {
+    ensure(kept_[static_cast<std::size_t>(i)], bytes, "activations of a whole shard");
+  }
 }
 
 int Replica::branches_for(const WorkPartition& partition) {
@@ -182,12 +213,14 @@ int Replica::branches_for(const WorkPartition& partition) {
   for (const std::int64_t size : micro_batch_sizes(partition)) {
     arena = std::max(arena, executor(size, true).arena_bytes());
   }
+  const std::size_t kept = kept_bytes(partition);
   const std::size_t gradients =
       static_cast<std::size_t>(partition.buffers) * float_bytes(job_.plan.grad_floats());
   int branches = backend_.make_branches(std::min(kMostBranches, partition.buffers));
   // Little, because other replicas and evaluations need memory too.
   const std::uint64_t room = backend_.free_bytes() / 16;
-  while (branches > 1 && gradients + static_cast<std::size_t>(branches - 1) * arena > room) {
+  while (branches > 1 &&
+         gradients + static_cast<std::size_t>(branches - 1) * (arena + kept) > room) {
     --branches;
   }
   while (static_cast<int>(branch_arenas_.size()) < branches - 1) branch_arenas_.emplace_back();
@@ -254,52 +287,95 @@ std::string Replica::launches() const {
   return recorded(Part::gradients) ? "graphs" : "calls";
 }
 
+void Replica::begin_buffer(const WorkPartition& partition, const WorkAction& action,
+                           const StagedBatch& staged) {
+  if (action.kind == WorkAction::Kind::add || action.write != GradWrite::overwrite) return;
+  const DevPtr grads = gradients_[static_cast<std::size_t>(action.buffer)].ptr();
+  if (action.kind == WorkAction::Kind::zero) {
+    backend_.zero(grads, float_bytes(job_.plan.grad_floats()));
+  }
+  if (action.buffer == partition.parts.front().buffer) {
+    // The rank's vote is in the metrics of its first part, and therefore in their sum.
+    backend_.copy(metrics_of(grads), staged.metrics, metrics_bytes());
+  } else {
+    backend_.zero(metrics_of(grads), metrics_bytes());
+  }
+}
+
+std::size_t Replica::together_from(const WorkPartition& partition, std::size_t first) const {
+  const std::vector<WorkAction>& actions = partition.actions;
+  const auto joins = [&](const WorkAction& action) {
+    if (lockstep_.couples_shards()) return action.kind != WorkAction::Kind::add;
+    return action.kind == WorkAction::Kind::train && action.shard == actions[first].shard;
+  };
+  std::size_t end = first + 1;
+  if (actions[first].kind == WorkAction::Kind::add || !lockstep_.couples_pieces()) return 1;
+  while (end < actions.size() && joins(actions[end])) ++end;
+  return end - first;
+}
+
 void Replica::compute_gradients(const WorkPartition& partition, const StagedBatch& staged) {
   if (partition.branches > 1) backend_.fork(partition.branches);
-  for (const WorkAction& action : partition.actions) {
-    const DevPtr grads = gradients_[static_cast<std::size_t>(action.buffer)].ptr();
+  const std::vector<WorkAction>& actions = partition.actions;
+  // The last pass completes the gradients, layer by layer.
+  std::size_t next_bucket = 0;
+  const auto after_node = [&](int node) {
+    if (next_bucket < buckets_.size() && buckets_[next_bucket].node == node) {
+      sum_bucket(buckets_[next_bucket++]);
+    }
+  };
+  for (std::size_t i = 0; i < actions.size();) {
+    const std::size_t end = i + together_from(partition, i);
     // All of a shard in one branch: its micro-batches add to what is there.
-    const int branch = action.buffer % partition.branches;
-    if (partition.branches > 1) backend_.select_branch(branch);
-    const DevPtr arena =
-        branch == 0 ? arena_.ptr() : branch_arenas_[static_cast<std::size_t>(branch - 1)].ptr();
-    const bool begins =
-        action.kind != WorkAction::Kind::add && action.write == GradWrite::overwrite;
-    if (action.kind == WorkAction::Kind::zero) {
-      backend_.zero(grads, float_bytes(job_.plan.grad_floats()));
-    }
-    if (begins && action.buffer == partition.parts.front().buffer) {
-      // The rank's vote is in the metrics of its first part, and therefore in their sum.
-      backend_.copy(metrics_of(grads), staged.metrics, metrics_bytes());
-    } else if (begins) {
-      backend_.zero(metrics_of(grads), metrics_bytes());
-    }
-    if (action.kind == WorkAction::Kind::add) {
-      backend_.add(grads, grads, gradients_[static_cast<std::size_t>(action.other)].ptr(),
-                   job_.plan.grad_floats());
-    }
-    if (action.kind == WorkAction::Kind::train) {
+    const auto branch = static_cast<std::size_t>(actions[i].buffer % partition.branches);
+    if (partition.branches > 1) backend_.select_branch(static_cast<int>(branch));
+    const DevPtr arena = branch == 0 ? arena_.ptr() : branch_arenas_[branch - 1].ptr();
+    std::size_t kept = 0;
+    pieces_.clear();
+    for (; i < end; ++i) {
+      const WorkAction& action = actions[i];
+      const DevPtr grads = gradients_[static_cast<std::size_t>(action.buffer)].ptr();
+      begin_buffer(partition, action, staged);
+      if (action.kind == WorkAction::Kind::add) {
+        backend_.add(grads, grads, gradients_[static_cast<std::size_t>(action.other)].ptr(),
+                     job_.plan.grad_floats());
+      }
+      if (action.kind != WorkAction::Kind::train) continue;
       beat("computing gradients");
-      DeviceBatch micro_batch = staged.batch;
+      Piece& piece = pieces_.emplace_back();
+      piece.executor = &executor(action.samples.size(), true);
+      piece.batch = staged.batch;
       const auto skip = static_cast<std::size_t>(action.samples.begin - partition.samples.begin);
-      micro_batch.slots = staged.batch.slots + skip * sizeof(std::int32_t);
-      micro_batch.ids = staged.batch.ids + skip * sizeof(std::int64_t);
-      // The last micro-batch completes the gradients, layer by layer.
-      const bool completes = !buckets_.empty() && &action == &partition.actions.back();
-      std::size_t next = 0;
-      const auto after_node = [&](int node) {
-        if (next < buckets_.size() && buckets_[next].node == node) sum_bucket(buckets_[next++]);
-      };
-      executor(action.samples.size(), true)
-          .train({params_.ptr(), params16_.ptr(), grads, arena}, micro_batch, action.write,
-                 completes ? std::function<void(int)>(std::cref(after_node))
-                           : std::function<void(int)>());
-      if (completes) return;
+      piece.batch.slots = staged.batch.slots + skip * sizeof(std::int32_t);
+      piece.batch.ids = staged.batch.ids + skip * sizeof(std::int64_t);
+      piece.buffers = {params_.ptr(), params16_.ptr(), grads, arena, {}};
+      if (piece.executor->kept_bytes() > 0) piece.buffers.kept = kept_[branch].ptr() + kept;
+      kept += aligned(piece.executor->kept_bytes());
+      piece.write = action.write;
+      piece.shard = action.shard;
     }
+    const bool completes = !buckets_.empty() && i == actions.size();
+    train(partition,
+          completes ? std::function<void(int)>(std::cref(after_node)) : std::function<void(int)>());
   }
+  // A rank without samples takes part with nothing.
+  if (actions.empty() && lockstep_.couples_shards()) train(partition, {});
   if (partition.branches > 1) backend_.join();
   // A rank without samples takes part with zeros.
-  for (const GradientBucket& bucket : buckets_) sum_bucket(bucket);
+  while (next_bucket < buckets_.size()) sum_bucket(buckets_[next_bucket++]);
+}
+
+/// Trains on pieces_.
+void Replica::train(const WorkPartition& partition, const std::function<void(int)>& after_node) {
+  if (lockstep_.couples_pieces()) {
+    if (!pieces_.empty() || lockstep_.couples_shards()) {
+      lockstep_.train(pieces_, partition.shard_sizes, after_node);
+    }
+    return;
+  }
+  for (const Piece& piece : pieces_) {
+    piece.executor->train(piece.buffers, piece.batch, piece.write, after_node);
+  }
 }
 
 void Replica::sum_gradients(const WorkPartition& partition) {
@@ -317,7 +393,7 @@ void Replica::sum_gradients(const WorkPartition& partition) {
 
 void Replica::update_params(const StagedBatch& staged, bool norm) {
   const DevPtr sum = gradients_.front().ptr();
-  if (norm) backend_.grad_norm(sum, job_.plan.param_floats, staged.batch.scalars);
+  if (norm) backend_.grad_norm(sum, job_.plan.trained_floats, staged.batch.scalars);
   OptimizerArgs args;
   args.params = params_.ptr();
   args.params16 = params16_.ptr();
@@ -326,10 +402,14 @@ void Replica::update_params(const StagedBatch& staged, bool norm) {
   if (state_.size() > 1) args.state2 = state_[1].ptr();
   if (state_.size() > 2) args.state3 = state_[2].ptr();
   args.scalars = staged.batch.scalars;
-  args.count = job_.plan.param_floats;
+  args.count = job_.plan.trained_floats;
   args.metrics = metrics_of(gradients_.front().ptr());
   args.guard = guard_.ptr();
   backend_.optimizer_step(job_.optimizer.desc, args);
+  if (!job_.plan.running.empty()) {
+    backend_.update_running(job_.plan.running, job_.plan.counters,
+                            {params_.ptr(), sum, args.metrics});
+  }
 }
 
 void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
@@ -359,6 +439,9 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
   // known before the update.
   const bool norm = job_.spec.train.grad_clip_norm.has_value() || plan.want_grad_norm ||
                     job_.spec.train.on_divergence.policy == DivergencePolicy::skip;
+  // Where statistics cross ranks, sums over ranks stand in the midst of the pass.
+  const bool gradients_can_be_recorded =
+      buckets_.empty() && (communicator_.can_be_recorded() || !lockstep_.couples_shards());
   if (communicator_.can_be_recorded() && !plan.measure) {
     repeat({Part::whole, plan.global_batch, pixels, norm}, [&] {
       compute_gradients(partition, staged);
@@ -367,7 +450,7 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
     });
     staging_.release(staged);
   } else {
-    if (buckets_.empty()) {
+    if (gradients_can_be_recorded) {
       repeat({Part::gradients, plan.global_batch, pixels, false},
              [&] { compute_gradients(partition, staged); });
     } else {
@@ -462,7 +545,9 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
     Executor& pass = executor(range.size(), false);
     const bool whole =
         repeat({Part::evaluation, range.size(), staged.batch.raw.address, false}, [&] {
-          pass.evaluate({params_.ptr(), params16_.ptr(), DevPtr{}, arena_.ptr()}, staged.batch,
+          pass.evaluate({params_.ptr(), params16_.ptr(), DevPtr{}, arena_.ptr(),
+                         kept_.empty() ? DevPtr{} : kept_.front().ptr()},
+                        staged.batch,
                         {eval_loss_.ptr(), eval_prediction_.ptr(), eval_metrics_.ptr()});
         });
     replayed = replayed && whole;

@@ -16,6 +16,7 @@
 #include "engine/graph/executor.h"
 #include "engine/training/input_staging.h"
 #include "engine/training/job.h"
+#include "engine/training/lockstep.h"
 #include "engine/training/work_partition.h"
 
 namespace dpt {
@@ -143,6 +144,12 @@ class Replica {
   /// How many branches of the queue work on the shards of a partition, which has a buffer for each,
   /// at the same time: as many as there is memory for.
   int branches_for(const WorkPartition& partition);
+  /// How many actions from `first` on go through a pass together.
+  std::size_t together_from(const WorkPartition& partition, std::size_t first) const;
+  /// Memory that the pieces of a partition keep, where the most go through a pass together.
+  std::size_t kept_bytes(const WorkPartition& partition);
+  void begin_buffer(const WorkPartition& partition, const WorkAction& action,
+                    const StagedBatch& staged);
   /// Throws when the device has no room for the activations of `executor`.
   void require_room(const Executor& executor, bool training);
   /// Captured graphs hold addresses: they end when memory moves.
@@ -152,6 +159,9 @@ class Replica {
   StagedBatch stage(int slot, const StepScalars& scalars, const StepMetrics& metrics,
                     const HostBatch& batch, const DataSource& source);
   void compute_gradients(const WorkPartition& partition, const StagedBatch& staged);
+  void train(const WorkPartition& partition, const std::function<void(int)>& after_node);
+  /// Room for what the pieces of so many branches keep.
+  void need_kept(int branches, std::size_t bytes);
   void set_up_sums();
   void sum_bucket(const GradientBucket& bucket);
   void sum_gradients(const WorkPartition& partition);
@@ -171,6 +181,9 @@ class Replica {
   DeviceMemory params_, params16_, arena_;
   DeviceMemory guard_;                       ///< UpdateGuard
   std::vector<DeviceMemory> branch_arenas_;  ///< of branches 1, 2, ...
+  std::vector<DeviceMemory> kept_;           ///< of every branch: what pieces keep between phases
+  Lockstep lockstep_;
+  std::vector<Piece> pieces_;  ///< of the present pass
   InputStaging staging_;
   std::int64_t staging_moves_ = 0;
   std::vector<DeviceMemory> gradients_;

@@ -30,6 +30,7 @@ class PartitionBuilder {
                                   .buffer = buffer,
                                   .other = buffer + 1,
                                   .samples = {},
+                                  .shard = n.first,
                                   .write = GradWrite::add});
   }
 
@@ -41,6 +42,7 @@ class PartitionBuilder {
                                     .buffer = buffer,
                                     .other = 0,
                                     .samples = samples,
+                                    .shard = index,
                                     .write = GradWrite::overwrite});
       return;
     }
@@ -52,6 +54,7 @@ class PartitionBuilder {
            .buffer = buffer,
            .other = 0,
            .samples = {samples.begin + part.begin, samples.begin + part.end},
+           .shard = index,
            .write = i == 0 ? GradWrite::overwrite : GradWrite::add});
     }
   }
@@ -74,6 +77,7 @@ WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_
             : proportional_parts(samples, device_weights);
   WorkPartition partition;
   partition.shards = static_cast<std::int64_t>(shard_samples.size());
+  for (const Range& shard : shard_samples) partition.shard_sizes.push_back(shard.size());
   const Range mine =
       exact ? proportional_parts(shards, device_weights)[static_cast<std::size_t>(rank)]
             : Range{rank, rank + std::int64_t{1}};

@@ -21,7 +21,8 @@ struct WorkAction {
   Kind kind = Kind::train;
   int buffer = 0;
   int other = 0;
-  Range samples;  ///< positions in the batch, never empty for `train`
+  Range samples;           ///< positions in the batch, never empty for `train`
+  std::int64_t shard = 0;  ///< of the samples
   GradWrite write = GradWrite::overwrite;
 };
 
@@ -34,6 +35,7 @@ enum class ShardBuffers : std::uint8_t {
 struct WorkPartition {
   Range samples;  ///< the rank's own, in the batch; may be empty
   std::int64_t shards = 1;
+  std::vector<std::int64_t> shard_sizes;  ///< samples of every shard of the batch
   std::vector<WorkAction> actions;
   struct Part {
     TreeNode node;

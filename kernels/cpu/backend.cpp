@@ -9,6 +9,7 @@
 
 #include "kernels/common/align.h"
 #include "kernels/common/optimizer_math.h"
+#include "kernels/cpu/batch_norm.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/cross_entropy.h"
@@ -116,6 +117,9 @@ class CpuBackend final : public Backend {
   }
   std::unique_ptr<Op> relu(const ReluDesc& desc) override { return make_cpu_relu(desc, threads_); }
   std::unique_ptr<Op> sum(const SumDesc& desc) override { return make_cpu_sum(desc, threads_); }
+  std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) override {
+    return make_cpu_batch_norm(desc, threads_);
+  }
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) override {
     return make_cpu_cross_entropy(desc);
   }
@@ -129,6 +133,14 @@ class CpuBackend final : public Backend {
   void tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
                 std::span<const DevPtr> outs, std::int64_t count) override {
     cpu_tree_sum(parts, additions, outs, count);
+  }
+  void merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerge> merges,
+                     std::span<const DevPtr> outs, std::int64_t channels) override {
+    cpu_merge_moments(parts, merges, outs, channels);
+  }
+  void update_running(std::span<const RunningRange> ranges, Range counters,
+                      const RunningArgs& args) override {
+    cpu_update_running(ranges, counters, args);
   }
   void to_bf16(DevPtr to, DevPtr from, std::int64_t count) override {
     cpu_to_bf16(host<Bf16>(to), host(from), count);

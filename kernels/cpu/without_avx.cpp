@@ -2,6 +2,7 @@
 // the processor offers none of it, so none of it is ever called.
 #include <cstdlib>
 
+#include "kernels/cpu/batch_norm_rows.h"
 #include "kernels/cpu/direct_conv.h"
 #include "kernels/cpu/direct_linear.h"
 #include "kernels/cpu/features.h"
@@ -34,6 +35,17 @@ std::int64_t adam(const AdamStep&, float*, const float*, float*, float*, float*,
 }
 
 }  // namespace flat_avx2
+
+namespace batch_norm {
+
+const RowKernels& row_kernels_avx2() {
+  std::abort();
+}
+const RowKernels& row_kernels_avx512() {
+  std::abort();
+}
+
+}  // namespace batch_norm
 
 namespace direct {
 

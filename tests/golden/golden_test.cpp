@@ -1,5 +1,6 @@
-// Golden trajectories: 50 steps from the same weights on the same samples as PyTorch, of LeNet and
-// of a net with residual blocks. make_golden.py made the files and says what is in them.
+// Golden trajectories: 50 steps from the same weights on the same samples as PyTorch, of LeNet, of
+// a net with residual blocks and of one with batch normalisation. make_golden.py made the files and
+// says what is in them.
 //
 // A file's losses and final weights are those of a float64 run, and its metadata tells how far
 // PyTorch's own float32 runs are from them, in four variants of layout and threads. So nobody had
@@ -59,6 +60,24 @@ constexpr Net kResidual = {"residual.safetensors", R"(
     - {type: AdaptiveAvgPool2d, output_size: 1}
     - {type: Flatten}
     - {type: Linear, name: fc, out_features: 10})"};
+
+// Over the whole batch, so that any number of replicas follows one.
+constexpr Net kNormalised = {"normalised.safetensors", R"(
+    - {type: Conv2d, name: conv1, out_channels: 6, kernel_size: 3, padding: 1, bias: false}
+    - {type: BatchNorm2d, name: bn1, sync: true}
+    - {type: ReLU}
+    - {type: Conv2d, name: conv2, out_channels: 10, kernel_size: 3, stride: 2, padding: 1, bias: false}
+    - {type: BatchNorm2d, name: bn2, momentum: null, sync: true}
+    - {type: ReLU, name: x}
+    - {type: Conv2d, name: conv3, out_channels: 10, kernel_size: 3, padding: 1, bias: false}
+    - {type: BatchNorm2d, name: bn3, eps: 0.001, momentum: 0.3, sync: true}
+    - {type: Add, from: [bn3, x]}
+    - {type: ReLU}
+    - {type: Flatten}
+    - {type: Linear, name: fc1, out_features: 12}
+    - {type: BatchNorm1d, name: bn4, affine: false, sync: true}
+    - {type: ReLU}
+    - {type: Linear, name: fc2, out_features: 10})"};
 
 /// The config of a net; `optimizer` as in make_golden.py.
 Job golden_job(const Net& net, const std::string& optimizer,
@@ -200,6 +219,14 @@ TEST_CASE("a net with residual blocks follows PyTorch for 50 steps") {
     CAPTURE(way.front());
     check_golden(kResidual, "sgd", "{type: SGD, lr: 0.1, momentum: 0.9, weight_decay: 0.0005}", 0.1,
                  way);
+  }
+}
+
+TEST_CASE("a net with batch normalisation follows PyTorch for 50 steps, its statistics too") {
+  for (const auto& way : ways_to_run()) {
+    CAPTURE(way.front());
+    check_golden(kNormalised, "sgd", "{type: SGD, lr: 0.01, momentum: 0.9, weight_decay: 0.0005}",
+                 0.01, way);
   }
 }
 

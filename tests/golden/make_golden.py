@@ -4,12 +4,12 @@
     python3 tests/golden/make_golden.py [NET...]         needs torch, numpy and safetensors
 
 `lenet` has LeNet's layers and channel counts (20 and 50: no multiple of any vector width), `residual` two
-residual blocks, one with a convolution in its shortcut, both on the 8x8 digits of the repository, so that
-the files stay small. One trajectory with SGD (momentum, weight decay), for `lenet` also one with Adam, all
+residual blocks, one with a convolution in its shortcut, `normalised` batch normalisation of images and
+vectors, all on the 8x8 digits of the repository, so that the files stay small. One trajectory with SGD (momentum, weight decay), for `lenet` also one with Adam, all
 of a net from the same weights and on the same samples:
 
     indices                 I32 (50, 32)  the samples of each step, in the training file
-    init.NAME               F32           starting weights, torchvision's names and layouts
+    init.NAME               F32           starting weights and state, torchvision's names and layouts
     sgd.losses, adam.losses F64 (50)      mean loss of each step, before its update
     sgd.final.NAME, ...     F32           weights after the last step
 
@@ -74,23 +74,49 @@ class Residual(nn.Module):
         return self.fc(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
 
 
-NETS = {"lenet": (LeNet, ("sgd", "adam")), "residual": (Residual, ("sgd",))}
+class Normalised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 6, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(6)
+        self.conv2 = nn.Conv2d(6, 10, 3, stride=2, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(10, momentum=None)
+        self.conv3 = nn.Conv2d(10, 10, 3, padding=1, bias=False)
+        self.bn3 = nn.BatchNorm2d(10, eps=1e-3, momentum=0.3)
+        self.fc1 = nn.Linear(160, 12)
+        self.bn4 = nn.BatchNorm1d(12, affine=False)
+        self.fc2 = nn.Linear(12, 10)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = F.relu(self.bn2(self.conv2(x)))
+        x = F.relu(self.bn3(self.conv3(x)) + x)
+        return self.fc2(F.relu(self.bn4(self.fc1(torch.flatten(x, 1)))))
 
 
-def make_optimizer(name, params):
+# Each with SGD's learning rate: batch normalisation makes more of rounding errors than nets without
+# (at 0.1 PyTorch's own float32 runs are 0.01 apart in the loss), so its steps are smaller.
+NETS = {
+    "lenet": (LeNet, ("sgd", "adam"), 0.1),
+    "residual": (Residual, ("sgd",), 0.1),
+    "normalised": (Normalised, ("sgd",), 0.01),
+}
+
+
+def make_optimizer(name, params, lr):
     if name == "sgd":
-        return torch.optim.SGD(params, lr=0.1, momentum=0.9, weight_decay=5e-4)
+        return torch.optim.SGD(params, lr=lr, momentum=0.9, weight_decay=5e-4)
     # With the default eps of 1e-8 a weight whose gradients are rounding noise takes steps as large as
     # any other, and two float32 runs part ways for no reason that a test could blame.
     return torch.optim.Adam(params, lr=5e-3, eps=1e-4)
 
 
-def train(net, optimizer_name, init, indices, images, labels, dtype, memory_format, threads):
+def train(net, optimizer_name, lr, init, indices, images, labels, dtype, memory_format, threads):
     torch.set_num_threads(threads)
     model = net().to(dtype)
     model.load_state_dict({k: v.to(dtype) for k, v in init.items()})
     model = model.to(memory_format=memory_format)
-    optimizer = make_optimizer(optimizer_name, model.parameters())
+    optimizer = make_optimizer(optimizer_name, model.parameters(), lr)
     # The same formula as the program's: to 0..1 first, then (x - mean) / std.
     pixels = ((images.to(dtype) / 255 - 0.305) / 0.375).unsqueeze(1)
     losses = []
@@ -106,7 +132,7 @@ def train(net, optimizer_name, init, indices, images, labels, dtype, memory_form
 
 
 def make(net_name):
-    net, optimizers = NETS[net_name]
+    net, optimizers, lr = NETS[net_name]
     torch.manual_seed(20)
     images = torch.from_numpy(read_idx("train-images-idx3-ubyte.gz").copy())
     labels = torch.from_numpy(read_idx("train-labels-idx1-ubyte.gz").astype(np.int64))
@@ -114,10 +140,10 @@ def make(net_name):
     order = torch.cat([torch.randperm(len(images)) for _ in range(2)])
     indices = order[: STEPS * BATCH].reshape(STEPS, BATCH).to(torch.int32)
 
-    tensors = {"indices": indices} | {f"init.{k}": v for k, v in init.items()}
+    tensors = {"indices": indices} | {f"init.{k}": v.to(torch.float32) for k, v in init.items()}
     metadata = {"torch": torch.__version__}
     for name in optimizers:
-        data = (net, name, init, indices, images, labels)
+        data = (net, name, lr, init, indices, images, labels)
         losses, weights = train(*data, torch.float64, torch.contiguous_format, 1)
         tensors[f"{name}.losses"] = losses
         tensors |= {f"{name}.final.{k}": v.to(torch.float32) for k, v in weights.items()}

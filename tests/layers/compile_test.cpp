@@ -33,6 +33,10 @@ class Recorder : public HostBackend {
     addition = desc;
     return nullptr;
   }
+  std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) override {
+    normalisation = desc;
+    return nullptr;
+  }
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
   std::unique_ptr<InputOp> input(const InputDesc&) override { no(); }
 
@@ -41,6 +45,7 @@ class Recorder : public HostBackend {
   Pool2dDesc pooling;
   ReluDesc activation;
   SumDesc addition;
+  BatchNormDesc normalisation;
 };
 
 /// As a net of that type hands it to a layer that is trained or only evaluated.

@@ -52,6 +52,11 @@ class HostBackend : public Backend {
       if (!(out == parts[0])) copy(out, parts[0], static_cast<std::size_t>(count) * sizeof(float));
     }
   }
+  void merge_moments(std::span<const DevPtr>, std::span<const MomentMerge>, std::span<const DevPtr>,
+                     std::int64_t) override {
+    no();
+  }
+  void update_running(std::span<const RunningRange>, Range, const RunningArgs&) override { no(); }
   void to_bf16(DevPtr, DevPtr, std::int64_t) override { no(); }
   void grad_norm(DevPtr, std::int64_t, DevPtr) override { no(); }
   void optimizer_step(const OptimizerDesc&, const OptimizerArgs&) override { no(); }

@@ -106,6 +106,7 @@ class OpRunner {
         scratch_(backend, nan(op.scratch_bytes() / sizeof(float) + 1)) {}
 
   std::vector<float> forward() {
+    if (op_.coupled_channels() > 0) op_.forward_statistics(args());
     op_.forward(args());
     saved_.check_guard();
     scratch_.check_guard();
@@ -122,6 +123,7 @@ class OpRunner {
     scratch_.set(nan(op_.scratch_bytes() / sizeof(float) + 1));
     OpArgs a = args();
     a.write = write;
+    if (op_.coupled_channels() > 0) op_.backward_statistics(a);
     op_.backward(a);
     saved_.check_guard();
     scratch_.check_guard();
@@ -147,6 +149,10 @@ class OpRunner {
     a.dbias = dbias_.ptr();
     a.saved = saved_.ptr();
     a.scratch = scratch_.ptr();
+    if (op_.coupled_channels() > 0) {
+      // All samples are in this call.
+      a.values = static_cast<double>(x_host_.size()) / static_cast<double>(op_.coupled_channels());
+    }
     return a;
   }
   void set_x(const std::vector<float>& x) { x_.set(x_host_ = x); }

@@ -212,4 +212,65 @@ CrossEntropy cross_entropy(const CrossEntropyDesc& d, const Values& logits,
   return out;
 }
 
+namespace {
+
+/// The mean of every channel, and 1 / standard deviation with the biased variance.
+struct ChannelStatistics {
+  Values mean, inverse;
+};
+ChannelStatistics statistics_of(const BatchNormDesc& d, const Values& x) {
+  const auto c = static_cast<std::size_t>(d.shape.c);
+  const auto rows = static_cast<double>(x.size() / c);
+  ChannelStatistics s{Values(c, 0.0), Values(c, 0.0)};
+  for (std::size_t i = 0; i < x.size(); ++i) s.mean[i % c] += x[i] / rows;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    s.inverse[i % c] += (x[i] - s.mean[i % c]) * (x[i] - s.mean[i % c]) / rows;
+  }
+  for (double& variance : s.inverse) {
+    variance = 1 / std::sqrt(variance + static_cast<double>(d.eps));
+  }
+  return s;
+}
+
+}  // namespace
+
+Values batch_norm(const BatchNormDesc& d, const Values& x, const Values& weight,
+                  const Values& bias) {
+  const ChannelStatistics s = statistics_of(d, x);
+  Values y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::size_t c = i % s.mean.size();
+    y[i] = (x[i] - s.mean[c]) * s.inverse[c];
+    if (d.affine) y[i] = y[i] * weight[c] + bias[c];
+  }
+  return d.relu ? relu(y) : y;
+}
+
+Gradients batch_norm_backward(const BatchNormDesc& d, const Values& x, const Values& weight,
+                              const Values& bias, Values dy) {
+  if (d.relu) dy = relu_backward(dy, batch_norm(d, x, weight, bias));
+  const ChannelStatistics s = statistics_of(d, x);
+  const std::size_t channels = s.mean.size();
+  const auto rows = static_cast<double>(x.size() / channels);
+  Values sum(channels, 0.0), product(channels, 0.0);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::size_t c = i % channels;
+    sum[c] += dy[i];
+    product[c] += dy[i] * (x[i] - s.mean[c]) * s.inverse[c];
+  }
+  Gradients g;
+  g.x.resize(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::size_t c = i % channels;
+    const double normalised = (x[i] - s.mean[c]) * s.inverse[c];
+    g.x[i] = (d.affine ? weight[c] : 1.0) * s.inverse[c] *
+             (dy[i] - sum[c] / rows - normalised * product[c] / rows);
+  }
+  if (d.affine) {
+    g.weight = product;
+    g.bias = sum;
+  }
+  return g;
+}
+
 }  // namespace dpt::reference

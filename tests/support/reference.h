@@ -39,6 +39,12 @@ Values relu_backward(Values dy, const Values& y);
 Values sum(const SumDesc& d, const Values& x);
 Values sum_backward(const SumDesc& d, const Values& x, Values dy);
 
+/// Batch normalisation with the statistics of this batch.
+Values batch_norm(const BatchNormDesc& d, const Values& x, const Values& weight,
+                  const Values& bias);
+Gradients batch_norm_backward(const BatchNormDesc& d, const Values& x, const Values& weight,
+                              const Values& bias, Values dy);
+
 /// In a window of max pooling the first largest element wins, or the last NaN.
 Values pool(const Pool2dDesc& d, const Values& x);
 Values pool_backward(const Pool2dDesc& d, const Values& x, const Values& dy);

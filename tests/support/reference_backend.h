@@ -179,6 +179,43 @@ class ReferenceInPlaceSum final : public Op {
   SumDesc desc_;
 };
 
+/// Batch normalisation with batch statistics, in the four parts that the contract asks for.
+class ReferenceBatchNorm final : public ReferenceOp {
+ public:
+  ReferenceBatchNorm(const BatchNormDesc& desc, Maths maths, Keep keep)
+      : ReferenceOp(std::move(maths), keep), channels_(static_cast<std::size_t>(desc.shape.c)) {}
+  std::int64_t coupled_channels() const override { return static_cast<std::int64_t>(channels_); }
+  std::size_t saved_bytes() const override { return bytes() + ReferenceOp::saved_bytes(); }
+
+  void forward_statistics(const OpArgs& args) override { mark(args.saved, 1); }
+  void forward(const OpArgs& args) override {
+    CHECK(marked(args.saved, 1));
+    CHECK(args.values == static_cast<double>(maths().x / channels_));
+    ReferenceOp::forward(behind(args));
+  }
+  void backward_statistics(const OpArgs& args) override {
+    CHECK(marked(args.saved, 1));
+    mark(args.saved + bytes() / 2, 2);
+  }
+  void backward(const OpArgs& args) override {
+    CHECK(marked(args.saved, 1));
+    CHECK(marked(args.saved + bytes() / 2, 2));
+    ReferenceOp::backward(behind(args));
+  }
+
+ private:
+  std::size_t bytes() const { return 4 * channels_ * sizeof(float); }
+  OpArgs behind(OpArgs args) const {
+    args.saved = args.saved + bytes();
+    return args;
+  }
+  void mark(DevPtr at, double value) const { write_floats(at, Values(2 * channels_, value)); }
+  bool marked(DevPtr at, double value) const {
+    return read_floats(at, 2 * channels_) == Values(2 * channels_, value);
+  }
+  std::size_t channels_;
+};
+
 class ReferenceCrossEntropy final : public CrossEntropyOp {
  public:
   explicit ReferenceCrossEntropy(const CrossEntropyDesc& desc) : desc_(desc) {}
@@ -308,6 +345,19 @@ class ReferenceBackend : public HostBackend {
       return reference::Gradients{reference::sum_backward(d, x, dy), {}, {}};
     };
     return make(std::move(maths));
+  }
+  std::unique_ptr<Op> batch_norm(const BatchNormDesc& d) override {
+    if (!d.batch_statistics) no();
+    const std::int64_t count = d.batch * d.shape.elements();
+    const std::int64_t parameters = d.affine ? d.shape.c : 0;
+    Maths maths = sizes(count, count, parameters, parameters, d.input_gradient);
+    maths.forward = [d](const Values& x, const Values& w, const Values& b) {
+      return reference::batch_norm(d, x, w, b);
+    };
+    maths.backward = [d](const Values& x, const Values& w, const Values& b, const Values& dy) {
+      return reference::batch_norm_backward(d, x, w, b, dy);
+    };
+    return std::make_unique<ReferenceBatchNorm>(d, std::move(maths), keep_);
   }
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) override {
     return std::make_unique<ReferenceCrossEntropy>(desc);

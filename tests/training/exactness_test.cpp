@@ -16,6 +16,29 @@ FinalState train_on(const std::string& config, const std::string& devices,
   return train_small(small_job(config, {devices, "train.shards=" + shards}), folder.path());
 }
 
+/// Largest distance of two runs' weights.
+double weight_distance(const FinalState& a, const FinalState& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < a.params.size(); ++i) {
+    worst = std::max(worst, std::abs(static_cast<double>(a.params[i]) - b.params[i]));
+  }
+  return worst;
+}
+
+/// With batch normalisation of images and of vectors, whose shards of one sample have something to
+/// normalise only in the images.
+std::string normalised_config(const std::string& sync, int epochs = 4) {
+  std::string config = small_config(kSgd, epochs);
+  const auto insert_after = [&](const std::string& line, const std::string& layer) {
+    const std::size_t at = config.find('\n', config.find(line)) + 1;
+    config.insert(at, "    - {type: " + layer + ", sync: " + sync + "}\n");
+  };
+  insert_after("name: conv1", "BatchNorm2d, name: bn1");
+  insert_after("name: conv2", "BatchNorm2d, name: bn2, momentum: null");
+  if (sync == "true") insert_after("name: fc1", "BatchNorm1d, name: bn3");
+  return config;
+}
+
 }  // namespace
 
 TEST_CASE("exact mode: equal bits for 1, 2, 3, 4, 5 and 8 replicas") {
@@ -64,6 +87,47 @@ TEST_CASE("exact mode: residual blocks, equal bits for 1, 3 and 8 replicas and a
   }
 }
 
+TEST_CASE("exact mode: batch normalisation, equal bits on any replicas and after stops") {
+  for (const std::string& device : device_kinds()) {
+    for (const std::string sync : {"false", "true"}) {
+      CAPTURE(device);
+      CAPTURE(sync);
+      const std::string config = normalised_config(sync, epochs_on(device));
+      const FinalState one = train_on(config, replicas_on(device, 1), "8");
+      for (const int replicas : {2, 3, 8}) {
+        if (is_emulated(device) && replicas == 8) continue;
+        CAPTURE(replicas);
+        CHECK((train_on(config, replicas_on(device, replicas), "8") == one));
+      }
+      const TempDir folder;
+      const Job two = small_job(config, {replicas_on(device, 2), "train.shards=8"});
+      train_small(two, folder.path(), nullptr, 7);
+      const StartingPoint rest =
+          start_from_checkpoint(two, folder.path() + "/checkpoints/" + checkpoint_name(7));
+      const Job three = small_job(config, {replicas_on(device, 3), "train.shards=8"});
+      CHECK((train_small(three, folder.path(), &rest) == one));
+    }
+  }
+}
+
+TEST_CASE("batch normalisation over the whole batch does not depend on the shards") {
+  const FinalState one = train_on(normalised_config("true"), cpus(1), "auto");
+  // Were each shard normalised by itself, weights would differ in the first digit.
+  CHECK(weight_distance(one, train_on(normalised_config("false"), cpus(3), "auto")) > 1e-2);
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    for (const auto& [replicas, shards] : {std::pair{3, "auto"}, {2, "8"}, {1, "3"}}) {
+      CAPTURE(replicas);
+      CAPTURE(shards);
+      const FinalState other =
+          train_on(normalised_config("true"), replicas_on(device, replicas), shards);
+      // Each step differs by rounding; normalisation of five samples makes more of it than a net
+      // without.
+      CHECK(weight_distance(one, other) < 1e-4);
+    }
+  }
+}
+
 TEST_CASE("exact mode: another number of shards is another order of additions") {
   // Guards the test above: were all sums exact by luck, it could not fail.
   for (const std::string& device : device_kinds()) {
@@ -71,15 +135,6 @@ TEST_CASE("exact mode: another number of shards is another order of additions") 
     const std::string config = small_config(kSgd, epochs_on(device)), one = replicas_on(device, 1);
     CHECK_FALSE((train_on(config, one, "8") == train_on(config, one, "3")));
   }
-}
-
-/// Largest distance of two runs' weights.
-double weight_distance(const FinalState& a, const FinalState& b) {
-  double worst = 0;
-  for (std::size_t i = 0; i < a.params.size(); ++i) {
-    worst = std::max(worst, std::abs(static_cast<double>(a.params[i]) - b.params[i]));
-  }
-  return worst;
 }
 
 TEST_CASE("fast mode: four replicas against one") {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/batch_norm.h"
 #include "kernels/cuda/conv2d.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/flat.h"
@@ -308,6 +309,9 @@ class CudaBackend final : public Backend {
   }
   std::unique_ptr<Op> relu(const ReluDesc& desc) override { return make_cuda_relu(context_, desc); }
   std::unique_ptr<Op> sum(const SumDesc& desc) override { return make_cuda_sum(context_, desc); }
+  std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) override {
+    return make_cuda_batch_norm(context_, desc);
+  }
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) override {
     return make_cuda_cross_entropy(context_, desc);
   }
@@ -321,6 +325,14 @@ class CudaBackend final : public Backend {
   void tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
                 std::span<const DevPtr> outs, std::int64_t count) override {
     cuda_tree_sum(context_, parts, additions, outs, count);
+  }
+  void merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerge> merges,
+                     std::span<const DevPtr> outs, std::int64_t channels) override {
+    cuda_merge_moments(context_, parts, merges, outs, channels);
+  }
+  void update_running(std::span<const RunningRange> ranges, Range counters,
+                      const RunningArgs& args) override {
+    cuda_update_running(context_, ranges, counters, args);
   }
   void to_bf16(DevPtr to, DevPtr from, std::int64_t count) override {
     cuda_to_bf16(context_, to, from, count);

@@ -49,6 +49,7 @@ class QueuedBackend : public testing::HostBackend {
   std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { no(); }
   std::unique_ptr<Op> relu(const ReluDesc&) override { no(); }
   std::unique_ptr<Op> sum(const SumDesc&) override { no(); }
+  std::unique_ptr<Op> batch_norm(const BatchNormDesc&) override { no(); }
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
   std::unique_ptr<InputOp> input(const InputDesc&) override { no(); }
 

@@ -30,6 +30,9 @@ class IdleBackend final : public ReferenceBackend {
   std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { return std::make_unique<IdleOp>(); }
   std::unique_ptr<Op> relu(const ReluDesc&) override { return std::make_unique<IdleOp>(); }
   std::unique_ptr<Op> sum(const SumDesc&) override { return std::make_unique<IdleOp>(); }
+  std::unique_ptr<Op> batch_norm(const BatchNormDesc&) override {
+    return std::make_unique<IdleOp>();
+  }
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override {
     return std::make_unique<IdleLoss>();
   }

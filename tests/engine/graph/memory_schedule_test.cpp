@@ -44,7 +44,7 @@ TEST_CASE("views and layers in place share memory; not when somebody needs what 
   CHECK(shared.nodes[3].x[0] == shared.nodes[1].y);
   // Pooling has no gradient to give here, so it never reads its output again.
   CHECK(shared.nodes[0].dy == kNowhere);
-  CHECK(shared.nodes[3].dx == kNowhere);
+  CHECK(shared.nodes[3].dx.empty());
 
   const Plan trained = make_plan(ModelSpecBuilder({1, 8, 8})
                                      .conv("c", 2, 1)
@@ -59,9 +59,9 @@ TEST_CASE("views and layers in place share memory; not when somebody needs what 
   needs[2] = {true, false, true, 0, 0};  // ReLU
   const MemorySchedule over = make_memory_schedule(trained, 2, true, needs);
   CHECK(over.nodes[2].x[0] == over.nodes[2].y);
-  CHECK(over.nodes[2].dx == over.nodes[2].dy);
-  CHECK(over.nodes[3].dx == over.nodes[3].dy);  // the view
-  needs[1].backward_needs_y = true;             // MaxPool2d wants to see what ReLU would overwrite
+  CHECK(over.nodes[2].dx == std::vector<int>{over.nodes[2].dy});
+  CHECK(over.nodes[3].dx == std::vector<int>{over.nodes[3].dy});  // the view
+  needs[1].backward_needs_y = true;  // MaxPool2d wants to see what ReLU would overwrite
   const MemorySchedule apart = make_memory_schedule(trained, 2, true, needs);
   CHECK(apart.nodes[2].x[0] != apart.nodes[2].y);
   const MemorySchedule inference = make_memory_schedule(trained, 2, false, needs);
@@ -92,28 +92,28 @@ TEST_CASE("an Add gives its gradient to all inputs; a value of two readers gets 
   needs[3] = {true, false, false, 0, 0, true, true};
   const MemorySchedule s = make_memory_schedule(plan, 2, true, needs);
   const auto& add = s.nodes[3];
-  CHECK(add.dx == add.dy);
-  CHECK(s.nodes[2].dy == add.dx);
+  CHECK(add.dx == std::vector<int>{add.dy, add.dy});
+  CHECK(s.nodes[2].dy == add.dx[0]);
   CHECK(s.nodes[2].dy_from == kNowhere);
   // conv1's output was read by conv2 and the sum: both gradients stand until conv2's backward, and
   // the sum takes the place of one that nobody else reads.
   REQUIRE(s.nodes[1].sums.size() == 1);
   const GradientSum& sum = s.nodes[1].sums[0];
-  CHECK(sum.parts == std::vector<int>{add.dx, s.nodes[1].dx});
-  CHECK(sum.to == add.dx);
+  CHECK(sum.parts == std::vector<int>{add.dx[0], s.nodes[1].dx[0]});
+  CHECK(sum.to == add.dx[0]);
   CHECK(sum.value == plan.nodes[0].output);
   CHECK(s.nodes[0].dy == sum.to);
-  CHECK(s.lifetimes[add.dx].last == backward_step(6, 0));
+  CHECK(s.lifetimes[add.dx[0]].last == backward_step(6, 0));
   // The sum writes over conv3's output, which nobody needs any more; not over conv1's.
   CHECK(add.y == add.x[0]);
 
   // A kernel that clobbers its gradient gets a copy of it while others need it.
   needs[2].keeps_dy = false;
   const MemorySchedule copied = make_memory_schedule(plan, 2, true, needs);
-  CHECK(copied.nodes[2].dy_from == copied.nodes[3].dx);
-  CHECK(copied.nodes[2].dy != copied.nodes[3].dx);
+  CHECK(copied.nodes[2].dy_from == copied.nodes[3].dx[0]);
+  CHECK(copied.nodes[2].dy != copied.nodes[3].dx[0]);
   CHECK(copied.nodes[1].dy_from == kNowhere);
-  CHECK(copied.nodes[1].sums[0].to == copied.nodes[3].dx);
+  CHECK(copied.nodes[1].sums[0].to == copied.nodes[3].dx[0]);
 }
 
 TEST_CASE("more gradients than an operation has inputs are added in turns") {

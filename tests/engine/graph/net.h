@@ -34,6 +34,7 @@ inline Plan unfused_plan(const TrainSpec& spec) {
     node.output = value_of[node.name] = static_cast<int>(i) + 1;
     node.is_view = node.layer->is_view();
     node.input_gradient = false;
+    node.coupling = node.layer->coupling();
     for (const int x : node.inputs) {
       node.input_gradient |= plan.values[static_cast<std::size_t>(x)].needs_gradient;
     }
@@ -41,9 +42,10 @@ inline Plan unfused_plan(const TrainSpec& spec) {
       if (plan.params[p].name == node.name + "." + plan.params[p].spec.suffix) {
         plan.params[p].node = static_cast<int>(i);
         node.params.push_back(static_cast<int>(p));
+        node.trains = node.trains || plan.params[p].is_trained();
       }
     }
-    plan.values.push_back({plan.rows[i].out, node.input_gradient || !node.params.empty()});
+    plan.values.push_back({plan.rows[i].out, node.input_gradient || node.trains});
     plan.nodes.push_back(std::move(node));
   }
   plan.logits = static_cast<int>(spec.model.layers.size());
@@ -99,6 +101,7 @@ class NetRunner {
         params_(backend, params),
         grads_(backend, std::vector<float>(static_cast<std::size_t>(plan.grad_floats()), 0.0F)),
         arena_(backend, nan(executor_.arena_bytes() / sizeof(float))),
+        kept_(backend, nan(executor_.kept_bytes() / sizeof(float))),
         raw_(backend, batch.raw),
         labels_(backend, batch.labels),
         slots_(backend, batch.slots),
@@ -109,16 +112,22 @@ class NetRunner {
         metrics_(backend, nan(sizeof(StepMetrics) / sizeof(float))) {}
 
   Executor& executor() { return executor_; }
-  ExecutorBuffers buffers() const { return {params_.ptr(), DevPtr{}, grads_.ptr(), arena_.ptr()}; }
+  ExecutorBuffers buffers() const {
+    return {params_.ptr(), DevPtr{}, grads_.ptr(), arena_.ptr(), kept_.ptr()};
+  }
   DeviceBatch batch() const {
     return {raw_.ptr(), labels_.ptr(), slots_.ptr(), ids_.ptr(), scalars_.ptr()};
   }
   EvalOutputs outputs() const { return {sample_loss_.ptr(), prediction_.ptr(), metrics_.ptr()}; }
-  void poison_arena() { arena_.set(nan(executor_.arena_bytes() / sizeof(float))); }
+  void poison_arena() {
+    arena_.set(nan(executor_.arena_bytes() / sizeof(float)));
+    kept_.set(nan(executor_.kept_bytes() / sizeof(float)));
+  }
 
   TrainResult train(GradWrite write = GradWrite::overwrite) {
     executor_.train(buffers(), batch(), write);
     arena_.check_guard();
+    kept_.check_guard();
     TrainResult result;
     result.grads = grads_.get();
     result.metrics = metrics_at(result.grads.data() + plan_.param_floats);
@@ -158,7 +167,7 @@ class NetRunner {
 
   const Plan& plan_;
   Executor executor_;
-  OnDevice<float> params_, grads_, arena_, raw_;
+  OnDevice<float> params_, grads_, arena_, kept_, raw_;
   OnDevice<std::int32_t> labels_, slots_;
   OnDevice<std::int64_t> ids_;
   OnDevice<StepScalars> scalars_;
@@ -188,8 +197,7 @@ class NetMaths {
         nodes_.push_back({});
         continue;
       }
-      std::vector<ActivationShape> in;
-      for (const int x : node.inputs) in.push_back(plan.values[static_cast<std::size_t>(x)].shape);
+      const std::vector<ActivationShape> in = plan.shapes_into(node);
       LayerContext context;
       context.batch = batch.size;
       context.in = in;
@@ -359,6 +367,42 @@ inline TrainSpec branched_net() {
   heads.resize(8);
   return net.add("Add", {}, "eight", heads)
       .add("Add", {}, "logits", {"head8", "eight", "head9"})
+      .spec();
+}
+
+/// Batch normalisation, with its ReLU and without, in a residual block, after another, before a
+/// pooling, with what reads the same value, without parameters, of a vector.
+inline TrainSpec normalised_net() {
+  const auto conv = [](std::int64_t channels, std::int64_t stride) {
+    return Options{{"out_channels", integer(channels)},
+                   {"kernel_size", square(3)},
+                   {"stride", square(stride)},
+                   {"padding", square(1)},
+                   {"bias", false}};
+  };
+  return ModelSpecBuilder({2, 6, 5})
+      .add("BatchNorm2d", {{"affine", false}}, "bn0")
+      .add("Conv2d", conv(4, 1), "conv1")
+      .add("BatchNorm2d", {}, "bn1")
+      .add("ReLU", {}, "relu1")
+      .add("Conv2d", conv(4, 1), "conv2")
+      .add("BatchNorm2d", {}, "bn2")
+      .add("Add", {}, "block1", {"bn2", "relu1"})
+      .add("ReLU", {}, "relu2")
+      .add("Conv2d", conv(6, 2), "conv3")
+      .add("BatchNorm2d", {{"eps", 0.01}}, "bn3")
+      .add("ReLU", {}, "relu3")
+      .add("Conv2d", conv(6, 2), "short", {"relu2"})
+      .add("BatchNorm2d", {}, "bn4")
+      .add("BatchNorm2d", {}, "bn5", {"short"})
+      .add("Add", {}, "block2", {"relu3", "bn4", "bn5"})
+      .add("MaxPool2d", {{"kernel_size", square(2)}, {"stride", square(1)}})
+      .add("Flatten", {}, "flat")
+      .add("BatchNorm1d", {}, "bn6")
+      .linear("fc1", 7)
+      .add("BatchNorm1d", {}, "bn7")
+      .add("ReLU", {}, "relu4")
+      .linear("fc2", 3)
       .spec();
 }
 

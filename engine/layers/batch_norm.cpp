@@ -1,0 +1,166 @@
+// BatchNorm1d and BatchNorm2d as torch.nn's: each channel is normalised over the samples and pixels
+// of a shard (or of the whole batch), optionally with ReLU fused.
+#include "engine/layers/kind.h"
+#include "engine/layers/relu.h"
+#include "engine/layers/shape_checks.h"
+
+namespace dpt {
+
+struct BatchNormOptions {
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;
+  bool affine = true;
+  bool track_running_stats = true;
+  bool sync = false;
+};
+
+/// What both kinds share; they differ in the inputs that they take.
+class BatchNorm : public Layer {
+ public:
+  using Options = BatchNormOptions;
+
+  explicit BatchNorm(const Options& options, bool relu) : options_(options), relu_(relu) {}
+
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    require_kind(in[0]);
+    return in[0];
+  }
+
+  std::vector<ParamSpec> params(std::span<const ActivationShape> in) const override {
+    std::vector<ParamSpec> all;
+    const auto add = [&](const char* suffix, double start, ParamRole role) {
+      ParamSpec& spec = all.emplace_back();
+      spec.suffix = suffix;
+      if (role != ParamRole::counter) spec.file_shape = {in[0].channels()};
+      if (role != ParamRole::counter && in[0].flat && in[0].shape.h * in[0].shape.w > 1) {
+        spec.layout = ParamLayout::vector_hwc;
+        spec.hwc = in[0].shape;
+      }
+      spec.init = {InitKind::constant, start};
+      spec.role = role;
+      spec.momentum = static_cast<float>(options_.momentum.value_or(-1.0));
+      spec.reads_fp32 = true;
+    };
+    if (options_.affine) {
+      add("weight", 1, ParamRole::trained);
+      add("bias", 0, ParamRole::trained);
+    }
+    if (options_.track_running_stats) {
+      add("running_mean", 0, ParamRole::running);
+      add("running_var", 1, ParamRole::running);
+      add("num_batches_tracked", 0, ParamRole::counter);
+    }
+    return all;
+  }
+
+  std::optional<Coupling> coupling() const override { return Coupling{options_.sync}; }
+
+  std::unique_ptr<Layer> fuse(const Layer& next) const override {
+    if (relu_ || !dynamic_cast<const ReLU*>(&next)) return nullptr;
+    return with_relu();
+  }
+
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    BatchNormDesc desc;
+    desc.batch = context.batch;
+    desc.shape = context.out.shape;
+    if (context.out.flat) desc.shape = {1, 1, context.out.elements()};
+    desc.eps = static_cast<float>(options_.eps);
+    desc.affine = options_.affine;
+    desc.batch_statistics = context.training || !options_.track_running_stats;
+    desc.relu = relu_;
+    desc.type = context.type;
+    desc.training = context.training;
+    desc.input_gradient = context.input_gradient;
+    return backend.batch_norm(desc);
+  }
+
+  std::string detail() const override {
+    std::string text = options_.sync ? "over the whole batch" : "";
+    const auto add = [&](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
+    if (!options_.momentum) {
+      add("cumulative average");
+    } else if (*options_.momentum != 0.1) {
+      add(fmt::format("momentum {}", *options_.momentum));
+    }
+    if (!options_.affine) add("not affine");
+    if (!options_.track_running_stats) add("no running statistics");
+    return text;
+  }
+
+ protected:
+  static ObjectTable make_table(const char* name, const char* doc) {
+    using O = BatchNormOptions;
+    return object_table<O>(
+        name, doc,
+        {field("eps", &O::eps, "Added to the variance for numerical stability.").above(0),
+         field("momentum", &O::momentum,
+               "The part of a batch's statistics in the new running ones; null: the average over "
+               "all batches so far.")
+             .range(0, 1),
+         field("affine", &O::affine, "Add a learnable weight and bias per channel."),
+         field("track_running_stats", &O::track_running_stats,
+               "Keep running statistics and use them in evaluation; else evaluation uses those of "
+               "its micro-batches."),
+         field("sync", &O::sync,
+               "Normalise over the whole batch, whatever the number of replicas and shards, as "
+               "SyncBatchNorm; else each shard by itself.")});
+  }
+
+  const Options& options() const { return options_; }
+  virtual void require_kind(const ActivationShape& in) const = 0;
+  virtual std::unique_ptr<Layer> with_relu() const = 0;
+
+ private:
+  Options options_;
+  bool relu_;
+};
+
+class BatchNorm2d final : public BatchNorm {
+ public:
+  explicit BatchNorm2d(const Options& options, bool relu = false) : BatchNorm(options, relu) {}
+  static const ObjectTable& table() {
+    static const ObjectTable result = make_table(
+        "BatchNorm2d", "Batch normalisation of each channel of an image, as torch.nn.BatchNorm2d.");
+    return result;
+  }
+
+ private:
+  void require_kind(const ActivationShape& in) const override {
+    if (!in.flat) return;
+    throw ShapeError(fmt::format("expected an image (C x H x W) as input, found a vector of {} "
+                                 "features; use BatchNorm1d, or move it before the Flatten",
+                                 in.elements()),
+                     in);
+  }
+  std::unique_ptr<Layer> with_relu() const override {
+    return std::make_unique<BatchNorm2d>(options(), true);
+  }
+};
+
+class BatchNorm1d final : public BatchNorm {
+ public:
+  explicit BatchNorm1d(const Options& options, bool relu = false) : BatchNorm(options, relu) {}
+  static const ObjectTable& table() {
+    static const ObjectTable result = make_table(
+        "BatchNorm1d", "Batch normalisation of each feature of a vector, as torch.nn.BatchNorm1d.");
+    return result;
+  }
+
+ private:
+  void require_kind(const ActivationShape& in) const override {
+    if (in.flat) return;
+    throw ShapeError(fmt::format("expected a vector of features as input, found an image of {} "
+                                 "(C x H x W); use BatchNorm2d, or add {{type: Flatten}} before it",
+                                 in.text()),
+                     in);
+  }
+  std::unique_ptr<Layer> with_relu() const override {
+    return std::make_unique<BatchNorm1d>(options(), true);
+  }
+};
+
+template LayerKind kind_of<BatchNorm1d>();
+template LayerKind kind_of<BatchNorm2d>();
+
+}  // namespace dpt

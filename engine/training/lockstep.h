@@ -1,0 +1,69 @@
+// Several micro-batches through one training pass together: each phase of the pass (see
+// engine/graph/memory_schedule.h) runs on all of them before the next begins, and the statistics
+// with which it ends are merged in between: over a shard, or over the whole batch and all ranks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "engine/collectives/communicator.h"
+#include "engine/graph/executor.h"
+
+namespace dpt {
+
+/// A micro-batch on its way through a pass.
+struct Piece {
+  Executor* executor = nullptr;
+  ExecutorBuffers buffers;
+  DeviceBatch batch;
+  GradWrite write = GradWrite::overwrite;
+  std::int64_t shard = 0;  ///< of the whole batch
+};
+
+/// Used by the thread of its rank only; every rank runs the same passes.
+class Lockstep {
+ public:
+  Lockstep(Backend& backend, Communicator& communicator, const Plan& plan);
+
+  /// Whether micro-batches of a shard must go through a pass together.
+  bool couples_pieces() const { return !coupled_.empty(); }
+  /// Whether all shards of the batch must, on all ranks.
+  bool couples_shards() const { return couples_shards_; }
+
+  /// Trains on `pieces`: those of one shard, or, with couples_shards(), all of this rank, which may
+  /// have none; ordered by shard. `shard_sizes` are the samples of every shard of the batch.
+  /// `after_node` is called for the last piece only.
+  void train(std::span<const Piece> pieces, std::span<const std::int64_t> shard_sizes,
+             const std::function<void(int node)>& after_node);
+
+ private:
+  struct Coupled {
+    int node = 0;
+    std::int64_t channels = 0, positions = 0;
+    bool sync = false;
+  };
+
+  /// A tree over `counts.size()` sets of statistics, as the backend's kernels take it.
+  void merge(bool moments, std::span<const DevPtr> parts, std::span<const double> counts,
+             std::span<const DevPtr> outs, std::int64_t channels);
+  void merge_over_shard(const Coupled& coupled, bool moments, int phase,
+                        std::span<const Piece> pieces);
+  void merge_over_batch(const Coupled& coupled, bool moments, int phase,
+                        std::span<const Piece> pieces, std::span<const std::int64_t> shard_sizes);
+
+  Backend& backend_;
+  Communicator& communicator_;
+  const Plan& plan_;
+  std::vector<Coupled> coupled_;  ///< in the order of Plan::nodes
+  bool couples_shards_ = false;
+  DeviceMemory slots_, all_slots_;  ///< the statistics of each shard: this rank's, everybody's
+  // Kept from call to call, so that a step allocates little.
+  std::vector<DevPtr> parts_, outs_, slots_of_shards_;
+  std::vector<double> counts_;
+  std::vector<TreeNode> leaves_;
+  std::vector<MomentMerge> merges_;
+};
+
+}  // namespace dpt

@@ -1,0 +1,66 @@
+#include "engine/training/statistics_checks.h"
+
+#include <algorithm>
+
+namespace dpt {
+namespace {
+
+/// Wu and He (2018, "Group Normalization") show what the error of a ResNet-50 does below this.
+constexpr std::int64_t kFewSamples = 16;
+
+std::vector<Range> shards_of(const Job& job, std::int64_t batch) {
+  const std::int64_t shards = job.spec.train.shards;
+  return shards > 0 ? proportional_parts(batch, DeviceWeights(static_cast<std::size_t>(shards), 1))
+                    : proportional_parts(batch, job.device_weights);
+}
+
+}  // namespace
+
+std::string problem_of_statistics(const Job& job) {
+  for (const Node& node : job.plan.nodes) {
+    if (!node.coupling) continue;
+    const ActivationShape& shape = job.plan.values[static_cast<std::size_t>(node.output)].shape;
+    if (shape.positions() > 1) continue;
+    for (const std::int64_t index : {std::int64_t{0}, job.steps_per_epoch - 1}) {
+      const std::int64_t batch = job.batch_range(index).size();
+      std::vector<Range> parts = {{0, batch}};
+      if (!node.coupling->sync) parts = shards_of(job, batch);
+      const auto single = std::find_if(parts.begin(), parts.end(),
+                                       [](const Range& part) { return part.size() == 1; });
+      if (single == parts.end()) continue;
+      const std::string where = node.where.file.empty() ? std::string() : node.where.text() + ": ";
+      const char* which = index == 0 ? "a" : "the last";
+      if (node.coupling->sync) {
+        return fmt::format(
+            "{}layer '{}': expected more than 1 value per channel to normalise, found {} batch of "
+            "1 sample; use another data.batch_size",
+            where, node.name, which);
+      }
+      return fmt::format(
+          "{}layer '{}': expected more than 1 value per channel to normalise, found {} batch of {} "
+          "samples in {} shards, of which shard {} has 1 sample; use sync: true, fewer shards or "
+          "replicas, or another data.batch_size",
+          where, node.name, which, batch, parts.size(), single - parts.begin());
+    }
+  }
+  return {};
+}
+
+std::string small_shards(const Job& job) {
+  const auto local =
+      std::find_if(job.plan.nodes.begin(), job.plan.nodes.end(),
+                   [](const Node& node) { return node.coupling && !node.coupling->sync; });
+  if (local == job.plan.nodes.end()) return {};
+  const std::int64_t batch = job.batch_range(0).size();
+  std::int64_t least = batch;
+  for (const Range& shard : shards_of(job, batch)) {
+    if (shard.size() > 0) least = std::min(least, shard.size());
+  }
+  if (least >= kFewSamples) return {};
+  return fmt::format(
+      "batch normalisation (layer '{}' and others like it) works on shards of {} sample(s), which "
+      "is few; with sync: true it works on the whole batch of {}",
+      local->name, least, batch);
+}
+
+}  // namespace dpt

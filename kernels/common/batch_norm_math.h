@@ -1,0 +1,46 @@
+// The formulas of batch normalisation (Ioffe, Szegedy 2015; torch.nn.BatchNorm2d), each written
+// once for all backends. Moments are a channel's mean and its sum of squared deviations.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/common/host_device.h"
+#include "kernels/flat.h"
+
+namespace dpt {
+
+/// Moments of both sets of values (Chan, Golub, LeVeque 1979).
+DPT_HOST_DEVICE inline void merge_moment(const MomentMerge& merge, float& mean, float& squares,
+                                         float other_mean, float other_squares) {
+  const float difference = other_mean - mean;
+  mean += difference * merge.right_share;
+  squares += other_squares + difference * difference * merge.cross;
+}
+
+/// The merge of sets of so many values, either of which may be 0.
+inline MomentMerge moment_merge(int left, int right, double left_values, double right_values) {
+  MomentMerge merge{left, right, 0, 0};
+  const double both = left_values + right_values;
+  if (both == 0) return merge;
+  merge.right_share = static_cast<float>(right_values / both);
+  merge.cross = static_cast<float>(left_values / both * right_values);
+  return merge;
+}
+
+/// 1 / standard deviation; `values` is 1 where `squares` is a variance already.
+DPT_HOST_DEVICE inline float inverse_deviation(float squares, float values, float eps) {
+  return 1.0F / std::sqrt(squares / values + eps);
+}
+
+/// What is used in place of the running statistics, times `samples`: see OpArgs::var_sum.
+DPT_HOST_DEVICE inline float unbiased_sum(float squares, float values, float samples) {
+  return squares / (values > 1.0F ? values - 1.0F : 1.0F) * samples;
+}
+
+/// A running statistic after a step whose sum over `samples` is `sum`.
+DPT_HOST_DEVICE inline float running_update(float running, float sum, float samples,
+                                            float momentum) {
+  return (1.0F - momentum) * running + momentum * (sum / samples);
+}
+
+}  // namespace dpt

@@ -1,0 +1,287 @@
+#include "kernels/cpu/batch_norm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/common/align.h"
+#include "kernels/common/batch_norm_math.h"
+#include "kernels/common/divide.h"
+#include "kernels/cpu/batch_norm_rows.h"
+#include "kernels/cpu/check.h"
+#include "kernels/cpu/features.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector.h"
+
+namespace dpt {
+namespace batch_norm {
+namespace {
+
+/// Four channels of a row, on any processor.
+struct Row4 {
+  static constexpr std::int64_t kLanes = 4;
+
+  Float4 v;
+
+  static Row4 zero() { return {Float4{}}; }
+  static Row4 filled(float x) { return {Float4{x, x, x, x}}; }
+  template <class T>
+  static Row4 load(const T* from, std::int64_t lanes) {
+    Row4 row = zero();
+    for (std::int64_t i = 0; i < lanes; ++i) row.v[i] = to_float(from[i]);
+    return row;
+  }
+  template <class T>
+  void store(T* to, std::int64_t lanes) const {
+    for (std::int64_t i = 0; i < lanes; ++i) dpt::store(to[i], v[i]);
+  }
+  static Row4 fma(Row4 a, Row4 b, Row4 c) { return {a.v * b.v + c.v}; }
+  friend Row4 operator+(Row4 a, Row4 b) { return {a.v + b.v}; }
+  friend Row4 operator-(Row4 a, Row4 b) { return {a.v - b.v}; }
+  friend Row4 operator*(Row4 a, Row4 b) { return {a.v * b.v}; }
+  Row4 relu() const { return {v <= 0.0F ? Float4{} : v}; }
+  Row4 at_least_zero() const { return relu(); }
+  Row4 keep_positive(Row4 y) const { return {y.v <= 0.0F ? Float4{} : v}; }
+};
+
+const RowKernels& row_kernels_of_processor() {
+  static constexpr RowKernels kAny = row_kernels<Row4>("own");
+  const CpuFeatures features = CpuFeatures::detect();
+  if (features.avx512) return row_kernels_avx512();
+  return features.avx2 ? row_kernels_avx2() : kAny;
+}
+
+template <class T>
+const RowFunctions<T>& functions_of(const RowKernels& kernels) {
+  if constexpr (std::is_same_v<T, float>) {
+    return kernels.f32;
+  } else {
+    return kernels.bf16;
+  }
+}
+
+}  // namespace
+}  // namespace batch_norm
+
+namespace {
+
+using batch_norm::Affine;
+using batch_norm::AffineGradient;
+using batch_norm::RowFunctions;
+
+/// Rows that are summed by themselves, whatever the number of threads; their sums are then added
+/// in order.
+constexpr std::int64_t kChunkRows = 512;
+
+template <class T>
+class CpuBatchNorm final : public Op {
+ public:
+  CpuBatchNorm(const BatchNormDesc& desc, int threads)
+      : desc_(desc),
+        rows_(desc.batch * desc.shape.h * desc.shape.w),
+        chunks_(ceil_div(rows_, kChunkRows)),
+        threads_(threads),
+        kernels_(batch_norm::row_kernels_of_processor()),
+        functions_(batch_norm::functions_of<T>(kernels_)) {}
+
+  bool in_place() const override { return true; }
+  bool backward_needs_y() const override { return false; }
+  bool backward_keeps_dy() const override { return true; }
+  std::int64_t coupled_channels() const override { return desc_.batch_statistics ? channels() : 0; }
+  std::size_t saved_bytes() const override {
+    return desc_.batch_statistics ? 4 * bytes_of(channels()) : 0;
+  }
+  std::size_t scratch_bytes() const override { return bytes_of((4 + 2 * chunks_) * channels()); }
+
+  void forward_statistics(const OpArgs& args) override {
+    const T* x = host<const T>(args.x);
+    float* parts = partials(args);
+    const std::int64_t c = channels();
+    for_chunks([&](std::int64_t chunk, std::int64_t first, std::int64_t rows) {
+      float* mean = parts + 2 * chunk * c;
+      functions_.moments(x + first * c, rows, c, mean, mean + c);
+    });
+    float* mean = host(args.saved);
+    std::memcpy(mean, parts, 2 * bytes_of(c));
+    for (std::int64_t chunk = 1; chunk < chunks_; ++chunk) {
+      const std::int64_t before = chunk * kChunkRows;
+      const MomentMerge merge =
+          moment_merge(0, 1, static_cast<double>(before),
+                       static_cast<double>(std::min(kChunkRows, rows_ - before)));
+      const float* other = parts + 2 * chunk * c;
+      for (std::int64_t k = 0; k < c; ++k) {
+        merge_moment(merge, mean[k], mean[c + k], other[k], other[c + k]);
+      }
+    }
+  }
+
+  void forward(const OpArgs& args) override {
+    const T* x = host<const T>(args.x);
+    T* y = host<T>(args.y);
+    const Affine affine = affine_of(args);
+    for_chunks([&](std::int64_t, std::int64_t first, std::int64_t rows) {
+      const std::int64_t at = first * channels();
+      functions_.apply(x + at, y + at, rows, channels(), affine);
+    });
+    if (!desc_.batch_statistics || !args.mean_sum || args.write == GradWrite::add) return;
+    const float* mean = host<const float>(args.saved);
+    const auto samples = static_cast<float>(args.samples);
+    for (std::int64_t k = 0; k < channels(); ++k) {
+      host(args.mean_sum)[k] = mean[k] * samples;
+      host(args.var_sum)[k] =
+          unbiased_sum(mean[channels() + k], static_cast<float>(args.values), samples);
+    }
+  }
+
+  void backward_statistics(const OpArgs& args) override {
+    float* sums = host(args.saved) + 2 * channels();
+    add_up_gradients(args, affine_of(args), sums, sums + channels());
+  }
+
+  void backward(const OpArgs& args) override {
+    const Affine forward = affine_of(args);
+    const std::int64_t c = channels();
+    float* of_x = host(args.scratch) + 2 * c;
+    float* constant = of_x + c;
+    if (!desc_.batch_statistics) {
+      // Where nobody asks for the parameters' gradients, they are frozen.
+      if (args.dweight || args.dbias) add_up_gradients(args, forward, of_x, constant);
+      std::memset(of_x, 0, 2 * bytes_of(c));
+    } else {
+      const float* saved = host<const float>(args.saved);
+      const float *mean = saved, *squares = saved + c, *sum = saved + 2 * c, *product = sum + c;
+      const auto values = static_cast<float>(args.values);
+      for (std::int64_t k = 0; k < c; ++k) {
+        of_x[k] = -forward.scale[k] * inverse_deviation(squares[k], values, desc_.eps) *
+                  (product[k] / values);
+        constant[k] = -forward.scale[k] * (sum[k] / values) - mean[k] * of_x[k];
+      }
+    }
+    if (!args.dx) return;
+    const T* dy = host<const T>(args.dy);
+    const T* x = host<const T>(args.x);
+    T* dx = host<T>(args.dx);
+    const AffineGradient gradient{forward, of_x, constant};
+    for_chunks([&](std::int64_t, std::int64_t first, std::int64_t rows) {
+      const std::int64_t at = first * c;
+      functions_.gradient(dy + at, x + at, dx + at, rows, c, gradient);
+    });
+  }
+
+  std::string implementation() const override { return kernels_.name; }
+
+ private:
+  std::int64_t channels() const { return desc_.shape.c; }
+  static std::size_t bytes_of(std::int64_t floats) {
+    return static_cast<std::size_t>(floats) * sizeof(float);
+  }
+  /// In scratch: scale, shift, and two rows for backward; then the chunks' sums.
+  float* partials(const OpArgs& args) const { return host(args.scratch) + 4 * channels(); }
+
+  /// Calls work(chunk, first row, rows).
+  template <class Work>
+  void for_chunks(const Work& work) const {
+    parallel_for(threads_, chunks_, [&](std::int64_t chunk) {
+      const std::int64_t first = chunk * kChunkRows;
+      work(chunk, first, std::min(kChunkRows, rows_ - first));
+    });
+  }
+
+  const float* mean_of(const OpArgs& args) const {
+    return host<const float>(desc_.batch_statistics ? args.saved : args.running_mean);
+  }
+  float inverse_deviation_of(const OpArgs& args, std::int64_t k) const {
+    return desc_.batch_statistics
+               ? inverse_deviation(host<const float>(args.saved)[channels() + k],
+                                   static_cast<float>(args.values), desc_.eps)
+               : inverse_deviation(host<const float>(args.running_var)[k], 1.0F, desc_.eps);
+  }
+
+  /// What forward does, computed anew wherever it is needed: to the same bits.
+  Affine affine_of(const OpArgs& args) const {
+    float* scale = host(args.scratch);
+    float* shift = scale + channels();
+    const float* mean = mean_of(args);
+    const float* weight = desc_.affine ? host<const float>(args.weight) : nullptr;
+    const float* bias = desc_.affine ? host<const float>(args.bias) : nullptr;
+    for (std::int64_t k = 0; k < channels(); ++k) {
+      scale[k] = (weight ? weight[k] : 1.0F) * inverse_deviation_of(args, k);
+      shift[k] = (bias ? bias[k] : 0.0F) - mean[k] * scale[k];
+    }
+    return {scale, shift, desc_.relu};
+  }
+
+  /// The sums of dy and of dy times the normalised x, which are the parameters' gradients.
+  void add_up_gradients(const OpArgs& args, const Affine& forward, float* sum, float* product) {
+    const T* dy = host<const T>(args.dy);
+    const T* x = host<const T>(args.x);
+    const float* mean = mean_of(args);
+    float* parts = partials(args);
+    const std::int64_t c = channels();
+    for_chunks([&](std::int64_t chunk, std::int64_t first, std::int64_t rows) {
+      float* part = parts + 2 * chunk * c;
+      functions_.sums(dy + first * c, x + first * c, rows, c, forward, mean, part, part + c);
+    });
+    const bool add = args.write == GradWrite::add;
+    const auto put = [&](DevPtr gradient, std::int64_t k, float value) {
+      if (gradient) host(gradient)[k] = (add ? host(gradient)[k] : 0.0F) + value;
+    };
+    for (std::int64_t k = 0; k < c; ++k) {
+      double total = 0, with_x = 0;
+      for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+        total += static_cast<double>(parts[2 * chunk * c + k]);
+        with_x += static_cast<double>(parts[2 * chunk * c + c + k]);
+      }
+      sum[k] = static_cast<float>(total);
+      product[k] = static_cast<float>(with_x) * inverse_deviation_of(args, k);
+      put(args.dweight, k, product[k]);
+      put(args.dbias, k, sum[k]);
+    }
+  }
+
+  BatchNormDesc desc_;
+  std::int64_t rows_, chunks_;
+  int threads_;
+  const batch_norm::RowKernels& kernels_;
+  const RowFunctions<T>& functions_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> make_cpu_batch_norm(const BatchNormDesc& desc, int threads) {
+  check_cpu_desc("batch_norm", desc.type, desc.batch);
+  if (desc.type == DType::bf16) return std::make_unique<CpuBatchNorm<Bf16>>(desc, threads);
+  return std::make_unique<CpuBatchNorm<float>>(desc, threads);
+}
+
+void cpu_merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerge> merges,
+                       std::span<const DevPtr> outs, std::int64_t channels) {
+  for (const MomentMerge& merge : merges) {
+    float* left = host(parts[static_cast<std::size_t>(merge.left)]);
+    const float* right = host<const float>(parts[static_cast<std::size_t>(merge.right)]);
+    for (std::int64_t k = 0; k < channels; ++k) {
+      merge_moment(merge, left[k], left[channels + k], right[k], right[channels + k]);
+    }
+  }
+  for (const DevPtr& out : outs) {
+    if (out == parts[0]) continue;
+    std::memcpy(host<void>(out), host<const void>(parts[0]),
+                2 * static_cast<std::size_t>(channels) * sizeof(float));
+  }
+}
+
+void cpu_update_running(std::span<const RunningRange> ranges, Range counters,
+                        const RunningArgs& args) {
+  const auto& metrics = *host<const StepMetrics>(args.metrics);
+  if (metrics.outcome != static_cast<float>(UpdateOutcome::applied)) return;
+  float* params = host(args.params);
+  const float* sums = host<const float>(args.sums);
+  for (std::int64_t i = counters.begin; i < counters.end; ++i) params[i] += 1.0F;
+  for (const RunningRange& range : ranges) {
+    const float momentum = range.momentum < 0 ? 1.0F / params[range.counter] : range.momentum;
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      params[i] = running_update(params[i], sums[i], metrics.count, momentum);
+    }
+  }
+}
+
+}  // namespace dpt

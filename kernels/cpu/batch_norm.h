@@ -1,0 +1,20 @@
+// Batch normalisation on the CPU.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// As OpFactory::batch_norm. The bits of the results do not depend on the number of threads.
+std::unique_ptr<Op> make_cpu_batch_norm(const BatchNormDesc& desc, int threads);
+
+// As FlatKernels.
+void cpu_merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerge> merges,
+                       std::span<const DevPtr> outs, std::int64_t channels);
+void cpu_update_running(std::span<const RunningRange> ranges, Range counters,
+                        const RunningArgs& args);
+
+}  // namespace dpt

@@ -1,0 +1,450 @@
+// Batch normalisation on a GPU. Sums over rows go over chunks of rows that follow from the shape
+// alone, and the chunks' sums are added in order: results do not depend on what ran where.
+#include "kernels/cuda/batch_norm.h"
+
+#include <algorithm>
+
+#include "kernels/common/batch_norm_math.h"
+#include "kernels/cuda/conv/pack.h"
+#include "kernels/cuda/description.h"
+
+namespace dpt {
+namespace {
+
+// A block has kColumns channels, and kLanes rows of its chunk at a time.
+constexpr int kColumns = 32, kLanes = 8;
+constexpr std::int64_t kLeastRows = 64, kMostChunks = 256;
+
+/// How the rows are cut.
+struct Chunks {
+  std::int64_t rows, channels;
+  std::int64_t per_chunk;
+  int count;
+
+  __host__ __device__ std::int64_t begin(int chunk) const { return chunk * per_chunk; }
+  __host__ __device__ std::int64_t end(int chunk) const {
+    const std::int64_t at = (chunk + 1) * per_chunk;
+    return at < rows ? at : rows;
+  }
+};
+
+Chunks make_chunks(const BatchNormDesc& desc) {
+  Chunks chunks = {};
+  chunks.rows = desc.batch * desc.shape.h * desc.shape.w;
+  chunks.channels = desc.shape.c;
+  const std::int64_t wanted =
+      std::clamp<std::int64_t>(ceil_div(chunks.rows, kLeastRows), 1, kMostChunks);
+  chunks.per_chunk = ceil_div(chunks.rows, wanted);
+  chunks.count = static_cast<int>(ceil_div(chunks.rows, chunks.per_chunk));
+  return chunks;
+}
+
+/// y = x * scale + shift, as a lane of forward computes it, for a channel.
+struct Channel {
+  float mean, inverse, scale, shift;
+};
+
+/// Where the statistics and parameters of the channels lie. `values` is 1 for running variances.
+struct Channels {
+  const float *mean, *squares, *weight, *bias;
+  float values, eps;
+
+  __device__ Channel at(std::int64_t c) const {
+    Channel channel = {};
+    channel.mean = mean[c];
+    channel.inverse = inverse_deviation(squares[c], values, eps);
+    channel.scale = (weight ? weight[c] : 1.0F) * channel.inverse;
+    channel.shift = (bias ? bias[c] : 0.0F) - channel.mean * channel.scale;
+    return channel;
+  }
+};
+
+/// The sum over a block's lanes, in order; valid in lane 0.
+__device__ inline float sum_of_lanes(float mine) {
+  __shared__ float sums[kLanes][kColumns];
+  __syncthreads();
+  sums[threadIdx.y][threadIdx.x] = mine;
+  __syncthreads();
+  float total = 0;
+  if (threadIdx.y == 0) {
+    for (int lane = 0; lane < kLanes; ++lane) total += sums[lane][threadIdx.x];
+  }
+  return total;
+}
+
+/// The moments of every chunk: (chunk, 2, channels).
+template <class T>
+__global__ void __launch_bounds__(kColumns* kLanes)
+    moments_kernel(Chunks chunks, const T* x, float* partials) {
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kColumns + threadIdx.x;
+  const bool works = c < chunks.channels;
+  const int chunk = static_cast<int>(blockIdx.y);
+  const std::int64_t begin = chunks.begin(chunk), end = chunks.end(chunk);
+  // Deviations from the first row: no difference of large numbers, wherever the mean lies.
+  const float pivot = works ? to_float(x[begin * chunks.channels + c]) : 0.0F;
+  float sum = 0, square = 0;
+  if (works) {
+    for (std::int64_t row = begin + threadIdx.y; row < end; row += kLanes) {
+      const float deviation = to_float(x[row * chunks.channels + c]) - pivot;
+      sum += deviation;
+      square += deviation * deviation;
+    }
+  }
+  sum = sum_of_lanes(sum);
+  square = sum_of_lanes(square);
+  if (!works || threadIdx.y != 0) return;
+  const float shift = sum / static_cast<float>(end - begin);
+  float* to = partials + 2 * chunk * chunks.channels + c;
+  to[0] = pivot + shift;
+  to[chunks.channels] = fmaxf(square - sum * shift, 0.0F);
+}
+
+/// The moments of all chunks: (2, channels).
+__global__ void merge_chunks_kernel(Chunks chunks, const float* partials, float* moments) {
+  const std::int64_t c = global_thread();
+  if (c >= chunks.channels) return;
+  float mean = partials[c], squares = partials[chunks.channels + c];
+  for (int chunk = 1; chunk < chunks.count; ++chunk) {
+    const auto before = static_cast<float>(chunks.begin(chunk));
+    const auto more = static_cast<float>(chunks.end(chunk) - chunks.begin(chunk));
+    MomentMerge merge;
+    merge.right_share = more / (before + more);
+    merge.cross = before * merge.right_share;
+    const float* from = partials + 2 * chunk * chunks.channels + c;
+    merge_moment(merge, mean, squares, from[0], from[chunks.channels]);
+  }
+  moments[c] = mean;
+  moments[chunks.channels + c] = squares;
+}
+
+/// dy where forward let it through.
+__device__ inline float masked(const Channel& channel, bool relu, float x, float dy) {
+  return relu && fmaf(x, channel.scale, channel.shift) <= 0.0F ? 0.0F : dy;
+}
+
+/// Of every chunk the sums of dy and of dy * (x - mean): (chunk, 2, channels).
+template <class T>
+__global__ void __launch_bounds__(kColumns* kLanes)
+    gradient_sums_kernel(Chunks chunks, Channels channels, bool relu, const T* dy, const T* x,
+                         float* partials) {
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kColumns + threadIdx.x;
+  const bool works = c < chunks.channels;
+  const int chunk = static_cast<int>(blockIdx.y);
+  float sum = 0, product = 0;
+  if (works) {
+    const Channel channel = channels.at(c);
+    for (std::int64_t row = chunks.begin(chunk) + threadIdx.y; row < chunks.end(chunk);
+         row += kLanes) {
+      const std::int64_t i = row * chunks.channels + c;
+      const float here = to_float(x[i]);
+      const float gradient = masked(channel, relu, here, to_float(dy[i]));
+      sum += gradient;
+      product += gradient * (here - channel.mean);
+    }
+  }
+  sum = sum_of_lanes(sum);
+  product = sum_of_lanes(product);
+  if (!works || threadIdx.y != 0) return;
+  float* to = partials + 2 * chunk * chunks.channels + c;
+  to[0] = sum;
+  to[chunks.channels] = product;
+}
+
+/// The sums of all chunks, of dy and of dy times the normalised x: (2, channels) and the gradients
+/// of the parameters, each of which may be null.
+__global__ void add_chunks_kernel(Chunks chunks, Channels channels, const float* partials,
+                                  float* sums, float* dweight, float* dbias, bool add) {
+  const std::int64_t c = global_thread();
+  if (c >= chunks.channels) return;
+  double sum = 0, product = 0;
+  for (int chunk = 0; chunk < chunks.count; ++chunk) {
+    const float* from = partials + 2 * chunk * chunks.channels + c;
+    sum += static_cast<double>(from[0]);
+    product += static_cast<double>(from[chunks.channels]);
+  }
+  const auto total = static_cast<float>(sum);
+  const float with_x = static_cast<float>(product) * channels.at(c).inverse;
+  if (sums) {
+    sums[c] = total;
+    sums[chunks.channels + c] = with_x;
+  }
+  if (dweight) dweight[c] = (add ? dweight[c] : 0.0F) + with_x;
+  if (dbias) dbias[c] = (add ? dbias[c] : 0.0F) + total;
+}
+
+/// The factors of forward: (2, channels); and the statistics that it used, times samples.
+__global__ void forward_factors_kernel(std::int64_t count, Channels channels, float* factors,
+                                       float* mean_sum, float* var_sum, float samples) {
+  const std::int64_t c = global_thread();
+  if (c >= count) return;
+  const Channel channel = channels.at(c);
+  factors[c] = channel.scale;
+  factors[count + c] = channel.shift;
+  if (!mean_sum) return;
+  mean_sum[c] = channel.mean * samples;
+  var_sum[c] = unbiased_sum(channels.squares[c], channels.values, samples);
+}
+
+/// The factors of backward, dx = dy * scale + x * factors[2] + factors[3]: (4, channels). `sums`
+/// are null where the statistics do not depend on x.
+__global__ void backward_factors_kernel(std::int64_t count, Channels channels, const float* sums,
+                                        float* factors) {
+  const std::int64_t c = global_thread();
+  if (c >= count) return;
+  const Channel channel = channels.at(c);
+  factors[c] = channel.scale;
+  factors[count + c] = channel.shift;
+  float of_x = 0, constant = 0;
+  if (sums) {
+    of_x = -channel.scale * channel.inverse * (sums[count + c] / channels.values);
+    constant = -channel.scale * (sums[c] / channels.values) - channel.mean * of_x;
+  }
+  factors[2 * count + c] = of_x;
+  factors[3 * count + c] = constant;
+}
+
+template <class T>
+struct ApplyBody {
+  T* y;
+  const T* x;
+  const float* factors;
+  std::int64_t channels;
+  bool relu;
+
+  template <int kCount>
+  __device__ void at(std::int64_t i) const {
+    const auto values = load_pack<kCount>(x + i);
+    Pack<T, kCount> result;
+    std::int64_t c = i % channels;
+    for (int k = 0; k < kCount; ++k) {
+      const float value = fmaf(to_float(values.v[k]), factors[c], factors[channels + c]);
+      store(result.v[k], relu && value <= 0.0F ? 0.0F : value);
+      if (++c == channels) c = 0;
+    }
+    store_pack<kCount>(y + i, result);
+  }
+};
+
+/// dx may be the same memory as dy.
+template <class T>
+struct GradientBody {
+  T* dx;
+  const T *dy, *x;
+  const float* factors;
+  std::int64_t channels;
+  bool relu;
+
+  template <int kCount>
+  __device__ void at(std::int64_t i) const {
+    const auto gradients = load_pack<kCount>(dy + i), values = load_pack<kCount>(x + i);
+    Pack<T, kCount> result;
+    std::int64_t c = i % channels;
+    for (int k = 0; k < kCount; ++k) {
+      const Channel channel = {0, 0, factors[c], factors[channels + c]};
+      const float here = to_float(values.v[k]);
+      const float from = masked(channel, relu, here, to_float(gradients.v[k]));
+      store(result.v[k], fmaf(from, channel.scale,
+                              fmaf(here, factors[2 * channels + c], factors[3 * channels + c])));
+      if (++c == channels) c = 0;
+    }
+    store_pack<kCount>(dx + i, result);
+  }
+};
+
+constexpr int kThreads = 128;
+
+template <class T>
+class CudaBatchNorm final : public Op {
+ public:
+  CudaBatchNorm(const CudaContext& context, const BatchNormDesc& desc)
+      : context_(context), desc_(desc), chunks_(make_chunks(desc)) {}
+
+  bool in_place() const override { return true; }
+  bool backward_needs_y() const override { return false; }
+  bool backward_keeps_dy() const override { return true; }
+  std::int64_t coupled_channels() const override { return desc_.batch_statistics ? channels() : 0; }
+  std::size_t saved_bytes() const override {
+    return desc_.batch_statistics ? 4 * bytes_of(channels()) : 0;
+  }
+  std::size_t scratch_bytes() const override {
+    return bytes_of((4 + 2 * static_cast<std::int64_t>(chunks_.count)) * channels());
+  }
+
+  void forward_statistics(const OpArgs& args) override {
+    launch(moments_kernel<T>, grid(), block(), 0, context_.stream, chunks_, device<const T>(args.x),
+           partials(args));
+    over_channels(merge_chunks_kernel, chunks_, partials(args), device<float>(args.saved));
+  }
+
+  void forward(const OpArgs& args) override {
+    const bool gives_sums =
+        desc_.batch_statistics && args.mean_sum && args.write == GradWrite::overwrite;
+    float* factors = device<float>(args.scratch);
+    over_channels(forward_factors_kernel, channels(), channels_of(args), factors,
+                  gives_sums ? device<float>(args.mean_sum) : nullptr, device<float>(args.var_sum),
+                  static_cast<float>(args.samples));
+    for_each_pack<kPack>(
+        context_, count(), aligned_to(16, args.x, args.y),
+        ApplyBody<T>{device<T>(args.y), device<const T>(args.x), factors, channels(), desc_.relu});
+  }
+
+  void backward_statistics(const OpArgs& args) override {
+    add_up_gradients(args, device<float>(args.saved) + 2 * channels());
+  }
+
+  void backward(const OpArgs& args) override {
+    // Where nobody asks for the parameters' gradients, they are frozen.
+    if (!desc_.batch_statistics && (args.dweight || args.dbias)) add_up_gradients(args, nullptr);
+    if (!args.dx) return;
+    float* factors = device<float>(args.scratch);
+    const float* sums =
+        desc_.batch_statistics ? device<const float>(args.saved) + 2 * channels() : nullptr;
+    over_channels(backward_factors_kernel, channels(), channels_of(args), sums, factors);
+    for_each_pack<kPack>(context_, count(), aligned_to(16, args.x, args.dy, args.dx),
+                         GradientBody<T>{device<T>(args.dx), device<const T>(args.dy),
+                                         device<const T>(args.x), factors, channels(), desc_.relu});
+  }
+
+  std::string implementation() const override { return "own"; }
+
+ private:
+  static constexpr int kPack = 16 / sizeof(T);
+
+  std::int64_t channels() const { return desc_.shape.c; }
+  std::int64_t count() const { return desc_.batch * desc_.shape.elements(); }
+  static std::size_t bytes_of(std::int64_t floats) {
+    return static_cast<std::size_t>(floats) * sizeof(float);
+  }
+  /// In scratch behind the factors of every channel.
+  float* partials(const OpArgs& args) const { return device<float>(args.scratch) + 4 * channels(); }
+  dim3 grid() const {
+    return {static_cast<unsigned>(ceil_div(channels(), kColumns)),
+            static_cast<unsigned>(chunks_.count), 1};
+  }
+  static dim3 block() { return {kColumns, kLanes, 1}; }
+
+  template <class... Params, class... Args>
+  void over_channels(void (*kernel)(Params...), Args... args) const {
+    launch(kernel, blocks_for(channels(), kThreads), kThreads, 0, context_.stream, args...);
+  }
+
+  Channels channels_of(const OpArgs& args) const {
+    Channels all = {};
+    all.eps = desc_.eps;
+    if (desc_.batch_statistics) {
+      all.mean = device<const float>(args.saved);
+      all.squares = all.mean + channels();
+      all.values = static_cast<float>(args.values);
+    } else {
+      all.mean = device<const float>(args.running_mean);
+      all.squares = device<const float>(args.running_var);
+      all.values = 1.0F;
+    }
+    if (desc_.affine) {
+      all.weight = device<const float>(args.weight);
+      all.bias = device<const float>(args.bias);
+    }
+    return all;
+  }
+
+  void add_up_gradients(const OpArgs& args, float* sums) const {
+    launch(gradient_sums_kernel<T>, grid(), block(), 0, context_.stream, chunks_, channels_of(args),
+           desc_.relu, device<const T>(args.dy), device<const T>(args.x), partials(args));
+    over_channels(add_chunks_kernel, chunks_, channels_of(args), partials(args), sums,
+                  device<float>(args.dweight), device<float>(args.dbias),
+                  args.write == GradWrite::add);
+  }
+
+  const CudaContext& context_;
+  BatchNormDesc desc_;
+  Chunks chunks_;
+};
+
+/// What one kernel merges.
+constexpr int kMostMerged = 32;
+struct Merges {
+  float* parts[kMostMerged];  ///< in pairs: left, right
+  MomentMerge rules[kMostMerged / 2];
+  int count;
+  const float* from;
+  float* outs[kMostMerged];
+  int out_count;
+};
+
+/// A thread for every channel.
+__global__ void merge_moments_kernel(Merges merges, std::int64_t channels) {
+  const std::int64_t c = global_thread();
+  if (c >= channels) return;
+  for (int i = 0; i < merges.count; ++i) {
+    float* left = merges.parts[2 * i] + c;
+    const float* right = merges.parts[2 * i + 1] + c;
+    merge_moment(merges.rules[i], left[0], left[channels], right[0], right[channels]);
+  }
+  for (int i = 0; i < merges.out_count; ++i) {
+    const float mean = merges.from[c], squares = merges.from[channels + c];
+    merges.outs[i][c] = mean;
+    merges.outs[i][channels + c] = squares;
+  }
+}
+
+__global__ void update_running_kernel(float* params, const float* sums, const StepMetrics* metrics,
+                                      RunningRange range) {
+  if (metrics->outcome != static_cast<float>(UpdateOutcome::applied)) return;
+  const float momentum = range.momentum < 0 ? 1.0F / params[range.counter] : range.momentum;
+  for (std::int64_t i = range.begin + global_thread(); i < range.end; i += grid_threads()) {
+    params[i] = running_update(params[i], sums[i], metrics->count, momentum);
+  }
+}
+
+__global__ void count_updates_kernel(float* params, const StepMetrics* metrics, Range counters) {
+  if (metrics->outcome != static_cast<float>(UpdateOutcome::applied)) return;
+  for (std::int64_t i = counters.begin + global_thread(); i < counters.end; i += grid_threads()) {
+    params[i] += 1.0F;
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Op> make_cuda_batch_norm(const CudaContext& context, const BatchNormDesc& desc) {
+  check_cuda_desc(context, "batch_norm", desc.type, desc.batch);
+  if (desc.type == DType::bf16) return std::make_unique<CudaBatchNorm<Bf16>>(context, desc);
+  return std::make_unique<CudaBatchNorm<float>>(context, desc);
+}
+
+void cuda_merge_moments(const CudaContext& context, std::span<const DevPtr> parts,
+                        std::span<const MomentMerge> merges, std::span<const DevPtr> outs,
+                        std::int64_t channels) {
+  // As many launches as it takes; each begins when the one before it is done.
+  std::size_t merged = 0, copied = 0;
+  while (merged < merges.size() || copied < outs.size()) {
+    Merges some = {};
+    while (merged < merges.size() && some.count < kMostMerged / 2) {
+      const MomentMerge& merge = merges[merged++];
+      some.parts[2 * some.count] = device<float>(parts[static_cast<std::size_t>(merge.left)]);
+      some.parts[2 * some.count + 1] = device<float>(parts[static_cast<std::size_t>(merge.right)]);
+      some.rules[some.count++] = merge;
+    }
+    some.from = device<const float>(parts[0]);
+    while (merged == merges.size() && copied < outs.size() && some.out_count < kMostMerged) {
+      some.outs[some.out_count++] = device<float>(outs[copied++]);
+    }
+    launch(merge_moments_kernel, blocks_for(channels, kThreads), kThreads, 0, context.stream, some,
+           channels);
+  }
+}
+
+void cuda_update_running(const CudaContext& context, std::span<const RunningRange> ranges,
+                         Range counters, const RunningArgs& args) {
+  float* params = device<float>(args.params);
+  const auto* metrics = device<const StepMetrics>(args.metrics);
+  if (counters.size() > 0) {
+    launch(count_updates_kernel, blocks_for(counters.size(), kThreads), kThreads, 0, context.stream,
+           params, metrics, counters);
+  }
+  for (const RunningRange& range : ranges) {
+    launch(update_running_kernel, blocks_for(range.end - range.begin, kThreads), kThreads, 0,
+           context.stream, params, device<const float>(args.sums), metrics, range);
+  }
+}
+
+}  // namespace dpt

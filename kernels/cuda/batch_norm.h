@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/runtime/context.h"
+
+namespace dpt {
+
+/// As Backend::batch_norm. The context must outlive it.
+std::unique_ptr<Op> make_cuda_batch_norm(const CudaContext& context, const BatchNormDesc& desc);
+
+// As FlatKernels.
+void cuda_merge_moments(const CudaContext& context, std::span<const DevPtr> parts,
+                        std::span<const MomentMerge> merges, std::span<const DevPtr> outs,
+                        std::int64_t channels);
+void cuda_update_running(const CudaContext& context, std::span<const RunningRange> ranges,
+                         Range counters, const RunningArgs& args);
+
+}  // namespace dpt

@@ -1,0 +1,188 @@
+// Statistics in pieces: merged, they are those of the whole; and what becomes of running ones.
+#include <cmath>
+
+#include "kernels/common/batch_norm_math.h"
+#include "kernels/common/bf16.h"
+#include "kernels/devices.h"
+#include "tests/support/backends.h"
+#include "tests/support/close.h"
+#include "tests/support/op_runner.h"
+
+namespace dpt::testing {
+namespace {
+
+constexpr std::int64_t kChannels = 19;
+
+BatchNormDesc description(std::int64_t batch, DType type = DType::f32) {
+  BatchNormDesc desc;
+  desc.batch = batch;
+  desc.shape = {3, 2, kChannels};
+  desc.type = type;
+  return desc;
+}
+
+/// The moments of samples [begin, end) as an operation computes them.
+std::vector<float> moments_of(Backend& backend, const std::vector<float>& x, std::int64_t begin,
+                              std::int64_t end) {
+  const std::int64_t sample = 6 * kChannels;
+  const std::unique_ptr<Op> op = backend.batch_norm(description(end - begin));
+  OpRunner runner(backend, *op, {x.begin() + begin * sample, x.begin() + end * sample},
+                  std::vector<float>(kChannels, 1.0F), std::vector<float>(kChannels), sample);
+  const OnDevice<float> saved(backend, std::vector<float>(4 * kChannels));
+  OpArgs args = runner.args();
+  args.saved = saved.ptr();
+  op->forward_statistics(args);
+  std::vector<float> all = saved.get();
+  all.resize(2 * kChannels);
+  return all;
+}
+
+TEST_CASE("moments of pieces, merged in any tree, are those of all samples") {
+  const std::vector<std::int64_t> cuts = {0, 5, 6, 6, 17, 30, 41};
+  std::vector<float> x = random_values(41 * 6 * kChannels, 3);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += static_cast<float>(100 * (i % kChannels));
+  for (const std::string& name : backend_names()) {
+    INFO(name);
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    const std::vector<float> whole = moments_of(*backend, x, 0, 41);
+    for (std::int64_t c = 0; c < kChannels; ++c) {
+      double mean = 0, squares = 0;
+      for (std::int64_t i = c; i < 41 * 6 * kChannels; i += kChannels) mean += x[i] / (41.0 * 6);
+      for (std::int64_t i = c; i < 41 * 6 * kChannels; i += kChannels) {
+        squares += (x[i] - mean) * (x[i] - mean);
+      }
+      CHECK(whole[c] == doctest::Approx(mean).epsilon(1e-6));
+      // Next to a mean of 1800 a float has 1e-4 left.
+      CHECK(whole[kChannels + c] == doctest::Approx(squares).epsilon(1e-3));
+    }
+    std::vector<OnDevice<float>> memory;
+    std::vector<DevPtr> parts;
+    std::vector<double> values;
+    for (std::size_t k = 1; k < cuts.size(); ++k) {
+      const bool empty = cuts[k] == cuts[k - 1];
+      memory.emplace_back(*backend, empty ? std::vector<float>(2 * kChannels)
+                                          : moments_of(*backend, x, cuts[k - 1], cuts[k]));
+      values.push_back(static_cast<double>(6 * (cuts[k] - cuts[k - 1])));
+    }
+    memory.emplace_back(*backend, std::vector<float>(2 * kChannels, -1.0F));
+    for (const OnDevice<float>& each : memory) parts.push_back(each.ptr());
+    const DevPtr other = parts.back();
+    parts.pop_back();
+    std::vector<MomentMerge> merges;
+    for (const auto& [left, right] : {std::pair{2, 3}, {0, 1}, {4, 5}, {0, 2}, {0, 4}}) {
+      const auto l = static_cast<std::size_t>(left), r = static_cast<std::size_t>(right);
+      merges.push_back(moment_merge(left, right, values[l], values[r]));
+      values[l] += values[r];
+    }
+    CHECK(values[0] == 41 * 6);
+    const std::vector<DevPtr> outs = {parts[0], other, parts[3]};
+    backend->merge_moments(parts, merges, outs, kChannels);
+    for (const std::size_t at : {0, 3, 6}) {
+      const std::vector<float> merged = memory[at].get();
+      for (std::int64_t c = 0; c < 2 * kChannels; ++c) {
+        CHECK(merged[c] == doctest::Approx(whole[c]).epsilon(c < kChannels ? 1e-6 : 1e-3));
+      }
+    }
+  }
+}
+
+TEST_CASE("more pieces than one kernel merges") {
+  for (const std::string& name : backend_names()) {
+    INFO(name);
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    std::vector<OnDevice<float>> memory;
+    std::vector<DevPtr> parts;
+    std::vector<MomentMerge> merges;
+    for (int k = 0; k < 70; ++k) {
+      // One value each: 0, 1, 2, ...; their mean is 34.5, the sum of squares known.
+      memory.emplace_back(*backend, std::vector<float>{static_cast<float>(k), 0.0F});
+      if (k > 0) merges.push_back(moment_merge(0, k, k, 1));
+    }
+    for (const OnDevice<float>& each : memory) parts.push_back(each.ptr());
+    backend->merge_moments(parts, merges, parts, 1);
+    for (const OnDevice<float>& each : memory) {
+      CHECK(each.get()[0] == doctest::Approx(34.5));
+      CHECK(each.get()[1] == doctest::Approx(70.0 * (70 * 70 - 1) / 12));
+    }
+  }
+}
+
+TEST_CASE("running statistics follow PyTorch's rule, and only an applied step") {
+  for (const std::string& name : backend_names()) {
+    INFO(name);
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    // Two floats with momentum 0.1, two with 0.25, two that average; then their counters.
+    const std::vector<float> start = {1, 2, 3, 4, 5, 6, 0, 9};
+    const std::vector<float> sums = {40, 80, 120, 160, 200, 240, 0, 0};
+    const std::vector<RunningRange> ranges = {
+        {0, 2, 0.1F, 6}, {2, 4, 0.25F, 6}, {4, 5, -1.0F, 6}, {5, 6, -1.0F, 7}};
+    for (const auto outcome : {UpdateOutcome::applied, UpdateOutcome::refused,
+                               UpdateOutcome::broken, UpdateOutcome::withheld}) {
+      StepMetrics metrics;
+      metrics.count = 8;
+      metrics.outcome = static_cast<float>(outcome);
+      const OnDevice<float> params(*backend, start), gradients(*backend, sums);
+      const OnDevice<StepMetrics> on_device(*backend, {metrics});
+      backend->update_running(ranges, {6, 8}, {params.ptr(), gradients.ptr(), on_device.ptr()});
+      const std::vector<float> now = params.get();
+      if (outcome != UpdateOutcome::applied) {
+        CHECK(now == start);
+        continue;
+      }
+      const double want[] = {0.9 * 1 + 0.1 * 5,
+                             0.9 * 2 + 0.1 * 10,
+                             0.75 * 3 + 0.25 * 15,
+                             0.75 * 4 + 0.25 * 20,
+                             25,
+                             0.9 * 6 + 0.1 * 30,
+                             1,
+                             10};
+      for (std::size_t i = 0; i < now.size(); ++i) CHECK(now[i] == doctest::Approx(want[i]));
+    }
+  }
+}
+
+TEST_CASE("batch normalisation in bf16 reads and rounds, and keeps its statistics in fp32") {
+  const std::vector<float> x = random_values(7 * 6 * kChannels, 5);
+  std::vector<Bf16> halves;
+  std::vector<float> rounded;
+  for (const float value : x) {
+    halves.push_back(to_bf16(value));
+    rounded.push_back(to_float(halves.back()));
+  }
+  for (const std::string& name : backend_names()) {
+    INFO(name);
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    const std::unique_ptr<Op> op = backend->batch_norm(description(7, DType::bf16));
+    const OnDevice<Bf16> x16(*backend, halves), y16(*backend, std::vector<Bf16>(x.size()));
+    const OnDevice<float> weight(*backend, std::vector<float>(kChannels, 1.5F));
+    const OnDevice<float> bias(*backend, std::vector<float>(kChannels, 0.25F));
+    const OnDevice<float> saved(*backend, std::vector<float>(4 * kChannels));
+    const OnDevice<float> scratch(*backend, std::vector<float>(op->scratch_bytes() / 4));
+    OpArgs args;
+    args.x = x16.ptr();
+    args.y = y16.ptr();
+    args.weight = weight.ptr();
+    args.bias = bias.ptr();
+    args.saved = saved.ptr();
+    args.scratch = scratch.ptr();
+    args.values = 42;
+    op->forward_statistics(args);
+    op->forward(args);
+    const std::vector<float> want = moments_of(*backend, rounded, 0, 7);
+    const std::vector<float> have = saved.get();
+    for (std::size_t c = 0; c < 2 * kChannels; ++c) {
+      CHECK(have[c] == doctest::Approx(want[c]).epsilon(1e-5));
+    }
+    const std::vector<Bf16> y = y16.get();
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t c = i % kChannels;
+      const double inverse = 1 / std::sqrt(want[kChannels + c] / 42.0 + 1e-5);
+      const double exact = (rounded[i] - want[c]) * inverse * 1.5 + 0.25;
+      CHECK(std::abs(to_float(y[i]) - exact) <= std::abs(exact) / 256 + 1e-5);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dpt::testing
