@@ -19,13 +19,13 @@ ScheduleKind cosine_restarts_kind();
 ScheduleKind one_cycle_kind();
 ScheduleKind inverse_sqrt_kind();
 ScheduleKind wsd_kind();
+ScheduleKind plateau_kind();
 
 std::span<const ScheduleKind> schedule_kinds() {
   static const std::array kinds = {
       constant_kind(),   step_kind(),         multistep_kind(), exponential_kind(),
       polynomial_kind(), linear_kind(),       cosine_kind(),    cosine_restarts_kind(),
-      one_cycle_kind(),  inverse_sqrt_kind(), wsd_kind(),
-  };
+      one_cycle_kind(),  inverse_sqrt_kind(), wsd_kind(),       plateau_kind()};
   return kinds;
 }
 
@@ -53,6 +53,8 @@ const VariantTable& schedule_table() {
                   {"OneCycleLR", "one_cycle"},
                   {"onecycle", "one_cycle"},
                   {"1cycle", "one_cycle"},
+                  {"ReduceLROnPlateau", "plateau"},
+                  {"reduce_on_plateau", "plateau"},
                   {"noam", "inverse_sqrt"},
                   {"trapezoidal", "wsd"},
                   {"warmup_stable_decay", "wsd"},
@@ -60,6 +62,12 @@ const VariantTable& schedule_table() {
     return made;
   }();
   return table;
+}
+
+std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch) {
+  const WarmupSpec& warmup = spec.warmup;
+  if (warmup.steps > 0) return warmup.steps;
+  return std::llround(warmup.epochs * static_cast<double>(steps_per_epoch));
 }
 
 LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch) {
@@ -70,9 +78,8 @@ LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t 
   run.steps_per_epoch = steps_per_epoch;
   run.epochs = spec.train.epochs;
   run.has_warmup = warmup.steps > 0 || warmup.epochs > 0;
-  run.warmup_steps = warmup.steps > 0
-                         ? warmup.steps
-                         : std::llround(warmup.epochs * static_cast<double>(steps_per_epoch));
+  run.has_validation = spec.data.val_split > 0;
+  run.warmup_steps = warmup_steps_of(spec, steps_per_epoch);
 
   const auto kinds = schedule_kinds();
   const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const ScheduleKind& entry) {

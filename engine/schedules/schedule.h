@@ -20,6 +20,7 @@ struct ScheduledRun {
   std::int64_t epochs = 1;
   std::int64_t warmup_steps = 0;
   bool has_warmup = false;  ///< the config asks for one, however short
+  bool has_validation = false;
 };
 
 /// `make` gives the learning rate without warm-up. Throws ErrorKind::usage for options that do not
@@ -31,6 +32,8 @@ struct ScheduleKind {
 
 std::span<const ScheduleKind> schedule_kinds();
 const VariantTable& schedule_table();
+
+std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch);
 
 /// The schedule of a config with its warm-up, which is linear from start_factor * lr and multiplies
 /// the schedule. `base_lr` is the optimizer's.

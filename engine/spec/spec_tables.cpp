@@ -1,22 +1,9 @@
 #include "engine/spec/spec_tables.h"
 
+#include "engine/spec/monitor_fields.h"
+
 namespace dpt {
 namespace {
-
-/// A monitor whose better direction is not the one given would keep the worst.
-std::string check_direction(Monitor monitor, Direction mode) {
-  if (mode == better_direction(monitor)) return {};
-  return fmt::format("expected mode: {} with monitor: {}, found {}",
-                     name_of(better_direction(monitor)), name_of(monitor), name_of(mode));
-}
-
-/// `mode` of a struct with a `monitor`.
-template <class S>
-Field mode_field() {
-  return field("mode", &S::mode, "Whether higher (max) or lower (min) values are better.")
-      .follows(
-          "monitor", +[](const S& s) { return better_direction(s.monitor); });
-}
 
 /// A nested object whose fields are members of the struct that holds it.
 Field same_object_field(const char* name, const ObjectTable& table, const char* doc) {

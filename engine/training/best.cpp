@@ -15,11 +15,11 @@ double gain(Direction mode, double value, double than) {
   return mode == Direction::max ? value - than : than - value;
 }
 
+}  // namespace
+
 std::optional<double> last_value(Monitor monitor, const RunState& state) {
   return monitor == Monitor::val_loss ? state.val_loss : state.val_accuracy;
 }
-
-}  // namespace
 
 std::string best_monitor_of(const TrainSpec& spec) {
   const KeepBestSpec& keep = spec.checkpoint.keep_best;

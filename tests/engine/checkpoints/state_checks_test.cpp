@@ -62,6 +62,11 @@ TEST_CASE("a counter that no run can have is refused with file, key, expected an
     CHECK(error_with("lr_scale", bad).starts_with("F: metadata 'dpt.lr_scale'"));
   }
   CHECK(error_with("lr_scale", "1e-9") == "no error");
+  CHECK(error_with("plateau_scale", "0") ==
+        "F: metadata 'dpt.plateau_scale': expected a number above 0 and at most 1, found 0");
+  CHECK(error_with("plateau_bad", "3") ==
+        "F: metadata 'dpt.plateau_bad': expected an integer from 0 to 2 ('dpt.epoch'), found 3");
+  CHECK(error_with("plateau_cooldown", "-1").starts_with("F: metadata 'dpt.plateau_cooldown'"));
   for (const char* key :
        {"epoch_skipped", "skipped_steps", "skipped_in_row", "rollbacks", "val_n"}) {
     CAPTURE(key);
@@ -145,7 +150,8 @@ TEST_CASE("files of older minor versions leave what they do not know at its defa
   for (const char* key :
        {"best_monitor", "best_checksum", "early_monitor", "train_loss", "train_accuracy",
         "val_loss", "val_accuracy", "val_n", "lr_scale", "rollbacks", "rollback_step",
-        "rollback_candidate", "skipped_steps", "skipped_in_row", "epoch_skipped"}) {
+        "rollback_candidate", "skipped_steps", "skipped_in_row", "epoch_skipped", "plateau_scale",
+        "plateau_best", "plateau_bad", "plateau_cooldown"}) {
     CAPTURE(key);
     Metadata without = good_metadata();
     without.erase(std::string("dpt.") + key);
@@ -162,6 +168,7 @@ TEST_CASE("files of older minor versions leave what they do not know at its defa
   CHECK(old.best_monitor.empty());
   CHECK_FALSE(old.train_loss.has_value());
   CHECK(old.lr_scale == 1);
+  CHECK(old.plateau_scale == 1);
   CHECK(old.rollback_step == -1);
   metadata.erase("dpt.device_weights");
   CHECK(error_of([&] { from_metadata("ckpt", metadata); }, "ckpt") ==
@@ -177,10 +184,11 @@ TEST_CASE("files of older minor versions leave what they do not know at its defa
 
 TEST_CASE("a best that is not a number counts as none") {
   Metadata metadata = good_metadata();
-  metadata["dpt.best"] = metadata["dpt.early_best"] = "nan";
+  metadata["dpt.best"] = metadata["dpt.early_best"] = metadata["dpt.plateau_best"] = "nan";
   const CheckpointHeader header = from_metadata("ckpt", metadata);
   CHECK_FALSE(header.state.best.has_value());
   CHECK_FALSE(header.state.early_best.has_value());
+  CHECK_FALSE(header.state.plateau_best.has_value());
 }
 
 TEST_CASE("device weights under their former name are read") {

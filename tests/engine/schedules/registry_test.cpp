@@ -11,7 +11,7 @@ TEST_CASE("the table's names and hints") {
   for (const ObjectTable* table : schedule_table().alternatives) names.push_back(table->name);
   CHECK(names == std::vector<std::string>{"constant", "step", "multistep", "exponential",
                                           "polynomial", "linear", "cosine", "cosine_restarts",
-                                          "one_cycle", "inverse_sqrt", "wsd"});
+                                          "one_cycle", "inverse_sqrt", "wsd", "plateau"});
   for (const auto& [other, ours] : schedule_table().hints) {
     CHECK_NOTHROW(alternative(schedule_table(), ours));
   }
