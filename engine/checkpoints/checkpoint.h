@@ -28,6 +28,11 @@ struct RunState {
   std::optional<double> early_best;  ///< early stopping: the value to improve on
   std::int64_t bad_evaluations = 0;  ///< early stopping: evaluations since an improvement
   std::string early_monitor;         ///< the monitor of `early_best`
+  // Exponential averages of monitored values (`smoothing`), corrected by their weight; 0 without.
+  std::string best_average_of;  ///< what keep_best's is of: "val/accuracy 0.6"
+  double best_sum = 0, best_weight = 0;
+  double early_sum = 0, early_weight = 0;
+  double plateau_sum = 0, plateau_weight = 0;
   // The schedule `plateau`.
   double plateau_scale = 1;            ///< the optimizer's learning rate is multiplied by it
   std::optional<double> plateau_best;  ///< the value to improve on

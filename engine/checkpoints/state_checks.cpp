@@ -27,6 +27,11 @@ struct Checker {
     if (std::isfinite(found) && 0 <= found && found <= high) return;
     fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected {}, found {}", path, key, why, found);
   }
+  void finite(const char* key, double found) const {
+    if (std::isfinite(found)) return;
+    fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected a finite number, found {}", path, key,
+         found);
+  }
   /// A factor on the learning rate.
   void scale(const char* key, double found) const {
     if (0 < found && found <= 1) return;
@@ -65,6 +70,12 @@ void check_state(const std::string& path, const CheckpointHeader& header) {
   check.whole("rollback_candidate", state.rollback_candidate, -1, state.step, " ('dpt.step')");
   check.scale("lr_scale", state.lr_scale);
   check.scale("plateau_scale", state.plateau_scale);
+  check.finite("best_sum", state.best_sum);
+  check.finite("early_sum", state.early_sum);
+  check.finite("plateau_sum", state.plateau_sum);
+  check.number("best_weight", state.best_weight, 1, "a weight from 0 to 1");
+  check.number("early_weight", state.early_weight, 1, "a weight from 0 to 1");
+  check.number("plateau_weight", state.plateau_weight, 1, "a weight from 0 to 1");
   check.whole("plateau_bad", state.plateau_bad, 0, state.epoch, " ('dpt.epoch')");
   check.whole("plateau_cooldown", state.plateau_cooldown, 0, kMostSteps);
   check.whole("val_n", state.val_n, 0, kMostSteps);

@@ -37,7 +37,8 @@ const ObjectTable& plateau_table() {
        field("min_lr", &S::min_lr,
              "The learning rate is not reduced below it (train.on_divergence may be).")
            .at_least(0),
-       field("eps", &S::eps, "A reduction by no more than this is not made.").at_least(0)},
+       field("eps", &S::eps, "A reduction by no more than this is not made.").at_least(0),
+       smoothing_field<S>()},
       &check_plateau);
   return the_table;
 }

@@ -22,6 +22,7 @@ struct PlateauOptions {
   std::int64_t cooldown = 0;
   double min_lr = 0.0;
   double eps = 1e-8;
+  double smoothing = 0.0;
 };
 
 /// Null for another schedule.

@@ -22,4 +22,15 @@ Field mode_field() {
           "monitor", +[](const S& s) { return better_direction(s.monitor); });
 }
 
+/// `smoothing` of a struct with a `monitor`.
+template <class S>
+Field smoothing_field() {
+  return field("smoothing", &S::smoothing,
+               "Smooths the monitored value over the evaluations, against noise: smoothing * the "
+               "average so far + (1 - smoothing) * the new value, corrected for the start, so that "
+               "the first average is the first value. 0: the value itself. Values that are not "
+               "finite are left out.")
+      .range(0, 0.9999);
+}
+
 }  // namespace dpt

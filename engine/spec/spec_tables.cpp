@@ -36,7 +36,8 @@ ObjectTable early_stopping_table() {
            .at_least(1),
        mode_field<S>(),
        field("min_delta", &S::min_delta, "The smallest change that counts as an improvement.")
-           .at_least(0)},
+           .at_least(0),
+       smoothing_field<S>()},
       [](const S& s) { return check_direction(s.monitor, s.mode); });
 }
 
@@ -70,10 +71,10 @@ ObjectTable on_divergence_table() {
 
 ObjectTable keep_best_table() {
   using S = KeepBestSpec;
-  return object_table<S>(
-      "keep_best", "Which checkpoint is kept as best.safetensors.",
-      {field("monitor", &S::monitor, "The value that is compared."), mode_field<S>()},
-      [](const S& s) { return check_direction(s.monitor, s.mode); });
+  return object_table<S>("keep_best", "Which checkpoint is kept as best.safetensors.",
+                         {field("monitor", &S::monitor, "The value that is compared."),
+                          mode_field<S>(), smoothing_field<S>()},
+                         [](const S& s) { return check_direction(s.monitor, s.mode); });
 }
 
 ObjectTable warmup_table() {

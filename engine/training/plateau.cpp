@@ -35,12 +35,15 @@ std::optional<LrReduction> note_plateau(const TrainSpec& spec, double base_lr,
                                         std::int64_t steps_per_epoch, RunState& state) {
   const PlateauOptions* options = plateau_of(spec);
   if (!options) return std::nullopt;
-  const auto value = last_value(options->monitor, state);
-  if (!value) return std::nullopt;
+  const auto last = last_value(options->monitor, state);
+  if (!last) return std::nullopt;
+  const double value = options->smoothing > 0 ? smoothed(options->smoothing, *last,
+                                                         state.plateau_sum, state.plateau_weight)
+                                              : *last;
 
   // The order of ReduceLROnPlateau.step.
-  if (improves(*options, *value, state.plateau_best)) {
-    state.plateau_best = *value;
+  if (improves(*options, value, state.plateau_best)) {
+    state.plateau_best = value;
     state.plateau_bad = 0;
   } else if (state.step > warmup_steps_of(spec, steps_per_epoch)) {
     ++state.plateau_bad;
@@ -53,7 +56,7 @@ std::optional<LrReduction> note_plateau(const TrainSpec& spec, double base_lr,
 
   LrReduction reduction;
   reduction.from = base_lr * state.plateau_scale;
-  reduction.value = *value;
+  reduction.value = value;
   reduction.best = state.plateau_best;
   reduction.evaluations = state.plateau_bad;
   state.plateau_scale = reduced(*options, base_lr, state.plateau_scale);

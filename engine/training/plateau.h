@@ -13,7 +13,7 @@ namespace dpt {
 /// A reduction that takes effect with the next step.
 struct LrReduction {
   double from = 0, to = 0;  ///< the schedule's learning rate
-  double value = 0;         ///< the monitored value
+  double value = 0;         ///< the monitored value, smoothed
   std::optional<double> best;
   std::int64_t evaluations = 0;  ///< without an improvement on it
 };

@@ -56,7 +56,7 @@ constexpr std::int64_t whole(std::int64_t value) {
 constexpr const char* kImpatient =
     "lr_schedule={type: plateau, factor: 0.5, patience: 0, threshold: 1.0e+300, threshold_mode: "
     "abs, "
-    "cooldown: 1, warmup: {steps: 3}}";
+    "cooldown: 1, smoothing: 0.3, warmup: {steps: 3}}";
 
 }  // namespace
 
@@ -123,6 +123,18 @@ TEST_CASE("plateau: an epoch within the warm-up may improve, but does not count 
   CHECK(evaluate_as(spec, state, 2.0).has_value());
 }
 
+TEST_CASE("plateau looks at the average where smoothing is asked for") {
+  const TrainSpec spec = plateau_spec({{"patience", whole(0)}, {"smoothing", 0.5}});
+  RunState state;
+  CHECK_FALSE(evaluate_as(spec, state, 2.0));
+  CHECK_FALSE(evaluate_as(spec, state, 1.0));
+  CHECK(state.plateau_best == doctest::Approx(1.0 / 0.75).epsilon(1e-15));
+  CHECK_FALSE(evaluate_as(spec, state, 1.2));  // worse, but below the average
+  const auto reduction = evaluate_as(spec, state, 1.5);
+  REQUIRE(reduction.has_value());
+  CHECK(reduction->value == doctest::Approx((1.1 / 2 + 0.75) / 0.9375).epsilon(1e-15));
+}
+
 TEST_CASE("what plateau refuses") {
   const auto text = [](OptionValues options) {
     return check_of(make_variant(schedule_table(), "plateau", options));
@@ -141,11 +153,14 @@ TEST_CASE("what plateau refuses") {
 TEST_CASE("a run lowers its rate and says so, on any replicas, stopped anywhere") {
   const auto job = [](int replicas) {
     return small_job(small_config(kSgd, 5),
-                     {cpus(replicas), "train.shards=8", "log.every=1", kImpatient});
+                     {cpus(replicas), "train.shards=8", "log.every=1", kImpatient,
+                      "checkpoint.keep_best.smoothing=0.8",
+                      "train.early_stopping={monitor: val/loss, patience: 9, smoothing: 0.5}"});
   };
   const TempDir folder;
   const FinalState one = train_small(job(1), folder.path());
   CHECK(one.step == 25);
+  const RunState end = checkpoint_of(job(1), folder, 25).state;
 
   const auto reductions = events(folder, "lr_reduced");
   REQUIRE(reductions.size() == 2);
@@ -158,8 +173,9 @@ TEST_CASE("a run lowers its rate and says so, on any replicas, stopped anywhere"
     CHECK(event["evaluations"] == 1);
     CHECK(event["from"] == rates[i]);
     CHECK(event["lr"] == rates[i + 1]);
-    CHECK(event["best"] == events(folder, "eval")[0]["loss"]);
-    CHECK(event["value"] == events(folder, "eval")[1 + 2 * i]["loss"]);
+    const double first = events(folder, "eval")[0]["loss"];
+    CHECK(event["best"] == doctest::Approx(first).epsilon(1e-15));
+    CHECK(event["value"] != event["best"]);
   }
   for (const auto& step : events(folder, "step")) {
     const std::int64_t at = step["step"];
@@ -175,6 +191,15 @@ TEST_CASE("a run lowers its rate and says so, on any replicas, stopped anywhere"
     const Job rest = job(static_cast<int>(stop % 2) + 1);
     const StartingPoint start = checkpoint_of(rest, other, stop);
     CHECK((train_small(rest, other.path(), &start) == one));
+    const RunState state = checkpoint_of(rest, other, 25).state;
+    CHECK(state.best == end.best);
+    CHECK(state.best_step == end.best_step);
+    CHECK(state.best_sum == end.best_sum);
+    CHECK(state.early_best == end.early_best);
+    CHECK(state.early_sum == end.early_sum);
+    CHECK(state.early_weight == end.early_weight);
+    CHECK(state.plateau_sum == end.plateau_sum);
+    CHECK(state.plateau_best == end.plateau_best);
   }
 }
 

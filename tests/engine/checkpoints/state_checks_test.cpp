@@ -64,6 +64,18 @@ TEST_CASE("a counter that no run can have is refused with file, key, expected an
   CHECK(error_with("lr_scale", "1e-9") == "no error");
   CHECK(error_with("plateau_scale", "0") ==
         "F: metadata 'dpt.plateau_scale': expected a number above 0 and at most 1, found 0");
+  for (const char* key : {"best_sum", "early_sum", "plateau_sum"}) {
+    CAPTURE(key);
+    CHECK(error_with(key, "inf") ==
+          fmt::format("F: metadata 'dpt.{}': expected a finite number, found inf", key));
+    CHECK(error_with(key, "-2.5") == "no error");
+  }
+  for (const char* key : {"best_weight", "early_weight", "plateau_weight"}) {
+    CAPTURE(key);
+    CHECK(error_with(key, "1.5") ==
+          fmt::format("F: metadata 'dpt.{}': expected a weight from 0 to 1, found 1.5", key));
+    for (const char* good : {"0", "1"}) CHECK(error_with(key, good) == "no error");
+  }
   CHECK(error_with("plateau_bad", "3") ==
         "F: metadata 'dpt.plateau_bad': expected an integer from 0 to 2 ('dpt.epoch'), found 3");
   CHECK(error_with("plateau_cooldown", "-1").starts_with("F: metadata 'dpt.plateau_cooldown'"));
@@ -148,10 +160,13 @@ TEST_CASE("files of older minor versions leave what they do not know at its defa
   Metadata metadata = good_metadata();
   const RunState usual;
   for (const char* key :
-       {"best_monitor", "best_checksum", "early_monitor", "train_loss", "train_accuracy",
-        "val_loss", "val_accuracy", "val_n", "lr_scale", "rollbacks", "rollback_step",
-        "rollback_candidate", "skipped_steps", "skipped_in_row", "epoch_skipped", "plateau_scale",
-        "plateau_best", "plateau_bad", "plateau_cooldown"}) {
+       {"best_monitor",   "best_checksum",  "early_monitor",    "train_loss",
+        "train_accuracy", "val_loss",       "val_accuracy",     "val_n",
+        "lr_scale",       "rollbacks",      "rollback_step",    "rollback_candidate",
+        "skipped_steps",  "skipped_in_row", "epoch_skipped",    "plateau_scale",
+        "plateau_best",   "plateau_bad",    "plateau_cooldown", "best_average_of",
+        "best_sum",       "best_weight",    "early_sum",        "early_weight",
+        "plateau_sum",    "plateau_weight"}) {
     CAPTURE(key);
     Metadata without = good_metadata();
     without.erase(std::string("dpt.") + key);
