@@ -4,7 +4,7 @@
 #include "engine/data/source.h"
 #include "engine/layers/layer.h"
 #include "engine/optimizers/optimizer.h"
-#include "engine/optimizers/schedule.h"
+#include "engine/schedules/schedule.h"
 
 namespace dpt {
 

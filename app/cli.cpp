@@ -162,6 +162,28 @@ void add_bench_command(CLI::App& app, CommandBody& body) {
   set_body(bench, body, options, run_bench);
 }
 
+void add_config_lr_command(CLI::App& config, CommandBody& body) {
+  auto options = std::make_shared<LrOptions>();
+  CLI::App* lr = config.add_subcommand(
+      "lr", "Print or draw the learning rate over the run of a config, without training");
+  lr->add_option("config", options->config, kConfigHelp)->required();
+  lr->add_option("overrides", options->overrides, kOverridesHelp);
+  lr->add_option("--samples", options->samples,
+                 "Number of samples in the training files, data.val_split included; the data is "
+                 "then not read")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}));
+  CLI::Option* rows =
+      lr->add_option("--rows", options->rows,
+                     "Rows of the table: if the rate changes more often, evenly spread steps")
+          ->check(CLI::Range(std::int64_t{2}, std::int64_t{10'000'000}));
+  CLI::Option* plot = lr->add_flag("--plot", options->plot,
+                                   "Draw a chart of plain characters instead of the table");
+  lr->add_option("--png", options->png, "Also write a chart to this PNG file")->check(not_empty());
+  CLI::Option* json = lr->add_flag("--json", options->json, kJsonHelp);
+  plot->excludes(json)->excludes(rows);
+  set_body(lr, body, options, run_config_lr);
+}
+
 void add_config_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<ConfigOptions>();
   CLI::App* config = app.add_subcommand("config", "Check, show and describe configs");
@@ -182,6 +204,7 @@ void add_config_command(CLI::App& app, CommandBody& body) {
             run_config_check);
   with_file("show", "Print the resolved config, which is a valid config itself", run_config_show)
       ->add_flag("--origins", options->origins, "Show where each value came from");
+  add_config_lr_command(*config, body);
   without_file("schema", "Print the JSON Schema (2020-12) of config files", run_config_schema);
   without_file("reference", "Print the reference of all config fields (Markdown)",
                run_config_reference);

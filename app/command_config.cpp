@@ -6,7 +6,7 @@
 #include "app/commands.h"
 #include "engine/graph/plan.h"
 #include "engine/optimizers/optimizer.h"
-#include "engine/optimizers/schedule.h"
+#include "engine/schedules/schedule.h"
 #include "engine/spec/read_spec.h"
 
 namespace dpt {

@@ -1,9 +1,5 @@
 // dpt eval RUN|CKPT: measures a checkpoint on a split of its data.
-#include <fcntl.h>
-
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -150,23 +146,6 @@ void check_same_data(const std::string& path, const CheckpointHeader& header, co
   say(fmt::format("warning: {}: {}; {} (--allow-other-data)", path, difference, effect));
 }
 
-/// Writes to what `path` is: a device or a pipe is written to; a file, also one that a link leads
-/// to, is replaced as a whole.
-void write_results(const std::string& path, const std::string& text) {
-  std::error_code error;
-  const fs::file_type type = fs::status(path, error).type();
-  if (type == fs::file_type::regular || type == fs::file_type::not_found) {
-    fs::path target = path;
-    for (int links = 0; links < 40 && fs::is_symlink(target, error); ++links) {
-      target = target.parent_path() / fs::read_symlink(target, error);
-    }
-    return write_file_atomically(target.string(), text);
-  }
-  const FileHandle file = open_file(path, O_WRONLY | O_NOCTTY);
-  const int failure = file.is_open() ? write_all(file.fd(), std::as_bytes(std::span(text))) : errno;
-  if (failure != 0) fail(ErrorKind::data, "{}: cannot write: {}", path, std::strerror(failure));
-}
-
 void write_predictions(const std::string& path, const Split& split, const EvalResult& result) {
   const std::vector<std::string>& classes = split.source->classes();
   const auto name = [&](std::int32_t label) {
@@ -179,7 +158,7 @@ void write_predictions(const std::string& path, const Split& split, const EvalRe
                         result.samples.prediction[i], name(result.samples.label[i]),
                         name(result.samples.prediction[i]), result.samples.loss[i]);
   }
-  write_results(path, text);
+  write_results(path, std::as_bytes(std::span(text)));
 }
 
 }  // namespace

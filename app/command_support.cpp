@@ -1,11 +1,17 @@
 #include "app/command_support.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
 
 #include "app/catalog.h"
+#include "engine/checkpoints/file_io.h"
 #include "engine/spec/read_spec.h"
 
 namespace dpt {
@@ -69,6 +75,24 @@ Job load_job(TrainSpec spec) {
   const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
   std::string resolved = show_spec(catalog(), spec);
   return make_job(std::move(spec), std::move(plan), sets, std::move(resolved));
+}
+
+void write_results(const std::string& path, std::span<const std::byte> bytes) {
+  std::error_code error;
+  const std::filesystem::file_type type = std::filesystem::status(path, error).type();
+  if (type == std::filesystem::file_type::regular ||
+      type == std::filesystem::file_type::not_found) {
+    std::filesystem::path target = path;
+    for (int links = 0; links < 40 && std::filesystem::is_symlink(target, error); ++links) {
+      target = target.parent_path() / std::filesystem::read_symlink(target, error);
+    }
+    AtomicFile file(target.string());
+    file.write(bytes);
+    return file.commit();
+  }
+  const FileHandle file = open_file(path, O_WRONLY | O_NOCTTY);
+  const int failure = file.is_open() ? write_all(file.fd(), bytes) : errno;
+  if (failure != 0) fail(ErrorKind::data, "{}: cannot write: {}", path, std::strerror(failure));
 }
 
 Requirement parse_requirement(const std::string& text) {

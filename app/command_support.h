@@ -1,7 +1,9 @@
 // What several commands need: how a config becomes a Job, and how `--require` and times are read.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,10 @@ std::string difference_of_data(const char* name, const std::string& expected,
 
 /// Opens the data and builds everything up to, but without, the devices.
 Job load_job(TrainSpec spec);
+
+/// Writes results to what `path` is: a device or a pipe is written to; a file, also one that a link
+/// leads to, is replaced as a whole.
+void write_results(const std::string& path, std::span<const std::byte> bytes);
 
 /// `--require val/accuracy>=0.90`.
 struct Requirement {

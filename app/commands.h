@@ -35,6 +35,15 @@ int run_config_schema();
 int run_config_reference();
 int run_config_init();
 
+struct LrOptions {
+  std::string config, png;
+  std::vector<std::string> overrides;
+  std::int64_t samples = 0;  ///< of the training files; 0 = of the data set
+  std::int64_t rows = 20;
+  bool plot = false, json = false;
+};
+int run_config_lr(const LrOptions& options);
+
 struct ModelOptions {
   std::string config;
   std::vector<std::string> overrides;

@@ -25,6 +25,8 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
   if (outcome.state.best) {
     summary["best"] = {{name_of(job.spec.checkpoint.keep_best.monitor), *outcome.state.best},
                        {"step", outcome.state.best_step}};
+    const double smoothing = job.spec.checkpoint.keep_best.smoothing;
+    if (smoothing > 0) summary["best"]["smoothing"] = smoothing;
   }
   if (outcome.early_stopped) summary["early_stopped"] = true;
   const RunState& state = outcome.state;

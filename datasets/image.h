@@ -28,6 +28,9 @@ Image decode_image(std::span<const std::byte> file, const std::string& name, std
 Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 Image decode_png(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 
+/// A PNG file of an image with 1 or 3 channels.
+std::vector<std::byte> encode_png(const Image& image);
+
 /// Fails for an image whose dimensions are out of range, or whose pixels are more than `ratio`
 /// times its file's bytes: more than its format can compress.
 void check_image_size(const std::string& name, std::int64_t width, std::int64_t height,

@@ -28,7 +28,17 @@ struct RunState {
   std::optional<double> early_best;  ///< early stopping: the value to improve on
   std::int64_t bad_evaluations = 0;  ///< early stopping: evaluations since an improvement
   std::string early_monitor;         ///< the monitor of `early_best`
-  double epoch_loss_sum = 0;         ///< running sums of the current epoch, for its log line
+  // Exponential averages of monitored values (`smoothing`), corrected by their weight; 0 without.
+  std::string best_average_of;  ///< what keep_best's is of: "val/accuracy 0.6"
+  double best_sum = 0, best_weight = 0;
+  double early_sum = 0, early_weight = 0;
+  double plateau_sum = 0, plateau_weight = 0;
+  // The schedule `plateau`.
+  double plateau_scale = 1;            ///< the optimizer's learning rate is multiplied by it
+  std::optional<double> plateau_best;  ///< the value to improve on
+  std::int64_t plateau_bad = 0;        ///< evaluations since an improvement
+  std::int64_t plateau_cooldown = 0;   ///< evaluations to come that do not count
+  double epoch_loss_sum = 0;           ///< running sums of the current epoch, for its log line
   double epoch_correct = 0;
   /// One weight per device, measured in the first steps; empty if they were not measured.
   std::vector<std::int64_t> device_weights;

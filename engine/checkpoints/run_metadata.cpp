@@ -53,17 +53,30 @@ const StateField kStateFields[] = {
     {"skipped_steps", &RunState::skipped_steps, 2},
     {"skipped_in_row", &RunState::skipped_in_row, 2},
     {"epoch_skipped", &RunState::epoch_skipped, 2},
+    {"best_average_of", &RunState::best_average_of, 3},
+    {"best_sum", &RunState::best_sum, 3},
+    {"best_weight", &RunState::best_weight, 3},
+    {"early_sum", &RunState::early_sum, 3},
+    {"early_weight", &RunState::early_weight, 3},
+    {"plateau_sum", &RunState::plateau_sum, 3},
+    {"plateau_weight", &RunState::plateau_weight, 3},
+    {"plateau_scale", &RunState::plateau_scale, 3},
+    {"plateau_best", &RunState::plateau_best, 3},
+    {"plateau_bad", &RunState::plateau_bad, 3},
+    {"plateau_cooldown", &RunState::plateau_cooldown, 3},
 };
 
 // Does not compile when RunState has another number of fields: then give the new one its row above
 // and its name here.
 [[maybe_unused]] void check_that_all_are_listed(const RunState& state) {
   [[maybe_unused]] const auto& [step, epoch, position, best, best_step, best_monitor, best_checksum,
-                                early_best, bad_evaluations, early_monitor, epoch_loss_sum,
-                                epoch_correct, device_weights, train_loss, train_accuracy, val_loss,
-                                val_accuracy, val_n, lr_scale, rollbacks, rollback_step,
-                                rollback_candidate, skipped_steps, skipped_in_row, epoch_skipped] =
-      state;
+                                early_best, bad_evaluations, early_monitor, best_average_of,
+                                best_sum, best_weight, early_sum, early_weight, plateau_sum,
+                                plateau_weight, plateau_scale, plateau_best, plateau_bad,
+                                plateau_cooldown, epoch_loss_sum, epoch_correct, device_weights,
+                                train_loss, train_accuracy, val_loss, val_accuracy, val_n, lr_scale,
+                                rollbacks, rollback_step, rollback_candidate, skipped_steps,
+                                skipped_in_row, epoch_skipped] = state;
 }
 
 constexpr const char* kNone = "none";  // an optional that is not set, a list without elements
@@ -240,7 +253,7 @@ CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata
   CheckpointHeader header;
   header.state = parse_state(path, metadata, version.minor);
   // A best that is no number, as older releases could keep one, would never be improved on.
-  for (auto* best : {&header.state.best, &header.state.early_best}) {
+  for (auto* best : {&header.state.best, &header.state.early_best, &header.state.plateau_best}) {
     if (*best && std::isnan(**best)) best->reset();
   }
   header.config = at(path, metadata, "dpt.config");

@@ -27,6 +27,18 @@ struct Checker {
     if (std::isfinite(found) && 0 <= found && found <= high) return;
     fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected {}, found {}", path, key, why, found);
   }
+  void finite(const char* key, double found) const {
+    if (std::isfinite(found)) return;
+    fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected a finite number, found {}", path, key,
+         found);
+  }
+  /// A factor on the learning rate.
+  void scale(const char* key, double found) const {
+    if (0 < found && found <= 1) return;
+    fail(ErrorKind::data,
+         "{}: metadata 'dpt.{}': expected a number above 0 and at most 1, found {}", path, key,
+         found);
+  }
   /// A result may be missing, and a loss of a diverged net not finite.
   void result(const char* key, const std::optional<double>& found, double high,
               const char* what) const {
@@ -56,11 +68,16 @@ void check_state(const std::string& path, const CheckpointHeader& header) {
   check.whole("rollbacks", state.rollbacks, 0, kMostSteps);
   check.whole("rollback_step", state.rollback_step, -1, state.step, " ('dpt.step')");
   check.whole("rollback_candidate", state.rollback_candidate, -1, state.step, " ('dpt.step')");
-  if (!(0 < state.lr_scale && state.lr_scale <= 1)) {
-    fail(ErrorKind::data,
-         "{}: metadata 'dpt.lr_scale': expected a number above 0 and at most 1, found {}", path,
-         state.lr_scale);
-  }
+  check.scale("lr_scale", state.lr_scale);
+  check.scale("plateau_scale", state.plateau_scale);
+  check.finite("best_sum", state.best_sum);
+  check.finite("early_sum", state.early_sum);
+  check.finite("plateau_sum", state.plateau_sum);
+  check.number("best_weight", state.best_weight, 1, "a weight from 0 to 1");
+  check.number("early_weight", state.early_weight, 1, "a weight from 0 to 1");
+  check.number("plateau_weight", state.plateau_weight, 1, "a weight from 0 to 1");
+  check.whole("plateau_bad", state.plateau_bad, 0, state.epoch, " ('dpt.epoch')");
+  check.whole("plateau_cooldown", state.plateau_cooldown, 0, kMostSteps);
   check.whole("val_n", state.val_n, 0, kMostSteps);
   check.result("train_loss", state.train_loss, HUGE_VAL, "a loss of at least 0");
   check.result("val_loss", state.val_loss, HUGE_VAL, "a loss of at least 0");

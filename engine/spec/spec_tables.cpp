@@ -1,22 +1,9 @@
 #include "engine/spec/spec_tables.h"
 
+#include "engine/spec/monitor_fields.h"
+
 namespace dpt {
 namespace {
-
-/// A monitor whose better direction is not the one given would keep the worst.
-std::string check_direction(Monitor monitor, Direction mode) {
-  if (mode == better_direction(monitor)) return {};
-  return fmt::format("expected mode: {} with monitor: {}, found {}",
-                     name_of(better_direction(monitor)), name_of(monitor), name_of(mode));
-}
-
-/// `mode` of a struct with a `monitor`.
-template <class S>
-Field mode_field() {
-  return field("mode", &S::mode, "Whether higher (max) or lower (min) values are better.")
-      .follows(
-          "monitor", +[](const S& s) { return better_direction(s.monitor); });
-}
 
 /// A nested object whose fields are members of the struct that holds it.
 Field same_object_field(const char* name, const ObjectTable& table, const char* doc) {
@@ -49,7 +36,8 @@ ObjectTable early_stopping_table() {
            .at_least(1),
        mode_field<S>(),
        field("min_delta", &S::min_delta, "The smallest change that counts as an improvement.")
-           .at_least(0)},
+           .at_least(0),
+       smoothing_field<S>()},
       [](const S& s) { return check_direction(s.monitor, s.mode); });
 }
 
@@ -83,10 +71,10 @@ ObjectTable on_divergence_table() {
 
 ObjectTable keep_best_table() {
   using S = KeepBestSpec;
-  return object_table<S>(
-      "keep_best", "Which checkpoint is kept as best.safetensors.",
-      {field("monitor", &S::monitor, "The value that is compared."), mode_field<S>()},
-      [](const S& s) { return check_direction(s.monitor, s.mode); });
+  return object_table<S>("keep_best", "Which checkpoint is kept as best.safetensors.",
+                         {field("monitor", &S::monitor, "The value that is compared."),
+                          mode_field<S>(), smoothing_field<S>()},
+                         [](const S& s) { return check_direction(s.monitor, s.mode); });
 }
 
 ObjectTable warmup_table() {

@@ -103,6 +103,7 @@ struct EarlyStoppingSpec {
   std::int64_t patience = 5;                                 ///< evaluations without a better value
   Direction mode = better_direction(Monitor::val_accuracy);  ///< where unwritten, the monitor's
   double min_delta = 0.0;
+  double smoothing = 0.0;
 };
 
 /// What follows a step whose loss, gradient or update is not finite.
@@ -127,6 +128,7 @@ struct TrainSection {
 struct KeepBestSpec {
   Monitor monitor = Monitor::val_accuracy;
   Direction mode = better_direction(Monitor::val_accuracy);  ///< where unwritten, the monitor's
+  double smoothing = 0.0;
 };
 
 struct CheckpointSpec {

@@ -15,21 +15,50 @@ double gain(Direction mode, double value, double than) {
   return mode == Direction::max ? value - than : than - value;
 }
 
-std::optional<double> last_value(Monitor monitor, const RunState& state) {
-  return monitor == Monitor::val_loss ? state.val_loss : state.val_accuracy;
+/// "val/accuracy max", and with smoothing "val/accuracy max (smoothing 0.6)".
+std::string monitor_text(Monitor monitor, Direction mode, double smoothing) {
+  return fmt::format("{} {}{}", name_of(monitor), name_of(mode),
+                     smoothing > 0 ? fmt::format(" (smoothing {})", smoothing) : "");
+}
+
+/// RunState::best_average_of; empty without smoothing.
+std::string average_of(const KeepBestSpec& keep) {
+  return keep.smoothing > 0 ? fmt::format("{} {}", name_of(keep.monitor), keep.smoothing)
+                            : std::string();
+}
+
+/// The value of an evaluation as keep_best compares it.
+double note_average(const KeepBestSpec& keep, double value, RunState& state) {
+  const std::string now = average_of(keep);
+  if (state.best_average_of != now) {
+    state.best_average_of = now;
+    state.best_sum = state.best_weight = 0;
+  }
+  return keep.smoothing > 0 ? smoothed(keep.smoothing, value, state.best_sum, state.best_weight)
+                            : value;
 }
 
 }  // namespace
 
+double smoothed(double smoothing, double value, double& sum, double& weight) {
+  if (!std::isfinite(value)) return value;
+  sum = smoothing * sum + (1.0 - smoothing) * value;
+  weight = smoothing * weight + (1.0 - smoothing);
+  return sum / weight;
+}
+
+std::optional<double> last_value(Monitor monitor, const RunState& state) {
+  return monitor == Monitor::val_loss ? state.val_loss : state.val_accuracy;
+}
+
 std::string best_monitor_of(const TrainSpec& spec) {
   const KeepBestSpec& keep = spec.checkpoint.keep_best;
-  return fmt::format("{} {}", name_of(keep.monitor), name_of(keep.mode));
+  return monitor_text(keep.monitor, keep.mode, keep.smoothing);
 }
 
 std::string early_monitor_of(const TrainSpec& spec) {
   const auto& early = spec.train.early_stopping;
-  return early ? fmt::format("{} {}", name_of(early->monitor), name_of(early->mode))
-               : std::string();
+  return early ? monitor_text(early->monitor, early->mode, early->smoothing) : std::string();
 }
 
 bool is_better(const KeepBestSpec& keep, double value, std::optional<double> than) {
@@ -38,27 +67,35 @@ bool is_better(const KeepBestSpec& keep, double value, std::optional<double> tha
 
 std::optional<double> monitored_value(const KeepBestSpec& keep, const RunState& state) {
   if (state.position != 0 || state.epoch == 0) return std::nullopt;
-  return last_value(keep.monitor, state);
+  const auto value = last_value(keep.monitor, state);
+  // What a run with other smoothing averaged says nothing: then this value is the first.
+  const bool has_average = state.best_weight > 0 && state.best_average_of == average_of(keep);
+  if (!value || !std::isfinite(*value) || !has_average) return value;
+  return state.best_sum / state.best_weight;
 }
 
 bool note_epoch(const TrainSpec& spec, RunState& state) {
   const KeepBestSpec& keep = spec.checkpoint.keep_best;
   bool improved = false;
-  if (const auto value = last_value(keep.monitor, state)) {
-    improved = is_better(keep, *value, state.best);
+  if (const auto last = last_value(keep.monitor, state)) {
+    const double value = note_average(keep, *last, state);
+    improved = is_better(keep, value, state.best);
     if (improved) {
-      state.best = *value;
+      state.best = value;
       state.best_step = state.step;
       state.best_monitor = best_monitor_of(spec);
       state.best_checksum.clear();
     }
   }
   if (const auto& early = spec.train.early_stopping) {
-    if (const auto value = last_value(early->monitor, state)) {
+    if (const auto last = last_value(early->monitor, state)) {
+      const double value = early->smoothing > 0 ? smoothed(early->smoothing, *last, state.early_sum,
+                                                           state.early_weight)
+                                                : *last;
       // A value that is not finite never is an improvement, not even on nothing.
-      if (std::isfinite(*value) &&
-          (!state.early_best || gain(early->mode, *value, *state.early_best) > early->min_delta)) {
-        state.early_best = *value;
+      if (std::isfinite(value) &&
+          (!state.early_best || gain(early->mode, value, *state.early_best) > early->min_delta)) {
+        state.early_best = value;
         state.bad_evaluations = 0;
       } else {
         ++state.bad_evaluations;
@@ -79,6 +116,7 @@ void adopt_early_stopping(const TrainSpec& spec, RunState& state) {
   if (state.early_monitor.empty() || state.early_monitor == now) return;
   state.early_best.reset();
   state.bad_evaluations = 0;
+  state.early_sum = state.early_weight = 0;
   state.early_monitor = now;
 }
 

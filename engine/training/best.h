@@ -17,6 +17,14 @@ std::string early_monitor_of(const TrainSpec& spec);
 /// Whether `value` is finite and better than `than`, if there is one.
 bool is_better(const KeepBestSpec& keep, double value, std::optional<double> than);
 
+/// The latest value of a monitor, where it was measured.
+std::optional<double> last_value(Monitor monitor, const RunState& state);
+
+/// Takes a value into the exponential average of weight (1 - smoothing), and gives the average:
+/// sum / weight, so that values before the first count for nothing. A value that is not finite is
+/// given back and left out.
+double smoothed(double smoothing, double value, double& sum, double& weight);
+
 /// What keep_best compares, of the weights that belong to `state`: only at the end of an epoch, and
 /// where there was a validation.
 std::optional<double> monitored_value(const KeepBestSpec& keep, const RunState& state);

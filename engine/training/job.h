@@ -10,7 +10,7 @@
 #include "engine/data/loader.h"
 #include "engine/graph/plan.h"
 #include "engine/optimizers/optimizer.h"
-#include "engine/optimizers/schedule.h"
+#include "engine/schedules/schedule.h"
 #include "engine/spec/train_spec.h"
 #include "engine/training/device_weights.h"
 #include "kernels/devices.h"

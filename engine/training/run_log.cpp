@@ -145,7 +145,7 @@ class Fates {
     fate.is_end = event == "run_end" && text("status") != "failed";
     if (event == "run_start") {
       in_moved_process_ = fate.moves;
-    } else if (event == "epoch" || event == "eval") {
+    } else if (event == "epoch" || event == "eval" || event == "lr_reduced") {
       fate.moves = fate.moves || number("epoch") > epoch_;
       fate.is_test = !fate.moves && event == "eval" && step == step_ && text("split") == "test";
     } else if (event == "rollback") {

@@ -8,6 +8,8 @@
 
 #include <fmt/ranges.h>
 
+#include "engine/schedules/plateau.h"
+
 namespace dpt {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -174,6 +176,25 @@ std::string RunReport::epoch_line(bool improved) const {
     line += fmt::format(", waiting for data {:.0f} % of the time", 100 * speed_->wait);
   }
   return line;
+}
+
+void RunReport::lr_reduced(const LrReduction& reduction) {
+  const RunState& state = stepper_.state();
+  const std::string monitor(name_of(plateau_of(job_.spec)->monitor));
+  const double from = reduction.from * state.lr_scale, to = reduction.to * state.lr_scale;
+  Json line = {{"epoch", state.epoch},
+               {"step", state.step},
+               {"monitor", monitor},
+               {"value", reduction.value},
+               {"evaluations", reduction.evaluations},
+               {"from", from},
+               {"lr", to}};
+  if (reduction.best) line["best"] = *reduction.best;
+  log_.event("lr_reduced", line);
+  progress_.info(
+      fmt::format("{} has not improved in {} evaluations: the learning rate is lowered "
+                  "from {:.6g} to {:.6g}",
+                  monitor, reduction.evaluations, from, to));
 }
 
 void RunReport::eval(const EvalResult& result) {

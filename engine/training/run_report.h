@@ -8,6 +8,7 @@
 
 #include "engine/training/evaluator.h"
 #include "engine/training/job.h"
+#include "engine/training/plateau.h"
 #include "engine/training/progress.h"
 #include "engine/training/replica.h"
 #include "engine/training/run_log.h"
@@ -48,6 +49,8 @@ class RunReport {
   /// A finished epoch: RunState holds its results.
   void epoch(const std::optional<EvalResult>& val, bool improved, bool early_stopped);
   void eval(const EvalResult& result);
+  /// The schedule has lowered the learning rate, from the next step on.
+  void lr_reduced(const LrReduction& reduction);
 
  private:
   using Clock = std::chrono::steady_clock;

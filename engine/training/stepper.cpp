@@ -95,7 +95,7 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   plan.skipped = state_.skipped_steps;
   plan.epoch = state_.epoch;
   plan.global_batch = batch.size();
-  plan.lr = job_.schedule(state_.step) * state_.lr_scale;
+  plan.lr = job_.schedule(state_.step) * state_.plateau_scale * state_.lr_scale;
   plan.vote_stop = vote_stop;
   plan.want_grad_norm = want_grad_norm;
   // Whole batches only: a ragged one is other work, made ready at another time.

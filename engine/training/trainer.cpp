@@ -7,6 +7,7 @@
 #include "engine/training/best.h"
 #include "engine/training/divergence.h"
 #include "engine/training/lineage.h"
+#include "engine/training/plateau.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/run_report.h"
 #include "engine/training/run_saver.h"
@@ -197,7 +198,9 @@ class RankTrainer {
     best_before_ = BestSoFar(state);
     const bool improved = note_epoch(job_.spec, state);
     outcome_.early_stopped = has_stopped_early(job_.spec, state);
+    const auto reduction = note_plateau(job_.spec, job_.optimizer.lr, job_.steps_per_epoch, state);
     if (writes_) report_.epoch(val, improved, outcome_.early_stopped);
+    if (writes_ && reduction) report_.lr_reduced(*reduction);
     const CheckpointSpec& spec = job_.spec.checkpoint;
     const bool last = state.epoch >= job_.spec.train.epochs || outcome_.early_stopped;
     const bool keep = last || is_step_to_save() ||

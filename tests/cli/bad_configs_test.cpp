@@ -179,7 +179,8 @@ const std::vector<BadConfig> kOneError = {
      {"18:35: unknown key 'momentum' in optimizer Adam; it belongs to SGD. Known keys: "
       "@keys(optimizer Adam)"}},
     {{{"type: cosine,", "type: cosine, gamma: 0.1,"}},
-     {"19:29: unknown key 'gamma' in lr_schedule cosine; it belongs to step, multistep. Known "
+     {"19:29: unknown key 'gamma' in lr_schedule cosine; it belongs to step, multistep, "
+      "exponential. Known "
       "keys: @keys(lr_schedule cosine)"}},
     {{{"name: bad", "name: bad\nname: worse"}},
      {"3:1: duplicate key 'name': it is first in line 2"}},
@@ -308,7 +309,7 @@ const std::vector<BadConfig> kOneError = {
      {"21:7: expected a mapping for loss, found 'cross_entropy'; its keys are type, "
       "label_smoothing"}},
     {{{"type: cosine", "type: step"}},
-     {"19:14: missing key 'step_size' in lr_schedule step: Epochs between two decays."}},
+     {"19:14: missing key 'step_size' in lr_schedule step: Epochs (or steps) between two decays."}},
     {{{"type: cosine", "type: multistep, milestones: [3, 2]"}},
      {"19:14: lr_schedule multistep: milestones: expected epochs above 0, increasing, found 2 "
       "after 3"}},

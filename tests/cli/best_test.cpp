@@ -1,6 +1,8 @@
 // The best checkpoint: which one it is, where it is kept, how it comes back, what eval takes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "tests/cli/kept_runs.h"
 
 using namespace dpt::testing;
@@ -237,4 +239,21 @@ TEST_CASE("keep_best watches something else on resume: like is compared with lik
   CHECK(best["val/loss"] == smallest);
   CHECK(best["step"] == at);
   CHECK(state_of(w.best()).step == at);
+}
+
+TEST_CASE("keep_best with smoothing: the summary says so, and a resume with other smoothing too") {
+  const KeptRuns w;
+  w.train_well({"--max-steps", "24", "checkpoint.keep_best.smoothing=0.5"});
+  const auto best = [&]() -> json { return w.summary()["best"]; };
+  CHECK(best()["smoothing"] == 0.5);
+  const auto evals = w.events("eval");
+  REQUIRE(evals.size() == 2);
+  const double first = evals[0]["accuracy"], second = evals[1]["accuracy"];
+  const double average = (0.25 * first + 0.5 * second) / 0.75;
+  CHECK(best()["val/accuracy"] == doctest::Approx(std::max(first, average)).epsilon(1e-14));
+  const Finished other = w.train_well({});
+  check_contains(other.err,
+                 "checkpoint.keep_best monitors val/accuracy max now and monitored val/accuracy "
+                 "max (smoothing 0.5) before");
+  CHECK_FALSE(best().contains("smoothing"));
 }

@@ -170,3 +170,78 @@ TEST_CASE("patience on resume: kept for the same monitor and for files that do n
   CHECK_FALSE(state.early_best.has_value());
   CHECK(state.early_monitor == "val/loss min");
 }
+
+TEST_CASE("smoothing: an exponential average whose first value counts in full") {
+  double sum = 0, weight = 0;
+  CHECK(smoothed(0.6, 2.0, sum, weight) == doctest::Approx(2.0).epsilon(1e-15));
+  // (0.4 * 0.6 * 2 + 0.4 * 5) / (1 - 0.6 ^ 2)
+  CHECK(smoothed(0.6, 5.0, sum, weight) == doctest::Approx(2.48 / 0.64).epsilon(1e-15));
+  const double before = sum;
+  CHECK(std::isnan(smoothed(0.6, NAN, sum, weight)));
+  CHECK(smoothed(0.6, INFINITY, sum, weight) == INFINITY);
+  CHECK(sum == before);
+  CHECK(smoothed(0.6, 1.0, sum, weight) ==
+        doctest::Approx((0.6 * 2.48 + 0.4) / 0.784).epsilon(1e-15));
+  // A constant stays what it is.
+  sum = weight = 0;
+  for (int i = 0; i < 100; ++i) {
+    CHECK(smoothed(0.9, 0.3, sum, weight) == doctest::Approx(0.3).epsilon(1e-14));
+  }
+}
+
+TEST_CASE("a smoothed best is not the lucky value") {
+  TrainSpec spec;
+  spec.checkpoint.keep_best.smoothing = 0.5;
+  CHECK(best_monitor_of(spec) == "val/accuracy max (smoothing 0.5)");
+  RunState state;
+  CHECK(note(spec, state, 0.5));
+  CHECK_FALSE(note(spec, state, NAN));
+  CHECK(note(spec, state, 0.9));  // average 0.575 / 0.75
+  CHECK(state.best == doctest::Approx(0.575 / 0.75).epsilon(1e-15));
+  CHECK_FALSE(note(spec, state, 0.6));  // better than the first, but the average falls
+  CHECK(monitored_value(spec.checkpoint.keep_best, state) ==
+        doctest::Approx((0.575 / 2 + 0.3) / 0.875).epsilon(1e-15));
+  CHECK(note(spec, state, 0.9));  // the same value once more
+  CHECK(state.best_step == 50);
+
+  // With other smoothing the average begins again.
+  KeepBestSpec other = spec.checkpoint.keep_best;
+  other.smoothing = 0.25;
+  CHECK(monitored_value(other, state) == 0.9);
+  other.smoothing = 0;
+  CHECK(monitored_value(other, state) == 0.9);
+  spec.checkpoint.keep_best.smoothing = 0.25;
+  state.best.reset();
+  CHECK(note(spec, state, 0.1));
+  CHECK(state.best == doctest::Approx(0.1).epsilon(1e-15));
+  spec.checkpoint.keep_best.smoothing = 0;
+  CHECK(note(spec, state, 0.3));
+  CHECK(state.best == 0.3);
+  CHECK(state.best_average_of.empty());
+  CHECK(state.best_weight == 0);
+}
+
+TEST_CASE("smoothed patience, and what a resume with other smoothing forgets") {
+  TrainSpec spec;
+  spec.train.early_stopping.emplace();
+  spec.train.early_stopping->smoothing = 0.5;
+  RunState state;
+  note(spec, state, 0.5);
+  CHECK(state.early_monitor == "val/accuracy max (smoothing 0.5)");
+  note(spec, state, 0.8);
+  CHECK(state.early_best == doctest::Approx(0.525 / 0.75).epsilon(1e-15));
+  note(spec, state, 0.6);
+  CHECK(state.bad_evaluations == 1);
+  note(spec, state, 0.79);  // below 0.8, but the average rises
+  CHECK(state.bad_evaluations == 0);
+  RunState same = state;
+  adopt_early_stopping(spec, same);
+  CHECK(same.early_sum == state.early_sum);
+  spec.train.early_stopping->smoothing = 0;
+  adopt_early_stopping(spec, state);
+  CHECK_FALSE(state.early_best.has_value());
+  CHECK(state.early_sum == 0);
+  CHECK(state.early_weight == 0);
+  note(spec, state, 0.3);
+  CHECK(state.early_best == 0.3);
+}

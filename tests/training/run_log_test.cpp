@@ -182,6 +182,8 @@ TEST_CASE("which lines come again: by step, by epoch, and by the process that wr
   CHECK_FALSE(moves(R"({"event":"epoch","epoch":2,"step":10})", 10, 2));
   CHECK(moves(R"({"event":"epoch","epoch":2,"step":10})", 10, 1));
   CHECK(moves(R"({"event":"epoch","epoch":2,"step":11})", 10, 2));
+  CHECK_FALSE(moves(R"({"event":"lr_reduced","epoch":2,"step":10})", 10, 2));
+  CHECK(moves(R"({"event":"lr_reduced","epoch":2,"step":10})", 10, 1));
   CHECK_FALSE(moves(R"({"event":"eval","epoch":2,"step":10,"split":"val"})", 10, 2));
   CHECK(moves(R"({"event":"eval","epoch":2,"step":10,"split":"val"})", 10, 1));
   CHECK(moves(R"({"event":"eval","epoch":2,"step":10,"split":"test"})", 10, 2,

@@ -49,6 +49,17 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(loaded.state.skipped_steps == 5);
   CHECK(loaded.state.skipped_in_row == 4);
   CHECK(loaded.state.epoch_skipped == 48);
+  CHECK(loaded.state.best_average_of == "val/accuracy 0.6");
+  CHECK(loaded.state.best_sum == 0.1);
+  CHECK(loaded.state.best_weight == 0.2);
+  CHECK(loaded.state.early_sum == 0.3);
+  CHECK(loaded.state.early_weight == 0.4);
+  CHECK(loaded.state.plateau_sum == 0.7);
+  CHECK(loaded.state.plateau_weight == 0.8);
+  CHECK(loaded.state.plateau_scale == 1.0 / 3.0);
+  CHECK(loaded.state.plateau_best == 0.3 - 0.1);
+  CHECK(loaded.state.plateau_bad == 1);
+  CHECK(loaded.state.plateau_cooldown == 6);
   CHECK(loaded.checksum == SafetensorsFile::open(path).stored_checksum());
   CHECK(loaded.config == saved.config);
   CHECK(loaded.classes == saved.classes);

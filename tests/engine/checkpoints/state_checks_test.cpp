@@ -62,6 +62,23 @@ TEST_CASE("a counter that no run can have is refused with file, key, expected an
     CHECK(error_with("lr_scale", bad).starts_with("F: metadata 'dpt.lr_scale'"));
   }
   CHECK(error_with("lr_scale", "1e-9") == "no error");
+  CHECK(error_with("plateau_scale", "0") ==
+        "F: metadata 'dpt.plateau_scale': expected a number above 0 and at most 1, found 0");
+  for (const char* key : {"best_sum", "early_sum", "plateau_sum"}) {
+    CAPTURE(key);
+    CHECK(error_with(key, "inf") ==
+          fmt::format("F: metadata 'dpt.{}': expected a finite number, found inf", key));
+    CHECK(error_with(key, "-2.5") == "no error");
+  }
+  for (const char* key : {"best_weight", "early_weight", "plateau_weight"}) {
+    CAPTURE(key);
+    CHECK(error_with(key, "1.5") ==
+          fmt::format("F: metadata 'dpt.{}': expected a weight from 0 to 1, found 1.5", key));
+    for (const char* good : {"0", "1"}) CHECK(error_with(key, good) == "no error");
+  }
+  CHECK(error_with("plateau_bad", "3") ==
+        "F: metadata 'dpt.plateau_bad': expected an integer from 0 to 2 ('dpt.epoch'), found 3");
+  CHECK(error_with("plateau_cooldown", "-1").starts_with("F: metadata 'dpt.plateau_cooldown'"));
   for (const char* key :
        {"epoch_skipped", "skipped_steps", "skipped_in_row", "rollbacks", "val_n"}) {
     CAPTURE(key);
@@ -143,9 +160,13 @@ TEST_CASE("files of older minor versions leave what they do not know at its defa
   Metadata metadata = good_metadata();
   const RunState usual;
   for (const char* key :
-       {"best_monitor", "best_checksum", "early_monitor", "train_loss", "train_accuracy",
-        "val_loss", "val_accuracy", "val_n", "lr_scale", "rollbacks", "rollback_step",
-        "rollback_candidate", "skipped_steps", "skipped_in_row", "epoch_skipped"}) {
+       {"best_monitor",   "best_checksum",  "early_monitor",    "train_loss",
+        "train_accuracy", "val_loss",       "val_accuracy",     "val_n",
+        "lr_scale",       "rollbacks",      "rollback_step",    "rollback_candidate",
+        "skipped_steps",  "skipped_in_row", "epoch_skipped",    "plateau_scale",
+        "plateau_best",   "plateau_bad",    "plateau_cooldown", "best_average_of",
+        "best_sum",       "best_weight",    "early_sum",        "early_weight",
+        "plateau_sum",    "plateau_weight"}) {
     CAPTURE(key);
     Metadata without = good_metadata();
     without.erase(std::string("dpt.") + key);
@@ -162,6 +183,7 @@ TEST_CASE("files of older minor versions leave what they do not know at its defa
   CHECK(old.best_monitor.empty());
   CHECK_FALSE(old.train_loss.has_value());
   CHECK(old.lr_scale == 1);
+  CHECK(old.plateau_scale == 1);
   CHECK(old.rollback_step == -1);
   metadata.erase("dpt.device_weights");
   CHECK(error_of([&] { from_metadata("ckpt", metadata); }, "ckpt") ==
@@ -177,10 +199,11 @@ TEST_CASE("files of older minor versions leave what they do not know at its defa
 
 TEST_CASE("a best that is not a number counts as none") {
   Metadata metadata = good_metadata();
-  metadata["dpt.best"] = metadata["dpt.early_best"] = "nan";
+  metadata["dpt.best"] = metadata["dpt.early_best"] = metadata["dpt.plateau_best"] = "nan";
   const CheckpointHeader header = from_metadata("ckpt", metadata);
   CHECK_FALSE(header.state.best.has_value());
   CHECK_FALSE(header.state.early_best.has_value());
+  CHECK_FALSE(header.state.plateau_best.has_value());
 }
 
 TEST_CASE("device weights under their former name are read") {

@@ -74,6 +74,23 @@ TEST_CASE("PNG: grey and RGB, to grey and to RGB") {
         Bytes{1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6});
 }
 
+TEST_CASE("PNG: what is encoded is decoded") {
+  for (const std::int64_t channels : {1, 3}) {
+    Image image;
+    image.height = 3;
+    image.width = 5;
+    image.channels = channels;
+    for (std::int64_t i = 0; i < 15 * channels; ++i) {
+      image.pixels.push_back(static_cast<std::uint8_t>(17 * i));
+    }
+    const std::vector<std::byte> file = encode_png(image);
+    const Image back = decode_image(file, "x.png", channels);
+    CHECK(back.height == 3);
+    CHECK(back.width == 5);
+    CHECK(back.pixels == image.pixels);
+  }
+}
+
 TEST_CASE("PNG: palette, 16 bits, one bit, interlaced, transparency") {
   for (const PngKind kind : {PngKind::palette, PngKind::deep, PngKind::bits, PngKind::interlaced,
                              PngKind::alpha, PngKind::transparent_palette}) {

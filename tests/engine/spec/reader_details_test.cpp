@@ -517,6 +517,7 @@ train:
     patience: 3
     mode: max
     min_delta: 0
+    smoothing: 0
   on_divergence:
     policy: halt
     max_skips: 10
@@ -532,6 +533,7 @@ checkpoint:
   keep_best:
     monitor: val/accuracy
     mode: max
+    smoothing: 0
   on_failure: stop
 log:
   every: 50

@@ -1,0 +1,36 @@
+#include "engine/schedules/clock.h"
+
+#include <algorithm>
+
+namespace dpt {
+
+std::int64_t Clock::at(std::int64_t step) const {
+  return std::max<std::int64_t>(0, step / unit - begin);
+}
+
+std::int64_t Clock::at(std::int64_t step, std::int64_t most) const {
+  return std::min(at(step), most);
+}
+
+Clock clock_of_run(Pace by, const ScheduledRun& run) {
+  Clock clock;
+  clock.unit = by == Pace::epoch ? run.steps_per_epoch : 1;
+  clock.length = std::max<std::int64_t>(1, run.epochs * run.steps_per_epoch / clock.unit);
+  return clock;
+}
+
+Clock clock_after_warmup(Pace by, const ScheduledRun& run) {
+  Clock clock = clock_of_run(by, run);
+  clock.begin = run.warmup_steps / clock.unit;
+  clock.length = std::max<std::int64_t>(1, clock.length - clock.begin);
+  return clock;
+}
+
+void check_lowest(const Variant& options, const char* field, double lowest, double base_lr) {
+  if (lowest <= base_lr) return;
+  fail(ErrorKind::usage,
+       "{}: lr_schedule: expected {} {} of at most the optimizer's lr ({}), found {}",
+       options.where.text(), field[0] == 'e' ? "an" : "a", field, base_lr, lowest);
+}
+
+}  // namespace dpt

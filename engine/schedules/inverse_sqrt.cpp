@@ -1,0 +1,56 @@
+// Decay with the inverse square root of the step, as of "Attention Is All You Need" (Vaswani et
+// al., 2017) in the form of Hugging Face's get_inverse_sqrt_schedule. PyTorch does not have it.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/schedules/clock.h"
+
+namespace dpt {
+namespace {
+
+struct InverseSqrtOptions {
+  std::int64_t timescale = 0;  ///< 0 = the length of the warm-up
+  Pace by = Pace::step;
+};
+
+const ObjectTable& inverse_sqrt_table() {
+  static const ObjectTable the_table = object_table<InverseSqrtOptions>(
+      "inverse_sqrt",
+      "Decay with the inverse square root of the time: lr * sqrt(timescale / (timescale + t)), t "
+      "steps (or epochs) after the warm-up.",
+      {field("timescale", &InverseSqrtOptions::timescale,
+             "Steps (or epochs) in which the learning rate falls to 71 % (the inverse square root "
+             "of 2) of lr; auto: the length of the warm-up.")
+           .at_least(1)
+           .zero_as("auto"),
+       by_field<InverseSqrtOptions>()});
+  return the_table;
+}
+
+LrSchedule make_inverse_sqrt(const Variant& variant, const ScheduledRun& run) {
+  const InverseSqrtOptions options = variant.as<InverseSqrtOptions>();
+  const Clock clock = clock_after_warmup(options.by, run);
+  if (options.timescale == 0 && !run.has_warmup) {
+    fail(ErrorKind::usage,
+         "{}: lr_schedule: expected inverse_sqrt to have a timescale, or a warmup whose length it "
+         "is then, found neither",
+         variant.where.text());
+  }
+  double timescale = static_cast<double>(options.timescale);
+  if (options.timescale == 0) {
+    // A warm-up of less than a step or an epoch is no measure of time.
+    timescale =
+        std::max(1.0, static_cast<double>(run.warmup_steps) / static_cast<double>(clock.unit));
+  }
+  return [=, lr = run.base_lr](std::int64_t step) {
+    return lr * std::sqrt(timescale / (timescale + static_cast<double>(clock.at(step))));
+  };
+}
+
+}  // namespace
+
+ScheduleKind inverse_sqrt_kind() {
+  return {&inverse_sqrt_table(), &make_inverse_sqrt};
+}
+
+}  // namespace dpt

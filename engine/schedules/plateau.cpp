@@ -1,0 +1,68 @@
+// The learning rate as RunState::plateau_scale says, as torch.optim.lr_scheduler.ReduceLROnPlateau.
+#include "engine/schedules/plateau.h"
+
+#include "engine/schedules/clock.h"
+#include "engine/spec/monitor_fields.h"
+
+namespace dpt {
+namespace {
+
+std::string check_plateau(const PlateauOptions& options) {
+  if (options.factor >= 1) {
+    return fmt::format("factor: expected a number below 1, found {:g}", options.factor);
+  }
+  return check_direction(options.monitor, options.mode);
+}
+
+const ObjectTable& plateau_table() {
+  using S = PlateauOptions;
+  static const ObjectTable the_table = object_table<S>(
+      "plateau",
+      "Multiplies the learning rate by factor when a monitored value no longer improves, as "
+      "ReduceLROnPlateau. The value is looked at after each epoch; within the warm-up, an epoch "
+      "without improvement does not count.",
+      {field("monitor", &S::monitor, "The value that is monitored."), mode_field<S>(),
+       field("factor", &S::factor, "Factor of each reduction; above 0 and below 1.").above(0),
+       field("patience", &S::patience,
+             "Evaluations without improvement that are accepted; one more reduces the learning "
+             "rate.")
+           .at_least(0),
+       field("threshold", &S::threshold, "The smallest change that counts as an improvement.")
+           .at_least(0),
+       field("threshold_mode", &S::threshold_mode,
+             "rel: threshold is a fraction of the best value; abs: it is a difference from it."),
+       field("cooldown", &S::cooldown,
+             "Evaluations after a reduction that do not count as without improvement.")
+           .at_least(0),
+       field("min_lr", &S::min_lr,
+             "The learning rate is not reduced below it (train.on_divergence may be).")
+           .at_least(0),
+       field("eps", &S::eps, "A reduction by no more than this is not made.").at_least(0),
+       smoothing_field<S>()},
+      &check_plateau);
+  return the_table;
+}
+
+LrSchedule make_plateau(const Variant& variant, const ScheduledRun& run) {
+  const PlateauOptions& options = variant.as<PlateauOptions>();
+  check_lowest(variant, "min_lr", options.min_lr, run.base_lr);
+  if (!run.has_validation) {
+    fail(ErrorKind::usage,
+         "{}: lr_schedule: plateau monitors {}, but nothing is held out: set data.val_split",
+         variant.where.text(), name_of(options.monitor));
+  }
+  return [lr = run.base_lr](std::int64_t) { return lr; };
+}
+
+}  // namespace
+
+const PlateauOptions* plateau_of(const TrainSpec& spec) {
+  const bool is_plateau = spec.lr_schedule.table == &plateau_table();
+  return is_plateau ? &spec.lr_schedule.as<PlateauOptions>() : nullptr;
+}
+
+ScheduleKind plateau_kind() {
+  return {&plateau_table(), &make_plateau};
+}
+
+}  // namespace dpt

@@ -1,0 +1,31 @@
+// `plateau`: what the schedule is told. What it decides stands in engine/training/plateau.h.
+#pragma once
+
+#include "engine/schedules/schedule.h"
+
+namespace dpt {
+
+enum class ThresholdMode : std::uint8_t { rel, abs };
+constexpr auto enum_names(ThresholdMode) {
+  return std::to_array<EnumName<ThresholdMode>>(
+      {{ThresholdMode::rel, "rel"}, {ThresholdMode::abs, "abs"}});
+}
+
+/// As the arguments of torch.optim.lr_scheduler.ReduceLROnPlateau.
+struct PlateauOptions {
+  Monitor monitor = Monitor::val_loss;
+  Direction mode = better_direction(Monitor::val_loss);  ///< where unwritten, the monitor's
+  double factor = 0.1;
+  std::int64_t patience = 10;
+  double threshold = 1e-4;
+  ThresholdMode threshold_mode = ThresholdMode::rel;
+  std::int64_t cooldown = 0;
+  double min_lr = 0.0;
+  double eps = 1e-8;
+  double smoothing = 0.0;
+};
+
+/// Null for another schedule.
+const PlateauOptions* plateau_of(const TrainSpec& spec);
+
+}  // namespace dpt

@@ -1,0 +1,99 @@
+// All schedules: one line each. And the warm-up, which any of them may have.
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+
+#include "engine/schedules/schedule.h"
+
+namespace dpt {
+
+ScheduleKind constant_kind();
+ScheduleKind step_kind();
+ScheduleKind multistep_kind();
+ScheduleKind exponential_kind();
+ScheduleKind polynomial_kind();
+ScheduleKind linear_kind();
+ScheduleKind cosine_kind();
+ScheduleKind cosine_restarts_kind();
+ScheduleKind one_cycle_kind();
+ScheduleKind inverse_sqrt_kind();
+ScheduleKind wsd_kind();
+ScheduleKind plateau_kind();
+
+std::span<const ScheduleKind> schedule_kinds() {
+  static const std::array kinds = {
+      constant_kind(),   step_kind(),         multistep_kind(), exponential_kind(),
+      polynomial_kind(), linear_kind(),       cosine_kind(),    cosine_restarts_kind(),
+      one_cycle_kind(),  inverse_sqrt_kind(), wsd_kind(),       plateau_kind()};
+  return kinds;
+}
+
+const VariantTable& schedule_table() {
+  static const VariantTable table = [] {
+    VariantTable made;
+    made.what = "lr_schedule";
+    for (const ScheduleKind& kind : schedule_kinds()) made.alternatives.push_back(kind.table);
+    made.hints = {{"ConstantLR", "constant"},
+                  {"fixed", "constant"},
+                  {"none", "constant"},
+                  {"StepLR", "step"},
+                  {"StepDecay", "step"},
+                  {"MultiStepLR", "multistep"},
+                  {"PiecewiseConstantDecay", "multistep"},
+                  {"ExponentialLR", "exponential"},
+                  {"ExponentialDecay", "exponential"},
+                  {"PolynomialLR", "polynomial"},
+                  {"poly", "polynomial"},
+                  {"PolynomialDecay", "polynomial"},
+                  {"LinearLR", "linear"},
+                  {"CosineAnnealingLR", "cosine"},
+                  {"CosineAnnealingWarmRestarts", "cosine_restarts"},
+                  {"CosineDecayRestarts", "cosine_restarts"},
+                  {"OneCycleLR", "one_cycle"},
+                  {"onecycle", "one_cycle"},
+                  {"1cycle", "one_cycle"},
+                  {"ReduceLROnPlateau", "plateau"},
+                  {"reduce_on_plateau", "plateau"},
+                  {"noam", "inverse_sqrt"},
+                  {"trapezoidal", "wsd"},
+                  {"warmup_stable_decay", "wsd"},
+                  {"CosineDecay", "cosine"}};
+    return made;
+  }();
+  return table;
+}
+
+std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch) {
+  const WarmupSpec& warmup = spec.warmup;
+  if (warmup.steps > 0) return warmup.steps;
+  return std::llround(warmup.epochs * static_cast<double>(steps_per_epoch));
+}
+
+LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch) {
+  assert(steps_per_epoch >= 1);
+  const WarmupSpec& warmup = spec.warmup;
+  ScheduledRun run;
+  run.base_lr = base_lr;
+  run.steps_per_epoch = steps_per_epoch;
+  run.epochs = spec.train.epochs;
+  run.has_warmup = warmup.steps > 0 || warmup.epochs > 0;
+  run.has_validation = spec.data.val_split > 0;
+  run.warmup_steps = warmup_steps_of(spec, steps_per_epoch);
+
+  const auto kinds = schedule_kinds();
+  const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const ScheduleKind& entry) {
+    return entry.table->name == spec.lr_schedule.type;
+  });
+  assert(kind != kinds.end() && "the reader admits only names of schedule_table()");
+  LrSchedule schedule = kind->make(spec.lr_schedule, run);
+  if (run.warmup_steps <= 0) return schedule;
+  const double start = warmup.start_factor;
+  return [schedule, start, warmup_steps = run.warmup_steps](std::int64_t step) {
+    if (step >= warmup_steps) return schedule(step);
+    const double share = static_cast<double>(step) / static_cast<double>(warmup_steps);
+    return schedule(step) * (start + (1.0 - start) * share);
+  };
+}
+
+}  // namespace dpt

@@ -1,0 +1,42 @@
+// Learning-rate schedules: pure functions of the step, so a resumed run needs nothing but its step.
+// (`plateau` also depends on the results so far: engine/training/plateau.h.)
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "engine/spec/train_spec.h"
+
+namespace dpt {
+
+/// The learning rate of update `step`, counted from 0.
+using LrSchedule = std::function<double(std::int64_t step)>;
+
+/// The run that a schedule is made for.
+struct ScheduledRun {
+  double base_lr = 0;  ///< the optimizer's
+  std::int64_t steps_per_epoch = 1;
+  std::int64_t epochs = 1;
+  std::int64_t warmup_steps = 0;
+  bool has_warmup = false;  ///< the config asks for one, however short
+  bool has_validation = false;
+};
+
+/// `make` gives the learning rate without warm-up. Throws ErrorKind::usage for options that do not
+/// fit the run.
+struct ScheduleKind {
+  const ObjectTable* table;
+  LrSchedule (*make)(const Variant& options, const ScheduledRun& run);
+};
+
+std::span<const ScheduleKind> schedule_kinds();
+const VariantTable& schedule_table();
+
+std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch);
+
+/// The schedule of a config with its warm-up, which is linear from start_factor * lr and multiplies
+/// the schedule. `base_lr` is the optimizer's.
+LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch);
+
+}  // namespace dpt

@@ -1,0 +1,26 @@
+// When the schedule `plateau` lowers the learning rate. Every rank decides alike, from results that
+// all ranks have; what it remembers is in the RunState, so a resumed run goes on as if it had not
+// stopped.
+#pragma once
+
+#include <optional>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/spec/train_spec.h"
+
+namespace dpt {
+
+/// A reduction that takes effect with the next step.
+struct LrReduction {
+  double from = 0, to = 0;  ///< the schedule's learning rate
+  double value = 0;         ///< the monitored value, smoothed
+  std::optional<double> best;
+  std::int64_t evaluations = 0;  ///< without an improvement on it
+};
+
+/// Takes the results of an epoch (RunState::val_...) into account. Nothing for another schedule, or
+/// if there were no results.
+std::optional<LrReduction> note_plateau(const TrainSpec& spec, double base_lr,
+                                        std::int64_t steps_per_epoch, RunState& state);
+
+}  // namespace dpt

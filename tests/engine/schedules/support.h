@@ -1,0 +1,68 @@
+// A config with a schedule, and its rates compared with PyTorch's.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/schedules/schedule.h"
+#include "tests/engine/optimizers/support.h"
+
+namespace dpt {
+
+using OptionValues = std::initializer_list<std::pair<const char*, PlainValue>>;
+
+inline TrainSpec scheduled(const std::string& type, std::int64_t epochs, OptionValues values = {}) {
+  TrainSpec spec;
+  spec.train.epochs = epochs;
+  spec.lr_schedule = make_variant(schedule_table(), type, values);
+  REQUIRE(check_of(spec.lr_schedule) == "");
+  return spec;
+}
+
+/// The rates of the first `count` updates.
+inline std::vector<double> rates_of(const LrSchedule& schedule, std::size_t count) {
+  std::vector<double> all;
+  for (std::size_t step = 0; step < count; ++step) {
+    all.push_back(schedule(static_cast<std::int64_t>(step)));
+  }
+  return all;
+}
+
+/// PyTorch computes most schedules as a product of the steps so far: the last bits differ.
+inline void check_rates(const LrSchedule& schedule, std::span<const double> torch) {
+  const std::vector<double> ours = rates_of(schedule, torch.size());
+  for (std::size_t i = 0; i < torch.size(); ++i) {
+    CAPTURE(i);
+    CHECK(ours[i] == doctest::Approx(torch[i]).epsilon(1e-14));
+  }
+}
+
+/// The schedule stepped by `unit`s of steps_per_epoch: PyTorch's rate for each of them, unchanged
+/// within an epoch.
+inline void check_epochs(const LrSchedule& schedule, std::int64_t steps_per_epoch,
+                         std::span<const double> torch) {
+  for (std::size_t epoch = 0; epoch < torch.size(); ++epoch) {
+    const std::int64_t first = static_cast<std::int64_t>(epoch) * steps_per_epoch;
+    CAPTURE(epoch);
+    CHECK(schedule(first) == doctest::Approx(torch[epoch]).epsilon(1e-14));
+    CHECK(schedule(first + steps_per_epoch - 1) == schedule(first));
+  }
+}
+
+/// The message with which a schedule is refused.
+inline std::string refusal(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch) {
+  try {
+    make_lr_schedule(spec, base_lr, steps_per_epoch);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::usage);
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace dpt
