@@ -143,6 +143,7 @@ struct ObjectTable {
   /// Checks across fields, after all of them were read. Returns the message, or empty.
   std::function<std::string(const void*)> check;
   FlatChoice choice;
+  bool is_activation = false;  ///< of a layer: a function of each value, for a block to end with
   /// Tells the struct where its mapping stands; null if it does not keep that.
   std::function<void(void*, const Where&)> set_where;
 };
@@ -179,6 +180,12 @@ Field variants_field(const char* name, std::vector<Variant> S::*member, const Va
 template <class S>
 ObjectTable object_table(const char* name, const char* doc, std::initializer_list<Field> fields,
                          std::string (*check)(const S&) = nullptr);
+
+/// The table of a layer that computes a function of each value: a Residual block may end with it.
+inline ObjectTable activation_table(ObjectTable table) {
+  table.is_activation = true;
+  return table;
+}
 
 /// The most similar candidate (edit distance), or empty when none is near.
 std::string closest(const std::string& word, std::span<const std::string> candidates);

@@ -21,6 +21,9 @@ that it is up to date.
   mapping that names another kind (`type`, `dataset`) replaces the kind's own fields.
 - `path.to.field=value` after the config on the command line overrides a value, which is YAML; list
   items are addressed by name or index: `model.layers.conv1.out_channels=32`.
+- Blocks (`Sequential`, `Residual`) hold layers and blocks; `repeat` makes copies. The layers of a block NAME
+  are called NAME.CHILD, those of its copies NAME.0.CHILD, NAME.1.CHILD, ...; `from` finds names of the
+  same block first. `dpt config show --expand` prints the layers that the blocks of a config stand for.
 - A path may contain `${NAME}` or `${NAME:-default}` from the environment (`$${` gives a literal `${`).
   A relative path is relative to the config file that contains it; on the command line, to the
   working directory.

@@ -124,7 +124,7 @@ class SchemaMaker {
       case FieldType::object:
         return object(*field.object, field.nested(owner), is_partial);
       case FieldType::objects:
-        return list_of(field, object(*field.object, field.append(owner), false));
+        return list_of(field, item(*field.object, field.append(owner)));
       case FieldType::variant:
         return variant(*field.variants, is_partial);
       case FieldType::variants:
@@ -171,6 +171,17 @@ class SchemaMaker {
     if (!table.choice.variants) return mapping(fields, owners, is_partial);
     return choice(*table.choice.variants, fields, owners, is_partial, table.choice.default_type,
                   table.name);
+  }
+
+  /// An item of a list; where its kind is a choice, a definition, for a block's items are of its
+  /// own sort again.
+  Json item(const ObjectTable& table, void* defaults) {
+    if (!table.choice.variants) return object(table, defaults, false);
+    if (!defs_.contains(table.name)) {
+      defs_[table.name] = nullptr;
+      defs_[table.name] = object(table, defaults, false);
+    }
+    return {{"$ref", "#/$defs/" + table.name}};
   }
 
   Json variant(const VariantTable& table, bool is_partial) {

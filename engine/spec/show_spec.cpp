@@ -99,7 +99,10 @@ class Writer {
     line(table.choice.variants->tag + ": " + yaml_string(chosen.type),
          path + "." + table.choice.variants->tag);
     fields(names, object, path);
-    if (chosen.table) fields(chosen.table->fields, chosen.options.get(), path);
+    // By name: a Variant of a block does not keep its table.
+    for (const ObjectTable* kind : table.choice.variants->alternatives) {
+      if (kind->name == chosen.type) fields(kind->fields, chosen.options.get(), path);
+    }
     fields(others, object, path);
   }
 
@@ -184,6 +187,9 @@ class Writer {
     // An absent list and an empty one are the same, and most layers have no `from`.
     const auto* strings = std::get_if<std::vector<std::string>>(&value);
     if (strings && strings->empty() && !field.is_required) return;
+    // A name that was not written, of what is not called by its index.
+    const auto* string = std::get_if<std::string>(&value);
+    if (string && string->empty() && field.type == FieldType::string) return;
     line(field.name + ": " + std::visit(ToYaml{field}, value), path);
   }
 

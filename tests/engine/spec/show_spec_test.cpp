@@ -180,10 +180,11 @@ TEST_CASE("the schema of each sort of field") {
       "items": {"type": "integer", "minimum": 1, "maximum": 65536}})"));
   CHECK(model["layers"]["type"] == "array");
   CHECK(model["layers"]["minItems"] == 1);
-  const json& layer = model["layers"]["items"];
-  CHECK(layer["properties"]["type"]["enum"] == json({"Conv2d", "ReLU", "Flatten", "Linear"}));
+  const json& layer = schema["$defs"]["layer"];
+  CHECK(layer["properties"]["type"]["enum"] ==
+        json({"Conv2d", "ReLU", "Flatten", "Linear", "Add", "Sequential", "Residual"}));
   CHECK(layer["required"] == json::array({"type"}));
-  REQUIRE(layer["allOf"].size() == 4);
+  REQUIRE(layer["allOf"].size() == 7);
   CHECK(layer["allOf"][1] == json::parse(R"({"if": {"properties": {"type": {"const": "ReLU"}},
       "required": ["type"]}, "then": {"$ref": "#/$defs/layer.ReLU"}})"));
 
@@ -215,7 +216,8 @@ TEST_CASE("the schema of each sort of field") {
   CHECK(partial["data"]["propertyNames"]["enum"].size() == 10);
   CHECK(partial["data"]["allOf"][0]["then"]["$ref"] == "#/$defs/partial.data.images");
   CHECK(partial["lr_schedule"]["allOf"][0]["if"]["required"] == json::array({"type"}));
-  CHECK(partial["model"]["properties"]["layers"]["items"]["required"] == json::array({"type"}));
+  CHECK(partial["model"]["properties"]["layers"]["items"] ==
+        json::parse(R"({"$ref": "#/$defs/layer"})"));
   CHECK(schema["if"] == json::parse(R"({"required": ["extends"]})"));
 }
 

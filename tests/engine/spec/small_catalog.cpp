@@ -26,6 +26,12 @@ const ObjectTable* empty_table(const char* name) {
   return &table;
 }
 
+struct Relu {};
+const ObjectTable* relu_table() {
+  static const ObjectTable table = activation_table(*empty_table<Relu>("ReLU"));
+  return &table;
+}
+
 const ObjectTable* conv_table() {
   using S = SmallConv;
   static const ObjectTable table = object_table<S>(
@@ -105,15 +111,15 @@ const ObjectTable* normalize_table() {
 
 Catalog make_catalog() {
   struct Flip {};
-  struct Relu {};
   struct Flatten {};
+  struct Add {};
   struct Constant {};
   Catalog all;
-  all.layers = {
-      "layer",
-      "type",
-      {conv_table(), empty_table<Relu>("ReLU"), empty_table<Flatten>("Flatten"), linear_table()},
-      {{"Conv2D", "Conv2d"}, {"Dense", "Linear"}, {"Pooling", "a pooling layer"}}};
+  all.layers = {"layer",
+                "type",
+                {conv_table(), relu_table(), empty_table<Flatten>("Flatten"), linear_table(),
+                 empty_table<Add>("Add")},
+                {{"Conv2D", "Conv2d"}, {"Dense", "Linear"}, {"Pooling", "a pooling layer"}}};
   all.optimizers = {"optimizer", "type", {sgd_table(), adam_table()}, {}};
   all.schedules = {"lr_schedule", "type", {empty_table<Constant>("constant"), step_table()}, {}};
   all.datasets = {"data set", "dataset", {images_table(), synthetic_table()}, {}};
