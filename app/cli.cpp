@@ -183,7 +183,7 @@ void add_config_command(CLI::App& app, CommandBody& body) {
   CLI::App* show = with_file("show", "Print the resolved config, which is a valid config itself",
                              run_config_show);
   show->add_flag("--origins", options->origins, "Show where each value came from");
-  show->add_flag("--expand", options->expand, "Print the layers that blocks stand for");
+  show->add_flag("--expand", options->expand, "Print the layers that blocks and the zoo stand for");
   without_file("schema", "Print the JSON Schema (2020-12) of config files", run_config_schema);
   without_file("reference", "Print the reference of all config fields (Markdown)",
                run_config_reference);

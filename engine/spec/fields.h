@@ -68,7 +68,8 @@ enum class FieldType : std::uint8_t {
   object,    ///< a nested struct with its own table
   objects,   ///< a list of structs that share a table
   variant,   ///< Variant chosen by `type` from a VariantTable
-  variants   ///< std::vector<Variant>
+  variants,  ///< std::vector<Variant>
+  patch      ///< no member: changes to another field, made before it is read (patch.h)
 };
 
 /// A value as JSON-like data, for defaults, `config show` and schemas.
@@ -132,6 +133,9 @@ struct FlatChoice {
   const VariantTable* variants = nullptr;  ///< null = the struct has none
   std::function<Variant*(void*)> at;
   std::string default_type;  ///< taken when the tag is absent; empty = the tag is required
+  /// The field that is written instead where the tag is absent, and is made by the choice where
+  /// it is not; empty = there is none.
+  std::string makes;
 };
 
 /// All fields of one struct.

@@ -179,7 +179,8 @@ ReadResult read_any(const Catalog& catalog, const std::string& text, const std::
   TrainSpec& spec = result.spec;
   spec.file = file;
   std::vector<std::string> files;
-  const YamlNode tree = load_tree(tables, text, file, overrides, stored, files, result.issues);
+  const YamlNode tree =
+      load_tree(tables, catalog, text, file, overrides, stored, files, result.issues);
   if (tree.kind != YamlNode::Kind::broken) {
     if (!tree.is_map()) {
       result.issues.push_back({tree.where, fmt::format("expected a config with the keys version, "
@@ -199,6 +200,7 @@ ReadResult read_any(const Catalog& catalog, const std::string& text, const std::
 
 TrainSpec with_explicit_layers(const TrainSpec& spec) {
   TrainSpec out = spec;
+  out.model.zoo = {};
   out.model.written = spec.model.layers;
   std::erase_if(out.origins,
                 [](const auto& origin) { return origin.first.starts_with("model.layers."); });

@@ -91,8 +91,13 @@ class Writer {
     // As people write it: the kind, a name if it has one, the kind's own fields, the common ones.
     // The tables give write access only; nothing is written through it here.
     const Variant& chosen = *table.choice.at(const_cast<void*>(object));
+    if (chosen.type.empty()) {
+      fields(table.fields, object, path);
+      return;
+    }
     std::vector<Field> names, others;
     for (const Field& field : table.fields) {
+      if (field.name == table.choice.makes) continue;
       const bool is_name = field.type == FieldType::string || field.type == FieldType::strings;
       (is_name ? names : others).push_back(field);
     }
@@ -180,6 +185,8 @@ class Writer {
         close(": []");
         return;
       }
+      case FieldType::patch:
+        return;
       default:
         break;
     }

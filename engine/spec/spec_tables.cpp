@@ -1,6 +1,7 @@
 #include "engine/spec/spec_tables.h"
 
 #include "engine/spec/blocks.h"
+#include "engine/spec/patch.h"
 
 namespace dpt {
 namespace {
@@ -179,15 +180,22 @@ SpecTables::SpecTables(const Catalog& catalog)
     static_cast<LayerSpec*>(object)->where = at;
   };
 
+  Field patch;
+  patch.name = kPatchKey;
+  patch.type = FieldType::patch;
+  patch.doc = kPatchDoc;
   model = object_table<ModelSpec>(
-      "model", "The network.",
+      "model", "The network: its layers, or a network of the zoo with its options.",
       {field("input", &ModelSpec::input, "Shape of one sample: [channels, height, width].")
            .required()
            .range(1, 65536)
            .items(3, 3),
        objects_field("layers", &ModelSpec::written, layer, "The layers and blocks, in order.")
            .required()
-           .items(1, kMaxLayers)});
+           .items(1, kMaxLayers),
+       std::move(patch)});
+  model.choice = flat_choice(&ModelSpec::zoo, catalog.zoo);
+  model.choice.makes = "layers";
   model.set_where = [](void* object, const Where& at) {
     static_cast<ModelSpec*>(object)->where = at;
   };

@@ -18,6 +18,9 @@ struct SpecTables {
   ObjectTable root;          ///< of a TrainSpec
 };
 
+/// The key that chooses a network of the zoo.
+inline constexpr const char* kZooTag = "zoo";
+
 /// The one key of a config file that is not a field: it is gone once the files are merged.
 inline constexpr const char* kExtendsKey = "extends";
 inline constexpr const char* kExtendsDoc =

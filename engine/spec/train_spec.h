@@ -70,6 +70,7 @@ struct LayerSpec {
 
 struct ModelSpec {
   std::vector<std::int64_t> input;  ///< [channels, height, width]
+  Variant zoo;                      ///< the network that `written` was made by; no type = none
   std::vector<LayerSpec> written;   ///< as in the config, with blocks
   std::vector<LayerSpec>
       layers;  ///< what runs: the blocks expanded, each layer under its full name
@@ -170,6 +171,9 @@ struct TrainSpec {
 /// The kinds that can stand in a config.
 struct Catalog {
   VariantTable layers, optimizers, schedules, datasets, transforms;
+  VariantTable zoo;  ///< ready-made networks; their tag is kZooTag
+  /// The layers of one of them, as YAML: a list of layers and blocks.
+  std::string (*zoo_layers)(const Variant& net) = nullptr;
 };
 
 }  // namespace dpt

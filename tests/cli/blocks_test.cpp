@@ -92,3 +92,31 @@ TEST_CASE("model summary and the messages of the plan use the names of expanded 
   check_contains(check.err, "small.yaml:21:11: layer 'stages.1.conv' (Conv2d): ");
   CHECK(check.err.find("stages.0") == std::string::npos);
 }
+
+TEST_CASE("a network of the zoo trains as the layers that it stands for, which the run keeps") {
+  std::string text = program_config();
+  const std::size_t begin = text.find("  layers:"), end = text.find("optimizer:");
+  text.replace(begin, end - begin, "  zoo: mlp\n  classes: 4\n  hidden: [16, 8]\n");
+  text.replace(text.find("epochs: 30"), 10, "epochs: 2");
+  const Workplace w(text);
+  const std::string shown = w.run_well({"config", "show", "small.yaml"}).out;
+  check_contains(shown, "model:\n  zoo: mlp\n  classes: 4\n  hidden: [16, 8]\n");
+  write_file(w.dir.file("explicit.yaml"),
+             w.run_well({"config", "show", "--expand", "small.yaml"}).out);
+  w.run_well({"train", "small.yaml", "--run-dir", "zoo"});
+  w.run_well({"train", "explicit.yaml", "--run-dir", "explicit"});
+  const Outcome outcome = outcome_of(w.dir.file("zoo"));
+  CHECK_FALSE(outcome.newest.empty());
+  CHECK(outcome == outcome_of(w.dir.file("explicit")));
+  const std::string kept = read_file(w.dir.file("zoo/config.yaml"));
+  CHECK(kept.find("zoo") == std::string::npos);
+  check_contains(kept, "name: fc3");
+  w.run_well({"eval", "zoo"});
+  w.run_well({"train", "small.yaml", "--run-dir", "zoo", "train.epochs=3"});
+  // One layer more: another network.
+  const Finished other = w.run({"train", "small.yaml", "--run-dir", "zoo", "train.epochs=4",
+                                "model.patch=[{insert_after: fc2, layers: [{type: Linear, name: "
+                                "new, out_features: 8}]}]"});
+  CHECK(other.exit_code == 2);
+  check_contains(other.err, "model.layers.new.out_features: (absent) -> 8");
+}

@@ -317,7 +317,7 @@ TEST_CASE("values in blocks can be overridden by path") {
 TEST_CASE("the schema of a layer is that of a block's layers too") {
   const auto schema = nlohmann::json::parse(config_schema(small_catalog()));
   const nlohmann::json ref = {{"$ref", "#/$defs/layer"}};
-  CHECK(schema["else"]["properties"]["model"]["properties"]["layers"]["items"] == ref);
+  CHECK(schema["else"]["properties"]["model"]["else"]["properties"]["layers"]["items"] == ref);
   const auto& residual = schema["$defs"]["layer.Residual"]["properties"];
   CHECK(residual["layers"]["items"] == ref);
   CHECK(residual["shortcut"]["items"] == ref);
