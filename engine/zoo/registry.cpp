@@ -6,11 +6,19 @@
 namespace dpt {
 
 std::vector<ZooNet> simple_family();
+std::vector<ZooNet> alexnet_family();
+std::vector<ZooNet> vgg_family();
+std::vector<ZooNet> resnet_family();
+std::vector<ZooNet> wide_resnet_family();
 
 namespace {
 
 constexpr std::vector<ZooNet> (*kFamilies[])() = {
-    &simple_family,  //
+    &simple_family,       //
+    &alexnet_family,      //
+    &vgg_family,          //
+    &resnet_family,       //
+    &wide_resnet_family,  //
 };
 
 const std::vector<ZooNet>& all_nets() {
@@ -32,7 +40,10 @@ const VariantTable& zoo_table() {
     made.what = "network";
     made.tag = "zoo";
     for (const ZooNet& net : all_nets()) made.alternatives.push_back(net.table);
-    made.hints = {{"softmax", "logistic"}, {"lenet5", "lenet"}};
+    made.hints = {{"wrn28_10", "wide_resnet28_10"},
+                  {"wrn_28_10", "wide_resnet28_10"},
+                  {"softmax", "logistic"},
+                  {"lenet5", "lenet"}};
     return made;
   }();
   return table;
