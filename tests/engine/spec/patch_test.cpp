@@ -116,6 +116,10 @@ TEST_CASE("a patch changes, inserts and deletes layers by name") {
   CHECK(net_lines(patched_net(
             "    - {change: relu1, type: Conv2d, out_channels: 7, kernel_size: 1}\n")) ==
         with_lines(kPlainNet, 1, 1, {"relu1 Conv2d 7"}));
+  CHECK(net_lines(
+            patched_net("    - {change: layer1, type: Conv2d, out_channels: 7, kernel_size: 1}\n"
+                        "    - {delete: layer2}\n")) ==
+        Texts{"conv1 Conv2d 4", "relu1 ReLU", "layer1 Conv2d 7 < conv1", "3 Flatten", "fc Linear"});
   CHECK(net_lines(patched_net("    - {change: relu1, from: input}\n")) ==
         with_lines(kPlainNet, 1, 1, {"relu1 ReLU < input"}));
   CHECK(net_lines(net_config(kNetLayers + "  patch: []\n")) == kPlainNet);
