@@ -202,8 +202,10 @@ void add_config_command(CLI::App& app, CommandBody& body) {
             "Read a config strictly and report every error in it, shapes included; for an image "
             "folder, also list the files and decode images of each class",
             run_config_check);
-  with_file("show", "Print the resolved config, which is a valid config itself", run_config_show)
-      ->add_flag("--origins", options->origins, "Show where each value came from");
+  CLI::App* show = with_file("show", "Print the resolved config, which is a valid config itself",
+                             run_config_show);
+  show->add_flag("--origins", options->origins, "Show where each value came from");
+  show->add_flag("--expand", options->expand, "Print the layers that blocks and the zoo stand for");
   add_config_lr_command(*config, body);
   without_file("schema", "Print the JSON Schema (2020-12) of config files", run_config_schema);
   without_file("reference", "Print the reference of all config fields (Markdown)",

@@ -106,7 +106,8 @@ int run_config_check(const ConfigOptions& options) {
 }
 
 int run_config_show(const ConfigOptions& options) {
-  const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
+  TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
+  if (options.expand) spec = with_explicit_layers(spec);
   fmt::print("{}", show_spec(catalog(), spec, options.origins));
   return 0;
 }

@@ -28,6 +28,7 @@ struct ConfigOptions {
   std::string config;
   std::vector<std::string> overrides;
   bool origins = false;
+  bool expand = false;  ///< show: the layers that blocks stand for
 };
 int run_config_check(const ConfigOptions& options);
 int run_config_show(const ConfigOptions& options);

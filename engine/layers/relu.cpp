@@ -6,7 +6,7 @@ namespace dpt {
 
 const ObjectTable& ReLU::table() {
   static const ObjectTable table =
-      object_table<ReluOptions>("ReLU", "Rectified linear unit, max(x, 0).", {});
+      activation_table(object_table<ReluOptions>("ReLU", "Rectified linear unit, max(x, 0).", {}));
   return table;
 }
 

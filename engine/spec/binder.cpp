@@ -138,7 +138,7 @@ void Binder::read_object(const ObjectTable& table, void* target, const YamlNode&
   scope.owner = path.empty() ? "the config" : path;
   if (node.kind == YamlNode::Kind::broken) return;
   const VariantTable* kinds = table.choice.variants;
-  if (kinds) scope.names.push_back(kinds->tag);
+  if (kinds && !kinds->alternatives.empty()) scope.names.push_back(kinds->tag);
   scope.add(table.fields);
   // It is gone from the tree by now, but somebody may have misspelt it.
   if (path.empty()) scope.names.push_back(kExtendsKey);
@@ -151,7 +151,9 @@ void Binder::read_object(const ObjectTable& table, void* target, const YamlNode&
   const std::size_t issues_before = issues_.size();
 
   const ObjectTable* chosen = nullptr;
-  if (kinds) {
+  const bool is_left_out = !table.choice.makes.empty() && !node.find(kinds->tag);
+  if (kinds && !is_left_out) {
+    if (!table.choice.makes.empty()) scope.meant.push_back(table.choice.makes);
     chosen = choose(*kinds, table.choice.default_type, node, path);
     scope.is_complete = chosen != nullptr;
     if (chosen) {
@@ -209,6 +211,8 @@ void Binder::read_field(const Field& field, void* target, const YamlNode& node,
     case FieldType::objects:
     case FieldType::variants:
       break;
+    case FieldType::patch:
+      return;  // applied and gone, or there was nothing to apply it to
     default:
       read_value(field, target, node, path);
       return;

@@ -68,7 +68,8 @@ enum class FieldType : std::uint8_t {
   object,    ///< a nested struct with its own table
   objects,   ///< a list of structs that share a table
   variant,   ///< Variant chosen by `type` from a VariantTable
-  variants   ///< std::vector<Variant>
+  variants,  ///< std::vector<Variant>
+  patch      ///< no member: changes to another field, made before it is read (patch.h)
 };
 
 /// A value as JSON-like data, for defaults, `config show` and schemas.
@@ -132,6 +133,9 @@ struct FlatChoice {
   const VariantTable* variants = nullptr;  ///< null = the struct has none
   std::function<Variant*(void*)> at;
   std::string default_type;  ///< taken when the tag is absent; empty = the tag is required
+  /// The field that is written instead where the tag is absent, and is made by the choice where
+  /// it is not; empty = there is none.
+  std::string makes;
 };
 
 /// All fields of one struct.
@@ -143,6 +147,7 @@ struct ObjectTable {
   /// Checks across fields, after all of them were read. Returns the message, or empty.
   std::function<std::string(const void*)> check;
   FlatChoice choice;
+  bool is_activation = false;  ///< of a layer: a function of each value, for a block to end with
   /// Tells the struct where its mapping stands; null if it does not keep that.
   std::function<void(void*, const Where&)> set_where;
 };
@@ -179,6 +184,12 @@ Field variants_field(const char* name, std::vector<Variant> S::*member, const Va
 template <class S>
 ObjectTable object_table(const char* name, const char* doc, std::initializer_list<Field> fields,
                          std::string (*check)(const S&) = nullptr);
+
+/// The table of a layer that computes a function of each value: a Residual block may end with it.
+inline ObjectTable activation_table(ObjectTable table) {
+  table.is_activation = true;
+  return table;
+}
 
 /// The most similar candidate (edit distance), or empty when none is near.
 std::string closest(const std::string& word, std::span<const std::string> candidates);

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <tuple>
 
 #include "engine/spec/binder.h"
+#include "engine/spec/blocks.h"
 #include "engine/spec/replica_checks.h"
 #include "engine/spec/scalars.h"
 #include "engine/spec/sources.h"
@@ -20,10 +20,12 @@ constexpr std::size_t kMaxIssues = 200;
 
 class Checker {
  public:
-  Checker(TrainSpec& spec, std::vector<ConfigIssue>& issues) : spec_(spec), issues_(issues) {}
+  Checker(const Catalog& catalog, TrainSpec& spec, std::vector<ConfigIssue>& issues)
+      : catalog_(catalog), spec_(spec), issues_(issues) {}
 
   void check() {
-    check_layers();
+    expand_blocks(spec_.model, catalog_.layers, spec_.origins,
+                  [&](const std::string& path, std::string text) { issue(path, std::move(text)); });
     check_devices();
     check_replicas();
     check_name();
@@ -49,12 +51,6 @@ class Checker {
 
   bool is_written(const std::string& path) const { return spec_.origins.contains(path); }
 
-  static bool is_good_name(const std::string& name) {
-    return !name.empty() && name.find_first_not_of(
-                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                "0123456789_.-") == std::string::npos;
-  }
-
   /// The run's folder is called so.
   void check_name() {
     if (!is_written("name")) {
@@ -67,71 +63,6 @@ class Checker {
       issue("name", fmt::format("expected a name for a folder (no '/', not starting with '.'), "
                                 "found {}",
                                 in_quotes(spec_.name)));
-    }
-  }
-
-  void check_layers() {
-    std::vector<LayerSpec>& layers = spec_.model.layers;
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      const std::string path = fmt::format("model.layers.{}", i);
-      if (!is_written(path + ".name")) {
-        layers[i].name = fmt::format("{}", i);
-      } else if (!is_good_name(layers[i].name)) {
-        issue(path + ".name", fmt::format("expected a layer name of letters, digits, '_', '-' and "
-                                          "'.', found {}",
-                                          in_quotes(layers[i].name)));
-      }
-    }
-    check_unique(layers);
-    for (std::size_t i = 0; i < layers.size(); ++i) check_inputs(layers, i);
-  }
-
-  void check_unique(const std::vector<LayerSpec>& layers) {
-    std::map<std::string, std::size_t> first;
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      const auto [other, is_new] = first.emplace(layers[i].name, i);
-      if (is_new) continue;
-      // An unnamed layer has its index as its name: then the layer that took it is to be renamed.
-      const bool is_given = is_written(fmt::format("model.layers.{}.name", i));
-      const std::size_t at = is_given ? i : other->second;
-      const std::size_t before = is_given ? other->second : i;
-      const std::string path = fmt::format("model.layers.{}.name", at);
-      if (!is_written(path)) continue;
-      issue(path,
-            fmt::format("expected a unique layer name, found {}, which is also that of layer {}{}",
-                        in_quotes(layers[at].name), before, line_of(layers[before])));
-    }
-  }
-
-  static std::string line_of(const LayerSpec& layer) {
-    return layer.where.line > 0 ? fmt::format(" in line {}", layer.where.line) : std::string{};
-  }
-
-  void check_inputs(const std::vector<LayerSpec>& layers, std::size_t at) {
-    for (std::size_t k = 0; k < layers[at].from.size(); ++k) {
-      const std::string& input = layers[at].from[k];
-      const auto is_input = [&](const LayerSpec& layer) { return layer.name == input; };
-      const auto here = layers.begin() + static_cast<std::ptrdiff_t>(at);
-      // `input` is the model's input, not a layer.
-      if (input == "input" || std::any_of(layers.begin(), here, is_input)) continue;
-      const std::string path = fmt::format("model.layers.{}.from.{}", at, k);
-      if (std::any_of(here, layers.end(), is_input)) {
-        issue(path, fmt::format("expected the name of an earlier layer in 'from', found {}, which "
-                                "does not come before this layer",
-                                in_quotes(input)));
-        continue;
-      }
-      std::vector<std::string> names;
-      for (auto layer = layers.begin(); layer != here; ++layer) names.push_back(layer->name);
-      std::vector<std::string> known = names;
-      known.push_back("input");
-      const std::string near = closest(input, known);
-      std::string text = fmt::format("expected the name of an earlier layer in 'from', found {}",
-                                     in_quotes(input));
-      text += near.empty() ? "." : fmt::format(", did you mean '{}'?", near);
-      text += names.empty() ? " No layer comes before this one"
-                            : fmt::format(" Earlier layers: {}", fmt::join(names, ", "));
-      issue(path, std::move(text));
     }
   }
 
@@ -182,6 +113,7 @@ class Checker {
     if (!problem.empty()) issue("device_weights", std::move(problem));
   }
 
+  const Catalog& catalog_;
   TrainSpec& spec_;
   std::vector<ConfigIssue>& issues_;
 };
@@ -247,7 +179,8 @@ ReadResult read_any(const Catalog& catalog, const std::string& text, const std::
   TrainSpec& spec = result.spec;
   spec.file = file;
   std::vector<std::string> files;
-  const YamlNode tree = load_tree(tables, text, file, overrides, stored, files, result.issues);
+  const YamlNode tree =
+      load_tree(tables, catalog, text, file, overrides, stored, files, result.issues);
   if (tree.kind != YamlNode::Kind::broken) {
     if (!tree.is_map()) {
       result.issues.push_back({tree.where, fmt::format("expected a config with the keys version, "
@@ -256,7 +189,7 @@ ReadResult read_any(const Catalog& catalog, const std::string& text, const std::
     } else if (!is_newer_version(tree, result.issues)) {
       Binder(tables.root, file, result.issues, spec.origins)
           .read_object(tables.root, &spec, tree, "");
-      Checker(spec, result.issues).check();
+      Checker(catalog, spec, result.issues).check();
     }
   }
   sort_issues(result.issues, files);
@@ -264,6 +197,25 @@ ReadResult read_any(const Catalog& catalog, const std::string& text, const std::
 }
 
 }  // namespace
+
+TrainSpec with_explicit_layers(const TrainSpec& spec) {
+  TrainSpec out = spec;
+  out.model.zoo = {};
+  out.model.written = spec.model.layers;
+  std::erase_if(out.origins,
+                [](const auto& origin) { return origin.first.starts_with("model.layers."); });
+  for (std::size_t i = 0; i < out.model.written.size(); ++i) {
+    LayerSpec& layer = out.model.written[i];
+    const std::string from = layer.path + ".", to = fmt::format("model.layers.{}.", i);
+    for (auto origin = spec.origins.lower_bound(from);
+         !layer.path.empty() && origin != spec.origins.end() && origin->first.starts_with(from);
+         ++origin) {
+      out.origins[to + origin->first.substr(from.size())] = origin->second;
+    }
+    layer.path = fmt::format("model.layers.{}", i);
+  }
+  return out;
+}
 
 ReadResult read_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
                           const std::vector<std::string>& overrides) {

@@ -41,6 +41,9 @@ TrainSpec load_spec_text(const Catalog& catalog, const std::string& text, const 
 /// absolute.
 std::string show_spec(const Catalog& catalog, const TrainSpec& spec, bool origins = false);
 
+/// The same run with the layers that its blocks stand for, under their full names.
+TrainSpec with_explicit_layers(const TrainSpec& spec);
+
 /// Reads a config that dpt stored, as show_spec made it: one of an older release counts as if it
 /// had today's names, and defaults for what is new since. Throws ErrorKind::data when it cannot be
 /// read, ErrorKind::usage for a bad override.

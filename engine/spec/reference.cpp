@@ -19,8 +19,14 @@ that it is up to date.
   and all errors of a file are reported in one run as `file:line:column: ...`.
 - `extends: base.yaml` extends another config: mappings merge, lists and other values replace. A
   mapping that names another kind (`type`, `dataset`) replaces the kind's own fields.
+- `model: {zoo: NAME, ...}` stands for the layers of a network of the zoo, which `dpt config show --expand`
+  prints. `model.patch` changes single layers of the config that is extended, or of the zoo, by name.
 - `path.to.field=value` after the config on the command line overrides a value, which is YAML; list
-  items are addressed by name or index: `model.layers.conv1.out_channels=32`.
+  items are addressed by name or index: `model.layers.conv1.out_channels=32`, layers in blocks also by
+  their full names: `model.layers.layer1.0.conv1.bias=false`.
+- Blocks (`Sequential`, `Residual`) hold layers and blocks; `repeat` makes copies. The layers of a block NAME
+  are called NAME.CHILD, those of its copies NAME.0.CHILD, NAME.1.CHILD, ...; `from` finds names of the
+  same block first. `dpt config show --expand` prints the layers that the blocks of a config stand for.
 - A path may contain `${NAME}` or `${NAME:-default}` from the environment (`$${` gives a literal `${`).
   A relative path is relative to the config file that contains it; on the command line, to the
   working directory.
@@ -120,10 +126,13 @@ class Page {
 
   void head() { out_ += "\n| key | value | default | |\n|---|---|---|---|\n"; }
 
-  void rows(const std::vector<Field>& fields, void* owner) {
+  void rows(const std::vector<Field>& fields, void* owner, const FlatChoice& choice = {}) {
     for (const Field& field : fields) {
       out_ += fmt::format("| `{}` | {} | {} | {} |\n", field.name, escaped(type_text(field)),
-                          escaped(default_text(field, owner)), escaped(field.doc));
+                          escaped(field.name == choice.makes
+                                      ? fmt::format("required without `{}`", choice.variants->tag)
+                                      : default_text(field, owner)),
+                          escaped(field.doc));
     }
   }
 
@@ -138,15 +147,19 @@ class Page {
     if (&table == &tables_.root) {
       out_ += fmt::format("| `{}` | a path |  | {} |\n", kExtendsKey, kExtendsDoc);
     }
-    if (const VariantTable* variants = table.choice.variants) {
+    const VariantTable* variants = table.choice.variants;
+    if (variants && !variants->alternatives.empty()) {
       std::vector<std::string> names;
       for (const ObjectTable* kind : variants->alternatives) names.push_back(kind->name);
       const std::string& preset = table.choice.default_type;
       out_ += fmt::format(
           "| `{}` | one of {} | {} | The kind; its fields are given at the same level. |\n",
-          variants->tag, fmt::join(names, ", "), preset.empty() ? "required" : "`" + preset + "`");
+          variants->tag, fmt::join(names, ", "),
+          !table.choice.makes.empty() ? ""
+          : preset.empty()            ? "required"
+                                      : "`" + preset + "`");
     }
-    rows(table.fields, object);
+    rows(table.fields, object, table.choice);
     if (table.choice.variants) kinds(*table.choice.variants, level + 1);
     nested(table.fields, object, level);
   }

@@ -124,11 +124,13 @@ class SchemaMaker {
       case FieldType::object:
         return object(*field.object, field.nested(owner), is_partial);
       case FieldType::objects:
-        return list_of(field, object(*field.object, field.append(owner), false));
+        return list_of(field, item(*field.object, field.append(owner)));
       case FieldType::variant:
         return variant(*field.variants, is_partial);
       case FieldType::variants:
         return list_of(field, variant(*field.variants, false));
+      case FieldType::patch:
+        return patch();
     }
     return true;
   }
@@ -168,9 +170,64 @@ class SchemaMaker {
     std::vector<const Field*> fields;
     for (const Field& field : table.fields) fields.push_back(&field);
     const std::vector<void*> owners(fields.size(), defaults);
-    if (!table.choice.variants) return mapping(fields, owners, is_partial);
-    return choice(*table.choice.variants, fields, owners, is_partial, table.choice.default_type,
-                  table.name);
+    const FlatChoice& flat = table.choice;
+    if (!flat.variants) return mapping(fields, owners, is_partial);
+    if (flat.makes.empty()) {
+      return choice(*flat.variants, fields, owners, is_partial, flat.default_type, table.name);
+    }
+    const Json plain = mapping(fields, owners, is_partial);
+    if (flat.variants->alternatives.empty()) return plain;
+    std::erase_if(fields, [&](const Field* field) { return field->name == flat.makes; });
+    const Json chosen = choice(*flat.variants, fields, std::vector<void*>(fields.size(), defaults),
+                               is_partial, {}, table.name);
+    // A config that extends another may give options of a network that the other one names.
+    return {{"type", "object"},
+            {"if", {{"required", Json::array({flat.variants->tag})}}},
+            {"then", chosen},
+            {"else", is_partial ? with_keys_of(chosen, plain) : plain}};
+  }
+
+  /// `plain` with the keys of `chosen` allowed too.
+  static Json with_keys_of(const Json& chosen, Json plain) {
+    plain.erase("additionalProperties");
+    Json names = chosen["propertyNames"];
+    for (const auto& [key, value] : plain["properties"].items()) names["enum"].push_back(key);
+    plain["propertyNames"] = std::move(names);
+    return plain;
+  }
+
+  /// A list of changes to named layers; what `change` may change depends on the layer.
+  static Json patch() {
+    const Json name = {{"type", "string"}};
+    const Json layers = {
+        {"type", "array"}, {"items", {{"$ref", "#/$defs/layer"}}}, {"minItems", 1}};
+    Json kinds = Json::array();
+    kinds.push_back({{"type", "object"},
+                     {"properties", {{"change", name}}},
+                     {"required", Json::array({"change"})},
+                     {"minProperties", 2}});
+    for (const char* verb : {"insert_before", "insert_after"}) {
+      kinds.push_back({{"type", "object"},
+                       {"properties", {{verb, name}, {"layers", layers}}},
+                       {"required", Json::array({verb, "layers"})},
+                       {"additionalProperties", false}});
+    }
+    kinds.push_back({{"type", "object"},
+                     {"properties", {{"delete", name}}},
+                     {"required", Json::array({"delete"})},
+                     {"additionalProperties", false}});
+    return {{"type", "array"}, {"items", {{"oneOf", kinds}}}};
+  }
+
+  /// An item of a list; where its kind is a choice, a definition, for a block's items are of its
+  /// own sort again.
+  Json item(const ObjectTable& table, void* defaults) {
+    if (!table.choice.variants) return object(table, defaults, false);
+    if (!defs_.contains(table.name)) {
+      defs_[table.name] = nullptr;
+      defs_[table.name] = object(table, defaults, false);
+    }
+    return {{"$ref", "#/$defs/" + table.name}};
   }
 
   Json variant(const VariantTable& table, bool is_partial) {

@@ -91,15 +91,23 @@ class Writer {
     // As people write it: the kind, a name if it has one, the kind's own fields, the common ones.
     // The tables give write access only; nothing is written through it here.
     const Variant& chosen = *table.choice.at(const_cast<void*>(object));
+    if (chosen.type.empty()) {
+      fields(table.fields, object, path);
+      return;
+    }
     std::vector<Field> names, others;
     for (const Field& field : table.fields) {
+      if (field.name == table.choice.makes) continue;
       const bool is_name = field.type == FieldType::string || field.type == FieldType::strings;
       (is_name ? names : others).push_back(field);
     }
     line(table.choice.variants->tag + ": " + yaml_string(chosen.type),
          path + "." + table.choice.variants->tag);
     fields(names, object, path);
-    if (chosen.table) fields(chosen.table->fields, chosen.options.get(), path);
+    // By name: a Variant of a block does not keep its table.
+    for (const ObjectTable* kind : table.choice.variants->alternatives) {
+      if (kind->name == chosen.type) fields(kind->fields, chosen.options.get(), path);
+    }
     fields(others, object, path);
   }
 
@@ -177,6 +185,8 @@ class Writer {
         close(": []");
         return;
       }
+      case FieldType::patch:
+        return;
       default:
         break;
     }
@@ -184,6 +194,9 @@ class Writer {
     // An absent list and an empty one are the same, and most layers have no `from`.
     const auto* strings = std::get_if<std::vector<std::string>>(&value);
     if (strings && strings->empty() && !field.is_required) return;
+    // A name that was not written, of what is not called by its index.
+    const auto* string = std::get_if<std::string>(&value);
+    if (string && string->empty() && field.type == FieldType::string) return;
     line(field.name + ": " + std::visit(ToYaml{field}, value), path);
   }
 

@@ -9,18 +9,15 @@
 
 namespace dpt {
 
-/// The Where::file of a value from the command line; Where::line is 0 then, and Where::column
-/// counts the arguments from 1.
-inline constexpr const char* kCommandLine = "command line";
-
 /// The text of a file. Throws ErrorKind::usage when it cannot be read.
 std::string read_config_text(const std::string& file);
 
-/// Parses `text`, merges it over what it extends, and applies the overrides. `files` receives the
+/// Parses `text`, merges it over what it extends, applies the overrides, and makes model.layers of
+/// the zoo and the patches. `files` receives the
 /// files in the order in which their issues are listed.
 /// With `stored`, former names of keys are replaced by those of today first.
-YamlNode load_tree(const SpecTables& tables, const std::string& text, const std::string& file,
-                   const std::vector<std::string>& overrides, bool stored,
+YamlNode load_tree(const SpecTables& tables, const Catalog& catalog, const std::string& text,
+                   const std::string& file, const std::vector<std::string>& overrides, bool stored,
                    std::vector<std::string>& files, std::vector<ConfigIssue>& issues);
 
 }  // namespace dpt

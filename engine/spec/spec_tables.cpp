@@ -1,6 +1,8 @@
 #include "engine/spec/spec_tables.h"
 
+#include "engine/spec/blocks.h"
 #include "engine/spec/monitor_fields.h"
+#include "engine/spec/patch.h"
 
 namespace dpt {
 namespace {
@@ -146,27 +148,41 @@ SpecTables::SpecTables(const Catalog& catalog)
   data.choice = flat_choice(&DataSpec::dataset, catalog.datasets);
 
   layer = object_table<LayerSpec>(
-      "layer", "One layer; the fields of its type are given at the same level.",
+      "layer", "One layer or block; the fields of its type are given at the same level.",
       {field("name", &LayerSpec::name,
              "Name in messages and checkpoints; the index in the list if not given."),
        field(
            "from", &LayerSpec::from,
-           "Names of the layers whose output it reads; `input` is the image, unless a layer above "
-           "has that name. The previous layer if not given; an Add needs it.")});
-  layer.choice = flat_choice(&LayerSpec::op, catalog.layers);
+           "Names of the layers or blocks whose output it reads, which must come before it; "
+           "`input` is the image, unless a layer above has that name. In a block, a name is "
+           "looked for in the block, then in those around it. The previous layer if not given; an "
+           "Add needs it.")});
+  sequential = sequential_table(layer);
+  residual = residual_table(layer, catalog.layers);
+  layer_kinds = catalog.layers;
+  layer_kinds.alternatives.push_back(&sequential);
+  layer_kinds.alternatives.push_back(&residual);
+  layer.choice = flat_choice(&LayerSpec::op, layer_kinds);
   layer.set_where = [](void* object, const Where& at) {
     static_cast<LayerSpec*>(object)->where = at;
   };
 
+  Field patch;
+  patch.name = kPatchKey;
+  patch.type = FieldType::patch;
+  patch.doc = kPatchDoc;
   model = object_table<ModelSpec>(
-      "model", "The network.",
+      "model", "The network: its layers, or a network of the zoo with its options.",
       {field("input", &ModelSpec::input, "Shape of one sample: [channels, height, width].")
            .required()
            .range(1, 65536)
            .items(3, 3),
-       objects_field("layers", &ModelSpec::layers, layer, "The layers, in order.")
+       objects_field("layers", &ModelSpec::written, layer, "The layers and blocks, in order.")
            .required()
-           .items(1, 10'000)});
+           .items(1, kMaxLayers),
+       std::move(patch)});
+  model.choice = flat_choice(&ModelSpec::zoo, catalog.zoo);
+  model.choice.makes = "layers";
   model.set_where = [](void* object, const Where& at) {
     static_cast<ModelSpec*>(object)->where = at;
   };

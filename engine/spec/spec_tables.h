@@ -12,10 +12,14 @@ struct SpecTables {
   SpecTables(const SpecTables&) = delete;
   SpecTables& operator=(const SpecTables&) = delete;
 
-  ObjectTable transforms, data, layer, model, loss, warmup, schedule, early_stopping, on_divergence,
-      train, keep_best, checkpoint, log;
-  ObjectTable root;  ///< of a TrainSpec
+  ObjectTable transforms, data, layer, sequential, residual, model, loss, warmup, schedule,
+      early_stopping, on_divergence, train, keep_best, checkpoint, log;
+  VariantTable layer_kinds;  ///< the layers of the catalog, and the blocks
+  ObjectTable root;          ///< of a TrainSpec
 };
+
+/// The key that chooses a network of the zoo.
+inline constexpr const char* kZooTag = "zoo";
 
 /// The one key of a config file that is not a field: it is gone once the files are merged.
 inline constexpr const char* kExtendsKey = "extends";

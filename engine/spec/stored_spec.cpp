@@ -78,7 +78,7 @@ std::vector<std::string> refused_changes(const Catalog& catalog, const std::stri
     TrainSpec spec = load_stored_spec(catalog, text, name);
     // Without a length a warm-up has no effect, whatever its other fields' defaults were.
     if (spec.warmup.epochs == 0 && spec.warmup.steps == 0) spec.warmup = {};
-    return show_spec(catalog, spec);
+    return show_spec(catalog, with_explicit_layers(spec));
   };
   return diff_specs(shown(stored, file), shown(resolved, "the config of this run"),
                     changeable_fields(catalog));

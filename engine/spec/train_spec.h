@@ -58,17 +58,22 @@ constexpr auto enum_names(DivergencePolicy) {
                                                     {DivergencePolicy::rollback, "rollback"}});
 }
 
-/// A layer as written: its kind and options, its name and, for graphs, its inputs.
+/// A layer, or a block of layers (engine/spec/blocks.h): its kind and options, its name and, for
+/// graphs, its inputs.
 struct LayerSpec {
   Variant op;                     ///< kind and options
   std::string name;               ///< given, or its index in the list ("0", "1"), as nn.Sequential
   std::vector<std::string> from;  ///< names of its inputs; empty = the layer before
   Where where;
+  std::string path;  ///< where it was written, as in origins; empty = it was added by a block
 };
 
 struct ModelSpec {
   std::vector<std::int64_t> input;  ///< [channels, height, width]
-  std::vector<LayerSpec> layers;
+  Variant zoo;                      ///< the network that `written` was made by; no type = none
+  std::vector<LayerSpec> written;   ///< as in the config, with blocks
+  std::vector<LayerSpec>
+      layers;  ///< what runs: the blocks expanded, each layer under its full name
   Where where;
 };
 
@@ -168,6 +173,9 @@ struct TrainSpec {
 /// The kinds that can stand in a config.
 struct Catalog {
   VariantTable layers, optimizers, schedules, datasets, transforms;
+  VariantTable zoo;  ///< ready-made networks; their tag is kZooTag
+  /// The layers of one of them, as YAML: a list of layers and blocks.
+  std::string (*zoo_layers)(const Variant& net) = nullptr;
 };
 
 }  // namespace dpt

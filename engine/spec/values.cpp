@@ -278,6 +278,8 @@ std::string expected_text(const Field& field) {
       return fmt::format("a mapping with '{}'", field.variants->tag);
     case FieldType::variants:
       return list_text(field, field.variants->what, field.variants->what + "s");
+    case FieldType::patch:
+      return "a list of changes";
   }
   return {};
 }

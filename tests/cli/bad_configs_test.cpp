@@ -72,9 +72,10 @@ Texts issues_of(const std::string& text) {
 }
 
 const VariantTable& kinds_called(const std::string& what) {
+  static const SpecTables tables(catalog());
   const Catalog& all = catalog();
   for (const VariantTable* table :
-       {&all.layers, &all.optimizers, &all.schedules, &all.datasets, &all.transforms}) {
+       {&tables.layer_kinds, &all.optimizers, &all.schedules, &all.datasets, &all.transforms}) {
     if (table->what == what) return *table;
   }
   throw std::logic_error("no table of kinds: " + what);

@@ -5,9 +5,9 @@ cmake_minimum_required(VERSION 3.22)
 
 # What a part may include besides itself. A part is the longest of these prefixes of a file's path.
 set(parts app datasets engine/spec engine/graph engine/layers engine/optimizers engine/schedules
-    engine/data engine/collectives engine/checkpoints engine/training kernels)
+    engine/data engine/collectives engine/checkpoints engine/training engine/zoo kernels)
 set(allowed_app datasets engine/spec engine/graph engine/layers engine/optimizers engine/schedules
-    engine/data engine/collectives engine/checkpoints engine/training kernels)
+    engine/data engine/collectives engine/checkpoints engine/training engine/zoo kernels)
 set(allowed_datasets engine/data engine/spec kernels)
 set(allowed_engine/training engine/spec engine/graph engine/layers engine/optimizers
     engine/schedules engine/data engine/collectives engine/checkpoints kernels)
@@ -19,6 +19,7 @@ set(allowed_engine/schedules engine/spec kernels)
 set(allowed_engine/data engine/spec kernels)
 set(allowed_engine/collectives engine/spec kernels)
 set(allowed_engine/spec kernels)
+set(allowed_engine/zoo engine/spec)
 set(allowed_kernels "")
 
 function(part_of path result)

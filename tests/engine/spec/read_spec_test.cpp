@@ -170,13 +170,13 @@ TEST_CASE("unknown keys and kinds get a suggestion and the list of what is known
         Texts{"16:20: unknown key 'zzzzzz' in layer ReLU. Known keys: type, name, from"});
   CHECK(issues_of(changed("type: Conv2d", "type: Conv2D")) ==
         Texts{"15:14: unknown layer 'Conv2D', did you mean 'Conv2d'? Known layers: Conv2d, ReLU, "
-              "Flatten, Linear"});
+              "Flatten, Linear, Add, Sequential, Residual"});
   CHECK(issues_of(changed("type: ReLU", "type: Dense")) ==
         Texts{"16:14: unknown layer 'Dense', did you mean 'Linear'? Known layers: Conv2d, ReLU, "
-              "Flatten, Linear"});
+              "Flatten, Linear, Add, Sequential, Residual"});
   CHECK(issues_of(changed("type: ReLU", "type: Pooling")) ==
         Texts{"16:14: unknown layer 'Pooling', did you mean a pooling layer? Known layers: Conv2d, "
-              "ReLU, Flatten, Linear"});
+              "ReLU, Flatten, Linear, Add, Sequential, Residual"});
   CHECK(issues_of(changed("dataset: images", "dataset: imagenet")) ==
         Texts{"5:12: unknown data set 'imagenet'. Known data sets: images, synthetic"});
   CHECK(
@@ -205,7 +205,7 @@ TEST_CASE("all errors of a file come in one run, in order of position") {
               "classes",
               "15:66: expected an integer from 1 to 1024 or [height, width], found 'x'",
               "16:14: unknown layer 'Relu6', did you mean 'ReLU'? Known layers: Conv2d, ReLU, "
-              "Flatten, Linear",
+              "Flatten, Linear, Add, Sequential, Residual",
               "20:28: expected a number above 0, found a list of 1",
               "25:11: expected a device: auto, cpu, cpu:N (N threads), cuda or cuda:N (the N-th "
               "GPU from 0), found 'gpu:0'; write cuda:0",

@@ -222,7 +222,7 @@ TEST_CASE("kinds: what is no mapping, and what is no name") {
         "20:19: expected the name of a optimizer, found 7. Known optimizers: SGD, Adam");
   CHECK(only_issue(changed("type: ReLU", "type: [ReLU]")) ==
         "16:14: expected the name of a layer, found a list of 1. Known layers: Conv2d, ReLU, "
-        "Flatten, Linear");
+        "Flatten, Linear, Add, Sequential, Residual");
   CHECK(
       only_issue(changed("eval: [{type: Normalize, mean: [0.5], std: [0.25]}]", "eval: [Flip]")) ==
       "11:12: expected a mapping with 'type' for data.transforms.eval.0, found 'Flip'; write "

@@ -175,15 +175,16 @@ TEST_CASE("the schema of each sort of field") {
       {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 65536}]})"));
   CHECK(bare(full["seed"]) == json::parse(R"({"default": 1, "type": "integer", "minimum": 0})"));
   CHECK(bare(full["name"]) == json::parse(R"({"type": "string"})"));
-  const json& model = full["model"]["properties"];
+  const json& model = full["model"]["else"]["properties"];
   CHECK(bare(model["input"]) == json::parse(R"({"type": "array", "minItems": 3, "maxItems": 3,
       "items": {"type": "integer", "minimum": 1, "maximum": 65536}})"));
   CHECK(model["layers"]["type"] == "array");
   CHECK(model["layers"]["minItems"] == 1);
-  const json& layer = model["layers"]["items"];
-  CHECK(layer["properties"]["type"]["enum"] == json({"Conv2d", "ReLU", "Flatten", "Linear"}));
+  const json& layer = schema["$defs"]["layer"];
+  CHECK(layer["properties"]["type"]["enum"] ==
+        json({"Conv2d", "ReLU", "Flatten", "Linear", "Add", "Sequential", "Residual"}));
   CHECK(layer["required"] == json::array({"type"}));
-  REQUIRE(layer["allOf"].size() == 4);
+  REQUIRE(layer["allOf"].size() == 7);
   CHECK(layer["allOf"][1] == json::parse(R"({"if": {"properties": {"type": {"const": "ReLU"}},
       "required": ["type"]}, "then": {"$ref": "#/$defs/layer.ReLU"}})"));
 
@@ -215,7 +216,8 @@ TEST_CASE("the schema of each sort of field") {
   CHECK(partial["data"]["propertyNames"]["enum"].size() == 10);
   CHECK(partial["data"]["allOf"][0]["then"]["$ref"] == "#/$defs/partial.data.images");
   CHECK(partial["lr_schedule"]["allOf"][0]["if"]["required"] == json::array({"type"}));
-  CHECK(partial["model"]["properties"]["layers"]["items"]["required"] == json::array({"type"}));
+  CHECK(partial["model"]["else"]["properties"]["layers"]["items"] ==
+        json::parse(R"({"$ref": "#/$defs/layer"})"));
   CHECK(schema["if"] == json::parse(R"({"required": ["extends"]})"));
 }
 

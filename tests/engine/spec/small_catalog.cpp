@@ -26,6 +26,12 @@ const ObjectTable* empty_table(const char* name) {
   return &table;
 }
 
+struct Relu {};
+const ObjectTable* relu_table() {
+  static const ObjectTable table = activation_table(*empty_table<Relu>("ReLU"));
+  return &table;
+}
+
 const ObjectTable* conv_table() {
   using S = SmallConv;
   static const ObjectTable table = object_table<S>(
@@ -103,22 +109,51 @@ const ObjectTable* normalize_table() {
   return &table;
 }
 
+struct TinyNet {
+  std::int64_t classes = 0;
+  std::int64_t width = 4;
+};
+const ObjectTable* tiny_table(const char* name) {
+  using S = TinyNet;
+  static const ObjectTable table =
+      object_table<S>("tiny", "A network.",
+                      {field("classes", &S::classes, "Outputs.").required().range(2, 100),
+                       field("width", &S::width, "Channels.").range(1, 100)});
+  static const ObjectTable other = [] {
+    ObjectTable renamed = table;
+    renamed.name = "tinier";
+    return renamed;
+  }();
+  return table.name == name ? &table : &other;
+}
+
+std::string tiny_layers(const Variant& net) {
+  const auto& options = net.as<TinyNet>();
+  return fmt::format(
+      "[{{type: Conv2d, name: conv1, out_channels: {0}, kernel_size: 3}}, {{type: Residual, name: "
+      "layer1, repeat: 2, layers: [{{type: Conv2d, name: conv1, out_channels: {0}, kernel_size: "
+      "3}}, {{type: ReLU}}]}}, {{type: Flatten}}, {{type: Linear, name: fc, out_features: {1}}}]",
+      options.width, options.classes);
+}
+
 Catalog make_catalog() {
   struct Flip {};
-  struct Relu {};
   struct Flatten {};
+  struct Add {};
   struct Constant {};
   Catalog all;
-  all.layers = {
-      "layer",
-      "type",
-      {conv_table(), empty_table<Relu>("ReLU"), empty_table<Flatten>("Flatten"), linear_table()},
-      {{"Conv2D", "Conv2d"}, {"Dense", "Linear"}, {"Pooling", "a pooling layer"}}};
+  all.layers = {"layer",
+                "type",
+                {conv_table(), relu_table(), empty_table<Flatten>("Flatten"), linear_table(),
+                 empty_table<Add>("Add")},
+                {{"Conv2D", "Conv2d"}, {"Dense", "Linear"}, {"Pooling", "a pooling layer"}}};
   all.optimizers = {"optimizer", "type", {sgd_table(), adam_table()}, {}};
   all.schedules = {"lr_schedule", "type", {empty_table<Constant>("constant"), step_table()}, {}};
   all.datasets = {"data set", "dataset", {images_table(), synthetic_table()}, {}};
   all.transforms = {
       "transform", "type", {normalize_table(), empty_table<Flip>("RandomHorizontalFlip")}, {}};
+  all.zoo = {"network", "zoo", {tiny_table("tiny"), tiny_table("tinier")}, {}};
+  all.zoo_layers = &tiny_layers;
   return all;
 }
 

@@ -1,0 +1,24 @@
+// Where the layers of a model come from: written out, or made by the zoo, then patched, then
+// overridden on the command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/spec/spec_tables.h"
+#include "engine/spec/yaml_tree.h"
+
+namespace dpt {
+
+/// An argument for an item of model.layers.
+struct LayerOverride {
+  std::string text;
+  int argument = 0;  ///< its number
+};
+
+/// Puts the layers into the model of a config's tree. A network of the zoo keeps its key there
+/// unless something was changed in it: then its layers stand for themselves.
+void make_layers(const SpecTables& tables, const Catalog& catalog, YamlNode& tree,
+                 const std::vector<LayerOverride>& overrides, std::vector<ConfigIssue>& issues);
+
+}  // namespace dpt

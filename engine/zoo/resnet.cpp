@@ -1,0 +1,164 @@
+// Residual networks ("Deep residual learning for image recognition", He et al. 2015): those for
+// large images as torchvision has them, and those of the paper for CIFAR under the same names.
+#include "engine/zoo/classes.h"
+#include "engine/zoo/net_text.h"
+#include "engine/zoo/zoo.h"
+
+namespace dpt {
+namespace {
+
+/// How the image enters: torchvision's 7x7 convolution with stride 2 and max-pooling, or a 3x3
+/// convolution for small images.
+enum class Stem : std::uint8_t { imagenet, cifar };
+constexpr auto enum_names(Stem) {
+  return std::to_array<EnumName<Stem>>({{Stem::imagenet, "imagenet"}, {Stem::cifar, "cifar"}});
+}
+
+struct ResnetOptions {
+  std::int64_t classes = 0;
+  Stem stem = Stem::imagenet;
+  std::int64_t width = 64;
+};
+struct CifarResnetOptions {
+  std::int64_t classes = 0;
+  std::int64_t width = 16;
+};
+
+/// What the networks of a family differ in.
+struct Shape {
+  std::vector<int> blocks;  ///< of each stage
+  bool is_bottleneck = false;
+};
+
+std::string bn(const std::string& name) {
+  return zoo::layer("BatchNorm2d", name);
+}
+
+/// One block, which gets its name from its place in a stage. The stride of a bottleneck is that of
+/// its 3x3 convolution, as torchvision has it.
+std::string residual_block(std::int64_t width, std::int64_t stride, bool is_bottleneck,
+                           bool projects) {
+  const std::int64_t out = is_bottleneck ? 4 * width : width;
+  zoo::Layers branch;
+  const auto add = [&](int number, const zoo::Conv& shape) {
+    branch.push_back(zoo::fan_out_conv(fmt::format("conv{}", number), shape));
+    branch.push_back(bn(fmt::format("bn{}", number)));
+  };
+  const auto add_relu = [&](int number) {
+    branch.push_back(zoo::layer("ReLU", fmt::format("relu{}", number)));
+  };
+  if (is_bottleneck) {
+    add(1, {width, 1, 1, 0, false});
+    add_relu(1);
+    add(2, {width, 3, stride, 1, false});
+    add_relu(2);
+    add(3, {out, 1, 1, 0, false});
+  } else {
+    add(1, {width, 3, stride, 1, false});
+    add_relu(1);
+    add(2, {width, 3, 1, 1, false});
+  }
+  std::string parts = "layers: " + zoo::list_of(branch);
+  if (projects) {
+    const std::string projection =
+        zoo::sequential("downsample", {zoo::fan_out_conv("", {out, 1, stride, 0, false}), bn("")});
+    parts += ", shortcut: " + zoo::list_of({projection});
+  }
+  return zoo::layer("Residual", "", parts + ", activation: ReLU");
+}
+
+/// layer1, layer2, ...: each halves the image and doubles the width, but for the first.
+void add_stages(zoo::Layers& layers, const Shape& shape, std::int64_t width) {
+  for (std::size_t stage = 0; stage < shape.blocks.size(); ++stage) {
+    zoo::Layers blocks;
+    for (int i = 0; i < shape.blocks[stage]; ++i) {
+      const bool is_first = i == 0;
+      const std::int64_t stride = is_first && stage > 0 ? 2 : 1;
+      const bool projects = is_first && (stage > 0 || shape.is_bottleneck);
+      blocks.push_back(residual_block(width, stride, shape.is_bottleneck, projects));
+    }
+    layers.push_back(zoo::sequential(fmt::format("layer{}", stage + 1), blocks));
+    width *= 2;
+  }
+}
+
+void add_stem(zoo::Layers& layers, Stem stem, std::int64_t width) {
+  const bool is_small = stem == Stem::cifar;
+  layers.push_back(zoo::fan_out_conv(
+      "conv1", is_small ? zoo::Conv{width, 3, 1, 1, false} : zoo::Conv{width, 7, 2, 3, false}));
+  zoo::append(layers, {bn("bn1"), zoo::layer("ReLU", "relu")});
+  if (!is_small) {
+    layers.push_back(zoo::layer("MaxPool2d", "maxpool", "kernel_size: 3, stride: 2, padding: 1"));
+  }
+}
+
+void add_head(zoo::Layers& layers, std::int64_t classes) {
+  zoo::append(layers, {zoo::layer("AdaptiveAvgPool2d", "avgpool"), zoo::layer("Flatten", "flatten"),
+                       zoo::linear("fc", classes)});
+}
+
+std::string resnet(const std::string& name, const Variant& options) {
+  const auto& o = options.as<ResnetOptions>();
+  const bool is_18 = name == "resnet18";
+  zoo::Layers layers;
+  add_stem(layers, o.stem, o.width);
+  add_stages(
+      layers,
+      {is_18 ? std::vector<int>{2, 2, 2, 2} : std::vector<int>{3, 4, 6, 3}, name == "resnet50"},
+      o.width);
+  add_head(layers, o.classes);
+  return zoo::list_of(layers);
+}
+
+/// 6n + 2 layers in three stages of n blocks.
+std::string cifar_resnet(const std::string& name, const Variant& options) {
+  const auto& o = options.as<CifarResnetOptions>();
+  const int blocks = name == "resnet20" ? 3 : 9;
+  zoo::Layers layers;
+  add_stem(layers, Stem::cifar, o.width);
+  add_stages(layers, {{blocks, blocks, blocks}, false}, o.width);
+  add_head(layers, o.classes);
+  return zoo::list_of(layers);
+}
+
+ObjectTable resnet_table(const char* name, const char* doc) {
+  using O = ResnetOptions;
+  return object_table<O>(
+      name, doc,
+      {zoo::classes_field<O>(),
+       field("stem", &O::stem,
+             "imagenet: a 7x7 convolution with stride 2 and max-pooling, as in torchvision; cifar: "
+             "a 3x3 convolution, for images of about 32x32."),
+       field("width", &O::width, "Channels of the first stage; each of the others doubles them.")
+           .range(1, 4096)});
+}
+
+ObjectTable cifar_resnet_table(const char* name, const char* doc) {
+  using O = CifarResnetOptions;
+  return object_table<O>(
+      name, doc,
+      {zoo::classes_field<O>(),
+       field("width", &O::width, "Channels of the first stage; each of the others doubles them.")
+           .range(1, 4096)});
+}
+
+}  // namespace
+
+std::vector<ZooNet> resnet_family() {
+  static const ObjectTable resnet18 = resnet_table("resnet18", "As torchvision's resnet18.");
+  static const ObjectTable resnet34 = resnet_table("resnet34", "As torchvision's resnet34.");
+  static const ObjectTable resnet50 = resnet_table("resnet50", "As torchvision's resnet50.");
+  static const ObjectTable resnet20 = cifar_resnet_table(
+      "resnet20",
+      "ResNet-20 for images of about 32x32, with torchvision's names; where the width changes, the "
+      "shortcut is a 1x1 convolution (the paper's option B).");
+  static const ObjectTable resnet56 =
+      cifar_resnet_table("resnet56", "ResNet-56, built as resnet20.");
+  return {{&resnet18, &resnet},
+          {&resnet34, &resnet},
+          {&resnet50, &resnet},
+          {&resnet20, &cifar_resnet},
+          {&resnet56, &cifar_resnet}};
+}
+
+}  // namespace dpt

@@ -1,0 +1,89 @@
+// The networks of the zoo: names, shapes and numbers of parameters are those of torchvision or of
+// the papers.
+#include "engine/zoo/zoo.h"
+
+#include <doctest/doctest.h>
+
+#include "app/catalog.h"
+#include "engine/graph/plan.h"
+#include "engine/spec/read_spec.h"
+#include "tests/cli/program.h"
+
+using namespace dpt;
+using namespace dpt::testing;
+using Texts = std::vector<std::string>;
+
+namespace {
+
+std::string config(const std::string& model) {
+  return "data: {dataset: synthetic, batch_size: 8}\noptimizer: {type: SGD, lr: 0.1}\n"
+         "train: {epochs: 1}\nmodel: " +
+         model + "\n";
+}
+TrainSpec spec_of(const std::string& model) {
+  return load_spec_text(catalog(), config(model), "test.yaml");
+}
+
+/// "name shape" of each parameter.
+Texts params_of(const Plan& plan) {
+  Texts lines;
+  for (const Param& param : plan.params) {
+    lines.push_back(fmt::format("{} {}", param.name, fmt::join(param.spec.file_shape, "x")));
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("logistic, mlp and lenet") {
+  const Plan logistic = make_plan(spec_of("{input: [1, 28, 28], zoo: logistic, classes: 10}"));
+  CHECK(params_of(logistic) == Texts{"fc.weight 10x784", "fc.bias 10"});
+  const Plan mlp = make_plan(spec_of("{input: [1, 8, 8], zoo: mlp, classes: 3, hidden: [20, 30]}"));
+  CHECK(params_of(mlp) == Texts{"fc1.weight 20x64", "fc1.bias 20", "fc2.weight 30x20",
+                                "fc2.bias 30", "fc3.weight 3x30", "fc3.bias 3"});
+  CHECK(mlp.rows[2].type == "ReLU");
+  CHECK(make_plan(spec_of("{input: [1, 8, 8], zoo: mlp, classes: 3}")).param_count ==
+        64 * 128 + 128 + 128 * 3 + 3);
+
+  // The layers of the config that is shipped.
+  const TrainSpec shipped =
+      load_spec(catalog(), source_dir() + "/configs/lenet-fashion-mnist.yaml");
+  const TrainSpec lenet = spec_of("{input: [1, 28, 28], zoo: lenet, classes: 10}");
+  const Plan expected = make_plan(shipped), found = make_plan(lenet);
+  CHECK(params_of(found) == params_of(expected));
+  REQUIRE(found.rows.size() == expected.rows.size());
+  for (std::size_t i = 0; i < found.rows.size(); ++i) {
+    CHECK(found.rows[i].name == expected.rows[i].name);
+    CHECK(found.rows[i].type == expected.rows[i].type);
+    CHECK(found.rows[i].detail == expected.rows[i].detail);
+    CHECK(found.rows[i].out.text() == expected.rows[i].out.text());
+  }
+  CHECK(params_of(make_plan(spec_of("{input: [1, 32, 32], zoo: lenet, classes: 10, channels: [6, "
+                                    "16], kernel_sizes: [5, 5], hidden: 120}")))[4] ==
+        "fc1.weight 120x400");
+}
+
+TEST_CASE("what the options of a network may be") {
+  const auto issue = [](const std::string& model) {
+    const ReadResult result = read_spec_text(catalog(), config(model), "test.yaml");
+    REQUIRE(result.issues.size() == 1);
+    return result.issues[0].text;
+  };
+  CHECK(issue("{input: [1, 8, 8], zoo: lenett, classes: 10}")
+            .starts_with("unknown network 'lenett', did you mean 'lenet'? Known networks: "
+                         "logistic, mlp, lenet"));
+  CHECK(issue("{input: [1, 8, 8], zoo: mlp}").starts_with("missing key 'classes' in network mlp"));
+  CHECK(issue("{input: [1, 8, 8], zoo: mlp, classes: 2, hidden: []}")
+            .starts_with("expected a list of at least 1 integer"));
+  CHECK(issue("{input: [1, 28, 28], zoo: lenet, classes: 2, channels: [1]}")
+            .starts_with("expected a list of 2 integers"));
+}
+
+TEST_CASE("layers of a network that do not fit the image are told with the network's line") {
+  try {
+    make_plan(spec_of("{input: [1, 8, 8], zoo: lenet, classes: 10}"));
+    FAIL("a LeNet cannot see images of 8x8");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()).starts_with("test.yaml:4:32: layer 'conv2' (Conv2d): "));
+  }
+}
