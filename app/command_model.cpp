@@ -46,7 +46,7 @@ int run_model_summary(const ModelOptions& options) {
     limit = std::max(limit, micro_batch_limit(plan, device.traits()));
   }
   const StepSize step = step_size(spec, replicas, spec.data.batch_size, limit);
-  const int buffers = static_cast<int>(make_optimizer(spec.optimizer).state_names.size());
+  const int buffers = static_cast<int>(make_optimizer(spec.optimizer).states.size());
   fmt::print("{}\n", options.json ? summary_json(spec, plan, replicas, buffers, step)
                                   : summary_text(spec, plan, replicas, buffers, step));
   return 0;

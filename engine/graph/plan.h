@@ -112,7 +112,7 @@ struct StepSize {
 StepSize step_size(const TrainSpec& spec, int replicas, std::int64_t samples, std::int64_t limit);
 
 /// The table of `dpt model summary`, and its JSON form. `optimizer_buffers` is the number of the
-/// optimizer's state tensors (OptimizerSpec::state_names); without it they are not counted, and
+/// optimizer's state tensors (OptimizerSpec::states); without it they are not counted, and
 /// the text says so. Without `step`, a replica runs its part of `data.batch_size` at once.
 std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
                          std::optional<int> optimizer_buffers = std::nullopt,

@@ -267,8 +267,8 @@ void Divergence::roll_back(const BadStep& bad) {
     target.params.resize(floats);
     communicator_.broadcast(std::as_writable_bytes(std::span<float>(target.params)), 0);
     if (!writes_) {
-      for (const std::string& name : job_.optimizer.state_names) {
-        target.optimizer.emplace_back(name, std::vector<float>(floats));
+      for (const OptimizerState& state : job_.optimizer.states) {
+        target.optimizer.emplace_back(state.name, std::vector<float>(floats));
       }
     }
     for (auto& [name, values] : target.optimizer) {
@@ -276,9 +276,9 @@ void Divergence::roll_back(const BadStep& bad) {
     }
   }
   if (target.optimizer.empty()) {
-    for (const std::string& name : job_.optimizer.state_names) {
-      target.optimizer.emplace_back(
-          name, std::vector<float>(static_cast<std::size_t>(job_.plan.param_floats)));
+    for (const OptimizerState& state : job_.optimizer.states) {
+      const auto floats = static_cast<std::size_t>(job_.plan.param_floats);
+      target.optimizer.emplace_back(state.name, std::vector<float>(floats, state.start));
     }
   }
   settle_folder(now, target.state);

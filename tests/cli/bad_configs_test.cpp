@@ -203,7 +203,7 @@ const std::vector<BadConfig> kOneError = {
     {{{"type: SGD", "type: sgd"}},
      {"18:19: unknown optimizer 'sgd', did you mean 'SGD'? Known optimizers: @kinds(optimizer)"}},
     {{{"type: SGD", "type: RMSprop"}},
-     {"18:19: unknown optimizer 'RMSprop'. Known optimizers: @kinds(optimizer)"}},
+     {"18:19: unknown optimizer 'Adafactor'. Known optimizers: @kinds(optimizer)"}},
     {{{"dataset: digits", "dataset: FashionMNIST"}},
      {"4:12: unknown data set 'FashionMNIST', did you mean 'fashion_mnist'? Known data sets: "
       "@kinds(data set)"}},

@@ -13,6 +13,7 @@
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/input.h"
 #include "kernels/cuda/linear.h"
+#include "kernels/cuda/optimizer.h"
 #include "kernels/cuda/pool2d.h"
 #include "kernels/cuda/relu.h"
 #include "kernels/cuda/runtime/check.h"
@@ -328,8 +329,8 @@ class CudaBackend final : public Backend {
   void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) override {
     cuda_grad_norm(context_, grads, count, scalars);
   }
-  void optimizer_step(const OptimizerDesc& desc, const OptimizerArgs& args) override {
-    cuda_optimizer_step(context_, desc, args);
+  std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc& desc) override {
+    return make_cuda_optimizer(*this, context_, desc);
   }
 
  private:
