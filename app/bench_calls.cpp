@@ -66,9 +66,10 @@ class StepBench {
           filled(std::vector<float>(static_cast<std::size_t>(plan.param_floats), state.start)));
     }
     // A learning rate of 0: the weights stay what they are.
-    update_steps_ = filled(
-        std::vector<UpdateStep>{job.optimizer.update_step(0, job.optimizer.weight_decay, 2)});
-    optimizer_ = backend_->optimizer({job.optimizer.formula, {{0, plan.param_floats, 0}}});
+    std::vector<UpdateStep> steps(job.update.groups.size());
+    job.update.fill_steps(job.optimizer, 0, 2, steps);
+    update_steps_ = filled(steps);
+    optimizer_ = backend_->optimizer({job.optimizer.formula, job.update.ranges});
   }
 
   std::vector<ExecutorCall> calls() {

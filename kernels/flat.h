@@ -114,6 +114,8 @@ class FlatKernels {
   /// scalars.grad_norm = 2-norm of grads in a fixed summation order; scalars.clip from max_norm
   /// (torch.nn.utils.clip_grad_norm_). `scalars` is a StepScalars.
   virtual void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) = 0;
+  /// Clips every value to [-limit, limit] (torch.nn.utils.clip_grad_value_); a NaN stays one.
+  virtual void clip_values(DevPtr values, float limit, std::int64_t count) = 0;
   virtual std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc& desc) = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "engine/layers/shape_checks.h"
+#include "engine/spec/name_patterns.h"
 #include "kernels/common/divide.h"
 
 namespace dpt {
@@ -25,7 +26,7 @@ struct Draft {
   std::optional<ActivationShape> out;  // empty where a layer before it failed
   int consumers = 0;
   bool input_gradient = false;
-  bool has_params_upto_here = false;
+  bool trains_upto_here = false;  // it or what is before it has parameters that are not frozen
 };
 
 class PlanBuilder {
@@ -41,6 +42,8 @@ class PlanBuilder {
     throw_issues();
     make_rows();
     make_nodes();
+    check_frozen();
+    throw_issues();
     return std::move(plan_);
   }
 
@@ -249,11 +252,14 @@ class PlanBuilder {
     for (Draft& draft : drafts_) {
       const std::vector<ActivationShape> in = shapes_into(draft);
       const bool upstream = std::any_of(draft.inputs.begin(), draft.inputs.end(), [&](int input) {
-        return input != kModelInput && drafts_[input].has_params_upto_here;
+        return input != kModelInput && drafts_[input].trains_upto_here;
       });
       const std::vector<ParamSpec> params = draft.layer->params(in);
       draft.input_gradient = upstream;
-      draft.has_params_upto_here = upstream || !params.empty();
+      draft.trains_upto_here =
+          upstream || std::any_of(params.begin(), params.end(), [&](const ParamSpec& param) {
+            return !is_frozen(draft.spec->name + "." + param.suffix);
+          });
       LayerRow row;
       row.name = draft.spec->name;
       row.type = draft.spec->op.type;
@@ -265,7 +271,9 @@ class PlanBuilder {
       row.out = *draft.out;
       for (const ParamSpec& param : params) row.params += count_of(param);
       row.forward_flops = draft.layer->forward_flops(in, *draft.out);
-      row.backward_flops = draft.layer->backward_flops(in, *draft.out, upstream);
+      if (draft.trains_upto_here) {
+        row.backward_flops = draft.layer->backward_flops(in, *draft.out, upstream);
+      }
       const bool over_input = draft.layer->is_in_place() &&
                               std::any_of(draft.inputs.begin(), draft.inputs.end(),
                                           [&](int input) { return may_be_written_over(input); });
@@ -337,7 +345,7 @@ class PlanBuilder {
         last = next;
       }
       node.output = value_of[last] = static_cast<int>(plan_.values.size());
-      plan_.values.push_back({*drafts_[last].out, drafts_[last].has_params_upto_here});
+      plan_.values.push_back({*drafts_[last].out, drafts_[last].trains_upto_here});
       add_params(node);
       plan_.nodes.push_back(std::move(node));
     }
@@ -354,6 +362,7 @@ class PlanBuilder {
       param.name = node.name + "." + spec.suffix;
       param.count = count_of(spec);
       param.spec = std::move(spec);
+      param.is_frozen = is_frozen(param.name);
       param.offset = plan_.param_floats;
       param.node = static_cast<int>(plan_.nodes.size());
       plan_.param_floats += align_up(param.count, kAlignFloats);
@@ -361,6 +370,28 @@ class PlanBuilder {
       node.params.push_back(static_cast<int>(plan_.params.size()));
       plan_.params.push_back(std::move(param));
     }
+  }
+
+  bool is_frozen(const std::string& param) const { return matches_any(spec_.train.freeze, param); }
+
+  void check_frozen() {
+    std::vector<std::string> names;
+    for (const Param& param : plan_.params) names.push_back(param.name);
+    for (std::size_t i = 0; i < spec_.train.freeze.size(); ++i) {
+      const std::string problem = problem_of_pattern(spec_.train.freeze[i], names);
+      if (!problem.empty()) issue(where_frozen(i), "train.freeze: " + problem);
+    }
+    if (std::all_of(plan_.params.begin(), plan_.params.end(),
+                    [](const Param& param) { return param.is_frozen; })) {
+      issue(where_frozen(0),
+            "train.freeze: all parameters are frozen, so there is nothing to train");
+    }
+  }
+  Where where_frozen(std::size_t i) const {
+    const auto at = spec_.origins.find(fmt::format("train.freeze.{}", i));
+    const auto list = spec_.origins.find("train.freeze");
+    if (at != spec_.origins.end()) return at->second;
+    return list != spec_.origins.end() ? list->second : Where{};
   }
 
   struct Issue {

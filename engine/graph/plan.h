@@ -21,12 +21,14 @@ struct Param {
   std::int64_t offset = 0;  ///< in floats; a multiple of 16 (64 bytes)
   std::int64_t count = 0;   ///< elements
   int node = 0;             ///< index into Plan::nodes
+  bool is_frozen = false;   ///< train.freeze names it: nothing updates it
 };
 
 /// An activation.
 struct Value {
   ActivationShape shape;
-  bool needs_gradient = false;  ///< what computes it has parameters, or something upstream has
+  bool needs_gradient =
+      false;  ///< what computes it has trained parameters, or something upstream has
 };
 
 /// One executed node: a layer with what was fused into it.

@@ -44,4 +44,12 @@ Field decoupled_field() {
                "Apply weight decay to the weights, apart from the gradient, as AdamW does.");
 }
 
+/// Of layer-wise optimizers.
+template <class S>
+Field always_adapt_field() {
+  return field("always_adapt", &S::always_adapt,
+               "false: parameters without weight decay, such as those of a group with "
+               "weight_decay: 0, are updated without their norms.");
+}
+
 }  // namespace dpt

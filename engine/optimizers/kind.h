@@ -15,6 +15,7 @@ struct OptimizerOptions {
   double lr = 1e-3;
   double weight_decay = 0.0;
   bool maximize = false;
+  std::vector<ParamGroupSpec> groups;
 };
 
 /// A row for a member of a base of the options S, made for S itself.
@@ -42,6 +43,9 @@ ObjectTable optimizer_table_of(const char* name, const char* doc, const char* we
           .at_least(0));
   table.fields.push_back(inherited_field<S>("maximize", &OptimizerOptions::maximize,
                                             "Maximise the loss instead of minimising it."));
+  table.fields.push_back(objects_field(
+      "groups", static_cast<std::vector<ParamGroupSpec> S::*>(&OptimizerOptions::groups),
+      param_group_table(), "Parameter groups."));
   return table;
 }
 
@@ -57,7 +61,9 @@ OptimizerSpec optimizer_spec(const OptimizerOptions& options, std::vector<Optimi
   spec.formula = formula_index<Formula>();
   spec.lr = options.lr;
   spec.weight_decay = options.weight_decay;
+  spec.is_layerwise = LayerwiseFormula<Formula>;
   spec.states = std::move(states);
+  spec.groups = options.groups;
   const float sign = options.maximize ? -1.0F : 1.0F;
   spec.update_step = [sign, step = std::move(step)](double lr, double weight_decay,
                                                     std::int64_t t) {

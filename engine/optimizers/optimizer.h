@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,12 +20,22 @@ struct OptimizerState {
   float start = 0;   ///< what it holds before the first update
 };
 
+/// A parameter group as the config writes it; its options stand for the optimizer's own.
+struct ParamGroupSpec {
+  std::vector<std::string> match;  ///< patterns over parameters' names
+  std::optional<double> weight_decay;
+  double lr_scale = 1.0;
+  Where where;
+};
+
 /// What an optimizer is, without a device.
 struct OptimizerSpec {
   int formula = 0;  ///< OptimizerDesc::formula
   double lr = 0;
   double weight_decay = 0;
+  bool is_layerwise = false;           ///< each parameter has a range of its own
   std::vector<OptimizerState> states;  ///< in the formula's order
+  std::vector<ParamGroupSpec> groups;  ///< the first one that matches a parameter is its group
   /// The constants of update number `step`, counted from 1. A pure function.
   std::function<UpdateStep(double lr, double weight_decay, std::int64_t step)> update_step;
 
@@ -43,5 +54,7 @@ OptimizerKind optimizer_kind();
 std::span<const OptimizerKind> optimizer_kinds();
 const VariantTable& optimizer_table();
 OptimizerSpec make_optimizer(const Variant& options);
+/// Of a ParamGroupSpec.
+const ObjectTable& param_group_table();
 
 }  // namespace dpt

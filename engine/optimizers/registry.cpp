@@ -18,6 +18,8 @@ constexpr OptimizerKind (*kKinds[])() = {
     &optimizer_kind<class Adadelta>,  //
     &optimizer_kind<class Yogi>,      //
     &optimizer_kind<class Lion>,      //
+    &optimizer_kind<class LARS>,      //
+    &optimizer_kind<class LAMB>,      //
 };
 
 std::span<const OptimizerKind> optimizer_kinds() {
@@ -38,6 +40,25 @@ const VariantTable& optimizer_table() {
     made.hints = {{"Momentum", "SGD"}, {"momentum", "SGD"},        {"Nesterov", "SGD"},
                   {"NAG", "SGD"},      {"GradientDescent", "SGD"}, {"AdamWeightDecay", "AdamW"},
                   {"Nadam", "NAdam"},  {"RectifiedAdam", "RAdam"}, {"RMSProp", "RMSprop"}};
+    return made;
+  }();
+  return table;
+}
+
+const ObjectTable& param_group_table() {
+  using S = ParamGroupSpec;
+  static const ObjectTable table = [] {
+    ObjectTable made = object_table<S>(
+        "groups", "Parameters that are updated in another way than the rest.",
+        {field("match", &S::match,
+               "Patterns over the names of parameters, such as \"*.bias\". A star is any number of "
+               "characters, a question mark one; the first group that matches a parameter is its "
+               "group.")
+             .required()
+             .items(1, 10'000),
+         field("weight_decay", &S::weight_decay, "Instead of the optimizer's.").at_least(0),
+         field("lr_scale", &S::lr_scale, "Factor of the learning rate.").at_least(0)});
+    made.set_where = [](void* object, const Where& at) { static_cast<S*>(object)->where = at; };
     return made;
   }();
   return table;

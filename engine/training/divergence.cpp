@@ -41,8 +41,7 @@ Json event_fields(const Job& job, const BadStep& bad, const Diagnosis& diagnosis
   const StepResult& result = bad.result();
   Json fields = {{"epoch", bad.epoch() + 1}, {"step", result.step}, {"loss", bad.loss()}};
   // Not measured otherwise: see Replica::train_step.
-  if (result.grad_norm || job.spec.train.grad_clip_norm ||
-      job.spec.train.on_divergence.policy == DivergencePolicy::skip) {
+  if (result.grad_norm || job.always_measures_norm()) {
     fields["grad_norm"] = static_cast<double>(result.metrics.bad_norm);
   }
   fields["lr"] = result.lr;

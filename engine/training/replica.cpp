@@ -40,8 +40,8 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
       backend_.synchronize();  // for `start`
     }
   }
-  optimizer_ = backend_.optimizer({job.optimizer.formula, {{0, job.plan.param_floats, 0}}});
-  update_steps_.resize(1);
+  optimizer_ = backend_.optimizer({job.optimizer.formula, job.update.ranges});
+  update_steps_.resize(job.update.groups.size());
   guard_ = allocate(sizeof(UpdateGuard), "the update guard");
   backend_.zero(guard_.ptr(), guard_.bytes());
   for (Ring& ring : ring_) {
@@ -296,7 +296,9 @@ void Replica::compute_gradients(const WorkPartition& partition, const StagedBatc
       const bool completes = !buckets_.empty() && &action == &partition.actions.back();
       std::size_t next = 0;
       const auto after_node = [&](int node) {
-        if (next < buckets_.size() && buckets_[next].node == node) sum_bucket(buckets_[next++]);
+        while (next < buckets_.size() && buckets_[next].node == node) {
+          sum_bucket(buckets_[next++]);
+        }
       };
       executor(action.samples.size(), true)
           .train({params_.ptr(), params16_.ptr(), grads, arena}, micro_batch, action.write,
@@ -325,7 +327,18 @@ void Replica::sum_gradients(const WorkPartition& partition) {
 
 void Replica::update_params(const StagedBatch& staged, bool norm) {
   const DevPtr sum = gradients_.front().ptr();
-  if (norm) backend_.grad_norm(sum, job_.plan.param_floats, staged.batch.scalars);
+  if (norm) {
+    // The norm is that of what is trained; some frozen parameters have a gradient all the same.
+    for (const UpdateRange& range : job_.update.frozen) {
+      backend_.zero(sum + static_cast<std::size_t>(range.begin) * sizeof(float),
+                    float_bytes(range.count));
+    }
+    backend_.grad_norm(sum, job_.plan.param_floats, staged.batch.scalars);
+  }
+  if (job_.spec.train.grad_clip_value) {
+    backend_.clip_values(sum, static_cast<float>(*job_.spec.train.grad_clip_value),
+                         job_.plan.param_floats);
+  }
   OptimizerArgs args;
   args.params = params_.ptr();
   args.params16 = params16_.ptr();
@@ -356,18 +369,14 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
   scalars.inverse_count = 1.0F / static_cast<float>(plan.global_batch);
   scalars.max_norm = static_cast<float>(job_.spec.train.grad_clip_norm.value_or(0.0));
   scalars.lr = static_cast<float>(plan.lr);
-  update_steps_[0] =
-      job_.optimizer.update_step(plan.lr, job_.optimizer.weight_decay, plan.step - plan.skipped);
+  job_.update.fill_steps(job_.optimizer, plan.lr, plan.step - plan.skipped, update_steps_);
   StepMetrics metrics;
   metrics.stop_votes = plan.vote_stop ? 1.0F : 0.0F;
   const StagedBatch staged =
       stage(slot, scalars, metrics, batch, *job_.splits.train.source, update_steps_);
   const std::uintptr_t pixels = staged.batch.raw.address;
 
-  // A step is skipped before it has changed anything, so whether the gradient is finite must be
-  // known before the update.
-  const bool norm = job_.spec.train.grad_clip_norm.has_value() || plan.want_grad_norm ||
-                    job_.spec.train.on_divergence.policy == DivergencePolicy::skip;
+  const bool norm = plan.want_grad_norm || job_.always_measures_norm();
   if (communicator_.can_be_recorded() && !plan.measure) {
     repeat({Part::whole, plan.global_batch, pixels, norm}, [&] {
       compute_gradients(partition, staged);

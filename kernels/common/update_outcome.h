@@ -50,4 +50,9 @@ DPT_HOST_DEVICE inline void set_norm_and_clip(StepScalars& s, double sum_of_squa
   }
 }
 
+/// `x` in [-limit, limit]; a NaN stays one.
+DPT_HOST_DEVICE inline float clipped(float x, float limit) {
+  return x > limit ? limit : x < -limit ? -limit : x;
+}
+
 }  // namespace dpt

@@ -136,6 +136,9 @@ class CpuBackend final : public Backend {
   void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) override {
     cpu_grad_norm(host(grads), count, host<StepScalars>(scalars));
   }
+  void clip_values(DevPtr values, float limit, std::int64_t count) override {
+    cpu_clip_values(host(values), limit, count);
+  }
   std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc& desc) override {
     return make_cpu_optimizer(desc);
   }

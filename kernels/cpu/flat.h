@@ -24,4 +24,7 @@ void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n);
 /// element i goes to partial sum i % 16.
 void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s);
 
+/// values[i] = clipped(values[i], limit), for i < n.
+void cpu_clip_values(float* values, float limit, std::int64_t n);
+
 }  // namespace dpt

@@ -19,8 +19,8 @@ unsigned not_finite(float x) {
 }
 
 template <class Formula>
-std::int64_t update(const UpdateStep& block, float clip, const OptimizerBuffers& buffers,
-                    std::int64_t count, bool& finite) {
+std::int64_t prepare(const UpdateStep& block, float clip, const OptimizerBuffers& buffers,
+                     std::int64_t count, LayerSums& sums, bool& finite) {
   const auto& now = *reinterpret_cast<const FormulaStep<Formula>*>(&block);
   const typename Formula::Step step = now.step;
   const float scale = now.gradient_sign * clip;
@@ -28,8 +28,11 @@ std::int64_t update(const UpdateStep& block, float clip, const OptimizerBuffers&
   for (std::int64_t i = 0; i < count; ++i) {
     float state[kMostOptimizerStates] = {};
     for (int s = 0; s < Formula::kStates; ++s) state[s] = buffers.states[s][i];
-    Formula::update(step, buffers.params[i], buffers.grads[i] * scale, state);
-    bad |= not_finite(buffers.params[i]);
+    float a = 0, b = 0;
+    Formula::prepare(step, buffers.params[i], buffers.grads[i] * scale, state, a, b);
+    sums.a[i % LayerSums::kLanes] += static_cast<double>(a) * static_cast<double>(a);
+    sums.b[i % LayerSums::kLanes] += static_cast<double>(b) * static_cast<double>(b);
+    if (!Formula::kPreparesStates) continue;
     for (int s = 0; s < Formula::kStates; ++s) {
       buffers.states[s][i] = state[s];
       bad |= not_finite(state[s]);
@@ -39,18 +42,70 @@ std::int64_t update(const UpdateStep& block, float clip, const OptimizerBuffers&
   return count;
 }
 
+template <class Formula>
+std::int64_t update(const UpdateStep& block, float clip, float ratio,
+                    const OptimizerBuffers& buffers, std::int64_t count, bool& finite) {
+  const auto& now = *reinterpret_cast<const FormulaStep<Formula>*>(&block);
+  const typename Formula::Step step = now.step;
+  const float scale = now.gradient_sign * clip;
+  unsigned bad = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    float state[kMostOptimizerStates] = {};
+    for (int s = 0; s < Formula::kStates; ++s) state[s] = buffers.states[s][i];
+    apply_formula<Formula>(step, ratio, buffers.params[i], buffers.grads[i] * scale, state);
+    bad |= not_finite(buffers.params[i]);
+    if (!updates_states<Formula>()) continue;
+    for (int s = 0; s < Formula::kStates; ++s) {
+      buffers.states[s][i] = state[s];
+      bad |= not_finite(state[s]);
+    }
+  }
+  finite = finite && bad == 0;
+  return count;
+}
+
+template <class Formula>
+constexpr FormulaLoops loops() {
+  if constexpr (LayerwiseFormula<Formula>) return {&prepare<Formula>, &update<Formula>};
+  return {nullptr, &update<Formula>};
+}
 template <class... Formulas>
-UpdateLoop plain_loop(int formula, FormulaList<Formulas...>) {
-  constexpr UpdateLoop kLoops[] = {&update<Formulas>...};
+FormulaLoops plain_loops(int formula, FormulaList<Formulas...>) {
+  constexpr FormulaLoops kLoops[] = {loops<Formulas>()...};
   return kLoops[formula];
+}
+
+double sum_of(double (&lanes)[LayerSums::kLanes]) {
+  for (int half = LayerSums::kLanes / 2; half > 0; half /= 2) {
+    for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+  }
+  return lanes[0];
+}
+
+using RatioOf = float (*)(const UpdateStep& step, LayerSums& sums);
+template <class Formula>
+constexpr RatioOf ratio() {
+  if constexpr (LayerwiseFormula<Formula>) {
+    return [](const UpdateStep& block, LayerSums& sums) {
+      const auto& now = *reinterpret_cast<const FormulaStep<Formula>*>(&block);
+      return Formula::ratio(now.step, sum_of(sums.a), sum_of(sums.b));
+    };
+  }
+  return nullptr;
+}
+template <class... Formulas>
+RatioOf ratio_of(int formula, FormulaList<Formulas...>) {
+  constexpr RatioOf kRatios[] = {ratio<Formulas>()...};
+  return kRatios[formula];
 }
 
 class CpuOptimizer final : public OptimizerOp {
  public:
   explicit CpuOptimizer(const OptimizerDesc& desc)
       : ranges_(desc.ranges),
-        wide_(CpuFeatures::detect().avx2 ? optimizer_avx2::update_loop(desc.formula) : nullptr),
-        plain_(plain_loop(desc.formula, OptimizerFormulas{})) {}
+        wide_(CpuFeatures::detect().avx2 ? optimizer_avx2::loops_of(desc.formula) : FormulaLoops{}),
+        plain_(plain_loops(desc.formula, OptimizerFormulas{})),
+        ratio_of_(ratio_of(desc.formula, OptimizerFormulas{})) {}
 
   void step(const OptimizerArgs& args) override {
     const auto& now = *host<const StepScalars>(args.scalars);
@@ -71,11 +126,21 @@ class CpuOptimizer final : public OptimizerOp {
     bool finite = true;
     for (const UpdateRange& range : ranges_) {
       const UpdateStep& step = host<const UpdateStep>(args.steps)[range.group];
-      OptimizerBuffers buffers = from(args, range.begin);
-      const std::int64_t done = wide_ ? wide_(step, clip, buffers, range.count, finite) : 0;
-      plain_(step, clip, from(args, range.begin + done), range.count - done, finite);
+      const OptimizerBuffers all = from(args, range.begin);
+      std::int64_t done = 0;
+      float ratio = 1;
+      if (ratio_of_) {
+        LayerSums sums;
+        if (wide_.prepare) done = wide_.prepare(step, clip, all, range.count, sums, finite);
+        plain_.prepare(step, clip, from(args, range.begin + done), range.count - done, sums,
+                       finite);
+        ratio = ratio_of_(step, sums);
+        done = 0;
+      }
+      if (wide_.update) done = wide_.update(step, clip, ratio, all, range.count, finite);
+      plain_.update(step, clip, ratio, from(args, range.begin + done), range.count - done, finite);
       if (args.params16) {
-        cpu_to_bf16(host<Bf16>(args.params16) + range.begin, buffers.params, range.count);
+        cpu_to_bf16(host<Bf16>(args.params16) + range.begin, all.params, range.count);
       }
     }
     return finite;
@@ -92,7 +157,8 @@ class CpuOptimizer final : public OptimizerOp {
   }
 
   std::vector<UpdateRange> ranges_;
-  UpdateLoop wide_, plain_;
+  FormulaLoops wide_, plain_;
+  RatioOf ratio_of_;  ///< null for formulas of single elements
 };
 
 }  // namespace

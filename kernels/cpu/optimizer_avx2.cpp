@@ -8,28 +8,37 @@
 namespace dpt::optimizer_avx2 {
 namespace {
 
+constexpr int kWidth = 8;
+
+/// Adds the squares of eight values to eight of a LayerSums' lanes.
+inline void add_squares(Floats x, double* lanes) {
+  // The square of a float is exact in double: fused or not, the sum has the same bits.
+  const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(x.v));
+  const __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps(x.v, 1));
+  _mm256_storeu_pd(lanes, _mm256_fmadd_pd(low, low, _mm256_loadu_pd(lanes)));
+  _mm256_storeu_pd(lanes + 4, _mm256_fmadd_pd(high, high, _mm256_loadu_pd(lanes + 4)));
+}
+
 template <class Formula>
-std::int64_t update(const UpdateStep& block, float clip, const OptimizerBuffers& buffers,
-                    std::int64_t count, bool& finite) {
+std::int64_t prepare(const UpdateStep& block, float clip, const OptimizerBuffers& buffers,
+                     std::int64_t count, LayerSums& sums, bool& finite) {
   const auto& now = *reinterpret_cast<const FormulaStep<Formula>*>(&block);
   const typename Formula::Step step = now.step;
   const float scale = now.gradient_sign * clip;
-  // Copies that no store of this loop can change.
-  float* const params = buffers.params;
-  const float* const grads = buffers.grads;
-  float* states[kMostOptimizerStates];
-  for (int s = 0; s < Formula::kStates; ++s) states[s] = buffers.states[s];
+  const OptimizerBuffers all = buffers;
   FiniteCheck check;
   std::int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    Floats param = load(params + i);
+  // Whole rounds of the lanes, so that the rest begins with the first lane.
+  for (const std::int64_t end = count - count % LayerSums::kLanes; i < end; i += kWidth) {
     Floats state[kMostOptimizerStates];
-    for (int s = 0; s < Formula::kStates; ++s) state[s] = load(states[s] + i);
-    Formula::update(step, param, load(grads + i) * scale, state);
-    store(params + i, param);
-    check.look_at(param);
+    for (int s = 0; s < Formula::kStates; ++s) state[s] = load(all.states[s] + i);
+    Floats a, b;
+    Formula::prepare(step, load(all.params + i), load(all.grads + i) * scale, state, a, b);
+    add_squares(a, sums.a + i % LayerSums::kLanes);
+    add_squares(b, sums.b + i % LayerSums::kLanes);
+    if (!Formula::kPreparesStates) continue;
     for (int s = 0; s < Formula::kStates; ++s) {
-      store(states[s] + i, state[s]);
+      store(all.states[s] + i, state[s]);
       check.look_at(state[s]);
     }
   }
@@ -37,15 +46,47 @@ std::int64_t update(const UpdateStep& block, float clip, const OptimizerBuffers&
   return i;
 }
 
+template <class Formula>
+std::int64_t update(const UpdateStep& block, float clip, float ratio,
+                    const OptimizerBuffers& buffers, std::int64_t count, bool& finite) {
+  const auto& now = *reinterpret_cast<const FormulaStep<Formula>*>(&block);
+  const typename Formula::Step step = now.step;
+  const float scale = now.gradient_sign * clip;
+  // A copy that no store of this loop can change.
+  const OptimizerBuffers all = buffers;
+  FiniteCheck check;
+  std::int64_t i = 0;
+  for (; i + kWidth <= count; i += kWidth) {
+    Floats param = load(all.params + i);
+    Floats state[kMostOptimizerStates];
+    for (int s = 0; s < Formula::kStates; ++s) state[s] = load(all.states[s] + i);
+    apply_formula<Formula>(step, ratio, param, load(all.grads + i) * scale, state);
+    store(all.params + i, param);
+    check.look_at(param);
+    if (!updates_states<Formula>()) continue;
+    for (int s = 0; s < Formula::kStates; ++s) {
+      store(all.states[s] + i, state[s]);
+      check.look_at(state[s]);
+    }
+  }
+  finite = finite && check.all_finite();
+  return i;
+}
+
+template <class Formula>
+constexpr FormulaLoops loops() {
+  if constexpr (LayerwiseFormula<Formula>) return {&prepare<Formula>, &update<Formula>};
+  return {nullptr, &update<Formula>};
+}
 template <class... Formulas>
-UpdateLoop loop_of(int formula, FormulaList<Formulas...>) {
-  constexpr UpdateLoop kLoops[] = {&update<Formulas>...};
+FormulaLoops loop_of(int formula, FormulaList<Formulas...>) {
+  constexpr FormulaLoops kLoops[] = {loops<Formulas>()...};
   return kLoops[formula];
 }
 
 }  // namespace
 
-UpdateLoop update_loop(int formula) {
+FormulaLoops loops_of(int formula) {
   return loop_of(formula, OptimizerFormulas{});
 }
 

@@ -5,6 +5,6 @@
 
 namespace dpt::optimizer_avx2 {
 
-UpdateLoop update_loop(int formula);
+FormulaLoops loops_of(int formula);
 
 }  // namespace dpt::optimizer_avx2

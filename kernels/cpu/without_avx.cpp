@@ -26,7 +26,7 @@ std::int64_t add_squares(const float*, std::int64_t, double[16]) {
 
 }  // namespace flat_avx2
 
-UpdateLoop optimizer_avx2::update_loop(int) {
+FormulaLoops optimizer_avx2::loops_of(int) {
   std::abort();
 }
 

@@ -43,6 +43,18 @@ struct ToBf16Body {
   }
 };
 
+struct ClipBody {
+  float* values;
+  float limit;
+
+  template <int kCount>
+  __device__ void at(std::int64_t i) const {
+    auto pack = load_pack<kCount>(values + i);
+    for (int k = 0; k < kCount; ++k) pack.v[k] = clipped(pack.v[k], limit);
+    store_pack<kCount>(values + i, pack);
+  }
+};
+
 // ---- Sums over a tree --------------------------------------------------------------------------
 
 /// What one kernel of a tree sum can take.
@@ -187,6 +199,11 @@ void cuda_to_bf16(const CudaContext& context, DevPtr to, DevPtr from, std::int64
   for_each_pack<kWidth>(context, count,
                         aligned_to(kWidthBytes, from) && aligned_to(kWidth * sizeof(Bf16), to),
                         ToBf16Body{device<Bf16>(to), device<const float>(from)});
+}
+
+void cuda_clip_values(const CudaContext& context, DevPtr values, float limit, std::int64_t count) {
+  for_each_pack<kWidth>(context, count, aligned_to(kWidthBytes, values),
+                        ClipBody{device<float>(values), limit});
 }
 
 void cuda_grad_norm(const CudaContext& context, DevPtr grads, std::int64_t count, DevPtr scalars) {

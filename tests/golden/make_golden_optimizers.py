@@ -3,7 +3,8 @@
 
     python3 tests/golden/make_golden_optimizers.py         needs torch
 
-Two tensors of 12 and 7 weights, so that a flat buffer of both ends within a vector. Weights and
+Two tensors of 12 and 7 weights, so that a flat buffer of both ends within a vector; only optimizers with
+norms of each tensor tell them apart. Weights and
 gradients are a function of their place and the step (see `uniform`, which tests/engine/optimizers/golden.h has too), so the file
 holds none. From step 13 on the learning rate is half of what it was, and the gradient of step 3 is
 multiplied by a quarter, as clipping does.
@@ -78,7 +79,42 @@ class Lion(Own):
         m.mul_(betas[1]).add_(g, alpha=1 - betas[1])
 
 
-OWN = {each.__name__: each for each in (Yogi, Lion)}
+class LARS(Own):
+    """You et al. 2017, algorithm 1."""
+
+    DEFAULTS = {
+        "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "trust_coefficient": 1e-3, "eps": 1e-8,
+        "always_adapt": True,
+    }  # fmt: skip
+
+    def update(self, w, g, s, lr, momentum, weight_decay, trust_coefficient, eps, always_adapt):
+        v = s.setdefault("v", torch.zeros_like(w))
+        local = trust_coefficient * w.norm() / (g.norm() + weight_decay * w.norm() + eps)
+        if not always_adapt and weight_decay == 0:
+            local = 1
+        v.mul_(momentum).add_(lr * local * (g + weight_decay * w))
+        w.sub_(v)
+
+
+class LAMB(Own):
+    """You et al. 2020, algorithm 2, with the identity for phi."""
+
+    DEFAULTS = {
+        "lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 1e-2, "always_adapt": True,
+    }  # fmt: skip
+
+    def update(self, x, g, s, lr, betas, eps, weight_decay, always_adapt):
+        m = s.setdefault("m", torch.zeros_like(x))
+        v = s.setdefault("v", torch.zeros_like(x))
+        m.mul_(betas[0]).add_(g, alpha=1 - betas[0])
+        v.mul_(betas[1]).add_(g * g, alpha=1 - betas[1])
+        r = m / (1 - betas[0] ** s["t"]) / ((v / (1 - betas[1] ** s["t"])).sqrt() + eps)
+        u = r + weight_decay * x
+        trust = x.norm() / u.norm() if always_adapt or weight_decay != 0 else 1
+        x.sub_(lr * trust * u)
+
+
+OWN = {each.__name__: each for each in (Yogi, Lion, LARS, LAMB)}
 
 
 def cases():
@@ -113,6 +149,14 @@ def cases():
     yield "Yogi", {"lr": 0.05, "eps": 1e-2, "maximize": True}
     yield "Lion", {}
     yield "Lion", {"lr": 0.01, "betas": [0.5, 0.75], "maximize": True} | decay
+    yield "LARS", {}
+    yield "LARS", {"lr": 1.0, "momentum": 0.5, "trust_coefficient": 0.05, "maximize": True} | decay
+    yield "LARS", {"lr": 0.5, "eps": 0.5, "trust_coefficient": 0.1, "weight_decay": 0.0}
+    yield "LARS", {"lr": 0.05, "always_adapt": False, "weight_decay": 0.0}
+    yield "LAMB", {}
+    yield "LAMB", {"lr": 0.05, "betas": [0.5, 0.75], "eps": 1e-3, "maximize": True} | decay
+    yield "LAMB", {"lr": 0.05, "weight_decay": 0.0}
+    yield "LAMB", {"lr": 0.05, "always_adapt": False, "weight_decay": 0.0}
 
 
 def run(name, options, dtype):

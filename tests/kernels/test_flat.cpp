@@ -75,6 +75,30 @@ TEST_CASE("The gradient norm is exact where double is, and clips as PyTorch does
   });
 }
 
+TEST_CASE("Clipping keeps what is in bounds, and NaNs") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  on_backends([&](Backend& backend) {
+    for (const std::size_t skip : {0U, 1U}) {
+      std::vector<float> values = {9, -9, 0.5F, -0.5F, 0.25F, -0.0F, inf, -inf, nan, 1e-30F, 7};
+      const std::vector<float> want = {0.5F, -0.5F, 0.5F, -0.5F,  0.25F, -0.0F,
+                                       0.5F, -0.5F, 0.0F, 1e-30F, 7};
+      const OnDevice<float> on_device(backend, values);
+      // Not the last one.
+      backend.clip_values(on_device.ptr() + skip * sizeof(float), 0.5F,
+                          static_cast<std::int64_t>(values.size() - 1 - skip));
+      std::vector<float> got = on_device.get();
+      CHECK(std::isnan(got[8]));
+      got[8] = 0;
+      if (skip == 1) {
+        CHECK(got[0] == 9);
+        got[0] = 0.5F;
+      }
+      CHECK(same_bits(got, want));
+    }
+  });
+}
+
 TEST_CASE("The CPU's gradient norm has the same bits on every processor") {
   const auto backend = make_cpu_backend(1);
   for (const std::int64_t n : {1, 15, 16, 17, 1000, 4099}) {

@@ -59,6 +59,7 @@ class CountingBackend : public HostBackend {
   }
   void to_bf16(DevPtr, DevPtr, std::int64_t) override { single(); }
   void grad_norm(DevPtr, std::int64_t, DevPtr) override { single(); }
+  void clip_values(DevPtr, float, std::int64_t) override { single(); }
   std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc&) override {
     return std::make_unique<Optimizer>(*this);
   }

@@ -11,6 +11,16 @@
 // only. No term may be fused into a multiply-add by hand, and the compilers do not fuse either
 // (-ffp-contract=off, -fmad=false), so every device and instruction set gives the same bits.
 //
+// An optimizer with norms of layers takes two passes over each range, which is then one parameter:
+//
+//   static constexpr bool kPreparesStates;  // whether `prepare` writes the states, not `update`
+//   template <class T>  // the values whose norms over the parameter `update` needs
+//   DPT_HOST_DEVICE static void prepare(const Step& step, T param, T grad, T* state, T& a, T& b);
+//   // the factor that follows from the sums of the squares of a and b
+//   DPT_HOST_DEVICE static float ratio(const Step& step, double a_squares, double b_squares);
+//   template <class T>
+//   DPT_HOST_DEVICE static void update(const Step& step, float ratio, T& param, T grad, T* state);
+//
 // formulas.h lists all formulas; the loops of every backend are made from that list.
 #pragma once
 
@@ -33,6 +43,32 @@ DPT_HOST_DEVICE inline float larger(float a, float b) {
 /// -1, 0 or 1; a NaN is kept, as torch.sign does not, so that a bad step shows.
 DPT_HOST_DEVICE inline float sign_of(float x) {
   return x > 0 ? 1.0F : x < 0 ? -1.0F : x;
+}
+
+// ---- Both kinds of formulas --------------------------------------------------------------------
+
+template <class Formula>
+concept LayerwiseFormula = requires {
+  Formula::kPreparesStates;
+};
+
+/// Whether the pass that writes the parameters writes the states too.
+template <class Formula>
+constexpr bool updates_states() {
+  if constexpr (LayerwiseFormula<Formula>) return !Formula::kPreparesStates;
+  return true;
+}
+
+/// `ratio` is for formulas with norms only.
+template <class Formula, class T>
+DPT_HOST_DEVICE inline void apply_formula(const typename Formula::Step& step,
+                                          [[maybe_unused]] float ratio, T& param, T grad,
+                                          T* state) {
+  if constexpr (LayerwiseFormula<Formula>) {
+    Formula::update(step, ratio, param, grad, state);
+  } else {
+    Formula::update(step, param, grad, state);
+  }
 }
 
 // ---- What the host hands over for each update --------------------------------------------------

@@ -5,6 +5,8 @@
 #include "kernels/common/optimizers/adadelta.h"
 #include "kernels/common/optimizers/adagrad.h"
 #include "kernels/common/optimizers/adam.h"
+#include "kernels/common/optimizers/lamb.h"
+#include "kernels/common/optimizers/lars.h"
 #include "kernels/common/optimizers/lion.h"
 #include "kernels/common/optimizers/nadam.h"
 #include "kernels/common/optimizers/radam.h"
@@ -24,7 +26,9 @@ using OptimizerFormulas = FormulaList<                          //
     AdagradFormula,                                             //
     AdadeltaFormula,                                            //
     YogiFormula,                                                //
-    LionFormula>;
+    LionFormula,                                                //
+    LarsFormula,                                                //
+    LambFormula>;
 
 template <class Formula>
 constexpr int formula_index() {

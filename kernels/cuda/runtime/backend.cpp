@@ -329,6 +329,9 @@ class CudaBackend final : public Backend {
   void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) override {
     cuda_grad_norm(context_, grads, count, scalars);
   }
+  void clip_values(DevPtr values, float limit, std::int64_t count) override {
+    cuda_clip_values(context_, values, limit, count);
+  }
   std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc& desc) override {
     return make_cuda_optimizer(*this, context_, desc);
   }

