@@ -62,9 +62,15 @@ class StepBench {
     StepScalars scalars;
     scalars.inverse_count = 1.0F / static_cast<float>(batch_);
     batch_at_.scalars = filled(std::vector<StepScalars>{scalars});
-    for (std::size_t i = 0; i < job.optimizer.state_names.size(); ++i) {
-      state_.push_back(filled(std::vector<float>(static_cast<std::size_t>(plan.param_floats))));
+    for (const OptimizerState& state : job.optimizer.states) {
+      state_.push_back(
+          filled(std::vector<float>(static_cast<std::size_t>(plan.param_floats), state.start)));
     }
+    // A learning rate of 0: the weights stay what they are.
+    std::vector<UpdateStep> steps(job.update.groups.size());
+    job.update.fill_steps(job.optimizer, 0, 2, steps);
+    update_steps_ = filled(steps);
+    optimizer_ = backend_->optimizer({job.optimizer.formula, job.update.ranges});
   }
 
   std::vector<ExecutorCall> calls() {
@@ -122,12 +128,10 @@ class StepBench {
     args.params = buffers_.params;
     args.params16 = buffers_.params16;
     args.grads = buffers_.grads;
-    if (!state_.empty()) args.state1 = state_[0];
-    if (state_.size() > 1) args.state2 = state_[1];
-    if (state_.size() > 2) args.state3 = state_[2];
+    std::copy(state_.begin(), state_.end(), args.states.begin());
     args.scalars = batch_at_.scalars;
-    args.count = job_.plan.trained_floats;
-    backend_->optimizer_step(job_.optimizer.desc, args);
+    args.steps = update_steps_;
+    optimizer_->step(args);
   }
 
   const Job& job_;
@@ -138,6 +142,8 @@ class StepBench {
   ExecutorBuffers buffers_;
   DeviceBatch batch_at_;
   std::vector<DevPtr> state_;
+  DevPtr update_steps_;
+  std::unique_ptr<OptimizerOp> optimizer_;
 };
 
 }  // namespace

@@ -36,6 +36,9 @@ Plan check_without_data(const TrainSpec& spec) {
   for (const std::vector<Variant>* list : {&transforms.train, &transforms.eval}) {
     collect_errors(errors, [&] { make_input_desc(*list, DType::u8, shape, shape, 0); });
   }
+  collect_errors(errors, [&] {
+    if (!plan.params.empty()) plan_update(make_optimizer(spec.optimizer), param_places(plan));
+  });
   collect_errors(errors, [&] { make_lr_schedule(spec, make_optimizer(spec.optimizer).lr, 1); });
   if (!errors.empty()) throw Error(ErrorKind::usage, errors);
   return plan;

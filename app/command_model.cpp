@@ -1,6 +1,7 @@
 // dpt model summary CONFIG: the plan as a table, without a device.
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "app/catalog.h"
 #include "app/commands.h"
@@ -11,6 +12,7 @@
 #include "engine/spec/replica_checks.h"
 #include "engine/training/job.h"
 #include "kernels/devices.h"
+#include "kernels/json_text.h"
 
 namespace dpt {
 
@@ -46,9 +48,22 @@ int run_model_summary(const ModelOptions& options) {
     limit = std::max(limit, micro_batch_limit(plan, device.traits()));
   }
   const StepSize step = step_size(spec, replicas, spec.data.batch_size, limit);
-  const int buffers = static_cast<int>(make_optimizer(spec.optimizer).state_names.size());
-  fmt::print("{}\n", options.json ? summary_json(spec, plan, replicas, buffers, step)
-                                  : summary_text(spec, plan, replicas, buffers, step));
+  const OptimizerSpec optimizer = make_optimizer(spec.optimizer);
+  const UpdatePlan update = plan_update(optimizer, param_places(plan));
+  const int buffers = static_cast<int>(optimizer.states.size());
+  if (options.json) {
+    auto summary = nlohmann::ordered_json::parse(summary_json(spec, plan, replicas, buffers, step));
+    for (const ParamGroup& group : update.groups) {
+      summary["parameter_groups"].push_back({{"match", group.match},
+                                             {"tensors", group.tensors},
+                                             {"parameters", group.elements},
+                                             {"lr_scale", group.lr_scale},
+                                             {"weight_decay", group.weight_decay}});
+    }
+    fmt::print("{}\n", json_text(summary, 2));
+  } else {
+    fmt::print("{}{}\n", summary_text(spec, plan, replicas, buffers, step), groups_text(update));
+  }
   return 0;
 }
 

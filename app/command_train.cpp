@@ -64,10 +64,11 @@ void write_env(const RunFolder& folder, const Job& job) {
 void print_plan(const Job& job) {
   const std::int64_t limit =
       *std::max_element(job.max_micro_batches.begin(), job.max_micro_batches.end());
-  fmt::print("{}\n",
-             summary_text(job.spec, job.plan, job.ranks(),
-                          static_cast<int>(job.optimizer.state_names.size()),
-                          step_size(job.spec, job.ranks(), job.splits.train.size(), limit)));
+  fmt::print(
+      "{}{}\n",
+      summary_text(job.spec, job.plan, job.ranks(), static_cast<int>(job.optimizer.states.size()),
+                   step_size(job.spec, job.ranks(), job.splits.train.size(), limit)),
+      groups_text(job.update));
   fmt::print(
       "train {} samples, val {}, test {}; {} steps per epoch, {} in total; {} replica(s): {}\n",
       job.splits.train.size(), job.splits.val.size(), job.splits.test.size(), job.steps_per_epoch,

@@ -2,27 +2,41 @@
 // device memory: a part of the Backend contract (kernels/backend.h, whose rules apply).
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "kernels/types.h"
 
 namespace dpt {
 
-enum class OptimizerKind : std::uint8_t { sgd, adam, adamw };
+inline constexpr int kMostOptimizerStates = 3;
 
-/// One flat optimizer step, with PyTorch's formulas (torch.optim.SGD, Adam, AdamW).
-struct OptimizerDesc {
-  OptimizerKind kind = OptimizerKind::sgd;
-  float momentum = 0.0F, dampening = 0.0F;
-  bool nesterov = false;
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  double weight_decay = 0.0;
-  bool amsgrad = false;
-  bool maximize = false;
+/// What is constant over one update of one parameter group: a FormulaStep of the optimizer's
+/// formula (kernels/common/optimizers/formula.h), which nobody else reads. Computed in double on
+/// the host.
+struct alignas(16) UpdateStep {
+  std::byte bytes[64];
 };
 
-/// What optimizer_step did with the update of a step.
+/// Elements [begin, begin + count) of the flat buffers, which are updated alike.
+struct UpdateRange {
+  std::int64_t begin = 0, count = 0;
+  int group = 0;  ///< which of OptimizerArgs::steps is theirs
+  bool operator==(const UpdateRange&) const = default;
+};
+
+/// An optimizer of flat buffers: a formula, and what it updates. What is in no range, it does not
+/// touch.
+struct OptimizerDesc {
+  int formula = 0;                  ///< formula_index (kernels/common/optimizers/formulas.h)
+  std::vector<UpdateRange> ranges;  ///< in order of `begin`, without overlap
+};
+
+/// What an optimizer did with the update of a step.
 enum class UpdateOutcome : std::uint8_t {
   applied,  ///< written; all weights and optimizer state are finite
   refused,  ///< the loss or the gradient was not finite: nothing was written
@@ -42,34 +56,42 @@ struct StepMetrics {
   float correct = 0;     ///< samples whose largest logit is the label's (first one wins a tie)
   float count = 0;       ///< samples counted
   float stop_votes = 0;  ///< ranks that were asked to stop after this step
-  // Written by optimizer_step, after the sum.
+  // Written by the optimizer, after the sum.
   float outcome = 0;   ///< an UpdateOutcome
   float bad_norm = 0;  ///< StepScalars::grad_norm of a refused or broken update
 };
 
-/// What changes from step to step, in device memory so that a captured graph can read it.
-/// `optimizer` scalars are computed in double on the host (see kernels/common/optimizer_math.h).
+/// What changes from step to step, in device memory so that a captured graph can read it. What only
+/// the optimizer's formula reads is in UpdateStep.
 struct StepScalars {
   std::int64_t epoch = 0;
   std::int64_t step = 0;  ///< counted from 1
   float inverse_count = 0;
-  float lr = 0;
-  float step_size = 0;           ///< Adam: lr / (1 - beta1^t)
-  float inverse_sqrt_bias2 = 1;  ///< Adam: 1 / sqrt(1 - beta2^t)
-  float first_step = 0;          ///< SGD: 1 at the first step (momentum buffer = gradient)
-  float max_norm = 0;            ///< gradient clip; 0 = none
-  float grad_norm = 0;           ///< written by `grad_norm`
-  float clip = 1;                ///< written by `grad_norm`: min(1, max_norm / (norm + 1e-6))
-  float finite = 1;              ///< written by `grad_norm`: 0 when a gradient is not finite
+  float lr = 0;         ///< of the schedule
+  float max_norm = 0;   ///< gradient clip; 0 = none
+  float grad_norm = 0;  ///< written by `grad_norm`
+  float clip = 1;       ///< written by `grad_norm`: min(1, max_norm / (norm + 1e-6))
+  float finite = 1;     ///< written by `grad_norm`: 0 when a gradient is not finite
 };
 
+/// The flat buffers of an update, and the numbers of its step.
 struct OptimizerArgs {
-  DevPtr params, grads;           ///< fp32, `count` elements; params are updated
-  DevPtr state1, state2, state3;  ///< SGD: momentum. Adam: exp_avg, exp_avg_sq, max_exp_avg_sq
-  DevPtr scalars;                 ///< StepScalars; gradients are multiplied by `clip` first
-  DevPtr params16;                ///< bf16 copy of params, written with them; or null
-  DevPtr metrics, guard;          ///< StepMetrics and UpdateGuard; both null: nothing is checked
-  std::int64_t count = 0;
+  DevPtr params, grads;  ///< fp32; params are updated
+  /// fp32, in the formula's order; those that it does not have may be null.
+  std::array<DevPtr, kMostOptimizerStates> states;
+  DevPtr scalars;         ///< StepScalars; gradients are multiplied by `clip` first
+  DevPtr steps;           ///< an UpdateStep for each group
+  DevPtr params16;        ///< bf16 copy of params, written with them; or null
+  DevPtr metrics, guard;  ///< StepMetrics and UpdateGuard; both null: nothing is checked
+};
+
+/// An optimizer on one device. Made once: it may hold device memory.
+class OptimizerOp {
+ public:
+  virtual ~OptimizerOp() = default;
+  /// Queues one update. With `args.guard`, decides whether it is written (decide_update), checks
+  /// every value that it writes, and writes the UpdateOutcome to `args.metrics`.
+  virtual void step(const OptimizerArgs& args) = 0;
 };
 
 /// One addition of a tree sum: part `left` += part `right`.
@@ -121,9 +143,9 @@ class FlatKernels {
   /// scalars.grad_norm = 2-norm of grads in a fixed summation order; scalars.clip from max_norm
   /// (torch.nn.utils.clip_grad_norm_). `scalars` is a StepScalars.
   virtual void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) = 0;
-  /// With `args.guard`, decides whether the update is written (decide_update), checks every value
-  /// that it writes, and writes the UpdateOutcome to `args.metrics`.
-  virtual void optimizer_step(const OptimizerDesc& desc, const OptimizerArgs& args) = 0;
+  /// Clips every value to [-limit, limit] (torch.nn.utils.clip_grad_value_); a NaN stays one.
+  virtual void clip_values(DevPtr values, float limit, std::int64_t count) = 0;
+  virtual std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc& desc) = 0;
 };
 
 }  // namespace dpt

@@ -91,6 +91,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float la
     context.out = plan.values[node.output].shape;
     context.type = plan.type;
     context.training = training;
+    context.is_frozen = node.is_frozen;
     context.input_gradient = training && node.input_gradient;
     context.tf32 = plan.tf32;
     for_layer(node.name, "set-up", [&] { ops[i] = node.layer->compile(backend, context); });

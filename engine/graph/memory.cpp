@@ -45,12 +45,16 @@ std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::int64_t byte
   const std::int64_t floats = bytes / static_cast<std::int64_t>(sizeof(float));
   std::vector<GradientBucket> buckets;
   std::int64_t end = plan.grad_floats(), begin = end;
+  // Backward ends before the nodes that are frozen and have nothing to train before them.
+  int running = static_cast<int>(plan.nodes.size()) - 1;
   for (int node = static_cast<int>(plan.nodes.size()) - 1; node >= 0; --node) {
+    const int output = plan.nodes[static_cast<std::size_t>(node)].output;
+    if (plan.values[static_cast<std::size_t>(output)].needs_gradient) running = node;
     for (const int param : plan.nodes[static_cast<std::size_t>(node)].params) {
       begin = std::min(begin, plan.params[static_cast<std::size_t>(param)].offset);
     }
     if (begin == end || (end - begin < floats && begin > 0)) continue;
-    buckets.push_back({node, begin, end});
+    buckets.push_back({running, begin, end});
     end = begin;
   }
   return buckets;

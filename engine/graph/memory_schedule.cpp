@@ -77,9 +77,7 @@ class ScheduleBuilder {
     return static_cast<std::size_t>(batch_ * plan_.values[value].shape.elements()) *
            size_of(plan_.type);
   }
-  bool runs_backward(const Node& node) const {
-    return training_ && (node.input_gradient || node.trains);
-  }
+  bool runs_backward(const Node& node) const { return training_ && needs_gradient(node.output); }
 
   /// The last step at which each value's contents are read under its own name; views and layers
   /// that run in place have names of their own for the same memory.

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "engine/layers/shape_checks.h"
+#include "engine/spec/name_patterns.h"
 #include "kernels/common/divide.h"
 
 namespace dpt {
@@ -25,7 +26,7 @@ struct Draft {
   std::optional<ActivationShape> out;  // empty where a layer before it failed
   int consumers = 0;
   bool input_gradient = false;
-  bool has_params_upto_here = false;
+  bool trains_upto_here = false;  // it or what is before it has parameters that are not frozen
 };
 
 class PlanBuilder {
@@ -41,6 +42,8 @@ class PlanBuilder {
     throw_issues();
     make_rows();
     make_nodes();
+    check_frozen();
+    throw_issues();
     place_params();
     return std::move(plan_);
   }
@@ -250,9 +253,15 @@ class PlanBuilder {
     for (Draft& draft : drafts_) {
       const std::vector<ActivationShape> in = shapes_into(draft);
       const bool upstream = std::any_of(draft.inputs.begin(), draft.inputs.end(), [&](int input) {
-        return input != kModelInput && drafts_[input].has_params_upto_here;
+        return input != kModelInput && drafts_[input].trains_upto_here;
       });
       draft.input_gradient = upstream;
+      const std::vector<ParamSpec> params = draft.layer->params(in);
+      draft.trains_upto_here =
+          upstream || std::any_of(params.begin(), params.end(), [&](const ParamSpec& param) {
+            return param.role == ParamRole::trained &&
+                   !is_frozen(draft.spec->name + "." + param.suffix);
+          });
       LayerRow row;
       row.name = draft.spec->name;
       row.type = draft.spec->op.type;
@@ -262,10 +271,11 @@ class PlanBuilder {
                                   fmt::join(draft.spec->from, ", "));
       }
       row.out = *draft.out;
-      row.params = trained_elements(draft.layer->params(in));
-      draft.has_params_upto_here = upstream || row.params > 0;
+      row.params = trained_elements(params);
       row.forward_flops = draft.layer->forward_flops(in, *draft.out);
-      row.backward_flops = draft.layer->backward_flops(in, *draft.out, upstream);
+      if (draft.trains_upto_here) {
+        row.backward_flops = draft.layer->backward_flops(in, *draft.out, upstream);
+      }
       const bool over_input = draft.layer->is_in_place() &&
                               std::any_of(draft.inputs.begin(), draft.inputs.end(),
                                           [&](int input) { return may_be_written_over(input); });
@@ -324,7 +334,6 @@ class PlanBuilder {
       Node node;
       node.name = drafts_[i].spec->name;
       node.layer = drafts_[i].layer;
-      node.coupling = node.layer->coupling();
       node.source_layers = {i};
       node.input_gradient = drafts_[i].input_gradient;
       node.is_view = node.layer->is_view();
@@ -347,8 +356,9 @@ class PlanBuilder {
         last = next;
       }
       node.output = value_of[last] = static_cast<int>(plan_.values.size());
-      plan_.values.push_back({*drafts_[last].out, drafts_[last].has_params_upto_here});
+      plan_.values.push_back({*drafts_[last].out, drafts_[last].trains_upto_here});
       add_params(node);
+      node.coupling = node.layer->coupling(node.is_frozen);
       plan_.nodes.push_back(std::move(node));
     }
     plan_.logits = value_of.back();
@@ -357,13 +367,18 @@ class PlanBuilder {
   }
 
   void add_params(Node& node) {
-    for (ParamSpec& spec : node.layer->params(plan_.shapes_into(node))) {
+    std::vector<ParamSpec> specs = node.layer->params(plan_.shapes_into(node));
+    node.is_frozen =
+        !specs.empty() && std::all_of(specs.begin(), specs.end(), [&](const ParamSpec& spec) {
+          return is_frozen(node.name + "." + spec.suffix);
+        });
+    for (ParamSpec& spec : specs) {
       Param param;
       param.name = node.name + "." + spec.suffix;
       param.count = count_of(spec);
+      param.is_frozen = spec.role == ParamRole::trained ? is_frozen(param.name) : node.is_frozen;
       param.spec = std::move(spec);
       param.node = static_cast<int>(plan_.nodes.size());
-      node.trains = node.trains || param.is_trained();
       node.params.push_back(static_cast<int>(plan_.params.size()));
       plan_.params.push_back(std::move(param));
     }
@@ -373,21 +388,24 @@ class PlanBuilder {
   /// counters, each in the order of the nodes.
   void place_params() {
     std::int64_t end = 0;
-    const auto place = [&](ParamRole role, std::int64_t align) {
+    const auto place = [&](ParamRole role, std::int64_t align, const auto& belongs) {
       for (Param& param : plan_.params) {
-        if (param.spec.role != role) continue;
+        if (param.spec.role != role || !belongs(param)) continue;
         param.offset = end;
         end += align_up(param.count, align);
       }
       return end;
     };
-    plan_.trained_floats = place(ParamRole::trained, kAlignFloats);
-    plan_.counters.begin = place(ParamRole::running, kAlignFloats);
-    plan_.counters.end = place(ParamRole::counter, 1);
+    const auto any = [](const Param&) { return true; };
+    plan_.trained_floats = place(ParamRole::trained, kAlignFloats, any);
+    plan_.counters.begin = place(ParamRole::running, kAlignFloats, any);
+    // Those that count nothing stand behind.
+    plan_.counters.end = place(ParamRole::counter, 1, [](const Param& p) { return !p.is_frozen; });
+    place(ParamRole::counter, 1, [](const Param& p) { return p.is_frozen; });
     plan_.param_floats = align_up(end, kAlignFloats);
     for (const Param& param : plan_.params) {
       if (param.is_trained()) plan_.param_count += param.count;
-      if (param.spec.role == ParamRole::running) add_running(param);
+      if (param.spec.role == ParamRole::running && !param.is_frozen) add_running(param);
     }
   }
 
@@ -409,6 +427,28 @@ class PlanBuilder {
       }
     }
     plan_.running.push_back(range);
+  }
+
+  bool is_frozen(const std::string& param) const { return matches_any(spec_.train.freeze, param); }
+
+  void check_frozen() {
+    std::vector<std::string> names;
+    for (const Param& param : plan_.params) names.push_back(param.name);
+    for (std::size_t i = 0; i < spec_.train.freeze.size(); ++i) {
+      const std::string problem = problem_of_pattern(spec_.train.freeze[i], names);
+      if (!problem.empty()) issue(where_frozen(i), "train.freeze: " + problem);
+    }
+    if (std::all_of(plan_.params.begin(), plan_.params.end(),
+                    [](const Param& param) { return param.is_frozen || !param.is_trained(); })) {
+      issue(where_frozen(0),
+            "train.freeze: all parameters are frozen, so there is nothing to train");
+    }
+  }
+  Where where_frozen(std::size_t i) const {
+    const auto at = spec_.origins.find(fmt::format("train.freeze.{}", i));
+    const auto list = spec_.origins.find("train.freeze");
+    if (at != spec_.origins.end()) return at->second;
+    return list != spec_.origins.end() ? list->second : Where{};
   }
 
   struct Issue {

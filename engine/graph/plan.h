@@ -22,6 +22,7 @@ struct Param {
   std::int64_t offset = 0;  ///< in floats; a multiple of 16 (64 bytes)
   std::int64_t count = 0;   ///< elements
   int node = 0;             ///< index into Plan::nodes
+  bool is_frozen = false;   ///< train.freeze names it: nothing updates it
 
   bool is_trained() const { return spec.role == ParamRole::trained; }
 };
@@ -29,7 +30,8 @@ struct Param {
 /// An activation.
 struct Value {
   ActivationShape shape;
-  bool needs_gradient = false;  ///< what computes it has parameters, or something upstream has
+  bool needs_gradient =
+      false;  ///< what computes it has trained parameters, or something upstream has
 };
 
 /// One executed node: a layer with what was fused into it.
@@ -40,7 +42,7 @@ struct Node {
   int output = 0;                    ///< index of its Value
   std::vector<int> params;           ///< indices into Plan::params, in the order of Layer::params
   std::vector<int> source_layers;    ///< indices into spec.model.layers, fused ones included
-  bool trains = false;               ///< has parameters that the optimizer updates
+  bool is_frozen = false;            ///< train.freeze names all of its parameters, state included
   bool input_gradient = true;        ///< an input needs a gradient
   std::optional<Coupling> coupling;  ///< Layer::coupling
   bool is_view = false;
@@ -67,8 +69,9 @@ struct Plan {
   std::int64_t trained_floats = 0;  ///< of the flat buffer's beginning, which the optimizer updates
   std::int64_t param_floats = 0;    ///< flat buffer length, padding included; a multiple of 16
   std::int64_t param_count = 0;     ///< elements that the optimizer updates, without padding
-  std::vector<RunningRange> running;  ///< the running statistics, all behind what is trained
-  Range counters;                     ///< their counters, at the end of the flat buffer
+  /// The running statistics that training updates, all behind what is trained, and their counters.
+  std::vector<RunningRange> running;
+  Range counters;
   std::vector<LayerRow> rows;
   DType type = DType::f32;  ///< of activations
   bool tf32 = false;        ///< operands of matrix products may be rounded to tf32
@@ -126,7 +129,7 @@ struct StepSize {
 StepSize step_size(const TrainSpec& spec, int replicas, std::int64_t samples, std::int64_t limit);
 
 /// The table of `dpt model summary`, and its JSON form. `optimizer_buffers` is the number of the
-/// optimizer's state tensors (OptimizerSpec::state_names); without it they are not counted, and
+/// optimizer's state tensors (OptimizerSpec::states); without it they are not counted, and
 /// the text says so. Without `step`, a replica runs its part of `data.batch_size` at once.
 std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
                          std::optional<int> optimizer_buffers = std::nullopt,

@@ -140,12 +140,23 @@ std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
   lines.push_back({"total", "", "", "", grouped(plan.param_count), flops_text(totals.forward),
                    flops_text(totals.backward), bytes_text(totals.activation_bytes)});
 
+  std::int64_t frozen = 0, frozen_tensors = 0;
+  for (const Param& param : plan.params) {
+    if (!param.is_frozen) continue;
+    frozen += param.count;
+    ++frozen_tensors;
+  }
+
   const StepSize size = step.value_or(whole_batch(spec, replicas));
   const MemoryEstimate memory =
       estimate_memory(plan, size.at_once, optimizer_buffers.value_or(0), size.pieces);
   const std::string per_image = flops_text(totals.forward + totals.backward);
   std::string text = fmt::format("{}: input {}, {} classes, {}\n\n{}", spec.name, plan.input.text(),
                                  plan.classes, name_of(plan.type), table_text(lines));
+  if (frozen > 0) {
+    text += fmt::format("\n{} of the parameters are frozen ({} of {} tensors).\n", grouped(frozen),
+                        frozen_tensors, plan.params.size());
+  }
   text += fmt::format(
       "\nPer image: {}{}FLOP forward and backward (2 per multiply-add); sizes of activations "
       "exclude "
@@ -180,7 +191,8 @@ std::string summary_json(const TrainSpec& spec, const Plan& plan, int replicas,
   }
   Json params = Json::array();
   for (const Param& param : plan.params) {
-    params.push_back({{"name", param.name}, {"shape", param.spec.file_shape}});
+    params.push_back(
+        {{"name", param.name}, {"shape", param.spec.file_shape}, {"frozen", param.is_frozen}});
   }
   const Totals totals = totals_of(plan);
   const StepSize size = step.value_or(whole_batch(spec, replicas));

@@ -53,7 +53,10 @@ class BatchNorm : public Layer {
     return all;
   }
 
-  std::optional<Coupling> coupling() const override { return Coupling{options_.sync}; }
+  std::optional<Coupling> coupling(bool is_frozen) const override {
+    if (is_frozen && options_.track_running_stats) return std::nullopt;
+    return Coupling{options_.sync};
+  }
 
   std::unique_ptr<Layer> fuse(const Layer& next) const override {
     if (relu_ || !dynamic_cast<const ReLU*>(&next)) return nullptr;
@@ -67,7 +70,8 @@ class BatchNorm : public Layer {
     if (context.out.flat) desc.shape = {1, 1, context.out.elements()};
     desc.eps = static_cast<float>(options_.eps);
     desc.affine = options_.affine;
-    desc.batch_statistics = context.training || !options_.track_running_stats;
+    desc.batch_statistics =
+        !options_.track_running_stats || (context.training && !context.is_frozen);
     desc.relu = relu_;
     desc.type = context.type;
     desc.training = context.training;

@@ -93,6 +93,7 @@ struct LayerContext {
   DType type = DType::f32;
   bool tf32 = false;  ///< see Conv2dDesc
   bool training = true;
+  bool is_frozen = false;  ///< training leaves the layer as it is, its running statistics too
   bool input_gradient = true;
 };
 
@@ -124,7 +125,7 @@ class Layer {
     return forward_flops(in, out) * (input_gradient ? 2 : 1);
   }
   /// Given where in training a sample's result depends on the other samples (Op::coupled_channels).
-  virtual std::optional<Coupling> coupling() const { return std::nullopt; }
+  virtual std::optional<Coupling> coupling(bool /*is_frozen*/) const { return std::nullopt; }
   /// Only renames its input's shape (Flatten): no kernel, same memory.
   virtual bool is_view() const { return false; }
   /// May write its output over its input (or one of them).

@@ -1,14 +1,72 @@
-// Adam as torch.optim.Adam: weight decay is an L2 term of the gradient.
-#include "engine/optimizers/adam_options.h"
+// Adam and AdamW as torch.optim's: weight decay is an L2 term of the gradient, or shrinks the
+// weights apart from the gradient.
+#include <cmath>
+
+#include "engine/optimizers/betas.h"
 
 namespace dpt {
+namespace {
 
-std::string check_adam(const AdamOptions& options) {
-  if (options.betas.size() != 2) {
-    return fmt::format("betas: expected two numbers, such as [0.9, 0.999], found {}",
-                       options.betas.size());
+struct AdamOptions : BetaOptions {
+  bool amsgrad = false;
+};
+struct AdamWOptions : AdamOptions {
+  AdamWOptions() { weight_decay = 1e-2; }
+};
+
+template <bool kAmsgrad>
+OptimizerSpec adam_spec(const AdamOptions& options, bool decoupled,
+                        std::vector<OptimizerState> states) {
+  using Formula = AdamFormula<kAmsgrad>;
+  return optimizer_spec<Formula>(
+      options, std::move(states),
+      [options, decoupled](double lr, double weight_decay, std::int64_t t) {
+        const double beta1 = options.betas[0], beta2 = options.betas[1];
+        const auto steps = static_cast<double>(t);
+        typename Formula::Step step;
+        if (decoupled) {
+          step.shrink =
+              static_cast<float>(1.0 - static_cast<double>(static_cast<float>(lr)) * weight_decay);
+        } else {
+          step.weight_decay = static_cast<float>(weight_decay);
+        }
+        step.one_minus_beta1 = static_cast<float>(1.0 - beta1);
+        step.beta2 = static_cast<float>(beta2);
+        step.one_minus_beta2 = static_cast<float>(1.0 - beta2);
+        step.eps = static_cast<float>(options.eps);
+        step.step_size = static_cast<float>(lr / (1.0 - std::pow(beta1, steps)));
+        step.inverse_sqrt_bias2 = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(beta2, steps)));
+        return step;
+      });
+}
+
+template <class Options, bool kDecoupled>
+OptimizerSpec make_adam(const Variant& variant) {
+  const AdamOptions& options = variant.as<Options>();
+  if (options.amsgrad) {
+    return adam_spec<true>(options, kDecoupled, {{"exp_avg"}, {"exp_avg_sq"}, {"max_exp_avg_sq"}});
   }
-  for (double beta : options.betas) {
+  return adam_spec<false>(options, kDecoupled, {{"exp_avg"}, {"exp_avg_sq"}});
+}
+
+template <class S>
+ObjectTable adam_table(const char* name, const char* doc, const char* weight_decay_doc) {
+  return optimizer_table_of<S>(
+      name, doc, weight_decay_doc,
+      {betas_field<S>(), eps_field<S>(),
+       inherited_field<S>("amsgrad", &AdamOptions::amsgrad,
+                          "AMSGrad: divide by the largest running average of the squared gradient "
+                          "so far.")},
+      &check_betas_of<S>);
+}
+
+}  // namespace
+
+std::string check_betas(const std::vector<double>& betas) {
+  if (betas.size() != 2) {
+    return fmt::format("betas: expected two numbers, such as [0.9, 0.999], found {}", betas.size());
+  }
+  for (const double beta : betas) {
     // Written so that a NaN fails too.
     if (!(beta >= 0.0 && beta < 1.0)) {
       return fmt::format("betas: expected numbers of at least 0 and below 1, found {}", beta);
@@ -17,27 +75,18 @@ std::string check_adam(const AdamOptions& options) {
   return {};
 }
 
-OptimizerSpec make_adam(const AdamOptions& options, OptimizerKind kind) {
-  OptimizerSpec spec;
-  spec.lr = options.lr;
-  spec.desc.kind = kind;
-  spec.desc.beta1 = options.betas[0];
-  spec.desc.beta2 = options.betas[1];
-  spec.desc.eps = options.eps;
-  spec.desc.weight_decay = options.weight_decay;
-  spec.desc.amsgrad = options.amsgrad;
-  spec.desc.maximize = options.maximize;
-  spec.state_names = {"exp_avg", "exp_avg_sq"};
-  if (options.amsgrad) spec.state_names.push_back("max_exp_avg_sq");
-  return spec;
+template <>
+OptimizerKind optimizer_kind<class Adam>() {
+  static const ObjectTable table =
+      adam_table<AdamOptions>("Adam", "Adam, as torch.optim.Adam.", kL2Penalty);
+  return {&table, &make_adam<AdamOptions, false>};
 }
 
-OptimizerKindEntry adam_kind() {
-  static const ObjectTable table = adam_table<AdamOptions>("Adam", "Adam, as torch.optim.Adam.",
-                                                           "L2 penalty, added to the gradient.");
-  return {&table, [](const Variant& options) {
-            return make_adam(options.as<AdamOptions>(), OptimizerKind::adam);
-          }};
+template <>
+OptimizerKind optimizer_kind<class AdamW>() {
+  static const ObjectTable table = adam_table<AdamWOptions>(
+      "AdamW", "Adam with decoupled weight decay, as torch.optim.AdamW.", kDecoupledDecay);
+  return {&table, &make_adam<AdamWOptions, true>};
 }
 
 }  // namespace dpt

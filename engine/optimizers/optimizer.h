@@ -1,8 +1,10 @@
-// Optimizers on flat buffers. The formulas stand in kernels/common/optimizer_math.h.
+// Optimizers on flat buffers: what a config says about them, made into what the kernels read. The
+// formulas stand in kernels/common/optimizers.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,26 +14,47 @@
 
 namespace dpt {
 
-/// What an optimizer is, without a device: its description and the names of its state tensors
-/// ("momentum_buffer"; "exp_avg", "exp_avg_sq"), each a flat buffer like the parameters.
-struct OptimizerSpec {
-  OptimizerDesc desc;
-  double lr = 0;
-  std::vector<std::string> state_names;  ///< in the order of OptimizerArgs::state1, 2, 3
+/// A state tensor of an optimizer: a flat buffer like the parameters.
+struct OptimizerState {
+  std::string name;  ///< as PyTorch calls it: "momentum_buffer", "exp_avg"
+  float start = 0;   ///< what it holds before the first update
 };
 
-struct OptimizerKindEntry {
+/// A parameter group as the config writes it; its options stand for the optimizer's own.
+struct ParamGroupSpec {
+  std::vector<std::string> match;  ///< patterns over parameters' names
+  std::optional<double> weight_decay;
+  double lr_scale = 1.0;
+  Where where;
+};
+
+/// What an optimizer is, without a device.
+struct OptimizerSpec {
+  int formula = 0;  ///< OptimizerDesc::formula
+  double lr = 0;
+  double weight_decay = 0;
+  bool is_layerwise = false;           ///< each parameter has a range of its own
+  std::vector<OptimizerState> states;  ///< in the formula's order
+  std::vector<ParamGroupSpec> groups;  ///< the first one that matches a parameter is its group
+  /// The constants of update number `step`, counted from 1. A pure function.
+  std::function<UpdateStep(double lr, double weight_decay, std::int64_t step)> update_step;
+
+  std::vector<std::string> state_names() const;
+};
+
+struct OptimizerKind {
   const ObjectTable* table;
   OptimizerSpec (*make)(const Variant& options);
 };
 
-std::span<const OptimizerKindEntry> optimizer_kinds();
+/// Defined for each optimizer in its own .cpp; the name is that of its type in configs.
+template <class Name>
+OptimizerKind optimizer_kind();
+
+std::span<const OptimizerKind> optimizer_kinds();
 const VariantTable& optimizer_table();
 OptimizerSpec make_optimizer(const Variant& options);
-
-/// Fills the per-step scalars (lr, bias corrections, first_step) for update number `step`, counted
-/// from 1.
-void fill_optimizer_scalars(const OptimizerSpec& spec, double lr, std::int64_t step,
-                            StepScalars& scalars);
+/// Of a ParamGroupSpec.
+const ObjectTable& param_group_table();
 
 }  // namespace dpt

@@ -2,18 +2,33 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <cmath>
 
 #include "engine/optimizers/optimizer.h"
 
 namespace dpt {
 
-OptimizerKindEntry sgd_kind();
-OptimizerKindEntry adam_kind();
-OptimizerKindEntry adamw_kind();
+constexpr OptimizerKind (*kKinds[])() = {
+    &optimizer_kind<class SGD>,       //
+    &optimizer_kind<class Adam>,      //
+    &optimizer_kind<class AdamW>,     //
+    &optimizer_kind<class NAdam>,     //
+    &optimizer_kind<class RAdam>,     //
+    &optimizer_kind<class RMSprop>,   //
+    &optimizer_kind<class Adagrad>,   //
+    &optimizer_kind<class Adadelta>,  //
+    &optimizer_kind<class Yogi>,      //
+    &optimizer_kind<class Lion>,      //
+    &optimizer_kind<class LARS>,      //
+    &optimizer_kind<class LAMB>,      //
+};
 
-std::span<const OptimizerKindEntry> optimizer_kinds() {
-  static const std::array kinds = {sgd_kind(), adam_kind(), adamw_kind()};
+std::span<const OptimizerKind> optimizer_kinds() {
+  static const auto kinds = [] {
+    std::array<OptimizerKind, std::size(kKinds)> made{};
+    std::transform(std::begin(kKinds), std::end(kKinds), made.begin(),
+                   [](OptimizerKind (*kind)()) { return kind(); });
+    return made;
+  }();
   return kinds;
 }
 
@@ -21,11 +36,29 @@ const VariantTable& optimizer_table() {
   static const VariantTable table = [] {
     VariantTable made;
     made.what = "optimizer";
-    for (const OptimizerKindEntry& kind : optimizer_kinds()) {
-      made.alternatives.push_back(kind.table);
-    }
+    for (const OptimizerKind& kind : optimizer_kinds()) made.alternatives.push_back(kind.table);
     made.hints = {{"Momentum", "SGD"}, {"momentum", "SGD"},        {"Nesterov", "SGD"},
-                  {"NAG", "SGD"},      {"GradientDescent", "SGD"}, {"AdamWeightDecay", "AdamW"}};
+                  {"NAG", "SGD"},      {"GradientDescent", "SGD"}, {"AdamWeightDecay", "AdamW"},
+                  {"Nadam", "NAdam"},  {"RectifiedAdam", "RAdam"}, {"RMSProp", "RMSprop"}};
+    return made;
+  }();
+  return table;
+}
+
+const ObjectTable& param_group_table() {
+  using S = ParamGroupSpec;
+  static const ObjectTable table = [] {
+    ObjectTable made = object_table<S>(
+        "groups", "Parameters that are updated in another way than the rest.",
+        {field("match", &S::match,
+               "Patterns over the names of parameters, such as \"*.bias\". A star is any number of "
+               "characters, a question mark one; the first group that matches a parameter is its "
+               "group.")
+             .required()
+             .items(1, 10'000),
+         field("weight_decay", &S::weight_decay, "Instead of the optimizer's.").at_least(0),
+         field("lr_scale", &S::lr_scale, "Factor of the learning rate.").at_least(0)});
+    made.set_where = [](void* object, const Where& at) { static_cast<S*>(object)->where = at; };
     return made;
   }();
   return table;
@@ -33,28 +66,17 @@ const VariantTable& optimizer_table() {
 
 OptimizerSpec make_optimizer(const Variant& options) {
   const auto kinds = optimizer_kinds();
-  const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const OptimizerKindEntry& entry) {
-    return entry.table->name == options.type;
+  const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const OptimizerKind& each) {
+    return each.table->name == options.type;
   });
   assert(kind != kinds.end() && "the reader admits only names of optimizer_table()");
   return kind->make(options);
 }
 
-void fill_optimizer_scalars(const OptimizerSpec& spec, double lr, std::int64_t step,
-                            StepScalars& scalars) {
-  assert(step >= 1);
-  const OptimizerDesc& desc = spec.desc;
-  scalars.lr = static_cast<float>(lr);
-  scalars.first_step = step == 1 ? 1.0F : 0.0F;
-  scalars.step_size = static_cast<float>(lr);
-  scalars.inverse_sqrt_bias2 = 1.0F;
-  if (desc.kind == OptimizerKind::sgd) return;
-  // PyTorch computes the corrections in Python's doubles; the kernels then work in float.
-  const double t = static_cast<double>(step);
-  const double bias1 = 1.0 - std::pow(desc.beta1, t);
-  const double bias2 = 1.0 - std::pow(desc.beta2, t);
-  scalars.step_size = static_cast<float>(lr / bias1);
-  scalars.inverse_sqrt_bias2 = static_cast<float>(1.0 / std::sqrt(bias2));
+std::vector<std::string> OptimizerSpec::state_names() const {
+  std::vector<std::string> names;
+  for (const OptimizerState& state : states) names.push_back(state.name);
+  return names;
 }
 
 }  // namespace dpt

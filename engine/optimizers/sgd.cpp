@@ -1,19 +1,16 @@
 // SGD as torch.optim.SGD: momentum, dampening, Nesterov momentum, weight decay as an L2 term.
-#include "engine/optimizers/optimizer.h"
+#include "engine/optimizers/kind.h"
 
 namespace dpt {
 namespace {
 
-struct SgdOptions {
-  double lr = 1e-3;
+struct SgdOptions : OptimizerOptions {
   double momentum = 0.0;
   double dampening = 0.0;
   bool nesterov = false;
-  double weight_decay = 0.0;
-  bool maximize = false;
 };
 
-std::string check(const SgdOptions& options) {
+std::string check_sgd(const SgdOptions& options) {
   if (options.nesterov && (options.momentum == 0.0 || options.dampening != 0.0)) {
     return fmt::format(
         "nesterov: true needs a momentum above 0 and a dampening of 0, found momentum: {} and "
@@ -23,39 +20,41 @@ std::string check(const SgdOptions& options) {
   return {};
 }
 
-const ObjectTable& table() {
-  static const ObjectTable the_table = object_table<SgdOptions>(
-      "SGD", "Stochastic gradient descent, as torch.optim.SGD.",
-      {field("lr", &SgdOptions::lr, "Learning rate, before lr_schedule is applied.").at_least(0),
-       field("momentum", &SgdOptions::momentum, "Momentum factor.").at_least(0),
-       field("dampening", &SgdOptions::dampening, "Dampening of the momentum."),
-       field("nesterov", &SgdOptions::nesterov,
-             "Nesterov momentum; needs momentum above 0 and dampening 0."),
-       field("weight_decay", &SgdOptions::weight_decay, "L2 penalty, added to the gradient.")
-           .at_least(0),
-       field("maximize", &SgdOptions::maximize, "Maximise the loss instead of minimising it.")},
-      &check);
-  return the_table;
+template <bool kMomentum>
+OptimizerSpec sgd_spec(const SgdOptions& options, std::vector<OptimizerState> states) {
+  using Formula = SgdFormula<kMomentum>;
+  return optimizer_spec<Formula>(
+      options, std::move(states), [options](double lr, double weight_decay, std::int64_t t) {
+        typename Formula::Step step;
+        step.lr = static_cast<float>(lr);
+        step.weight_decay = static_cast<float>(weight_decay);
+        step.momentum = step.keep = static_cast<float>(options.momentum);
+        const auto dampening = static_cast<float>(options.dampening);
+        step.gain = static_cast<float>(1.0 - static_cast<double>(dampening));
+        step.nesterov = options.nesterov;
+        step.is_first = t == 1;
+        return step;
+      });
 }
 
-OptimizerSpec make(const Variant& variant) {
-  const SgdOptions& options = variant.as<SgdOptions>();
-  OptimizerSpec spec;
-  spec.lr = options.lr;
-  spec.desc.kind = OptimizerKind::sgd;
-  spec.desc.momentum = static_cast<float>(options.momentum);
-  spec.desc.dampening = static_cast<float>(options.dampening);
-  spec.desc.nesterov = options.nesterov;
-  spec.desc.weight_decay = options.weight_decay;
-  spec.desc.maximize = options.maximize;
-  if (options.momentum != 0.0) spec.state_names = {"momentum_buffer"};
-  return spec;
+OptimizerSpec make_sgd(const Variant& variant) {
+  const auto& options = variant.as<SgdOptions>();
+  if (options.momentum == 0.0) return sgd_spec<false>(options, {});
+  return sgd_spec<true>(options, {{"momentum_buffer"}});
 }
 
 }  // namespace
 
-OptimizerKindEntry sgd_kind() {
-  return {&table(), &make};
+template <>
+OptimizerKind optimizer_kind<class SGD>() {
+  static const ObjectTable table = optimizer_table_of<SgdOptions>(
+      "SGD", "Stochastic gradient descent, as torch.optim.SGD.", kL2Penalty,
+      {field("momentum", &SgdOptions::momentum, "Momentum factor.").at_least(0),
+       field("dampening", &SgdOptions::dampening, "Dampening of the momentum."),
+       field("nesterov", &SgdOptions::nesterov,
+             "Nesterov momentum; needs momentum above 0 and dampening 0.")},
+      &check_sgd);
+  return {&table, &make_sgd};
 }
 
 }  // namespace dpt

@@ -216,6 +216,15 @@ SpecTables::SpecTables(const Catalog& catalog)
              "Maximum norm of the gradient of all parameters; a gradient with a larger norm is "
              "scaled down to it.")
            .range(1e-30, 1e38),
+       field("grad_clip_value", &TrainSection::grad_clip_value,
+             "Maximum absolute value of each element of the gradient, as torch's clip_grad_value_; "
+             "not together with grad_clip_norm.")
+           .range(1e-30, 1e38),
+       field("freeze", &TrainSection::freeze,
+             "Patterns over the names of parameters, such as \"conv1.*\": those that match stay as "
+             "they are, and no gradient is computed where none is needed. A star is any number of "
+             "characters, a question mark one. Where all tensors of a BatchNorm are named, it uses "
+             "its running statistics and leaves them as they are."),
        object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
                     "When to end training before the last epoch."),
        object_field("on_divergence", &TrainSection::on_divergence, on_divergence,
@@ -234,7 +243,11 @@ SpecTables::SpecTables(const Catalog& catalog)
            "the run ends with exit code 6. Time in which the process is suspended does not count, "
            "and a slow replica that is still reading, computing or saving is not stalled.")
            .range(0.01, 1e9)
-           .changeable()});
+           .changeable()},
+      +[](const TrainSection& s) -> std::string {
+        if (!s.grad_clip_norm || !s.grad_clip_value) return {};
+        return "expected grad_clip_norm or grad_clip_value, found both";
+      });
 
   checkpoint = checkpoint_table(keep_best);
   log = object_table<LogSpec>(

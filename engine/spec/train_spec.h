@@ -122,7 +122,8 @@ struct OnDivergenceSpec {
 struct TrainSection {
   std::int64_t epochs = 0;
   std::int64_t shards = 0;  ///< 0 = auto (fast mode); N = exact mode with N shards
-  std::optional<double> grad_clip_norm;
+  std::optional<double> grad_clip_norm, grad_clip_value;
+  std::vector<std::string> freeze;  ///< patterns over parameters' names
   std::optional<EarlyStoppingSpec> early_stopping;
   OnDivergenceSpec on_divergence;
   Precision precision = Precision::fp32;

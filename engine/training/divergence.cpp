@@ -41,8 +41,7 @@ Json event_fields(const Job& job, const BadStep& bad, const Diagnosis& diagnosis
   const StepResult& result = bad.result();
   Json fields = {{"epoch", bad.epoch() + 1}, {"step", result.step}, {"loss", bad.loss()}};
   // Not measured otherwise: see Replica::train_step.
-  if (result.grad_norm || job.spec.train.grad_clip_norm ||
-      job.spec.train.on_divergence.policy == DivergencePolicy::skip) {
+  if (result.grad_norm || job.always_measures_norm()) {
     fields["grad_norm"] = static_cast<double>(result.metrics.bad_norm);
   }
   fields["lr"] = result.lr;
@@ -267,8 +266,8 @@ void Divergence::roll_back(const BadStep& bad) {
     target.params.resize(floats);
     communicator_.broadcast(std::as_writable_bytes(std::span<float>(target.params)), 0);
     if (!writes_) {
-      for (const std::string& name : job_.optimizer.state_names) {
-        target.optimizer.emplace_back(name, std::vector<float>(floats));
+      for (const OptimizerState& state : job_.optimizer.states) {
+        target.optimizer.emplace_back(state.name, std::vector<float>(floats));
       }
     }
     for (auto& [name, values] : target.optimizer) {
@@ -276,9 +275,9 @@ void Divergence::roll_back(const BadStep& bad) {
     }
   }
   if (target.optimizer.empty()) {
-    for (const std::string& name : job_.optimizer.state_names) {
-      target.optimizer.emplace_back(
-          name, std::vector<float>(static_cast<std::size_t>(job_.plan.param_floats)));
+    for (const OptimizerState& state : job_.optimizer.states) {
+      const auto floats = static_cast<std::size_t>(job_.plan.param_floats);
+      target.optimizer.emplace_back(state.name, std::vector<float>(floats, state.start));
     }
   }
   settle_folder(now, target.state);

@@ -9,18 +9,21 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kMetricsAt = kLine;
-constexpr std::size_t kIdsAt = 2 * kLine;
+constexpr std::size_t kUpdateAt = 2 * kLine;
 static_assert(sizeof(StepScalars) <= kLine && sizeof(StepMetrics) <= kLine);
+static_assert(sizeof(UpdateStep) % kLine == 0);
 
-/// The block's layout for a batch of `samples`: scalars, metrics, ids, slots (all 8-byte aligned)
-/// one after the other, whatever room the block has. So a step uploads no more than it uses, and
-/// equal batches find equal addresses.
-std::size_t slots_at(std::size_t samples) {
-  return kIdsAt + samples * sizeof(std::int64_t);
-}
-std::size_t block_size(std::size_t samples) {
-  return slots_at(samples) + samples * sizeof(std::int32_t);
-}
+/// The block's layout for a batch of `samples` and an update of `groups`: scalars, metrics, update
+/// steps, ids, slots (all 8-byte aligned) one after the other, whatever room the block has. So a
+/// step uploads no more than it uses, and equal batches find equal addresses; what an update reads
+/// is at the same address for every batch.
+struct Layout {
+  Layout(std::size_t samples, std::size_t groups)
+      : ids(kUpdateAt + groups * sizeof(UpdateStep)),
+        slots(ids + samples * sizeof(std::int64_t)),
+        bytes(slots + samples * sizeof(std::int32_t)) {}
+  std::size_t ids, slots, bytes;
+};
 
 }  // namespace
 
@@ -49,31 +52,33 @@ std::byte* InputStaging::grow(HostMemory& memory, std::size_t& have, std::size_t
 
 StagedBatch InputStaging::stage(int slot_index, const StepScalars& scalars,
                                 const StepMetrics& metrics, const HostBatch& batch,
-                                const DataSource& source) {
+                                const DataSource& source, std::span<const UpdateStep> update) {
   Slot& slot = slots_[static_cast<std::size_t>(slot_index)];
   const std::size_t samples = batch.slots.size();
-  const std::size_t bytes = block_size(samples);
-  if (block_.bytes() < bytes) {
+  const Layout at(samples, update.size());
+  if (block_.bytes() < at.bytes) {
     // The copies of steps in flight still go to the old one.
     backend_.synchronize();
     // Rounded up, so that a few samples more do not move everything.
-    const std::size_t room = block_size((samples + 63) / 64 * 64);
+    const std::size_t room = Layout((samples + 63) / 64 * 64, update.size()).bytes;
     grow(block_, room, "batch indices");
     for (Slot& each : slots_) each.block = backend_.allocate_host(room, "batch indices");
   }
   std::byte* host = slot.block.get();
-  std::memset(host, 0, kIdsAt);
+  std::memset(host, 0, kUpdateAt);
   std::memcpy(host, &scalars, sizeof(scalars));
   std::memcpy(host + kMetricsAt, &metrics, sizeof(metrics));
+  std::copy(update.begin(), update.end(), reinterpret_cast<UpdateStep*>(host + kUpdateAt));
 
   StagedBatch staged;
   staged.metrics = block_.ptr() + kMetricsAt;
+  staged.update = block_.ptr() + kUpdateAt;
   staged.batch.scalars = block_.ptr();
-  staged.batch.ids = block_.ptr() + kIdsAt;
-  staged.batch.slots = block_.ptr() + slots_at(samples);
+  staged.batch.ids = block_.ptr() + at.ids;
+  staged.batch.slots = block_.ptr() + at.slots;
   if (samples > 0) {
-    std::memcpy(host + kIdsAt, batch.ids.data(), batch.ids.size_bytes());
-    auto* slots = reinterpret_cast<std::int32_t*>(host + slots_at(samples));
+    std::memcpy(host + at.ids, batch.ids.data(), batch.ids.size_bytes());
+    auto* slots = reinterpret_cast<std::int32_t*>(host + at.slots);
     std::copy(batch.slots.begin(), batch.slots.end(), slots);
     const Resident& data = resident(source);
     if (data.pixels.ptr()) {
@@ -84,7 +89,7 @@ StagedBatch InputStaging::stage(int slot_index, const StepScalars& scalars,
       std::iota(slots, slots + samples, 0);
     }
   }
-  backend_.upload(block_.ptr(), host, bytes);
+  backend_.upload(block_.ptr(), host, at.bytes);
   return staged;
 }
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ namespace dpt {
 struct StagedBatch {
   DeviceBatch batch;
   DevPtr metrics;  ///< StepMetrics padded to 64 bytes: zeros, and this rank's vote
+  DevPtr update;   ///< the UpdateSteps of the step's parameter groups
   int buffer = 0;  ///< which of the sample buffers it lies in; 0 for data on the device
 };
 
@@ -36,7 +38,8 @@ class InputStaging {
   /// Queues the copies for one step. `batch` may be empty (no samples on this rank) and is not
   /// needed any more on return.
   StagedBatch stage(int slot, const StepScalars& scalars, const StepMetrics& metrics,
-                    const HostBatch& batch, const DataSource& source);
+                    const HostBatch& batch, const DataSource& source,
+                    std::span<const UpdateStep> update = {});
   /// To be called when everything that reads `staged` is queued.
   void release(const StagedBatch& staged);
 
@@ -69,7 +72,7 @@ class InputStaging {
                      StagedBatch& staged);
 
   Backend& backend_;
-  DeviceMemory block_;  // StepScalars, StepMetrics, ids, slots
+  DeviceMemory block_;  // StepScalars, StepMetrics, UpdateSteps, ids, slots
   std::array<Slot, kSlots> slots_;
   std::array<Buffer, 2> buffers_;
   int next_buffer_ = 0;

@@ -20,6 +20,15 @@ DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan) {
   return {{spec.model.input[1], spec.model.input[2], spec.model.input[0]}, plan.classes};
 }
 
+std::vector<ParamPlace> param_places(const Plan& plan) {
+  std::vector<ParamPlace> places;
+  for (const Param& param : plan.params) {
+    if (!param.is_trained()) continue;
+    places.push_back({param.name, param.offset, param.count, param.is_frozen});
+  }
+  return places;
+}
+
 Loader::Options loader_options(const Job& job) {
   Loader::Options options;
   options.workers = job.decoder_threads;
@@ -63,6 +72,14 @@ std::string plan_cache_path() {
   return {};
 }
 
+bool Job::always_measures_norm() const {
+  const TrainSection& train = spec.train;
+  // A step is skipped before it has changed anything, and clipping each value would hide an
+  // infinite gradient.
+  return train.grad_clip_norm || train.grad_clip_value ||
+         train.on_divergence.policy == DivergencePolicy::skip;
+}
+
 std::vector<std::string> Job::device_names() const {
   std::vector<std::string> names;
   for (const DeviceName& device : devices) names.push_back(device.text());
@@ -74,6 +91,7 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.plan = std::move(plan);
   job.splits = make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
   job.optimizer = make_optimizer(spec.optimizer);
+  job.update = plan_update(job.optimizer, param_places(job.plan));
   const DataRequirements requirements = data_requirements(spec, job.plan);
   const auto seed = static_cast<std::uint64_t>(spec.seed);
   job.train_input =

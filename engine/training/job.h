@@ -10,6 +10,7 @@
 #include "engine/data/loader.h"
 #include "engine/graph/plan.h"
 #include "engine/optimizers/optimizer.h"
+#include "engine/optimizers/param_groups.h"
 #include "engine/schedules/schedule.h"
 #include "engine/spec/train_spec.h"
 #include "engine/training/device_weights.h"
@@ -22,6 +23,7 @@ struct Job {
   Plan plan;
   Splits splits;
   OptimizerSpec optimizer;
+  UpdatePlan update;
   LrSchedule schedule;
   InputDesc train_input, eval_input;  ///< of the first kernel, for each list of transforms
   std::vector<DeviceName> devices;    ///< one rank each
@@ -46,6 +48,8 @@ struct Job {
   int decoder_threads = 1;  ///< of each replica, for sources that decode
 
   int ranks() const { return static_cast<int>(devices.size()); }
+  /// Whether the gradient's norm is known before every update, not of logged steps only.
+  bool always_measures_norm() const;
   /// By rank, as a config names them: "cpu", "cpu:4", "cuda:0".
   std::vector<std::string> device_names() const;
   /// Samples of step `index` of an epoch, as positions in the epoch's order.
@@ -55,6 +59,9 @@ struct Job {
 /// `plan` is that of `spec`. Throws ErrorKind::usage for whatever in the spec does not fit
 /// together: classes, more replicas than shards.
 Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolved_config);
+
+/// The parameters of a plan, for plan_update.
+std::vector<ParamPlace> param_places(const Plan& plan);
 
 /// What the data set must look like for this model (the plan decides the label range).
 DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan);

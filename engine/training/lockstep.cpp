@@ -42,7 +42,7 @@ void Lockstep::train(std::span<const Piece> pieces, std::span<const std::int64_t
     const Coupled& coupled =
         coupled_[static_cast<std::size_t>(moments ? phase : 2 * count - 1 - phase)];
     const Node& node = plan_.nodes[static_cast<std::size_t>(coupled.node)];
-    if (!moments && !node.trains && !node.input_gradient) continue;
+    if (!moments && !plan_.values[static_cast<std::size_t>(node.output)].needs_gradient) continue;
     if (coupled.sync) {
       merge_over_batch(coupled, moments, phase, pieces, shard_sizes);
     } else {

@@ -33,10 +33,17 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
     params16_ = allocate(static_cast<std::size_t>(job.plan.param_floats) * size_of(DType::bf16),
                          "the parameters in bf16");
   }
-  for (const std::string& name : job.optimizer.state_names) {
-    state_.push_back(allocate(float_bytes(job.plan.param_floats), "optimizer state " + name));
+  for (const OptimizerState& state : job.optimizer.states) {
+    state_.push_back(allocate(float_bytes(job.plan.param_floats), "optimizer state " + state.name));
     backend_.zero(state_.back().ptr(), state_.back().bytes());
+    if (state.start != 0) {
+      const std::vector<float> start(static_cast<std::size_t>(job.plan.param_floats), state.start);
+      backend_.upload(state_.back().ptr(), start.data(), state_.back().bytes());
+      backend_.synchronize();  // for `start`
+    }
   }
+  optimizer_ = backend_.optimizer({job.optimizer.formula, job.update.ranges});
+  update_steps_.resize(job.update.groups.size());
   guard_ = allocate(sizeof(UpdateGuard), "the update guard");
   backend_.zero(guard_.ptr(), guard_.bytes());
   for (Ring& ring : ring_) {
@@ -119,7 +126,7 @@ void Replica::set_optimizer_state(
 std::vector<std::pair<std::string, std::vector<float>>> Replica::optimizer_state() {
   std::vector<std::pair<std::string, std::vector<float>>> host;
   for (std::size_t i = 0; i < state_.size(); ++i) {
-    host.emplace_back(job_.optimizer.state_names[i],
+    host.emplace_back(job_.optimizer.states[i].name,
                       std::vector<float>(static_cast<std::size_t>(job_.plan.param_floats)));
     backend_.download(host.back().second.data(), state_[i].ptr(), state_[i].bytes());
   }
@@ -251,8 +258,9 @@ void Replica::need_gradient_buffers(int count) {
 }
 
 StagedBatch Replica::stage(int slot, const StepScalars& scalars, const StepMetrics& metrics,
-                           const HostBatch& batch, const DataSource& source) {
-  const StagedBatch staged = staging_.stage(slot, scalars, metrics, batch, source);
+                           const HostBatch& batch, const DataSource& source,
+                           std::span<const UpdateStep> update) {
+  const StagedBatch staged = staging_.stage(slot, scalars, metrics, batch, source, update);
   if (staging_moves_ != staging_.moves()) forget_graphs();
   staging_moves_ = staging_.moves();
   return staged;
@@ -320,7 +328,7 @@ void Replica::compute_gradients(const WorkPartition& partition, const StagedBatc
   // The last pass completes the gradients, layer by layer.
   std::size_t next_bucket = 0;
   const auto after_node = [&](int node) {
-    if (next_bucket < buckets_.size() && buckets_[next_bucket].node == node) {
+    while (next_bucket < buckets_.size() && buckets_[next_bucket].node == node) {
       sum_bucket(buckets_[next_bucket++]);
     }
   };
@@ -393,19 +401,28 @@ void Replica::sum_gradients(const WorkPartition& partition) {
 
 void Replica::update_params(const StagedBatch& staged, bool norm) {
   const DevPtr sum = gradients_.front().ptr();
-  if (norm) backend_.grad_norm(sum, job_.plan.trained_floats, staged.batch.scalars);
+  if (norm) {
+    // The norm is that of what is trained; some frozen parameters have a gradient all the same.
+    for (const UpdateRange& range : job_.update.frozen) {
+      backend_.zero(sum + static_cast<std::size_t>(range.begin) * sizeof(float),
+                    float_bytes(range.count));
+    }
+    backend_.grad_norm(sum, job_.plan.trained_floats, staged.batch.scalars);
+  }
+  if (job_.spec.train.grad_clip_value) {
+    backend_.clip_values(sum, static_cast<float>(*job_.spec.train.grad_clip_value),
+                         job_.plan.trained_floats);
+  }
   OptimizerArgs args;
   args.params = params_.ptr();
   args.params16 = params16_.ptr();
   args.grads = sum;
-  if (!state_.empty()) args.state1 = state_[0].ptr();
-  if (state_.size() > 1) args.state2 = state_[1].ptr();
-  if (state_.size() > 2) args.state3 = state_[2].ptr();
+  for (std::size_t i = 0; i < state_.size(); ++i) args.states[i] = state_[i].ptr();
   args.scalars = staged.batch.scalars;
-  args.count = job_.plan.trained_floats;
+  args.steps = staged.update;
   args.metrics = metrics_of(gradients_.front().ptr());
   args.guard = guard_.ptr();
-  backend_.optimizer_step(job_.optimizer.desc, args);
+  optimizer_->step(args);
   if (!job_.plan.running.empty()) {
     backend_.update_running(job_.plan.running, job_.plan.counters,
                             {params_.ptr(), sum, args.metrics});
@@ -429,16 +446,15 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
   scalars.step = plan.step;
   scalars.inverse_count = 1.0F / static_cast<float>(plan.global_batch);
   scalars.max_norm = static_cast<float>(job_.spec.train.grad_clip_norm.value_or(0.0));
-  fill_optimizer_scalars(job_.optimizer, plan.lr, plan.step - plan.skipped, scalars);
+  scalars.lr = static_cast<float>(plan.lr);
+  job_.update.fill_steps(job_.optimizer, plan.lr, plan.step - plan.skipped, update_steps_);
   StepMetrics metrics;
   metrics.stop_votes = plan.vote_stop ? 1.0F : 0.0F;
-  const StagedBatch staged = stage(slot, scalars, metrics, batch, *job_.splits.train.source);
+  const StagedBatch staged =
+      stage(slot, scalars, metrics, batch, *job_.splits.train.source, update_steps_);
   const std::uintptr_t pixels = staged.batch.raw.address;
 
-  // A step is skipped before it has changed anything, so whether the gradient is finite must be
-  // known before the update.
-  const bool norm = job_.spec.train.grad_clip_norm.has_value() || plan.want_grad_norm ||
-                    job_.spec.train.on_divergence.policy == DivergencePolicy::skip;
+  const bool norm = plan.want_grad_norm || job_.always_measures_norm();
   // Where statistics cross ranks, sums over ranks stand in the midst of the pass.
   const bool gradients_can_be_recorded =
       buckets_.empty() && (communicator_.can_be_recorded() || !lockstep_.couples_shards());

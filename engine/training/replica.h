@@ -157,7 +157,8 @@ class Replica {
   template <class Work>
   bool repeat(const RepeatedKey& key, const Work& work);
   StagedBatch stage(int slot, const StepScalars& scalars, const StepMetrics& metrics,
-                    const HostBatch& batch, const DataSource& source);
+                    const HostBatch& batch, const DataSource& source,
+                    std::span<const UpdateStep> update = {});
   void compute_gradients(const WorkPartition& partition, const StagedBatch& staged);
   void train(const WorkPartition& partition, const std::function<void(int)>& after_node);
   /// Room for what the pieces of so many branches keep.
@@ -188,6 +189,8 @@ class Replica {
   std::int64_t staging_moves_ = 0;
   std::vector<DeviceMemory> gradients_;
   std::vector<DeviceMemory> state_;
+  std::unique_ptr<OptimizerOp> optimizer_;
+  std::vector<UpdateStep> update_steps_;  ///< of the present step, one for each group
   DeviceMemory eval_loss_, eval_prediction_, eval_metrics_;
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Executor>> executors_;
   DeviceWeights device_weights_;

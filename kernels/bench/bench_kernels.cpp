@@ -7,14 +7,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "kernels/common/optimizers/formulas.h"
 #include "kernels/common/philox.h"
 #include "kernels/cpu/direct.h"
-#include "kernels/cpu/flat.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/optimizer.h"
 
 namespace dpt {
 namespace {
@@ -179,14 +181,20 @@ void bench_linear(std::int64_t batch, std::int64_t in, std::int64_t out, bool re
 
 void bench_optimizer(std::int64_t count) {
   Buffer params(count), grads(count), momentum(count);
-  OptimizerDesc desc;
-  desc.momentum = 0.9F;
-  StepScalars now;
-  now.lr = 1e-6F;
-  const double us = least_us([&] {
-    cpu_optimizer_step(desc, params.data(), grads.data(), momentum.data(), nullptr, nullptr, now,
-                       count);
-  });
+  const auto sgd = make_cpu_optimizer({formula_index<SgdFormula<true>>(), {{0, count, 0}}});
+  FormulaStep<SgdFormula<true>> step;
+  step.step.lr = 1e-6F;
+  step.step.momentum = step.step.keep = 0.9F;
+  UpdateStep block = {};
+  std::memcpy(&block, &step, sizeof(step));
+  const StepScalars now;
+  OptimizerArgs args;
+  args.params = params.ptr();
+  args.grads = grads.ptr();
+  args.states[0] = momentum.ptr();
+  args.scalars = {reinterpret_cast<std::uintptr_t>(&now)};
+  args.steps = {reinterpret_cast<std::uintptr_t>(&block)};
+  const double us = least_us([&] { sgd->step(args); });
   fmt::print("SGD with momentum, {} parameters: {:.1f} us\n", count, us);
 }
 

@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "kernels/common/align.h"
-#include "kernels/common/optimizer_math.h"
 #include "kernels/cpu/batch_norm.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/conv2d.h"
@@ -19,6 +18,7 @@
 #include "kernels/cpu/input.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/pool2d.h"
 #include "kernels/cpu/relu.h"
@@ -148,21 +148,11 @@ class CpuBackend final : public Backend {
   void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) override {
     cpu_grad_norm(host(grads), count, host<StepScalars>(scalars));
   }
-  void optimizer_step(const OptimizerDesc& desc, const OptimizerArgs& args) override {
-    const auto& now = *host<const StepScalars>(args.scalars);
-    auto* metrics = host<StepMetrics>(args.metrics);
-    auto* guard = host<UpdateGuard>(args.guard);
-    UpdateOutcome outcome = guard ? decide_update(now, *metrics, *guard) : UpdateOutcome::applied;
-    if (outcome == UpdateOutcome::applied) {
-      const bool finite =
-          cpu_optimizer_step(desc, host(args.params), host(args.grads), host(args.state1),
-                             host(args.state2), host(args.state3), now, args.count);
-      if (args.params16) to_bf16(args.params16, args.params, args.count);
-      if (!finite) outcome = UpdateOutcome::broken;
-    }
-    if (guard && outcome != UpdateOutcome::applied) {
-      report_outcome(outcome, now, *metrics, *guard);
-    }
+  void clip_values(DevPtr values, float limit, std::int64_t count) override {
+    cpu_clip_values(host(values), limit, count);
+  }
+  std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc& desc) override {
+    return make_cpu_optimizer(desc);
   }
 
  private:

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/common/optimizer_math.h"
+#include "kernels/common/update_outcome.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/features.h"
 #include "kernels/cpu/flat_avx2.h"
@@ -19,11 +19,6 @@ constexpr std::int64_t kSmallestBlock = 1024;
 bool wide() {
   static const bool avx2 = CpuFeatures::detect().avx2;
   return avx2;
-}
-
-/// 1 for NaN and infinities. An integer, so that a loop over it has no branch.
-unsigned not_finite(float x) {
-  return is_finite(x) ? 0U : 1U;
 }
 
 }  // namespace
@@ -66,38 +61,8 @@ void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s) {
   set_norm_and_clip(*s, sums[0]);
 }
 
-bool cpu_optimizer_step(const OptimizerDesc& desc, float* params, const float* grads, float* s1,
-                        float* s2, float* s3, const StepScalars& now, std::int64_t n) {
-  std::int64_t i = 0;
-  bool finite = true;
-  unsigned bad = 0;
-  if (desc.kind != OptimizerKind::sgd) {
-    const AdamStep step = adam_step(desc, now);
-    float* largest = desc.amsgrad ? s3 : nullptr;
-    if (wide()) i = flat_avx2::adam(step, params, grads, s1, s2, largest, n, finite);
-    for (; i < n; ++i) {
-      adam_update(step, params[i], grads[i], s1[i], s2[i], largest ? largest + i : nullptr);
-      // The largest second moment is one that `s2` had, or NaN, and then so is the parameter.
-      bad |= not_finite(params[i]) | not_finite(s1[i]) | not_finite(s2[i]);
-    }
-    return finite && bad == 0;
-  }
-  const SgdStep step = sgd_step(desc, now);
-  if (desc.momentum == 0) {
-    if (wide()) i = flat_avx2::sgd(step, params, grads, n, finite);
-    for (; i < n; ++i) {
-      sgd_update(step, params[i], grads[i]);
-      bad |= not_finite(params[i]);
-    }
-    return finite && bad == 0;
-  }
-  const bool first = now.first_step != 0;
-  if (wide()) i = flat_avx2::sgd_momentum(step, first, params, grads, s1, n, finite);
-  for (; i < n; ++i) {
-    sgd_momentum_update(step, first, params[i], grads[i], s1[i]);
-    bad |= not_finite(params[i]) | not_finite(s1[i]);
-  }
-  return finite && bad == 0;
+void cpu_clip_values(float* values, float limit, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) values[i] = clipped(values[i], limit);
 }
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// Kernels over flat fp32 buffers: sum, gradient norm, optimizer step. The results have the same
+// Kernels over flat fp32 buffers: sum, gradient norm. The results have the same
 // bits on every instruction set. Called by the CPU backend from its own thread.
 #pragma once
 
@@ -24,9 +24,7 @@ void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n);
 /// element i goes to partial sum i % 16.
 void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s);
 
-/// One pass over n parameters. s1, s2, s3 as OptimizerArgs' states; those that the optimizer does
-/// not have may be null. Whether all parameters and states are finite afterwards.
-bool cpu_optimizer_step(const OptimizerDesc& desc, float* params, const float* grads, float* s1,
-                        float* s2, float* s3, const StepScalars& now, std::int64_t n);
+/// values[i] = clipped(values[i], limit), for i < n.
+void cpu_clip_values(float* values, float limit, std::int64_t n);
 
 }  // namespace dpt

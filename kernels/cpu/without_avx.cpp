@@ -7,6 +7,7 @@
 #include "kernels/cpu/direct_linear.h"
 #include "kernels/cpu/features.h"
 #include "kernels/cpu/flat_avx2.h"
+#include "kernels/cpu/optimizer_avx2.h"
 
 namespace dpt {
 
@@ -23,16 +24,6 @@ std::int64_t add(float*, const float*, const float*, std::int64_t) {
 std::int64_t add_squares(const float*, std::int64_t, double[16]) {
   return 0;
 }
-std::int64_t sgd(const SgdStep&, float*, const float*, std::int64_t, bool&) {
-  return 0;
-}
-std::int64_t sgd_momentum(const SgdStep&, bool, float*, const float*, float*, std::int64_t, bool&) {
-  return 0;
-}
-std::int64_t adam(const AdamStep&, float*, const float*, float*, float*, float*, std::int64_t,
-                  bool&) {
-  return 0;
-}
 
 }  // namespace flat_avx2
 
@@ -46,6 +37,10 @@ const RowKernels& row_kernels_avx512() {
 }
 
 }  // namespace batch_norm
+
+FormulaLoops optimizer_avx2::loops_of(int) {
+  std::abort();
+}
 
 namespace direct {
 

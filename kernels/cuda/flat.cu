@@ -1,12 +1,12 @@
-// Flat fp32 kernels on a GPU: sums, norm, optimizer step, rounding to bf16. The optimizers'
-// formulas stand in kernels/common/optimizer_math.h; the results have the CPU's bits, but for the
-// norm, whose sum goes another way.
+// Flat fp32 kernels on a GPU: sums, norm, rounding to bf16. The results have the CPU's bits, but
+// for the norm, whose sum goes another way.
 #include "kernels/cuda/flat.h"
 
 #include <algorithm>
 
-#include "kernels/common/optimizer_math.h"
+#include "kernels/common/update_outcome.h"
 #include "kernels/cuda/conv/pack.h"
+#include "kernels/cuda/runtime/block_sum.h"
 #include "kernels/cuda/runtime/is_last_block.h"
 
 namespace dpt {
@@ -40,6 +40,18 @@ struct ToBf16Body {
     Pack<Bf16, kCount> rounded;
     for (int k = 0; k < kCount; ++k) rounded.v[k] = to_bf16(values.v[k]);
     store_pack<kCount>(to + i, rounded);
+  }
+};
+
+struct ClipBody {
+  float* values;
+  float limit;
+
+  template <int kCount>
+  __device__ void at(std::int64_t i) const {
+    auto pack = load_pack<kCount>(values + i);
+    for (int k = 0; k < kCount; ++k) pack.v[k] = clipped(pack.v[k], limit);
+    store_pack<kCount>(values + i, pack);
   }
 };
 
@@ -108,22 +120,6 @@ void launch_tree_sum(const CudaContext& context, const Tree& tree, std::int64_t 
 constexpr int kNormThreads = 256;
 constexpr std::int64_t kMostNormBlocks = 512;
 
-/// The sum over the threads of a block, in a fixed order; valid in thread 0.
-__device__ inline double block_sum(double value) {
-  __shared__ double sums[kNormThreads / 32];
-  for (int lanes = 16; lanes > 0; lanes /= 2) {
-    value += __shfl_down_sync(0xffffffffU, value, static_cast<unsigned>(lanes));
-  }
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
-  __syncthreads();
-  double sum = 0;
-  if (threadIdx.x == 0) {
-    for (const double part : sums) sum += part;
-  }
-  return sum;
-}
-
 /// The number of blocks follows from `count` alone, and with it the order of the sum.
 template <int kCount>
 __global__ void __launch_bounds__(kNormThreads)
@@ -139,137 +135,15 @@ __global__ void __launch_bounds__(kNormThreads)
       for (std::int64_t k = i; k < count && k < i + kWidth; ++k) add(grads[k]);
     }
   }
-  sum = block_sum(sum);
+  sum = block_sum<kNormThreads>(sum);
   if (gridDim.x > 1) {
     if (threadIdx.x == 0) partials[blockIdx.x] = sum;
     if (!is_last_block(counter, gridDim.x)) return;
     sum = 0;
     for (unsigned b = threadIdx.x; b < gridDim.x; b += kNormThreads) sum += __ldcg(partials + b);
-    sum = block_sum(sum);
+    sum = block_sum<kNormThreads>(sum);
   }
   if (threadIdx.x == 0) set_norm_and_clip(*scalars, sum);
-}
-
-// ---- Optimizers --------------------------------------------------------------------------------
-
-struct SgdRule {
-  static constexpr int kStates = 0;
-  SgdStep step;
-  __device__ SgdRule(const OptimizerDesc& desc, const StepScalars& now)
-      : step(sgd_step(desc, now)) {}
-  __device__ void update(float& param, float grad, float*) const { sgd_update(step, param, grad); }
-};
-
-struct SgdMomentumRule {
-  static constexpr int kStates = 1;
-  SgdStep step;
-  bool first;
-  __device__ SgdMomentumRule(const OptimizerDesc& desc, const StepScalars& now)
-      : step(sgd_step(desc, now)), first(now.first_step != 0) {}
-  __device__ void update(float& param, float grad, float* states) const {
-    sgd_momentum_update(step, first, param, grad, states[0]);
-  }
-};
-
-template <bool kAmsgrad>
-struct AdamRule {
-  static constexpr int kStates = kAmsgrad ? 3 : 2;
-  AdamStep step;
-  __device__ AdamRule(const OptimizerDesc& desc, const StepScalars& now)
-      : step(adam_step(desc, now)) {}
-  __device__ void update(float& param, float grad, float* states) const {
-    adam_update(step, param, grad, states[0], states[1], kAmsgrad ? states + 2 : nullptr);
-  }
-};
-
-struct OptimizerBuffers {
-  float* params;
-  const float* grads;
-  float* states[3];
-  Bf16* params16;        ///< or null
-  StepMetrics* metrics;  ///< null, as `guard`, when nothing is checked
-  UpdateGuard* guard;
-};
-
-/// Whether all that it wrote is finite.
-template <class Rule, int kCount>
-__device__ inline bool update_pack(const Rule& rule, const OptimizerBuffers& buffers,
-                                   std::int64_t i) {
-  auto params = load_pack<kCount>(buffers.params + i);
-  const auto grads = load_pack<kCount>(buffers.grads + i);
-  Pack<float, kCount> states[3];
-  bool finite = true;
-#pragma unroll
-  for (int s = 0; s < Rule::kStates; ++s) states[s] = load_pack<kCount>(buffers.states[s] + i);
-#pragma unroll
-  for (int k = 0; k < kCount; ++k) {
-    float of_one[3] = {};
-#pragma unroll
-    for (int s = 0; s < Rule::kStates; ++s) of_one[s] = states[s].v[k];
-    rule.update(params.v[k], grads.v[k], of_one);
-#pragma unroll
-    for (int s = 0; s < Rule::kStates; ++s) {
-      states[s].v[k] = of_one[s];
-      finite = finite && is_finite(of_one[s]);
-    }
-    finite = finite && is_finite(params.v[k]);
-  }
-  store_pack<kCount>(buffers.params + i, params);
-#pragma unroll
-  for (int s = 0; s < Rule::kStates; ++s) store_pack<kCount>(buffers.states[s] + i, states[s]);
-  if (buffers.params16) ToBf16Body{buffers.params16, buffers.params}.template at<kCount>(i);
-  return finite;
-}
-
-template <class Rule, int kCount>
-__global__ void __launch_bounds__(256)
-    optimizer_kernel(OptimizerDesc desc, const StepScalars* scalars, OptimizerBuffers buffers,
-                     std::int64_t count) {
-  if (buffers.guard) {
-    const UpdateOutcome outcome = decide_update(*scalars, *buffers.metrics, *buffers.guard);
-    if (outcome != UpdateOutcome::applied) {
-      if (global_thread() == 0) {
-        report_outcome(outcome, *scalars, *buffers.metrics, *buffers.guard);
-      }
-      return;
-    }
-  }
-  const Rule rule(desc, *scalars);
-  bool finite = true;
-  for (std::int64_t i = global_thread() * kCount; i < count; i += grid_threads() * kCount) {
-    if (i + kCount <= count) {
-      finite = update_pack<Rule, kCount>(rule, buffers, i) && finite;
-    } else {
-      for (std::int64_t k = i; k < count; ++k) {
-        finite = update_pack<Rule, 1>(rule, buffers, k) && finite;
-      }
-    }
-  }
-  if (buffers.guard && !finite) {
-    report_outcome(UpdateOutcome::broken, *scalars, *buffers.metrics, *buffers.guard);
-  }
-}
-
-template <class Rule>
-void launch_optimizer(const CudaContext& context, const OptimizerDesc& desc,
-                      const OptimizerArgs& args) {
-  const DevPtr states[3] = {args.state1, args.state2, args.state3};
-  OptimizerBuffers buffers = {device<float>(args.params),
-                              device<const float>(args.grads),
-                              {},
-                              device<Bf16>(args.params16),
-                              device<StepMetrics>(args.metrics),
-                              device<UpdateGuard>(args.guard)};
-  bool aligned = aligned_to(kWidthBytes, args.params, args.grads) &&
-                 aligned_to(kWidth * sizeof(Bf16), args.params16);
-  for (int s = 0; s < Rule::kStates; ++s) {
-    buffers.states[s] = device<float>(states[s]);
-    aligned = aligned && aligned_to(kWidthBytes, states[s]);
-  }
-  const auto kernel = aligned ? optimizer_kernel<Rule, kWidth> : optimizer_kernel<Rule, 1>;
-  const std::int64_t packs = aligned ? ceil_div(args.count, kWidth) : args.count;
-  launch(kernel, blocks_for(packs, 256, std::int64_t{8} * context.multiprocessors), 256, 0,
-         context.stream, desc, device<const StepScalars>(args.scalars), buffers, args.count);
 }
 
 }  // namespace
@@ -327,6 +201,11 @@ void cuda_to_bf16(const CudaContext& context, DevPtr to, DevPtr from, std::int64
                         ToBf16Body{device<Bf16>(to), device<const float>(from)});
 }
 
+void cuda_clip_values(const CudaContext& context, DevPtr values, float limit, std::int64_t count) {
+  for_each_pack<kWidth>(context, count, aligned_to(kWidthBytes, values),
+                        ClipBody{device<float>(values), limit});
+}
+
 void cuda_grad_norm(const CudaContext& context, DevPtr grads, std::int64_t count, DevPtr scalars) {
   const auto kernel =
       aligned_to(kWidthBytes, grads) ? grad_norm_kernel<kWidth> : grad_norm_kernel<1>;
@@ -335,22 +214,6 @@ void cuda_grad_norm(const CudaContext& context, DevPtr grads, std::int64_t count
   launch(kernel, blocks, kNormThreads, 0, context.stream, device<const float>(grads), count,
          device<StepScalars>(scalars), partial_sums<double>(context, kMostNormBlocks),
          block_counters(context));
-}
-
-void cuda_optimizer_step(const CudaContext& context, const OptimizerDesc& desc,
-                         const OptimizerArgs& args) {
-  if (args.count < 1) return;
-  if (desc.kind == OptimizerKind::sgd) {
-    if (desc.momentum == 0) {
-      launch_optimizer<SgdRule>(context, desc, args);
-    } else {
-      launch_optimizer<SgdMomentumRule>(context, desc, args);
-    }
-  } else if (desc.amsgrad) {
-    launch_optimizer<AdamRule<true>>(context, desc, args);
-  } else {
-    launch_optimizer<AdamRule<false>>(context, desc, args);
-  }
 }
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// Kernels over flat fp32 buffers on a GPU: sums, norm, optimizer step, rounding to bf16. All are
+// Kernels over flat fp32 buffers on a GPU: sums, norm, rounding to bf16. All are
 // queued on the context's stream.
 #pragma once
 
@@ -13,8 +13,7 @@ void cuda_tree_sum(const CudaContext& context, std::span<const DevPtr> parts,
                    std::span<const TreeAdd> additions, std::span<const DevPtr> outs,
                    std::int64_t count);
 void cuda_to_bf16(const CudaContext& context, DevPtr to, DevPtr from, std::int64_t count);
+void cuda_clip_values(const CudaContext& context, DevPtr values, float limit, std::int64_t count);
 void cuda_grad_norm(const CudaContext& context, DevPtr grads, std::int64_t count, DevPtr scalars);
-void cuda_optimizer_step(const CudaContext& context, const OptimizerDesc& desc,
-                         const OptimizerArgs& args);
 
 }  // namespace dpt

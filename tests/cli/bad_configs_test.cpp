@@ -177,7 +177,8 @@ const std::vector<BadConfig> kOneError = {
      {"5:3: unknown key 'difficulty' in data set digits; it belongs to synthetic. Known keys: "
       "@keys(data set digits)"}},
     {{{"type: SGD, lr: 0.05, momentum: 0.9", "type: Adam, lr: 0.05, momentum: 0.9"}},
-     {"18:35: unknown key 'momentum' in optimizer Adam; it belongs to SGD. Known keys: "
+     {"18:35: unknown key 'momentum' in optimizer Adam; it belongs to SGD, RMSprop, LARS. Known "
+      "keys: "
       "@keys(optimizer Adam)"}},
     {{{"type: cosine,", "type: cosine, gamma: 0.1,"}},
      {"19:29: unknown key 'gamma' in lr_schedule cosine; it belongs to step, multistep, "
@@ -204,8 +205,20 @@ const std::vector<BadConfig> kOneError = {
      {"14:7: expected a mapping for model.layers.1, found 'ReLU'; its keys are type, name, from"}},
     {{{"type: SGD", "type: sgd"}},
      {"18:19: unknown optimizer 'sgd', did you mean 'SGD'? Known optimizers: @kinds(optimizer)"}},
-    {{{"type: SGD", "type: RMSprop"}},
-     {"18:19: unknown optimizer 'RMSprop'. Known optimizers: @kinds(optimizer)"}},
+    {{{"momentum: 0.9}", "momentum: 0.9, groups: [{match: '*.bias'}, {match: [conv2.*], lr: 2}]}"}},
+     {"18:96: unknown key 'lr' in optimizer.groups.1, did you mean 'optimizer.lr'? Known keys: "
+      "match, "
+      "weight_decay, lr_scale"}},
+    {{{"momentum: 0.9}", "momentum: 0.9, groups: [{weight_decay: 0}]}"}},
+     {"18:58: missing key 'match' in optimizer.groups.0: Patterns over the names of parameters, "
+      "such "
+      "as \"*.bias\". A star is any number of characters, a question mark one; the first group "
+      "that "
+      "matches a parameter is its group."}},
+    {{{"epochs: 5}", "epochs: 5, grad_clip_norm: 1, grad_clip_value: 1}"}},
+     {"20:8: train: expected grad_clip_norm or grad_clip_value, found both"}},
+    {{{"type: SGD", "type: Adafactor"}},
+     {"18:19: unknown optimizer 'Adafactor'. Known optimizers: @kinds(optimizer)"}},
     {{{"dataset: digits", "dataset: FashionMNIST"}},
      {"4:12: unknown data set 'FashionMNIST', did you mean 'fashion_mnist'? Known data sets: "
       "@kinds(data set)"}},

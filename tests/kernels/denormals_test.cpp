@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cfenv>
+#include <cstring>
 #include <thread>
 #include <vector>
 
+#include "kernels/common/optimizers/formulas.h"
 #include "kernels/cpu/denormals.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/devices.h"
@@ -90,21 +92,22 @@ TEST_CASE("denormals: layers and the optimizer on one thread and on teams make z
       const std::vector<float> denormal(kCount, kDenormal), ones(kCount, 1.0F);
 
       // Momentum decays into denormals where the gradient is zero.
-      OptimizerDesc sgd;
-      sgd.kind = OptimizerKind::sgd;
-      sgd.momentum = 0.9F;
-      StepScalars scalars{};
-      scalars.lr = 0.1F;
+      FormulaStep<SgdFormula<true>> now;
+      now.step.lr = 0.1F;
+      now.step.momentum = now.step.keep = 0.9F;
+      UpdateStep block = {};
+      std::memcpy(&block, &now, sizeof(now));
       const OnDevice<float> params(*backend, ones), grads(*backend, denormal),
           momentum(*backend, std::vector<float>(kCount, 1.2e-38F));
-      const OnDevice<StepScalars> on_device(*backend, {scalars});
+      const OnDevice<StepScalars> scalars(*backend, {StepScalars{}});
+      const OnDevice<UpdateStep> steps(*backend, {block});
       OptimizerArgs step;
       step.params = params.ptr();
       step.grads = grads.ptr();
-      step.state1 = momentum.ptr();
-      step.scalars = on_device.ptr();
-      step.count = kCount;
-      backend->optimizer_step(sgd, step);
+      step.states[0] = momentum.ptr();
+      step.scalars = scalars.ptr();
+      step.steps = steps.ptr();
+      backend->optimizer({formula_index<SgdFormula<true>>(), {{0, kCount, 0}}})->step(step);
       const std::vector<float> after = momentum.get();
       CHECK(std::all_of(after.begin(), after.end(), [](float v) { return v == 0.0F; }));
 

@@ -46,9 +46,12 @@ TEST_CASE("BatchNorm: shapes, parameters and state") {
   CHECK(bare->params({&in, 1}).empty());
   const auto average = layer("BatchNorm2d", {{"momentum", std::monostate{}}});
   CHECK(average->params({&in, 1})[2].momentum < 0);
-  REQUIRE(two->coupling());
-  CHECK_FALSE(two->coupling()->sync);
-  CHECK(layer("BatchNorm2d", {{"sync", true}})->coupling()->sync);
+  REQUIRE(two->coupling(false));
+  CHECK_FALSE(two->coupling(false)->sync);
+  CHECK(layer("BatchNorm2d", {{"sync", true}})->coupling(false)->sync);
+  // Frozen, it uses its running statistics, if it has any.
+  CHECK_FALSE(two->coupling(true));
+  CHECK(bare->coupling(true));
 }
 
 /// Training on every backend, in one piece, against the reference; and the running statistics.

@@ -59,7 +59,8 @@ class HostBackend : public Backend {
   void update_running(std::span<const RunningRange>, Range, const RunningArgs&) override { no(); }
   void to_bf16(DevPtr, DevPtr, std::int64_t) override { no(); }
   void grad_norm(DevPtr, std::int64_t, DevPtr) override { no(); }
-  void optimizer_step(const OptimizerDesc&, const OptimizerArgs&) override { no(); }
+  void clip_values(DevPtr, float, std::int64_t) override { no(); }
+  std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc&) override { no(); }
 
  protected:
   [[noreturn]] static void no() { throw std::logic_error("not in this backend"); }

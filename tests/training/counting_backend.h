@@ -60,7 +60,10 @@ class CountingBackend : public HostBackend {
   }
   void to_bf16(DevPtr, DevPtr, std::int64_t) override { single(); }
   void grad_norm(DevPtr, std::int64_t, DevPtr) override { single(); }
-  void optimizer_step(const OptimizerDesc&, const OptimizerArgs&) override { single(); }
+  void clip_values(DevPtr, float, std::int64_t) override { single(); }
+  std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc&) override {
+    return std::make_unique<Optimizer>(*this);
+  }
 
  private:
   struct Layer : Op {
@@ -78,6 +81,11 @@ class CountingBackend : public HostBackend {
   struct Input : InputOp {
     explicit Input(CountingBackend& a_backend) : backend(a_backend) {}
     void run(const InputArgs&) override { backend.single(); }
+    CountingBackend& backend;
+  };
+  struct Optimizer : OptimizerOp {
+    explicit Optimizer(CountingBackend& a_backend) : backend(a_backend) {}
+    void step(const OptimizerArgs&) override { backend.single(); }
     CountingBackend& backend;
   };
   std::unique_ptr<Op> make_op() { return std::make_unique<Layer>(*this); }

@@ -91,7 +91,7 @@ TEST_CASE("the memory that a replica says it holds is what it has allocated") {
         const std::size_t flat = static_cast<std::size_t>(job.plan.param_floats) * 4;
         CHECK(one.replica->memory_bytes() == one.backend.live());
         CHECK(one.replica->memory_bytes() ==
-              flat * (1 + job.optimizer.state_names.size()) + sizeof(UpdateGuard));
+              flat * (1 + job.optimizer.states.size()) + sizeof(UpdateGuard));
         one.epoch();
         CHECK(one.replica->memory_bytes() == one.backend.live());
         CHECK(one.replica->data_placement() == (is_staged ? "staged" : "resident"));

@@ -107,7 +107,7 @@ TEST_CASE("a step is one copy to the device, one launch and one copy back") {
     epochs(2, true);
     backend.take_calls();
     const int steps = static_cast<int>(job.steps_per_epoch);
-    const std::size_t bytes = static_cast<std::size_t>(steps) * 128 +
+    const std::size_t bytes = static_cast<std::size_t>(steps) * (128 + sizeof(UpdateStep)) +
                               static_cast<std::size_t>(job.splits.train.size()) * 12;
     epochs(1, false);
     CHECK((backend.take_calls() == CountingBackend::Calls{steps, steps, steps, 0, bytes}));

@@ -14,6 +14,7 @@
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/input.h"
 #include "kernels/cuda/linear.h"
+#include "kernels/cuda/optimizer.h"
 #include "kernels/cuda/pool2d.h"
 #include "kernels/cuda/relu.h"
 #include "kernels/cuda/runtime/check.h"
@@ -340,8 +341,11 @@ class CudaBackend final : public Backend {
   void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) override {
     cuda_grad_norm(context_, grads, count, scalars);
   }
-  void optimizer_step(const OptimizerDesc& desc, const OptimizerArgs& args) override {
-    cuda_optimizer_step(context_, desc, args);
+  void clip_values(DevPtr values, float limit, std::int64_t count) override {
+    cuda_clip_values(context_, values, limit, count);
+  }
+  std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc& desc) override {
+    return make_cuda_optimizer(*this, context_, desc);
   }
 
  private:

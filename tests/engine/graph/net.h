@@ -34,7 +34,8 @@ inline Plan unfused_plan(const TrainSpec& spec) {
     node.output = value_of[node.name] = static_cast<int>(i) + 1;
     node.is_view = node.layer->is_view();
     node.input_gradient = false;
-    node.coupling = node.layer->coupling();
+    node.coupling = node.layer->coupling(false);
+    bool trains = false;
     for (const int x : node.inputs) {
       node.input_gradient |= plan.values[static_cast<std::size_t>(x)].needs_gradient;
     }
@@ -42,10 +43,10 @@ inline Plan unfused_plan(const TrainSpec& spec) {
       if (plan.params[p].name == node.name + "." + plan.params[p].spec.suffix) {
         plan.params[p].node = static_cast<int>(i);
         node.params.push_back(static_cast<int>(p));
-        node.trains = node.trains || plan.params[p].is_trained();
+        trains = trains || plan.params[p].is_trained();
       }
     }
-    plan.values.push_back({plan.rows[i].out, node.input_gradient || node.trains});
+    plan.values.push_back({plan.rows[i].out, node.input_gradient || trains});
     plan.nodes.push_back(std::move(node));
   }
   plan.logits = static_cast<int>(spec.model.layers.size());

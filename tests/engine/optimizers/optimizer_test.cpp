@@ -1,10 +1,11 @@
-// Field tables, descriptions and per-step scalars of the optimizers.
+// Field tables, states and per-step constants of the optimizers.
 #include "engine/optimizers/optimizer.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
+#include "kernels/common/optimizers/formulas.h"
 #include "tests/engine/optimizers/support.h"
 
 namespace dpt {
@@ -22,64 +23,87 @@ using Strings = std::vector<std::string>;
 TEST_CASE("the table knows PyTorch's names, and hints at them for others") {
   Strings names;
   for (const ObjectTable* table : optimizer_table().alternatives) names.push_back(table->name);
-  CHECK(names == Strings{"SGD", "Adam", "AdamW"});
+  CHECK(names == Strings{"SGD", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta",
+                         "Yogi", "Lion", "LARS", "LAMB"});
   CHECK(optimizer_table().what == "optimizer");
   for (const auto& [other, ours] : optimizer_table().hints) {
     CHECK_NOTHROW(alternative(optimizer_table(), ours));
   }
 }
 
-TEST_CASE("defaults are torch.optim's") {
-  const OptimizerSpec sgd = make("SGD");
-  CHECK(sgd.lr == 1e-3);
-  CHECK(sgd.desc.kind == OptimizerKind::sgd);
-  CHECK(sgd.desc.momentum == 0.0F);
-  CHECK(sgd.desc.dampening == 0.0F);
-  CHECK_FALSE(sgd.desc.nesterov);
-  CHECK(sgd.desc.weight_decay == 0.0);
-  CHECK_FALSE(sgd.desc.maximize);
-  CHECK(sgd.state_names.empty());
-
-  const OptimizerSpec adam = make("Adam");
-  CHECK(adam.lr == 1e-3);
-  CHECK(adam.desc.kind == OptimizerKind::adam);
-  CHECK(adam.desc.beta1 == 0.9);
-  CHECK(adam.desc.beta2 == 0.999);
-  CHECK(adam.desc.eps == 1e-8);
-  CHECK(adam.desc.weight_decay == 0.0);
-  CHECK_FALSE(adam.desc.amsgrad);
-  CHECK(adam.state_names == Strings{"exp_avg", "exp_avg_sq"});
-
-  const OptimizerSpec adamw = make("AdamW");
-  CHECK(adamw.desc.kind == OptimizerKind::adamw);
-  CHECK(adamw.desc.weight_decay == 1e-2);
-  CHECK(adamw.desc.beta2 == 0.999);
+/// The step of update `t` in the formula's own type.
+template <class Formula>
+typename Formula::Step step_of(const OptimizerSpec& spec, double lr, std::int64_t t) {
+  REQUIRE(spec.formula == formula_index<Formula>());
+  const UpdateStep block = spec.update_step(lr, spec.weight_decay, t);
+  return reinterpret_cast<const FormulaStep<Formula>*>(&block)->step;
 }
 
-TEST_CASE("options reach the description") {
-  const OptimizerSpec sgd = make("SGD", {{"lr", 0.2},
-                                         {"momentum", 0.9},
-                                         {"nesterov", true},
-                                         {"weight_decay", 5e-4},
-                                         {"maximize", true}});
-  CHECK(sgd.lr == 0.2);
-  CHECK(sgd.desc.momentum == 0.9F);
-  CHECK(sgd.desc.nesterov);
-  CHECK(sgd.desc.weight_decay == 5e-4);
-  CHECK(sgd.desc.maximize);
-  CHECK(sgd.state_names == Strings{"momentum_buffer"});
-  CHECK(make("SGD", {{"momentum", 0.5}, {"dampening", 0.25}}).desc.dampening == 0.25F);
+/// The plain value of each field's default, but for those that all optimizers have.
+std::string defaults_of(const std::string& type) {
+  const ObjectTable& table = alternative(optimizer_table(), type);
+  const std::shared_ptr<void> made = table.make();
+  std::string text;
+  for (const Field& field : table.fields) {
+    if (field.name == "maximize" || field.name == "groups") continue;
+    const PlainValue value = field.get(made.get());
+    text += (text.empty() ? "" : " ") + field.name + " ";
+    if (const auto* flag = std::get_if<bool>(&value)) {
+      text += *flag ? "true" : "false";
+    } else if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
+      text += fmt::format("{:g}/{:g}", numbers->at(0), numbers->at(1));
+    } else {
+      text += fmt::format("{:g}", std::get<double>(value));
+    }
+  }
+  return text;
+}
 
-  const OptimizerSpec adam = make("AdamW", {{"betas", std::vector<double>{0.5, 0.75}},
-                                            {"eps", 1e-3},
-                                            {"amsgrad", true},
-                                            {"weight_decay", 0.125}});
-  CHECK(adam.desc.beta1 == 0.5);
-  CHECK(adam.desc.beta2 == 0.75);
-  CHECK(adam.desc.eps == 1e-3);
-  CHECK(adam.desc.amsgrad);
-  CHECK(adam.desc.weight_decay == 0.125);
-  CHECK(adam.state_names == Strings{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"});
+TEST_CASE("defaults are torch.optim's, or the paper's") {
+  CHECK(defaults_of("SGD") == "lr 0.001 momentum 0 dampening 0 nesterov false weight_decay 0");
+  const std::string adam = "lr 0.001 betas 0.9/0.999 eps 1e-08 amsgrad false weight_decay ";
+  CHECK(defaults_of("Adam") == adam + "0");
+  CHECK(defaults_of("AdamW") == adam + "0.01");
+  CHECK(defaults_of("NAdam") ==
+        "lr 0.002 betas 0.9/0.999 eps 1e-08 momentum_decay 0.004 decoupled_weight_decay false "
+        "weight_decay 0");
+  CHECK(defaults_of("RAdam") ==
+        "lr 0.001 betas 0.9/0.999 eps 1e-08 decoupled_weight_decay false weight_decay 0");
+  CHECK(defaults_of("RMSprop") ==
+        "lr 0.01 alpha 0.99 eps 1e-08 momentum 0 centered false weight_decay 0");
+  CHECK(defaults_of("Adagrad") ==
+        "lr 0.01 lr_decay 0 initial_accumulator_value 0 eps 1e-10 weight_decay 0");
+  CHECK(defaults_of("Adadelta") == "lr 1 rho 0.9 eps 1e-06 weight_decay 0");
+  CHECK(defaults_of("Yogi") ==
+        "lr 0.01 betas 0.9/0.999 eps 0.001 initial_accumulator_value 1e-06 weight_decay 0");
+  CHECK(defaults_of("Lion") == "lr 0.0001 betas 0.9/0.99 weight_decay 0");
+  CHECK(defaults_of("LARS") ==
+        "lr 0.1 momentum 0.9 trust_coefficient 0.001 eps 1e-08 always_adapt true weight_decay "
+        "0.0005");
+  CHECK(defaults_of("LAMB") ==
+        "lr 0.001 betas 0.9/0.999 eps 1e-06 always_adapt true weight_decay 0.01");
+}
+
+TEST_CASE("states are named as PyTorch names them, and start where the options say") {
+  CHECK(make("SGD").state_names().empty());
+  CHECK(make("SGD", {{"momentum", 0.9}}).state_names() == Strings{"momentum_buffer"});
+  CHECK(make("LARS").state_names() == Strings{"momentum_buffer"});
+  for (const char* type : {"Adam", "AdamW", "NAdam", "RAdam", "Yogi", "LAMB"}) {
+    CHECK(make(type).state_names() == Strings{"exp_avg", "exp_avg_sq"});
+  }
+  CHECK(make("AdamW", {{"amsgrad", true}}).state_names() ==
+        Strings{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"});
+  CHECK(make("RMSprop").state_names() == Strings{"square_avg"});
+  CHECK(make("RMSprop", {{"centered", true}}).state_names() == Strings{"square_avg", "grad_avg"});
+  CHECK(make("RMSprop", {{"centered", true}, {"momentum", 0.5}}).state_names() ==
+        Strings{"square_avg", "momentum_buffer", "grad_avg"});
+  CHECK(make("Adagrad").state_names() == Strings{"sum"});
+  CHECK(make("Adadelta").state_names() == Strings{"square_avg", "acc_delta"});
+  CHECK(make("Lion").state_names() == Strings{"exp_avg"});
+  CHECK(make("Adagrad", {{"initial_accumulator_value", 0.5}}).states[0].start == 0.5F);
+  const OptimizerSpec yogi = make("Yogi");
+  CHECK(yogi.states[0].start == 0.0F);
+  CHECK(yogi.states[1].start == 1e-6F);
 }
 
 TEST_CASE("options that contradict each other are refused with both values") {
@@ -103,45 +127,63 @@ TEST_CASE("options that contradict each other are refused with both values") {
         "betas: expected numbers of at least 0 and below 1, found nan");
 }
 
-TEST_CASE("SGD's scalars: the first update starts the momentum buffer") {
+TEST_CASE("SGD's step: the first update starts the momentum buffer") {
+  using Formula = SgdFormula<true>;
   const OptimizerSpec sgd = make("SGD", {{"momentum", 0.9}});
-  StepScalars scalars;
-  scalars.epoch = 5;
-  scalars.inverse_count = 0.25F;
-  scalars.max_norm = 3.0F;
-  scalars.step_size = scalars.inverse_sqrt_bias2 = -1.0F;
-  fill_optimizer_scalars(sgd, 0.1, 1, scalars);
-  CHECK(scalars.lr == 0.1F);
-  CHECK(scalars.step_size == 0.1F);
-  CHECK(scalars.inverse_sqrt_bias2 == 1.0F);
-  CHECK(scalars.first_step == 1.0F);
-  // What is not the optimizer's stays as it was.
-  CHECK(scalars.epoch == 5);
-  CHECK(scalars.inverse_count == 0.25F);
-  CHECK(scalars.max_norm == 3.0F);
-  fill_optimizer_scalars(sgd, 0.05, 2, scalars);
-  CHECK(scalars.lr == 0.05F);
-  CHECK(scalars.first_step == 0.0F);
+  CHECK(step_of<Formula>(sgd, 0.1, 1).is_first);
+  CHECK(step_of<Formula>(sgd, 0.1, 1).lr == 0.1F);
+  CHECK_FALSE(step_of<Formula>(sgd, 0.05, 2).is_first);
+  CHECK(step_of<Formula>(sgd, 0.05, 2).lr == 0.05F);
 }
 
 TEST_CASE("Adam's bias corrections are computed in double, as Python does") {
+  using Formula = AdamFormula<false>;
   const OptimizerSpec adam = make("Adam");
-  StepScalars scalars;
   // Step 1: bias1 = 1 - 0.9, bias2 = 1 - 0.999.
-  fill_optimizer_scalars(adam, 1e-3, 1, scalars);
-  CHECK(scalars.step_size == static_cast<float>(1e-3 / (1 - 0.9)));
-  CHECK(scalars.inverse_sqrt_bias2 == static_cast<float>(1 / std::sqrt(1 - 0.999)));
+  Formula::Step step = step_of<Formula>(adam, 1e-3, 1);
+  CHECK(step.step_size == static_cast<float>(1e-3 / (1 - 0.9)));
+  CHECK(step.inverse_sqrt_bias2 == static_cast<float>(1 / std::sqrt(1 - 0.999)));
   // Step 10, by hand: 0.9^10 = 0.3486784401, 0.999^10 = 0.990044880209748.
-  fill_optimizer_scalars(adam, 1e-3, 10, scalars);
-  CHECK(scalars.step_size == static_cast<float>(1e-3 / (1 - 0.3486784401)));
-  CHECK(scalars.inverse_sqrt_bias2 == static_cast<float>(1 / std::sqrt(1 - 0.990044880209748)));
+  step = step_of<Formula>(adam, 1e-3, 10);
+  CHECK(step.step_size == static_cast<float>(1e-3 / (1 - 0.3486784401)));
+  CHECK(step.inverse_sqrt_bias2 == static_cast<float>(1 / std::sqrt(1 - 0.990044880209748)));
   // With float arithmetic 1 - 0.999^1 would already be off in its fifth digit.
   CHECK(1.0 / (static_cast<double>(1.0F - 0.999F)) != doctest::Approx(1000).epsilon(1e-7));
   // Far along, both corrections vanish.
-  fill_optimizer_scalars(adam, 1e-3, 1'000'000'000, scalars);
-  CHECK(scalars.step_size == 1e-3F);
-  CHECK(scalars.inverse_sqrt_bias2 == 1.0F);
-  CHECK(scalars.lr == 1e-3F);
+  step = step_of<Formula>(adam, 1e-3, 1'000'000'000);
+  CHECK(step.step_size == 1e-3F);
+  CHECK(step.inverse_sqrt_bias2 == 1.0F);
+}
+
+TEST_CASE("NAdam's product of momenta is that of all updates so far") {
+  // PyTorch multiplies its state by mu_t in each; a resumed run has the closed form only.
+  for (const double decay : {0.004, 0.0, 0.5}) {
+    const OptimizerSpec nadam =
+        make("NAdam", {{"momentum_decay", decay}, {"betas", std::vector<double>{0.99, 0.999}}});
+    const auto mu = [&](std::int64_t t) {
+      return 0.99 * (1 - 0.5 * std::pow(0.96, static_cast<double>(t) * decay));
+    };
+    double product = 1;
+    for (std::int64_t t = 1; t <= 300; ++t) {
+      product *= mu(t);
+      const NAdamFormula::Step step = step_of<NAdamFormula>(nadam, 1, t);
+      CHECK(static_cast<double>(step.gradient_rate) ==
+            doctest::Approx((1 - mu(t)) / (1 - product)).epsilon(1e-6));
+      CHECK(static_cast<double>(step.mean_rate) ==
+            doctest::Approx(mu(t + 1) / (1 - product * mu(t + 1))).epsilon(1e-6));
+    }
+    // Far along nothing overflows.
+    CHECK(std::isfinite(step_of<NAdamFormula>(nadam, 1, 1'000'000'000).mean_rate));
+  }
+}
+
+TEST_CASE("RAdam is adaptive from the sixth update on") {
+  const OptimizerSpec radam = make("RAdam");
+  CHECK_FALSE(step_of<RAdamFormula>(radam, 1e-3, 5).is_adaptive);
+  CHECK(step_of<RAdamFormula>(radam, 1e-3, 6).is_adaptive);
+  // With a short memory it never is: rho_inf = 2 / (1 - 0.6) - 1 = 4.
+  const OptimizerSpec never = make("RAdam", {{"betas", std::vector<double>{0.9, 0.6}}});
+  CHECK_FALSE(step_of<RAdamFormula>(never, 1e-3, 1'000'000).is_adaptive);
 }
 
 }  // namespace

@@ -512,6 +512,7 @@ train:
   epochs: 1
   shards: auto
   grad_clip_norm: null
+  grad_clip_value: null
   early_stopping:
     monitor: val/accuracy
     patience: 3

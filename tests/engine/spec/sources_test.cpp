@@ -93,7 +93,8 @@ TEST_CASE("extends: what is wrong is reported in the file in which it stands") {
       write(folder, "child.yaml", "extends: base.yaml\ntrain: {epoch: 3, shards: -1}\n");
   CHECK(file_issues(folder, child) ==
         Texts{"child.yaml:2:9: unknown key 'epoch' in train, did you mean 'epochs'? Known keys: "
-              "epochs, shards, grad_clip_norm, early_stopping, on_divergence, precision, autotune, "
+              "epochs, shards, grad_clip_norm, grad_clip_value, freeze, early_stopping, "
+              "on_divergence, precision, autotune, "
               "stall_timeout",
               "child.yaml:2:27: expected auto or an integer from 1 to 65536, found -1",
               "base.yaml:3:7: expected an integer of at least 0, found 'x'"});
@@ -199,10 +200,10 @@ TEST_CASE("overrides: what does not fit is an issue of the command line, after t
     const Texts all = issues_of(kGoodConfig, {argument});
     return all.size() == 1 ? all[0] : fmt::format("{} issues", all.size());
   };
-  CHECK(
-      issue("train.epoch=3") ==
-      "command line: unknown key 'epoch' in train, did you mean 'epochs'? Known keys: epochs, "
-      "shards, grad_clip_norm, early_stopping, on_divergence, precision, autotune, stall_timeout");
+  CHECK(issue("train.epoch=3") ==
+        "command line: unknown key 'epoch' in train, did you mean 'epochs'? Known keys: epochs, "
+        "shards, grad_clip_norm, grad_clip_value, freeze, early_stopping, on_divergence, "
+        "precision, autotune, stall_timeout");
   CHECK(issue("trian.epochs=3") ==
         "command line: unknown key 'trian' in the config, did you mean 'train'? Known keys: "
         "version, name, seed, data, model, loss, optimizer, lr_schedule, train, checkpoint, log, "

@@ -1,0 +1,55 @@
+// Options that several optimizers share; only their files include this.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/optimizers/kind.h"
+
+namespace dpt {
+
+/// Options of an optimizer with running averages of the gradient and of its square.
+struct BetaOptions : OptimizerOptions {
+  std::vector<double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+};
+
+/// The check of a table whose options have betas.
+std::string check_betas(const std::vector<double>& betas);
+template <class S>
+std::string check_betas_of(const S& options) {
+  return check_betas(options.betas);
+}
+
+template <class S>
+Field betas_field() {
+  return inherited_field<S>("betas", &S::betas,
+                            "Decay rates of the running averages of the gradient and of its "
+                            "square.")
+      .items(2, 2);
+}
+template <class S>
+Field eps_field() {
+  return inherited_field<S>("eps", &S::eps, "Added to the denominator for numerical stability.")
+      .at_least(0);
+}
+
+constexpr const char* kEitherDecay =
+    "L2 penalty, added to the gradient; or, with decoupled_weight_decay, each update multiplies "
+    "the "
+    "weights by 1 - lr * weight_decay.";
+template <class S>
+Field decoupled_field() {
+  return field("decoupled_weight_decay", &S::decoupled_weight_decay,
+               "Apply weight decay to the weights, apart from the gradient, as AdamW does.");
+}
+
+/// Of layer-wise optimizers.
+template <class S>
+Field always_adapt_field() {
+  return field("always_adapt", &S::always_adapt,
+               "false: parameters without weight decay, such as those of a group with "
+               "weight_decay: 0, are updated without their norms.");
+}
+
+}  // namespace dpt

@@ -1,0 +1,78 @@
+// What the file of an optimizer is made of; only those files include this.
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "engine/optimizers/optimizer.h"
+#include "kernels/common/optimizers/formulas.h"
+
+namespace dpt {
+
+/// Options of all optimizers. An optimizer's own derive from it, and may set other defaults.
+struct OptimizerOptions {
+  double lr = 1e-3;
+  double weight_decay = 0.0;
+  bool maximize = false;
+  std::vector<ParamGroupSpec> groups;
+};
+
+/// A row for a member of a base of the options S, made for S itself.
+template <class S, class Base, class T>
+Field inherited_field(const char* name, T Base::*member, const char* doc) {
+  return field(name, static_cast<T S::*>(member), doc);
+}
+
+constexpr const char* kL2Penalty = "L2 penalty, added to the gradient.";
+constexpr const char* kDecoupledDecay =
+    "Decoupled weight decay: each update multiplies the weights by 1 - lr * weight_decay.";
+
+/// The table of an optimizer with the options S: `own` rows between those that all optimizers have.
+template <class S>
+ObjectTable optimizer_table_of(const char* name, const char* doc, const char* weight_decay_doc,
+                               std::initializer_list<Field> own,
+                               std::string (*check)(const S&) = nullptr) {
+  ObjectTable table = object_table<S>(name, doc, {}, check);
+  table.fields.push_back(inherited_field<S>("lr", &OptimizerOptions::lr,
+                                            "Learning rate, before lr_schedule is applied.")
+                             .at_least(0));
+  table.fields.insert(table.fields.end(), own);
+  table.fields.push_back(
+      inherited_field<S>("weight_decay", &OptimizerOptions::weight_decay, weight_decay_doc)
+          .at_least(0));
+  table.fields.push_back(inherited_field<S>("maximize", &OptimizerOptions::maximize,
+                                            "Maximise the loss instead of minimising it."));
+  table.fields.push_back(objects_field(
+      "groups", static_cast<std::vector<ParamGroupSpec> S::*>(&OptimizerOptions::groups),
+      param_group_table(), "Parameter groups."));
+  return table;
+}
+
+/// The spec of an optimizer with that formula. `step(lr, weight_decay, t)` gives the Step of update
+/// number t, counted from 1. PyTorch computes in Python's doubles what is constant over an update:
+/// so does it; the kernels then work in float.
+template <class Formula, class MakeStep>
+OptimizerSpec optimizer_spec(const OptimizerOptions& options, std::vector<OptimizerState> states,
+                             MakeStep step) {
+  static_assert(std::is_same_v<std::invoke_result_t<MakeStep, double, double, std::int64_t>,
+                               typename Formula::Step>);
+  OptimizerSpec spec;
+  spec.formula = formula_index<Formula>();
+  spec.lr = options.lr;
+  spec.weight_decay = options.weight_decay;
+  spec.is_layerwise = LayerwiseFormula<Formula>;
+  spec.states = std::move(states);
+  spec.groups = options.groups;
+  const float sign = options.maximize ? -1.0F : 1.0F;
+  spec.update_step = [sign, step = std::move(step)](double lr, double weight_decay,
+                                                    std::int64_t t) {
+    const FormulaStep<Formula> now = {sign, step(lr, weight_decay, t)};
+    UpdateStep block = {};
+    std::memcpy(&block, &now, sizeof(now));
+    return block;
+  };
+  return spec;
+}
+
+}  // namespace dpt

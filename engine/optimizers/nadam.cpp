@@ -1,0 +1,78 @@
+// NAdam as torch.optim.NAdam.
+#include <cmath>
+
+#include "engine/optimizers/betas.h"
+
+namespace dpt {
+namespace {
+
+struct NAdamOptions : BetaOptions {
+  NAdamOptions() { lr = 2e-3; }
+  double momentum_decay = 4e-3;
+  bool decoupled_weight_decay = false;
+};
+
+/// The momentum of update t: mu_t.
+double momentum_of(const NAdamOptions& options, double t) {
+  return options.betas[0] * (1.0 - 0.5 * std::pow(0.96, t * options.momentum_decay));
+}
+
+/// mu_1 mu_2 ... mu_t, which PyTorch keeps as a state. With q = 0.96^momentum_decay it is
+/// beta1^t (1 - q/2) (1 - q^2/2) ... (1 - q^t/2); in the logarithm of each factor,
+/// -sum_k (q^i / 2)^k / k, the sum over i is a geometric one.
+double momentum_product(const NAdamOptions& options, double t) {
+  const double log_q = options.momentum_decay * std::log(0.96);
+  double log_product = 0;
+  double half_power = 1;
+  for (int k = 1; k <= 60; ++k) {
+    half_power /= 2;
+    const double sum =
+        log_q == 0 ? t : std::exp(k * log_q) * std::expm1(k * t * log_q) / std::expm1(k * log_q);
+    log_product -= half_power / k * sum;
+  }
+  return std::pow(options.betas[0], t) * std::exp(log_product);
+}
+
+OptimizerSpec make_nadam(const Variant& variant) {
+  const auto& options = variant.as<NAdamOptions>();
+  return optimizer_spec<NAdamFormula>(
+      options, {{"exp_avg"}, {"exp_avg_sq"}},
+      [options](double lr, double weight_decay, std::int64_t t) {
+        const double beta1 = options.betas[0], beta2 = options.betas[1];
+        const auto steps = static_cast<double>(t);
+        NAdamFormula::Step step;
+        if (options.decoupled_weight_decay) {
+          step.shrink = static_cast<float>(1.0 - lr * weight_decay);
+        } else {
+          step.weight_decay = static_cast<float>(weight_decay);
+        }
+        step.one_minus_beta1 = static_cast<float>(1.0 - beta1);
+        step.beta2 = static_cast<float>(beta2);
+        step.one_minus_beta2 = static_cast<float>(1.0 - beta2);
+        step.eps = static_cast<float>(options.eps);
+        step.inverse_sqrt_bias2 = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(beta2, steps)));
+        const double product = momentum_product(options, steps);
+        const double next = momentum_of(options, steps + 1);
+        step.gradient_rate =
+            static_cast<float>(lr * (1.0 - momentum_of(options, steps)) / (1.0 - product));
+        step.mean_rate = static_cast<float>(lr * next / (1.0 - product * next));
+        return step;
+      });
+}
+
+}  // namespace
+
+template <>
+OptimizerKind optimizer_kind<class NAdam>() {
+  using S = NAdamOptions;
+  static const ObjectTable table = optimizer_table_of<S>(
+      "NAdam", "Adam with Nesterov momentum, as torch.optim.NAdam.", kEitherDecay,
+      {betas_field<S>(), eps_field<S>(),
+       field("momentum_decay", &S::momentum_decay, "Decay of the momentum towards betas[0].")
+           .at_least(0),
+       decoupled_field<S>()},
+      &check_betas_of<S>);
+  return {&table, &make_nadam};
+}
+
+}  // namespace dpt

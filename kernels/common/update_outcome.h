@@ -1,0 +1,58 @@
+// What becomes of the update of a step, and the gradient's norm and clip factor: decided once for
+// every backend, by the numbers of the step that lie in device memory.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/backend.h"
+#include "kernels/common/host_device.h"
+
+namespace dpt {
+
+DPT_HOST_DEVICE inline bool is_finite(float x) {
+  return x - x == 0;
+}
+
+/// What becomes of the update of this step, before anything is written: a function of numbers that
+/// are the same on every rank.
+DPT_HOST_DEVICE inline UpdateOutcome decide_update(const StepScalars& now,
+                                                   const StepMetrics& metrics,
+                                                   const UpdateGuard& guard) {
+  // The guard may be set by this very step while some threads still ask.
+  const std::int64_t bad_step = guard.bad_step;
+  if (bad_step != 0 && bad_step < now.step) return UpdateOutcome::withheld;
+  if (!is_finite(metrics.loss_sum) || now.finite == 0) return UpdateOutcome::refused;
+  return UpdateOutcome::applied;
+}
+
+/// Leaves an outcome other than `applied` where the host and the next steps find it. Threads that
+/// call it for one step write the same values.
+DPT_HOST_DEVICE inline void report_outcome(UpdateOutcome outcome, const StepScalars& now,
+                                           StepMetrics& metrics, UpdateGuard& guard) {
+  metrics.outcome = static_cast<float>(outcome);
+  metrics.bad_norm = now.grad_norm;
+  if (outcome != UpdateOutcome::withheld) guard.bad_step = now.step;
+}
+
+/// grad_norm, clip and finite of `s` from the sum of all squares, as
+/// torch.nn.utils.clip_grad_norm_: clip = min(1, max_norm / (norm + 1e-6)), and 1 when max_norm is
+/// 0.
+DPT_HOST_DEVICE inline void set_norm_and_clip(StepScalars& s, double sum_of_squares) {
+  s.grad_norm = static_cast<float>(sqrt(sum_of_squares));
+  s.clip = 1;
+  // The squares of floats do not overflow a double: the sum is finite where every gradient is.
+  s.finite = sum_of_squares - sum_of_squares == 0 ? 1.0F : 0.0F;
+  if (s.max_norm > 0) {
+    // A NaN norm stays one, as it does in PyTorch: the step then shows what went wrong.
+    const float factor = s.max_norm / (s.grad_norm + 1e-6F);
+    s.clip = factor > 1 ? 1.0F : factor;
+  }
+}
+
+/// `x` in [-limit, limit]; a NaN stays one.
+DPT_HOST_DEVICE inline float clipped(float x, float limit) {
+  return x > limit ? limit : x < -limit ? -limit : x;
+}
+
+}  // namespace dpt

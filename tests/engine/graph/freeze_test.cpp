@@ -1,0 +1,87 @@
+// train.freeze in the Plan: which parameters, and where no gradient is needed.
+#include <array>
+
+#include "engine/graph/plan.h"
+#include "tests/support/model.h"
+
+namespace dpt::testing {
+namespace {
+
+Plan frozen_lenet(std::vector<std::string> patterns) {
+  TrainSpec spec = lenet_spec();
+  spec.train.freeze = std::move(patterns);
+  return make_plan(spec);
+}
+
+std::vector<bool> needing_gradients(const Plan& plan) {
+  std::vector<bool> all;
+  for (const Value& value : plan.values) all.push_back(value.needs_gradient);
+  return all;
+}
+
+TEST_CASE("no gradient is needed before the first layer that is trained") {
+  // Values: the image, conv1, conv2, the view, fc1, fc2.
+  using Flags = std::vector<bool>;
+  CHECK(needing_gradients(frozen_lenet({})) == Flags{false, true, true, true, true, true});
+  const Plan front = frozen_lenet({"conv?.*"});
+  CHECK(needing_gradients(front) == Flags{false, false, false, false, true, true});
+  CHECK_FALSE(front.nodes[3].input_gradient);
+  CHECK(front.nodes[4].input_gradient);
+  CHECK(front.rows[0].backward_flops == 0);
+  CHECK(front.rows[3].backward_flops == 0);
+  // fc1's gradient of its weights, not of its input: as much as forward.
+  CHECK(front.rows[7].backward_flops == front.rows[7].forward_flops);
+  // A bias is enough to need one, and a frozen layer in the middle hands gradients on.
+  CHECK(needing_gradients(frozen_lenet({"conv1.weight"})) == needing_gradients(frozen_lenet({})));
+  CHECK(needing_gradients(frozen_lenet({"conv2.*", "fc1.*"})) ==
+        needing_gradients(frozen_lenet({})));
+}
+
+TEST_CASE("less memory where nothing is kept for backward") {
+  CHECK(estimate_memory(frozen_lenet({"conv*"}), 32, 0).activations <
+        estimate_memory(frozen_lenet({}), 32, 0).activations);
+}
+
+TEST_CASE("buckets of frozen layers are summed when backward ends") {
+  TrainSpec spec = ModelSpecBuilder({8, 1, 1})
+                       .add("Flatten")
+                       .linear("a", 4)
+                       .linear("b", 4)
+                       .linear("c", 2)
+                       .spec();
+  spec.train.freeze = {"a.*"};
+  const Plan plan = make_plan(spec);
+  // Nodes 1 to 3 have 48, 32 and 32 floats, and metrics come after them.
+  using Cuts = std::vector<std::array<std::int64_t, 3>>;
+  Cuts cuts;
+  for (const GradientBucket& bucket : gradient_buckets(plan, 4)) {
+    cuts.push_back({bucket.node, bucket.begin, bucket.end});
+  }
+  CHECK(cuts == Cuts{{3, 80, 128}, {2, 48, 80}, {2, 0, 48}});
+}
+
+TEST_CASE("mistakes in train.freeze") {
+  const auto error = [](std::vector<std::string> patterns) {
+    return error_text([&] { frozen_lenet(std::move(patterns)); });
+  };
+  CHECK(error({"conv1.*", "conv3.*"}) ==
+        "train.freeze: 'conv3.*' matches no parameter; did you mean 'conv1.*'?");
+  CHECK(error({"*"}) == "train.freeze: all parameters are frozen, so there is nothing to train");
+  TrainSpec spec = lenet_spec();
+  spec.train.freeze = {"conv1.*", "conv3.*"};
+  spec.origins["train.freeze.1"] = {"net.yaml", 30, 22};
+  CHECK(error_text([&] { make_plan(spec); }) ==
+        "net.yaml:30:22: train.freeze: 'conv3.*' matches no parameter; did you mean 'conv1.*'?");
+}
+
+TEST_CASE("the summary tells what is frozen") {
+  TrainSpec spec = lenet_spec();
+  CHECK(summary_text(spec, make_plan(spec), 1).find("frozen") == std::string::npos);
+  spec.train.freeze = {"conv*"};
+  const std::string text = summary_text(spec, make_plan(spec), 1);
+  CHECK(text.find("25,250 of the parameters are frozen (4 of 8 tensors).\n") != std::string::npos);
+  CHECK(summary_json(spec, make_plan(spec), 1).find("\"frozen\": true") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace dpt::testing
