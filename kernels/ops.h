@@ -28,6 +28,9 @@ struct Pool2dDesc {
   bool count_include_pad =
       true;  ///< average only: the divisor counts padding (never ceil overhang)
   std::int64_t divisor_override = 0;  ///< average only: 0 = none
+  /// Average only: instead of all that, windows that divide the input as evenly as can be, output o
+  /// from floor(o * in / out) to ceil((o + 1) * in / out), as torch.nn.AdaptiveAvgPool2d.
+  bool adaptive = false;
   DType type = DType::f32;
   std::int64_t batch = 0;
   SampleShape in, out;

@@ -1,7 +1,7 @@
-// AdaptiveAvgPool2d as torch.nn.AdaptiveAvgPool2d(1): the mean of the whole image, per channel.
+// AdaptiveAvgPool2d as torch.nn.AdaptiveAvgPool2d: means of windows that divide the image as evenly
+// as can be; of the whole image, unless output_size says otherwise.
 #include "engine/layers/kind.h"
 #include "engine/layers/pool2d.h"
-#include "engine/layers/shape_checks.h"
 
 namespace dpt {
 
@@ -14,35 +14,25 @@ class AdaptiveAvgPool2d final : public Pool2d {
   using Options = AdaptiveAvgPool2dOptions;
   static const ObjectTable& table();
 
-  explicit AdaptiveAvgPool2d(const Options& options)
-      : Pool2d(whole_image()), output_size_(options.output_size) {}
-
-  ActivationShape infer(std::span<const ActivationShape> in) const override {
-    const ActivationShape out = Pool2d::infer(in);
-    if (output_size_ == Size2{1, 1}) return out;
-    throw ShapeError(fmt::format("output_size {} is not supported: only 1 (the mean of the whole "
-                                 "image) is; use AvgPool2d for other sizes",
-                                 text_of(output_size_)),
-                     {{output_size_.h, output_size_.w, in[0].shape.c}, false});
-  }
+  explicit AdaptiveAvgPool2d(const Options& options) : Pool2d(geometry_of(options.output_size)) {}
 
  private:
-  static PoolGeometry whole_image() {
+  static PoolGeometry geometry_of(const Size2& output_size) {
     PoolGeometry geometry;
     geometry.kind = PoolKind::average;
-    geometry.whole_image = true;
+    geometry.whole_image = output_size == Size2{1, 1};
+    if (!geometry.whole_image) geometry.output_size = output_size;
     return geometry;
   }
-
-  Size2 output_size_;
 };
 
 const ObjectTable& AdaptiveAvgPool2d::table() {
   using O = AdaptiveAvgPool2dOptions;
   static const ObjectTable result = object_table<O>(
-      "AdaptiveAvgPool2d", "Global average pooling: the mean of each channel.",
-      {field("output_size", &O::output_size, "Height and width of the output; only 1 is supported.")
-           .range(1, 1024)});
+      "AdaptiveAvgPool2d",
+      "Average pooling to a given size, as torch.nn.AdaptiveAvgPool2d; the mean of each channel, "
+      "where no size is given.",
+      {field("output_size", &O::output_size, "Height and width of the output.").range(1, 1024)});
   return result;
 }
 

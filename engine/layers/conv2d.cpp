@@ -63,7 +63,9 @@ class Conv2d final : public Layer {
   std::unique_ptr<Layer> fuse(const Layer& next) const override {
     if (pool_) return nullptr;
     if (!relu_ && dynamic_cast<const ReLU*>(&next)) return std::make_unique<Conv2d>(options_, true);
-    if (const auto* pool = dynamic_cast<const Pool2d*>(&next)) {
+    // The windows of a pooling to a given size may be unequal, which no fused kernel knows.
+    const auto* pool = dynamic_cast<const Pool2d*>(&next);
+    if (pool && !pool->geometry().output_size) {
       return std::make_unique<Conv2d>(options_, relu_, Pool2d(pool->geometry()));
     }
     return nullptr;

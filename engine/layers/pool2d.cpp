@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/layers/shape_checks.h"
+#include "kernels/common/divide.h"
 
 namespace dpt {
 namespace {
@@ -40,6 +41,7 @@ ActivationShape Pool2d::infer(std::span<const ActivationShape> in) const {
   const PoolGeometry& g = geometry_;
   const SampleShape& x = in[0].shape;
   if (g.whole_image) return {{1, 1, x.c}, false};
+  if (g.output_size) return {{g.output_size->h, g.output_size->w, x.c}, false};
   if (2 * g.padding.h > g.kernel.h || 2 * g.padding.w > g.kernel.w) {
     fail(ErrorKind::usage,
          "padding {} is more than half of kernel_size {}: windows at the border would contain only "
@@ -70,6 +72,11 @@ Pool2dDesc Pool2d::describe(const LayerContext& context, const ActivationShape& 
   desc.padding = geometry_.padding;
   desc.dilation = geometry_.dilation;
   if (geometry_.whole_image) desc.kernel = desc.stride = {in.shape.h, in.shape.w};
+  if (geometry_.output_size) {
+    const Size2& out = *geometry_.output_size;
+    desc.kernel = desc.stride = {ceil_div(in.shape.h, out.h), ceil_div(in.shape.w, out.w)};
+    desc.adaptive = in.shape.h % out.h != 0 || in.shape.w % out.w != 0;
+  }
   desc.count_include_pad = geometry_.count_include_pad;
   desc.divisor_override = geometry_.divisor_override;
   desc.type = context.type;
@@ -88,6 +95,7 @@ std::unique_ptr<Op> Pool2d::compile(Backend& backend, const LayerContext& contex
 std::string Pool2d::detail() const {
   const PoolGeometry& g = geometry_;
   if (g.whole_image) return "whole image";
+  if (g.output_size) return "to " + text_of(*g.output_size);
   std::string text = fmt::format("{}, stride {}", text_of(g.kernel), short_text_of(g.stride));
   if (g.padding != Size2{0, 0}) text += fmt::format(", padding {}", short_text_of(g.padding));
   if (g.dilation != Size2{1, 1}) text += fmt::format(", dilation {}", short_text_of(g.dilation));

@@ -15,7 +15,8 @@ struct PoolGeometry {
   bool ceil_mode = false;
   bool count_include_pad = true;
   std::int64_t divisor_override = 0;
-  bool whole_image = false;  ///< the kernel is the image, whatever its size
+  bool whole_image = false;          ///< the kernel is the image, whatever its size
+  std::optional<Size2> output_size;  ///< windows that give it, whatever the image's size
 };
 
 /// Base of the pooling layers, and as such the pooling inside a fused convolution.

@@ -21,6 +21,7 @@ constexpr LayerKind (*kKinds[])() = {
     &kind_of<class MaxPool2d>,          //
     &kind_of<class AvgPool2d>,          //
     &kind_of<class AdaptiveAvgPool2d>,  //
+    &kind_of<class AdaptiveMaxPool2d>,  //
     &kind_of<class Flatten>,            //
     &kind_of<class Identity>,           //
 };
@@ -64,6 +65,8 @@ const VariantTable& layer_table() {
                   {"AveragePooling2D", "AvgPool2d"},
                   {"GlobalAveragePooling2D", "AdaptiveAvgPool2d"},
                   {"GlobalAvgPool2d", "AdaptiveAvgPool2d"},
+                  {"GlobalMaxPooling2D", "AdaptiveMaxPool2d"},
+                  {"GlobalMaxPool2d", "AdaptiveMaxPool2d"},
                   {"Reshape", "Flatten"},
                   {"View", "Flatten"}};
     return made;

@@ -57,6 +57,11 @@ Span clip(std::int64_t out, std::int64_t stride, std::int64_t padding, std::int6
   return {start + skip * dilation, end, skip};
 }
 
+/// Of an adaptive pooling, every element of a window lies on the input.
+Span even_window(std::int64_t out, std::int64_t outs, std::int64_t size) {
+  return {out * size / outs, ceil_div((out + 1) * size, outs), 0};
+}
+
 /// Sums are made in fp32: where they belong if the elements T are fp32, else in scratch memory,
 /// from where they are rounded once.
 template <class T>
@@ -73,9 +78,11 @@ class Pool : public Op {
 
  protected:
   Span rows(std::int64_t out) const {
+    if (d_.adaptive) return even_window(out, d_.out.h, d_.in.h);
     return clip(out, d_.stride.h, d_.padding.h, d_.kernel.h, d_.dilation.h, d_.in.h);
   }
   Span columns(std::int64_t out) const {
+    if (d_.adaptive) return even_window(out, d_.out.w, d_.in.w);
     return clip(out, d_.stride.w, d_.padding.w, d_.kernel.w, d_.dilation.w, d_.in.w);
   }
 
@@ -325,7 +332,7 @@ class AveragePool final : public Pool<T> {
   float weight(std::int64_t oh, std::int64_t ow, const Span& h, const Span& w) const {
     if (d_.divisor_override != 0) return 1.0F / static_cast<float>(d_.divisor_override);
     std::int64_t high = h.end - h.first, wide = w.end - w.first;
-    if (d_.count_include_pad) {
+    if (d_.count_include_pad && !d_.adaptive) {
       const std::int64_t top = oh * d_.stride.h - d_.padding.h;
       const std::int64_t left = ow * d_.stride.w - d_.padding.w;
       high = std::min(top + d_.kernel.h, d_.in.h + d_.padding.h) - top;

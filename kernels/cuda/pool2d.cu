@@ -14,10 +14,10 @@ namespace {
 constexpr std::int64_t kMostElements = (std::int64_t{1} << 31) - 1;
 
 PoolAxis make_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
-                   std::int64_t padding, std::int64_t dilation) {
+                   std::int64_t padding, std::int64_t dilation, bool adaptive) {
   const auto number = [](std::int64_t value) { return static_cast<int>(value); };
-  return {number(in),      number(out),      number(kernel),  number(stride),
-          number(padding), number(dilation), Divider(stride), Divider(dilation)};
+  return {number(in),       number(out),     number(kernel),    number(stride), number(padding),
+          number(dilation), Divider(stride), Divider(dilation), adaptive};
 }
 
 template <class T>
@@ -36,8 +36,10 @@ class CudaPool : public Op {
  protected:
   PoolGeometry geometry(int count) const {
     PoolGeometry g;
-    g.h = make_axis(d_.in.h, d_.out.h, d_.kernel.h, d_.stride.h, d_.padding.h, d_.dilation.h);
-    g.w = make_axis(d_.in.w, d_.out.w, d_.kernel.w, d_.stride.w, d_.padding.w, d_.dilation.w);
+    g.h = make_axis(d_.in.h, d_.out.h, d_.kernel.h, d_.stride.h, d_.padding.h, d_.dilation.h,
+                    d_.adaptive);
+    g.w = make_axis(d_.in.w, d_.out.w, d_.kernel.w, d_.stride.w, d_.padding.w, d_.dilation.w,
+                    d_.adaptive);
     g.groups = Divider(d_.in.c / count);
     g.in_w = Divider(d_.in.w);
     g.in_h = Divider(d_.in.h);

@@ -16,13 +16,24 @@ inline constexpr unsigned kPoolThreads = 256;
 struct PoolAxis {
   int in, out, kernel, stride, padding, dilation;
   Divider by_stride, by_dilation;
+  bool adaptive;  ///< Pool2dDesc::adaptive
 
   /// Where output `o`'s window begins on the input, perhaps in the padding before it.
-  __device__ int start(int o) const { return o * stride - padding; }
+  __device__ int start(int o) const { return adaptive ? o * in / out : o * stride - padding; }
+  /// Where an undilated window ends, perhaps behind the input.
+  __device__ int end(int o) const {
+    return adaptive ? ((o + 1) * in + out - 1) / out : start(o) + kernel;
+  }
   /// Calls use(o, k) for the windows o that hold input element i, in ascending order; k is the
   /// element's index in the window.
   template <class Use>
   __device__ void for_windows(int i, const Use& use) const {
+    if (adaptive) {
+      // Windows of inputs over outputs are those of outputs over inputs.
+      const int end = ((i + 1) * out + in - 1) / in;
+      for (int o = i * out / in; o < end; ++o) use(o, i - start(o));
+      return;
+    }
     const int from_pad = i + padding, span = (kernel - 1) * dilation;
     const int first = from_pad <= span ? 0 : quotient(by_stride, from_pad - span + stride - 1);
     const int last = min(quotient(by_stride, from_pad), out - 1);
@@ -209,8 +220,8 @@ struct AverageWeights {
 
  private:
   __device__ int extent(const PoolAxis& axis, int o) const {
-    const int start = axis.start(o), end = start + axis.kernel;
-    if (count_include_pad) return min(end, axis.in + axis.padding) - start;
+    const int start = axis.start(o), end = axis.end(o);
+    if (count_include_pad && !axis.adaptive) return min(end, axis.in + axis.padding) - start;
     return min(end, axis.in) - max(start, 0);
   }
 };
@@ -223,7 +234,7 @@ __global__ void __launch_bounds__(kPoolThreads)
   const PoolPlace p = place_of(at, g.groups, g.out_w, g.out_h);
   const unsigned base = static_cast<unsigned>(p.n) * g.in_packs;
   const int top = g.h.start(p.h), left = g.w.start(p.w);
-  const int bottom = min(top + g.h.kernel, g.h.in), right = min(left + g.w.kernel, g.w.in);
+  const int bottom = min(g.h.end(p.h), g.h.in), right = min(g.w.end(p.w), g.w.in);
   float sums[kCount] = {};
   for (int ih = max(top, 0); ih < bottom; ++ih) {
     for (int iw = max(left, 0); iw < right; ++iw) {

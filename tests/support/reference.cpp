@@ -43,12 +43,30 @@ void for_conv_taps(const Conv2dDesc& d, const Use& use) {
 template <class Window>
 void for_windows(const Pool2dDesc& d, const Window& window) {
   std::vector<std::size_t> inputs;
+  const auto is_in_even_window = [](std::int64_t i, std::int64_t out, std::int64_t outs,
+                                    std::int64_t size) {
+    const double share = static_cast<double>(size) / static_cast<double>(outs);
+    return i >= std::floor(static_cast<double>(out) * share) &&
+           i < std::ceil(static_cast<double>(out + 1) * share);
+  };
   for (std::int64_t n = 0; n < d.batch; ++n) {
     for (std::int64_t oh = 0; oh < d.out.h; ++oh) {
       for (std::int64_t ow = 0; ow < d.out.w; ++ow) {
         for (std::int64_t c = 0; c < d.in.c; ++c) {
           inputs.clear();
           std::int64_t padded = 0;
+          if (d.adaptive) {
+            for (std::int64_t i = 0; i < d.in.h * d.in.w; ++i) {
+              if (!is_in_even_window(i / d.in.w, oh, d.out.h, d.in.h) ||
+                  !is_in_even_window(i % d.in.w, ow, d.out.w, d.in.w)) {
+                continue;
+              }
+              inputs.push_back(static_cast<std::size_t>((n * d.in.h * d.in.w + i) * d.in.c + c));
+            }
+            window(static_cast<std::size_t>(((n * d.out.h + oh) * d.out.w + ow) * d.out.c + c),
+                   inputs, static_cast<double>(inputs.size()));
+            continue;
+          }
           for (std::int64_t kh = 0; kh < d.kernel.h; ++kh) {
             for (std::int64_t kw = 0; kw < d.kernel.w; ++kw) {
               const std::int64_t ih = oh * d.stride.h - d.padding.h + kh * d.dilation.h;

@@ -71,6 +71,35 @@ TEST_CASE("frozen parameters and their state keep every bit; the others train") 
   }
 }
 
+TEST_CASE("a frozen batch normalisation keeps its statistics, and uses them") {
+  std::string config = small_config(kSgd, 2);
+  const auto insert_after = [&](const std::string& line, const std::string& layer) {
+    config.insert(config.find('\n', config.find(line)) + 1, "    - " + layer + "\n");
+  };
+  insert_after("name: conv1", "{type: BatchNorm2d, name: bn1}");
+  insert_after("name: conv2", "{type: BatchNorm2d, name: bn2}");
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    const Trained all = run(config, {replicas_on(device, 1)});
+    const Trained end =
+        run(config, {replicas_on(device, 2), "train.freeze=[conv1.*, bn1.*, bn2.weight]"});
+    for (const char* name :
+         {"weight", "bias", "running_mean", "running_var", "num_batches_tracked"}) {
+      CAPTURE(name);
+      const std::string first = std::string("bn1.") + name, second = std::string("bn2.") + name;
+      CHECK(same_bits(end.of(first, end.start), end.of(first, end.state.params)));
+      CHECK_FALSE(same_bits(all.of(first, all.start), all.of(first, all.state.params)));
+      // One that is frozen in part normalises as any other.
+      const bool stays = std::string(name) == "weight";
+      CHECK(same_bits(end.of(second, end.start), end.of(second, end.state.params)) == stays);
+    }
+    CHECK(end.of("bn2.num_batches_tracked", end.state.params) == std::vector<float>{kSteps});
+    for (const Node& node : end.job.plan.nodes) {
+      CHECK(node.coupling.has_value() == (node.name == "bn2"));
+    }
+  }
+}
+
 TEST_CASE("freezing changes nothing for the other parameters but the gradient's norm") {
   // Weights that are updated with a learning rate of 0 stay where they are too.
   const std::string frozen = without_clip("{type: SGD, lr: 0.05, momentum: 0.9}");

@@ -27,12 +27,12 @@ TEST_CASE("several mistakes are several lines, in the order of the file") {
                              {"kernel_size", square(3)},
                              {"groups", integer(2)}},
                             "c")
-                       .add("AdaptiveAvgPool2d", {{"output_size", square(2)}})
+                       .add("AdaptiveMaxPool2d", {{"output_size", square(2)}})
                        .linear("fc", 10)
                        .conv("late", 3, 3)) ==
         "net.yaml:10:7: layer 'c' (Conv2d): groups 2 must divide both the channels of its input, "
-        "3, and out_channels, 4\nnet.yaml:11:7: layer '1' (AdaptiveAvgPool2d): output_size 2x2 is "
-        "not supported: only 1 (the mean of the whole image) is; use AvgPool2d for other "
+        "3, and out_channels, 4\nnet.yaml:11:7: layer '1' (AdaptiveMaxPool2d): output_size 2x2 is "
+        "not supported: only 1 (the maximum of the whole image) is; use MaxPool2d for other "
         "sizes\nnet.yaml:12:7: layer 'fc' (Linear): expected a vector as input, found an image of "
         "4x2x2 (C x H x W); add {type: Flatten} before it\nnet.yaml:13:7: layer 'late' (Conv2d): "
         "expected an image (C x H x W) as input, found a vector of 10 features: it comes after a "
