@@ -27,6 +27,11 @@ namespace {
 
 /// Throws what the run would throw later where the processor does not have the arithmetic that the
 /// config asks for. (GPUs have all of it.)
+void check_statistics(const Job& job) {
+  const std::string problem = problem_of_statistics(job);
+  if (!problem.empty()) throw Error(ErrorKind::usage, problem);
+}
+
 void check_precision(const Job& job) {
   if (job.plan.type == DType::f32 && !job.plan.tf32) return;
   // The kernels themselves know, and replicas of as many threads have the same ones: one sample's
@@ -258,6 +263,7 @@ int run_train(const TrainOptions& options) {
   for (const Requirement& requirement : requirements) {
     if (requirement.split != "train") split_by_name(job.splits, requirement.split);
   }
+  check_statistics(job);
   check_precision(job);
   const std::string folder_path = choose_folder(options, job.spec);
   check_keeps_config(options, folder_path);

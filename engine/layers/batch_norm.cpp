@@ -55,7 +55,7 @@ class BatchNorm : public Layer {
 
   std::optional<Coupling> coupling(bool is_frozen) const override {
     if (is_frozen && options_.track_running_stats) return std::nullopt;
-    return Coupling{options_.sync};
+    return Coupling{options_.sync, !options_.track_running_stats};
   }
 
   std::unique_ptr<Layer> fuse(const Layer& next) const override {
@@ -105,7 +105,7 @@ class BatchNorm : public Layer {
          field("affine", &O::affine, "Add a learnable weight and bias per channel."),
          field("track_running_stats", &O::track_running_stats,
                "Keep running statistics and use them in evaluation; else evaluation uses those of "
-               "its micro-batches."),
+               "each part of at most data.batch_size samples."),
          field("sync", &O::sync,
                "Normalise over the whole batch, whatever the number of replicas and shards, as "
                "SyncBatchNorm; else each shard by itself.")});

@@ -104,7 +104,8 @@ struct InputCount {
 
 /// How a layer's statistics combine the samples of a batch in training.
 struct Coupling {
-  bool sync = false;  ///< over the whole batch; else over a shard
+  bool sync = false;           ///< over the whole batch; else over a shard
+  bool in_evaluation = false;  ///< of a micro-batch there
 };
 
 class Layer {

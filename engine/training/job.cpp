@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "engine/spec/replica_checks.h"
-#include "engine/training/statistics_checks.h"
 #include "kernels/common/divide.h"
 
 namespace dpt {
@@ -123,11 +122,12 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   }
   job.max_micro_batch =
       *std::min_element(job.max_micro_batches.begin(), job.max_micro_batches.end());
+  const bool couples =
+      std::any_of(job.plan.nodes.begin(), job.plan.nodes.end(),
+                  [](const Node& node) { return node.coupling && node.coupling->in_evaluation; });
+  job.eval_batch = couples ? spec.data.batch_size : job.max_micro_batch;
   job.resolved_config = std::move(resolved_config);
   job.spec = std::move(spec);
-  if (const std::string problem = problem_of_statistics(job); !problem.empty()) {
-    throw Error(ErrorKind::usage, problem);
-  }
   return job;
 }
 

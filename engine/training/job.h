@@ -34,8 +34,11 @@ struct Job {
   std::int64_t steps_per_epoch = 0, total_steps = 0;
   std::vector<std::int64_t>
       max_micro_batches;             ///< by rank: most samples that a replica runs at once
-  std::int64_t max_micro_batch = 0;  ///< the least of them: the micro-batches of evaluations
-  std::string resolved_config;       ///< YAML, as the run folder and checkpoints keep it
+  std::int64_t max_micro_batch = 0;  ///< the least of them
+  /// Most samples of a micro-batch of an evaluation. Where an evaluation normalises with the
+  /// statistics of its micro-batches, it follows from the config alone.
+  std::int64_t eval_batch = 0;
+  std::string resolved_config;  ///< YAML, as the run folder and checkpoints keep it
 
   // Fast mode on several GPUs: gradients of this size and more are summed in buckets,
   // overlapped with backward.

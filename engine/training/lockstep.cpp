@@ -1,7 +1,9 @@
 #include "engine/training/lockstep.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <utility>
 
 #include "kernels/common/batch_norm_math.h"
 
@@ -17,6 +19,11 @@ Lockstep::Lockstep(Backend& backend, Communicator& communicator, const Plan& pla
         {static_cast<int>(i), shape.channels(), shape.positions(), node.coupling->sync});
     couples_shards_ = couples_shards_ || node.coupling->sync;
   }
+}
+
+double Lockstep::take_sum_seconds() {
+  measures_ = true;
+  return std::exchange(sum_seconds_, 0.0);
 }
 
 void Lockstep::train(std::span<const Piece> pieces, std::span<const std::int64_t> shard_sizes,
@@ -113,9 +120,16 @@ void Lockstep::merge_over_batch(const Coupled& coupled, bool moments, int phase,
     merge(moments, parts_, counts_, std::span<const DevPtr>(&slot, 1), coupled.channels);
     begin = end;
   }
+  using Clock = std::chrono::steady_clock;
+  if (measures_) backend_.synchronize();
+  const Clock::time_point begun = Clock::now();
   const PartialSum mine{{communicator_.rank(), 0}, slots_.ptr()};
   communicator_.all_reduce(communicator_.size(), std::span<const PartialSum>(&mine, 1),
                            all_slots_.ptr(), shards * 2 * coupled.channels);
+  if (measures_) {
+    backend_.synchronize();
+    sum_seconds_ += std::chrono::duration<double>(Clock::now() - begun).count();
+  }
   slots_of_shards_.clear();
   counts_.clear();
   for (std::int64_t shard = 0; shard < shards; ++shard) {

@@ -367,7 +367,10 @@ void Replica::compute_gradients(const WorkPartition& partition, const StagedBatc
           completes ? std::function<void(int)>(std::cref(after_node)) : std::function<void(int)>());
   }
   // A rank without samples takes part with nothing.
-  if (actions.empty() && lockstep_.couples_shards()) train(partition, {});
+  if (actions.empty() && lockstep_.couples_shards()) {
+    pieces_.clear();
+    train(partition, {});
+  }
   if (partition.branches > 1) backend_.join();
   // A rank without samples takes part with zeros.
   while (next_bucket < buckets_.size()) sum_bucket(buckets_[next_bucket++]);
@@ -437,7 +440,10 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
   Ring& ring = ring_[static_cast<std::size_t>(slot)];
   const WorkPartition& partition = partition_for(plan.global_batch);
   using Clock = std::chrono::steady_clock;
-  if (plan.measure) backend_.synchronize();
+  if (plan.measure) {
+    backend_.synchronize();
+    lockstep_.take_sum_seconds();
+  }
   const Clock::time_point begun = Clock::now();
 
   ring.plan = plan;
@@ -475,7 +481,8 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
     staging_.release(staged);
     if (plan.measure) {
       backend_.synchronize();
-      own_seconds_ = std::chrono::duration<double>(Clock::now() - begun).count();
+      own_seconds_ = std::chrono::duration<double>(Clock::now() - begun).count() -
+                     lockstep_.take_sum_seconds();
     }
     sum_gradients(partition);
     repeat({Part::update, 0, 0, norm}, [&] { update_params(staged, norm); });
@@ -520,7 +527,7 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
   const auto n = static_cast<std::int64_t>(indices.size());
   // Micro-batches follow a rule that does not depend on ranks, so a sample's result never
   // depends on how many devices there are.
-  const std::int64_t micro_batches = ceil_div(n, job_.max_micro_batch);
+  const std::int64_t micro_batches = ceil_div(n, job_.eval_batch);
   const int ranks = communicator_.size();
   const std::vector<Range> parts = proportional_parts(micro_batches, device_weights_);
   const Range mine = parts[static_cast<std::size_t>(communicator_.rank())];
@@ -530,8 +537,8 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
     ranges.push_back({part.begin, part.end});
   }
 
-  ensure(eval_loss_, float_bytes(job_.max_micro_batch), "evaluation results");
-  ensure(eval_prediction_, float_bytes(job_.max_micro_batch), "evaluation results");
+  ensure(eval_loss_, float_bytes(job_.eval_batch), "evaluation results");
+  ensure(eval_prediction_, float_bytes(job_.eval_batch), "evaluation results");
   ensure(eval_metrics_, sizeof(StepMetrics), "evaluation results");
   assert(results_pending() == 0);
 
@@ -539,11 +546,11 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
     float loss;
     std::int32_t prediction, label;
   };
-  std::vector<float> loss(static_cast<std::size_t>(job_.max_micro_batch));
+  std::vector<float> loss(static_cast<std::size_t>(job_.eval_batch));
   std::vector<std::int32_t> prediction(loss.size());
   // Every rank sends a block of the same size: the samples of the longest run of micro-batches.
   std::int64_t block = 0;
-  for (const Range& part : parts) block = std::max(block, part.size() * job_.max_micro_batch);
+  for (const Range& part : parts) block = std::max(block, part.size() * job_.eval_batch);
   std::vector<SampleResult> own(static_cast<std::size_t>(block)),
       all(static_cast<std::size_t>(block * ranks));
   std::size_t filled = 0;

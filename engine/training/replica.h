@@ -86,8 +86,8 @@ class Replica {
   /// Most results that may be pending when a step is queued.
   static constexpr std::int64_t kMostPending = InputStaging::kSlots - 1;
 
-  /// Of the last step with StepPlan::measure: from its upload up to the sum over the ranks, which
-  /// waits for others and so is left out.
+  /// Of the last step with StepPlan::measure: from its upload up to the sum over the ranks. Sums
+  /// over ranks, which wait for others, are left out, those of statistics too.
   double own_seconds() const { return own_seconds_; }
 
   /// Samples of `source` by index, in micro-batches that do not depend on the number of ranks. When
@@ -96,7 +96,9 @@ class Replica {
                          Loader& loader, const StopQuestion& wants_stop = {});
 
   /// Device memory held, in bytes.
-  std::size_t memory_bytes() const { return memory_bytes_ + staging_.memory_bytes(); }
+  std::size_t memory_bytes() const {
+    return memory_bytes_ + staging_.memory_bytes() + lockstep_.memory_bytes();
+  }
   /// How steps run: "graph" where one launch runs a whole step, "graphs" where the sum over ranks
   /// stands between two, "calls" where the device captures nothing. Known after the second step.
   std::string launches() const;

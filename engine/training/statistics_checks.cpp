@@ -30,7 +30,7 @@ std::string problem_of_statistics(const Job& job) {
       if (single == parts.end()) continue;
       const std::string where = node.where.file.empty() ? std::string() : node.where.text() + ": ";
       const char* which = index == 0 ? "a" : "the last";
-      if (node.coupling->sync) {
+      if (node.coupling->sync || batch == 1) {
         return fmt::format(
             "{}layer '{}': expected more than 1 value per channel to normalise, found {} batch of "
             "1 sample; use another data.batch_size",
@@ -57,6 +57,12 @@ std::string small_shards(const Job& job) {
     if (shard.size() > 0) least = std::min(least, shard.size());
   }
   if (least >= kFewSamples) return {};
+  if (least == batch) {
+    return fmt::format(
+        "batch normalisation (layer '{}' and others like it) works on batches of {} sample(s), "
+        "which is few; use a larger data.batch_size",
+        local->name, batch);
+  }
   return fmt::format(
       "batch normalisation (layer '{}' and others like it) works on shards of {} sample(s), which "
       "is few; with sync: true it works on the whole batch of {}",
