@@ -73,6 +73,46 @@ struct ReluDesc {
   bool training = true;
 };
 
+/// An elementwise function.
+enum class ActivationKind : std::uint8_t {
+  leaky_relu,
+  relu6,
+  gelu,
+  gelu_tanh,
+  silu,
+  sigmoid,
+  tanh,
+  softplus,
+  hardswish,
+  hardsigmoid
+};
+
+/// As the layers of torch.nn; the formulas stand in kernels/common/activations.h.
+struct ActivationDesc {
+  ActivationKind kind = ActivationKind::leaky_relu;
+  float slope = 0.01F;                   ///< leaky_relu: below 0
+  float beta = 1.0F, threshold = 20.0F;  ///< softplus
+  std::int64_t batch = 0;
+  SampleShape shape;
+  DType type = DType::f32;
+  bool training = true;
+};
+
+/// In training, each element (or each channel of a sample) is set to 0 with probability p, and what
+/// is kept is multiplied by 1 / (1 - p), as torch.nn.Dropout and Dropout2d; else y = x. The draws
+/// are a function of seed, stream, OpArgs::step, OpArgs::ids and the place in the sample: see
+/// kernels/common/dropout.h.
+struct DropoutDesc {
+  std::int64_t batch = 0;
+  SampleShape shape;
+  double p = 0.5;         ///< from 0 to below 1
+  bool channels = false;  ///< whole channels
+  DType type = DType::f32;
+  bool training = true;
+  std::uint64_t seed = 0;
+  std::uint64_t stream = 0;  ///< stands for the layer
+};
+
 /// y = the sum of all inputs, in their order, then optional ReLU. All have the same shape. dx is
 /// the gradient of each of them.
 struct SumDesc {
@@ -150,6 +190,10 @@ struct OpArgs {
   DevPtr mean_sum, var_sum;
   double values = 0;   ///< of a channel, that the merged statistics are of
   double samples = 0;  ///< of the shard
+
+  // Dropout in training only: the keys of its draws.
+  DevPtr ids;   ///< i64 (batch), as InputArgs
+  DevPtr step;  ///< i64 scalar
 };
 
 /// A differentiable operation made for one description.
@@ -228,6 +272,8 @@ class OpFactory {
   virtual std::unique_ptr<Op> linear(const LinearDesc& desc) = 0;
   virtual std::unique_ptr<Op> pool2d(const Pool2dDesc& desc) = 0;
   virtual std::unique_ptr<Op> relu(const ReluDesc& desc) = 0;
+  virtual std::unique_ptr<Op> activation(const ActivationDesc& desc) = 0;
+  virtual std::unique_ptr<Op> dropout(const DropoutDesc& desc) = 0;
   virtual std::unique_ptr<Op> sum(const SumDesc& desc) = 0;
   virtual std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) = 0;
   virtual std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) = 0;

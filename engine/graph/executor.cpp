@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/graph/memory_schedule.h"
+#include "engine/graph/name_stream.h"
 
 namespace dpt {
 namespace {
@@ -94,6 +95,8 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float la
     context.is_frozen = node.is_frozen;
     context.input_gradient = training && node.input_gradient;
     context.tf32 = plan.tf32;
+    context.seed = input.seed;
+    context.stream = stream_of(node.name);
     for_layer(node.name, "set-up", [&] { ops[i] = node.layer->compile(backend, context); });
     needs[i] = {
         ops[i]->in_place(),    ops[i]->backward_needs_x(),   ops[i]->backward_needs_y(),
@@ -199,7 +202,8 @@ InputArgs Executor::input_args(const ExecutorBuffers& buffers, const DeviceBatch
   return input;
 }
 
-OpArgs Executor::forward_args(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
+OpArgs Executor::forward_args(const Step& step, const ExecutorBuffers& buffers,
+                              const DeviceBatch& batch, GradWrite write,
                               const MergedCount& merged) const {
   OpArgs args;
   set_inputs(step.x, buffers, args);
@@ -212,10 +216,13 @@ OpArgs Executor::forward_args(const Step& step, const ExecutorBuffers& buffers, 
   args.var_sum = in_flat(step.running_var, buffers.grads);
   args.values = merged.values;
   args.samples = merged.samples;
+  args.ids = batch.ids;
+  args.step = batch.scalars + offsetof(StepScalars, step);
   return args;
 }
 
-OpArgs Executor::backward_args(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
+OpArgs Executor::backward_args(const Step& step, const ExecutorBuffers& buffers,
+                               const DeviceBatch& batch, GradWrite write,
                                const MergedCount& merged) const {
   OpArgs args;
   // The memory of what a kernel said it does not read may be in use by others by now.
@@ -236,6 +243,8 @@ OpArgs Executor::backward_args(const Step& step, const ExecutorBuffers& buffers,
   args.write = write;
   args.values = merged.values;
   args.samples = merged.samples;
+  args.ids = batch.ids;
+  args.step = batch.scalars + offsetof(StepScalars, step);
   return args;
 }
 
@@ -260,15 +269,17 @@ MergedCount Executor::own_count(int node) const {
   return {samples * static_cast<double>(shape.positions()), samples};
 }
 
-void Executor::forward_statistics(const Step& step, const ExecutorBuffers& buffers) {
-  const OpArgs args = forward_args(step, buffers, GradWrite::overwrite, own_count(step.node));
+void Executor::forward_statistics(const Step& step, const ExecutorBuffers& buffers,
+                                  const DeviceBatch& batch) {
+  const OpArgs args =
+      forward_args(step, buffers, batch, GradWrite::overwrite, own_count(step.node));
   for_layer(step.name, "statistics", [&] { step.op->forward_statistics(args); });
 }
 
-void Executor::forward(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
-                       const MergedCount& merged) {
+void Executor::forward(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                       GradWrite write, const MergedCount& merged) {
   if (!step.op) return;
-  const OpArgs args = forward_args(step, buffers, write, merged);
+  const OpArgs args = forward_args(step, buffers, batch, write, merged);
   for_layer(step.name, "forward", [&] { step.op->forward(args); });
 }
 
@@ -280,8 +291,8 @@ void Executor::forward_all(const ExecutorBuffers& buffers, const DeviceBatch& ba
   if (look) look(-1, input.y, batch_ * plan_.input.shape.elements());
   for (const Step& step : steps_) {
     if (!step.op) continue;
-    if (step.couples()) forward_statistics(step, buffers);
-    forward(step, buffers, GradWrite::overwrite, own_count(step.node));
+    if (step.couples()) forward_statistics(step, buffers, batch);
+    forward(step, buffers, batch, GradWrite::overwrite, own_count(step.node));
     if (!look) continue;
     const Node& node = plan_.nodes[static_cast<std::size_t>(step.node)];
     const Value& value = plan_.values[static_cast<std::size_t>(node.output)];
@@ -295,17 +306,18 @@ void Executor::look_through(const ExecutorBuffers& buffers, const DeviceBatch& b
 }
 
 void Executor::backward_statistics(const Step& step, const ExecutorBuffers& buffers,
-                                   GradWrite write, const MergedCount& merged) {
+                                   const DeviceBatch& batch, GradWrite write,
+                                   const MergedCount& merged) {
   if (!step.runs_backward) return;
-  const OpArgs args = backward_args(step, buffers, write, merged);
+  const OpArgs args = backward_args(step, buffers, batch, write, merged);
   for_layer(step.name, "backward statistics", [&] { step.op->backward_statistics(args); });
 }
 
-void Executor::backward(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
-                        const MergedCount& merged) {
+void Executor::backward(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                        GradWrite write, const MergedCount& merged) {
   for_layer(step.name, "backward", [&] {
     if (step.runs_backward) {
-      const OpArgs args = backward_args(step, buffers, write, merged);
+      const OpArgs args = backward_args(step, buffers, batch, write, merged);
       if (step.dy_from.given()) {
         backend_.copy(args.dy, step.dy_from.in(buffers), step.dy_bytes);
       }
@@ -341,9 +353,9 @@ void Executor::train_phase(int phase, const ExecutorBuffers& buffers, const Devi
   if (at <= count) {
     const std::size_t end = at < count ? coupled_[at] : steps_.size();
     for (std::size_t i = at == 0 ? 0 : coupled_[at - 1]; i < end; ++i) {
-      forward(steps_[i], buffers, write, merged_for(steps_[i]));
+      forward(steps_[i], buffers, batch, write, merged_for(steps_[i]));
     }
-    if (at < count) return forward_statistics(steps_[coupled_[at]], buffers);
+    if (at < count) return forward_statistics(steps_[coupled_[at]], buffers, batch);
     train_loss_->run(train_loss_args(buffers, batch, write));
   }
   // Coupled nodes whose backward is still to come when this phase ends.
@@ -353,12 +365,12 @@ void Executor::train_phase(int phase, const ExecutorBuffers& buffers, const Devi
   for (std::size_t i = begin; i-- > end;) {
     const Step& step = steps_[i];
     if (!step.runs_backward && step.sums.empty()) continue;
-    backward(step, buffers, write, merged_for(step));
+    backward(step, buffers, batch, write, merged_for(step));
     if (after_node) after_node(step.node);
   }
   if (left == 0) return;
   const Step& next = steps_[coupled_[left - 1]];
-  backward_statistics(next, buffers, write, merged_for(next));
+  backward_statistics(next, buffers, batch, write, merged_for(next));
 }
 
 DevPtr Executor::statistics(int phase, const ExecutorBuffers& buffers) const {
@@ -388,12 +400,14 @@ std::vector<ExecutorCall> Executor::train_calls(const ExecutorBuffers& buffers,
   for (const Step& step : steps_) {
     if (!step.op) continue;
     if (step.couples()) {
-      calls.push_back({step.name + " statistics", 0,
-                       [this, &step, buffers] { forward_statistics(step, buffers); }});
+      calls.push_back({step.name + " statistics", 0, [this, &step, buffers, batch] {
+                         forward_statistics(step, buffers, batch);
+                       }});
     }
-    calls.push_back(
-        {step.name + " forward", flops(step, &LayerRow::forward_flops),
-         [this, &step, buffers] { forward(step, buffers, kWrite, own_count(step.node)); }});
+    calls.push_back({step.name + " forward", flops(step, &LayerRow::forward_flops),
+                     [this, &step, buffers, batch] {
+                       forward(step, buffers, batch, kWrite, own_count(step.node));
+                     }});
   }
   calls.push_back({"loss", 0, [this, args = train_loss_args(buffers, batch, kWrite)] {
                      train_loss_->run(args);
@@ -401,13 +415,14 @@ std::vector<ExecutorCall> Executor::train_calls(const ExecutorBuffers& buffers,
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (!step->runs_backward && step->sums.empty()) continue;
     if (step->couples()) {
-      calls.push_back({step->name + " backward statistics", 0, [this, &step = *step, buffers] {
-                         backward_statistics(step, buffers, kWrite, own_count(step.node));
-                       }});
+      calls.push_back(
+          {step->name + " backward statistics", 0, [this, &step = *step, buffers, batch] {
+             backward_statistics(step, buffers, batch, kWrite, own_count(step.node));
+           }});
     }
     calls.push_back({step->name + " backward", flops(*step, &LayerRow::backward_flops),
-                     [this, &step = *step, buffers] {
-                       backward(step, buffers, kWrite, own_count(step.node));
+                     [this, &step = *step, buffers, batch] {
+                       backward(step, buffers, batch, kWrite, own_count(step.node));
                      }});
   }
   return calls;

@@ -114,24 +114,25 @@ class Executor {
   };
   static void set_inputs(const std::vector<Place>& x, const ExecutorBuffers& buffers, OpArgs& args);
   InputArgs input_args(const ExecutorBuffers& buffers, const DeviceBatch& batch) const;
-  OpArgs forward_args(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
-                      const MergedCount& merged) const;
-  OpArgs backward_args(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
-                       const MergedCount& merged) const;
+  OpArgs forward_args(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                      GradWrite write, const MergedCount& merged) const;
+  OpArgs backward_args(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                       GradWrite write, const MergedCount& merged) const;
   CrossEntropyArgs train_loss_args(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                                    GradWrite write) const;
   void add_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args) const;
   /// The statistics of this piece alone.
   MergedCount own_count(int node) const;
-  void forward(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
-               const MergedCount& merged);
-  void forward_statistics(const Step& step, const ExecutorBuffers& buffers);
+  void forward(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
+               GradWrite write, const MergedCount& merged);
+  void forward_statistics(const Step& step, const ExecutorBuffers& buffers,
+                          const DeviceBatch& batch);
   void forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look = {});
   /// Backward of one node, then the sums of gradients that are complete with it.
-  void backward(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
-                const MergedCount& merged);
-  void backward_statistics(const Step& step, const ExecutorBuffers& buffers, GradWrite write,
-                           const MergedCount& merged);
+  void backward(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                GradWrite write, const MergedCount& merged);
+  void backward_statistics(const Step& step, const ExecutorBuffers& buffers,
+                           const DeviceBatch& batch, GradWrite write, const MergedCount& merged);
 
   Backend& backend_;
   std::int64_t batch_ = 0;

@@ -3,25 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <string_view>
 
+#include "engine/graph/name_stream.h"
 #include "engine/graph/plan.h"
 #include "kernels/common/philox.h"
 
 namespace dpt {
 namespace {
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo).
-std::uint64_t hash_of(std::string_view name) {
-  std::uint64_t hash = 0xCBF29CE484222325ULL;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
-  return hash;
-}
-
 /// The random bits of one parameter, four elements a block.
 class Bits {
  public:
-  Bits(std::uint64_t seed, const std::string& name) : seed_(seed), stream_(hash_of(name)) {}
+  Bits(std::uint64_t seed, const std::string& name) : seed_(seed), stream_(stream_of(name)) {}
 
   /// In [0, 1).
   double uniform(std::int64_t index) const { return philox::uniform(word(index)); }

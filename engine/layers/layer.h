@@ -95,6 +95,8 @@ struct LayerContext {
   bool training = true;
   bool is_frozen = false;  ///< training leaves the layer as it is, its running statistics too
   bool input_gradient = true;
+  std::uint64_t seed = 0;    ///< of the run's random draws
+  std::uint64_t stream = 0;  ///< the layer's own among them, from its name
 };
 
 /// How many inputs a layer reads.

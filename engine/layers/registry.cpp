@@ -15,8 +15,19 @@ constexpr LayerKind (*kKinds[])() = {
     &kind_of<class Conv2d>,             //
     &kind_of<class Linear>,             //
     &kind_of<class ReLU>,               //
+    &kind_of<class LeakyReLU>,          //
+    &kind_of<class ReLU6>,              //
+    &kind_of<class GELU>,               //
+    &kind_of<class SiLU>,               //
+    &kind_of<class Sigmoid>,            //
+    &kind_of<class Tanh>,               //
+    &kind_of<class Softplus>,           //
+    &kind_of<class Hardswish>,          //
+    &kind_of<class Hardsigmoid>,        //
     &kind_of<class BatchNorm1d>,        //
     &kind_of<class BatchNorm2d>,        //
+    &kind_of<class Dropout>,            //
+    &kind_of<class Dropout2d>,          //
     &kind_of<class Add>,                //
     &kind_of<class MaxPool2d>,          //
     &kind_of<class AvgPool2d>,          //
@@ -52,6 +63,18 @@ const VariantTable& layer_table() {
                   {"fc", "Linear"},
                   {"Relu", "ReLU"},
                   {"Activation", "ReLU"},
+                  {"LeakyRelu", "LeakyReLU"},
+                  {"Relu6", "ReLU6"},
+                  {"Gelu", "GELU"},
+                  {"Swish", "SiLU"},
+                  {"swish", "SiLU"},
+                  {"TanH", "Tanh"},
+                  {"HardSwish", "Hardswish"},
+                  {"hard_swish", "Hardswish"},
+                  {"HardSigmoid", "Hardsigmoid"},
+                  {"hard_sigmoid", "Hardsigmoid"},
+                  {"DropOut", "Dropout"},
+                  {"SpatialDropout2D", "Dropout2d"},
                   {"BatchNorm", "BatchNorm1d or BatchNorm2d"},
                   {"BatchNormalization", "BatchNorm2d"},
                   {"SyncBatchNorm", "BatchNorm2d with sync: true"},

@@ -50,7 +50,8 @@ const Param* first_in_backward(const Plan& plan, std::span<const float> flat) {
   return nullptr;
 }
 
-/// Runs single samples as the step ran them: the same augmentation and scale of the gradient.
+/// Runs single samples as the step ran them: the same augmentation, dropout and scale of the
+/// gradient.
 class Probe {
  public:
   /// What one sample shows. `order` grows along forward and then backward, so that of several
@@ -80,6 +81,7 @@ class Probe {
     kept_ = allocate(executor_.kept_bytes());
     loss_ = allocate(sizeof(float));
     scalars_.epoch = bad.epoch();
+    scalars_.step = bad.result().step;
     scalars_.inverse_count = 1.0F / static_cast<float>(bad.batch().size());
     pixels_.resize(static_cast<std::size_t>(source_.shape().elements()) * size_of(source_.type()));
   }

@@ -8,11 +8,13 @@
 #include <cstring>
 
 #include "kernels/common/align.h"
+#include "kernels/cpu/activation.h"
 #include "kernels/cpu/batch_norm.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/denormals.h"
+#include "kernels/cpu/dropout.h"
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/host.h"
 #include "kernels/cpu/input.h"
@@ -116,6 +118,12 @@ class CpuBackend final : public Backend {
     return make_cpu_pool2d(desc, threads_);
   }
   std::unique_ptr<Op> relu(const ReluDesc& desc) override { return make_cpu_relu(desc, threads_); }
+  std::unique_ptr<Op> activation(const ActivationDesc& desc) override {
+    return make_cpu_activation(desc, threads_);
+  }
+  std::unique_ptr<Op> dropout(const DropoutDesc& desc) override {
+    return make_cpu_dropout(desc, threads_);
+  }
   std::unique_ptr<Op> sum(const SumDesc& desc) override { return make_cpu_sum(desc, threads_); }
   std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) override {
     return make_cpu_batch_norm(desc, threads_);

@@ -1,8 +1,10 @@
 // Loops over a replica's own team of threads.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "kernels/common/divide.h"
 #include "kernels/cpu/denormals.h"
 
 namespace dpt {
@@ -21,6 +23,15 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
 #pragma omp for schedule(static)
     for (std::int64_t i = 0; i < count; ++i) body(i);
   }
+}
+
+/// Calls body(first, end) for ranges of `count` elements that are enough to be worth handing out.
+template <class Body>
+void for_blocks(int threads, std::int64_t count, const Body& body) {
+  constexpr std::int64_t kBlock = 4096;
+  parallel_for(threads, ceil_div(count, kBlock), [&](std::int64_t block) {
+    body(block * kBlock, std::min(count, (block + 1) * kBlock));
+  });
 }
 
 }  // namespace dpt

@@ -1,9 +1,6 @@
 #include "kernels/cpu/relu.h"
 
-#include <algorithm>
-
 #include "kernels/common/bf16.h"
-#include "kernels/common/divide.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector.h"
@@ -31,17 +28,6 @@ class CpuRelu final : public Op {
   std::int64_t count_;
   int threads_;
 };
-
-/// Elements that one call of a parallel loop handles: enough to be worth handing out.
-constexpr std::int64_t kBlock = 4096;
-
-/// Calls run(first, end) for blocks of `count` elements.
-template <class Run>
-void for_blocks(int threads, std::int64_t count, const Run& run) {
-  parallel_for(threads, ceil_div(count, kBlock), [&](std::int64_t block) {
-    run(block * kBlock, std::min(count, (block + 1) * kBlock));
-  });
-}
 
 void forward(float* y, const float* x, std::int64_t count, int threads) {
   for_blocks(threads, count, [=](std::int64_t first, std::int64_t end) {

@@ -26,7 +26,15 @@ class Recorder : public HostBackend {
     return nullptr;
   }
   std::unique_ptr<Op> relu(const ReluDesc& desc) override {
-    activation = desc;
+    rectifier = desc;
+    return nullptr;
+  }
+  std::unique_ptr<Op> activation(const ActivationDesc& desc) override {
+    function = desc;
+    return nullptr;
+  }
+  std::unique_ptr<Op> dropout(const DropoutDesc& desc) override {
+    dropping = desc;
     return nullptr;
   }
   std::unique_ptr<Op> sum(const SumDesc& desc) override {
@@ -43,7 +51,9 @@ class Recorder : public HostBackend {
   Conv2dDesc conv;
   LinearDesc product;
   Pool2dDesc pooling;
-  ReluDesc activation;
+  ReluDesc rectifier;
+  ActivationDesc function;
+  DropoutDesc dropping;
   SumDesc addition;
   BatchNormDesc normalisation;
 };
@@ -61,6 +71,8 @@ Recorder compiled(const Layer& layer, const ActivationShape& in, DType type, boo
   context.tf32 = tf32;
   context.training = training;
   context.input_gradient = input_gradient;
+  context.seed = 11;
+  context.stream = 12;
   layer.compile(recorder, context);
   return recorder;
 }
@@ -152,6 +164,32 @@ TEST_CASE("Linear hands its options and its context to the backend") {
   CHECK(bare->detail() == "no bias");
 }
 
+TEST_CASE("activations and dropout hand their options and their context to the backend") {
+  const ActivationShape in = image(3, 6, 9);
+  for (const bool yes : {false, true}) {
+    const DType type = yes ? DType::bf16 : DType::f32;
+    const auto softplus = layer("Softplus", {{"beta", 2.0}, {"threshold", 3.0}});
+    const ActivationDesc a = compiled(*softplus, in, type, false, yes, true).function;
+    CHECK(a.kind == ActivationKind::softplus);
+    CHECK(a.beta == 2);
+    CHECK(a.threshold == 3);
+    CHECK(a.batch == 7);
+    CHECK(a.shape == in.shape);
+    CHECK(a.type == type);
+    CHECK(a.training == yes);
+    const auto dropout = layer(yes ? "Dropout2d" : "Dropout", {{"p", 0.25}});
+    const DropoutDesc d = compiled(*dropout, in, type, false, yes, true).dropping;
+    CHECK(d.p == 0.25);
+    CHECK(d.channels == yes);
+    CHECK(d.batch == 7);
+    CHECK(d.shape == in.shape);
+    CHECK(d.type == type);
+    CHECK(d.training == yes);
+    CHECK(d.seed == 11);
+    CHECK(d.stream == 12);
+  }
+}
+
 TEST_CASE("pooling, ReLU and Add hand their options and their context to the backend") {
   const ActivationShape in = image(3, 6, 9);
   const auto max = layer(
@@ -171,7 +209,7 @@ TEST_CASE("pooling, ReLU and Add hand their options and their context to the bac
     CHECK(p.out == infer(*max, in).shape);
     CHECK(p.training == yes);
     CHECK(p.input_gradient == !yes);
-    const ReluDesc r = compiled(*layer("ReLU"), in, type, false, yes, true).activation;
+    const ReluDesc r = compiled(*layer("ReLU"), in, type, false, yes, true).rectifier;
     CHECK(r.batch == 7);
     CHECK(r.shape == in.shape);
     CHECK(r.type == type);

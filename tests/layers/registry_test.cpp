@@ -13,8 +13,26 @@ TEST_CASE("the registry knows every layer once, with documentation") {
     CHECK_FALSE(kind.table->doc.empty());
     for (const Field& field : kind.table->fields) CHECK_FALSE(field.doc.empty());
   }
-  for (const char* name : {"Conv2d", "Linear", "ReLU", "Add", "MaxPool2d", "AvgPool2d",
-                           "AdaptiveAvgPool2d", "Flatten", "Identity"}) {
+  for (const char* name : {"Conv2d",
+                           "Linear",
+                           "ReLU",
+                           "Add",
+                           "MaxPool2d",
+                           "AvgPool2d",
+                           "AdaptiveAvgPool2d",
+                           "Flatten",
+                           "Identity",
+                           "Dropout",
+                           "Dropout2d",
+                           "LeakyReLU",
+                           "ReLU6",
+                           "GELU",
+                           "SiLU",
+                           "Sigmoid",
+                           "Tanh",
+                           "Softplus",
+                           "Hardswish",
+                           "Hardsigmoid"}) {
     CAPTURE(name);
     CHECK(names.count(name) == 1);
   }

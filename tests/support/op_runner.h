@@ -91,7 +91,8 @@ class OpRunner {
   /// `x` holds as many inputs, one after another.
   OpRunner(Backend& backend, Op& op, std::vector<float> x, std::vector<float> weight,
            std::vector<float> bias, std::int64_t y_count, int inputs = 1)
-      : op_(op),
+      : backend_(backend),
+        op_(op),
         inputs_(static_cast<std::size_t>(inputs)),
         x_host_(x),
         x_(backend, x),
@@ -149,11 +150,18 @@ class OpRunner {
     a.dbias = dbias_.ptr();
     a.saved = saved_.ptr();
     a.scratch = scratch_.ptr();
+    if (ids_) a.ids = ids_->ptr();
+    if (step_) a.step = step_->ptr();
     if (op_.coupled_channels() > 0) {
       // All samples are in this call.
       a.values = static_cast<double>(x_host_.size()) / static_cast<double>(op_.coupled_channels());
     }
     return a;
+  }
+  /// What dropout keys its draws by.
+  void draw_for(const std::vector<std::int64_t>& ids, std::int64_t step) {
+    ids_ = std::make_unique<OnDevice<std::int64_t>>(backend_, ids);
+    step_ = std::make_unique<OnDevice<std::int64_t>>(backend_, std::vector{step});
   }
   void set_x(const std::vector<float>& x) { x_.set(x_host_ = x); }
   void set_gradients(const std::vector<float>& dweight, const std::vector<float>& dbias) {
@@ -169,7 +177,9 @@ class OpRunner {
     return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
   }
 
+  Backend& backend_;
   Op& op_;
+  std::unique_ptr<OnDevice<std::int64_t>> ids_, step_;
   std::size_t inputs_;
   std::vector<float> x_host_;
   OnDevice<float> x_, weight_, bias_, y_, dy_, dx_, dweight_, dbias_, saved_, scratch_;

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <utility>
+
+#include "kernels/common/philox.h"
 
 namespace dpt::reference {
 
@@ -128,6 +131,92 @@ Values relu(Values x) {
 Values relu_backward(Values dy, const Values& y) {
   for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = y[i] <= 0 ? 0 : dy[i];
   return dy;
+}
+
+namespace {
+
+/// y and dy/dx at x.
+struct Point {
+  double value, slope;
+};
+
+Point activation_at(const ActivationDesc& d, double x) {
+  const double logistic = 1 / (1 + std::exp(-x)), cumulative = std::erfc(-x / std::sqrt(2.0)) / 2;
+  switch (d.kind) {
+    case ActivationKind::leaky_relu: {
+      const double slope = x > 0 ? 1.0 : static_cast<double>(d.slope);
+      return {x * slope, slope};
+    }
+    case ActivationKind::relu6:
+      return {std::clamp(x, 0.0, 6.0), x > 0 && x < 6 ? 1.0 : 0.0};
+    case ActivationKind::gelu:
+      return {x * cumulative,
+              cumulative + x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi)};
+    case ActivationKind::gelu_tanh: {
+      const double k = std::sqrt(2 / std::numbers::pi);
+      const double t = std::tanh(k * (x + 0.044715 * std::pow(x, 3)));
+      return {x * (1 + t) / 2, (1 + t) / 2 + x * (1 - t * t) / 2 * k * (1 + 3 * 0.044715 * x * x)};
+    }
+    case ActivationKind::silu:
+      return {x * logistic, logistic + x * logistic * (1 - logistic)};
+    case ActivationKind::sigmoid:
+      return {logistic, logistic * (1 - logistic)};
+    case ActivationKind::tanh:
+      return {std::tanh(x), 1 / std::pow(std::cosh(x), 2)};
+    case ActivationKind::softplus: {
+      const double beta = static_cast<double>(d.beta), z = beta * x;
+      if (z > static_cast<double>(d.threshold)) return {x, 1};
+      return {std::log1p(std::exp(z)) / beta, 1 / (1 + std::exp(-z))};
+    }
+    case ActivationKind::hardswish:
+      if (x <= -3) return {0, 0};
+      return x >= 3 ? Point{x, 1} : Point{x * (x + 3) / 6, x / 3 + 0.5};
+    case ActivationKind::hardsigmoid:
+      return {std::clamp(x / 6 + 0.5, 0.0, 1.0), x > -3 && x < 3 ? 1.0 / 6 : 0.0};
+  }
+  return {};
+}
+
+}  // namespace
+
+Values activation(const ActivationDesc& d, const Values& x) {
+  Values y;
+  for (const double v : x) y.push_back(activation_at(d, v).value);
+  return y;
+}
+
+Values activation_backward(const ActivationDesc& d, const Values& x, const Values& dy) {
+  Values dx;
+  for (std::size_t i = 0; i < x.size(); ++i) dx.push_back(dy[i] * activation_at(d, x[i]).slope);
+  return dx;
+}
+
+Values dropout_factors(const DropoutDesc& d, const std::vector<std::int64_t>& ids,
+                       std::int64_t step) {
+  using philox::Use;
+  const philox::Block key = philox::block(d.seed, Use::dropout, d.stream, 0);
+  const std::uint64_t layer = key.v[0] + (static_cast<std::uint64_t>(key.v[1]) << 32);
+  Values factors;
+  for (const std::int64_t id : ids) {
+    for (std::int64_t i = 0; i < d.shape.elements(); ++i) {
+      if (!d.training) {
+        factors.push_back(1);
+        continue;
+      }
+      const auto unit = static_cast<std::uint64_t>(d.channels ? i % d.shape.c : i);
+      const philox::Block bits = philox::block(layer, Use::dropout, static_cast<std::uint64_t>(id),
+                                               (static_cast<std::uint64_t>(step) << 32) + unit / 4);
+      const double drawn = std::ldexp(static_cast<double>(bits.v[unit % 4] >> 8), -24);
+      factors.push_back(drawn < static_cast<double>(static_cast<float>(d.p)) ? 0 : 1 / (1 - d.p));
+    }
+  }
+  return factors;
+}
+
+Values product(const Values& a, const Values& b) {
+  Values result;
+  for (std::size_t i = 0; i < a.size(); ++i) result.push_back(a[i] * b[i]);
+  return result;
 }
 
 Values sum(const SumDesc& d, const Values& x) {

@@ -35,6 +35,15 @@ Values relu(Values x);
 /// dy where y (ReLU's output) is positive or NaN.
 Values relu_backward(Values dy, const Values& y);
 
+Values activation(const ActivationDesc& d, const Values& x);
+Values activation_backward(const ActivationDesc& d, const Values& x, const Values& dy);
+
+/// What dropout multiplies x by, and dy too: 0 or 1 / (1 - p) for each element. ids[k] belongs to
+/// sample k.
+Values dropout_factors(const DropoutDesc& d, const std::vector<std::int64_t>& ids,
+                       std::int64_t step);
+Values product(const Values& a, const Values& b);
+
 /// `x` holds all inputs, one after another, and so does the gradient.
 Values sum(const SumDesc& d, const Values& x);
 Values sum_backward(const SumDesc& d, const Values& x, Values dy);

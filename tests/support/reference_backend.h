@@ -147,6 +147,32 @@ class ReferenceInPlaceRelu final : public Op {
   std::size_t count_;
 };
 
+/// Dropout, in place; the sample numbers and the step are read from the addresses given.
+class ReferenceDropout final : public Op {
+ public:
+  explicit ReferenceDropout(const DropoutDesc& desc) : desc_(desc) {}
+  bool in_place() const override { return true; }
+  bool backward_needs_x() const override { return false; }
+  bool backward_needs_y() const override { return false; }
+  bool backward_keeps_dy() const override { return true; }
+  void forward(const OpArgs& args) override { run(args, args.y, args.x); }
+  void backward(const OpArgs& args) override {
+    CHECK(!args.x);
+    CHECK(!args.y);
+    run(args, args.dx, args.dy);
+  }
+  std::string implementation() const override { return "reference"; }
+
+ private:
+  void run(const OpArgs& args, DevPtr to, DevPtr from) const {
+    const auto* ids = reinterpret_cast<const std::int64_t*>(args.ids.address);
+    const Values factors = reference::dropout_factors(
+        desc_, {ids, ids + desc_.batch}, *reinterpret_cast<const std::int64_t*>(args.step.address));
+    write_floats(to, reference::product(read_floats(from, factors.size()), factors));
+  }
+  DropoutDesc desc_;
+};
+
 /// A sum that runs in place and hands its gradient on.
 class ReferenceInPlaceSum final : public Op {
  public:
@@ -331,6 +357,20 @@ class ReferenceBackend : public HostBackend {
       return reference::Gradients{reference::relu_backward(dy, reference::relu(x)), {}, {}};
     };
     return make(std::move(maths));
+  }
+  std::unique_ptr<Op> activation(const ActivationDesc& d) override {
+    const std::int64_t count = d.batch * d.shape.elements();
+    Maths maths = sizes(count, count, 0, 0, true);
+    maths.forward = [d](const Values& x, const Values&, const Values&) {
+      return reference::activation(d, x);
+    };
+    maths.backward = [d](const Values& x, const Values&, const Values&, const Values& dy) {
+      return reference::Gradients{reference::activation_backward(d, x, dy), {}, {}};
+    };
+    return make(std::move(maths));
+  }
+  std::unique_ptr<Op> dropout(const DropoutDesc& d) override {
+    return std::make_unique<ReferenceDropout>(d);
   }
   std::unique_ptr<Op> sum(const SumDesc& d) override {
     // The Executor's own sums, of gradients, are in place too.

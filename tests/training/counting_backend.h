@@ -45,6 +45,8 @@ class CountingBackend : public HostBackend {
   std::unique_ptr<Op> linear(const LinearDesc&) override { return make_op(); }
   std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { return make_op(); }
   std::unique_ptr<Op> relu(const ReluDesc&) override { return make_op(); }
+  std::unique_ptr<Op> activation(const ActivationDesc&) override { return make_op(); }
+  std::unique_ptr<Op> dropout(const DropoutDesc&) override { return make_op(); }
   std::unique_ptr<Op> sum(const SumDesc&) override { return make_op(); }
   std::unique_ptr<Op> batch_norm(const BatchNormDesc&) override { return make_op(); }
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override {

@@ -169,6 +169,26 @@ TEST_CASE("skip: the step changes nothing, and the run goes on with the same bit
   }
 }
 
+TEST_CASE("skip: dropout draws by steps that include the skipped ones, also after a resume") {
+  std::string config = small_config(kSgd, 2);
+  config.insert(config.find('\n', config.find("type: Flatten")) + 1, "    - {type: Dropout}\n");
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    const TempDir folder;
+    std::int64_t sample = 0;
+    const Job job = poisoned_job(
+        config, {replicas_on(device, 1), "train.shards=8", "train.on_divergence.policy=skip"}, 30,
+        kNaN, &sample);
+    const FinalState end = train_small(job, folder.path());
+    CHECK(events(folder, "skipped_step").size() == 2);
+    for (const std::int64_t from : {3, 4}) {
+      const TempDir other;
+      const StartingPoint start = checkpoint_of(job, folder, from);
+      CHECK((train_small(job, other.path(), &start) == end));
+    }
+  }
+}
+
 TEST_CASE("skip: the first update made counts as the first, whatever was skipped before it") {
   // Adam's first update moves each weight by the learning rate; its second one, from empty moments,
   // would move it by three quarters of it.

@@ -110,6 +110,45 @@ TEST_CASE("exact mode: batch normalisation, equal bits on any replicas and after
   }
 }
 
+TEST_CASE("exact mode: dropout, equal bits on any replicas and micro-batches and after stops") {
+  std::string config = small_config(kSgd, 2);
+  const auto insert_after = [&](const std::string& line, const std::string& layer) {
+    const std::size_t at = config.find('\n', config.find(line)) + 1;
+    config.insert(at, "    - {" + layer + "}\n");
+  };
+  const std::string without = config;
+  insert_after("name: conv2", "type: Dropout2d, name: drop1, p: 0.2");
+  insert_after("type: Flatten", "type: Dropout, name: drop2");
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    const FinalState one = train_on(config, replicas_on(device, 1), "8");
+    for (const int replicas : {2, 3}) {
+      CAPTURE(replicas);
+      CHECK((train_on(config, replicas_on(device, replicas), "8") == one));
+    }
+    CHECK(weight_distance(one, train_on(without, replicas_on(device, 1), "8")) > 1e-3);
+    // In fast mode another cut of the batch is another rounding, but of the same masks.
+    CHECK(weight_distance(one, train_on(config, replicas_on(device, 2), "auto")) < 1e-4);
+    Job pieces = small_job(config, {replicas_on(device, 1), "train.shards=auto"});
+    pieces.max_micro_batches.assign(1, 5);
+    const TempDir in_pieces;
+    CHECK(weight_distance(one, train_small(pieces, in_pieces.path())) < 1e-4);
+
+    const TempDir folder;
+    const Job two = small_job(config, {replicas_on(device, 2), "train.shards=8"});
+    train_small(two, folder.path(), nullptr, 3);
+    const StartingPoint rest =
+        start_from_checkpoint(two, folder.path() + "/checkpoints/" + checkpoint_name(3));
+    const Job three = small_job(config, {replicas_on(device, 3), "train.shards=8"});
+    CHECK((train_small(three, folder.path(), &rest) == one));
+  }
+  // Another name is another mask.
+  std::string renamed = config;
+  renamed.replace(renamed.find("drop2"), 5, "drop3");
+  const FinalState one = train_on(config, cpus(1), "8");
+  CHECK(weight_distance(one, train_on(renamed, cpus(1), "8")) > 1e-3);
+}
+
 TEST_CASE("batch normalisation over the whole batch does not depend on the shards") {
   const FinalState one = train_on(normalised_config("true"), cpus(1), "auto");
   // Were each shard normalised by itself, weights would differ in the first digit.

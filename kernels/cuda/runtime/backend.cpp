@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/activation.h"
 #include "kernels/cuda/batch_norm.h"
 #include "kernels/cuda/conv2d.h"
 #include "kernels/cuda/cross_entropy.h"
+#include "kernels/cuda/dropout.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/input.h"
 #include "kernels/cuda/linear.h"
@@ -309,6 +311,12 @@ class CudaBackend final : public Backend {
     return make_cuda_pool2d(context_, desc);
   }
   std::unique_ptr<Op> relu(const ReluDesc& desc) override { return make_cuda_relu(context_, desc); }
+  std::unique_ptr<Op> activation(const ActivationDesc& desc) override {
+    return make_cuda_activation(context_, desc);
+  }
+  std::unique_ptr<Op> dropout(const DropoutDesc& desc) override {
+    return make_cuda_dropout(context_, desc);
+  }
   std::unique_ptr<Op> sum(const SumDesc& desc) override { return make_cuda_sum(context_, desc); }
   std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) override {
     return make_cuda_batch_norm(context_, desc);

@@ -48,6 +48,8 @@ class QueuedBackend : public testing::HostBackend {
   std::unique_ptr<Op> linear(const LinearDesc&) override { no(); }
   std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { no(); }
   std::unique_ptr<Op> relu(const ReluDesc&) override { no(); }
+  std::unique_ptr<Op> activation(const ActivationDesc&) override { no(); }
+  std::unique_ptr<Op> dropout(const DropoutDesc&) override { no(); }
   std::unique_ptr<Op> sum(const SumDesc&) override { no(); }
   std::unique_ptr<Op> batch_norm(const BatchNormDesc&) override { no(); }
   std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override { no(); }

@@ -29,6 +29,10 @@ class IdleBackend final : public ReferenceBackend {
   std::unique_ptr<Op> linear(const LinearDesc&) override { return std::make_unique<IdleOp>(); }
   std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { return std::make_unique<IdleOp>(); }
   std::unique_ptr<Op> relu(const ReluDesc&) override { return std::make_unique<IdleOp>(); }
+  std::unique_ptr<Op> activation(const ActivationDesc&) override {
+    return std::make_unique<IdleOp>();
+  }
+  std::unique_ptr<Op> dropout(const DropoutDesc&) override { return std::make_unique<IdleOp>(); }
   std::unique_ptr<Op> sum(const SumDesc&) override { return std::make_unique<IdleOp>(); }
   std::unique_ptr<Op> batch_norm(const BatchNormDesc&) override {
     return std::make_unique<IdleOp>();

@@ -1,0 +1,186 @@
+// The activation functions but for ReLU, as torch.nn's layers of these names. Each is one operation
+// of the backend; what it computes stands in kernels/common/activations.h.
+#include <array>
+
+#include "engine/layers/kind.h"
+#include "engine/spec/enum_names.h"
+#include "kernels/common/activations.h"
+
+namespace dpt {
+
+/// Any shape, no parameters.
+class Activation : public Layer {
+ public:
+  ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
+  bool is_in_place() const override { return activations::reads_y(desc_); }
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    ActivationDesc desc = desc_;
+    desc.batch = context.batch;
+    desc.shape = context.out.shape;
+    desc.type = context.type;
+    desc.training = context.training;
+    return backend.activation(desc);
+  }
+
+ protected:
+  explicit Activation(ActivationKind kind) { desc_.kind = kind; }
+  ActivationDesc& desc() { return desc_; }
+
+ private:
+  ActivationDesc desc_;
+};
+
+struct NoOptions {};
+
+struct LeakyReluOptions {
+  double negative_slope = 0.01;
+};
+
+class LeakyReLU final : public Activation {
+ public:
+  using Options = LeakyReluOptions;
+  static const ObjectTable& table() {
+    static const ObjectTable result = activation_table(object_table<Options>(
+        "LeakyReLU", "x where it is above 0, else negative_slope * x.",
+        {field("negative_slope", &Options::negative_slope, "Slope below 0.").range(-1e6, 1e6)}));
+    return result;
+  }
+  explicit LeakyReLU(const Options& options)
+      : Activation(ActivationKind::leaky_relu), slope_(options.negative_slope) {
+    desc().slope = static_cast<float>(slope_);
+  }
+  std::string detail() const override {
+    return slope_ == Options().negative_slope ? "" : fmt::format("negative_slope {}", slope_);
+  }
+
+ private:
+  double slope_;
+};
+
+enum class GeluApproximation : std::uint8_t { none, tanh };
+constexpr auto enum_names(GeluApproximation) {
+  return std::to_array<EnumName<GeluApproximation>>(
+      {{GeluApproximation::none, "none"}, {GeluApproximation::tanh, "tanh"}});
+}
+
+struct GeluOptions {
+  GeluApproximation approximate = GeluApproximation::none;
+};
+
+class GELU final : public Activation {
+ public:
+  using Options = GeluOptions;
+  static const ObjectTable& table() {
+    static const ObjectTable result = activation_table(object_table<Options>(
+        "GELU",
+        "Gaussian error linear unit, x times the normal distribution's cumulative function.",
+        {field("approximate", &Options::approximate,
+               "tanh: the approximation by a hyperbolic tangent.")}));
+    return result;
+  }
+  explicit GELU(const Options& options)
+      : Activation(options.approximate == GeluApproximation::tanh ? ActivationKind::gelu_tanh
+                                                                  : ActivationKind::gelu),
+        approximation_(options.approximate) {}
+  std::string detail() const override {
+    return approximation_ == GeluApproximation::tanh ? "approximate tanh" : "";
+  }
+
+ private:
+  GeluApproximation approximation_;
+};
+
+struct SoftplusOptions {
+  double beta = 1, threshold = 20;
+};
+
+class Softplus final : public Activation {
+ public:
+  using Options = SoftplusOptions;
+  static const ObjectTable& table() {
+    static const ObjectTable result = activation_table(object_table<Options>(
+        "Softplus", "A smooth ReLU, log(1 + exp(beta * x)) / beta.",
+        {field("beta", &Options::beta, "Larger is closer to ReLU.").above(0),
+         field("threshold", &Options::threshold, "Where beta * x is above it, the output is x.")}));
+    return result;
+  }
+  explicit Softplus(const Options& options)
+      : Activation(ActivationKind::softplus), options_(options) {
+    desc().beta = static_cast<float>(options.beta);
+    desc().threshold = static_cast<float>(options.threshold);
+  }
+  std::string detail() const override {
+    if (options_.beta == 1 && options_.threshold == 20) return {};
+    return fmt::format("beta {}, threshold {}", options_.beta, options_.threshold);
+  }
+
+ private:
+  Options options_;
+};
+
+/// One without options; `Self` has kName, kDoc and kKind.
+template <class Self>
+class PlainActivation : public Activation {
+ public:
+  using Options = NoOptions;
+  static const ObjectTable& table() {
+    static const ObjectTable result =
+        activation_table(object_table<Options>(Self::kName, Self::kDoc, {}));
+    return result;
+  }
+  explicit PlainActivation(const Options&) : Activation(Self::kKind) {}
+};
+
+class ReLU6 final : public PlainActivation<ReLU6> {
+ public:
+  static constexpr const char *kName = "ReLU6", *kDoc = "min(max(x, 0), 6).";
+  static constexpr ActivationKind kKind = ActivationKind::relu6;
+  using PlainActivation::PlainActivation;
+};
+
+class SiLU final : public PlainActivation<SiLU> {
+ public:
+  static constexpr const char *kName = "SiLU", *kDoc = "x * sigmoid(x), also called Swish.";
+  static constexpr ActivationKind kKind = ActivationKind::silu;
+  using PlainActivation::PlainActivation;
+};
+
+class Sigmoid final : public PlainActivation<Sigmoid> {
+ public:
+  static constexpr const char *kName = "Sigmoid", *kDoc = "1 / (1 + exp(-x)).";
+  static constexpr ActivationKind kKind = ActivationKind::sigmoid;
+  using PlainActivation::PlainActivation;
+};
+
+class Tanh final : public PlainActivation<Tanh> {
+ public:
+  static constexpr const char *kName = "Tanh", *kDoc = "Hyperbolic tangent.";
+  static constexpr ActivationKind kKind = ActivationKind::tanh;
+  using PlainActivation::PlainActivation;
+};
+
+class Hardswish final : public PlainActivation<Hardswish> {
+ public:
+  static constexpr const char *kName = "Hardswish", *kDoc = "x * ReLU6(x + 3) / 6.";
+  static constexpr ActivationKind kKind = ActivationKind::hardswish;
+  using PlainActivation::PlainActivation;
+};
+
+class Hardsigmoid final : public PlainActivation<Hardsigmoid> {
+ public:
+  static constexpr const char *kName = "Hardsigmoid", *kDoc = "ReLU6(x + 3) / 6.";
+  static constexpr ActivationKind kKind = ActivationKind::hardsigmoid;
+  using PlainActivation::PlainActivation;
+};
+
+template LayerKind kind_of<LeakyReLU>();
+template LayerKind kind_of<ReLU6>();
+template LayerKind kind_of<GELU>();
+template LayerKind kind_of<SiLU>();
+template LayerKind kind_of<Sigmoid>();
+template LayerKind kind_of<Tanh>();
+template LayerKind kind_of<Softplus>();
+template LayerKind kind_of<Hardswish>();
+template LayerKind kind_of<Hardsigmoid>();
+
+}  // namespace dpt

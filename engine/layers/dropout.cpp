@@ -1,0 +1,86 @@
+// Dropout and Dropout2d as torch.nn's. The draws of a sample depend on the seed, the step and the
+// name of the layer only, so they are the same however a batch is divided, and after a resume.
+#include "engine/layers/kind.h"
+#include "engine/layers/shape_checks.h"
+
+namespace dpt {
+
+struct DropoutOptions {
+  double p = 0.5;
+};
+
+/// What both kinds share; they differ in what is dropped as a whole.
+class AnyDropout : public Layer {
+ public:
+  using Options = DropoutOptions;
+
+  bool is_in_place() const override { return true; }
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    DropoutDesc desc;
+    desc.batch = context.batch;
+    desc.shape = context.out.shape;
+    desc.p = p_;
+    desc.channels = channels_;
+    desc.type = context.type;
+    desc.training = context.training;
+    desc.seed = context.seed;
+    desc.stream = context.stream;
+    return backend.dropout(desc);
+  }
+  std::string detail() const override { return fmt::format("p {}", p_); }
+
+ protected:
+  AnyDropout(const Options& options, bool channels) : p_(options.p), channels_(channels) {}
+  static ObjectTable make_table(const char* name, const char* doc, const char* p_doc) {
+    return object_table<Options>(name, doc, {field("p", &Options::p, p_doc).range(0, 1)},
+                                 [](const Options& options) -> std::string {
+                                   if (options.p < 1) return {};
+                                   return "p must be below 1: with 1, nothing would be left";
+                                 });
+  }
+
+ private:
+  double p_;
+  bool channels_;
+};
+
+class Dropout final : public AnyDropout {
+ public:
+  explicit Dropout(const Options& options) : AnyDropout(options, false) {}
+  static const ObjectTable& table() {
+    static const ObjectTable result = make_table(
+        "Dropout",
+        "In training, sets random elements to 0 and multiplies the others by 1 / (1 - p); in "
+        "evaluation passes its input on.",
+        "Probability of an element being set to 0; below 1.");
+    return result;
+  }
+  ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
+};
+
+class Dropout2d final : public AnyDropout {
+ public:
+  explicit Dropout2d(const Options& options) : AnyDropout(options, true) {}
+  static const ObjectTable& table() {
+    static const ObjectTable result = make_table(
+        "Dropout2d",
+        "In training, sets random channels of an image to 0 and multiplies the others by "
+        "1 / (1 - p); in evaluation passes its input on.",
+        "Probability of a channel being set to 0; below 1.");
+    return result;
+  }
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    if (in[0].flat) {
+      throw ShapeError(fmt::format("expected an image (C x H x W) as input, found a vector of {} "
+                                   "features; use Dropout, or move it before the Flatten",
+                                   in[0].elements()),
+                       in[0]);
+    }
+    return in[0];
+  }
+};
+
+template LayerKind kind_of<Dropout>();
+template LayerKind kind_of<Dropout2d>();
+
+}  // namespace dpt

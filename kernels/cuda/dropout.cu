@@ -1,0 +1,111 @@
+// Dropout on a GPU: a mask is drawn where it is used, in backward as in forward. The draws stand in
+// kernels/common/dropout.h, so that the CPU drops the same.
+#include "kernels/cuda/dropout.h"
+
+#include "kernels/common/dropout.h"
+#include "kernels/cuda/conv/pack.h"
+#include "kernels/cuda/description.h"
+
+namespace dpt {
+namespace {
+
+/// to = from * factor; both may be the same memory.
+template <class T>
+struct DropoutBody {
+  T* to;
+  const T* from;
+  dropout::Masks masks;
+  const std::int64_t* ids;
+  const std::int64_t* step;
+  std::int64_t size;      ///< elements of a sample
+  std::int64_t channels;  ///< of which each is dropped as a whole; else 0
+
+  template <int kCount>
+  __device__ void at(std::int64_t i) const {
+    const auto values = load_pack<kCount>(from + i);
+    Pack<T, kCount> result;
+    std::int64_t sample = i / size;
+    std::int64_t element = i - sample * size;
+    std::int64_t unit = channels ? element % channels : element;
+    dropout::Factors factors = draw(sample, unit);
+    for (int k = 0; k < kCount; ++k) {
+      store(result.v[k], to_float(values.v[k]) * factors.v[unit % dropout::kGroup]);
+      if (k + 1 == kCount) break;
+      ++unit;
+      bool begins = unit % dropout::kGroup == 0;
+      if (channels && unit == channels) {
+        unit = 0;
+        begins = true;
+      }
+      if (++element == size) {
+        element = unit = 0;
+        ++sample;
+        begins = true;
+      }
+      if (begins) factors = draw(sample, unit);
+    }
+    store_pack<kCount>(to + i, result);
+  }
+
+  __device__ dropout::Factors draw(std::int64_t sample, std::int64_t unit) const {
+    return dropout::factors(masks, *step, ids[sample], unit / dropout::kGroup);
+  }
+};
+
+template <class T>
+class CudaDropout final : public Op {
+ public:
+  CudaDropout(const CudaContext& context, const DropoutDesc& desc)
+      : context_(context),
+        desc_(desc),
+        is_identity_(!desc.training || desc.p == 0),
+        masks_(dropout::masks(desc.seed, desc.stream, desc.p)) {}
+  bool in_place() const override { return true; }
+  bool backward_needs_x() const override { return false; }
+  bool backward_needs_y() const override { return false; }
+  bool backward_keeps_dy() const override { return true; }
+  bool passes_dy() const override { return is_identity_; }
+  void forward(const OpArgs& args) override { run(args, args.y, args.x); }
+  void backward(const OpArgs& args) override { run(args, args.dx, args.dy); }
+  std::string implementation() const override { return "own"; }
+
+ private:
+  void run(const OpArgs& args, DevPtr to, DevPtr from) const {
+    const std::int64_t size = desc_.shape.elements(), count = desc_.batch * size;
+    if (is_identity_) {
+      if (to == from) return;
+      cuda_check(cudaMemcpyAsync(device<void>(to), device<const void>(from),
+                                 static_cast<std::size_t>(count) * sizeof(T),
+                                 cudaMemcpyDeviceToDevice, context_.stream),
+                 "cudaMemcpyAsync");
+      return;
+    }
+    constexpr int kCount = 16 / sizeof(T);
+    for_each_pack<kCount>(
+        context_, count, aligned_to(16, to, from),
+        DropoutBody<T>{device<T>(to), device<const T>(from), masks_,
+                       device<const std::int64_t>(args.ids), device<const std::int64_t>(args.step),
+                       size, desc_.channels ? desc_.shape.c : 0});
+  }
+
+  const CudaContext& context_;
+  DropoutDesc desc_;
+  bool is_identity_;
+  dropout::Masks masks_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> make_cuda_dropout(const CudaContext& context, const DropoutDesc& desc) {
+  check_cuda_desc(context, "dropout", desc.type, desc.batch);
+  if (!(desc.p >= 0 && desc.p < 1) || desc.shape.elements() >= dropout::kMostUnits) {
+    fail(ErrorKind::device,
+         "{}: dropout needs a probability from 0 to below 1 and fewer than {} elements in a "
+         "sample, found {} and {}",
+         context.name, dropout::kMostUnits, desc.p, desc.shape.elements());
+  }
+  if (desc.type == DType::bf16) return std::make_unique<CudaDropout<Bf16>>(context, desc);
+  return std::make_unique<CudaDropout<float>>(context, desc);
+}
+
+}  // namespace dpt
