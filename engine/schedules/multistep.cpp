@@ -39,7 +39,7 @@ const ObjectTable& multistep_table() {
 }
 
 LrSchedule make_multistep(const Variant& variant, const ScheduledRun& run) {
-  const MultistepOptions options = variant.as<MultistepOptions>();
+  const MultistepOptions& options = variant.as<MultistepOptions>();
   return [=, clock = clock_of_run(options.by, run), lr = run.base_lr](std::int64_t step) {
     const auto& milestones = options.milestones;
     const auto passed = std::upper_bound(milestones.begin(), milestones.end(), clock.at(step));

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "app/catalog.h"
+#include "engine/graph/plan.h"
 #include "engine/spec/read_spec.h"
 #include "tests/cli/program.h"
 
@@ -23,31 +24,8 @@ std::string net_config(const std::string& model) {
          model + "\n";
 }
 
-struct Norm {};
-struct DropoutOptions {
-  double p = 0.5;
-};
-
-/// The catalog of the program with stand-ins for those layers of the zoo that it lacks, so that all
-/// networks can be read.
-const Catalog& complete_catalog() {
-  static const ObjectTable norm = object_table<Norm>("BatchNorm2d", "Stands in.", {});
-  static const ObjectTable dropout = object_table<DropoutOptions>(
-      "Dropout", "Stands in.", {field("p", &DropoutOptions::p, "Probability.").range(0, 1)});
-  static const Catalog all = [] {
-    Catalog made = catalog();
-    for (const ObjectTable* table : {&norm, &dropout}) {
-      const auto is_known = [&](const ObjectTable* kind) { return kind->name == table->name; };
-      std::vector<const ObjectTable*>& kinds = made.layers.alternatives;
-      if (std::none_of(kinds.begin(), kinds.end(), is_known)) kinds.push_back(table);
-    }
-    return made;
-  }();
-  return all;
-}
-
-TrainSpec complete_spec(const std::string& model) {
-  return load_spec_text(complete_catalog(), net_config(model), "test.yaml");
+TrainSpec network_spec(const std::string& model) {
+  return load_spec_text(catalog(), net_config(model), "test.yaml");
 }
 
 PlainValue value_of(const LayerSpec& layer, const std::string& name) {
@@ -57,77 +35,25 @@ PlainValue value_of(const LayerSpec& layer, const std::string& name) {
   FAIL(layer.name << " has no field " << name);
   return {};
 }
-std::int64_t integer_of(const LayerSpec& layer, const std::string& name) {
-  return std::get<std::int64_t>(value_of(layer, name));
-}
 std::int64_t side_of(const LayerSpec& layer, const std::string& name) {
   return std::get<Size2>(value_of(layer, name)).h;
 }
 
-/// An image of `side` x `side`, or a vector (side 0).
-struct Shape {
-  std::int64_t channels = 0, side = 0;
-  bool operator==(const Shape&) const = default;
-};
-
-/// What a network holds, worked out from its layers without the program's own shapes: so that
-/// layers which it lacks do not matter.
+/// What a network holds.
 struct Contents {
   std::int64_t params = 0;
   Texts state;  ///< "name shape" of each tensor, as state_dict has them
-  Shape out;
-
-  void add(const std::string& name, const std::vector<std::int64_t>& shape, bool is_param = true) {
-    std::int64_t count = 1;
-    for (const std::int64_t size : shape) count *= size;
-    if (is_param) params += count;
-    state.push_back(name + (shape.empty() ? " scalar" : fmt::format(" {}", fmt::join(shape, "x"))));
-  }
+  std::int64_t classes = 0;
 };
 
 Contents contents_of(const TrainSpec& spec) {
-  Contents made;
-  std::map<std::string, Shape> shapes;
-  const Shape image{spec.model.input[0], spec.model.input[1]};
-  Shape last = image;
-  for (const LayerSpec& layer : spec.model.layers) {
-    Shape in = last;
-    if (!layer.from.empty()) in = layer.from[0] == "input" ? image : shapes.at(layer.from[0]);
-    Shape out = in;
-    const std::string& type = layer.op.type;
-    if (type == "Conv2d" || type == "MaxPool2d") {
-      const std::int64_t kernel = side_of(layer, "kernel_size"), stride = side_of(layer, "stride"),
-                         padding = side_of(layer, "padding");
-      out.side = (in.side + 2 * padding - kernel) / stride + 1;
-      if (type == "Conv2d") {
-        out.channels = integer_of(layer, "out_channels");
-        made.add(layer.name + ".weight", {out.channels, in.channels, kernel, kernel});
-        if (std::get<bool>(value_of(layer, "bias"))) made.add(layer.name + ".bias", {out.channels});
-      }
-    } else if (type == "BatchNorm2d") {
-      made.add(layer.name + ".weight", {in.channels});
-      made.add(layer.name + ".bias", {in.channels});
-      made.add(layer.name + ".running_mean", {in.channels}, false);
-      made.add(layer.name + ".running_var", {in.channels}, false);
-      made.add(layer.name + ".num_batches_tracked", {}, false);
-    } else if (type == "AdaptiveAvgPool2d") {
-      out.side = side_of(layer, "output_size");
-    } else if (type == "Flatten") {
-      out = {in.channels * in.side * in.side, 0};
-    } else if (type == "Linear") {
-      out.channels = integer_of(layer, "out_features");
-      made.add(layer.name + ".weight", {out.channels, in.channels});
-      made.add(layer.name + ".bias", {out.channels});
-    } else if (type == "Add") {
-      for (const std::string& from : layer.from) {
-        CHECK_MESSAGE(shapes.at(from) == in, layer.name, " adds ", from);
-      }
-    } else {
-      CHECK_MESSAGE((type == "ReLU" || type == "Dropout"), layer.name, " is a ", type);
-    }
-    shapes[layer.name] = last = out;
+  const Plan plan = make_plan(spec);
+  Contents made{plan.param_count, {}, plan.classes};
+  for (const Param& param : plan.params) {
+    const std::vector<std::int64_t>& shape = param.spec.file_shape;
+    made.state.push_back(param.name +
+                         (shape.empty() ? " scalar" : fmt::format(" {}", fmt::join(shape, "x"))));
   }
-  made.out = last;
   return made;
 }
 
@@ -150,7 +76,7 @@ TEST_CASE("torchvision's networks have torchvision's names, shapes and numbers o
   for (const auto& [name, expected] : nets) {
     CAPTURE(name);
     const Contents found = contents_of(
-        complete_spec(fmt::format("{{input: [3, 224, 224], zoo: {}, classes: 1000}}", name)));
+        network_spec(fmt::format("{{input: [3, 224, 224], zoo: {}, classes: 1000}}", name)));
     CHECK(found.params == expected.first);
     CHECK(found.state.size() == expected.second.size());
     const auto differs = std::mismatch(found.state.begin(), found.state.end(),
@@ -158,14 +84,13 @@ TEST_CASE("torchvision's networks have torchvision's names, shapes and numbers o
     if (differs.first != found.state.end() && differs.second != expected.second.end()) {
       FAIL_CHECK("expected " << *differs.second << ", found " << *differs.first);
     }
-    CHECK(found.out == Shape{1000, 0});
+    CHECK(found.classes == 1000);
   }
 }
 
 TEST_CASE("the number of parameters of each network") {
   const auto params = [](const std::string& net) {
-    const Contents found = contents_of(complete_spec("{" + net + "}"));
-    CHECK(found.out.side == 0);
+    const Contents found = contents_of(network_spec("{" + net + "}"));
     return found.params;
   };
   const std::string large = "input: [3, 224, 224], classes: 1000, zoo: ";
@@ -188,7 +113,7 @@ TEST_CASE("the number of parameters of each network") {
 TEST_CASE("how the networks of the zoo are built, where parameters do not tell") {
   const auto lines = [](const std::string& net) {
     Texts all;
-    for (const LayerSpec& layer : complete_spec("{" + net + "}").model.layers) {
+    for (const LayerSpec& layer : network_spec("{" + net + "}").model.layers) {
       all.push_back(layer.name + " " + layer.op.type);
       if (layer.op.type == "Conv2d") all.back() += fmt::format(" /{}", side_of(layer, "stride"));
       if (!layer.from.empty()) all.back() += fmt::format(" < {}", fmt::join(layer.from, ", "));
@@ -217,11 +142,11 @@ TEST_CASE("how the networks of the zoo are built, where parameters do not tell")
        "layer2.0.conv2 Conv2d /1", "layer2.0.downsample Conv2d /2 < layer2.0.relu1",
        "layer2.0.add Add < layer2.0.conv2, layer2.0.downsample", "layer2.1.bn1 BatchNorm2d"});
   // The starting weights of torchvision.
-  const TrainSpec spec = complete_spec("{" + small + "resnet20}");
+  const TrainSpec spec = network_spec("{" + small + "resnet20}");
   CHECK(std::get<double>(value_of(spec.model.layers[0], "weight_init_std")) ==
         doctest::Approx(std::sqrt(2.0 / (16 * 9))));
   const ReadResult depth = read_spec_text(
-      complete_catalog(), net_config("{" + small + "wide_resnet28_10, depth: 27}"), "test.yaml");
+      catalog(), net_config("{" + small + "wide_resnet28_10, depth: 27}"), "test.yaml");
   REQUIRE(depth.issues.size() == 1);
   CHECK(depth.issues[0].text ==
         "network wide_resnet28_10: expected a depth of 6n + 4 (10, 16, 22, "
