@@ -15,6 +15,13 @@ Range Job::batch_range(std::int64_t index) const {
   return {begin, std::min(begin + spec.data.batch_size, splits.train.size())};
 }
 
+std::int64_t Job::eval_batch() const {
+  const bool couples = std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const Node& node) {
+    return node.coupling && node.coupling->in_evaluation;
+  });
+  return couples ? spec.data.batch_size : max_micro_batch;
+}
+
 DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan) {
   return {{spec.model.input[1], spec.model.input[2], spec.model.input[0]}, plan.classes};
 }
@@ -122,10 +129,6 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   }
   job.max_micro_batch =
       *std::min_element(job.max_micro_batches.begin(), job.max_micro_batches.end());
-  const bool couples =
-      std::any_of(job.plan.nodes.begin(), job.plan.nodes.end(),
-                  [](const Node& node) { return node.coupling && node.coupling->in_evaluation; });
-  job.eval_batch = couples ? spec.data.batch_size : job.max_micro_batch;
   job.resolved_config = std::move(resolved_config);
   job.spec = std::move(spec);
   return job;

@@ -35,10 +35,7 @@ struct Job {
   std::vector<std::int64_t>
       max_micro_batches;             ///< by rank: most samples that a replica runs at once
   std::int64_t max_micro_batch = 0;  ///< the least of them
-  /// Most samples of a micro-batch of an evaluation. Where an evaluation normalises with the
-  /// statistics of its micro-batches, it follows from the config alone.
-  std::int64_t eval_batch = 0;
-  std::string resolved_config;  ///< YAML, as the run folder and checkpoints keep it
+  std::string resolved_config;       ///< YAML, as the run folder and checkpoints keep it
 
   // Fast mode on several GPUs: gradients of this size and more are summed in buckets,
   // overlapped with backward.
@@ -50,6 +47,9 @@ struct Job {
 
   int decoder_threads = 1;  ///< of each replica, for sources that decode
 
+  /// Most samples of a micro-batch of an evaluation. Where an evaluation normalises with the
+  /// statistics of its micro-batches, it follows from the config alone.
+  std::int64_t eval_batch() const;
   int ranks() const { return static_cast<int>(devices.size()); }
   /// Whether the gradient's norm is known before every update, not of logged steps only.
   bool always_measures_norm() const;

@@ -525,9 +525,10 @@ void Replica::drop_results() {
 SampleResults Replica::evaluate(const DataSource& source, std::span<const std::int64_t> indices,
                                 Loader& loader, const StopQuestion& wants_stop) {
   const auto n = static_cast<std::int64_t>(indices.size());
+  const std::int64_t eval_batch = job_.eval_batch();
   // Micro-batches follow a rule that does not depend on ranks, so a sample's result never
   // depends on how many devices there are.
-  const std::int64_t micro_batches = ceil_div(n, job_.eval_batch);
+  const std::int64_t micro_batches = ceil_div(n, eval_batch);
   const int ranks = communicator_.size();
   const std::vector<Range> parts = proportional_parts(micro_batches, device_weights_);
   const Range mine = parts[static_cast<std::size_t>(communicator_.rank())];
@@ -537,8 +538,8 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
     ranges.push_back({part.begin, part.end});
   }
 
-  ensure(eval_loss_, float_bytes(job_.eval_batch), "evaluation results");
-  ensure(eval_prediction_, float_bytes(job_.eval_batch), "evaluation results");
+  ensure(eval_loss_, float_bytes(eval_batch), "evaluation results");
+  ensure(eval_prediction_, float_bytes(eval_batch), "evaluation results");
   ensure(eval_metrics_, sizeof(StepMetrics), "evaluation results");
   assert(results_pending() == 0);
 
@@ -546,11 +547,11 @@ SampleResults Replica::evaluate(const DataSource& source, std::span<const std::i
     float loss;
     std::int32_t prediction, label;
   };
-  std::vector<float> loss(static_cast<std::size_t>(job_.eval_batch));
+  std::vector<float> loss(static_cast<std::size_t>(eval_batch));
   std::vector<std::int32_t> prediction(loss.size());
   // Every rank sends a block of the same size: the samples of the longest run of micro-batches.
   std::int64_t block = 0;
-  for (const Range& part : parts) block = std::max(block, part.size() * job_.eval_batch);
+  for (const Range& part : parts) block = std::max(block, part.size() * eval_batch);
   std::vector<SampleResult> own(static_cast<std::size_t>(block)),
       all(static_cast<std::size_t>(block * ranks));
   std::size_t filled = 0;
