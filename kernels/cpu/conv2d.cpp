@@ -119,7 +119,9 @@ class CpuConv2d final : public Op {
 std::unique_ptr<Op> make_cpu_conv2d(const Conv2dDesc& desc, int threads) {
   check_cpu_desc("a convolution", desc.type, desc.batch, desc.tf32);
   if (threads == 1) {
-    if (auto direct = make_direct_conv2d(desc, CpuFeatures::detect())) return direct;
+    const CpuFeatures features = CpuFeatures::detect();
+    if (auto direct = make_direct_conv2d(desc, features)) return direct;
+    if (auto winograd = make_winograd_conv2d(desc, features)) return winograd;
   }
   return std::make_unique<CpuConv2d>(desc, threads);
 }

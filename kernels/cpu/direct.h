@@ -12,10 +12,13 @@
 namespace dpt {
 
 /// Whether to leave a description to the library although our kernels could compute it.
-enum class Prefer : std::uint8_t { fastest, direct };
+enum class Prefer : std::uint8_t { fastest, ours };
 
 std::unique_ptr<Op> make_direct_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
                                        Prefer prefer = Prefer::fastest);
+/// 3x3 convolutions in fewer multiplications than a direct sum takes.
+std::unique_ptr<Op> make_winograd_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
+                                         Prefer prefer = Prefer::fastest);
 std::unique_ptr<Op> make_direct_linear(const LinearDesc& desc, const CpuFeatures& features);
 
 }  // namespace dpt

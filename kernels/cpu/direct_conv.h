@@ -47,5 +47,8 @@ struct ConvKernels {
 };
 const ConvKernels& conv_kernels_avx2();
 const ConvKernels& conv_kernels_avx512();
+/// 3x3, stride 1, no pool, channels a multiple of 8 or 16 (winograd_kernels.h).
+const ConvKernels& winograd_kernels_avx2();
+const ConvKernels& winograd_kernels_avx512();
 
 }  // namespace dpt::direct

@@ -31,6 +31,13 @@ bool pays(const Conv2dDesc& d) {
   return d.pool || d.in.c % 8 != 0 || d.conv_out.c % 8 != 0;
 }
 
+/// Where Winograd's are faster than oneDNN: from 32 channels on (fewer spend as long on transforms
+/// as they save), and with enough tiles to pay for the transform of the weights.
+bool winograd_pays(const Conv2dDesc& d) {
+  const std::int64_t tiles = d.batch * ((d.out.h + 1) / 2) * ((d.out.w + 1) / 2);
+  return d.in.c >= 32 && d.out.c >= 32 && tiles >= 32 && tiles >= d.in.c * d.out.c / 512;
+}
+
 Conv numbers(const Conv2dDesc& d) {
   Conv c;
   c.batch = d.batch;
@@ -55,9 +62,9 @@ Conv numbers(const Conv2dDesc& d) {
   return c;
 }
 
-class DirectConv2d final : public Op {
+class OwnConv2d final : public Op {
  public:
-  DirectConv2d(const Conv2dDesc& desc, const ConvKernels& kernels)
+  OwnConv2d(const Conv2dDesc& desc, const ConvKernels& kernels)
       : conv_(numbers(desc)), kernels_(kernels), training_(desc.training) {}
 
   std::size_t scratch_bytes() const override { return kernels_.scratch_bytes(conv_); }
@@ -95,9 +102,23 @@ std::unique_ptr<Op> make_direct_conv2d(const Conv2dDesc& desc, const CpuFeatures
   if (!features.avx2 || !applies(desc)) return nullptr;
   if (prefer == Prefer::fastest && !pays(desc)) return nullptr;
   if (features.avx512) {
-    return std::make_unique<DirectConv2d>(desc, direct::conv_kernels_avx512());
+    return std::make_unique<OwnConv2d>(desc, direct::conv_kernels_avx512());
   }
-  return std::make_unique<DirectConv2d>(desc, direct::conv_kernels_avx2());
+  return std::make_unique<OwnConv2d>(desc, direct::conv_kernels_avx2());
+}
+
+std::unique_ptr<Op> make_winograd_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
+                                         Prefer prefer) {
+  const std::int64_t lanes = features.avx512 ? 16 : 8;
+  const bool applies = features.avx2 && desc.type == DType::f32 && desc.groups == 1 && !desc.pool &&
+                       desc.kernel == Size2{3, 3} && desc.stride == Size2{1, 1} &&
+                       desc.dilation == Size2{1, 1} && desc.padding.h <= 2 && desc.padding.w <= 2 &&
+                       desc.batch >= 1 && desc.in.c % lanes == 0 && desc.conv_out.c % lanes == 0;
+  if (!applies || (prefer == Prefer::fastest && !winograd_pays(desc))) return nullptr;
+  if (features.avx512) {
+    return std::make_unique<OwnConv2d>(desc, direct::winograd_kernels_avx512());
+  }
+  return std::make_unique<OwnConv2d>(desc, direct::winograd_kernels_avx2());
 }
 
 }  // namespace dpt

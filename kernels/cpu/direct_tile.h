@@ -18,7 +18,10 @@ constexpr int max_rows(int vectors) {
 inline constexpr int kMaxVectors = 3;
 template <class V>
 [[gnu::always_inline]] inline std::int64_t most_rows(std::int64_t vectors) {
-  return vectors == 1 ? max_rows<V>(1) : (vectors == 2 ? max_rows<V>(2) : max_rows<V>(3));
+  return vectors == 1   ? max_rows<V>(1)
+         : vectors == 2 ? max_rows<V>(2)
+         : vectors == 3 ? max_rows<V>(3)
+                        : max_rows<V>(4);
 }
 
 /// Cuts `total` into the fewest parts of at most `most`, as equal as can be.
@@ -120,7 +123,8 @@ inline void with_rows(std::int64_t rows, F&& f) {
     case 3:
       return f.template operator()<3, N>();
     case 4:
-      return f.template operator()<4, N>();
+      if constexpr (kMost >= 4) return f.template operator()<4, N>();
+      break;
     case 5:
       if constexpr (kMost >= 5) return f.template operator()<5, N>();
       break;
@@ -141,7 +145,8 @@ template <class V, class F>
 inline void with_tile(std::int64_t rows, std::int64_t vectors, F&& f) {
   if (vectors == 1) return with_rows<V, 1>(rows, f);
   if (vectors == 2) return with_rows<V, 2>(rows, f);
-  return with_rows<V, 3>(rows, f);
+  if (vectors == 3) return with_rows<V, 3>(rows, f);
+  return with_rows<V, 4>(rows, f);
 }
 
 }  // namespace dpt::direct

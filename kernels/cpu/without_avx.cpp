@@ -51,6 +51,12 @@ const ConvKernels& conv_kernels_avx2() {
 const ConvKernels& conv_kernels_avx512() {
   std::abort();
 }
+const ConvKernels& winograd_kernels_avx2() {
+  std::abort();
+}
+const ConvKernels& winograd_kernels_avx512() {
+  std::abort();
+}
 const LinearKernels& linear_kernels_avx2() {
   std::abort();
 }

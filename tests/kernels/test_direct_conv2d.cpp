@@ -26,8 +26,12 @@ Data random_data(const Conv2dDesc& d, std::uint64_t seed) {
           random_values(d.batch * d.out.elements(), seed + 3)};
 }
 
-void check_against_reference(Backend& backend, const Conv2dDesc& d, const Data& data) {
-  const auto op = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::direct);
+using Maker = std::unique_ptr<Op> (*)(const Conv2dDesc&, const CpuFeatures&, Prefer);
+
+void check_against_reference(Backend& backend, const Conv2dDesc& d, const Data& data,
+                             const CpuFeatures& features = CpuFeatures::detect(),
+                             Maker make = make_direct_conv2d) {
+  const auto op = make(d, features, Prefer::ours);
   REQUIRE(op);
   INFO(text(d), " by ", op->implementation());
   OpRunner runner(backend, *op, data.x, data.weight, data.bias, d.batch * d.out.elements());
@@ -95,19 +99,44 @@ TEST_CASE("Direct convolutions of random shapes equal the reference") {
   }
 }
 
-TEST_CASE("Direct convolutions give a sample the same bits in any batch") {
-  if (!CpuFeatures::detect().avx2) return;
+TEST_CASE("Winograd's convolutions of random shapes equal the reference") {
+  const CpuFeatures detected = CpuFeatures::detect();
+  if (!detected.avx2) {
+    testing::skip_test("this processor has no AVX2");
+    return;
+  }
   const auto backend = make_cpu_backend(1);
-  Conv2dDesc d = conv_case(3, {13, 13, 20}, 50, {5, 5});
-  d.relu = true;
-  d = with_pool(d, PoolKind::average, {2, 2}, {2, 2});
+  CpuFeatures avx2;
+  avx2.avx2 = true;
+  for (const CpuFeatures& features : {detected, avx2}) {
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      std::uint64_t draw = 0;
+      const auto pick = [&](std::int64_t from, std::int64_t to) {
+        const auto bits = philox::block(seed, philox::Use::split, draw++, 1).v[0];
+        return from + philox::below(bits, static_cast<std::uint32_t>(to - from + 1));
+      };
+      const Size2 padding{pick(0, 2), pick(0, 2)};
+      // Odd and even sizes; blocks that end in the middle of an image.
+      const SampleShape in{pick(3 - padding.h, 13), pick(3 - padding.w, 17), 16 * pick(1, 4)};
+      Conv2dDesc d = conv_case(pick(1, 9), in, 16 * pick(1, 5), {3, 3}, {1, 1}, padding);
+      d.bias = pick(0, 1) > 0;
+      d.relu = pick(0, 1) > 0;
+      check_against_reference(*backend, d, random_data(d, 300 + seed), features,
+                              make_winograd_conv2d);
+    }
+  }
+}
+
+void check_bits_in_any_batch(Conv2dDesc d, Maker make) {
+  const auto backend = make_cpu_backend(1);
   const Data data = random_data(d, 1);
-  const auto three = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::direct);
+  const auto three = make(d, CpuFeatures::detect(), Prefer::ours);
   OpRunner all(*backend, *three, data.x, data.weight, data.bias, d.batch * d.out.elements());
   all.forward();
   const OpResult want = all.backward(data.dy);
-  d.batch = d.pool->batch = 1;
-  const auto single = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::direct);
+  d.batch = 1;
+  if (d.pool) d.pool->batch = 1;
+  const auto single = make(d, CpuFeatures::detect(), Prefer::ours);
   const std::int64_t in = d.in.elements(), out = d.out.elements();
   for (std::int64_t n = 0; n < 3; ++n) {
     OpRunner one(*backend, *single, {data.x.begin() + n * in, data.x.begin() + (n + 1) * in},
@@ -119,6 +148,16 @@ TEST_CASE("Direct convolutions give a sample the same bits in any batch") {
   }
 }
 
+TEST_CASE("Our convolutions give a sample the same bits in any batch") {
+  if (!CpuFeatures::detect().avx2) return;
+  Conv2dDesc d = conv_case(3, {13, 13, 20}, 50, {5, 5});
+  d.relu = true;
+  check_bits_in_any_batch(with_pool(d, PoolKind::average, {2, 2}, {2, 2}), make_direct_conv2d);
+  d = conv_case(3, {13, 13, 32}, 48, {3, 3}, {1, 1}, {1, 1});
+  d.relu = true;
+  check_bits_in_any_batch(d, make_winograd_conv2d);
+}
+
 TEST_CASE("Fused pooling is the convolution and then the pool, to the bit") {
   if (!CpuFeatures::detect().avx2) return;
   const auto backend = make_cpu_backend(1);
@@ -127,7 +166,7 @@ TEST_CASE("Fused pooling is the convolution and then the pool, to the bit") {
     plain.relu = true;
     const Conv2dDesc fused = with_pool(plain, kind, {2, 2}, {2, 2});
     const Data data = random_data(fused, 3);
-    const auto one = make_direct_conv2d(plain, CpuFeatures::detect(), Prefer::direct);
+    const auto one = make_direct_conv2d(plain, CpuFeatures::detect(), Prefer::ours);
     const auto both = make_direct_conv2d(fused, CpuFeatures::detect());
     OpRunner first(*backend, *one, data.x, data.weight, data.bias,
                    plain.batch * plain.out.elements());
@@ -188,7 +227,7 @@ TEST_CASE("Descriptions that the direct convolutions leave to the library") {
   CHECK(!channels(8, 8));
   CHECK(!channels(16, 32));
   const Conv2dDesc whole = conv_case(1, {8, 8, 8}, 8, {3, 3});
-  CHECK(make_direct_conv2d(whole, features, Prefer::direct));
+  CHECK(make_direct_conv2d(whole, features, Prefer::ours));
   CHECK(make_direct_conv2d(with_pool(whole, PoolKind::max, {2, 2}, {2, 2}), features));
 
   // Pools other than 2x2 with stride 2 over whole windows of pixels.
