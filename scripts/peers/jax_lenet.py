@@ -71,7 +71,7 @@ def update(state, index, images, labels):
     params, momenta = state
     loss, grads = jax.value_and_grad(loss_of)(params, images[index], labels[index])
     momenta = jax.tree.map(lambda m, g: common.MOMENTUM * m + g, momenta, grads)
-    params = jax.tree.map(lambda p, m: p - common.LEARNING_RATE * m, params, momenta)
+    params = jax.tree.map(lambda p, m: p - common.LEARNING_RATE["lenet"] * m, params, momenta)
     return (params, momenta), loss
 
 
@@ -83,8 +83,8 @@ def many_steps(state, indices, images, labels):
     return jax.lax.scan(lambda s, index: update(s, index, images, labels), state, indices)
 
 
-images, labels = common.training_data(args.data)
-images = jnp.asarray(images[..., None], dtype=COMPUTE)
+images, labels = common.training_data("lenet", args.data)
+images = jnp.asarray(images.transpose(0, 2, 3, 1), dtype=COMPUTE)
 labels = jnp.asarray(labels.astype(np.int32))
 count = len(images)
 initial = starting_weights()

@@ -194,6 +194,32 @@ TEST_CASE("A NaN goes through convolution, ReLU and pooling") {
   }
 }
 
+TEST_CASE("Descriptions that Winograd's convolution takes") {
+  const CpuFeatures features = CpuFeatures::detect();
+  if (!features.avx2) return;
+  const auto takes = [&](const Conv2dDesc& d) {
+    return make_winograd_conv2d(d, features) != nullptr;
+  };
+  const Conv2dDesc fine = conv_case(8, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1});
+  CHECK(takes(fine));
+  CHECK(!make_winograd_conv2d(fine, CpuFeatures{}));
+  // Too few channels or tiles.
+  CHECK(!takes(conv_case(8, {8, 8, 16}, 64, {3, 3}, {1, 1}, {1, 1})));
+  CHECK(!takes(conv_case(8, {8, 8, 64}, 16, {3, 3}, {1, 1}, {1, 1})));
+  CHECK(!takes(conv_case(1, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1})));
+  CHECK(!takes(conv_case(8, {8, 8, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
+  // Another convolution.
+  CHECK(!takes(conv_case(8, {8, 8, 40}, 64, {3, 3}, {1, 1}, {1, 1})) == features.avx512);
+  CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 3}, {2, 2}, {1, 1})));
+  CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 1}, {1, 1}, {1, 0})));
+  CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1}, {2, 2})));
+  CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 2)));
+  CHECK(!takes(with_pool(fine, PoolKind::max, {2, 2}, {2, 2})));
+  Conv2dDesc half = fine;
+  half.type = DType::bf16;
+  CHECK(!takes(half));
+}
+
 TEST_CASE("Descriptions that the direct convolutions leave to the library") {
   const CpuFeatures features = CpuFeatures::detect();
   const Conv2dDesc fine = conv_case(1, {8, 8, 4}, 8, {3, 3});

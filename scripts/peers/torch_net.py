@@ -1,19 +1,22 @@
-"""PyTorch's side of bench-peers: LeNet with SGD and momentum, the whole training loop.
+"""PyTorch's side of bench-peers: a network with SGD and momentum, the whole training loop.
 
 Variants: eager (channels_last, fused SGD), compile (gather, forward, backward and update in one
-compiled graph), compile-autotune (the same with mode="max-autotune"), graph (the eager step, gather
-included, captured by hand in one CUDA graph; GPU only).
+compiled graph; where a network has batch statistics: forward and backward compiled, the update
+fused), compile-autotune (the same with mode="max-autotune"), graph (the eager step, gather included,
+captured by hand in one CUDA graph; GPU only).
 """
 
 import common
 
 args = common.options()
+LEARNING_RATE = common.LEARNING_RATE[args.net]
 common.set_threads(args)
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
-from torch import nn  # noqa: E402
+
+from torch_models import MODELS  # noqa: E402
 
 on_gpu = args.device == "cuda"
 if on_gpu:
@@ -25,29 +28,18 @@ else:
 torch.manual_seed(1)
 
 
-class LeNet(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 20, 3)
-        self.conv2 = nn.Conv2d(20, 50, 5)
-        self.fc1 = nn.Linear(800, 128)
-        self.fc2 = nn.Linear(128, 10)
-
-    def forward(self, x):
-        x = F.avg_pool2d(F.relu(self.conv1(x)), 2)
-        x = F.avg_pool2d(F.relu(self.conv2(x)), 2)
-        return self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))
-
-
-model = LeNet()
+model = MODELS[args.net]()
 model.load_state_dict(load_file(args.weights))
 model = model.to(device=args.device, memory_format=torch.channels_last)
 starting_weights = {name: value.clone() for name, value in model.state_dict().items()}
 
-images, labels = (torch.from_numpy(x).to(args.device) for x in common.training_data(args.data))
-images = images.unsqueeze(1).contiguous(memory_format=torch.channels_last)
+images, labels = (torch.from_numpy(x).to(args.device) for x in common.training_data(args.net, args.data))
+images = images.contiguous(memory_format=torch.channels_last)
 if args.type == "bf16":
     images = images.to(torch.bfloat16)
+
+
+MODE = "max-autotune" if args.variant == "compile-autotune" else "default"
 
 
 def cast():
@@ -58,14 +50,15 @@ def cast():
 
 
 class EagerStep:
-    def __init__(self):
+    def __init__(self, forward=model):
+        self.forward = forward
         self.optimizer = torch.optim.SGD(
-            model.parameters(), lr=common.LEARNING_RATE, momentum=common.MOMENTUM, fused=True
+            model.parameters(), lr=LEARNING_RATE, momentum=common.MOMENTUM, fused=True
         )
 
     def __call__(self, index):
         with cast():
-            loss = F.cross_entropy(model(images[index]), labels[index])
+            loss = F.cross_entropy(self.forward(images[index]), labels[index])
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
@@ -79,6 +72,8 @@ class EagerStep:
 
 
 class CompiledStep:
+    """Of a network without buffers, which a functional call cannot update."""
+
     def __init__(self):
         names = [name for name, _ in model.named_parameters()]
         self.params = [p.detach().clone() for _, p in model.named_parameters()]
@@ -99,11 +94,10 @@ class CompiledStep:
             grads, loss = torch.func.grad_and_value(loss_of)(params, x, y)
             for p, m, g in zip(params, momenta, grads):
                 m.mul_(common.MOMENTUM).add_(g)
-                p.sub_(common.LEARNING_RATE * m)
+                p.sub_(LEARNING_RATE * m)
             return loss
 
-        mode = "max-autotune" if args.variant == "compile-autotune" else "default"
-        self.compiled = torch.compile(plain_step, mode=mode, fullgraph=True, dynamic=False)
+        self.compiled = torch.compile(plain_step, mode=MODE, fullgraph=True, dynamic=False)
 
     def __call__(self, index):
         with torch.no_grad():
@@ -156,6 +150,8 @@ if args.variant == "graph":
     step = GraphStep()
 elif args.variant in ("", "eager"):
     step = EagerStep()
+elif list(model.buffers()):
+    step = EagerStep(torch.compile(model, mode=MODE, fullgraph=True, dynamic=False))
 else:
     step = CompiledStep()
 
