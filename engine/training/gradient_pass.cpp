@@ -1,0 +1,175 @@
+#include "engine/training/gradient_pass.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "kernels/common/align.h"
+#include "kernels/heartbeat.h"
+
+namespace dpt {
+
+GradientPass::GradientPass(Backend& backend, Communicator& communicator, const Job& job,
+                           PassMemory& memory)
+    : backend_(backend),
+      communicator_(communicator),
+      job_(job),
+      memory_(memory),
+      lockstep_(backend, communicator, job.plan),
+      device_weights_(job.device_weights) {}
+
+void GradientPass::set_device_weights(const DeviceWeights& device_weights) {
+  assert(device_weights.size() == device_weights_.size());
+  device_weights_ = device_weights;
+  partitions_.clear();
+}
+
+int GradientPass::branches() const {
+  int most = 1;
+  for (const auto& [samples, partition] : partitions_) most = std::max(most, partition.branches);
+  return most;
+}
+
+WorkPartition GradientPass::cut(std::int64_t global_batch, ShardBuffers buffers) const {
+  return partition_batch(
+      global_batch, device_weights_, communicator_.rank(), job_.spec.train.shards,
+      job_.max_micro_batches[static_cast<std::size_t>(communicator_.rank())], buffers);
+}
+
+const WorkPartition& GradientPass::partition_for(std::int64_t global_batch) {
+  const auto found = partitions_.find(global_batch);
+  if (found != partitions_.end()) return found->second;
+  WorkPartition partition = cut(global_batch, ShardBuffers::one_each);
+  for (const std::int64_t size : micro_batch_sizes(partition)) memory_.executor(size, true);
+  partition.branches = lockstep_.couples_shards() ? 1 : branches_for(partition);
+  // Shards that go through a pass together need a buffer each.
+  if (partition.branches == 1 && !lockstep_.couples_shards()) {
+    partition = cut(global_batch, ShardBuffers::reused);
+  }
+  memory_.need_kept(partition.branches, kept_bytes(partition));
+  memory_.need_gradients(std::max(partition.buffers, 1));
+  return partitions_.emplace(global_batch, std::move(partition)).first->second;
+}
+
+std::size_t GradientPass::kept_bytes(const WorkPartition& partition) {
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < partition.actions.size();) {
+    const std::size_t end = i + together_from(partition, i);
+    std::size_t bytes = 0;
+    for (; i < end; ++i) {
+      const WorkAction& action = partition.actions[i];
+      if (action.kind != WorkAction::Kind::train) continue;
+      bytes += aligned(memory_.executor(action.samples.size(), true).kept_bytes());
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+int GradientPass::branches_for(const WorkPartition& partition) {
+  // More parts than one kernel adds would be added one after the other.
+  constexpr std::int64_t kMostShards = 32;
+  constexpr int kMostBranches = 8;
+  if (partition.buffers < 2 || partition.shards > kMostShards) return 1;
+  std::size_t arena = 0;
+  for (const std::int64_t size : micro_batch_sizes(partition)) {
+    arena = std::max(arena, memory_.executor(size, true).arena_bytes());
+  }
+  const std::size_t kept = kept_bytes(partition);
+  const std::size_t gradients =
+      static_cast<std::size_t>(partition.buffers) * memory_.gradient_bytes();
+  int branches = backend_.make_branches(std::min(kMostBranches, partition.buffers));
+  // Little, because other replicas and evaluations need memory too.
+  const std::uint64_t room = backend_.free_bytes() / 16;
+  while (branches > 1 &&
+         gradients + static_cast<std::size_t>(branches - 1) * (arena + kept) > room) {
+    --branches;
+  }
+  memory_.need_arenas(branches, arena);
+  return branches;
+}
+
+std::size_t GradientPass::together_from(const WorkPartition& partition, std::size_t first) const {
+  const std::vector<WorkAction>& actions = partition.actions;
+  const auto joins = [&](const WorkAction& action) {
+    if (lockstep_.couples_shards()) return action.kind != WorkAction::Kind::add;
+    return action.kind == WorkAction::Kind::train && action.shard == actions[first].shard;
+  };
+  std::size_t end = first + 1;
+  if (actions[first].kind == WorkAction::Kind::add || !lockstep_.couples_pieces()) return 1;
+  while (end < actions.size() && joins(actions[end])) ++end;
+  return end - first;
+}
+
+void GradientPass::begin_buffer(const WorkPartition& partition, const WorkAction& action,
+                                const StagedBatch& staged) {
+  if (action.kind == WorkAction::Kind::add || action.write != GradWrite::overwrite) return;
+  const DevPtr metrics = memory_.metrics(action.buffer);
+  if (action.kind == WorkAction::Kind::zero) {
+    backend_.zero(memory_.gradients(action.buffer), memory_.gradient_bytes());
+  }
+  if (action.buffer == partition.parts.front().buffer) {
+    // The rank's vote is in the metrics of its first part, and therefore in their sum.
+    backend_.copy(metrics, staged.metrics, memory_.metrics_bytes());
+  } else {
+    backend_.zero(metrics, memory_.metrics_bytes());
+  }
+}
+
+void GradientPass::compute(const WorkPartition& partition, const StagedBatch& staged,
+                           const PassParams& params,
+                           const std::function<void(int node)>& after_node) {
+  static const std::function<void(int)> kNothing;
+  if (partition.branches > 1) backend_.fork(partition.branches);
+  const std::vector<WorkAction>& actions = partition.actions;
+  for (std::size_t i = 0; i < actions.size();) {
+    const std::size_t end = i + together_from(partition, i);
+    // All of a shard in one branch: its micro-batches add to what is there.
+    const int branch = actions[i].buffer % partition.branches;
+    if (partition.branches > 1) backend_.select_branch(branch);
+    std::size_t kept = 0;
+    pieces_.clear();
+    for (; i < end; ++i) {
+      const WorkAction& action = actions[i];
+      const DevPtr grads = memory_.gradients(action.buffer);
+      begin_buffer(partition, action, staged);
+      if (action.kind == WorkAction::Kind::add) {
+        backend_.add(grads, grads, memory_.gradients(action.other), job_.plan.grad_floats());
+      }
+      if (action.kind != WorkAction::Kind::train) continue;
+      beat("computing gradients");
+      Piece& piece = pieces_.emplace_back();
+      piece.executor = &memory_.executor(action.samples.size(), true);
+      piece.batch = staged.batch;
+      const auto skip = static_cast<std::size_t>(action.samples.begin - partition.samples.begin);
+      piece.batch.slots = staged.batch.slots + skip * sizeof(std::int32_t);
+      piece.batch.ids = staged.batch.ids + skip * sizeof(std::int64_t);
+      piece.buffers = {params.fp32, params.bf16, grads, memory_.arena(branch), {}};
+      if (piece.executor->kept_bytes() > 0) piece.buffers.kept = memory_.kept(branch) + kept;
+      kept += aligned(piece.executor->kept_bytes());
+      piece.write = action.write;
+      piece.shard = action.shard;
+    }
+    train_pieces(partition, i == actions.size() ? after_node : kNothing);
+  }
+  // A rank without samples takes part with nothing.
+  if (actions.empty() && lockstep_.couples_shards()) {
+    pieces_.clear();
+    train_pieces(partition, kNothing);
+  }
+  if (partition.branches > 1) backend_.join();
+}
+
+void GradientPass::train_pieces(const WorkPartition& partition,
+                                const std::function<void(int)>& after_node) {
+  if (lockstep_.couples_pieces()) {
+    if (!pieces_.empty() || lockstep_.couples_shards()) {
+      lockstep_.train(pieces_, partition.shard_sizes, after_node);
+    }
+    return;
+  }
+  for (const Piece& piece : pieces_) {
+    piece.executor->train(piece.buffers, piece.batch, piece.write, after_node);
+  }
+}
+
+}  // namespace dpt

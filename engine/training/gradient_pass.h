@@ -1,0 +1,68 @@
+// The gradients of a rank's part of a batch: forward and backward of each micro-batch, shard by
+// shard, as its WorkPartition lists them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "engine/collectives/communicator.h"
+#include "engine/training/input_staging.h"
+#include "engine/training/job.h"
+#include "engine/training/lockstep.h"
+#include "engine/training/pass_memory.h"
+#include "engine/training/work_partition.h"
+
+namespace dpt {
+
+/// Used by the thread of its rank only.
+class GradientPass {
+ public:
+  GradientPass(Backend& backend, Communicator& communicator, const Job& job, PassMemory& memory);
+
+  /// Of a batch of so many samples; made, with the memory that it needs, when it is first asked
+  /// for.
+  const WorkPartition& partition_for(std::int64_t global_batch);
+  /// For the partitions from now on; all earlier ones end.
+  void set_device_weights(const DeviceWeights& device_weights);
+  const DeviceWeights& device_weights() const { return device_weights_; }
+  /// How many shards of exact mode are worked on at the same time, at most, so far.
+  int branches() const;
+
+  /// Queues the passes. The buffers of partition.parts then hold the sums of gradients and metrics.
+  /// `after_node`, if there is one, is called after each node of the pass that completes them.
+  void compute(const WorkPartition& partition, const StagedBatch& staged, const PassParams& params,
+               const std::function<void(int node)>& after_node);
+  /// Whether `compute` waits for sums over ranks, of statistics: no captured graph holds these.
+  bool sums_over_ranks() const { return lockstep_.couples_shards(); }
+  /// See Lockstep::take_sum_seconds.
+  double take_sum_seconds() { return lockstep_.take_sum_seconds(); }
+
+  /// Device memory held besides PassMemory's, in bytes.
+  std::size_t memory_bytes() const { return lockstep_.memory_bytes(); }
+
+ private:
+  WorkPartition cut(std::int64_t global_batch, ShardBuffers buffers) const;
+  /// How many branches of the queue work on the shards of a partition, which has a buffer for each,
+  /// at the same time: as many as there is memory for.
+  int branches_for(const WorkPartition& partition);
+  /// How many actions from `first` on go through a pass together.
+  std::size_t together_from(const WorkPartition& partition, std::size_t first) const;
+  /// Memory that the pieces of a partition keep, where the most go through a pass together.
+  std::size_t kept_bytes(const WorkPartition& partition);
+  void begin_buffer(const WorkPartition& partition, const WorkAction& action,
+                    const StagedBatch& staged);
+  void train_pieces(const WorkPartition& partition, const std::function<void(int)>& after_node);
+
+  Backend& backend_;
+  Communicator& communicator_;
+  const Job& job_;
+  PassMemory& memory_;
+  Lockstep lockstep_;
+  DeviceWeights device_weights_;
+  std::map<std::int64_t, WorkPartition> partitions_;
+  std::vector<Piece> pieces_;  ///< of the present pass
+};
+
+}  // namespace dpt

@@ -1,0 +1,57 @@
+#include "engine/training/gradient_sums.h"
+
+#include <algorithm>
+
+#include "kernels/text.h"
+
+namespace dpt {
+
+GradientSums::GradientSums(Communicator& communicator, const Job& job, const PassMemory& memory)
+    : communicator_(communicator), job_(job), memory_(memory) {
+  const std::int64_t bytes = job_.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
+  // All ranks decide alike: from the job, and then together.
+  const bool all_overlap =
+      std::all_of(job_.devices.begin(), job_.devices.end(),
+                  [](const DeviceName& device) { return device.traits().overlaps_sums; });
+  if (communicator_.size() == 1 || job_.spec.train.shards > 0 || !all_overlap ||
+      bytes < job_.overlap_from_bytes) {
+    return;
+  }
+  std::string why_not;
+  if (!communicator_.set_up_overlapped_sums(why_not)) {
+    description_ = fmt::format("tree ({})", why_not);
+    return;
+  }
+  buckets_ = gradient_buckets(job_.plan, job_.bucket_bytes);
+  description_ = fmt::format("overlapped with backward, in {} bucket(s)", buckets_.size());
+  after_node_ = [this](int node) {
+    while (next_ < buckets_.size() && buckets_[next_].node == node) queue(buckets_[next_++]);
+  };
+}
+
+void GradientSums::queue(const GradientBucket& bucket) {
+  communicator_.sum_overlapped(
+      memory_.gradients(0) + static_cast<std::size_t>(bucket.begin) * sizeof(float),
+      bucket.end - bucket.begin);
+}
+
+const std::function<void(int node)>& GradientSums::during_backward() {
+  next_ = 0;
+  return after_node_;
+}
+
+void GradientSums::sum(const WorkPartition& partition) {
+  if (overlap()) {
+    // A rank without samples takes part with zeros.
+    while (next_ < buckets_.size()) queue(buckets_[next_++]);
+    communicator_.finish_sums();
+    return;
+  }
+  parts_.clear();
+  for (const WorkPartition::Part& part : partition.parts) {
+    parts_.push_back({part.node, memory_.gradients(part.buffer)});
+  }
+  communicator_.all_reduce(partition.shards, parts_, memory_.gradients(0), job_.plan.grad_floats());
+}
+
+}  // namespace dpt

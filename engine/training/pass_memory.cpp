@@ -1,0 +1,84 @@
+#include "engine/training/pass_memory.h"
+
+#include <algorithm>
+
+#include "kernels/text.h"
+
+namespace dpt {
+
+PassMemory::PassMemory(Backend& backend, const Job& job, ReplicaMemory& memory)
+    : backend_(backend), job_(job), memory_(memory), arenas_(1) {}
+
+std::size_t PassMemory::gradient_bytes() const {
+  return static_cast<std::size_t>(job_.plan.grad_floats()) * sizeof(float);
+}
+
+std::size_t PassMemory::metrics_bytes() const {
+  return static_cast<std::size_t>(job_.plan.grad_floats() - job_.plan.param_floats) * sizeof(float);
+}
+
+Executor& PassMemory::executor(std::int64_t batch, bool training) {
+  auto& slot = executors_[{batch, training}];
+  if (!slot) {
+    slot = std::make_unique<Executor>(
+        backend_, job_.plan, training ? job_.train_input : job_.eval_input,
+        static_cast<float>(job_.spec.loss.label_smoothing), batch, training);
+    require_room(*slot, training);
+    memory_.grow(arenas_.front(), slot->arena_bytes(), "activations");
+    // An evaluation is one piece.
+    if (!training) need_kept(1, slot->kept_bytes());
+  }
+  return *slot;
+}
+
+/// Throws when the device has no room for the activations of `executor`.
+void PassMemory::require_room(const Executor& executor, bool training) {
+  const std::size_t bytes = executor.arena_bytes(), have = arenas_.front().bytes();
+  if (bytes <= have) return;
+  const std::uint64_t free = backend_.free_bytes() + have;
+  if (bytes <= free) return;
+  const auto largest = std::max_element(
+      job_.plan.rows.begin(), job_.plan.rows.end(),
+      [](const LayerRow& a, const LayerRow& b) { return a.activation_bytes < b.activation_bytes; });
+  // Activations grow with the batch in proportion.
+  const auto fitting =
+      static_cast<std::int64_t>(static_cast<double>(free) / static_cast<double>(bytes) *
+                                static_cast<double>(executor.batch()));
+  fail(ErrorKind::device,
+       "{}: out of memory: {} samples at once need {} for activations{}, but {} are free; the "
+       "largest layer is '{}'. {} fit: use batch_size {} or less for {} device(s), or more devices",
+       backend_.info().name, executor.batch(), mebibytes(bytes),
+       training ? " and their gradients" : "", mebibytes(free), largest->name, fitting,
+       fitting * job_.ranks(), job_.ranks());
+}
+
+void PassMemory::need_arenas(int branches, std::size_t bytes) {
+  while (static_cast<int>(arenas_.size()) < branches) arenas_.emplace_back();
+  for (int i = 1; i < branches; ++i) {
+    memory_.grow(arenas_[static_cast<std::size_t>(i)], bytes, "activations of another shard");
+  }
+}
+
+void PassMemory::need_kept(int branches, std::size_t bytes) {
+  if (bytes == 0) return;
+  while (static_cast<int>(kept_.size()) < branches) kept_.emplace_back();
+  for (int i = 0; i < branches; ++i) {
+    memory_.grow(kept_[static_cast<std::size_t>(i)], bytes, "activations of a whole shard");
+  }
+}
+
+void PassMemory::need_gradients(int count) {
+  while (static_cast<int>(gradients_.size()) < count) {
+    gradients_.push_back(memory_.allocate(gradient_bytes(), "the gradients"));
+    backend_.zero(gradients_.back().ptr(), gradients_.back().bytes());
+  }
+}
+
+std::vector<std::string> PassMemory::implementations() const {
+  for (const auto& [key, executor] : executors_) {
+    if (key.second) return executor->implementations();
+  }
+  return {};
+}
+
+}  // namespace dpt

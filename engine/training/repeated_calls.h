@@ -1,0 +1,56 @@
+// Parts of a step that are the same sequence of calls each time: run call by call the first time,
+// captured as a graph the second time, replayed from then on.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// Used by the thread of its backend.
+class RepeatedCalls {
+ public:
+  enum class Part : std::uint8_t { whole, gradients, update, evaluation };
+  /// What two sequences of calls that are equal have in common.
+  struct Key {
+    Part part;
+    std::int64_t samples;   ///< of the whole batch in training, of the micro-batch in an evaluation
+    std::uintptr_t pixels;  ///< where the samples are read: a data set, or one of two buffers
+    bool norm;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  explicit RepeatedCalls(Backend& backend) : backend_(backend) {}
+
+  /// `work` as calls, as a graph being captured, or as a replay, whatever its turn is. True when it
+  /// ran as one launch. Captured graphs hold addresses: all of them end when `moves`, which counts
+  /// how often memory was moved, is not that of the last call.
+  template <class Work>
+  bool run(const Key& key, std::int64_t moves, const Work& work) {
+    return run_function(key, moves, std::cref(work));
+  }
+  void forget();
+
+  /// "graph" where one launch runs a whole step, "graphs" where the sum over ranks stands between
+  /// two, "calls" where nothing is captured.
+  std::string launches() const;
+
+ private:
+  struct Repeated {
+    enum class State : std::uint8_t { fresh, seen, recorded, calls } state = State::fresh;
+    std::unique_ptr<CapturedGraph> graph;
+  };
+  bool run_function(const Key& key, std::int64_t moves, const std::function<void()>& work);
+
+  Backend& backend_;
+  std::int64_t moves_ = 0;
+  std::map<Key, Repeated> repeated_;
+};
+
+}  // namespace dpt

@@ -1,0 +1,47 @@
+// What training changes, on one device: the parameters and the optimizer's state, as flat buffers
+// (Plan::param_floats), and the update of a step.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/training/input_staging.h"
+#include "engine/training/job.h"
+#include "engine/training/pass_memory.h"
+#include "engine/training/replica_memory.h"
+
+namespace dpt {
+
+/// Flat buffers by name.
+using NamedBuffers = std::vector<std::pair<std::string, std::vector<float>>>;
+
+/// Used by the thread of its backend.
+class ReplicaWeights {
+ public:
+  ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory);
+
+  void set_params(std::span<const float> params);
+  std::vector<float> params();
+  void set_optimizer_state(const NamedBuffers& state);
+  NamedBuffers optimizer_state();
+  PassParams on_device() const { return {params_.ptr(), params16_.ptr()}; }
+
+  /// Queues the update. `gradients` is the sum over the whole batch, clobbered, and `metrics` stand
+  /// after it. With `norm` the gradient's norm goes to StepScalars, for clipping too.
+  void update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged, bool norm);
+  /// After an update that was refused or broken nothing is written until this.
+  void allow_updates() { backend_.zero(guard_.ptr(), guard_.bytes()); }
+
+ private:
+  Backend& backend_;
+  const Job& job_;
+  DeviceMemory params_, params16_;
+  std::vector<DeviceMemory> state_;
+  DeviceMemory guard_;  ///< UpdateGuard
+  std::unique_ptr<OptimizerOp> optimizer_;
+};
+
+}  // namespace dpt

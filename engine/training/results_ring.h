@@ -1,0 +1,49 @@
+// The results of the steps that are on their way: each is copied to host memory of its own, so that
+// the next steps can be queued before it is read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "engine/training/input_staging.h"
+#include "engine/training/step.h"
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// Used by the thread of its backend.
+class ResultsRing {
+ public:
+  explicit ResultsRing(Backend& backend);
+
+  /// Most results that may be pending when a step is queued.
+  static constexpr std::int64_t kMostPending = InputStaging::kSlots - 1;
+  std::int64_t pending() const { return queued_ - taken_; }
+  /// Of the next step, in every ring of host memory. It is free once its result was taken: the host
+  /// writes nothing that a queued copy may still read.
+  int next_slot() const { return static_cast<int>(queued_ % InputStaging::kSlots); }
+
+  /// Queues the copies of what a step has left in StepMetrics and StepScalars on the device.
+  void queue(const StepPlan& plan, DevPtr metrics, DevPtr scalars);
+  /// The oldest; waits for it if it must. REQUIRES: pending() > 0.
+  StepResult take();
+  /// Forgets all that are pending. REQUIRES: the device was waited for.
+  void drop() { taken_ = queued_; }
+
+ private:
+  struct Returned {
+    StepMetrics metrics;
+    StepScalars scalars;  ///< with grad_norm, when it was asked for
+  };
+  struct Slot {
+    StepPlan plan;
+    HostMemory returned{nullptr, nullptr};  ///< Returned, which the device writes
+    std::uint64_t mark = 0;
+  };
+
+  Backend& backend_;
+  std::array<Slot, InputStaging::kSlots> slots_;
+  std::int64_t queued_ = 0, taken_ = 0;
+};
+
+}  // namespace dpt

@@ -1,0 +1,111 @@
+#include "engine/training/sample_evaluation.h"
+
+#include <algorithm>
+
+#include "kernels/common/divide.h"
+#include "kernels/heartbeat.h"
+
+namespace dpt {
+
+SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
+                                                    const DataSource& source,
+                                                    const std::vector<Range>& micro_batches,
+                                                    Loader& loader,
+                                                    const StopQuestion& wants_stop) {
+  const auto most = static_cast<std::size_t>(job_.eval_batch());
+  memory_.grow(loss_, most * sizeof(float), "evaluation results");
+  memory_.grow(prediction_, most * sizeof(std::int32_t), "evaluation results");
+  memory_.grow(metrics_, sizeof(StepMetrics), "evaluation results");
+  std::vector<float> loss(most);
+  std::vector<std::int32_t> prediction(most);
+  OwnPart own;
+  own.replayed = !micro_batches.empty();
+  loader.start(0, micro_batches);
+  for (const Range& range : micro_batches) {
+    beat("evaluating");
+    if (wants_stop && wants_stop()) {
+      own.leaves = true;
+      break;
+    }
+    const HostBatch batch = loader.next();
+    const StagedBatch staged = staging_.stage(0, StepScalars{}, StepMetrics{}, batch, source);
+    Executor& pass = passes_.executor(range.size(), false);
+    const RepeatedCalls::Key key{RepeatedCalls::Part::evaluation, range.size(),
+                                 staged.batch.raw.address, false};
+    const bool whole = repeated_.run(key, memory_.moves() + staging_.moves(), [&] {
+      pass.evaluate({params.fp32, params.bf16, DevPtr{}, passes_.arena(0), passes_.kept(0)},
+                    staged.batch, {loss_.ptr(), prediction_.ptr(), metrics_.ptr()});
+    });
+    own.replayed = own.replayed && whole;
+    staging_.release(staged);
+    const auto samples = static_cast<std::size_t>(range.size());
+    backend_.download(loss.data(), loss_.ptr(), samples * sizeof(float));
+    backend_.download(prediction.data(), prediction_.ptr(), samples * sizeof(std::int32_t));
+    backend_.synchronize();
+    for (std::size_t k = 0; k < samples; ++k) {
+      own.samples.push_back(
+          {loss[k], prediction[k], batch.labels[static_cast<std::size_t>(batch.slots[k])]});
+    }
+  }
+  return own;
+}
+
+bool SampleEvaluation::any_rank_leaves(bool leaves) {
+  const std::uint8_t mine = leaves ? 1 : 0;
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(communicator_.size()));
+  communicator_.all_gather(std::as_bytes(std::span<const std::uint8_t>(&mine, 1)),
+                           std::as_writable_bytes(std::span<std::uint8_t>(all)));
+  return std::find(all.begin(), all.end(), 1) != all.end();
+}
+
+SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeights& device_weights,
+                                    const DataSource& source, std::span<const std::int64_t> indices,
+                                    Loader& loader, const StopQuestion& wants_stop) {
+  const auto n = static_cast<std::int64_t>(indices.size());
+  const std::int64_t eval_batch = job_.eval_batch();
+  // Micro-batches follow a rule that does not depend on ranks, so a sample's result never
+  // depends on how many devices there are.
+  const std::int64_t micro_batches = ceil_div(n, eval_batch);
+  const int ranks = communicator_.size();
+  const std::vector<Range> parts = proportional_parts(micro_batches, device_weights);
+  const Range mine = parts[static_cast<std::size_t>(communicator_.rank())];
+  std::vector<Range> ranges;
+  for (std::int64_t i = mine.begin; i < mine.end; ++i) {
+    ranges.push_back(even_part(n, micro_batches, i));
+  }
+
+  OwnPart own = run_own(params, source, ranges, loader, wants_stop);
+  // Ranks learn of a request at different micro-batches, or only some of them do.
+  if (wants_stop && any_rank_leaves(own.leaves)) {
+    SampleResults none;
+    none.interrupted = true;
+    return none;
+  }
+  // Every rank sends a block of the same size: the samples of the longest run of micro-batches.
+  std::int64_t block = 0;
+  for (const Range& part : parts) block = std::max(block, part.size() * eval_batch);
+  own.samples.resize(static_cast<std::size_t>(block));
+  std::vector<SampleResult> all(static_cast<std::size_t>(block * ranks));
+  communicator_.all_gather(std::as_bytes(std::span<const SampleResult>(own.samples)),
+                           std::as_writable_bytes(std::span<SampleResult>(all)));
+
+  SampleResults results;
+  results.replayed = own.replayed;
+  results.loss.reserve(static_cast<std::size_t>(n));
+  results.prediction.reserve(static_cast<std::size_t>(n));
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Range theirs = parts[static_cast<std::size_t>(rank)];
+    if (theirs.size() == 0) continue;
+    const std::int64_t count = even_part(n, micro_batches, theirs.end - 1).end -
+                               even_part(n, micro_batches, theirs.begin).begin;
+    for (std::int64_t k = 0; k < count; ++k) {
+      const SampleResult& result = all[static_cast<std::size_t>(rank * block + k)];
+      results.loss.push_back(result.loss);
+      results.prediction.push_back(result.prediction);
+      results.label.push_back(result.label);
+    }
+  }
+  return results;
+}
+
+}  // namespace dpt

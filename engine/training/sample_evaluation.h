@@ -1,0 +1,78 @@
+// Evaluation over all ranks: the loss and the prediction of each sample.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "engine/collectives/communicator.h"
+#include "engine/data/loader.h"
+#include "engine/training/input_staging.h"
+#include "engine/training/job.h"
+#include "engine/training/pass_memory.h"
+#include "engine/training/repeated_calls.h"
+#include "engine/training/replica_memory.h"
+
+namespace dpt {
+
+/// Per-sample results of an evaluation, in the order asked for.
+struct SampleResults {
+  std::vector<float> loss;
+  std::vector<std::int32_t> prediction, label;
+  /// This rank ran each of its micro-batches as one launch. A device that captures replays from the
+  /// third micro-batch of a size on.
+  bool replayed = false;
+  /// A rank was asked to stop before it was done: there are no results, on any rank.
+  bool interrupted = false;
+};
+
+/// Asked between micro-batches, on every rank: whether to leave an evaluation.
+using StopQuestion = std::function<bool()>;
+
+/// Used by the thread of its rank only; all ranks make the same calls.
+class SampleEvaluation {
+ public:
+  SampleEvaluation(Backend& backend, Communicator& communicator, const Job& job,
+                   ReplicaMemory& memory, PassMemory& passes, InputStaging& staging,
+                   RepeatedCalls& repeated)
+      : backend_(backend),
+        communicator_(communicator),
+        job_(job),
+        memory_(memory),
+        passes_(passes),
+        staging_(staging),
+        repeated_(repeated) {}
+
+  /// Samples of `source` by index, in micro-batches that do not depend on the number of ranks. When
+  /// `wants_stop` says so on any rank, all give up together. REQUIRES: no step is on its way.
+  SampleResults run(const PassParams& params, const DeviceWeights& device_weights,
+                    const DataSource& source, std::span<const std::int64_t> indices, Loader& loader,
+                    const StopQuestion& wants_stop);
+
+ private:
+  struct SampleResult {
+    float loss;
+    std::int32_t prediction, label;
+  };
+  /// This rank's.
+  struct OwnPart {
+    std::vector<SampleResult> samples;
+    bool replayed = false, leaves = false;
+  };
+  OwnPart run_own(const PassParams& params, const DataSource& source,
+                  const std::vector<Range>& micro_batches, Loader& loader,
+                  const StopQuestion& wants_stop);
+  bool any_rank_leaves(bool leaves);
+
+  Backend& backend_;
+  Communicator& communicator_;
+  const Job& job_;
+  ReplicaMemory& memory_;
+  PassMemory& passes_;
+  InputStaging& staging_;
+  RepeatedCalls& repeated_;
+  DeviceMemory loss_, prediction_, metrics_;  ///< of a micro-batch
+};
+
+}  // namespace dpt

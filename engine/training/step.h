@@ -1,0 +1,32 @@
+// What a step begins with and what comes back from it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kernels/flat.h"
+
+namespace dpt {
+
+/// The inputs of a step.
+struct StepPlan {
+  std::int64_t step = 0;          ///< counted from 1
+  std::int64_t skipped = 0;       ///< earlier steps that made no update (see divergence.h)
+  std::int64_t epoch = 0;         ///< counted from 0: key of the augmentation
+  std::int64_t global_batch = 0;  ///< samples over all ranks
+  double lr = 0;
+  bool vote_stop = false;
+  bool want_grad_norm = false;
+  bool measure = false;  ///< time this rank's own work; waits for the device before and after it
+};
+
+/// The numbers of one step, of the whole batch: equal on every rank.
+struct StepResult {
+  std::int64_t step = 0;  ///< counted from 1 over the whole run
+  StepMetrics metrics;
+  double lr = 0;
+  std::optional<double> grad_norm;  ///< before clipping; when it was asked for
+  UpdateOutcome outcome = UpdateOutcome::applied;
+};
+
+}  // namespace dpt
