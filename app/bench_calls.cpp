@@ -26,8 +26,7 @@ class StepBench {
       : job_(job),
         backend_(make_backend(job.devices.front(), job.backend_options)),
         batch_(std::min(job.batch_range(0).size(), job.max_micro_batch)),
-        executor_(*backend_, job.plan, job.train_input,
-                  static_cast<float>(job.spec.loss.label_smoothing), batch_, true) {
+        executor_(*backend_, job.plan, job.train_input, job.loss, batch_, true) {
     const Plan& plan = job.plan;
     const InputDesc& input = job.train_input;
     const auto samples = static_cast<std::size_t>(batch_);

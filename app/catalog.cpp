@@ -3,6 +3,8 @@
 #include "engine/data/loader.h"
 #include "engine/data/source.h"
 #include "engine/layers/layer.h"
+#include "engine/losses/loss.h"
+#include "engine/metrics/metric.h"
 #include "engine/optimizers/optimizer.h"
 #include "engine/schedules/schedule.h"
 #include "engine/zoo/zoo.h"
@@ -10,8 +12,9 @@
 namespace dpt {
 
 const Catalog& catalog() {
-  static const Catalog all{layer_table(),     optimizer_table(), schedule_table(), dataset_table(),
-                           transform_table(), zoo_table(),       &zoo_layers};
+  static const Catalog all{layer_table(),    loss_table(),    metric_table(),    optimizer_table(),
+                           schedule_table(), dataset_table(), transform_table(), zoo_table(),
+                           &zoo_layers,      &measured_names, &better_direction};
   return all;
 }
 

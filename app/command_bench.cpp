@@ -32,8 +32,7 @@ void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
         Stepper stepper(job, replica, communicator, start.state, [&](const StepResult& result) {
           samples += static_cast<std::int64_t>(result.metrics.count);
           if (speaks && print_losses) {
-            fmt::print("loss {} {:.7g}\n", result.step,
-                       static_cast<double>(result.metrics.loss_sum) / result.metrics.count);
+            fmt::print("loss {} {:.7g}\n", result.step, result.metrics.mean_loss());
           }
         });
         while (true) {

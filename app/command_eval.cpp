@@ -15,6 +15,7 @@
 #include "engine/training/best.h"
 #include "engine/training/run_folder.h"
 #include "engine/training/run_ranks.h"
+#include "engine/training/run_report.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
 
@@ -146,6 +147,14 @@ void check_same_data(const std::string& path, const CheckpointHeader& header, co
   say(fmt::format("warning: {}: {}; {} (--allow-other-data)", path, difference, effect));
 }
 
+double value_of(const EvalResult& result, const std::string& metric) {
+  if (metric == "loss") return result.loss;
+  for (const auto& [name, value] : result.metrics) {
+    if (name == metric) return value;
+  }
+  return result.accuracy;
+}
+
 void write_predictions(const std::string& path, const Split& split, const EvalResult& result) {
   const std::vector<std::string>& classes = split.source->classes();
   const auto name = [&](std::int32_t label) {
@@ -188,6 +197,7 @@ int run_eval(const EvalOptions& options) {
            requirement.text, name);
     }
   }
+  check_metrics_of(requirements, job.metrics);
   check_same_data(path, header, job, name, options.allow_other_data);
   const Checkpoint checkpoint = load_checkpoint(path, job.plan);
 
@@ -203,15 +213,21 @@ int run_eval(const EvalOptions& options) {
       stall_timeout(job));
   if (!options.predictions.empty()) write_predictions(options.predictions, split, result);
   if (options.json) {
-    const Json out = {
+    Json out = {
         {"split", name}, {"n", result.n}, {"loss", result.loss}, {"accuracy", result.accuracy}};
+    add_values(out, result);
     fmt::print("{}\n", json_text(out));
   } else {
-    fmt::print("{}: {} split, {} samples: loss {:.4f}, accuracy {:.4f}\n", path, name, result.n,
+    fmt::print("{}: {} split, {} samples: loss {:.4f}, accuracy {:.4f}", path, name, result.n,
                result.loss, result.accuracy);
+    for (const auto& [metric, value] : result.metrics) fmt::print(", {} {:.4f}", metric, value);
+    fmt::print("\n");
+    for (const auto& [metric, classes] : result.by_class) {
+      for (const auto& [of, value] : classes) fmt::print("  {} of {}: {:.4f}\n", metric, of, value);
+    }
   }
   for (const Requirement& requirement : requirements) {
-    const double value = requirement.metric == "loss" ? result.loss : result.accuracy;
+    const double value = value_of(result, requirement.metric);
     if (!is_met(requirement, value)) {
       fail(ErrorKind::requirement, "--require {}: not met: the value is {:.6g}", requirement.text,
            value);

@@ -53,7 +53,7 @@ std::string heading(const LrOptions& options, const TrainSpec& spec, const LrCur
     text += fmt::format(
         "The highest rate there can be: plateau multiplies it by {:g} each time {} stops "
         "improving.\n",
-        plateau->factor, name_of(plateau->monitor));
+        plateau->factor, plateau->monitor);
   }
   return text;
 }

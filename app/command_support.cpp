@@ -10,6 +10,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include <fmt/ranges.h>
+
 #include "app/catalog.h"
 #include "engine/checkpoints/file_io.h"
 #include "engine/spec/read_spec.h"
@@ -105,7 +107,9 @@ Requirement parse_requirement(const std::string& text) {
   requirement.text = text;
   requirement.split = take_one_of(rest, std::array{"train", "val", "test"});
   const bool has_slash = !take_one_of(rest, std::array{"/"}).empty();
-  requirement.metric = take_one_of(rest, std::array{"loss", "accuracy"});
+  const std::size_t name_end = std::min(rest.find_first_of("<>="), rest.size());
+  requirement.metric = rest.substr(0, name_end);
+  rest.erase(0, name_end);
   requirement.relation = take_one_of(rest, std::array{">=", "<=", ">", "<"});
   const char* end = rest.data() + rest.size();
   const auto number = std::from_chars(rest.data(), end, requirement.bound);
@@ -114,10 +118,25 @@ Requirement parse_requirement(const std::string& text) {
       !std::isfinite(requirement.bound)) {
     fail(ErrorKind::usage,
          "--require '{}': expected SPLIT/METRIC RELATION NUMBER, such as val/accuracy>=0.90 "
-         "(splits: train, val, test; metrics: loss, accuracy; relations: >=, <=, >, <)",
+         "(splits: train, val, test; metrics: loss, accuracy and those of the config; relations: "
+         ">=, <=, >, <)",
          text);
   }
   return requirement;
+}
+
+void check_metrics_of(const std::vector<Requirement>& requirements, const MetricSet& metrics) {
+  for (const Requirement& requirement : requirements) {
+    std::vector<std::string> known = {"loss"};
+    for (const Metric& metric : metrics.metrics) {
+      if (metric.in_training || requirement.split != "train") known.push_back(metric.name);
+    }
+    if (std::find(known.begin(), known.end(), requirement.metric) != known.end()) continue;
+    const std::string near = closest(requirement.metric, known);
+    fail(ErrorKind::usage, "--require {}: expected a metric of {}: {}; found '{}'{}",
+         requirement.text, requirement.split, fmt::join(known, ", "), requirement.metric,
+         near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near));
+  }
 }
 
 bool is_met(const Requirement& requirement, double value) {

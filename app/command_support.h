@@ -46,6 +46,8 @@ struct Requirement {
 };
 /// Throws ErrorKind::usage showing the form.
 Requirement parse_requirement(const std::string& text);
+/// Throws ErrorKind::usage naming what a run measures, if a requirement is of something else.
+void check_metrics_of(const std::vector<Requirement>& requirements, const MetricSet& metrics);
 /// False for NaN, whatever is required.
 bool is_met(const Requirement& requirement, double value);
 

@@ -40,7 +40,7 @@ void check_precision(const Job& job) {
   for (const DeviceName& device : job.devices) {
     if (!device.traits().arithmetic_varies || !threads.insert(device.threads).second) continue;
     const auto backend = make_backend(device, job.backend_options);
-    Executor(*backend, job.plan, job.train_input, 0.0F, 1, true);
+    Executor(*backend, job.plan, job.train_input, job.loss, 1, true);
   }
 }
 
@@ -263,6 +263,7 @@ int run_train(const TrainOptions& options) {
   for (const Requirement& requirement : requirements) {
     if (requirement.split != "train") split_by_name(job.splits, requirement.split);
   }
+  check_metrics_of(requirements, job.metrics);
   check_statistics(job);
   check_precision(job);
   const std::string folder_path = choose_folder(options, job.spec);

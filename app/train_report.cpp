@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/training/run_report.h"
+
 namespace dpt {
 namespace {
 
@@ -23,7 +25,7 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
   summary["params"] = job.plan.param_count;
   summary["devices"] = job.device_names();
   if (outcome.state.best) {
-    summary["best"] = {{name_of(job.spec.checkpoint.keep_best.monitor), *outcome.state.best},
+    summary["best"] = {{job.spec.checkpoint.keep_best.monitor, *outcome.state.best},
                        {"step", outcome.state.best_step}};
     const double smoothing = job.spec.checkpoint.keep_best.smoothing;
     if (smoothing > 0) summary["best"]["smoothing"] = smoothing;
@@ -32,14 +34,17 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
   const RunState& state = outcome.state;
   if (state.train_loss && state.train_accuracy) {
     summary["train"] = {{"loss", *state.train_loss}, {"accuracy", *state.train_accuracy}};
+    add_values(summary["train"], state.train_metrics);
   }
   if (state.val_loss && state.val_accuracy) {
     summary["val"] = {
         {"n", state.val_n}, {"loss", *state.val_loss}, {"accuracy", *state.val_accuracy}};
+    add_values(summary["val"], state.val_metrics);
   }
   if (outcome.test) {
     summary["test"] = {
         {"n", outcome.test->n}, {"loss", outcome.test->loss}, {"accuracy", outcome.test->accuracy}};
+    add_values(summary["test"], *outcome.test);
   }
   return summary;
 }

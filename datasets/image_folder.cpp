@@ -81,6 +81,10 @@ class ImageFolderSource final : public DataSource {
   std::string describe(std::int64_t index) const override { return path_of(index); }
   std::string fingerprint() const override { return fingerprint_; }
 
+  std::int32_t label(std::int64_t index) const override {
+    return files_[static_cast<std::size_t>(index)].label;
+  }
+
   std::vector<std::int64_t> samples_to_try() const override {
     // Files of a class follow each other: a few of each, its first and last among them; all of a
     // small set.
@@ -90,7 +94,7 @@ class ImageFolderSource final : public DataSource {
     std::vector<std::int64_t> chosen;
     for (std::int64_t first = 0; first < size();) {
       std::int64_t end = first + 1;
-      while (end < size() && label_of(end) == label_of(first)) ++end;
+      while (end < size() && label(end) == label(first)) ++end;
       const std::int64_t n = std::min(each, end - first);
       for (std::int64_t i = 0; i < n; ++i) {
         chosen.push_back(n == 1 ? first : first + i * (end - first - 1) / (n - 1));
@@ -122,10 +126,6 @@ class ImageFolderSource final : public DataSource {
 
  private:
   enum class State : std::uint8_t { empty, being_written, kept };
-
-  std::int32_t label_of(std::int64_t index) const {
-    return files_[static_cast<std::size_t>(index)].label;
-  }
 
   std::string path_of(std::int64_t index) const {
     return (fs::path(root_) / files_[static_cast<std::size_t>(index)].path).string();

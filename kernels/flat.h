@@ -50,16 +50,26 @@ struct UpdateGuard {
   std::int64_t bad_step = 0;  ///< StepScalars::step of the refused or broken update; 0 = none
 };
 
+/// Sums that a loss adds up for metrics (LossDesc::sums), at most.
+inline constexpr int kMostMetricSums = 9;
+
 /// The first floats after the gradients in the flat gradient buffer; summed with them.
 struct StepMetrics {
-  float loss_sum = 0;    ///< sum over samples of the cross-entropy, natural logarithm
-  float correct = 0;     ///< samples whose largest logit is the label's (first one wins a tie)
-  float count = 0;       ///< samples counted
+  float loss_sum = 0;    ///< sum of the samples' losses
+  float weight = 0;      ///< sum of the samples' weights: the mean loss is loss_sum / weight
+  float count = 0;       ///< samples
+  float labelled = 0;    ///< samples that count: their label is not ignored
   float stop_votes = 0;  ///< ranks that were asked to stop after this step
   // Written by the optimizer, after the sum.
-  float outcome = 0;   ///< an UpdateOutcome
-  float bad_norm = 0;  ///< StepScalars::grad_norm of a refused or broken update
+  float outcome = 0;                 ///< an UpdateOutcome
+  float bad_norm = 0;                ///< StepScalars::grad_norm of a refused or broken update
+  float sums[kMostMetricSums] = {};  ///< of the samples that count, in the order of LossDesc::sums
+
+  double mean_loss() const { return static_cast<double>(loss_sum) / weight; }
+  /// Samples, none of which counts: the mean is not defined.
+  constexpr bool is_weightless() const { return weight == 0 && count > 0; }
 };
+static_assert(sizeof(StepMetrics) == 64);
 
 /// What changes from step to step, in device memory so that a captured graph can read it. What only
 /// the optimizer's formula reads is in UpdateStep.
@@ -143,6 +153,9 @@ class FlatKernels {
   /// scalars.grad_norm = 2-norm of grads in a fixed summation order; scalars.clip from max_norm
   /// (torch.nn.utils.clip_grad_norm_). `scalars` is a StepScalars.
   virtual void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) = 0;
+  /// grads[i] /= StepMetrics::weight, by multiplication with its inverse: the gradients of a mean
+  /// whose divisor was not known before the sum over all ranks.
+  virtual void divide_by_weight(DevPtr grads, std::int64_t count, DevPtr metrics) = 0;
   /// Clips every value to [-limit, limit] (torch.nn.utils.clip_grad_value_); a NaN stays one.
   virtual void clip_values(DevPtr values, float limit, std::int64_t count) = 0;
   virtual std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc& desc) = 0;

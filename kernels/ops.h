@@ -138,13 +138,46 @@ struct BatchNormDesc {
   bool input_gradient = true;
 };
 
-/// Softmax, cross-entropy, its gradient and the step's counts in one kernel.
-struct CrossEntropyDesc {
+/// What a loss adds up for metrics: a value of each sample that counts.
+enum class SampleSum : std::uint8_t {
+  top_k,           ///< 1 where the label's output is one of the k largest (the first wins a tie)
+  absolute_error,  ///< mean over the outputs of |prediction - target|; not of cross-entropy
+  squared_error    ///< the same of their squares
+};
+struct MetricSum {
+  SampleSum kind = SampleSum::top_k;
+  std::int32_t k = 1;
+  bool operator==(const MetricSum&) const = default;
+};
+
+/// A loss of the model's outputs with its gradient and the step's sums, in one kernel. The mean of
+/// a batch is the sum of its samples' losses over the sum of their weights.
+struct LossDesc {
   std::int64_t batch = 0;
-  std::int64_t classes = 0;
-  float label_smoothing = 0.0F;  ///< as torch.nn.CrossEntropyLoss
+  std::int64_t classes = 0;            ///< outputs of a sample
+  std::vector<MetricSum> sums = {{}};  ///< of StepMetrics::sums, in this order
   DType type = DType::f32;
   bool training = true;  ///< false: no gradient is written
+};
+
+/// Softmax and cross-entropy, as torch.nn.CrossEntropyLoss. A sample's weight is that of its
+/// label's class, and 0 for a label that is ignored.
+struct CrossEntropyDesc : LossDesc {
+  float label_smoothing = 0.0F;
+  std::vector<float> class_weights;          ///< one for each class; empty: all are 1
+  std::optional<std::int32_t> ignore_index;  ///< the label of samples that do not count
+};
+
+/// A function of one output and its target.
+enum class ElementLossKind : std::uint8_t { mse, l1, smooth_l1, bce_with_logits };
+
+/// The mean over a sample's outputs of an elementwise loss, as torch.nn's of that name. The target
+/// is 1 for the label's output and 0 for the others; every sample has the weight 1. The formulas
+/// stand in kernels/common/element_losses.h.
+struct ElementLossDesc : LossDesc {
+  ElementLossKind kind = ElementLossKind::mse;
+  float beta = 1.0F;              ///< smooth_l1
+  std::vector<float> pos_weight;  ///< bce_with_logits: one for each output; empty: all are 1
 };
 
 /// The replica's first kernel: raw samples -> activations. Order of operations: scale to 0..1
@@ -231,22 +264,26 @@ class Op {
   virtual std::string implementation() const = 0;
 };
 
-struct CrossEntropyArgs {
-  DevPtr logits;         ///< (batch, classes)
-  DevPtr labels;         ///< i32, indexed by slots: label of sample k is labels[slots[k]]
-  DevPtr slots;          ///< i32 (batch)
-  DevPtr dlogits;        ///< (batch, classes), overwritten; may be the same memory as logits
-  DevPtr metrics;        ///< StepMetrics; loss_sum, correct, count are overwritten or added to
-  DevPtr sample_loss;    ///< f32 (batch) or null
-  DevPtr prediction;     ///< i32 (batch): index of the largest logit; or null
-  DevPtr inverse_count;  ///< f32 scalar: gradients are scaled by it (1 / global batch count)
+struct LossArgs {
+  DevPtr logits;       ///< (batch, classes)
+  DevPtr labels;       ///< i32, indexed by slots: label of sample k is labels[slots[k]]
+  DevPtr slots;        ///< i32 (batch)
+  DevPtr dlogits;      ///< (batch, classes), overwritten; may be the same memory as logits
+  DevPtr metrics;      ///< StepMetrics; what a loss sums up is overwritten or added to
+  DevPtr sample_loss;  ///< f32 (batch) or null
+  DevPtr sample_sums;  ///< f32 (batch, sums): what each sample adds to them; or null
+  DevPtr prediction;   ///< i32 (batch): index of the largest logit; or null
+  /// f32 scalar: gradients are scaled by it (1 / global batch count). Null: they are those of the
+  /// sum, because only the sum over all ranks tells the divisor (see divide_by_weight).
+  DevPtr inverse_count;
   GradWrite write = GradWrite::overwrite;
 };
 
-class CrossEntropyOp {
+/// A loss with its gradient, per-sample values and sums, made for one description.
+class LossOp {
  public:
-  virtual ~CrossEntropyOp() = default;
-  virtual void run(const CrossEntropyArgs& args) = 0;
+  virtual ~LossOp() = default;
+  virtual void run(const LossArgs& args) = 0;
 };
 
 struct InputArgs {
@@ -276,7 +313,8 @@ class OpFactory {
   virtual std::unique_ptr<Op> dropout(const DropoutDesc& desc) = 0;
   virtual std::unique_ptr<Op> sum(const SumDesc& desc) = 0;
   virtual std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) = 0;
-  virtual std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) = 0;
+  virtual std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc& desc) = 0;
+  virtual std::unique_ptr<LossOp> element_loss(const ElementLossDesc& desc) = 0;
   virtual std::unique_ptr<InputOp> input(const InputDesc& desc) = 0;
 };
 

@@ -40,10 +40,14 @@ struct RunState {
   std::int64_t plateau_cooldown = 0;   ///< evaluations to come that do not count
   double epoch_loss_sum = 0;           ///< running sums of the current epoch, for its log line
   double epoch_correct = 0;
+  double epoch_weight = 0;         ///< what epoch_loss_sum is divided by
+  double epoch_labelled = 0;       ///< what epoch_correct and epoch_sums are divided by
+  std::vector<double> epoch_sums;  ///< of the other metrics: StepMetrics::sums from 1 on
   /// One weight per device, measured in the first steps; empty if they were not measured.
   std::vector<std::int64_t> device_weights;
   // Results of the last complete epoch, where they were measured.
   std::optional<double> train_loss, train_accuracy, val_loss, val_accuracy;
+  NamedValues train_metrics, val_metrics;  ///< besides loss and accuracy
   std::int64_t val_n = 0;
   // What train.on_divergence has done so far.
   double lr_scale = 1;         ///< the schedule's learning rate is multiplied by it

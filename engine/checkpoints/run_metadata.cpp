@@ -23,7 +23,8 @@ using Json = nlohmann::json;
 struct StateField {
   const char* name;
   std::variant<std::int64_t RunState::*, double RunState::*, std::optional<double> RunState::*,
-               std::vector<std::int64_t> RunState::*, std::string RunState::*>
+               std::vector<std::int64_t> RunState::*, std::string RunState::*,
+               std::vector<double> RunState::*, NamedValues RunState::*>
       member;
   int since_minor = 0;
 };
@@ -64,6 +65,11 @@ const StateField kStateFields[] = {
     {"plateau_best", &RunState::plateau_best, 3},
     {"plateau_bad", &RunState::plateau_bad, 3},
     {"plateau_cooldown", &RunState::plateau_cooldown, 3},
+    {"epoch_weight", &RunState::epoch_weight, 4},
+    {"epoch_labelled", &RunState::epoch_labelled, 4},
+    {"epoch_sums", &RunState::epoch_sums, 4},
+    {"train_metrics", &RunState::train_metrics, 4},
+    {"val_metrics", &RunState::val_metrics, 4},
 };
 
 // Does not compile when RunState has another number of fields: then give the new one its row above
@@ -73,10 +79,11 @@ const StateField kStateFields[] = {
                                 early_best, bad_evaluations, early_monitor, best_average_of,
                                 best_sum, best_weight, early_sum, early_weight, plateau_sum,
                                 plateau_weight, plateau_scale, plateau_best, plateau_bad,
-                                plateau_cooldown, epoch_loss_sum, epoch_correct, device_weights,
-                                train_loss, train_accuracy, val_loss, val_accuracy, val_n, lr_scale,
-                                rollbacks, rollback_step, rollback_candidate, skipped_steps,
-                                skipped_in_row, epoch_skipped] = state;
+                                plateau_cooldown, epoch_loss_sum, epoch_correct, epoch_weight,
+                                epoch_labelled, epoch_sums, device_weights, train_loss,
+                                train_accuracy, val_loss, val_accuracy, train_metrics, val_metrics,
+                                val_n, lr_scale, rollbacks, rollback_step, rollback_candidate,
+                                skipped_steps, skipped_in_row, epoch_skipped] = state;
 }
 
 constexpr const char* kNone = "none";  // an optional that is not set, a list without elements
@@ -102,12 +109,13 @@ T parse_number(const std::string& path, const std::string& key, const std::strin
 }
 
 /// "9,1" -> {9, 1}.
-std::vector<std::int64_t> parse_numbers(const std::string& path, const std::string& key,
-                                        const std::string& text) {
-  std::vector<std::int64_t> numbers;
+template <class T>
+std::vector<T> parse_numbers(const std::string& path, const std::string& key,
+                             const std::string& text) {
+  std::vector<T> numbers;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    numbers.push_back(parse_number<std::int64_t>(path, key, text.substr(begin, end - begin)));
+    numbers.push_back(parse_number<T>(path, key, text.substr(begin, end - begin)));
     begin = end + 1;
   }
   return numbers;
@@ -152,6 +160,34 @@ std::vector<std::string> parse_list(const std::string& path, const Metadata& met
   return list;
 }
 
+/// [["accuracy_top5", 0.9], ...]; what is not finite is null.
+std::string values_text(const NamedValues& values) {
+  Json list = Json::array();
+  for (const auto& [name, value] : values) {
+    list.push_back({name, std::isfinite(value) ? Json(value) : Json()});
+  }
+  return json_text(list);
+}
+
+NamedValues parse_values(const std::string& path, const std::string& key, const std::string& text) {
+  const Json list = Json::parse(text, nullptr, false);
+  const auto is_pair = [](const Json& each) {
+    return each.is_array() && each.size() == 2 && each[0].is_string() &&
+           (each[1].is_number() || each[1].is_null());
+  };
+  if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_pair)) {
+    fail(ErrorKind::data,
+         "{}: metadata '{}': expected a JSON list of pairs of a name and a number, found '{}'",
+         path, key, text.substr(0, 100));
+  }
+  NamedValues values;
+  for (const Json& each : list) {
+    values.emplace_back(each[0].get<std::string>(),
+                        each[1].is_null() ? NAN : each[1].get<double>());
+  }
+  return values;
+}
+
 void put_state(const RunState& state, Metadata& metadata) {
   for (const StateField& field : kStateFields) {
     std::string& text = metadata[std::string("dpt.") + field.name];
@@ -163,6 +199,12 @@ void put_state(const RunState& state, Metadata& metadata) {
           } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>,
                                               std::vector<std::int64_t>>) {
             text = value.empty() ? kNone : fmt::format("{}", fmt::join(value, ","));
+          } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::vector<double>>) {
+            std::vector<std::string> numbers;
+            for (const double each : value) numbers.push_back(number_text(each));
+            text = numbers.empty() ? kNone : fmt::format("{}", fmt::join(numbers, ","));
+          } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, NamedValues>) {
+            text = values_text(value);
           } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
             text = value.empty() ? kNone : value;
           } else {
@@ -186,7 +228,11 @@ RunState parse_state(const std::string& path, const Metadata& metadata, int mino
           if constexpr (std::is_same_v<T, std::optional<double>>) {
             if (text != kNone) value = parse_number<double>(path, key, text);
           } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
-            if (text != kNone) value = parse_numbers(path, key, text);
+            if (text != kNone) value = parse_numbers<std::int64_t>(path, key, text);
+          } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+            if (text != kNone) value = parse_numbers<double>(path, key, text);
+          } else if constexpr (std::is_same_v<T, NamedValues>) {
+            value = parse_values(path, key, text);
           } else if constexpr (std::is_same_v<T, std::string>) {
             if (text != kNone) value = text;
           } else {
@@ -252,6 +298,11 @@ CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata
   const SchemaVersion version = read_version(path, metadata);
   CheckpointHeader header;
   header.state = parse_state(path, metadata, version.minor);
+  if (version.minor < 4) {
+    // Every sample counted, with the weight 1.
+    header.state.epoch_weight = header.state.epoch_labelled =
+        static_cast<double>(header.state.position - header.state.epoch_skipped);
+  }
   // A best that is no number, as older releases could keep one, would never be improved on.
   for (auto* best : {&header.state.best, &header.state.early_best, &header.state.plateau_best}) {
     if (*best && std::isnan(**best)) best->reset();

@@ -60,6 +60,12 @@ void check_state(const std::string& path, const CheckpointHeader& header) {
   check.number("epoch_loss_sum", state.epoch_loss_sum, HUGE_VAL, "a finite sum of at least 0");
   check.number("epoch_correct", state.epoch_correct, static_cast<double>(state.position),
                fmt::format("a count from 0 to {} ('dpt.position')", state.position));
+  check.number("epoch_weight", state.epoch_weight, HUGE_VAL, "a finite sum of at least 0");
+  check.number("epoch_labelled", state.epoch_labelled, static_cast<double>(state.position),
+               fmt::format("a count from 0 to {} ('dpt.position')", state.position));
+  for (const double sum : state.epoch_sums) {
+    check.number("epoch_sums", sum, HUGE_VAL, "finite sums of at least 0");
+  }
   check.whole("shards", header.shards, 0, kMostShards);
   check.whole("epoch_skipped", state.epoch_skipped, 0, state.position, " ('dpt.position')");
   check.whole("skipped_steps", state.skipped_steps, 0, state.step, " ('dpt.step')");

@@ -24,6 +24,9 @@ struct Splits {
   Split train, val, test;  ///< val and test may be empty
 };
 
+/// How many samples of the split each class has.
+std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes);
+
 /// Holds `val_split` samples out of the training files: chosen by (seed), the same for every epoch
 /// and device count, kept in ascending order. Throws ErrorKind::usage when nothing is left.
 Splits make_splits(const DataSets& sets, std::int64_t val_split, std::uint64_t seed);

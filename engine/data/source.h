@@ -31,6 +31,8 @@ class DataSource {
   virtual const std::vector<std::string>& classes() const = 0;
   /// Writes one raw sample, shape().elements() of type(), and its label.
   virtual void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const = 0;
+  /// The label alone.
+  virtual std::int32_t label(std::int64_t index) const;
   /// Set when everything is in memory; valid as long as the source.
   virtual std::optional<ResidentSamples> resident() const { return std::nullopt; }
   /// What the sample is called in messages: "train-images.gz, sample 17" or a file path.

@@ -41,6 +41,22 @@ std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed, philox
 
 }  // namespace
 
+std::int32_t DataSource::label(std::int64_t index) const {
+  if (const auto samples = resident()) return samples->labels[static_cast<std::size_t>(index)];
+  std::vector<std::byte> pixels(static_cast<std::size_t>(shape().elements()) * size_of(type()));
+  std::int32_t label = 0;
+  read(index, pixels, label);
+  return label;
+}
+
+std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(classes), 0);
+  for (const std::int64_t index : split.indices) {
+    ++counts[static_cast<std::size_t>(split.source->label(index))];
+  }
+  return counts;
+}
+
 std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::int64_t epoch,
                                       bool shuffle) {
   if (shuffle) return permutation(n, seed, philox::Use::shuffle, epoch);

@@ -60,25 +60,17 @@ struct Executor::Step {
   bool couples() const { return op && op->coupled_channels() > 0; }
 };
 
-Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, float label_smoothing,
+Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Loss& loss,
                    std::int64_t batch, bool training)
-    : backend_(backend), batch_(batch), plan_(plan) {
+    : backend_(backend), batch_(batch), plan_(plan), is_weighted_(loss.is_weighted()) {
   input.batch = batch;
   input.out = plan.input.shape;
   input.type = plan.type;
   input_ = backend.input(input);
 
-  CrossEntropyDesc loss;
-  loss.batch = batch;
-  loss.classes = plan.classes;
-  loss.label_smoothing = label_smoothing;
-  loss.type = plan.type;
-  loss.training = false;
-  eval_loss_ = backend.cross_entropy(loss);
-  if (training) {
-    loss.training = true;
-    train_loss_ = backend.cross_entropy(loss);
-  }
+  eval_loss_ = loss.compile(backend, {batch, plan.classes, plan.type, false, loss.sums});
+  if (training)
+    train_loss_ = loss.compile(backend, {batch, plan.classes, plan.type, true, loss.sums});
 
   std::vector<std::unique_ptr<Op>> ops(plan.nodes.size());
   std::vector<NodeNeeds> needs(plan.nodes.size());
@@ -248,15 +240,15 @@ OpArgs Executor::backward_args(const Step& step, const ExecutorBuffers& buffers,
   return args;
 }
 
-CrossEntropyArgs Executor::train_loss_args(const ExecutorBuffers& buffers, const DeviceBatch& batch,
-                                           GradWrite write) const {
-  CrossEntropyArgs loss;
+LossArgs Executor::train_loss_args(const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                                   GradWrite write) const {
+  LossArgs loss;
   loss.logits = logits_at_.in(buffers);
   loss.labels = batch.labels;
   loss.slots = batch.slots;
   loss.dlogits = dlogits_at_.in(buffers);
   loss.metrics = metrics_after(buffers.grads, plan_);
-  loss.inverse_count = batch.scalars + offsetof(StepScalars, inverse_count);
+  if (!is_weighted_) loss.inverse_count = batch.scalars + offsetof(StepScalars, inverse_count);
   loss.write = write;
   return loss;
 }
@@ -432,14 +424,14 @@ void Executor::evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch
                         const EvalOutputs& outputs) {
   forward_all(buffers, batch);
 
-  CrossEntropyArgs loss;
+  LossArgs loss;
   loss.logits = logits_at_.in(buffers);
   loss.labels = batch.labels;
   loss.slots = batch.slots;
   loss.metrics = outputs.metrics ? outputs.metrics : metrics_at_.in(buffers);
   loss.sample_loss = outputs.sample_loss;
+  loss.sample_sums = outputs.sample_sums;
   loss.prediction = outputs.prediction;
-  loss.inverse_count = batch.scalars + offsetof(StepScalars, inverse_count);
   eval_loss_->run(loss);
 }
 

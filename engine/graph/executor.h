@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/graph/plan.h"
+#include "engine/losses/loss.h"
 #include "kernels/backend.h"
 
 namespace dpt {
@@ -35,7 +36,8 @@ struct DeviceBatch {
 /// Outputs of an evaluation, per sample; any may be null.
 struct EvalOutputs {
   DevPtr sample_loss, prediction;
-  DevPtr metrics;  ///< StepMetrics, overwritten
+  DevPtr metrics;      ///< StepMetrics, overwritten
+  DevPtr sample_sums;  ///< as LossArgs
 };
 
 /// One call of a training step, to be timed separately.
@@ -53,7 +55,7 @@ class Executor {
  public:
   /// `input` describes the first kernel; its batch, out and type are filled in here. With
   /// `training` false only `evaluate` may be called.
-  Executor(Backend& backend, const Plan& plan, InputDesc input, float label_smoothing,
+  Executor(Backend& backend, const Plan& plan, InputDesc input, const Loss& loss,
            std::int64_t batch, bool training);
   ~Executor();
 
@@ -63,7 +65,9 @@ class Executor {
   /// Of memory that only this pass may use from its first phase to its last.
   std::size_t kept_bytes() const { return kept_bytes_; }
 
-  /// Input kernel, forward, loss, backward. Gradients and metrics are overwritten or added to.
+  /// Input kernel, forward, loss, backward. Gradients and metrics are overwritten or added to. The
+  /// gradients are those of the mean over the batch whose inverse_count the scalars have; of a
+  /// weighted loss (Loss::is_weighted) those of the sum.
   /// `after_node` is called after each node's backward is queued, with its index in Plan::nodes.
   void train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
              const std::function<void(int node)>& after_node = {});
@@ -118,8 +122,8 @@ class Executor {
                       GradWrite write, const MergedCount& merged) const;
   OpArgs backward_args(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
                        GradWrite write, const MergedCount& merged) const;
-  CrossEntropyArgs train_loss_args(const ExecutorBuffers& buffers, const DeviceBatch& batch,
-                                   GradWrite write) const;
+  LossArgs train_loss_args(const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                           GradWrite write) const;
   void add_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args) const;
   /// The statistics of this piece alone.
   MergedCount own_count(int node) const;
@@ -140,7 +144,8 @@ class Executor {
   int phases_ = 1;
   const Plan& plan_;
   std::unique_ptr<InputOp> input_;
-  std::unique_ptr<CrossEntropyOp> train_loss_, eval_loss_;  ///< train_loss_ only for training
+  std::unique_ptr<LossOp> train_loss_, eval_loss_;  ///< train_loss_ only for training
+  bool is_weighted_ = false;                        ///< the loss
   Place input_at_, logits_at_, dlogits_at_, metrics_at_;
   std::vector<Step> steps_;
   std::vector<std::size_t> coupled_;  ///< indices into steps_

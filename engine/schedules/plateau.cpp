@@ -1,6 +1,7 @@
 // The learning rate as RunState::plateau_scale says, as torch.optim.lr_scheduler.ReduceLROnPlateau.
 #include "engine/schedules/plateau.h"
 
+#include "engine/metrics/metric.h"
 #include "engine/schedules/clock.h"
 #include "engine/spec/monitor_fields.h"
 
@@ -11,7 +12,7 @@ std::string check_plateau(const PlateauOptions& options) {
   if (options.factor >= 1) {
     return fmt::format("factor: expected a number below 1, found {:g}", options.factor);
   }
-  return check_direction(options.monitor, options.mode);
+  return check_direction(&better_direction, options.monitor, options.mode);
 }
 
 const ObjectTable& plateau_table() {
@@ -21,7 +22,7 @@ const ObjectTable& plateau_table() {
       "Multiplies the learning rate by factor when a monitored value no longer improves, as "
       "ReduceLROnPlateau. The value is looked at after each epoch; within the warm-up, an epoch "
       "without improvement does not count.",
-      {field("monitor", &S::monitor, "The value that is monitored."), mode_field<S>(),
+      {monitor_field<S>(), mode_field<S>(&better_direction),
        field("factor", &S::factor, "Factor of each reduction; above 0 and below 1.").above(0),
        field("patience", &S::patience,
              "Evaluations without improvement that are accepted; one more reduces the learning "
@@ -49,7 +50,7 @@ LrSchedule make_plateau(const Variant& variant, const ScheduledRun& run) {
   if (!run.has_validation) {
     fail(ErrorKind::usage,
          "{}: lr_schedule: plateau monitors {}, but nothing is held out: set data.val_split",
-         variant.where.text(), name_of(options.monitor));
+         variant.where.text(), options.monitor);
   }
   return [lr = run.base_lr](std::int64_t) { return lr; };
 }

@@ -13,8 +13,8 @@ constexpr auto enum_names(ThresholdMode) {
 
 /// As the arguments of torch.optim.lr_scheduler.ReduceLROnPlateau.
 struct PlateauOptions {
-  Monitor monitor = Monitor::val_loss;
-  Direction mode = better_direction(Monitor::val_loss);  ///< where unwritten, the monitor's
+  std::string monitor = "val/loss";
+  Direction mode = Direction::min;  ///< where unwritten, the monitor's
   double factor = 0.1;
   std::int64_t patience = 10;
   double threshold = 1e-4;

@@ -56,6 +56,11 @@ std::vector<std::string> names_of(const VariantTable& table) {
 }
 
 /// "unknown layer 'Conv2D', did you mean 'Conv2d'? Known layers: ..."
+/// "losses", "optimizers".
+std::string plural(const std::string& what) {
+  return what + (what.ends_with('s') ? "es" : "s");
+}
+
 std::string unknown_kind(const VariantTable& table, const std::string& type) {
   const std::vector<std::string> names = names_of(table);
   std::string text = fmt::format("unknown {} {}", table.what, in_quotes(type));
@@ -70,7 +75,7 @@ std::string unknown_kind(const VariantTable& table, const std::string& type) {
   } else {
     text += fmt::format(", did you mean {}?", is_name ? fmt::format("'{}'", near) : near);
   }
-  return text + fmt::format(" Known {}s: {}", table.what, fmt::join(names, ", "));
+  return text + fmt::format(" Known {}: {}", plural(table.what), fmt::join(names, ", "));
 }
 
 /// The kinds of a table that have a field of that name.
@@ -289,14 +294,14 @@ const ObjectTable* Binder::choose(const VariantTable& table, const std::string& 
     const Scalar<std::string> scalar = read_string(*tag);
     if (!scalar.value) {
       issue(tag->where,
-            fmt::format("expected the name of a {}, found {}. Known {}s: {}", table.what,
-                        found_text(*tag), table.what, fmt::join(names_of(table), ", ")));
+            fmt::format("expected the name of a {}, found {}. Known {}: {}", table.what,
+                        found_text(*tag), plural(table.what), fmt::join(names_of(table), ", ")));
       return nullptr;
     }
     type = *scalar.value;
   } else if (type.empty()) {
-    issue(node.where, fmt::format("missing key '{}' in {}. Known {}s: {}", table.tag, path,
-                                  table.what, fmt::join(names_of(table), ", ")));
+    issue(node.where, fmt::format("missing key '{}' in {}. Known {}: {}", table.tag, path,
+                                  plural(table.what), fmt::join(names_of(table), ", ")));
     return nullptr;
   }
   for (const ObjectTable* alternative : table.alternatives) {

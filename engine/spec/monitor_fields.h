@@ -1,4 +1,6 @@
 // The fields of a struct that decides by a monitored value: keep_best, early_stopping, plateau.
+// They are made with a function that tells which values of a monitor are better: that of the
+// metrics.
 #pragma once
 
 #include <string>
@@ -7,19 +9,33 @@
 
 namespace dpt {
 
+using BetterDirection = Direction (*)(const std::string& monitor);
+
 /// A monitor whose better direction is not the one given would keep the worst.
-inline std::string check_direction(Monitor monitor, Direction mode) {
-  if (mode == better_direction(monitor)) return {};
-  return fmt::format("expected mode: {} with monitor: {}, found {}",
-                     name_of(better_direction(monitor)), name_of(monitor), name_of(mode));
+inline std::string check_direction(BetterDirection better, const std::string& monitor,
+                                   Direction mode) {
+  if (mode == better(monitor)) return {};
+  return fmt::format("expected mode: {} with monitor: {}, found {}", name_of(better(monitor)),
+                     monitor, name_of(mode));
+}
+
+/// `monitor` of a struct with one.
+template <class S>
+Field monitor_field() {
+  return field("monitor", &S::monitor,
+               "The value that is monitored: val/loss, val/accuracy, or val/ and the name of a "
+               "metric.");
 }
 
 /// `mode` of a struct with a `monitor`.
 template <class S>
-Field mode_field() {
-  return field("mode", &S::mode, "Whether higher (max) or lower (min) values are better.")
-      .follows(
-          "monitor", +[](const S& s) { return better_direction(s.monitor); });
+Field mode_field(BetterDirection better) {
+  Field made = field("mode", &S::mode, "Whether higher (max) or lower (min) values are better.");
+  made.leader = "monitor";
+  made.follow = [better](const void* owner) -> PlainValue {
+    return fields_detail::to_plain(better(static_cast<const S*>(owner)->monitor));
+  };
+  return made;
 }
 
 /// `smoothing` of a struct with a `monitor`.

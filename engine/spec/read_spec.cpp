@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <tuple>
+#include <variant>
+
+#include <fmt/ranges.h>
 
 #include "engine/spec/binder.h"
 #include "engine/spec/blocks.h"
@@ -32,11 +35,45 @@ class Checker {
     if (spec_.train.early_stopping && spec_.data.val_split == 0) {
       issue("train.early_stopping",
             fmt::format("early_stopping monitors {}, but nothing is held out: set data.val_split",
-                        name_of(spec_.train.early_stopping->monitor)));
+                        spec_.train.early_stopping->monitor));
     }
+    check_monitors();
   }
 
  private:
+  /// What is monitored must be measured.
+  void check_monitors() {
+    // A metric that could not be read has been reported, and has no name.
+    const auto& metrics = spec_.metrics;
+    if (std::any_of(metrics.begin(), metrics.end(), [](const Variant& m) { return !m.table; })) {
+      return;
+    }
+    const auto& early = spec_.train.early_stopping;
+    if (early) check_monitor("train.early_stopping.monitor", early->monitor);
+    check_monitor("checkpoint.keep_best.monitor", spec_.checkpoint.keep_best.monitor);
+    const ObjectTable* schedule = spec_.lr_schedule.table;
+    if (!schedule) return;
+    for (const Field& field : schedule->fields) {
+      if (field.name != "monitor") continue;
+      check_monitor("lr_schedule.monitor",
+                    std::get<std::string>(field.get(spec_.lr_schedule.options.get())));
+    }
+  }
+
+  void check_monitor(const std::string& path, const std::string& monitor) {
+    std::vector<std::string> known;
+    for (const std::string& name : catalog_.measured_names(spec_.metrics)) {
+      known.push_back("val/" + name);
+    }
+    std::sort(known.begin(), known.end());
+    if (std::find(known.begin(), known.end(), monitor) != known.end()) return;
+    std::string text =
+        fmt::format("expected one of {}, found {}", fmt::join(known, ", "), in_quotes(monitor));
+    const std::string near = closest(monitor, known);
+    if (!near.empty()) text += fmt::format("; did you mean '{}'?", near);
+    issue(path, std::move(text));
+  }
+
   /// At the value of that path, or at the nearest mapping around it that was written.
   void issue(std::string path, std::string text) {
     while (!spec_.origins.contains(path)) {

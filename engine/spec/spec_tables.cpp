@@ -29,18 +29,28 @@ FlatChoice flat_choice(Variant S::*member, const VariantTable& variants,
   return choice;
 }
 
-ObjectTable early_stopping_table() {
+/// `table` of a struct with `monitor` and `mode`, which must fit.
+template <class S>
+ObjectTable with_direction_checked(ObjectTable table, BetterDirection better) {
+  table.check = [better](const void* object) {
+    const S& s = *static_cast<const S*>(object);
+    return check_direction(better, s.monitor, s.mode);
+  };
+  return table;
+}
+
+ObjectTable early_stopping_table(BetterDirection better) {
   using S = EarlyStoppingSpec;
-  return object_table<S>(
+  ObjectTable table = object_table<S>(
       "early_stopping", "Ends training when a monitored value no longer improves.",
-      {field("monitor", &S::monitor, "The value that is monitored."),
+      {monitor_field<S>(),
        field("patience", &S::patience, "Evaluations without improvement before training ends.")
            .at_least(1),
-       mode_field<S>(),
+       mode_field<S>(better),
        field("min_delta", &S::min_delta, "The smallest change that counts as an improvement.")
            .at_least(0),
-       smoothing_field<S>()},
-      [](const S& s) { return check_direction(s.monitor, s.mode); });
+       smoothing_field<S>()});
+  return with_direction_checked<S>(std::move(table), better);
 }
 
 ObjectTable on_divergence_table() {
@@ -71,12 +81,12 @@ ObjectTable on_divergence_table() {
       });
 }
 
-ObjectTable keep_best_table() {
+ObjectTable keep_best_table(BetterDirection better) {
   using S = KeepBestSpec;
-  return object_table<S>("keep_best", "Which checkpoint is kept as best.safetensors.",
-                         {field("monitor", &S::monitor, "The value that is compared."),
-                          mode_field<S>(), smoothing_field<S>()},
-                         [](const S& s) { return check_direction(s.monitor, s.mode); });
+  return with_direction_checked<S>(
+      object_table<S>("keep_best", "Which checkpoint is kept as best.safetensors.",
+                      {monitor_field<S>(), mode_field<S>(better), smoothing_field<S>()}),
+      better);
 }
 
 ObjectTable warmup_table() {
@@ -116,9 +126,9 @@ ObjectTable checkpoint_table(const ObjectTable& keep_best) {
 }  // namespace
 
 SpecTables::SpecTables(const Catalog& catalog)
-    : early_stopping(early_stopping_table()),
+    : early_stopping(early_stopping_table(catalog.better_direction)),
       on_divergence(on_divergence_table()),
-      keep_best(keep_best_table()) {
+      keep_best(keep_best_table(catalog.better_direction)) {
   transforms = object_table<TransformsSpec>(
       "transforms", "Transforms that are applied to the samples, in order.",
       {variants_field("train", &TransformsSpec::train, catalog.transforms, "For training."),
@@ -187,12 +197,10 @@ SpecTables::SpecTables(const Catalog& catalog)
     static_cast<ModelSpec*>(object)->where = at;
   };
 
-  loss = object_table<LossSpec>(
-      "loss", "The value that is minimised.",
-      {field("type", &LossSpec::type, "Cross-entropy of the softmax, averaged over the batch."),
-       field("label_smoothing", &LossSpec::label_smoothing,
-             "Fraction of the target that is spread evenly over all classes.")
-           .range(0, 1)});
+  loss = object_table<TrainSpec>(
+      "loss", "The value that is minimised; the fields of its type are given at the same level.",
+      {});
+  loss.choice = flat_choice(&TrainSpec::loss, catalog.losses, "cross_entropy");
 
   warmup = warmup_table();
   schedule = object_table<TrainSpec>(
@@ -263,7 +271,9 @@ SpecTables::SpecTables(const Catalog& catalog)
        field("seed", &TrainSpec::seed, "Seed of all random draws.").at_least(0),
        object_field("data", &TrainSpec::data, data, "The data set.").required(),
        object_field("model", &TrainSpec::model, model, "The network.").required(),
-       object_field("loss", &TrainSpec::loss, loss, "The value that is minimised."),
+       same_object_field("loss", loss, "The value that is minimised."),
+       variants_field("metrics", &TrainSpec::metrics, catalog.metrics,
+                      "What is measured besides the loss and the accuracy."),
        variant_field("optimizer", &TrainSpec::optimizer, catalog.optimizers,
                      "How the gradients update the weights.")
            .required(),

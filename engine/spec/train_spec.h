@@ -1,6 +1,7 @@
 // TrainSpec: a config file as plain structs, defaults filled in, every value checked. Frozen after
-// reading. The kinds of layers, data sets, transforms, optimizers and schedules are not known
-// here: their tables are handed in as a Catalog (see app/catalog.cpp), so spec depends on nothing.
+// reading. The kinds of layers, losses, data sets, transforms, optimizers and schedules are not
+// known here: their tables are handed in as a Catalog (see app/catalog.cpp), so spec depends on
+// nothing.
 #pragma once
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/spec/fields.h"
@@ -16,26 +18,14 @@ namespace dpt {
 
 // What a config chooses from, and how each choice is called there.
 
-/// A measured value that decides something.
-enum class Monitor : std::uint8_t { val_accuracy, val_loss };
-constexpr auto enum_names(Monitor) {
-  return std::to_array<EnumName<Monitor>>(
-      {{Monitor::val_accuracy, "val/accuracy"}, {Monitor::val_loss, "val/loss"}});
-}
-
-/// Which values of a Monitor are better: the greater or the lesser ones.
+/// Which values of a monitor are better: the greater or the lesser ones.
 enum class Direction : std::uint8_t { max, min };
 constexpr auto enum_names(Direction) {
   return std::to_array<EnumName<Direction>>({{Direction::max, "max"}, {Direction::min, "min"}});
 }
-constexpr Direction better_direction(Monitor monitor) {
-  return monitor == Monitor::val_loss ? Direction::min : Direction::max;
-}
 
-enum class LossKind : std::uint8_t { cross_entropy };
-constexpr auto enum_names(LossKind) {
-  return std::to_array<EnumName<LossKind>>({{LossKind::cross_entropy, "cross_entropy"}});
-}
+/// Numbers with names, in an order.
+using NamedValues = std::vector<std::pair<std::string, double>>;
 
 enum class Precision : std::uint8_t { fp32, tf32, bf16 };
 constexpr auto enum_names(Precision) {
@@ -91,11 +81,6 @@ struct DataSpec {
   TransformsSpec transforms;
 };
 
-struct LossSpec {
-  LossKind type = LossKind::cross_entropy;
-  double label_smoothing = 0.0;
-};
-
 struct WarmupSpec {
   double epochs = 0;
   std::int64_t steps = 0;  ///< used when > 0; not together with epochs
@@ -104,9 +89,9 @@ struct WarmupSpec {
 };
 
 struct EarlyStoppingSpec {
-  Monitor monitor = Monitor::val_accuracy;
-  std::int64_t patience = 5;                                 ///< evaluations without a better value
-  Direction mode = better_direction(Monitor::val_accuracy);  ///< where unwritten, the monitor's
+  std::string monitor = "val/accuracy";
+  std::int64_t patience = 5;        ///< evaluations without a better value
+  Direction mode = Direction::max;  ///< where unwritten, the monitor's
   double min_delta = 0.0;
   double smoothing = 0.0;
 };
@@ -132,8 +117,8 @@ struct TrainSection {
 };
 
 struct KeepBestSpec {
-  Monitor monitor = Monitor::val_accuracy;
-  Direction mode = better_direction(Monitor::val_accuracy);  ///< where unwritten, the monitor's
+  std::string monitor = "val/accuracy";
+  Direction mode = Direction::max;  ///< where unwritten, the monitor's
   double smoothing = 0.0;
 };
 
@@ -155,7 +140,8 @@ struct TrainSpec {
   std::int64_t seed = 1;
   DataSpec data;
   ModelSpec model;
-  LossSpec loss;
+  Variant loss;                  ///< default: cross_entropy
+  std::vector<Variant> metrics;  ///< besides accuracy
   Variant optimizer;
   Variant lr_schedule;  ///< default: constant
   WarmupSpec warmup;    ///< read from lr_schedule.warmup
@@ -173,10 +159,14 @@ struct TrainSpec {
 
 /// The kinds that can stand in a config.
 struct Catalog {
-  VariantTable layers, optimizers, schedules, datasets, transforms;
+  VariantTable layers, losses, metrics, optimizers, schedules, datasets, transforms;
   VariantTable zoo;  ///< ready-made networks; their tag is kZooTag
   /// The layers of one of them, as YAML: a list of layers and blocks.
   std::string (*zoo_layers)(const Variant& net) = nullptr;
+  /// What a run with these metrics measures: "loss", "accuracy", ...
+  std::vector<std::string> (*measured_names)(const std::vector<Variant>& metrics) = nullptr;
+  /// Which values of a monitor ("val/loss") are better.
+  Direction (*better_direction)(const std::string& monitor) = nullptr;
 };
 
 }  // namespace dpt

@@ -16,15 +16,14 @@ double gain(Direction mode, double value, double than) {
 }
 
 /// "val/accuracy max", and with smoothing "val/accuracy max (smoothing 0.6)".
-std::string monitor_text(Monitor monitor, Direction mode, double smoothing) {
-  return fmt::format("{} {}{}", name_of(monitor), name_of(mode),
+std::string monitor_text(const std::string& monitor, Direction mode, double smoothing) {
+  return fmt::format("{} {}{}", monitor, name_of(mode),
                      smoothing > 0 ? fmt::format(" (smoothing {})", smoothing) : "");
 }
 
 /// RunState::best_average_of; empty without smoothing.
 std::string average_of(const KeepBestSpec& keep) {
-  return keep.smoothing > 0 ? fmt::format("{} {}", name_of(keep.monitor), keep.smoothing)
-                            : std::string();
+  return keep.smoothing > 0 ? fmt::format("{} {}", keep.monitor, keep.smoothing) : std::string();
 }
 
 /// The value of an evaluation as keep_best compares it.
@@ -47,8 +46,13 @@ double smoothed(double smoothing, double value, double& sum, double& weight) {
   return sum / weight;
 }
 
-std::optional<double> last_value(Monitor monitor, const RunState& state) {
-  return monitor == Monitor::val_loss ? state.val_loss : state.val_accuracy;
+std::optional<double> last_value(const std::string& monitor, const RunState& state) {
+  if (monitor == "val/loss") return state.val_loss;
+  if (monitor == "val/accuracy") return state.val_accuracy;
+  for (const auto& [name, value] : state.val_metrics) {
+    if (monitor == "val/" + name) return value;
+  }
+  return std::nullopt;
 }
 
 std::string best_monitor_of(const TrainSpec& spec) {

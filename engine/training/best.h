@@ -18,7 +18,7 @@ std::string early_monitor_of(const TrainSpec& spec);
 bool is_better(const KeepBestSpec& keep, double value, std::optional<double> than);
 
 /// The latest value of a monitor, where it was measured.
-std::optional<double> last_value(Monitor monitor, const RunState& state);
+std::optional<double> last_value(const std::string& monitor, const RunState& state);
 
 /// Takes a value into the exponential average of weight (1 - smoothing), and gives the average:
 /// sum / weight, so that values before the first count for nothing. A value that is not finite is

@@ -67,8 +67,7 @@ class Probe {
         plan_(job.plan),
         source_(*job.splits.train.source),
         staging_(backend),
-        executor_(backend, job.plan, job.train_input,
-                  static_cast<float>(job.spec.loss.label_smoothing), 1, true) {
+        executor_(backend, job.plan, job.train_input, job.loss, 1, true) {
     params_ = allocate(params.size_bytes());
     backend.upload(params_.ptr(), params.data(), params.size_bytes());
     if (plan_.type == DType::bf16) {
@@ -126,7 +125,7 @@ class Probe {
   }
 
   std::optional<Finding> loss(const DeviceBatch& batch) {
-    executor_.evaluate(buffers(), batch, {loss_.ptr(), DevPtr{}, DevPtr{}});
+    executor_.evaluate(buffers(), batch, {loss_.ptr(), DevPtr{}, DevPtr{}, DevPtr{}});
     float value = 0;
     backend_.download(&value, loss_.ptr(), sizeof(value));
     backend_.synchronize();

@@ -9,6 +9,8 @@
 
 #include "engine/data/loader.h"
 #include "engine/graph/plan.h"
+#include "engine/losses/loss.h"
+#include "engine/metrics/metric.h"
 #include "engine/optimizers/optimizer.h"
 #include "engine/optimizers/param_groups.h"
 #include "engine/schedules/schedule.h"
@@ -22,6 +24,8 @@ struct Job {
   TrainSpec spec;
   Plan plan;
   Splits splits;
+  Loss loss;
+  MetricSet metrics;
   OptimizerSpec optimizer;
   UpdatePlan update;
   LrSchedule schedule;

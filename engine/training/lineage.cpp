@@ -233,7 +233,7 @@ void settle_best(const Job& job, const RunFolder& folder, const std::string& fro
     notify(next.empty()
                ? "there is no best checkpoint now; the next validation gives the first candidate"
                : fmt::format("the best checkpoint so far is that of step {}: {} {:.6g}",
-                             state.best_step, name_of(keep.monitor), *state.best));
+                             state.best_step, keep.monitor, *state.best));
     best_file = next;
   }
   if (best_file.empty()) {

@@ -20,9 +20,9 @@ std::size_t PassMemory::metrics_bytes() const {
 Executor& PassMemory::executor(std::int64_t batch, bool training) {
   auto& slot = executors_[{batch, training}];
   if (!slot) {
-    slot = std::make_unique<Executor>(
-        backend_, job_.plan, training ? job_.train_input : job_.eval_input,
-        static_cast<float>(job_.spec.loss.label_smoothing), batch, training);
+    slot = std::make_unique<Executor>(backend_, job_.plan,
+                                      training ? job_.train_input : job_.eval_input, job_.loss,
+                                      batch, training);
     require_room(*slot, training);
     memory_.grow(arenas_.front(), slot->arena_bytes(), "activations");
     // An evaluation is one piece.

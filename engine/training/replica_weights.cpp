@@ -72,6 +72,9 @@ NamedBuffers ReplicaWeights::optimizer_state() {
 
 void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged,
                             bool norm) {
+  if (job_.loss.is_weighted()) {
+    backend_.divide_by_weight(gradients, job_.plan.trained_floats, metrics);
+  }
   if (norm) {
     // The norm is that of what is trained; some frozen parameters have a gradient all the same.
     for (const UpdateRange& range : job_.update.frozen) {

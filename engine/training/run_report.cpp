@@ -12,6 +12,15 @@
 
 namespace dpt {
 
+void add_values(Json& line, const NamedValues& values) {
+  for (const auto& [name, value] : values) line[name] = value;
+}
+
+void add_values(Json& line, const EvalResult& result) {
+  add_values(line, result.metrics);
+  for (const auto& [metric, classes] : result.by_class) add_values(line[metric + "_of"], classes);
+}
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -70,19 +79,18 @@ void RunReport::step(const StepResult& result) {
   const auto samples = static_cast<std::int64_t>(result.metrics.count);
   interval_samples_ += samples;
   run_samples_ += samples;
-  const double loss = static_cast<double>(result.metrics.loss_sum) / result.metrics.count;
-  const double accuracy = static_cast<double>(result.metrics.correct) / result.metrics.count;
+  const double loss = result.metrics.mean_loss();
   draw_bar(result, loss);
   if (!is_logged(result.step)) return;
   const double elapsed = seconds_since(interval_begun_) - interval_saving_;
-  log_.event("step", {{"epoch", stepper_.state().epoch + 1},
-                      {"step", result.step},
-                      {"loss", loss},
-                      {"accuracy", accuracy},
-                      {"lr", result.lr},
-                      {"grad_norm", result.grad_norm.value_or(0.0)},
-                      {"images_per_s", std::round(interval_samples_ / elapsed)},
-                      {"data_wait", wait_fraction(stepper_.take_wait_seconds(), elapsed)}});
+  const std::vector<double> sums(std::begin(result.metrics.sums), std::end(result.metrics.sums));
+  Json line = {{"epoch", stepper_.state().epoch + 1}, {"step", result.step}, {"loss", loss}};
+  add_values(line, job_.metrics.values({sums, result.metrics.labelled}, false));
+  line["lr"] = result.lr;
+  line["grad_norm"] = result.grad_norm.value_or(0.0);
+  line["images_per_s"] = std::round(interval_samples_ / elapsed);
+  line["data_wait"] = wait_fraction(stepper_.take_wait_seconds(), elapsed);
+  log_.event("step", line);
   begin_interval();
 }
 
@@ -147,6 +155,7 @@ void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool 
                {"step", state.step},
                {"loss", state.train_loss.value_or(NAN)},
                {"accuracy", state.train_accuracy.value_or(NAN)}};
+  add_values(line, state.train_metrics);
   if (speed_) {
     line["seconds"] = speed_->seconds;
     line["images_per_s"] = std::round(speed_->rate);
@@ -158,7 +167,7 @@ void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool 
   if (early_stopped) {
     const EarlyStoppingSpec& early = *job_.spec.train.early_stopping;
     progress_.info(fmt::format("early stopping: {} has not improved in {} evaluations",
-                               name_of(early.monitor), early.patience));
+                               early.monitor, early.patience));
   }
 }
 
@@ -180,7 +189,7 @@ std::string RunReport::epoch_line(bool improved) const {
 
 void RunReport::lr_reduced(const LrReduction& reduction) {
   const RunState& state = stepper_.state();
-  const std::string monitor(name_of(plateau_of(job_.spec)->monitor));
+  const std::string& monitor = plateau_of(job_.spec)->monitor;
   const double from = reduction.from * state.lr_scale, to = reduction.to * state.lr_scale;
   Json line = {{"epoch", state.epoch},
                {"step", state.step},
@@ -198,13 +207,15 @@ void RunReport::lr_reduced(const LrReduction& reduction) {
 }
 
 void RunReport::eval(const EvalResult& result) {
-  log_.event("eval", {{"epoch", stepper_.state().epoch},
-                      {"step", stepper_.state().step},
-                      {"split", result.split},
-                      {"n", result.n},
-                      {"loss", result.loss},
-                      {"accuracy", result.accuracy},
-                      {"launches", result.samples.replayed ? "graph" : "calls"}});
+  Json line = {{"epoch", stepper_.state().epoch},
+               {"step", stepper_.state().step},
+               {"split", result.split},
+               {"n", result.n},
+               {"loss", result.loss},
+               {"accuracy", result.accuracy}};
+  add_values(line, result);
+  line["launches"] = result.samples.replayed ? "graph" : "calls";
+  log_.event("eval", line);
 }
 
 }  // namespace dpt

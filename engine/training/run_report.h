@@ -18,6 +18,11 @@ namespace dpt {
 
 double seconds_since(std::chrono::steady_clock::time_point start);
 
+/// Adds values under their names to a line of the log, or to results.
+void add_values(Json& line, const NamedValues& values);
+/// The metrics of an evaluation besides accuracy; those of classes as "NAME_of".
+void add_values(Json& line, const EvalResult& result);
+
 /// For rank 0, whose replica stands for all. It also measures: speeds are those of this process.
 class RunReport {
  public:

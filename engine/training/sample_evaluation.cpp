@@ -15,8 +15,10 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
   const auto most = static_cast<std::size_t>(job_.eval_batch());
   memory_.grow(loss_, most * sizeof(float), "evaluation results");
   memory_.grow(prediction_, most * sizeof(std::int32_t), "evaluation results");
+  const std::size_t sum_count = job_.metrics.sums.size();
+  memory_.grow(sums_, most * sum_count * sizeof(float), "evaluation results");
   memory_.grow(metrics_, sizeof(StepMetrics), "evaluation results");
-  std::vector<float> loss(most);
+  std::vector<float> loss(most), sums(most * sum_count);
   std::vector<std::int32_t> prediction(most);
   OwnPart own;
   own.replayed = !micro_batches.empty();
@@ -34,14 +36,17 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
                                  staged.batch.raw.address, false};
     const bool whole = repeated_.run(key, memory_.moves() + staging_.moves(), [&] {
       pass.evaluate({params.fp32, params.bf16, DevPtr{}, passes_.arena(0), passes_.kept(0)},
-                    staged.batch, {loss_.ptr(), prediction_.ptr(), metrics_.ptr()});
+                    staged.batch, {loss_.ptr(), prediction_.ptr(), metrics_.ptr(), sums_.ptr()});
     });
     own.replayed = own.replayed && whole;
     staging_.release(staged);
     const auto samples = static_cast<std::size_t>(range.size());
     backend_.download(loss.data(), loss_.ptr(), samples * sizeof(float));
     backend_.download(prediction.data(), prediction_.ptr(), samples * sizeof(std::int32_t));
+    backend_.download(sums.data(), sums_.ptr(), samples * sum_count * sizeof(float));
     backend_.synchronize();
+    own.sums.insert(own.sums.end(), sums.begin(),
+                    sums.begin() + static_cast<std::ptrdiff_t>(samples * sum_count));
     for (std::size_t k = 0; k < samples; ++k) {
       own.samples.push_back(
           {loss[k], prediction[k], batch.labels[static_cast<std::size_t>(batch.slots[k])]});
@@ -89,6 +94,12 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
   communicator_.all_gather(std::as_bytes(std::span<const SampleResult>(own.samples)),
                            std::as_writable_bytes(std::span<SampleResult>(all)));
 
+  const std::size_t sum_count = job_.metrics.sums.size();
+  own.sums.resize(own.samples.size() * sum_count);
+  std::vector<float> all_sums(all.size() * sum_count);
+  communicator_.all_gather(std::as_bytes(std::span<const float>(own.sums)),
+                           std::as_writable_bytes(std::span<float>(all_sums)));
+
   SampleResults results;
   results.replayed = own.replayed;
   results.loss.reserve(static_cast<std::size_t>(n));
@@ -99,7 +110,10 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
     const std::int64_t count = even_part(n, micro_batches, theirs.end - 1).end -
                                even_part(n, micro_batches, theirs.begin).begin;
     for (std::int64_t k = 0; k < count; ++k) {
-      const SampleResult& result = all[static_cast<std::size_t>(rank * block + k)];
+      const auto at = static_cast<std::size_t>(rank * block + k);
+      const SampleResult& result = all[at];
+      const auto sums = all_sums.begin() + static_cast<std::ptrdiff_t>(at * sum_count);
+      results.sums.insert(results.sums.end(), sums, sums + static_cast<std::ptrdiff_t>(sum_count));
       results.loss.push_back(result.loss);
       results.prediction.push_back(result.prediction);
       results.label.push_back(result.label);

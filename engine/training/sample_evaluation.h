@@ -1,4 +1,4 @@
-// Evaluation over all ranks: the loss and the prediction of each sample.
+// Evaluation over all ranks: the loss, the prediction and the metrics' sums of each sample.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ namespace dpt {
 struct SampleResults {
   std::vector<float> loss;
   std::vector<std::int32_t> prediction, label;
+  std::vector<float> sums;  ///< of each sample those of Job::metrics
   /// This rank ran each of its micro-batches as one launch. A device that captures replays from the
   /// third micro-batch of a size on.
   bool replayed = false;
@@ -58,6 +59,7 @@ class SampleEvaluation {
   /// This rank's.
   struct OwnPart {
     std::vector<SampleResult> samples;
+    std::vector<float> sums;
     bool replayed = false, leaves = false;
   };
   OwnPart run_own(const PassParams& params, const DataSource& source,
@@ -72,7 +74,7 @@ class SampleEvaluation {
   PassMemory& passes_;
   InputStaging& staging_;
   RepeatedCalls& repeated_;
-  DeviceMemory loss_, prediction_, metrics_;  ///< of a micro-batch
+  DeviceMemory loss_, prediction_, sums_, metrics_;  ///< of a micro-batch
 };
 
 }  // namespace dpt

@@ -28,7 +28,12 @@ std::string number(double value) {
 }
 
 std::string describe(const StepResult& result) {
-  const double loss = static_cast<double>(result.metrics.loss_sum) / result.metrics.count;
+  if (result.metrics.is_weightless()) {
+    return "the weights of its samples (loss.class_weights, loss.ignore_index) add up to 0, so "
+           "that "
+           "their mean loss is not defined";
+  }
+  const double loss = result.metrics.mean_loss();
   if (!std::isfinite(loss)) return fmt::format("the loss is {}", number(loss));
   if (result.outcome == UpdateOutcome::broken) {
     return fmt::format(
@@ -50,7 +55,7 @@ BadStep::BadStep(const StepResult& result, std::int64_t epoch, Range batch)
       batch_(batch) {}
 
 double BadStep::loss() const {
-  return static_cast<double>(result_.metrics.loss_sum) / result_.metrics.count;
+  return result_.metrics.mean_loss();
 }
 
 std::string BadStep::what_is_wrong() const {
@@ -68,6 +73,18 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
       calibrating_(job.calibrate && start.device_weights.empty()) {
   if (!start.device_weights.empty()) set_device_weights(start.device_weights);
   next_step_ = step_at(start.position);
+  adopt_sums();
+}
+
+/// The state's sums of metrics, which are none where a run begins or an older release began it.
+void Stepper::adopt_sums() {
+  const std::size_t count = job_.metrics.sums.size() - 1;
+  if (state_.epoch_sums.empty()) state_.epoch_sums.assign(count, 0.0);
+  if (state_.epoch_sums.size() == count) return;
+  fail(ErrorKind::data,
+       "the checkpoint has {} sums of the epoch's metrics, but the metrics of the config have {}; "
+       "expected a checkpoint of a run with these metrics",
+       state_.epoch_sums.size(), count);
 }
 
 std::int64_t Stepper::step_at(std::int64_t position) const {
@@ -154,7 +171,12 @@ void Stepper::take_one() {
     state_.rollback_step = std::exchange(state_.rollback_candidate, -1);
   }
   state_.epoch_loss_sum += result.metrics.loss_sum;
-  state_.epoch_correct += result.metrics.correct;
+  state_.epoch_correct += result.metrics.sums[0];
+  for (std::size_t i = 0; i < state_.epoch_sums.size(); ++i) {
+    state_.epoch_sums[i] += result.metrics.sums[i + 1];
+  }
+  state_.epoch_weight += result.metrics.weight;
+  state_.epoch_labelled += result.metrics.labelled;
   on_result_(result);
 }
 
@@ -176,6 +198,7 @@ void Stepper::go_to(const RunState& state) {
   state_.device_weights = device_weights;
   next_step_ = step_at(state.position);
   started_ = false;
+  adopt_sums();
 }
 
 void Stepper::drain() {
@@ -187,6 +210,10 @@ void Stepper::finish_epoch() {
   state_.position = 0;
   state_.epoch_loss_sum = 0;
   state_.epoch_correct = 0;
+  state_.epoch_weight = 0;
+  state_.epoch_labelled = 0;
+  state_.epoch_sums.clear();
+  adopt_sums();
   state_.epoch_skipped = 0;
   next_step_ = 0;
   started_ = false;

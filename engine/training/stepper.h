@@ -70,6 +70,7 @@ class Stepper {
 
  private:
   void take_one();
+  void adopt_sums();
   void start_loader();
   /// Index in the epoch of the step that begins at `position`.
   std::int64_t step_at(std::int64_t position) const;

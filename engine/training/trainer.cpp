@@ -214,16 +214,20 @@ class RankTrainer {
   /// Keeps the epoch's results in the state; what was not measured is not there.
   void note_results(const std::optional<EvalResult>& val) {
     RunState& state = stepper_.state();
-    const double trained = static_cast<double>(job_.splits.train.size() - state.epoch_skipped);
     state.train_loss.reset();
     state.train_accuracy.reset();
-    if (trained > 0) {
-      state.train_loss = state.epoch_loss_sum / trained;
-      state.train_accuracy = state.epoch_correct / trained;
+    if (state.epoch_weight > 0) state.train_loss = state.epoch_loss_sum / state.epoch_weight;
+    state.train_metrics.clear();
+    if (state.epoch_labelled > 0) {
+      std::vector<double> sums = {state.epoch_correct};
+      sums.insert(sums.end(), state.epoch_sums.begin(), state.epoch_sums.end());
+      state.train_metrics = job_.metrics.values({sums, state.epoch_labelled}, false);
+      state.train_accuracy = take_accuracy(state.train_metrics);
     }
     state.val_n = val ? val->n : 0;
     state.val_loss = val ? std::optional(val->loss) : std::nullopt;
     state.val_accuracy = val ? std::optional(val->accuracy) : std::nullopt;
+    state.val_metrics = val ? val->metrics : NamedValues();
   }
 
   /// Begins to save the present state: as a checkpoint that stays (`keep`), as the best, or both.

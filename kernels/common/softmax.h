@@ -73,17 +73,27 @@ struct SoftmaxRow {
 /// the largest one.
 struct SoftmaxSums {
   double exponentials = 0;  ///< sum of e^logit
-  double logits = 0;        ///< sum of the logits; used with smoothing only
+  double logits = 0;        ///< sum of the logits times their weights; used with smoothing only
   float at_label = 0;       ///< the label's logit
 };
 
+/// The `weight` of torch.nn.CrossEntropyLoss.
+struct ClassWeights {
+  const float* weights = nullptr;  ///< null: all are 1, and the result has the bits of no weights
+  double mean = 1;                 ///< of all classes
+
+  DPT_HOST_DEVICE float of(std::int32_t c) const { return weights ? weights[c] : 1.0F; }
+};
+
+/// `weight` is that of the label, `mean_weight` that of all classes.
 DPT_HOST_DEVICE inline float softmax_loss(const SoftmaxSums& sums, std::int32_t classes,
-                                          float smoothing) {
+                                          float smoothing, float weight = 1,
+                                          double mean_weight = 1) {
   const double log_sum = log(sums.exponentials);
-  const double plain = log_sum - static_cast<double>(sums.at_label);
+  const double plain = (log_sum - static_cast<double>(sums.at_label)) * static_cast<double>(weight);
   if (smoothing <= 0) return static_cast<float>(plain);
   // The smoothing term is uniform over the classes: it needs the sum of the logits.
-  const double uniform = log_sum - sums.logits / classes;
+  const double uniform = log_sum * mean_weight - sums.logits / classes;
   return static_cast<float>(plain * (1.0 - static_cast<double>(smoothing)) +
                             uniform * static_cast<double>(smoothing));
 }
@@ -96,8 +106,19 @@ class SoftmaxGradient {
       : factor_(static_cast<float>(static_cast<double>(scale) / sum_of_exponentials)),
         spread_(smoothing / static_cast<float>(classes) * scale),
         at_label_((1.0F - smoothing) * scale) {}
-  /// For an element with this e^logit that is not the label's.
-  DPT_HOST_DEVICE float other(float exponential) const { return exponential * factor_ - spread_; }
+  /// With a weight of the label and a mean one: the targets add up to `mass`.
+  DPT_HOST_DEVICE SoftmaxGradient(double sum_of_exponentials, std::int32_t classes, float smoothing,
+                                  float scale, float weight, double mean_weight)
+      : SoftmaxGradient(sum_of_exponentials, classes, smoothing, scale) {
+    const double mass = (1.0 - static_cast<double>(smoothing)) * static_cast<double>(weight) +
+                        static_cast<double>(smoothing) * mean_weight;
+    factor_ = static_cast<float>(static_cast<double>(scale) * mass / sum_of_exponentials);
+    at_label_ *= weight;
+  }
+  /// For an element with this e^logit, of a class with this weight, that is not the label's.
+  DPT_HOST_DEVICE float other(float exponential, float weight = 1) const {
+    return exponential * factor_ - spread_ * weight;
+  }
   /// What is subtracted from that at the label.
   DPT_HOST_DEVICE float at_label() const { return at_label_; }
 
@@ -106,11 +127,12 @@ class SoftmaxGradient {
 };
 
 /// Cross-entropy of softmax(logits) against `label`, as torch.nn.CrossEntropyLoss with
-/// label_smoothing. Where `gradient` is given it gets scale * d loss / d logits; it may be the same
-/// memory as logits. REQUIRES: 0 <= label < classes.
+/// label_smoothing and weight. Where `gradient` is given it gets scale * d loss / d logits; it may
+/// be the same memory as logits. REQUIRES: 0 <= label < classes.
 DPT_HOST_DEVICE inline SoftmaxRow softmax_cross_entropy(const float* logits, std::int32_t classes,
                                                         std::int32_t label, float smoothing,
-                                                        float scale, float* gradient) {
+                                                        float scale, float* gradient,
+                                                        const ClassWeights& weights = {}) {
   SoftmaxRow row;
   float lanes[kSoftmaxLanes];
   for (float& lane : lanes) lane = logits[0];
@@ -124,7 +146,10 @@ DPT_HOST_DEVICE inline SoftmaxRow softmax_cross_entropy(const float* logits, std
   }
   SoftmaxSums sums;
   sums.at_label = logits[label] - largest;
-  if (smoothing > 0) {
+  if (smoothing > 0 && weights.weights) {
+    sums.logits = lane_sum(
+        classes, [&](std::int32_t c) { return (logits[c] - largest) * weights.weights[c]; });
+  } else if (smoothing > 0) {
     sums.logits = lane_sum(classes, [&](std::int32_t c) { return logits[c] - largest; });
   }
   if (gradient) {
@@ -136,8 +161,15 @@ DPT_HOST_DEVICE inline SoftmaxRow softmax_cross_entropy(const float* logits, std
     sums.exponentials =
         lane_sum(classes, [&](std::int32_t c) { return exp_nonpositive(logits[c] - largest); });
   }
-  row.loss = softmax_loss(sums, classes, smoothing);
-  if (gradient) {
+  row.loss = softmax_loss(sums, classes, smoothing, weights.of(label), weights.mean);
+  if (gradient && weights.weights) {
+    const SoftmaxGradient of(sums.exponentials, classes, smoothing, scale, weights.of(label),
+                             weights.mean);
+    for (std::int32_t c = 0; c < classes; ++c) {
+      gradient[c] = of.other(gradient[c], weights.weights[c]);
+    }
+    gradient[label] -= of.at_label();
+  } else if (gradient) {
     const SoftmaxGradient of(sums.exponentials, classes, smoothing, scale);
     for (std::int32_t c = 0; c < classes; ++c) gradient[c] = of.other(gradient[c]);
     gradient[label] -= of.at_label();

@@ -15,6 +15,7 @@
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/denormals.h"
 #include "kernels/cpu/dropout.h"
+#include "kernels/cpu/element_loss.h"
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/host.h"
 #include "kernels/cpu/input.h"
@@ -128,8 +129,11 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) override {
     return make_cpu_batch_norm(desc, threads_);
   }
-  std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) override {
+  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc& desc) override {
     return make_cpu_cross_entropy(desc);
+  }
+  std::unique_ptr<LossOp> element_loss(const ElementLossDesc& desc) override {
+    return make_cpu_element_loss(desc);
   }
   std::unique_ptr<InputOp> input(const InputDesc& desc) override {
     return make_cpu_input(desc, threads_);
@@ -155,6 +159,9 @@ class CpuBackend final : public Backend {
   }
   void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) override {
     cpu_grad_norm(host(grads), count, host<StepScalars>(scalars));
+  }
+  void divide_by_weight(DevPtr grads, std::int64_t count, DevPtr metrics) override {
+    cpu_scale(host(grads), 1.0F / host<StepMetrics>(metrics)->weight, count);
   }
   void clip_values(DevPtr values, float limit, std::int64_t count) override {
     cpu_clip_values(host(values), limit, count);

@@ -7,6 +7,6 @@
 
 namespace dpt {
 
-std::unique_ptr<CrossEntropyOp> make_cpu_cross_entropy(const CrossEntropyDesc& desc);
+std::unique_ptr<LossOp> make_cpu_cross_entropy(const CrossEntropyDesc& desc);
 
 }  // namespace dpt

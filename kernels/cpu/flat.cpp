@@ -61,6 +61,10 @@ void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s) {
   set_norm_and_clip(*s, sums[0]);
 }
 
+void cpu_scale(float* values, float factor, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) values[i] *= factor;
+}
+
 void cpu_clip_values(float* values, float limit, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) values[i] = clipped(values[i], limit);
 }

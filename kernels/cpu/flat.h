@@ -25,6 +25,8 @@ void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n);
 void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s);
 
 /// values[i] = clipped(values[i], limit), for i < n.
+/// Multiplies by `factor`.
+void cpu_scale(float* values, float factor, std::int64_t n);
 void cpu_clip_values(float* values, float limit, std::int64_t n);
 
 }  // namespace dpt

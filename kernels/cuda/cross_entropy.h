@@ -8,7 +8,7 @@
 namespace dpt {
 
 /// As Backend::cross_entropy. The context must outlive it.
-std::unique_ptr<CrossEntropyOp> make_cuda_cross_entropy(const CudaContext& context,
-                                                        const CrossEntropyDesc& desc);
+std::unique_ptr<LossOp> make_cuda_cross_entropy(const CudaContext& context,
+                                                const CrossEntropyDesc& desc);
 
 }  // namespace dpt

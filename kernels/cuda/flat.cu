@@ -55,6 +55,19 @@ struct ClipBody {
   }
 };
 
+struct DivideBody {
+  float* values;
+  const StepMetrics* metrics;
+
+  template <int kCount>
+  __device__ void at(std::int64_t i) const {
+    const float factor = 1.0F / metrics->weight;
+    auto pack = load_pack<kCount>(values + i);
+    for (int k = 0; k < kCount; ++k) pack.v[k] *= factor;
+    store_pack<kCount>(values + i, pack);
+  }
+};
+
 // ---- Sums over a tree --------------------------------------------------------------------------
 
 /// What one kernel of a tree sum can take.
@@ -199,6 +212,12 @@ void cuda_to_bf16(const CudaContext& context, DevPtr to, DevPtr from, std::int64
   for_each_pack<kWidth>(context, count,
                         aligned_to(kWidthBytes, from) && aligned_to(kWidth * sizeof(Bf16), to),
                         ToBf16Body{device<Bf16>(to), device<const float>(from)});
+}
+
+void cuda_divide_by_weight(const CudaContext& context, DevPtr grads, std::int64_t count,
+                           DevPtr metrics) {
+  for_each_pack<kWidth>(context, count, aligned_to(kWidthBytes, grads),
+                        DivideBody{device<float>(grads), device<const StepMetrics>(metrics)});
 }
 
 void cuda_clip_values(const CudaContext& context, DevPtr values, float limit, std::int64_t count) {

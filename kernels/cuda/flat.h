@@ -13,6 +13,8 @@ void cuda_tree_sum(const CudaContext& context, std::span<const DevPtr> parts,
                    std::span<const TreeAdd> additions, std::span<const DevPtr> outs,
                    std::int64_t count);
 void cuda_to_bf16(const CudaContext& context, DevPtr to, DevPtr from, std::int64_t count);
+void cuda_divide_by_weight(const CudaContext& context, DevPtr grads, std::int64_t count,
+                           DevPtr metrics);
 void cuda_clip_values(const CudaContext& context, DevPtr values, float limit, std::int64_t count);
 void cuda_grad_norm(const CudaContext& context, DevPtr grads, std::int64_t count, DevPtr scalars);
 

@@ -8,6 +8,7 @@
 #include "kernels/common/divide.h"
 #include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
+#include "kernels/cuda/runtime/device_copy.h"
 
 namespace dpt {
 namespace {
@@ -135,18 +136,8 @@ class CudaInput final : public InputOp {
     values.resize(channels, 0.0F);
     values.insert(values.end(), desc.stddev.begin(), desc.stddev.end());
     values.resize(2 * channels, 1.0F);
-    const std::size_t bytes = values.size() * sizeof(float);
-    void* memory = nullptr;
-    cuda_check(cudaMalloc(&memory, bytes), "cudaMalloc");
-    statistics_ = {{reinterpret_cast<std::uintptr_t>(memory)}, bytes, [](DevPtr ptr, std::size_t) {
-                     cudaFree(device<void>(ptr));
-                   }};
-    // In the stream of the kernels: it waits for no other one.
-    cuda_check(
-        cudaMemcpyAsync(memory, values.data(), bytes, cudaMemcpyHostToDevice, context_.stream),
-        "cudaMemcpyAsync");
-    cuda_check(cudaStreamSynchronize(context_.stream), "cudaStreamSynchronize");
-    s_.mean = static_cast<const float*>(memory);
+    statistics_ = device_copy(context_, values);
+    s_.mean = device<const float>(statistics_.ptr());
   }
 
   const CudaContext& context_;

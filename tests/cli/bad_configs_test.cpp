@@ -317,11 +317,17 @@ const std::vector<BadConfig> kOneError = {
      {"20:28: train.shards is 2, but 3 replicas were requested: exact mode needs at least one "
       "shard "
       "per replica. Use fewer devices, or train.shards=3"}},
-    {{{"epochs: 5}", "epochs: 5}\nloss: {type: mse}"}},
-     {"21:14: expected 'cross_entropy', found 'mse'"}},
+    {{{"epochs: 5}", "epochs: 5}\nloss: {type: nll}"}},
+     {"21:14: unknown loss 'nll', did you mean cross_entropy, which takes the log-softmax of the "
+      "logits itself? Known losses: cross_entropy, bce_with_logits, mse, l1, smooth_l1"}},
+    {{{"epochs: 5}", "epochs: 5}\nmetrics: [{type: top5}]"}},
+     {"21:18: unknown metric 'top5', did you mean 'top_k'? Known metrics: accuracy, top_k, "
+      "per_class_accuracy, mean_absolute_error, r2"}},
+    {{{"epochs: 5}", "epochs: 5}\nloss: {class_weights: balance}"}},
+     {"21:23: expected balanced or a list of at least 1 number, each from 0 to 1000000000, found "
+      "'balance'"}},
     {{{"epochs: 5}", "epochs: 5}\nloss: cross_entropy"}},
-     {"21:7: expected a mapping for loss, found 'cross_entropy'; its keys are type, "
-      "label_smoothing"}},
+     {"21:7: expected a mapping for loss, found 'cross_entropy'; its keys are type"}},
     {{{"type: cosine", "type: step"}},
      {"19:14: missing key 'step_size' in lr_schedule step: Epochs (or steps) between two decays."}},
     {{{"type: cosine", "type: multistep, milestones: [3, 2]"}},

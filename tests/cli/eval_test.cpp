@@ -36,9 +36,9 @@ TEST_CASE("eval: the newest checkpoint where there is no best, val where there i
   check_contains(none.err, "runs/tiny: the run folder has no good checkpoint");
 }
 
-TEST_CASE("eval: bounds of the loss, and predictions of a part of the samples") {
+TEST_CASE("eval: bounds of metrics, and predictions of a part of the samples") {
   const Tiny w;
-  w.run_well({"train", "small.yaml"});
+  w.run_well({"train", "small.yaml", "metrics=[{type: top_k, k: 2}, {type: per_class_accuracy}]"});
   const json val = json::parse(w.run_well({"eval", "runs/tiny", "--json", "--split", "val"}).out);
   const std::string loss = val["loss"].dump();
   w.run_well({"eval", "runs/tiny", "--split", "val", "--require", "val/loss<=" + loss});
@@ -47,6 +47,14 @@ TEST_CASE("eval: bounds of the loss, and predictions of a part of the samples") 
   CHECK(missed.exit_code == 7);
   check_contains(missed.err, fmt::format("--require val/loss<{}: not met: the value is {:.6g}\n",
                                          loss, val["loss"].get<double>()));
+  w.run_well({"eval", "runs/tiny", "--split", "val", "--require",
+              "val/accuracy_top2>=" + val["accuracy_top2"].dump()});
+  CHECK(val["per_class_accuracy_of"].size() <= 3);
+  check_contains(w.run_well({"eval", "runs/tiny"}).out, "  per_class_accuracy of 0: ");
+  const Finished unknown = w.run({"eval", "runs/tiny", "--require", "test/accuracy_top5>0"});
+  CHECK(unknown.exit_code == 2);
+  check_contains(unknown.err,
+                 "expected a metric of test: loss, accuracy, accuracy_top2, per_class_accuracy");
   const Finished elsewhere = w.run({"eval", "runs/tiny", "--require", "val/loss<1"});
   CHECK(elsewhere.exit_code == 2);
   check_contains(elsewhere.err,

@@ -63,11 +63,36 @@ TEST_CASE("--require: each relation below, at and above its bound") {
   CHECK(requirement.relation == "<=");
   CHECK(requirement.bound == 0.15);
   for (const char* bad :
-       {"", "val", "val/accuracy", "val/accuracy>=", "accuracy>=1", "valaccuracy>1", "val/speed>1",
+       {"", "val", "val/accuracy", "val/accuracy>=", "accuracy>=1", "valaccuracy>1", "val/>1",
         "val/loss=1", "val/loss<1x", "val/loss<one", "val/loss<=nan", "val/loss<inf"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(dpt::parse_requirement(bad), dpt::Error);
   }
+}
+
+TEST_CASE("--require of what is not measured names what is") {
+  dpt::MetricSet metrics;
+  metrics.metrics.resize(3);
+  metrics.metrics[0].name = "accuracy";
+  metrics.metrics[1].name = "accuracy_top5";
+  metrics.metrics[2].name = "r2";
+  metrics.metrics[2].in_training = false;
+  const auto error_of = [&](const std::string& text) -> std::string {
+    try {
+      dpt::check_metrics_of({dpt::parse_requirement(text)}, metrics);
+    } catch (const dpt::Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  CHECK(error_of("val/accuracy_top5>=0.9") == "no error");
+  CHECK(error_of("test/r2>0") == "no error");
+  CHECK(error_of("val/acuracy>0.5") ==
+        "--require val/acuracy>0.5: expected a metric of val: loss, accuracy, accuracy_top5, r2; "
+        "found 'acuracy'; did you mean 'accuracy'?");
+  CHECK(error_of("train/r2>0") ==
+        "--require train/r2>0: expected a metric of train: loss, accuracy, accuracy_top5; found "
+        "'r2'");
 }
 
 TEST_CASE("durations: units in falling order, each once") {

@@ -24,8 +24,8 @@ struct Outcome {
 /// Runs the kernel on labels that are reached through slots, as batches on a device are.
 Outcome run(Backend& backend, const CrossEntropyDesc& d, const std::vector<float>& logits,
             const std::vector<std::int32_t>& labels, float inverse_count,
-            StepMetrics start = {NAN, NAN, NAN, 5}, GradWrite write = GradWrite::overwrite,
-            bool in_place = false) {
+            StepMetrics start = {NAN, NAN, NAN, NAN, 5, 0, 0, {NAN}},
+            GradWrite write = GradWrite::overwrite, bool in_place = false) {
   std::vector<std::int32_t> slots(labels.size()), resident(labels.size() * 2, -1);
   for (std::size_t k = 0; k < labels.size(); ++k) {
     slots[k] = static_cast<std::int32_t>(2 * (labels.size() - 1 - k) + 1);
@@ -37,7 +37,7 @@ Outcome run(Backend& backend, const CrossEntropyDesc& d, const std::vector<float
   const OnDevice<std::int32_t> places(backend, slots), all(backend, resident);
   const OnDevice<std::int32_t> prediction(backend, std::vector<std::int32_t>(labels.size(), -1));
   const OnDevice<StepMetrics> metrics(backend, {start});
-  CrossEntropyArgs args;
+  LossArgs args;
   args.logits = x.ptr();
   args.dlogits = in_place ? x.ptr() : dx.ptr();
   args.labels = all.ptr();
@@ -64,18 +64,20 @@ void check(const CrossEntropyDesc& d, const std::vector<float>& logits,
     CHECK(got.prediction == want.prediction);
     CHECK(static_cast<double>(got.metrics.loss_sum) ==
           doctest::Approx(want.loss_sum).epsilon(1e-6));
-    CHECK(got.metrics.correct == static_cast<float>(want.correct));
+    CHECK(got.metrics.sums[0] == static_cast<float>(want.correct));
     CHECK(got.metrics.count == static_cast<float>(d.batch));
+    CHECK(static_cast<double>(got.metrics.weight) == doctest::Approx(want.weight).epsilon(1e-6));
+    CHECK(got.metrics.labelled == static_cast<float>(want.labelled));
     CHECK(got.metrics.stop_votes == 5);  // not this kernel's to write
 
     const Outcome in_place =
-        run(*backend, d, logits, labels, scale, {1, 2, 3, 4}, GradWrite::add, true);
+        run(*backend, d, logits, labels, scale, {1, 2, 3, 4, 5, 0, 0, {6}}, GradWrite::add, true);
     CHECK(in_place.gradient == got.gradient);
     CHECK(static_cast<double>(in_place.metrics.loss_sum) ==
           doctest::Approx(want.loss_sum + 1).epsilon(1e-6));
-    CHECK(in_place.metrics.correct == static_cast<float>(want.correct + 2));
+    CHECK(in_place.metrics.sums[0] == static_cast<float>(want.correct + 6));
     CHECK(in_place.metrics.count == static_cast<float>(d.batch + 3));
-    CHECK(in_place.metrics.stop_votes == 4);
+    CHECK(in_place.metrics.stop_votes == 5);
 
     CrossEntropyDesc inference = d;
     inference.training = false;
@@ -106,6 +108,41 @@ TEST_CASE("cross-entropy agrees with the reference") {
         for (float& v : logits) v *= 6;
         check(d, logits, some_labels(batch, classes));
       }
+    }
+  }
+}
+
+TEST_CASE("cross-entropy with class weights and an ignored label agrees with the reference") {
+  for (const std::int64_t classes : {3, 10, 150, 2100}) {
+    for (const float smoothing : {0.0F, 0.1F}) {
+      CrossEntropyDesc d;
+      d.batch = classes > 1000 ? 4 : 70;
+      d.classes = classes;
+      d.label_smoothing = smoothing;
+      d.class_weights = random_values(classes, 17);
+      for (float& v : d.class_weights) v = std::abs(v) + 0.1F;
+      const std::vector<float> logits = random_values(d.batch * classes, 11);
+      check(d, logits, some_labels(d.batch, classes));
+      d.ignore_index = some_labels(2, classes)[1];
+      check(d, logits, some_labels(d.batch, classes));
+    }
+  }
+}
+
+TEST_CASE("class weights of 1 give the bits of none") {
+  for (const std::string& name : backend_names()) {
+    const auto backend = make_backend(parse_device(name));
+    for (const float smoothing : {0.0F, 0.1F}) {
+      CrossEntropyDesc d;
+      d.batch = 9;
+      d.classes = 10;
+      d.label_smoothing = smoothing;
+      const std::vector<float> logits = random_values(d.batch * d.classes, 11);
+      const Outcome plain = run(*backend, d, logits, some_labels(9, 10), 0.25F);
+      d.class_weights.assign(10, 1.0F);
+      const Outcome weighted = run(*backend, d, logits, some_labels(9, 10), 0.25F);
+      CHECK(weighted.gradient == plain.gradient);
+      CHECK(weighted.sample_loss == plain.sample_loss);
     }
   }
 }

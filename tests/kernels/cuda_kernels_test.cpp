@@ -10,9 +10,9 @@
 #include "kernels/devices.h"
 #include "kernels/error.h"
 #include "tests/kernels/cases.h"
-#include "tests/kernels/loss_runner.h"
 #include "tests/support/backends.h"
 #include "tests/support/close.h"
+#include "tests/support/loss_runner.h"
 #include "tests/support/op_runner.h"
 #include "tests/support/reference.h"
 
@@ -134,7 +134,7 @@ TEST_CASE("a replayed graph of kernels that count their blocks gives the same bi
   OnDevice<StepMetrics> metrics(*backend, {StepMetrics{}});
   OnDevice<StepScalars> scalars(*backend, {StepScalars{}});
   const auto loss = backend->cross_entropy(d);
-  CrossEntropyArgs args;
+  LossArgs args;
   args.logits = logits.ptr();
   args.labels = labels.ptr();
   args.slots = slots.ptr();

@@ -45,7 +45,8 @@ class Recorder : public HostBackend {
     normalisation = desc;
     return nullptr;
   }
-  std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
+  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
+  std::unique_ptr<LossOp> element_loss(const ElementLossDesc&) override { no(); }
   std::unique_ptr<InputOp> input(const InputDesc&) override { no(); }
 
   Conv2dDesc conv;

@@ -59,6 +59,7 @@ class HostBackend : public Backend {
   void update_running(std::span<const RunningRange>, Range, const RunningArgs&) override { no(); }
   void to_bf16(DevPtr, DevPtr, std::int64_t) override { no(); }
   void grad_norm(DevPtr, std::int64_t, DevPtr) override { no(); }
+  void divide_by_weight(DevPtr, std::int64_t, DevPtr) override { no(); }
   void clip_values(DevPtr, float, std::int64_t) override { no(); }
   std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc&) override { no(); }
 

@@ -304,16 +304,30 @@ CrossEntropy cross_entropy(const CrossEntropyDesc& d, const Values& logits,
     double sum = 0;
     for (std::size_t c = 0; c < classes; ++c) sum += std::exp(row[c] - *largest);
     double loss = 0;
+    out.prediction.push_back(static_cast<std::int32_t>(largest - row));
+    if (d.ignore_index == labels[k]) {
+      out.sample_loss.push_back(0);
+      continue;
+    }
+    const auto weight = [&](std::size_t c) {
+      return d.class_weights.empty() ? 1.0 : static_cast<double>(d.class_weights[c]);
+    };
+    double mass = 0;
+    const auto target = [&](std::size_t c) {
+      const double share = smoothing / static_cast<double>(d.classes) +
+                           (static_cast<std::int32_t>(c) == labels[k] ? 1 - smoothing : 0.0);
+      return share * weight(c);
+    };
+    for (std::size_t c = 0; c < classes; ++c) mass += target(c);
     for (std::size_t c = 0; c < classes; ++c) {
-      const double target = smoothing / static_cast<double>(d.classes) +
-                            (static_cast<std::int32_t>(c) == labels[k] ? 1 - smoothing : 0.0);
       const double log_probability = row[c] - *largest - std::log(sum);
-      if (target > 0) loss -= target * log_probability;
-      out.gradient[k * classes + c] = (std::exp(log_probability) - target) * scale;
+      if (target(c) > 0) loss -= target(c) * log_probability;
+      out.gradient[k * classes + c] = (mass * std::exp(log_probability) - target(c)) * scale;
     }
     out.sample_loss.push_back(loss);
     out.loss_sum += loss;
-    out.prediction.push_back(static_cast<std::int32_t>(largest - row));
+    out.weight += weight(static_cast<std::size_t>(labels[k]));
+    ++out.labelled;
     out.correct += out.prediction.back() == labels[k] ? 1 : 0;
   }
   return out;

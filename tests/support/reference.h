@@ -62,11 +62,11 @@ struct CrossEntropy {
   Values sample_loss;  ///< (batch)
   Values gradient;     ///< (batch, classes) of the sum of losses times `scale`
   std::vector<std::int32_t> prediction;
-  double loss_sum = 0;
-  std::int64_t correct = 0;
+  double loss_sum = 0, weight = 0;
+  std::int64_t correct = 0, labelled = 0;
 };
 
-/// As torch.nn.CrossEntropyLoss(label_smoothing), summed. labels[k] belongs to sample k.
+/// As torch.nn.CrossEntropyLoss, summed. labels[k] belongs to sample k.
 CrossEntropy cross_entropy(const CrossEntropyDesc& d, const Values& logits,
                            const std::vector<std::int32_t>& labels, double scale);
 

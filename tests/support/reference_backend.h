@@ -242,24 +242,27 @@ class ReferenceBatchNorm final : public ReferenceOp {
   std::size_t channels_;
 };
 
-class ReferenceCrossEntropy final : public CrossEntropyOp {
+class ReferenceCrossEntropy final : public LossOp {
  public:
   explicit ReferenceCrossEntropy(const CrossEntropyDesc& desc) : desc_(desc) {}
 
-  void run(const CrossEntropyArgs& args) override {
+  void run(const LossArgs& args) override {
     const auto* slots = reinterpret_cast<const std::int32_t*>(args.slots.address);
     const auto* all_labels = reinterpret_cast<const std::int32_t*>(args.labels.address);
     std::vector<std::int32_t> labels;
     for (std::int64_t k = 0; k < desc_.batch; ++k) labels.push_back(all_labels[slots[k]]);
-    const float scale = *reinterpret_cast<const float*>(args.inverse_count.address);
+    const float scale =
+        args.inverse_count ? *reinterpret_cast<const float*>(args.inverse_count.address) : 1.0F;
     const auto count = static_cast<std::size_t>(desc_.batch * desc_.classes);
     const reference::CrossEntropy result = reference::cross_entropy(
         desc_, read_floats(args.logits, count), labels, static_cast<double>(scale));
     if (desc_.training) write_floats(args.dlogits, result.gradient);
-    write_floats(
-        args.metrics,
-        {result.loss_sum, static_cast<double>(result.correct), static_cast<double>(desc_.batch)},
-        args.write == GradWrite::add);
+    write_floats(args.metrics,
+                 {result.loss_sum, result.weight, static_cast<double>(desc_.batch),
+                  static_cast<double>(result.labelled)},
+                 args.write == GradWrite::add);
+    write_floats(args.metrics + offsetof(StepMetrics, sums), {static_cast<double>(result.correct)},
+                 args.write == GradWrite::add);
     if (args.sample_loss) write_floats(args.sample_loss, result.sample_loss);
     if (args.prediction) {
       std::memcpy(reinterpret_cast<void*>(args.prediction.address), result.prediction.data(),
@@ -399,9 +402,10 @@ class ReferenceBackend : public HostBackend {
     };
     return std::make_unique<ReferenceBatchNorm>(d, std::move(maths), keep_);
   }
-  std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) override {
+  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc& desc) override {
     return std::make_unique<ReferenceCrossEntropy>(desc);
   }
+  std::unique_ptr<LossOp> element_loss(const ElementLossDesc&) override { no(); }
   std::unique_ptr<InputOp> input(const InputDesc& desc) override {
     return std::make_unique<ReferenceInput>(desc);
   }

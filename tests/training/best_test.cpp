@@ -36,7 +36,7 @@ TEST_CASE("the best is the finite value that beats all before it") {
   CHECK(state.best_step == 60);
   CHECK(state.best_monitor == "val/accuracy max");
 
-  spec.checkpoint.keep_best.monitor = Monitor::val_loss;
+  spec.checkpoint.keep_best.monitor = "val/loss";
   spec.checkpoint.keep_best.mode = Direction::min;
   state = {};
   CHECK_FALSE(note(spec, state, 0.5, -INFINITY));
@@ -67,7 +67,7 @@ TEST_CASE("patience counts evaluations since the last improvement") {
   CHECK(has_stopped_early(spec, state));
 
   // Counted by another monitor: not this one's patience.
-  spec.train.early_stopping->monitor = Monitor::val_loss;
+  spec.train.early_stopping->monitor = "val/loss";
   spec.train.early_stopping->mode = Direction::min;
   adopt_early_stopping(spec, state);
   CHECK_FALSE(has_stopped_early(spec, state));
@@ -90,7 +90,7 @@ TEST_CASE("what is better, by which monitor, and where there is a value at all")
   state.val_accuracy = 0.7;
   state.val_loss = 2.0;
   CHECK(monitored_value(keep, state) == 0.7);
-  keep.monitor = Monitor::val_loss;
+  keep.monitor = "val/loss";
   CHECK(monitored_value(keep, state) == 2.0);
   // In the middle of an epoch the weights are others than those that were measured.
   state.position = 12;
@@ -126,7 +126,7 @@ TEST_CASE("early stopping: min_delta must be exceeded, in the direction of the m
   CHECK_FALSE(has_stopped_early(spec, state));
   spec.train.early_stopping.emplace();
   EarlyStoppingSpec& early = *spec.train.early_stopping;
-  early.monitor = Monitor::val_loss;
+  early.monitor = "val/loss";
   early.mode = Direction::min;
   early.patience = 3;
   early.min_delta = 0.25;
@@ -163,7 +163,7 @@ TEST_CASE("patience on resume: kept for the same monitor and for files that do n
   adopt_early_stopping(spec, state);
   CHECK(state.bad_evaluations == 2);
   CHECK(state.early_best == 0.5);
-  spec.train.early_stopping->monitor = Monitor::val_loss;
+  spec.train.early_stopping->monitor = "val/loss";
   spec.train.early_stopping->mode = Direction::min;
   adopt_early_stopping(spec, state);
   CHECK(state.bad_evaluations == 0);

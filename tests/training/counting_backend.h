@@ -49,7 +49,10 @@ class CountingBackend : public HostBackend {
   std::unique_ptr<Op> dropout(const DropoutDesc&) override { return make_op(); }
   std::unique_ptr<Op> sum(const SumDesc&) override { return make_op(); }
   std::unique_ptr<Op> batch_norm(const BatchNormDesc&) override { return make_op(); }
-  std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override {
+  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc&) override {
+    return std::make_unique<Loss>(*this);
+  }
+  std::unique_ptr<LossOp> element_loss(const ElementLossDesc&) override {
     return std::make_unique<Loss>(*this);
   }
   std::unique_ptr<InputOp> input(const InputDesc&) override {
@@ -62,6 +65,7 @@ class CountingBackend : public HostBackend {
   }
   void to_bf16(DevPtr, DevPtr, std::int64_t) override { single(); }
   void grad_norm(DevPtr, std::int64_t, DevPtr) override { single(); }
+  void divide_by_weight(DevPtr, std::int64_t, DevPtr) override { single(); }
   void clip_values(DevPtr, float, std::int64_t) override { single(); }
   std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc&) override {
     return std::make_unique<Optimizer>(*this);
@@ -75,9 +79,9 @@ class CountingBackend : public HostBackend {
     std::string implementation() const override { return "none"; }
     CountingBackend& backend;
   };
-  struct Loss : CrossEntropyOp {
+  struct Loss : LossOp {
     explicit Loss(CountingBackend& a_backend) : backend(a_backend) {}
-    void run(const CrossEntropyArgs&) override { backend.single(); }
+    void run(const LossArgs&) override { backend.single(); }
     CountingBackend& backend;
   };
   struct Input : InputOp {

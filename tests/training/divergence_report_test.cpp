@@ -304,7 +304,7 @@ TEST_CASE("a bad step in words: what is wrong, where, and with which learning ra
   result.step = 7;
   result.lr = 0.05;
   result.metrics.loss_sum = 24;
-  result.metrics.count = 12;
+  result.metrics.count = result.metrics.weight = 12;
   result.metrics.bad_norm = kInfinity;
   result.outcome = UpdateOutcome::refused;
   const auto told = [&] { return std::string(BadStep(result, 2, {12, 24}).what()); };

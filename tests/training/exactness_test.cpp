@@ -111,6 +111,23 @@ TEST_CASE("exact mode: batch normalisation, equal bits on any replicas and after
   }
 }
 
+TEST_CASE("exact mode: a loss with class weights, equal bits on any replicas") {
+  const std::string config = small_config(kSgd, 2) +
+                             "loss: {class_weights: balanced, ignore_index: 2, label_smoothing: "
+                             "0.1}\n";
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    const FinalState one = train_on(config, replicas_on(device, 1), "8");
+    for (const int replicas : {2, 3, 8}) {
+      if (is_emulated(device) && replicas == 8) continue;
+      CAPTURE(replicas);
+      CHECK((train_on(config, replicas_on(device, replicas), "8") == one));
+    }
+    // The mean is over the batch, not over the shards, whose weights differ.
+    CHECK(weight_distance(train_on(config, replicas_on(device, 1), "1"), one) < 2e-5);
+  }
+}
+
 TEST_CASE("exact mode: dropout, equal bits on any replicas and micro-batches and after stops") {
   std::string config = small_config(kSgd, 2);
   const auto insert_after = [&](const std::string& line, const std::string& layer) {

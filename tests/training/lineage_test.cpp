@@ -280,7 +280,7 @@ TEST_CASE("keep_best monitors something else: the better of the best and the res
   for (const double loss : {0.1, 0.9}) {
     CAPTURE(loss);
     Branches b;
-    b.job.spec.checkpoint.keep_best.monitor = Monitor::val_loss;
+    b.job.spec.checkpoint.keep_best.monitor = "val/loss";
     b.job.spec.checkpoint.keep_best.mode = Direction::min;
     const StartingPoint best = b.checkpoint(Branches::after_epoch(1, 0.5));  // a loss of 0.5
     RunState state = Branches::with_best(Branches::after_epoch(2, 0.4), best);

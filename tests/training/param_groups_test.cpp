@@ -137,7 +137,7 @@ TEST_CASE("no backward pass runs where nothing before it is trained") {
   const auto calls_of = [](const char* freeze) {
     const Job job = small_job(small_config(kSgd), {cpus(1), freeze});
     const auto backend = make_backend(parse_device("cpu"));
-    Executor executor(*backend, job.plan, job.train_input, 0, 4, true);
+    Executor executor(*backend, job.plan, job.train_input, job.loss, 4, true);
     std::vector<std::string> names;
     for (const ExecutorCall& call : executor.train_calls({}, {})) {
       if (call.name.ends_with(" backward")) names.push_back(call.name);

@@ -110,9 +110,9 @@ TEST_CASE("too large a batch for the memory: how much there is, and how many sam
   const Job job = small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1)});
   MeasuredBackend measure;
   const std::size_t training =
-      Executor(measure, job.plan, job.train_input, 0, 12, true).arena_bytes();
+      Executor(measure, job.plan, job.train_input, job.loss, 12, true).arena_bytes();
   const std::size_t evaluating =
-      Executor(measure, job.plan, job.eval_input, 0, 23, false).arena_bytes();
+      Executor(measure, job.plan, job.eval_input, job.loss, 23, false).arena_bytes();
   const auto largest = std::max_element(
       job.plan.rows.begin(), job.plan.rows.end(),
       [](const LayerRow& a, const LayerRow& b) { return a.activation_bytes < b.activation_bytes; });

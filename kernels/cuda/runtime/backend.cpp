@@ -13,6 +13,7 @@
 #include "kernels/cuda/conv2d.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/dropout.h"
+#include "kernels/cuda/element_loss.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/input.h"
 #include "kernels/cuda/linear.h"
@@ -321,8 +322,11 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) override {
     return make_cuda_batch_norm(context_, desc);
   }
-  std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc& desc) override {
+  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc& desc) override {
     return make_cuda_cross_entropy(context_, desc);
+  }
+  std::unique_ptr<LossOp> element_loss(const ElementLossDesc& desc) override {
+    return make_cuda_element_loss(context_, desc);
   }
   std::unique_ptr<InputOp> input(const InputDesc& desc) override {
     return make_cuda_input(context_, desc);
@@ -348,6 +352,9 @@ class CudaBackend final : public Backend {
   }
   void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) override {
     cuda_grad_norm(context_, grads, count, scalars);
+  }
+  void divide_by_weight(DevPtr grads, std::int64_t count, DevPtr metrics) override {
+    cuda_divide_by_weight(context_, grads, count, metrics);
   }
   void clip_values(DevPtr values, float limit, std::int64_t count) override {
     cuda_clip_values(context_, values, limit, count);

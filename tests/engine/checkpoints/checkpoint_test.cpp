@@ -33,6 +33,11 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(loaded.state.bad_evaluations == 2);
   CHECK(loaded.state.epoch_loss_sum == 1.0 / 3.0);
   CHECK(loaded.state.epoch_correct == 500.25);
+  CHECK(loaded.state.epoch_weight == 600.5);
+  CHECK(loaded.state.epoch_labelled == 501);
+  CHECK(loaded.state.epoch_sums == std::vector<double>{3, 0.1 + 0.2});
+  CHECK(loaded.state.train_metrics == saved.state.train_metrics);
+  CHECK(loaded.state.val_metrics == saved.state.val_metrics);
   CHECK(loaded.state.device_weights == std::vector<std::int64_t>{9988, 12});
   CHECK(loaded.state.best_monitor == "val/accuracy max");
   CHECK(loaded.state.best_checksum == "0123456789abcdef0123456789abcdef");

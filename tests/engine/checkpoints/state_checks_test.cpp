@@ -1,6 +1,8 @@
 // Counters that no run can have, checksums that are gone, and names of older releases.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "engine/checkpoints/run_metadata.h"
 #include "tests/engine/checkpoints/files.h"
 #include "tests/engine/checkpoints/small_plan.h"
@@ -166,7 +168,8 @@ TEST_CASE("files of older minor versions leave what they do not know at its defa
         "skipped_steps",  "skipped_in_row", "epoch_skipped",    "plateau_scale",
         "plateau_best",   "plateau_bad",    "plateau_cooldown", "best_average_of",
         "best_sum",       "best_weight",    "early_sum",        "early_weight",
-        "plateau_sum",    "plateau_weight"}) {
+        "plateau_sum",    "plateau_weight", "epoch_weight",     "epoch_labelled",
+        "epoch_sums",     "train_metrics",  "val_metrics"}) {
     CAPTURE(key);
     Metadata without = good_metadata();
     without.erase(std::string("dpt.") + key);
@@ -185,6 +188,10 @@ TEST_CASE("files of older minor versions leave what they do not know at its defa
   CHECK(old.lr_scale == 1);
   CHECK(old.plateau_scale == 1);
   CHECK(old.rollback_step == -1);
+  // Every sample counted, with the weight 1.
+  CHECK(old.epoch_weight == 512);
+  CHECK(old.epoch_labelled == 512);
+  CHECK(old.epoch_sums.empty());
   metadata.erase("dpt.device_weights");
   CHECK(error_of([&] { from_metadata("ckpt", metadata); }, "ckpt") ==
         "F: expected metadata 'dpt.device_weights', found none");
@@ -195,6 +202,28 @@ TEST_CASE("files of older minor versions leave what they do not know at its defa
   metadata.erase("dpt.best_step");
   CHECK(error_of([&] { from_metadata("ckpt", metadata); }, "ckpt") ==
         "F: expected metadata 'dpt.best_step', found none");
+}
+
+TEST_CASE("metrics in the metadata are pairs of a name and a number") {
+  Metadata metadata = good_metadata();
+  metadata["dpt.val_metrics"] = R"([["r2",null]])";
+  const RunState state = from_metadata("ckpt", metadata).state;
+  REQUIRE(state.val_metrics.size() == 1);
+  CHECK(std::isnan(state.val_metrics[0].second));
+  for (const char* bad : {"", "{}", "[1]", R"([["r2"]])", R"([["r2","x"]])"}) {
+    CAPTURE(bad);
+    metadata["dpt.val_metrics"] = bad;
+    CHECK(error_of([&] { from_metadata("ckpt", metadata); }, "ckpt")
+              .starts_with("F: metadata 'dpt.val_metrics': expected a JSON list of pairs of a name "
+                           "and a number"));
+  }
+  metadata = good_metadata();
+  for (const char* bad : {"1,x", "-1", "inf"}) {
+    CAPTURE(bad);
+    metadata["dpt.epoch_sums"] = bad;
+    CHECK(error_of([&] { from_metadata("ckpt", metadata); }, "ckpt")
+              .starts_with("F: metadata 'dpt.epoch_sums': expected"));
+  }
 }
 
 TEST_CASE("a best that is not a number counts as none") {

@@ -52,7 +52,8 @@ class QueuedBackend : public testing::HostBackend {
   std::unique_ptr<Op> dropout(const DropoutDesc&) override { no(); }
   std::unique_ptr<Op> sum(const SumDesc&) override { no(); }
   std::unique_ptr<Op> batch_norm(const BatchNormDesc&) override { no(); }
-  std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
+  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
+  std::unique_ptr<LossOp> element_loss(const ElementLossDesc&) override { no(); }
   std::unique_ptr<InputOp> input(const InputDesc&) override { no(); }
 
   int fail_at_add = 0;         ///< the n-th add from now throws; 0 = none

@@ -13,9 +13,9 @@ class IdleOp final : public Op {
   void backward(const OpArgs&) override {}
   std::string implementation() const override { return "idle"; }
 };
-class IdleLoss final : public CrossEntropyOp {
+class IdleLoss final : public LossOp {
  public:
-  void run(const CrossEntropyArgs&) override {}
+  void run(const LossArgs&) override {}
 };
 class IdleInput final : public InputOp {
  public:
@@ -37,7 +37,10 @@ class IdleBackend final : public ReferenceBackend {
   std::unique_ptr<Op> batch_norm(const BatchNormDesc&) override {
     return std::make_unique<IdleOp>();
   }
-  std::unique_ptr<CrossEntropyOp> cross_entropy(const CrossEntropyDesc&) override {
+  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc&) override {
+    return std::make_unique<IdleLoss>();
+  }
+  std::unique_ptr<LossOp> element_loss(const ElementLossDesc&) override {
     return std::make_unique<IdleLoss>();
   }
   std::unique_ptr<InputOp> input(const InputDesc&) override {

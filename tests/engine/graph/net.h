@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/graph/executor.h"
+#include "tests/support/json_variant.h"
 #include "tests/support/model.h"
 #include "tests/support/op_runner.h"
 #include "tests/support/reference_backend.h"
@@ -98,7 +99,8 @@ class NetRunner {
   NetRunner(Backend& backend, const Plan& plan, const std::vector<float>& params,
             const TestBatch& batch, bool training = true, float label_smoothing = 0)
       : plan_(plan),
-        executor_(backend, plan, input_desc(plan), label_smoothing, batch.size, training),
+        executor_(backend, plan, input_desc(plan), cross_entropy(label_smoothing), batch.size,
+                  training),
         params_(backend, params),
         grads_(backend, std::vector<float>(static_cast<std::size_t>(plan.grad_floats()), 0.0F)),
         arena_(backend, nan(executor_.arena_bytes() / sizeof(float))),
@@ -119,7 +121,9 @@ class NetRunner {
   DeviceBatch batch() const {
     return {raw_.ptr(), labels_.ptr(), slots_.ptr(), ids_.ptr(), scalars_.ptr()};
   }
-  EvalOutputs outputs() const { return {sample_loss_.ptr(), prediction_.ptr(), metrics_.ptr()}; }
+  EvalOutputs outputs() const {
+    return {sample_loss_.ptr(), prediction_.ptr(), metrics_.ptr(), DevPtr{}};
+  }
   void poison_arena() {
     arena_.set(nan(executor_.arena_bytes() / sizeof(float)));
     kept_.set(nan(executor_.kept_bytes() / sizeof(float)));
@@ -159,8 +163,14 @@ class NetRunner {
     desc.raw = plan.input.shape;
     return desc;
   }
+  static Loss cross_entropy(float label_smoothing) {
+    return make_loss(
+        json_variant(loss_table(), "cross_entropy", {{"label_smoothing", label_smoothing}}), {});
+  }
   static StepMetrics metrics_at(const float* floats) {
-    return {floats[0], floats[1], floats[2], floats[3]};
+    StepMetrics metrics;
+    std::memcpy(static_cast<void*>(&metrics), floats, sizeof(metrics));
+    return metrics;
   }
   static std::vector<float> nan(std::size_t count) {
     return std::vector<float>(count, std::numeric_limits<float>::quiet_NaN());

@@ -12,6 +12,7 @@
 #include "engine/optimizers/optimizer.h"
 #include "tests/engine/optimizers/support.h"
 #include "tests/support/backends.h"
+#include "tests/support/json_variant.h"
 #include "tests/support/op_runner.h"
 #include "tests/support/places.h"
 
@@ -39,24 +40,6 @@ inline std::vector<float> golden_values(std::uint32_t step, std::size_t count) {
   return values;
 }
 
-inline Variant variant_of(const std::string& type, const nlohmann::json& options) {
-  const ObjectTable& table = alternative(optimizer_table(), type);
-  const std::shared_ptr<void> made = table.make();
-  for (const auto& [key, value] : options.items()) {
-    const auto field = std::find_if(table.fields.begin(), table.fields.end(),
-                                    [&](const Field& each) { return each.name == key; });
-    if (field == table.fields.end()) throw std::runtime_error("no field " + key);
-    if (value.is_boolean()) {
-      field->set(made.get(), value.get<bool>());
-    } else if (value.is_array()) {
-      field->set(made.get(), value.get<std::vector<double>>());
-    } else {
-      field->set(made.get(), value.get<double>());
-    }
-  }
-  return {type, {"test.yaml", 7, 3}, &table, made};
-}
-
 inline const std::vector<GoldenCase>& golden_cases() {
   static const std::vector<GoldenCase> cases = [] {
     std::ifstream file(source_dir() + "/tests/golden/optimizers.json");
@@ -66,7 +49,7 @@ inline const std::vector<GoldenCase>& golden_cases() {
       GoldenCase golden;
       const std::string type = each["type"];
       golden.name = type + " " + each["options"].dump();
-      golden.spec = make_optimizer(variant_of(type, each["options"]));
+      golden.spec = make_optimizer(json_variant(optimizer_table(), type, each["options"]));
       golden.lr = each["lr"];
       golden.error = each["error"];
       golden.first = each["first"].get<std::vector<double>>();

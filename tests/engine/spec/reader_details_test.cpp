@@ -497,6 +497,7 @@ model:
 loss:
   type: cross_entropy
   label_smoothing: 0
+metrics: []
 optimizer:
   type: SGD
   lr: 0.001

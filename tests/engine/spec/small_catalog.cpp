@@ -109,6 +109,31 @@ const ObjectTable* normalize_table() {
   return &table;
 }
 
+struct SmallLoss {
+  double label_smoothing = 0;
+};
+const ObjectTable* cross_entropy_table() {
+  using S = SmallLoss;
+  static const ObjectTable table = object_table<S>(
+      "cross_entropy", "Of the softmax.",
+      {field("label_smoothing", &S::label_smoothing, "For the test of defaults.").range(0, 1)});
+  return &table;
+}
+
+struct SmallMetric {};
+const ObjectTable* top_table() {
+  return empty_table<SmallMetric>("top");
+}
+
+std::vector<std::string> small_measured_names(const std::vector<Variant>& metrics) {
+  std::vector<std::string> names = {"loss", "accuracy"};
+  for (const Variant& metric : metrics) names.push_back(metric.type);
+  return names;
+}
+Direction small_better_direction(const std::string& monitor) {
+  return monitor == "val/loss" ? Direction::min : Direction::max;
+}
+
 struct TinyNet {
   std::int64_t classes = 0;
   std::int64_t width = 4;
@@ -147,6 +172,10 @@ Catalog make_catalog() {
                 {conv_table(), relu_table(), empty_table<Flatten>("Flatten"), linear_table(),
                  empty_table<Add>("Add")},
                 {{"Conv2D", "Conv2d"}, {"Dense", "Linear"}, {"Pooling", "a pooling layer"}}};
+  all.losses = {"loss", "type", {cross_entropy_table()}, {}};
+  all.metrics = {"metric", "type", {top_table()}, {}};
+  all.measured_names = &small_measured_names;
+  all.better_direction = &small_better_direction;
   all.optimizers = {"optimizer", "type", {sgd_table(), adam_table()}, {}};
   all.schedules = {"lr_schedule", "type", {empty_table<Constant>("constant"), step_table()}, {}};
   all.datasets = {"data set", "dataset", {images_table(), synthetic_table()}, {}};

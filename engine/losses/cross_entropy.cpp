@@ -1,0 +1,111 @@
+// Cross-entropy of the softmax, as torch.nn.CrossEntropyLoss with class indices as targets.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/losses/loss.h"
+
+namespace dpt {
+namespace {
+
+struct CrossEntropyOptions {
+  double label_smoothing = 0.0;
+  std::optional<std::vector<double>> class_weights;  ///< empty = balanced
+  std::optional<std::int64_t> ignore_index;
+};
+
+const ObjectTable& cross_entropy_table() {
+  using S = CrossEntropyOptions;
+  static const ObjectTable table = object_table<S>(
+      "cross_entropy",
+      "Cross-entropy of the softmax of the logits (natural logarithm), as CrossEntropyLoss. The "
+      "mean is over the whole batch: the sum of the samples' losses over the sum of their weights.",
+      {field("label_smoothing", &S::label_smoothing,
+             "Fraction of the target that is spread evenly over all classes.")
+           .range(0, 1),
+       field("class_weights", &S::class_weights,
+             "The weight of each class, as CrossEntropyLoss's `weight`. balanced: n / (classes * "
+             "samples of the class), of the training samples. Validation and test weigh their "
+             "losses alike.")
+           .range(0, 1e9)
+           .items(1, 1'000'000)
+           .zero_as("balanced"),
+       field("ignore_index", &S::ignore_index,
+             "Samples with this label, counted from 0, count neither in the loss nor in the "
+             "metrics.")
+           .at_least(0)},
+      [](const S& s) -> std::string {
+        const auto& w = s.class_weights;
+        if (!w || w->empty() || std::any_of(w->begin(), w->end(), [](double x) { return x > 0; })) {
+          return {};
+        }
+        return "class_weights: expected a weight above 0, found none";
+      });
+  return table;
+}
+
+/// Of the classes that are not ignored, as scikit-learn's compute_class_weight.
+std::vector<float> balanced_weights(const LossContext& context,
+                                    const std::optional<std::int64_t>& ignored) {
+  std::vector<std::int64_t> counts = context.class_counts();
+  if (ignored) counts[static_cast<std::size_t>(*ignored)] = 0;
+  const std::int64_t n = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  const auto classes = static_cast<double>(context.classes - (ignored ? 1 : 0));
+  std::vector<float> weights(counts.size(), 0.0F);
+  for (std::size_t c = 0; c < counts.size(); ++c) {
+    if (ignored && static_cast<std::int64_t>(c) == *ignored) continue;
+    if (counts[c] == 0) {
+      fail(ErrorKind::usage,
+           "loss.class_weights: balanced gives no weight to class {}, which has no training "
+           "samples; write the weights as a list, one for each of the {} classes",
+           c < context.class_names.size() ? fmt::format("{} ({})", c, context.class_names[c])
+                                          : fmt::format("{}", c),
+           context.classes);
+    }
+    weights[c] =
+        static_cast<float>(static_cast<double>(n) / (classes * static_cast<double>(counts[c])));
+  }
+  return weights;
+}
+
+Loss make_cross_entropy(const Variant& variant, const LossContext& context) {
+  const auto& options = variant.as<CrossEntropyOptions>();
+  Loss loss;
+  if (options.ignore_index) {
+    if (*options.ignore_index >= context.classes) {
+      fail(ErrorKind::usage,
+           "loss.ignore_index: expected a label from 0 to {} (the model has {} outputs), found {}",
+           context.classes - 1, context.classes, *options.ignore_index);
+    }
+    loss.ignore_index = static_cast<std::int32_t>(*options.ignore_index);
+  }
+  if (options.class_weights && options.class_weights->empty()) {
+    loss.class_weights = balanced_weights(context, options.ignore_index);
+  } else if (options.class_weights) {
+    loss.class_weights.assign(options.class_weights->begin(), options.class_weights->end());
+    if (static_cast<std::int64_t>(loss.class_weights.size()) != context.classes) {
+      fail(ErrorKind::usage,
+           "loss.class_weights: expected {} weights, one for each output of the model, found {}",
+           context.classes, loss.class_weights.size());
+    }
+  }
+  CrossEntropyDesc desc;
+  desc.label_smoothing = static_cast<float>(options.label_smoothing);
+  desc.class_weights = loss.class_weights;
+  desc.ignore_index = loss.ignore_index;
+  loss.compile = [desc](OpFactory& factory, const LossShape& shape) {
+    CrossEntropyDesc here = desc;
+    shape.fill(here);
+    return factory.cross_entropy(here);
+  };
+  return loss;
+}
+
+}  // namespace
+
+template <>
+LossKind loss_kind<class CrossEntropy>() {
+  return {&cross_entropy_table(), &make_cross_entropy};
+}
+
+}  // namespace dpt

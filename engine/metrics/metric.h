@@ -1,0 +1,82 @@
+// Metrics: what is measured besides the loss. The kernels of losses add up what a metric is made of
+// (LossDesc::sums); here it becomes a number with a name, by which the log, monitors and --require
+// call it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/spec/train_spec.h"
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// What a metric is computed from: samples that count.
+struct Measured {
+  std::span<const double> sums{};  ///< of Metric::sums
+  double samples = 0;
+  // Of evaluations only.
+  std::span<const std::int32_t> labels{}, predictions{};
+  std::span<const std::string> class_names{};
+  std::int64_t classes = 0;  ///< outputs of the model
+};
+
+struct Metric {
+  std::string name;             ///< "accuracy_top5"
+  std::vector<MetricSum> sums;  ///< what the loss adds up for it
+  bool in_training = true;      ///< false: only evaluations measure it, because it needs labels
+  std::function<double(const Measured&)> value;
+  /// The same for each class, by the class's name; null: it has no such parts.
+  std::function<NamedValues(const Measured&)> by_class;
+};
+
+/// What a metric is made for.
+struct MetricContext {
+  std::int64_t classes = 0;  ///< outputs of the model
+  std::string loss;          ///< its type
+  bool has_errors = false;   ///< Loss::has_errors
+};
+
+struct MetricKind {
+  const ObjectTable* table;
+  Direction better;
+  std::string stem;  ///< the names of its metrics begin with it, and those of no other kind
+  /// The rest of the name; null: there is none.
+  std::string (*suffix)(const Variant& options);
+  /// Throws ErrorKind::usage for options that do not fit. The name is filled in by make_metrics.
+  Metric (*make)(const Variant& options, const MetricContext& context);
+};
+
+/// Defined for each metric in its own .cpp.
+template <class Name>
+MetricKind metric_kind();
+
+std::span<const MetricKind> metric_kinds();
+const VariantTable& metric_table();
+
+/// The metrics of a run: accuracy, then those of the config.
+struct MetricSet {
+  std::vector<Metric> metrics;
+  std::vector<MetricSum> sums;     ///< of all of them, one after another
+  std::vector<std::size_t> first;  ///< where those of each begin
+
+  /// `measured` has the sums of all metrics.
+  Measured of(std::size_t metric, Measured measured) const;
+  /// What training steps measure, or with `all` every metric.
+  NamedValues values(const Measured& measured, bool all) const;
+};
+/// Takes the first of the values, which is the accuracy, off them: it has fields of its own.
+double take_accuracy(NamedValues& values);
+
+/// Throws ErrorKind::usage.
+MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext& context);
+
+/// What a run with these metrics measures: the loss, accuracy, and the metrics.
+std::vector<std::string> measured_names(const std::vector<Variant>& metrics);
+/// Which values of a monitor, such as "val/accuracy_top5", are better.
+Direction better_direction(const std::string& monitor);
+
+}  // namespace dpt

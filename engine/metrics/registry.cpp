@@ -1,0 +1,131 @@
+// All metrics: one line each.
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+
+#include "engine/metrics/metric.h"
+
+namespace dpt {
+namespace {
+
+const MetricKind& kind_of(const std::string& type) {
+  const auto kinds = metric_kinds();
+  const auto kind = std::find_if(kinds.begin(), kinds.end(),
+                                 [&](const MetricKind& each) { return each.table->name == type; });
+  assert(kind != kinds.end() && "the reader admits only names of metric_table()");
+  return *kind;
+}
+
+std::string name_of_metric(const Variant& options) {
+  const MetricKind& kind = kind_of(options.type);
+  return kind.stem + (kind.suffix ? kind.suffix(options) : std::string());
+}
+
+/// Accuracy is always measured: the log and the checkpoints have a place for it.
+Variant accuracy() {
+  const ObjectTable* table = kind_of("accuracy").table;
+  return {table->name, {}, table, table->make()};
+}
+
+}  // namespace
+
+constexpr MetricKind (*kKinds[])() = {
+    &metric_kind<class Accuracy>,           //
+    &metric_kind<class TopK>,               //
+    &metric_kind<class PerClassAccuracy>,   //
+    &metric_kind<class MeanAbsoluteError>,  //
+    &metric_kind<class R2>,                 //
+};
+
+std::span<const MetricKind> metric_kinds() {
+  static const auto kinds = [] {
+    std::array<MetricKind, std::size(kKinds)> made{};
+    std::transform(std::begin(kKinds), std::end(kKinds), made.begin(),
+                   [](MetricKind (*kind)()) { return kind(); });
+    return made;
+  }();
+  return kinds;
+}
+
+const VariantTable& metric_table() {
+  static const VariantTable table = [] {
+    VariantTable made;
+    made.what = "metric";
+    for (const MetricKind& kind : metric_kinds()) made.alternatives.push_back(kind.table);
+    made.hints = {{"topk", "top_k"},
+                  {"top5", "top_k"},
+                  {"balanced_accuracy", "per_class_accuracy"},
+                  {"mae", "mean_absolute_error"},
+                  {"R2Score", "r2"}};
+    return made;
+  }();
+  return table;
+}
+
+Measured MetricSet::of(std::size_t metric, Measured measured) const {
+  measured.sums = measured.sums.subspan(first[metric], metrics[metric].sums.size());
+  return measured;
+}
+
+NamedValues MetricSet::values(const Measured& measured, bool all) const {
+  NamedValues values;
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    if (!all && !metrics[i].in_training) continue;
+    // Of no sample that counts, nothing is known.
+    values.emplace_back(metrics[i].name,
+                        measured.samples > 0 ? metrics[i].value(of(i, measured)) : NAN);
+  }
+  return values;
+}
+
+double take_accuracy(NamedValues& values) {
+  const double accuracy = values.front().second;
+  values.erase(values.begin());
+  return accuracy;
+}
+
+MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext& context) {
+  std::vector<Variant> all = {accuracy()};
+  all.insert(all.end(), metrics.begin(), metrics.end());
+  MetricSet set;
+  for (const Variant& options : all) {
+    const std::string name = name_of_metric(options);
+    const auto is_same = [&](const Metric& each) { return each.name == name; };
+    if (std::any_of(set.metrics.begin(), set.metrics.end(), is_same)) continue;
+    Metric metric = kind_of(options.type).make(options, context);
+    metric.name = name;
+    set.first.push_back(set.sums.size());
+    set.sums.insert(set.sums.end(), metric.sums.begin(), metric.sums.end());
+    set.metrics.push_back(std::move(metric));
+  }
+  if (set.sums.size() > kMostMetricSums) {
+    fail(ErrorKind::usage,
+         "metrics: expected metrics that add up at most {} sums, accuracy included, found {}",
+         kMostMetricSums, set.sums.size());
+  }
+  return set;
+}
+
+std::vector<std::string> measured_names(const std::vector<Variant>& metrics) {
+  std::vector<std::string> names = {"loss", name_of_metric(accuracy())};
+  for (const Variant& options : metrics) {
+    const std::string name = name_of_metric(options);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+Direction better_direction(const std::string& monitor) {
+  const std::string name = monitor.substr(monitor.find('/') + 1);
+  // The longest stem: that of accuracy begins others.
+  const MetricKind* best = nullptr;
+  for (const MetricKind& kind : metric_kinds()) {
+    if (name.starts_with(kind.stem) && (!best || kind.stem.size() > best->stem.size())) {
+      best = &kind;
+    }
+  }
+  return best ? best->better : Direction::min;
+}
+
+}  // namespace dpt

@@ -1,0 +1,27 @@
+// What the backends check and compute of the weights of classes, on the host.
+#pragma once
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "kernels/error.h"
+
+namespace dpt {
+
+inline double mean_of(const std::vector<float>& weights) {
+  return std::accumulate(weights.begin(), weights.end(), 0.0) / static_cast<double>(weights.size());
+}
+
+/// Of a loss on `device`, which has at least one class.
+inline void check_class_weights(const std::string& device, const char* loss, std::int64_t classes,
+                                const std::vector<float>& weights) {
+  if (classes < 1) {
+    fail(ErrorKind::device, "{}: {} needs at least 1 class, not {}", device, loss, classes);
+  }
+  if (weights.empty() || static_cast<std::int64_t>(weights.size()) == classes) return;
+  fail(ErrorKind::device, "{}: {}: {} class weights for {} classes", device, loss, weights.size(),
+       classes);
+}
+
+}  // namespace dpt

@@ -1,0 +1,62 @@
+// What a sample adds to the sums of metrics: decided once for every backend.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/backend.h"
+#include "kernels/common/host_device.h"
+#include "kernels/error.h"
+
+namespace dpt {
+
+/// LossDesc::sums, as kernels take them.
+struct SumList {
+  MetricSum of[kMostMetricSums] = {};
+  int count = 0;
+  bool ranks = false;   ///< some need RowFacts::rank
+  bool errors = false;  ///< some need RowFacts::absolute and squared
+};
+
+/// What is known of a sample whose loss was computed.
+struct RowFacts {
+  bool is_right = false;  ///< the label's output is the largest
+  std::int32_t rank = 0;  ///< outputs above the label's
+  float absolute = 0, squared = 0;
+};
+
+DPT_HOST_DEVICE inline float sample_sum(const MetricSum& sum, const RowFacts& facts) {
+  switch (sum.kind) {
+    case SampleSum::top_k:
+      return (sum.k == 1 ? facts.is_right : facts.rank < sum.k) ? 1.0F : 0.0F;
+    case SampleSum::absolute_error:
+      return facts.absolute;
+    case SampleSum::squared_error:
+      return facts.squared;
+  }
+  return 0;
+}
+
+/// Whether output c is above the label's.
+DPT_HOST_DEVICE inline bool is_above(float value, std::int32_t c, float at_label,
+                                     std::int32_t label) {
+  // A label whose output is not a number is above none.
+  return !(value < at_label || (value == at_label && c >= label));
+}
+
+inline SumList sum_list(const LossDesc& desc) {
+  if (desc.sums.size() > kMostMetricSums) {
+    fail(ErrorKind::device, "a loss adds up at most {} sums for metrics, not {}", kMostMetricSums,
+         desc.sums.size());
+  }
+  SumList list;
+  list.count = static_cast<int>(desc.sums.size());
+  std::copy(desc.sums.begin(), desc.sums.end(), list.of);
+  for (const MetricSum& sum : desc.sums) {
+    list.ranks = list.ranks || (sum.kind == SampleSum::top_k && sum.k != 1);
+    list.errors = list.errors || sum.kind != SampleSum::top_k;
+  }
+  return list;
+}
+
+}  // namespace dpt

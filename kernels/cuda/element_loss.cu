@@ -1,0 +1,76 @@
+// Elementwise losses; the formulas stand in kernels/common/element_losses.h.
+#include "kernels/cuda/element_loss.h"
+
+#include "kernels/common/class_weights.h"
+#include "kernels/common/element_losses.h"
+#include "kernels/cuda/loss_rows.cuh"
+#include "kernels/cuda/runtime/device_copy.h"
+
+namespace dpt {
+namespace {
+
+template <class Formula>
+struct ElementRows {
+  Formula formula;
+  const float* pos_weight = nullptr;  ///< null: all are 1
+
+  template <class Mine, class T>
+  __device__ loss_rows::RowLoss run(const loss_rows::Row<T>& row, const loss_rows::Largest&,
+                                    bool wants_errors) const {
+    constexpr int kThreads = Mine::kSize;
+    const std::int32_t classes = row.classes, lane = Mine::lane();
+    double loss = 0, absolute = 0, squared = 0;
+    for (std::int32_t c = lane; c < classes; c += kThreads) {
+      const float x = to_float(row.logits[c]), y = c == row.label ? 1.0F : 0.0F;
+      loss += static_cast<double>(formula.value(x, y, weight(c)));
+      if (!wants_errors) continue;
+      const float error = formula.predicted(x) - y;
+      absolute += static_cast<double>(fabsf(error));
+      squared += static_cast<double>(error * error);
+    }
+    loss = Mine::sum(loss);
+    if (wants_errors) {
+      absolute = Mine::sum(absolute);
+      squared = Mine::sum(squared);
+    }
+    loss_rows::RowLoss result;
+    if (classes == 0) return result;
+    const auto n = static_cast<double>(classes);
+    // A label that no class has makes the loss a NaN, which the trainer stops for.
+    result.loss =
+        row.label_exists ? static_cast<float>(loss / n) : std::numeric_limits<float>::quiet_NaN();
+    result.absolute = static_cast<float>(absolute / n);
+    result.squared = static_cast<float>(squared / n);
+    if (!row.gradient) return result;
+    // Each thread reads and writes its own elements; only the label's is read by others, and that
+    // was before the sums.
+    const float share = row.scale / static_cast<float>(classes);
+    for (std::int32_t c = lane; c < classes; c += kThreads) {
+      const float x = to_float(row.logits[c]), y = c == row.label ? 1.0F : 0.0F;
+      store(row.gradient[c], formula.gradient(x, y, weight(c)) * share);
+    }
+    return result;
+  }
+
+  __device__ float weight(std::int32_t c) const { return pos_weight ? pos_weight[c] : 1.0F; }
+};
+
+}  // namespace
+
+std::unique_ptr<LossOp> make_cuda_element_loss(const CudaContext& context,
+                                               const ElementLossDesc& desc) {
+  check_class_weights(context.name, "an elementwise loss", desc.classes, desc.pos_weight);
+  DeviceMemory weights;
+  const float* pos_weight = nullptr;
+  if (!desc.pos_weight.empty()) {
+    weights = device_copy(context, desc.pos_weight);
+    pos_weight = device<const float>(weights.ptr());
+  }
+  return element_losses::with_formula(desc, [&](auto formula) {
+    return loss_rows::make_loss(context, "an elementwise loss", desc,
+                                ElementRows<decltype(formula)>{formula, pos_weight}, false,
+                                std::move(weights));
+  });
+}
+
+}  // namespace dpt

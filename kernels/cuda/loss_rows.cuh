@@ -1,0 +1,337 @@
+// What all losses on a GPU share: teams of threads that have one row of outputs each, and the sums
+// over rows. Only the files of losses include this.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/common/bf16.h"
+#include "kernels/common/sample_sums.h"
+#include "kernels/common/softmax.h"
+#include "kernels/cuda/description.h"
+#include "kernels/cuda/runtime/is_last_block.h"
+
+namespace dpt::loss_rows {
+
+constexpr unsigned kFullMask = 0xffffffffU;
+constexpr std::int64_t kMostBlocks = 512;
+
+/// What a block leaves for the last one.
+struct BlockSums {
+  double loss, weight;
+  double of[kMostMetricSums];
+  unsigned labelled;
+};
+
+template <class T>
+struct Call {
+  const T* logits;  ///< (batch, classes)
+  T* gradient;      ///< (batch, classes) or null
+  const std::int32_t* labels;
+  const std::int32_t* slots;
+  const float* scale;  ///< null: 1
+  StepMetrics* metrics;
+  float* sample_loss;        ///< or null
+  float* sample_sums;        ///< (batch, sums.count) or null
+  std::int32_t* prediction;  ///< or null
+  std::int32_t batch, classes;
+  SumList sums;
+  bool weighted;  ///< not every sample has the weight 1
+  bool add;       ///< to the metrics
+  BlockSums* partials;
+  unsigned* counter;
+};
+
+/// One row, as its team sees it. What has no row, because shuffles want whole warps, has no
+/// elements.
+template <class T>
+struct Row {
+  const T* logits;
+  T* gradient;  ///< or null; it may lie where the logits are
+  std::int32_t classes, label;
+  float scale;
+  bool label_exists;  ///< a class has that label
+};
+
+/// The loss of a row.
+struct RowLoss {
+  float loss = 0;
+  float weight = 1;
+  bool counts = true;
+  float absolute = 0, squared = 0;  ///< mean errors, where SumList::errors
+};
+
+/// The largest logit so far, and where it is.
+struct Largest {
+  float value;
+  std::int32_t index;
+
+  /// The larger one, of equal ones the first. NaN is never larger, as on the CPU.
+  __device__ void join(float other, std::int32_t other_index) {
+    const bool wins = other > value || (other == value && other_index < index);
+    value = wins ? other : value;
+    index = wins ? other_index : index;
+  }
+};
+
+/// `kThreads` threads that have one row: a part of a warp, or a whole block of several warps. Every
+/// result is the same in all of them. All threads of a warp, and of a block where that is the team,
+/// make the same calls.
+template <int kThreads>
+struct Team {
+  static constexpr int kSize = kThreads, kWarps = kThreads / 32;
+
+  __device__ static int lane() { return static_cast<int>(threadIdx.x % kThreads); }
+
+  __device__ static Largest largest(Largest mine) {
+    for (int step = (kThreads < 32 ? kThreads : 32) / 2; step > 0; step /= 2) {
+      const float value = __shfl_xor_sync(kFullMask, mine.value, step);
+      const std::int32_t index = __shfl_xor_sync(kFullMask, mine.index, step);
+      mine.join(value, index);
+    }
+    if constexpr (kWarps > 1) {
+      __shared__ Largest of_warps[kWarps];
+      __syncthreads();
+      if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = mine;
+      __syncthreads();
+      for (const Largest& other : of_warps) mine.join(other.value, other.index);
+    }
+    return mine;
+  }
+
+  __device__ static double sum(double mine) {
+    if constexpr (kThreads == kSoftmaxLanes) {
+      double total = 0;
+      for (int from = 0; from < kThreads; ++from) {
+        total += __shfl_sync(kFullMask, mine, from, kThreads);
+      }
+      return total;
+    } else {
+      for (int step = 16; step > 0; step /= 2) mine += __shfl_xor_sync(kFullMask, mine, step);
+    }
+    if constexpr (kWarps > 1) {
+      __shared__ double of_warps[kWarps];
+      __syncthreads();
+      if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = mine;
+      __syncthreads();
+      mine = 0;
+      for (const double part : of_warps) mine += part;
+    }
+    return mine;
+  }
+
+  /// What any of the threads read or wrote before this is done when others go on.
+  __device__ static void order() {
+    if constexpr (kWarps > 1) {
+      __syncthreads();
+    } else {
+      __syncwarp();
+    }
+  }
+};
+
+/// One row, by a team.
+template <class T, class Rows, int kThreads>
+__device__ inline void run_row(const Call<T>& call, const Rows& rows, std::int32_t index,
+                               float scale, BlockSums& sums) {
+  using Mine = Team<kThreads>;
+  const bool exists = index < call.batch;
+  const std::int32_t classes = exists ? call.classes : 0, lane = Mine::lane();
+  const std::int64_t at = static_cast<std::int64_t>(index) * classes;
+  const T* logits = call.logits + at;
+  const std::int32_t label = exists ? call.labels[call.slots[index]] : 0;
+  const bool label_exists = label >= 0 && label < classes;
+
+  Largest largest = {exists ? to_float(logits[0]) : 0.0F, 0};
+  for (std::int32_t c = lane; c < classes; c += kThreads) {
+    const float value = to_float(logits[c]);
+    if (value > largest.value) largest = {value, c};
+  }
+  largest = Mine::largest(largest);
+  RowFacts facts;
+  if (call.sums.ranks) {
+    const float at_label =
+        label_exists ? to_float(logits[label]) : std::numeric_limits<float>::quiet_NaN();
+    int above = 0;
+    for (std::int32_t c = lane; c < classes; c += kThreads) {
+      above += c != label && is_above(to_float(logits[c]), c, at_label, label) ? 1 : 0;
+    }
+    facts.rank = static_cast<std::int32_t>(Mine::sum(static_cast<double>(above)));
+  }
+  const Row<T> row = {
+      logits, call.gradient ? call.gradient + at : nullptr, classes, label, scale, label_exists};
+  const RowLoss result = rows.template run<Mine>(row, largest, call.sums.errors);
+  if (!exists || lane != 0) return;
+  facts.is_right = largest.index == label;
+  facts.absolute = result.absolute;
+  facts.squared = result.squared;
+  sums.loss += static_cast<double>(result.loss);
+  sums.weight += static_cast<double>(result.weight);
+  sums.labelled += result.counts ? 1U : 0U;
+  for (int i = 0; i < kMostMetricSums; ++i) {
+    if (i >= call.sums.count) break;
+    const float value = result.counts ? sample_sum(call.sums.of[i], facts) : 0.0F;
+    sums.of[i] += static_cast<double>(value);
+    if (call.sample_sums) call.sample_sums[index * call.sums.count + i] = value;
+  }
+  if (call.sample_loss) call.sample_loss[index] = result.loss;
+  if (call.prediction) call.prediction[index] = largest.index;
+}
+
+/// The sums over the block's threads, valid in thread 0; the order is fixed. Those of weights are
+/// added up only where the loss has some.
+template <int kBlock, class T>
+__device__ inline BlockSums block_sums(BlockSums mine, const Call<T>& call) {
+  __shared__ BlockSums of_warps[kBlock / 32];
+  for (unsigned step = 16; step > 0; step /= 2) {
+    mine.loss += __shfl_down_sync(kFullMask, mine.loss, step);
+    for (int i = 0; i < kMostMetricSums; ++i) {
+      if (i >= call.sums.count) break;
+      mine.of[i] += __shfl_down_sync(kFullMask, mine.of[i], step);
+    }
+    if (!call.weighted) continue;
+    mine.weight += __shfl_down_sync(kFullMask, mine.weight, step);
+    mine.labelled += __shfl_down_sync(kFullMask, mine.labelled, step);
+  }
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = mine;
+  __syncthreads();
+  BlockSums total = {};
+  if (threadIdx.x == 0) {
+    for (const BlockSums& warp : of_warps) {
+      total.loss += warp.loss;
+      total.weight += warp.weight;
+      total.labelled += warp.labelled;
+      for (int i = 0; i < kMostMetricSums; ++i) total.of[i] += warp.of[i];
+    }
+  }
+  return total;
+}
+
+template <class T, class Rows, int kTeam, int kBlock>
+__global__ void __launch_bounds__(kBlock) loss_kernel(Call<T> call, Rows rows) {
+  constexpr int kTeams = kBlock / kTeam;
+  const float scale = call.scale ? *call.scale : 1.0F;
+  BlockSums sums = {};
+  for (std::int32_t first = static_cast<std::int32_t>(blockIdx.x) * kTeams; first < call.batch;
+       first += static_cast<std::int32_t>(gridDim.x) * kTeams) {
+    run_row<T, Rows, kTeam>(call, rows, first + static_cast<std::int32_t>(threadIdx.x) / kTeam,
+                            scale, sums);
+  }
+  sums = block_sums<kBlock>(sums, call);
+  if (gridDim.x > 1) {
+    if (threadIdx.x == 0) call.partials[blockIdx.x] = sums;
+    if (!is_last_block(call.counter, gridDim.x)) return;
+    sums = {};
+    for (unsigned b = threadIdx.x; b < gridDim.x; b += kBlock) {
+      sums.loss += __ldcg(&call.partials[b].loss);
+      sums.weight += __ldcg(&call.partials[b].weight);
+      sums.labelled += __ldcg(&call.partials[b].labelled);
+      for (int i = 0; i < kMostMetricSums; ++i) {
+        if (i >= call.sums.count) break;
+        sums.of[i] += __ldcg(&call.partials[b].of[i]);
+      }
+    }
+    sums = block_sums<kBlock>(sums, call);
+  }
+  if (threadIdx.x == 0) {
+    if (!call.weighted) {
+      sums.labelled = static_cast<unsigned>(call.batch);
+      sums.weight = static_cast<double>(call.batch);
+    }
+    const StepMetrics before = call.add ? *call.metrics : StepMetrics{};
+    const auto plus = [](float value, double more) {
+      return static_cast<float>(static_cast<double>(value) + more);
+    };
+    StepMetrics& metrics = *call.metrics;
+    metrics.loss_sum = plus(before.loss_sum, sums.loss);
+    metrics.weight = plus(before.weight, sums.weight);
+    metrics.count = before.count + static_cast<float>(call.batch);
+    metrics.labelled = before.labelled + static_cast<float>(sums.labelled);
+    for (int i = 0; i < kMostMetricSums; ++i) {
+      if (i < call.sums.count) metrics.sums[i] = plus(before.sums[i], sums.of[i]);
+    }
+  }
+}
+
+/// The number of blocks follows from the batch alone, and with it the order of the sums.
+/// `kRows` rows a team come before blocks share the work, which costs a handover.
+template <class T, class Rows, int kTeam, int kBlock, int kRows>
+void launch_rows(const CudaContext& context, Call<T> call, Rows rows) {
+  const unsigned blocks = blocks_for(call.batch, kBlock / kTeam * kRows, kMostBlocks);
+  launch(loss_kernel<T, Rows, kTeam, kBlock>, blocks, kBlock, 0, context.stream, call, rows);
+}
+
+/// Runs `Rows`, which is copied to the device with each call:
+/// `rows.run<Team>(row, largest, wants_errors)` gives a RowLoss, the same in all threads of a team,
+/// and writes the gradient times Row::scale.
+template <class T, class Rows>
+class CudaLoss final : public LossOp {
+ public:
+  CudaLoss(const CudaContext& context, const LossDesc& desc, Rows rows, bool weighted,
+           DeviceMemory constants)
+      : context_(context),
+        d_(desc),
+        sums_(sum_list(desc)),
+        rows_(rows),
+        weighted_(weighted),
+        constants_(std::move(constants)) {}
+
+  void run(const LossArgs& args) override {
+    Call<T> call = {};
+    call.logits = device<const T>(args.logits);
+    call.gradient = d_.training ? device<T>(args.dlogits) : nullptr;
+    call.labels = device<const std::int32_t>(args.labels);
+    call.slots = device<const std::int32_t>(args.slots);
+    call.scale = d_.training ? device<const float>(args.inverse_count) : nullptr;
+    call.metrics = device<StepMetrics>(args.metrics);
+    call.sample_loss = device<float>(args.sample_loss);
+    call.sample_sums = device<float>(args.sample_sums);
+    call.prediction = device<std::int32_t>(args.prediction);
+    call.batch = static_cast<std::int32_t>(d_.batch);
+    call.classes = static_cast<std::int32_t>(d_.classes);
+    call.sums = sums_;
+    call.weighted = weighted_;
+    call.add = args.write == GradWrite::add;
+    call.partials = partial_sums<BlockSums>(context_, kMostBlocks);
+    call.counter = block_counters(context_);
+    if (d_.classes <= 128) {
+      launch_rows<T, Rows, kSoftmaxLanes, 1024, 2>(context_, call, rows_);
+    } else if (d_.classes <= 2048) {
+      launch_rows<T, Rows, 32, 256, 1>(context_, call, rows_);
+    } else {
+      launch_rows<T, Rows, 512, 512, 1>(context_, call, rows_);
+    }
+  }
+
+ private:
+  const CudaContext& context_;
+  LossDesc d_;
+  SumList sums_;
+  Rows rows_;
+  bool weighted_;
+  DeviceMemory constants_;  ///< that `rows` points to
+};
+
+/// The operation in the description's type.
+template <class Rows>
+std::unique_ptr<LossOp> make_loss(const CudaContext& context, const char* name,
+                                  const LossDesc& desc, Rows rows, bool weighted,
+                                  DeviceMemory constants) {
+  check_cuda_desc(context, name, desc.type, desc.batch);
+  // Rows are counted in 32 bits, with room for the stride over the last ones.
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  if (desc.classes < 1 || desc.classes > kMost || desc.batch > kMost) {
+    fail(ErrorKind::device,
+         "{}: {} needs 1 to {} classes and a batch of at most that, not {} and {}", context.name,
+         name, kMost, desc.classes, desc.batch);
+  }
+  if (desc.type == DType::bf16) {
+    return std::make_unique<CudaLoss<Bf16, Rows>>(context, desc, rows, weighted,
+                                                  std::move(constants));
+  }
+  return std::make_unique<CudaLoss<float, Rows>>(context, desc, rows, weighted,
+                                                 std::move(constants));
+}
+
+}  // namespace dpt::loss_rows

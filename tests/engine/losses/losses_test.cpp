@@ -1,0 +1,233 @@
+// Losses against PyTorch (tests/golden/make_golden_losses.py), and what does not fit.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/losses/loss.h"
+#include "kernels/devices.h"
+#include "tests/support/backends.h"
+#include "tests/support/close.h"
+#include "tests/support/json_variant.h"
+#include "tests/support/loss_runner.h"
+#include "tests/support/places.h"
+
+namespace dpt::testing {
+namespace {
+
+using Json = nlohmann::json;
+using Counts = std::vector<std::int64_t>;
+
+const Counts kCounts = {10, 30, 0, 20};
+const std::vector<std::string> kNames = {"cat", "dog", "emu", "fox"};
+
+Loss loss_of(const std::string& type, const Json& options, std::int64_t classes = 4,
+             const Counts& counts = kCounts) {
+  return make_loss(json_variant(loss_table(), type, options),
+                   {classes, kNames, [&] { return counts; }});
+}
+
+std::string error_of(const Json& options, std::int64_t classes = 4) {
+  try {
+    loss_of("cross_entropy", options, classes);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// Outputs above the label's.
+int rank_of(const float* logits, std::int64_t classes, std::int32_t label) {
+  int rank = 0;
+  for (std::int64_t c = 0; c < classes; ++c) {
+    rank += logits[c] > logits[label] || (logits[c] == logits[label] && c < label) ? 1 : 0;
+  }
+  return rank;
+}
+
+std::vector<float> to_floats(const Json& values) {
+  return values.get<std::vector<float>>();
+}
+
+}  // namespace
+
+TEST_CASE("losses, weights and gradients are those of PyTorch") {
+  std::ifstream file(source_dir() + "/tests/golden/losses.json");
+  const Json golden = Json::parse(file);
+  for (const std::string& name : backend_names()) {
+    const auto backend = make_backend(parse_device(name));
+    for (const Json& each : golden["cases"]) {
+      INFO(name, ": ", each["type"].dump(), " ", each["options"].dump());
+      const std::vector<float> logits = to_floats(each["logits"]);
+      const auto labels = each["labels"].get<std::vector<std::int32_t>>();
+      const std::int64_t classes = each["classes"];
+      const auto batch = static_cast<std::int64_t>(labels.size());
+      const Loss loss = loss_of(each["type"], each["options"], classes);
+
+      std::vector<float> weights;
+      double weight = 0;
+      for (const std::int32_t label : labels) {
+        weights.push_back(static_cast<float>(loss.weight_of(label)));
+        weight += loss.weight_of(label);
+      }
+      CHECK(weights == to_floats(each["weights"]));
+
+      // The divisor is in the gradient's scale, or nobody knows it yet.
+      const auto scale =
+          loss.is_weighted() ? std::nullopt : std::optional(1.0F / static_cast<float>(batch));
+      std::vector<MetricSum> sums = {{SampleSum::top_k, 2}, {SampleSum::top_k, 1}};
+      if (loss.has_errors) {
+        sums.push_back({SampleSum::absolute_error});
+        sums.push_back({SampleSum::squared_error});
+      }
+      const auto op = loss.compile(*backend, {batch, classes, DType::f32, true, sums});
+      const LossResult got = run_loss(*backend, *op, logits, labels, scale, sums.size());
+      check_close("loss per sample", got.sample_loss, each["losses"].get<std::vector<double>>(),
+                  1e-6);
+      CHECK(static_cast<double>(got.metrics.weight) == doctest::Approx(weight));
+      CHECK(got.metrics.count == static_cast<float>(batch));
+      CHECK(got.metrics.mean_loss() == doctest::Approx(each["mean"].get<double>()).epsilon(1e-6));
+      std::vector<double> gradient = each["gradient"].get<std::vector<double>>();
+      for (double& value : gradient) value *= scale ? 1.0 : weight;
+      check_close("gradient", got.gradient, gradient, 1e-6);
+
+      double labelled = 0;
+      std::vector<double> want(sums.size(), 0.0), of_samples;
+      for (std::size_t k = 0; k < labels.size(); ++k) {
+        const bool counts = loss.counts(labels[k]);
+        labelled += counts ? 1 : 0;
+        const auto rank =
+            rank_of(logits.data() + k * static_cast<std::size_t>(classes), classes, labels[k]);
+        std::vector<double> mine = {rank < 2 ? 1.0 : 0.0, rank < 1 ? 1.0 : 0.0};
+        if (loss.has_errors) {
+          mine.push_back(each["absolute"][k].get<double>());
+          mine.push_back(each["squared"][k].get<double>());
+        }
+        for (std::size_t i = 0; i < mine.size(); ++i) {
+          of_samples.push_back(counts ? mine[i] : 0.0);
+          want[i] += of_samples.back();
+        }
+      }
+      check_close("sums of a sample", got.sample_sums, of_samples, 1e-6);
+      check_close("sums", {got.metrics.sums, got.metrics.sums + sums.size()}, want, 1e-6);
+      CHECK(got.metrics.labelled == static_cast<float>(labelled));
+
+      // An evaluation measures the same and leaves the logits as they are.
+      const auto eval = loss.compile(*backend, {batch, classes, DType::f32, false, sums});
+      const LossResult measured = run_loss(*backend, *eval, logits, labels, 0.25F, sums.size());
+      CHECK(measured.sample_sums == got.sample_sums);
+      CHECK(measured.sample_loss == got.sample_loss);
+      CHECK(measured.prediction == got.prediction);
+      CHECK(measured.metrics.mean_loss() == got.metrics.mean_loss());
+      CHECK(measured.gradient == logits);
+    }
+  }
+}
+
+TEST_CASE("gradients are divided by the weight that the sums hold") {
+  for (const std::string& name : backend_names()) {
+    CAPTURE(name);
+    const auto backend = make_backend(parse_device(name));
+    StepMetrics metrics;
+    metrics.weight = 0.3F;
+    const OnDevice<StepMetrics> on_device(*backend, {metrics});
+    const std::vector<float> values = random_values(37, 5);
+    const OnDevice<float> grads(*backend, values);
+    backend->divide_by_weight(grads.ptr(), 35, on_device.ptr());
+    std::vector<float> want = values;
+    for (std::size_t i = 0; i < 35; ++i) want[i] *= 1.0F / metrics.weight;
+    CHECK(grads.get() == want);
+  }
+}
+
+TEST_CASE("losses in bf16 are those of the rounded outputs") {
+  for (const std::string& name : backend_names()) {
+    CAPTURE(name);
+    const auto backend = make_backend(parse_device(name));
+    for (const char* type : {"mse", "bce_with_logits"}) {
+      const Loss loss = loss_of(type, Json::object(), 5);
+      std::vector<Bf16> halves;
+      std::vector<float> floats;
+      for (const float value : random_values(20, 3)) {
+        halves.push_back(to_bf16(value));
+        floats.push_back(to_float(halves.back()));
+      }
+      const std::vector<std::int32_t> labels = {4, 0, 1, 2};
+      const auto half = loss.compile(*backend, {4, 5, DType::bf16, true});
+      const auto full = loss.compile(*backend, {4, 5, DType::f32, true});
+      const LossResult got = run_loss(*backend, *half, halves, labels);
+      const LossResult want = run_loss(*backend, *full, floats, labels);
+      CHECK(got.sample_loss == want.sample_loss);
+      for (std::size_t i = 0; i < floats.size(); ++i) {
+        CHECK(got.gradient[i] == to_float(to_bf16(want.gradient[i])));
+      }
+    }
+  }
+}
+
+TEST_CASE("elementwise losses: weights that do not fit, and NaN") {
+  CHECK_THROWS_WITH_AS(
+      loss_of("bce_with_logits", {{"pos_weight", {1.0, 2.0}}}),
+      "loss.pos_weight: expected 4 weights, one for each output of the model, found 2", Error);
+  for (const std::string& name : backend_names()) {
+    CAPTURE(name);
+    const auto backend = make_backend(parse_device(name));
+    for (const char* type : {"mse", "l1", "smooth_l1", "bce_with_logits"}) {
+      CAPTURE(type);
+      const auto op = loss_of(type, Json::object()).compile(*backend, {1, 4, DType::f32, true});
+      const LossResult got = run_loss<float>(*backend, *op, {0, NAN, 1e30F, -1e30F}, {2});
+      CHECK(std::isnan(got.metrics.loss_sum));
+      CHECK(std::isnan(got.gradient[1]));
+      CHECK(std::isfinite(got.gradient[3]));
+    }
+  }
+}
+
+TEST_CASE("cross_entropy: labels that do not count are in no sum") {
+  for (const std::string& name : backend_names()) {
+    CAPTURE(name);
+    const auto backend = make_backend(parse_device(name));
+    const Loss loss = loss_of("cross_entropy", {{"ignore_index", 2}});
+    const auto op = loss.compile(*backend, {3, 4, DType::f32, true});
+    // The prediction of the second sample, which is ignored, is right; its logits may be anything.
+    const LossResult got = run_loss<float>(*backend, *op, {4, 0, 0, 0, NAN, 0, 9, 0, 0, 4, 0, 0},
+                                           {0, 2, 0}, std::nullopt);
+    CHECK(got.metrics.count == 3);
+    CHECK(got.metrics.labelled == 2);
+    CHECK(got.metrics.weight == 2);
+    CHECK(got.metrics.sums[0] == 1);
+    CHECK(std::isfinite(got.metrics.loss_sum));
+    CHECK(got.sample_loss[1] == 0);
+    CHECK(std::vector(got.gradient.begin() + 4, got.gradient.begin() + 8) ==
+          std::vector<float>(4, 0.0F));
+    const LossResult none = run_loss(*backend, *op, std::vector<float>(12, 1.0F), {2, 2, 2});
+    CHECK(none.metrics.is_weightless());
+  }
+}
+
+TEST_CASE("cross_entropy: balanced weights follow the training samples") {
+  const Loss loss =
+      loss_of("cross_entropy", {{"class_weights", Json::array()}}, 4, {10, 30, 5, 15});
+  CHECK(loss.class_weights == std::vector<float>{1.5F, 0.5F, 3.0F, 1.0F});
+  const Loss some =
+      loss_of("cross_entropy", {{"class_weights", Json::array()}, {"ignore_index", 2}});
+  CHECK(some.class_weights == std::vector<float>{2.0F, 60.0F / 90.0F, 0.0F, 1.0F});
+  CHECK_FALSE(some.counts(2));
+  CHECK_FALSE(loss_of("cross_entropy", {}).is_weighted());
+}
+
+TEST_CASE("cross_entropy: options that do not fit the model or the data") {
+  CHECK(error_of({{"class_weights", {1.0, 2.0}}}) ==
+        "loss.class_weights: expected 4 weights, one for each output of the model, found 2");
+  CHECK(error_of({{"ignore_index", 4}}) ==
+        "loss.ignore_index: expected a label from 0 to 3 (the model has 4 outputs), found 4");
+  CHECK(error_of({{"class_weights", Json::array()}}) ==
+        "loss.class_weights: balanced gives no weight to class 2 (emu), which has no training "
+        "samples; write the weights as a list, one for each of the 4 classes");
+  const Variant zeros =
+      json_variant(loss_table(), "cross_entropy", {{"class_weights", {0.0, 0.0}}});
+  CHECK(zeros.table->check(zeros.options.get()) ==
+        "class_weights: expected a weight above 0, found none");
+}
+
+}  // namespace dpt::testing

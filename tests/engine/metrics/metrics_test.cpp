@@ -1,0 +1,95 @@
+// What metrics make of the sums over samples, their names, and what does not fit.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/metrics/metric.h"
+#include "tests/support/json_variant.h"
+
+namespace dpt::testing {
+namespace {
+
+Variant metric(const std::string& type, const nlohmann::json& options = nlohmann::json::object()) {
+  return json_variant(metric_table(), type, options);
+}
+
+const MetricContext kClasses = {3, "cross_entropy", false};
+const MetricContext kValues = {3, "mse", true};
+
+}  // namespace
+
+TEST_CASE("accuracy is the first metric; top_k, and sums in the order of the metrics") {
+  const MetricSet set = make_metrics({metric("top_k", {{"k", 2}}), metric("accuracy"),
+                                      metric("mean_absolute_error"), metric("top_k", {{"k", 2}})},
+                                     kValues);
+  REQUIRE(set.metrics.size() == 3);
+  CHECK(set.sums == std::vector<MetricSum>{
+                        {SampleSum::top_k, 1}, {SampleSum::top_k, 2}, {SampleSum::absolute_error}});
+  const std::vector<double> sums = {2, 3, 1};
+  const NamedValues want = {
+      {"accuracy", 0.5}, {"accuracy_top2", 0.75}, {"mean_absolute_error", 0.25}};
+  CHECK(set.values({sums, 4}, false) == want);
+  // Of nothing, nothing is known.
+  for (const auto& [name, value] : set.values({sums, 0}, false)) CHECK(std::isnan(value));
+}
+
+TEST_CASE("per_class_accuracy: of each class that occurs, and their mean") {
+  const MetricSet set = make_metrics({metric("per_class_accuracy")}, kClasses);
+  const std::vector<double> sums = {3};
+  const std::vector<std::int32_t> labels = {0, 0, 0, 0, 2}, predictions = {0, 0, 1, 2, 2};
+  const std::vector<std::string> names = {"cat", "dog", "emu"};
+  const Measured measured = {sums, 5, labels, predictions, names, 3};
+  const NamedValues want = {{"accuracy", 0.6}, {"per_class_accuracy", 0.75}};
+  CHECK(set.values(measured, true) == want);
+  const NamedValues classes = {{"cat", 0.5}, {"emu", 1.0}};
+  CHECK(set.metrics[1].by_class(set.of(1, measured)) == classes);
+  // A training step has no labels on the host.
+  CHECK(set.values(measured, false).size() == 1);
+}
+
+TEST_CASE("r2 is scikit-learn's r2_score of the one-hot targets, variance_weighted") {
+  const MetricSet set = make_metrics({metric("r2")}, kValues);
+  // Predictions (0.5, 0.5, 0), (0, 1, 0), (0, 0, 0.5), (1, 0, 0).
+  const std::vector<std::int32_t> labels = {0, 1, 2, 0}, predictions = {0, 1, 2, 0};
+  const std::vector<double> sums = {4, (0.25 + 0.25) / 3 + 0.25 / 3};
+  const NamedValues values = set.values({sums, 4, labels, predictions, {}, 3}, true);
+  // Squares about the means (0.5, 0.25, 0.25): 1 + 0.75 + 0.75.
+  CHECK(values[1].second == doctest::Approx(1 - 0.75 / 2.5));
+  const std::vector<std::int32_t> same = {1, 1, 1, 1};
+  CHECK(std::isnan(set.values({sums, 4, same, predictions, {}, 3}, true)[1].second));
+}
+
+TEST_CASE("names of metrics, and which values are better") {
+  CHECK(measured_names({metric("top_k"), metric("accuracy"), metric("r2")}) ==
+        std::vector<std::string>{"loss", "accuracy", "accuracy_top5", "r2"});
+  CHECK(better_direction("val/loss") == Direction::min);
+  CHECK(better_direction("val/mean_absolute_error") == Direction::min);
+  for (const char* up : {"accuracy", "accuracy_top5", "per_class_accuracy", "r2"}) {
+    CHECK(better_direction(std::string("val/") + up) == Direction::max);
+  }
+}
+
+TEST_CASE("metrics that do not fit the model or the loss") {
+  const auto error_of = [](const std::vector<Variant>& metrics) -> std::string {
+    try {
+      make_metrics(metrics, kClasses);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  CHECK(error_of({metric("top_k", {{"k", 4}})}) ==
+        "metrics: top_k: expected k from 1 to 3 (the model has 3 outputs), found 4");
+  CHECK(error_of({metric("r2")}) ==
+        "metrics: r2 is the distance of outputs from their targets: expected loss: mse, l1, "
+        "smooth_l1 or bce_with_logits, found cross_entropy");
+  std::vector<Variant> many;
+  for (int k = 1; k <= 10; ++k) many.push_back(metric("top_k", {{"k", k}}));
+  CHECK_THROWS_WITH_AS(make_metrics(many, {100, "cross_entropy", false}),
+                       "metrics: expected metrics that add up at most 9 sums, accuracy included, "
+                       "found 11",
+                       Error);
+}
+
+}  // namespace dpt::testing
