@@ -47,6 +47,12 @@ class CpuGroupNorm final : public Op {
     T* y = host<T>(args.y);
     const float *weight = host(args.weight), *bias = host(args.bias);
     Moments* saved = desc_.training ? host<Moments>(args.saved) : nullptr;
+    if (is_narrow()) {
+      for_blocks_of_groups([=, this](std::int64_t sample, std::int64_t first, std::int64_t count) {
+        normalise_block(x, y, weight, bias, saved, sample, first, count);
+      });
+      return;
+    }
     parallel_for(threads_, sets_, [=, this](std::int64_t set) {
       const Moments m = moments_of(x, set);
       if (saved) saved[set] = m;
@@ -76,6 +82,13 @@ class CpuGroupNorm final : public Op {
     if (args.dx) {
       const float* weight = host(args.weight);
       T* dx = host<T>(args.dx);
+      if (is_narrow()) {
+        for_blocks_of_groups(
+            [=, this](std::int64_t sample, std::int64_t first, std::int64_t count) {
+              block_gradient(dx, x, dy, weight, saved, sample, first, count);
+            });
+        return;
+      }
       parallel_for(threads_, sets_,
                    [=, this](std::int64_t set) { input_gradient(dx, x, dy, weight, saved, set); });
     }
@@ -130,15 +143,119 @@ class CpuGroupNorm final : public Op {
                std::int64_t count, Sums& some) const {
     const std::int64_t at = row * channels_ + first;
     const Moments* sets = saved + row / pixels_ * desc_.groups;
-    for (std::int64_t c = 0; c < count;) {
+    std::int64_t group = first / width_;
+    for (std::int64_t c = 0; c < count; ++group) {
       // As far as the group goes.
-      const std::int64_t group = (first + c) / width_;
       const std::int64_t end = std::min(count, (group + 1) * width_ - first);
       const Moments m = sets[group];
       for (; c < end; ++c) {
         const float gradient = to_float(dy[at + c]);
         some.v[0][c] += gradient;
         some.v[1][c] += gradient * ((to_float(x[at + c]) - m.mean) * m.inverse);
+      }
+    }
+  }
+
+  /// Whether several groups fit among the columns that are summed side by side: then the sums of
+  /// whole pixels are faster than those of a group's few channels at each of them.
+  bool is_narrow() const {
+    return pixels_ > 1 && 2 * width_ <= kSumColumns;
+  }
+
+  /// Calls body(sample, first channel, number of channels) for blocks of whole groups.
+  template <class Body>
+  void for_blocks_of_groups(const Body& body) const {
+    const std::int64_t columns = kSumColumns / width_ * width_;
+    const std::int64_t blocks = ceil_div(channels_, columns);
+    parallel_for(threads_, desc_.batch * blocks, [&](std::int64_t i) {
+      const std::int64_t first = i % blocks * columns;
+      body(i / blocks, first, std::min(columns, channels_ - first));
+    });
+  }
+
+  /// What each channel of a block is normalised with.
+  struct Columns {
+    float mean[kSumColumns] = {}, inverse[kSumColumns] = {};
+  };
+  /// The mean of each group's sums, for each of its channels.
+  void mean_of_groups(const double* sums, std::int64_t count, float* means) const {
+    const auto values = static_cast<double>(pixels_ * width_);
+    for (std::int64_t group = 0; group < count; group += width_) {
+      double total = 0;
+      for (std::int64_t c = group; c < group + width_; ++c) total += sums[c];
+      std::fill_n(means + group, width_, static_cast<float>(total / values));
+    }
+  }
+
+  void normalise_block(const T* x, T* y, const float* weight, const float* bias, Moments* saved,
+                       std::int64_t sample, std::int64_t first, std::int64_t count) const {
+    const std::int64_t begin = sample * pixels_ * channels_ + first;
+    Columns columns;
+    float pivot[kSumColumns] = {}, shift[kSumColumns] = {};
+    for (std::int64_t c = 0; c < count; ++c) pivot[c] = to_float(x[begin + c / width_ * width_]);
+    const auto sums = sum_rows<1>(0, pixels_, [&](std::int64_t pixel, auto& some) {
+      const T* row = x + begin + pixel * channels_;
+      for (std::int64_t c = 0; c < count; ++c) some.v[0][c] += to_float(row[c]) - pivot[c];
+    });
+    mean_of_groups(sums.v[0], count, shift);
+    for (std::int64_t c = 0; c < count; ++c) columns.mean[c] = pivot[c] + shift[c];
+    const auto squares = sum_rows<1>(0, pixels_, [&](std::int64_t pixel, auto& some) {
+      const T* row = x + begin + pixel * channels_;
+      for (std::int64_t c = 0; c < count; ++c) {
+        const float deviation = to_float(row[c]) - columns.mean[c];
+        some.v[0][c] += deviation * deviation;
+      }
+    });
+    mean_of_groups(squares.v[0], count, columns.inverse);
+    for (std::int64_t c = 0; c < count; ++c) {
+      columns.inverse[c] = inverse_deviation(columns.inverse[c], 1.0F, desc_.eps);
+    }
+    if (saved) {
+      for (std::int64_t c = 0; c < count; c += width_) {
+        saved[sample * desc_.groups + (first + c) / width_] = {columns.mean[c], columns.inverse[c]};
+      }
+    }
+    float scale[kSumColumns] = {}, offset[kSumColumns] = {};
+    for (std::int64_t c = 0; c < count; ++c) {
+      scale[c] = weight ? weight[first + c] : 1.0F;
+      offset[c] = bias ? bias[first + c] : 0.0F;
+    }
+    for (std::int64_t pixel = 0; pixel < pixels_; ++pixel) {
+      const std::int64_t at = begin + pixel * channels_;
+      for (std::int64_t c = 0; c < count; ++c) {
+        const float normalised = (to_float(x[at + c]) - columns.mean[c]) * columns.inverse[c];
+        store(y[at + c], normalised * scale[c] + offset[c]);
+      }
+    }
+  }
+
+  void block_gradient(T* dx, const T* x, const T* dy, const float* weight, const Moments* saved,
+                      std::int64_t sample, std::int64_t first, std::int64_t count) const {
+    const std::int64_t begin = sample * pixels_ * channels_ + first;
+    Columns columns;
+    float scale[kSumColumns] = {}, mean[kSumColumns] = {}, slope[kSumColumns] = {};
+    for (std::int64_t c = 0; c < count; ++c) {
+      const Moments m = saved[sample * desc_.groups + (first + c) / width_];
+      columns.mean[c] = m.mean;
+      columns.inverse[c] = m.inverse;
+      scale[c] = weight ? weight[first + c] : 1.0F;
+    }
+    const auto sums = sum_rows<2>(0, pixels_, [&](std::int64_t pixel, auto& some) {
+      const std::int64_t at = begin + pixel * channels_;
+      for (std::int64_t c = 0; c < count; ++c) {
+        const float gradient = to_float(dy[at + c]) * scale[c];
+        some.v[0][c] += gradient;
+        some.v[1][c] += gradient * ((to_float(x[at + c]) - columns.mean[c]) * columns.inverse[c]);
+      }
+    });
+    mean_of_groups(sums.v[0], count, mean);
+    mean_of_groups(sums.v[1], count, slope);
+    for (std::int64_t pixel = 0; pixel < pixels_; ++pixel) {
+      const std::int64_t at = begin + pixel * channels_;
+      for (std::int64_t c = 0; c < count; ++c) {
+        const float normalised = (to_float(x[at + c]) - columns.mean[c]) * columns.inverse[c];
+        const float gradient = to_float(dy[at + c]) * scale[c];
+        store(dx[at + c], columns.inverse[c] * (gradient - mean[c] - normalised * slope[c]));
       }
     }
   }

@@ -121,10 +121,14 @@ TEST_CASE("GroupNorm, LayerNorm: numbers and gradients") {
   check_layer(*layer("LayerNorm2d"), image(9, 3, 2));
   check_layer(*layer("LayerNorm2d", {{"elementwise_affine", false}}), image(5, 2, 2));
   // Sets, rows and columns of more than is summed at once.
+  // Several groups side by side, in two blocks of columns; and groups too wide for that.
+  check_on_backends(*group_norm(22), image(66, 9, 8), 2);
+  check_on_backends(*group_norm(2, {{"affine", false}}), image(80, 3, 3), 2);
   check_on_backends(*group_norm(2), image(70, 9, 7), 9);
   check_on_backends(*layer("LayerNorm2d"), image(65, 9, 8), 9);
   check_on_backends(*layer("LayerNorm"), image(6, 20, 21), 2);
   check_in_bf16(*group_norm(2), {image(6, 4, 3)}, 3);
+  check_in_bf16(*group_norm(1), {image(40, 2, 3)}, 3);
   check_in_bf16(*layer("LayerNorm2d"), {image(16, 3, 2)}, 3);
 }
 
