@@ -40,7 +40,9 @@ struct Pool2dDesc {
 
 /// Convolution with optional bias, then optional ReLU, then optional pooling (applied in that
 /// order). `conv_out` is the shape after the convolution, `out` after the pooling (equal to
-/// conv_out without one). Pool's batch/type/in/out/training fields agree with this description.
+/// conv_out without one). `padding` is before the image; conv_out tells how far windows reach
+/// behind it (kernels/common/conv_padding.h). Pool's batch/type/in/out/training fields agree with
+/// this description.
 struct Conv2dDesc {
   std::int64_t batch = 0;
   SampleShape in, conv_out, out;
@@ -133,6 +135,58 @@ struct BatchNormDesc {
   bool affine = true;            ///< has a weight and a bias
   bool batch_statistics = true;  ///< false: normalises with running_mean and running_var
   bool relu = false;
+  DType type = DType::f32;
+  bool training = true;
+  bool input_gradient = true;
+};
+
+/// y has the channels of all inputs, in their order; all have the same height and width. Each has a
+/// gradient of its own.
+struct ConcatDesc {
+  std::int64_t batch = 0;
+  std::vector<SampleShape> in;  ///< 2 to kMaxInputs
+  SampleShape out;
+  DType type = DType::f32;
+};
+
+/// y = a * b, elementwise. One of the two may have 1x1 pixels: each of its channels is then the
+/// factor of all pixels of the other's. Each has a gradient of its own.
+struct ProductDesc {
+  std::int64_t batch = 0;
+  std::array<SampleShape, 2> in;
+  SampleShape out;
+  DType type = DType::f32;
+};
+
+/// The pixels of x, each repeated, at other places: pixel (p, q) of y is pixel
+/// (floor((p - before.h) / scale.h), floor((q - before.w) / scale.w)) of x, and 0 where x has none.
+struct PixelMapDesc {
+  std::int64_t batch = 0;
+  SampleShape in, out;
+  Size2 scale{1, 1}, before{0, 0};
+  DType type = DType::f32;
+};
+
+/// Normalises each sample by itself, over all pixels and the channels of each of `groups` groups of
+/// neighbouring channels (torch.nn.GroupNorm), then y = y * weight + bias for each channel.
+struct GroupNormDesc {
+  std::int64_t batch = 0;
+  SampleShape shape;
+  std::int64_t groups = 1;  ///< divides shape.c
+  float eps = 1e-5F;
+  bool weight = true, bias = true;  ///< fp32 (channels)
+  DType type = DType::f32;
+  bool training = true;
+  bool input_gradient = true;
+};
+
+/// y = weight * x with a weight for each channel, or one for all; with `negative_only` just where x
+/// is not above 0 (torch.nn.PReLU). The weight is fp32.
+struct ChannelScaleDesc {
+  std::int64_t batch = 0;
+  SampleShape shape;
+  bool one_weight = false;
+  bool negative_only = false;
   DType type = DType::f32;
   bool training = true;
   bool input_gradient = true;
@@ -245,7 +299,7 @@ class Op {
   /// Whether dx is dy, so that backward need not be called where they are the same memory.
   virtual bool passes_dy() const { return false; }
   /// Whether each of several inputs has a gradient of its own, dx and more_dx, none of which is the
-  /// same memory as dy.
+  /// same memory as dy; those that nobody asks for are null.
   virtual bool separate_gradients() const { return false; }
   /// Above 0 where each sample's result depends on all samples of the batch: the operation then
   /// has statistics of so many channels, at the beginning of `saved`, and runs in four parts.
@@ -313,6 +367,11 @@ class OpFactory {
   virtual std::unique_ptr<Op> dropout(const DropoutDesc& desc) = 0;
   virtual std::unique_ptr<Op> sum(const SumDesc& desc) = 0;
   virtual std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) = 0;
+  virtual std::unique_ptr<Op> concat(const ConcatDesc& desc) = 0;
+  virtual std::unique_ptr<Op> product(const ProductDesc& desc) = 0;
+  virtual std::unique_ptr<Op> pixel_map(const PixelMapDesc& desc) = 0;
+  virtual std::unique_ptr<Op> group_norm(const GroupNormDesc& desc) = 0;
+  virtual std::unique_ptr<Op> channel_scale(const ChannelScaleDesc& desc) = 0;
   virtual std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc& desc) = 0;
   virtual std::unique_ptr<LossOp> element_loss(const ElementLossDesc& desc) = 0;
   virtual std::unique_ptr<InputOp> input(const InputDesc& desc) = 0;

@@ -149,9 +149,9 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
       const Param& param = plan.params[static_cast<std::size_t>(index)];
       const std::string& suffix = param.spec.suffix;
       if (param.spec.role == ParamRole::counter) continue;
-      assert(suffix == "weight" || suffix == "bias" || suffix == "running_mean" ||
-             suffix == "running_var");
-      (suffix == "weight"         ? step.weight
+      const bool is_weight = suffix == "weight" || suffix.empty();
+      assert(is_weight || suffix == "bias" || suffix == "running_mean" || suffix == "running_var");
+      (is_weight                  ? step.weight
        : suffix == "bias"         ? step.bias
        : suffix == "running_mean" ? step.running_mean
                                   : step.running_var) = param.offset;

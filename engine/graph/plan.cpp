@@ -17,6 +17,10 @@ namespace {
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 36;  // 256 GiB of fp32
 constexpr std::int64_t kAlignFloats = 16;                     // 64 bytes
 
+std::string param_name(const std::string& layer, const ParamSpec& spec) {
+  return spec.suffix.empty() ? layer : layer + "." + spec.suffix;
+}
+
 /// A layer on its way into the plan. Inputs are numbers of layers; kModelInput is the image.
 constexpr int kModelInput = -1;
 struct Draft {
@@ -260,7 +264,7 @@ class PlanBuilder {
       draft.trains_upto_here =
           upstream || std::any_of(params.begin(), params.end(), [&](const ParamSpec& param) {
             return param.role == ParamRole::trained &&
-                   !is_frozen(draft.spec->name + "." + param.suffix);
+                   !is_frozen(param_name(draft.spec->name, param));
           });
       LayerRow row;
       row.name = draft.spec->name;
@@ -370,11 +374,11 @@ class PlanBuilder {
     std::vector<ParamSpec> specs = node.layer->params(plan_.shapes_into(node));
     node.is_frozen =
         !specs.empty() && std::all_of(specs.begin(), specs.end(), [&](const ParamSpec& spec) {
-          return is_frozen(node.name + "." + spec.suffix);
+          return is_frozen(param_name(node.name, spec));
         });
     for (ParamSpec& spec : specs) {
       Param param;
-      param.name = node.name + "." + spec.suffix;
+      param.name = param_name(node.name, spec);
       param.count = count_of(spec);
       param.is_frozen = spec.role == ParamRole::trained ? is_frozen(param.name) : node.is_frozen;
       param.spec = std::move(spec);

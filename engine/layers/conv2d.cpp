@@ -13,7 +13,7 @@ namespace dpt {
 struct Conv2dOptions : InitOptions {
   std::int64_t out_channels = 0;
   Size2 kernel_size{1, 1};
-  Size2 stride{1, 1}, padding{0, 0}, dilation{1, 1};
+  Size2 stride{1, 1}, padding{0, 0}, dilation{1, 1};  ///< padding below 0: same
   std::int64_t groups = 1;
 };
 
@@ -81,7 +81,7 @@ class Conv2d final : public Layer {
     desc.out = context.out.shape;
     desc.kernel = o.kernel_size;
     desc.stride = o.stride;
-    desc.padding = o.padding;
+    desc.padding = padding();
     desc.dilation = o.dilation;
     desc.groups = o.groups;
     desc.bias = o.bias;
@@ -102,7 +102,11 @@ class Conv2d final : public Layer {
     const Options& o = options_;
     std::string text =
         fmt::format("{}, stride {}", text_of(o.kernel_size), short_text_of(o.stride));
-    if (o.padding != Size2{0, 0}) text += fmt::format(", padding {}", short_text_of(o.padding));
+    if (is_same()) {
+      text += ", padding same";
+    } else if (o.padding != Size2{0, 0}) {
+      text += fmt::format(", padding {}", short_text_of(o.padding));
+    }
     if (o.dilation != Size2{1, 1}) text += fmt::format(", dilation {}", short_text_of(o.dilation));
     if (o.groups != 1) text += fmt::format(", groups {}", o.groups);
     if (!o.bias) text += ", no bias";
@@ -114,16 +118,23 @@ class Conv2d final : public Layer {
   ActivationShape convolved(const ActivationShape& in) const {
     require_image(in);
     const Options& o = options_;
+    if (is_same()) return with_channels({in.shape.h, in.shape.w, o.out_channels}, in);
     require_fit(in, o.kernel_size, o.padding, o.dilation);
     const auto positions = [](std::int64_t size, std::int64_t kernel, std::int64_t stride,
                               std::int64_t padding, std::int64_t dilation) {
       return (size + 2 * padding - extent(kernel, dilation)) / stride + 1;
     };
-    const ActivationShape out{
+    return with_channels(
         {positions(in.shape.h, o.kernel_size.h, o.stride.h, o.padding.h, o.dilation.h),
          positions(in.shape.w, o.kernel_size.w, o.stride.w, o.padding.w, o.dilation.w),
          o.out_channels},
-        false};
+        in);
+  }
+
+  /// `shape`, if the groups divide the channels.
+  ActivationShape with_channels(const SampleShape& shape, const ActivationShape& in) const {
+    const Options& o = options_;
+    const ActivationShape out{shape, false};
     if (in.shape.c % o.groups != 0 || o.out_channels % o.groups != 0) {
       throw ShapeError(fmt::format("groups {} must divide both the channels of its input, {}, and "
                                    "out_channels, {}",
@@ -131,6 +142,16 @@ class Conv2d final : public Layer {
                        out);
     }
     return out;
+  }
+
+  bool is_same() const { return options_.padding.h < 0; }
+  /// Before the image. If the kernel covers an even number of pixels, the image has one zero more
+  /// behind it than before it, as in PyTorch: its output tells.
+  Size2 padding() const {
+    const Options& o = options_;
+    if (!is_same()) return o.padding;
+    return {(extent(o.kernel_size.h, o.dilation.h) - 1) / 2,
+            (extent(o.kernel_size.w, o.dilation.w) - 1) / 2};
   }
 
   Options options_;
@@ -149,14 +170,27 @@ const ObjectTable& Conv2d::table() {
            .required()
            .range(1, 1024),
        field("stride", &O::stride, "Stride of the convolution.").range(1, 1024),
-       field("padding", &O::padding, "Zero padding on each side of the image.").range(0, 1024),
+       field("padding", &O::padding,
+             "Zero padding on each side of the image; same: as much as keeps its size, with stride "
+             "1.")
+           .range(0, 1024)
+           .or_word("same"),
        field("dilation", &O::dilation, "Spacing between the elements of the kernel.")
            .range(1, 1024),
        field("groups", &O::groups,
              "Number of groups of channels that are convolved separately; must divide the numbers "
              "of input and output channels.")
            .range(1, 65536)},
-      [](const O& options) { return check_init(options); }));
+      [](const O& options) {
+        if (options.padding.h < 0 && options.stride != Size2{1, 1}) {
+          return fmt::format(
+              "padding: same needs stride 1, found stride {}, as in PyTorch; write the padding as "
+              "a "
+              "number",
+              short_text_of(options.stride));
+        }
+        return check_init(options);
+      }));
   return result;
 }
 

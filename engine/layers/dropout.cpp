@@ -1,5 +1,6 @@
-// Dropout and Dropout2d as torch.nn's. The draws of a sample depend on the seed, the step and the
-// name of the layer only, so they are the same however a batch is divided, and after a resume.
+// Dropout and Dropout2d as torch.nn's, StochasticDepth as torchvision's. The draws of a sample
+// depend on the seed, the step and the name of the layer only, so they are the same however a batch
+// is divided, and after a resume.
 #include "engine/layers/kind.h"
 #include "engine/layers/shape_checks.h"
 
@@ -9,7 +10,7 @@ struct DropoutOptions {
   double p = 0.5;
 };
 
-/// What both kinds share; they differ in what is dropped as a whole.
+/// What all kinds share; they differ in what is dropped as a whole.
 class AnyDropout : public Layer {
  public:
   using Options = DropoutOptions;
@@ -18,7 +19,7 @@ class AnyDropout : public Layer {
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
     DropoutDesc desc;
     desc.batch = context.batch;
-    desc.shape = context.out.shape;
+    desc.shape = units(context.out.shape);
     desc.p = p_;
     desc.channels = channels_;
     desc.type = context.type;
@@ -40,6 +41,9 @@ class AnyDropout : public Layer {
   }
 
  private:
+  /// The sample as the operation sees it.
+  virtual SampleShape units(const SampleShape& shape) const { return shape; }
+
   double p_;
   bool channels_;
 };
@@ -80,7 +84,26 @@ class Dropout2d final : public AnyDropout {
   }
 };
 
+class StochasticDepth final : public AnyDropout {
+ public:
+  explicit StochasticDepth(const Options& options) : AnyDropout(options, true) {}
+  static const ObjectTable& table() {
+    static const ObjectTable result = make_table(
+        "StochasticDepth",
+        "In training, sets all values of random samples to 0 and multiplies the others by "
+        "1 / (1 - p), at the end of a residual branch; in evaluation passes its input on.",
+        "Probability of a sample being set to 0; below 1.");
+    return result;
+  }
+  ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
+
+ private:
+  /// All of a sample is one channel.
+  SampleShape units(const SampleShape& shape) const override { return {shape.elements(), 1, 1}; }
+};
+
 template LayerKind kind_of<Dropout>();
 template LayerKind kind_of<Dropout2d>();
+template LayerKind kind_of<StochasticDepth>();
 
 }  // namespace dpt

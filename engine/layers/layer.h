@@ -60,7 +60,7 @@ struct InitSpec {
 };
 
 struct ParamSpec {
-  std::string suffix;                    ///< "weight", "bias": the name is LAYER.suffix
+  std::string suffix;  ///< "weight", "bias": the name is LAYER.suffix; empty: a weight named LAYER
   std::vector<std::int64_t> file_shape;  ///< torchvision's
   ParamLayout layout = ParamLayout::plain;
   SampleShape hwc;  ///< linear_hwc, vector_hwc: the flattened image

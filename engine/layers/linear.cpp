@@ -1,4 +1,5 @@
-// Linear as torch.nn.Linear: y = x W^T + b, x (N,in), W (out,in), optionally with ReLU fused.
+// Linear as torch.nn.Linear: y = x W^T + b, x (N,in), or (N*H*W,in) per pixel, W (out,in),
+// optionally with ReLU fused.
 #include "engine/layers/init_options.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/relu.h"
@@ -8,6 +9,7 @@ namespace dpt {
 
 struct LinearOptions : InitOptions {
   std::int64_t out_features = 0;
+  bool per_pixel = false;
 };
 
 class Linear final : public Layer {
@@ -18,6 +20,10 @@ class Linear final : public Layer {
   explicit Linear(const Options& options, bool relu = false) : options_(options), relu_(relu) {}
 
   ActivationShape infer(std::span<const ActivationShape> in) const override {
+    if (options_.per_pixel) {
+      require_image(in[0]);
+      return {{in[0].shape.h, in[0].shape.w, options_.out_features}, false};
+    }
     const ActivationShape out{{1, 1, options_.out_features}, true};
     if (in[0].flat) return out;
     throw ShapeError(
@@ -28,11 +34,11 @@ class Linear final : public Layer {
   }
 
   std::vector<ParamSpec> params(std::span<const ActivationShape> in) const override {
-    const std::int64_t features = in[0].elements(), out = options_.out_features;
+    const std::int64_t features = features_of(in[0]), out = options_.out_features;
     ParamSpec weight;
     weight.suffix = "weight";
     weight.file_shape = {out, features};
-    if (in[0].shape.h * in[0].shape.w > 1) {
+    if (in[0].flat && in[0].shape.h * in[0].shape.w > 1) {
       // Files hold the columns in PyTorch's (C,H,W) order, activations flatten as (H,W,C).
       weight.layout = ParamLayout::linear_hwc;
       weight.hwc = in[0].shape;
@@ -61,8 +67,8 @@ class Linear final : public Layer {
 
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
     LinearDesc desc;
-    desc.batch = context.batch;
-    desc.in = context.in[0].elements();
+    desc.in = features_of(context.in[0]);
+    desc.batch = context.batch * (context.in[0].elements() / desc.in);
     desc.out = options_.out_features;
     desc.bias = options_.bias;
     desc.relu = relu_;
@@ -73,21 +79,33 @@ class Linear final : public Layer {
     return backend.linear(desc);
   }
 
-  std::string detail() const override { return options_.bias ? "" : "no bias"; }
+  std::string detail() const override {
+    std::string text = options_.per_pixel ? "per pixel" : "";
+    if (!options_.bias) text += text.empty() ? "no bias" : ", no bias";
+    return text;
+  }
 
  private:
+  /// Of a row of the matrix product.
+  std::int64_t features_of(const ActivationShape& in) const {
+    return options_.per_pixel ? in.shape.c : in.elements();
+  }
+
   Options options_;
   bool relu_ = false;
 };
 
 const ObjectTable& Linear::table() {
   using O = LinearOptions;
-  static const ObjectTable result = with_init_fields<O>(
-      object_table<O>("Linear", "Fully connected layer, y = x W^T + b.",
-                      {field("out_features", &O::out_features, "Number of output features.")
-                           .required()
-                           .range(1, 1 << 24)},
-                      [](const O& options) { return check_init(options); }));
+  static const ObjectTable result = with_init_fields<O>(object_table<O>(
+      "Linear", "Fully connected layer, y = x W^T + b.",
+      {field("out_features", &O::out_features, "Number of output features.")
+           .required()
+           .range(1, 1 << 24),
+       field("per_pixel", &O::per_pixel,
+             "Apply it to the channels of each pixel of an image, as torch.nn.Linear "
+             "after Permute [0, 2, 3, 1].")},
+      [](const O& options) { return check_init(options); }));
   return result;
 }
 

@@ -26,13 +26,23 @@ constexpr LayerKind (*kKinds[])() = {
     &kind_of<class Hardsigmoid>,        //
     &kind_of<class BatchNorm1d>,        //
     &kind_of<class BatchNorm2d>,        //
+    &kind_of<class GroupNorm>,          //
+    &kind_of<class LayerNorm>,          //
+    &kind_of<class LayerNorm2d>,        //
+    &kind_of<class PReLU>,              //
+    &kind_of<class LayerScale>,         //
     &kind_of<class Dropout>,            //
     &kind_of<class Dropout2d>,          //
+    &kind_of<class StochasticDepth>,    //
     &kind_of<class Add>,                //
+    &kind_of<class Concat>,             //
+    &kind_of<class Multiply>,           //
     &kind_of<class MaxPool2d>,          //
     &kind_of<class AvgPool2d>,          //
     &kind_of<class AdaptiveAvgPool2d>,  //
     &kind_of<class AdaptiveMaxPool2d>,  //
+    &kind_of<class ZeroPad2d>,          //
+    &kind_of<class Upsample>,           //
     &kind_of<class Flatten>,            //
     &kind_of<class Identity>,           //
 };
@@ -78,6 +88,19 @@ const VariantTable& layer_table() {
                   {"BatchNorm", "BatchNorm1d or BatchNorm2d"},
                   {"BatchNormalization", "BatchNorm2d"},
                   {"SyncBatchNorm", "BatchNorm2d with sync: true"},
+                  {"GroupNormalization", "GroupNorm"},
+                  {"LayerNormalization", "LayerNorm"},
+                  {"LayerNormChannels", "LayerNorm2d"},
+                  {"InstanceNorm2d", "GroupNorm with num_groups = channels"},
+                  {"ParametricReLU", "PReLU"},
+                  {"PRelu", "PReLU"},
+                  {"DropPath", "StochasticDepth"},
+                  {"Concatenate", "Concat"},
+                  {"Cat", "Concat"},
+                  {"Mul", "Multiply"},
+                  {"ZeroPadding2D", "ZeroPad2d"},
+                  {"UpSampling2D", "Upsample"},
+                  {"UpsamplingNearest2d", "Upsample"},
                   {"Sum", "Add"},
                   {"Eltwise", "Add"},
                   {"ElementwiseAdd", "Add"},

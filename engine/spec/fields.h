@@ -77,6 +77,9 @@ using PlainValue =
     std::variant<std::monostate, bool, std::int64_t, double, std::string, Size2,
                  std::vector<double>, std::vector<std::int64_t>, std::vector<std::string>>;
 
+/// What a word stands for that is written instead of a Size2 (Field::or_word).
+inline constexpr Size2 kWordSize{-1, -1};
+
 struct Field {
   std::string name;
   FieldType type = FieldType::boolean;
@@ -87,6 +90,7 @@ struct Field {
   bool min_is_exclusive = false;
   std::optional<std::size_t> min_items, max_items;  ///< lists only
   std::string zero_word;  ///< how users write 0 ("auto"): of an integer; the empty list, of numbers
+  std::string size_word;  ///< of a size2: what may be written instead; stands for -1, -1
   std::vector<std::string> choices;  ///< FieldType::choice
   bool is_changeable = false;  ///< a resumed run may have another value, here and in all below
   std::string former_name;     ///< what configs called it once; empty = always as now
@@ -125,6 +129,8 @@ struct Field {
   /// `word` is written for 0 or, where the field is a list of numbers, for the empty list; range
   /// and items are for the others.
   Field zero_as(std::string word) &&;
+  /// Of a Size2: `word` may be written instead, which makes it {-1, -1}.
+  Field or_word(std::string word) &&;
 };
 
 /// A Variant member whose tag and fields stand flat in the mapping of the struct that holds it

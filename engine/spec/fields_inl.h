@@ -108,6 +108,10 @@ inline Field Field::zero_as(std::string word) && {
   zero_word = std::move(word);
   return std::move(*this);
 }
+inline Field Field::or_word(std::string text) && {
+  size_word = std::move(text);
+  return std::move(*this);
+}
 
 template <class S, class T>
 Field field(const char* name, T S::*member, const char* doc) {

@@ -110,7 +110,8 @@ class SchemaMaker {
       case FieldType::size2: {
         const Json one = element("integer", field);
         const Json pair = {{"type", "array"}, {"items", one}, {"minItems", 2}, {"maxItems", 2}};
-        return {{"anyOf", {one, pair}}};
+        if (field.size_word.empty()) return {{"anyOf", {one, pair}}};
+        return {{"anyOf", {{{"const", field.size_word}}, one, pair}}};
       }
       case FieldType::numbers: {
         Json schema = list_of(field, element("number", field));

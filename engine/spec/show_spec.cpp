@@ -64,6 +64,7 @@ struct ToYaml {
     return yaml_string(field.type == FieldType::path ? escape_variables(value) : value);
   }
   std::string operator()(const Size2& value) const {
+    if (!field.size_word.empty() && value == kWordSize) return field.size_word;
     if (value.h == value.w) return yaml_integer(value.h);
     return fmt::format("[{}, {}]", value.h, value.w);
   }

@@ -180,6 +180,11 @@ class Converter {
   }
 
   bool size2(const YamlNode& node, PlainValue& value) {
+    if (!field_.size_word.empty() && node.kind == YamlNode::Kind::scalar &&
+        node.text == field_.size_word) {
+      value = kWordSize;
+      return true;
+    }
     if (!node.is_list()) {
       const Scalar<std::int64_t> scalar = read_integer(node);
       if (!scalar.value) return refuse(node, scalar.hint);
@@ -262,7 +267,8 @@ std::string expected_text(const Field& field) {
     case FieldType::path:
       return "a path";
     case FieldType::size2:
-      return fmt::format("an integer{} or [height, width]", range);
+      return fmt::format("{}an integer{} or [height, width]",
+                         field.size_word.empty() ? "" : "'" + field.size_word + "', ", range);
     case FieldType::numbers:
       return (field.zero_word.empty() ? "" : field.zero_word + " or ") +
              list_text(field, "number", "numbers") + (range.empty() ? "" : ", each" + range);

@@ -10,6 +10,10 @@ std::vector<ZooNet> alexnet_family();
 std::vector<ZooNet> vgg_family();
 std::vector<ZooNet> resnet_family();
 std::vector<ZooNet> wide_resnet_family();
+std::vector<ZooNet> mobilenet_family();
+std::vector<ZooNet> squeezenet_family();
+std::vector<ZooNet> densenet_family();
+std::vector<ZooNet> convnext_family();
 
 namespace {
 
@@ -19,6 +23,10 @@ constexpr std::vector<ZooNet> (*kFamilies[])() = {
     &vgg_family,          //
     &resnet_family,       //
     &wide_resnet_family,  //
+    &mobilenet_family,    //
+    &squeezenet_family,   //
+    &densenet_family,     //
+    &convnext_family,     //
 };
 
 const std::vector<ZooNet>& all_nets() {

@@ -10,20 +10,25 @@
 #include "kernels/common/align.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/batch_norm.h"
+#include "kernels/cpu/channel_scale.h"
 #include "kernels/cpu/check.h"
+#include "kernels/cpu/concat.h"
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/denormals.h"
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/element_loss.h"
 #include "kernels/cpu/flat.h"
+#include "kernels/cpu/group_norm.h"
 #include "kernels/cpu/host.h"
 #include "kernels/cpu/input.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pixel_map.h"
 #include "kernels/cpu/pool2d.h"
+#include "kernels/cpu/product.h"
 #include "kernels/cpu/relu.h"
 #include "kernels/cpu/sum.h"
 #include "kernels/start_thread.h"
@@ -128,6 +133,21 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Op> sum(const SumDesc& desc) override { return make_cpu_sum(desc, threads_); }
   std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) override {
     return make_cpu_batch_norm(desc, threads_);
+  }
+  std::unique_ptr<Op> concat(const ConcatDesc& desc) override {
+    return make_cpu_concat(desc, threads_);
+  }
+  std::unique_ptr<Op> product(const ProductDesc& desc) override {
+    return make_cpu_product(desc, threads_);
+  }
+  std::unique_ptr<Op> pixel_map(const PixelMapDesc& desc) override {
+    return make_cpu_pixel_map(desc, threads_);
+  }
+  std::unique_ptr<Op> group_norm(const GroupNormDesc& desc) override {
+    return make_cpu_group_norm(desc, threads_);
+  }
+  std::unique_ptr<Op> channel_scale(const ChannelScaleDesc& desc) override {
+    return make_cpu_channel_scale(desc, threads_);
   }
   std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc& desc) override {
     return make_cpu_cross_entropy(desc);

@@ -1,4 +1,5 @@
 // Our own convolutions: which descriptions they take, and the Op around the kernels.
+#include "kernels/common/conv_padding.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/direct.h"
 #include "kernels/cpu/direct_conv.h"
@@ -22,7 +23,8 @@ bool applies(const Pool2dDesc& pool) {
 
 bool applies(const Conv2dDesc& d) {
   return d.type == DType::f32 && d.groups == 1 && d.dilation == Size2{1, 1} && d.batch >= 1 &&
-         d.padding.h < d.kernel.h && d.padding.w < d.kernel.w && (!d.pool || applies(*d.pool));
+         d.padding.h < d.kernel.h && d.padding.w < d.kernel.w && pads_evenly(d, d.conv_out) &&
+         (!d.pool || applies(*d.pool));
 }
 
 /// Where ours are faster than oneDNN: what fuses a pool, and channels that fill no whole vectors.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/common/align.h"
+#include "kernels/common/conv_padding.h"
 #include "kernels/cpu/check.h"
 #include "kernels/error.h"
 
@@ -284,13 +285,6 @@ memory::dims conv_weight_dims(const Conv2dDesc& d) {
   return {g, out / g, in / g, d.kernel.h, d.kernel.w};
 }
 
-/// Padding after the last row and column: what the output size implies, negative if the input's
-/// end is not reached.
-std::int64_t end_padding(std::int64_t in, std::int64_t out, std::int64_t kernel,
-                         std::int64_t stride, std::int64_t dilation, std::int64_t padding) {
-  return (out - 1) * stride + (kernel - 1) * dilation + 1 - in - padding;
-}
-
 }  // namespace
 
 Primitive make_convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int threads) {
@@ -308,9 +302,8 @@ Primitive make_convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int t
   const memory::dims strides{d.stride.h, d.stride.w};
   const memory::dims dilates{d.dilation.h - 1, d.dilation.w - 1};  // oneDNN counts from 0
   const memory::dims begin{d.padding.h, d.padding.w};
-  const memory::dims end{
-      end_padding(d.in.h, d.conv_out.h, d.kernel.h, d.stride.h, d.dilation.h, d.padding.h),
-      end_padding(d.in.w, d.conv_out.w, d.kernel.w, d.stride.w, d.dilation.w, d.padding.w)};
+  const Size2 behind = end_padding(d, d.conv_out);
+  const memory::dims end{behind.h, behind.w};
   constexpr auto kDirect = dnnl::algorithm::convolution_direct;
   try {
     const auto forward_desc = [&](bool relu) {

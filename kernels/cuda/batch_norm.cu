@@ -5,14 +5,14 @@
 #include <algorithm>
 
 #include "kernels/common/batch_norm_math.h"
+#include "kernels/cuda/channel_sums.cuh"
 #include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
 
 namespace dpt {
 namespace {
 
-// A block has kColumns channels, and kLanes rows of its chunk at a time.
-constexpr int kColumns = 32, kLanes = 8;
+// A block has kSumColumns channels, and kSumLanes rows of its chunk at a time.
 constexpr std::int64_t kLeastRows = 64, kMostChunks = 256;
 
 /// How the rows are cut.
@@ -59,24 +59,11 @@ struct Channels {
   }
 };
 
-/// The sum over a block's lanes, in order; valid in lane 0.
-__device__ inline float sum_of_lanes(float mine) {
-  __shared__ float sums[kLanes][kColumns];
-  __syncthreads();
-  sums[threadIdx.y][threadIdx.x] = mine;
-  __syncthreads();
-  float total = 0;
-  if (threadIdx.y == 0) {
-    for (int lane = 0; lane < kLanes; ++lane) total += sums[lane][threadIdx.x];
-  }
-  return total;
-}
-
 /// The moments of every chunk: (chunk, 2, channels).
 template <class T>
-__global__ void __launch_bounds__(kColumns* kLanes)
+__global__ void __launch_bounds__(kSumColumns* kSumLanes)
     moments_kernel(Chunks chunks, const T* x, float* partials) {
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kColumns + threadIdx.x;
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kSumColumns + threadIdx.x;
   const bool works = c < chunks.channels;
   const int chunk = static_cast<int>(blockIdx.y);
   const std::int64_t begin = chunks.begin(chunk), end = chunks.end(chunk);
@@ -84,7 +71,7 @@ __global__ void __launch_bounds__(kColumns* kLanes)
   const float pivot = works ? to_float(x[begin * chunks.channels + c]) : 0.0F;
   float sum = 0, square = 0;
   if (works) {
-    for (std::int64_t row = begin + threadIdx.y; row < end; row += kLanes) {
+    for (std::int64_t row = begin + threadIdx.y; row < end; row += kSumLanes) {
       const float deviation = to_float(x[row * chunks.channels + c]) - pivot;
       sum += deviation;
       square += deviation * deviation;
@@ -124,17 +111,17 @@ __device__ inline float masked(const Channel& channel, bool relu, float x, float
 
 /// Of every chunk the sums of dy and of dy * (x - mean): (chunk, 2, channels).
 template <class T>
-__global__ void __launch_bounds__(kColumns* kLanes)
+__global__ void __launch_bounds__(kSumColumns* kSumLanes)
     gradient_sums_kernel(Chunks chunks, Channels channels, bool relu, const T* dy, const T* x,
                          float* partials) {
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kColumns + threadIdx.x;
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kSumColumns + threadIdx.x;
   const bool works = c < chunks.channels;
   const int chunk = static_cast<int>(blockIdx.y);
   float sum = 0, product = 0;
   if (works) {
     const Channel channel = channels.at(c);
     for (std::int64_t row = chunks.begin(chunk) + threadIdx.y; row < chunks.end(chunk);
-         row += kLanes) {
+         row += kSumLanes) {
       const std::int64_t i = row * chunks.channels + c;
       const float here = to_float(x[i]);
       const float gradient = masked(channel, relu, here, to_float(dy[i]));
@@ -318,10 +305,10 @@ class CudaBatchNorm final : public Op {
   /// In scratch behind the factors of every channel.
   float* partials(const OpArgs& args) const { return device<float>(args.scratch) + 4 * channels(); }
   dim3 grid() const {
-    return {static_cast<unsigned>(ceil_div(channels(), kColumns)),
+    return {static_cast<unsigned>(ceil_div(channels(), kSumColumns)),
             static_cast<unsigned>(chunks_.count), 1};
   }
-  static dim3 block() { return {kColumns, kLanes, 1}; }
+  static dim3 block() { return {kSumColumns, kSumLanes, 1}; }
 
   template <class... Params, class... Args>
   void over_channels(void (*kernel)(Params...), Args... args) const {

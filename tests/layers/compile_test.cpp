@@ -18,7 +18,7 @@ class Recorder : public HostBackend {
     return nullptr;
   }
   std::unique_ptr<Op> linear(const LinearDesc& desc) override {
-    product = desc;
+    matrix_product = desc;
     return nullptr;
   }
   std::unique_ptr<Op> pool2d(const Pool2dDesc& desc) override {
@@ -45,18 +45,43 @@ class Recorder : public HostBackend {
     normalisation = desc;
     return nullptr;
   }
+  std::unique_ptr<Op> concat(const ConcatDesc& desc) override {
+    joining = desc;
+    return nullptr;
+  }
+  std::unique_ptr<Op> product(const ProductDesc& desc) override {
+    multiplication = desc;
+    return nullptr;
+  }
+  std::unique_ptr<Op> pixel_map(const PixelMapDesc& desc) override {
+    moving = desc;
+    return nullptr;
+  }
+  std::unique_ptr<Op> group_norm(const GroupNormDesc& desc) override {
+    sample_norm = desc;
+    return nullptr;
+  }
+  std::unique_ptr<Op> channel_scale(const ChannelScaleDesc& desc) override {
+    scaling = desc;
+    return nullptr;
+  }
   std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
   std::unique_ptr<LossOp> element_loss(const ElementLossDesc&) override { no(); }
   std::unique_ptr<InputOp> input(const InputDesc&) override { no(); }
 
   Conv2dDesc conv;
-  LinearDesc product;
+  LinearDesc matrix_product;
   Pool2dDesc pooling;
   ReluDesc rectifier;
   ActivationDesc function;
   DropoutDesc dropping;
   SumDesc addition;
   BatchNormDesc normalisation;
+  ConcatDesc joining;
+  ProductDesc multiplication;
+  PixelMapDesc moving;
+  GroupNormDesc sample_norm;
+  ChannelScaleDesc scaling;
 };
 
 /// As a net of that type hands it to a layer that is trained or only evaluated.
@@ -142,7 +167,7 @@ TEST_CASE("Conv2d hands its options and its context to the backend") {
 TEST_CASE("Linear hands its options and its context to the backend") {
   const auto plain = layer("Linear", {{"out_features", integer(3)}});
   const ActivationShape in{{2, 3, 4}, true};
-  const LinearDesc d = compiled(*plain, in, DType::f32, true, true, true).product;
+  const LinearDesc d = compiled(*plain, in, DType::f32, true, true, true).matrix_product;
   CHECK(d.batch == 7);
   CHECK(d.in == 24);
   CHECK(d.out == 3);
@@ -154,7 +179,7 @@ TEST_CASE("Linear hands its options and its context to the backend") {
   CHECK(d.input_gradient);
   const auto bare = layer("Linear", {{"out_features", integer(3)}, {"bias", false}});
   const LinearDesc f =
-      compiled(*bare->fuse(*layer("ReLU")), in, DType::bf16, false, false, false).product;
+      compiled(*bare->fuse(*layer("ReLU")), in, DType::bf16, false, false, false).matrix_product;
   CHECK_FALSE(f.bias);
   CHECK(f.relu);
   CHECK(f.type == DType::bf16);
@@ -233,6 +258,75 @@ TEST_CASE("pooling, ReLU and Add hand their options and their context to the bac
   CHECK(whole.out == SampleShape{1, 1, 3});
   CHECK(whole.count_include_pad);
   CHECK(whole.divisor_override == 0);
+}
+
+TEST_CASE("joining, moving, normalising and scaling layers hand their options on") {
+  const ActivationShape in = image(6, 4, 9);
+  for (const bool yes : {false, true}) {
+    const DType type = yes ? DType::bf16 : DType::f32;
+    const ConcatDesc c = compiled(*layer("Concat"), in, type, false, yes, true).joining;
+    CHECK(c.batch == 7);
+    CHECK(c.in == std::vector<SampleShape>(2, in.shape));
+    CHECK(c.out == SampleShape{4, 9, 12});
+    CHECK(c.type == type);
+    const ProductDesc p = compiled(*layer("Multiply"), in, type, false, yes, true).multiplication;
+    CHECK(p.batch == 7);
+    CHECK(p.in == std::array{in.shape, in.shape});
+    CHECK(p.out == in.shape);
+    CHECK(p.type == type);
+    const auto pad = layer("ZeroPad2d", {{"padding", std::vector<std::int64_t>{1, 2, 3, 4}}});
+    const PixelMapDesc z = compiled(*pad, in, type, false, yes, true).moving;
+    CHECK(z.batch == 7);
+    CHECK(z.in == in.shape);
+    CHECK(z.out == SampleShape{11, 12, 6});
+    CHECK(z.scale == Size2{1, 1});
+    CHECK(z.before == Size2{3, 1});
+    CHECK(z.type == type);
+    const auto larger = layer("Upsample", {{"scale_factor", Size2{2, 3}}});
+    const PixelMapDesc u = compiled(*larger, in, type, false, yes, true).moving;
+    CHECK(u.scale == Size2{2, 3});
+    CHECK(u.before == Size2{0, 0});
+    const auto group =
+        layer("GroupNorm", {{"num_groups", integer(3)}, {"eps", 0.5}, {"affine", yes}});
+    const GroupNormDesc g = compiled(*group, in, type, false, yes, !yes).sample_norm;
+    CHECK(g.batch == 7);
+    CHECK(g.shape == in.shape);
+    CHECK(g.groups == 3);
+    CHECK(g.eps == 0.5F);
+    CHECK(g.weight == yes);
+    CHECK(g.bias == yes);
+    CHECK(g.type == type);
+    CHECK(g.training == yes);
+    CHECK(g.input_gradient == !yes);
+    const GroupNormDesc l =
+        compiled(*layer("LayerNorm2d", {{"bias", yes}}), in, type, false, yes, true).sample_norm;
+    CHECK(l.batch == 7 * 36);
+    CHECK(l.shape == SampleShape{1, 1, 6});
+    CHECK(l.weight);
+    CHECK(l.bias == yes);
+    const GroupNormDesc a = compiled(*layer("LayerNorm"), in, type, false, yes, true).sample_norm;
+    CHECK(a.batch == 7);
+    CHECK(a.shape == SampleShape{1, 1, 216});
+    const auto prelu = layer("PReLU", {{"num_parameters", integer(yes ? 6 : 1)}});
+    const ChannelScaleDesc s = compiled(*prelu, in, type, false, yes, !yes).scaling;
+    CHECK(s.batch == 7);
+    CHECK(s.shape == in.shape);
+    CHECK(s.one_weight == !yes);
+    CHECK(s.negative_only);
+    CHECK(s.type == type);
+    CHECK(s.training == yes);
+    CHECK(s.input_gradient == !yes);
+    const ChannelScaleDesc f = compiled(*layer("LayerScale"), in, type, false, yes, true).scaling;
+    CHECK_FALSE(f.one_weight);
+    CHECK_FALSE(f.negative_only);
+    const LinearDesc m =
+        compiled(*layer("Linear", {{"out_features", integer(3)}, {"per_pixel", true}}), in, type,
+                 false, yes, true)
+            .matrix_product;
+    CHECK(m.batch == 7 * 36);
+    CHECK(m.in == 6);
+    CHECK(m.out == 3);
+  }
 }
 
 TEST_CASE("weights and biases start by the options that are theirs") {

@@ -145,6 +145,44 @@ TEST_CASE("Conv2d: fields that contradict each other are refused") {
   CHECK(message({{"bias_init", word("constant")}, {"bias_init_value", 0.0}}).empty());
 }
 
+TEST_CASE("Conv2d with padding: same keeps the size, as PyTorch's") {
+  const auto same = [](Size2 kernel, Options more = {}) {
+    more.emplace_back("padding", kWordSize);
+    return layer("Conv2d", conv(2, kernel, more));
+  };
+  CHECK(infer(*same({3, 5}), image(3, 4, 1)).text() == "2x4x1");
+  CHECK(infer(*same({2, 4}, {{"dilation", square(3)}}), image(3, 4, 5)).text() == "2x4x5");
+  CHECK(same({3, 3})->detail() == "3x3, stride 1, padding same");
+  const Variant strided =
+      variant("Conv2d", conv(2, {3, 3}, {{"padding", kWordSize}, {"stride", Size2{1, 2}}}));
+  CHECK(strided.table->check(strided.options.get()) ==
+        "padding: same needs stride 1, found stride 1x2, as in PyTorch; write the padding as a "
+        "number");
+  // PyTorch's numbers: an even kernel sees one zero more behind the image than before it.
+  const auto even = layer("Conv2d", {{"out_channels", integer(1)},
+                                     {"kernel_size", Size2{2, 4}},
+                                     {"padding", kWordSize},
+                                     {"bias", false}});
+  const Maths maths = maths_of(*even, image(1, 2, 3), 1);
+  const Values x = {1, 2, 3, 4, 5, 6}, w = {1, 2, 3, 4, 5, 6, 7, 8};
+  CHECK(maths.forward(x, w, {}) == Values{127, 106, 69, 47, 32, 17});
+  const reference::Gradients g = maths.backward(x, w, {}, {1, -1, 2, 0.5, 3, -2});
+  CHECK(g.x == Values{1, 3, 5, 5, 16.5, 20});
+  CHECK(g.weight == Values{5, 10, 19.5, 6, 6, 11, -1, 6});
+  check_layer(*even, image(1, 2, 3));
+  check_layer(*same({3, 3}), image(3, 5, 4));
+  check_layer(*same({2, 3}, {{"dilation", square(2)}}), image(3, 5, 4));
+  // Shapes that kernels of their own take: channels of whole vectors, a pooling behind.
+  const auto wide = [&](Size2 kernel) {
+    return layer("Conv2d",
+                 {{"out_channels", integer(8)}, {"kernel_size", kernel}, {"padding", kWordSize}});
+  };
+  check_on_backends(*wide({4, 2}), image(8, 6, 6), 2);
+  const auto pooled = wide({2, 2})->fuse(*layer("ReLU"))->fuse(*layer("MaxPool2d", pool({2, 2})));
+  REQUIRE(pooled);
+  check_on_backends(*pooled, image(1, 8, 8), 2);
+}
+
 TEST_CASE("Conv2d: the short text for the summary") {
   CHECK(layer("Conv2d", conv(4, {3, 3}))->detail() == "3x3, stride 1");
   CHECK(layer("Conv2d", conv(4, {3, 5},

@@ -214,5 +214,37 @@ TEST_CASE("dropout refuses what it cannot compute") {
   }
 }
 
+TEST_CASE("StochasticDepth drops whole samples") {
+  const auto depth = layer("StochasticDepth", {{"p", 0.5}});
+  CHECK(infer(*depth, image(3, 4, 5)).text() == "3x4x5");
+  CHECK(infer(*depth, vector_of(7)).text() == "7");
+  CHECK(depth->is_in_place());
+  constexpr std::int64_t kBatch = 64;
+  std::vector<std::int64_t> ids(kBatch);
+  std::iota(ids.begin(), ids.end(), 5);
+  const ActivationShape in = image(3, 2, 2);
+  std::vector<float> first;
+  for (const auto& backend : all_backends()) {
+    CAPTURE(backend->info().name);
+    const std::unique_ptr<Op> op = compile(*depth, *backend, in, kBatch);
+    const std::int64_t count = kBatch * in.elements();
+    OpRunner runner(*backend, *op, std::vector<float>(static_cast<std::size_t>(count), 1.0F), {},
+                    {}, count);
+    runner.draw_for(ids, 3);
+    const std::vector<float> y = runner.forward();
+    int kept = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      CHECK((y[i] == 0 || y[i] == 2));
+      CHECK(y[i] == y[i - i % 12]);
+      kept += i % 12 == 0 && y[i] != 0;
+    }
+    CHECK(kept > kBatch / 4);
+    CHECK(kept < 3 * kBatch / 4);
+    if (first.empty()) first = y;
+    CHECK(same_bits(y, first));
+    CHECK(same_bits(runner.backward(std::vector<float>(y.size(), 1.0F)).dx, y));
+  }
+}
+
 }  // namespace
 }  // namespace dpt::testing

@@ -59,5 +59,28 @@ TEST_CASE("Linear: numbers and gradients, ReLU fused") {
   CHECK(made->fuse(*made) == nullptr);
 }
 
+TEST_CASE("Linear per pixel: the channels of an image, as PyTorch's after a permutation") {
+  const auto pixels = layer("Linear", {{"out_features", integer(5)}, {"per_pixel", true}});
+  const ActivationShape in = image(3, 2, 4);
+  CHECK(infer(*pixels, in).text() == "5x2x4");
+  CHECK_FALSE(infer(*pixels, in).flat);
+  CHECK(infer_error(*pixels, vector_of(3)).starts_with("expected an image (C x H x W) as input"));
+  const std::vector<ParamSpec> params = pixels->params({&in, 1});
+  CHECK(params.at(0).file_shape == std::vector<std::int64_t>{5, 3});
+  CHECK(params[0].layout == ParamLayout::plain);
+  CHECK(params[0].fan_in == 3);
+  CHECK(pixels->forward_flops({&in, 1}, infer(*pixels, in)) == 2 * 8 * 3 * 5);
+  CHECK(pixels->detail() == "per pixel");
+  CHECK(layer("Linear", {{"out_features", integer(5)}, {"per_pixel", true}, {"bias", false}})
+            ->detail() == "per pixel, no bias");
+  check_layer(*pixels, in);
+  check_layer(*pixels->fuse(*layer("ReLU")), in);
+  // The same numbers as a convolution with a kernel of one pixel.
+  const auto conv = layer("Conv2d", {{"out_channels", integer(5)}, {"kernel_size", square(1)}});
+  const Values x = to_double(random_values(48, 1)), w = to_double(random_values(15, 2));
+  const Values b = to_double(random_values(5, 3));
+  CHECK(maths_of(*pixels, in, 2).forward(x, w, b) == maths_of(*conv, in, 2).forward(x, w, b));
+}
+
 }  // namespace
 }  // namespace dpt::testing

@@ -32,7 +32,17 @@ TEST_CASE("the registry knows every layer once, with documentation") {
                            "Tanh",
                            "Softplus",
                            "Hardswish",
-                           "Hardsigmoid"}) {
+                           "Hardsigmoid",
+                           "Concat",
+                           "Multiply",
+                           "ZeroPad2d",
+                           "Upsample",
+                           "GroupNorm",
+                           "LayerNorm",
+                           "LayerNorm2d",
+                           "PReLU",
+                           "LayerScale",
+                           "StochasticDepth"}) {
     CAPTURE(name);
     CHECK(names.count(name) == 1);
   }

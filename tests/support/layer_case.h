@@ -46,20 +46,26 @@ inline std::string infer_error(const Layer& layer, const ActivationShape& in) {
   return error_text([&] { infer(layer, in); });
 }
 
-inline std::unique_ptr<Op> compile(const Layer& layer, Backend& backend, const ActivationShape& in,
-                                   std::int64_t batch, bool training = true) {
+inline std::unique_ptr<Op> compile(const Layer& layer, Backend& backend,
+                                   const std::vector<ActivationShape>& in, std::int64_t batch,
+                                   bool training = true) {
   LayerContext context;
   context.batch = batch;
-  const std::vector<ActivationShape> inputs = inputs_of(layer, in);
-  context.in = inputs;
-  context.out = infer(layer, in);
+  context.in = in;
+  context.out = layer.infer(in);
   context.training = training;
   context.input_gradient = training;
   return layer.compile(backend, context);
 }
 
-/// The mathematics of a layer for one input shape.
-inline Maths maths_of(const Layer& layer, const ActivationShape& in, std::int64_t batch) {
+inline std::unique_ptr<Op> compile(const Layer& layer, Backend& backend, const ActivationShape& in,
+                                   std::int64_t batch, bool training = true) {
+  return compile(layer, backend, inputs_of(layer, in), batch, training);
+}
+
+/// The mathematics of a layer for the shapes of its inputs.
+inline Maths maths_of(const Layer& layer, const std::vector<ActivationShape>& in,
+                      std::int64_t batch) {
   ReferenceBackend backend;
   const std::unique_ptr<Op> op = compile(layer, backend, in, batch);
   return dynamic_cast<const ReferenceOp&>(*op).maths();
@@ -94,6 +100,10 @@ inline void check_differences(const std::string& what, Values at, const Values& 
   CHECK(kinks * 20 <= at.size());
 }
 
+inline Maths maths_of(const Layer& layer, const ActivationShape& in, std::int64_t batch) {
+  return maths_of(layer, inputs_of(layer, in), batch);
+}
+
 inline void check_gradients_of_reference(const Maths& maths) {
   const auto values = [](std::size_t count, std::uint64_t seed) {
     return to_double(random_values(static_cast<std::int64_t>(count), seed));
@@ -113,7 +123,8 @@ inline void check_gradients_of_reference(const Maths& maths) {
 
 /// Sums of up to a few hundred products of numbers below 1, in fp32 and any order: 2e-6 of the
 /// largest result (see check_close) covers their rounding.
-inline void check_on_backends(const Layer& layer, const ActivationShape& in, std::int64_t batch) {
+inline void check_on_backends(const Layer& layer, const std::vector<ActivationShape>& in,
+                              std::int64_t batch) {
   const Maths maths = maths_of(layer, in, batch);
   const std::vector<float> x = random_values(static_cast<std::int64_t>(maths.x), 1);
   const std::vector<float> weight = random_values(static_cast<std::int64_t>(maths.weight), 2);
@@ -122,15 +133,16 @@ inline void check_on_backends(const Layer& layer, const ActivationShape& in, std
   const Values y = maths.forward(to_double(x), to_double(weight), to_double(bias));
   const reference::Gradients want =
       maths.backward(to_double(x), to_double(weight), to_double(bias), to_double(dy));
-  // Of several inputs, all have the same gradient.
-  const Values dx(want.x.begin(),
-                  want.x.begin() + static_cast<std::ptrdiff_t>(maths.x / maths.inputs));
+  // Of several inputs without separate gradients, all have the same one.
+  const std::size_t gradients = maths.sizes.empty() ? maths.x / maths.inputs : maths.x;
+  const Values dx(want.x.begin(), want.x.begin() + static_cast<std::ptrdiff_t>(gradients));
   for (const std::string& name : backend_names()) {
     INFO(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
     const std::unique_ptr<Op> op = compile(layer, *backend, in, batch);
     const auto inputs = static_cast<int>(maths.inputs);
-    OpRunner runner(*backend, *op, x, weight, bias, static_cast<std::int64_t>(maths.y), inputs);
+    OpRunner runner(*backend, *op, x, weight, bias, static_cast<std::int64_t>(maths.y), inputs,
+                    maths.sizes);
     check_close("y", runner.forward(), y);
     const OpResult first = runner.backward(dy);
     check_close("dx", first.dx, dx);
@@ -147,16 +159,24 @@ inline void check_on_backends(const Layer& layer, const ActivationShape& in, std
     check_close("dbias is added to", second.dbias, twice(want.bias));
 
     const std::unique_ptr<Op> inference = compile(layer, *backend, in, batch, false);
-    OpRunner eval(*backend, *inference, x, weight, bias, static_cast<std::int64_t>(maths.y),
-                  inputs);
+    OpRunner eval(*backend, *inference, x, weight, bias, static_cast<std::int64_t>(maths.y), inputs,
+                  maths.sizes);
     check_close("y in inference", eval.forward(), y);
   }
 }
 
+inline void check_on_backends(const Layer& layer, const ActivationShape& in, std::int64_t batch) {
+  check_on_backends(layer, inputs_of(layer, in), batch);
+}
+
 /// Both of the above.
-inline void check_layer(const Layer& layer, const ActivationShape& in, std::int64_t batch = 3) {
+inline void check_layer(const Layer& layer, const std::vector<ActivationShape>& in,
+                        std::int64_t batch = 3) {
   check_gradients_of_reference(maths_of(layer, in, 2));
   check_on_backends(layer, in, batch);
+}
+inline void check_layer(const Layer& layer, const ActivationShape& in, std::int64_t batch = 3) {
+  check_layer(layer, inputs_of(layer, in), batch);
 }
 
 /// y of a layer without parameters for a one-sample image of one channel.

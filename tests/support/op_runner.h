@@ -88,19 +88,21 @@ struct OpResult {
 /// One operation with its memory. Outputs start as NaN, so that an element nobody writes shows.
 class OpRunner {
  public:
-  /// `x` holds as many inputs, one after another.
+  /// `x` holds as many inputs, one after another: of one size, or of those in `sizes`.
   OpRunner(Backend& backend, Op& op, std::vector<float> x, std::vector<float> weight,
-           std::vector<float> bias, std::int64_t y_count, int inputs = 1)
+           std::vector<float> bias, std::int64_t y_count, int inputs = 1,
+           std::vector<std::size_t> sizes = {})
       : backend_(backend),
         op_(op),
         inputs_(static_cast<std::size_t>(inputs)),
+        sizes_(std::move(sizes)),
         x_host_(x),
         x_(backend, x),
         weight_(backend, weight),
         bias_(backend, bias),
         y_(backend, nan(static_cast<std::size_t>(y_count))),
         dy_(backend, nan(static_cast<std::size_t>(y_count))),
-        dx_(backend, nan(x.size() / inputs_)),
+        dx_(backend, nan(op.separate_gradients() ? x.size() : x.size() / inputs_)),
         dweight_(backend, nan(weight.size())),
         dbias_(backend, nan(bias.size())),
         saved_(backend, nan(op.saved_bytes() / sizeof(float) + 1)),
@@ -139,8 +141,12 @@ class OpRunner {
   OpArgs args() {
     OpArgs a;
     a.x = x_.ptr();
-    const std::size_t bytes = x_host_.size() / inputs_ * sizeof(float);
-    for (std::size_t k = 1; k < inputs_; ++k) a.more_x[k - 1] = x_.ptr() + k * bytes;
+    std::size_t at = 0;
+    for (std::size_t k = 1; k < inputs_; ++k) {
+      at += (sizes_.empty() ? x_host_.size() / inputs_ : sizes_[k - 1]) * sizeof(float);
+      a.more_x[k - 1] = x_.ptr() + at;
+      if (op_.separate_gradients()) a.more_dx[k - 1] = dx_.ptr() + at;
+    }
     a.y = y_.ptr();
     a.weight = weight_.ptr();
     a.bias = bias_.ptr();
@@ -181,6 +187,7 @@ class OpRunner {
   Op& op_;
   std::unique_ptr<OnDevice<std::int64_t>> ids_, step_;
   std::size_t inputs_;
+  std::vector<std::size_t> sizes_;
   std::vector<float> x_host_;
   OnDevice<float> x_, weight_, bias_, y_, dy_, dx_, dweight_, dbias_, saved_, scratch_;
 };

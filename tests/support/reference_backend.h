@@ -12,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +34,8 @@ inline Values read_floats(DevPtr from, std::size_t count) {
 inline void write_floats(DevPtr to, const Values& values, bool add = false) {
   float* out = reinterpret_cast<float*>(to.address);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    out[i] = static_cast<float>((add ? static_cast<double>(out[i]) : 0.0) + values[i]);
+    // -0 stays what it is.
+    out[i] = static_cast<float>(add ? static_cast<double>(out[i]) + values[i] : values[i]);
   }
 }
 
@@ -45,7 +47,10 @@ inline void fill_nan(DevPtr to, std::size_t bytes) {
 struct Maths {
   std::size_t x = 0, y = 0, weight = 0, bias = 0;  ///< elements
   std::size_t inputs = 1;                          ///< how many x holds, one after another
+  std::vector<std::size_t> sizes;  ///< of those that have gradients of their own; else empty
   bool input_gradient = true;
+  /// Elements of an input.
+  std::size_t input(std::size_t k) const { return sizes.empty() ? x / inputs : sizes[k]; }
   std::function<Values(const Values& x, const Values& weight, const Values& bias)> forward;
   std::function<reference::Gradients(const Values& x, const Values& weight, const Values& bias,
                                      const Values& dy)>
@@ -70,6 +75,7 @@ class ReferenceOp : public Op {
   bool backward_needs_x() const override { return keep_ == Keep::activations; }
   bool backward_needs_y() const override { return keep_ == Keep::activations; }
   bool backward_keeps_dy() const override { return keep_ == Keep::saved; }
+  bool separate_gradients() const override { return !maths_.sizes.empty(); }
 
   void forward(const OpArgs& args) override {
     const Values x = read_inputs(args);
@@ -82,7 +88,7 @@ class ReferenceOp : public Op {
   void backward(const OpArgs& args) override {
     CHECK(static_cast<bool>(args.x) == backward_needs_x());
     CHECK(static_cast<bool>(args.y) == backward_needs_y());
-    CHECK(static_cast<bool>(args.dx) == maths_.input_gradient);
+    if (!separate_gradients()) CHECK(static_cast<bool>(args.dx) == maths_.input_gradient);
     fill_nan(args.scratch, scratch_bytes());
     const Values x = keep_ == Keep::saved ? read_floats(args.saved, maths_.x) : read_inputs(args);
     if (keep_ == Keep::activations) {
@@ -95,10 +101,7 @@ class ReferenceOp : public Op {
         maths_.backward(x, read_floats(args.weight, maths_.weight),
                         read_floats(args.bias, maths_.bias), read_floats(args.dy, maths_.y));
     if (!backward_keeps_dy()) fill_nan(args.dy, maths_.y * sizeof(float));
-    if (maths_.input_gradient) {
-      // All inputs have the same gradient.
-      write_floats(args.dx, {g.x.begin(), g.x.begin() + static_cast<std::ptrdiff_t>(input())});
-    }
+    write_input_gradients(args, g.x);
     if (maths_.weight > 0) write_floats(args.dweight, g.weight, args.write == GradWrite::add);
     if (maths_.bias > 0) write_floats(args.dbias, g.bias, args.write == GradWrite::add);
   }
@@ -106,14 +109,23 @@ class ReferenceOp : public Op {
   std::string implementation() const override { return "reference"; }
 
  private:
-  std::size_t input() const { return maths_.x / maths_.inputs; }
   Values read_inputs(const OpArgs& args) const {
-    Values all = read_floats(args.x, input());
+    Values all = read_floats(args.x, maths_.input(0));
     for (std::size_t k = 1; k < maths_.inputs; ++k) {
-      const Values more = read_floats(args.more_x[k - 1], input());
+      const Values more = read_floats(args.more_x[k - 1], maths_.input(k));
       all.insert(all.end(), more.begin(), more.end());
     }
     return all;
+  }
+  void write_input_gradients(const OpArgs& args, const Values& dx) const {
+    // Without separate gradients, all inputs have the same one.
+    auto from = dx.begin();
+    for (std::size_t k = 0; k < (separate_gradients() ? maths_.inputs : 1); ++k) {
+      const DevPtr to = k == 0 ? args.dx : args.more_dx[k - 1];
+      const auto end = from + static_cast<std::ptrdiff_t>(maths_.input(k));
+      if (to) write_floats(to, {from, end});
+      from = end;
+    }
   }
   static const void* address(DevPtr at) { return reinterpret_cast<const void*>(at.address); }
   static std::vector<float> rounded(const Values& values) { return {values.begin(), values.end()}; }
@@ -337,15 +349,10 @@ class ReferenceBackend : public HostBackend {
     return make(std::move(maths));
   }
   std::unique_ptr<Op> pool2d(const Pool2dDesc& d) override {
-    Maths maths =
-        sizes(d.batch * d.in.elements(), d.batch * d.out.elements(), 0, 0, d.input_gradient);
-    maths.forward = [d](const Values& x, const Values&, const Values&) {
-      return reference::pool(d, x);
-    };
-    maths.backward = [d](const Values& x, const Values&, const Values&, const Values& dy) {
-      return reference::Gradients{reference::pool_backward(d, x, dy), {}, {}};
-    };
-    return make(std::move(maths));
+    return make(
+        sizes(d.batch * d.in.elements(), d.batch * d.out.elements(), 0, 0, d.input_gradient),
+        [d](const Values& x) { return reference::pool(d, x); },
+        [d](const Values& x, const Values& dy) { return reference::pool_backward(d, x, dy); });
   }
   std::unique_ptr<Op> relu(const ReluDesc& d) override {
     const std::int64_t count = d.batch * d.shape.elements();
@@ -363,14 +370,12 @@ class ReferenceBackend : public HostBackend {
   }
   std::unique_ptr<Op> activation(const ActivationDesc& d) override {
     const std::int64_t count = d.batch * d.shape.elements();
-    Maths maths = sizes(count, count, 0, 0, true);
-    maths.forward = [d](const Values& x, const Values&, const Values&) {
-      return reference::activation(d, x);
-    };
-    maths.backward = [d](const Values& x, const Values&, const Values&, const Values& dy) {
-      return reference::Gradients{reference::activation_backward(d, x, dy), {}, {}};
-    };
-    return make(std::move(maths));
+    return make(
+        sizes(count, count, 0, 0, true),
+        [d](const Values& x) { return reference::activation(d, x); },
+        [d](const Values& x, const Values& dy) {
+          return reference::activation_backward(d, x, dy);
+        });
   }
   std::unique_ptr<Op> dropout(const DropoutDesc& d) override {
     return std::make_unique<ReferenceDropout>(d);
@@ -402,6 +407,50 @@ class ReferenceBackend : public HostBackend {
     };
     return std::make_unique<ReferenceBatchNorm>(d, std::move(maths), keep_);
   }
+  std::unique_ptr<Op> concat(const ConcatDesc& d) override {
+    Maths maths = sizes(d.batch * d.out.elements(), d.batch * d.out.elements(), 0, 0, true);
+    set_inputs(maths, d.batch, d.in);
+    return make(
+        std::move(maths), [d](const Values& x) { return reference::concat(d, x); },
+        [d](const Values&, const Values& dy) { return reference::concat_backward(d, dy); });
+  }
+  std::unique_ptr<Op> product(const ProductDesc& d) override {
+    Maths maths = sizes(d.batch * (d.in[0].elements() + d.in[1].elements()),
+                        d.batch * d.out.elements(), 0, 0, true);
+    set_inputs(maths, d.batch, d.in);
+    return make(
+        std::move(maths), [d](const Values& x) { return reference::product(d, x); },
+        [d](const Values& x, const Values& dy) { return reference::product_backward(d, x, dy); });
+  }
+  std::unique_ptr<Op> pixel_map(const PixelMapDesc& d) override {
+    return make(
+        sizes(d.batch * d.in.elements(), d.batch * d.out.elements(), 0, 0, true),
+        [d](const Values& x) { return reference::pixel_map(d, x); },
+        [d](const Values&, const Values& dy) { return reference::pixel_map_backward(d, dy); });
+  }
+  std::unique_ptr<Op> group_norm(const GroupNormDesc& d) override {
+    const std::int64_t count = d.batch * d.shape.elements();
+    Maths maths =
+        sizes(count, count, d.weight ? d.shape.c : 0, d.bias ? d.shape.c : 0, d.input_gradient);
+    maths.forward = [d](const Values& x, const Values& w, const Values& b) {
+      return reference::group_norm(d, x, w, b);
+    };
+    maths.backward = [d](const Values& x, const Values& w, const Values&, const Values& dy) {
+      return reference::group_norm_backward(d, x, w, dy);
+    };
+    return make(std::move(maths));
+  }
+  std::unique_ptr<Op> channel_scale(const ChannelScaleDesc& d) override {
+    const std::int64_t count = d.batch * d.shape.elements();
+    Maths maths = sizes(count, count, d.one_weight ? 1 : d.shape.c, 0, d.input_gradient);
+    maths.forward = [d](const Values& x, const Values& w, const Values&) {
+      return reference::channel_scale(d, x, w);
+    };
+    maths.backward = [d](const Values& x, const Values& w, const Values&, const Values& dy) {
+      return reference::channel_scale_backward(d, x, w, dy);
+    };
+    return make(std::move(maths));
+  }
   std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc& desc) override {
     return std::make_unique<ReferenceCrossEntropy>(desc);
   }
@@ -427,6 +476,21 @@ class ReferenceBackend : public HostBackend {
     maths.bias = static_cast<std::size_t>(bias);
     maths.input_gradient = input_gradient;
     return maths;
+  }
+  static void set_inputs(Maths& maths, std::int64_t batch, std::span<const SampleShape> in) {
+    maths.inputs = in.size();
+    for (const SampleShape& shape : in) {
+      maths.sizes.push_back(static_cast<std::size_t>(batch * shape.elements()));
+    }
+  }
+  /// Without parameters.
+  template <class Forward, class Backward>
+  std::unique_ptr<Op> make(Maths maths, const Forward& forward, const Backward& backward) {
+    maths.forward = [=](const Values& x, const Values&, const Values&) { return forward(x); };
+    maths.backward = [=](const Values& x, const Values&, const Values&, const Values& dy) {
+      return reference::Gradients{backward(x, dy), {}, {}};
+    };
+    return make(std::move(maths));
   }
   std::unique_ptr<Op> make(Maths maths) {
     return std::make_unique<ReferenceOp>(std::move(maths), keep_);

@@ -49,6 +49,11 @@ class CountingBackend : public HostBackend {
   std::unique_ptr<Op> dropout(const DropoutDesc&) override { return make_op(); }
   std::unique_ptr<Op> sum(const SumDesc&) override { return make_op(); }
   std::unique_ptr<Op> batch_norm(const BatchNormDesc&) override { return make_op(); }
+  std::unique_ptr<Op> concat(const ConcatDesc&) override { return make_op(); }
+  std::unique_ptr<Op> product(const ProductDesc&) override { return make_op(); }
+  std::unique_ptr<Op> pixel_map(const PixelMapDesc&) override { return make_op(); }
+  std::unique_ptr<Op> group_norm(const GroupNormDesc&) override { return make_op(); }
+  std::unique_ptr<Op> channel_scale(const ChannelScaleDesc&) override { return make_op(); }
   std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc&) override {
     return std::make_unique<Loss>(*this);
   }

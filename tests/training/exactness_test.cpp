@@ -62,13 +62,21 @@ TEST_CASE("exact mode: equal bits for 1, 2, 3, 4, 5 and 8 replicas") {
   }
 }
 
-TEST_CASE("exact mode: residual blocks, equal bits for 1, 3 and 8 replicas and after a stop") {
+TEST_CASE(
+    "exact mode: branches that are added, multiplied and joined, equal bits for 1, 3 and 8 "
+    "replicas and after a stop") {
   std::string config = small_config(kSgd, 2);
   const std::string flatten = "    - {type: Flatten}\n";
   config.replace(config.find(flatten), 0,
                  R"(    - {type: Conv2d, name: conv3, out_channels: 7, kernel_size: 3, padding: 1}
     - {type: Add, name: block, from: [conv3, "4"]}
-    - {type: ReLU}
+    - {type: ReLU, name: sum}
+    - {type: GroupNorm, name: norm1, num_groups: 7}
+    - {type: PReLU, name: prelu, num_parameters: 7}
+    - {type: AdaptiveAvgPool2d, name: pooled}
+    - {type: Multiply, name: gated, from: [prelu, pooled]}
+    - {type: Concat, name: joined, from: [gated, sum]}
+    - {type: LayerNorm, name: norm2}
 )");
   for (const std::string& device : device_kinds()) {
     CAPTURE(device);

@@ -1,6 +1,7 @@
 // A convolution as cuDNN sees it: a graph of operations, and the engines that can run it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/common/conv_padding.h"
 #include "kernels/cuda/conv/conv_plan.h"
 #include "kernels/cuda/conv/cudnn_graph.h"
 #include "kernels/error.h"
@@ -143,6 +145,7 @@ class CudnnConvGraph {
 
   const CudnnDescriptor& convolution() {
     using Pair = std::array<std::int64_t, 2>;
+    const Size2 end = end_padding(p_, p_.out);
     CudnnDescriptor& made = parts_.emplace_back(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     made.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
         .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
@@ -150,7 +153,8 @@ class CudnnConvGraph {
         .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, Pair{p_.dilation.h, p_.dilation.w})
         .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, Pair{p_.stride.h, p_.stride.w})
         .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, Pair{p_.padding.h, p_.padding.w})
-        .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, Pair{p_.padding.h, p_.padding.w})
+        .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
+             Pair{std::max(p_.padding.h, end.h), std::max(p_.padding.w, end.w)})
         .finalize();
     return made;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/common/conv_padding.h"
 #include "kernels/cuda/runtime/launch.h"
 
 namespace dpt {
@@ -131,8 +132,8 @@ std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const Conv
   const SampleShape& source = forward ? p.in : p.out;
   const std::int64_t border_h = forward ? p.padding.h : p.kernel.h - 1 - p.padding.h;
   const std::int64_t border_w = forward ? p.padding.w : p.kernel.w - 1 - p.padding.w;
-  if (!tensor_cores || p.groups != 1 || p.stride != one || p.dilation != one || p.batch < 1 ||
-      border_h < 0 || border_w < 0) {
+  if (!tensor_cores || !pads_evenly(p, p.out) || p.groups != 1 || p.stride != one ||
+      p.dilation != one || p.batch < 1 || border_h < 0 || border_w < 0) {
     return nullptr;
   }
   // Bounds that keep the numbers of a shape in 32 bits; what memory allows follows.

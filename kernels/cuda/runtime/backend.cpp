@@ -10,15 +10,20 @@
 
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/batch_norm.h"
+#include "kernels/cuda/channel_scale.h"
+#include "kernels/cuda/concat.h"
 #include "kernels/cuda/conv2d.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/dropout.h"
 #include "kernels/cuda/element_loss.h"
 #include "kernels/cuda/flat.h"
+#include "kernels/cuda/group_norm.h"
 #include "kernels/cuda/input.h"
 #include "kernels/cuda/linear.h"
 #include "kernels/cuda/optimizer.h"
+#include "kernels/cuda/pixel_map.h"
 #include "kernels/cuda/pool2d.h"
+#include "kernels/cuda/product.h"
 #include "kernels/cuda/relu.h"
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/context.h"
@@ -321,6 +326,21 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Op> sum(const SumDesc& desc) override { return make_cuda_sum(context_, desc); }
   std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) override {
     return make_cuda_batch_norm(context_, desc);
+  }
+  std::unique_ptr<Op> concat(const ConcatDesc& desc) override {
+    return make_cuda_concat(context_, desc);
+  }
+  std::unique_ptr<Op> product(const ProductDesc& desc) override {
+    return make_cuda_product(context_, desc);
+  }
+  std::unique_ptr<Op> pixel_map(const PixelMapDesc& desc) override {
+    return make_cuda_pixel_map(context_, desc);
+  }
+  std::unique_ptr<Op> group_norm(const GroupNormDesc& desc) override {
+    return make_cuda_group_norm(context_, desc);
+  }
+  std::unique_ptr<Op> channel_scale(const ChannelScaleDesc& desc) override {
+    return make_cuda_channel_scale(context_, desc);
   }
   std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc& desc) override {
     return make_cuda_cross_entropy(context_, desc);

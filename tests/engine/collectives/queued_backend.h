@@ -52,6 +52,11 @@ class QueuedBackend : public testing::HostBackend {
   std::unique_ptr<Op> dropout(const DropoutDesc&) override { no(); }
   std::unique_ptr<Op> sum(const SumDesc&) override { no(); }
   std::unique_ptr<Op> batch_norm(const BatchNormDesc&) override { no(); }
+  std::unique_ptr<Op> concat(const ConcatDesc&) override { no(); }
+  std::unique_ptr<Op> product(const ProductDesc&) override { no(); }
+  std::unique_ptr<Op> pixel_map(const PixelMapDesc&) override { no(); }
+  std::unique_ptr<Op> group_norm(const GroupNormDesc&) override { no(); }
+  std::unique_ptr<Op> channel_scale(const ChannelScaleDesc&) override { no(); }
   std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
   std::unique_ptr<LossOp> element_loss(const ElementLossDesc&) override { no(); }
   std::unique_ptr<InputOp> input(const InputDesc&) override { no(); }

@@ -21,7 +21,7 @@ bool couples(const Plan& plan) {
 }
 
 std::vector<TrainSpec> nets() {
-  return {small_lenet(), odd_net(), linear_net(), branched_net(), normalised_net()};
+  return {small_lenet(), odd_net(), linear_net(), branched_net(), normalised_net(), joined_net()};
 }
 
 /// Losses, predictions and gradients of a training and an evaluating executor against `maths`.
@@ -146,7 +146,7 @@ TEST_CASE("the memory plan is right for random graphs") {
         {"out_channels", integer(2)}, {"kernel_size", square(3)}, {"padding", square(1)}};
     const int count = 2 + static_cast<int>(random() % 9);
     for (int i = 0; i < count; ++i) {
-      switch (random() % 5) {
+      switch (random() % 7) {
         case 0:
           add("Conv2d", conv, {any_image()});
           break;
@@ -159,6 +159,28 @@ TEST_CASE("the memory plan is right for random graphs") {
         case 3:
           add("Identity", {}, {any_image()});
           break;
+        case 4: {
+          // Each input has a gradient of its own, the same input twice too.
+          std::vector<std::string> some = {any_image(), any_image()};
+          if (random() % 2 == 0) some.push_back(some[0]);
+          const std::string joined = "joined" + std::to_string(i);
+          model.add("Concat", {}, joined, some);
+          for (const std::string& name : some) std::erase(unread, name);
+          add("Conv2d", conv, {joined});
+          break;
+        }
+        case 5: {
+          const std::string source = any_image();
+          if (random() % 2 == 0) {
+            add("Multiply", {}, {source, any_image()});
+            break;
+          }
+          const std::string gate = "gate" + std::to_string(i);
+          model.add("AdaptiveAvgPool2d", {}, gate, {any_image()});
+          const bool first = random() % 2 == 0;
+          add("Multiply", {}, {first ? gate : source, first ? source : gate});
+          break;
+        }
         default: {
           // Some images many times, more often in all than an operation has inputs.
           std::vector<std::string> some = {any_image(), any_image()};

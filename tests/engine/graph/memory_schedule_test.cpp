@@ -116,6 +116,37 @@ TEST_CASE("an Add gives its gradient to all inputs; a value of two readers gets 
   CHECK(copied.nodes[1].sums[0].to == copied.nodes[3].dx[0]);
 }
 
+TEST_CASE("separate gradients: a place for each input that asks for one, none of them dy's") {
+  const Options same = {
+      {"out_channels", integer(2)}, {"kernel_size", square(3)}, {"padding", square(1)}};
+  const Plan plan = make_plan(ModelSpecBuilder({2, 4, 4})
+                                  .add("Conv2d", same, "conv")
+                                  .add("Concat", {}, "concat", {"input", "conv", "conv"})
+                                  .add("Flatten")
+                                  .linear("fc", 3)
+                                  .spec());
+  REQUIRE(plan.nodes.size() == 4);
+  std::vector<NodeNeeds> needs = needs_of(plan, {false, true, false, 0, 0, true, false});
+  needs[1].separate_gradients = true;
+  const MemorySchedule s = make_memory_schedule(plan, 2, true, needs);
+  const NodePlaces& concat = s.nodes[1];
+  REQUIRE(concat.dx.size() == 3);
+  CHECK(concat.dx[0] == kNowhere);  // the image
+  CHECK(concat.dx[1] != concat.dx[2]);
+  for (const int k : {1, 2}) {
+    CHECK(concat.dx[k] != kNowhere);
+    CHECK(concat.dx[k] != concat.dy);
+    CHECK(s.lifetimes[concat.dx[k]].bytes == 2 * 32 * sizeof(float));
+  }
+  CHECK(s.lifetimes[concat.dy].bytes == 3 * 2 * 32 * sizeof(float));
+  // conv was read twice: its gradient is the sum of both.
+  REQUIRE(concat.sums.size() == 1);
+  CHECK(concat.sums[0].parts == std::vector<int>{concat.dx[1], concat.dx[2]});
+  CHECK(s.nodes[0].dy == concat.sums[0].to);
+  const std::vector<int>& parts = concat.sums[0].parts;
+  CHECK(std::count(parts.begin(), parts.end(), concat.sums[0].to) == 1);
+}
+
 TEST_CASE("more gradients than an operation has inputs are added in turns") {
   const Plan plan = make_plan(branched_net());
   const MemorySchedule s = make_memory_schedule(plan, 2, true, needs_of(plan, {}));

@@ -41,7 +41,8 @@ inline Plan unfused_plan(const TrainSpec& spec) {
       node.input_gradient |= plan.values[static_cast<std::size_t>(x)].needs_gradient;
     }
     for (std::size_t p = 0; p < plan.params.size(); ++p) {
-      if (plan.params[p].name == node.name + "." + plan.params[p].spec.suffix) {
+      const std::string& suffix = plan.params[p].spec.suffix;
+      if (plan.params[p].name == node.name + (suffix.empty() ? "" : "." + suffix)) {
         plan.params[p].node = static_cast<int>(i);
         node.params.push_back(static_cast<int>(p));
         trains = trains || plan.params[p].is_trained();
@@ -283,6 +284,7 @@ class NetMaths {
     for (const int index : plan_.nodes[node].params) {
       const Param& each = plan_.params[static_cast<std::size_t>(index)];
       if (each.spec.suffix == suffix) return &each;
+      if (each.spec.suffix.empty() && suffix == "weight") return &each;
     }
     return nullptr;
   }
@@ -378,6 +380,34 @@ inline TrainSpec branched_net() {
   heads.resize(8);
   return net.add("Add", {}, "eight", heads)
       .add("Add", {}, "logits", {"head8", "eight", "head9"})
+      .spec();
+}
+
+/// Inputs with gradients of their own: one read twice, one that nobody trains, one that another
+/// layer clobbers; gates, in either place; and the layers with a weight for each channel.
+inline TrainSpec joined_net() {
+  const Options conv = {
+      {"out_channels", integer(2)}, {"kernel_size", square(3)}, {"padding", kWordSize}};
+  return ModelSpecBuilder({2, 4, 4})
+      .add("Conv2d", conv, "conv1")
+      .add("Concat", {}, "with_image", {"input", "conv1", "conv1"})
+      .add("GroupNorm", {{"num_groups", integer(2)}}, "norm1")
+      .add("Conv2d", conv, "conv2")
+      .add("PReLU", {}, "prelu1")
+      .add("AdaptiveAvgPool2d", {}, "pooled")
+      .add("Multiply", {}, "gated", {"prelu1", "pooled"})
+      .add("Multiply", {}, "gate_first", {"pooled", "conv1"})
+      .add("Multiply", {}, "square", {"gated", "gated"})
+      .add("LayerNorm2d", {}, "norm2", {"gate_first"})
+      .add("LayerScale", {{"init", 0.5}}, "scaled")
+      .add("Concat", {}, "all", {"square", "scaled"})
+      .add("ZeroPad2d", {{"padding", std::vector<std::int64_t>{1, 0, 0, 1}}}, "padded")
+      .add("Upsample", {{"scale_factor", Size2{1, 2}}}, "larger")
+      .add("LayerNorm", {}, "norm3")
+      .add("Flatten", {}, "flat1")
+      .add("Flatten", {}, "flat2", {"larger"})
+      .add("Concat", {}, "flats", {"flat1", "flat2"})
+      .linear("fc", 3)
       .spec();
 }
 

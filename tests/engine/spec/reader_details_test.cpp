@@ -378,6 +378,21 @@ TEST_CASE("variables of the environment in a path: names, defaults, what is left
   unsetenv("DPT_TEST_EMPTY");
 }
 
+TEST_CASE("a word may stand for a pair of sizes, where the table says so") {
+  const std::vector<std::string> word = {"model.layers.conv1.stride=whole"};
+  const TrainSpec spec = good_spec(kGoodConfig, word);
+  CHECK(spec.model.layers[0].op.as<SmallConv>().stride == kWordSize);
+  CHECK(shown(spec).find("stride: whole") != std::string::npos);
+  CHECK(shown(good_spec(shown(spec))) == shown(spec));
+  CHECK(only_issue(kGoodConfig, {"model.layers.conv1.stride=wohle"}) ==
+        "command line: model.layers.0.stride: expected 'whole', an integer from 1 to 1024 or "
+        "[height, width], found 'wohle'");
+  CHECK(only_issue(kGoodConfig, {"model.layers.conv1.stride=-1"}) ==
+        "command line: model.layers.0.stride: expected 'whole', an integer from 1 to 1024 or "
+        "[height, width], found -1");
+  CHECK(config_schema(small_catalog()).find(R"("const": "whole")") != std::string::npos);
+}
+
 TEST_CASE("overrides reach items by name, the longest that fits, or by index") {
   std::string text = changed("name: fc1", "name: conv1.b");
   CHECK(

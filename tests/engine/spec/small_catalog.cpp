@@ -40,7 +40,10 @@ const ObjectTable* conv_table() {
            .required()
            .range(1, 65536),
        field("kernel_size", &S::kernel_size, "Height and width.").required().range(1, 1024),
-       field("stride", &S::stride, "Step of the window.").range(1, 1024).formerly("hop"),
+       field("stride", &S::stride, "Step of the window.")
+           .range(1, 1024)
+           .formerly("hop")
+           .or_word("whole"),
        field("bias", &S::bias, "Add a learnable bias."),
        field("dilations", &S::dilations, "For the test of lists.").range(1, 9)});
   return &table;

@@ -7,7 +7,11 @@ A line with the network's name and number of parameters, then one for each tenso
 """
 import torchvision.models
 
-for name in ["alexnet", "vgg11_bn", "vgg16", "resnet18", "resnet50"]:
+NETS = [
+    "alexnet", "vgg11_bn", "vgg16", "resnet18", "resnet50", "squeezenet1_1", "mobilenet_v2",
+    "mobilenet_v3_small", "densenet121", "convnext_tiny",
+]  # fmt: skip
+for name in NETS:
     net = getattr(torchvision.models, name)(num_classes=1000)
     print(name, sum(p.numel() for p in net.parameters()))
     for tensor, value in net.state_dict().items():

@@ -1,0 +1,114 @@
+// PReLU as torch.nn's, and LayerScale, the learned factor of each channel that ConvNeXt has at the
+// end of its branches ("Going deeper with image transformers", Touvron et al. 2021): one operation.
+#include "engine/layers/kind.h"
+#include "engine/layers/shape_checks.h"
+
+namespace dpt {
+namespace {
+
+ChannelScaleDesc scale_desc(const LayerContext& context) {
+  ChannelScaleDesc desc;
+  desc.batch = context.batch;
+  desc.shape = context.out.shape;
+  if (context.out.flat) desc.shape = {1, 1, context.out.elements()};
+  desc.type = context.type;
+  desc.training = context.training;
+  desc.input_gradient = context.input_gradient;
+  return desc;
+}
+
+}  // namespace
+
+struct PreluOptions {
+  std::int64_t num_parameters = 1;
+  double init = 0.25;
+};
+
+class PReLU final : public Layer {
+ public:
+  using Options = PreluOptions;
+  static const ObjectTable& table() {
+    static const ObjectTable result = object_table<Options>(
+        "PReLU", "x where it is above 0, else weight * x with a learned weight.",
+        {field("num_parameters", &Options::num_parameters,
+               "Number of weights: 1, or one for each channel of the input.")
+             .at_least(1),
+         field("init", &Options::init, "Starting value of the weights.").range(-1e6, 1e6)});
+    return result;
+  }
+  explicit PReLU(const Options& options) : options_(options) {}
+
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    if (options_.num_parameters == 1 || options_.num_parameters == in[0].channels()) return in[0];
+    throw ShapeError(fmt::format("num_parameters {} must be 1 or the number of {} of its input, {}",
+                                 options_.num_parameters, in[0].flat ? "features" : "channels",
+                                 in[0].channels()),
+                     in[0]);
+  }
+  std::vector<ParamSpec> params(std::span<const ActivationShape> in) const override {
+    ParamSpec weight;
+    weight.suffix = "weight";
+    weight.file_shape = {options_.num_parameters};
+    weight.init = {InitKind::constant, options_.init};
+    weight.reads_fp32 = true;
+    if (options_.num_parameters > 1 && in[0].flat && in[0].shape.h * in[0].shape.w > 1) {
+      weight.layout = ParamLayout::vector_hwc;
+      weight.hwc = in[0].shape;
+    }
+    return {weight};
+  }
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    ChannelScaleDesc desc = scale_desc(context);
+    desc.one_weight = options_.num_parameters == 1;
+    desc.negative_only = true;
+    return backend.channel_scale(desc);
+  }
+  std::string detail() const override {
+    const std::int64_t count = options_.num_parameters;
+    return count == 1 ? "one weight" : fmt::format("{} weights", count);
+  }
+
+ private:
+  Options options_;
+};
+
+struct LayerScaleOptions {
+  double init = 1e-6;
+};
+
+class LayerScale final : public Layer {
+ public:
+  using Options = LayerScaleOptions;
+  static const ObjectTable& table() {
+    static const ObjectTable result = object_table<Options>(
+        "LayerScale",
+        "Each channel of an image times a learned factor, as in ConvNeXt. Its parameter has the "
+        "layer's own name, as in torchvision.",
+        {field("init", &Options::init, "Starting value of the factors.").range(-1e6, 1e6)});
+    return result;
+  }
+  explicit LayerScale(const Options& options) : options_(options) {}
+
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    require_image(in[0]);
+    return in[0];
+  }
+  std::vector<ParamSpec> params(std::span<const ActivationShape> in) const override {
+    ParamSpec factors;
+    factors.file_shape = {in[0].shape.c, 1, 1};
+    factors.init = {InitKind::constant, options_.init};
+    factors.reads_fp32 = true;
+    return {factors};
+  }
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    return backend.channel_scale(scale_desc(context));
+  }
+
+ private:
+  Options options_;
+};
+
+template LayerKind kind_of<PReLU>();
+template LayerKind kind_of<LayerScale>();
+
+}  // namespace dpt

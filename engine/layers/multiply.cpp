@@ -1,0 +1,62 @@
+// Multiply: the product of two layers' outputs, elementwise; one may have 1x1 pixels, as the gates
+// of squeeze-and-excitation blocks.
+#include "engine/layers/kind.h"
+
+namespace dpt {
+
+struct MultiplyOptions {};
+
+class Multiply final : public Layer {
+ public:
+  using Options = MultiplyOptions;
+  static const ObjectTable& table();
+
+  explicit Multiply(const Options&) {}
+
+  InputCount input_count() const override { return {2, 2}; }
+
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    const ActivationShape &a = in[0], &b = in[1];
+    if (a.flat == b.flat && a.shape == b.shape) return a;
+    if (!a.flat && !b.flat && a.shape.c == b.shape.c) {
+      if (is_narrow(b)) return a;
+      if (is_narrow(a)) return b;
+    }
+    if (a.flat && b.flat && a.elements() == b.elements()) {
+      fail(ErrorKind::usage,
+           "expected inputs of one shape, found vectors of {} features in different orders: that "
+           "of an image's pixels and another; multiply images before their Flatten, or put a "
+           "Linear after it",
+           a.text());
+    }
+    fail(ErrorKind::usage,
+         "expected two inputs of one shape, or images (C x H x W) with as many channels of which "
+         "one has 1x1 pixels, found {}{} and {}{}",
+         a.flat ? "a vector of " : "", a.text(), b.flat ? "a vector of " : "", b.text());
+  }
+
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    ProductDesc desc;
+    desc.batch = context.batch;
+    desc.in = {context.in[0].shape, context.in[1].shape};
+    desc.out = context.out.shape;
+    desc.type = context.type;
+    return backend.product(desc);
+  }
+
+ private:
+  static bool is_narrow(const ActivationShape& in) { return in.shape.h == 1 && in.shape.w == 1; }
+};
+
+const ObjectTable& Multiply::table() {
+  static const ObjectTable table = object_table<MultiplyOptions>(
+      "Multiply",
+      "Elementwise product of the outputs of two layers, which `from` names; one may have 1x1 "
+      "pixels, whose channels are then the factors of all pixels of the other's.",
+      {});
+  return table;
+}
+
+template LayerKind kind_of<Multiply>();
+
+}  // namespace dpt

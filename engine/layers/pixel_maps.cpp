@@ -1,0 +1,108 @@
+// ZeroPad2d and Upsample as torch.nn's: pixels at other places, which is one operation.
+#include "engine/layers/kind.h"
+#include "engine/layers/shape_checks.h"
+
+namespace dpt {
+
+class PixelMap : public Layer {
+ public:
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    PixelMapDesc desc = map();
+    desc.batch = context.batch;
+    desc.in = context.in[0].shape;
+    desc.out = context.out.shape;
+    desc.type = context.type;
+    return backend.pixel_map(desc);
+  }
+
+ private:
+  /// Its scale and what is before the image.
+  virtual PixelMapDesc map() const = 0;
+};
+
+struct ZeroPad2dOptions {
+  std::vector<std::int64_t> padding;
+};
+
+class ZeroPad2d final : public PixelMap {
+ public:
+  using Options = ZeroPad2dOptions;
+  static const ObjectTable& table() {
+    static const ObjectTable result = object_table<Options>(
+        "ZeroPad2d", "Zeros around an image, as torch.nn.ZeroPad2d.",
+        {field("padding", &Options::padding, "Pixels on the sides: [left, right, top, bottom].")
+             .required()
+             .range(0, 1024)
+             .items(4, 4)});
+    return result;
+  }
+  explicit ZeroPad2d(const Options& options)
+      : left_(options.padding[0]),
+        right_(options.padding[1]),
+        top_(options.padding[2]),
+        bottom_(options.padding[3]) {}
+
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    require_image(in[0]);
+    const SampleShape& s = in[0].shape;
+    return {{s.h + top_ + bottom_, s.w + left_ + right_, s.c}, false};
+  }
+  std::string detail() const override {
+    return fmt::format("left {}, right {}, top {}, bottom {}", left_, right_, top_, bottom_);
+  }
+
+ private:
+  PixelMapDesc map() const override {
+    PixelMapDesc desc;
+    desc.before = {top_, left_};
+    return desc;
+  }
+  std::int64_t left_, right_, top_, bottom_;
+};
+
+enum class UpsampleMode : std::uint8_t { nearest };
+constexpr auto enum_names(UpsampleMode) {
+  return std::to_array<EnumName<UpsampleMode>>({{UpsampleMode::nearest, "nearest"}});
+}
+
+struct UpsampleOptions {
+  Size2 scale_factor{1, 1};
+  UpsampleMode mode = UpsampleMode::nearest;
+};
+
+class Upsample final : public PixelMap {
+ public:
+  using Options = UpsampleOptions;
+  static const ObjectTable& table() {
+    static const ObjectTable result = object_table<Options>(
+        "Upsample", "A larger image, as torch.nn.Upsample: each pixel is repeated.",
+        {field("scale_factor", &Options::scale_factor, "How often, along height and width.")
+             .required()
+             .range(1, 1024),
+         field("mode", &Options::mode, "Which pixel of the input a pixel shows.")});
+    return result;
+  }
+  explicit Upsample(const Options& options) : scale_(options.scale_factor) {}
+
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    require_image(in[0]);
+    const SampleShape& s = in[0].shape;
+    return {{s.h * scale_.h, s.w * scale_.w, s.c}, false};
+  }
+  std::string detail() const override {
+    return fmt::format("nearest, scale_factor {}", short_text_of(scale_));
+  }
+
+ private:
+  PixelMapDesc map() const override {
+    PixelMapDesc desc;
+    desc.scale = scale_;
+    return desc;
+  }
+  Size2 scale_;
+};
+
+template LayerKind kind_of<ZeroPad2d>();
+template LayerKind kind_of<Upsample>();
+
+}  // namespace dpt

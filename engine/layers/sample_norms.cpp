@@ -1,0 +1,201 @@
+// GroupNorm and LayerNorm as torch.nn's, and LayerNorm2d, the LayerNorm over the channels of each
+// pixel: normalisations of each sample by itself, which are one operation.
+#include "engine/layers/kind.h"
+#include "engine/layers/shape_checks.h"
+
+namespace dpt {
+namespace {
+
+/// A weight that starts as 1, a bias as 0.
+ParamSpec norm_param(const char* suffix, double start, std::vector<std::int64_t> file_shape) {
+  ParamSpec spec;
+  spec.suffix = suffix;
+  spec.file_shape = std::move(file_shape);
+  spec.init = {InitKind::constant, start};
+  spec.reads_fp32 = true;
+  return spec;
+}
+
+GroupNormDesc norm_desc(const LayerContext& context, double eps) {
+  GroupNormDesc desc;
+  desc.batch = context.batch;
+  desc.shape = context.out.shape;
+  desc.eps = static_cast<float>(eps);
+  desc.type = context.type;
+  desc.training = context.training;
+  desc.input_gradient = context.input_gradient;
+  return desc;
+}
+
+}  // namespace
+
+struct GroupNormOptions {
+  std::int64_t num_groups = 1;
+  double eps = 1e-5;
+  bool affine = true;
+};
+
+class GroupNorm final : public Layer {
+ public:
+  using Options = GroupNormOptions;
+  static const ObjectTable& table() {
+    static const ObjectTable result = object_table<Options>(
+        "GroupNorm",
+        "Normalisation of each sample over groups of channels and all pixels, as "
+        "torch.nn.GroupNorm.",
+        {field("num_groups", &Options::num_groups,
+               "Number of groups; must divide the channels of the input.")
+             .required()
+             .range(1, 65536),
+         field("eps", &Options::eps, "Added to the variance for numerical stability.").above(0),
+         field("affine", &Options::affine, "Add a learnable weight and bias per channel.")});
+    return result;
+  }
+  explicit GroupNorm(const Options& options) : options_(options) {}
+
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    if (in[0].flat) {
+      throw ShapeError(fmt::format("expected an image (C x H x W) as input, found a vector of {} "
+                                   "features; use LayerNorm, or move it before the Flatten",
+                                   in[0].elements()),
+                       in[0]);
+    }
+    if (in[0].shape.c % options_.num_groups != 0) {
+      throw ShapeError(fmt::format("num_groups {} must divide the channels of its input, {}",
+                                   options_.num_groups, in[0].shape.c),
+                       in[0]);
+    }
+    return in[0];
+  }
+  std::vector<ParamSpec> params(std::span<const ActivationShape> in) const override {
+    if (!options_.affine) return {};
+    return {norm_param("weight", 1, {in[0].shape.c}), norm_param("bias", 0, {in[0].shape.c})};
+  }
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    GroupNormDesc desc = norm_desc(context, options_.eps);
+    desc.groups = options_.num_groups;
+    desc.weight = desc.bias = options_.affine;
+    return backend.group_norm(desc);
+  }
+  std::string detail() const override {
+    return fmt::format("{} group{}{}", options_.num_groups, options_.num_groups == 1 ? "" : "s",
+                       options_.affine ? "" : ", not affine");
+  }
+
+ private:
+  Options options_;
+};
+
+struct LayerNormOptions {
+  double eps = 1e-5;
+  bool elementwise_affine = true;
+  bool bias = true;
+};
+
+/// What both kinds share; they differ in what is normalised together, which has a weight for each
+/// of its elements.
+class AnyLayerNorm : public Layer {
+ public:
+  using Options = LayerNormOptions;
+
+  std::vector<ParamSpec> params(std::span<const ActivationShape> in) const override {
+    std::vector<ParamSpec> all;
+    if (has_weight()) all.push_back(param("weight", 1, in[0]));
+    if (has_bias()) all.push_back(param("bias", 0, in[0]));
+    return all;
+  }
+  std::string detail() const override {
+    if (!has_weight()) return "not affine";
+    return has_bias() ? "" : "no bias";
+  }
+
+ protected:
+  explicit AnyLayerNorm(const Options& options) : options_(options) {}
+  static ObjectTable make_table(const char* name, const char* doc, const char* affine_doc) {
+    using O = Options;
+    return object_table<O>(
+        name, doc,
+        {field("eps", &O::eps, "Added to the variance for numerical stability.").above(0),
+         field("elementwise_affine", &O::elementwise_affine, affine_doc),
+         field("bias", &O::bias, "With elementwise_affine: the bias too.")});
+  }
+  bool has_weight() const { return options_.elementwise_affine; }
+  bool has_bias() const { return options_.elementwise_affine && options_.bias; }
+  /// With the sample as one set of values.
+  std::unique_ptr<Op> compile_sets(Backend& backend, const LayerContext& context,
+                                   std::int64_t sets_of_a_sample) const {
+    GroupNormDesc desc = norm_desc(context, options_.eps);
+    desc.batch *= sets_of_a_sample;
+    desc.shape = {1, 1, context.out.elements() / sets_of_a_sample};
+    desc.weight = has_weight();
+    desc.bias = has_bias();
+    return backend.group_norm(desc);
+  }
+
+ private:
+  virtual ParamSpec param(const char* suffix, double start, const ActivationShape& in) const = 0;
+
+  Options options_;
+};
+
+class LayerNorm final : public AnyLayerNorm {
+ public:
+  static const ObjectTable& table() {
+    static const ObjectTable result =
+        make_table("LayerNorm",
+                   "Normalisation of each sample over all of its values, as torch.nn.LayerNorm "
+                   "with normalized_shape [C, H, W], or [features] of a vector.",
+                   "Add a learnable weight and bias per value.");
+    return result;
+  }
+  explicit LayerNorm(const Options& options) : AnyLayerNorm(options) {}
+  ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    return compile_sets(backend, context, 1);
+  }
+
+ private:
+  ParamSpec param(const char* suffix, double start, const ActivationShape& in) const override {
+    const SampleShape& s = in.shape;
+    ParamSpec spec = norm_param(suffix, start,
+                                in.flat ? std::vector{in.elements()} : std::vector{s.c, s.h, s.w});
+    if (s.h * s.w > 1) {
+      spec.layout = ParamLayout::vector_hwc;
+      spec.hwc = s;
+    }
+    return spec;
+  }
+};
+
+class LayerNorm2d final : public AnyLayerNorm {
+ public:
+  static const ObjectTable& table() {
+    static const ObjectTable result =
+        make_table("LayerNorm2d",
+                   "Normalisation of each pixel over its channels, as torchvision's LayerNorm2d.",
+                   "Add a learnable weight and bias per channel.");
+    return result;
+  }
+  explicit LayerNorm2d(const Options& options) : AnyLayerNorm(options) {}
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    if (!in[0].flat) return in[0];
+    throw ShapeError(fmt::format("expected an image (C x H x W) as input, found a vector of {} "
+                                 "features; use LayerNorm, or move it before the Flatten",
+                                 in[0].elements()),
+                     in[0]);
+  }
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    return compile_sets(backend, context, context.out.shape.h * context.out.shape.w);
+  }
+
+ private:
+  ParamSpec param(const char* suffix, double start, const ActivationShape& in) const override {
+    return norm_param(suffix, start, {in.shape.c});
+  }
+};
+
+template LayerKind kind_of<GroupNorm>();
+template LayerKind kind_of<LayerNorm>();
+template LayerKind kind_of<LayerNorm2d>();
+
+}  // namespace dpt

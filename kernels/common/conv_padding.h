@@ -1,0 +1,30 @@
+// How far the windows of a convolution reach behind the image. Its output tells: with an even
+// kernel, one more pixel may be wanted there than before it.
+#pragma once
+
+#include "kernels/types.h"
+
+namespace dpt {
+
+/// Pixels behind the input that the last window of an axis covers; below 0 where it ends before.
+constexpr std::int64_t end_padding(std::int64_t in, std::int64_t out, std::int64_t kernel,
+                                   std::int64_t stride, std::int64_t dilation,
+                                   std::int64_t padding) {
+  return (out - 1) * stride + (kernel - 1) * dilation + 1 - in - padding;
+}
+
+/// Of a description of a convolution whose own output is `out`.
+template <class Conv>
+constexpr Size2 end_padding(const Conv& c, const SampleShape& out) {
+  return {end_padding(c.in.h, out.h, c.kernel.h, c.stride.h, c.dilation.h, c.padding.h),
+          end_padding(c.in.w, out.w, c.kernel.w, c.stride.w, c.dilation.w, c.padding.w)};
+}
+
+/// Whether no window reaches further behind the image than `padding`.
+template <class Conv>
+constexpr bool pads_evenly(const Conv& c, const SampleShape& out) {
+  const Size2 end = end_padding(c, out);
+  return end.h <= c.padding.h && end.w <= c.padding.w;
+}
+
+}  // namespace dpt

@@ -1,0 +1,38 @@
+// Which pixel of x a pixel of y shows (PixelMapDesc), along one axis, and back.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/host_device.h"
+#include "kernels/ops.h"
+
+namespace dpt {
+
+struct PixelAxis {
+  std::int64_t in, out, scale, before;
+
+  /// The input that output `p` shows; below 0 if there is none.
+  DPT_HOST_DEVICE std::int64_t source(std::int64_t p) const {
+    if (p < before) return -1;
+    const std::int64_t i = (p - before) / scale;
+    return i < in ? i : -1;
+  }
+
+  /// The outputs [begin, end) that show an input.
+  struct Places {
+    std::int64_t begin, end;
+  };
+  DPT_HOST_DEVICE Places places(std::int64_t i) const {
+    const std::int64_t begin = before + i * scale, end = begin + scale;
+    return {begin < 0 ? 0 : begin, end < out ? end : out};
+  }
+};
+
+inline PixelAxis pixel_axis_h(const PixelMapDesc& d) {
+  return {d.in.h, d.out.h, d.scale.h, d.before.h};
+}
+inline PixelAxis pixel_axis_w(const PixelMapDesc& d) {
+  return {d.in.w, d.out.w, d.scale.w, d.before.w};
+}
+
+}  // namespace dpt

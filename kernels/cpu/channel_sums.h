@@ -1,0 +1,77 @@
+// Sums over the rows of matrices for every column, in an order that follows from the shape alone:
+// in fp32 over a few rows, and those in double.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/common/divide.h"
+#include "kernels/cpu/parallel.h"
+
+namespace dpt {
+
+inline constexpr std::int64_t kSumColumns = 64;
+
+/// kSums sums for each of up to kSumColumns neighbouring columns.
+template <class T, int kSums>
+struct ColumnSums {
+  T v[kSums][kSumColumns] = {};
+};
+
+/// Adds up what add(row, sums) adds to fp32 sums, for all rows in [begin, end).
+template <int kSums, class Add>
+ColumnSums<double, kSums> sum_rows(std::int64_t begin, std::int64_t end, const Add& add) {
+  constexpr std::int64_t kRows = 64;
+  ColumnSums<double, kSums> total;
+  for (std::int64_t row = begin; row < end; row += kRows) {
+    ColumnSums<float, kSums> some;
+    for (std::int64_t r = row; r < std::min(end, row + kRows); ++r) add(r, some);
+    for (int s = 0; s < kSums; ++s) {
+      for (std::int64_t c = 0; c < kSumColumns; ++c) {
+        total.v[s][c] += static_cast<double>(some.v[s][c]);
+      }
+    }
+  }
+  return total;
+}
+
+/// How the rows are cut for sums over all of them.
+struct RowCut {
+  std::int64_t rows = 0, columns = 0;
+  std::int64_t per_chunk = 0, chunks = 0;
+
+  RowCut(std::int64_t row_count, std::int64_t column_count)
+      : rows(row_count), columns(column_count) {
+    constexpr std::int64_t kLeastRows = 256, kMostChunks = 32;
+    const std::int64_t wanted = std::clamp<std::int64_t>(rows / kLeastRows, 1, kMostChunks);
+    per_chunk = ceil_div(rows, wanted);
+    chunks = ceil_div(rows, per_chunk);
+  }
+  std::size_t scratch_bytes(int sums) const {
+    return static_cast<std::size_t>(chunks * sums * columns) * sizeof(double);
+  }
+};
+
+/// Calls add(row, first column, number of columns, sums) for all of the matrix; then scratch[s *
+/// columns + c] is sum s of column c. REQUIRES: scratch has scratch_bytes(kSums).
+template <int kSums, class Add>
+void sum_columns(int threads, const RowCut& cut, double* scratch, const Add& add) {
+  const std::int64_t blocks = ceil_div(cut.columns, kSumColumns);
+  parallel_for(threads, cut.chunks * blocks, [&](std::int64_t i) {
+    const std::int64_t chunk = i / blocks, first = i % blocks * kSumColumns;
+    const std::int64_t count = std::min(kSumColumns, cut.columns - first);
+    const std::int64_t begin = chunk * cut.per_chunk;
+    const auto sums =
+        sum_rows<kSums>(begin, std::min(cut.rows, begin + cut.per_chunk),
+                        [&](std::int64_t row, auto& some) { add(row, first, count, some); });
+    for (int s = 0; s < kSums; ++s) {
+      std::copy_n(sums.v[s], count, scratch + (chunk * kSums + s) * cut.columns + first);
+    }
+  });
+  const std::int64_t all = kSums * cut.columns;
+  for (std::int64_t chunk = 1; chunk < cut.chunks; ++chunk) {
+    for (std::int64_t i = 0; i < all; ++i) scratch[i] += scratch[chunk * all + i];
+  }
+}
+
+}  // namespace dpt

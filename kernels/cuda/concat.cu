@@ -1,0 +1,102 @@
+// The channels of several activations side by side on a GPU.
+#include "kernels/cuda/concat.h"
+
+#include <cassert>
+
+#include "kernels/cuda/conv/pack.h"
+#include "kernels/cuda/description.h"
+
+namespace dpt {
+namespace {
+
+/// Copies `columns` units of every row, between matrices whose rows are so many units apart.
+template <class Unit>
+struct CopyColumns {
+  Unit* to;
+  const Unit* from;
+  std::int64_t columns, to_row, from_row;
+
+  template <int kCount>
+  __device__ void at(std::int64_t i) const {
+    for (int k = 0; k < kCount; ++k) {
+      const std::int64_t row = (i + k) / columns, column = (i + k) - row * columns;
+      to[row * to_row + column] = from[row * from_row + column];
+    }
+  }
+};
+
+class CudaConcat final : public Op {
+ public:
+  CudaConcat(const CudaContext& context, const ConcatDesc& desc) : context_(context), desc_(desc) {}
+  bool backward_needs_x() const override { return false; }
+  bool backward_needs_y() const override { return false; }
+  bool backward_keeps_dy() const override { return true; }
+  bool separate_gradients() const override { return true; }
+
+  void forward(const OpArgs& args) override {
+    for_parts([&](std::size_t k, std::size_t offset, std::size_t bytes) {
+      copy(args.y + offset, pixel_bytes(), k == 0 ? args.x : args.more_x[k - 1], bytes, bytes);
+    });
+  }
+  void backward(const OpArgs& args) override {
+    for_parts([&](std::size_t k, std::size_t offset, std::size_t bytes) {
+      const DevPtr dx = k == 0 ? args.dx : args.more_dx[k - 1];
+      if (dx) copy(dx, bytes, args.dy + offset, pixel_bytes(), bytes);
+    });
+  }
+  std::string implementation() const override { return "own"; }
+
+ private:
+  std::size_t bytes_of(std::int64_t channels) const {
+    return static_cast<std::size_t>(channels) * size_of(desc_.type);
+  }
+  std::size_t pixel_bytes() const { return bytes_of(desc_.out.c); }
+
+  /// Calls use(input, where its channels lie in a pixel of y, how many bytes they are).
+  template <class Use>
+  void for_parts(const Use& use) const {
+    std::int64_t channel = 0;
+    for (std::size_t k = 0; k < desc_.in.size(); ++k) {
+      use(k, bytes_of(channel), bytes_of(desc_.in[k].c));
+      channel += desc_.in[k].c;
+    }
+  }
+
+  /// Of every pixel `bytes`, in the largest units that all addresses are multiples of.
+  void copy(DevPtr to, std::size_t to_row, DevPtr from, std::size_t from_row,
+            std::size_t bytes) const {
+    const std::uintptr_t all = to.address | from.address | to_row | from_row | bytes;
+    if (all % 16 == 0) {
+      copy_units<Pack<std::uint32_t, 4>>(to, to_row, from, from_row, bytes);
+    } else if (all % 8 == 0) {
+      copy_units<Pack<std::uint32_t, 2>>(to, to_row, from, from_row, bytes);
+    } else if (all % 4 == 0) {
+      copy_units<std::uint32_t>(to, to_row, from, from_row, bytes);
+    } else {
+      copy_units<std::uint16_t>(to, to_row, from, from_row, bytes);
+    }
+  }
+  template <class Unit>
+  void copy_units(DevPtr to, std::size_t to_row, DevPtr from, std::size_t from_row,
+                  std::size_t bytes) const {
+    const auto units = [](std::size_t count) {
+      return static_cast<std::int64_t>(count / sizeof(Unit));
+    };
+    const CopyColumns<Unit> body = {device<Unit>(to), device<const Unit>(from), units(bytes),
+                                    units(to_row), units(from_row)};
+    for_each_pack<1>(context_, desc_.batch * desc_.out.h * desc_.out.w * units(bytes), false, body);
+  }
+
+  const CudaContext& context_;
+  ConcatDesc desc_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> make_cuda_concat(const CudaContext& context, const ConcatDesc& desc) {
+  check_cuda_desc(context, "concat", desc.type, desc.batch);
+  assert(desc.in.size() >= 2 && desc.in.size() <= static_cast<std::size_t>(kMaxInputs));
+  return std::make_unique<CudaConcat>(context, desc);
+}
+
+}  // namespace dpt

@@ -1,0 +1,190 @@
+// Group normalisation on a GPU: a block normalises a set, a sample's group of channels at all
+// pixels. Every sum has an order that follows from the shape alone.
+#include "kernels/cuda/group_norm.h"
+
+#include <cassert>
+
+#include "kernels/common/batch_norm_math.h"
+#include "kernels/cuda/channel_sums.cuh"
+#include "kernels/cuda/conv/pack.h"
+#include "kernels/cuda/description.h"
+
+namespace dpt {
+namespace {
+
+/// What a set is normalised with.
+struct Moments {
+  float mean, inverse;
+};
+
+/// The elements of the sets.
+struct Sets {
+  std::int64_t pixels, channels, groups;
+  std::int64_t width;  ///< channels of a group
+
+  __host__ __device__ std::int64_t values() const { return pixels * width; }
+  __device__ std::int64_t channel(std::int64_t set, std::int64_t i) const {
+    return set % groups * width + i % width;
+  }
+  /// Where value `i` of a set lies.
+  __device__ std::int64_t at(std::int64_t set, std::int64_t i) const {
+    return (set / groups * pixels + i / width) * channels + channel(set, i);
+  }
+};
+
+/// As block_sum, valid in every thread.
+template <int kThreads>
+__device__ inline double sum_for_all(double value) {
+  __shared__ double total;
+  const double sum = block_sum<kThreads>(value);
+  if (threadIdx.x == 0) total = sum;
+  __syncthreads();
+  return total;
+}
+
+/// In two passes, of deviations from an element: no difference of large numbers.
+template <class T, int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    group_norm_kernel(Sets sets, float eps, const T* x, T* y, const float* weight,
+                      const float* bias, Moments* saved) {
+  const std::int64_t set = blockIdx.x, values = sets.values();
+  const float pivot = to_float(x[sets.at(set, 0)]);
+  double sum = 0;
+  for (std::int64_t i = threadIdx.x; i < values; i += kThreads) {
+    sum += static_cast<double>(to_float(x[sets.at(set, i)]) - pivot);
+  }
+  const double shift = sum_for_all<kThreads>(sum) / static_cast<double>(values);
+  const auto mean = static_cast<float>(static_cast<double>(pivot) + shift);
+  sum = 0;
+  for (std::int64_t i = threadIdx.x; i < values; i += kThreads) {
+    const float deviation = to_float(x[sets.at(set, i)]) - mean;
+    sum += static_cast<double>(deviation * deviation);
+  }
+  const double squares = sum_for_all<kThreads>(sum);
+  const float inverse =
+      inverse_deviation(static_cast<float>(squares), static_cast<float>(values), eps);
+  if (saved && threadIdx.x == 0) saved[set] = {mean, inverse};
+  for (std::int64_t i = threadIdx.x; i < values; i += kThreads) {
+    const std::int64_t at = sets.at(set, i), c = sets.channel(set, i);
+    float value = (to_float(x[at]) - mean) * inverse;
+    if (weight) value *= weight[c];
+    if (bias) value += bias[c];
+    store(y[at], value);
+  }
+}
+
+template <class T, int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    group_norm_backward_kernel(Sets sets, const T* x, const T* dy, T* dx, const float* weight,
+                               const Moments* saved) {
+  const std::int64_t set = blockIdx.x, values = sets.values();
+  const Moments m = saved[set];
+  double sum = 0, product = 0;
+  for (std::int64_t i = threadIdx.x; i < values; i += kThreads) {
+    const std::int64_t at = sets.at(set, i);
+    float gradient = to_float(dy[at]);
+    if (weight) gradient *= weight[sets.channel(set, i)];
+    sum += static_cast<double>(gradient);
+    product += static_cast<double>(gradient * ((to_float(x[at]) - m.mean) * m.inverse));
+  }
+  const auto mean = static_cast<float>(sum_for_all<kThreads>(sum) / static_cast<double>(values));
+  const auto slope =
+      static_cast<float>(sum_for_all<kThreads>(product) / static_cast<double>(values));
+  for (std::int64_t i = threadIdx.x; i < values; i += kThreads) {
+    const std::int64_t at = sets.at(set, i);
+    float gradient = to_float(dy[at]);
+    if (weight) gradient *= weight[sets.channel(set, i)];
+    const float normalised = (to_float(x[at]) - m.mean) * m.inverse;
+    store(dx[at], m.inverse * (gradient - mean - normalised * slope));
+  }
+}
+
+/// dy, and dy times normalised x.
+template <class T>
+struct ParameterTerms {
+  Sets sets;
+  const T *x, *dy;
+  const Moments* saved;
+
+  __device__ void add(std::int64_t row, std::int64_t column, float* sums) const {
+    const std::int64_t i = row * sets.channels + column;
+    const Moments m = saved[row / sets.pixels * sets.groups + column / sets.width];
+    const float gradient = to_float(dy[i]);
+    sums[0] += gradient;
+    sums[1] += gradient * ((to_float(x[i]) - m.mean) * m.inverse);
+  }
+};
+
+template <class T>
+class CudaGroupNorm final : public Op {
+ public:
+  CudaGroupNorm(const CudaContext& context, const GroupNormDesc& desc)
+      : context_(context),
+        desc_(desc),
+        sets_{desc.shape.h * desc.shape.w, desc.shape.c, desc.groups, desc.shape.c / desc.groups},
+        count_(desc.batch * desc.groups),
+        chunks_(make_row_chunks(desc.batch * sets_.pixels, desc.shape.c)) {}
+  std::size_t saved_bytes() const override {
+    return desc_.training ? static_cast<std::size_t>(count_) * sizeof(Moments) : 0;
+  }
+  std::size_t scratch_bytes() const override {
+    const bool has_gradients = desc_.training && (desc_.weight || desc_.bias);
+    return has_gradients ? chunks_.scratch_bytes(2) : 0;
+  }
+  bool backward_needs_y() const override { return false; }
+  bool backward_keeps_dy() const override { return true; }
+
+  void forward(const OpArgs& args) override {
+    with_threads([&](auto threads) {
+      launch(group_norm_kernel<T, threads>, static_cast<unsigned>(count_), threads.value, 0,
+             context_.stream, sets_, desc_.eps, device<const T>(args.x), device<T>(args.y),
+             device<const float>(args.weight), device<const float>(args.bias),
+             desc_.training ? device<Moments>(args.saved) : nullptr);
+    });
+  }
+  void backward(const OpArgs& args) override {
+    if (args.dweight || args.dbias) {
+      const ParameterTerms<T> terms = {sets_, device<const T>(args.x), device<const T>(args.dy),
+                                       device<const Moments>(args.saved)};
+      queue_chunk_sums<2>(context_, chunks_, terms, args.scratch);
+      queue_add_chunks(context_, chunks_, 2, 0, args.scratch, args.dbias, args.write);
+      queue_add_chunks(context_, chunks_, 2, 1, args.scratch, args.dweight, args.write);
+    }
+    if (!args.dx) return;
+    with_threads([&](auto threads) {
+      launch(group_norm_backward_kernel<T, threads>, static_cast<unsigned>(count_), threads.value,
+             0, context_.stream, sets_, device<const T>(args.x), device<const T>(args.dy),
+             device<T>(args.dx), device<const float>(args.weight),
+             device<const Moments>(args.saved));
+    });
+  }
+  std::string implementation() const override { return "own"; }
+
+ private:
+  /// Calls use(threads of a block), as a constant: a warp for the channels of a pixel.
+  template <class Use>
+  void with_threads(const Use& use) const {
+    if (sets_.values() <= 1024) {
+      use(std::integral_constant<int, 32>());
+    } else {
+      use(std::integral_constant<int, 256>());
+    }
+  }
+
+  const CudaContext& context_;
+  GroupNormDesc desc_;
+  Sets sets_;
+  std::int64_t count_;  ///< of sets
+  RowChunks chunks_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> make_cuda_group_norm(const CudaContext& context, const GroupNormDesc& desc) {
+  check_cuda_desc(context, "group normalisation", desc.type, desc.batch);
+  assert(desc.groups >= 1 && desc.shape.c % desc.groups == 0);
+  if (desc.type == DType::bf16) return std::make_unique<CudaGroupNorm<Bf16>>(context, desc);
+  return std::make_unique<CudaGroupNorm<float>>(context, desc);
+}
+
+}  // namespace dpt

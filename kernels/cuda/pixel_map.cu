@@ -1,0 +1,97 @@
+// Repeated and padded pixels on a GPU.
+#include "kernels/cuda/pixel_map.h"
+
+#include "kernels/common/pixel_map.h"
+#include "kernels/cuda/conv/pack.h"
+#include "kernels/cuda/description.h"
+
+namespace dpt {
+namespace {
+
+/// Packs do not cross a pixel's channels.
+template <class T>
+struct PixelMapForward {
+  T* y;
+  const T* x;
+  PixelAxis h, w;
+  std::int64_t channels;
+
+  template <int kCount>
+  __device__ void at(std::int64_t at) const {
+    const std::int64_t pixel = at / channels, c = at - pixel * channels;
+    const std::int64_t row = pixel / w.out, sample = row / h.out;
+    const std::int64_t i = h.source(row - sample * h.out), j = w.source(pixel - row * w.out);
+    Pack<T, kCount> values = {};
+    if (i >= 0 && j >= 0) {
+      values = load_pack<kCount>(x + ((sample * h.in + i) * w.in + j) * channels + c);
+    }
+    store_pack<kCount>(y + at, values);
+  }
+};
+
+template <class T>
+struct PixelMapBackward {
+  T* dx;
+  const T* dy;
+  PixelAxis h, w;
+  std::int64_t channels;
+
+  template <int kCount>
+  __device__ void at(std::int64_t at) const {
+    const std::int64_t pixel = at / channels, c = at - pixel * channels;
+    const std::int64_t row = pixel / w.in, sample = row / h.in;
+    const PixelAxis::Places p = h.places(row - sample * h.in), q = w.places(pixel - row * w.in);
+    float sums[kCount] = {};
+    for (std::int64_t a = p.begin; a < p.end; ++a) {
+      for (std::int64_t b = q.begin; b < q.end; ++b) {
+        const auto values =
+            load_pack<kCount>(dy + ((sample * h.out + a) * w.out + b) * channels + c);
+        for (int k = 0; k < kCount; ++k) sums[k] += to_float(values.v[k]);
+      }
+    }
+    Pack<T, kCount> result;
+    for (int k = 0; k < kCount; ++k) store(result.v[k], sums[k]);
+    store_pack<kCount>(dx + at, result);
+  }
+};
+
+template <class T>
+class CudaPixelMap final : public Op {
+ public:
+  CudaPixelMap(const CudaContext& context, const PixelMapDesc& desc)
+      : context_(context), desc_(desc), h_(pixel_axis_h(desc)), w_(pixel_axis_w(desc)) {}
+  bool backward_needs_x() const override { return false; }
+  bool backward_needs_y() const override { return false; }
+  bool backward_keeps_dy() const override { return true; }
+
+  void forward(const OpArgs& args) override {
+    for_each_pack<kCount>(
+        context_, desc_.batch * desc_.out.elements(), has_packs() && aligned_to(16, args.y, args.x),
+        PixelMapForward<T>{device<T>(args.y), device<const T>(args.x), h_, w_, desc_.in.c});
+  }
+  void backward(const OpArgs& args) override {
+    for_each_pack<kCount>(
+        context_, desc_.batch * desc_.in.elements(),
+        has_packs() && aligned_to(16, args.dx, args.dy),
+        PixelMapBackward<T>{device<T>(args.dx), device<const T>(args.dy), h_, w_, desc_.in.c});
+  }
+  std::string implementation() const override { return "own"; }
+
+ private:
+  static constexpr int kCount = 16 / sizeof(T);
+  bool has_packs() const { return desc_.in.c % kCount == 0; }
+
+  const CudaContext& context_;
+  PixelMapDesc desc_;
+  PixelAxis h_, w_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> make_cuda_pixel_map(const CudaContext& context, const PixelMapDesc& desc) {
+  check_cuda_desc(context, "a map of pixels", desc.type, desc.batch);
+  if (desc.type == DType::bf16) return std::make_unique<CudaPixelMap<Bf16>>(context, desc);
+  return std::make_unique<CudaPixelMap<float>>(context, desc);
+}
+
+}  // namespace dpt
