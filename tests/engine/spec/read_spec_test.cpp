@@ -134,7 +134,8 @@ TEST_CASE("values of every sort are read strictly") {
   CHECK(issue("shards: auto", "shards: many") ==
         "22:29: expected auto or an integer from 1 to 65536, found 'many'");
   CHECK(issue("{type: cross_entropy}", "{type: cross-entropy}") ==
-        "19:14: expected 'cross_entropy', found 'cross-entropy'; did you mean 'cross_entropy'?");
+        "19:14: unknown loss 'cross-entropy', did you mean 'cross_entropy'? Known losses: "
+        "cross_entropy");
 }
 
 TEST_CASE("values that are fine in YAML 1.2 are fine here") {
