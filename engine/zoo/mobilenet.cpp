@@ -108,7 +108,8 @@ std::string squeeze_and_excitation(std::int64_t channels, std::size_t input) {
     return zoo::conv(name, shape,
                      zoo::fan_out_init(shape) + ", bias_init: constant, bias_init_value: 0");
   };
-  const std::int64_t narrow = rounded_channels(static_cast<double>(channels / 4));
+  const std::int64_t quarter = channels / 4;
+  const std::int64_t narrow = rounded_channels(static_cast<double>(quarter));
   return zoo::sequential(
       "", {zoo::layer("AdaptiveAvgPool2d", "avgpool"), conv("fc1", narrow),
            zoo::layer("ReLU", "activation"), conv("fc2", channels),

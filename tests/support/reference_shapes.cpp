@@ -79,8 +79,8 @@ struct SetStatistics {
 };
 SetStatistics statistics_of(const GroupNormDesc& d, const Values& x) {
   const std::size_t sets = index(d.batch * d.groups);
-  SetStatistics s{Values(sets, 0.0), Values(sets, 0.0),
-                  static_cast<double>(d.shape.elements() / d.groups)};
+  const std::int64_t values = d.shape.elements() / d.groups;
+  SetStatistics s{Values(sets, 0.0), Values(sets, 0.0), static_cast<double>(values)};
   for (std::size_t i = 0; i < x.size(); ++i) s.mean[member_of(d, i).set] += x[i] / s.values;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const std::size_t set = member_of(d, i).set;
