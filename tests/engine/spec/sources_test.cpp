@@ -203,8 +203,8 @@ TEST_CASE("overrides: what does not fit is an issue of the command line, after t
   };
   CHECK(issue("train.epoch=3") ==
         "command line: unknown key 'epoch' in train, did you mean 'epochs'? Known keys: epochs, "
-        "shards, grad_clip_norm, grad_clip_value, freeze, early_stopping, on_divergence, "
-        "precision, autotune, stall_timeout");
+        "on_more_epochs, shards, accumulate, grad_clip_norm, grad_clip_value, freeze, ema, "
+        "early_stopping, on_divergence, precision, autotune, stall_timeout");
   CHECK(issue("trian.epochs=3") ==
         "command line: unknown key 'trian' in the config, did you mean 'train'? Known keys: "
         "version, name, seed, data, model, loss, optimizer, lr_schedule, train, checkpoint, log, "
