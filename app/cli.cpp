@@ -60,12 +60,15 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
   train->add_option("overrides", options->overrides, kOverridesHelp);
   train->add_option("--run-dir", options->run_dir, "Run folder (default: runs/NAME)")
       ->check(not_empty());
-  train
-      ->add_option("--resume", options->resume,
-                   "auto (default): resume if the run folder holds a run; never: start a new run "
-                   "in a new folder; must: fail if there is nothing to resume; or a checkpoint "
-                   "file to resume from (later checkpoints are moved to checkpoints/abandoned-N)")
-      ->check(not_empty());
+  CLI::Option* run_dir = train->get_option("--run-dir");
+  CLI::Option* resume =
+      train
+          ->add_option(
+              "--resume", options->resume,
+              "auto (default): resume if the run folder holds a run; never: start a new run "
+              "in a new folder; must: fail if there is nothing to resume; or a checkpoint "
+              "file to resume from (later checkpoints are moved to checkpoints/abandoned-N)")
+          ->check(not_empty());
   train
       ->add_option("--weights", options->weights,
                    "Start from the weights of a safetensors file (torchvision names and layouts)")
@@ -79,7 +82,7 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
                    "Tensors that the --weights file may have in addition to those of the model")
       ->delimiter(',');
   train->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
-  train->add_flag(
+  CLI::Option* dry_run = train->add_flag(
       "--dry-run", options->dry_run,
       "Check everything (for an image folder, decode images of each class; the weights or "
       "the checkpoint to start from), print the plan, and exit without training");
@@ -87,18 +90,32 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       ->add_option("--max-steps", options->max_steps,
                    "Stop when the run has completed this many steps in total; exit code 0")
       ->check(count());
-  train
-      ->add_option("--max-time", options->max_time,
-                   "Stop after this time, e.g. 3h50m, and save a checkpoint; exit code 75")
-      ->check(not_empty());
-  train
-      ->add_option(
-          "--require", options->requirements,
-          "Exit with code 7 unless this condition holds at the end, e.g. 'val/accuracy>=0.90'")
-      ->allow_extra_args(false);
-  train->add_flag("--overwrite", options->overwrite,
-                  "Replace the run in the folder; the old run is removed once the new one has "
-                  "saved a checkpoint");
+  CLI::Option* max_time =
+      train
+          ->add_option("--max-time", options->max_time,
+                       "Stop after this time, e.g. 3h50m, and save a checkpoint; exit code 75")
+          ->check(not_empty());
+  CLI::Option* require =
+      train
+          ->add_option(
+              "--require", options->requirements,
+              "Exit with code 7 unless this condition holds at the end, e.g. 'val/accuracy>=0.90'")
+          ->allow_extra_args(false);
+  CLI::Option* overwrite =
+      train->add_flag("--overwrite", options->overwrite,
+                      "Replace the run in the folder; the old run is removed once the new one has "
+                      "saved a checkpoint");
+  CLI::Option* overfit =
+      train
+          ->add_option(
+              "--overfit", options->overfit,
+              "Only try whether the model can learn: train on this many batches, the same "
+              "again and again, without augmentation, until their loss is near zero; exit "
+              "code 7 if it is not after --max-steps steps (default 1000). Nothing is saved")
+          ->check(count());
+  for (CLI::Option* other : {run_dir, resume, dry_run, max_time, require, overwrite}) {
+    overfit->excludes(other);
+  }
   // These two options take words until the next option, so also the overrides after them. No
   // parameter has a '=' in its name.
   train->parse_complete_callback([options] {
@@ -125,6 +142,10 @@ void add_eval_command(CLI::App& app, CommandBody& body) {
   eval->add_option("--predictions", options->predictions,
                    "Write a CSV file with one line per sample, in the order of the data set")
       ->check(not_empty());
+  eval->add_option("--use", options->use,
+                   "ema: the moving average of the weights (train.ema), the default where the run "
+                   "kept one; raw: the weights themselves")
+      ->check(CLI::IsMember({"ema", "raw"}));
   eval->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
   eval->add_option("--require", options->requirements,
                    "Exit with code 7 unless this condition holds, e.g. 'test/accuracy>=0.90'")

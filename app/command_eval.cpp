@@ -200,13 +200,19 @@ int run_eval(const EvalOptions& options) {
   check_metrics_of(requirements, job.metrics);
   check_same_data(path, header, job, name, options.allow_other_data);
   const Checkpoint checkpoint = load_checkpoint(path, job.plan);
+  const std::vector<float>* average = average_of(checkpoint);
+  if (options.use == "ema" && !average) {
+    fail(ErrorKind::usage,
+         "--use ema: {} has no average of the weights: the run was made without train.ema", path);
+  }
+  const bool uses_average = average && options.use != "raw";
 
   EvalResult result;
   run_ranks(
       job.devices, job.backend_options,
       [&](Backend& backend, Communicator& communicator) {
         Replica replica(backend, communicator, job);
-        replica.set_params(checkpoint.params);
+        replica.set_params(uses_average ? *average : checkpoint.params);
         EvalResult mine = evaluate_split(replica, job, split, name);
         if (communicator.rank() == 0) result = std::move(mine);
       },
@@ -216,10 +222,12 @@ int run_eval(const EvalOptions& options) {
     Json out = {
         {"split", name}, {"n", result.n}, {"loss", result.loss}, {"accuracy", result.accuracy}};
     add_values(out, result);
+    if (average) out["weights"] = uses_average ? "ema" : "raw";
     fmt::print("{}\n", json_text(out));
   } else {
-    fmt::print("{}: {} split, {} samples: loss {:.4f}, accuracy {:.4f}", path, name, result.n,
-               result.loss, result.accuracy);
+    fmt::print("{}{}: {} split, {} samples: loss {:.4f}, accuracy {:.4f}", path,
+               uses_average ? " (moving average)" : "", name, result.n, result.loss,
+               result.accuracy);
     for (const auto& [metric, value] : result.metrics) fmt::print(", {} {:.4f}", metric, value);
     fmt::print("\n");
     for (const auto& [metric, classes] : result.by_class) {

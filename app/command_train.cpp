@@ -17,6 +17,7 @@
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
 #include "engine/training/lineage.h"
+#include "engine/training/overfit.h"
 #include "engine/training/resume_checks.h"
 #include "engine/training/statistics_checks.h"
 #include "engine/training/trainer.h"
@@ -69,11 +70,10 @@ void write_env(const RunFolder& folder, const Job& job) {
 void print_plan(const Job& job) {
   const std::int64_t limit =
       *std::max_element(job.max_micro_batches.begin(), job.max_micro_batches.end());
-  fmt::print(
-      "{}{}\n",
-      summary_text(job.spec, job.plan, job.ranks(), static_cast<int>(job.optimizer.states.size()),
-                   step_size(job.spec, job.ranks(), job.splits.train.size(), limit)),
-      groups_text(job.update));
+  fmt::print("{}{}\n",
+             summary_text(job.spec, job.plan, job.ranks(), static_cast<int>(job.states.size()),
+                          step_size(job.spec, job.ranks(), job.splits.train.size(), limit)),
+             groups_text(job.update));
   fmt::print(
       "train {} samples, val {}, test {}; {} steps per epoch, {} in total; {} replica(s): {}\n",
       job.splits.train.size(), job.splits.val.size(), job.splits.test.size(), job.steps_per_epoch,
@@ -204,7 +204,7 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
     progress.info(fmt::format("resuming {} at step {} (epoch {})", start.checkpoint, state.step,
                               state.epoch + 1));
     const TrainSpec before = load_stored_spec(catalog(), start.point.config, start.checkpoint);
-    const std::string change = learning_rate_change(job, before, state.step);
+    const std::string change = learning_rate_change(job, before, state);
     if (!change.empty()) progress.warn(change);
   }
   const std::string inexact = inexact_devices(job, start.point.devices);
@@ -214,6 +214,12 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
       std::any_of(job.devices.begin(), job.devices.end(),
                   [](const DeviceName& device) { return device.traits().bf16_is_slow; })) {
     progress.warn(kBf16OnCpu);
+  }
+  if (job.spec.train.ema) {
+    progress.info(fmt::format(
+        "validation, keep_best, early stopping and the test look at the moving average of the "
+        "weights (train.ema, decay {:g})",
+        job.spec.train.ema->decay));
   }
   if (job.splits.val.size() == 0) {
     progress.info("no validation samples (data.val_split is 0)");
@@ -252,13 +258,57 @@ std::string done_line(const TrainOutcome& outcome) {
   return line;
 }
 
+/// A resumed run whose train.epochs was raised: says what its learning rate does from now on.
+void continue_schedule(const TrainStart& start, Job& job, Progress& progress) {
+  if (start.checkpoint.empty()) return;
+  const TrainSpec before = load_stored_spec(catalog(), start.point.config, start.checkpoint);
+  const std::string text = dpt::continue_schedule(job, before, start.point.state);
+  if (!text.empty()) progress.info(text);
+}
+
+/// `--overfit`: no run folder is read or made.
+int run_overfit(const TrainOptions& options, const Job& whole) {
+  constexpr std::int64_t kSteps = 1000;
+  const Job job = overfit_job(whole, options.overfit);
+  Progress progress;
+  TrainOptions fresh = options;
+  fresh.resume = "never";
+  const TrainStart start = load_start(fresh, job, "", progress);
+  install_signal_handlers();
+  progress.info(fmt::format(
+      "trying to overfit {} batch(es), {} samples, on {} replica(s) ({}); nothing is saved",
+      options.overfit, job.splits.train.size(), job.ranks(), fmt::join(job.device_names(), ", ")));
+  std::int64_t next_line = 1;
+  const OverfitResult result =
+      overfit(job, start.point, options.max_steps > 0 ? options.max_steps : kSteps, requested_stop,
+              [&](const OverfitResult& round) {
+                if (round.steps < next_line) return;
+                next_line = 2 * round.steps;
+                progress.info(fmt::format("step {}: loss {:.6g}, accuracy {:.4f}", round.steps,
+                                          round.loss, round.accuracy));
+              });
+  if (result.stop != StopReason::none) {
+    progress.info(fmt::format("stopped at step {} ({})", result.steps, name_of(result.stop)));
+    return exit_code_of(result.stop);
+  }
+  const std::string text = fmt::format(
+      "the loss of the same {} samples was {:.6g} and is {:.6g} after {} steps (accuracy {:.4f})",
+      job.splits.train.size(), result.first_loss, result.loss, result.steps, result.accuracy);
+  if (!result.has_fallen()) {
+    fail(ErrorKind::requirement, "--overfit {}: {}; expected at most {:.6g}. {}", options.overfit,
+         text, result.target(), overfit_advice(job, result));
+  }
+  progress.info(fmt::format("the model can learn: {}", text));
+  return 0;
+}
+
 }  // namespace
 
 int run_train(const TrainOptions& options) {
   const TrainLimits limits = limits_of(options);
   const std::vector<Requirement> requirements = requirements_of(options);
   check_options(options);
-  const Job job = load_job(
+  Job job = load_job(
       load_spec(catalog(), options.config, with_devices(options.overrides, options.devices)));
   for (const Requirement& requirement : requirements) {
     if (requirement.split != "train") split_by_name(job.splits, requirement.split);
@@ -266,13 +316,15 @@ int run_train(const TrainOptions& options) {
   check_metrics_of(requirements, job.metrics);
   check_statistics(job);
   check_precision(job);
+  if (options.overfit > 0) return run_overfit(options, job);
   const std::string folder_path = choose_folder(options, job.spec);
   check_keeps_config(options, folder_path);
   Progress progress;
   if (options.dry_run) {
     try_samples(job.splits.train.source.get());
     try_samples(job.splits.test.source.get());
-    load_start(options, job, folder_of_run(folder_path), progress);
+    const TrainStart start = load_start(options, job, folder_of_run(folder_path), progress);
+    continue_schedule(start, job, progress);
     print_plan(job);
     return 0;
   }
@@ -291,6 +343,7 @@ int run_train(const TrainOptions& options) {
     progress.also_to(folder.file("train.log"));
   }
   TrainStart start = load_start(options, job, folder.path(), progress);
+  continue_schedule(start, job, progress);
   if (!options.overwrite) {
     const Json results = results_of_complete(job, folder, start);
     if (!results.is_null()) {

@@ -12,13 +12,14 @@ struct TrainOptions {
   std::string config, run_dir, resume = "auto", weights, devices, max_time;
   std::vector<std::string> overrides, requirements, expect_missing, expect_left_over;
   std::int64_t max_steps = 0;  ///< 0 = no limit
+  std::int64_t overfit = 0;    ///< batches to learn by heart, without a run folder; 0 = train
   bool dry_run = false, overwrite = false;
   std::vector<std::string> command;  ///< the words of the whole command line
 };
 int run_train(const TrainOptions& options);
 
 struct EvalOptions {
-  std::string target, split, predictions, devices;
+  std::string target, split, predictions, devices, use;
   std::vector<std::string> overrides, requirements;
   bool allow_other_data = false, json = false;
 };

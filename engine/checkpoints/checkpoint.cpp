@@ -21,6 +21,11 @@ std::string state_tensor_name(const std::string& state, const Param& param) {
   return fmt::format("optim.{}.{}", state, param.name);
 }
 
+/// Whether a state has a tensor for a parameter. Counters are not averaged.
+bool is_kept(const std::string& state, const Param& param) {
+  return param.is_trained() || (state == kAverage && param.spec.role != ParamRole::counter);
+}
+
 /// Counters are integers in files, as PyTorch writes num_batches_tracked.
 const char* dtype_of(const Param& param) {
   return param.spec.role == ParamRole::counter ? "I64" : "F32";
@@ -106,6 +111,13 @@ void check_undamaged(const SafetensorsFile& file) {
 
 }  // namespace
 
+const std::vector<float>* average_of(const Checkpoint& checkpoint) {
+  for (const auto& [name, values] : checkpoint.optimizer) {
+    if (name == kAverage) return &values;
+  }
+  return nullptr;
+}
+
 std::string save_checkpoint(const std::string& path, const Plan& plan,
                             const Checkpoint& checkpoint) {
   const auto floats = static_cast<std::size_t>(plan.param_floats);
@@ -128,7 +140,7 @@ std::string save_checkpoint(const std::string& path, const Plan& plan,
   for (const auto& [state, flat] : checkpoint.optimizer) {
     assert(flat.size() == floats && state.find('.') == std::string::npos);
     for (const Param& param : plan.params) {
-      if (param.is_trained()) {
+      if (is_kept(state, param)) {
         tensors.add(path, state_tensor_name(state, param), param, flat.data());
       }
     }
@@ -176,8 +188,11 @@ Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
   for (const std::string& state : optimizer_states(path, file.metadata())) {
     auto& [name, flat] = checkpoint.optimizer.emplace_back(state, std::vector<float>(floats));
     for (const Param& param : plan.params) {
-      if (param.is_trained()) {
+      if (is_kept(name, param)) {
         take(file, state_tensor_name(name, param), param, flat.data(), seen);
+      } else if (param.spec.role == ParamRole::counter) {
+        const float* own = checkpoint.params.data() + param.offset;
+        std::copy_n(own, param.count, flat.data() + param.offset);
       }
     }
   }

@@ -28,6 +28,8 @@ struct RunState {
   std::optional<double> early_best;  ///< early stopping: the value to improve on
   std::int64_t bad_evaluations = 0;  ///< early stopping: evaluations since an improvement
   std::string early_monitor;         ///< the monitor of `early_best`
+  /// ScheduleSegments of the learning rate, after a change of train.epochs; empty = one.
+  std::vector<std::int64_t> schedule_segments;
   // Exponential averages of monitored values (`smoothing`), corrected by their weight; 0 without.
   std::string best_average_of;  ///< what keep_best's is of: "val/accuracy 0.6"
   double best_sum = 0, best_weight = 0;
@@ -62,6 +64,10 @@ struct RunState {
   std::int64_t epoch_skipped = 0;   ///< samples of the current epoch that are in no running sum
 };
 
+/// The name of the state that is the moving average of the weights (train.ema). Unlike the
+/// optimizer's, it has running statistics too.
+inline constexpr const char* kAverage = "ema";
+
 /// A whole checkpoint in host memory, in buffer layout.
 struct Checkpoint {
   RunState state;
@@ -76,6 +82,9 @@ struct Checkpoint {
   std::string made_by;   ///< library versions and instruction set
   std::string checksum;  ///< of the file that it was loaded from
 };
+
+/// The moving average of the weights, a buffer like `params`; null where none was kept.
+const std::vector<float>* average_of(const Checkpoint& checkpoint);
 
 /// Writes it under torchvision's names and layouts; optimizer state as "optim.STATE.PARAM".
 /// Refuses non-finite weights with ErrorKind::diverged, and counters that load_checkpoint would

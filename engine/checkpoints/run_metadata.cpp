@@ -54,6 +54,7 @@ const StateField kStateFields[] = {
     {"skipped_steps", &RunState::skipped_steps, 2},
     {"skipped_in_row", &RunState::skipped_in_row, 2},
     {"epoch_skipped", &RunState::epoch_skipped, 2},
+    {"schedule_segments", &RunState::schedule_segments, 3},
     {"best_average_of", &RunState::best_average_of, 3},
     {"best_sum", &RunState::best_sum, 3},
     {"best_weight", &RunState::best_weight, 3},
@@ -76,14 +77,15 @@ const StateField kStateFields[] = {
 // and its name here.
 [[maybe_unused]] void check_that_all_are_listed(const RunState& state) {
   [[maybe_unused]] const auto& [step, epoch, position, best, best_step, best_monitor, best_checksum,
-                                early_best, bad_evaluations, early_monitor, best_average_of,
-                                best_sum, best_weight, early_sum, early_weight, plateau_sum,
-                                plateau_weight, plateau_scale, plateau_best, plateau_bad,
-                                plateau_cooldown, epoch_loss_sum, epoch_correct, epoch_weight,
-                                epoch_labelled, epoch_sums, device_weights, train_loss,
-                                train_accuracy, val_loss, val_accuracy, train_metrics, val_metrics,
-                                val_n, lr_scale, rollbacks, rollback_step, rollback_candidate,
-                                skipped_steps, skipped_in_row, epoch_skipped] = state;
+                                early_best, bad_evaluations, early_monitor, schedule_segments,
+                                best_average_of, best_sum, best_weight, early_sum, early_weight,
+                                plateau_sum, plateau_weight, plateau_scale, plateau_best,
+                                plateau_bad, plateau_cooldown, epoch_loss_sum, epoch_correct,
+                                epoch_weight, epoch_labelled, epoch_sums, device_weights,
+                                train_loss, train_accuracy, val_loss, val_accuracy, train_metrics,
+                                val_metrics, val_n, lr_scale, rollbacks, rollback_step,
+                                rollback_candidate, skipped_steps, skipped_in_row, epoch_skipped] =
+      state;
 }
 
 constexpr const char* kNone = "none";  // an optional that is not set, a list without elements

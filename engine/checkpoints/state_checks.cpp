@@ -3,6 +3,8 @@
 #include <cmath>
 #include <optional>
 
+#include <fmt/ranges.h>
+
 #include "kernels/error.h"
 
 namespace dpt {
@@ -31,6 +33,22 @@ struct Checker {
     if (std::isfinite(found)) return;
     fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected a finite number, found {}", path, key,
          found);
+  }
+  /// ScheduleSegments: the first begins at 0, each ends where the next one begins or before.
+  void segments(const std::vector<std::int64_t>& found) const {
+    bool good = found.size() % 2 == 0 && (found.empty() || found[0] == 0);
+    for (std::size_t i = 0; good && i < found.size(); i += 2) {
+      good = 0 <= found[i] && found[i] <= kMostEpochs && 0 <= found[i + 1] &&
+             found[i + 1] <= kMostEpochs;
+      if (good && i + 2 < found.size()) {
+        good = found[i + 1] > 0 && found[i] + found[i + 1] <= found[i + 2];
+      }
+    }
+    if (good) return;
+    fail(ErrorKind::data,
+         "{}: metadata 'dpt.schedule_segments': expected begin and length, in epochs, of segments "
+         "that follow one another from 0, found {}",
+         path, fmt::join(found, ","));
   }
   /// A factor on the learning rate.
   void scale(const char* key, double found) const {
@@ -76,6 +94,7 @@ void check_state(const std::string& path, const CheckpointHeader& header) {
   check.whole("rollback_candidate", state.rollback_candidate, -1, state.step, " ('dpt.step')");
   check.scale("lr_scale", state.lr_scale);
   check.scale("plateau_scale", state.plateau_scale);
+  check.segments(state.schedule_segments);
   check.finite("best_sum", state.best_sum);
   check.finite("early_sum", state.early_sum);
   check.finite("plateau_sum", state.plateau_sum);

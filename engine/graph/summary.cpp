@@ -119,7 +119,7 @@ StepSize step_size(const TrainSpec& spec, int replicas, std::int64_t samples, st
   const std::int64_t parts = spec.train.shards > 0 ? spec.train.shards : replicas;
   const std::int64_t part = ceil_div(step.batch, parts);
   // A part is divided evenly into micro-batches.
-  step.pieces = ceil_div(part, limit);
+  step.pieces = std::max(std::min(spec.train.accumulate, part), ceil_div(part, limit));
   step.at_once = ceil_div(part, step.pieces);
   return step;
 }

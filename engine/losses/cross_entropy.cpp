@@ -93,11 +93,18 @@ Loss make_cross_entropy(const Variant& variant, const LossContext& context) {
   desc.label_smoothing = static_cast<float>(options.label_smoothing);
   desc.class_weights = loss.class_weights;
   desc.ignore_index = loss.ignore_index;
-  loss.compile = [desc](OpFactory& factory, const LossShape& shape) {
-    CrossEntropyDesc here = desc;
-    shape.fill(here);
-    return factory.cross_entropy(here);
+  const auto compile = [](const CrossEntropyDesc& as) -> Loss::Compile {
+    return [as](OpFactory& factory, const LossShape& shape) {
+      CrossEntropyDesc here = as;
+      shape.fill(here);
+      return factory.cross_entropy(here);
+    };
   };
+  loss.compile = compile(desc);
+  if (desc.label_smoothing > 0) {
+    desc.label_smoothing = 0;
+    loss.compile_unsmoothed = compile(desc);
+  }
   return loss;
 }
 

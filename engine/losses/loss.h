@@ -42,7 +42,9 @@ struct Loss {
   std::optional<std::int32_t> ignore_index;  ///< samples with this label have no weight
   bool has_errors = false;             ///< its operation adds up errors (SampleSum), not only top_k
   std::vector<MetricSum> sums = {{}};  ///< what it adds up for metrics
-  std::function<std::unique_ptr<LossOp>(OpFactory&, const LossShape&)> compile;
+  using Compile = std::function<std::unique_ptr<LossOp>(OpFactory&, const LossShape&)>;
+  Compile compile;
+  Compile compile_unsmoothed;  ///< the same without label smoothing; empty where there is none
 
   /// Whether the divisor of the mean depends on the labels: then it is known only after the sum
   /// over all ranks, and so are gradients (FlatKernels::divide_by_weight).

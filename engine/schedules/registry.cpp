@@ -3,6 +3,7 @@
 #include <array>
 #include <cassert>
 #include <cmath>
+#include <limits>
 
 #include "engine/schedules/schedule.h"
 
@@ -70,13 +71,17 @@ std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch
   return std::llround(warmup.epochs * static_cast<double>(steps_per_epoch));
 }
 
-LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch) {
+namespace {
+
+/// One segment, with its warm-up.
+LrSchedule make_segment(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
+                        std::int64_t epochs) {
   assert(steps_per_epoch >= 1);
   const WarmupSpec& warmup = spec.warmup;
   ScheduledRun run;
   run.base_lr = base_lr;
   run.steps_per_epoch = steps_per_epoch;
-  run.epochs = spec.train.epochs;
+  run.epochs = epochs;
   run.has_warmup = warmup.steps > 0 || warmup.epochs > 0;
   run.has_validation = spec.data.val_split > 0;
   run.warmup_steps = warmup_steps_of(spec, steps_per_epoch);
@@ -93,6 +98,32 @@ LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t 
     if (step >= warmup_steps) return schedule(step);
     const double share = static_cast<double>(step) / static_cast<double>(warmup_steps);
     return schedule(step) * (start + (1.0 - start) * share);
+  };
+}
+
+}  // namespace
+
+LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
+                            const ScheduleSegments& segments) {
+  if (segments.empty()) return make_segment(spec, base_lr, steps_per_epoch, spec.train.epochs);
+  struct Part {
+    std::int64_t begin, last;  ///< steps
+    LrSchedule schedule;
+  };
+  std::vector<Part> parts;
+  for (std::size_t i = 0; i + 1 < segments.size(); i += 2) {
+    const std::int64_t begin = segments[i], length = segments[i + 1];
+    const std::int64_t epochs =
+        length > 0 ? length : std::max<std::int64_t>(1, spec.train.epochs - begin);
+    parts.push_back(
+        {begin * steps_per_epoch,
+         length > 0 ? length * steps_per_epoch - 1 : std::numeric_limits<std::int64_t>::max(),
+         make_segment(spec, base_lr, steps_per_epoch, epochs)});
+  }
+  return [parts](std::int64_t step) {
+    std::size_t at = parts.size() - 1;
+    while (at > 0 && step < parts[at].begin) --at;
+    return parts[at].schedule(std::min(step - parts[at].begin, parts[at].last));
   };
 }
 

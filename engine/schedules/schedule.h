@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "engine/spec/train_spec.h"
 
@@ -35,8 +36,15 @@ const VariantTable& schedule_table();
 
 std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch);
 
+/// A run whose epochs were raised may follow its schedule several times, or end it early: begin and
+/// length of each time, in epochs, one after the other. A length of 0, in the last one, is that to
+/// the end of train.epochs; after another length the last rate is kept. Empty: the whole run is
+/// one.
+using ScheduleSegments = std::vector<std::int64_t>;
+
 /// The schedule of a config with its warm-up, which is linear from start_factor * lr and multiplies
 /// the schedule. `base_lr` is the optimizer's.
-LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch);
+LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
+                            const ScheduleSegments& segments = {});
 
 }  // namespace dpt

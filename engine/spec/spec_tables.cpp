@@ -53,6 +53,18 @@ ObjectTable early_stopping_table(BetterDirection better) {
   return with_direction_checked<S>(std::move(table), better);
 }
 
+ObjectTable ema_table() {
+  return object_table<EmaSpec>(
+      "ema",
+      "Keeps an exponential moving average of the weights and running statistics, which "
+      "validation, "
+      "keep_best, early stopping and the test at the end then look at.",
+      {field("decay", &EmaSpec::decay,
+             "What of the average remains after an update; after the first n updates at most "
+             "(1 + n) / (10 + n).")
+           .range(0, 1)});
+}
+
 ObjectTable on_divergence_table() {
   using S = OnDivergenceSpec;
   return object_table<S>(
@@ -126,7 +138,8 @@ ObjectTable checkpoint_table(const ObjectTable& keep_best) {
 }  // namespace
 
 SpecTables::SpecTables(const Catalog& catalog)
-    : early_stopping(early_stopping_table(catalog.better_direction)),
+    : ema(ema_table()),
+      early_stopping(early_stopping_table(catalog.better_direction)),
       on_divergence(on_divergence_table()),
       keep_best(keep_best_table(catalog.better_direction)) {
   transforms = object_table<TransformsSpec>(
@@ -215,11 +228,27 @@ SpecTables::SpecTables(const Catalog& catalog)
            .required()
            .range(1, 1'000'000)
            .changeable(),
+       field("on_more_epochs", &TrainSection::on_more_epochs,
+             "What the learning-rate schedule does when a resumed run has more epochs than before. "
+             "stretch: it is fitted to all epochs, so that the learning rate may jump. hold: it "
+             "ends where it ended, and the learning rate of its last step is kept. restart: after "
+             "its end it begins again, warm-up included, and spans the new epochs. If it is not "
+             "given, a change of epochs that changes the learning rate is refused.")
+           .changeable(),
        field("shards", &TrainSection::shards,
              "auto: fast mode. A number N: exact mode with N shards, bit-identical on any number "
              "of replicas up to N with the same number of threads each.")
            .range(1, 65536)
            .zero_as("auto"),
+       field("accumulate", &TrainSection::accumulate,
+             "Gradient accumulation: each replica (in exact mode, each shard) works on its part of "
+             "the batch in at least this many parts, one after the other, and a step follows the "
+             "gradient of the whole batch. Activations need less memory. Parts are made smaller "
+             "anyway where caches or, in fast mode, the device's memory ask for it. Batch "
+             "normalisation still sees all parts together, and keeps its inputs until then: "
+             "shards cut these too.")
+           .range(1, 65536)
+           .changeable(),
        field("grad_clip_norm", &TrainSection::grad_clip_norm,
              "Maximum norm of the gradient of all parameters; a gradient with a larger norm is "
              "scaled down to it.")
@@ -233,6 +262,7 @@ SpecTables::SpecTables(const Catalog& catalog)
              "they are, and no gradient is computed where none is needed. A star is any number of "
              "characters, a question mark one. Where all tensors of a BatchNorm are named, it uses "
              "its running statistics and leaves them as they are."),
+       object_field("ema", &TrainSection::ema, ema, "A moving average of the weights."),
        object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
                     "When to end training before the last epoch."),
        object_field("on_divergence", &TrainSection::on_divergence, on_divergence,

@@ -12,7 +12,7 @@ struct SpecTables {
   SpecTables(const SpecTables&) = delete;
   SpecTables& operator=(const SpecTables&) = delete;
 
-  ObjectTable transforms, data, layer, sequential, residual, model, loss, warmup, schedule,
+  ObjectTable transforms, data, layer, sequential, residual, model, loss, warmup, schedule, ema,
       early_stopping, on_divergence, train, keep_best, checkpoint, log;
   VariantTable layer_kinds;  ///< the layers of the catalog, and the blocks
   ObjectTable root;          ///< of a TrainSpec

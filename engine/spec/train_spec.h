@@ -40,6 +40,14 @@ constexpr auto enum_names(OnFailure) {
       {{OnFailure::stop, "stop"}, {OnFailure::go_on, "continue"}});
 }
 
+/// What the learning-rate schedule does when a resumed run gets more epochs.
+enum class MoreEpochs : std::uint8_t { stretch, hold, restart };
+constexpr auto enum_names(MoreEpochs) {
+  return std::to_array<EnumName<MoreEpochs>>({{MoreEpochs::stretch, "stretch"},
+                                              {MoreEpochs::hold, "hold"},
+                                              {MoreEpochs::restart, "restart"}});
+}
+
 /// What follows a step that is not finite (engine/training/divergence.h).
 enum class DivergencePolicy : std::uint8_t { halt, skip, rollback };
 constexpr auto enum_names(DivergencePolicy) {
@@ -104,11 +112,19 @@ struct OnDivergenceSpec {
   double lr_factor = 0.5;          ///< rollback: the learning rate is multiplied by it, each time
 };
 
+/// An exponential moving average of the weights.
+struct EmaSpec {
+  double decay = 0.999;
+};
+
 struct TrainSection {
   std::int64_t epochs = 0;
-  std::int64_t shards = 0;  ///< 0 = auto (fast mode); N = exact mode with N shards
+  std::optional<MoreEpochs> on_more_epochs;  ///< unset = refused where the rate would change
+  std::int64_t shards = 0;                   ///< 0 = auto (fast mode); N = exact mode with N shards
+  std::int64_t accumulate = 1;               ///< least number of micro-batches of a shard
   std::optional<double> grad_clip_norm, grad_clip_value;
   std::vector<std::string> freeze;  ///< patterns over parameters' names
+  std::optional<EmaSpec> ema;       ///< unset = no average is kept
   std::optional<EarlyStoppingSpec> early_stopping;
   OnDivergenceSpec on_divergence;
   Precision precision = Precision::fp32;

@@ -266,7 +266,7 @@ void Divergence::roll_back(const BadStep& bad) {
     target.params.resize(floats);
     communicator_.broadcast(std::as_writable_bytes(std::span<float>(target.params)), 0);
     if (!writes_) {
-      for (const OptimizerState& state : job_.optimizer.states) {
+      for (const OptimizerState& state : job_.states) {
         target.optimizer.emplace_back(state.name, std::vector<float>(floats));
       }
     }
@@ -275,9 +275,12 @@ void Divergence::roll_back(const BadStep& bad) {
     }
   }
   if (target.optimizer.empty()) {
-    for (const OptimizerState& state : job_.optimizer.states) {
+    for (const OptimizerState& state : job_.states) {
       const auto floats = static_cast<std::size_t>(job_.plan.param_floats);
-      target.optimizer.emplace_back(state.name, std::vector<float>(floats, state.start));
+      // An average begins with the weights.
+      target.optimizer.emplace_back(state.name, state.name == kAverage
+                                                    ? target.params
+                                                    : std::vector<float>(floats, state.start));
     }
   }
   settle_folder(now, target.state);

@@ -29,21 +29,47 @@ int GradientPass::branches() const {
   return most;
 }
 
-WorkPartition GradientPass::cut(std::int64_t global_batch, ShardBuffers buffers) const {
-  return partition_batch(
-      global_batch, device_weights_, communicator_.rank(), job_.spec.train.shards,
-      job_.max_micro_batches[static_cast<std::size_t>(communicator_.rank())], buffers);
+std::int64_t GradientPass::micro_batch() const {
+  std::int64_t most = 0;
+  for (const auto& [samples, partition] : partitions_) {
+    const std::vector<std::int64_t> sizes = micro_batch_sizes(partition);
+    if (!sizes.empty()) most = std::max(most, sizes.back());
+  }
+  return most;
+}
+
+WorkPartition GradientPass::cut(std::int64_t global_batch, ShardBuffers buffers,
+                                std::int64_t most) const {
+  return partition_batch(global_batch, device_weights_, communicator_.rank(),
+                         job_.spec.train.shards, {most, job_.spec.train.accumulate}, buffers);
+}
+
+/// Of a micro-batch: as many as the job wants and, in fast mode, the device has room for. In exact
+/// mode the bits must not depend on who else uses the device: too large a micro-batch is an error.
+std::int64_t GradientPass::most_samples(std::int64_t global_batch) {
+  std::int64_t most = job_.max_micro_batches[static_cast<std::size_t>(communicator_.rank())];
+  if (job_.spec.train.shards > 0) return most;
+  while (true) {
+    const std::vector<std::int64_t> sizes =
+        micro_batch_sizes(cut(global_batch, ShardBuffers::reused, most));
+    if (sizes.empty()) return most;
+    const std::int64_t fitting = memory_.fitting(sizes.back());
+    if (fitting >= sizes.back() || fitting == 0) return most;
+    most = fitting;
+    short_of_memory_ = true;
+  }
 }
 
 const WorkPartition& GradientPass::partition_for(std::int64_t global_batch) {
   const auto found = partitions_.find(global_batch);
   if (found != partitions_.end()) return found->second;
-  WorkPartition partition = cut(global_batch, ShardBuffers::one_each);
+  const std::int64_t most = most_samples(global_batch);
+  WorkPartition partition = cut(global_batch, ShardBuffers::one_each, most);
   for (const std::int64_t size : micro_batch_sizes(partition)) memory_.executor(size, true);
   partition.branches = lockstep_.couples_shards() ? 1 : branches_for(partition);
   // Shards that go through a pass together need a buffer each.
   if (partition.branches == 1 && !lockstep_.couples_shards()) {
-    partition = cut(global_batch, ShardBuffers::reused);
+    partition = cut(global_batch, ShardBuffers::reused, most);
   }
   memory_.need_kept(partition.branches, kept_bytes(partition));
   memory_.need_gradients(std::max(partition.buffers, 1));

@@ -34,6 +34,10 @@ class GradientPass {
   /// `after_node`, if there is one, is called after each node of the pass that completes them.
   void compute(const WorkPartition& partition, const StagedBatch& staged, const PassParams& params,
                const std::function<void(int node)>& after_node);
+  /// The most samples of a micro-batch so far; 0 before a partition.
+  std::int64_t micro_batch() const;
+  /// Whether micro-batches are smaller than Job wants them, because the device has no more memory.
+  bool is_short_of_memory() const { return short_of_memory_; }
   /// Whether `compute` waits for sums over ranks, of statistics: no captured graph holds these.
   bool sums_over_ranks() const { return lockstep_.couples_shards(); }
   /// See Lockstep::take_sum_seconds.
@@ -43,7 +47,8 @@ class GradientPass {
   std::size_t memory_bytes() const { return lockstep_.memory_bytes(); }
 
  private:
-  WorkPartition cut(std::int64_t global_batch, ShardBuffers buffers) const;
+  WorkPartition cut(std::int64_t global_batch, ShardBuffers buffers, std::int64_t most) const;
+  std::int64_t most_samples(std::int64_t global_batch);
   /// How many branches of the queue work on the shards of a partition, which has a buffer for each,
   /// at the same time: as many as there is memory for.
   int branches_for(const WorkPartition& partition);
@@ -62,6 +67,7 @@ class GradientPass {
   Lockstep lockstep_;
   DeviceWeights device_weights_;
   std::map<std::int64_t, WorkPartition> partitions_;
+  bool short_of_memory_ = false;
   std::vector<Piece> pieces_;  ///< of the present pass
 };
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "engine/checkpoints/checkpoint.h"
 #include "engine/spec/replica_checks.h"
 #include "kernels/common/divide.h"
 
@@ -19,7 +20,11 @@ std::int64_t Job::eval_batch() const {
   const bool couples = std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const Node& node) {
     return node.coupling && node.coupling->in_evaluation;
   });
-  return couples ? spec.data.batch_size : max_micro_batch;
+  if (couples) return spec.data.batch_size;
+  // Who accumulates gradients has no room for more at once.
+  return std::min(max_micro_batch, spec.train.accumulate > 1
+                                       ? ceil_div(spec.data.batch_size, spec.train.accumulate)
+                                       : max_micro_batch);
 }
 
 DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan) {
@@ -86,6 +91,12 @@ bool Job::always_measures_norm() const {
          train.on_divergence.policy == DivergencePolicy::skip;
 }
 
+std::vector<std::string> Job::state_names() const {
+  std::vector<std::string> names;
+  for (const OptimizerState& state : states) names.push_back(state.name);
+  return names;
+}
+
 std::vector<std::string> Job::device_names() const {
   std::vector<std::string> names;
   for (const DeviceName& device : devices) names.push_back(device.text());
@@ -103,6 +114,8 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.loss.sums = job.metrics.sums;
   job.optimizer = make_optimizer(spec.optimizer);
   job.update = plan_update(job.optimizer, param_places(job.plan));
+  job.states = job.optimizer.states;
+  if (spec.train.ema) job.states.push_back({kAverage});
   const DataRequirements requirements = data_requirements(spec, job.plan);
   const auto seed = static_cast<std::uint64_t>(spec.seed);
   job.train_input =

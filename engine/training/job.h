@@ -28,10 +28,13 @@ struct Job {
   MetricSet metrics;
   OptimizerSpec optimizer;
   UpdatePlan update;
+  /// The flat buffers that training keeps beside the parameters: the optimizer's, then kAverage.
+  std::vector<OptimizerState> states;
   LrSchedule schedule;
-  InputDesc train_input, eval_input;  ///< of the first kernel, for each list of transforms
-  std::vector<DeviceName> devices;    ///< one rank each
-  DeviceWeights device_weights;       ///< of each rank, at the start
+  ScheduleSegments schedule_segments;  ///< of `schedule`
+  InputDesc train_input, eval_input;   ///< of the first kernel, for each list of transforms
+  std::vector<DeviceName> devices;     ///< one rank each
+  DeviceWeights device_weights;        ///< of each rank, at the start
   bool calibrate =
       false;  ///< the first steps are measured, and the device weights then follow the speeds
   BackendOptions backend_options;
@@ -54,6 +57,7 @@ struct Job {
   /// Most samples of a micro-batch of an evaluation. Where an evaluation normalises with the
   /// statistics of its micro-batches, it follows from the config alone.
   std::int64_t eval_batch() const;
+  std::vector<std::string> state_names() const;
   int ranks() const { return static_cast<int>(devices.size()); }
   /// Whether the gradient's norm is known before every update, not of logged steps only.
   bool always_measures_norm() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/common/divide.h"
 #include "kernels/text.h"
 
 namespace dpt {
@@ -17,39 +18,64 @@ std::size_t PassMemory::metrics_bytes() const {
   return static_cast<std::size_t>(job_.plan.grad_floats() - job_.plan.param_floats) * sizeof(float);
 }
 
-Executor& PassMemory::executor(std::int64_t batch, bool training) {
+Executor& PassMemory::made(std::int64_t batch, bool training) {
   auto& slot = executors_[{batch, training}];
   if (!slot) {
     slot = std::make_unique<Executor>(backend_, job_.plan,
                                       training ? job_.train_input : job_.eval_input, job_.loss,
                                       batch, training);
-    require_room(*slot, training);
-    memory_.grow(arenas_.front(), slot->arena_bytes(), "activations");
-    // An evaluation is one piece.
-    if (!training) need_kept(1, slot->kept_bytes());
   }
   return *slot;
 }
 
-/// Throws when the device has no room for the activations of `executor`.
-void PassMemory::require_room(const Executor& executor, bool training) {
+std::int64_t PassMemory::fitting_of(const Executor& executor) {
   const std::size_t bytes = executor.arena_bytes(), have = arenas_.front().bytes();
-  if (bytes <= have) return;
+  if (bytes <= have) return executor.batch();
   const std::uint64_t free = backend_.free_bytes() + have;
-  if (bytes <= free) return;
+  if (bytes <= free) return executor.batch();
+  // Activations grow with the batch in proportion.
+  return static_cast<std::int64_t>(static_cast<double>(free) / static_cast<double>(bytes) *
+                                   static_cast<double>(executor.batch()));
+}
+
+std::int64_t PassMemory::fitting(std::int64_t batch) {
+  const std::int64_t samples = fitting_of(made(batch, true));
+  if (samples < batch) executors_.erase({batch, true});
+  return samples;
+}
+
+Executor& PassMemory::executor(std::int64_t batch, bool training) {
+  Executor& executor = made(batch, training);
+  if (executor.arena_bytes() > arenas_.front().bytes()) {
+    if (fitting_of(executor) < batch) fail_for_room(executor, training);
+    memory_.grow(arenas_.front(), executor.arena_bytes(), "activations");
+  }
+  // An evaluation is one piece.
+  if (!training) need_kept(1, executor.kept_bytes());
+  return executor;
+}
+
+void PassMemory::fail_for_room(const Executor& executor, bool training) {
+  const std::uint64_t free = backend_.free_bytes() + arenas_.front().bytes();
   const auto largest = std::max_element(
       job_.plan.rows.begin(), job_.plan.rows.end(),
       [](const LayerRow& a, const LayerRow& b) { return a.activation_bytes < b.activation_bytes; });
-  // Activations grow with the batch in proportion.
-  const auto fitting =
-      static_cast<std::int64_t>(static_cast<double>(free) / static_cast<double>(bytes) *
-                                static_cast<double>(executor.batch()));
+  const std::int64_t samples = fitting_of(executor);
+  // What train.accumulate divides: a shard; for an evaluation, the batch (Job::eval_batch).
+  const std::int64_t shards = std::max<std::int64_t>(job_.spec.train.shards, job_.ranks());
+  const std::int64_t whole =
+      training ? ceil_div(job_.spec.data.batch_size, shards) : job_.spec.data.batch_size;
+  const std::string advice =
+      samples > 0 ? fmt::format(
+                        "{} fit: use train.accumulate {} or more, which makes smaller parts "
+                        "of a batch, or more devices",
+                        samples, ceil_div(whole, samples))
+                  : "Not even one fits: use a smaller network or smaller images";
   fail(ErrorKind::device,
        "{}: out of memory: {} samples at once need {} for activations{}, but {} are free; the "
-       "largest layer is '{}'. {} fit: use batch_size {} or less for {} device(s), or more devices",
-       backend_.info().name, executor.batch(), mebibytes(bytes),
-       training ? " and their gradients" : "", mebibytes(free), largest->name, fitting,
-       fitting * job_.ranks(), job_.ranks());
+       "largest layer is '{}'. {}",
+       backend_.info().name, executor.batch(), mebibytes(executor.arena_bytes()),
+       training ? " and their gradients" : "", mebibytes(free), largest->name, advice);
 }
 
 void PassMemory::need_arenas(int branches, std::size_t bytes) {

@@ -31,6 +31,8 @@ class PassMemory {
   /// Of so many samples, made when it is first asked for, with room for its activations in branch
   /// 0. Throws when the device does not have that.
   Executor& executor(std::int64_t batch, bool training);
+  /// How many samples of a training pass there is room for, up to `batch`.
+  std::int64_t fitting(std::int64_t batch);
   /// Of the training passes; empty before the first.
   std::vector<std::string> implementations() const;
 
@@ -53,7 +55,9 @@ class PassMemory {
   std::size_t metrics_bytes() const;
 
  private:
-  void require_room(const Executor& executor, bool training);
+  Executor& made(std::int64_t batch, bool training);
+  std::int64_t fitting_of(const Executor& executor);
+  [[noreturn]] void fail_for_room(const Executor& executor, bool training);
 
   Backend& backend_;
   const Job& job_;

@@ -2,6 +2,8 @@
 
 #include <cassert>
 
+#include "engine/optimizers/average.h"
+
 namespace dpt {
 
 Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
@@ -17,7 +19,7 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
       results_(backend),
       repeated_(backend),
       evaluation_(backend, communicator, job, memory_, passes_, staging_, repeated_),
-      update_steps_(job.update.groups.size()) {}
+      update_steps_(job.update.groups.size() + (job.spec.train.ema ? 1 : 0)) {}
 
 void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
   const WorkPartition& partition = gradients_.partition_for(plan.global_batch);
@@ -62,7 +64,12 @@ StagedBatch Replica::stage(const StepPlan& plan, const HostBatch& batch) {
   scalars.inverse_count = 1.0F / static_cast<float>(plan.global_batch);
   scalars.max_norm = static_cast<float>(job_.spec.train.grad_clip_norm.value_or(0.0));
   scalars.lr = static_cast<float>(plan.lr);
-  job_.update.fill_steps(job_.optimizer, plan.lr, plan.step - plan.skipped, update_steps_);
+  const std::int64_t update = plan.step - plan.skipped;
+  const std::size_t groups = job_.update.groups.size();
+  job_.update.fill_steps(job_.optimizer, plan.lr, update, std::span(update_steps_).first(groups));
+  if (job_.spec.train.ema) {
+    update_steps_[groups] = average_step(job_.spec.train.ema->decay, update);
+  }
   StepMetrics metrics;
   metrics.stop_votes = plan.vote_stop ? 1.0F : 0.0F;
   return staging_.stage(results_.next_slot(), scalars, metrics, batch, *job_.splits.train.source,
@@ -96,8 +103,8 @@ void Replica::set_device_weights(const DeviceWeights& device_weights) {
 SampleResults Replica::evaluate(const DataSource& source, std::span<const std::int64_t> indices,
                                 Loader& loader, const StopQuestion& wants_stop) {
   assert(results_pending() == 0);
-  return evaluation_.run(weights_.on_device(), gradients_.device_weights(), source, indices, loader,
-                         wants_stop);
+  return evaluation_.run(weights_.for_evaluation(), gradients_.device_weights(), source, indices,
+                         loader, wants_stop);
 }
 
 }  // namespace dpt

@@ -27,7 +27,8 @@ class Replica {
  public:
   Replica(Backend& backend, Communicator& communicator, const Job& job);
 
-  /// Parameters, in buffer layout (Plan::param_floats), and optimizer state by name.
+  /// Parameters, in buffer layout (Plan::param_floats), and Job::states by name. Parameters that
+  /// are set are also what their average begins with.
   void set_params(std::span<const float> params) { weights_.set_params(params); }
   void set_optimizer_state(const NamedBuffers& state) { weights_.set_optimizer_state(state); }
   std::vector<float> params() { return weights_.params(); }
@@ -58,7 +59,8 @@ class Replica {
   /// over ranks, which wait for others, are left out, those of statistics too.
   double own_seconds() const { return own_seconds_; }
 
-  /// Samples of `source` by index, in micro-batches that do not depend on the number of ranks. When
+  /// The loss and prediction of samples, with the average of the weights where the job keeps one:
+  /// samples of `source` by index, in micro-batches that do not depend on the number of ranks. When
   /// `wants_stop` says so on any rank, all give up together.
   SampleResults evaluate(const DataSource& source, std::span<const std::int64_t> indices,
                          Loader& loader, const StopQuestion& wants_stop = {});
@@ -71,6 +73,10 @@ class Replica {
   std::string launches() const { return repeated_.launches(); }
   /// How many shards of exact mode are worked on at the same time, at most. Known after a step.
   int branches() const { return gradients_.branches(); }
+  /// The most samples that a step runs at once; whether it would be more with more memory. Known
+  /// after a step.
+  std::int64_t micro_batch() const { return gradients_.micro_batch(); }
+  bool is_short_of_memory() const { return gradients_.is_short_of_memory(); }
   /// Where the samples are, as InputStaging::placement.
   std::string data_placement() const { return staging_.placement(); }
   /// How gradients are added over ranks, as GradientSums::description.
@@ -100,7 +106,7 @@ class Replica {
   ResultsRing results_;
   RepeatedCalls repeated_;
   SampleEvaluation evaluation_;
-  std::vector<UpdateStep> update_steps_;  ///< of the present step, one for each group
+  std::vector<UpdateStep> update_steps_;  ///< of the present step: of each group, of the average
   double own_seconds_ = 0;
 };
 

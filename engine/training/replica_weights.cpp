@@ -2,6 +2,9 @@
 
 #include <cassert>
 #include <cstddef>
+#include <limits>
+
+#include "engine/optimizers/average.h"
 
 namespace dpt {
 namespace {
@@ -21,7 +24,7 @@ ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& 
         memory.allocate(static_cast<std::size_t>(job.plan.param_floats) * size_of(DType::bf16),
                         "the parameters in bf16");
   }
-  for (const OptimizerState& state : job.optimizer.states) {
+  for (const OptimizerState& state : job.states) {
     state_.push_back(memory.allocate(bytes, "optimizer state " + state.name));
     backend_.zero(state_.back().ptr(), bytes);
     if (state.start != 0) {
@@ -33,6 +36,43 @@ ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& 
   optimizer_ = backend_.optimizer({job.optimizer.formula, job.update.ranges});
   guard_ = memory.allocate(sizeof(UpdateGuard), "the update guard");
   allow_updates();
+  if (job.spec.train.ema) set_up_average(memory);
+}
+
+void ReplicaWeights::set_up_average(ReplicaMemory& memory) {
+  averaging_ = backend_.optimizer(average_desc(job_.plan.param_floats, job_.plan.counters));
+  if (job_.plan.type == DType::bf16) {
+    average16_ =
+        memory.allocate(static_cast<std::size_t>(job_.plan.param_floats) * size_of(DType::bf16),
+                        "the average of the weights in bf16");
+  }
+  average_scalars_ = memory.allocate(sizeof(StepScalars), "the average of the weights");
+  average_metrics_ = memory.allocate(sizeof(StepMetrics), "the average of the weights");
+  // Weights are not clipped. Of the guard's view it comes after every step: what a step did not
+  // write, or broke, is not averaged.
+  StepScalars scalars;
+  scalars.step = std::numeric_limits<std::int64_t>::max();
+  const StepMetrics metrics;
+  backend_.upload(average_scalars_.ptr(), &scalars, sizeof(scalars));
+  backend_.upload(average_metrics_.ptr(), &metrics, sizeof(metrics));
+  backend_.synchronize();
+}
+
+void ReplicaWeights::update_average(DevPtr step) {
+  OptimizerArgs args;
+  args.params = average();
+  args.grads = params_.ptr();
+  args.scalars = average_scalars_.ptr();
+  args.steps = step;
+  args.metrics = average_metrics_.ptr();
+  args.guard = guard_.ptr();
+  averaging_->step(args);
+}
+
+PassParams ReplicaWeights::for_evaluation() {
+  if (!averaging_) return on_device();
+  if (average16_.ptr()) backend_.to_bf16(average16_.ptr(), average(), job_.plan.param_floats);
+  return {average(), average16_.ptr()};
 }
 
 void ReplicaWeights::set_params(std::span<const float> params) {
@@ -41,6 +81,7 @@ void ReplicaWeights::set_params(std::span<const float> params) {
   if (params16_.ptr()) {
     backend_.to_bf16(params16_.ptr(), params_.ptr(), job_.plan.param_floats);
   }
+  if (averaging_) backend_.copy(average(), params_.ptr(), params.size_bytes());
   backend_.synchronize();
 }
 
@@ -62,9 +103,16 @@ void ReplicaWeights::set_optimizer_state(const NamedBuffers& state) {
 NamedBuffers ReplicaWeights::optimizer_state() {
   NamedBuffers host;
   for (std::size_t i = 0; i < state_.size(); ++i) {
-    host.emplace_back(job_.optimizer.states[i].name,
+    host.emplace_back(job_.states[i].name,
                       std::vector<float>(static_cast<std::size_t>(job_.plan.param_floats)));
     backend_.download(host.back().second.data(), state_[i].ptr(), state_[i].bytes());
+  }
+  if (averaging_) {
+    // The average of a count means nothing.
+    const Range counters = job_.plan.counters;
+    float* to = host.back().second.data() + counters.begin;
+    backend_.download(to, params_.ptr() + float_bytes(counters.begin),
+                      float_bytes(counters.size()));
   }
   backend_.synchronize();
   return host;
@@ -90,7 +138,9 @@ void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch&
   args.params = params_.ptr();
   args.params16 = params16_.ptr();
   args.grads = gradients;
-  for (std::size_t i = 0; i < state_.size(); ++i) args.states[i] = state_[i].ptr();
+  for (std::size_t i = 0; i < job_.optimizer.states.size(); ++i) {
+    args.states[i] = state_[i].ptr();
+  }
   args.scalars = staged.batch.scalars;
   args.steps = staged.update;
   args.metrics = metrics;
@@ -99,6 +149,9 @@ void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch&
   if (!job_.plan.running.empty()) {
     backend_.update_running(job_.plan.running, job_.plan.counters,
                             {params_.ptr(), gradients, args.metrics});
+  }
+  if (averaging_) {
+    update_average(staged.update + job_.update.groups.size() * sizeof(UpdateStep));
   }
 }
 

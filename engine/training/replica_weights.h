@@ -1,5 +1,5 @@
-// What training changes, on one device: the parameters and the optimizer's state, as flat buffers
-// (Plan::param_floats), and the update of a step.
+// What training changes, on one device: the parameters, the optimizer's state and the average of
+// the weights, as flat buffers (Plan::param_floats), and the update of a step.
 #pragma once
 
 #include <memory>
@@ -23,10 +23,13 @@ class ReplicaWeights {
  public:
   ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory);
 
+  /// Sets their average too.
   void set_params(std::span<const float> params);
   std::vector<float> params();
   void set_optimizer_state(const NamedBuffers& state);
   NamedBuffers optimizer_state();
+  /// Those that a training step reads, and those that are evaluated: the average, if there is one.
+  PassParams for_evaluation();
   PassParams on_device() const { return {params_.ptr(), params16_.ptr()}; }
 
   /// Queues the update. `gradients` is the sum over the whole batch, clobbered, and `metrics` stand
@@ -36,12 +39,19 @@ class ReplicaWeights {
   void allow_updates() { backend_.zero(guard_.ptr(), guard_.bytes()); }
 
  private:
+  DevPtr average() const { return state_.back().ptr(); }
+  void set_up_average(ReplicaMemory& memory);
+  void update_average(DevPtr step);
+
   Backend& backend_;
   const Job& job_;
   DeviceMemory params_, params16_;
-  std::vector<DeviceMemory> state_;
-  DeviceMemory guard_;  ///< UpdateGuard
+  std::vector<DeviceMemory> state_;  ///< as Job::states
+  DeviceMemory guard_;               ///< UpdateGuard
   std::unique_ptr<OptimizerOp> optimizer_;
+  // Of the average, or null: what its pass takes for a step's scalars and metrics.
+  std::unique_ptr<OptimizerOp> averaging_;
+  DeviceMemory average16_, average_scalars_, average_metrics_;
 };
 
 }  // namespace dpt

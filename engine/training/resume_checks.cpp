@@ -64,8 +64,54 @@ void check_fits(const std::string& path, const RunState& state, const Job& job) 
   }
 }
 
-std::string learning_rate_change(const Job& job, const TrainSpec& before, std::int64_t step) {
-  const LrSchedule old = make_lr_schedule(before, job.optimizer.lr, job.steps_per_epoch);
+std::string continue_schedule(Job& job, const TrainSpec& before, const RunState& state) {
+  const std::int64_t now = job.spec.train.epochs, then = before.train.epochs;
+  const auto schedule_of = [&](const TrainSpec& spec, const ScheduleSegments& segments) {
+    return make_lr_schedule(spec, job.optimizer.lr, job.steps_per_epoch, segments);
+  };
+  ScheduleSegments segments = state.schedule_segments;
+  const auto& choice = job.spec.train.on_more_epochs;
+  const bool chosen = now > then && choice;
+  if (now > then && !choice) {
+    const LrSchedule old = schedule_of(before, segments), fitted = schedule_of(job.spec, segments);
+    const std::int64_t at = first_difference(old, fitted, state.step, job.total_steps);
+    if (at < job.total_steps) {
+      fail(
+          ErrorKind::usage,
+          "train.epochs was {} and is {}, and the schedule {} spans all of the run's epochs: with "
+          "{} the learning rate of step {} is {:.6g}, where the run so far would have used {:.6g}. "
+          "Say which it should be: train.on_more_epochs=stretch (the schedule is fitted to all "
+          "epochs), hold (the learning rate of its last step, {:.6g}, is kept) or restart (after "
+          "epoch {} it begins again and spans the new epochs)",
+          then, now, job.spec.lr_schedule.type, now, at + 1, fitted(at), old(at),
+          old(then * job.steps_per_epoch - 1), then);
+    }
+  }
+  if (chosen) {
+    if (segments.empty()) segments = {0, 0};
+    if (*choice == MoreEpochs::stretch) {
+      segments.back() = 0;
+    } else if (segments.back() == 0) {
+      segments.back() = then - segments[segments.size() - 2];
+    }
+    if (*choice == MoreEpochs::restart) segments.insert(segments.end(), {then, 0});
+    if (segments == ScheduleSegments{0, 0}) segments.clear();
+  }
+  job.schedule = schedule_of(job.spec, segments);
+  job.schedule_segments = segments;
+  if (!chosen || state.step >= job.total_steps) return {};
+  return fmt::format(
+      "train.epochs was {} and is {} (train.on_more_epochs: {}): the learning rate of step {} is "
+      "{:.6g}, that of step {} is {:.6g}",
+      then, now, name_of(*choice), state.step + 1, job.schedule(state.step), job.total_steps,
+      job.schedule(job.total_steps - 1));
+}
+
+std::string learning_rate_change(const Job& job, const TrainSpec& before, const RunState& state) {
+  if (job.spec.train.epochs > before.train.epochs) return {};
+  const std::int64_t step = state.step;
+  const LrSchedule old =
+      make_lr_schedule(before, job.optimizer.lr, job.steps_per_epoch, state.schedule_segments);
   const std::int64_t old_total = before.train.epochs * job.steps_per_epoch;
   // A complete run is followed at its last rate, where its schedule had arrived.
   const std::int64_t last = std::max(std::min(old_total, job.total_steps), step + 1);

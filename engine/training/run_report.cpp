@@ -139,10 +139,18 @@ void RunReport::replica() {
   const std::string launches = replica_.launches();
   log_.event("replica", {{"device", backend_.info().name},
                          {"memory_bytes", replica_.memory_bytes()},
+                         {"micro_batch", replica_.micro_batch()},
                          {"launches", launches},
                          {"data", replica_.data_placement()},
                          {"sums", replica_.sums()},
                          {"implementations", replica_.implementations()}});
+  if (replica_.is_short_of_memory()) {
+    progress_.warn(
+        fmt::format("{}: there is memory for {} samples at once, so each step accumulates the "
+                    "gradient over parts of at most that size. The rounding of sums depends on the "
+                    "parts; train.accumulate fixes their number",
+                    backend_.info().name, replica_.micro_batch()));
+  }
   if (backend_.info().queues && launches == "calls" && stepper_.state().step > first_step_ + 1) {
     progress_.info(
         fmt::format("{}: steps run as single calls, not as a graph", backend_.info().name));
@@ -214,6 +222,7 @@ void RunReport::eval(const EvalResult& result) {
                {"loss", result.loss},
                {"accuracy", result.accuracy}};
   add_values(line, result);
+  if (job_.spec.train.ema) line["weights"] = kAverage;
   line["launches"] = result.samples.replayed ? "graph" : "calls";
   log_.event("eval", line);
 }

@@ -23,12 +23,11 @@ StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
   check_fits(path, checkpoint.state, job);
   std::vector<std::string> names;
   for (const auto& [name, values] : checkpoint.optimizer) names.push_back(name);
-  if (names != job.optimizer.state_names()) {
+  if (names != job.state_names()) {
     fail(ErrorKind::data,
          "{} holds the optimizer state [{}], but the config's optimizer {} keeps [{}]: resume with "
          "that optimizer, or start from its weights with --weights",
-         path, fmt::join(names, ", "), job.spec.optimizer.type,
-         fmt::join(job.optimizer.state_names(), ", "));
+         path, fmt::join(names, ", "), job.spec.optimizer.type, fmt::join(job.state_names(), ", "));
   }
   StartingPoint start;
   start.state = checkpoint.state;

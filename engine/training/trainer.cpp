@@ -247,6 +247,8 @@ class RankTrainer {
   Checkpoint snapshot() {
     Checkpoint checkpoint;
     checkpoint.state = stepper_.state();
+    // A rollback takes the state back, not the schedule.
+    checkpoint.state.schedule_segments = job_.schedule_segments;
     checkpoint.params = replica_.params();
     checkpoint.optimizer = replica_.optimizer_state();
     checkpoint.config = job_.resolved_config;
@@ -307,7 +309,9 @@ class RankTrainer {
       std::vector<float> weights(static_cast<std::size_t>(job_.plan.param_floats));
       if (writes_) {
         const auto notify = [this](const std::string& text) { progress_.info(text); };
-        weights = load_checkpoint(find_best(folder_, state, notify), job_.plan).params;
+        const Checkpoint best = load_checkpoint(find_best(folder_, state, notify), job_.plan);
+        const std::vector<float>* average = average_of(best);
+        weights = average ? *average : best.params;
       }
       communicator_.broadcast(std::as_writable_bytes(std::span<float>(weights)), 0);
       replica_.set_params(weights);

@@ -11,9 +11,8 @@ namespace {
 /// in the lowest buffer of its shards.
 class PartitionBuilder {
  public:
-  PartitionBuilder(const std::vector<Range>& shards, std::int64_t max_micro_batch,
-                   WorkPartition& partition)
-      : shards_(shards), max_micro_batch_(max_micro_batch), partition_(partition) {}
+  PartitionBuilder(const std::vector<Range>& shards, MicroBatchRule rule, WorkPartition& partition)
+      : shards_(shards), rule_(rule), partition_(partition) {}
 
   /// Appends the actions that leave the node's sum in `buffer`; buffers above it are free.
   void node(TreeNode n, int buffer) {
@@ -46,7 +45,9 @@ class PartitionBuilder {
                                     .write = GradWrite::overwrite});
       return;
     }
-    const std::int64_t micro_batches = ceil_div(samples.size(), max_micro_batch_);
+    const std::int64_t least = std::min(rule_.least_parts, samples.size());
+    const std::int64_t micro_batches =
+        std::max(least, ceil_div(samples.size(), rule_.most_samples));
     for (std::int64_t i = 0; i < micro_batches; ++i) {
       const Range part = even_part(samples.size(), micro_batches, i);
       partition_.actions.push_back(
@@ -60,15 +61,14 @@ class PartitionBuilder {
   }
 
   const std::vector<Range>& shards_;  ///< the samples of each
-  std::int64_t max_micro_batch_;
+  MicroBatchRule rule_;
   WorkPartition& partition_;
 };
 
 }  // namespace
 
 WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_weights, int rank,
-                              std::int64_t shards, std::int64_t max_micro_batch,
-                              ShardBuffers buffers) {
+                              std::int64_t shards, MicroBatchRule rule, ShardBuffers buffers) {
   // The device weights decide the shards' sizes in fast mode and their owners in exact mode: there
   // a shard never depends on the ranks, so neither do the bits.
   const bool exact = shards > 0;
@@ -85,7 +85,7 @@ WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_
     partition.samples = {shard_samples[static_cast<std::size_t>(mine.begin)].begin,
                          shard_samples[static_cast<std::size_t>(mine.end - 1)].end};
   }
-  PartitionBuilder builder(shard_samples, max_micro_batch, partition);
+  PartitionBuilder builder(shard_samples, rule, partition);
   int buffer = 0;
   std::vector<TreeNode> nodes = maximal_nodes(partition.shards, mine);
   if (buffers == ShardBuffers::one_each) {

@@ -46,14 +46,22 @@ struct WorkPartition {
   int branches = 1;         ///< of the device's queue, over which the buffers' actions are spread
 };
 
+/// Into how many micro-batches a shard is divided: as few as are allowed.
+struct MicroBatchRule {
+  // NOLINTNEXTLINE(google-explicit-constructor): a number of samples is the usual rule
+  MicroBatchRule(std::int64_t samples, std::int64_t parts = 1)
+      : most_samples(samples), least_parts(parts) {}
+  std::int64_t most_samples;  ///< of each
+  std::int64_t least_parts;   ///< of a shard with so many samples
+};
+
 /// The list of `rank` for a batch of `samples`; `device_weights` has one weight per rank. `shards`
 /// as in the config: 0 = fast mode, one shard per rank, its part of the samples; N = exact mode, N
-/// even shards, of which a rank has its part, ranks <= N. No `train` action has more than
-/// `max_micro_batch` samples; how a shard is divided into micro-batches depends on its own size
-/// alone. The sum of all ranks' parts in the order of the tree has the same bits with either
-/// `buffers`.
+/// even shards, of which a rank has its part, ranks <= N. How a shard is divided into
+/// micro-batches, the `train` actions, depends on its own size and the rule alone. The sum of all
+/// ranks' parts in the order of the tree has the same bits with either `buffers`.
 WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_weights, int rank,
-                              std::int64_t shards, std::int64_t max_micro_batch,
+                              std::int64_t shards, MicroBatchRule rule,
                               ShardBuffers buffers = ShardBuffers::reused);
 
 /// All micro-batch sizes that the partitions of a batch contain, ascending, without repetition.

@@ -217,6 +217,21 @@ TEST_CASE("dry run trains nothing and leaves nothing") {
   CHECK_FALSE(std::filesystem::exists(w.dir.file("runs")));
 }
 
+TEST_CASE("--overfit: 0 where the model learns a batch, 7 where it does not, and nothing is left") {
+  const Workplace w;
+  const Finished learned = w.run_well({"train", "small.yaml", "--overfit", "1"});
+  check_contains(learned.err, "the model can learn: the loss of the same 16 samples was ");
+  const Finished stuck =
+      w.run({"train", "small.yaml", "optimizer.lr=1.0e-9", "--overfit", "2", "--max-steps", "4"});
+  CHECK(stuck.exit_code == 7);
+  check_contains(stuck.err, "--overfit 2: the loss of the same 32 samples was ");
+  check_contains(stuck.err, "It has hardly changed");
+  for (const char* other : {"--overwrite", "--dry-run", "--resume=never", "--run-dir=r"}) {
+    CHECK(w.run({"train", "small.yaml", "--overfit", "1", other}).exit_code == 2);
+  }
+  CHECK_FALSE(std::filesystem::exists(w.dir.file("runs")));
+}
+
 TEST_CASE("limits: --max-steps ends with 0, --max-time with 75, and both go on later") {
   const Workplace w;
   CHECK(w.run({"train", "small.yaml", "--max-steps", "7"}).exit_code == 0);

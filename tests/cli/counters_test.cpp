@@ -141,12 +141,20 @@ TEST_CASE("more epochs under a schedule over the whole run: the change of rate i
   const Workplace w;
   const std::vector<std::string> cosine = {"lr_schedule.type=cosine"};
   REQUIRE(w.run({"train", "small.yaml", "train.epochs=2"}, cosine).exit_code == 0);
-  const Finished more = w.run({"train", "small.yaml", "train.epochs=4"}, cosine);
+  const Finished unsaid = w.run({"train", "small.yaml", "train.epochs=4"}, cosine);
+  CHECK(unsaid.exit_code == 2);
+  check_contains(unsaid.err,
+                 "the learning rate of step 25 is 0.025, where the run so far would have used 0. "
+                 "Say which it should be: train.on_more_epochs=stretch");
+  CHECK(w.run({"train", "small.yaml", "train.epochs=4", "--dry-run"}, cosine).exit_code == 2);
+  const Finished more =
+      w.run({"train", "small.yaml", "train.epochs=4", "train.on_more_epochs=stretch"}, cosine);
   INFO(more.err);
   CHECK(more.exit_code == 0);
-  check_contains(more.err,
-                 "the learning rate of step 25 is 0.025, where the run so far would have used 0");
-  check_contains(more.err, "train.epochs was 2 and is 4");
+  check_contains(
+      more.err,
+      "train.epochs was 2 and is 4 (train.on_more_epochs: stretch): the learning rate of "
+      "step 25 is 0.025, that of step 48 is ");
   // The same epochs, and a schedule that does not depend on them: nothing to say.
   const Finished again = w.run({"train", "small.yaml", "train.epochs=4"}, cosine);
   CHECK(again.err.find("learning rate of step") == std::string::npos);

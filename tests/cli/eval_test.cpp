@@ -36,6 +36,23 @@ TEST_CASE("eval: the newest checkpoint where there is no best, val where there i
   check_contains(none.err, "runs/tiny: the run folder has no good checkpoint");
 }
 
+TEST_CASE("eval takes the moving average of the weights where the run kept one") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml"});
+  CHECK(w.run({"eval", "runs/tiny", "--use", "ema"}).exit_code == 2);
+  w.run_well({"eval", "runs/tiny", "--use", "raw"});
+  w.run_well({"train", "small.yaml", "--run-dir", "e", "train.ema={decay: 0.9}"});
+  const auto result = [&](const std::vector<std::string>& more) {
+    return nlohmann::json::parse(w.run_well({"eval", "e", "--json", "--split", "val"}, more).out);
+  };
+  const auto usual = result({}), average = result({"--use", "ema"}), raw = result({"--use", "raw"});
+  CHECK(usual == average);
+  CHECK(usual["weights"] == "ema");
+  CHECK(raw["weights"] == "raw");
+  CHECK(raw["loss"] != usual["loss"]);
+  CHECK(usual["loss"] == events(w.dir.file("e/metrics.jsonl"), "eval")[0]["loss"]);
+}
+
 TEST_CASE("eval: bounds of metrics, and predictions of a part of the samples") {
   const Tiny w;
   w.run_well({"train", "small.yaml", "metrics=[{type: top_k, k: 2}, {type: per_class_accuracy}]"});

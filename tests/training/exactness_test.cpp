@@ -175,6 +175,21 @@ TEST_CASE("exact mode: dropout, equal bits on any replicas and micro-batches and
   CHECK(weight_distance(one, train_on(renamed, cpus(1), "8")) > 1e-3);
 }
 
+TEST_CASE("accumulated gradients are those of the whole batch, with equal bits on any replicas") {
+  for (const std::string& config : {small_config(kSgd, 2), normalised_config("false", 2)}) {
+    const FinalState whole = train_on(config, cpus(1), "4");
+    const auto accumulated = [&](int replicas, const char* parts) {
+      const TempDir folder;
+      return train_small(small_job(config, {cpus(replicas), "train.shards=4", parts}),
+                         folder.path());
+    };
+    const FinalState parts = accumulated(1, "train.accumulate=2");
+    CHECK_FALSE((parts == whole));
+    CHECK(weight_distance(parts, whole) < 1e-4);
+    CHECK((accumulated(3, "train.accumulate=2") == parts));
+  }
+}
+
 TEST_CASE("batch normalisation over the whole batch does not depend on the shards") {
   const FinalState one = train_on(normalised_config("true"), cpus(1), "auto");
   // Were each shard normalised by itself, weights would differ in the first digit.

@@ -107,7 +107,8 @@ TEST_CASE("the memory that a replica says it holds is what it has allocated") {
 }
 
 TEST_CASE("too large a batch for the memory: how much there is, and how many samples fit") {
-  const Job job = small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1)});
+  // In exact mode; fast mode works with smaller parts.
+  const Job job = small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1), "train.shards=1"});
   MeasuredBackend measure;
   const std::size_t training =
       Executor(measure, job.plan, job.train_input, job.loss, 12, true).arena_bytes();
@@ -122,9 +123,10 @@ TEST_CASE("too large a batch for the memory: how much there is, and how many sam
     CHECK(error_of([&] { one.epoch(); }) ==
           fmt::format("counting: out of memory: 12 samples at once need {} for activations and "
                       "their gradients, but {} are free; the largest layer is '{}'. {} fit: use "
-                      "batch_size {} or less for 1 device(s), or more devices",
+                      "train.accumulate {} or more, which makes smaller parts of a batch, or more "
+                      "devices",
                       mebibytes(training), mebibytes(training / 2), largest->name, 6 - training % 2,
-                      6 - training % 2));
+                      2 + training % 2));
   }
   const auto with = [&](std::size_t free, bool trains) {
     Alone one(job);
@@ -137,7 +139,8 @@ TEST_CASE("too large a batch for the memory: how much there is, and how many sam
       }
     });
   };
-  check_contains(with(training - 1, true), ". 11 fit: use batch_size 11 or less");
+  check_contains(with(training - 1, true), ". 11 fit: use train.accumulate 2 or more");
+  check_contains(with(training / 13, true), "'. Not even one fits: use a smaller network");
   CHECK(with(training, true) == "no error");
   check_contains(
       with(evaluating - 1, false),
@@ -149,6 +152,32 @@ TEST_CASE("too large a batch for the memory: how much there is, and how many sam
   evaluate_split(*one.replica, job, job.splits.test, "test");
   one.backend.free = training - evaluating;
   CHECK(error_of([&] { one.epoch(); }) == "no error");
+}
+
+TEST_CASE("fast mode makes micro-batches that there is memory for") {
+  const std::string config = small_config("{type: SGD, lr: 0.1}");
+  // Whole batches of 12 only.
+  const auto job_with = [&](std::vector<std::string> overrides) {
+    overrides.insert(overrides.end(), {cpus(1), "data.size=55"});
+    return small_job(config, overrides);
+  };
+  const Job job = job_with({});
+  MeasuredBackend measure;
+  const std::size_t five = Executor(measure, job.plan, job.train_input, 0, 5, true).arena_bytes();
+  const auto micro_batch = [](const Job& a_job, std::size_t free, bool is_short) {
+    Alone one(a_job);
+    one.backend.free = free;
+    one.epoch();
+    CHECK(one.replica->is_short_of_memory() == is_short);
+    return one.replica->micro_batch();
+  };
+  CHECK(micro_batch(job, std::size_t{1} << 40, false) == 12);
+  CHECK(micro_batch(job, five, true) == 4);
+  CHECK(micro_batch(job_with({"train.accumulate=3"}), five, false) == 4);
+  CHECK(micro_batch(job_with({"train.accumulate=12"}), five, false) == 1);
+  CHECK(micro_batch(job_with({"train.accumulate=100"}), five, false) == 1);
+  CHECK(error_of([&] { micro_batch(job, five / 7, true); }).find("Not even one fits") !=
+        std::string::npos);
 }
 
 TEST_CASE("a data set goes to the device when it takes no more than half of what is free") {

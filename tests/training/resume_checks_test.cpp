@@ -61,28 +61,113 @@ TEST_CASE(
     "another learning rate than the run so far would have used is said, with its first step") {
   const auto change = [](std::int64_t epochs, std::int64_t before, const std::string& schedule,
                          std::int64_t step) {
-    return learning_rate_change(job_of(epochs, schedule), job_of(before, schedule).spec, step);
+    RunState state;
+    state.step = step;
+    return learning_rate_change(job_of(epochs, schedule), job_of(before, schedule).spec, state);
   };
   const std::string cosine = "{type: cosine}";
   CHECK(change(4, 4, cosine, 0).empty());
   CHECK(change(4, 4, cosine, 20).empty());
-  CHECK(change(8, 4, "{type: constant}", 7).empty());
+  CHECK(change(4, 8, "{type: constant}", 7).empty());
   // Step 1 has the full rate in any case.
-  CHECK(change(8, 4, cosine, 0).rfind("the learning rate of step 2 is ", 0) == 0);
-  CHECK(change(8, 4, cosine, 5).rfind("the learning rate of step 6 is ", 0) == 0);
-  check_contains(change(8, 4, cosine, 5),
-                 "train.epochs was 4 and is 8, and the schedule cosine spans");
-  // The warm-up is the same. What differs is what comes after it, if the run was to get there.
+  CHECK(change(4, 8, cosine, 0).rfind("the learning rate of step 2 is ", 0) == 0);
+  CHECK(change(4, 8, cosine, 5).rfind("the learning rate of step 6 is ", 0) == 0);
+  check_contains(change(4, 8, cosine, 5),
+                 "train.epochs was 8 and is 4, and the schedule cosine spans");
+  // The warm-up is the same. What differs is what comes after it, if the run gets there.
   const std::string warm = "{type: cosine, warmup: {steps: 10}}";
-  CHECK(change(8, 4, warm, 2).rfind("the learning rate of step 12 is ", 0) == 0);
-  CHECK(change(8, 2, warm, 2).empty());
-  // A complete run: its last rate, which it had arrived at, against the first one now.
-  check_contains(change(8, 4, cosine, 20),
-                 "the learning rate of step 21 is 0.025, where the run so far would have used 0:");
+  CHECK(change(4, 8, warm, 2).rfind("the learning rate of step 12 is ", 0) == 0);
+  CHECK(change(2, 8, warm, 2).empty());
+  // Of more epochs, continue_schedule tells.
+  CHECK(change(8, 4, cosine, 5).empty());
   // Nothing is left to train.
   CHECK(change(2, 4, cosine, 10).empty());
   CHECK(change(2, 4, cosine, 12).empty());
   CHECK(change(2, 4, cosine, 9).rfind("the learning rate of step 10 is ", 0) == 0);
+}
+
+TEST_CASE("more epochs: refused where the rate would change and nothing is said about it") {
+  const std::string cosine = "{type: cosine}";
+  RunState state;
+  state.step = 20;
+  const auto more = [&](const std::string& schedule, const char* choice, std::int64_t epochs = 8) {
+    Job job = job_of(epochs, schedule);
+    if (*choice) job.spec.train.on_more_epochs = enum_of<MoreEpochs>(choice);
+    continue_schedule(job, job_of(4, schedule).spec, state);
+    return job;
+  };
+  const Job before = job_of(4, cosine);
+  CHECK_THROWS_WITH(
+      more(cosine, ""),
+      "train.epochs was 4 and is 8, and the schedule cosine spans all of the run's epochs: with 8 "
+      "the learning rate of step 21 is 0.025, where the run so far would have used 0. Say which "
+      "it should be: train.on_more_epochs=stretch (the schedule is fitted to all epochs), hold "
+      "(the learning rate of its last step, 0.000307791, is kept) or restart (after epoch 4 it "
+      "begins again and spans the new epochs)");
+  // What does not depend on the number of epochs goes on.
+  CHECK(more("{type: exponential, gamma: 0.5}", "").schedule_segments.empty());
+  CHECK(more(cosine, "", 4).schedule_segments.empty());
+  CHECK(more(cosine, "", 3).schedule_segments.empty());
+
+  const Job stretched = more(cosine, "stretch");
+  CHECK(stretched.schedule_segments.empty());
+  CHECK(stretched.schedule(20) == doctest::Approx(0.025).epsilon(1e-14));
+  const Job held = more(cosine, "hold");
+  CHECK(held.schedule_segments == ScheduleSegments{0, 4});
+  for (const std::int64_t step : {20, 39}) CHECK(held.schedule(step) == before.schedule(19));
+  const Job again = more(cosine, "restart");
+  CHECK(again.schedule_segments == ScheduleSegments{0, 4, 4, 0});
+  CHECK(again.schedule(19) == before.schedule(19));
+  for (const std::int64_t step : {20, 27, 39}) {
+    CHECK(again.schedule(step) == before.schedule(step - 20));
+  }
+
+  // Raised once more: a schedule that is held, or that began again, goes on in each way.
+  state.schedule_segments = {0, 4, 4, 0};
+  state.step = 33;
+  const auto twice = [&](const char* choice) {
+    Job job = job_of(10, cosine);
+    job.spec.train.on_more_epochs = enum_of<MoreEpochs>(choice);
+    continue_schedule(job, job_of(8, cosine).spec, state);
+    return job.schedule_segments;
+  };
+  CHECK(twice("stretch") == ScheduleSegments{0, 4, 4, 0});
+  CHECK(twice("hold") == ScheduleSegments{0, 4, 4, 4});
+  CHECK(twice("restart") == ScheduleSegments{0, 4, 4, 4, 8, 0});
+  state.schedule_segments = {0, 4};
+  CHECK(twice("stretch").empty());
+  CHECK(twice("hold") == ScheduleSegments{0, 4});
+  CHECK(twice("restart") == ScheduleSegments{0, 4, 8, 0});
+}
+
+TEST_CASE("a schedule that begins again does so in a run that is stopped anywhere") {
+  const auto job = [](int epochs) {
+    return small_job(small_config(kSgd, epochs),
+                     {cpus(1), "train.shards=8", "log.every=1", "train.on_more_epochs=restart"});
+  };
+  const auto resume = [&](const TempDir& folder, std::int64_t step, int epochs, int before,
+                          std::int64_t stop) {
+    Job more = job(epochs);
+    const StartingPoint start =
+        start_from_checkpoint(more, folder.file("checkpoints/" + checkpoint_name(step)));
+    continue_schedule(more, job(before).spec, start.state);
+    return train_small(more, folder.path(), &start, stop);
+  };
+  const TempDir folder;
+  train_small(job(2), folder.path());
+  const FinalState one = resume(folder, 10, 4, 2, 0);
+  CHECK(one.step == 20);
+  const auto steps = events(folder, "step");
+  REQUIRE(steps.size() == 20);
+  for (std::size_t i = 0; i < 10; ++i) CHECK(steps[i]["lr"] == steps[i + 10]["lr"]);
+  // Raised in the middle of the run, and stopped before and after the second beginning.
+  for (const std::int64_t stop : {8, 10, 13}) {
+    CAPTURE(stop);
+    const TempDir other;
+    train_small(job(2), other.path(), nullptr, 6);
+    resume(other, 6, 4, 2, stop);
+    CHECK((resume(other, stop, 4, 4, 0) == one));
+  }
 }
 
 TEST_CASE("comparing the learning rates of a run of five million steps looks at some thousand") {
@@ -92,13 +177,15 @@ TEST_CASE("comparing the learning rates of a run of five million steps looks at 
     ++asked;
     return schedule(step);
   };
-  CHECK(learning_rate_change(job, job.spec, 20).empty());
+  RunState state;
+  state.step = 20;
+  CHECK(learning_rate_change(job, job.spec, state).empty());
   CHECK(asked < 20'000);
   // What differs only after a long warm-up is seen too.
   const std::string warm = "{type: cosine, warmup: {steps: 1000000}}";
   const std::string change =
-      learning_rate_change(job_of(1'000'000, warm), job_of(500'000, warm).spec, 20);
-  check_contains(change, "train.epochs was 500000 and is 1000000");
+      learning_rate_change(job_of(500'000, warm), job_of(1'000'000, warm).spec, state);
+  check_contains(change, "train.epochs was 1000000 and is 500000");
   const auto first = std::stoll(change.substr(std::string("the learning rate of step ").size()));
   CHECK(first > 1'000'000);
   CHECK(first < 1'002'000);

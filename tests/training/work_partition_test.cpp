@@ -136,3 +136,20 @@ TEST_CASE("gradient buffers grow with the tree's depth, not with the number of s
   CHECK(partition_batch(64, equal(1), 0, 64, 8).buffers <= 7);
   CHECK(partition_batch(64, equal(1), 0, 0, 8).buffers == 1);
 }
+
+TEST_CASE("a shard has as many micro-batches as were asked for, if it has so many samples") {
+  const auto sizes = [](std::int64_t samples, MicroBatchRule rule, std::int64_t shards = 0) {
+    std::vector<std::int64_t> found;
+    for (const WorkAction& action : partition_batch(samples, equal(1), 0, shards, rule).actions) {
+      if (action.kind == WorkAction::Kind::train) found.push_back(action.samples.size());
+    }
+    return found;
+  };
+  using Sizes = std::vector<std::int64_t>;
+  CHECK(sizes(12, {256, 3}) == Sizes{4, 4, 4});
+  CHECK(sizes(10, {256, 4}) == Sizes{3, 3, 2, 2});
+  CHECK(sizes(3, {256, 5}) == Sizes{1, 1, 1});
+  // More, where that many samples may not run at once.
+  CHECK(sizes(12, {2, 3}) == Sizes{2, 2, 2, 2, 2, 2});
+  CHECK(sizes(12, {256, 2}, 2) == Sizes{3, 3, 3, 3});
+}

@@ -5,6 +5,7 @@
 #include "kernels/common/optimizers/adadelta.h"
 #include "kernels/common/optimizers/adagrad.h"
 #include "kernels/common/optimizers/adam.h"
+#include "kernels/common/optimizers/average.h"
 #include "kernels/common/optimizers/lamb.h"
 #include "kernels/common/optimizers/lars.h"
 #include "kernels/common/optimizers/lion.h"
@@ -28,7 +29,8 @@ using OptimizerFormulas = FormulaList<                          //
     YogiFormula,                                                //
     LionFormula,                                                //
     LarsFormula,                                                //
-    LambFormula>;
+    LambFormula,                                                //
+    AverageFormula>;
 
 template <class Formula>
 constexpr int formula_index() {

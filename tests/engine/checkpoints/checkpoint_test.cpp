@@ -54,6 +54,7 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(loaded.state.skipped_steps == 5);
   CHECK(loaded.state.skipped_in_row == 4);
   CHECK(loaded.state.epoch_skipped == 48);
+  CHECK(loaded.state.schedule_segments == std::vector<std::int64_t>{0, 4, 6, 0});
   CHECK(loaded.state.best_average_of == "val/accuracy 0.6");
   CHECK(loaded.state.best_sum == 0.1);
   CHECK(loaded.state.best_weight == 0.2);

@@ -75,6 +75,7 @@ inline Checkpoint small_checkpoint(const Plan& plan, std::int64_t step = 17) {
   checkpoint.state.skipped_steps = std::min<std::int64_t>(5, step);
   checkpoint.state.skipped_in_row = std::min<std::int64_t>(4, step);
   checkpoint.state.epoch_skipped = 48;
+  checkpoint.state.schedule_segments = {0, 4, 6, 0};
   checkpoint.state.best_average_of = "val/accuracy 0.6";
   checkpoint.state.best_sum = 0.1;
   checkpoint.state.best_weight = 0.2;

@@ -66,6 +66,17 @@ TEST_CASE("a counter that no run can have is refused with file, key, expected an
   CHECK(error_with("lr_scale", "1e-9") == "no error");
   CHECK(error_with("plateau_scale", "0") ==
         "F: metadata 'dpt.plateau_scale': expected a number above 0 and at most 1, found 0");
+  for (const char* good : {"none", "0,0", "0,5", "0,2,2,0", "0,2,3,1,9,1000000"}) {
+    CHECK(error_with("schedule_segments", good) == "no error");
+  }
+  for (const char* bad :
+       {"0", "1,2", "0,-1", "0,0,2,0", "0,3,2,0", "0,1000001", "0,2,2", "0,2,-2,1"}) {
+    CAPTURE(bad);
+    CHECK(error_with("schedule_segments", bad) ==
+          std::string("F: metadata 'dpt.schedule_segments': expected begin and length, in epochs, "
+                      "of segments that follow one another from 0, found ") +
+              bad);
+  }
   for (const char* key : {"best_sum", "early_sum", "plateau_sum"}) {
     CAPTURE(key);
     CHECK(error_with(key, "inf") ==
@@ -169,7 +180,7 @@ TEST_CASE("files of older minor versions leave what they do not know at its defa
         "plateau_best",   "plateau_bad",    "plateau_cooldown", "best_average_of",
         "best_sum",       "best_weight",    "early_sum",        "early_weight",
         "plateau_sum",    "plateau_weight", "epoch_weight",     "epoch_labelled",
-        "epoch_sums",     "train_metrics",  "val_metrics"}) {
+        "epoch_sums",     "train_metrics",  "val_metrics",      "schedule_segments"}) {
     CAPTURE(key);
     Metadata without = good_metadata();
     without.erase(std::string("dpt.") + key);

@@ -69,5 +69,35 @@ TEST_CASE("warm-up in fractions of an epoch, and one longer than the run") {
   CHECK(rising(9) == doctest::Approx(0.09).epsilon(1e-15));
 }
 
+TEST_CASE("segments: a schedule that is held, and one that begins again with its warm-up") {
+  TrainSpec spec = scheduled("linear", 9,
+                             {{"start_factor", 1.0},
+                              {"end_factor", 0.0},
+                              {"total_iters", std::int64_t{0}},
+                              {"by", "step"}});
+  const auto rate = [&](const ScheduleSegments& segments, std::int64_t step) {
+    return make_lr_schedule(spec, 1.0, 10, segments)(step);
+  };
+  const auto near = [](double value) { return doctest::Approx(value).epsilon(1e-14); };
+  for (const std::int64_t step : {0, 44, 89}) CHECK(rate({}, step) == rate({0, 0}, step));
+  // Four epochs, held for five.
+  CHECK(rate({0, 4}, 20) == near(0.5));
+  CHECK(rate({0, 4}, 39) == near(1.0 / 40));
+  CHECK(rate({0, 4}, 40) == near(1.0 / 40));
+  CHECK(rate({0, 4}, 89) == near(1.0 / 40));
+  // Four epochs, and again over five.
+  CHECK(rate({0, 4, 4, 0}, 39) == near(1.0 / 40));
+  CHECK(rate({0, 4, 4, 0}, 40) == 1.0);
+  CHECK(rate({0, 4, 4, 0}, 65) == near(0.5));
+  CHECK(rate({0, 4, 4, 0}, 90) == near(0.0));
+  // Held between the two.
+  CHECK(rate({0, 2, 4, 5}, 39) == near(1.0 / 20));
+  CHECK(rate({0, 2, 4, 5}, 40) == 1.0);
+  spec.warmup.steps = 5;
+  spec.warmup.start_factor = 0.5;
+  CHECK(rate({0, 4, 4, 0}, 40) == 0.5);
+  CHECK(rate({0, 4, 4, 0}, 45) == 1.0);
+}
+
 }  // namespace
 }  // namespace dpt

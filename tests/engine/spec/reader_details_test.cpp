@@ -526,9 +526,12 @@ lr_schedule:
     start_factor: 0.3333333333333333
 train:
   epochs: 1
+  on_more_epochs: null
   shards: auto
+  accumulate: 1
   grad_clip_norm: null
   grad_clip_value: null
+  ema: null
   early_stopping:
     monitor: val/accuracy
     patience: 3

@@ -1,0 +1,32 @@
+#include "engine/optimizers/average.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/common/optimizers/formulas.h"
+
+namespace dpt {
+
+OptimizerDesc average_desc(std::int64_t floats, Range counters) {
+  OptimizerDesc desc;
+  desc.formula = formula_index<AverageFormula>();
+  for (const Range part : {Range{0, counters.begin}, Range{counters.end, floats}}) {
+    if (part.size() > 0) desc.ranges.push_back({part.begin, part.size(), 0});
+  }
+  return desc;
+}
+
+double average_decay(double decay, std::int64_t update) {
+  const auto n = static_cast<double>(update);
+  return std::min(decay, (1.0 + n) / (10.0 + n));
+}
+
+UpdateStep average_step(double decay, std::int64_t update) {
+  FormulaStep<AverageFormula> now;
+  now.step.part = static_cast<float>(1.0 - average_decay(decay, update));
+  UpdateStep block = {};
+  std::memcpy(&block, &now, sizeof(now));
+  return block;
+}
+
+}  // namespace dpt

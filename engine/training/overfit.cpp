@@ -1,0 +1,87 @@
+#include "engine/training/overfit.h"
+
+#include <utility>
+
+#include "engine/training/run_ranks.h"
+#include "engine/training/stepper.h"
+
+namespace dpt {
+
+Job overfit_job(Job job, std::int64_t batches) {
+  if (batches > job.steps_per_epoch) {
+    fail(
+        ErrorKind::usage,
+        "--overfit {}: an epoch has {} batches ({} samples in batches of {}). Give at most as many",
+        batches, job.steps_per_epoch, job.splits.train.size(), job.spec.data.batch_size);
+  }
+  // In the order of the first epoch: a data set that is sorted by class would begin with one class.
+  Split& split = job.splits.train;
+  const std::vector<std::int64_t> order = epoch_order(
+      split.size(), static_cast<std::uint64_t>(job.spec.seed), 0, job.spec.data.shuffle);
+  std::vector<std::int64_t> chosen;
+  for (std::int64_t i = 0; i < job.batch_range(batches - 1).end; ++i) {
+    const auto position = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+    chosen.push_back(split.indices[position]);
+  }
+  split.indices = std::move(chosen);
+  job.spec.data.shuffle = false;
+  // With smoothed labels no loss is near zero.
+  if (job.loss.compile_unsmoothed) job.loss.compile = job.loss.compile_unsmoothed;
+  job.train_input = job.eval_input;
+  job.steps_per_epoch = batches;
+  job.schedule = [lr = job.optimizer.lr](std::int64_t) { return lr; };
+  return job;
+}
+
+OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t max_steps,
+                      const std::function<StopReason()>& stop_request,
+                      const std::function<void(const OverfitResult&)>& on_round) {
+  OverfitResult result;
+  const auto body = [&](Backend& backend, Communicator& communicator) {
+    Replica replica(backend, communicator, job);
+    bool stop_voted = false;
+    Stepper stepper(job, replica, communicator, start.state, [&](const StepResult& step) {
+      stop_voted = stop_voted || step.metrics.stop_votes > 0;
+    });
+    replica.set_params(start.params);
+    OverfitResult mine;
+    for (bool is_first = true; !stop_voted; is_first = false) {
+      while (!stepper.epoch_done()) {
+        stepper.step(stop_request() != StopReason::none, false);
+      }
+      stepper.drain();
+      const RunState& state = stepper.state();
+      mine.steps = state.step;
+      mine.loss = state.epoch_loss_sum / state.epoch_weight;
+      mine.accuracy = state.epoch_correct / state.epoch_labelled;
+      if (is_first) mine.first_loss = mine.loss;
+      if (communicator.rank() == 0) on_round(mine);
+      if (mine.has_fallen() || mine.steps >= max_steps) break;
+      stepper.finish_epoch();
+    }
+    if (stop_voted) mine.stop = stop_request();
+    if (communicator.rank() == 0) result = mine;
+  };
+  run_ranks(job.devices, job.backend_options, body, stall_timeout(job));
+  return result;
+}
+
+std::string overfit_advice(const Job& job, const OverfitResult& result) {
+  const double lr = job.optimizer.lr;
+  if (result.loss > result.first_loss) {
+    return fmt::format("It has grown: try a lower optimizer.lr than {:g}", lr);
+  }
+  if (result.loss > 0.9 * result.first_loss) {
+    return fmt::format(
+        "It has hardly changed: the learning rate ({:g}) may be too low or too high, or the layers "
+        "that matter frozen or dead",
+        lr);
+  }
+  return fmt::format(
+      "It does fall: more steps (--max-steps), another optimizer.lr than {:g}, less dropout or "
+      "less "
+      "weight decay may do; equal samples with different labels cannot be learned",
+      lr);
+}
+
+}  // namespace dpt

@@ -1,0 +1,40 @@
+// dpt train --overfit N: trains on the same N batches until their loss is near zero. A model, a
+// loss or a learning rate that cannot learn even these by heart cannot learn a data set.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "engine/training/trainer.h"
+
+namespace dpt {
+
+/// `job` cut down to the first `batches` of its first epoch: without shuffling, the training
+/// transforms (those of evaluation take their place), the schedule and label smoothing. Dropout,
+/// weight decay and frozen parameters stay: they belong to what is tried. Throws ErrorKind::usage
+/// when an epoch has fewer batches.
+Job overfit_job(Job job, std::int64_t batches);
+
+struct OverfitResult {
+  std::int64_t steps = 0;
+  double first_loss = 0, loss = 0;  ///< means over the batches, in the first and the last round
+  double accuracy = 0;              ///< in the last round
+  StopReason stop = StopReason::none;
+
+  /// What the loss must fall to.
+  double target() const { return kNearZero * first_loss; }
+  bool has_fallen() const { return loss <= target(); }
+  static constexpr double kNearZero = 0.02;
+};
+
+/// Trains on an overfit_job, round after round, until the loss has fallen or `max_steps` are done;
+/// saves nothing. `on_round` is called on rank 0 after each. Throws BadStep when it diverges.
+OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t max_steps,
+                      const std::function<StopReason()>& stop_request,
+                      const std::function<void(const OverfitResult&)>& on_round);
+
+/// Why it may not have fallen, as sentences for a person. REQUIRES: !result.has_fallen().
+std::string overfit_advice(const Job& job, const OverfitResult& result);
+
+}  // namespace dpt

@@ -1,0 +1,132 @@
+// train.ema: the moving average of the weights over runs, stops, bad steps and replicas.
+#include "engine/optimizers/average.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/training/poisoned.h"
+
+using namespace dpt;
+using namespace dpt::testing;
+
+namespace {
+
+const std::vector<float>& average_in(const StartingPoint& point) {
+  return point.optimizer.back().second;
+}
+
+std::string normed(int epochs = 2) {
+  std::string config = small_config(kAdam, epochs);
+  const std::string after = "name: conv2, out_channels: 7, kernel_size: 3}\n";
+  config.insert(config.find(after) + after.size(), "    - {type: BatchNorm2d, name: bn}\n");
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("the decay of the average grows with the updates up to train.ema.decay") {
+  CHECK(average_decay(0.999, 1) == doctest::Approx(2.0 / 11));
+  CHECK(average_decay(0.999, 90) == doctest::Approx(0.91));
+  CHECK(average_decay(0.9, 79) == doctest::Approx(80.0 / 89));
+  CHECK(average_decay(0.9, 81) == 0.9);
+  CHECK(average_decay(0, 5) == 0);
+}
+
+TEST_CASE("the average is that of the weights and running statistics after every update") {
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    const Job job =
+        small_job(normed(), {replicas_on(device, 2), "train.shards=3", "train.ema.decay=0.3"});
+    CHECK(job.state_names() == std::vector<std::string>{"exp_avg", "exp_avg_sq", "ema"});
+    const TempDir folder;
+    train_small(job, folder.path(), nullptr, 6);
+    std::vector<float> want = fresh_start(job).params;
+    for (std::int64_t step = 1; step <= 6; ++step) {
+      CAPTURE(step);
+      const StartingPoint point = checkpoint_of(job, folder, step);
+      const auto part = static_cast<float>(1.0 - average_decay(0.3, step));
+      for (const Param& param : job.plan.params) {
+        CAPTURE(param.name);
+        std::int64_t different = 0;
+        for (std::int64_t i = param.offset; i < param.offset + param.count; ++i) {
+          const auto at = static_cast<std::size_t>(i);
+          const bool counts = param.spec.role == ParamRole::counter;
+          want[at] = counts ? point.params[at] : want[at] + (point.params[at] - want[at]) * part;
+          if (average_in(point)[at] != want[at]) ++different;
+        }
+        CHECK(different == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("the average has the same bits on any replicas, and over a stop on another number") {
+  const auto job = [](int replicas) {
+    return small_job(normed(), {cpus(replicas), "train.shards=8", "train.ema.decay=0.99"});
+  };
+  const TempDir first;
+  const FinalState one = train_small(job(1), first.path());
+  REQUIRE(one.optimizer.back().first == "ema");
+  for (const int replicas : {2, 3, 8}) {
+    const TempDir folder;
+    CHECK((train_small(job(replicas), folder.path()) == one));
+  }
+  const TempDir folder;
+  train_small(job(2), folder.path(), nullptr, 4);
+  const StartingPoint rest = checkpoint_of(job(3), folder, 4);
+  CHECK((train_small(job(3), folder.path(), &rest) == one));
+}
+
+TEST_CASE("validation and test look at the average, and the log says so") {
+  const Job job = small_job(normed(), {cpus(1), "train.ema.decay=0.99"});
+  const TempDir folder;
+  train_small(job, folder.path());
+  const auto evals = events(folder, "eval");
+  REQUIRE(evals.size() == 3);
+  for (const auto& eval : evals) CHECK(eval["weights"] == "ema");
+  // The same weights in a job that keeps no average.
+  const StartingPoint end = checkpoint_of(job, folder, 10);
+  const Job plain = small_job(normed(), {cpus(1)});
+  const auto backend = make_backend(plain.devices.front(), plain.backend_options);
+  LocalGroup group(1);
+  const auto communicator = group.join(0, *backend);
+  Replica replica(*backend, *communicator, plain);
+  const auto loss = [&](const std::vector<float>& params) {
+    replica.set_params(params);
+    return evaluate_split(replica, plain, plain.splits.val, "val").loss;
+  };
+  CHECK(evals[1]["loss"] == loss(average_in(end)));
+  CHECK(evals[1]["loss"] != loss(end.params));
+}
+
+TEST_CASE("a step that is skipped leaves the average as it is, and one that is undone goes back") {
+  for (const char* policy : {"skip", "rollback"}) {
+    CAPTURE(policy);
+    const Job job = poisoned_job(
+        normed(),
+        {cpus(2), "train.ema.decay=0.9", std::string("train.on_divergence.policy=") + policy,
+         "train.on_divergence.max_rollbacks=2"},
+        20, kNaN);
+    const TempDir folder;
+    const std::string end = diverged(job, folder);
+    if (std::string(policy) == "rollback") {
+      // It meets the sample again, from the same weights, until it gives up.
+      CHECK_FALSE(end.empty());
+      const auto again = events(folder, "rollback");
+      CHECK(again.size() == 2);
+      const StartingPoint first = checkpoint_of(job, folder, 1);
+      for (const float value : average_in(first)) CHECK(std::isfinite(value));
+      continue;
+    }
+    CHECK(end.empty());
+    // The second step has the sample: the third continues with the average of the first.
+    const StartingPoint before = checkpoint_of(job, folder, 1),
+                        after = checkpoint_of(job, folder, 2);
+    CHECK(after.state.skipped_steps == 1);
+    CHECK(before.params == after.params);
+    CHECK((average_in(before) == average_in(after)));
+    const StartingPoint next = checkpoint_of(job, folder, 3);
+    const auto part = static_cast<float>(1.0 - average_decay(0.9, 2));
+    const float was = average_in(after)[0];
+    CHECK(average_in(next)[0] == was + (next.params[0] - was) * part);
+  }
+}
