@@ -163,7 +163,8 @@ TEST_CASE("fast mode makes micro-batches that there is memory for") {
   };
   const Job job = job_with({});
   MeasuredBackend measure;
-  const std::size_t five = Executor(measure, job.plan, job.train_input, 0, 5, true).arena_bytes();
+  const std::size_t five =
+      Executor(measure, job.plan, job.train_input, job.loss, 5, true).arena_bytes();
   const auto micro_batch = [](const Job& a_job, std::size_t free, bool is_short) {
     Alone one(a_job);
     one.backend.free = free;
