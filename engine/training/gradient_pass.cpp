@@ -50,14 +50,27 @@ std::int64_t GradientPass::most_samples(std::int64_t global_batch) {
   std::int64_t most = job_.max_micro_batches[static_cast<std::size_t>(communicator_.rank())];
   if (job_.spec.train.shards > 0) return most;
   while (true) {
-    const std::vector<std::int64_t> sizes =
-        micro_batch_sizes(cut(global_batch, ShardBuffers::reused, most));
+    const WorkPartition partition = cut(global_batch, ShardBuffers::reused, most);
+    const std::vector<std::int64_t> sizes = micro_batch_sizes(partition);
     if (sizes.empty()) return most;
-    const std::int64_t fitting = memory_.fitting(sizes.back());
+    const std::int64_t fitting =
+        memory_.fitting(sizes.back(), needed_beside(partition.samples.size()));
     if (fitting >= sizes.back() || fitting == 0) return most;
     most = fitting;
     short_of_memory_ = true;
   }
+}
+
+/// Bytes that are allocated after the activations: two buffers of samples, the gradients, and
+/// an eighth of what is free for evaluations.
+std::size_t GradientPass::needed_beside(std::int64_t samples) const {
+  if (!backend_.info().queues) return 0;  // samples are read where they are
+  const DataSource& source = *job_.splits.train.source;
+  const std::size_t sample =
+      static_cast<std::size_t>(source.shape().elements()) * size_of(source.type()) +
+      sizeof(std::int32_t);
+  return 2 * static_cast<std::size_t>(samples) * sample + memory_.gradient_bytes() +
+         backend_.free_bytes() / 8;
 }
 
 const WorkPartition& GradientPass::partition_for(std::int64_t global_batch) {

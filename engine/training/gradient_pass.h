@@ -49,6 +49,7 @@ class GradientPass {
  private:
   WorkPartition cut(std::int64_t global_batch, ShardBuffers buffers, std::int64_t most) const;
   std::int64_t most_samples(std::int64_t global_batch);
+  std::size_t needed_beside(std::int64_t samples) const;
   /// How many branches of the queue work on the shards of a partition, which has a buffer for each,
   /// at the same time: as many as there is memory for.
   int branches_for(const WorkPartition& partition);

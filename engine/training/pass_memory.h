@@ -31,8 +31,9 @@ class PassMemory {
   /// Of so many samples, made when it is first asked for, with room for its activations in branch
   /// 0. Throws when the device does not have that.
   Executor& executor(std::int64_t batch, bool training);
-  /// How many samples of a training pass there is room for, up to `batch`.
-  std::int64_t fitting(std::int64_t batch);
+  /// How many samples of a training pass there is room for, up to `batch`, with `beside` bytes
+  /// left free.
+  std::int64_t fitting(std::int64_t batch, std::size_t beside);
   /// Of the training passes; empty before the first.
   std::vector<std::string> implementations() const;
 
@@ -56,7 +57,7 @@ class PassMemory {
 
  private:
   Executor& made(std::int64_t batch, bool training);
-  std::int64_t fitting_of(const Executor& executor);
+  std::int64_t fitting_of(const Executor& executor, std::size_t beside = 0);
   [[noreturn]] void fail_for_room(const Executor& executor, bool training);
 
   Backend& backend_;
