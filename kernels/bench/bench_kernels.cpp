@@ -152,9 +152,9 @@ void bench_conv(const ConvShape& s, std::int64_t batch) {
   layer.outputs = s.channels;
   layer.input_gradient = d.input_gradient;
   layer.library = [d](onednn::Pass pass) { return onednn::make_convolution(d, pass, true, 1); };
-  layer.op = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::direct);
+  layer.op = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::ours);
   d.input_gradient = false;
-  layer.no_dx = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::direct);
+  layer.no_dx = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::ours);
   bench(layer);
 }
 

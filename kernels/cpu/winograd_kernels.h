@@ -108,7 +108,8 @@ template <class V, class Load>
 template <class V>
 void transform_inputs(const float* x, const Images& images, std::int64_t pad_h, std::int64_t pad_w,
                       TileAt tile, std::int64_t count, float* to) {
-  const auto [h, w, c] = images;
+  // Not a structured binding: the lambdas below read them.
+  const std::int64_t h = images.h, w = images.w, c = images.c;
   const std::int64_t step = element_step(count, c), row = w * c;
   for (std::int64_t t = 0; t < count; ++t, to += c, tile.next()) {
     const std::int64_t top = tile.row - pad_h, left = tile.column - pad_w;
