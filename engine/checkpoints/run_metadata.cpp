@@ -54,7 +54,7 @@ const StateField kStateFields[] = {
     {"skipped_steps", &RunState::skipped_steps, 2},
     {"skipped_in_row", &RunState::skipped_in_row, 2},
     {"epoch_skipped", &RunState::epoch_skipped, 2},
-    {"schedule_segments", &RunState::schedule_segments, 3},
+    {"schedule_segments", &RunState::schedule_segments, 4},
     {"best_average_of", &RunState::best_average_of, 3},
     {"best_sum", &RunState::best_sum, 3},
     {"best_weight", &RunState::best_weight, 3},

@@ -196,6 +196,19 @@ TEST_CASE("schema versions: a newer minor is read, a newer major is refused by n
   CHECK(without_shares("1.0") == "no error");
   CHECK(load_checkpoint(other, plan).state.device_weights.empty());
   CHECK(without_shares("1.1") == "F: expected metadata 'dpt.device_weights', found none");
+  // What 1.4 brought is missing in the files of 1.3.
+  const auto without_later = [&](const std::string& version) {
+    testing::rewrite_checkpoint(path, other, [&](Metadata& metadata, std::vector<TensorView>&) {
+      metadata["dpt.version"] = version;
+      for (const char* later : {"schedule_segments", "epoch_weight", "epoch_labelled", "epoch_sums",
+                                "train_metrics", "val_metrics"}) {
+        CHECK(metadata.erase(std::string("dpt.") + later) == 1);
+      }
+    });
+    return error_of([&] { load_checkpoint(other, plan); }, other);
+  };
+  CHECK(without_later("1.3") == "no error");
+  CHECK(without_later("1.4") == "F: expected metadata 'dpt.schedule_segments', found none");
   CHECK(with_version("2.0") ==
         "F: was written by a newer dpt (checkpoint version 2.0, this program reads up to 1.x): use "
         "that dpt, or a newer one");
