@@ -5,6 +5,8 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "engine/graph/plan.h"
+#include "engine/losses/loss.h"
+#include "engine/metrics/metric.h"
 #include "engine/optimizers/optimizer.h"
 #include "engine/schedules/schedule.h"
 #include "engine/spec/read_spec.h"
@@ -40,6 +42,15 @@ Plan check_without_data(const TrainSpec& spec) {
     if (!plan.params.empty()) plan_update(make_optimizer(spec.optimizer), param_places(plan));
   });
   collect_errors(errors, [&] { make_lr_schedule(spec, make_optimizer(spec.optimizer).lr, 1); });
+  collect_errors(errors, [&] {
+    if (plan.classes == 0) return;  // The model is wrong, which has been said.
+    // How many samples a class has is not known here: as many as any other.
+    const auto equal = [&] {
+      return std::vector<std::int64_t>(static_cast<std::size_t>(plan.classes), 1);
+    };
+    const Loss loss = make_loss(spec.loss, {plan.classes, {}, equal});
+    make_metrics(spec.metrics, {plan.classes, spec.loss.type, loss.has_errors});
+  });
   if (!errors.empty()) throw Error(ErrorKind::usage, errors);
   return plan;
 }

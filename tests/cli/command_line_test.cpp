@@ -322,6 +322,16 @@ TEST_CASE("config check reports at once what contradicts itself, without the dat
   check_contains(bad.err, "RandomCrop: size 9x9 is not the height and width of model.input, 4x4");
   check_contains(bad.err, "Normalize: mean has 2 values, but the images have 1 channel");
   check_contains(bad.err, "expected a min_lr of at most the optimizer's lr (0.1), found 1");
+  const Finished measured =
+      w.run({"config", "check", "small.yaml"}, {"metrics=[{type: top_k, k: 50}]"});
+  CHECK(measured.exit_code == 2);
+  check_contains(measured.err, "metrics: top_k: expected k from 1 to ");
+  const Finished weighted =
+      w.run({"config", "check", "small.yaml"}, {"loss={type: cross_entropy, class_weights: [1]}"});
+  CHECK(weighted.exit_code == 2);
+  check_contains(weighted.err, "loss.class_weights: expected ");
+  w.run_well({"config", "check", "small.yaml"},
+             {"loss={type: cross_entropy, class_weights: balanced, ignore_index: 0}"});
   // With what the layers do not fit.
   write_file(w.dir.file("small.yaml"),
              std::string(kTinyConfig) + "lr_schedule: {type: cosine, min_lr: 0.2}\n");
