@@ -68,6 +68,9 @@ struct StepMetrics {
   double mean_loss() const { return static_cast<double>(loss_sum) / weight; }
   /// Samples, none of which counts: the mean is not defined.
   constexpr bool is_weightless() const { return weight == 0 && count > 0; }
+  /// What gradients are multiplied with; 0 where no sample counts, so that the zeros between the
+  /// parameters' gradients, which no step writes again, stay zeros.
+  constexpr float inverse_weight() const { return weight == 0 ? 0.0F : 1.0F / weight; }
 };
 static_assert(sizeof(StepMetrics) == 64);
 
@@ -153,8 +156,8 @@ class FlatKernels {
   /// scalars.grad_norm = 2-norm of grads in a fixed summation order; scalars.clip from max_norm
   /// (torch.nn.utils.clip_grad_norm_). `scalars` is a StepScalars.
   virtual void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) = 0;
-  /// grads[i] /= StepMetrics::weight, by multiplication with its inverse: the gradients of a mean
-  /// whose divisor was not known before the sum over all ranks.
+  /// grads[i] *= StepMetrics::inverse_weight(): the gradients of a mean whose divisor was not known
+  /// before the sum over all ranks.
   virtual void divide_by_weight(DevPtr grads, std::int64_t count, DevPtr metrics) = 0;
   /// Clips every value to [-limit, limit] (torch.nn.utils.clip_grad_value_); a NaN stays one.
   virtual void clip_values(DevPtr values, float limit, std::int64_t count) = 0;

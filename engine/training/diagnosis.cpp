@@ -245,6 +245,8 @@ const char* name_of(Diagnosis::Place place) {
       return "gradient";
     case Diagnosis::Place::weights:
       return "weights";
+    case Diagnosis::Place::no_sample:
+      return "no sample";
     case Diagnosis::Place::not_found:
       break;
   }
@@ -261,6 +263,8 @@ std::string Diagnosis::text(const DataSource& source) const {
     case Place::not_found:
       return fmt::format("The layer could not be found ({}). The batch's {} samples are {}",
                          failure, batch.size(), list(batch, source));
+    case Place::no_sample:
+      return fmt::format("The batch's {} samples are {}", batch.size(), list(batch, source));
     case Place::weights:
       return fmt::format(
           "The first such values, in the order of backward, are in layer '{}' ({}). The batch's {} "
@@ -291,6 +295,10 @@ Diagnosis diagnose(Backend& backend, const Job& job, const BadStep& bad,
                    std::span<const std::pair<std::string, std::vector<float>>> optimizer) {
   Diagnosis diagnosis;
   diagnosis.batch = samples_of(job, bad);
+  if (bad.is_weightless()) {
+    diagnosis.place = Diagnosis::Place::no_sample;
+    return diagnosis;
+  }
   try {
     if (bad.result().outcome == UpdateOutcome::broken) {
       look_at_weights(job.plan, params, optimizer, diagnosis);

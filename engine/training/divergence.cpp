@@ -143,9 +143,25 @@ Diagnosis Divergence::look(const BadStep& bad) {
   return diagnose(backend_, job_, bad, replica_.params(), replica_.optimizer_state());
 }
 
+void Divergence::check_that_some_count(const BadStep& bad) {
+  const bool ends_epoch = bad.batch().end == job_.splits.train.size();
+  if (!ends_epoch || stepper_.state().epoch_weight > 0) return;
+  // The error is rank 0's alone, as in halt.
+  if (!writes_) communicator_.barrier();
+  fail(ErrorKind::data,
+       "epoch {}: expected at least one batch with a sample that counts in the loss, found none in "
+       "the {} training samples: check loss.ignore_index and loss.class_weights",
+       bad.epoch() + 1, job_.splits.train.size());
+}
+
 bool Divergence::handle(const BadStep& bad) {
   const OnDivergenceSpec& spec = job_.spec.train.on_divergence;
   const RunState& state = stepper_.state();
+  if (bad.is_weightless()) {
+    check_that_some_count(bad);
+    skip(bad);
+    return false;
+  }
   switch (job_.spec.train.on_divergence.policy) {
     case DivergencePolicy::halt:
       break;
@@ -209,7 +225,7 @@ void Divergence::halt(const BadStep& bad, const std::string& limit, bool lr_is_s
 
 void Divergence::skip(const BadStep& bad) {
   const Diagnosis diagnosis = look(bad);
-  stepper_.skip_step();
+  stepper_.skip_step(!bad.is_weightless());
   if (writes_) {
     Json fields = event_fields(job_, bad, diagnosis);
     fields["in_row"] = stepper_.state().skipped_in_row;

@@ -8,6 +8,7 @@
 //   skip      the step updates nothing; the next one is trained.
 //   rollback  the run goes back to its last regular checkpoint, or its start, with the learning
 //             rate multiplied by lr_factor.
+// A step of which no sample counts in the loss (its mean is 0 / 0) is skipped whatever the policy.
 // All of it follows from numbers that every rank has, so all ranks do the same, in exact mode with
 // the same bits on any number of them; and the counters are part of a checkpoint, so a resumed run
 // does what the undisturbed one does.
@@ -52,11 +53,13 @@ class Divergence {
 
   /// Leaves stepper and replica where training goes on, or throws ErrorKind::diverged on rank 0 and
   /// ErrorKind::peer on the others. True when the run has gone back, to the stepper's present step.
-  /// REQUIRES: no save under way, but for `halt`.
+  /// REQUIRES: no save under way, unless the run halts.
   bool handle(const BadStep& bad);
 
  private:
   void skip(const BadStep& bad);
+  /// Throws ErrorKind::data where a step without a sample that counts ends an epoch without any.
+  void check_that_some_count(const BadStep& bad);
   void roll_back(const BadStep& bad);
   /// A candidate that a good step followed replaces `good_`.
   void promote();

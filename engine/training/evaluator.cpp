@@ -1,5 +1,7 @@
 #include "engine/training/evaluator.h"
 
+#include <cmath>
+
 namespace dpt {
 namespace {
 
@@ -22,8 +24,9 @@ void measure(const Job& job, const DataSource& source, EvalResult& result) {
     labels.push_back(label);
     predictions.push_back(samples.prediction[i]);
   }
-  // Of a split without a sample that counts, a mean is not a number, as in PyTorch.
-  result.loss = loss / weight;
+  // Of a split without a sample that counts, a mean is not a number, as in PyTorch. (0 / 0 would be
+  // one with a sign.)
+  result.loss = weight == 0 ? NAN : loss / weight;
   Measured measured;
   measured.sums = sums;
   measured.samples = static_cast<double>(labels.size());

@@ -29,9 +29,8 @@ std::string number(double value) {
 
 std::string describe(const StepResult& result) {
   if (result.metrics.is_weightless()) {
-    return "the weights of its samples (loss.class_weights, loss.ignore_index) add up to 0, so "
-           "that "
-           "their mean loss is not defined";
+    return "none of its samples counts (loss.class_weights, loss.ignore_index), so that their mean "
+           "loss is not defined";
   }
   const double loss = result.metrics.mean_loss();
   if (!std::isfinite(loss)) return fmt::format("the loss is {}", number(loss));
@@ -48,8 +47,10 @@ std::string describe(const StepResult& result) {
 
 BadStep::BadStep(const StepResult& result, std::int64_t epoch, Range batch)
     : Error(ErrorKind::diverged,
-            fmt::format("training diverged at step {} (epoch {}): {}. The learning rate was {:g}",
-                        result.step, epoch + 1, describe(result), result.lr)),
+            fmt::format(
+                "{} step {} (epoch {}): {}. The learning rate was {:g}",
+                result.metrics.is_weightless() ? "training cannot use" : "training diverged at",
+                result.step, epoch + 1, describe(result), result.lr)),
       result_(result),
       epoch_(epoch),
       batch_(batch) {}
@@ -180,12 +181,12 @@ void Stepper::take_one() {
   on_result_(result);
 }
 
-void Stepper::skip_step() {
+void Stepper::skip_step(bool is_counted) {
   const Range batch = job_.batch_range(next_step_);
   ++next_step_;
   ++state_.step;
   ++state_.skipped_steps;
-  ++state_.skipped_in_row;
+  if (is_counted) ++state_.skipped_in_row;
   state_.epoch_skipped += batch.size();
   state_.position = batch.end;
 }

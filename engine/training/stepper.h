@@ -23,6 +23,8 @@ class BadStep : public Error {
   std::int64_t epoch() const { return epoch_; }  ///< counted from 0
   const Range& batch() const { return batch_; }  ///< positions in the epoch's order
   double loss() const;                           ///< mean over the batch
+  /// None of its samples counts in the loss: there is nothing to learn from it, and no divergence.
+  bool is_weightless() const { return result_.metrics.is_weightless(); }
   /// "the loss is nan", as part of a sentence.
   std::string what_is_wrong() const;
 
@@ -54,8 +56,9 @@ class Stepper {
   /// After epoch_done: closes the epoch, resets its sums.
   void finish_epoch();
 
-  /// After a BadStep that left the weights as they were: moves on without it.
-  void skip_step();
+  /// After a BadStep that left the weights as they were: moves on without it. `is_counted`: it is
+  /// one of those of which train.on_divergence allows only so many in a row.
+  void skip_step(bool is_counted);
   /// Goes on from `state`; the replica's weights are the caller's to set. REQUIRES: no result
   /// pending, so after drain() or a BadStep.
   void go_to(const RunState& state);

@@ -136,7 +136,8 @@ class RankTrainer {
 
   /// After a step that is not finite: continues as train.on_divergence says, or throws.
   void recover(const BadStep& bad) {
-    if (job_.spec.train.on_divergence.policy != DivergencePolicy::halt) settle_best();
+    const bool halts = job_.spec.train.on_divergence.policy == DivergencePolicy::halt;
+    if (!halts || bad.is_weightless()) settle_best();
     if (divergence_.handle(bad)) {
       report_.rolled_back();
       saved_ = {-1, -1};

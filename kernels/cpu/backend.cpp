@@ -181,7 +181,7 @@ class CpuBackend final : public Backend {
     cpu_grad_norm(host(grads), count, host<StepScalars>(scalars));
   }
   void divide_by_weight(DevPtr grads, std::int64_t count, DevPtr metrics) override {
-    cpu_scale(host(grads), 1.0F / host<StepMetrics>(metrics)->weight, count);
+    cpu_scale(host(grads), host<StepMetrics>(metrics)->inverse_weight(), count);
   }
   void clip_values(DevPtr values, float limit, std::int64_t count) override {
     cpu_clip_values(host(values), limit, count);

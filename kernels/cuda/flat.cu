@@ -61,7 +61,7 @@ struct DivideBody {
 
   template <int kCount>
   __device__ void at(std::int64_t i) const {
-    const float factor = 1.0F / metrics->weight;
+    const float factor = metrics->inverse_weight();
     auto pack = load_pack<kCount>(values + i);
     for (int k = 0; k < kCount; ++k) pack.v[k] *= factor;
     store_pack<kCount>(values + i, pack);

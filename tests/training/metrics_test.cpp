@@ -1,6 +1,7 @@
 // Metrics and losses of the config in whole runs: log, monitors, checkpoints.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/training/run.h"
@@ -86,15 +87,52 @@ TEST_CASE("losses of values train and are measured") {
   }
 }
 
-TEST_CASE("a batch whose samples do not count has no mean, and says so") {
+TEST_CASE("a batch whose samples do not count updates nothing, and the run goes on") {
+  // In batches of 2, some have no sample of the classes 2 and 3.
+  const std::string config = small_config(kSgd, 2) + "loss: {class_weights: [0, 0, 2, 1]}\n";
+  for (const std::string& device : device_kinds()) {
+    for (const char* policy : {"halt", "skip", "rollback"}) {
+      CAPTURE(device);
+      CAPTURE(policy);
+      std::vector<float> first;
+      for (const int replicas : {1, 2}) {
+        const TempDir folder;
+        const std::vector<std::string> overrides = {
+            replicas_on(device, replicas), "data.batch_size=2", "train.shards=2",
+            "train.on_divergence.max_skips=1", std::string("train.on_divergence.policy=") + policy};
+        const FinalState end = train_small(small_job(config, overrides), folder.path());
+        CHECK(end.step == 2 * 27);
+        const auto skipped = events(folder, "skipped_step");
+        CHECK(skipped.size() > 4);
+        CHECK(skipped.size() < 27);
+        for (const auto& event : skipped) {
+          CHECK(event["first"] == "no sample");
+          CHECK(event["loss"].is_null());
+          CHECK(event["in_row"] == 0);
+          CHECK(event["batch_samples"].size() >= 1);
+        }
+        CHECK(events(folder, "rollback").empty());
+        for (const auto& epoch : events(folder, "epoch")) CHECK(epoch["loss"] > 0.0);
+        const std::vector<float>& params = end.params;
+        CHECK(std::all_of(params.begin(), params.end(), [](float x) { return std::isfinite(x); }));
+        if (first.empty()) first = params;
+        CHECK(params == first);
+      }
+    }
+  }
+}
+
+TEST_CASE("an epoch without a sample that counts ends the run") {
   const std::string config =
       small_config(kSgd, 1) + "loss: {class_weights: [0, 0, 0, 1], ignore_index: 3}\n";
-  const TempDir folder;
-  CHECK_THROWS_WITH_AS(
-      train_small(small_job(config, {cpus(1)}), folder.path()),
-      doctest::Contains("the weights of its samples (loss.class_weights, loss.ignore_index) add up "
-                        "to 0, so that their mean loss is not defined"),
-      Error);
+  for (const int replicas : {1, 3}) {
+    const TempDir folder;
+    CHECK_THROWS_WITH_AS(
+        train_small(small_job(config, {cpus(replicas)}), folder.path()),
+        "epoch 1: expected at least one batch with a sample that counts in the loss, found none in "
+        "the 53 training samples: check loss.ignore_index and loss.class_weights",
+        Error);
+  }
 }
 
 TEST_CASE("what is not measured cannot be monitored") {

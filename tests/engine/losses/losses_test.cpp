@@ -137,6 +137,12 @@ TEST_CASE("gradients are divided by the weight that the sums hold") {
     std::vector<float> want = values;
     for (std::size_t i = 0; i < 35; ++i) want[i] *= 1.0F / metrics.weight;
     CHECK(grads.get() == want);
+
+    // Where no sample counts, zeros stay zeros.
+    const OnDevice<StepMetrics> weightless(*backend, {StepMetrics{}});
+    const OnDevice<float> zeros(*backend, std::vector<float>(37, 0.0F));
+    backend->divide_by_weight(zeros.ptr(), 37, weightless.ptr());
+    CHECK(zeros.get() == std::vector<float>(37, 0.0F));
   }
 }
 
