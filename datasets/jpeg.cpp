@@ -17,29 +17,29 @@ namespace dpt {
 namespace {
 
 /// One grey block takes two bits at least, or half a bit of a progressive scan.
-constexpr std::int64_t kMostPixelsPerByte = 1024;
+constexpr std::int64_t kMostJpegPixelsPerByte = 1024;
 /// More scans than any encoder makes only burn time.
 constexpr int kMostScans = 256;
 
-struct Decoder {
+struct JpegDecoder {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
   jpeg_progress_mgr progress{};
   std::jmp_buf on_failure;
   char text[JMSG_LENGTH_MAX] = "";
 
-  Decoder() = default;
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
-  ~Decoder() { jpeg_destroy_decompress(&info); }
+  JpegDecoder() = default;
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+  ~JpegDecoder() { jpeg_destroy_decompress(&info); }
 };
 
-Decoder& decoder_of(j_common_ptr info) {
-  return *static_cast<Decoder*>(info->client_data);
+JpegDecoder& decoder_of(j_common_ptr info) {
+  return *static_cast<JpegDecoder*>(info->client_data);
 }
 
 [[noreturn]] void leave(j_common_ptr info) {
-  Decoder& decoder = decoder_of(info);
+  JpegDecoder& decoder = decoder_of(info);
   info->err->format_message(info, decoder.text);
   std::longjmp(decoder.on_failure, 1);
 }
@@ -53,13 +53,13 @@ void on_message(j_common_ptr info, int level) {
 
 void count_scans(j_common_ptr info) {
   if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
-  Decoder& decoder = decoder_of(info);
+  JpegDecoder& decoder = decoder_of(info);
   std::snprintf(decoder.text, sizeof decoder.text, "more than %d scans", kMostScans);
   std::longjmp(decoder.on_failure, 1);
 }
 
 /// Reads the header; false, with decoder.text, when that fails.
-bool read_header(Decoder& decoder, const unsigned char* file, unsigned long bytes) {
+bool read_header(JpegDecoder& decoder, const unsigned char* file, unsigned long bytes) {
   jpeg_decompress_struct& info = decoder.info;
   info.err = jpeg_std_error(&decoder.errors);
   decoder.errors.error_exit = leave;
@@ -76,7 +76,7 @@ bool read_header(Decoder& decoder, const unsigned char* file, unsigned long byte
 }
 
 /// Decodes to `pixels`, rows of `stride` bytes; false, with decoder.text, when that fails.
-bool read_pixels(Decoder& decoder, unsigned char* pixels, std::size_t stride) {
+bool read_pixels(JpegDecoder& decoder, unsigned char* pixels, std::size_t stride) {
   jpeg_decompress_struct& info = decoder.info;
   if (setjmp(decoder.on_failure)) return false;
   jpeg_start_decompress(&info);
@@ -91,7 +91,7 @@ bool read_pixels(Decoder& decoder, unsigned char* pixels, std::size_t stride) {
 }  // namespace
 
 Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std::int64_t channels) {
-  Decoder decoder;
+  JpegDecoder decoder;
   const auto* bytes = reinterpret_cast<const unsigned char*>(file.data());
   if (!read_header(decoder, bytes, file.size())) {
     fail(ErrorKind::data, "{}: corrupt JPEG: {}", name, decoder.text);
@@ -99,7 +99,7 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std:
   jpeg_decompress_struct& info = decoder.info;
   check_image_size(name, info.image_width, info.image_height,
                    std::max<std::int64_t>(info.num_components, channels), file.size(),
-                   kMostPixelsPerByte);
+                   kMostJpegPixelsPerByte);
   if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) {
     fail(ErrorKind::data, "{}: a CMYK JPEG; only grey and RGB are supported: convert it", name);
   }

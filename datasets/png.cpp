@@ -13,41 +13,41 @@ namespace dpt {
 namespace {
 
 /// Deflate makes at most 1032 bytes of one, and a byte may hold eight pixels.
-constexpr std::int64_t kMostPixelsPerByte = 1032 * 8;
+constexpr std::int64_t kMostPngPixelsPerByte = 1032 * 8;
 
-struct Decoder {
+struct PngDecoder {
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::span<const std::byte> rest;
   std::jmp_buf on_failure;
   char text[256] = "";
 
-  Decoder() = default;
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
-  ~Decoder() { png_destroy_read_struct(&png, &info, nullptr); }
+  PngDecoder() = default;
+  PngDecoder(const PngDecoder&) = delete;
+  PngDecoder& operator=(const PngDecoder&) = delete;
+  ~PngDecoder() { png_destroy_read_struct(&png, &info, nullptr); }
 };
 
-[[noreturn]] void leave(Decoder& decoder, const char* text) {
+[[noreturn]] void leave(PngDecoder& decoder, const char* text) {
   std::snprintf(decoder.text, sizeof decoder.text, "%s", text);
   std::longjmp(decoder.on_failure, 1);
 }
 
 void on_error(png_structp png, png_const_charp text) {
-  leave(*static_cast<Decoder*>(png_get_error_ptr(png)), text);
+  leave(*static_cast<PngDecoder*>(png_get_error_ptr(png)), text);
 }
 
 void on_warning(png_structp, png_const_charp) {}
 
 void take(png_structp png, png_bytep to, std::size_t bytes) {
-  Decoder& decoder = *static_cast<Decoder*>(png_get_io_ptr(png));
+  PngDecoder& decoder = *static_cast<PngDecoder*>(png_get_io_ptr(png));
   if (bytes > decoder.rest.size()) leave(decoder, "the file ends too early");
   std::memcpy(to, decoder.rest.data(), bytes);
   decoder.rest = decoder.rest.subspan(bytes);
 }
 
 /// Reads up to the first pixel; false, with decoder.text, when that fails.
-bool read_header(Decoder& decoder) {
+bool read_header(PngDecoder& decoder) {
   if (setjmp(decoder.on_failure)) return false;
   decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, on_error, on_warning);
   if (decoder.png) decoder.info = png_create_info_struct(decoder.png);
@@ -62,7 +62,7 @@ bool read_header(Decoder& decoder) {
 }
 
 /// Asks for 8 bits and no transparency: 1 or 3 channels.
-bool set_conversion(Decoder& decoder) {
+bool set_conversion(PngDecoder& decoder) {
   if (setjmp(decoder.on_failure)) return false;
   png_set_expand(decoder.png);
   png_set_scale_16(decoder.png);
@@ -72,7 +72,7 @@ bool set_conversion(Decoder& decoder) {
   return true;
 }
 
-bool read_pixels(Decoder& decoder, png_bytepp rows) {
+bool read_pixels(PngDecoder& decoder, png_bytepp rows) {
   if (setjmp(decoder.on_failure)) return false;
   png_read_image(decoder.png, rows);
   png_read_end(decoder.png, nullptr);
@@ -103,13 +103,13 @@ Image converted(Image image, std::int64_t channels) {
 }  // namespace
 
 Image decode_png(std::span<const std::byte> file, const std::string& name, std::int64_t channels) {
-  Decoder decoder;
+  PngDecoder decoder;
   decoder.rest = file;
   const auto corrupt = [&] { fail(ErrorKind::data, "{}: corrupt PNG: {}", name, decoder.text); };
   if (!read_header(decoder)) corrupt();
   const std::int64_t width = png_get_image_width(decoder.png, decoder.info);
   const std::int64_t height = png_get_image_height(decoder.png, decoder.info);
-  check_image_size(name, width, height, 4, file.size(), kMostPixelsPerByte);
+  check_image_size(name, width, height, 4, file.size(), kMostPngPixelsPerByte);
   if (!set_conversion(decoder)) corrupt();
   Image image{height, width, png_get_channels(decoder.png, decoder.info), {}};
   const std::size_t stride = png_get_rowbytes(decoder.png, decoder.info);

@@ -92,8 +92,17 @@ void bench(Layer& layer) {
                      data ? DevPtr{} : (weights ? dbias.ptr() : bias.ptr()), scratch.ptr()});
     });
   };
-  OpArgs args{x.ptr(),  y.ptr(),       weight.ptr(), bias.ptr(),  dy.ptr(),
-              dx.ptr(), dweight.ptr(), dbias.ptr(),  saved.ptr(), scratch.ptr()};
+  OpArgs args;
+  args.x = x.ptr();
+  args.y = y.ptr();
+  args.weight = weight.ptr();
+  args.bias = bias.ptr();
+  args.dy = dy.ptr();
+  args.dx = dx.ptr();
+  args.dweight = dweight.ptr();
+  args.dbias = dbias.ptr();
+  args.saved = saved.ptr();
+  args.scratch = scratch.ptr();
   const double forward = library(onednn::Pass::forward);
   const double weights = library(onednn::Pass::backward_weights);
   const double data = layer.input_gradient ? library(onednn::Pass::backward_data) : 0;

@@ -130,7 +130,7 @@ void check_exact(const Output& got, const Expected& want) {
   check_close("dbias twice", got.dbias_twice, twice(want.gradients.bias), 0);
 }
 
-void check_conv(Conv2dDesc d) {
+void check_bf16_conv(Conv2dDesc d) {
   const Input in = {whole_values(d.batch * d.in.elements(), 1), whole_values(weight_count(d), 2),
                     whole_values(d.bias ? d.conv_out.c : 0, 3),
                     whole_values(d.batch * d.out.elements(), 4)};
@@ -152,11 +152,11 @@ TEST_CASE("convolutions in bf16 with every fusion, to the bit") {
       for (const bool relu : {true, false}) {
         d.bias = bias;
         d.relu = relu;
-        check_conv(d);
+        check_bf16_conv(d);
         if (bias != relu || d.conv_out.h < 2 || d.conv_out.w < 2) continue;
-        check_conv(with_pool(d, PoolKind::max, {2, 2}, {2, 2}));
-        check_conv(with_pool(d, PoolKind::average, {2, 2}, {2, 2}));
-        if (relu) check_conv(with_pool(d, PoolKind::max, {2, 2}, {1, 1}, {1, 1}));
+        check_bf16_conv(with_pool(d, PoolKind::max, {2, 2}, {2, 2}));
+        check_bf16_conv(with_pool(d, PoolKind::average, {2, 2}, {2, 2}));
+        if (relu) check_bf16_conv(with_pool(d, PoolKind::max, {2, 2}, {1, 1}, {1, 1}));
       }
     }
   }

@@ -25,7 +25,6 @@ namespace {
 
 constexpr unsigned kMaxThreads = 1024;
 constexpr std::size_t kGuardBytes = 256;
-constexpr unsigned char kPoison = 0xff;
 
 struct Thread {
   Fiber* fiber = nullptr;

@@ -22,7 +22,6 @@ constexpr std::size_t kGuardBytes = 0;
 #else
 constexpr std::size_t kGuardBytes = 256;
 #endif
-constexpr unsigned char kPoison = 0xff;
 constexpr std::size_t kKeepFreedBytes = 16 << 20;
 
 unsigned char* bytes_at(std::uintptr_t address) {

@@ -12,6 +12,9 @@
 
 namespace emulation {
 
+/// Fills memory that the program has not written: a float of such bytes is not a number.
+constexpr unsigned char kPoison = 0xff;
+
 /// A failure that has been asked for.
 struct Failure {
   std::string call;

@@ -4,12 +4,12 @@
 #include <cstring>
 
 #include "program_symbols.h"
+#include "settings.h"
 
 namespace emulation {
 namespace {
 
 constexpr int kWatchedBlocks = 4;
-constexpr int kPoison = 0xff;
 
 }  // namespace
 
