@@ -2,6 +2,7 @@
 """What can be said of scripts/gpu-check, gpu-results and bench-peers without a GPU: which skips
 count, how calls add up, and that a program which fails costs no other's numbers."""
 
+import importlib.machinery
 import json
 import os
 import pathlib
@@ -325,6 +326,28 @@ class Turns(unittest.TestCase):
         self.assertEqual(failures, ["missing", "hangs"])
         self.assertEqual(len(good[0].seconds_a_step), 2)
         self.assertLess(time.monotonic() - begin, 50)
+
+
+class Configs(unittest.TestCase):
+    def test_every_network_is_a_good_config(self):
+        dpt = os.environ.get("DPT")
+        if not dpt:
+            self.skipTest("DPT names no program (ctest sets it)")
+        script = str(ROOT / "scripts" / "bench-peers")
+        loader = importlib.machinery.SourceFileLoader("bench_peers", script)
+        bench_peers = types.ModuleType("bench_peers")
+        bench_peers.__file__ = script
+        loader.exec_module(bench_peers)
+        for net in bench_peers.MFLOP_PER_IMAGE:
+            with tempfile.TemporaryDirectory() as folder, self.subTest(net=net):
+                (pathlib.Path(folder) / "patch.json").write_text("[]")
+                config = bench_peers.dpt_config(net, pathlib.Path(folder) / "data")
+                done = subprocess.run(
+                    [dpt, "config", "check", *config, "data.batch_size=32"],
+                    capture_output=True,
+                    text=True,
+                )
+                self.assertEqual(done.returncode, 0, done.stderr)
 
 
 class Peers(unittest.TestCase):
