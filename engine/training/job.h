@@ -92,9 +92,9 @@ int auto_workers(int cores, const std::vector<DeviceName>& devices);
 /// `train.stall_timeout`.
 std::chrono::milliseconds stall_timeout(const Job& job);
 
-/// The most samples to run at once: on a CPU so that their activations stay in a core's cache, on a
-/// GPU so that they leave room for other things. A function of the plan alone and of the kind of
-/// device, because exact mode's bits depend on it.
+/// The most samples to run at once: on a CPU so that their activations stay in a core's cache where
+/// at least 32 do, on a GPU so that they leave room for other things. A function of the plan alone
+/// and of the kind of device, because exact mode's bits depend on it.
 std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device);
 
 }  // namespace dpt

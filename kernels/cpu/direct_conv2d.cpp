@@ -33,11 +33,13 @@ bool pays(const Conv2dDesc& d) {
   return d.pool || d.in.c % 8 != 0 || d.conv_out.c % 8 != 0;
 }
 
-/// Where Winograd's are faster than oneDNN: from 32 channels on (fewer spend as long on transforms
-/// as they save), and with enough tiles to pay for the transform of the weights.
-bool winograd_pays(const Conv2dDesc& d) {
+/// Where Winograd's are faster than oneDNN (docs/performance.md): from 32 channels on, on AMD's
+/// AVX-512 from 16 on (fewer spend as long on transforms as they save), and with enough tiles to
+/// pay for the transform of the weights.
+bool winograd_pays(const Conv2dDesc& d, const CpuFeatures& features) {
+  const std::int64_t least = features.avx512 && features.amd ? 16 : 32;
   const std::int64_t tiles = d.batch * ((d.out.h + 1) / 2) * ((d.out.w + 1) / 2);
-  return d.in.c >= 32 && d.out.c >= 32 && tiles >= 32 && tiles >= d.in.c * d.out.c / 512;
+  return d.in.c >= least && d.out.c >= least && tiles >= 32 && tiles >= d.in.c * d.out.c / 2048;
 }
 
 Conv numbers(const Conv2dDesc& d) {
@@ -116,7 +118,7 @@ std::unique_ptr<Op> make_winograd_conv2d(const Conv2dDesc& desc, const CpuFeatur
                        desc.kernel == Size2{3, 3} && desc.stride == Size2{1, 1} &&
                        desc.dilation == Size2{1, 1} && desc.padding.h <= 2 && desc.padding.w <= 2 &&
                        desc.batch >= 1 && desc.in.c % lanes == 0 && desc.conv_out.c % lanes == 0;
-  if (!applies || (prefer == Prefer::fastest && !winograd_pays(desc))) return nullptr;
+  if (!applies || (prefer == Prefer::fastest && !winograd_pays(desc, features))) return nullptr;
   if (features.avx512) {
     return std::make_unique<OwnConv2d>(desc, direct::winograd_kernels_avx512());
   }

@@ -195,8 +195,9 @@ TEST_CASE("A NaN goes through convolution, ReLU and pooling") {
 }
 
 TEST_CASE("Descriptions that Winograd's convolution takes") {
-  const CpuFeatures features = CpuFeatures::detect();
+  CpuFeatures features = CpuFeatures::detect();
   if (!features.avx2) return;
+  features.amd = false;
   const auto takes = [&](const Conv2dDesc& d) {
     return make_winograd_conv2d(d, features) != nullptr;
   };
@@ -207,7 +208,14 @@ TEST_CASE("Descriptions that Winograd's convolution takes") {
   CHECK(!takes(conv_case(8, {8, 8, 16}, 64, {3, 3}, {1, 1}, {1, 1})));
   CHECK(!takes(conv_case(8, {8, 8, 64}, 16, {3, 3}, {1, 1}, {1, 1})));
   CHECK(!takes(conv_case(1, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1})));
-  CHECK(!takes(conv_case(8, {8, 8, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
+  CHECK(!takes(conv_case(31, {4, 4, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
+  CHECK(takes(conv_case(32, {4, 4, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
+  // Sixteen channels pay on one kind of processor.
+  const Conv2dDesc narrow = conv_case(8, {32, 32, 16}, 16, {3, 3}, {1, 1}, {1, 1});
+  CHECK(!takes(narrow));
+  CpuFeatures amd = features;
+  amd.amd = true;
+  CHECK((make_winograd_conv2d(narrow, amd) != nullptr) == amd.avx512);
   // Another convolution.
   CHECK(!takes(conv_case(8, {8, 8, 40}, 64, {3, 3}, {1, 1}, {1, 1})) == features.avx512);
   CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 3}, {2, 2}, {1, 1})));

@@ -128,7 +128,7 @@ TEST_CASE("auto: no more replicas than a batch has samples, nor than there are a
   CHECK(small_job(config, {"devices=auto", "data.size=8"}).ranks() == 1);
 }
 
-TEST_CASE("micro-batches: multiples of eight that fit a cache, within bounds") {
+TEST_CASE("micro-batches: multiples of eight that fit a cache, or 32 that fit in memory") {
   const auto limit = [](std::int64_t channels) {
     const Job job =
         small_job(small_config("{type: SGD, lr: 0.1}"),
@@ -136,15 +136,18 @@ TEST_CASE("micro-batches: multiples of eight that fit a cache, within bounds") {
     const std::int64_t micro_batch = micro_batch_limit(job.plan, job.devices[0].traits());
     const std::int64_t bytes = estimate_memory(job.plan, 1, 0).activations;
     CHECK(micro_batch % 8 == 0);
-    // The largest that fits into 1 MiB, but from 8 to 256.
-    if (micro_batch > 8) CHECK(micro_batch * bytes <= 1 << 20);
-    if (micro_batch < 256) CHECK((micro_batch + 8) * bytes > 1 << 20);
+    // The largest that fits into 1 MiB, but from 32 in 512 MiB, or 8, to 256.
+    if (micro_batch > 32) CHECK(micro_batch * bytes <= 1 << 20);
+    if (micro_batch >= 32 && micro_batch < 256) CHECK((micro_batch + 8) * bytes > 1 << 20);
+    if (micro_batch > 8) CHECK(micro_batch * bytes <= 1 << 29);
+    if (micro_batch < 32) CHECK((micro_batch + 8) * bytes > 1 << 29);
     CHECK(job.max_micro_batch == micro_batch);
     return micro_batch;
   };
   CHECK(limit(1) == 256);
   CHECK(limit(64) < 256);
-  CHECK(limit(1024) == 8);
+  CHECK(limit(1024) == 32);
+  CHECK(limit(65536) < 32);
 }
 
 TEST_CASE("how a run ended: its name in the log, and the exit code of a stop") {
