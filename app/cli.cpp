@@ -71,7 +71,8 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
           ->check(not_empty());
   train
       ->add_option("--weights", options->weights,
-                   "Start from the weights of a safetensors file (torchvision names and layouts)")
+                   "Start from the weights of a safetensors file (torchvision names and layouts), "
+                   "in place of the config's weights.file")
       ->check(not_empty());
   train
       ->add_option("--expect-missing", options->expect_missing,

@@ -11,6 +11,7 @@
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "app/start_weights.h"
 #include "app/train_report.h"
 #include "app/train_start.h"
 #include "engine/graph/executor.h"
@@ -308,8 +309,10 @@ int run_train(const TrainOptions& options) {
   const TrainLimits limits = limits_of(options);
   const std::vector<Requirement> requirements = requirements_of(options);
   check_options(options);
-  Job job = load_job(
-      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices)));
+  TrainSpec spec =
+      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
+  replace_weights_file(options.weights, spec);
+  Job job = load_job(std::move(spec));
   for (const Requirement& requirement : requirements) {
     if (requirement.split != "train") split_by_name(job.splits, requirement.split);
   }

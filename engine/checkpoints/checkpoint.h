@@ -129,12 +129,4 @@ std::int64_t step_of_checkpoint(std::string_view name);
 /// that a crash left. Reads what stays; Retention (retention.h) remembers.
 void apply_retention(const std::string& folder, std::int64_t keep_last);
 
-/// `--weights`: what a file gives to a plan.
-struct WeightsReport {
-  std::vector<std::string> loaded, missing, left_over;
-};
-/// Copies every parameter that the file has into `flat`. `optim.` and `dpt.` tensors are not
-/// left-overs. Throws ErrorKind::data when a shape differs, naming both.
-WeightsReport load_weights(const std::string& path, const Plan& plan, float* flat);
-
 }  // namespace dpt

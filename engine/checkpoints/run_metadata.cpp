@@ -322,6 +322,10 @@ CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata
   return header;
 }
 
+std::vector<std::string> stored_classes(const std::string& path, const Metadata& metadata) {
+  return parse_list(path, metadata, "dpt.classes");
+}
+
 std::vector<std::string> optimizer_states(const std::string& path, const Metadata& metadata) {
   return parse_list(path, metadata, "dpt.optimizer_states");
 }

@@ -24,6 +24,9 @@ Metadata to_metadata(const Checkpoint& checkpoint);
 /// Throws ErrorKind::data naming the key that is missing or malformed.
 CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata);
 
+/// The names of the classes of the data that the file's weights were trained on.
+std::vector<std::string> stored_classes(const std::string& path, const Metadata& metadata);
+
 /// Names of the optimizer's states, in the order in which they were saved.
 std::vector<std::string> optimizer_states(const std::string& path, const Metadata& metadata);
 

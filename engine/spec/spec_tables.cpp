@@ -120,6 +120,42 @@ ObjectTable warmup_table() {
       });
 }
 
+ObjectTable weights_table() {
+  using S = WeightsSpec;
+  return object_table<S>(
+      "weights",
+      "The weights that a new run starts from (finetuning); a resumed run does not read them "
+      "again. "
+      "A tensor that the file lacks and one that it has in addition to those of the model are "
+      "errors unless a pattern names them. In patterns, a star is any number of characters, a "
+      "question mark one; a pattern that matches nothing is an error too.",
+      {path_field(
+           "file", &S::file,
+           "A safetensors file with torchvision's names and layouts, such as a checkpoint of "
+           "dpt. --weights replaces it.")
+           .required(),
+       field("map", &S::map,
+             "Prefixes of the names in the file, and what the model has in their place, such as "
+             "{\"module.\": \"\", \"features.\": \"backbone.\"}. The longest prefix that fits is "
+             "replaced, once."),
+       field(
+           "expect_missing", &S::expect_missing,
+           "Patterns over the names of the model's tensors, such as \"fc.*\": those that the file "
+           "may lack, and that then keep their initial values. Where expect_left_over names the "
+           "tensor of the file too, it may also have another shape, and is not read."),
+       field("expect_left_over", &S::expect_left_over,
+             "Patterns over the names in the file (before `map`): tensors that the model does not "
+             "have."),
+       field("head", &S::head,
+             "by_class_name: of the last Linear layer (without one, the last layer with "
+             "parameters) the rows are copied whose class the file has under the same name; the "
+             "others keep their initial values. Only a checkpoint of dpt knows its classes. Not "
+             "set: this layer is loaded as any other."),
+       field("use", &S::use,
+             "Of a checkpoint of dpt with an average of the weights. ema: the moving average "
+             "(train.ema). raw: the weights themselves. Not set: the average, if there is one.")});
+}
+
 ObjectTable checkpoint_table(const ObjectTable& keep_best) {
   using S = CheckpointSpec;
   return object_table<S>(
@@ -287,6 +323,7 @@ SpecTables::SpecTables(const Catalog& catalog)
         return "expected grad_clip_norm or grad_clip_value, found both";
       });
 
+  weights = weights_table();
   checkpoint = checkpoint_table(keep_best);
   log = object_table<LogSpec>(
       "log", "What is written to metrics.jsonl.",
@@ -309,6 +346,8 @@ SpecTables::SpecTables(const Catalog& catalog)
            .required(),
        same_object_field("lr_schedule", schedule, "The learning-rate schedule."),
        object_field("train", &TrainSpec::train, train, "The training loop.").required(),
+       object_field("weights", &TrainSpec::weights, weights,
+                    "The weights that a new run starts from."),
        object_field("checkpoint", &TrainSpec::checkpoint, checkpoint, "What is saved, and when.")
            .changeable(),
        object_field("log", &TrainSpec::log, log, "What is logged, and when.").changeable(),

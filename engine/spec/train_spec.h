@@ -150,6 +150,27 @@ struct LogSpec {
   std::int64_t every = 50;  ///< steps; step 1 is always logged
 };
 
+/// How the rows of the last layer are taken from a file of weights.
+enum class HeadRows : std::uint8_t { by_class_name };
+constexpr auto enum_names(HeadRows) {
+  return std::to_array<EnumName<HeadRows>>({{HeadRows::by_class_name, "by_class_name"}});
+}
+
+/// What is taken from a checkpoint that holds the weights and averages of them.
+enum class WeightsUse : std::uint8_t { ema, raw };
+constexpr auto enum_names(WeightsUse) {
+  return std::to_array<EnumName<WeightsUse>>({{WeightsUse::ema, "ema"}, {WeightsUse::raw, "raw"}});
+}
+
+/// The weights that a run starts from.
+struct WeightsSpec {
+  std::string file;
+  TextPairs map;  ///< prefixes of the file's names, and what stands for them in the model
+  std::vector<std::string> expect_missing, expect_left_over;  ///< patterns
+  std::optional<HeadRows> head;   ///< unset = the last layer is as any other
+  std::optional<WeightsUse> use;  ///< unset = an average, where the file has one
+};
+
 struct TrainSpec {
   std::int64_t version = 1;
   std::string name;
@@ -162,6 +183,7 @@ struct TrainSpec {
   Variant lr_schedule;  ///< default: constant
   WarmupSpec warmup;    ///< read from lr_schedule.warmup
   TrainSection train;
+  std::optional<WeightsSpec> weights;  ///< unset = starts from initial values
   CheckpointSpec checkpoint;
   LogSpec log;
   std::vector<std::string> devices = {"auto"};

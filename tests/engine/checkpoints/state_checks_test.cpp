@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/checkpoints/run_metadata.h"
+#include "engine/checkpoints/weights_file.h"
 #include "tests/engine/checkpoints/files.h"
 #include "tests/engine/checkpoints/small_plan.h"
 
@@ -285,7 +286,8 @@ TEST_CASE("a file of dpt without its checksum is damaged, wherever it is read") 
   CHECK(error_of([&] { SafetensorsFile::open(path); }, path).starts_with(error));
   CHECK(error_of([&] { load_checkpoint(path, plan); }, path).starts_with(error));
   CHECK(error_of([&] { read_checkpoint_header(path); }, path).starts_with(error));
-  CHECK(error_of([&] { load_weights(path, plan, flat.data()); }, path).starts_with(error));
+  CHECK(error_of([&] { load_weights(weights_of(path), plan, nullptr, flat.data()); }, path)
+            .starts_with(error));
 }
 
 TEST_CASE("a changed bit in what the header says is found before it is believed") {

@@ -331,12 +331,13 @@ TEST_CASE("load_spec throws one usage error with a line for each issue") {
     FAIL("no exception");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::usage);
-    CHECK(std::string(error.what()) ==
-          "some.yaml:3:7: expected an integer of at least 0, found 'x'\n"
-          "some.yaml:4:1: unknown key 'sede' in the config, did you mean 'seed'? Known keys: "
-          "version, name, seed, data, model, loss, metrics, optimizer, lr_schedule, train, "
-          "checkpoint, log, "
-          "devices, device_weights, extends");
+    CHECK(
+        std::string(error.what()) ==
+        "some.yaml:3:7: expected an integer of at least 0, found 'x'\n"
+        "some.yaml:4:1: unknown key 'sede' in the config, did you mean 'seed'? Known keys: "
+        "version, name, seed, data, model, loss, metrics, optimizer, lr_schedule, train, weights, "
+        "checkpoint, log, "
+        "devices, device_weights, extends");
   }
 }
 

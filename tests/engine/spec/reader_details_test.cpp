@@ -546,6 +546,7 @@ train:
   precision: fp32
   autotune: true
   stall_timeout: 600
+weights: null
 checkpoint:
   every: 1
   every_steps: 0

@@ -207,7 +207,7 @@ TEST_CASE("overrides: what does not fit is an issue of the command line, after t
         "early_stopping, on_divergence, precision, autotune, stall_timeout");
   CHECK(issue("trian.epochs=3") ==
         "command line: unknown key 'trian' in the config, did you mean 'train'? Known keys: "
-        "version, name, seed, data, model, loss, metrics, optimizer, lr_schedule, train, "
+        "version, name, seed, data, model, loss, metrics, optimizer, lr_schedule, train, weights, "
         "checkpoint, log, "
         "devices, device_weights, extends");
   CHECK(issue("train.epochs=x") ==
