@@ -328,7 +328,9 @@ SpecTables::SpecTables(const Catalog& catalog)
   log = object_table<LogSpec>(
       "log", "What is written to metrics.jsonl.",
       {field("every", &LogSpec::every, "Steps between log lines; the first step always has one.")
-           .at_least(1)});
+           .at_least(1),
+       field("layers", &LogSpec::layers,
+             "Log the 2-norm of each parameter and of its gradient too.")});
 
   root = object_table<TrainSpec>(
       "config", "A dpt config file.",

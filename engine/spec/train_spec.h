@@ -148,6 +148,7 @@ struct CheckpointSpec {
 
 struct LogSpec {
   std::int64_t every = 50;  ///< steps; step 1 is always logged
+  bool layers = false;      ///< norms of each parameter and its gradient
 };
 
 /// How the rows of the last layer are taken from a file of weights.

@@ -15,7 +15,7 @@ std::size_t float_bytes(std::int64_t count) {
 
 }  // namespace
 
-ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory)
+ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory, bool logs)
     : backend_(backend), job_(job) {
   const std::size_t bytes = float_bytes(job.plan.param_floats);
   params_ = memory.allocate(bytes, "the parameters");
@@ -37,6 +37,17 @@ ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& 
   guard_ = memory.allocate(sizeof(UpdateGuard), "the update guard");
   allow_updates();
   if (job.spec.train.ema) set_up_average(memory);
+  if (logs && job.spec.log.layers) set_up_layer_norms(memory);
+}
+
+void ReplicaWeights::set_up_layer_norms(ReplicaMemory& memory) {
+  std::vector<Range> ranges;
+  for (const Param* param : job_.plan.updated()) {
+    ranges.push_back({param->offset, param->offset + param->count});
+  }
+  if (ranges.empty()) return;
+  norms_ = backend_.range_norms(ranges);
+  norms_memory_ = memory.allocate(2 * ranges.size() * sizeof(float), "the norms of parameters");
 }
 
 void ReplicaWeights::set_up_average(ReplicaMemory& memory) {
@@ -119,16 +130,20 @@ NamedBuffers ReplicaWeights::optimizer_state() {
 }
 
 void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged,
-                            bool norm) {
+                            UpdateNorms norms) {
   if (job_.loss.is_weighted()) {
     backend_.divide_by_weight(gradients, job_.plan.trained_floats, metrics);
   }
-  if (norm) {
+  if (norms.whole) {
     // The norm is that of what is trained; some frozen parameters have a gradient all the same.
     for (const UpdateRange& range : job_.update.frozen) {
       backend_.zero(gradients + float_bytes(range.begin), float_bytes(range.count));
     }
     backend_.grad_norm(gradients, job_.plan.trained_floats, staged.batch.scalars);
+  }
+  if (norms.layers) {
+    norms_->run(params_.ptr(), norms_memory_.ptr());
+    norms_->run(gradients, norms_memory_.ptr() + norms_memory_.bytes() / 2);
   }
   if (job_.spec.train.grad_clip_value) {
     backend_.clip_values(gradients, static_cast<float>(*job_.spec.train.grad_clip_value),

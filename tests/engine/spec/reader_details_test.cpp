@@ -558,6 +558,7 @@ checkpoint:
   on_failure: stop
 log:
   every: 50
+  layers: false
 devices: [auto]
 device_weights: auto
 )");
