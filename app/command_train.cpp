@@ -222,6 +222,13 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
         "weights (train.ema, decay {:g})",
         job.spec.train.ema->decay));
   }
+  if (const auto& swa = job.spec.train.swa) {
+    progress.info(fmt::format(
+        "from epoch {} on, validation, keep_best, early stopping and the test look at the average "
+        "of the weights after {} (train.swa)",
+        swa->from_epoch,
+        swa->every == 1 ? std::string("every epoch") : fmt::format("every {} epochs", swa->every)));
+  }
   if (job.splits.val.size() == 0) {
     progress.info("no validation samples (data.val_split is 0)");
   }

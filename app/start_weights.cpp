@@ -15,7 +15,15 @@ namespace {
 /// What the report says of the file's averages.
 std::string use_text(const WeightsReport& report) {
   if (!report.use) return {};
-  return *report.use == WeightsUse::ema ? " (moving average)" : " (raw, not the moving average)";
+  switch (*report.use) {
+    case WeightsUse::ema:
+      return " (moving average)";
+    case WeightsUse::swa:
+      return " (average of epochs)";
+    case WeightsUse::raw:
+      break;
+  }
+  return " (raw, not the average)";
 }
 
 std::string head_line(const HeadReport& head) {

@@ -22,7 +22,7 @@ std::string state_tensor_name(const std::string& state, const Param& param) {
 
 /// Whether a state has a tensor for a parameter. Counters are not averaged.
 bool is_kept(const std::string& state, const Param& param) {
-  return param.is_trained() || (state == kAverage && param.spec.role != ParamRole::counter);
+  return param.is_trained() || (is_average(state) && param.spec.role != ParamRole::counter);
 }
 
 /// Counters are integers in files, as PyTorch writes num_batches_tracked.
@@ -92,11 +92,15 @@ void check_undamaged(const SafetensorsFile& file) {
 
 }  // namespace
 
-const std::vector<float>* average_of(const Checkpoint& checkpoint) {
-  for (const auto& [name, values] : checkpoint.optimizer) {
-    if (name == kAverage) return &values;
-  }
-  return nullptr;
+bool is_average(const std::string& state) {
+  return state == kEma || state == kSwa;
+}
+
+const std::pair<std::string, std::vector<float>>* average_of(const Checkpoint& checkpoint) {
+  const auto& states = checkpoint.optimizer;
+  const auto found = std::find_if(states.begin(), states.end(),
+                                  [](const auto& state) { return is_average(state.first); });
+  return found == states.end() ? nullptr : &*found;
 }
 
 std::string save_checkpoint(const std::string& path, const Plan& plan,

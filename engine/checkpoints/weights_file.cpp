@@ -7,7 +7,6 @@
 
 #include <fmt/ranges.h>
 
-#include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/param_tensors.h"
 #include "engine/checkpoints/run_metadata.h"
 #include "engine/checkpoints/safetensors.h"
@@ -22,8 +21,9 @@ bool is_ours(const std::string& name) {
   return name.starts_with("optim.") || name.starts_with("dpt.");
 }
 
-std::string average_prefix() {
-  return fmt::format("optim.{}.", kAverage);
+/// Of the tensors of an average.
+std::string average_prefix(WeightsUse use) {
+  return fmt::format("optim.{}.", name_of(use));
 }
 
 /// What the model calls a tensor of the file: the longest prefix of the map is replaced.
@@ -86,19 +86,25 @@ class WeightsLoader {
   }
 
  private:
-  void choose_average() {
-    const std::string prefix = average_prefix();
+  bool has_average(WeightsUse use) const {
     const auto& tensors = file_.tensors();
-    const bool has_average =
-        std::any_of(tensors.begin(), tensors.end(),
-                    [&](const TensorEntry& entry) { return entry.name.starts_with(prefix); });
-    if (has_average) {
-      report_.use = spec_.use.value_or(WeightsUse::ema);
-    } else if (spec_.use == WeightsUse::ema) {
-      fail(ErrorKind::data,
-           "{}: weights.use: ema: expected a moving average of the weights (tensors {}*), found "
-           "none: the file is not a checkpoint of a run with train.ema",
-           file_.path(), prefix);
+    return std::any_of(tensors.begin(), tensors.end(), [&](const TensorEntry& entry) {
+      return entry.name.starts_with(average_prefix(use));
+    });
+  }
+
+  void choose_average() {
+    for (const WeightsUse average : {WeightsUse::ema, WeightsUse::swa}) {
+      if (has_average(average)) {
+        if (!spec_.use || spec_.use == WeightsUse::raw || spec_.use == average) {
+          report_.use = spec_.use.value_or(average);
+        }
+      } else if (spec_.use == average) {
+        fail(ErrorKind::data,
+             "{}: weights.use: {}: expected an average of the weights (tensors {}*), found none: "
+             "the file is not a checkpoint of a run with train.{}",
+             file_.path(), name_of(average), average_prefix(average), name_of(average));
+      }
     }
   }
 
@@ -162,11 +168,14 @@ class WeightsLoader {
   /// Where the values of a parameter are: in the average, or in the tensor itself.
   const TensorEntry& values_of(const TensorEntry& entry, const Param& param) const {
     // Counters are not averaged.
-    if (report_.use != WeightsUse::ema || param.spec.role == ParamRole::counter) return entry;
-    const TensorEntry* average = file_.find(average_prefix() + entry.name);
+    if (report_.use.value_or(WeightsUse::raw) == WeightsUse::raw ||
+        param.spec.role == ParamRole::counter) {
+      return entry;
+    }
+    const TensorEntry* average = file_.find(average_prefix(*report_.use) + entry.name);
     if (average) return *average;
     fail(ErrorKind::data, "{}: expected the average '{}{}', found none: weights.use=raw takes '{}'",
-         file_.path(), average_prefix(), entry.name, entry.name);
+         file_.path(), average_prefix(*report_.use), entry.name, entry.name);
   }
 
   /// A shape that differs where both patterns name the tensor: it is left where it is.

@@ -17,7 +17,7 @@ std::string join(const std::string& path, const std::string& key) {
 
 /// What other systems call our fields. Used only when the right-hand name is known where the
 /// left-hand one stands.
-constexpr std::array<std::pair<const char*, const char*>, 27> kOtherNames = {{
+constexpr std::array<std::pair<const char*, const char*>, 29> kOtherNames = {{
     {"filters", "out_channels"},
     {"num_output", "out_channels"},
     {"num_output", "out_features"},
@@ -42,6 +42,8 @@ constexpr std::array<std::pair<const char*, const char*>, 27> kOtherNames = {{
     {"finetune", "weights"},
     {"init_from", "weights"},
     {"prefix", "map"},
+    {"swa_start", "from_epoch"},
+    {"start_epoch", "from_epoch"},
     {"random_seed", "seed"},
     {"scheduler", "lr_schedule"},
     {"gpus", "devices"},

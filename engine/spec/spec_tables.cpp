@@ -65,6 +65,37 @@ ObjectTable ema_table() {
            .range(0, 1)});
 }
 
+ObjectTable swa_table() {
+  using S = SwaSpec;
+  return object_table<S>(
+      "swa",
+      "Stochastic weight averaging: keeps the equal average of the weights and running statistics "
+      "after some of the epochs, as torch.optim.swa_utils.AveragedModel does. Validation, "
+      "keep_best, early stopping and the test at the end look at it from its first epoch on.",
+      {field("from_epoch", &S::from_epoch,
+             "The first epoch after which the weights are averaged, counted from 1; at most "
+             "train.epochs.")
+           .required()
+           .range(1, 1'000'000),
+       field("every", &S::every, "Epochs from one that is averaged to the next.")
+           .range(1, 1'000'000)});
+}
+
+/// What must fit together in `train`.
+std::string problem_of_train(const TrainSection& s) {
+  if (s.grad_clip_norm && s.grad_clip_value) {
+    return "expected grad_clip_norm or grad_clip_value, found both";
+  }
+  if (s.ema && s.swa) return "expected ema or swa, found both: a run keeps one average";
+  if (s.swa && s.swa->from_epoch > s.epochs) {
+    return fmt::format(
+        "swa.from_epoch: expected one of the {} epochs, found {}: nothing would be "
+        "averaged",
+        s.epochs, s.swa->from_epoch);
+  }
+  return {};
+}
+
 ObjectTable on_divergence_table() {
   using S = OnDivergenceSpec;
   return object_table<S>(
@@ -153,7 +184,8 @@ ObjectTable weights_table() {
              "set: this layer is loaded as any other."),
        field("use", &S::use,
              "Of a checkpoint of dpt with an average of the weights. ema: the moving average "
-             "(train.ema). raw: the weights themselves. Not set: the average, if there is one.")});
+             "(train.ema). swa: the average of epochs (train.swa). raw: the weights themselves. "
+             "Not set: the average, if there is one.")});
 }
 
 ObjectTable checkpoint_table(const ObjectTable& keep_best) {
@@ -175,6 +207,7 @@ ObjectTable checkpoint_table(const ObjectTable& keep_best) {
 
 SpecTables::SpecTables(const Catalog& catalog)
     : ema(ema_table()),
+      swa(swa_table()),
       early_stopping(early_stopping_table(catalog.better_direction)),
       on_divergence(on_divergence_table()),
       keep_best(keep_best_table(catalog.better_direction)) {
@@ -299,6 +332,9 @@ SpecTables::SpecTables(const Catalog& catalog)
              "characters, a question mark one. Where all tensors of a BatchNorm are named, it uses "
              "its running statistics and leaves them as they are."),
        object_field("ema", &TrainSection::ema, ema, "A moving average of the weights."),
+       object_field("swa", &TrainSection::swa, swa,
+                    "An equal average of the weights after the last epochs; not together with "
+                    "ema."),
        object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
                     "When to end training before the last epoch."),
        object_field("on_divergence", &TrainSection::on_divergence, on_divergence,
@@ -318,10 +354,7 @@ SpecTables::SpecTables(const Catalog& catalog)
            "and a slow replica that is still reading, computing or saving is not stalled.")
            .range(0.01, 1e9)
            .changeable()},
-      +[](const TrainSection& s) -> std::string {
-        if (!s.grad_clip_norm || !s.grad_clip_value) return {};
-        return "expected grad_clip_norm or grad_clip_value, found both";
-      });
+      &problem_of_train);
 
   weights = weights_table();
   checkpoint = checkpoint_table(keep_best);

@@ -117,6 +117,12 @@ struct EmaSpec {
   double decay = 0.999;
 };
 
+/// An equal average of the weights after some of the epochs (stochastic weight averaging).
+struct SwaSpec {
+  std::int64_t from_epoch = 1;  ///< counted from 1
+  std::int64_t every = 1;       ///< epochs
+};
+
 struct TrainSection {
   std::int64_t epochs = 0;
   std::optional<MoreEpochs> on_more_epochs;  ///< unset = refused where the rate would change
@@ -124,7 +130,8 @@ struct TrainSection {
   std::int64_t accumulate = 1;               ///< least number of micro-batches of a shard
   std::optional<double> grad_clip_norm, grad_clip_value;
   std::vector<std::string> freeze;  ///< patterns over parameters' names
-  std::optional<EmaSpec> ema;       ///< unset = no average is kept
+  std::optional<EmaSpec> ema;       ///< a run keeps one average at most: this,
+  std::optional<SwaSpec> swa;       ///< this, or none
   std::optional<EarlyStoppingSpec> early_stopping;
   OnDivergenceSpec on_divergence;
   Precision precision = Precision::fp32;
@@ -158,9 +165,10 @@ constexpr auto enum_names(HeadRows) {
 }
 
 /// What is taken from a checkpoint that holds the weights and averages of them.
-enum class WeightsUse : std::uint8_t { ema, raw };
+enum class WeightsUse : std::uint8_t { ema, swa, raw };
 constexpr auto enum_names(WeightsUse) {
-  return std::to_array<EnumName<WeightsUse>>({{WeightsUse::ema, "ema"}, {WeightsUse::raw, "raw"}});
+  return std::to_array<EnumName<WeightsUse>>(
+      {{WeightsUse::ema, "ema"}, {WeightsUse::swa, "swa"}, {WeightsUse::raw, "raw"}});
 }
 
 /// The weights that a run starts from.

@@ -69,7 +69,7 @@ StagedBatch Replica::stage(const StepPlan& plan, const HostBatch& batch) {
   const std::size_t groups = job_.update.groups.size();
   job_.update.fill_steps(job_.optimizer, plan.lr, update, std::span(update_steps_).first(groups));
   if (job_.spec.train.ema) {
-    update_steps_[groups] = average_step(job_.spec.train.ema->decay, update);
+    update_steps_[groups] = average_step(1.0 - average_decay(job_.spec.train.ema->decay, update));
   }
   StepMetrics metrics;
   metrics.stop_votes = plan.vote_stop ? 1.0F : 0.0F;

@@ -36,7 +36,7 @@ ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& 
   optimizer_ = backend_.optimizer({job.optimizer.formula, job.update.ranges});
   guard_ = memory.allocate(sizeof(UpdateGuard), "the update guard");
   allow_updates();
-  if (job.spec.train.ema) set_up_average(memory);
+  if (!job.average.empty()) set_up_average(memory);
   if (logs && job.spec.log.layers) set_up_layer_norms(memory);
 }
 
@@ -59,6 +59,7 @@ void ReplicaWeights::set_up_average(ReplicaMemory& memory) {
   }
   average_scalars_ = memory.allocate(sizeof(StepScalars), "the average of the weights");
   average_metrics_ = memory.allocate(sizeof(StepMetrics), "the average of the weights");
+  average_step_ = memory.allocate(sizeof(UpdateStep), "the average of the weights");
   // Weights are not clipped. Of the guard's view it comes after every step: what a step did not
   // write, or broke, is not averaged.
   StepScalars scalars;
@@ -78,6 +79,17 @@ void ReplicaWeights::update_average(DevPtr step) {
   args.metrics = average_metrics_.ptr();
   args.guard = guard_.ptr();
   averaging_->step(args);
+}
+
+void ReplicaWeights::average_weights(std::int64_t averaged) {
+  const UpdateStep step = average_step(1.0 / static_cast<double>(averaged + 1));
+  if (averaged == 0) {
+    backend_.copy(average(), params_.ptr(), params_.bytes());
+  } else {
+    backend_.upload(average_step_.ptr(), &step, sizeof(step));
+    update_average(average_step_.ptr());
+  }
+  backend_.synchronize();  // for `step`
 }
 
 PassParams ReplicaWeights::for_evaluation() {
@@ -165,7 +177,7 @@ void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch&
     backend_.update_running(job_.plan.running, job_.plan.counters,
                             {params_.ptr(), gradients, args.metrics});
   }
-  if (averaging_) {
+  if (job_.spec.train.ema) {
     update_average(staged.update + job_.update.groups.size() * sizeof(UpdateStep));
   }
 }

@@ -45,6 +45,8 @@ class ReplicaWeights {
   /// With log.layers, where the results are logged: the norms of Plan::updated, then those of their
   /// gradients. Null otherwise.
   const DeviceMemory* layer_norms() const { return norms_ ? &norms_memory_ : nullptr; }
+  /// As Replica::average_weights.
+  void average_weights(std::int64_t averaged);
   /// After an update that was refused or broken nothing is written until this.
   void allow_updates() { backend_.zero(guard_.ptr(), guard_.bytes()); }
 
@@ -64,7 +66,7 @@ class ReplicaWeights {
   DeviceMemory norms_memory_;
   // Of the average, or null: what its pass takes for a step's scalars and metrics.
   std::unique_ptr<OptimizerOp> averaging_;
-  DeviceMemory average16_, average_scalars_, average_metrics_;
+  DeviceMemory average16_, average_scalars_, average_metrics_, average_step_;
 };
 
 }  // namespace dpt

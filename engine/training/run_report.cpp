@@ -239,7 +239,8 @@ void RunReport::eval(const EvalResult& result) {
                {"loss", result.loss},
                {"accuracy", result.accuracy}};
   add_values(line, result);
-  if (job_.spec.train.ema) line["weights"] = kAverage;
+  // Before the first epoch of train.swa, the weights themselves were evaluated.
+  if (job_.spec.train.ema || stepper_.state().averaged > 0) line["weights"] = job_.average;
   line["launches"] = result.samples.replayed ? "graph" : "calls";
   log_.event("eval", line);
 }

@@ -94,7 +94,7 @@ TEST_CASE("weights: the average of a run with train.ema is taken, or the weights
   CHECK(start({"weights.use=ema"}).first == average);
   const auto asked = start({"weights.use=raw"});
   CHECK(asked.first == raw);
-  check_contains(asked.second, "pre.safetensors (raw, not the moving average): 2 loaded");
+  check_contains(asked.second, "pre.safetensors (raw, not the average): 2 loaded");
   // Without the config's block too.
   const Finished plain = w.run_well(
       {"train", "small.yaml", kStill, "--run-dir", "p", "--weights", "c/pre.safetensors"});
@@ -127,7 +127,7 @@ TEST_CASE("weights: another number of classes, and what a config gets wrong") {
   refused("{file: x, map: [a]}", "expected a mapping from strings to strings, found a list of 1");
   refused("{file: x, map: {a: 1}}", "expected a string, found 1; put it into quotes");
   refused("{file: x, head: by_name}", "expected 'by_class_name', found 'by_name'");
-  refused("{file: x, use: best}", "expected one of ema, raw, found 'best'");
+  refused("{file: x, use: best}", "expected one of ema, swa, raw, found 'best'");
   refused("{map: {a: b}}", "missing key 'file' in weights");
   w.write_config("pretrained: {file: x}\n");
   check_contains(w.run({"config", "check", "c/tune.yaml"}).err,

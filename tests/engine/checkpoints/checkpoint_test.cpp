@@ -66,6 +66,7 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(loaded.state.plateau_best == 0.3 - 0.1);
   CHECK(loaded.state.plateau_bad == 1);
   CHECK(loaded.state.plateau_cooldown == 6);
+  CHECK(loaded.state.averaged == 3);
   CHECK(loaded.checksum == SafetensorsFile::open(path).stored_checksum());
   CHECK(loaded.config == saved.config);
   CHECK(loaded.classes == saved.classes);

@@ -107,6 +107,7 @@ inline Checkpoint small_checkpoint(const Plan& plan, std::int64_t step = 17) {
   checkpoint.state.plateau_best = 0.3 - 0.1;
   checkpoint.state.plateau_bad = 1;
   checkpoint.state.plateau_cooldown = 6;
+  checkpoint.state.averaged = 3;
   checkpoint.params = counting(plan, static_cast<float>(step));
   checkpoint.optimizer = {{"exp_avg", counting(plan, 1000)}, {"exp_avg_sq", counting(plan, 2000)}};
   checkpoint.config = "version: 1\nname: \"x\"\n# \u20ac\n";

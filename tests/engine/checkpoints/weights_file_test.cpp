@@ -135,8 +135,8 @@ TEST_CASE("weights.use: the average where the file has one, or what is asked for
   CHECK(l.flat == checkpoint.params);
   l.spec.use = WeightsUse::ema;
   CHECK(l.error() ==
-        "F: weights.use: ema: expected a moving average of the weights (tensors optim.ema.*), "
-        "found none: the file is not a checkpoint of a run with train.ema");
+        "F: weights.use: ema: expected an average of the weights (tensors optim.ema.*), found "
+        "none: the file is not a checkpoint of a run with train.ema");
 
   std::vector<float> average = counting(l.plan, 1000);
   checkpoint.optimizer.emplace_back("ema", average);
@@ -152,6 +152,21 @@ TEST_CASE("weights.use: the average where the file has one, or what is asked for
   CHECK(l.flat == average);
   CHECK(l.report.loaded.size() == 3);
   CHECK(l.report.left_over.empty());
+  l.spec.use = WeightsUse::swa;
+  CHECK(
+      l.error().starts_with("F: weights.use: swa: expected an average of the weights (tensors "
+                            "optim.swa.*), found none"));
+
+  checkpoint.optimizer.back().first = "swa";
+  save_checkpoint(l.spec.file, l.plan, checkpoint);
+  for (const auto wanted : {std::optional<WeightsUse>(), std::optional(WeightsUse::swa)}) {
+    CHECK(use(wanted) == WeightsUse::swa);
+    CHECK(l.flat == average);
+  }
+  CHECK(use(WeightsUse::raw) == WeightsUse::raw);
+  CHECK(l.flat == checkpoint.params);
+  l.spec.use = WeightsUse::ema;
+  CHECK(l.error().starts_with("F: weights.use: ema: expected an average"));
 }
 
 TEST_CASE("weights.head: the rows of classes that both have, by name") {

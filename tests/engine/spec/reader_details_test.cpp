@@ -532,6 +532,7 @@ train:
   grad_clip_norm: null
   grad_clip_value: null
   ema: null
+  swa: null
   early_stopping:
     monitor: val/accuracy
     patience: 3
