@@ -135,6 +135,45 @@ TEST_CASE("The norms of ranges have the same bits on all backends") {
   });
 }
 
+TEST_CASE("The norms of ranges are added up in the order that is written down") {
+  // The norm is half way between two floats, and rounded up by squares that are lost if they are
+  // added to the large one's lane or group, one by one.
+  std::vector<float> values(384);
+  values[0] = 1;
+  values[32] = values[33] = 0x1p-12F;
+  values[34] = 0x1p-24F;
+  on_backends([&](Backend& backend) {
+    const auto norm = [&] {
+      const OnDevice<float> on_device(backend, values);
+      const OnDevice<float> norms(backend, {0});
+      backend.range_norms(std::vector<Range>{{0, 384}})->run(on_device.ptr(), norms.ptr());
+      return norms.get()[0];
+    };
+    for (int i = 64; i < 384; ++i) values[static_cast<std::size_t>(i)] = 0;
+    CHECK(norm() == 1.0F);
+    // In lanes 64 to 127, first in a whole row of lanes, then in the rest after it.
+    for (const int first : {64, 320}) {
+      CAPTURE(first);
+      for (int i = 64; i < 384; ++i) {
+        values[static_cast<std::size_t>(i)] = i >= first && i < first + 64 ? 0x1p-27F : 0.0F;
+      }
+      CHECK(norm() == 1.0F + 0x1p-23F);
+    }
+    // In lane 0 they are lost, one after the other.
+    values.assign(values.size(), 0);
+    values.resize(std::size_t{256} * 64);
+    values[0] = 1;
+    values[32] = values[33] = 0x1p-12F;
+    values[34] = 0x1p-24F;
+    for (std::size_t row = 1; row < 64; ++row) values[row * 256] = 0x1p-27F;
+    const OnDevice<float> on_device(backend, values);
+    const OnDevice<float> norms(backend, {0});
+    backend.range_norms(std::vector<Range>{{0, 256 * 64}})->run(on_device.ptr(), norms.ptr());
+    CHECK(norms.get()[0] == 1.0F);
+    values.resize(384);
+  });
+}
+
 TEST_CASE("The CPU's gradient norm has the same bits on every processor") {
   const auto backend = make_cpu_backend(1);
   for (const std::int64_t n : {1, 15, 16, 17, 1000, 4099}) {

@@ -14,6 +14,13 @@ const std::vector<float>& average_in(const StartingPoint& point) {
   return point.optimizer.back().second;
 }
 
+/// Whether two buffers are equal but for the counters, which are not averaged.
+bool same_average(const Job& job, std::vector<float> a, const std::vector<float>& b) {
+  const auto begin = static_cast<std::ptrdiff_t>(job.plan.counters.begin);
+  std::copy_n(b.begin() + begin, job.plan.counters.size(), a.begin() + begin);
+  return a == b;
+}
+
 std::string normed(int epochs = 2) {
   std::string config = small_config(kAdam, epochs);
   const std::string after = "name: conv2, out_channels: 7, kernel_size: 3}\n";
@@ -165,9 +172,9 @@ TEST_CASE("train.swa: the equal average of the weights and statistics after its 
     const StartingPoint second = end_of(2), third = end_of(3), fourth = end_of(4), last = end_of(5);
     CHECK(second.state.averaged == 1);
     CHECK((average_in(second) == second.params));
-    CHECK((average_in(third) == second.params));
+    CHECK(same_average(job, average_in(third), second.params));
     CHECK(fourth.state.averaged == 2);
-    CHECK((average_in(last) == average_in(fourth)));
+    CHECK(same_average(job, average_in(last), average_in(fourth)));
     for (const Param& param : job.plan.params) {
       CAPTURE(param.name);
       std::int64_t different = 0;

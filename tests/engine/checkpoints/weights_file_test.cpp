@@ -250,6 +250,9 @@ TEST_CASE("weights of another shape: refused, or set aside where both lists name
   l.spec.expect_missing = {"fc1.*"};
   CHECK(l.error().starts_with("F: tensor 'fc1.weight': expected the shape"));
   l.spec.expect_left_over = {"*.weight"};
+  l.spec.expect_missing = {"conv1.*"};
+  CHECK(l.error().starts_with("F: tensor 'fc1.weight': expected the shape"));
+  l.spec.expect_missing = {"fc1.*"};
   l.load();
   CHECK(l.report.missing == Names{"fc1.weight"});
   CHECK(l.report.left_over == Names{"fc1.weight"});
