@@ -71,7 +71,8 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
           ->check(not_empty());
   train
       ->add_option("--weights", options->weights,
-                   "Start from the weights of a safetensors file (torchvision names and layouts)")
+                   "Start from the weights of a safetensors file (torchvision names and layouts), "
+                   "in place of the config's weights.file")
       ->check(not_empty());
   train
       ->add_option("--expect-missing", options->expect_missing,
@@ -142,10 +143,11 @@ void add_eval_command(CLI::App& app, CommandBody& body) {
   eval->add_option("--predictions", options->predictions,
                    "Write a CSV file with one line per sample, in the order of the data set")
       ->check(not_empty());
-  eval->add_option("--use", options->use,
-                   "ema: the moving average of the weights (train.ema), the default where the run "
-                   "kept one; raw: the weights themselves")
-      ->check(CLI::IsMember({"ema", "raw"}));
+  eval->add_option(
+          "--use", options->use,
+          "ema or swa: the average of the weights (train.ema, train.swa), the default where "
+          "the run kept one; raw: the weights themselves")
+      ->check(CLI::IsMember({"ema", "swa", "raw"}));
   eval->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
   eval->add_option("--require", options->requirements,
                    "Exit with code 7 unless this condition holds, e.g. 'test/accuracy>=0.90'")

@@ -9,6 +9,7 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/console.h"
+#include "engine/checkpoints/weights_file.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/stepper.h"
@@ -67,7 +68,11 @@ int run_bench(const BenchOptions& options) {
   Job job = load_job(
       load_spec(catalog(), options.config, with_devices(options.overrides, options.devices)));
   StartingPoint start = fresh_start(job);
-  if (!options.weights.empty()) load_weights(options.weights, job.plan, start.params.data());
+  if (!options.weights.empty()) {
+    WeightsSpec weights = job.spec.weights.value_or(WeightsSpec());
+    weights.file = options.weights;
+    load_weights(weights, job.plan, &job.splits.train.source->classes(), start.params.data());
+  }
 
   if (options.serve) {
     fmt::print("ready dpt\n");

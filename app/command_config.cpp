@@ -4,6 +4,7 @@
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "app/start_weights.h"
 #include "engine/graph/plan.h"
 #include "engine/losses/loss.h"
 #include "engine/metrics/metric.h"
@@ -76,6 +77,14 @@ std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
   return {};
 }
 
+/// Whether the file of `weights` fits the model; which classes the data has is not known here.
+std::string check_weights(const TrainSpec& spec, const Plan& plan) {
+  if (!spec.weights) return {};
+  std::vector<float> params(static_cast<std::size_t>(plan.param_floats));
+  const StartWeights weights{*spec.weights, "weights.file " + spec.weights->file, true};
+  return "; " + apply_start_weights(weights, plan, nullptr, params.data()).front();
+}
+
 constexpr const char* kStarter =
     R"(# A small convolutional network for 8x8 handwritten digits. `dpt config reference` describes every
 # field; `dpt config check` reports all errors of a file at once.
@@ -113,9 +122,10 @@ devices: auto
 int run_config_check(const ConfigOptions& options) {
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
   const Plan plan = check_without_data(spec);
+  const std::string weights = check_weights(spec, plan);
   const std::string data = check_listed_data(spec, plan);
-  fmt::print("{}: ok: {} layers, {} parameters{}\n", options.config, spec.model.layers.size(),
-             plan.param_count, data);
+  fmt::print("{}: ok: {} layers, {} parameters{}{}\n", options.config, spec.model.layers.size(),
+             plan.param_count, weights, data);
   return 0;
 }
 

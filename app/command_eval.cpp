@@ -200,10 +200,13 @@ int run_eval(const EvalOptions& options) {
   check_metrics_of(requirements, job.metrics);
   check_same_data(path, header, job, name, options.allow_other_data);
   const Checkpoint checkpoint = load_checkpoint(path, job.plan);
-  const std::vector<float>* average = average_of(checkpoint);
-  if (options.use == "ema" && !average) {
+  const auto* average = average_of(checkpoint);
+  const std::string averages = average ? average->first : std::string();
+  if (is_average(options.use) && options.use != averages) {
     fail(ErrorKind::usage,
-         "--use ema: {} has no average of the weights: the run was made without train.ema", path);
+         "--use {}: {} has no such average of the weights: the run was made without train.{}{}",
+         options.use, path, options.use,
+         average ? fmt::format("; it has that of train.{} (--use {})", averages, averages) : "");
   }
   const bool uses_average = average && options.use != "raw";
 
@@ -212,7 +215,7 @@ int run_eval(const EvalOptions& options) {
       job.devices, job.backend_options,
       [&](Backend& backend, Communicator& communicator) {
         Replica replica(backend, communicator, job);
-        replica.set_params(uses_average ? *average : checkpoint.params);
+        replica.set_params(uses_average ? average->second : checkpoint.params);
         EvalResult mine = evaluate_split(replica, job, split, name);
         if (communicator.rank() == 0) result = std::move(mine);
       },
@@ -222,12 +225,14 @@ int run_eval(const EvalOptions& options) {
     Json out = {
         {"split", name}, {"n", result.n}, {"loss", result.loss}, {"accuracy", result.accuracy}};
     add_values(out, result);
-    if (average) out["weights"] = uses_average ? "ema" : "raw";
+    if (average) out["weights"] = uses_average ? averages : "raw";
     fmt::print("{}\n", json_text(out));
   } else {
     fmt::print("{}{}: {} split, {} samples: loss {:.4f}, accuracy {:.4f}", path,
-               uses_average ? " (moving average)" : "", name, result.n, result.loss,
-               result.accuracy);
+               !uses_average      ? ""
+               : averages == kSwa ? " (average of epochs)"
+                                  : " (moving average)",
+               name, result.n, result.loss, result.accuracy);
     for (const auto& [metric, value] : result.metrics) fmt::print(", {} {:.4f}", metric, value);
     fmt::print("\n");
     for (const auto& [metric, classes] : result.by_class) {

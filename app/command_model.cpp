@@ -50,7 +50,8 @@ int run_model_summary(const ModelOptions& options) {
   const StepSize step = step_size(spec, replicas, spec.data.batch_size, limit);
   const OptimizerSpec optimizer = make_optimizer(spec.optimizer);
   const UpdatePlan update = plan_update(optimizer, param_places(plan));
-  const int buffers = static_cast<int>(optimizer.states.size()) + (spec.train.ema ? 1 : 0);
+  const int buffers =
+      static_cast<int>(optimizer.states.size()) + (spec.train.ema || spec.train.swa ? 1 : 0);
   if (options.json) {
     auto summary = nlohmann::ordered_json::parse(summary_json(spec, plan, replicas, buffers, step));
     for (const ParamGroup& group : update.groups) {

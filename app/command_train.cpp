@@ -11,6 +11,7 @@
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "app/start_weights.h"
 #include "app/train_report.h"
 #include "app/train_start.h"
 #include "engine/graph/executor.h"
@@ -221,6 +222,13 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
         "weights (train.ema, decay {:g})",
         job.spec.train.ema->decay));
   }
+  if (const auto& swa = job.spec.train.swa) {
+    progress.info(fmt::format(
+        "from epoch {} on, validation, keep_best, early stopping and the test look at the average "
+        "of the weights after {} (train.swa)",
+        swa->from_epoch,
+        swa->every == 1 ? std::string("every epoch") : fmt::format("every {} epochs", swa->every)));
+  }
   if (job.splits.val.size() == 0) {
     progress.info("no validation samples (data.val_split is 0)");
   }
@@ -308,8 +316,10 @@ int run_train(const TrainOptions& options) {
   const TrainLimits limits = limits_of(options);
   const std::vector<Requirement> requirements = requirements_of(options);
   check_options(options);
-  Job job = load_job(
-      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices)));
+  TrainSpec spec =
+      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
+  replace_weights_file(options.weights, spec);
+  Job job = load_job(std::move(spec));
   for (const Requirement& requirement : requirements) {
     if (requirement.split != "train") split_by_name(job.splits, requirement.split);
   }

@@ -7,47 +7,13 @@
 
 #include "app/catalog.h"
 #include "app/command_support.h"
+#include "app/start_weights.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
 namespace {
-
-/// "conv1.*" matches every name that begins with "conv1."; without a star, only itself.
-bool matches_any(const std::string& name, const std::vector<std::string>& patterns) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    if (!pattern.empty() && pattern.back() == '*') {
-      return name.compare(0, pattern.size() - 1, pattern, 0, pattern.size() - 1) == 0;
-    }
-    return name == pattern;
-  });
-}
-
-/// `--weights`: loads, prints what came of it, fails on surprises.
-void apply_weights(const TrainOptions& options, const Job& job, StartingPoint& start,
-                   Progress& progress) {
-  const WeightsReport report = load_weights(options.weights, job.plan, start.params.data());
-  progress.info(fmt::format("weights from {}: {} loaded, {} missing, {} left over", options.weights,
-                            report.loaded.size(), report.missing.size(), report.left_over.size()));
-  std::string surprises;
-  const auto list = [&](const char* what, const std::vector<std::string>& names,
-                        const std::vector<std::string>& expected) {
-    for (const std::string& name : names) {
-      const bool is_expected = matches_any(name, expected);
-      progress.info(fmt::format("  {} {}{}", what, name, is_expected ? " (expected)" : ""));
-      if (!is_expected) surprises += fmt::format("\n  {} {}", what, name);
-    }
-  };
-  list("missing from the file:", report.missing, options.expect_missing);
-  list("left over in the file:", report.left_over, options.expect_left_over);
-  if (!surprises.empty()) {
-    fail(ErrorKind::data,
-         "--weights {} does not fit the model:{}\nIf this is intended, name these tensors with "
-         "--expect-missing and --expect-left-over (a trailing * matches any suffix)",
-         options.weights, surprises);
-  }
-}
 
 /// Refuses to resume with a config other than the one that made the checkpoint.
 void check_same_config(const std::string& checkpoint, const std::string& folder, const Job& job) {
@@ -69,6 +35,16 @@ void check_same_config(const std::string& checkpoint, const std::string& folder,
     fail(ErrorKind::data, "{}: {}. Restore the data, or start a new run with --resume never",
          checkpoint, difference);
   }
+}
+
+/// A resumed run does not read its first weights again. That their file lies elsewhere now is no
+/// other run, but it might be meant as one.
+void warn_of_other_weights(const TrainSpec& spec, const TrainStart& start, Progress& progress) {
+  if (!spec.weights) return;
+  const TrainSpec before = load_stored_spec(catalog(), start.point.config, start.checkpoint);
+  if (!before.weights || before.weights->file == spec.weights->file) return;
+  progress.warn(fmt::format("weights.file {} is ignored: the run resumes from {}; it began with {}",
+                            spec.weights->file, start.checkpoint, before.weights->file));
 }
 
 /// The checkpoint to resume from, or empty for a fresh start.
@@ -150,8 +126,12 @@ TrainStart load_start(const TrainOptions& options, const Job& job, const std::st
   start.checkpoint = find_checkpoint(options, folder, progress);
   if (start.checkpoint.empty()) {
     start.point = fresh_start(job);
-    if (!options.weights.empty()) {
-      apply_weights(options, job, start.point, progress);
+    if (const auto weights = start_weights(options, job.spec)) {
+      const std::vector<std::string>& classes = job.splits.train.source->classes();
+      for (const std::string& line :
+           apply_start_weights(*weights, job.plan, &classes, start.point.params.data())) {
+        progress.info(line);
+      }
       // A resumed run could not make these weights again to go back to them.
       start.point.state.rollback_step = -1;
     }
@@ -163,6 +143,7 @@ TrainStart load_start(const TrainOptions& options, const Job& job, const std::st
                               start.checkpoint));
   }
   start.point = start_from_checkpoint(job, start.checkpoint);
+  warn_of_other_weights(job.spec, start, progress);
   name_monitors(start.checkpoint, start.point);
   start.point.keep_forever = start.checkpoint == options.resume;
   return start;

@@ -107,6 +107,15 @@ class OptimizerOp {
   virtual void step(const OptimizerArgs& args) = 0;
 };
 
+/// The 2-norms of ranges of a flat buffer, on one device. Made once: it may hold device memory.
+class RangeNormsOp {
+ public:
+  virtual ~RangeNormsOp() = default;
+  /// Queues norms[i] = 2-norm of range i of `values`. Summed up in the order of
+  /// kernels/common/range_norms.h, with the same bits on every device. Both are fp32.
+  virtual void run(DevPtr values, DevPtr norms) = 0;
+};
+
 /// One addition of a tree sum: part `left` += part `right`.
 struct TreeAdd {
   int left = 0, right = 0;
@@ -162,6 +171,7 @@ class FlatKernels {
   /// Clips every value to [-limit, limit] (torch.nn.utils.clip_grad_value_); a NaN stays one.
   virtual void clip_values(DevPtr values, float limit, std::int64_t count) = 0;
   virtual std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc& desc) = 0;
+  virtual std::unique_ptr<RangeNormsOp> range_norms(std::span<const Range> ranges) = 0;
 };
 
 }  // namespace dpt

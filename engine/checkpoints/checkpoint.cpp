@@ -1,14 +1,13 @@
 // Checkpoints: tensors in files' layouts on one side, flat buffers on the other.
 #include "engine/checkpoints/checkpoint.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <set>
 
 #include "engine/checkpoints/file_io.h"
+#include "engine/checkpoints/param_tensors.h"
 #include "engine/checkpoints/run_metadata.h"
 #include "engine/checkpoints/safetensors_header.h"
 #include "engine/checkpoints/state_checks.h"
@@ -23,7 +22,7 @@ std::string state_tensor_name(const std::string& state, const Param& param) {
 
 /// Whether a state has a tensor for a parameter. Counters are not averaged.
 bool is_kept(const std::string& state, const Param& param) {
-  return param.is_trained() || (state == kAverage && param.spec.role != ParamRole::counter);
+  return param.is_trained() || (is_average(state) && param.spec.role != ParamRole::counter);
 }
 
 /// Counters are integers in files, as PyTorch writes num_batches_tracked.
@@ -54,24 +53,6 @@ struct FileTensors {
     sources.emplace_back(&param, flat + param.offset);
   }
 };
-
-void check_shape(const SafetensorsFile& file, const TensorEntry& entry, const Param& param) {
-  if (entry.shape == param.spec.file_shape) return;
-  fail(ErrorKind::data,
-       "{}: tensor '{}': expected the shape [{}] of the config's model, found [{}]", file.path(),
-       entry.name, fmt::join(param.spec.file_shape, ", "), fmt::join(entry.shape, ", "));
-}
-
-/// A tensor of a file in its place in the flat buffer.
-void read_into(const SafetensorsFile& file, const TensorEntry& entry, const Param& param,
-               float* flat) {
-  if (param.spec.role == ParamRole::counter) {
-    const std::vector<std::int64_t> values = file.read_integers(entry);
-    std::copy(values.begin(), values.end(), flat + param.offset);
-  } else {
-    from_file_layout(param, file.read_floats(entry).data(), flat + param.offset);
-  }
-}
 
 /// Reads a tensor of a checkpoint into its place; `seen` collects what the plan asked for.
 void take(const SafetensorsFile& file, const std::string& name, const Param& param, float* flat,
@@ -111,11 +92,15 @@ void check_undamaged(const SafetensorsFile& file) {
 
 }  // namespace
 
-const std::vector<float>* average_of(const Checkpoint& checkpoint) {
-  for (const auto& [name, values] : checkpoint.optimizer) {
-    if (name == kAverage) return &values;
-  }
-  return nullptr;
+bool is_average(const std::string& state) {
+  return state == kEma || state == kSwa;
+}
+
+const std::pair<std::string, std::vector<float>>* average_of(const Checkpoint& checkpoint) {
+  const auto& states = checkpoint.optimizer;
+  const auto found = std::find_if(states.begin(), states.end(),
+                                  [](const auto& state) { return is_average(state.first); });
+  return found == states.end() ? nullptr : &*found;
 }
 
 std::string save_checkpoint(const std::string& path, const Plan& plan,
@@ -210,31 +195,6 @@ CheckpointHeader read_checkpoint_header(const std::string& path) {
   CheckpointHeader header = from_metadata(path, file.metadata());
   header.checksum = file.stored_checksum();
   return header;
-}
-
-WeightsReport load_weights(const std::string& path, const Plan& plan, float* flat) {
-  const SafetensorsFile file = SafetensorsFile::open(path);
-  if (file.check_integrity() == Integrity::mismatch) {
-    fail(ErrorKind::data, "{}: is damaged: its bytes do not match its checksum", path);
-  }
-  WeightsReport report;
-  std::set<std::string> wanted;
-  for (const Param& param : plan.params) {
-    wanted.insert(param.name);
-    const TensorEntry* entry = file.find(param.name);
-    if (!entry) {
-      report.missing.push_back(param.name);
-      continue;
-    }
-    check_shape(file, *entry, param);
-    read_into(file, *entry, param, flat);
-    report.loaded.push_back(param.name);
-  }
-  for (const TensorEntry& entry : file.tensors()) {
-    const bool ours = entry.name.rfind("optim.", 0) == 0 || entry.name.rfind("dpt.", 0) == 0;
-    if (!ours && wanted.count(entry.name) == 0) report.left_over.push_back(entry.name);
-  }
-  return report;
 }
 
 }  // namespace dpt

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/checkpoints/safetensors.h"
@@ -62,11 +63,14 @@ struct RunState {
   std::int64_t skipped_steps = 0;   ///< of `step`, those that updated nothing
   std::int64_t skipped_in_row = 0;  ///< the newest of them, without an update in between
   std::int64_t epoch_skipped = 0;   ///< samples of the current epoch that are in no running sum
+  std::int64_t averaged = 0;        ///< epochs whose weights are in the average of train.swa
 };
 
-/// The name of the state that is the moving average of the weights (train.ema). Unlike the
-/// optimizer's, it has running statistics too.
-inline constexpr const char* kAverage = "ema";
+/// The names of the states that are averages of the weights (train.ema, train.swa). Unlike the
+/// optimizer's, they have running statistics too.
+inline constexpr const char* kEma = "ema";
+inline constexpr const char* kSwa = "swa";
+bool is_average(const std::string& state);
 
 /// A whole checkpoint in host memory, in buffer layout.
 struct Checkpoint {
@@ -83,8 +87,8 @@ struct Checkpoint {
   std::string checksum;  ///< of the file that it was loaded from
 };
 
-/// The moving average of the weights, a buffer like `params`; null where none was kept.
-const std::vector<float>* average_of(const Checkpoint& checkpoint);
+/// The average of the weights, by its name, a buffer like `params`; null where none was kept.
+const std::pair<std::string, std::vector<float>>* average_of(const Checkpoint& checkpoint);
 
 /// Writes it under torchvision's names and layouts; optimizer state as "optim.STATE.PARAM".
 /// Refuses non-finite weights with ErrorKind::diverged, and counters that load_checkpoint would
@@ -128,13 +132,5 @@ std::int64_t step_of_checkpoint(std::string_view name);
 /// Removes what is older than the newest `keep_last` (at least 1) good ones, and temporary files
 /// that a crash left. Reads what stays; Retention (retention.h) remembers.
 void apply_retention(const std::string& folder, std::int64_t keep_last);
-
-/// `--weights`: what a file gives to a plan.
-struct WeightsReport {
-  std::vector<std::string> loaded, missing, left_over;
-};
-/// Copies every parameter that the file has into `flat`. `optim.` and `dpt.` tensors are not
-/// left-overs. Throws ErrorKind::data when a shape differs, naming both.
-WeightsReport load_weights(const std::string& path, const Plan& plan, float* flat);
 
 }  // namespace dpt

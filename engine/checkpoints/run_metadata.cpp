@@ -71,6 +71,7 @@ const StateField kStateFields[] = {
     {"epoch_sums", &RunState::epoch_sums, 4},
     {"train_metrics", &RunState::train_metrics, 4},
     {"val_metrics", &RunState::val_metrics, 4},
+    {"averaged", &RunState::averaged, 5},
 };
 
 // Does not compile when RunState has another number of fields: then give the new one its row above
@@ -84,8 +85,8 @@ const StateField kStateFields[] = {
                                 epoch_weight, epoch_labelled, epoch_sums, device_weights,
                                 train_loss, train_accuracy, val_loss, val_accuracy, train_metrics,
                                 val_metrics, val_n, lr_scale, rollbacks, rollback_step,
-                                rollback_candidate, skipped_steps, skipped_in_row, epoch_skipped] =
-      state;
+                                rollback_candidate, skipped_steps, skipped_in_row, epoch_skipped,
+                                averaged] = state;
 }
 
 constexpr const char* kNone = "none";  // an optional that is not set, a list without elements
@@ -320,6 +321,10 @@ CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata
   header.made_by = at(path, metadata, "dpt.made_by");
   check_state(path, header);
   return header;
+}
+
+std::vector<std::string> stored_classes(const std::string& path, const Metadata& metadata) {
+  return parse_list(path, metadata, "dpt.classes");
 }
 
 std::vector<std::string> optimizer_states(const std::string& path, const Metadata& metadata) {

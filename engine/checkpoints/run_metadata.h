@@ -11,7 +11,7 @@ namespace dpt {
 /// Version of what dpt writes. A file with the same major and any minor can be read; a minor adds
 /// things that an older reader may leave out.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 4;
+inline constexpr int kSchemaMinor = 5;
 
 struct SchemaVersion {
   int major = 0, minor = 0;
@@ -23,6 +23,9 @@ SchemaVersion read_version(const std::string& path, const Metadata& metadata);
 Metadata to_metadata(const Checkpoint& checkpoint);
 /// Throws ErrorKind::data naming the key that is missing or malformed.
 CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata);
+
+/// The names of the classes of the data that the file's weights were trained on.
+std::vector<std::string> stored_classes(const std::string& path, const Metadata& metadata);
 
 /// Names of the optimizer's states, in the order in which they were saved.
 std::vector<std::string> optimizer_states(const std::string& path, const Metadata& metadata);

@@ -89,6 +89,8 @@ void check_state(const std::string& path, const CheckpointHeader& header) {
   check.whole("skipped_steps", state.skipped_steps, 0, state.step, " ('dpt.step')");
   check.whole("skipped_in_row", state.skipped_in_row, 0, state.skipped_steps,
               " ('dpt.skipped_steps')");
+  // An epoch may be averaged and not yet closed.
+  check.whole("averaged", state.averaged, 0, state.epoch + 1, " ('dpt.epoch' + 1)");
   check.whole("rollbacks", state.rollbacks, 0, kMostSteps);
   check.whole("rollback_step", state.rollback_step, -1, state.step, " ('dpt.step')");
   check.whole("rollback_candidate", state.rollback_candidate, -1, state.step, " ('dpt.step')");

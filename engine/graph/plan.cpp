@@ -469,6 +469,14 @@ class PlanBuilder {
 
 }  // namespace
 
+std::vector<const Param*> Plan::updated() const {
+  std::vector<const Param*> all;
+  for (const Param& param : params) {
+    if (param.is_trained() && !param.is_frozen) all.push_back(&param);
+  }
+  return all;
+}
+
 std::vector<ActivationShape> Plan::shapes_into(const Node& node) const {
   std::vector<ActivationShape> shapes;
   for (const int each : node.inputs) {

@@ -76,6 +76,8 @@ struct Plan {
   DType type = DType::f32;  ///< of activations
   bool tf32 = false;        ///< operands of matrix products may be rounded to tf32
 
+  /// The parameters that training updates, in order: neither frozen nor running statistics.
+  std::vector<const Param*> updated() const;
   /// The shapes of what a node reads, in order.
   std::vector<ActivationShape> shapes_into(const Node& node) const;
   /// Floats of the gradient buffer: param_floats, then StepMetrics padded to 16. In the place of

@@ -21,9 +21,13 @@ double average_decay(double decay, std::int64_t update) {
   return std::min(decay, (1.0 + n) / (10.0 + n));
 }
 
-UpdateStep average_step(double decay, std::int64_t update) {
+std::int64_t epochs_to_average(const SwaSpec& swa, std::int64_t epochs) {
+  return epochs < swa.from_epoch ? 0 : (epochs - swa.from_epoch) / swa.every + 1;
+}
+
+UpdateStep average_step(double part) {
   FormulaStep<AverageFormula> now;
-  now.step.part = static_cast<float>(1.0 - average_decay(decay, update));
+  now.step.part = static_cast<float>(part);
   UpdateStep block = {};
   std::memcpy(&block, &now, sizeof(now));
   return block;

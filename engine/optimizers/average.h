@@ -1,8 +1,10 @@
-// The exponential moving average of train.ema, as a pass over the flat buffers after each update.
+// The averages of the weights (train.ema, train.swa), as a pass over the flat buffers: after each
+// update, or after an epoch.
 #pragma once
 
 #include <cstdint>
 
+#include "engine/spec/train_spec.h"
 #include "kernels/flat.h"
 
 namespace dpt {
@@ -14,6 +16,11 @@ OptimizerDesc average_desc(std::int64_t floats, Range counters);
 /// min(decay, (1 + update) / (10 + update)), so that the initial weights are soon forgotten
 /// (as tf.train.ExponentialMovingAverage does with num_updates).
 double average_decay(double decay, std::int64_t update);
-UpdateStep average_step(double decay, std::int64_t update);
+
+/// How many epochs train.swa has averaged after `epochs` of them.
+std::int64_t epochs_to_average(const SwaSpec& swa, std::int64_t epochs);
+
+/// A pass after which the weights are that part of the average.
+UpdateStep average_step(double part);
 
 }  // namespace dpt

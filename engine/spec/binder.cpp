@@ -17,7 +17,7 @@ std::string join(const std::string& path, const std::string& key) {
 
 /// What other systems call our fields. Used only when the right-hand name is known where the
 /// left-hand one stands.
-constexpr std::array<std::pair<const char*, const char*>, 22> kOtherNames = {{
+constexpr std::array<std::pair<const char*, const char*>, 29> kOtherNames = {{
     {"filters", "out_channels"},
     {"num_output", "out_channels"},
     {"num_output", "out_features"},
@@ -37,6 +37,13 @@ constexpr std::array<std::pair<const char*, const char*>, 22> kOtherNames = {{
     {"inputs", "from"},
     {"num_workers", "workers"},
     {"path", "root"},
+    {"path", "file"},
+    {"pretrained", "weights"},
+    {"finetune", "weights"},
+    {"init_from", "weights"},
+    {"prefix", "map"},
+    {"swa_start", "from_epoch"},
+    {"start_epoch", "from_epoch"},
     {"random_seed", "seed"},
     {"scheduler", "lr_schedule"},
     {"gpus", "devices"},

@@ -65,6 +65,7 @@ enum class FieldType : std::uint8_t {
   numbers,   ///< std::vector<double>
   integers,  ///< std::vector<std::int64_t>
   strings,   ///< std::vector<std::string>: a string or a list of strings
+  texts,     ///< TextPairs: a mapping from strings to strings
   object,    ///< a nested struct with its own table
   objects,   ///< a list of structs that share a table
   variant,   ///< Variant chosen by `type` from a VariantTable
@@ -72,10 +73,13 @@ enum class FieldType : std::uint8_t {
   patch      ///< no member: changes to another field, made before it is read (patch.h)
 };
 
+/// A mapping from strings to strings, in the order in which it is written.
+using TextPairs = std::vector<std::pair<std::string, std::string>>;
+
 /// A value as JSON-like data, for defaults, `config show` and schemas.
-using PlainValue =
-    std::variant<std::monostate, bool, std::int64_t, double, std::string, Size2,
-                 std::vector<double>, std::vector<std::int64_t>, std::vector<std::string>>;
+using PlainValue = std::variant<std::monostate, bool, std::int64_t, double, std::string, Size2,
+                                std::vector<double>, std::vector<std::int64_t>,
+                                std::vector<std::string>, TextPairs>;
 
 /// What a word stands for that is written instead of a Size2 (Field::or_word).
 inline constexpr Size2 kWordSize{-1, -1};
@@ -170,8 +174,8 @@ struct VariantTable {
 
 // Builders: `field(name, &Struct::member, doc)` deduces the FieldType from the member's type.
 // bool, std::int64_t, double, std::string, an enum with enum_names, Size2, vectors of double /
-// std::int64_t / std::string, and std::optional of those. Paths are changeable: where files lie
-// changes no result (the data is compared by its fingerprint).
+// std::int64_t / std::string, TextPairs, and std::optional of those. Paths are changeable: where
+// files lie changes no result (the data is compared by its fingerprint).
 template <class S, class T>
 Field field(const char* name, T S::*member, const char* doc);
 template <class S>

@@ -33,6 +33,8 @@ constexpr FieldType type_of() {
     return FieldType::numbers;
   else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>)
     return FieldType::integers;
+  else if constexpr (std::is_same_v<T, TextPairs>)
+    return FieldType::texts;
   else {
     static_assert(std::is_same_v<T, std::vector<std::string>>, "no FieldType for this member");
     return FieldType::strings;

@@ -68,6 +68,7 @@ struct DefaultText {
     if (value.h == value.w) return fmt::format("`{}`", value.h);
     return fmt::format("`[{}, {}]`", value.h, value.w);
   }
+  std::string operator()(const TextPairs&) const { return ""; }
   template <class T>
   std::string operator()(const std::vector<T>& value) const {
     if (value.empty()) return field.zero_word.empty() ? "" : "`" + field.zero_word + "`";

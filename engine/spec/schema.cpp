@@ -40,6 +40,11 @@ struct ToJson {
     if (value.empty() && !field.zero_word.empty()) return field.zero_word;
     return value;
   }
+  Json operator()(const TextPairs& value) const {
+    Json map = Json::object();
+    for (const auto& [key, text] : value) map[key] = text;
+    return map;
+  }
   template <class T>
   Json operator()(const T& value) const {
     return value;
@@ -122,6 +127,8 @@ class SchemaMaker {
         return list_of(field, element("integer", field));
       case FieldType::strings:
         return {{"anyOf", {string_schema(field), list_of(field, string_schema(field))}}};
+      case FieldType::texts:
+        return {{"type", "object"}, {"additionalProperties", {{"type", "string"}}}};
       case FieldType::object:
         return object(*field.object, field.nested(owner), is_partial);
       case FieldType::objects:

@@ -78,6 +78,13 @@ struct ToYaml {
   std::string operator()(const std::vector<std::string>& value) const {
     return yaml_list(value, yaml_string);
   }
+  std::string operator()(const TextPairs& value) const {
+    std::vector<std::string> texts;
+    for (const auto& [key, text] : value) {
+      texts.push_back(yaml_string(key) + ": " + yaml_string(text));
+    }
+    return fmt::format("{{{}}}", fmt::join(texts, ", "));
+  }
 };
 
 class Writer {
@@ -195,6 +202,8 @@ class Writer {
     // An absent list and an empty one are the same, and most layers have no `from`.
     const auto* strings = std::get_if<std::vector<std::string>>(&value);
     if (strings && strings->empty() && !field.is_required) return;
+    const auto* texts = std::get_if<TextPairs>(&value);
+    if (texts && texts->empty()) return;
     // A name that was not written, of what is not called by its index.
     const auto* string = std::get_if<std::string>(&value);
     if (string && string->empty() && field.type == FieldType::string) return;

@@ -65,6 +65,37 @@ ObjectTable ema_table() {
            .range(0, 1)});
 }
 
+ObjectTable swa_table() {
+  using S = SwaSpec;
+  return object_table<S>(
+      "swa",
+      "Stochastic weight averaging: keeps the equal average of the weights and running statistics "
+      "after some of the epochs, as torch.optim.swa_utils.AveragedModel does. Validation, "
+      "keep_best, early stopping and the test at the end look at it from its first epoch on.",
+      {field("from_epoch", &S::from_epoch,
+             "The first epoch after which the weights are averaged, counted from 1; at most "
+             "train.epochs.")
+           .required()
+           .range(1, 1'000'000),
+       field("every", &S::every, "Epochs from one that is averaged to the next.")
+           .range(1, 1'000'000)});
+}
+
+/// What must fit together in `train`.
+std::string problem_of_train(const TrainSection& s) {
+  if (s.grad_clip_norm && s.grad_clip_value) {
+    return "expected grad_clip_norm or grad_clip_value, found both";
+  }
+  if (s.ema && s.swa) return "expected ema or swa, found both: a run keeps one average";
+  if (s.swa && s.swa->from_epoch > s.epochs) {
+    return fmt::format(
+        "swa.from_epoch: expected one of the {} epochs, found {}: nothing would be "
+        "averaged",
+        s.epochs, s.swa->from_epoch);
+  }
+  return {};
+}
+
 ObjectTable on_divergence_table() {
   using S = OnDivergenceSpec;
   return object_table<S>(
@@ -120,6 +151,43 @@ ObjectTable warmup_table() {
       });
 }
 
+ObjectTable weights_table() {
+  using S = WeightsSpec;
+  return object_table<S>(
+      "weights",
+      "The weights that a new run starts from (finetuning); a resumed run does not read them "
+      "again. "
+      "A tensor that the file lacks and one that it has in addition to those of the model are "
+      "errors unless a pattern names them. In patterns, a star is any number of characters, a "
+      "question mark one; a pattern that matches nothing is an error too.",
+      {path_field(
+           "file", &S::file,
+           "A safetensors file with torchvision's names and layouts, such as a checkpoint of "
+           "dpt. --weights replaces it.")
+           .required(),
+       field("map", &S::map,
+             "Prefixes of the names in the file, and what the model has in their place, such as "
+             "{\"module.\": \"\", \"features.\": \"backbone.\"}. The longest prefix that fits is "
+             "replaced, once."),
+       field(
+           "expect_missing", &S::expect_missing,
+           "Patterns over the names of the model's tensors, such as \"fc.*\": those that the file "
+           "may lack, and that then keep their initial values. Where expect_left_over names the "
+           "tensor of the file too, it may also have another shape, and is not read."),
+       field("expect_left_over", &S::expect_left_over,
+             "Patterns over the names in the file (before `map`): tensors that the model does not "
+             "have."),
+       field("head", &S::head,
+             "by_class_name: of the last Linear layer (without one, the last layer with "
+             "parameters) the rows are copied whose class the file has under the same name; the "
+             "others keep their initial values. Only a checkpoint of dpt knows its classes. Not "
+             "set: this layer is loaded as any other."),
+       field("use", &S::use,
+             "Of a checkpoint of dpt with an average of the weights. ema: the moving average "
+             "(train.ema). swa: the average of epochs (train.swa). raw: the weights themselves. "
+             "Not set: the average, if there is one.")});
+}
+
 ObjectTable checkpoint_table(const ObjectTable& keep_best) {
   using S = CheckpointSpec;
   return object_table<S>(
@@ -139,6 +207,7 @@ ObjectTable checkpoint_table(const ObjectTable& keep_best) {
 
 SpecTables::SpecTables(const Catalog& catalog)
     : ema(ema_table()),
+      swa(swa_table()),
       early_stopping(early_stopping_table(catalog.better_direction)),
       on_divergence(on_divergence_table()),
       keep_best(keep_best_table(catalog.better_direction)) {
@@ -263,6 +332,9 @@ SpecTables::SpecTables(const Catalog& catalog)
              "characters, a question mark one. Where all tensors of a BatchNorm are named, it uses "
              "its running statistics and leaves them as they are."),
        object_field("ema", &TrainSection::ema, ema, "A moving average of the weights."),
+       object_field("swa", &TrainSection::swa, swa,
+                    "An equal average of the weights after the last epochs; not together with "
+                    "ema."),
        object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
                     "When to end training before the last epoch."),
        object_field("on_divergence", &TrainSection::on_divergence, on_divergence,
@@ -282,16 +354,16 @@ SpecTables::SpecTables(const Catalog& catalog)
            "and a slow replica that is still reading, computing or saving is not stalled.")
            .range(0.01, 1e9)
            .changeable()},
-      +[](const TrainSection& s) -> std::string {
-        if (!s.grad_clip_norm || !s.grad_clip_value) return {};
-        return "expected grad_clip_norm or grad_clip_value, found both";
-      });
+      &problem_of_train);
 
+  weights = weights_table();
   checkpoint = checkpoint_table(keep_best);
   log = object_table<LogSpec>(
       "log", "What is written to metrics.jsonl.",
       {field("every", &LogSpec::every, "Steps between log lines; the first step always has one.")
-           .at_least(1)});
+           .at_least(1),
+       field("layers", &LogSpec::layers,
+             "Log the 2-norm of each parameter and of its gradient too.")});
 
   root = object_table<TrainSpec>(
       "config", "A dpt config file.",
@@ -309,6 +381,8 @@ SpecTables::SpecTables(const Catalog& catalog)
            .required(),
        same_object_field("lr_schedule", schedule, "The learning-rate schedule."),
        object_field("train", &TrainSpec::train, train, "The training loop.").required(),
+       object_field("weights", &TrainSpec::weights, weights,
+                    "The weights that a new run starts from."),
        object_field("checkpoint", &TrainSpec::checkpoint, checkpoint, "What is saved, and when.")
            .changeable(),
        object_field("log", &TrainSpec::log, log, "What is logged, and when.").changeable(),

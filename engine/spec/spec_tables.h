@@ -13,7 +13,7 @@ struct SpecTables {
   SpecTables& operator=(const SpecTables&) = delete;
 
   ObjectTable transforms, data, layer, sequential, residual, model, loss, warmup, schedule, ema,
-      early_stopping, on_divergence, train, keep_best, checkpoint, log;
+      swa, early_stopping, on_divergence, train, weights, keep_best, checkpoint, log;
   VariantTable layer_kinds;  ///< the layers of the catalog, and the blocks
   ObjectTable root;          ///< of a TrainSpec
 };

@@ -117,6 +117,12 @@ struct EmaSpec {
   double decay = 0.999;
 };
 
+/// An equal average of the weights after some of the epochs (stochastic weight averaging).
+struct SwaSpec {
+  std::int64_t from_epoch = 1;  ///< counted from 1
+  std::int64_t every = 1;       ///< epochs
+};
+
 struct TrainSection {
   std::int64_t epochs = 0;
   std::optional<MoreEpochs> on_more_epochs;  ///< unset = refused where the rate would change
@@ -124,7 +130,8 @@ struct TrainSection {
   std::int64_t accumulate = 1;               ///< least number of micro-batches of a shard
   std::optional<double> grad_clip_norm, grad_clip_value;
   std::vector<std::string> freeze;  ///< patterns over parameters' names
-  std::optional<EmaSpec> ema;       ///< unset = no average is kept
+  std::optional<EmaSpec> ema;       ///< a run keeps one average at most: this,
+  std::optional<SwaSpec> swa;       ///< this, or none
   std::optional<EarlyStoppingSpec> early_stopping;
   OnDivergenceSpec on_divergence;
   Precision precision = Precision::fp32;
@@ -148,6 +155,29 @@ struct CheckpointSpec {
 
 struct LogSpec {
   std::int64_t every = 50;  ///< steps; step 1 is always logged
+  bool layers = false;      ///< norms of each parameter and its gradient
+};
+
+/// How the rows of the last layer are taken from a file of weights.
+enum class HeadRows : std::uint8_t { by_class_name };
+constexpr auto enum_names(HeadRows) {
+  return std::to_array<EnumName<HeadRows>>({{HeadRows::by_class_name, "by_class_name"}});
+}
+
+/// What is taken from a checkpoint that holds the weights and averages of them.
+enum class WeightsUse : std::uint8_t { ema, swa, raw };
+constexpr auto enum_names(WeightsUse) {
+  return std::to_array<EnumName<WeightsUse>>(
+      {{WeightsUse::ema, "ema"}, {WeightsUse::swa, "swa"}, {WeightsUse::raw, "raw"}});
+}
+
+/// The weights that a run starts from.
+struct WeightsSpec {
+  std::string file;
+  TextPairs map;  ///< prefixes of the file's names, and what stands for them in the model
+  std::vector<std::string> expect_missing, expect_left_over;  ///< patterns
+  std::optional<HeadRows> head;   ///< unset = the last layer is as any other
+  std::optional<WeightsUse> use;  ///< unset = an average, where the file has one
 };
 
 struct TrainSpec {
@@ -162,6 +192,7 @@ struct TrainSpec {
   Variant lr_schedule;  ///< default: constant
   WarmupSpec warmup;    ///< read from lr_schedule.warmup
   TrainSection train;
+  std::optional<WeightsSpec> weights;  ///< unset = starts from initial values
   CheckpointSpec checkpoint;
   LogSpec log;
   std::vector<std::string> devices = {"auto"};

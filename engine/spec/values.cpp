@@ -108,6 +108,8 @@ class Converter {
         return list<std::int64_t>(node, value);
       case FieldType::strings:
         return list<std::string>(node, value);
+      case FieldType::texts:
+        return texts(node, value);
       default:
         return false;  // objects and variants are the Binder's
     }
@@ -241,6 +243,23 @@ class Converter {
     return is_good;
   }
 
+  bool texts(const YamlNode& node, PlainValue& value) {
+    if (!node.is_map()) return refuse(node, {});
+    const Field one = element_of(field_);
+    TextPairs all;
+    bool is_good = true;
+    for (const YamlNode& child : node.children) {
+      PlainValue text;
+      if (Converter(one, issues_).convert(child, text)) {
+        all.emplace_back(child.key, std::get<std::string>(text));
+      } else {
+        is_good = false;
+      }
+    }
+    value = std::move(all);
+    return is_good;
+  }
+
   const Field& field_;
   std::vector<ConfigIssue>& issues_;
 };
@@ -276,6 +295,8 @@ std::string expected_text(const Field& field) {
       return list_text(field, "integer", "integers") + (range.empty() ? "" : ", each" + range);
     case FieldType::strings:
       return "a string or " + list_text(field, "string", "strings");
+    case FieldType::texts:
+      return "a mapping from strings to strings";
     case FieldType::object:
       return "a mapping";
     case FieldType::objects:

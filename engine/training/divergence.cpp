@@ -294,7 +294,7 @@ void Divergence::roll_back(const BadStep& bad) {
     for (const OptimizerState& state : job_.states) {
       const auto floats = static_cast<std::size_t>(job_.plan.param_floats);
       // An average begins with the weights.
-      target.optimizer.emplace_back(state.name, state.name == kAverage
+      target.optimizer.emplace_back(state.name, is_average(state.name)
                                                     ? target.params
                                                     : std::vector<float>(floats, state.start));
     }

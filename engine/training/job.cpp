@@ -119,7 +119,9 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.optimizer = make_optimizer(spec.optimizer);
   job.update = plan_update(job.optimizer, param_places(job.plan));
   job.states = job.optimizer.states;
-  if (spec.train.ema) job.states.push_back({kAverage});
+  if (spec.train.ema) job.average = kEma;
+  if (spec.train.swa) job.average = kSwa;
+  if (!job.average.empty()) job.states.push_back({job.average});
   const DataRequirements requirements = data_requirements(spec, job.plan);
   const auto seed = static_cast<std::uint64_t>(spec.seed);
   job.train_input =

@@ -28,8 +28,10 @@ struct Job {
   MetricSet metrics;
   OptimizerSpec optimizer;
   UpdatePlan update;
-  /// The flat buffers that training keeps beside the parameters: the optimizer's, then kAverage.
+  /// The flat buffers that training keeps beside the parameters: the optimizer's, then the average
+  /// of the weights.
   std::vector<OptimizerState> states;
+  std::string average;  ///< its name, kEma or kSwa; empty = none is kept
   LrSchedule schedule;
   ScheduleSegments schedule_segments;  ///< of `schedule`
   InputDesc train_input, eval_input;   ///< of the first kernel, for each list of transforms

@@ -11,12 +11,12 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
       communicator_(communicator),
       job_(job),
       memory_(backend),
-      weights_(backend, job, memory_),
+      weights_(backend, job, memory_, communicator.rank() == 0),
       passes_(backend, job, memory_),
       gradients_(backend, communicator, job, passes_),
       sums_(communicator, job, passes_),
       staging_(backend),
-      results_(backend),
+      results_(backend, weights_.layer_norms()),
       repeated_(backend),
       evaluation_(backend, communicator, job, memory_, passes_, staging_, repeated_),
       update_steps_(job.update.groups.size() + (job.spec.train.ema ? 1 : 0)) {}
@@ -27,17 +27,18 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
   const StagedBatch staged = stage(plan, batch);
   const std::uintptr_t pixels = staged.batch.raw.address;
   const bool norm = plan.want_grad_norm || job_.always_measures_norm();
+  const bool layer_norms = plan.want_grad_norm && weights_.layer_norms();
 
   const auto gradients = [&] {
     gradients_.compute(partition, staged, weights_.on_device(), sums_.during_backward());
   };
   const auto sum = [&] { sums_.sum(partition); };
   const auto update = [&] {
-    weights_.update(passes_.gradients(0), passes_.metrics(0), staged, norm);
+    weights_.update(passes_.gradients(0), passes_.metrics(0), staged, {norm, layer_norms});
   };
   using Part = RepeatedCalls::Part;
   if (communicator_.can_be_recorded() && !plan.measure) {
-    repeat({Part::whole, plan.global_batch, pixels, norm}, [&] {
+    repeat({Part::whole, plan.global_batch, pixels, norm, layer_norms}, [&] {
       gradients();
       sum();
       update();
@@ -47,14 +48,14 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
     if (sums_.overlap() || (gradients_.sums_over_ranks() && !communicator_.can_be_recorded())) {
       gradients();  // with sums between the calls, which no graph holds
     } else {
-      repeat({Part::gradients, plan.global_batch, pixels, false}, gradients);
+      repeat({Part::gradients, plan.global_batch, pixels, false, false}, gradients);
     }
     staging_.release(staged);
     if (plan.measure) own_seconds_ = own_time_since(begun);
     sum();
-    repeat({Part::update, 0, 0, norm}, update);
+    repeat({Part::update, 0, 0, norm, layer_norms}, update);
   }
-  results_.queue(plan, passes_.metrics(0), staged.batch.scalars);
+  results_.queue(plan, passes_.metrics(0), staged.batch.scalars, layer_norms);
 }
 
 StagedBatch Replica::stage(const StepPlan& plan, const HostBatch& batch) {
@@ -68,7 +69,7 @@ StagedBatch Replica::stage(const StepPlan& plan, const HostBatch& batch) {
   const std::size_t groups = job_.update.groups.size();
   job_.update.fill_steps(job_.optimizer, plan.lr, update, std::span(update_steps_).first(groups));
   if (job_.spec.train.ema) {
-    update_steps_[groups] = average_step(job_.spec.train.ema->decay, update);
+    update_steps_[groups] = average_step(1.0 - average_decay(job_.spec.train.ema->decay, update));
   }
   StepMetrics metrics;
   metrics.stop_votes = plan.vote_stop ? 1.0F : 0.0F;

@@ -65,6 +65,10 @@ class Replica {
   SampleResults evaluate(const DataSource& source, std::span<const std::int64_t> indices,
                          Loader& loader, const StopQuestion& wants_stop = {});
 
+  /// Of train.swa: the weights become one more part of their equal average, which has so many
+  /// parts; of none, they are the average. REQUIRES: no result pending.
+  void average_weights(std::int64_t averaged) { weights_.average_weights(averaged); }
+
   /// Device memory held, in bytes.
   std::size_t memory_bytes() const {
     return memory_.bytes() + staging_.memory_bytes() + gradients_.memory_bytes();

@@ -15,7 +15,7 @@ std::size_t float_bytes(std::int64_t count) {
 
 }  // namespace
 
-ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory)
+ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory, bool logs)
     : backend_(backend), job_(job) {
   const std::size_t bytes = float_bytes(job.plan.param_floats);
   params_ = memory.allocate(bytes, "the parameters");
@@ -36,7 +36,18 @@ ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& 
   optimizer_ = backend_.optimizer({job.optimizer.formula, job.update.ranges});
   guard_ = memory.allocate(sizeof(UpdateGuard), "the update guard");
   allow_updates();
-  if (job.spec.train.ema) set_up_average(memory);
+  if (!job.average.empty()) set_up_average(memory);
+  if (logs && job.spec.log.layers) set_up_layer_norms(memory);
+}
+
+void ReplicaWeights::set_up_layer_norms(ReplicaMemory& memory) {
+  std::vector<Range> ranges;
+  for (const Param* param : job_.plan.updated()) {
+    ranges.push_back({param->offset, param->offset + param->count});
+  }
+  if (ranges.empty()) return;
+  norms_ = backend_.range_norms(ranges);
+  norms_memory_ = memory.allocate(2 * ranges.size() * sizeof(float), "the norms of parameters");
 }
 
 void ReplicaWeights::set_up_average(ReplicaMemory& memory) {
@@ -48,6 +59,7 @@ void ReplicaWeights::set_up_average(ReplicaMemory& memory) {
   }
   average_scalars_ = memory.allocate(sizeof(StepScalars), "the average of the weights");
   average_metrics_ = memory.allocate(sizeof(StepMetrics), "the average of the weights");
+  average_step_ = memory.allocate(sizeof(UpdateStep), "the average of the weights");
   // Weights are not clipped. Of the guard's view it comes after every step: what a step did not
   // write, or broke, is not averaged.
   StepScalars scalars;
@@ -67,6 +79,17 @@ void ReplicaWeights::update_average(DevPtr step) {
   args.metrics = average_metrics_.ptr();
   args.guard = guard_.ptr();
   averaging_->step(args);
+}
+
+void ReplicaWeights::average_weights(std::int64_t averaged) {
+  const UpdateStep step = average_step(1.0 / static_cast<double>(averaged + 1));
+  if (averaged == 0) {
+    backend_.copy(average(), params_.ptr(), params_.bytes());
+  } else {
+    backend_.upload(average_step_.ptr(), &step, sizeof(step));
+    update_average(average_step_.ptr());
+  }
+  backend_.synchronize();  // for `step`
 }
 
 PassParams ReplicaWeights::for_evaluation() {
@@ -119,16 +142,20 @@ NamedBuffers ReplicaWeights::optimizer_state() {
 }
 
 void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged,
-                            bool norm) {
+                            UpdateNorms norms) {
   if (job_.loss.is_weighted()) {
     backend_.divide_by_weight(gradients, job_.plan.trained_floats, metrics);
   }
-  if (norm) {
+  if (norms.whole) {
     // The norm is that of what is trained; some frozen parameters have a gradient all the same.
     for (const UpdateRange& range : job_.update.frozen) {
       backend_.zero(gradients + float_bytes(range.begin), float_bytes(range.count));
     }
     backend_.grad_norm(gradients, job_.plan.trained_floats, staged.batch.scalars);
+  }
+  if (norms.layers) {
+    norms_->run(params_.ptr(), norms_memory_.ptr());
+    norms_->run(gradients, norms_memory_.ptr() + norms_memory_.bytes() / 2);
   }
   if (job_.spec.train.grad_clip_value) {
     backend_.clip_values(gradients, static_cast<float>(*job_.spec.train.grad_clip_value),
@@ -150,7 +177,7 @@ void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch&
     backend_.update_running(job_.plan.running, job_.plan.counters,
                             {params_.ptr(), gradients, args.metrics});
   }
-  if (averaging_) {
+  if (job_.spec.train.ema) {
     update_average(staged.update + job_.update.groups.size() * sizeof(UpdateStep));
   }
 }

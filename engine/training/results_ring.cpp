@@ -5,19 +5,23 @@
 
 namespace dpt {
 
-ResultsRing::ResultsRing(Backend& backend) : backend_(backend) {
+ResultsRing::ResultsRing(Backend& backend, const DeviceMemory* layer_norms)
+    : backend_(backend), layer_norms_(layer_norms) {
+  const std::size_t more = layer_norms ? layer_norms->bytes() : 0;
   for (Slot& slot : slots_) {
-    slot.returned = backend_.allocate_host(sizeof(Returned), "results of a step");
+    slot.returned = backend_.allocate_host(sizeof(Returned) + more, "results of a step");
   }
 }
 
-void ResultsRing::queue(const StepPlan& plan, DevPtr metrics, DevPtr scalars) {
+void ResultsRing::queue(const StepPlan& plan, DevPtr metrics, DevPtr scalars, bool layer_norms) {
   assert(pending() <= kMostPending);
   Slot& slot = slots_[static_cast<std::size_t>(next_slot())];
   slot.plan = plan;
   auto* returned = reinterpret_cast<Returned*>(slot.returned.get());
   backend_.download(&returned->metrics, metrics, sizeof(StepMetrics));
   if (plan.want_grad_norm) backend_.download(&returned->scalars, scalars, sizeof(StepScalars));
+  slot.has_layer_norms = layer_norms;
+  if (layer_norms) backend_.download(returned + 1, layer_norms_->ptr(), layer_norms_->bytes());
   slot.mark = backend_.record();
   ++queued_;
 }
@@ -33,6 +37,10 @@ StepResult ResultsRing::take() {
   result.metrics = returned->metrics;
   result.lr = slot.plan.lr;
   if (slot.plan.want_grad_norm) result.grad_norm = returned->scalars.grad_norm;
+  if (slot.has_layer_norms) {
+    const auto* norms = reinterpret_cast<const float*>(returned + 1);
+    result.layer_norms.assign(norms, norms + layer_norms_->bytes() / sizeof(float));
+  }
   result.outcome = static_cast<UpdateOutcome>(static_cast<int>(returned->metrics.outcome));
   // A step without parameters to update has no update that could be refused.
   if (result.outcome == UpdateOutcome::applied && !std::isfinite(result.metrics.loss_sum)) {

@@ -14,7 +14,8 @@ namespace dpt {
 /// Used by the thread of its backend.
 class ResultsRing {
  public:
-  explicit ResultsRing(Backend& backend);
+  /// `layer_norms`: where a step that logs them leaves them, or null.
+  ResultsRing(Backend& backend, const DeviceMemory* layer_norms);
 
   /// Most results that may be pending when a step is queued.
   static constexpr std::int64_t kMostPending = InputStaging::kSlots - 1;
@@ -23,8 +24,9 @@ class ResultsRing {
   /// writes nothing that a queued copy may still read.
   int next_slot() const { return static_cast<int>(queued_ % InputStaging::kSlots); }
 
-  /// Queues the copies of what a step has left in StepMetrics and StepScalars on the device.
-  void queue(const StepPlan& plan, DevPtr metrics, DevPtr scalars);
+  /// Queues the copies of what a step has left in StepMetrics and StepScalars on the device, and of
+  /// the layers' norms.
+  void queue(const StepPlan& plan, DevPtr metrics, DevPtr scalars, bool layer_norms);
   /// The oldest; waits for it if it must. REQUIRES: pending() > 0.
   StepResult take();
   /// Forgets all that are pending. REQUIRES: the device was waited for.
@@ -37,11 +39,13 @@ class ResultsRing {
   };
   struct Slot {
     StepPlan plan;
-    HostMemory returned{nullptr, nullptr};  ///< Returned, which the device writes
+    bool has_layer_norms = false;
+    HostMemory returned{nullptr, nullptr};  ///< Returned and the norms, which the device writes
     std::uint64_t mark = 0;
   };
 
   Backend& backend_;
+  const DeviceMemory* layer_norms_;
   std::array<Slot, InputStaging::kSlots> slots_;
   std::int64_t queued_ = 0, taken_ = 0;
 };

@@ -24,18 +24,24 @@ namespace {
 
 constexpr std::uint64_t kBlock = 1 << 16;
 
+/// Replaces numbers that are not finite, also in objects, by null, and adds their names.
+void drop_nonfinite(const std::string& name, Json& value, std::vector<std::string>& nonfinite) {
+  if (value.is_object()) {
+    for (auto& [key, inner] : value.items()) drop_nonfinite(name + "." + key, inner, nonfinite);
+  } else if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    nonfinite.push_back(name);
+    value = nullptr;
+  }
+}
+
 std::string line_of(const char* name, const Json& fields) {
   Json line;
   line["v"] = 1;
   line["event"] = name;
   std::vector<std::string> nonfinite;
   for (const auto& [key, value] : fields.items()) {
-    if (value.is_number_float() && !std::isfinite(value.get<double>())) {
-      nonfinite.push_back(key);
-      line[key] = nullptr;
-    } else {
-      line[key] = value;
-    }
+    line[key] = value;
+    drop_nonfinite(key, line[key], nonfinite);
   }
   if (!nonfinite.empty()) line["nonfinite"] = nonfinite;
   return json_text(line) + "\n";

@@ -11,6 +11,22 @@
 #include "engine/schedules/plateau.h"
 
 namespace dpt {
+namespace {
+
+/// The norms of StepResult::layer_norms, by the names of the parameters.
+void add_layer_norms(Json& line, const Plan& plan, const std::vector<float>& norms) {
+  if (norms.empty()) return;
+  const std::vector<const Param*> params = plan.updated();
+  Json of_params, of_gradients;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    of_params[params[i]->name] = norms[i];
+    of_gradients[params[i]->name] = norms[params.size() + i];
+  }
+  line["param_norms"] = std::move(of_params);
+  line["grad_norms"] = std::move(of_gradients);
+}
+
+}  // namespace
 
 void add_values(Json& line, const NamedValues& values) {
   for (const auto& [name, value] : values) line[name] = value;
@@ -88,6 +104,7 @@ void RunReport::step(const StepResult& result) {
   add_values(line, job_.metrics.values({sums, result.metrics.labelled}, false));
   line["lr"] = result.lr;
   line["grad_norm"] = result.grad_norm.value_or(0.0);
+  add_layer_norms(line, job_.plan, result.layer_norms);
   line["images_per_s"] = std::round(interval_samples_ / elapsed);
   line["data_wait"] = wait_fraction(stepper_.take_wait_seconds(), elapsed);
   log_.event("step", line);
@@ -222,7 +239,8 @@ void RunReport::eval(const EvalResult& result) {
                {"loss", result.loss},
                {"accuracy", result.accuracy}};
   add_values(line, result);
-  if (job_.spec.train.ema) line["weights"] = kAverage;
+  // Before the first epoch of train.swa, the weights themselves were evaluated.
+  if (job_.spec.train.ema || stepper_.state().averaged > 0) line["weights"] = job_.average;
   line["launches"] = result.samples.replayed ? "graph" : "calls";
   log_.event("eval", line);
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "kernels/flat.h"
 
@@ -26,6 +27,9 @@ struct StepResult {
   StepMetrics metrics;
   double lr = 0;
   std::optional<double> grad_norm;  ///< before clipping; when it was asked for
+  /// Of Plan::updated, then of their gradients, before the update and clipping; empty where they
+  /// are not logged.
+  std::vector<float> layer_norms;
   UpdateOutcome outcome = UpdateOutcome::applied;
 };
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/optimizers/average.h"
 #include "engine/training/best.h"
 #include "engine/training/divergence.h"
 #include "engine/training/lineage.h"
@@ -190,6 +191,7 @@ class RankTrainer {
       report_.end_training_of_epoch();
     }
     settle_best();
+    average_epoch();
     std::optional<EvalResult> val;
     if (job_.splits.val.size() > 0 && !(val = evaluate(job_.splits.val, "val"))) return false;
     note_results(val);
@@ -210,6 +212,23 @@ class RankTrainer {
     if (keep || improved) save(keep, improved);
     report_.begin_interval();
     return true;
+  }
+
+  /// Of train.swa: the weights at the end of this epoch go into their average, once; the epoch may
+  /// be closed by another process.
+  void average_epoch() {
+    if (!job_.spec.train.swa) return;
+    RunState& state = stepper_.state();
+    if (epochs_to_average(*job_.spec.train.swa, state.epoch + 1) > state.averaged) {
+      replica_.average_weights(state.averaged++);
+    } else {
+      keep_empty_average();
+    }
+  }
+
+  /// The average of no epoch is the weights themselves.
+  void keep_empty_average() {
+    if (job_.spec.train.swa && stepper_.state().averaged == 0) replica_.average_weights(0);
   }
 
   /// Keeps the epoch's results in the state; what was not measured is not there.
@@ -246,6 +265,7 @@ class RankTrainer {
 
   /// The state in host memory; the steps may go on while it is written.
   Checkpoint snapshot() {
+    keep_empty_average();
     Checkpoint checkpoint;
     checkpoint.state = stepper_.state();
     // A rollback takes the state back, not the schedule.
@@ -311,8 +331,8 @@ class RankTrainer {
       if (writes_) {
         const auto notify = [this](const std::string& text) { progress_.info(text); };
         const Checkpoint best = load_checkpoint(find_best(folder_, state, notify), job_.plan);
-        const std::vector<float>* average = average_of(best);
-        weights = average ? *average : best.params;
+        const auto* average = average_of(best);
+        weights = average ? average->second : best.params;
       }
       communicator_.broadcast(std::as_writable_bytes(std::span<float>(weights)), 0);
       replica_.set_params(weights);

@@ -29,6 +29,7 @@
 #include "kernels/cpu/pixel_map.h"
 #include "kernels/cpu/pool2d.h"
 #include "kernels/cpu/product.h"
+#include "kernels/cpu/range_norms.h"
 #include "kernels/cpu/relu.h"
 #include "kernels/cpu/sum.h"
 #include "kernels/start_thread.h"
@@ -188,6 +189,9 @@ class CpuBackend final : public Backend {
   }
   std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc& desc) override {
     return make_cpu_optimizer(desc);
+  }
+  std::unique_ptr<RangeNormsOp> range_norms(std::span<const Range> ranges) override {
+    return make_cpu_range_norms(ranges);
   }
 
  private:

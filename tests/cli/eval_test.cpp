@@ -53,6 +53,43 @@ TEST_CASE("eval takes the moving average of the weights where the run kept one")
   CHECK(usual["loss"] == events(w.dir.file("e/metrics.jsonl"), "eval")[0]["loss"]);
 }
 
+TEST_CASE(
+    "eval takes the average of epochs of a run with train.swa, and says what others it lacks") {
+  const Tiny w;
+  w.run_well(
+      {"train", "small.yaml", "train.epochs=4", "train.swa={from_epoch: 2}", "--run-dir", "s"});
+  const auto result = [&](const std::vector<std::string>& more) {
+    return nlohmann::json::parse(
+        w.run_well({"eval", "s/checkpoints/step-00000020.safetensors", "--json", "--split", "val"},
+                   more)
+            .out);
+  };
+  const auto usual = result({}), average = result({"--use", "swa"}), raw = result({"--use", "raw"});
+  CHECK(usual == average);
+  CHECK(usual["weights"] == "swa");
+  CHECK(raw["weights"] == "raw");
+  CHECK(raw["loss"] != usual["loss"]);
+  CHECK(usual["loss"] == events(w.dir.file("s/metrics.jsonl"), "eval")[3]["loss"]);
+  check_contains(w.run_well({"eval", "s"}).out, "best.safetensors (average of epochs): test split");
+  const Finished other = w.run({"eval", "s", "--use", "ema"});
+  CHECK(other.exit_code == 2);
+  check_contains(other.err,
+                 "has no such average of the weights: the run was made without "
+                 "train.ema; it has that of train.swa (--use swa)");
+  for (const auto& [setting, text] :
+       {std::pair("train.swa={from_epoch: 2}",
+                  "swa.from_epoch: expected one of the 1 epochs, found 2"),
+        std::pair("train={epochs: 2, ema: {}, swa: {from_epoch: 1}}",
+                  "expected ema or swa, found both"),
+        std::pair("train.swa={swa_start: 1}",
+                  "unknown key 'swa_start' in train.swa, did you mean "
+                  "'from_epoch'?")}) {
+    const Finished bad = w.run({"config", "check", "small.yaml", setting});
+    CHECK(bad.exit_code == 2);
+    check_contains(bad.err, text);
+  }
+}
+
 TEST_CASE("eval: bounds of metrics, and predictions of a part of the samples") {
   const Tiny w;
   w.run_well({"train", "small.yaml", "metrics=[{type: top_k, k: 2}, {type: per_class_accuracy}]"});

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "app/start_weights.h"
 #include "app/train_report.h"
 #include "app/train_start.h"
 #include "engine/checkpoints/checkpoint.h"
@@ -277,7 +278,7 @@ TEST_CASE("--weights: names that are expected, by themselves or up to a star") {
   check_contains(said, "  left over in the file: extra.y (expected)");
   CHECK(count_of(said, "(expected)") == 9);
 
-  // A star matches the rest of a name; without one, only the name itself.
+  // A star matches any characters; without one, only the name itself.
   s.options.expect_missing = {"conv1", "onv1.*", "conv2.w*", "conv2.bias.*", "", "fc*"};
   s.options.expect_left_over = {"extra", "extra.x"};
   const std::string refused = s.refused(ErrorKind::data);
@@ -285,6 +286,63 @@ TEST_CASE("--weights: names that are expected, by themselves or up to a star") {
                  "does not fit the model:\n  missing from the file: conv1.weight\n  missing from "
                  "the file: conv1.bias\n  missing from the file: conv2.bias\n  left over in the "
                  "file: extra.y\nIf this");
+}
+
+TEST_CASE("weights: what the patterns of the config do not expect is refused, with what to add") {
+  Start s;
+  const std::vector<float> values = {1, 2, 3, 4};
+  const std::string file = s.dir.file("w.safetensors");
+  write_safetensors(file, {},
+                    {{"net.fc2.bias", "F32", {4}, values.data()},
+                     {"net.conv2.bias", "F32", {7}, std::vector<float>(7).data()},
+                     {"extra.x", "F32", {2}, values.data()}});
+  s.job.spec.weights.emplace();
+  WeightsSpec& weights = *s.job.spec.weights;
+  weights.file = file;
+  weights.expect_missing = {"conv1.*"};
+  const std::string refused = s.refused(ErrorKind::data);
+  check_contains(refused, "weights.file " + file +
+                              " does not fit the model:\n  missing from the file: conv2.weight\n");
+  check_contains(refused,
+                 "\nIf this is intended, add to the config's `weights`:\n"
+                 "  expect_missing: [\"conv2.*\", \"fc1.*\", \"fc2.*\"]\n"
+                 "  expect_left_over: [\"net.fc2.*\", \"net.conv2.*\", \"extra.*\"]\n"
+                 "If only the names differ, map them instead:\n  map: {\"net.\": \"\"}");
+  CHECK_FALSE(contains(refused, "conv1"));
+  weights.map = {{"net.", ""}};
+  weights.expect_missing = {"conv1.*", "*.weight", "fc1.*"};
+  weights.expect_left_over = {"extra.*"};
+  CHECK(s.load().point.state.rollback_step == -1);
+  check_contains(s.messages(), "weights from " + file + ": 2 loaded, 6 missing, 1 left over");
+  // Other patterns may come from the command line.
+  weights.expect_left_over.clear();
+  check_contains(s.refused(ErrorKind::data), "left over in the file: extra.x");
+  s.options.expect_left_over = {"extra.?"};
+  s.load();
+  s.options.expect_missing = {"fc2.bias", "conv?.weight"};
+  s.options.expect_left_over = {"extra.x", "net.*"};
+  const std::string idle = s.refused(ErrorKind::data);
+  check_contains(idle,
+                 ": patterns without effect:\n"
+                 "  weights.expect_missing: 'fc2.bias' matches nothing that is missing from the "
+                 "file\n"
+                 "  weights.expect_left_over: 'net.*' matches nothing that is left over in the "
+                 "file\nCorrect");
+  // --weights names another file for the same block.
+  s.options = {};
+  s.options.weights = s.dir.file("none");
+  weights.expect_left_over = {"extra.*"};
+  check_contains(s.refused(ErrorKind::data), s.options.weights);
+  s.options.weights = file;
+  weights.file = s.dir.file("none");
+  s.load();
+  replace_weights_file("", s.job.spec);
+  CHECK(weights.file == s.dir.file("none"));
+  replace_weights_file("x/../y", s.job.spec);
+  CHECK(weights.file == (std::filesystem::current_path() / "y").string());
+  s.job.spec.weights.reset();
+  replace_weights_file("y", s.job.spec);
+  CHECK_FALSE(s.job.spec.weights);
 }
 
 TEST_CASE("where a run goes on: the newest checkpoint, the one that is named, or none") {

@@ -99,6 +99,81 @@ TEST_CASE("Clipping keeps what is in bounds, and NaNs") {
   });
 }
 
+TEST_CASE("The norms of ranges have the same bits on all backends") {
+  const std::int64_t n = 70'001;
+  const std::vector<float> values = random_values(n, 11);
+  // Around a lane, a group of lanes, a block of lanes and a tile; from any place; none.
+  const std::vector<Range> ranges = {{0, 1},           {3, 3},           {5, 36},
+                                     {7, 40},          {40, 295},        {40, 297},
+                                     {64, 64 + 16384}, {65, 65 + 16385}, {1, n}};
+  std::vector<float> first;
+  on_backends([&](Backend& backend) {
+    const OnDevice<float> on_device(backend, values);
+    const OnDevice<float> norms(backend, std::vector<float>(ranges.size() + 1, -1));
+    const auto op = backend.range_norms(ranges);
+    op->run(on_device.ptr(), norms.ptr());
+    op->run(on_device.ptr(), norms.ptr());  // nothing is left over
+    const std::vector<float> got = norms.get();
+    CHECK(got.back() == -1);
+    for (std::size_t r = 0; r < ranges.size(); ++r) {
+      CAPTURE(r);
+      double sum = 0;
+      for (std::int64_t i = ranges[r].begin; i < ranges[r].end; ++i) {
+        const auto value = static_cast<double>(values[static_cast<std::size_t>(i)]);
+        sum += value * value;
+      }
+      CHECK(static_cast<double>(got[r]) == doctest::Approx(std::sqrt(sum)).epsilon(1e-7));
+    }
+    if (first.empty()) first = got;
+    CHECK(same_bits(got, first));
+    backend.range_norms({})->run(on_device.ptr(), norms.ptr());
+    // Large values whose squares only a double holds.
+    const OnDevice<float> large(backend, {3e38F, 4e37F, 2e-38F, 2e-38F});
+    backend.range_norms(std::vector<Range>{{0, 2}, {2, 4}})->run(large.ptr(), norms.ptr());
+    CHECK(norms.get()[0] == doctest::Approx(3.0265e38).epsilon(1e-4));
+    CHECK(norms.get()[1] == doctest::Approx(2.8284e-38).epsilon(1e-4));
+  });
+}
+
+TEST_CASE("The norms of ranges are added up in the order that is written down") {
+  // The norm is half way between two floats, and rounded up by squares that are lost if they are
+  // added to the large one's lane or group, one by one.
+  std::vector<float> values(384);
+  values[0] = 1;
+  values[32] = values[33] = 0x1p-12F;
+  values[34] = 0x1p-24F;
+  on_backends([&](Backend& backend) {
+    const auto norm = [&] {
+      const OnDevice<float> on_device(backend, values);
+      const OnDevice<float> norms(backend, {0});
+      backend.range_norms(std::vector<Range>{{0, 384}})->run(on_device.ptr(), norms.ptr());
+      return norms.get()[0];
+    };
+    for (int i = 64; i < 384; ++i) values[static_cast<std::size_t>(i)] = 0;
+    CHECK(norm() == 1.0F);
+    // In lanes 64 to 127, first in a whole row of lanes, then in the rest after it.
+    for (const int first : {64, 320}) {
+      CAPTURE(first);
+      for (int i = 64; i < 384; ++i) {
+        values[static_cast<std::size_t>(i)] = i >= first && i < first + 64 ? 0x1p-27F : 0.0F;
+      }
+      CHECK(norm() == 1.0F + 0x1p-23F);
+    }
+    // In lane 0 they are lost, one after the other.
+    values.assign(values.size(), 0);
+    values.resize(std::size_t{256} * 64);
+    values[0] = 1;
+    values[32] = values[33] = 0x1p-12F;
+    values[34] = 0x1p-24F;
+    for (std::size_t row = 1; row < 64; ++row) values[row * 256] = 0x1p-27F;
+    const OnDevice<float> on_device(backend, values);
+    const OnDevice<float> norms(backend, {0});
+    backend.range_norms(std::vector<Range>{{0, 256 * 64}})->run(on_device.ptr(), norms.ptr());
+    CHECK(norms.get()[0] == 1.0F);
+    values.resize(384);
+  });
+}
+
 TEST_CASE("The CPU's gradient norm has the same bits on every processor") {
   const auto backend = make_cpu_backend(1);
   for (const std::int64_t n : {1, 15, 16, 17, 1000, 4099}) {

@@ -62,6 +62,7 @@ class HostBackend : public Backend {
   void divide_by_weight(DevPtr, std::int64_t, DevPtr) override { no(); }
   void clip_values(DevPtr, float, std::int64_t) override { no(); }
   std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc&) override { no(); }
+  std::unique_ptr<RangeNormsOp> range_norms(std::span<const Range>) override { no(); }
 
  protected:
   [[noreturn]] static void no() { throw std::logic_error("not in this backend"); }

@@ -1,4 +1,4 @@
-// train.ema: the moving average of the weights over runs, stops, bad steps and replicas.
+// train.ema and train.swa: averages of the weights over runs, stops, bad steps and replicas.
 #include "engine/optimizers/average.h"
 
 #include <doctest/doctest.h>
@@ -12,6 +12,13 @@ namespace {
 
 const std::vector<float>& average_in(const StartingPoint& point) {
   return point.optimizer.back().second;
+}
+
+/// Whether two buffers are equal but for the counters, which are not averaged.
+bool same_average(const Job& job, std::vector<float> a, const std::vector<float>& b) {
+  const auto begin = static_cast<std::ptrdiff_t>(job.plan.counters.begin);
+  std::copy_n(b.begin() + begin, job.plan.counters.size(), a.begin() + begin);
+  return a == b;
 }
 
 std::string normed(int epochs = 2) {
@@ -129,4 +136,97 @@ TEST_CASE("a step that is skipped leaves the average as it is, and one that is u
     const float was = average_in(after)[0];
     CHECK(average_in(next)[0] == was + (next.params[0] - was) * part);
   }
+}
+
+TEST_CASE("the epochs that train.swa averages") {
+  const auto counts = [](const SwaSpec& swa) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t epochs = 0; epochs < 8; ++epochs) {
+      all.push_back(epochs_to_average(swa, epochs));
+    }
+    return all;
+  };
+  CHECK(counts({1, 1}) == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(counts({3, 1}) == std::vector<std::int64_t>{0, 0, 0, 1, 2, 3, 4, 5});
+  CHECK(counts({2, 3}) == std::vector<std::int64_t>{0, 0, 1, 1, 1, 2, 2, 2});
+}
+
+TEST_CASE("train.swa: the equal average of the weights and statistics after its epochs") {
+  constexpr int kEpochs = 5;
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    const Job job = small_job(normed(kEpochs), {replicas_on(device, 2), "train.shards=3",
+                                                "train.swa={from_epoch: 2, every: 2}"});
+    CHECK(job.state_names() == std::vector<std::string>{"exp_avg", "exp_avg_sq", "swa"});
+    const TempDir folder;
+    train_small(job, folder.path());
+    const auto end_of = [&](int epoch) {
+      return checkpoint_of(job, folder, std::int64_t{epoch} * kStepsPerEpoch);
+    };
+    // Before its first epoch it is the weights themselves, also in the middle of an epoch.
+    for (const std::int64_t step : {3, 5, 9}) {
+      const StartingPoint point = checkpoint_of(job, folder, step);
+      CHECK(point.state.averaged == 0);
+      CHECK((average_in(point) == point.params));
+    }
+    const StartingPoint second = end_of(2), third = end_of(3), fourth = end_of(4), last = end_of(5);
+    CHECK(second.state.averaged == 1);
+    CHECK((average_in(second) == second.params));
+    CHECK(same_average(job, average_in(third), second.params));
+    CHECK(fourth.state.averaged == 2);
+    CHECK(same_average(job, average_in(last), average_in(fourth)));
+    for (const Param& param : job.plan.params) {
+      CAPTURE(param.name);
+      std::int64_t different = 0;
+      for (std::int64_t i = param.offset; i < param.offset + param.count; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        const float a = second.params[at], b = fourth.params[at];
+        const bool counts = param.spec.role == ParamRole::counter;
+        if (average_in(fourth)[at] != (counts ? b : a + (b - a) * 0.5F)) ++different;
+      }
+      CHECK(different == 0);
+    }
+    // What is evaluated, and that the log says so.
+    const auto evals = events(folder, "eval");
+    REQUIRE(evals.size() == kEpochs + 1);
+    CHECK_FALSE(evals[0].contains("weights"));
+    for (std::size_t i = 1; i < evals.size(); ++i) CHECK(evals[i]["weights"] == "swa");
+    CHECK(evals[1]["loss"] != evals[0]["loss"]);
+    CHECK(evals[2]["loss"] == evals[1]["loss"]);
+    CHECK(evals[4]["loss"] == evals[3]["loss"]);
+    CHECK(evals[3]["loss"] != evals[2]["loss"]);
+  }
+}
+
+TEST_CASE("train.swa: the same bits on any replicas, and over stops, also in an evaluation") {
+  const auto job = [](int replicas) {
+    return small_job(normed(4), {cpus(replicas), "train.shards=8", "train.swa={from_epoch: 2}"});
+  };
+  const TempDir first;
+  const FinalState one = train_small(job(1), first.path());
+  REQUIRE(one.optimizer.back().first == "swa");
+  CHECK_FALSE((one.optimizer.back().second == one.params));
+  for (const int replicas : {2, 8}) {
+    const TempDir folder;
+    CHECK((train_small(job(replicas), folder.path()) == one));
+  }
+  for (const std::int64_t stop : {4, 10, 15, 17}) {
+    CAPTURE(stop);
+    const TempDir folder;
+    train_small(job(2), folder.path(), nullptr, stop);
+    const StartingPoint rest = checkpoint_of(job(3), folder, stop);
+    CHECK((train_small(job(3), folder.path(), &rest) == one));
+  }
+  // As if stopped in the evaluation of the third epoch: it is averaged, but not closed.
+  const TempDir folder;
+  train_small(job(1), folder.path(), nullptr, 15);
+  StartingPoint rest = checkpoint_of(job(1), folder, 15);
+  REQUIRE(rest.state.averaged == 2);
+  const StartingPoint before = checkpoint_of(job(1), folder, 14);
+  RunState state = before.state;
+  state.step = rest.state.step;
+  state.position = job(1).splits.train.size();
+  state.averaged = 2;
+  rest.state = state;
+  CHECK((train_small(job(1), folder.path(), &rest).optimizer.back() == one.optimizer.back()));
 }

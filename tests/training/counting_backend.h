@@ -75,6 +75,9 @@ class CountingBackend : public HostBackend {
   std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc&) override {
     return std::make_unique<Optimizer>(*this);
   }
+  std::unique_ptr<RangeNormsOp> range_norms(std::span<const Range>) override {
+    return std::make_unique<Norms>(*this);
+  }
 
  private:
   struct Layer : Op {
@@ -92,6 +95,11 @@ class CountingBackend : public HostBackend {
   struct Input : InputOp {
     explicit Input(CountingBackend& a_backend) : backend(a_backend) {}
     void run(const InputArgs&) override { backend.single(); }
+    CountingBackend& backend;
+  };
+  struct Norms : RangeNormsOp {
+    explicit Norms(CountingBackend& a_backend) : backend(a_backend) {}
+    void run(DevPtr, DevPtr) override { backend.single(); }
     CountingBackend& backend;
   };
   struct Optimizer : OptimizerOp {

@@ -73,6 +73,10 @@ TEST_CASE("text that is not UTF-8 and numbers that are not finite stand in the l
   CHECK(lines[0]["loss"].is_null());
   RunLog(folder.file("l")).event("b", {{"loss", 0.5}, {"n", 3}});
   CHECK_FALSE(lines_of(folder.file("l"))[1].contains("nonfinite"));
+  RunLog(folder.file("l"))
+      .event("c", {{"x", 1}, {"norms", {{"fc.weight", NAN}, {"fc.bias", 2.5}}}});
+  CHECK(lines_of(folder.file("l"))[2]["norms"] == Json({{"fc.weight", nullptr}, {"fc.bias", 2.5}}));
+  CHECK(lines_of(folder.file("l"))[2]["nonfinite"] == Json({"norms.fc.weight"}));
 }
 
 TEST_CASE("half a line is gone as soon as a log is opened, and a replaced file is left at once") {

@@ -24,6 +24,7 @@
 #include "kernels/cuda/pixel_map.h"
 #include "kernels/cuda/pool2d.h"
 #include "kernels/cuda/product.h"
+#include "kernels/cuda/range_norms.h"
 #include "kernels/cuda/relu.h"
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/context.h"
@@ -381,6 +382,9 @@ class CudaBackend final : public Backend {
   }
   std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc& desc) override {
     return make_cuda_optimizer(*this, context_, desc);
+  }
+  std::unique_ptr<RangeNormsOp> range_norms(std::span<const Range> ranges) override {
+    return make_cuda_range_norms(*this, context_, ranges);
   }
 
  private:

@@ -66,6 +66,7 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(loaded.state.plateau_best == 0.3 - 0.1);
   CHECK(loaded.state.plateau_bad == 1);
   CHECK(loaded.state.plateau_cooldown == 6);
+  CHECK(loaded.state.averaged == 3);
   CHECK(loaded.checksum == SafetensorsFile::open(path).stored_checksum());
   CHECK(loaded.config == saved.config);
   CHECK(loaded.classes == saved.classes);
@@ -473,50 +474,6 @@ TEST_CASE("retention knows what it wrote, what is needed and what is of another 
   retention.apply(5, none, warn);
   CHECK(steps() == Steps{9, 5, 4, 3, 1});
   CHECK(warnings.empty());
-}
-
-TEST_CASE("weights only: loaded, missing, left over, other types, wrong shapes") {
-  const TempDir folder;
-  const std::string path = folder.file("w");
-  const Plan plan = small_plan();
-  const std::vector<std::uint16_t> bias = {0x3C00, 0xC000};  // 1, -2 in F16
-  std::vector<float> weight(24, 0.5F);
-  const float other = 0;
-  write_safetensors(path, {},
-                    {{"conv1.weight", "F32", {2, 3, 2, 2}, weight.data()},
-                     {"conv1.bias", "F16", {2}, bias.data()},
-                     {"head.weight", "F32", {1}, &other},
-                     {"optim.exp_avg.conv1.bias", "F32", {1}, &other}});
-  std::vector<float> flat(static_cast<std::size_t>(plan.param_floats), 9.0F);
-  using Names = std::vector<std::string>;
-  WeightsReport report = load_weights(path, plan, flat.data());
-  CHECK(report.loaded == Names{"conv1.weight", "conv1.bias"});
-  CHECK(report.missing == Names{"fc1.weight"});
-  CHECK(report.left_over == Names{"head.weight"});
-  const auto at = [&](int param, int i) {
-    return flat[static_cast<std::size_t>(plan.params[static_cast<std::size_t>(param)].offset + i)];
-  };
-  CHECK(at(0, 5) == 0.5F);
-  CHECK(at(1, 0) == 1.0F);
-  CHECK(at(1, 1) == -2.0F);
-  CHECK(at(2, 0) == 9.0F);  // a missing one stays as it was
-
-  save_checkpoint(path, plan, small_checkpoint(plan));
-  report = load_weights(path, plan, flat.data());
-  CHECK(report.loaded.size() == 3);
-  CHECK(report.missing.empty());
-  CHECK(report.left_over.empty());
-  CHECK(at(2, 3) ==
-        small_checkpoint(plan).params[static_cast<std::size_t>(plan.params[2].offset) + 3]);
-
-  write_safetensors(path, {}, {{"conv1.bias", "F32", {1}, &other}});
-  CHECK(error_of([&] { load_weights(path, plan, flat.data()); }, path) ==
-        "F: tensor 'conv1.bias': expected the shape [2] of the config's model, found [1]");
-  std::string bytes = read_all(path);
-  bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  write_all_text(path, bytes);
-  CHECK(error_of([&] { load_weights(path, plan, flat.data()); }, path) ==
-        "F: is damaged: its bytes do not match its checksum");
 }
 
 }  // namespace

@@ -29,7 +29,27 @@ inline Plan small_plan() {
   add_param(plan, "conv1.weight", {2, 3, 2, 2}, ParamLayout::ohwi);
   add_param(plan, "conv1.bias", {2});
   add_param(plan, "fc1.weight", {3, 12}, ParamLayout::linear_hwc, {2, 3, 2});
+  plan.params.back().node = 1;
+  plan.nodes.resize(2);
+  plan.nodes[0].name = "conv1";
+  plan.nodes[0].inputs = {0};
+  plan.nodes[1].name = "fc1";
+  plan.nodes[1].inputs = {1};
+  plan.rows.resize(2);
+  plan.rows[0].name = "conv1";
+  plan.rows[0].type = "Conv2d";
+  plan.rows[0].params = 26;
+  plan.rows[1].name = "fc1";
+  plan.rows[1].type = "Linear";
+  plan.rows[1].params = 36;
   return plan;
+}
+
+/// A file to start from, and nothing else of `weights`.
+inline WeightsSpec weights_of(const std::string& file) {
+  WeightsSpec weights;
+  weights.file = file;
+  return weights;
 }
 
 /// Buffer values first, first + 1, ... in the parameters, 0 in the padding.
@@ -87,6 +107,7 @@ inline Checkpoint small_checkpoint(const Plan& plan, std::int64_t step = 17) {
   checkpoint.state.plateau_best = 0.3 - 0.1;
   checkpoint.state.plateau_bad = 1;
   checkpoint.state.plateau_cooldown = 6;
+  checkpoint.state.averaged = 3;
   checkpoint.params = counting(plan, static_cast<float>(step));
   checkpoint.optimizer = {{"exp_avg", counting(plan, 1000)}, {"exp_avg_sq", counting(plan, 2000)}};
   checkpoint.config = "version: 1\nname: \"x\"\n# \u20ac\n";

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/checkpoints/run_metadata.h"
+#include "engine/checkpoints/weights_file.h"
 #include "tests/engine/checkpoints/files.h"
 #include "tests/engine/checkpoints/small_plan.h"
 
@@ -167,6 +168,11 @@ TEST_CASE("results at their bounds are accepted: no sample right, all right, no 
     CAPTURE(key);
     for (const char* good : {"0", "1099511627776"}) CHECK(error_with(key, good) == "no error");
   }
+  // Of two epochs that are closed, and one that is not.
+  for (const char* good : {"0", "3"}) CHECK(error_with("averaged", good) == "no error");
+  for (const char* bad : {"-1", "4"}) {
+    CHECK(error_with("averaged", bad).starts_with("F: metadata 'dpt.averaged': expected"));
+  }
 }
 
 TEST_CASE("files of older minor versions leave what they do not know at its default") {
@@ -180,7 +186,8 @@ TEST_CASE("files of older minor versions leave what they do not know at its defa
         "plateau_best",   "plateau_bad",    "plateau_cooldown", "best_average_of",
         "best_sum",       "best_weight",    "early_sum",        "early_weight",
         "plateau_sum",    "plateau_weight", "epoch_weight",     "epoch_labelled",
-        "epoch_sums",     "train_metrics",  "val_metrics",      "schedule_segments"}) {
+        "epoch_sums",     "train_metrics",  "val_metrics",      "schedule_segments",
+        "averaged"}) {
     CAPTURE(key);
     Metadata without = good_metadata();
     without.erase(std::string("dpt.") + key);
@@ -279,13 +286,14 @@ TEST_CASE("a file of dpt without its checksum is damaged, wherever it is read") 
   bytes[at + 4] = 'h';  // dpt.hntegrity
   write_all_text(path, bytes);
   const std::string error =
-      "F: expected the checksum 'dpt.integrity' of a file of dpt (it has metadata 'dpt.bad_"
-      "evaluations'), found 'dpt.hntegrity' as the last tensor: the file is damaged";
+      "F: expected the checksum 'dpt.integrity' of a file of dpt (it has metadata "
+      "'dpt.averaged'), found 'dpt.hntegrity' as the last tensor: the file is damaged";
   std::vector<float> flat(static_cast<std::size_t>(plan.param_floats));
   CHECK(error_of([&] { SafetensorsFile::open(path); }, path).starts_with(error));
   CHECK(error_of([&] { load_checkpoint(path, plan); }, path).starts_with(error));
   CHECK(error_of([&] { read_checkpoint_header(path); }, path).starts_with(error));
-  CHECK(error_of([&] { load_weights(path, plan, flat.data()); }, path).starts_with(error));
+  CHECK(error_of([&] { load_weights(weights_of(path), plan, nullptr, flat.data()); }, path)
+            .starts_with(error));
 }
 
 TEST_CASE("a changed bit in what the header says is found before it is believed") {

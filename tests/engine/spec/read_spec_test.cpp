@@ -160,10 +160,11 @@ TEST_CASE("unknown keys and kinds get a suggestion and the list of what is known
   CHECK(issues_of(changed("out_channels: 20", "filters: 20")) ==
         Texts{"15:35: unknown key 'filters' in layer Conv2d, did you mean 'out_channels'? Known "
               "keys: type, name, from, out_channels, kernel_size, stride, bias, dilations"});
-  CHECK(issues_of(changed("epochs: 10", "epochs: 10, batch_size: 5")) ==
-        Texts{"22:21: unknown key 'batch_size' in train, did you mean 'data.batch_size'? Known "
-              "keys: epochs, on_more_epochs, shards, accumulate, grad_clip_norm, grad_clip_value, "
-              "freeze, ema, early_stopping, on_divergence, precision, autotune, stall_timeout"});
+  CHECK(
+      issues_of(changed("epochs: 10", "epochs: 10, batch_size: 5")) ==
+      Texts{"22:21: unknown key 'batch_size' in train, did you mean 'data.batch_size'? Known "
+            "keys: epochs, on_more_epochs, shards, accumulate, grad_clip_norm, grad_clip_value, "
+            "freeze, ema, swa, early_stopping, on_divergence, precision, autotune, stall_timeout"});
   CHECK(issues_of(changed("type: SGD", "type: Adam, momentum: 0.9")) ==
         Texts{"20:25: unknown key 'momentum' in optimizer Adam; it belongs to SGD. Known keys: "
               "type, lr"});
@@ -223,10 +224,12 @@ TEST_CASE("what is required is asked for with its meaning") {
         Texts{"1:1: expected a config with the keys version, data, model, ..., found nothing"});
   CHECK(issues_of("- a\n") ==
         Texts{"1:1: expected a config with the keys version, data, model, ..., found a list of 1"});
-  CHECK(issues_of(changed("train: {epochs: 10, shards: auto, grad_clip_norm: 5.0}", "train:")) ==
-        Texts{"22:1: expected a mapping for train, found nothing; its keys are epochs, "
-              "on_more_epochs, shards, accumulate, grad_clip_norm, grad_clip_value, freeze, ema, "
-              "early_stopping, on_divergence, precision, autotune, stall_timeout"});
+  CHECK(
+      issues_of(changed("train: {epochs: 10, shards: auto, grad_clip_norm: 5.0}", "train:")) ==
+      Texts{
+          "22:1: expected a mapping for train, found nothing; its keys are epochs, "
+          "on_more_epochs, shards, accumulate, grad_clip_norm, grad_clip_value, freeze, ema, swa, "
+          "early_stopping, on_divergence, precision, autotune, stall_timeout"});
 }
 
 TEST_CASE("a config for a newer version is refused by name and not taken apart") {
@@ -331,12 +334,13 @@ TEST_CASE("load_spec throws one usage error with a line for each issue") {
     FAIL("no exception");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::usage);
-    CHECK(std::string(error.what()) ==
-          "some.yaml:3:7: expected an integer of at least 0, found 'x'\n"
-          "some.yaml:4:1: unknown key 'sede' in the config, did you mean 'seed'? Known keys: "
-          "version, name, seed, data, model, loss, metrics, optimizer, lr_schedule, train, "
-          "checkpoint, log, "
-          "devices, device_weights, extends");
+    CHECK(
+        std::string(error.what()) ==
+        "some.yaml:3:7: expected an integer of at least 0, found 'x'\n"
+        "some.yaml:4:1: unknown key 'sede' in the config, did you mean 'seed'? Known keys: "
+        "version, name, seed, data, model, loss, metrics, optimizer, lr_schedule, train, weights, "
+        "checkpoint, log, "
+        "devices, device_weights, extends");
   }
 }
 

@@ -532,6 +532,7 @@ train:
   grad_clip_norm: null
   grad_clip_value: null
   ema: null
+  swa: null
   early_stopping:
     monitor: val/accuracy
     patience: 3
@@ -546,6 +547,7 @@ train:
   precision: fp32
   autotune: true
   stall_timeout: 600
+weights: null
 checkpoint:
   every: 1
   every_steps: 0
@@ -557,6 +559,7 @@ checkpoint:
   on_failure: stop
 log:
   every: 50
+  layers: false
 devices: [auto]
 device_weights: auto
 )");

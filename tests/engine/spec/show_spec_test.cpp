@@ -25,6 +25,9 @@ TEST_CASE("a shown config reads back to an equal spec") {
       changed("shards: auto", "shards: 8, early_stopping: {patience: 3}"),
       changed("eval: [{type: Normalize, mean: [0.5], std: [0.25]}]", "eval: []"),
       changed("seed: 7", "seed: 7\ndevice_weights: [9, 0.5]"),
+      changed("seed: 7",
+              "seed: 7\nweights: {file: '$${x}', map: {'': b., \"a: \\\"\": '{', '1': 'no'}, "
+              "expect_missing: '*.bias', head: by_class_name, use: raw}"),
   };
   for (const std::string& config : configs) {
     const TrainSpec spec = good_spec(config);
@@ -44,6 +47,15 @@ TEST_CASE("a shown config reads back to an equal spec") {
     CHECK(again.train.early_stopping.has_value() == spec.train.early_stopping.has_value());
     CHECK(again.devices == spec.devices);
     CHECK(again.device_weights == spec.device_weights);
+    CHECK(again.weights.has_value() == spec.weights.has_value());
+    if (again.weights) {
+      CHECK(again.weights->file == spec.weights->file);
+      CHECK(again.weights->map == spec.weights->map);
+      CHECK(again.weights->map == TextPairs{{"", "b."}, {"a: \"", "{"}, {"1", "no"}});
+      CHECK(again.weights->expect_missing == Texts{"*.bias"});
+      CHECK(again.weights->head == HeadRows::by_class_name);
+      CHECK(again.weights->use == WeightsUse::raw);
+    }
     // With comments it is the same config.
     CHECK(shown(load_spec_text(small_catalog(), show_spec(small_catalog(), spec, true),
                                "/elsewhere/shown.yaml")) == text);

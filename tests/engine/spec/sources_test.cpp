@@ -94,7 +94,7 @@ TEST_CASE("extends: what is wrong is reported in the file in which it stands") {
   CHECK(file_issues(folder, child) ==
         Texts{"child.yaml:2:9: unknown key 'epoch' in train, did you mean 'epochs'? Known keys: "
               "epochs, on_more_epochs, shards, accumulate, grad_clip_norm, grad_clip_value, "
-              "freeze, ema, early_stopping, "
+              "freeze, ema, swa, early_stopping, "
               "on_divergence, precision, autotune, "
               "stall_timeout",
               "child.yaml:2:27: expected auto or an integer from 1 to 65536, found -1",
@@ -203,11 +203,11 @@ TEST_CASE("overrides: what does not fit is an issue of the command line, after t
   };
   CHECK(issue("train.epoch=3") ==
         "command line: unknown key 'epoch' in train, did you mean 'epochs'? Known keys: epochs, "
-        "on_more_epochs, shards, accumulate, grad_clip_norm, grad_clip_value, freeze, ema, "
+        "on_more_epochs, shards, accumulate, grad_clip_norm, grad_clip_value, freeze, ema, swa, "
         "early_stopping, on_divergence, precision, autotune, stall_timeout");
   CHECK(issue("trian.epochs=3") ==
         "command line: unknown key 'trian' in the config, did you mean 'train'? Known keys: "
-        "version, name, seed, data, model, loss, metrics, optimizer, lr_schedule, train, "
+        "version, name, seed, data, model, loss, metrics, optimizer, lr_schedule, train, weights, "
         "checkpoint, log, "
         "devices, device_weights, extends");
   CHECK(issue("train.epochs=x") ==

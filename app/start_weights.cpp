@@ -1,0 +1,147 @@
+#include "app/start_weights.h"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "engine/checkpoints/weights_file.h"
+#include "engine/spec/name_patterns.h"
+#include "engine/spec/paths.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+/// What the report says of the file's averages.
+std::string use_text(const WeightsReport& report) {
+  if (!report.use) return {};
+  switch (*report.use) {
+    case WeightsUse::ema:
+      return " (moving average)";
+    case WeightsUse::swa:
+      return " (average of epochs)";
+    case WeightsUse::raw:
+      break;
+  }
+  return " (raw, not the average)";
+}
+
+std::string head_line(const HeadReport& head) {
+  const std::size_t classes = head.copied.size() + head.fresh.size();
+  std::string line = fmt::format("  head '{}': the rows of {} of {} classes, by name", head.layer,
+                                 head.copied.size(), classes);
+  if (!head.fresh.empty()) {
+    line += fmt::format("; initial values for {}", fmt::join(head.fresh, ", "));
+  }
+  return line;
+}
+
+/// Sorts names into those that were expected and surprises, and reports each.
+class Expectation {
+ public:
+  Expectation(const char* what, const std::vector<std::string>& names,
+              const std::vector<std::string>& patterns, std::vector<std::string>& lines)
+      : what_(what), names_(names), patterns_(patterns) {
+    for (const std::string& name : names) {
+      const bool is_expected = matches_any(patterns, name);
+      lines.push_back(fmt::format("  {}: {}{}", what, name, is_expected ? " (expected)" : ""));
+      if (!is_expected) surprises_.push_back(name);
+    }
+  }
+
+  const std::vector<std::string>& surprises() const { return surprises_; }
+  std::string surprise_lines() const {
+    std::string text;
+    for (const std::string& name : surprises_) text += fmt::format("\n  {}: {}", what_, name);
+    return text;
+  }
+  /// A line for each pattern without a name.
+  std::string idle_patterns(const char* field) const {
+    std::string text;
+    for (const std::string& pattern : patterns_) {
+      const auto matches = [&](const std::string& name) { return matches_pattern(pattern, name); };
+      if (std::any_of(names_.begin(), names_.end(), matches)) continue;
+      text += fmt::format("\n  {}: '{}' matches nothing that is {}", field, pattern, what_);
+    }
+    return text;
+  }
+
+ private:
+  const char* what_;
+  const std::vector<std::string>& names_;
+  const std::vector<std::string>& patterns_;
+  std::vector<std::string> surprises_;
+};
+
+/// What to write into `weights` for a file that does not fit.
+std::string advice(const Expectation& missing, const Expectation& left_over) {
+  std::string text = "\nIf this is intended, add to the config's `weights`:";
+  if (!missing.surprises().empty()) {
+    text += fmt::format("\n  expect_missing: {}", patterns_for(missing.surprises()));
+  }
+  if (!left_over.surprises().empty()) {
+    text += fmt::format("\n  expect_left_over: {}", patterns_for(left_over.surprises()));
+  }
+  const std::string entry = map_entry_for(missing.surprises(), left_over.surprises());
+  if (!entry.empty()) {
+    text += fmt::format("\nIf only the names differ, map them instead:\n  map: {}", entry);
+  }
+  return text;
+}
+
+}  // namespace
+
+void replace_weights_file(const std::string& file, TrainSpec& spec) {
+  if (spec.weights && !file.empty()) spec.weights->file = resolve_path(file, {});
+}
+
+std::optional<StartWeights> start_weights(const TrainOptions& options, const TrainSpec& spec) {
+  if (options.weights.empty() && !spec.weights) return std::nullopt;
+  StartWeights weights;
+  weights.is_strict = spec.weights.has_value();
+  if (spec.weights) {
+    weights.spec = *spec.weights;
+    weights.source = "weights.file " + spec.weights->file;
+  }
+  if (!options.weights.empty()) {
+    weights.spec.file = options.weights;
+    weights.source = "--weights " + options.weights;
+  }
+  const auto append = [](std::vector<std::string>& to, const std::vector<std::string>& more) {
+    to.insert(to.end(), more.begin(), more.end());
+  };
+  append(weights.spec.expect_missing, options.expect_missing);
+  append(weights.spec.expect_left_over, options.expect_left_over);
+  return weights;
+}
+
+std::vector<std::string> apply_start_weights(const StartWeights& weights, const Plan& plan,
+                                             const std::vector<std::string>* classes, float* flat) {
+  const WeightsReport report = load_weights(weights.spec, plan, classes, flat);
+  std::vector<std::string> lines = {fmt::format(
+      "weights from {}{}: {} loaded, {} missing, {} left over", weights.spec.file, use_text(report),
+      report.loaded.size(), report.missing.size(), report.left_over.size())};
+  if (report.head && classes) lines.push_back(head_line(*report.head));
+  const Expectation missing("missing from the file", report.missing, weights.spec.expect_missing,
+                            lines);
+  const Expectation left_over("left over in the file", report.left_over,
+                              weights.spec.expect_left_over, lines);
+  const std::string surprises = missing.surprise_lines() + left_over.surprise_lines();
+  if (!surprises.empty()) {
+    fail(ErrorKind::data, "{} does not fit the model:{}{}", weights.source, surprises,
+         weights.is_strict
+             ? advice(missing, left_over)
+             : "\nIf this is intended, name these tensors with --expect-missing and "
+               "--expect-left-over (patterns such as fc.*; a star is any number of characters)");
+  }
+  if (!weights.is_strict) return lines;
+  const std::string idle = missing.idle_patterns("weights.expect_missing") +
+                           left_over.idle_patterns("weights.expect_left_over");
+  if (!idle.empty()) {
+    fail(ErrorKind::data, "{}: patterns without effect:{}\nCorrect or remove them", weights.source,
+         idle);
+  }
+  return lines;
+}
+
+}  // namespace dpt

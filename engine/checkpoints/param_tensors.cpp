@@ -1,0 +1,28 @@
+#include "engine/checkpoints/param_tensors.h"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "kernels/error.h"
+
+namespace dpt {
+
+void check_shape(const SafetensorsFile& file, const TensorEntry& entry, const Param& param) {
+  if (entry.shape == param.spec.file_shape) return;
+  fail(ErrorKind::data,
+       "{}: tensor '{}': expected the shape [{}] of the config's model, found [{}]", file.path(),
+       entry.name, fmt::join(param.spec.file_shape, ", "), fmt::join(entry.shape, ", "));
+}
+
+void read_into(const SafetensorsFile& file, const TensorEntry& entry, const Param& param,
+               float* flat) {
+  if (param.spec.role == ParamRole::counter) {
+    const std::vector<std::int64_t> values = file.read_integers(entry);
+    std::copy(values.begin(), values.end(), flat + param.offset);
+  } else {
+    from_file_layout(param, file.read_floats(entry).data(), flat + param.offset);
+  }
+}
+
+}  // namespace dpt

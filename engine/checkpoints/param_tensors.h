@@ -1,0 +1,17 @@
+// A parameter as a tensor of a file: what checkpoints and files of weights have in common.
+#pragma once
+
+#include "engine/checkpoints/safetensors.h"
+#include "engine/graph/plan.h"
+
+namespace dpt {
+
+/// Throws ErrorKind::data, naming both, unless the shapes agree.
+void check_shape(const SafetensorsFile& file, const TensorEntry& entry, const Param& param);
+
+/// A tensor of a file into its place in the flat buffer. Throws ErrorKind::data for a dtype that it
+/// cannot have.
+void read_into(const SafetensorsFile& file, const TensorEntry& entry, const Param& param,
+               float* flat);
+
+}  // namespace dpt

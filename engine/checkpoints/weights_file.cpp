@@ -1,0 +1,314 @@
+#include "engine/checkpoints/weights_file.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "engine/checkpoints/param_tensors.h"
+#include "engine/checkpoints/run_metadata.h"
+#include "engine/checkpoints/safetensors.h"
+#include "engine/spec/name_patterns.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+/// The names of dpt's own tensors, which are no weights.
+bool is_ours(const std::string& name) {
+  return name.starts_with("optim.") || name.starts_with("dpt.");
+}
+
+/// Of the tensors of an average.
+std::string average_prefix(WeightsUse use) {
+  return fmt::format("optim.{}.", name_of(use));
+}
+
+/// What the model calls a tensor of the file: the longest prefix of the map is replaced.
+std::string renamed(const TextPairs& map, const std::string& name) {
+  const std::pair<std::string, std::string>* longest = nullptr;
+  for (const auto& entry : map) {
+    if (!name.starts_with(entry.first)) continue;
+    if (!longest || entry.first.size() > longest->first.size()) longest = &entry;
+  }
+  return longest ? longest->second + name.substr(longest->first.size()) : name;
+}
+
+/// At most so many of a list's names.
+std::string some(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 10;
+  const std::vector<std::string> shown(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kMost)));
+  return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMost ? ", ..." : "");
+}
+
+/// The last Linear layer; without one the last layer with parameters; empty if there is none.
+std::string last_layer(const Plan& plan) {
+  std::string last;
+  bool is_linear = false;
+  for (const LayerRow& row : plan.rows) {
+    if (row.params == 0 || (is_linear && row.type != "Linear")) continue;
+    last = row.name;
+    is_linear = row.type == "Linear";
+  }
+  return last;
+}
+
+class WeightsLoader {
+ public:
+  WeightsLoader(const WeightsSpec& spec, const Plan& plan, const std::vector<std::string>* classes,
+                float* flat)
+      : spec_(spec),
+        plan_(plan),
+        classes_(classes),
+        flat_(flat),
+        file_(SafetensorsFile::open(spec.file)) {}
+
+  WeightsReport load() {
+    if (file_.check_integrity() == Integrity::mismatch) {
+      fail(ErrorKind::data, "{}: is damaged: its bytes do not match its checksum", file_.path());
+    }
+    choose_average();
+    map_names();
+    if (spec_.head) prepare_head();
+    for (const Param& param : plan_.params) load_param(param);
+    for (const auto& [name, entry] : by_name_) {
+      if (!used_.contains(entry)) report_.left_over.push_back(entry->name);
+    }
+    // In the order of the file.
+    std::sort(report_.left_over.begin(), report_.left_over.end(),
+              [&](const std::string& a, const std::string& b) {
+                return file_.find(a)->begin < file_.find(b)->begin;
+              });
+    return std::move(report_);
+  }
+
+ private:
+  bool has_average(WeightsUse use) const {
+    const auto& tensors = file_.tensors();
+    return std::any_of(tensors.begin(), tensors.end(), [&](const TensorEntry& entry) {
+      return entry.name.starts_with(average_prefix(use));
+    });
+  }
+
+  void choose_average() {
+    for (const WeightsUse average : {WeightsUse::ema, WeightsUse::swa}) {
+      if (has_average(average)) {
+        if (!spec_.use || spec_.use == WeightsUse::raw || spec_.use == average) {
+          report_.use = spec_.use.value_or(average);
+        }
+      } else if (spec_.use == average) {
+        fail(ErrorKind::data,
+             "{}: weights.use: {}: expected an average of the weights (tensors {}*), found none: "
+             "the file is not a checkpoint of a run with train.{}",
+             file_.path(), name_of(average), average_prefix(average), name_of(average));
+      }
+    }
+  }
+
+  void map_names() {
+    for (const auto& [from, to] : spec_.map) {
+      const auto& tensors = file_.tensors();
+      const bool fits = std::any_of(tensors.begin(), tensors.end(), [&](const TensorEntry& entry) {
+        return !is_ours(entry.name) && entry.name.starts_with(from);
+      });
+      if (!fits) {
+        std::vector<std::string> names;
+        for (const TensorEntry& entry : tensors) {
+          if (!is_ours(entry.name)) names.push_back(entry.name);
+        }
+        fail(ErrorKind::data, "{}: weights.map: no tensor's name begins with '{}'; it has {}",
+             file_.path(), from, some(names));
+      }
+    }
+    for (const TensorEntry& entry : file_.tensors()) {
+      if (is_ours(entry.name)) continue;
+      const auto [other, is_new] = by_name_.emplace(renamed(spec_.map, entry.name), &entry);
+      if (is_new) continue;
+      fail(ErrorKind::data, "{}: weights.map makes one name, '{}', of two tensors: '{}' and '{}'",
+           file_.path(), other->first, other->second->name, entry.name);
+    }
+  }
+
+  void prepare_head() {
+    if (!file_.metadata().contains("dpt.classes")) {
+      fail(
+          ErrorKind::data,
+          "{}: weights.head: by_class_name: expected a checkpoint of dpt, which holds the names of "
+          "its classes ('dpt.classes'), found none",
+          file_.path());
+    }
+    file_classes_ = stored_classes(file_.path(), file_.metadata());
+    HeadReport head;
+    head.layer = last_layer(plan_);
+    if (classes_) {
+      for (const std::string& name : *classes_) {
+        const bool is_known =
+            std::find(file_classes_.begin(), file_classes_.end(), name) != file_classes_.end();
+        (is_known ? head.copied : head.fresh).push_back(name);
+      }
+      if (head.copied.empty()) {
+        fail(ErrorKind::data,
+             "{}: weights.head: by_class_name: none of its classes ({}) is a class of the data "
+             "({}). To start the layer anew, leave weights.head out and name its tensors in "
+             "weights.expect_missing and weights.expect_left_over",
+             file_.path(), some(file_classes_), some(*classes_));
+      }
+    }
+    report_.head = std::move(head);
+  }
+
+  bool is_head(const Param& param) const {
+    return report_.head && !param.spec.file_shape.empty() &&
+           plan_.nodes[static_cast<std::size_t>(param.node)].name == report_.head->layer;
+  }
+
+  /// Where the values of a parameter are: in the average, or in the tensor itself.
+  const TensorEntry& values_of(const TensorEntry& entry, const Param& param) const {
+    // Counters are not averaged.
+    if (report_.use.value_or(WeightsUse::raw) == WeightsUse::raw ||
+        param.spec.role == ParamRole::counter) {
+      return entry;
+    }
+    const TensorEntry* average = file_.find(average_prefix(*report_.use) + entry.name);
+    if (average) return *average;
+    fail(ErrorKind::data, "{}: expected the average '{}{}', found none: weights.use=raw takes '{}'",
+         file_.path(), average_prefix(*report_.use), entry.name, entry.name);
+  }
+
+  /// A shape that differs where both patterns name the tensor: it is left where it is.
+  bool is_set_aside(const TensorEntry& entry, const Param& param) const {
+    return entry.shape != param.spec.file_shape && matches_any(spec_.expect_missing, param.name) &&
+           matches_any(spec_.expect_left_over, entry.name);
+  }
+
+  void load_param(const Param& param) {
+    const auto found = by_name_.find(param.name);
+    if (found == by_name_.end() || (!is_head(param) && is_set_aside(*found->second, param))) {
+      report_.missing.push_back(param.name);
+      return;
+    }
+    const TensorEntry& entry = *found->second;
+    const TensorEntry& values = values_of(entry, param);
+    used_.insert(&entry);
+    report_.loaded.push_back(param.name);
+    if (is_head(param)) {
+      load_rows(values, param);
+      return;
+    }
+    if (entry.shape != param.spec.file_shape) refuse_shape(entry, param);
+    check_shape(file_, values, param);
+    read_into(file_, values, param, flat_);
+  }
+
+  [[noreturn]] void refuse_shape(const TensorEntry& entry, const Param& param) const {
+    std::string text = fmt::format(
+        "{}: tensor '{}': expected the shape [{}] of the config's model, found [{}]", file_.path(),
+        entry.name, fmt::join(param.spec.file_shape, ", "), fmt::join(entry.shape, ", "));
+    const Node& node = plan_.nodes[static_cast<std::size_t>(param.node)];
+    const bool is_first = !node.inputs.empty() && node.inputs[0] == 0;
+    if (is_first && param.spec.layout == ParamLayout::ohwi && entry.shape.size() == 4 &&
+        entry.shape[1] != param.spec.file_shape[1]) {
+      text += fmt::format(
+          "; '{}' reads images of {} channel(s) (model.input), the file's reads {}: the channels "
+          "of a file's weights are not adapted",
+          node.name, param.spec.file_shape[1], entry.shape[1]);
+    } else {
+      text +=
+          ". To keep the initial values instead, expect it to be missing and to be left over, both";
+    }
+    throw Error(ErrorKind::data, text);
+  }
+
+  /// The rows of the classes that the file has, each to its place.
+  void load_rows(const TensorEntry& entry, const Param& param) {
+    const auto rows = static_cast<std::size_t>(param.spec.file_shape[0]);
+    std::vector<std::int64_t> expected = param.spec.file_shape;
+    expected[0] = static_cast<std::int64_t>(file_classes_.size());
+    if (entry.shape != expected) {
+      fail(ErrorKind::data,
+           "{}: tensor '{}': weights.head: by_class_name: expected the shape [{}], a row for each "
+           "class of the file, found [{}]",
+           file_.path(), entry.name, fmt::join(expected, ", "), fmt::join(entry.shape, ", "));
+    }
+    if (!classes_) return;
+    if (rows != classes_->size()) {
+      fail(ErrorKind::data,
+           "weights.head: by_class_name: expected a row of '{}' for each of the {} classes of the "
+           "data, found {}",
+           param.name, classes_->size(), rows);
+    }
+    const std::vector<float> from = file_.read_floats(entry);
+    std::vector<float> to(static_cast<std::size_t>(param.count));
+    to_file_layout(param, flat_ + param.offset, to.data());
+    const std::size_t width = to.size() / rows;
+    for (std::size_t row = 0; row < rows; ++row) {
+      const auto old = std::find(file_classes_.begin(), file_classes_.end(), (*classes_)[row]);
+      if (old == file_classes_.end()) continue;
+      const auto begin = (old - file_classes_.begin()) * static_cast<std::ptrdiff_t>(width);
+      std::copy_n(from.begin() + begin, width,
+                  to.begin() + static_cast<std::ptrdiff_t>(row * width));
+    }
+    from_file_layout(param, to.data(), flat_ + param.offset);
+  }
+
+  const WeightsSpec& spec_;
+  const Plan& plan_;
+  const std::vector<std::string>* classes_;
+  float* flat_;
+  SafetensorsFile file_;
+  std::map<std::string, const TensorEntry*> by_name_;  ///< by the model's names
+  std::set<const TensorEntry*> used_;
+  std::vector<std::string> file_classes_;
+  WeightsReport report_;
+};
+
+}  // namespace
+
+WeightsReport load_weights(const WeightsSpec& spec, const Plan& plan,
+                           const std::vector<std::string>* classes, float* flat) {
+  return WeightsLoader(spec, plan, classes, flat).load();
+}
+
+std::string patterns_for(const std::vector<std::string>& names) {
+  std::vector<std::string> patterns;
+  for (const std::string& name : names) {
+    const std::size_t dot = name.rfind('.');
+    std::string pattern = dot == std::string::npos ? name : name.substr(0, dot + 1) + "*";
+    // Quotes, because a star begins an alias in YAML.
+    pattern = fmt::format("\"{}\"", pattern);
+    if (std::find(patterns.begin(), patterns.end(), pattern) == patterns.end()) {
+      patterns.push_back(std::move(pattern));
+    }
+  }
+  return fmt::format("[{}]", fmt::join(patterns, ", "));
+}
+
+std::string map_entry_for(const std::vector<std::string>& missing,
+                          const std::vector<std::string>& left_over) {
+  std::map<std::pair<std::string, std::string>, int> entries;
+  // What one name has before the whole other one, or before what both end with after a dot.
+  const auto count = [&](const std::vector<std::string>& longer,
+                         const std::vector<std::string>& shorter, bool is_file) {
+    const std::set<std::string> known(shorter.begin(), shorter.end());
+    for (const std::string& name : longer) {
+      for (std::size_t dot = name.find('.'); dot != std::string::npos;
+           dot = name.find('.', dot + 1)) {
+        if (!known.contains(name.substr(dot + 1))) continue;
+        const std::string prefix = name.substr(0, dot + 1);
+        ++entries[is_file ? std::pair(prefix, std::string()) : std::pair(std::string(), prefix)];
+      }
+    }
+  };
+  count(left_over, missing, true);
+  count(missing, left_over, false);
+  const auto most =
+      std::max_element(entries.begin(), entries.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == entries.end() || most->second < 2) return {};
+  return fmt::format("{{\"{}\": \"{}\"}}", most->first.first, most->first.second);
+}
+
+}  // namespace dpt

@@ -1,0 +1,47 @@
+// A file of weights as the start of a run (`weights`, --weights): names are mapped, the rest of the
+// file is accounted for.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/graph/plan.h"
+
+namespace dpt {
+
+/// WeightsSpec::head: which rows of the last layer came from the file.
+struct HeadReport {
+  std::string layer;
+  std::vector<std::string> copied, fresh;  ///< names of classes
+};
+
+/// What a file gives to a plan.
+struct WeightsReport {
+  std::vector<std::string> loaded, missing;  ///< names of the model's tensors
+  std::vector<std::string> left_over;        ///< names in the file
+  /// What was taken of a file that has averages of its weights; unset for another.
+  std::optional<WeightsUse> use;
+  std::optional<HeadReport> head;
+};
+
+/// Copies every parameter that the file has into `flat`, in buffer layout, with the initial values.
+/// `optim.` and `dpt.` tensors are not left-overs. `classes` are the names of the data's classes,
+/// for WeightsSpec::head; null where they are not known: then its rows are not copied, and not
+/// reported. Whether what is missing or left over was expected is the caller's to judge, but for a
+/// tensor whose shape differs: it is both where both lists name it, else this throws
+/// ErrorKind::data, naming both shapes; as for a map that does not fit the file, and for a file
+/// that is damaged or does not hold what the spec asks for.
+WeightsReport load_weights(const WeightsSpec& spec, const Plan& plan,
+                           const std::vector<std::string>* classes, float* flat);
+
+/// The least a user has to add to WeightsSpec for these names to be expected: a pattern for each
+/// layer, as a YAML list.
+std::string patterns_for(const std::vector<std::string>& names);
+
+/// An entry of WeightsSpec::map that would give missing tensors the names of left-over ones, as
+/// YAML; empty if there is none.
+std::string map_entry_for(const std::vector<std::string>& missing,
+                          const std::vector<std::string>& left_over);
+
+}  // namespace dpt

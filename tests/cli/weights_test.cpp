@@ -1,0 +1,135 @@
+// `weights` of a config: what the commands make of it.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "engine/checkpoints/safetensors.h"
+#include "tests/cli/tiny.h"
+
+using namespace dpt;
+using namespace dpt::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A run of the tiny network whose weights are in "pre.safetensors", and a config "tune.yaml" that
+/// starts from them: in a folder of its own, because paths are relative to the config.
+struct Tuning : Tiny {
+  explicit Tuning(const std::string& ema = "null") {
+    run_well({"train", "small.yaml", "train.ema=" + ema});
+    fs::create_directory(dir.file("c"));
+    fs::copy_file(dir.file("runs/tiny/best.safetensors"), dir.file("c/pre.safetensors"));
+    fs::remove_all(dir.file("runs"));
+    write_config("weights: {file: pre.safetensors, head: by_class_name}\n");
+  }
+  void write_config(const std::string& more) const {
+    write_file(dir.file("c/tune.yaml"), "extends: ../small.yaml\nname: tune\n" + more);
+  }
+  std::string values(const std::string& path, const std::string& name) const {
+    const SafetensorsFile file = SafetensorsFile::open(dir.file(path));
+    const TensorEntry* entry = file.find(name);
+    REQUIRE(entry);
+    const std::vector<std::byte> bytes = file.read(*entry);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+};
+
+constexpr const char* kStill = "optimizer.lr=1e-30";
+
+}  // namespace
+
+TEST_CASE("weights: config check, config show, a dry run and the run know them") {
+  const Tuning w;
+  const std::string file = fs::canonical(w.dir.file("c")).string() + "/pre.safetensors";
+  check_contains(w.run_well({"config", "check", "c/tune.yaml"}).out,
+                 "parameters; weights from " + file + ": 2 loaded, 0 missing, 0 left over");
+  const std::string shown = w.run_well({"config", "show", "c/tune.yaml", "--origins"}).out;
+  check_contains(shown, "\nweights:\n  file: " + file);
+  check_contains(shown, "  head: by_class_name");
+  check_contains(shown, "  use: null");
+  check_contains(w.run_well({"train", "c/tune.yaml", "--dry-run"}).err,
+                 "  head 'fc': the rows of 3 of 3 classes, by name\n");
+  CHECK_FALSE(fs::exists(w.dir.file("runs")));
+
+  const Finished run = w.run_well({"train", "c/tune.yaml", kStill});
+  check_contains(run.err, "weights from " + file + ": 2 loaded");
+  CHECK(w.values("runs/tune/best.safetensors", "fc.weight") ==
+        w.values("c/pre.safetensors", "fc.weight"));
+  // A resumed run has them already, whatever has become of the file.
+  fs::rename(w.dir.file("c/pre.safetensors"), w.dir.file("moved.safetensors"));
+  const Finished more = w.run_well({"train", "c/tune.yaml", kStill, "train.epochs=2"});
+  check_contains(more.err, "resuming");
+  CHECK_FALSE(contains(more.err, "weights"));
+  const Finished other = w.run_well(
+      {"train", "c/tune.yaml", kStill, "train.epochs=3", "weights.file=moved.safetensors"});
+  check_contains(other.err, "moved.safetensors is ignored: the run resumes from runs/tune");
+  check_contains(other.err, "; it began with " + file);
+  const Finished changed = w.run({"train", "c/tune.yaml", kStill, "weights.head=null"});
+  CHECK(changed.exit_code == 2);
+  check_contains(changed.err, "weights.head: by_class_name -> null");
+  // A fresh one needs it.
+  const Finished missing = w.run({"config", "check", "c/tune.yaml"});
+  CHECK(missing.exit_code == 3);
+  check_contains(missing.err, file + ": cannot open");
+  const Finished given = w.run_well(
+      {"train", "c/tune.yaml", kStill, "--run-dir", "g", "--weights", "moved.safetensors"});
+  check_contains(given.err, "weights from moved.safetensors: 2 loaded");
+  check_contains(read_file(w.dir.file("g/config.yaml")),
+                 "  file: " + fs::canonical(w.dir.file("moved.safetensors")).string());
+}
+
+TEST_CASE("weights: the average of a run with train.ema is taken, or the weights themselves") {
+  const Tuning w("{decay: 0.5}");
+  const std::string raw = w.values("c/pre.safetensors", "fc.weight");
+  const std::string average = w.values("c/pre.safetensors", "optim.ema.fc.weight");
+  REQUIRE(raw != average);
+  const auto start = [&](const std::vector<std::string>& more) {
+    const Finished run =
+        w.run_well({"train", "c/tune.yaml", kStill, "--run-dir", "r", "--overwrite"}, more);
+    return std::pair(w.values("r/best.safetensors", "fc.weight"), run.err);
+  };
+  const auto usual = start({});
+  CHECK(usual.first == average);
+  check_contains(usual.second, "pre.safetensors (moving average): 2 loaded");
+  CHECK(start({"weights.use=ema"}).first == average);
+  const auto asked = start({"weights.use=raw"});
+  CHECK(asked.first == raw);
+  check_contains(asked.second, "pre.safetensors (raw, not the average): 2 loaded");
+  // Without the config's block too.
+  const Finished plain = w.run_well(
+      {"train", "small.yaml", kStill, "--run-dir", "p", "--weights", "c/pre.safetensors"});
+  check_contains(plain.err, "(moving average)");
+  CHECK(w.values("p/best.safetensors", "fc.weight") == average);
+}
+
+TEST_CASE("weights: another number of classes, and what a config gets wrong") {
+  const Tuning w;
+  const std::vector<std::string> wider = {"train",          "c/tune.yaml",
+                                          "data.classes=5", "model.layers.fc.out_features=5",
+                                          "--max-steps",    "1"};
+  const Finished run = w.run_well(wider);
+  check_contains(run.err, "  head 'fc': the rows of 3 of 5 classes, by name; initial values for ");
+  const Finished whole = w.run(wider, {"weights.head=null", "--resume", "never"});
+  CHECK(whole.exit_code == 3);
+  check_contains(whole.err, "pre.safetensors: tensor 'fc.weight': expected the shape [5, 16] of");
+  w.run_well(wider, {"weights.head=null", "weights.expect_missing=fc.*",
+                     "weights.expect_left_over=fc.*", "--resume", "never"});
+  const auto refused = [&](const std::string& weights, const std::string& text) {
+    w.write_config("weights: " + weights + "\n");
+    const Finished bad = w.run({"config", "check", "c/tune.yaml"});
+    CHECK(bad.exit_code == 2);
+    check_contains(bad.err, text);
+  };
+  refused("pre.safetensors", "expected a mapping for weights, found 'pre.safetensors'");
+  refused("{path: pre.safetensors}",
+          "unknown key 'path' in weights, did you mean 'file'? Known "
+          "keys: file, map, expect_missing, expect_left_over, head, use");
+  refused("{file: x, map: [a]}", "expected a mapping from strings to strings, found a list of 1");
+  refused("{file: x, map: {a: 1}}", "expected a string, found 1; put it into quotes");
+  refused("{file: x, head: by_name}", "expected 'by_class_name', found 'by_name'");
+  refused("{file: x, use: best}", "expected one of ema, swa, raw, found 'best'");
+  refused("{map: {a: b}}", "missing key 'file' in weights");
+  w.write_config("pretrained: {file: x}\n");
+  check_contains(w.run({"config", "check", "c/tune.yaml"}).err,
+                 "unknown key 'pretrained' in the config, did you mean 'weights'?");
+}

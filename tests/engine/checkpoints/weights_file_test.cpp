@@ -1,0 +1,292 @@
+// Files of weights as the start of a run: names, shapes, averages, the rows of a head.
+#include "engine/checkpoints/weights_file.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/engine/checkpoints/files.h"
+#include "tests/engine/checkpoints/small_plan.h"
+#include "tests/support/rewrite.h"
+
+namespace dpt {
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// A file "w", the small plan and a flat buffer whose values are all 9.
+struct Loading {
+  TempDir folder;
+  Plan plan = small_plan();
+  WeightsSpec spec = weights_of(folder.file("w"));
+  Names classes = {"a", "b", "c"};
+  std::vector<float> flat = std::vector<float>(static_cast<std::size_t>(plan.param_floats), 9.0F);
+  WeightsReport report;
+
+  void load(bool knows_classes = true) {
+    report = load_weights(spec, plan, knows_classes ? &classes : nullptr, flat.data());
+  }
+  std::string error() {
+    return error_of([&] { load(); }, spec.file);
+  }
+  float at(int param, int i) const {
+    const Param& of = plan.params[static_cast<std::size_t>(param)];
+    return flat[static_cast<std::size_t>(of.offset + i)];
+  }
+  /// A tensor of a parameter as the file holds it.
+  std::vector<float> tensor(int param) const {
+    const Param& of = plan.params[static_cast<std::size_t>(param)];
+    std::vector<float> values(static_cast<std::size_t>(of.count));
+    to_file_layout(of, flat.data() + of.offset, values.data());
+    return values;
+  }
+  /// Tensors of the conv's shapes under a prefix.
+  void write_conv(const std::string& prefix, std::vector<TensorView> more = {}) {
+    static const std::vector<float> values(24, 0.5F);
+    more.push_back({prefix + "weight", "F32", {2, 3, 2, 2}, values.data()});
+    more.push_back({prefix + "bias", "F32", {2}, values.data()});
+    write_safetensors(spec.file, {}, more);
+  }
+};
+
+TEST_CASE("weights only: loaded, missing, left over, other types, wrong shapes") {
+  Loading l;
+  const std::string& path = l.spec.file;
+  const std::vector<std::uint16_t> bias = {0x3C00, 0xC000};  // 1, -2 in F16
+  std::vector<float> weight(24, 0.5F);
+  const float other = 0;
+  write_safetensors(path, {},
+                    {{"conv1.weight", "F32", {2, 3, 2, 2}, weight.data()},
+                     {"conv1.bias", "F16", {2}, bias.data()},
+                     {"head.weight", "F32", {1}, &other},
+                     {"optim.exp_avg.conv1.bias", "F32", {1}, &other}});
+  l.load();
+  CHECK(l.report.loaded == Names{"conv1.weight", "conv1.bias"});
+  CHECK(l.report.missing == Names{"fc1.weight"});
+  CHECK(l.report.left_over == Names{"head.weight"});
+  CHECK_FALSE(l.report.use);
+  CHECK_FALSE(l.report.head);
+  CHECK(l.at(0, 5) == 0.5F);
+  CHECK(l.at(1, 0) == 1.0F);
+  CHECK(l.at(1, 1) == -2.0F);
+  CHECK(l.at(2, 0) == 9.0F);  // a missing one stays as it was
+
+  save_checkpoint(path, l.plan, small_checkpoint(l.plan));
+  l.load();
+  CHECK(l.report.loaded.size() == 3);
+  CHECK(l.report.missing.empty());
+  CHECK(l.report.left_over.empty());
+  CHECK(l.at(2, 3) ==
+        small_checkpoint(l.plan).params[static_cast<std::size_t>(l.plan.params[2].offset) + 3]);
+
+  write_safetensors(path, {}, {{"conv1.bias", "F32", {1}, &other}});
+  CHECK(l.error() ==
+        "F: tensor 'conv1.bias': expected the shape [2] of the config's model, found [1]. To keep "
+        "the initial values instead, expect it to be missing and to be left over, both");
+  std::string bytes = read_all(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_all_text(path, bytes);
+  CHECK(l.error() == "F: is damaged: its bytes do not match its checksum");
+}
+
+TEST_CASE("weights.map: the longest prefix is replaced, once") {
+  Loading l;
+  const float other = 0;
+  l.spec.map = {{"module.", "x."}, {"module.old.", "conv1."}, {"x.", "y."}};
+  l.write_conv("module.old.", {{"module.z", "F32", {1}, &other}, {"x.z", "F32", {1}, &other}});
+  l.load();
+  CHECK(l.report.loaded == Names{"conv1.weight", "conv1.bias"});
+  // Under the names that they have in the file.
+  CHECK(l.report.left_over == Names{"module.z", "x.z"});
+  CHECK(l.at(1, 1) == 0.5F);
+
+  l.spec.map = {{"", "conv1."}};
+  l.write_conv("");
+  l.load();
+  CHECK(l.report.loaded.size() == 2);
+
+  l.spec.map = {{"old.", "conv1."}};
+  l.write_conv("old.", {{"conv1.bias", "F32", {1}, &other}});
+  CHECK(l.error() ==
+        "F: weights.map makes one name, 'conv1.bias', of two tensors: 'conv1.bias' and 'old.bias'");
+  l.spec.map = {{"old.", "conv1."}, {"new.", ""}};
+  l.write_conv("old.", {{"dpt.new", "F32", {1}, &other}});
+  CHECK(l.error() ==
+        "F: weights.map: no tensor's name begins with 'new.'; it has old.weight, old.bias");
+  // dpt's own tensors have no other names.
+  l.spec.map = {{"dpt.", ""}};
+  CHECK(l.error().starts_with("F: weights.map: no tensor's name begins with 'dpt.'"));
+}
+
+TEST_CASE("weights.use: the average where the file has one, or what is asked for") {
+  Loading l;
+  l.plan.params[1].spec.role = ParamRole::counter;
+  l.plan.params[1].spec.file_shape = {2};
+  Checkpoint checkpoint = small_checkpoint(l.plan);
+  const auto use = [&](std::optional<WeightsUse> wanted) {
+    l.flat.assign(l.flat.size(), 0);  // as the padding is
+    l.spec.use = wanted;
+    l.load();
+    return l.report.use;
+  };
+  save_checkpoint(l.spec.file, l.plan, checkpoint);
+  CHECK(use(std::nullopt) == std::nullopt);
+  CHECK(use(WeightsUse::raw) == std::nullopt);
+  CHECK(l.flat == checkpoint.params);
+  l.spec.use = WeightsUse::ema;
+  CHECK(l.error() ==
+        "F: weights.use: ema: expected an average of the weights (tensors optim.ema.*), found "
+        "none: the file is not a checkpoint of a run with train.ema");
+
+  std::vector<float> average = counting(l.plan, 1000);
+  checkpoint.optimizer.emplace_back("ema", average);
+  save_checkpoint(l.spec.file, l.plan, checkpoint);
+  // Counters are not averaged.
+  const auto from = static_cast<std::ptrdiff_t>(l.plan.params[1].offset);
+  std::copy_n(checkpoint.params.begin() + from, 2, average.begin() + from);
+  CHECK(use(std::nullopt) == WeightsUse::ema);
+  CHECK(l.flat == average);
+  CHECK(use(WeightsUse::raw) == WeightsUse::raw);
+  CHECK(l.flat == checkpoint.params);
+  CHECK(use(WeightsUse::ema) == WeightsUse::ema);
+  CHECK(l.flat == average);
+  CHECK(l.report.loaded.size() == 3);
+  CHECK(l.report.left_over.empty());
+  l.spec.use = WeightsUse::swa;
+  CHECK(
+      l.error().starts_with("F: weights.use: swa: expected an average of the weights (tensors "
+                            "optim.swa.*), found none"));
+
+  checkpoint.optimizer.back().first = "swa";
+  save_checkpoint(l.spec.file, l.plan, checkpoint);
+  for (const auto wanted : {std::optional<WeightsUse>(), std::optional(WeightsUse::swa)}) {
+    CHECK(use(wanted) == WeightsUse::swa);
+    CHECK(l.flat == average);
+  }
+  CHECK(use(WeightsUse::raw) == WeightsUse::raw);
+  CHECK(l.flat == checkpoint.params);
+  l.spec.use = WeightsUse::ema;
+  CHECK(l.error().starts_with("F: weights.use: ema: expected an average"));
+}
+
+TEST_CASE("weights.head: the rows of classes that both have, by name") {
+  Loading l;
+  Checkpoint checkpoint = small_checkpoint(l.plan);
+  checkpoint.classes = {"x", "c", "a"};
+  save_checkpoint(l.spec.file, l.plan, checkpoint);
+  l.load();
+  const std::vector<float> theirs = l.tensor(2);  // in the file's order
+  l.flat.assign(l.flat.size(), 9.0F);
+  l.spec.head = HeadRows::by_class_name;
+  l.load();
+  const std::vector<float> rows = l.tensor(2);
+  CHECK(std::equal(rows.begin(), rows.begin() + 12, theirs.begin() + 24));  // a
+  CHECK(std::all_of(rows.begin() + 12, rows.begin() + 24, [](float v) { return v == 9.0F; }));
+  CHECK(std::equal(rows.begin() + 24, rows.end(), theirs.begin() + 12));  // c
+  CHECK(l.report.loaded.size() == 3);
+  REQUIRE(l.report.head);
+  CHECK(l.report.head->layer == "fc1");
+  CHECK(l.report.head->copied == Names{"a", "c"});
+  CHECK(l.report.head->fresh == Names{"b"});
+
+  // Another number of classes, with names that nobody has looked at yet.
+  Loading wide;
+  wide.plan = small_plan();
+  wide.plan.params[2].spec.file_shape[0] = 1;
+  wide.plan.params[2].count = 12;
+  wide.spec = l.spec;
+  wide.classes = {"c"};
+  wide.load();
+  const std::vector<float> one = wide.tensor(2);
+  CHECK(std::equal(one.begin(), one.end(), theirs.begin() + 12));
+  wide.flat.assign(wide.flat.size(), 9.0F);
+  wide.load(false);
+  CHECK(wide.at(2, 0) == 9.0F);
+  CHECK(wide.report.head->copied.empty());
+  wide.classes = {"c", "d"};
+  CHECK(wide.error() ==
+        "weights.head: by_class_name: expected a row of 'fc1.weight' for each of the 2 classes of "
+        "the data, found 1");
+
+  l.classes = {"d", "e"};
+  CHECK(l.error() ==
+        "F: weights.head: by_class_name: none of its classes (x, c, a) is a class of the data (d, "
+        "e). To start the layer anew, leave weights.head out and name its tensors in "
+        "weights.expect_missing and weights.expect_left_over");
+  l.classes = {"a", "b", "c"};
+  checkpoint.classes = {"a", "b"};
+  save_checkpoint(l.spec.file, l.plan, checkpoint);
+  CHECK(
+      l.error() ==
+      "F: tensor 'fc1.weight': weights.head: by_class_name: expected the shape [2, 12], a row for "
+      "each class of the file, found [3, 12]");
+  l.write_conv("conv1.");
+  CHECK(
+      l.error() ==
+      "F: weights.head: by_class_name: expected a checkpoint of dpt, which holds the names of its "
+      "classes ('dpt.classes'), found none");
+}
+
+TEST_CASE("weights.head: the rows of the average, where that is taken") {
+  Loading l;
+  Checkpoint checkpoint = small_checkpoint(l.plan);
+  checkpoint.classes = l.classes;
+  const std::vector<float> average = counting(l.plan, 1000);
+  checkpoint.optimizer.emplace_back("ema", average);
+  save_checkpoint(l.spec.file, l.plan, checkpoint);
+  l.spec.head = HeadRows::by_class_name;
+  l.flat.assign(l.flat.size(), 0);  // as the padding is
+  l.load();
+  CHECK(l.flat == average);
+}
+
+TEST_CASE("weights of another shape: refused, or set aside where both lists name them") {
+  Loading l;
+  const std::vector<float> values(60, 1.0F);
+  l.write_conv("conv1.", {{"fc1.weight", "F32", {5, 12}, values.data()}});
+  CHECK(
+      l.error().starts_with("F: tensor 'fc1.weight': expected the shape [3, 12] of the config's "
+                            "model, found [5, 12]. To keep"));
+  l.spec.expect_missing = {"fc1.*"};
+  CHECK(l.error().starts_with("F: tensor 'fc1.weight': expected the shape"));
+  l.spec.expect_left_over = {"*.weight"};
+  l.spec.expect_missing = {"conv1.*"};
+  CHECK(l.error().starts_with("F: tensor 'fc1.weight': expected the shape"));
+  l.spec.expect_missing = {"fc1.*"};
+  l.load();
+  CHECK(l.report.missing == Names{"fc1.weight"});
+  CHECK(l.report.left_over == Names{"fc1.weight"});
+  CHECK(l.at(2, 0) == 9.0F);
+  CHECK(l.at(1, 0) == 0.5F);
+  // What fits is loaded, whatever is expected.
+  l.spec.expect_missing = {"*"};
+  l.load();
+  CHECK(l.report.missing == Names{"fc1.weight"});
+}
+
+TEST_CASE("a first convolution that reads images of other channels is called that") {
+  Loading l;
+  const std::vector<float> values(24, 1.0F);
+  write_safetensors(l.spec.file, {}, {{"conv1.weight", "F32", {2, 1, 2, 2}, values.data()}});
+  CHECK(
+      l.error() ==
+      "F: tensor 'conv1.weight': expected the shape [2, 3, 2, 2] of the config's model, found [2, "
+      "1, 2, 2]; 'conv1' reads images of 3 channel(s) (model.input), the file's reads 1: the "
+      "channels of a file's weights are not adapted");
+  l.plan.nodes[0].inputs = {1};  // no longer the first
+  CHECK(l.error().find("channel(s)") == std::string::npos);
+}
+
+TEST_CASE("advice: a pattern for each layer, and the prefix that would make names equal") {
+  CHECK(patterns_for({"a.b.weight", "a.b.bias", "c", "a.weight"}) == R"(["a.b.*", "c", "a.*"])");
+  const Names model = {"conv1.weight", "layer1.0.bias"};
+  CHECK(map_entry_for(model, {"module.conv1.weight", "module.layer1.0.bias", "x.y"}) ==
+        R"({"module.": ""})");
+  CHECK(map_entry_for({"net.a.weight", "net.a.bias"}, {"a.weight", "a.bias"}) == R"({"": "net."})");
+  CHECK(map_entry_for({"head.weight"}, {"fc.weight"}).empty());
+  // One name alone may be an accident.
+  CHECK(map_entry_for({"weight"}, {"fc.weight"}).empty());
+}
+
+}  // namespace
+}  // namespace dpt
