@@ -1,6 +1,6 @@
 // Golden trajectories: 50 steps from the same weights on the same samples as PyTorch, of LeNet, of
-// a net with residual blocks, of one with batch normalisation and of one with shared weights.
-// make_golden.py made the files and says what is in them.
+// a net with residual blocks, of one with batch normalisation, of one with shared weights and of
+// one with transposed convolutions. make_golden.py made the files and says what is in them.
 //
 // A file's losses and final weights are those of a float64 run, and its metadata tells how far
 // PyTorch's own float32 runs are from them, in four variants of layout and threads. So nobody had
@@ -97,6 +97,18 @@ constexpr Net kShared = {"shared.safetensors", R"(
     - {type: Linear, share_weights: fc2, out_features: 24}
     - {type: Tanh}
     - {type: Linear, name: fc3, out_features: 10})"};
+
+constexpr Net kTransposed = {"transposed.safetensors", R"(
+    - {type: Conv2d, name: conv1, out_channels: 6, kernel_size: 3, stride: 2, padding: 1}
+    - {type: Tanh}
+    - {type: ConvTranspose2d, name: up1, out_channels: 8, kernel_size: 3, stride: 2, padding: 1, output_padding: 1}
+    - {type: Tanh}
+    - {type: Conv2d, name: conv2, out_channels: 8, kernel_size: 3, stride: 3}
+    - {type: Tanh}
+    - {type: ConvTranspose2d, name: up2, out_channels: 6, kernel_size: [2, 3], stride: [2, 1], groups: 2, bias: false}
+    - {type: Tanh}
+    - {type: Flatten}
+    - {type: Linear, name: fc, out_features: 10})"};
 
 /// The config of a net; `optimizer` as in make_golden.py.
 Job golden_job(const Net& net, const std::string& optimizer,
@@ -254,6 +266,14 @@ TEST_CASE("a net with shared weights follows PyTorch for 50 steps") {
     CAPTURE(way.front());
     check_golden(kShared, "sgd", "{type: SGD, lr: 0.1, momentum: 0.9, weight_decay: 0.0005}", 0.1,
                  way);
+  }
+}
+
+TEST_CASE("a net with transposed convolutions follows PyTorch for 50 steps") {
+  for (const auto& way : ways_to_run()) {
+    CAPTURE(way.front());
+    check_golden(kTransposed, "sgd", "{type: SGD, lr: 0.1, momentum: 0.9, weight_decay: 0.0005}",
+                 0.1, way);
   }
 }
 
