@@ -134,3 +134,27 @@ TEST_CASE("gradient check: of nets with all kinds of layers, nothing is called w
     }
   }
 }
+
+TEST_CASE("gradient check: weights that start on a kink are moved off it") {
+  // The input of the normalisation is zero, so its output is its bias, which starts at zero too.
+  std::string config = small_config(kSgd, 1);
+  const std::string conv2 = "    - {type: Conv2d, name: conv2";
+  config.replace(
+      config.find(conv2), 0,
+      R"(    - {type: Conv2d, name: dead, out_channels: 5, kernel_size: 1, bias_init: constant, bias_init_value: -100}
+    - {type: ReLU}
+    - {type: BatchNorm2d, name: bn}
+    - {type: ReLU}
+)");
+  for (int seed = 1; seed <= 4; ++seed) {
+    CAPTURE(seed);
+    const Job job = small_job(config, {cpus(1), "seed=" + std::to_string(seed)});
+    for (const CheckedTensor& checked : check_gradients(job, job.devices.front(), 4)) {
+      CAPTURE(checked.parameter);
+      CHECK(checked.verdict != GradientVerdict::differs);
+      CHECK(checked.verdict != GradientVerdict::unclear);
+      if (checked.parameter == "dead.weight") CHECK(checked.verdict == GradientVerdict::flat);
+      if (checked.parameter == "bn.bias") CHECK(checked.verdict == GradientVerdict::agrees);
+    }
+  }
+}
