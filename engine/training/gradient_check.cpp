@@ -28,6 +28,7 @@ double root_mean_square(std::span<const float> values) {
 /// The derivative in one direction, and how wrong it may be.
 struct Slope {
   double value = 0, error = std::numeric_limits<double>::infinity();
+  double noise = 0;  ///< the part of the error that rounding makes
 };
 
 class TensorCheck {
@@ -62,7 +63,7 @@ class TensorCheck {
           [](float a, float b) { return static_cast<double>(a) * static_cast<double>(b); });
       const Slope slope = measure(analytic);
       const double size = std::max(std::abs(analytic), std::abs(slope.value));
-      if (size <= 3 * slope.error) ++flat;
+      if (size <= 3 * slope.noise) ++flat;
       if (!(slope.error <= kMostError * size)) continue;
       const double error = std::abs(analytic - slope.value);
       ++result_.directions;
@@ -139,10 +140,11 @@ class TensorCheck {
       const double slope = (above - below) / (2 * step);
       if (k >= 2) {
         const double bend = (above - here_) / step - (here_ - below) / step;
-        const double error = std::max(std::abs(slope - last), std::abs(slope - before)) +
-                             std::abs(bend) / 2 + 2 * noise_ / step;
+        const double noise = 2 * noise_ / step;
+        const double error =
+            std::max(std::abs(slope - last), std::abs(slope - before)) + std::abs(bend) / 2 + noise;
         const double size = std::max(std::abs(analytic), std::abs(slope));
-        if (k == 2 || error <= kMostError * size) found = {slope, error};
+        if (k == 2 || error <= kMostError * size) found = {slope, error, noise};
       }
       before = last;
       last = slope;
@@ -168,7 +170,7 @@ std::vector<float> moved_start(const Job& job) {
     if (!param.is_trained()) continue;
     const auto own = std::span(params).subspan(static_cast<std::size_t>(param.offset),
                                                static_cast<std::size_t>(param.count));
-    const auto most = static_cast<float>(std::max(0.1 * root_mean_square(own), 0.02));
+    const auto most = static_cast<float>(std::max(0.1 * root_mean_square(own), 0.05));
     std::uniform_real_distribution<float> move(-most, most);
     for (float& value : own) value += move(random);
   }
