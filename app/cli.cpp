@@ -246,6 +246,20 @@ void add_model_command(CLI::App& app, CommandBody& body) {
   summary->add_option("overrides", options->overrides, kOverridesHelp);
   summary->add_flag("--json", options->json, kJsonHelp);
   set_body(summary, body, options, run_model_summary);
+  auto check = std::make_shared<GradcheckOptions>();
+  CLI::App* gradcheck = model->add_subcommand(
+      "gradcheck", "Check the gradient of every parameter against differences of the loss");
+  gradcheck->add_option("config", check->config, kConfigHelp)->required();
+  gradcheck->add_option("overrides", check->overrides, kOverridesHelp);
+  gradcheck->add_option("--samples", check->samples, "Training samples whose loss is taken")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  gradcheck
+      ->add_option("--device", check->device, "The device whose kernels are checked: cpu, cuda:0")
+      ->capture_default_str();
+  gradcheck->add_flag("--random", check->random, "Random images in place of the data");
+  gradcheck->add_flag("--json", check->json, kJsonHelp);
+  set_body(gradcheck, body, check, run_model_gradcheck);
 }
 
 void add_devices_command(CLI::App& app, CommandBody& body) {

@@ -53,6 +53,14 @@ struct ModelOptions {
 };
 int run_model_summary(const ModelOptions& options);
 
+struct GradcheckOptions {
+  std::string config, device = "cpu";
+  std::vector<std::string> overrides;
+  std::int64_t samples = 4;
+  bool random = false, json = false;
+};
+int run_model_gradcheck(const GradcheckOptions& options);
+
 struct DevicesOptions {
   bool json = false;
 };

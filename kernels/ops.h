@@ -57,6 +57,22 @@ struct Conv2dDesc {
   bool input_gradient = true;  ///< false for the first layer: dx is never asked for
 };
 
+/// The transpose of a convolution from images of y's shape to images of x's, with an optional bias
+/// (torch.nn.ConvTranspose2d): each pixel of x adds its channels, times the weight (in.c, kernel,
+/// out.c / groups), to a window of y. Kernel, stride, padding, dilation and groups are those of
+/// that convolution, which kernels/common/conv_transpose.h describes.
+struct ConvTranspose2dDesc {
+  std::int64_t batch = 0;
+  SampleShape in, out;
+  Size2 kernel, stride{1, 1}, padding{0, 0}, dilation{1, 1};
+  std::int64_t groups = 1;
+  bool bias = true;
+  DType type = DType::f32;
+  bool tf32 = false;  ///< as Conv2dDesc
+  bool training = true;
+  bool input_gradient = true;
+};
+
 /// y = x W^T + b over rows, then optional ReLU. x (batch, in), W (out, in), y (batch, out).
 struct LinearDesc {
   std::int64_t batch = 0, in = 0, out = 0;
@@ -360,6 +376,7 @@ class OpFactory {
   virtual ~OpFactory() = default;
   // Ready-made kernels. The Backend must outlive them.
   virtual std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) = 0;
+  virtual std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc& desc) = 0;
   virtual std::unique_ptr<Op> linear(const LinearDesc& desc) = 0;
   virtual std::unique_ptr<Op> pool2d(const Pool2dDesc& desc) = 0;
   virtual std::unique_ptr<Op> relu(const ReluDesc& desc) = 0;

@@ -53,6 +53,7 @@ struct Executor::Step {
   std::size_t dy_bytes = 0;  // of that copy
   FlatPlace weight, bias, running_mean, running_var;
   bool reads_fp32 = false;              // the weight and the bias
+  bool adds_gradients = false;          // to those of a later layer with the same parameters
   bool keeps_x = true, keeps_y = true;  // for backward
   bool runs_backward = false;
   std::vector<Sum> sums;  // after backward
@@ -156,6 +157,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
        : suffix == "running_mean" ? step.running_mean
                                   : step.running_var) = param.offset;
       step.reads_fp32 = param.spec.reads_fp32;
+      step.adds_gradients = param.last_node > step.node;
     }
     if (step.couples()) coupled_.push_back(steps_.size());
     steps_.push_back(std::move(step));
@@ -232,7 +234,7 @@ OpArgs Executor::backward_args(const Step& step, const ExecutorBuffers& buffers,
   args.dbias = in_flat(step.bias, buffers.grads);
   args.saved = step.saved.in(buffers);
   args.scratch = step.backward_scratch.in(buffers);
-  args.write = write;
+  args.write = step.adds_gradients ? GradWrite::add : write;
   args.values = merged.values;
   args.samples = merged.samples;
   args.ids = batch.ids;

@@ -50,8 +50,10 @@ std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::int64_t byte
   for (int node = static_cast<int>(plan.nodes.size()) - 1; node >= 0; --node) {
     const int output = plan.nodes[static_cast<std::size_t>(node)].output;
     if (plan.values[static_cast<std::size_t>(output)].needs_gradient) running = node;
-    for (const int param : plan.nodes[static_cast<std::size_t>(node)].params) {
-      begin = std::min(begin, plan.params[static_cast<std::size_t>(param)].offset);
+    for (const int index : plan.nodes[static_cast<std::size_t>(node)].params) {
+      // The first of the layers that share a parameter is the last to add to its gradient.
+      const Param& param = plan.params[static_cast<std::size_t>(index)];
+      if (param.node == node) begin = std::min(begin, param.offset);
     }
     if (begin == end || (end - begin < floats && begin > 0)) continue;
     buckets.push_back({running, begin, end});

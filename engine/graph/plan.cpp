@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "engine/graph/shared_weights.h"
 #include "engine/layers/shape_checks.h"
 #include "engine/spec/name_patterns.h"
 #include "kernels/common/divide.h"
@@ -27,6 +28,7 @@ struct Draft {
   const LayerSpec* spec = nullptr;
   std::shared_ptr<const Layer> layer;
   std::vector<int> inputs;             // empty where `from` is wrong
+  std::optional<int> owner;            // the layer whose parameters it uses, if not its own
   std::optional<ActivationShape> out;  // empty where a layer before it failed
   int consumers = 0;
   bool input_gradient = false;
@@ -108,6 +110,7 @@ class PlanBuilder {
       draft.spec = &layers[i];
       draft.layer = make_layer(layers[i].op);
       draft.inputs = inputs_of(draft, i, known);
+      draft.owner = owner_of(draft, known);
       for (const int input : draft.inputs) {
         if (input != kModelInput) ++drafts_[input].consumers;
       }
@@ -146,25 +149,42 @@ class PlanBuilder {
       if (found != known.end()) {
         inputs.push_back(found->second);
       } else {
-        issue(draft, unknown_input(name, known));
+        issue(draft, "from: " + unknown_layer(name, known, "reads from"));
       }
     }
     return inputs.size() == from.size() ? inputs : std::vector<int>();
   }
 
-  std::string unknown_input(const std::string& name, const std::map<std::string, int>& known) {
+  /// The layer that share_weights names; none, and an issue, if it cannot be shared with.
+  std::optional<int> owner_of(const Draft& draft, const std::map<std::string, int>& known) {
+    const std::string& name = draft.spec->share_weights;
+    if (name.empty()) return std::nullopt;
+    const auto found = known.find(name);
+    std::string problem;
+    if (found == known.end()) {
+      problem = unknown_layer(name, known, "shares the weights of");
+    } else if (found->second == kModelInput) {
+      problem = "'input' is the image, expected the name of a layer";
+    } else {
+      problem = problem_of_owner(*draft.spec, *drafts_[found->second].spec);
+    }
+    if (problem.empty()) return found->second;
+    issue(draft, "share_weights: " + problem);
+    return std::nullopt;
+  }
+
+  std::string unknown_layer(const std::string& name, const std::map<std::string, int>& known,
+                            const char* what_it_does) {
     for (const LayerSpec& later : spec_.model.layers) {
       if (later.name == name) {
-        return fmt::format(
-            "from: '{}' is this layer or a later one; a layer reads from layers "
-            "above it",
-            name);
+        return fmt::format("'{}' is this layer or a later one; a layer {} layers above it", name,
+                           what_it_does);
       }
     }
     std::vector<std::string> names;
     for (const auto& [each, index] : known) names.push_back(each);
     const std::string near = closest(name, names);
-    return fmt::format("from: there is no layer '{}' above{}", name,
+    return fmt::format("there is no layer '{}' above{}", name,
                        near.empty()
                            ? fmt::format(" (the layers above are: {})", fmt::join(names, ", "))
                            : fmt::format("; did you mean '{}'?", near));
@@ -200,7 +220,19 @@ class PlanBuilder {
         continue;
       }
       check_size(draft, in);
+      check_shared(draft, in);
     }
+  }
+
+  /// That a layer has the parameters of the one whose weights it shares.
+  void check_shared(const Draft& draft, const std::vector<ActivationShape>& in) {
+    if (!draft.owner) return;
+    const Draft& owner = drafts_[*draft.owner];
+    const std::vector<ActivationShape> in_of_owner = shapes_into(owner);
+    if (in_of_owner.empty()) return;
+    const std::string problem = problem_of_shared(draft.layer->params(in), owner.spec->name,
+                                                  owner.layer->params(in_of_owner));
+    if (!problem.empty()) issue(draft, "share_weights: " + problem);
   }
 
   void check_size(Draft& draft, const std::vector<ActivationShape>& in) {
@@ -264,7 +296,7 @@ class PlanBuilder {
       draft.trains_upto_here =
           upstream || std::any_of(params.begin(), params.end(), [&](const ParamSpec& param) {
             return param.role == ParamRole::trained &&
-                   !is_frozen(param_name(draft.spec->name, param));
+                   !is_frozen(param_name(owner_name(draft), param));
           });
       LayerRow row;
       row.name = draft.spec->name;
@@ -274,8 +306,12 @@ class PlanBuilder {
         row.detail += fmt::format("{}from {}", row.detail.empty() ? "" : ", ",
                                   fmt::join(draft.spec->from, ", "));
       }
+      if (draft.owner) {
+        row.shares = owner_name(draft);
+        row.detail += fmt::format("{}shares {}", row.detail.empty() ? "" : ", ", row.shares);
+      }
       row.out = *draft.out;
-      row.params = trained_elements(params);
+      row.params = draft.owner ? 0 : trained_elements(params);
       row.forward_flops = draft.layer->forward_flops(in, *draft.out);
       if (draft.trains_upto_here) {
         row.backward_flops = draft.layer->backward_flops(in, *draft.out, upstream);
@@ -289,6 +325,11 @@ class PlanBuilder {
       }
       plan_.rows.push_back(std::move(row));
     }
+  }
+
+  /// The layer by which the parameters of a layer are called.
+  const std::string& owner_name(const Draft& draft) const {
+    return draft.owner ? drafts_[*draft.owner].spec->name : draft.spec->name;
   }
 
   /// Whether a layer's only reader may take its place in memory: no other layer reads it, by this
@@ -361,7 +402,11 @@ class PlanBuilder {
       }
       node.output = value_of[last] = static_cast<int>(plan_.values.size());
       plan_.values.push_back({*drafts_[last].out, drafts_[last].trains_upto_here});
-      add_params(node);
+      if (drafts_[i].owner) {
+        share_params(node, *drafts_[i].owner);
+      } else {
+        add_params(node);
+      }
       node.coupling = node.layer->coupling(node.is_frozen);
       plan_.nodes.push_back(std::move(node));
     }
@@ -382,9 +427,22 @@ class PlanBuilder {
       param.count = count_of(spec);
       param.is_frozen = spec.role == ParamRole::trained ? is_frozen(param.name) : node.is_frozen;
       param.spec = std::move(spec);
-      param.node = static_cast<int>(plan_.nodes.size());
+      param.node = param.last_node = static_cast<int>(plan_.nodes.size());
       node.params.push_back(static_cast<int>(plan_.params.size()));
       plan_.params.push_back(std::move(param));
+    }
+  }
+
+  /// The parameters of an earlier layer; no other node has that layer's name.
+  void share_params(Node& node, int owner) {
+    const auto first = std::find_if(plan_.nodes.begin(), plan_.nodes.end(), [&](const Node& each) {
+      return each.name == drafts_[owner].spec->name;
+    });
+    assert(first != plan_.nodes.end() && "a layer with parameters is the first of its node");
+    node.params = first->params;
+    node.is_frozen = first->is_frozen;
+    for (const int index : node.params) {
+      plan_.params[index].last_node = static_cast<int>(plan_.nodes.size());
     }
   }
 

@@ -21,7 +21,8 @@ struct Param {
   ParamSpec spec;
   std::int64_t offset = 0;  ///< in floats; a multiple of 16 (64 bytes)
   std::int64_t count = 0;   ///< elements
-  int node = 0;             ///< index into Plan::nodes
+  int node = 0;             ///< index into Plan::nodes: the first that reads it
+  int last_node = 0;        ///< the last, where layers share it; the first to give a gradient
   bool is_frozen = false;   ///< train.freeze names it: nothing updates it
 
   bool is_trained() const { return spec.role == ParamRole::trained; }
@@ -40,7 +41,8 @@ struct Node {
   std::shared_ptr<const Layer> layer;
   std::vector<int> inputs;           ///< indices of Values, as many as the layer reads
   int output = 0;                    ///< index of its Value
-  std::vector<int> params;           ///< indices into Plan::params, in the order of Layer::params
+  std::vector<int> params;           ///< indices into Plan::params, in the order of Layer::params;
+                                     ///< those of an earlier node, where it shares its weights
   std::vector<int> source_layers;    ///< indices into spec.model.layers, fused ones included
   bool is_frozen = false;            ///< train.freeze names all of its parameters, state included
   bool input_gradient = true;        ///< an input needs a gradient
@@ -52,8 +54,9 @@ struct Node {
 /// One row of `dpt model summary`: a layer as written.
 struct LayerRow {
   std::string name, type, detail;
+  std::string shares;  ///< name of the layer whose parameters it uses, if another
   ActivationShape out;
-  std::int64_t params = 0;
+  std::int64_t params = 0;                       ///< of its own
   double forward_flops = 0, backward_flops = 0;  ///< per sample
   std::int64_t activation_bytes = 0;  ///< per sample; 0 when fused away, view or in place
   std::string fused_into;             ///< name of the node that runs it, if another

@@ -13,6 +13,7 @@ LayerKind kind_of();
 
 constexpr LayerKind (*kKinds[])() = {
     &kind_of<class Conv2d>,             //
+    &kind_of<class ConvTranspose2d>,    //
     &kind_of<class Linear>,             //
     &kind_of<class ReLU>,               //
     &kind_of<class LeakyReLU>,          //
@@ -67,6 +68,9 @@ const VariantTable& layer_table() {
                   {"Convolution", "Conv2d"},
                   {"Convolution2D", "Conv2d"},
                   {"conv", "Conv2d"},
+                  {"Conv2DTranspose", "ConvTranspose2d"},
+                  {"Deconvolution", "ConvTranspose2d"},
+                  {"Deconv2d", "ConvTranspose2d"},
                   {"Dense", "Linear"},
                   {"InnerProduct", "Linear"},
                   {"FullyConnected", "Linear"},

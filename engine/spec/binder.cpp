@@ -17,7 +17,7 @@ std::string join(const std::string& path, const std::string& key) {
 
 /// What other systems call our fields. Used only when the right-hand name is known where the
 /// left-hand one stands.
-constexpr std::array<std::pair<const char*, const char*>, 29> kOtherNames = {{
+constexpr std::array<std::pair<const char*, const char*>, 31> kOtherNames = {{
     {"filters", "out_channels"},
     {"num_output", "out_channels"},
     {"num_output", "out_features"},
@@ -33,6 +33,8 @@ constexpr std::array<std::pair<const char*, const char*>, 29> kOtherNames = {{
     {"decay", "weight_decay"},
     {"max_epochs", "epochs"},
     {"num_epochs", "epochs"},
+    {"shared_weights", "share_weights"},
+    {"tie_weights", "share_weights"},
     {"bottom", "from"},
     {"inputs", "from"},
     {"num_workers", "workers"},

@@ -180,6 +180,7 @@ class Expander {
     const SequentialBlock* sequential = as_sequential(item);
     const ResidualBlock* residual = as_residual(item);
     int out = in;
+    check_shares_no_weights(item, full);
     if (++emitted_ > kMaxLayers * kMaxConfigDepth) is_too_long_ = true;  // empty blocks, nested
     if (sequential || residual) {
       const Scopes inner = inside(scopes, full);
@@ -192,6 +193,7 @@ class Expander {
       LayerSpec layer = item;
       layer.name = full;
       layer.from = resolved(item, scopes, full);
+      layer.share_weights = owner_of_weights(item, scopes, full);
       out = push(std::move(layer), in);
     }
     add_name(item, scopes.back(), name, out);
@@ -301,40 +303,81 @@ class Expander {
                             item.op.type, item.from.size(), fmt::join(item.from, ", ")));
       return in;
     }
-    int found = in;
-    return find(item, 0, scopes, full, found) ? found : in;
+    const Named* found = find(item, input_of(item, 0), scopes, full);
+    return found ? found->output : in;
   }
 
   std::vector<std::string> resolved(const LayerSpec& item, const Scopes& scopes,
                                     const std::string& full) {
     std::vector<std::string> names;
     for (std::size_t k = 0; k < item.from.size() && !is_dry_; ++k) {
-      int found = kImage;
-      names.push_back(find(item, k, scopes, full, found) ? name_of(found) : item.from[k]);
+      const Named* found = find(item, input_of(item, k), scopes, full);
+      names.push_back(found ? name_of(found->output) : item.from[k]);
     }
     return names;
   }
 
-  /// Finds what item.from[k] names. False, with an issue, if that is not an earlier layer.
-  bool find(const LayerSpec& item, std::size_t k, const Scopes& scopes, const std::string& full,
-            int& found) {
-    const std::string& name = item.from[k];
-    const std::string path = fmt::format("{}.from.{}", item.path, k);
+  void check_shares_no_weights(const LayerSpec& item, const std::string& full) {
+    const std::string path = item.path + ".share_weights";
+    const bool is_block = as_sequential(item) || as_residual(item);
+    if (!is_block || item.share_weights.empty() || is_dry_ || !reported_.insert(path).second)
+      return;
+    issue(path, who(item, full) +
+                    fmt::format("a {} block has no weights of its own: expected share_weights at a "
+                                "layer, write it at the layers of the block",
+                                item.op.type));
+  }
+
+  /// The full name of the layer whose weights an item uses, if it names one.
+  std::string owner_of_weights(const LayerSpec& item, const Scopes& scopes,
+                               const std::string& full) {
+    const Reference reference{item.share_weights, "share_weights", item.path + ".share_weights"};
+    if (item.share_weights.empty() || is_dry_) return item.share_weights;
+    const Named* found = find(item, reference, scopes, full);
+    if (!found) return item.share_weights;
+    if (!found->is_added && (as_sequential(*found->item) || as_residual(*found->item))) {
+      if (reported_.insert(reference.path).second) {
+        issue(reference.path,
+              who(item, full) + fmt::format("expected the name of a layer in 'share_weights', "
+                                            "found {}, which is a {} block: name a layer of it",
+                                            in_quotes(reference.name), found->item->op.type));
+      }
+      return item.share_weights;
+    }
+    return name_of(found->output);
+  }
+
+  /// A name that an item gives, and where.
+  struct Reference {
+    std::string name;
+    const char* field;  ///< "from" or "share_weights"
+    std::string path;
+
+    bool may_be_image() const { return name == "input" && field == std::string("from"); }
+  };
+  static Reference input_of(const LayerSpec& item, std::size_t k) {
+    return {item.from[k], "from", fmt::format("{}.from.{}", item.path, k)};
+  }
+
+  /// What a name stands for; null, with an issue, if that is not an earlier layer.
+  const Named* find(const LayerSpec& item, const Reference& reference, const Scopes& scopes,
+                    const std::string& full) {
+    const std::string& name = reference.name;
+    const std::string& path = reference.path;
     for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope) {
       const std::string wanted = join(*scope, name);
       if (const auto earlier = outputs_.find(wanted); earlier != outputs_.end()) {
-        found = earlier->second.output;
-        return true;
+        return &earlier->second;
       }
-      if (!everything_.contains(wanted) || name == "input") continue;
-      if (!reported_.insert(path).second) return false;
+      if (!everything_.contains(wanted) || reference.may_be_image()) continue;
+      if (!reported_.insert(path).second) return nullptr;
       const bool is_around = std::find(scopes.begin(), scopes.end(), wanted) != scopes.end();
       std::string text =
           who(item, full) +
           fmt::format(
-              "expected the name of an earlier layer in 'from', found {}, "
+              "expected the name of an earlier layer in '{}', found {}, "
               "which {}",
-              in_quotes(name),
+              reference.field, in_quotes(name),
               is_around ? "is a block around this layer" : "does not come before this layer");
       // A layer of that name further out is hidden by this one.
       for (auto outer = scope + 1; outer != scopes.rend(); ++outer) {
@@ -344,16 +387,16 @@ class Expander {
         break;
       }
       issue(path, std::move(text));
-      return false;
+      return nullptr;
     }
-    found = kImage;
-    if (name == "input") return true;  // the model's input, not a layer
-    if (reported_.insert(path).second) issue(path, who(item, full) + unknown(name, scopes));
-    return false;
+    static const Named kInput;  // the model's input, not a layer
+    if (reference.may_be_image()) return &kInput;
+    if (reported_.insert(path).second) issue(path, who(item, full) + unknown(reference, scopes));
+    return nullptr;
   }
 
   /// Suggests from what can be seen from here: the children of each block around, so far.
-  std::string unknown(const std::string& name, const Scopes& scopes) {
+  std::string unknown(const Reference& reference, const Scopes& scopes) {
     std::vector<std::string> names;
     for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope) {
       for (const std::string& child : children_[*scope]) {
@@ -361,10 +404,10 @@ class Expander {
       }
     }
     std::vector<std::string> known = names;
-    known.push_back("input");
-    const std::string near = closest(name, known);
-    std::string text =
-        fmt::format("expected the name of an earlier layer in 'from', found {}", in_quotes(name));
+    if (reference.field == std::string("from")) known.push_back("input");
+    const std::string near = closest(reference.name, known);
+    std::string text = fmt::format("expected the name of an earlier layer in '{}', found {}",
+                                   reference.field, in_quotes(reference.name));
     text += near.empty() ? "." : fmt::format(", did you mean '{}'?", near);
     text += names.empty() ? " No layer comes before this one"
                           : fmt::format(" Earlier layers: {}", fmt::join(names, ", "));

@@ -136,8 +136,8 @@ class Override {
 
   /// Whether the path goes on, after a block, with something that is no key of it.
   bool is_inside(const YamlNode& item, std::size_t end) const {
-    static constexpr std::array kKeys = {"type",     "name",   "from",      "layers",
-                                         "shortcut", "repeat", "activation"};
+    static constexpr std::array kKeys = {"type",     "name",   "from",       "layers",
+                                         "shortcut", "repeat", "activation", "share_weights"};
     if (!item.find("layers") || end >= path_.size()) return false;
     const std::string key = path_.substr(end + 1, path_.find('.', end + 1) - end - 1);
     return std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end();

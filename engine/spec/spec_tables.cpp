@@ -248,7 +248,12 @@ SpecTables::SpecTables(const Catalog& catalog)
            "Names of the layers or blocks whose output it reads, which must come before it; "
            "`input` is the image, unless a layer above has that name. In a block, a name is "
            "looked for in the block, then in those around it. The previous layer if not given; an "
-           "Add needs it.")});
+           "Add needs it."),
+       field("share_weights", &LayerSpec::share_weights,
+             "Name of an earlier layer of the same type whose weights and bias this layer uses; "
+             "their shapes must be the same. They are one parameter, under that layer's name: kept "
+             "and saved once, with the sum of both layers' gradients. In a block, the name is "
+             "looked for as those of from are.")});
   sequential = sequential_table(layer);
   residual = residual_table(layer, catalog.layers);
   layer_kinds = catalog.layers;

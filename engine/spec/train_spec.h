@@ -62,6 +62,7 @@ struct LayerSpec {
   Variant op;                     ///< kind and options
   std::string name;               ///< given, or its index in the list ("0", "1"), as nn.Sequential
   std::vector<std::string> from;  ///< names of its inputs; empty = the layer before
+  std::string share_weights;      ///< the layer whose parameters it uses; empty = its own
   Where where;
   std::string path;  ///< where it was written, as in origins; empty = it was added by a block
 };

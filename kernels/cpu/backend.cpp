@@ -14,6 +14,7 @@
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/concat.h"
 #include "kernels/cpu/conv2d.h"
+#include "kernels/cpu/conv_transpose2d.h"
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/denormals.h"
 #include "kernels/cpu/dropout.h"
@@ -117,6 +118,9 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) override {
     return make_cpu_conv2d(desc, threads_);
+  }
+  std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc& desc) override {
+    return make_cpu_conv_transpose2d(desc, threads_);
   }
   std::unique_ptr<Op> linear(const LinearDesc& desc) override {
     return make_cpu_linear(desc, threads_);

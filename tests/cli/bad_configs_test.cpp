@@ -202,7 +202,8 @@ const std::vector<BadConfig> kOneError = {
     {{{"{type: ReLU}", "{name: act}"}},
      {"14:7: missing key 'type' in model.layers.1. Known layers: @kinds(layer)"}},
     {{{"{type: ReLU}", "ReLU"}},
-     {"14:7: expected a mapping for model.layers.1, found 'ReLU'; its keys are type, name, from"}},
+     {"14:7: expected a mapping for model.layers.1, found 'ReLU'; its keys are type, name, from, "
+      "share_weights"}},
     {{{"type: SGD", "type: sgd"}},
      {"18:19: unknown optimizer 'sgd', did you mean 'SGD'? Known optimizers: @kinds(optimizer)"}},
     {{{"momentum: 0.9}", "momentum: 0.9, groups: [{match: '*.bias'}, {match: [conv2.*], lr: 2}]}"}},

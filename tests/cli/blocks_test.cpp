@@ -93,6 +93,72 @@ TEST_CASE("model summary and the messages of the plan use the names of expanded 
   CHECK(check.err.find("stages.0") == std::string::npos);
 }
 
+TEST_CASE("shared weights: trained, saved once, shown, frozen, resumed and evaluated") {
+  const Workplace w(
+      config_with(R"(    - {type: Conv2d, name: stem, out_channels: 4, kernel_size: 3, padding: 1}
+    - type: Residual
+      name: layer1
+      repeat: 2
+      layers:
+        - {type: Conv2d, share_weights: stem2, out_channels: 4, kernel_size: 3, padding: 1}
+        - {type: ReLU}
+        - {type: Conv2d, name: own, out_channels: 4, kernel_size: 3, padding: 1}
+        - {type: Conv2d, share_weights: own, out_channels: 4, kernel_size: 3, padding: 1}
+    - {type: Flatten}
+    - {type: Linear, name: fc, out_features: 4}
+)"));
+  const Finished unknown = w.run({"config", "check", "small.yaml"});
+  CHECK(unknown.exit_code == 2);
+  check_contains(unknown.err,
+                 "expected the name of an earlier layer in 'share_weights', found "
+                 "'stem2', did you mean 'stem'?");
+  std::string good = read_file(w.dir.file("small.yaml"));
+  good.replace(good.find("stem2"), 5, "stem");
+  // Its input has one channel, so the first convolution has other weights.
+  write_file(w.dir.file("small.yaml"), good);
+  const Finished other = w.run({"config", "check", "small.yaml"});
+  CHECK(other.exit_code == 2);
+  check_contains(other.err,
+                 "layer 'layer1.0.0' (Conv2d): share_weights: expected the parameters "
+                 "of 'stem', which are weight 4x1x3x3 and bias 4; this layer's are "
+                 "weight 4x4x3x3 and bias 4");
+  const std::string stem = "    - {type: Conv2d, name: stem,";
+  good.insert(good.find(stem),
+              "    - {type: Conv2d, out_channels: 4, kernel_size: 1, name: first}\n");
+  write_file(w.dir.file("small.yaml"), good);
+  w.run_well({"config", "check", "small.yaml"});
+  check_contains(w.run_well({"model", "summary", "small.yaml"}).out,
+                 "3x3, stride 1, padding 1, shares layer1.1.own");
+
+  w.run_well({"train", "small.yaml", "--run-dir", "whole", "train.shards=4"});
+  const std::string tensors = w.run_well({"inspect", "whole/best.safetensors"}).out;
+  check_contains(tensors, "layer1.1.own.weight");
+  CHECK(tensors.find("layer1.0.0.weight") == std::string::npos);
+  CHECK(tensors.find("layer1.1.2.weight") == std::string::npos);
+  // Stopped in the middle and resumed, on another number of replicas, from the expanded layers.
+  write_file(w.dir.file("explicit.yaml"),
+             w.run_well({"config", "show", "--expand", "small.yaml"}).out);
+  w.run({"train", "small.yaml", "--run-dir", "parts", "train.shards=4", "--max-steps", "2"});
+  w.run_well({"train", "explicit.yaml", "--run-dir", "parts", "train.shards=4", "--devices",
+              "cpu,cpu,cpu"});
+  const Outcome outcome = outcome_of(w.dir.file("whole"));
+  CHECK_FALSE(outcome.newest.empty());
+  CHECK(outcome == outcome_of(w.dir.file("parts")));
+  CHECK(w.run_well({"eval", "whole", "--json"}).out == w.run_well({"eval", "parts", "--json"}).out);
+  // The same net without sharing is another one.
+  std::string own = good;
+  own.replace(own.find("share_weights: stem, "), 21, "");
+  write_file(w.dir.file("own.yaml"), own);
+  const Finished refused =
+      w.run({"train", "own.yaml", "--run-dir", "whole", "train.epochs=5", "train.shards=4"});
+  CHECK(refused.exit_code == 2);
+  check_contains(refused.err, "layer1.0.0.share_weights: stem -> (absent)");
+
+  w.run_well({"train", "small.yaml", "--run-dir", "frozen", "train.freeze=[stem.*]"});
+  const Finished no_param = w.run({"config", "check", "small.yaml", "train.freeze=[layer1.0.0.*]"});
+  CHECK(no_param.exit_code == 2);
+}
+
 TEST_CASE("a network of the zoo trains as the layers that it stands for, which the run keeps") {
   std::string text = program_config();
   const std::size_t begin = text.find("  layers:"), end = text.find("optimizer:");

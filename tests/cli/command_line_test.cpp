@@ -48,6 +48,7 @@ TEST_CASE("what a command line lacks, and numbers out of range, are usage errors
                                                 {"config", "check"},
                                                 {"config", "show"},
                                                 {"model", "summary"},
+                                                {"model", "gradcheck"},
                                                 {"train", "small.yaml", "--max-steps", "0"},
                                                 {"train", "small.yaml", "--max-steps", "-1"},
                                                 {"train", "small.yaml", "--max-steps", "x"},
@@ -359,6 +360,38 @@ TEST_CASE("a dry run counts the memory of the samples that run at once") {
       w.run_well({"train", "small.yaml", "--dry-run", "data.batch_size=1000", "data.size=2008"})
           .out,
       "(1000 of 1000 images on 1 replica, 250 at once)");
+}
+
+TEST_CASE("model gradcheck prints a line for each tensor and accepts the gradients of dpt") {
+  const Workplace w;
+  const Finished table = w.run_well({"model", "gradcheck", "small.yaml"});
+  check_contains(table.out, "result\nconv1.weight ");
+  CHECK(table.out.find("DIFFERS") == std::string::npos);
+  // Without the data, and whatever the config says of devices and precision.
+  std::string elsewhere = program_config();
+  const std::string data = "dataset: synthetic\n  size: 200\n  test_size: 40\n  classes: 4";
+  elsewhere.replace(elsewhere.find(data), data.size(), "dataset: mnist\n  root: nowhere");
+  write_file(w.dir.file("elsewhere.yaml"), elsewhere);
+  CHECK(w.run({"model", "gradcheck", "elsewhere.yaml"}).exit_code == 3);
+  const json tensors =
+      json::parse(w.run_well({"model", "gradcheck", "elsewhere.yaml", "devices=[cpu,cpu]",
+                              "train.shards=auto", "device_weights=[1,2]", "train.precision=bf16",
+                              "--random", "--samples", "3", "--json"})
+                      .out)["tensors"];
+  REQUIRE_FALSE(tensors.empty());
+  CHECK(tensors[0]["layer"] == "conv1");
+  CHECK(tensors[0]["parameter"] == "conv1.weight");
+  CHECK(tensors[0]["result"] == "ok");
+  CHECK(tensors[0]["directions"].get<int>() > 0);
+  CHECK(tensors[0]["relative_error"].get<double>() < 0.3);
+  // What is frozen has no gradient to check.
+  const std::string frozen =
+      w.run_well({"model", "gradcheck", "small.yaml", "train.freeze=[conv1.*]"}).out;
+  CHECK(frozen.find("conv1.weight") == std::string::npos);
+  const Finished many = w.run({"model", "gradcheck", "small.yaml", "--samples", "1024"});
+  CHECK(many.exit_code == 2);
+  check_contains(many.err, "--samples: expected at most the ");
+  CHECK(w.run({"model", "gradcheck", "small.yaml", "--samples", "0"}).exit_code == 2);
 }
 
 TEST_CASE("model summary counts the replicas and the optimizer of the config") {

@@ -1,6 +1,6 @@
 // Golden trajectories: 50 steps from the same weights on the same samples as PyTorch, of LeNet, of
-// a net with residual blocks and of one with batch normalisation. make_golden.py made the files and
-// says what is in them.
+// a net with residual blocks, of one with batch normalisation, of one with shared weights and of
+// one with transposed convolutions. make_golden.py made the files and says what is in them.
 //
 // A file's losses and final weights are those of a float64 run, and its metadata tells how far
 // PyTorch's own float32 runs are from them, in four variants of layout and threads. So nobody had
@@ -78,6 +78,37 @@ constexpr Net kNormalised = {"normalised.safetensors", R"(
     - {type: BatchNorm1d, name: bn4, affine: false, sync: true}
     - {type: ReLU}
     - {type: Linear, name: fc2, out_features: 10})"};
+
+constexpr Net kShared = {"shared.safetensors", R"(
+    - {type: Conv2d, name: conv1, out_channels: 6, kernel_size: 3, padding: 1}
+    - {type: Tanh, name: stem}
+    - {type: Conv2d, name: conv2, out_channels: 6, kernel_size: 3, padding: 1}
+    - {type: Tanh}
+    - {type: Conv2d, share_weights: conv2, name: again, out_channels: 6, kernel_size: 3, padding: 1}
+    - {type: Add, from: [again, stem]}
+    - {type: Tanh}
+    - {type: Conv2d, share_weights: conv2, out_channels: 6, kernel_size: 3, padding: 1, stride: 2}
+    - {type: Tanh}
+    - {type: Flatten}
+    - {type: Linear, name: fc1, out_features: 24}
+    - {type: Tanh}
+    - {type: Linear, name: fc2, out_features: 24}
+    - {type: Tanh}
+    - {type: Linear, share_weights: fc2, out_features: 24}
+    - {type: Tanh}
+    - {type: Linear, name: fc3, out_features: 10})"};
+
+constexpr Net kTransposed = {"transposed.safetensors", R"(
+    - {type: Conv2d, name: conv1, out_channels: 6, kernel_size: 3, stride: 2, padding: 1}
+    - {type: Tanh}
+    - {type: ConvTranspose2d, name: up1, out_channels: 8, kernel_size: 3, stride: 2, padding: 1, output_padding: 1}
+    - {type: Tanh}
+    - {type: Conv2d, name: conv2, out_channels: 8, kernel_size: 3, stride: 3}
+    - {type: Tanh}
+    - {type: ConvTranspose2d, name: up2, out_channels: 6, kernel_size: [2, 3], stride: [2, 1], groups: 2, bias: false}
+    - {type: Tanh}
+    - {type: Flatten}
+    - {type: Linear, name: fc, out_features: 10})"};
 
 /// The config of a net; `optimizer` as in make_golden.py.
 Job golden_job(const Net& net, const std::string& optimizer,
@@ -227,6 +258,22 @@ TEST_CASE("a net with batch normalisation follows PyTorch for 50 steps, its stat
     CAPTURE(way.front());
     check_golden(kNormalised, "sgd", "{type: SGD, lr: 0.01, momentum: 0.9, weight_decay: 0.0005}",
                  0.01, way);
+  }
+}
+
+TEST_CASE("a net with shared weights follows PyTorch for 50 steps") {
+  for (const auto& way : ways_to_run()) {
+    CAPTURE(way.front());
+    check_golden(kShared, "sgd", "{type: SGD, lr: 0.1, momentum: 0.9, weight_decay: 0.0005}", 0.1,
+                 way);
+  }
+}
+
+TEST_CASE("a net with transposed convolutions follows PyTorch for 50 steps") {
+  for (const auto& way : ways_to_run()) {
+    CAPTURE(way.front());
+    check_golden(kTransposed, "sgd", "{type: SGD, lr: 0.1, momentum: 0.9, weight_decay: 0.0005}",
+                 0.1, way);
   }
 }
 

@@ -5,7 +5,8 @@
 
 `lenet` has LeNet's layers and channel counts (20 and 50: no multiple of any vector width), `residual` two
 residual blocks, one with a convolution in its shortcut, `normalised` batch normalisation of images and
-vectors, all on the 8x8 digits of the repository, so that the files stay small. One trajectory with SGD (momentum, weight decay), for `lenet` also one with Adam, all
+vectors, `shared` a convolution and a linear layer that are applied several times, `transposed` transposed
+convolutions, all on the 8x8 digits of the repository, so that the files stay small. One trajectory with SGD (momentum, weight decay), for `lenet` also one with Adam, all
 of a net from the same weights and on the same samples:
 
     indices                 I32 (50, 32)  the samples of each step, in the training file
@@ -94,12 +95,48 @@ class Normalised(nn.Module):
         return self.fc2(F.relu(self.bn4(self.fc1(torch.flatten(x, 1)))))
 
 
+class Shared(nn.Module):
+    """Smooth, so that no rounding error decides on which side of a kink a value is."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 6, 3, padding=1)
+        self.conv2 = nn.Conv2d(6, 6, 3, padding=1)
+        self.fc1 = nn.Linear(96, 24)
+        self.fc2 = nn.Linear(24, 24)
+        self.fc3 = nn.Linear(24, 10)
+
+    def forward(self, x):
+        x = torch.tanh(self.conv1(x))
+        x = torch.tanh(self.conv2(torch.tanh(self.conv2(x))) + x)
+        x = torch.tanh(F.conv2d(x, self.conv2.weight, self.conv2.bias, stride=2, padding=1))
+        x = torch.tanh(self.fc1(torch.flatten(x, 1)))
+        return self.fc3(torch.tanh(self.fc2(torch.tanh(self.fc2(x)))))
+
+
+class Transposed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 6, 3, stride=2, padding=1)
+        self.up1 = nn.ConvTranspose2d(6, 8, 3, stride=2, padding=1, output_padding=1)
+        self.conv2 = nn.Conv2d(8, 8, 3, stride=3)
+        self.up2 = nn.ConvTranspose2d(8, 6, (2, 3), stride=(2, 1), groups=2, bias=False)
+        self.fc = nn.Linear(96, 10)
+
+    def forward(self, x):
+        x = torch.tanh(self.up1(torch.tanh(self.conv1(x))))
+        x = torch.tanh(self.up2(torch.tanh(self.conv2(x))))
+        return self.fc(torch.flatten(x, 1))
+
+
 # Each with SGD's learning rate: batch normalisation makes more of rounding errors than nets without
 # (at 0.1 PyTorch's own float32 runs are 0.01 apart in the loss), so its steps are smaller.
 NETS = {
     "lenet": (LeNet, ("sgd", "adam"), 0.1),
     "residual": (Residual, ("sgd",), 0.1),
     "normalised": (Normalised, ("sgd",), 0.01),
+    "shared": (Shared, ("sgd",), 0.1),
+    "transposed": (Transposed, ("sgd",), 0.1),
 }
 
 

@@ -17,6 +17,10 @@ class Recorder : public HostBackend {
     conv = desc;
     return nullptr;
   }
+  std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc& desc) override {
+    transposed = desc;
+    return nullptr;
+  }
   std::unique_ptr<Op> linear(const LinearDesc& desc) override {
     matrix_product = desc;
     return nullptr;
@@ -70,6 +74,7 @@ class Recorder : public HostBackend {
   std::unique_ptr<InputOp> input(const InputDesc&) override { no(); }
 
   Conv2dDesc conv;
+  ConvTranspose2dDesc transposed;
   LinearDesc matrix_product;
   Pool2dDesc pooling;
   ReluDesc rectifier;
@@ -329,6 +334,37 @@ TEST_CASE("joining, moving, normalising and scaling layers hand their options on
   }
 }
 
+TEST_CASE("ConvTranspose2d hands its options and its context to the backend") {
+  const auto made = layer("ConvTranspose2d", {{"out_channels", integer(6)},
+                                              {"kernel_size", Size2{3, 2}},
+                                              {"stride", Size2{2, 1}},
+                                              {"padding", Size2{0, 1}},
+                                              {"output_padding", Size2{1, 0}},
+                                              {"dilation", Size2{1, 2}},
+                                              {"groups", integer(2)},
+                                              {"bias", false}});
+  const ActivationShape in = image(4, 9, 8);
+  const ConvTranspose2dDesc d = compiled(*made, in, DType::f32, true, true, true).transposed;
+  CHECK(d.batch == 7);
+  CHECK(d.in == SampleShape{9, 8, 4});
+  CHECK(d.out == SampleShape{20, 8, 6});
+  CHECK(d.kernel == Size2{3, 2});
+  CHECK(d.stride == Size2{2, 1});
+  CHECK(d.padding == Size2{0, 1});
+  CHECK(d.dilation == Size2{1, 2});
+  CHECK(d.groups == 2);
+  CHECK_FALSE(d.bias);
+  CHECK(d.type == DType::f32);
+  CHECK(d.tf32);
+  CHECK(d.training);
+  CHECK(d.input_gradient);
+  const ConvTranspose2dDesc e = compiled(*made, in, DType::bf16, false, false, false).transposed;
+  CHECK(e.type == DType::bf16);
+  CHECK_FALSE(e.tf32);
+  CHECK_FALSE(e.training);
+  CHECK_FALSE(e.input_gradient);
+}
+
 TEST_CASE("weights and biases start by the options that are theirs") {
   const Options init = {{"weight_init", word("normal")}, {"weight_init_value", 2.0},
                         {"weight_init_std", 0.5},        {"bias_init", word("normal")},
@@ -341,9 +377,12 @@ TEST_CASE("weights and biases start by the options that are theirs") {
   const std::vector<ParamSpec> conv =
       layer("Conv2d", with({{"out_channels", integer(6)}, {"kernel_size", Size2{3, 5}}}))
           ->params({&pixels, 1});
+  const std::vector<ParamSpec> transposed =
+      layer("ConvTranspose2d", with({{"out_channels", integer(6)}, {"kernel_size", Size2{3, 5}}}))
+          ->params({&pixels, 1});
   const std::vector<ParamSpec> linear =
       layer("Linear", with({{"out_features", integer(6)}}))->params({&features, 1});
-  for (const std::vector<ParamSpec>* params : {&conv, &linear}) {
+  for (const std::vector<ParamSpec>* params : {&conv, &transposed, &linear}) {
     REQUIRE(params->size() == 2);
     const ParamSpec &weight = params->at(0), &bias = params->at(1);
     CHECK(weight.suffix == "weight");

@@ -14,6 +14,7 @@ TEST_CASE("the registry knows every layer once, with documentation") {
     for (const Field& field : kind.table->fields) CHECK_FALSE(field.doc.empty());
   }
   for (const char* name : {"Conv2d",
+                           "ConvTranspose2d",
                            "Linear",
                            "ReLU",
                            "Add",
@@ -58,6 +59,7 @@ TEST_CASE("names of other systems lead to ours") {
     return std::string();
   };
   CHECK(hint("Conv2D") == "Conv2d");
+  CHECK(hint("Conv2DTranspose") == "ConvTranspose2d");
   CHECK(hint("Dense") == "Linear");
   CHECK(hint("InnerProduct") == "Linear");
   CHECK(hint("FullyConnected") == "Linear");

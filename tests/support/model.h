@@ -78,6 +78,11 @@ class ModelSpecBuilder {
     layers.push_back(std::move(made));
     return *this;
   }
+  /// The last layer uses the weights of `owner`.
+  ModelSpecBuilder& shares(const std::string& owner) {
+    spec_.model.layers.back().share_weights = owner;
+    return *this;
+  }
   ModelSpecBuilder& conv(const std::string& name, std::int64_t channels, std::int64_t kernel) {
     return add("Conv2d", {{"out_channels", integer(channels)}, {"kernel_size", square(kernel)}},
                name);

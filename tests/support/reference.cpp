@@ -6,6 +6,7 @@
 #include <numbers>
 #include <utility>
 
+#include "kernels/common/conv_transpose.h"
 #include "kernels/common/philox.h"
 
 namespace dpt::reference {
@@ -278,6 +279,32 @@ Gradients conv2d_backward(const Conv2dDesc& d, const Values& x, const Values& we
   });
   if (d.bias) {
     g.bias.assign(static_cast<std::size_t>(d.conv_out.c), 0.0);
+    for (std::size_t i = 0; i < dy.size(); ++i) g.bias[i % g.bias.size()] += dy[i];
+  }
+  return g;
+}
+
+Values conv_transpose2d(const ConvTranspose2dDesc& d, const Values& x, const Values& weight,
+                        const Values& bias) {
+  Values y(static_cast<std::size_t>(d.batch * d.out.elements()), 0.0);
+  for_conv_taps(transposed_convolution(d), [&](std::size_t yi, std::size_t xi, std::size_t wi) {
+    y[yi] += x[xi] * weight[wi];
+  });
+  if (d.bias) {
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
+  }
+  return y;
+}
+
+Gradients conv_transpose2d_backward(const ConvTranspose2dDesc& d, const Values& x,
+                                    const Values& weight, const Values& dy) {
+  Gradients g{Values(x.size(), 0.0), Values(weight.size(), 0.0), {}};
+  for_conv_taps(transposed_convolution(d), [&](std::size_t yi, std::size_t xi, std::size_t wi) {
+    g.x[xi] += dy[yi] * weight[wi];
+    g.weight[wi] += dy[yi] * x[xi];
+  });
+  if (d.bias) {
+    g.bias.assign(static_cast<std::size_t>(d.out.c), 0.0);
     for (std::size_t i = 0; i < dy.size(); ++i) g.bias[i % g.bias.size()] += dy[i];
   }
   return g;

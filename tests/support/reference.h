@@ -25,6 +25,13 @@ Values conv2d(const Conv2dDesc& d, const Values& x, const Values& weight, const 
 Gradients conv2d_backward(const Conv2dDesc& d, const Values& x, const Values& weight,
                           const Values& bias, Values dy);
 
+/// y and dy are read and written where the convolution that it transposes has its input, x and dx
+/// where it has its output.
+Values conv_transpose2d(const ConvTranspose2dDesc& d, const Values& x, const Values& weight,
+                        const Values& bias);
+Gradients conv_transpose2d_backward(const ConvTranspose2dDesc& d, const Values& x,
+                                    const Values& weight, const Values& dy);
+
 /// A linear layer is a 1x1 convolution over a 1x1 image.
 Conv2dDesc as_convolution(const LinearDesc& d);
 Values linear(const LinearDesc& d, const Values& x, const Values& weight, const Values& bias);

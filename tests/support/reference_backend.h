@@ -337,6 +337,18 @@ class ReferenceBackend : public HostBackend {
     };
     return make(std::move(maths));
   }
+  std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc& d) override {
+    Maths maths = sizes(d.batch * d.in.elements(), d.batch * d.out.elements(),
+                        d.in.c * d.kernel.h * d.kernel.w * (d.out.c / d.groups),
+                        d.bias ? d.out.c : 0, d.input_gradient);
+    maths.forward = [d](const Values& x, const Values& w, const Values& b) {
+      return reference::conv_transpose2d(d, x, w, b);
+    };
+    maths.backward = [d](const Values& x, const Values& w, const Values&, const Values& dy) {
+      return reference::conv_transpose2d_backward(d, x, w, dy);
+    };
+    return make(std::move(maths));
+  }
   std::unique_ptr<Op> linear(const LinearDesc& d) override {
     Maths maths =
         sizes(d.batch * d.in, d.batch * d.out, d.in * d.out, d.bias ? d.out : 0, d.input_gradient);

@@ -42,6 +42,7 @@ class CountingBackend : public HostBackend {
   void replay(CapturedGraph&) override { ++calls_.launches; }
 
   std::unique_ptr<Op> conv2d(const Conv2dDesc&) override { return make_op(); }
+  std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc&) override { return make_op(); }
   std::unique_ptr<Op> linear(const LinearDesc&) override { return make_op(); }
   std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { return make_op(); }
   std::unique_ptr<Op> relu(const ReluDesc&) override { return make_op(); }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tests/support/skip.h"
 #include "tests/training/run.h"
 
 using namespace dpt;
@@ -93,6 +94,90 @@ TEST_CASE(
         start_from_checkpoint(two, folder.path() + "/checkpoints/" + checkpoint_name(3));
     const TempDir resumed;
     CHECK((train_small(two, resumed.path(), &rest) == one));
+  }
+}
+
+TEST_CASE(
+    "exact mode: shared weights, equal bits for 1, 2, 3 and 8 replicas, in micro-batches, and "
+    "after "
+    "a stop") {
+  // Between them stands a layer that couples samples: each of the shared layers has a phase of its
+  // own, over all micro-batches.
+  std::string config = small_config(kSgd, 2);
+  const std::string flatten = "    - {type: Flatten}\n";
+  config.replace(config.find(flatten), 0,
+                 R"(    - {type: Conv2d, name: conv3, out_channels: 7, kernel_size: 3, padding: 1}
+    - {type: BatchNorm2d, name: bn, sync: SYNC}
+    - {type: ReLU}
+    - {type: Conv2d, share_weights: conv3, out_channels: 7, kernel_size: 3, padding: 1}
+    - {type: GroupNorm, name: norm1, num_groups: 7}
+    - {type: Conv2d, share_weights: conv3, out_channels: 7, kernel_size: 3, padding: 1}
+    - {type: GroupNorm, share_weights: norm1, num_groups: 1}
+)");
+  for (const std::string& device : device_kinds()) {
+    for (const std::string sync : {"true", "false"}) {
+      CAPTURE(device);
+      CAPTURE(sync);
+      std::string with_sync = config;
+      with_sync.replace(with_sync.find("SYNC"), 4, sync);
+      const FinalState one = train_on(with_sync, replicas_on(device, 1), "8");
+      for (const int replicas : {2, 3, 8}) {
+        if (is_emulated(device) && replicas != 3) continue;
+        CAPTURE(replicas);
+        CHECK((train_on(with_sync, replicas_on(device, replicas), "8") == one));
+      }
+      // Fewer shards of more samples, each in three micro-batches.
+      const auto in_pieces = [&](int replicas) {
+        const TempDir folder;
+        return train_small(small_job(with_sync, {replicas_on(device, replicas), "train.shards=2",
+                                                 "train.accumulate=3"}),
+                           folder.path());
+      };
+      const FinalState pieces = in_pieces(1);
+      CHECK((in_pieces(2) == pieces));
+      // Only rounding tells them from one shard in one piece, where the statistics are the same.
+      if (sync == "true") {
+        CHECK(weight_distance(train_on(with_sync, replicas_on(device, 1), "1"), one) < 1e-4);
+        CHECK(weight_distance(pieces, one) < 1e-4);
+      }
+      if (sync == "false") continue;
+      const TempDir folder;
+      const Job two = small_job(with_sync, {replicas_on(device, 2), "train.shards=8"});
+      train_small(two, folder.path(), nullptr, 3);
+      const StartingPoint rest =
+          start_from_checkpoint(two, folder.path() + "/checkpoints/" + checkpoint_name(3));
+      const TempDir resumed;
+      CHECK((train_small(two, resumed.path(), &rest) == one));
+    }
+  }
+}
+
+TEST_CASE("bf16: shared weights, equal bits on any replicas, and near those of fp32") {
+  std::string config = small_config(kSgd, 2);
+  const std::string fc2 = "    - {type: Linear, name: fc2";
+  config.replace(config.find(fc2), 0,
+                 R"(    - {type: Linear, name: again, out_features: 9}
+    - {type: Linear, share_weights: again, out_features: 9}
+    - {type: Linear, share_weights: again, out_features: 9}
+)");
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    if (device == "cpu" && !cpu_info().bf16) {
+      skip_test("this processor has neither AVX512-BF16 nor AMX");
+      continue;
+    }
+    const auto train_in = [&](const char* precision, int replicas) {
+      const TempDir folder;
+      return train_small(small_job(config, {replicas_on(device, replicas), "train.shards=8",
+                                            std::string("train.precision=") + precision}),
+                         folder.path());
+    };
+    const FinalState one = train_in("bf16", 1);
+    CHECK((train_in("bf16", 3) == one));
+    const FinalState exact = train_in("fp32", 1);
+    const double distance = weight_distance(one, exact);
+    CHECK(distance > 0);
+    CHECK(distance < 1e-3);
   }
 }
 

@@ -31,7 +31,15 @@ TEST_CASE("gradients summed overlapped with backward, in buckets, follow those s
   }
   const std::string devices =
       emulated() ? "devices=[cuda:0,cuda:0,cuda:1]" : "devices=[cuda:0,cuda:1]";
-  Job job = small_job(small_config(kSgdWithoutDecay, epochs_on("cuda:0")), {devices});
+  // With a layer between those that share weights, whose bucket must wait for the first of them.
+  std::string config = small_config(kSgdWithoutDecay, epochs_on("cuda:0"));
+  const std::string fc2 = "    - {type: Linear, name: fc2";
+  config.replace(config.find(fc2), 0,
+                 R"(    - {type: Linear, name: shared, out_features: 9}
+    - {type: Linear, name: between, out_features: 9}
+    - {type: Linear, share_weights: shared, out_features: 9}
+)");
+  Job job = small_job(config, {devices});
   const TempDir plain, folder;
   const FinalState after = train_small(job, plain.path());
   job.overlap_from_bytes = 0;

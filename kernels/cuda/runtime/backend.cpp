@@ -13,6 +13,7 @@
 #include "kernels/cuda/channel_scale.h"
 #include "kernels/cuda/concat.h"
 #include "kernels/cuda/conv2d.h"
+#include "kernels/cuda/conv_transpose2d.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/dropout.h"
 #include "kernels/cuda/element_loss.h"
@@ -310,6 +311,9 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) override {
     return make_cuda_conv2d(context_, desc);
+  }
+  std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc& desc) override {
+    return make_cuda_conv_transpose2d(context_, desc);
   }
   std::unique_ptr<Op> linear(const LinearDesc& desc) override {
     return make_cuda_linear(context_, desc);

@@ -45,6 +45,7 @@ class QueuedBackend : public testing::HostBackend {
   }
 
   std::unique_ptr<Op> conv2d(const Conv2dDesc&) override { no(); }
+  std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc&) override { no(); }
   std::unique_ptr<Op> linear(const LinearDesc&) override { no(); }
   std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { no(); }
   std::unique_ptr<Op> relu(const ReluDesc&) override { no(); }

@@ -21,7 +21,8 @@ bool couples(const Plan& plan) {
 }
 
 std::vector<TrainSpec> nets() {
-  return {small_lenet(), odd_net(), linear_net(), branched_net(), normalised_net(), joined_net()};
+  return {small_lenet(),    odd_net(),    linear_net(), branched_net(),
+          normalised_net(), joined_net(), shared_net()};
 }
 
 /// Losses, predictions and gradients of a training and an evaluating executor against `maths`.

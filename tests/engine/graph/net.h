@@ -37,13 +37,16 @@ inline Plan unfused_plan(const TrainSpec& spec) {
     node.input_gradient = false;
     node.coupling = node.layer->coupling(false);
     bool trains = false;
+    const std::string& shared = spec.model.layers[i].share_weights;
+    const std::string& owner = shared.empty() ? node.name : shared;
     for (const int x : node.inputs) {
       node.input_gradient |= plan.values[static_cast<std::size_t>(x)].needs_gradient;
     }
     for (std::size_t p = 0; p < plan.params.size(); ++p) {
       const std::string& suffix = plan.params[p].spec.suffix;
-      if (plan.params[p].name == node.name + (suffix.empty() ? "" : "." + suffix)) {
-        plan.params[p].node = static_cast<int>(i);
+      if (plan.params[p].name == owner + (suffix.empty() ? "" : "." + suffix)) {
+        if (shared.empty()) plan.params[p].node = static_cast<int>(i);
+        plan.params[p].last_node = static_cast<int>(i);
         node.params.push_back(static_cast<int>(p));
         trains = trains || plan.params[p].is_trained();
       }
@@ -295,7 +298,8 @@ class NetMaths {
   }
   void put(Values& to, std::size_t node, const std::string& suffix, const Values& values) const {
     if (const Param* p = param(node, suffix)) {
-      std::copy(values.begin(), values.end(), to.begin() + p->offset);
+      auto sum = to.begin() + p->offset;  // of all layers that share it
+      for (const double value : values) *sum++ += value;
     }
   }
 
@@ -445,6 +449,46 @@ inline TrainSpec normalised_net() {
       .add("ReLU", {}, "relu4")
       .linear("fc2", 3)
       .spec();
+}
+
+/// Weights that several layers use: neighbours, the ends of a branch, another stride and padding,
+/// a layer that nobody else reads fused or not, one with a frozen bias, norms, scales and vectors.
+inline TrainSpec shared_net() {
+  const auto conv = [](std::int64_t stride, std::int64_t padding) {
+    return Options{{"out_channels", integer(2)},
+                   {"kernel_size", square(3)},
+                   {"stride", square(stride)},
+                   {"padding", square(padding)}};
+  };
+  TrainSpec spec = ModelSpecBuilder({2, 7, 6})
+                       .add("Conv2d", conv(1, 1), "conv1")
+                       .add("ReLU", {}, "relu1")
+                       .add("GroupNorm", {{"num_groups", integer(1)}}, "norm1")
+                       .add("Conv2d", conv(1, 1), "conv2")
+                       .shares("conv1")
+                       .add("Conv2d", conv(1, 1), "own")
+                       .add("GroupNorm", {{"num_groups", integer(2)}}, "norm2")
+                       .shares("norm1")
+                       .add("PReLU", {}, "prelu1")
+                       .add("Add", {}, "block", {"prelu1", "relu1"})
+                       .add("PReLU", {}, "prelu2")
+                       .shares("prelu1")
+                       .add("Conv2d", conv(2, 0), "conv3")
+                       .shares("conv1")
+                       .add("ReLU", {}, "relu2")
+                       .add("Flatten", {}, "flat")
+                       .linear("fc1", 12)
+                       .linear("fc2", 12)
+                       .add("ReLU", {}, "relu3")
+                       .linear("fc3", 12)
+                       .shares("fc2")
+                       .add("Add", {}, "twice", {"fc3", "relu3"})
+                       .linear("fc4", 12)
+                       .shares("fc2")
+                       .linear("fc5", 3)
+                       .spec();
+  spec.train.freeze = {"conv1.bias"};
+  return spec;
 }
 
 inline TrainSpec linear_net() {

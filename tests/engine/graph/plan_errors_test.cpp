@@ -175,6 +175,98 @@ TEST_CASE("layers with several inputs: how many, and of which shapes") {
   CHECK(error({"a", "none"}).find("no layer reads") == std::string::npos);
 }
 
+TEST_CASE("share_weights: the name of an earlier layer of the same type with weights of its own") {
+  const auto error = [](const std::string& owner) {
+    return plan_error(ModelSpecBuilder({4, 8, 8})
+                          .conv("conv1", 4, 3)
+                          .conv("conv2", 4, 3)
+                          .shares("conv1")
+                          .conv("conv3", 4, 3)
+                          .shares(owner)
+                          .add("BatchNorm2d", {}, "bn1")
+                          .add("Flatten", {}, "flat")
+                          .linear("fc", 10));
+  };
+  const std::string conv3 = "net.yaml:12:7: layer 'conv3' (Conv2d): share_weights: ";
+  CHECK(error("conv1").empty());
+  CHECK(error("convl") == conv3 + "there is no layer 'convl' above; did you mean 'conv1'?");
+  for (const std::string later : {"conv3", "fc"}) {
+    CHECK(error(later) == conv3 + "'" + later +
+                              "' is this layer or a later one; a layer shares the weights of "
+                              "layers above it");
+  }
+  CHECK(error("conv2") ==
+        conv3 +
+            "'conv2' has no weights of its own, it shares those of 'conv1'; write "
+            "share_weights: conv1");
+  CHECK(error("input") == conv3 + "'input' is the image, expected the name of a layer");
+  CHECK(plan_error(ModelSpecBuilder({4, 8, 8})
+                       .conv("conv", 4, 3)
+                       .add("GroupNorm", {{"num_groups", integer(2)}}, "norm")
+                       .shares("conv")
+                       .add("Flatten")
+                       .linear("fc", 10)) ==
+        "net.yaml:11:7: layer 'norm' (GroupNorm): share_weights: expected the name of a GroupNorm, "
+        "as this layer is one; 'conv' is a Conv2d");
+}
+
+TEST_CASE("share_weights: both layers have the same parameters, which can be shared") {
+  const auto error = [](const std::string& type, const Options& first, const Options& second) {
+    return plan_error(ModelSpecBuilder({4, 8, 8})
+                          .add(type, first, "a")
+                          .add(type, second, "b")
+                          .shares("a")
+                          .add("Flatten")
+                          .linear("fc", 10));
+  };
+  const auto conv = [](std::int64_t channels, std::int64_t kernel, bool bias = true) {
+    return Options{{"out_channels", integer(channels)},
+                   {"kernel_size", square(kernel)},
+                   {"padding", kWordSize},
+                   {"bias", bias}};
+  };
+  const auto with = [](Options options, const std::string& name, const PlainValue& value) {
+    options.emplace_back(name, value);
+    return options;
+  };
+  const std::string b = "net.yaml:11:7: layer 'b' (Conv2d): share_weights: ";
+  CHECK(error("Conv2d", conv(8, 3), conv(8, 3)) ==
+        b + "expected the parameters of 'a', which are weight 8x4x3x3 and bias 8; this layer's are "
+            "weight 8x8x3x3 and bias 8");
+  CHECK(error("Conv2d", conv(4, 3), conv(4, 3, false)) ==
+        b + "expected the parameters of 'a', which are weight 4x4x3x3 and bias 4; this layer's are "
+            "weight 4x4x3x3");
+  // How the window moves is the layer's own.
+  CHECK(error("Conv2d", conv(4, 3), with(conv(4, 3), "dilation", square(2))).empty());
+  // What the weights start as is not, unless it says the same.
+  const Options normal = with(conv(4, 3), "weight_init", word("kaiming_normal"));
+  CHECK(error("Conv2d", conv(4, 3), normal) ==
+        b + "the weights start as 'a' says, so weight_init has no effect here; remove it");
+  CHECK(error("Conv2d", normal, normal).empty());
+  CHECK(error("Conv2d", normal, conv(4, 3)).empty());
+  CHECK(error("PReLU", {}, {{"init", 0.5}}).find("so init has no effect here") !=
+        std::string::npos);
+
+  CHECK(error("ReLU", {}, {}) ==
+        "net.yaml:11:7: layer 'b' (ReLU): share_weights: neither this layer nor 'a' has weights");
+  const Options plain = {{"num_groups", integer(2)}, {"affine", false}};
+  CHECK(error("GroupNorm", {{"num_groups", integer(2)}}, plain) ==
+        "net.yaml:11:7: layer 'b' (GroupNorm): share_weights: expected the parameters of 'a', "
+        "which are weight 4 and bias 4; this layer's are none");
+  CHECK(error("BatchNorm2d", {}, {}) ==
+        "net.yaml:11:7: layer 'b' (BatchNorm2d): share_weights: a layer with running statistics "
+        "can share nothing: they would be those of two different inputs; remove share_weights");
+  CHECK(plan_error(ModelSpecBuilder({4, 2, 2})
+                       .add("Flatten")
+                       .linear("fc1", 16)
+                       .linear("fc2", 16)
+                       .shares("fc1")
+                       .linear("fc3", 10)) ==
+        "net.yaml:12:7: layer 'fc2' (Linear): share_weights: expected a flattened image of 4x2x2 "
+        "as input, as 'fc1' reads, found a vector: the columns of one weight cannot stand for the "
+        "features of both");
+}
+
 TEST_CASE("a model made in code has no line to name") {
   ModelSpecBuilder model({1, 8, 8});
   model.linear("fc", 10).spec().model.layers[0].where = {};

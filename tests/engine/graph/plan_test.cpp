@@ -1,6 +1,8 @@
 // What make_plan makes of models without mistakes.
 #include "engine/graph/plan.h"
 
+#include <array>
+
 #include "tests/support/model.h"
 
 namespace dpt::testing {
@@ -115,6 +117,61 @@ TEST_CASE("`from` may spell out the chain, and put the input by name") {
     CHECK(plain.nodes[i].inputs == spelled.nodes[i].inputs);
     CHECK(plain.nodes[i].source_layers == spelled.nodes[i].source_layers);
   }
+}
+
+TEST_CASE("shared weights are parameters of the first layer, which the others name") {
+  TrainSpec spec = ModelSpecBuilder({4, 1, 1})
+                       .add("Flatten")
+                       .linear("a", 4)
+                       .linear("b", 4)
+                       .add("ReLU")
+                       .linear("c", 4)
+                       .shares("a")
+                       .linear("d", 4)
+                       .shares("b")
+                       .linear("e", 4)
+                       .shares("a")
+                       .linear("f", 2)
+                       .spec();
+  const Plan plan = make_plan(spec);
+  std::vector<std::string> names;
+  for (const Param& param : plan.params) names.push_back(param.name);
+  CHECK(names ==
+        std::vector<std::string>{"a.weight", "a.bias", "b.weight", "b.bias", "f.weight", "f.bias"});
+  CHECK(plan.param_count == 2 * 20 + 10);
+  // Nodes: the view, a, b, c, d, e, f.
+  REQUIRE(plan.nodes.size() == 7);
+  CHECK(plan.nodes[3].params == plan.nodes[1].params);
+  CHECK(plan.nodes[5].params == plan.nodes[1].params);
+  CHECK(plan.nodes[4].params == plan.nodes[2].params);
+  for (const int index : {0, 1}) {
+    CHECK(plan.params[static_cast<std::size_t>(index)].node == 1);
+    CHECK(plan.params[static_cast<std::size_t>(index)].last_node == 5);
+  }
+  CHECK(plan.params[2].last_node == 4);
+  CHECK(plan.params[4].last_node == 6);
+  CHECK(plan.rows[4].params == 0);
+  CHECK(plan.rows[4].shares == "a");
+  CHECK(plan.rows[1].shares.empty());
+
+  // A gradient is complete after the first of its layers, the last in backward.
+  std::vector<std::array<std::int64_t, 3>> cuts;
+  for (const GradientBucket& bucket : gradient_buckets(plan, 4)) {
+    cuts.push_back({bucket.node, bucket.begin, bucket.end});
+  }
+  CHECK(cuts == std::vector<std::array<std::int64_t, 3>>{{6, 64, 112}, {2, 32, 64}, {1, 0, 32}});
+
+  // Frozen by its one name, for all layers.
+  spec.train.freeze = {"a.*"};
+  const Plan frozen = make_plan(spec);
+  for (const int node : {1, 3, 5}) CHECK(frozen.nodes[static_cast<std::size_t>(node)].is_frozen);
+  CHECK_FALSE(frozen.values[2].needs_gradient);
+  CHECK(frozen.values[3].needs_gradient);
+  spec.train.freeze = {"a.*", "b.*"};
+  for (const int value : {2, 3, 4, 5, 6}) {
+    CHECK_FALSE(make_plan(spec).values[static_cast<std::size_t>(value)].needs_gradient);
+  }
+  CHECK(make_plan(spec).rows[5].backward_flops == 0);
 }
 
 TEST_CASE("precision decides the type of activations") {

@@ -56,6 +56,28 @@ TEST_CASE("the summary as JSON") {
             .is_null());
 }
 
+TEST_CASE("shared weights are counted once, and the summary says whose they are") {
+  const TrainSpec spec = ModelSpecBuilder({4, 6, 6})
+                             .conv("conv1", 4, 3)
+                             .conv("conv2", 4, 3)
+                             .shares("conv1")
+                             .add("Flatten")
+                             .linear("fc", 10)
+                             .spec();
+  const Plan plan = make_plan(spec);
+  const std::string text = summary_text(spec, plan, 1, 1);
+  CHECK(text.find("\nconv2  Conv2d   3x3, stride 1, shares conv1   4x2x2           -  ") !=
+        std::string::npos);
+  CHECK(text.find(" 318  ", text.find("\ntotal ")) != std::string::npos);
+  const auto json = nlohmann::json::parse(summary_json(spec, plan, 1, 1));
+  CHECK(json["layers"][0]["shares"].is_null());
+  CHECK(json["layers"][1]["shares"] == "conv1");
+  CHECK(json["layers"][1]["parameters"] == 0);
+  CHECK(json["layers"][1]["forward_flops"].get<double>() > 0);
+  CHECK(json["tensors"].size() == 4);
+  CHECK(json["memory_per_replica"]["parameters"] == (144 + 16 + 160 + 16) * 4);
+}
+
 TEST_CASE("the memory is that of the largest micro-batch") {
   TrainSpec spec = lenet_spec();
   const auto at_once = [&](std::int64_t batch, int replicas, std::int64_t samples,

@@ -25,6 +25,7 @@ Texts flat(const TrainSpec& spec) {
   for (const LayerSpec& layer : spec.model.layers) {
     lines.push_back(layer.name + " " + layer.op.type);
     if (!layer.from.empty()) lines.back() += fmt::format(" < {}", fmt::join(layer.from, ", "));
+    if (!layer.share_weights.empty()) lines.back() += " = " + layer.share_weights;
   }
   return lines;
 }
@@ -173,6 +174,59 @@ TEST_CASE("from: the innermost block first, then outward; a block's name is its 
             .back() == "b.2 Add < b.input, b.c");
 }
 
+TEST_CASE("share_weights names layers as from does") {
+  const auto shares = [](const std::string& name, const std::string& owner) {
+    return conv(name, ", share_weights: " + owner);
+  };
+  const std::string x = conv("x") + ", ";
+  CHECK(flat(" [" + x + shares("y", "x") + "]") == Texts{"x Conv2d", "y Conv2d = x"});
+  // The innermost block first; a copy shares with the layer of its own copy, or with one before.
+  CHECK(flat(" [" + x + "{type: Sequential, name: b, repeat: 2, layers: [" + shares("y", "x") +
+             ", " + conv("w") + ", " + shares("z", "w") + "]}]") ==
+        Texts{"x Conv2d", "b.0.y Conv2d = x", "b.0.w Conv2d", "b.0.z Conv2d = b.0.w",
+              "b.1.y Conv2d = x", "b.1.w Conv2d", "b.1.z Conv2d = b.1.w"});
+  CHECK(flat(" [" + x + "{type: Sequential, name: b, layers: [" + x + shares("y", "x") + "]}]")
+            .back() == "b.y Conv2d = b.x");
+  CHECK(flat(" [{type: Residual, name: b, repeat: 2, layers: [" + conv("c") + "]}, " +
+             shares("y", "b.1.c") + "]")
+            .back() == "y Conv2d = b.1.c");
+  const TrainSpec spec =
+      good_spec(config(" [{type: Sequential, name: b, layers: [" + x + shares("y", "x") + "]}]"));
+  CHECK(shown(spec).find("name: \"y\"\n          share_weights: x\n") != std::string::npos);
+  const std::string expanded = shown(with_explicit_layers(spec));
+  CHECK(expanded.find("name: b.y\n      share_weights: b.x\n") != std::string::npos);
+  CHECK(shown(good_spec(expanded)) == expanded);
+  // Whose weights they are cannot change in a resumed run.
+  const Texts changes =
+      refused_changes(small_catalog(), shown(good_spec(config(" [" + x + conv("y") + "]"))), "a",
+                      shown(good_spec(config(" [" + x + shares("y", "x") + "]"))));
+  CHECK(changes == Texts{"model.layers.y.share_weights: (absent) -> x"});
+}
+
+TEST_CASE("share_weights: what it cannot name") {
+  const auto shares = [](const std::string& owner) {
+    return "\n    - " + conv("y", ", share_weights: " + owner);
+  };
+  const std::string x = "\n    - " + conv("x1");
+  CHECK(issues(x + shares("x")) ==
+        Texts{"6:79: expected the name of an earlier layer in 'share_weights', found 'x', did you "
+              "mean 'x1'? Earlier layers: x1"});
+  CHECK(issues(x + shares("input")) ==
+        Texts{"6:79: expected the name of an earlier layer in 'share_weights', found 'input'. "
+              "Earlier layers: x1"});
+  CHECK(issues(shares("x1") + x) ==
+        Texts{"5:79: expected the name of an earlier layer in 'share_weights', found 'x1', which "
+              "does not come before this layer"});
+  CHECK(issues("\n    - {type: Residual, name: b, repeat: 2, layers: [" + conv("c") + "]}" +
+               shares("b.0")) ==
+        Texts{"6:79: expected the name of a layer in 'share_weights', found 'b.0', which is a "
+              "Residual block: name a layer of it"});
+  CHECK(issues(x + "\n    - {type: Sequential, share_weights: x1, repeat: 2, layers: [" +
+               conv("c") + "]}") ==
+        Texts{"6:41: layer '1': a Sequential block has no weights of its own: expected "
+              "share_weights at a layer, write it at the layers of the block"});
+}
+
 TEST_CASE("what is wrong inside of a block is told with the line as written and the full name") {
   const auto block = [](const std::string& layers) {
     return "\n    - type: Sequential\n      name: b\n      repeat: 3\n      layers:" + layers;
@@ -232,7 +286,7 @@ TEST_CASE("what a block needs") {
   }
   CHECK(issues("\n    - {type: Sequential, shortcut: [], layers: [" + kConv + "]}") ==
         Texts{"5:26: unknown key 'shortcut' in layer Sequential; it belongs to Residual. Known "
-              "keys: type, name, from, layers, repeat"});
+              "keys: type, name, from, share_weights, layers, repeat"});
   CHECK(issues("\n    - {type: Residual, activation: Relu, layers: [" + kConv + "]}") ==
         Texts{"5:36: expected 'ReLU', found 'Relu'; did you mean 'ReLU'?"});
   CHECK(issues("\n    - " + conv("a") + "\n    - " + conv("b") +

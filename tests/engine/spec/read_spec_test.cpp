@@ -156,10 +156,12 @@ TEST_CASE("values that are fine in YAML 1.2 are fine here") {
 TEST_CASE("unknown keys and kinds get a suggestion and the list of what is known") {
   CHECK(issues_of(changed("kernel_size: 3", "kernal_size: 3")) ==
         Texts{"15:53: unknown key 'kernal_size' in layer Conv2d, did you mean 'kernel_size'? Known "
-              "keys: type, name, from, out_channels, kernel_size, stride, bias, dilations"});
+              "keys: type, name, from, share_weights, out_channels, kernel_size, stride, bias, "
+              "dilations"});
   CHECK(issues_of(changed("out_channels: 20", "filters: 20")) ==
         Texts{"15:35: unknown key 'filters' in layer Conv2d, did you mean 'out_channels'? Known "
-              "keys: type, name, from, out_channels, kernel_size, stride, bias, dilations"});
+              "keys: type, name, from, share_weights, out_channels, kernel_size, stride, bias, "
+              "dilations"});
   CHECK(
       issues_of(changed("epochs: 10", "epochs: 10, batch_size: 5")) ==
       Texts{"22:21: unknown key 'batch_size' in train, did you mean 'data.batch_size'? Known "
@@ -169,7 +171,8 @@ TEST_CASE("unknown keys and kinds get a suggestion and the list of what is known
         Texts{"20:25: unknown key 'momentum' in optimizer Adam; it belongs to SGD. Known keys: "
               "type, lr"});
   CHECK(issues_of(changed("type: ReLU", "type: ReLU, zzzzzz: 1")) ==
-        Texts{"16:20: unknown key 'zzzzzz' in layer ReLU. Known keys: type, name, from"});
+        Texts{"16:20: unknown key 'zzzzzz' in layer ReLU. Known keys: type, name, from, "
+              "share_weights"});
   CHECK(issues_of(changed("type: Conv2d", "type: Conv2D")) ==
         Texts{"15:14: unknown layer 'Conv2D', did you mean 'Conv2d'? Known layers: Conv2d, ReLU, "
               "Flatten, Linear, Add, Sequential, Residual"});

@@ -1,0 +1,106 @@
+// A transposed convolution, out of the passes of the convolution that it transposes.
+#include "kernels/cpu/conv_transpose2d.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "kernels/common/align.h"
+#include "kernels/common/bf16.h"
+#include "kernels/common/conv_transpose.h"
+#include "kernels/cpu/channel_sums.h"
+#include "kernels/cpu/check.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/parallel.h"
+
+namespace dpt {
+namespace {
+
+using onednn::Pass;
+using onednn::Primitive;
+
+template <class T>
+class CpuConvTranspose2d final : public Op {
+ public:
+  CpuConvTranspose2d(const ConvTranspose2dDesc& desc, int threads)
+      : d_(desc),
+        threads_(threads),
+        cut_(desc.batch * desc.out.h * desc.out.w, desc.out.c),
+        y_(make(Pass::backward_data)) {
+    if (!desc.training) return;
+    dweight_ = make(Pass::backward_weights);
+    if (desc.input_gradient) dx_ = make(Pass::forward);
+  }
+
+  std::size_t scratch_bytes() const override {
+    std::size_t bytes = y_.scratch_bytes();
+    if (dweight_) bytes = std::max(bytes, dweight_->scratch_bytes());
+    if (dx_) bytes = std::max(bytes, dx_->scratch_bytes());
+    if (d_.training && d_.bias) bytes = std::max(bytes, cut_.scratch_bytes(1));
+    return bytes;
+  }
+  bool backward_needs_y() const override { return false; }
+  bool backward_keeps_dy() const override { return true; }
+
+  // The convolution's input is y here, and its output x.
+  void forward(const OpArgs& args) override {
+    y_.run({args.y, args.x, args.weight, {}, args.scratch});
+    if (d_.bias) add_bias(host<T>(args.y), host(args.bias));
+  }
+  void backward(const OpArgs& args) override {
+    dweight_->run({args.dy, args.x, args.dweight, {}, args.scratch, args.write});
+    if (dx_) dx_->run({args.dy, args.dx, args.weight, {}, args.scratch});
+    if (d_.bias) sum_bias(args);
+  }
+
+  std::string implementation() const override {
+    std::string text = "forward " + y_.implementation();
+    if (dweight_) text += ", weights " + dweight_->implementation();
+    if (dx_) text += ", data " + dx_->implementation();
+    return text;
+  }
+
+ private:
+  Primitive make(Pass pass) const {
+    return onednn::make_convolution(transposed_convolution(d_), pass, false, threads_);
+  }
+
+  void add_bias(T* y, const float* bias) const {
+    const std::int64_t channels = cut_.columns;
+    parallel_for(threads_, cut_.rows, [=](std::int64_t row) {
+      T* pixel = y + row * channels;
+      for (std::int64_t c = 0; c < channels; ++c) store(pixel[c], to_float(pixel[c]) + bias[c]);
+    });
+  }
+
+  void sum_bias(const OpArgs& args) const {
+    const T* dy = host<const T>(args.dy);
+    const std::int64_t channels = cut_.columns;
+    double* sums = host<double>(args.scratch);
+    sum_columns<1>(threads_, cut_, sums,
+                   [=](std::int64_t row, std::int64_t first, std::int64_t count, auto& some) {
+                     const T* from = dy + row * channels + first;
+                     for (std::int64_t c = 0; c < count; ++c) some.v[0][c] += to_float(from[c]);
+                   });
+    float* to = host(args.dbias);
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const auto gradient = static_cast<float>(sums[c]);
+      to[c] = args.write == GradWrite::add ? to[c] + gradient : gradient;
+    }
+  }
+
+  ConvTranspose2dDesc d_;
+  int threads_;
+  RowCut cut_;
+  Primitive y_;
+  std::optional<Primitive> dweight_, dx_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> make_cpu_conv_transpose2d(const ConvTranspose2dDesc& desc, int threads) {
+  check_cpu_desc("a transposed convolution", desc.type, desc.batch, desc.tf32);
+  if (desc.type == DType::bf16) return std::make_unique<CpuConvTranspose2d<Bf16>>(desc, threads);
+  return std::make_unique<CpuConvTranspose2d<float>>(desc, threads);
+}
+
+}  // namespace dpt

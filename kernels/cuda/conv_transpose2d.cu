@@ -1,0 +1,104 @@
+// A transposed convolution on a GPU, out of the passes of the convolution that it transposes.
+#include "kernels/cuda/conv_transpose2d.h"
+
+#include "kernels/common/conv_transpose.h"
+#include "kernels/cuda/column_sums.h"
+#include "kernels/cuda/conv/conv_plan.h"
+#include "kernels/cuda/conv/pack.h"
+#include "kernels/cuda/description.h"
+
+namespace dpt {
+namespace {
+
+/// Packs do not cross a pixel's channels.
+template <class T>
+struct AddBias {
+  T* y;
+  const float* bias;
+  std::int64_t channels;
+
+  template <int kCount>
+  __device__ void at(std::int64_t i) const {
+    auto values = load_pack<kCount>(y + i);
+    const std::int64_t channel = i % channels;
+    for (int k = 0; k < kCount; ++k) {
+      store(values.v[k], to_float(values.v[k]) + bias[channel + k]);
+    }
+    store_pack<kCount>(y + i, values);
+  }
+};
+
+template <class T>
+class CudaConvTranspose2d final : public Op {
+ public:
+  CudaConvTranspose2d(const CudaContext& context, const ConvTranspose2dDesc& desc)
+      : context_(context), d_(desc), y_(plan(ConvPass::backward_data)) {
+    if (!desc.training) return;
+    dweight_ = plan(ConvPass::backward_weights);
+    if (desc.input_gradient) dx_ = plan(ConvPass::forward);
+  }
+
+  std::size_t scratch_bytes() const override {
+    return d_.training && d_.bias ? column_sums_scratch(context_, rows(), d_.out.c) : 0;
+  }
+  bool backward_needs_y() const override { return false; }
+  bool backward_keeps_dy() const override { return true; }
+
+  // The convolution's input is y here, and its output x.
+  void forward(const OpArgs& args) override {
+    ConvArgs conv;
+    conv.x = device<void>(args.y);
+    conv.y = device<void>(args.x);
+    conv.weight = device<const void>(args.weight);
+    y_->run(conv);
+    if (!d_.bias) return;
+    constexpr int kCount = 16 / sizeof(T);
+    for_each_pack<kCount>(context_, rows() * d_.out.c,
+                          d_.out.c % kCount == 0 && aligned_to(16, args.y),
+                          AddBias<T>{device<T>(args.y), device<const float>(args.bias), d_.out.c});
+  }
+  void backward(const OpArgs& args) override {
+    ConvArgs conv;
+    conv.x = device<void>(args.dy);
+    conv.y = device<void>(args.x);
+    conv.dweight = device<float>(args.dweight);
+    conv.write = args.write;
+    dweight_->run(conv);
+    if (d_.bias) {
+      column_sums(context_, args.dy, d_.type, rows(), d_.out.c, args.dbias, args.write,
+                  args.scratch);
+    }
+    if (!dx_) return;
+    conv.y = device<void>(args.dx);
+    conv.weight = device<const void>(args.weight);
+    dx_->run(conv);
+  }
+
+  std::string implementation() const override {
+    std::string text = "forward " + y_->name();
+    if (dweight_) text += ", weights " + dweight_->name();
+    if (dx_) text += ", data " + dx_->name();
+    return text;
+  }
+
+ private:
+  std::unique_ptr<ConvPlan> plan(ConvPass pass) const {
+    return choose_conv_plan(context_, conv_problem(transposed_convolution(d_), pass));
+  }
+  std::int64_t rows() const { return d_.batch * d_.out.h * d_.out.w; }
+
+  const CudaContext& context_;
+  ConvTranspose2dDesc d_;
+  std::unique_ptr<ConvPlan> y_, dweight_, dx_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> make_cuda_conv_transpose2d(const CudaContext& context,
+                                               const ConvTranspose2dDesc& desc) {
+  check_cuda_desc(context, "a transposed convolution", desc.type, desc.batch);
+  if (desc.type == DType::bf16) return std::make_unique<CudaConvTranspose2d<Bf16>>(context, desc);
+  return std::make_unique<CudaConvTranspose2d<float>>(context, desc);
+}
+
+}  // namespace dpt
