@@ -148,12 +148,12 @@ TEST_CASE("micro-batches: multiples of eight that fit a cache, or 32 that fit in
   CHECK(limit(64) < 256);
   CHECK(limit(1024) == 32);
   // Of pictures as large as ImageNet's, 512 MiB hold fewer than 32.
-  const Plan large = make_plan(
-      load_spec_text(catalog(),
-                     "data: {dataset: synthetic, size: 8, classes: 4, batch_size: 4}\n"
-                     "model: {zoo: vgg16, input: [3, 224, 224], classes: 4}\n"
-                     "optimizer: {type: SGD, lr: 0.1}\ntrain: {epochs: 1}\n",
-                     "large.yaml", {}));
+  const Plan large =
+      make_plan(load_spec_text(catalog(),
+                               "data: {dataset: synthetic, size: 8, classes: 4, batch_size: 4}\n"
+                               "model: {zoo: vgg16, input: [3, 224, 224], classes: 4}\n"
+                               "optimizer: {type: SGD, lr: 0.1}\ntrain: {epochs: 1}\n",
+                               "large.yaml", {}));
   const std::int64_t bytes = estimate_memory(large, 1, 0, 0).activations;
   const std::int64_t few = micro_batch_limit(large, parse_device("cpu").traits());
   CHECK(few == std::max<std::int64_t>(8, (std::int64_t{512} << 20) / bytes / 8 * 8));
