@@ -109,7 +109,8 @@ class WeightsLoader {
   }
 
   void map_names() {
-    for (const auto& [from, to] : spec_.map) {
+    for (const auto& pair : spec_.map) {
+      const std::string& from = pair.first;
       const auto& tensors = file_.tensors();
       const bool fits = std::any_of(tensors.begin(), tensors.end(), [&](const TensorEntry& entry) {
         return !is_ours(entry.name) && entry.name.starts_with(from);
