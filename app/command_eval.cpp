@@ -203,9 +203,11 @@ int run_eval(const EvalOptions& options) {
   const auto* average = average_of(checkpoint);
   const std::string averages = average ? average->first : std::string();
   if (is_average(options.use) && options.use != averages) {
-    fail(ErrorKind::usage,
-         "--use {}: {} has no such average of the weights: the run was made without train.{}{}",
-         options.use, path, options.use,
+    fail(ErrorKind::usage, "--use {}: {} has no such average of the weights: {}{}", options.use,
+         path,
+         options.use == kSwa && job.spec.train.swa
+             ? "it is from before the first epoch of train.swa"
+             : fmt::format("the run was made without train.{}", options.use),
          average ? fmt::format("; it has that of train.{} (--use {})", averages, averages) : "");
   }
   const bool uses_average = average && options.use != "raw";

@@ -87,7 +87,8 @@ struct Checkpoint {
   std::string checksum;  ///< of the file that it was loaded from
 };
 
-/// The average of the weights, by its name, a buffer like `params`; null where none was kept.
+/// The average of the weights, by its name, a buffer like `params`; null where none was kept, or
+/// none of an epoch yet.
 const std::pair<std::string, std::vector<float>>* average_of(const Checkpoint& checkpoint);
 
 /// Writes it under torchvision's names and layouts; optimizer state as "optim.STATE.PARAM".

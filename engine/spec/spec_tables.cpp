@@ -70,8 +70,9 @@ ObjectTable swa_table() {
   return object_table<S>(
       "swa",
       "Stochastic weight averaging: keeps the equal average of the weights and running statistics "
-      "after some of the epochs, as torch.optim.swa_utils.AveragedModel does. Validation, "
-      "keep_best, early stopping and the test at the end look at it from its first epoch on.",
+      "after some of the epochs, as torch.optim.swa_utils.AveragedModel does with use_buffers. "
+      "Validation, keep_best, early stopping, the schedule plateau and the test at the end look at "
+      "it from its first epoch on; epochs without a new average count in none of them.",
       {field("from_epoch", &S::from_epoch,
              "The first epoch after which the weights are averaged, counted from 1; at most "
              "train.epochs.")
@@ -177,11 +178,12 @@ ObjectTable weights_table() {
        field("expect_left_over", &S::expect_left_over,
              "Patterns over the names in the file (before `map`): tensors that the model does not "
              "have."),
-       field("head", &S::head,
-             "by_class_name: of the last Linear layer (without one, the last layer with "
-             "parameters) the rows are copied whose class the file has under the same name; the "
-             "others keep their initial values. Only a checkpoint of dpt knows its classes. Not "
-             "set: this layer is loaded as any other."),
+       field(
+           "head", &S::head,
+           "by_class_name: of the last layer with parameters, a Linear or Conv2d with an output "
+           "for each class, the rows are copied whose class the file has under the same name; the "
+           "others keep their initial values. Only a checkpoint of dpt knows its classes. Not "
+           "set: this layer is loaded as any other."),
        field("use", &S::use,
              "Of a checkpoint of dpt with an average of the weights. ema: the moving average "
              "(train.ema). swa: the average of epochs (train.swa). raw: the weights themselves. "

@@ -199,9 +199,13 @@ class RankTrainer {
     got_on_ = true;
     RunState& state = stepper_.state();
     best_before_ = BestSoFar(state);
-    const bool improved = note_epoch(job_.spec, state);
+    const bool is_new = has_new_weights(state.epoch);
+    const bool improved = is_new && note_epoch(job_.spec, state);
     outcome_.early_stopped = has_stopped_early(job_.spec, state);
-    const auto reduction = note_plateau(job_.spec, job_.optimizer.lr, job_.steps_per_epoch, state);
+    std::optional<LrReduction> reduction;
+    if (is_new) {
+      reduction = note_plateau(job_.spec, job_.optimizer.lr, job_.steps_per_epoch, state);
+    }
     if (writes_) report_.epoch(val, improved, outcome_.early_stopped);
     if (writes_ && reduction) report_.lr_reduced(*reduction);
     const CheckpointSpec& spec = job_.spec.checkpoint;
@@ -224,6 +228,14 @@ class RankTrainer {
     } else {
       keep_empty_average();
     }
+  }
+
+  /// False where an evaluation repeats that of the epoch before: of the average of train.swa, which
+  /// did not take this epoch. It is no lack of improvement.
+  bool has_new_weights(std::int64_t epochs) const {
+    const auto& swa = job_.spec.train.swa;
+    const std::int64_t averaged = swa ? epochs_to_average(*swa, epochs) : 0;
+    return averaged == 0 || averaged > epochs_to_average(*swa, epochs - 1);
   }
 
   /// The average of no epoch is the weights themselves.

@@ -70,8 +70,14 @@ TEST_CASE(
   CHECK(raw["weights"] == "raw");
   CHECK(raw["loss"] != usual["loss"]);
   CHECK(usual["loss"] == events(w.dir.file("s/metrics.jsonl"), "eval")[3]["loss"]);
-  check_contains(w.run_well({"eval", "s"}).out, "best.safetensors (average of epochs): test split");
-  const Finished other = w.run({"eval", "s", "--use", "ema"});
+  const std::string last = "s/checkpoints/step-00000020.safetensors";
+  check_contains(w.run_well({"eval", last}).out, ".safetensors (average of epochs): test split");
+  // The best is of the first epoch, before there was an average.
+  check_contains(w.run_well({"eval", "s"}).out, "best.safetensors: test split");
+  check_contains(w.run({"eval", "s", "--use", "swa"}).err,
+                 "best.safetensors has no such average of the weights: it is from before the first "
+                 "epoch of train.swa");
+  const Finished other = w.run({"eval", last, "--use", "ema"});
   CHECK(other.exit_code == 2);
   check_contains(other.err,
                  "has no such average of the weights: the run was made without "

@@ -198,6 +198,25 @@ TEST_CASE("train.swa: the equal average of the weights and statistics after its 
   }
 }
 
+TEST_CASE("train.swa: epochs without a new average are no lack of improvement") {
+  // Averaged after epochs 1, 4 and 7: what is between repeats the value of the one before.
+  for (const char* monitor : {"val/loss", "val/accuracy"}) {
+    CAPTURE(monitor);
+    const TempDir folder;
+    const Job job = small_job(
+        small_config(kSgd, 7),
+        {cpus(1), "train.swa={from_epoch: 1, every: 3}", "data.val_split=20",
+         fmt::format("train.early_stopping={{monitor: {}, patience: 1}}", monitor),
+         fmt::format("lr_schedule={{type: plateau, monitor: {}, patience: 0}}", monitor)});
+    const FinalState end = train_small(job, folder.path());
+    CHECK(end.step % (3 * job.steps_per_epoch) == job.steps_per_epoch);
+    CHECK(end.step >= 4 * job.steps_per_epoch);
+    for (const auto& event : events(folder, "lr_reduced")) {
+      CHECK(event["epoch"].get<int>() % 3 == 1);
+    }
+  }
+}
+
 TEST_CASE("train.swa: the same bits on any replicas, and over stops, also in an evaluation") {
   const auto job = [](int replicas) {
     return small_job(normed(4), {cpus(replicas), "train.shards=8", "train.swa={from_epoch: 2}"});
