@@ -44,16 +44,19 @@ std::string some(const std::vector<std::string>& names) {
   return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMost ? ", ..." : "");
 }
 
-/// The last Linear layer; without one the last layer with parameters; empty if there is none.
-std::string last_layer(const Plan& plan) {
-  std::string last;
-  bool is_linear = false;
+/// The layer that holds the parameters of the last one with any, where these have a row for each
+/// class: of a Linear or Conv2d with as many outputs. Empty where it is another layer.
+std::string head_of(const Plan& plan) {
+  std::string head;
   for (const LayerRow& row : plan.rows) {
-    if (row.params == 0 || (is_linear && row.type != "Linear")) continue;
-    last = row.name;
-    is_linear = row.type == "Linear";
+    if (row.params == 0 && row.shares.empty()) continue;
+    const bool has_rows = row.type == "Linear" || row.type == "Conv2d";
+    head.clear();
+    if (has_rows && row.out.shape.c == plan.classes) {
+      head = row.shares.empty() ? row.name : row.shares;
+    }
   }
-  return last;
+  return head;
 }
 
 class WeightsLoader {
@@ -143,7 +146,14 @@ class WeightsLoader {
     }
     file_classes_ = stored_classes(file_.path(), file_.metadata());
     HeadReport head;
-    head.layer = last_layer(plan_);
+    head.layer = head_of(plan_);
+    if (head.layer.empty()) {
+      fail(
+          ErrorKind::data,
+          "{}: weights.head: by_class_name: expected a model whose last layer with parameters is a "
+          "Linear or Conv2d with {} outputs, one for each class",
+          file_.path(), plan_.classes);
+    }
     if (classes_) {
       for (const std::string& name : *classes_) {
         const bool is_known =

@@ -42,6 +42,8 @@ inline Plan small_plan() {
   plan.rows[1].name = "fc1";
   plan.rows[1].type = "Linear";
   plan.rows[1].params = 36;
+  plan.rows[1].out.shape = {1, 1, 3};
+  plan.classes = 3;
   return plan;
 }
 

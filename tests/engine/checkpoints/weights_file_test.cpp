@@ -227,6 +227,33 @@ TEST_CASE("weights.head: the rows of classes that both have, by name") {
       "classes ('dpt.classes'), found none");
 }
 
+TEST_CASE("weights.head: the layer that it is") {
+  Loading l;
+  Checkpoint checkpoint = small_checkpoint(l.plan);
+  checkpoint.classes = l.classes;
+  save_checkpoint(l.spec.file, l.plan, checkpoint);
+  l.spec.head = HeadRows::by_class_name;
+  const auto head_with = [&](const char* type, const char* shares) {
+    Plan plan = small_plan();
+    LayerRow& row = plan.rows.emplace_back();
+    row.name = "last";
+    row.type = type;
+    row.shares = shares;
+    row.params = 3;
+    row.out.shape = {1, 1, 3};
+    return load_weights(l.spec, plan, &l.classes, l.flat.data()).head->layer;
+  };
+  CHECK(head_with("Linear", "") == "last");
+  CHECK(head_with("Conv2d", "") == "last");
+  CHECK(head_with("Linear", "fc1") == "fc1");
+  // Its rows are not the classes.
+  for (const char* type : {"BatchNorm1d", "ConvTranspose2d"}) {
+    CHECK(error_of([&] { head_with(type, ""); }, l.spec.file) ==
+          "F: weights.head: by_class_name: expected a model whose last layer with parameters is a "
+          "Linear or Conv2d with 3 outputs, one for each class");
+  }
+}
+
 TEST_CASE("weights.head: the rows of the average, where that is taken") {
   Loading l;
   Checkpoint checkpoint = small_checkpoint(l.plan);
