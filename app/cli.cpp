@@ -251,8 +251,9 @@ void add_model_command(CLI::App& app, CommandBody& body) {
       "gradcheck", "Check the gradient of every parameter against differences of the loss");
   gradcheck->add_option("config", check->config, kConfigHelp)->required();
   gradcheck->add_option("overrides", check->overrides, kOverridesHelp);
-  gradcheck->add_option("--samples", check->samples, "Training samples whose loss is taken")
-      ->capture_default_str()
+  gradcheck
+      ->add_option("--samples", check->samples,
+                   "Training samples whose loss is taken; default: 8, or all where there are fewer")
       ->check(CLI::Range(1, 1024));
   gradcheck
       ->add_option("--device", check->device, "The device whose kernels are checked: cpu, cuda:0")

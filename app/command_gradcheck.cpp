@@ -47,6 +47,8 @@ int run_model_gradcheck(const GradcheckOptions& options) {
   if (options.random) use_random_data(spec);
   const Job job = load_job(std::move(spec));
   const std::int64_t most = job.splits.train.size();
+  const std::int64_t samples =
+      options.samples > 0 ? options.samples : std::min<std::int64_t>(8, most);
   if (options.samples > most) {
     fail(ErrorKind::usage, "--samples: expected at most the {} training samples, found {}", most,
          options.samples);
@@ -58,7 +60,7 @@ int run_model_gradcheck(const GradcheckOptions& options) {
                "relative error");
   }
   const std::vector<CheckedTensor> all =
-      check_gradients(job, job.devices.front(), options.samples, [&](const CheckedTensor& checked) {
+      check_gradients(job, job.devices.front(), samples, [&](const CheckedTensor& checked) {
         if (options.json) return;
         fmt::print("{}", line_of(checked, width));
         std::fflush(stdout);

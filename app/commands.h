@@ -56,7 +56,7 @@ int run_model_summary(const ModelOptions& options);
 struct GradcheckOptions {
   std::string config, device = "cpu";
   std::vector<std::string> overrides;
-  std::int64_t samples = 4;
+  std::int64_t samples = 0;  ///< 0: 8, or all where there are fewer
   bool random = false, json = false;
 };
 int run_model_gradcheck(const GradcheckOptions& options);

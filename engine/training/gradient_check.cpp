@@ -11,6 +11,8 @@
 
 #include "engine/graph/executor.h"
 #include "engine/training/trainer.h"
+#include "kernels/common/divide.h"
+#include "kernels/error.h"
 #include "kernels/heartbeat.h"
 
 namespace dpt {
@@ -47,6 +49,12 @@ class TensorCheck {
 
   CheckedTensor run() {
     here_ = function_.value(offset_, at_);
+    if (!std::all_of(gradient_.begin(), gradient_.end(),
+                     [](float g) { return std::isfinite(g); })) {
+      // The loss is finite (check_gradients).
+      result_.verdict = GradientVerdict::differs;
+      return result_;
+    }
     measure_noise();
     int flat = 0;
     int& wrong = result_.contradicting;
@@ -64,7 +72,7 @@ class TensorCheck {
       const Slope slope = measure(analytic);
       const double size = std::max(std::abs(analytic), std::abs(slope.value));
       if (size <= 3 * slope.noise) ++flat;
-      if (!(slope.error <= kMostError * size)) continue;
+      if (size == 0 || !(slope.error <= kMostError * size)) continue;
       const double error = std::abs(analytic - slope.value);
       ++result_.directions;
       result_.worst = std::max(result_.worst, error / size);
@@ -177,6 +185,22 @@ std::vector<float> moved_start(const Job& job) {
   return params;
 }
 
+/// Statistics of a few values nearly cancel what is upstream of them: its slopes are lost in
+/// rounding.
+void check_statistics(const Plan& plan, std::int64_t samples) {
+  constexpr std::int64_t kFewest = 8;
+  for (const Node& node : plan.nodes) {
+    if (!node.coupling) continue;
+    const SampleShape& in = plan.values[static_cast<std::size_t>(node.inputs[0])].shape.shape;
+    const std::int64_t pixels = in.h * in.w;
+    if (samples * pixels >= kFewest) continue;
+    fail(ErrorKind::usage,
+         "--samples {}: layer '{}' takes the statistics of {} values a channel, expected at least "
+         "{} for a check: give at least --samples {}",
+         samples, node.name, samples * pixels, kFewest, ceil_div(kFewest, pixels));
+  }
+}
+
 /// The mean loss of some samples as a training step sees them: batch normalisation with their
 /// statistics, dropout with one draw of masks.
 class BatchLoss {
@@ -285,8 +309,15 @@ CheckedTensor check_gradient(const CheckedFunction& function, std::int64_t offse
 std::vector<CheckedTensor> check_gradients(
     const Job& job, const DeviceName& device, std::int64_t samples,
     const std::function<void(const CheckedTensor&)>& on_tensor) {
+  check_statistics(job.plan, samples);
   BatchLoss loss(job, device, samples);
   const CheckedFunction function = loss.function();
+  const double value = function.value(0, std::span(function.at).first(0));
+  if (!std::isfinite(value)) {
+    fail(ErrorKind::diverged,
+         "the loss of {} samples near the starting weights is {}: it has no slope to compare with",
+         samples, std::isnan(value) ? "nan" : fmt::format("{:g}", value));
+  }
   std::vector<CheckedTensor> all;
   for (const Param& param : job.plan.params) {
     if (!param.is_trained() || param.is_frozen) continue;
