@@ -145,7 +145,8 @@ Diagnosis Divergence::look(const BadStep& bad) {
 
 void Divergence::check_that_some_count(const BadStep& bad) {
   const bool ends_epoch = bad.batch().end == job_.splits.train.size();
-  if (!ends_epoch || stepper_.state().epoch_weight > 0) return;
+  const bool some_count = stepper_.state().epoch_weight > 0 || counted_in_ == bad.epoch();
+  if (!ends_epoch || some_count) return;
   // The error is rank 0's alone, as in halt.
   if (!writes_) communicator_.barrier();
   fail(ErrorKind::data,
@@ -162,6 +163,7 @@ bool Divergence::handle(const BadStep& bad) {
     skip(bad);
     return false;
   }
+  counted_in_ = bad.epoch();
   switch (job_.spec.train.on_divergence.policy) {
     case DivergencePolicy::halt:
       break;

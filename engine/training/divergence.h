@@ -81,6 +81,7 @@ class Divergence {
   RunLog& log_;
   Progress& progress_;
   bool writes_;
+  std::int64_t counted_in_ = -1;  ///< the latest epoch with a bad step whose samples count
   /// Later than origin_: the last good one that was remembered, and a candidate for it. Their
   /// weights and optimizer state are on rank 0 only.
   std::optional<StartingPoint> good_, candidate_;

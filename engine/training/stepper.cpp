@@ -46,7 +46,7 @@ std::string describe(const StepResult& result) {
 }  // namespace
 
 BadStep::BadStep(const StepResult& result, std::int64_t epoch, Range batch)
-    : Error(ErrorKind::diverged,
+    : Error(result.metrics.is_weightless() ? ErrorKind::data : ErrorKind::diverged,
             fmt::format(
                 "{} step {} (epoch {}): {}. The learning rate was {:g}",
                 result.metrics.is_weightless() ? "training cannot use" : "training diverged at",

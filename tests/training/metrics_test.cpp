@@ -135,6 +135,16 @@ TEST_CASE("an epoch without a sample that counts ends the run") {
   }
 }
 
+TEST_CASE("an epoch whose batches diverge is not one without samples that count") {
+  // Every step is bad: some have no sample that counts, the others an infinite gradient.
+  const std::string config = small_config(kSgd, 2) + "loss: {class_weights: [0, 0, 2, 1]}\n";
+  const TempDir folder;
+  const Job job = small_job(
+      config, {cpus(1), "data.batch_size=2", "optimizer.lr=1e30", "train.grad_clip_norm=null",
+               "train.on_divergence={policy: skip, max_skips: 100}"});
+  CHECK(train_small(job, folder.path()).step == 2 * 27);
+}
+
 TEST_CASE("what is not measured cannot be monitored") {
   const std::string config = small_config(kSgd, 1) + kMetrics;
   const std::string known =
