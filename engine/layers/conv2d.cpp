@@ -1,6 +1,7 @@
 // Conv2d as torch.nn.Conv2d: x (N,H,W,C), w (K,R,S,C/groups), y (N,P,Q,K); zeros as padding.
 // Optionally with ReLU, and then a pooling, fused after it.
 #include <optional>
+#include <utility>
 
 #include "engine/layers/init_options.h"
 #include "engine/layers/kind.h"
@@ -35,21 +36,12 @@ class Conv2d final : public Layer {
     const Options& o = options_;
     const std::int64_t window = o.kernel_size.h * o.kernel_size.w;
     ParamSpec weight;
-    weight.suffix = "weight";
     weight.file_shape = {o.out_channels, in[0].shape.c / o.groups, o.kernel_size.h,
                          o.kernel_size.w};
     weight.layout = ParamLayout::ohwi;
     weight.fan_in = in[0].shape.c / o.groups * window;
     weight.fan_out = o.out_channels * window;
-    weight.init = o.weight();
-    if (!o.bias) return {weight};
-    ParamSpec bias;
-    bias.suffix = "bias";
-    bias.file_shape = {o.out_channels};
-    bias.fan_in = weight.fan_in;
-    bias.fan_out = weight.fan_out;
-    bias.init = o.bias_spec();
-    return {weight, bias};
+    return o.params(std::move(weight), o.out_channels);
   }
 
   double forward_flops(std::span<const ActivationShape> in, const ActivationShape&) const override {

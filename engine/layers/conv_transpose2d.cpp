@@ -1,4 +1,6 @@
 // ConvTranspose2d as torch.nn.ConvTranspose2d: x (N,H,W,C), w (C,R,S,K/groups), y (N,P,Q,K).
+#include <utility>
+
 #include "engine/layers/init_options.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/shape_checks.h"
@@ -48,22 +50,13 @@ class ConvTranspose2d final : public Layer {
     const Options& o = options_;
     const std::int64_t window = o.kernel_size.h * o.kernel_size.w;
     ParamSpec weight;
-    weight.suffix = "weight";
     weight.file_shape = {in[0].shape.c, o.out_channels / o.groups, o.kernel_size.h,
                          o.kernel_size.w};
     weight.layout = ParamLayout::ohwi;
     // torch.nn.init counts the second dimension as inputs, which here are outputs.
     weight.fan_in = o.out_channels / o.groups * window;
     weight.fan_out = in[0].shape.c * window;
-    weight.init = o.weight();
-    if (!o.bias) return {weight};
-    ParamSpec bias;
-    bias.suffix = "bias";
-    bias.file_shape = {o.out_channels};
-    bias.fan_in = weight.fan_in;
-    bias.fan_out = weight.fan_out;
-    bias.init = o.bias_spec();
-    return {weight, bias};
+    return o.params(std::move(weight), o.out_channels);
   }
 
   double forward_flops(std::span<const ActivationShape> in, const ActivationShape&) const override {

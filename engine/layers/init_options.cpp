@@ -27,12 +27,17 @@ std::string check_one(const std::string& field, InitKind kind, bool has_value, b
 
 }  // namespace
 
-InitSpec InitOptions::weight() const {
-  return spec_of(weight_init, weight_init_value, weight_init_std);
-}
-
-InitSpec InitOptions::bias_spec() const {
-  return spec_of(bias_init, bias_init_value, bias_init_std);
+std::vector<ParamSpec> InitOptions::params(ParamSpec weight, std::int64_t outputs) const {
+  weight.suffix = "weight";
+  weight.init = spec_of(weight_init, weight_init_value, weight_init_std);
+  if (!bias) return {weight};
+  ParamSpec added;
+  added.suffix = "bias";
+  added.file_shape = {outputs};
+  added.fan_in = weight.fan_in;
+  added.fan_out = weight.fan_out;
+  added.init = spec_of(bias_init, bias_init_value, bias_init_std);
+  return {weight, added};
 }
 
 std::string check_init(const InitOptions& o) {

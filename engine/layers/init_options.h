@@ -2,8 +2,10 @@
 // every layer that has them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/layers/layer.h"
 
@@ -17,8 +19,9 @@ struct InitOptions {
   InitKind bias_init = InitKind::pytorch;
   std::optional<double> bias_init_value, bias_init_std;
 
-  InitSpec weight() const;
-  InitSpec bias_spec() const;
+  /// The parameters "weight" and, unless bias is false, "bias" with one value for each of `outputs`
+  /// and the weight's fans. `weight` has its shape, layout and fans.
+  std::vector<ParamSpec> params(ParamSpec weight, std::int64_t outputs) const;
 };
 
 /// The message about fields that contradict each other, or empty.

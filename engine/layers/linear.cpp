@@ -1,5 +1,7 @@
 // Linear as torch.nn.Linear: y = x W^T + b, x (N,in), or (N*H*W,in) per pixel, W (out,in),
 // optionally with ReLU fused.
+#include <utility>
+
 #include "engine/layers/init_options.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/relu.h"
@@ -36,7 +38,6 @@ class Linear final : public Layer {
   std::vector<ParamSpec> params(std::span<const ActivationShape> in) const override {
     const std::int64_t features = features_of(in[0]), out = options_.out_features;
     ParamSpec weight;
-    weight.suffix = "weight";
     weight.file_shape = {out, features};
     if (in[0].flat && in[0].shape.h * in[0].shape.w > 1) {
       // Files hold the columns in PyTorch's (C,H,W) order, activations flatten as (H,W,C).
@@ -45,15 +46,7 @@ class Linear final : public Layer {
     }
     weight.fan_in = features;
     weight.fan_out = out;
-    weight.init = options_.weight();
-    if (!options_.bias) return {weight};
-    ParamSpec bias;
-    bias.suffix = "bias";
-    bias.file_shape = {out};
-    bias.fan_in = features;
-    bias.fan_out = out;
-    bias.init = options_.bias_spec();
-    return {weight, bias};
+    return options_.params(std::move(weight), out);
   }
 
   double forward_flops(std::span<const ActivationShape> in, const ActivationShape&) const override {
