@@ -142,6 +142,19 @@ struct RunningArgs {
   DevPtr metrics;  ///< StepMetrics: of how many samples, and whether the step was applied
 };
 
+/// A batch norm folded into the layer before it, which has a row of weights for each channel: with
+/// s = gamma / sqrt(running_var + eps), its weight becomes s * weight, and its bias
+/// s * (bias - running_mean) + beta. Places are in floats.
+struct NormFold {
+  static constexpr std::int64_t kNone = -1;
+  std::int64_t channels = 0, row = 0;  ///< rows of the weight, and the length of one
+  // In the flat parameters.
+  std::int64_t weight = 0, running_mean = 0, running_var = 0;
+  std::int64_t bias = kNone, gamma = kNone, beta = kNone;  ///< those that there are
+  std::int64_t to_weight = 0, to_bias = 0;                 ///< in the folded parameters
+  float eps = 1e-5F;
+};
+
 class FlatKernels {
  public:
   virtual ~FlatKernels() = default;
@@ -160,6 +173,8 @@ class FlatKernels {
   /// do, and each counter in [counters) grows by one; nothing, unless metrics.outcome is `applied`.
   virtual void update_running(std::span<const RunningRange> ranges, Range counters,
                               const RunningArgs& args) = 0;
+  /// Writes the weights and biases of `folds` to `folded`, from the flat parameters.
+  virtual void fold_norms(std::span<const NormFold> folds, DevPtr params, DevPtr folded) = 0;
   /// to[i] = from[i] rounded to bf16, ties to even.
   virtual void to_bf16(DevPtr to, DevPtr from, std::int64_t count) = 0;
   /// scalars.grad_norm = 2-norm of grads in a fixed summation order; scalars.clip from max_norm

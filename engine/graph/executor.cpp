@@ -53,6 +53,7 @@ struct Executor::Step {
   std::size_t dy_bytes = 0;  // of that copy
   FlatPlace weight, bias, running_mean, running_var;
   bool reads_fp32 = false;              // the weight and the bias
+  bool folded = false;                  // likewise
   bool adds_gradients = false;          // to those of a later layer with the same parameters
   bool keeps_x = true, keeps_y = true;  // for backward
   bool runs_backward = false;
@@ -157,6 +158,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
        : suffix == "running_mean" ? step.running_mean
                                   : step.running_var) = param.offset;
       step.reads_fp32 = param.spec.reads_fp32;
+      step.folded = param.is_folded;
       step.adds_gradients = param.last_node > step.node;
     }
     if (step.couples()) coupled_.push_back(steps_.size());
@@ -175,15 +177,17 @@ void Executor::set_inputs(const std::vector<Place>& x, const ExecutorBuffers& bu
 
 /// The addresses of the step's parameters, in the types that its operation reads.
 void Executor::add_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args) const {
-  args.bias = in_flat(step.bias, buffers.params);
+  const DevPtr fp32 = step.folded ? buffers.folded : buffers.params;
+  args.bias = in_flat(step.bias, fp32);
   args.running_mean = in_flat(step.running_mean, buffers.params);
   args.running_var = in_flat(step.running_var, buffers.params);
   if (plan_.type != DType::bf16 || step.reads_fp32) {
-    args.weight = in_flat(step.weight, buffers.params);
+    args.weight = in_flat(step.weight, fp32);
     return;
   }
-  args.weight = in_flat(step.weight, buffers.params16, size_of(DType::bf16));
-  args.bias16 = in_flat(step.bias, buffers.params16, size_of(DType::bf16));
+  const DevPtr bf16 = step.folded ? buffers.folded16 : buffers.params16;
+  args.weight = in_flat(step.weight, bf16, size_of(DType::bf16));
+  args.bias16 = in_flat(step.bias, bf16, size_of(DType::bf16));
 }
 
 InputArgs Executor::input_args(const ExecutorBuffers& buffers, const DeviceBatch& batch) const {

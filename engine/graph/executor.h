@@ -18,6 +18,8 @@ struct ExecutorBuffers {
   DevPtr grads;     ///< null for evaluation; the StepMetrics stand after the gradients
   DevPtr arena;     ///< at least arena_bytes()
   DevPtr kept;      ///< at least kept_bytes(), of this piece alone; null if that is 0
+  /// Of a plan with folded parameters (EvaluationPlan): these, and in bf16.
+  DevPtr folded{}, folded16{};
 };
 
 /// Of what the statistics that an operation reads are, once merged (see OpArgs).

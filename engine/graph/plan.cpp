@@ -10,13 +10,12 @@
 #include "engine/graph/shared_weights.h"
 #include "engine/layers/shape_checks.h"
 #include "engine/spec/name_patterns.h"
-#include "kernels/common/divide.h"
+#include "kernels/common/align.h"
 
 namespace dpt {
 namespace {
 
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 36;  // 256 GiB of fp32
-constexpr std::int64_t kAlignFloats = 16;                     // 64 bytes
 
 std::string param_name(const std::string& layer, const ParamSpec& spec) {
   return spec.suffix.empty() ? layer : layer + "." + spec.suffix;

@@ -24,6 +24,7 @@ struct Param {
   int node = 0;             ///< index into Plan::nodes: the first that reads it
   int last_node = 0;        ///< the last, where layers share it; the first to give a gradient
   bool is_frozen = false;   ///< train.freeze names it: nothing updates it
+  bool is_folded = false;   ///< its place is in the folded parameters (evaluation_plan.h)
 
   bool is_trained() const { return spec.role == ParamRole::trained; }
 };

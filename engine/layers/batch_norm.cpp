@@ -63,6 +63,11 @@ class BatchNorm : public Layer {
     return with_relu();
   }
 
+  std::optional<RunningNorm> running_norm() const override {
+    if (!options_.track_running_stats) return std::nullopt;
+    return RunningNorm{static_cast<float>(options_.eps), relu_};
+  }
+
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
     BatchNormDesc desc;
     desc.batch = context.batch;

@@ -63,6 +63,13 @@ class Conv2d final : public Layer {
     return nullptr;
   }
 
+  std::unique_ptr<Layer> fold(const RunningNorm& norm) const override {
+    if (relu_ || pool_) return nullptr;
+    Options options = options_;
+    options.bias = true;
+    return std::make_unique<Conv2d>(options, norm.relu);
+  }
+
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
     const Options& o = options_;
     const ActivationShape conv_out = convolved(context.in[0]);

@@ -104,6 +104,13 @@ struct InputCount {
   int least = 1, most = 1;
 };
 
+/// What a layer does in evaluation where that is, for each channel, (x - running_mean) /
+/// sqrt(running_var + eps), then times its weight, plus its bias, where it has these.
+struct RunningNorm {
+  float eps = 1e-5F;
+  bool relu = false;  ///< then a ReLU
+};
+
 /// How a layer's statistics combine the samples of a batch in training.
 struct Coupling {
   bool sync = false;           ///< over the whole batch; else over a shard
@@ -135,6 +142,11 @@ class Layer {
   virtual bool is_in_place() const { return false; }
   /// This layer with `next` (its only consumer) fused after it, or null.
   virtual std::unique_ptr<Layer> fuse(const Layer& next) const;
+  /// Given where evaluation may fold the layer into the one before it.
+  virtual std::optional<RunningNorm> running_norm() const { return std::nullopt; }
+  /// For evaluation: this layer with `norm` folded into its weight, whose rows are channels of the
+  /// output, and its bias, which it then has; or null.
+  virtual std::unique_ptr<Layer> fold(const RunningNorm& /*norm*/) const { return nullptr; }
   virtual std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const = 0;
   /// Short text for the summary: "3x3, stride 1".
   virtual std::string detail() const { return {}; }

@@ -58,6 +58,13 @@ class Linear final : public Layer {
     return std::make_unique<Linear>(options_, true);
   }
 
+  std::unique_ptr<Layer> fold(const RunningNorm& norm) const override {
+    if (relu_) return nullptr;
+    Options options = options_;
+    options.bias = true;
+    return std::make_unique<Linear>(options, norm.relu);
+  }
+
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
     LinearDesc desc;
     desc.in = features_of(context.in[0]);

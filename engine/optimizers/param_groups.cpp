@@ -11,8 +11,6 @@
 namespace dpt {
 namespace {
 
-constexpr std::int64_t kAlignFloats = 16;  // of parameters in the flat buffers
-
 void check_patterns(const OptimizerSpec& spec, std::span<const ParamPlace> params) {
   std::vector<std::string> names;
   for (const ParamPlace& param : params) names.push_back(param.name);

@@ -110,6 +110,7 @@ std::vector<std::string> Job::device_names() const {
 Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolved_config) {
   Job job;
   job.plan = std::move(plan);
+  job.evaluation = make_evaluation_plan(job.plan);
   job.splits = make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
   job.loss = make_loss(spec.loss, {job.plan.classes, sets.train->classes(), [&] {
                                      return class_counts(job.splits.train, job.plan.classes);

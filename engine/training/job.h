@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/data/loader.h"
+#include "engine/graph/evaluation_plan.h"
 #include "engine/graph/plan.h"
 #include "engine/losses/loss.h"
 #include "engine/metrics/metric.h"
@@ -23,6 +24,7 @@ namespace dpt {
 struct Job {
   TrainSpec spec;
   Plan plan;
+  EvaluationPlan evaluation;  ///< of `plan`
   Splits splits;
   Loss loss;
   MetricSet metrics;

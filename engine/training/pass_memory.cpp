@@ -21,7 +21,7 @@ std::size_t PassMemory::metrics_bytes() const {
 Executor& PassMemory::made(std::int64_t batch, bool training) {
   auto& slot = executors_[{batch, training}];
   if (!slot) {
-    slot = std::make_unique<Executor>(backend_, job_.plan,
+    slot = std::make_unique<Executor>(backend_, training ? job_.plan : job_.evaluation.plan,
                                       training ? job_.train_input : job_.eval_input, job_.loss,
                                       batch, training);
   }

@@ -7,6 +7,17 @@
 
 namespace dpt {
 
+void SampleEvaluation::fold(const PassParams& params) {
+  const EvaluationPlan& evaluation = job_.evaluation;
+  if (evaluation.folds.empty()) return;
+  const auto floats = static_cast<std::size_t>(evaluation.folded_floats);
+  memory_.grow(folded_, floats * sizeof(float), "folded batch norms");
+  backend_.fold_norms(evaluation.folds, params.fp32, folded_.ptr());
+  if (evaluation.plan.type != DType::bf16) return;
+  memory_.grow(folded16_, floats * size_of(DType::bf16), "folded batch norms");
+  backend_.to_bf16(folded16_.ptr(), folded_.ptr(), evaluation.folded_floats);
+}
+
 SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
                                                     const DataSource& source,
                                                     const std::vector<Range>& micro_batches,
@@ -35,7 +46,8 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
     const RepeatedCalls::Key key{RepeatedCalls::Part::evaluation, range.size(),
                                  staged.batch.raw.address, false, false};
     const bool whole = repeated_.run(key, memory_.moves() + staging_.moves(), [&] {
-      pass.evaluate({params.fp32, params.bf16, DevPtr{}, passes_.arena(0), passes_.kept(0)},
+      pass.evaluate({params.fp32, params.bf16, DevPtr{}, passes_.arena(0), passes_.kept(0),
+                     folded_.ptr(), folded16_.ptr()},
                     staged.batch, {loss_.ptr(), prediction_.ptr(), metrics_.ptr(), sums_.ptr()});
     });
     own.replayed = own.replayed && whole;
@@ -79,6 +91,7 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
     ranges.push_back(even_part(n, micro_batches, i));
   }
 
+  fold(params);
   OwnPart own = run_own(params, source, ranges, loader, wants_stop);
   // Ranks learn of a request at different micro-batches, or only some of them do.
   if (wants_stop && any_rank_leaves(own.leaves)) {

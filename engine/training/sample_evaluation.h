@@ -62,6 +62,8 @@ class SampleEvaluation {
     std::vector<float> sums;
     bool replayed = false, leaves = false;
   };
+  /// The evaluation plan's own parameters, made from `params`.
+  void fold(const PassParams& params);
   OwnPart run_own(const PassParams& params, const DataSource& source,
                   const std::vector<Range>& micro_batches, Loader& loader,
                   const StopQuestion& wants_stop);
@@ -75,6 +77,7 @@ class SampleEvaluation {
   InputStaging& staging_;
   RepeatedCalls& repeated_;
   DeviceMemory loss_, prediction_, sums_, metrics_;  ///< of a micro-batch
+  DeviceMemory folded_, folded16_;                   ///< null where nothing is folded
 };
 
 }  // namespace dpt

@@ -32,6 +32,19 @@ DPT_HOST_DEVICE inline float inverse_deviation(float squares, float values, floa
   return 1.0F / std::sqrt(squares / values + eps);
 }
 
+/// Row `c` of a folded layer: its weights are multiplied by `scale`.
+struct FoldedChannel {
+  float scale, bias;
+};
+DPT_HOST_DEVICE inline FoldedChannel folded_channel(const NormFold& fold, const float* params,
+                                                    std::int64_t c) {
+  const float gamma = fold.gamma >= 0 ? params[fold.gamma + c] : 1.0F;
+  const float beta = fold.beta >= 0 ? params[fold.beta + c] : 0.0F;
+  const float bias = fold.bias >= 0 ? params[fold.bias + c] : 0.0F;
+  const float scale = gamma * inverse_deviation(params[fold.running_var + c], 1.0F, fold.eps);
+  return {scale, scale * (bias - params[fold.running_mean + c]) + beta};
+}
+
 /// What is used in place of the running statistics, times `samples`: see OpArgs::var_sum.
 DPT_HOST_DEVICE inline float unbiased_sum(float squares, float values, float samples) {
   return squares / (values > 1.0F ? values - 1.0F : 1.0F) * samples;

@@ -179,6 +179,9 @@ class CpuBackend final : public Backend {
                       const RunningArgs& args) override {
     cpu_update_running(ranges, counters, args);
   }
+  void fold_norms(std::span<const NormFold> folds, DevPtr params, DevPtr folded) override {
+    cpu_fold_norms(folds, params, folded);
+  }
   void to_bf16(DevPtr to, DevPtr from, std::int64_t count) override {
     cpu_to_bf16(host<Bf16>(to), host(from), count);
   }

@@ -284,4 +284,18 @@ void cpu_update_running(std::span<const RunningRange> ranges, Range counters,
   }
 }
 
+void cpu_fold_norms(std::span<const NormFold> folds, DevPtr params, DevPtr folded) {
+  const float* from = host<const float>(params);
+  float* to = host(folded);
+  for (const NormFold& fold : folds) {
+    for (std::int64_t c = 0; c < fold.channels; ++c) {
+      const FoldedChannel channel = folded_channel(fold, from, c);
+      const float* weight = from + fold.weight + c * fold.row;
+      float* scaled = to + fold.to_weight + c * fold.row;
+      for (std::int64_t k = 0; k < fold.row; ++k) scaled[k] = weight[k] * channel.scale;
+      to[fold.to_bias + c] = channel.bias;
+    }
+  }
+}
+
 }  // namespace dpt

@@ -16,5 +16,6 @@ void cpu_merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerg
                        std::span<const DevPtr> outs, std::int64_t channels);
 void cpu_update_running(std::span<const RunningRange> ranges, Range counters,
                         const RunningArgs& args);
+void cpu_fold_norms(std::span<const NormFold> folds, DevPtr params, DevPtr folded);
 
 }  // namespace dpt

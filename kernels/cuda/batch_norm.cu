@@ -390,6 +390,16 @@ __global__ void count_updates_kernel(float* params, const StepMetrics* metrics, 
   }
 }
 
+/// A thread for every weight, the first of a row for its bias too.
+__global__ void fold_norm_kernel(NormFold fold, const float* params, float* folded) {
+  for (std::int64_t i = global_thread(); i < fold.channels * fold.row; i += grid_threads()) {
+    const std::int64_t c = i / fold.row;
+    const FoldedChannel channel = folded_channel(fold, params, c);
+    folded[fold.to_weight + i] = params[fold.weight + i] * channel.scale;
+    if (i % fold.row == 0) folded[fold.to_bias + c] = channel.bias;
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Op> make_cuda_batch_norm(const CudaContext& context, const BatchNormDesc& desc) {
@@ -431,6 +441,14 @@ void cuda_update_running(const CudaContext& context, std::span<const RunningRang
   for (const RunningRange& range : ranges) {
     launch(update_running_kernel, blocks_for(range.end - range.begin, kThreads), kThreads, 0,
            context.stream, params, device<const float>(args.sums), metrics, range);
+  }
+}
+
+void cuda_fold_norms(const CudaContext& context, std::span<const NormFold> folds, DevPtr params,
+                     DevPtr folded) {
+  for (const NormFold& fold : folds) {
+    launch(fold_norm_kernel, blocks_for(fold.channels * fold.row, kThreads), kThreads, 0,
+           context.stream, fold, device<const float>(params), device<float>(folded));
   }
 }
 

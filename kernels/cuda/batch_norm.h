@@ -17,5 +17,7 @@ void cuda_merge_moments(const CudaContext& context, std::span<const DevPtr> part
                         std::int64_t channels);
 void cuda_update_running(const CudaContext& context, std::span<const RunningRange> ranges,
                          Range counters, const RunningArgs& args);
+void cuda_fold_norms(const CudaContext& context, std::span<const NormFold> folds, DevPtr params,
+                     DevPtr folded);
 
 }  // namespace dpt

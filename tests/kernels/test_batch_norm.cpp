@@ -1,4 +1,5 @@
 // Statistics in pieces: merged, they are those of the whole; and what becomes of running ones.
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/common/batch_norm_math.h"
@@ -139,6 +140,47 @@ TEST_CASE("running statistics follow PyTorch's rule, and only an applied step") 
                              10};
       for (std::size_t i = 0; i < now.size(); ++i) CHECK(now[i] == doctest::Approx(want[i]));
     }
+  }
+}
+
+TEST_CASE("a folded batch norm is that of the sums of the layer before it") {
+  constexpr double kEps = 1e-3;
+  for (const std::string& name : backend_names()) {
+    INFO(name);
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    // Of three channels: weights of five each, then bias, gamma, beta, mean and variance.
+    std::vector<float> flat = random_values(15 + 5 * 3, 11);
+    for (std::size_t i = 27; i < 30; ++i) flat[i] = std::abs(flat[i]) + 0.1F;
+    NormFold all{3, 5, 0, 24, 27, 15, 18, 21, 2, 20, static_cast<float>(kEps)};
+    NormFold none = all;  // without what may be left out
+    none.bias = none.gamma = none.beta = NormFold::kNone;
+    none.to_weight = 23;
+    none.to_bias = 38;
+    const OnDevice<float> params(*backend, flat), folded(*backend, std::vector<float>(43, -7.0F));
+    backend->fold_norms(std::vector<NormFold>{all, none}, params.ptr(), folded.ptr());
+    const std::vector<float> now = folded.get();
+    CHECK(params.get() == flat);
+    std::size_t written = 0;
+    for (const NormFold& fold : {all, none}) {
+      for (std::int64_t c = 0; c < 3; ++c) {
+        const auto of = [&](std::int64_t place, double otherwise) {
+          return place < 0 ? otherwise : flat[static_cast<std::size_t>(place + c)];
+        };
+        const double scale = of(fold.gamma, 1) / std::sqrt(of(fold.running_var, 0) + kEps);
+        for (std::int64_t k = 0; k < 5; ++k, ++written) {
+          const auto at = static_cast<std::size_t>(c * 5 + k);
+          CHECK(now[static_cast<std::size_t>(fold.to_weight) + at] ==
+                doctest::Approx(flat[at] * scale).epsilon(1e-6));
+        }
+        const double bias =
+            (of(fold.bias, 0) - of(fold.running_mean, 0)) * scale + of(fold.beta, 0);
+        CHECK(now[static_cast<std::size_t>(fold.to_bias + c)] ==
+              doctest::Approx(bias).epsilon(1e-5));
+        ++written;
+      }
+    }
+    CHECK(std::count(now.begin(), now.end(), -7.0F) ==
+          static_cast<std::ptrdiff_t>(now.size() - written));
   }
 }
 

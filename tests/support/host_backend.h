@@ -57,6 +57,7 @@ class HostBackend : public Backend {
     no();
   }
   void update_running(std::span<const RunningRange>, Range, const RunningArgs&) override { no(); }
+  void fold_norms(std::span<const NormFold>, DevPtr, DevPtr) override { no(); }
   void to_bf16(DevPtr, DevPtr, std::int64_t) override { no(); }
   void grad_norm(DevPtr, std::int64_t, DevPtr) override { no(); }
   void divide_by_weight(DevPtr, std::int64_t, DevPtr) override { no(); }

@@ -372,6 +372,9 @@ class CudaBackend final : public Backend {
                       const RunningArgs& args) override {
     cuda_update_running(context_, ranges, counters, args);
   }
+  void fold_norms(std::span<const NormFold> folds, DevPtr params, DevPtr folded) override {
+    cuda_fold_norms(context_, folds, params, folded);
+  }
   void to_bf16(DevPtr to, DevPtr from, std::int64_t count) override {
     cuda_to_bf16(context_, to, from, count);
   }

@@ -150,8 +150,11 @@ class NetRunner {
     return now;
   }
 
-  EvalResult evaluate() {
-    executor_.evaluate(buffers(), batch(), outputs());
+  /// `folded`: the parameters of an EvaluationPlan's own.
+  EvalResult evaluate(DevPtr folded = {}) {
+    ExecutorBuffers all = buffers();
+    all.folded = folded;
+    executor_.evaluate(all, batch(), outputs());
     arena_.check_guard();
     EvalResult result;
     result.loss = sample_loss_.get();

@@ -1,0 +1,21 @@
+// The Plan that evaluations run: batch norms that use running statistics are folded into the
+// convolution or Linear before them, which saves a pass over memory each.
+#pragma once
+
+#include <vector>
+
+#include "engine/graph/plan.h"
+
+namespace dpt {
+
+struct EvaluationPlan {
+  /// Nodes and values of its own; `params` are those of the training plan, then the folded ones.
+  Plan plan;
+  std::vector<NormFold> folds;     ///< how those come about (FlatKernels::fold_norms)
+  std::int64_t folded_floats = 0;  ///< of their flat buffer
+};
+
+/// A layer takes in the batch norm that alone reads its output, then what may be fused behind it.
+EvaluationPlan make_evaluation_plan(const Plan& training);
+
+}  // namespace dpt
