@@ -18,7 +18,7 @@ import time
 
 import numpy as np
 
-from nets import LEARNING_RATE  # noqa: F401 (for those that import common)
+from nets import LEARNING_RATE, SIDE  # noqa: F401 (for those that import common)
 
 MOMENTUM = 0.9
 
@@ -48,7 +48,7 @@ def set_threads(args):
 
 
 def read_idx(path):
-    with gzip.open(path) as file:
+    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
         raw = file.read()
     dims = raw[3]
     shape = np.frombuffer(raw, ">i4", dims, 4)
@@ -62,6 +62,10 @@ def training_data(net, folder):
         images = read_idx(os.path.join(folder, "train-images-idx3-ubyte.gz"))[:, None]
         labels = read_idx(os.path.join(folder, "train-labels-idx1-ubyte.gz"))
         mean, std = 0.286, 0.353
+    elif SIDE[net] == 224:
+        images = read_idx(os.path.join(folder, "train-images-idx4-ubyte")).transpose(0, 3, 1, 2)
+        labels = read_idx(os.path.join(folder, "train-labels-idx1-ubyte"))
+        mean, std = 0.5, 0.25
     else:
         files = [os.path.join(folder, f"data_batch_{number}.bin") for number in range(1, 6)]
         records = np.concatenate([np.fromfile(file, np.uint8) for file in files]).reshape(-1, 3073)

@@ -1,5 +1,5 @@
 """The networks of bench-peers in PyTorch, with the names that torchvision and dpt's zoo give their
-tensors."""
+tensors. Those that torchvision has as they are come from there."""
 
 import torch
 import torch.nn.functional as F
@@ -65,8 +65,21 @@ class ResNet(nn.Module):
         return self.fc(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
 
 
+def from_torchvision(name):
+    """Without dropout: every program draws other numbers."""
+    from torchvision import models  # The others do not need it.
+
+    model = getattr(models, name)(num_classes=10)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return model
+
+
 MODELS = {
     "lenet": LeNet,
     "resnet20": lambda: ResNet([16, 32, 64], 3),
     "resnet18": lambda: ResNet([64, 128, 256, 512], 2),
+    "resnet50": lambda: from_torchvision("resnet50"),
+    "mobilenet_v2": lambda: from_torchvision("mobilenet_v2"),
 }
