@@ -63,6 +63,9 @@ const VariantTable& layer_table() {
     VariantTable made;
     made.what = "layer";
     for (const LayerKind& kind : layer_kinds()) made.alternatives.push_back(kind.table);
+    const char* in_loss =
+        "no layer at all: loss: {type: cross_entropy} takes the softmax of the last layer's "
+        "outputs";
     // Keras, Caffe and PyTorch names of the same things.
     made.hints = {{"Conv2D", "Conv2d"},
                   {"Convolution", "Conv2d"},
@@ -108,6 +111,9 @@ const VariantTable& layer_table() {
                   {"Sum", "Add"},
                   {"Eltwise", "Add"},
                   {"ElementwiseAdd", "Add"},
+                  {"Softmax", in_loss},
+                  {"LogSoftmax", in_loss},
+                  {"SoftmaxWithLoss", in_loss},
                   {"MaxPool", "MaxPool2d"},
                   {"MaxPooling2D", "MaxPool2d"},
                   {"Pooling", "MaxPool2d or AvgPool2d"},

@@ -65,6 +65,7 @@ TEST_CASE("names of other systems lead to ours") {
   CHECK(hint("FullyConnected") == "Linear");
   CHECK(hint("MaxPooling2D") == "MaxPool2d");
   CHECK(hint("Eltwise") == "Add");
+  CHECK(hint("LogSoftmax").starts_with("no layer at all: loss: {type: cross_entropy}"));
   CHECK(hint("Pooling") == "MaxPool2d or AvgPool2d");
   CHECK(hint("GlobalAveragePooling2D") == "AdaptiveAvgPool2d");
   for (const auto& [theirs, ours] : layer_table().hints) {
