@@ -21,6 +21,7 @@ class EmulatedSums final : public PeerSums {
   ~EmulatedSums() override {
     for (const Rank& rank : ranks_) {
       for (const cudaEvent_t event : rank.events) cudaEventDestroy(event);
+      cudaFree(rank.copy);
     }
   }
 
@@ -59,7 +60,23 @@ class EmulatedSums final : public PeerSums {
     std::vector<Sum> sums;
     std::vector<cudaEvent_t> events;
     cudaEvent_t done = nullptr;
+    float* copy = nullptr;  ///< of its part, on the GPU that adds; it needs no peer access
+    std::int64_t copy_count = 0;
   };
+
+  /// Of so many floats, on the present GPU.
+  static float* room(Rank& rank, std::int64_t count) {
+    if (rank.copy_count < count) {
+      cuda_check(cudaFree(rank.copy), "cudaFree");
+      rank.copy = nullptr;
+      cuda_check(cudaMalloc(reinterpret_cast<void**>(&rank.copy), bytes_of(count)), "cudaMalloc");
+      rank.copy_count = count;
+    }
+    return rank.copy;
+  }
+  static std::size_t bytes_of(std::int64_t count) {
+    return static_cast<std::size_t>(count) * sizeof(float);
+  }
 
   static cudaEvent_t mark(Rank& rank) {
     cudaEvent_t event = nullptr;
@@ -70,19 +87,29 @@ class EmulatedSums final : public PeerSums {
   }
 
   void add_up(const Rank& adder, std::size_t index) {
+    const std::int64_t count = adder.sums[index].count;
     std::vector<DevPtr> parts;
     std::vector<TreeAdd> additions;
-    for (const Rank& rank : ranks_) {
+    for (Rank& rank : ranks_) {
       const Sum& sum = rank.sums.at(index);
-      if (sum.count != adder.sums[index].count) {
+      if (sum.count != count) {
         fail(ErrorKind::peer, "emulated sums: ranks disagree on a count");
       }
       cuda_check(cudaStreamWaitEvent(adder.context->stream, sum.ready, 0), "cudaStreamWaitEvent");
       if (!parts.empty()) additions.push_back({0, static_cast<int>(parts.size())});
-      parts.push_back(sum.data);
+      float* part = room(rank, count);
+      copy(adder, part, device<float>(sum.data), count);
+      parts.push_back({reinterpret_cast<std::uintptr_t>(part)});
     }
-    const std::vector<DevPtr> outs = parts;
-    cuda_tree_sum(*adder.context, parts, additions, outs, adder.sums[index].count);
+    cuda_tree_sum(*adder.context, parts, additions, {&parts[0], 1}, count);
+    for (const Rank& rank : ranks_) {
+      copy(adder, device<float>(rank.sums[index].data), device<float>(parts[0]), count);
+    }
+  }
+
+  static void copy(const Rank& adder, float* to, const float* from, std::int64_t count) {
+    cuda_check(cudaMemcpyAsync(to, from, bytes_of(count), cudaMemcpyDefault, adder.context->stream),
+               "cudaMemcpyAsync");
   }
 
   void meet() {
