@@ -4,23 +4,10 @@
 
 namespace dpt {
 
-bool RepeatedCalls::run_function(const Key& key, std::int64_t moves,
-                                 const std::function<void()>& work) {
+RepeatedCalls::Repeated& RepeatedCalls::turn_of(const Key& key, std::int64_t moves) {
   if (moves != moves_) forget();
   moves_ = moves;
-  Repeated& repeated = repeated_[key];
-  using State = Repeated::State;
-  if (repeated.state == State::seen) {
-    repeated.graph = backend_.capture(work);
-    repeated.state = repeated.graph ? State::recorded : State::calls;
-  }
-  if (repeated.state == State::recorded) {
-    backend_.replay(*repeated.graph);
-    return true;
-  }
-  work();
-  if (repeated.state == State::fresh) repeated.state = State::seen;
-  return false;
+  return repeated_[key];
 }
 
 void RepeatedCalls::forget() {

@@ -33,7 +33,19 @@ class RepeatedCalls {
   /// how often memory was moved, is not that of the last call.
   template <class Work>
   bool run(const Key& key, std::int64_t moves, const Work& work) {
-    return run_function(key, moves, std::cref(work));
+    Repeated& repeated = turn_of(key, moves);
+    using State = Repeated::State;
+    if (repeated.state == State::seen) {
+      repeated.graph = backend_.capture(std::cref(work));
+      repeated.state = repeated.graph ? State::recorded : State::calls;
+    }
+    if (repeated.state == State::recorded) {
+      backend_.replay(*repeated.graph);
+      return true;
+    }
+    work();
+    if (repeated.state == State::fresh) repeated.state = State::seen;
+    return false;
   }
   void forget();
 
@@ -46,7 +58,7 @@ class RepeatedCalls {
     enum class State : std::uint8_t { fresh, seen, recorded, calls } state = State::fresh;
     std::unique_ptr<CapturedGraph> graph;
   };
-  bool run_function(const Key& key, std::int64_t moves, const std::function<void()>& work);
+  Repeated& turn_of(const Key& key, std::int64_t moves);
 
   Backend& backend_;
   std::int64_t moves_ = 0;
