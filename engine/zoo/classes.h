@@ -1,4 +1,4 @@
-// The option that every network of the zoo has.
+// Options that networks of the zoo share: every one has classes, those with batch norm have sync.
 #pragma once
 
 #include "engine/spec/fields.h"
@@ -10,6 +10,14 @@ Field classes_field() {
   return field("classes", &S::classes, "Number of classes: outputs of the last layer.")
       .required()
       .range(2, 1'000'000);
+}
+
+template <class S>
+Field sync_field() {
+  return field(
+      "sync", &S::sync,
+      "BatchNorm2d's `sync`: the statistics of the whole batch over all replicas, in place "
+      "of those of each replica's or shard's part.");
 }
 
 }  // namespace dpt::zoo

@@ -79,6 +79,32 @@ TEST_CASE("what the options of a network may be") {
             .starts_with("expected a list of 2 integers"));
 }
 
+TEST_CASE("sync of a network is that of each of its batch norms") {
+  for (const std::string zoo :
+       {"resnet18", "resnet34", "resnet50", "resnet20", "resnet56", "wide_resnet28_10", "vgg11_bn",
+        "vgg16_bn", "mobilenet_v2", "mobilenet_v3_small", "densenet121"}) {
+    CAPTURE(zoo);
+    const auto norms = [&](const std::string& options) {
+      const Plan plan =
+          make_plan(spec_of("{input: [3, 32, 32], zoo: " + zoo + ", classes: 10" + options + "}"));
+      int coupled = 0, synced = 0;
+      for (const Node& node : plan.nodes) {
+        coupled += node.coupling ? 1 : 0;
+        synced += node.coupling && node.coupling->sync ? 1 : 0;
+      }
+      CHECK(coupled > 5);
+      return std::pair(coupled, synced);
+    };
+    const int all = norms("").first;
+    CHECK(norms("") == std::pair(all, 0));
+    CHECK(norms(", sync: true") == std::pair(all, all));
+  }
+  const ReadResult without = read_spec_text(
+      catalog(), config("{input: [3, 32, 32], zoo: vgg11, classes: 10, sync: true}"), "test.yaml");
+  REQUIRE(without.issues.size() == 1);
+  CHECK(without.issues[0].text.starts_with("unknown key 'sync' in network vgg11"));
+}
+
 TEST_CASE("layers of a network that do not fit the image are told with the network's line") {
   try {
     make_plan(spec_of("{input: [1, 8, 8], zoo: lenet, classes: 10}"));
