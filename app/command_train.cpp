@@ -18,6 +18,7 @@
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
 #include "engine/training/lineage.h"
+#include "engine/training/noise_scale.h"
 #include "engine/training/overfit.h"
 #include "engine/training/resume_checks.h"
 #include "engine/training/statistics_checks.h"
@@ -27,13 +28,18 @@
 namespace dpt {
 namespace {
 
-/// Throws what the run would throw later where the processor does not have the arithmetic that the
-/// config asks for. (GPUs have all of it.)
 void check_statistics(const Job& job) {
   const std::string problem = problem_of_statistics(job);
   if (!problem.empty()) throw Error(ErrorKind::usage, problem);
 }
 
+void check_noise_scale(const Job& job) {
+  const std::string problem = problem_of_noise_scale(job);
+  if (!problem.empty()) throw Error(ErrorKind::usage, problem);
+}
+
+/// Throws what the run would throw later where the processor does not have the arithmetic that the
+/// config asks for. (GPUs have all of it.)
 void check_precision(const Job& job) {
   if (job.plan.type == DType::f32 && !job.plan.tf32) return;
   // The kernels themselves know, and replicas of as many threads have the same ones: one sample's
@@ -327,6 +333,7 @@ int run_train(const TrainOptions& options) {
   check_statistics(job);
   check_precision(job);
   if (options.overfit > 0) return run_overfit(options, job);
+  check_noise_scale(job);
   const std::string folder_path = choose_folder(options, job.spec);
   check_keeps_config(options, folder_path);
   Progress progress;

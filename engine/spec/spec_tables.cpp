@@ -370,7 +370,10 @@ SpecTables::SpecTables(const Catalog& catalog)
       {field("every", &LogSpec::every, "Steps between log lines; the first step always has one.")
            .at_least(1),
        field("layers", &LogSpec::layers,
-             "Log the 2-norm of each parameter and of its gradient too.")});
+             "Log the 2-norm of each parameter and of its gradient too."),
+       field("noise_scale", &LogSpec::noise_scale,
+             "Log the gradient noise scale too, in samples: about the batch size beyond which "
+             "larger batches save few steps. Needs two replicas, shards or micro-batches.")});
 
   root = object_table<TrainSpec>(
       "config", "A dpt config file.",

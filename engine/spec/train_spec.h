@@ -155,8 +155,9 @@ struct CheckpointSpec {
 };
 
 struct LogSpec {
-  std::int64_t every = 50;  ///< steps; step 1 is always logged
-  bool layers = false;      ///< norms of each parameter and its gradient
+  std::int64_t every = 50;   ///< steps; step 1 is always logged
+  bool layers = false;       ///< norms of each parameter and its gradient
+  bool noise_scale = false;  ///< the gradient noise scale
 };
 
 /// How the rows of the last layer are taken from a file of weights.

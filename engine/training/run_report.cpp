@@ -26,6 +26,14 @@ void add_layer_norms(Json& line, const Plan& plan, const std::vector<float>& nor
   line["grad_norms"] = std::move(of_gradients);
 }
 
+void add_noise(Json& line, const NoiseScale& average) {
+  const std::optional<GradientNoise> noise = average.average();
+  if (!noise) return;
+  line["grad_sq"] = noise->grad_sq;
+  line["grad_variance"] = noise->variance;
+  if (const auto scale = noise->scale()) line["noise_scale"] = *scale;
+}
+
 }  // namespace
 
 void add_values(Json& line, const NamedValues& values) {
@@ -49,7 +57,8 @@ RunReport::RunReport(const Job& job, std::int64_t first_step, Backend& backend,
       replica_(replica),
       stepper_(stepper),
       log_(log),
-      progress_(progress) {}
+      progress_(progress),
+      noise_(job) {}
 
 void RunReport::begin() {
   begun_ = Clock::now();
@@ -96,6 +105,7 @@ void RunReport::step(const StepResult& result) {
   interval_samples_ += samples;
   run_samples_ += samples;
   const double loss = result.metrics.mean_loss();
+  noise_.add(result);
   draw_bar(result, loss);
   if (!is_logged(result.step)) return;
   const double elapsed = seconds_since(interval_begun_) - interval_saving_;
@@ -104,6 +114,7 @@ void RunReport::step(const StepResult& result) {
   add_values(line, job_.metrics.values({sums, result.metrics.labelled}, false));
   line["lr"] = result.lr;
   line["grad_norm"] = result.grad_norm.value_or(0.0);
+  add_noise(line, noise_);
   add_layer_norms(line, job_.plan, result.layer_norms);
   line["images_per_s"] = std::round(interval_samples_ / elapsed);
   line["data_wait"] = wait_fraction(stepper_.take_wait_seconds(), elapsed);

@@ -8,6 +8,7 @@
 
 #include "engine/training/evaluator.h"
 #include "engine/training/job.h"
+#include "engine/training/noise_scale.h"
 #include "engine/training/plateau.h"
 #include "engine/training/progress.h"
 #include "engine/training/replica.h"
@@ -76,6 +77,7 @@ class RunReport {
   Stepper& stepper_;
   RunLog& log_;
   Progress& progress_;
+  NoiseScale noise_;
   bool replica_logged_ = false, weights_logged_ = false;
   std::int64_t run_samples_ = 0, interval_samples_ = 0, epoch_first_position_ = 0;
   double epoch_wait_ = 0, epoch_saving_ = 0, interval_saving_ = 0;

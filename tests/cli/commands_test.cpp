@@ -232,6 +232,20 @@ TEST_CASE("--overfit: 0 where the model learns a batch, 7 where it does not, and
   CHECK_FALSE(std::filesystem::exists(w.dir.file("runs")));
 }
 
+TEST_CASE("log.noise_scale: what a run cannot measure is said before it begins") {
+  const Workplace w;
+  const Finished refused =
+      w.run({"train", "small.yaml", "devices=cpu", "train.shards=auto", "log.noise_scale=true"});
+  CHECK(refused.exit_code == 2);
+  check_contains(refused.err, "Use two devices, or train.shards=2 (exact mode), or");
+  CHECK_FALSE(std::filesystem::exists(w.dir.file("runs")));
+  w.run_well({"train", "small.yaml", "log.noise_scale=true", "--max-steps", "10"});
+  const auto steps = events(w.dir.file("runs/small/metrics.jsonl"), "step");
+  REQUIRE(steps.size() == 2);
+  CHECK(steps[1]["grad_variance"] > 0);
+  CHECK(steps[1].contains("noise_scale") == (steps[1]["grad_sq"] > 0));
+}
+
 TEST_CASE("limits: --max-steps ends with 0, --max-time with 75, and both go on later") {
   const Workplace w;
   CHECK(w.run({"train", "small.yaml", "--max-steps", "7"}).exit_code == 0);
