@@ -306,11 +306,12 @@ int run_overfit(const TrainOptions& options, const Job& whole) {
     return exit_code_of(result.stop);
   }
   const std::string text = fmt::format(
-      "the loss of the same {} samples was {:.6g} and is {:.6g} after {} steps (accuracy {:.4f})",
+      "the loss of the same {} samples was {:.6g} in the first step and is {:.6g} after {} steps "
+      "(accuracy {:.4f})",
       job.splits.train.size(), result.first_loss, result.loss, result.steps, result.accuracy);
   if (!result.has_fallen()) {
     fail(ErrorKind::requirement, "--overfit {}: {}; expected at most {:.6g}. {}", options.overfit,
-         text, result.target(), overfit_advice(job, result));
+         text, result.target, overfit_advice(job, result));
   }
   progress.info(fmt::format("the model can learn: {}", text));
   return 0;
