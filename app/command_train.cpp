@@ -216,6 +216,8 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
   }
   const std::string inexact = inexact_devices(job, start.point.devices);
   if (!inexact.empty()) progress.warn(inexact);
+  const std::string makers = inexact_makers(job, start.point.made_by, made_by(job));
+  if (!makers.empty()) progress.warn(makers);
   if (const std::string small = small_shards(job); !small.empty()) progress.warn(small);
   if (job.plan.type == DType::bf16 &&
       std::any_of(job.devices.begin(), job.devices.end(),

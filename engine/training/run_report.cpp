@@ -45,6 +45,10 @@ void add_values(Json& line, const EvalResult& result) {
   for (const auto& [metric, classes] : result.by_class) add_values(line[metric + "_of"], classes);
 }
 
+std::string evaluated_average(const Job& job, const RunState& state) {
+  return job.spec.train.ema || state.averaged > 0 ? job.average : std::string();
+}
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -198,7 +202,7 @@ void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool 
     line["data_wait"] = std::round(1000 * speed_->wait) / 1000;
   }
   log_.event("epoch", line);
-  if (val) eval(*val);
+  if (val) eval(*val, evaluated_average(job_, state));
   progress_.info(epoch_line(improved));
   if (early_stopped) {
     const EarlyStoppingSpec& early = *job_.spec.train.early_stopping;
@@ -242,7 +246,7 @@ void RunReport::lr_reduced(const LrReduction& reduction) {
                   monitor, reduction.evaluations, from, to));
 }
 
-void RunReport::eval(const EvalResult& result) {
+void RunReport::eval(const EvalResult& result, const std::string& weights) {
   Json line = {{"epoch", stepper_.state().epoch},
                {"step", stepper_.state().step},
                {"split", result.split},
@@ -250,8 +254,7 @@ void RunReport::eval(const EvalResult& result) {
                {"loss", result.loss},
                {"accuracy", result.accuracy}};
   add_values(line, result);
-  // Before the first epoch of train.swa, the weights themselves were evaluated.
-  if (job_.spec.train.ema || stepper_.state().averaged > 0) line["weights"] = job_.average;
+  if (!weights.empty()) line["weights"] = weights;
   line["launches"] = result.samples.replayed ? "graph" : "calls";
   log_.event("eval", line);
 }

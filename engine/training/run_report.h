@@ -19,6 +19,10 @@ namespace dpt {
 
 double seconds_since(std::chrono::steady_clock::time_point start);
 
+/// The average of the weights that evaluations look at, as Job::average; empty before the first
+/// epoch of train.swa, where it is the weights themselves, and where none is kept.
+std::string evaluated_average(const Job& job, const RunState& state);
+
 /// Adds values under their names to a line of the log, or to results.
 void add_values(Json& line, const NamedValues& values);
 /// The metrics of an evaluation besides accuracy; those of classes as "NAME_of".
@@ -54,7 +58,8 @@ class RunReport {
   void replica();
   /// A finished epoch: RunState holds its results.
   void epoch(const std::optional<EvalResult>& val, bool improved, bool early_stopped);
-  void eval(const EvalResult& result);
+  /// `weights`: the average of them that was evaluated, as Job::average; empty = none.
+  void eval(const EvalResult& result, const std::string& weights);
   /// The schedule has lowered the learning rate, from the next step on.
   void lr_reduced(const LrReduction& reduction);
 
