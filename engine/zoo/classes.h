@@ -7,8 +7,9 @@ namespace dpt::zoo {
 
 template <class S>
 Field classes_field() {
-  return field("classes", &S::classes, "Number of classes: outputs of the last layer.")
-      .required()
+  return field("classes", &S::classes,
+               "Number of classes: outputs of the last layer. That of the data set if not given.")
+      .given_by_data()
       .range(2, 1'000'000);
 }
 
