@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/workplace.h"
+#include "tests/support/rewrite.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -244,6 +245,19 @@ TEST_CASE("log.noise_scale: what a run cannot measure is said before it begins")
   REQUIRE(steps.size() == 2);
   CHECK(steps[1]["grad_variance"] > 0);
   CHECK(steps[1].contains("noise_scale") == (steps[1]["grad_sq"] > 0));
+}
+
+TEST_CASE("exact mode: a resume with other libraries or on another processor is told") {
+  const Workplace w;
+  w.run_well({"train", "small.yaml", "--max-steps", "5"});
+  const std::string path = w.dir.file("runs/small/checkpoints/step-00000005.safetensors");
+  CHECK_FALSE(contains(w.run_well({"train", "small.yaml", "--max-steps", "5"}).err, "exact mode"));
+  dpt::testing::rewrite_checkpoint(path, path, [](dpt::Metadata& metadata, auto&) {
+    metadata["dpt.made_by"] = "oneDNN 0.0.1, no CUDA; sse41; 2 x cpu";
+  });
+  check_contains(w.run_well({"train", "small.yaml", "--max-steps", "6"}).err,
+                 "warning: exact mode: the run was trained with oneDNN 0.0.1 on sse41 and "
+                 "continues with oneDNN ");
 }
 
 TEST_CASE("limits: --max-steps ends with 0, --max-time with 75, and both go on later") {
