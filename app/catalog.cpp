@@ -14,7 +14,7 @@ namespace dpt {
 const Catalog& catalog() {
   static const Catalog all{layer_table(),    loss_table(),    metric_table(),    optimizer_table(),
                            schedule_table(), dataset_table(), transform_table(), zoo_table(),
-                           &zoo_layers,      &measured_names, &better_direction};
+                           &zoo_layers,      &data_facts,     &measured_names,   &better_direction};
   return all;
 }
 

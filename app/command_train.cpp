@@ -18,6 +18,7 @@
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
 #include "engine/training/lineage.h"
+#include "engine/training/noise_scale.h"
 #include "engine/training/overfit.h"
 #include "engine/training/resume_checks.h"
 #include "engine/training/statistics_checks.h"
@@ -27,13 +28,18 @@
 namespace dpt {
 namespace {
 
-/// Throws what the run would throw later where the processor does not have the arithmetic that the
-/// config asks for. (GPUs have all of it.)
 void check_statistics(const Job& job) {
   const std::string problem = problem_of_statistics(job);
   if (!problem.empty()) throw Error(ErrorKind::usage, problem);
 }
 
+void check_noise_scale(const Job& job) {
+  const std::string problem = problem_of_noise_scale(job);
+  if (!problem.empty()) throw Error(ErrorKind::usage, problem);
+}
+
+/// Throws what the run would throw later where the processor does not have the arithmetic that the
+/// config asks for. (GPUs have all of it.)
 void check_precision(const Job& job) {
   if (job.plan.type == DType::f32 && !job.plan.tf32) return;
   // The kernels themselves know, and replicas of as many threads have the same ones: one sample's
@@ -210,6 +216,8 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
   }
   const std::string inexact = inexact_devices(job, start.point.devices);
   if (!inexact.empty()) progress.warn(inexact);
+  const std::string makers = inexact_makers(job, start.point.made_by, made_by(job));
+  if (!makers.empty()) progress.warn(makers);
   if (const std::string small = small_shards(job); !small.empty()) progress.warn(small);
   if (job.plan.type == DType::bf16 &&
       std::any_of(job.devices.begin(), job.devices.end(),
@@ -300,11 +308,12 @@ int run_overfit(const TrainOptions& options, const Job& whole) {
     return exit_code_of(result.stop);
   }
   const std::string text = fmt::format(
-      "the loss of the same {} samples was {:.6g} and is {:.6g} after {} steps (accuracy {:.4f})",
+      "the loss of the same {} samples was {:.6g} in the first step and is {:.6g} after {} steps "
+      "(accuracy {:.4f})",
       job.splits.train.size(), result.first_loss, result.loss, result.steps, result.accuracy);
   if (!result.has_fallen()) {
     fail(ErrorKind::requirement, "--overfit {}: {}; expected at most {:.6g}. {}", options.overfit,
-         text, result.target(), overfit_advice(job, result));
+         text, result.target, overfit_advice(job, result));
   }
   progress.info(fmt::format("the model can learn: {}", text));
   return 0;
@@ -327,6 +336,7 @@ int run_train(const TrainOptions& options) {
   check_statistics(job);
   check_precision(job);
   if (options.overfit > 0) return run_overfit(options, job);
+  check_noise_scale(job);
   const std::string folder_path = choose_folder(options, job.spec);
   check_keeps_config(options, folder_path);
   Progress progress;

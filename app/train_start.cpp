@@ -38,13 +38,22 @@ void check_same_config(const std::string& checkpoint, const std::string& folder,
 }
 
 /// A resumed run does not read its first weights again. That their file lies elsewhere now is no
-/// other run, but it might be meant as one.
-void warn_of_other_weights(const TrainSpec& spec, const TrainStart& start, Progress& progress) {
-  if (!spec.weights) return;
-  const TrainSpec before = load_stored_spec(catalog(), start.point.config, start.checkpoint);
-  if (!before.weights || before.weights->file == spec.weights->file) return;
-  progress.warn(fmt::format("weights.file {} is ignored: the run resumes from {}; it began with {}",
-                            spec.weights->file, start.checkpoint, before.weights->file));
+/// other run, but it might be meant as one. `argument` is that of --weights, which takes the place
+/// of the config's.
+void warn_of_other_weights(const std::string& argument, const TrainSpec& spec,
+                           const TrainStart& start, Progress& progress) {
+  std::string began;
+  if (spec.weights) {
+    const TrainSpec before = load_stored_spec(catalog(), start.point.config, start.checkpoint);
+    if (before.weights && before.weights->file != spec.weights->file) {
+      began = "; it began with " + before.weights->file;
+    }
+  }
+  if (argument.empty() && began.empty()) return;
+  progress.warn(
+      fmt::format("{} is ignored: the run resumes from {}{}",
+                  argument.empty() ? "weights.file " + spec.weights->file : "--weights " + argument,
+                  start.checkpoint, began));
 }
 
 /// The checkpoint to resume from, or empty for a fresh start.
@@ -138,12 +147,8 @@ TrainStart load_start(const TrainOptions& options, const Job& job, const std::st
     return start;
   }
   check_same_config(start.checkpoint, folder, job);
-  if (!options.weights.empty()) {
-    progress.warn(fmt::format("--weights {} is ignored: the run resumes from {}", options.weights,
-                              start.checkpoint));
-  }
   start.point = start_from_checkpoint(job, start.checkpoint);
-  warn_of_other_weights(job.spec, start, progress);
+  warn_of_other_weights(options.weights, job.spec, start, progress);
   name_monitors(start.checkpoint, start.point);
   start.point.keep_forever = start.checkpoint == options.resume;
   return start;

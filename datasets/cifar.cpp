@@ -164,18 +164,22 @@ ObjectTable table_of(const char* name, const char* doc) {
 DatasetKind cifar10_kind() {
   static const ObjectTable table = table_of(
       "cifar10", "CIFAR-10, binary version: 50,000 + 10,000 colour images, 32x32, 10 classes.");
-  return {&table, [](const Variant& options, const DataRequirements& requirements) {
+  return {&table,
+          [](const Variant& options, const DataRequirements& requirements) {
             return open_cifar(cifar10(), options, requirements);
-          }};
+          },
+          false, DataFacts{{3, 32, 32}, 10}};
 }
 
 DatasetKind cifar100_kind() {
   static const ObjectTable table = table_of(
       "cifar100",
       "CIFAR-100, binary version: 50,000 + 10,000 colour images, 32x32, 100 fine classes.");
-  return {&table, [](const Variant& options, const DataRequirements& requirements) {
+  return {&table,
+          [](const Variant& options, const DataRequirements& requirements) {
             return open_cifar(cifar100(), options, requirements);
-          }};
+          },
+          false, DataFacts{{3, 32, 32}, 100}};
 }
 
 }  // namespace dpt

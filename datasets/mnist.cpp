@@ -88,20 +88,24 @@ DatasetKind idx_kind() {
 }
 
 DatasetKind mnist_kind() {
-  return {&mnist_table(), [](const Variant& options, const DataRequirements& requirements) {
+  return {&mnist_table(),
+          [](const Variant& options, const DataRequirements& requirements) {
             return open_idx("mnist", options.as<IdxOptions>().root, &kMnist, requirements);
-          }};
+          },
+          false, DataFacts{{1, 28, 28}, 10}};
 }
 
 DatasetKind fashion_mnist_kind() {
-  return {&fashion_mnist_table(), [](const Variant& options, const DataRequirements& requirements) {
+  return {&fashion_mnist_table(),
+          [](const Variant& options, const DataRequirements& requirements) {
             return open_idx("fashion_mnist", options.as<IdxOptions>().root, &kFashionMnist,
                             requirements);
-          }};
+          },
+          false, DataFacts{{1, 28, 28}, 10}};
 }
 
 DatasetKind digits_kind() {
-  return {&digits_table(), open_digits};
+  return {&digits_table(), open_digits, false, DataFacts{{1, 8, 8}, 10}};
 }
 
 }  // namespace dpt

@@ -41,6 +41,13 @@ const VariantTable& dataset_table() {
   return table;
 }
 
+std::optional<DataFacts> data_facts(const std::string& dataset) {
+  for (const DatasetKind& kind : dataset_kinds()) {
+    if (kind.table->name == dataset) return kind.facts;
+  }
+  return std::nullopt;
+}
+
 DataSets open_dataset(const Variant& options, const DataRequirements& requirements) {
   for (const DatasetKind& kind : dataset_kinds()) {
     if (kind.table != options.table) continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "kernels/cpu/features.h"
 #include "kernels/cpu/host.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cuda/runtime/backend.h"
@@ -128,6 +129,9 @@ CpuInfo cpu_info() {
   const auto limited = [&](int count) { return quota > 0 ? std::min(count, quota) : count; };
   CpuInfo info;
   info.model = host_system::processor_model();
+  const CpuFeatures features = CpuFeatures::detect();
+  if (features.amd) info.maker = "AMD";
+  if (features.intel) info.maker = "Intel";
   info.instruction_set = onednn::instruction_set();
   info.bf16 = onednn::has_bf16();
   info.logical_allowed = limited(std::max<int>(1, static_cast<int>(cpus.size())));

@@ -38,6 +38,7 @@ DeviceName parse_device(const std::string& text);
 /// What the CPU offers to this process.
 struct CpuInfo {
   std::string model;
+  std::string maker;               ///< "AMD" or "Intel", for which kernels may differ; else empty
   std::string instruction_set;     ///< widest that oneDNN uses here
   bool bf16 = false;               ///< whether it multiplies bf16
   int logical_allowed = 1;         ///< by affinity and cgroup quota

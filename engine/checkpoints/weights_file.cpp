@@ -1,6 +1,7 @@
 #include "engine/checkpoints/weights_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -118,14 +119,7 @@ class WeightsLoader {
       const bool fits = std::any_of(tensors.begin(), tensors.end(), [&](const TensorEntry& entry) {
         return !is_ours(entry.name) && entry.name.starts_with(from);
       });
-      if (!fits) {
-        std::vector<std::string> names;
-        for (const TensorEntry& entry : tensors) {
-          if (!is_ours(entry.name)) names.push_back(entry.name);
-        }
-        fail(ErrorKind::data, "{}: weights.map: no tensor's name begins with '{}'; it has {}",
-             file_.path(), from, some(names));
-      }
+      if (!fits) refuse_entry(pair);
     }
     for (const TensorEntry& entry : file_.tensors()) {
       if (is_ours(entry.name)) continue;
@@ -134,6 +128,22 @@ class WeightsLoader {
       fail(ErrorKind::data, "{}: weights.map makes one name, '{}', of two tensors: '{}' and '{}'",
            file_.path(), other->first, other->second->name, entry.name);
     }
+  }
+
+  /// An entry of the map that fits no name of the file.
+  [[noreturn]] void refuse_entry(const std::pair<std::string, std::string>& entry) const {
+    std::vector<std::string> names, wanted;
+    for (const TensorEntry& tensor : file_.tensors()) {
+      if (is_ours(tensor.name)) continue;
+      const std::string mapped = renamed(spec_.map, tensor.name);
+      names.push_back(
+          mapped == tensor.name ? mapped : fmt::format("{} (mapped to {})", tensor.name, mapped));
+    }
+    for (const Param& param : plan_.params) wanted.push_back(param.name);
+    fail(ErrorKind::data,
+         "{}: weights.map: the entry '{}: {}' has no effect: no tensor's name begins with '{}'. "
+         "The file has {}; the model has {}. Correct or remove the entry",
+         file_.path(), entry.first, entry.second, entry.first, some(names), some(wanted));
   }
 
   void prepare_head() {
@@ -212,6 +222,39 @@ class WeightsLoader {
     if (entry.shape != param.spec.file_shape) refuse_shape(entry, param);
     check_shape(file_, values, param);
     read_into(file_, values, param, flat_);
+    std::vector<float> read(static_cast<std::size_t>(param.count));
+    to_file_layout(param, flat_ + param.offset, read.data());
+    check_values(values, param, read);
+  }
+
+  /// `read` holds the tensor's values. A NaN or an infinity would be in the first loss, and a
+  /// variance below 0 in its square root.
+  void check_values(const TensorEntry& entry, const Param& param,
+                    const std::vector<float>& read) const {
+    const bool is_variance =
+        param.spec.role == ParamRole::running && param.name.ends_with("running_var");
+    const auto is_bad = [&](float value) {
+      return !std::isfinite(value) || (is_variance && value < 0);
+    };
+    const auto first = std::find_if(read.begin(), read.end(), is_bad);
+    if (first == read.end()) return;
+    std::vector<std::int64_t> index(entry.shape.size());
+    std::int64_t rest = first - read.begin();
+    for (std::size_t i = entry.shape.size(); i-- > 0;) {
+      index[i] = rest % entry.shape[i];
+      rest /= entry.shape[i];
+    }
+    fail(ErrorKind::data,
+         "{}: tensor '{}': expected {}, found {} at [{}] ({} of {} values): these are the weights "
+         "of a training that failed; start from earlier ones",
+         file_.path(), entry.name, is_variance ? "finite variances, not below 0" : "finite numbers",
+         shown(*first), fmt::join(index, ", "), std::count_if(first, read.end(), is_bad),
+         read.size());
+  }
+
+  /// A NaN has a sign, which says nothing.
+  static std::string shown(float value) {
+    return std::isnan(value) ? "nan" : fmt::format("{:g}", value);
   }
 
   [[noreturn]] void refuse_shape(const TensorEntry& entry, const Param& param) const {
@@ -252,6 +295,7 @@ class WeightsLoader {
            param.name, classes_->size(), rows);
     }
     const std::vector<float> from = file_.read_floats(entry);
+    check_values(entry, param, from);
     std::vector<float> to(static_cast<std::size_t>(param.count));
     to_file_layout(param, flat_ + param.offset, to.data());
     const std::size_t width = to.size() / rows;

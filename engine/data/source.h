@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/fields.h"
+#include "engine/spec/train_spec.h"
 #include "kernels/types.h"
 
 namespace dpt {
@@ -60,11 +60,14 @@ struct DatasetKind {
   const ObjectTable* table;
   DataSets (*open)(const Variant& options, const DataRequirements& requirements);
   bool lists_only = false;  ///< opening lists files; their content is read when it is needed
+  std::optional<DataFacts> facts = {};  ///< where all data of the kind have them
 };
 
 /// All kinds (datasets/registry.cpp), and their tables for the Catalog with tag "dataset".
 std::span<const DatasetKind> dataset_kinds();
 const VariantTable& dataset_table();
+/// Of the kind with that name.
+std::optional<DataFacts> data_facts(const std::string& dataset);
 /// Opens the data set of a config.
 DataSets open_dataset(const Variant& options, const DataRequirements& requirements);
 

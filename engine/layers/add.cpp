@@ -59,8 +59,8 @@ class Add final : public Layer {
 };
 
 const ObjectTable& Add::table() {
-  static const ObjectTable table = object_table<AddOptions>(
-      "Add", "Elementwise sum of the outputs of two to eight layers, which `from` names.", {});
+  static const ObjectTable table = joining_table(object_table<AddOptions>(
+      "Add", "Elementwise sum of the outputs of two to eight layers, which `from` names.", {}));
   return table;
 }
 

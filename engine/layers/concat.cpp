@@ -58,11 +58,11 @@ class Concat final : public Layer {
 };
 
 const ObjectTable& Concat::table() {
-  static const ObjectTable table = object_table<ConcatOptions>(
+  static const ObjectTable table = joining_table(object_table<ConcatOptions>(
       "Concat",
       "The channels of two to eight layers' outputs side by side, which `from` names; of vectors "
       "the features.",
-      {});
+      {}));
   return table;
 }
 

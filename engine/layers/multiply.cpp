@@ -49,11 +49,11 @@ class Multiply final : public Layer {
 };
 
 const ObjectTable& Multiply::table() {
-  static const ObjectTable table = object_table<MultiplyOptions>(
+  static const ObjectTable table = joining_table(object_table<MultiplyOptions>(
       "Multiply",
       "Elementwise product of the outputs of two layers, which `from` names; one may have 1x1 "
       "pixels, whose channels are then the factors of all pixels of the other's.",
-      {});
+      {}));
   return table;
 }
 

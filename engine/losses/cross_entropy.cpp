@@ -89,6 +89,11 @@ Loss make_cross_entropy(const Variant& variant, const LossContext& context) {
            context.classes, loss.class_weights.size());
     }
   }
+  // Of a model to which all classes are alike: weights that begin badly, or well, have another
+  // loss.
+  loss.near_zero = [classes = std::max<std::int64_t>(context.classes, 2)](double) {
+    return 0.02 * std::log(static_cast<double>(classes));
+  };
   CrossEntropyDesc desc;
   desc.label_smoothing = static_cast<float>(options.label_smoothing);
   desc.class_weights = loss.class_weights;

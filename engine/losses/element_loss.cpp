@@ -1,6 +1,7 @@
 // Losses of each output and its target, averaged over samples and outputs, as torch.nn's with
 // reduction="mean". Data sources give class labels: the targets are one-hot.
 #include <algorithm>
+#include <cmath>
 
 #include "engine/losses/loss.h"
 
@@ -34,11 +35,31 @@ Loss make_plain(const Variant&, const LossContext&) {
   return make_element_loss(desc);
 }
 
+/// Loss::near_zero where the loss of a difference d is d^2 / (2 beta) below beta and d - beta / 2
+/// above: what it is when the differences have become as small as those of an mse that has fallen
+/// to 2 %.
+double near_zero_difference(double first, double beta) {
+  const double difference = first < beta / 2 ? std::sqrt(2 * beta * first) : first + beta / 2;
+  const double small = std::sqrt(0.02) * difference;
+  return small < beta ? small * small / (2 * beta) : small - beta / 2;
+}
+
+Loss make_l1(const Variant&, const LossContext&) {
+  ElementLossDesc desc;
+  desc.kind = ElementLossKind::l1;
+  Loss loss = make_element_loss(desc);
+  loss.near_zero = [](double first) { return near_zero_difference(first, 0); };
+  return loss;
+}
+
 Loss make_smooth_l1(const Variant& variant, const LossContext&) {
   ElementLossDesc desc;
   desc.kind = ElementLossKind::smooth_l1;
-  desc.beta = static_cast<float>(variant.as<SmoothL1Options>().beta);
-  return make_element_loss(desc);
+  const double beta = variant.as<SmoothL1Options>().beta;
+  desc.beta = static_cast<float>(beta);
+  Loss loss = make_element_loss(desc);
+  loss.near_zero = [beta](double first) { return near_zero_difference(first, beta); };
+  return loss;
 }
 
 Loss make_bce(const Variant& variant, const LossContext& context) {
@@ -73,7 +94,7 @@ template <>
 LossKind loss_kind<class L1>() {
   static const ObjectTable table =
       object_table<L1Options>("l1", "As mse, but of absolute differences: L1Loss.", {});
-  return {&table, &make_plain<ElementLossKind::l1>};
+  return {&table, &make_l1};
 }
 
 template <>

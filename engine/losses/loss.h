@@ -45,6 +45,9 @@ struct Loss {
   using Compile = std::function<std::unique_ptr<LossOp>(OpFactory&, const LossShape&)>;
   Compile compile;
   Compile compile_unsmoothed;  ///< the same without label smoothing; empty where there is none
+  /// What a mean loss must fall to for its samples to count as learned by heart, from what it was
+  /// before the first update. Empty: 2 % of that.
+  std::function<double(double first)> near_zero;
 
   /// Whether the divisor of the mean depends on the labels: then it is known only after the sum
   /// over all ranks, and so are gradients (FlatKernels::divide_by_weight).

@@ -76,7 +76,8 @@ MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext&
 
 /// What a run with these metrics measures: the loss, accuracy, and the metrics.
 std::vector<std::string> measured_names(const std::vector<Variant>& metrics);
-/// Which values of a monitor, such as "val/accuracy_top5", are better.
-Direction better_direction(const std::string& monitor);
+/// Which values of a monitor, such as "val/accuracy_top5", are better; unset where no metric can
+/// have that name.
+std::optional<Direction> better_direction(const std::string& monitor);
 
 }  // namespace dpt

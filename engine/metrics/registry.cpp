@@ -3,6 +3,7 @@
 #include <array>
 #include <cassert>
 #include <cmath>
+#include <string_view>
 
 #include "engine/metrics/metric.h"
 
@@ -116,16 +117,20 @@ std::vector<std::string> measured_names(const std::vector<Variant>& metrics) {
   return names;
 }
 
-Direction better_direction(const std::string& monitor) {
-  const std::string name = monitor.substr(monitor.find('/') + 1);
+std::optional<Direction> better_direction(const std::string& monitor) {
+  constexpr std::string_view kSplit = "val/";
+  if (!monitor.starts_with(kSplit)) return std::nullopt;
+  const std::string name = monitor.substr(kSplit.size());
+  if (name == "loss") return Direction::min;
   // The longest stem: that of accuracy begins others.
   const MetricKind* best = nullptr;
   for (const MetricKind& kind : metric_kinds()) {
-    if (name.starts_with(kind.stem) && (!best || kind.stem.size() > best->stem.size())) {
+    const bool fits = kind.suffix ? name.starts_with(kind.stem) : name == kind.stem;
+    if (fits && (!best || kind.stem.size() > best->stem.size())) {
       best = &kind;
     }
   }
-  return best ? best->better : Direction::min;
+  return best ? std::optional(best->better) : std::nullopt;
 }
 
 }  // namespace dpt

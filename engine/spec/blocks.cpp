@@ -451,14 +451,14 @@ class Expander {
 
 ObjectTable sequential_table(const ObjectTable& layer) {
   using S = SequentialBlock;
-  return object_table<S>(
+  return block_table(object_table<S>(
       kSequential,
       "A block: layers that run one after the other. A child is called NAME.CHILD, or NAME.INDEX "
       "if it has no name. `from` in it names layers of the same block, then those around it.",
       {objects_field("layers", &S::layers, layer, "The layers of the block, in order.")
            .required()
            .items(1, kMaxLayers),
-       repeat_field<S>()});
+       repeat_field<S>()}));
 }
 
 ObjectTable residual_table(const ObjectTable& layer, const VariantTable& kinds) {
@@ -469,7 +469,7 @@ ObjectTable residual_table(const ObjectTable& layer, const VariantTable& kinds) 
   for (const ObjectTable* kind : kinds.alternatives) {
     if (kind->is_activation) activation.choices.push_back(kind->name);
   }
-  return object_table<S>(
+  return block_table(object_table<S>(
       kResidual,
       "A block: the sum of its layers' output and of its shortcut's, which both read the block's "
       "input. Children are named as those of a Sequential; unnamed ones of the shortcut count on "
@@ -479,7 +479,7 @@ ObjectTable residual_table(const ObjectTable& layer, const VariantTable& kinds) 
            .items(1, kMaxLayers),
        objects_field("shortcut", &S::shortcut, layer,
                      "The layers of the shortcut, in order; the input itself if there are none."),
-       std::move(activation), repeat_field<S>()});
+       std::move(activation), repeat_field<S>()}));
 }
 
 void expand_blocks(ModelSpec& model, const VariantTable& kinds,

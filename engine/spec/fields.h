@@ -96,6 +96,8 @@ struct Field {
   std::string zero_word;  ///< how users write 0 ("auto"): of an integer; the empty list, of numbers
   std::string size_word;  ///< of a size2: what may be written instead; stands for -1, -1
   std::vector<std::string> choices;  ///< FieldType::choice
+  bool not_of_blocks = false;        ///< of a layer: a block does not have it
+  bool data_gives = false;     ///< required, but with `zoo` the data set gives it, where it can
   bool is_changeable = false;  ///< a resumed run may have another value, here and in all below
   std::string former_name;     ///< what configs called it once; empty = always as now
   std::string leader;          ///< the field from which the default follows; empty = none
@@ -115,6 +117,8 @@ struct Field {
 
   // Builder calls; each returns the field.
   Field required() &&;
+  /// Required; a network of the zoo takes it from the data set, if its DataFacts are known.
+  Field given_by_data() &&;
   Field range(double low, double high) &&;
   Field at_least(double low) &&;
   Field above(double low) &&;  ///< exclusive lower bound
@@ -158,6 +162,8 @@ struct ObjectTable {
   std::function<std::string(const void*)> check;
   FlatChoice choice;
   bool is_activation = false;  ///< of a layer: a function of each value, for a block to end with
+  bool is_block = false;       ///< of a layer: it stands for others
+  int least_inputs = 1;        ///< of a layer: more than one must be named in `from`
   /// Tells the struct where its mapping stands; null if it does not keep that.
   std::function<void(void*, const Where&)> set_where;
 };
@@ -198,6 +204,17 @@ ObjectTable object_table(const char* name, const char* doc, std::initializer_lis
 /// The table of a layer that computes a function of each value: a Residual block may end with it.
 inline ObjectTable activation_table(ObjectTable table) {
   table.is_activation = true;
+  return table;
+}
+
+/// The table of a layer that has several inputs.
+inline ObjectTable joining_table(ObjectTable table) {
+  table.least_inputs = 2;
+  return table;
+}
+/// The table of a block.
+inline ObjectTable block_table(ObjectTable table) {
+  table.is_block = true;
   return table;
 }
 

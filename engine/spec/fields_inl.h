@@ -65,6 +65,10 @@ inline Field Field::required() && {
   is_required = true;
   return std::move(*this);
 }
+inline Field Field::given_by_data() && {
+  is_required = data_gives = true;
+  return std::move(*this);
+}
 inline Field Field::range(double low, double high) && {
   min = low;
   max = high;

@@ -4,10 +4,13 @@
 #include <map>
 #include <optional>
 
+#include <fmt/ranges.h>
+
 #include "engine/spec/binder.h"
 #include "engine/spec/merge.h"
 #include "engine/spec/overrides.h"
 #include "engine/spec/patch.h"
+#include "engine/spec/scalars.h"
 
 namespace dpt {
 namespace {
@@ -49,6 +52,28 @@ std::optional<YamlNode> take_child(YamlNode& map, const std::string& key) {
   return taken;
 }
 
+/// Where a network of the zoo does not say its input or its classes, they become those of the data
+/// set, as if they stood at `zoo`. What the data set does not tell, the reader will miss.
+void complete_from_data(const Catalog& catalog, const YamlNode* data, YamlNode& model,
+                        const Where& where) {
+  const YamlNode* dataset = data && data->is_map() ? data->find("dataset") : nullptr;
+  if (!dataset || !catalog.data_facts) return;
+  const std::string name = read_string(*dataset).value.value_or("");
+  const std::optional<DataFacts> facts = catalog.data_facts(name);
+  if (!facts) return;
+  const auto add = [&](const char* key, const std::string& value) {
+    if (model.find(key)) return;
+    std::vector<ConfigIssue> issues;
+    YamlNode node = parse_yaml(value, "data", issues);
+    assert(issues.empty());
+    place(node, where);
+    node.key = key;
+    model.children.push_back(std::move(node));
+  };
+  add("input", fmt::format("[{}]", fmt::join(facts->input, ", ")));
+  add("classes", fmt::format("{}", facts->classes));
+}
+
 }  // namespace
 
 void make_layers(const SpecTables& tables, const Catalog& catalog, YamlNode& tree,
@@ -65,6 +90,7 @@ void make_layers(const SpecTables& tables, const Catalog& catalog, YamlNode& tre
                           "layers of a network of the zoo, write 'patch'"});
         return;
       }
+      complete_from_data(catalog, tree.find("data"), *model, where);
       zoo = zoo_of(tables, *model);
       if (zoo.type.empty()) return;
       model->children.push_back(layers_of(catalog, zoo, where));

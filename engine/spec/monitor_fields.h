@@ -3,20 +3,24 @@
 // metrics.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "engine/spec/train_spec.h"
 
 namespace dpt {
 
-using BetterDirection = Direction (*)(const std::string& monitor);
+/// Unset: nothing that is measured can have that name.
+using BetterDirection = std::optional<Direction> (*)(const std::string& monitor);
 
-/// A monitor whose better direction is not the one given would keep the worst.
+/// A monitor whose better direction is not the one given would keep the worst. A name that is
+/// wrong is an error by itself, which says more.
 inline std::string check_direction(BetterDirection better, const std::string& monitor,
                                    Direction mode) {
-  if (mode == better(monitor)) return {};
-  return fmt::format("expected mode: {} with monitor: {}, found {}", name_of(better(monitor)),
-                     monitor, name_of(mode));
+  const std::optional<Direction> right = better(monitor);
+  if (!right || mode == *right) return {};
+  return fmt::format("expected mode: {} with monitor: {}, found {}", name_of(*right), monitor,
+                     name_of(mode));
 }
 
 /// `monitor` of a struct with one.
@@ -33,7 +37,8 @@ Field mode_field(BetterDirection better) {
   Field made = field("mode", &S::mode, "Whether higher (max) or lower (min) values are better.");
   made.leader = "monitor";
   made.follow = [better](const void* owner) -> PlainValue {
-    return fields_detail::to_plain(better(static_cast<const S*>(owner)->monitor));
+    return fields_detail::to_plain(
+        better(static_cast<const S*>(owner)->monitor).value_or(Direction::min));
   };
   return made;
 }

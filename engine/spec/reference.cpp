@@ -119,6 +119,7 @@ class Page {
   }
 
   static std::string default_text(const Field& field, void* owner) {
+    if (field.data_gives) return "required, or the data set's";
     if (field.is_required) return "required";
     if (field.follow) return fmt::format("follows `{}`", field.leader);
     if (field.get) return std::visit(DefaultText{field}, field.get(owner));

@@ -111,7 +111,8 @@ class SchemaMaker {
       case FieldType::choice:
         return string_schema(field);
       case FieldType::path:
-        return {{"type", "string"}};
+        return field.is_required ? Json{{"type", "string"}, {"minLength", 1}}
+                                 : Json{{"type", "string"}};
       case FieldType::size2: {
         const Json one = element("integer", field);
         const Json pair = {{"type", "array"}, {"items", one}, {"minItems", 2}, {"maxItems", 2}};
@@ -257,6 +258,7 @@ class SchemaMaker {
       const std::string def = (is_partial ? "partial." : "") + name + "." + kind->name;
       if (!defs_.contains(def)) {
         define(def, table, *kind, common, common_owners, is_partial);
+        if (table.tag == kZooTag) allow_from_data(*kind, common, defs_[def]);
       }
       Json test = {{"properties", {{table.tag, {{"const", kind->name}}}}}};
       if (kind->name != default_type || is_partial) test["required"] = Json::array({table.tag});
@@ -275,8 +277,13 @@ class SchemaMaker {
               bool is_partial) {
     defs_[def] = nullptr;
     const std::shared_ptr<void> options = kind.make();
-    std::vector<const Field*> fields = common;
-    std::vector<void*> owners = common_owners;
+    std::vector<const Field*> fields;
+    std::vector<void*> owners;
+    for (std::size_t i = 0; i < common.size(); ++i) {
+      if (kind.is_block && common[i]->not_of_blocks) continue;
+      fields.push_back(common[i]);
+      owners.push_back(common_owners[i]);
+    }
     for (const Field& field : kind.fields) {
       fields.push_back(&field);
       owners.push_back(options.get());
@@ -284,7 +291,30 @@ class SchemaMaker {
     Json schema = mapping(fields, owners, is_partial);
     schema["properties"][table.tag] = {{"const", kind.name}};
     schema["description"] = kind.doc;
+    if (kind.least_inputs > 1) {
+      schema["required"].push_back("from");
+      schema["properties"]["from"]["type"] = "array";
+      schema["properties"]["from"]["minItems"] = kind.least_inputs;
+    }
     defs_[def] = std::move(schema);
+  }
+
+  /// What the data set may give is not required next to `zoo`.
+  static void allow_from_data(const ObjectTable& kind, const std::vector<const Field*>& common,
+                              Json& schema) {
+    std::set<std::string> given;
+    for (const Field* field : common) {
+      if (field->data_gives) given.insert(field->name);
+    }
+    for (const Field& field : kind.fields) {
+      if (field.data_gives) given.insert(field.name);
+    }
+    Json required = Json::array();
+    for (const Json& name : schema.value("required", Json::array())) {
+      if (!given.contains(name.get<std::string>())) required.push_back(name);
+    }
+    schema.erase("required");
+    if (!required.empty()) schema["required"] = std::move(required);
   }
 
   Json defs_ = Json::object();

@@ -241,21 +241,23 @@ SpecTables::SpecTables(const Catalog& catalog)
                     "Augmentation and normalisation.")});
   data.choice = flat_choice(&DataSpec::dataset, catalog.datasets);
 
+  Field share_weights =
+      field("share_weights", &LayerSpec::share_weights,
+            "Name of an earlier layer of the same type whose weights and bias this layer uses; "
+            "their shapes must be the same. They are one parameter, under that layer's name: kept "
+            "and saved once, with the sum of both layers' gradients. In a block, the name is "
+            "looked for as those of from are.");
+  share_weights.not_of_blocks = true;
   layer = object_table<LayerSpec>(
       "layer", "One layer or block; the fields of its type are given at the same level.",
       {field("name", &LayerSpec::name,
              "Name in messages and checkpoints; the index in the list if not given."),
-       field(
-           "from", &LayerSpec::from,
-           "Names of the layers or blocks whose output it reads, which must come before it; "
-           "`input` is the image, unless a layer above has that name. In a block, a name is "
-           "looked for in the block, then in those around it. The previous layer if not given; an "
-           "Add needs it."),
-       field("share_weights", &LayerSpec::share_weights,
-             "Name of an earlier layer of the same type whose weights and bias this layer uses; "
-             "their shapes must be the same. They are one parameter, under that layer's name: kept "
-             "and saved once, with the sum of both layers' gradients. In a block, the name is "
-             "looked for as those of from are.")});
+       field("from", &LayerSpec::from,
+             "Names of the layers or blocks whose output it reads, which must come before it; "
+             "`input` is the image, unless a layer above has that name. In a block, a name is "
+             "looked for in the block, then in those around it. The previous layer if not given; a "
+             "layer with several inputs needs it."),
+       std::move(share_weights)});
   sequential = sequential_table(layer);
   residual = residual_table(layer, catalog.layers);
   layer_kinds = catalog.layers;
@@ -272,8 +274,11 @@ SpecTables::SpecTables(const Catalog& catalog)
   patch.doc = kPatchDoc;
   model = object_table<ModelSpec>(
       "model", "The network: its layers, or a network of the zoo with its options.",
-      {field("input", &ModelSpec::input, "Shape of one sample: [channels, height, width].")
-           .required()
+      {field("input", &ModelSpec::input,
+             "Shape of one sample: [channels, height, width]. A network of the zoo has that of the "
+             "data set if it is not given and the data set's images all have one size: digits, "
+             "mnist, fashion_mnist, cifar10, cifar100.")
+           .given_by_data()
            .range(1, 65536)
            .items(3, 3),
        objects_field("layers", &ModelSpec::written, layer, "The layers and blocks, in order.")
@@ -370,7 +375,10 @@ SpecTables::SpecTables(const Catalog& catalog)
       {field("every", &LogSpec::every, "Steps between log lines; the first step always has one.")
            .at_least(1),
        field("layers", &LogSpec::layers,
-             "Log the 2-norm of each parameter and of its gradient too.")});
+             "Log the 2-norm of each parameter and of its gradient too."),
+       field("noise_scale", &LogSpec::noise_scale,
+             "Log the gradient noise scale too, in samples: about the batch size beyond which "
+             "larger batches save few steps. Needs two replicas, shards or micro-batches.")});
 
   root = object_table<TrainSpec>(
       "config", "A dpt config file.",

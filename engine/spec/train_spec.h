@@ -155,8 +155,9 @@ struct CheckpointSpec {
 };
 
 struct LogSpec {
-  std::int64_t every = 50;  ///< steps; step 1 is always logged
-  bool layers = false;      ///< norms of each parameter and its gradient
+  std::int64_t every = 50;   ///< steps; step 1 is always logged
+  bool layers = false;       ///< norms of each parameter and its gradient
+  bool noise_scale = false;  ///< the gradient noise scale
 };
 
 /// How the rows of the last layer are taken from a file of weights.
@@ -205,16 +206,24 @@ struct TrainSpec {
   std::map<std::string, Where> origins;
 };
 
+/// What is the same in all data of a kind, known without opening them.
+struct DataFacts {
+  std::vector<std::int64_t> input;  ///< [channels, height, width]
+  std::int64_t classes = 0;
+};
+
 /// The kinds that can stand in a config.
 struct Catalog {
   VariantTable layers, losses, metrics, optimizers, schedules, datasets, transforms;
   VariantTable zoo;  ///< ready-made networks; their tag is kZooTag
   /// The layers of one of them, as YAML: a list of layers and blocks.
   std::string (*zoo_layers)(const Variant& net) = nullptr;
+  /// Of a kind of data set; unset for one whose data may have any size. Null: of none.
+  std::optional<DataFacts> (*data_facts)(const std::string& dataset) = nullptr;
   /// What a run with these metrics measures: "loss", "accuracy", ...
   std::vector<std::string> (*measured_names)(const std::vector<Variant>& metrics) = nullptr;
   /// Which values of a monitor ("val/loss") are better.
-  Direction (*better_direction)(const std::string& monitor) = nullptr;
+  std::optional<Direction> (*better_direction)(const std::string& monitor) = nullptr;
 };
 
 }  // namespace dpt

@@ -36,6 +36,11 @@ std::string how_to_go_on(DivergencePolicy policy, bool lr_is_spent) {
          "(lr_schedule.warmup) or train.grad_clip_norm";
 }
 
+bool is_power_of_ten(std::int64_t n) {
+  while (n >= 10 && n % 10 == 0) n /= 10;
+  return n == 1;
+}
+
 /// The fields that every event about a bad step has.
 Json event_fields(const Job& job, const BadStep& bad, const Diagnosis& diagnosis) {
   const StepResult& result = bad.result();
@@ -232,9 +237,18 @@ void Divergence::skip(const BadStep& bad) {
     Json fields = event_fields(job_, bad, diagnosis);
     fields["in_row"] = stepper_.state().skipped_in_row;
     log_.event("skipped_step", fields);
-    progress_.warn(fmt::format("step {} (epoch {}) is skipped: {}. {}", bad.result().step,
-                               bad.epoch() + 1, bad.what_is_wrong(),
-                               diagnosis.text(*job_.splits.train.source)));
+    const std::string text =
+        fmt::format("step {} (epoch {}) is skipped: {}. {}", bad.result().step, bad.epoch() + 1,
+                    bad.what_is_wrong(), diagnosis.text(*job_.splits.train.source));
+    if (!bad.is_weightless()) {
+      progress_.warn(text);
+    } else if (is_power_of_ten(++weightless_)) {
+      progress_.warn(weightless_ == 1
+                         ? text +
+                               ". After 10, 100, ... such steps there is another warning; the "
+                               "log has a line for each"
+                         : fmt::format("{}. It is number {} of such steps", text, weightless_));
+    }
   }
   communicator_.barrier();
 }

@@ -80,6 +80,7 @@ class Divergence {
   RunFolder& folder_;
   RunLog& log_;
   Progress& progress_;
+  std::int64_t weightless_ = 0;  ///< steps of this process of which no sample counts
   bool writes_;
   std::int64_t counted_in_ = -1;  ///< the latest epoch with a bad step whose samples count
   /// Later than origin_: the last good one that was remembered, and a candidate for it. Their

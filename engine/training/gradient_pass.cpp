@@ -15,6 +15,7 @@ GradientPass::GradientPass(Backend& backend, Communicator& communicator, const J
       job_(job),
       memory_(memory),
       lockstep_(backend, communicator, job.plan),
+      part_norms_(backend, job, memory.part_layout()),
       device_weights_(job.device_weights) {}
 
 void GradientPass::set_device_weights(const DeviceWeights& device_weights) {
@@ -145,6 +146,9 @@ void GradientPass::begin_buffer(const WorkPartition& partition, const WorkAction
   const DevPtr metrics = memory_.metrics(action.buffer);
   if (action.kind == WorkAction::Kind::zero) {
     backend_.zero(memory_.gradients(action.buffer), memory_.gradient_bytes());
+  } else if (const std::int64_t floats = memory_.part_layout().floats(); floats > 0) {
+    backend_.zero(memory_.part_norms(action.buffer),
+                  static_cast<std::size_t>(floats) * sizeof(float));
   }
   if (action.buffer == partition.parts.front().buffer) {
     // The rank's vote is in the metrics of its first part, and therefore in their sum.
@@ -161,7 +165,7 @@ void GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
   if (partition.branches > 1) backend_.fork(partition.branches);
   const std::vector<WorkAction>& actions = partition.actions;
   for (std::size_t i = 0; i < actions.size();) {
-    const std::size_t end = i + together_from(partition, i);
+    const std::size_t first = i, end = i + together_from(partition, i);
     // All of a shard in one branch: its micro-batches add to what is there.
     const int branch = actions[i].buffer % partition.branches;
     if (partition.branches > 1) backend_.select_branch(branch);
@@ -172,7 +176,7 @@ void GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
       const DevPtr grads = memory_.gradients(action.buffer);
       begin_buffer(partition, action, staged);
       if (action.kind == WorkAction::Kind::add) {
-        backend_.add(grads, grads, memory_.gradients(action.other), job_.plan.grad_floats());
+        backend_.add(grads, grads, memory_.gradients(action.other), memory_.gradient_floats());
       }
       if (action.kind != WorkAction::Kind::train) continue;
       beat("computing gradients");
@@ -189,13 +193,30 @@ void GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
       piece.shard = action.shard;
     }
     train_pieces(partition, i == actions.size() ? after_node : kNothing);
+    // Where buckets are handed over during the pass that completes them, they are measured before.
+    if (partition.branches == 1 && !after_node) measure_parts(partition, first, end - first);
   }
   // A rank without samples takes part with nothing.
   if (actions.empty() && lockstep_.couples_shards()) {
     pieces_.clear();
     train_pieces(partition, kNothing);
   }
-  if (partition.branches > 1) backend_.join();
+  if (partition.branches > 1) {
+    backend_.join();
+    // Every shard has a buffer of its own, to which nothing was added yet.
+    if (!after_node) measure_parts(partition, 0, actions.size());
+  }
+}
+
+void GradientPass::measure_parts(const WorkPartition& partition, std::size_t first,
+                                 std::size_t count) {
+  if (!part_norms_.is_on()) return;
+  for (const std::size_t end : part_ends(partition, lockstep_.couples_pieces())) {
+    if (end < first || end >= first + count) continue;
+    const WorkAction& action = partition.actions[end];
+    part_norms_.measure(action.shard, memory_.gradients(action.buffer),
+                        memory_.metrics(action.buffer), memory_.part_norms(action.buffer));
+  }
 }
 
 void GradientPass::train_pieces(const WorkPartition& partition,

@@ -11,6 +11,7 @@
 #include "engine/training/input_staging.h"
 #include "engine/training/job.h"
 #include "engine/training/lockstep.h"
+#include "engine/training/part_norms.h"
 #include "engine/training/pass_memory.h"
 #include "engine/training/work_partition.h"
 
@@ -60,12 +61,16 @@ class GradientPass {
   void begin_buffer(const WorkPartition& partition, const WorkAction& action,
                     const StagedBatch& staged);
   void train_pieces(const WorkPartition& partition, const std::function<void(int)>& after_node);
+  /// With log.noise_scale: the norms of the parts of the batch that `count` actions from `first` on
+  /// have completed.
+  void measure_parts(const WorkPartition& partition, std::size_t first, std::size_t count);
 
   Backend& backend_;
   Communicator& communicator_;
   const Job& job_;
   PassMemory& memory_;
   Lockstep lockstep_;
+  PartNorms part_norms_;
   DeviceWeights device_weights_;
   std::map<std::int64_t, WorkPartition> partitions_;
   bool short_of_memory_ = false;

@@ -6,8 +6,12 @@
 
 namespace dpt {
 
-GradientSums::GradientSums(Communicator& communicator, const Job& job, const PassMemory& memory)
-    : communicator_(communicator), job_(job), memory_(memory) {
+GradientSums::GradientSums(Backend& backend, Communicator& communicator, const Job& job,
+                           const PassMemory& memory)
+    : communicator_(communicator),
+      job_(job),
+      memory_(memory),
+      part_norms_(backend, job, memory.part_layout()) {
   const std::int64_t bytes = job_.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
   // All ranks decide alike: from the job, and then together.
   const bool all_overlap =
@@ -25,11 +29,19 @@ GradientSums::GradientSums(Communicator& communicator, const Job& job, const Pas
   buckets_ = gradient_buckets(job_.plan, job_.bucket_bytes);
   description_ = fmt::format("overlapped with backward, in {} bucket(s)", buckets_.size());
   after_node_ = [this](int node) {
-    while (next_ < buckets_.size() && buckets_[next_].node == node) queue(buckets_[next_++]);
+    while (next_ < buckets_.size() && buckets_[next_].node == node) queue_next();
   };
 }
 
-void GradientSums::queue(const GradientBucket& bucket) {
+void GradientSums::queue_next() {
+  if (part_norms_.is_on()) {
+    // A replica's part of the batch is the part, and this the last moment when it is by itself. The
+    // metrics are in the first bucket.
+    const std::int64_t part = communicator_.rank();
+    if (next_ == 0) part_norms_.measure_counts(part, memory_.metrics(0), memory_.part_norms(0));
+    part_norms_.measure_bucket(next_, part, memory_.gradients(0), memory_.part_norms(0));
+  }
+  const GradientBucket& bucket = buckets_[next_++];
   communicator_.sum_overlapped(
       memory_.gradients(0) + static_cast<std::size_t>(bucket.begin) * sizeof(float),
       bucket.end - bucket.begin);
@@ -43,7 +55,10 @@ const std::function<void(int node)>& GradientSums::during_backward() {
 void GradientSums::sum(const WorkPartition& partition) {
   if (overlap()) {
     // A rank without samples takes part with zeros.
-    while (next_ < buckets_.size()) queue(buckets_[next_++]);
+    while (next_ < buckets_.size()) queue_next();
+    if (part_norms_.is_on()) {
+      communicator_.sum_overlapped(memory_.part_norms(0), memory_.part_layout().floats());
+    }
     communicator_.finish_sums();
     return;
   }
@@ -51,7 +66,8 @@ void GradientSums::sum(const WorkPartition& partition) {
   for (const WorkPartition::Part& part : partition.parts) {
     parts_.push_back({part.node, memory_.gradients(part.buffer)});
   }
-  communicator_.all_reduce(partition.shards, parts_, memory_.gradients(0), job_.plan.grad_floats());
+  communicator_.all_reduce(partition.shards, parts_, memory_.gradients(0),
+                           memory_.gradient_floats());
 }
 
 }  // namespace dpt

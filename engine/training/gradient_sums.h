@@ -8,6 +8,7 @@
 
 #include "engine/collectives/communicator.h"
 #include "engine/training/job.h"
+#include "engine/training/part_norms.h"
 #include "engine/training/pass_memory.h"
 #include "engine/training/work_partition.h"
 
@@ -17,7 +18,8 @@ namespace dpt {
 class GradientSums {
  public:
   /// Collective.
-  GradientSums(Communicator& communicator, const Job& job, const PassMemory& memory);
+  GradientSums(Backend& backend, Communicator& communicator, const Job& job,
+               const PassMemory& memory);
 
   /// Whether sums over ranks stand between the calls of backward.
   bool overlap() const { return !buckets_.empty(); }
@@ -31,11 +33,12 @@ class GradientSums {
   const std::string& description() const { return description_; }
 
  private:
-  void queue(const GradientBucket& bucket);
+  void queue_next();
 
   Communicator& communicator_;
   const Job& job_;
   const PassMemory& memory_;
+  PartNorms part_norms_;
   std::vector<GradientBucket> buckets_;  ///< empty: sums come after backward, in the tree
   std::size_t next_ = 0;                 ///< of the buckets, in the present step
   std::function<void(int)> after_node_;

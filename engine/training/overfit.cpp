@@ -33,6 +33,14 @@ Job overfit_job(Job job, std::int64_t batches) {
   return job;
 }
 
+namespace {
+
+double near_zero(const Job& job, double first_loss) {
+  return job.loss.near_zero ? job.loss.near_zero(first_loss) : 0.02 * first_loss;
+}
+
+}  // namespace
+
 OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t max_steps,
                       const std::function<StopReason()>& stop_request,
                       const std::function<void(const OverfitResult&)>& on_round) {
@@ -40,11 +48,12 @@ OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t m
   const auto body = [&](Backend& backend, Communicator& communicator) {
     Replica replica(backend, communicator, job);
     bool stop_voted = false;
+    OverfitResult mine;
     Stepper stepper(job, replica, communicator, start.state, [&](const StepResult& step) {
       stop_voted = stop_voted || step.metrics.stop_votes > 0;
+      if (step.step == start.state.step + 1) mine.first_loss = step.metrics.mean_loss();
     });
     replica.set_params(start.params);
-    OverfitResult mine;
     for (bool is_first = true; !stop_voted; is_first = false) {
       while (!stepper.epoch_done()) {
         stepper.step(stop_request() != StopReason::none, false);
@@ -54,7 +63,8 @@ OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t m
       mine.steps = state.step;
       mine.loss = state.epoch_loss_sum / state.epoch_weight;
       mine.accuracy = state.epoch_correct / state.epoch_labelled;
-      if (is_first) mine.first_loss = mine.loss;
+      if (is_first) mine.first_round = mine.loss;
+      mine.target = near_zero(job, mine.first_loss);
       if (communicator.rank() == 0) on_round(mine);
       if (mine.has_fallen() || mine.steps >= max_steps) break;
       stepper.finish_epoch();
@@ -68,10 +78,10 @@ OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t m
 
 std::string overfit_advice(const Job& job, const OverfitResult& result) {
   const double lr = job.optimizer.lr;
-  if (result.loss > result.first_loss) {
+  if (result.loss > result.first_round) {
     return fmt::format("It has grown: try a lower optimizer.lr than {:g}", lr);
   }
-  if (result.loss > 0.9 * result.first_loss) {
+  if (result.loss > 0.9 * result.first_round) {
     return fmt::format(
         "It has hardly changed: the learning rate ({:g}) may be too low or too high, or the layers "
         "that matter frozen or dead",

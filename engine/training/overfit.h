@@ -18,14 +18,13 @@ Job overfit_job(Job job, std::int64_t batches);
 
 struct OverfitResult {
   std::int64_t steps = 0;
-  double first_loss = 0, loss = 0;  ///< means over the batches, in the first and the last round
-  double accuracy = 0;              ///< in the last round
+  double first_loss = 0;             ///< mean over the first batch, before any update
+  double target = 0;                 ///< what the loss must fall to
+  double first_round = 0, loss = 0;  ///< means over the batches, in the first and the last round
+  double accuracy = 0;               ///< in the last round
   StopReason stop = StopReason::none;
 
-  /// What the loss must fall to.
-  double target() const { return kNearZero * first_loss; }
-  bool has_fallen() const { return loss <= target(); }
-  static constexpr double kNearZero = 0.02;
+  bool has_fallen() const { return loss <= target; }
 };
 
 /// Trains on an overfit_job, round after round, until the loss has fallen or `max_steps` are done;

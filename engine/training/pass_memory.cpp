@@ -8,10 +8,10 @@
 namespace dpt {
 
 PassMemory::PassMemory(Backend& backend, const Job& job, ReplicaMemory& memory)
-    : backend_(backend), job_(job), memory_(memory), arenas_(1) {}
+    : backend_(backend), job_(job), memory_(memory), part_layout_(job), arenas_(1) {}
 
 std::size_t PassMemory::gradient_bytes() const {
-  return static_cast<std::size_t>(job_.plan.grad_floats()) * sizeof(float);
+  return static_cast<std::size_t>(gradient_floats()) * sizeof(float);
 }
 
 std::size_t PassMemory::metrics_bytes() const {

@@ -14,6 +14,7 @@
 
 #include "engine/graph/executor.h"
 #include "engine/training/job.h"
+#include "engine/training/part_norms.h"
 #include "engine/training/replica_memory.h"
 
 namespace dpt {
@@ -52,6 +53,13 @@ class PassMemory {
   DevPtr metrics(int index) const {
     return gradients(index) + static_cast<std::size_t>(job_.plan.param_floats) * sizeof(float);
   }
+  /// With log.noise_scale, what stands after the metrics: the norms of parts of the batch.
+  DevPtr part_norms(int index) const {
+    return gradients(index) + static_cast<std::size_t>(job_.plan.grad_floats()) * sizeof(float);
+  }
+  const PartLayout& part_layout() const { return part_layout_; }
+  /// All floats of a gradient buffer, which a sum over ranks adds.
+  std::int64_t gradient_floats() const { return job_.plan.grad_floats() + part_layout_.floats(); }
   std::size_t gradient_bytes() const;
   std::size_t metrics_bytes() const;
 
@@ -63,6 +71,7 @@ class PassMemory {
   Backend& backend_;
   const Job& job_;
   ReplicaMemory& memory_;
+  PartLayout part_layout_;
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Executor>> executors_;
   // One for each branch.
   std::vector<DeviceMemory> arenas_, kept_;

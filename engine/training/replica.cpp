@@ -14,9 +14,10 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
       weights_(backend, job, memory_, communicator.rank() == 0),
       passes_(backend, job, memory_),
       gradients_(backend, communicator, job, passes_),
-      sums_(communicator, job, passes_),
+      sums_(backend, communicator, job, passes_),
       staging_(backend),
-      results_(backend, weights_.layer_norms()),
+      results_(backend, weights_.layer_norms(),
+               communicator.rank() == 0 ? passes_.part_layout().floats() : 0),
       repeated_(backend),
       evaluation_(backend, communicator, job, memory_, passes_, staging_, repeated_),
       update_steps_(job.update.groups.size() + (job.spec.train.ema ? 1 : 0)) {}
@@ -55,7 +56,8 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
     sum();
     repeat({Part::update, 0, 0, norm, layer_norms}, update);
   }
-  results_.queue(plan, passes_.metrics(0), staged.batch.scalars, layer_norms);
+  results_.queue(plan, passes_.metrics(0), passes_.part_norms(0), staged.batch.scalars,
+                 layer_norms);
 }
 
 StagedBatch Replica::stage(const StepPlan& plan, const HostBatch& batch) {

@@ -5,23 +5,31 @@
 
 namespace dpt {
 
-ResultsRing::ResultsRing(Backend& backend, const DeviceMemory* layer_norms)
-    : backend_(backend), layer_norms_(layer_norms) {
-  const std::size_t more = layer_norms ? layer_norms->bytes() : 0;
+ResultsRing::ResultsRing(Backend& backend, const DeviceMemory* layer_norms,
+                         std::int64_t part_floats)
+    : backend_(backend),
+      layer_norms_(layer_norms),
+      part_floats_(static_cast<std::size_t>(part_floats)) {
+  const std::size_t more = part_floats_ * sizeof(float) + (layer_norms ? layer_norms->bytes() : 0);
   for (Slot& slot : slots_) {
     slot.returned = backend_.allocate_host(sizeof(Returned) + more, "results of a step");
   }
 }
 
-void ResultsRing::queue(const StepPlan& plan, DevPtr metrics, DevPtr scalars, bool layer_norms) {
+void ResultsRing::queue(const StepPlan& plan, DevPtr metrics, DevPtr part_norms, DevPtr scalars,
+                        bool layer_norms) {
   assert(pending() <= kMostPending);
   Slot& slot = slots_[static_cast<std::size_t>(next_slot())];
   slot.plan = plan;
   auto* returned = reinterpret_cast<Returned*>(slot.returned.get());
   backend_.download(&returned->metrics, metrics, sizeof(StepMetrics));
-  if (plan.want_grad_norm) backend_.download(&returned->scalars, scalars, sizeof(StepScalars));
+  if (has_norm(plan)) backend_.download(&returned->scalars, scalars, sizeof(StepScalars));
+  auto* norms = reinterpret_cast<float*>(returned + 1);
+  if (part_floats_ > 0) backend_.download(norms, part_norms, part_floats_ * sizeof(float));
   slot.has_layer_norms = layer_norms;
-  if (layer_norms) backend_.download(returned + 1, layer_norms_->ptr(), layer_norms_->bytes());
+  if (layer_norms) {
+    backend_.download(norms + part_floats_, layer_norms_->ptr(), layer_norms_->bytes());
+  }
   slot.mark = backend_.record();
   ++queued_;
 }
@@ -36,9 +44,11 @@ StepResult ResultsRing::take() {
   result.step = slot.plan.step;
   result.metrics = returned->metrics;
   result.lr = slot.plan.lr;
-  if (slot.plan.want_grad_norm) result.grad_norm = returned->scalars.grad_norm;
+  if (has_norm(slot.plan)) result.grad_norm = returned->scalars.grad_norm;
+  const auto* norms = reinterpret_cast<const float*>(returned + 1);
+  result.part_norms.assign(norms, norms + part_floats_);
   if (slot.has_layer_norms) {
-    const auto* norms = reinterpret_cast<const float*>(returned + 1);
+    norms += part_floats_;
     result.layer_norms.assign(norms, norms + layer_norms_->bytes() / sizeof(float));
   }
   result.outcome = static_cast<UpdateOutcome>(static_cast<int>(returned->metrics.outcome));

@@ -14,8 +14,9 @@ namespace dpt {
 /// Used by the thread of its backend.
 class ResultsRing {
  public:
-  /// `layer_norms`: where a step that logs them leaves them, or null.
-  ResultsRing(Backend& backend, const DeviceMemory* layer_norms);
+  /// `layer_norms`: where a step that logs them leaves them, or null. `part_floats`: of
+  /// log.noise_scale, where results are logged.
+  ResultsRing(Backend& backend, const DeviceMemory* layer_norms, std::int64_t part_floats);
 
   /// Most results that may be pending when a step is queued.
   static constexpr std::int64_t kMostPending = InputStaging::kSlots - 1;
@@ -24,9 +25,10 @@ class ResultsRing {
   /// writes nothing that a queued copy may still read.
   int next_slot() const { return static_cast<int>(queued_ % InputStaging::kSlots); }
 
-  /// Queues the copies of what a step has left in StepMetrics and StepScalars on the device, and of
-  /// the layers' norms.
-  void queue(const StepPlan& plan, DevPtr metrics, DevPtr scalars, bool layer_norms);
+  /// Queues the copies of what a step has left in StepMetrics, StepScalars and the norms of the
+  /// batch's parts on the device, and of the layers' norms.
+  void queue(const StepPlan& plan, DevPtr metrics, DevPtr part_norms, DevPtr scalars,
+             bool layer_norms);
   /// The oldest; waits for it if it must. REQUIRES: pending() > 0.
   StepResult take();
   /// Forgets all that are pending. REQUIRES: the device was waited for.
@@ -40,12 +42,16 @@ class ResultsRing {
   struct Slot {
     StepPlan plan;
     bool has_layer_norms = false;
-    HostMemory returned{nullptr, nullptr};  ///< Returned and the norms, which the device writes
+    HostMemory returned{nullptr, nullptr};  ///< Returned, parts, layers, which the device writes
     std::uint64_t mark = 0;
   };
 
   Backend& backend_;
+  /// Of a step whose grad_norm the result needs.
+  bool has_norm(const StepPlan& plan) const { return plan.want_grad_norm || part_floats_ > 0; }
+
   const DeviceMemory* layer_norms_;
+  std::size_t part_floats_;
   std::array<Slot, InputStaging::kSlots> slots_;
   std::int64_t queued_ = 0, taken_ = 0;
 };

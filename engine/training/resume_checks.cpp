@@ -37,6 +37,29 @@ std::set<std::string> kinds_of(const std::vector<std::string>& devices) {
   return kinds;
 }
 
+/// Of a text of made_by, what decides the bits of CPU replicas, or of GPUs; empty if it is not
+/// there: "oneDNN 3.4.0, CUDA 12.4; avx512_core (AMD); 2 x cpu". Older ones have no maker.
+struct Makers {
+  std::string cpu_library, cuda, instruction_set, processor_maker;
+
+  explicit Makers(const std::string& made_by) {
+    const std::size_t comma = made_by.find(", "), first = made_by.find("; ");
+    const std::size_t second = first == std::string::npos ? first : made_by.find("; ", first + 2);
+    if (comma > first || second == std::string::npos) return;
+    cpu_library = made_by.substr(0, comma);
+    cuda = made_by.substr(comma + 2, first - comma - 2);
+    instruction_set = made_by.substr(first + 2, second - first - 2);
+    if (const std::size_t open = instruction_set.find(" ("); open != std::string::npos) {
+      processor_maker = instruction_set.substr(open);
+      instruction_set.resize(open);
+    }
+  }
+  std::string on_cpu(bool with_maker) const {
+    return fmt::format("{} on {}{}", cpu_library, instruction_set,
+                       with_maker ? processor_maker : std::string());
+  }
+};
+
 }  // namespace
 
 void check_fits(const std::string& path, const RunState& state, const Job& job) {
@@ -138,6 +161,20 @@ std::string inexact_devices(const Job& job, const std::vector<std::string>& befo
   return fmt::format(
       "exact mode: the run was trained on {} and continues on {}, which computes different bits",
       fmt::join(then, " and "), fmt::join(now, " and "));
+}
+
+std::string inexact_makers(const Job& job, const std::string& before, const std::string& now) {
+  const Makers old(before), present(now);
+  if (job.spec.train.shards == 0 || old.cpu_library.empty()) return {};
+  const bool is_cuda = job.devices.front().kind == DeviceName::Kind::cuda;
+  const bool with_maker = !old.processor_maker.empty();
+  const std::string was = is_cuda ? old.cuda : old.on_cpu(with_maker);
+  const std::string is = is_cuda ? present.cuda : present.on_cpu(with_maker);
+  if (was == is) return {};
+  return fmt::format(
+      "exact mode: the run was trained with {} and continues with {}, which may compute different "
+      "bits",
+      was, is);
 }
 
 }  // namespace dpt

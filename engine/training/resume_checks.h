@@ -30,4 +30,9 @@ std::string learning_rate_change(const Job& job, const TrainSpec& before, const 
 /// was made on another kind, `before` (device names; empty for a fresh run). Empty elsewhere.
 std::string inexact_devices(const Job& job, const std::vector<std::string>& before);
 
+/// In exact mode, a sentence where libraries or processors are not those of the checkpoint:
+/// `before` and `now` are what made_by says, of which only the part counts that computes on the
+/// job's kind of device. Empty elsewhere, and where `before` does not say.
+std::string inexact_makers(const Job& job, const std::string& before, const std::string& now);
+
 }  // namespace dpt

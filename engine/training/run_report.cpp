@@ -26,6 +26,14 @@ void add_layer_norms(Json& line, const Plan& plan, const std::vector<float>& nor
   line["grad_norms"] = std::move(of_gradients);
 }
 
+void add_noise(Json& line, const NoiseScale& average) {
+  const std::optional<GradientNoise> noise = average.average();
+  if (!noise) return;
+  line["grad_sq"] = noise->grad_sq;
+  line["grad_variance"] = noise->variance;
+  if (const auto scale = noise->scale()) line["noise_scale"] = *scale;
+}
+
 }  // namespace
 
 void add_values(Json& line, const NamedValues& values) {
@@ -35,6 +43,10 @@ void add_values(Json& line, const NamedValues& values) {
 void add_values(Json& line, const EvalResult& result) {
   add_values(line, result.metrics);
   for (const auto& [metric, classes] : result.by_class) add_values(line[metric + "_of"], classes);
+}
+
+std::string evaluated_average(const Job& job, const RunState& state) {
+  return job.spec.train.ema || state.averaged > 0 ? job.average : std::string();
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -49,7 +61,8 @@ RunReport::RunReport(const Job& job, std::int64_t first_step, Backend& backend,
       replica_(replica),
       stepper_(stepper),
       log_(log),
-      progress_(progress) {}
+      progress_(progress),
+      noise_(job) {}
 
 void RunReport::begin() {
   begun_ = Clock::now();
@@ -96,6 +109,7 @@ void RunReport::step(const StepResult& result) {
   interval_samples_ += samples;
   run_samples_ += samples;
   const double loss = result.metrics.mean_loss();
+  noise_.add(result);
   draw_bar(result, loss);
   if (!is_logged(result.step)) return;
   const double elapsed = seconds_since(interval_begun_) - interval_saving_;
@@ -104,6 +118,7 @@ void RunReport::step(const StepResult& result) {
   add_values(line, job_.metrics.values({sums, result.metrics.labelled}, false));
   line["lr"] = result.lr;
   line["grad_norm"] = result.grad_norm.value_or(0.0);
+  add_noise(line, noise_);
   add_layer_norms(line, job_.plan, result.layer_norms);
   line["images_per_s"] = std::round(interval_samples_ / elapsed);
   line["data_wait"] = wait_fraction(stepper_.take_wait_seconds(), elapsed);
@@ -187,7 +202,7 @@ void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool 
     line["data_wait"] = std::round(1000 * speed_->wait) / 1000;
   }
   log_.event("epoch", line);
-  if (val) eval(*val);
+  if (val) eval(*val, evaluated_average(job_, state));
   progress_.info(epoch_line(improved));
   if (early_stopped) {
     const EarlyStoppingSpec& early = *job_.spec.train.early_stopping;
@@ -231,7 +246,7 @@ void RunReport::lr_reduced(const LrReduction& reduction) {
                   monitor, reduction.evaluations, from, to));
 }
 
-void RunReport::eval(const EvalResult& result) {
+void RunReport::eval(const EvalResult& result, const std::string& weights) {
   Json line = {{"epoch", stepper_.state().epoch},
                {"step", stepper_.state().step},
                {"split", result.split},
@@ -239,8 +254,7 @@ void RunReport::eval(const EvalResult& result) {
                {"loss", result.loss},
                {"accuracy", result.accuracy}};
   add_values(line, result);
-  // Before the first epoch of train.swa, the weights themselves were evaluated.
-  if (job_.spec.train.ema || stepper_.state().averaged > 0) line["weights"] = job_.average;
+  if (!weights.empty()) line["weights"] = weights;
   line["launches"] = result.samples.replayed ? "graph" : "calls";
   log_.event("eval", line);
 }

@@ -8,6 +8,7 @@
 
 #include "engine/training/evaluator.h"
 #include "engine/training/job.h"
+#include "engine/training/noise_scale.h"
 #include "engine/training/plateau.h"
 #include "engine/training/progress.h"
 #include "engine/training/replica.h"
@@ -17,6 +18,10 @@
 namespace dpt {
 
 double seconds_since(std::chrono::steady_clock::time_point start);
+
+/// The average of the weights that evaluations look at, as Job::average; empty before the first
+/// epoch of train.swa, where it is the weights themselves, and where none is kept.
+std::string evaluated_average(const Job& job, const RunState& state);
 
 /// Adds values under their names to a line of the log, or to results.
 void add_values(Json& line, const NamedValues& values);
@@ -53,7 +58,8 @@ class RunReport {
   void replica();
   /// A finished epoch: RunState holds its results.
   void epoch(const std::optional<EvalResult>& val, bool improved, bool early_stopped);
-  void eval(const EvalResult& result);
+  /// `weights`: the average of them that was evaluated, as Job::average; empty = none.
+  void eval(const EvalResult& result, const std::string& weights);
   /// The schedule has lowered the learning rate, from the next step on.
   void lr_reduced(const LrReduction& reduction);
 
@@ -76,6 +82,7 @@ class RunReport {
   Stepper& stepper_;
   RunLog& log_;
   Progress& progress_;
+  NoiseScale noise_;
   bool replica_logged_ = false, weights_logged_ = false;
   std::int64_t run_samples_ = 0, interval_samples_ = 0, epoch_first_position_ = 0;
   double epoch_wait_ = 0, epoch_saving_ = 0, interval_saving_ = 0;

@@ -44,13 +44,16 @@ StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
   if (!job.calibrate || checkpoint.devices != job.device_names())
     start.state.device_weights.clear();
   start.devices = std::move(checkpoint.devices);
+  start.made_by = std::move(checkpoint.made_by);
   start.params = std::move(checkpoint.params);
   start.optimizer = std::move(checkpoint.optimizer);
   return start;
 }
 
 std::string made_by(const Job& job) {
-  return fmt::format("{}; {}; {} x {}", backends_built_in(), cpu_info().instruction_set,
+  const CpuInfo cpu = cpu_info();
+  const std::string maker = cpu.maker.empty() ? std::string() : fmt::format(" ({})", cpu.maker);
+  return fmt::format("{}; {}{}; {} x {}", backends_built_in(), cpu.instruction_set, maker,
                      job.ranks(), job.devices.front().text());
 }
 

@@ -30,6 +30,8 @@ struct StepResult {
   /// Of Plan::updated, then of their gradients, before the update and clipping; empty where they
   /// are not logged.
   std::vector<float> layer_norms;
+  /// With log.noise_scale, where results are logged: as PartLayout.
+  std::vector<float> part_norms;
   UpdateOutcome outcome = UpdateOutcome::applied;
 };
 

@@ -338,6 +338,7 @@ class RankTrainer {
   void test_best() {
     if (job_.splits.test.size() == 0) return;
     const RunState& state = stepper_.state();
+    std::string evaluated = evaluated_average(job_, state);
     if (state.best && state.best_step != state.step) {
       std::vector<float> weights(static_cast<std::size_t>(job_.plan.param_floats));
       if (writes_) {
@@ -345,12 +346,13 @@ class RankTrainer {
         const Checkpoint best = load_checkpoint(find_best(folder_, state, notify), job_.plan);
         const auto* average = average_of(best);
         weights = average ? average->second : best.params;
+        evaluated = average ? job_.average : std::string();
       }
       communicator_.broadcast(std::as_writable_bytes(std::span<float>(weights)), 0);
       replica_.set_params(weights);
     }
     outcome_.test = evaluate(job_.splits.test, "test");
-    if (writes_ && outcome_.test) report_.eval(*outcome_.test);
+    if (writes_ && outcome_.test) report_.eval(*outcome_.test, evaluated);
   }
 
   /// What RunState says of the best.

@@ -26,6 +26,7 @@ struct StartingPoint {
   std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< empty = zeros
   std::string config, checksum, folder;  ///< of the checkpoint's file; empty for a fresh run
   std::vector<std::string> devices;      ///< that the checkpoint was made on
+  std::string made_by;                   ///< as the function, when it was made
   /// Step and file of other checkpoints that a rollback needs: of rollback_step, and the best then.
   std::vector<std::pair<std::int64_t, std::string>> ancestors;
   bool is_saved = false;      ///< the run folder holds a checkpoint of just this state
@@ -68,7 +69,8 @@ StartingPoint fresh_start(const Job& job);
 /// The starting point of a checkpoint. Throws ErrorKind::data when it does not fit the job.
 StartingPoint start_from_checkpoint(const Job& job, const std::string& path);
 
-/// What made a result: program, libraries, instruction sets. Kept in checkpoints and env.json.
+/// What made a result: libraries, instruction set and maker of the processor, devices. Kept in
+/// checkpoints and env.json.
 std::string made_by(const Job& job);
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// The option that every network of the zoo has.
+// Options that networks of the zoo share: every one has classes, those with batch norm have sync.
 #pragma once
 
 #include "engine/spec/fields.h"
@@ -7,9 +7,18 @@ namespace dpt::zoo {
 
 template <class S>
 Field classes_field() {
-  return field("classes", &S::classes, "Number of classes: outputs of the last layer.")
-      .required()
+  return field("classes", &S::classes,
+               "Number of classes: outputs of the last layer. That of the data set if not given.")
+      .given_by_data()
       .range(2, 1'000'000);
+}
+
+template <class S>
+Field sync_field() {
+  return field(
+      "sync", &S::sync,
+      "BatchNorm2d's `sync`: the statistics of the whole batch over all replicas, in place "
+      "of those of each replica's or shard's part.");
 }
 
 }  // namespace dpt::zoo

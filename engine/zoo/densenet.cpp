@@ -12,6 +12,7 @@ struct DensenetOptions {
   std::int64_t classes = 0;
   std::int64_t growth_rate = 32;
   double dropout = 0;
+  bool sync = false;
 };
 
 const ObjectTable& densenet_table() {
@@ -24,7 +25,8 @@ const ObjectTable& densenet_table() {
            .range(1, 1024),
        field("dropout", &O::dropout,
              "Probability of dropout at the end of each layer of a block; 0: no such layer.")
-           .range(0, 1)});
+           .range(0, 1),
+       zoo::sync_field<O>()});
   return table;
 }
 
@@ -33,10 +35,10 @@ std::string dense_conv(const char* name, const zoo::Conv& shape) {
 }
 
 std::string dense_layer(const DensenetOptions& o, int number) {
-  zoo::Layers layers = {zoo::layer("BatchNorm2d", "norm1"),
+  zoo::Layers layers = {zoo::batch_norm("norm1", o.sync),
                         zoo::layer("ReLU", "relu1"),
                         dense_conv("conv1", {4 * o.growth_rate, 1, 1, 0, false}),
-                        zoo::layer("BatchNorm2d", "norm2"),
+                        zoo::batch_norm("norm2", o.sync),
                         zoo::layer("ReLU", "relu2"),
                         dense_conv("conv2", {o.growth_rate, 3, 1, 1, false})};
   if (o.dropout > 0) {
@@ -61,7 +63,7 @@ std::string densenet(const std::string&, const Variant& options) {
   const auto& o = options.as<DensenetOptions>();
   std::int64_t channels = 2 * o.growth_rate;
   zoo::Layers features = {
-      dense_conv("conv0", {channels, 7, 2, 3, false}), zoo::layer("BatchNorm2d", "norm0"),
+      dense_conv("conv0", {channels, 7, 2, 3, false}), zoo::batch_norm("norm0", o.sync),
       zoo::layer("ReLU", "relu0"),
       zoo::layer("MaxPool2d", "pool0", "kernel_size: 3, stride: 2, padding: 1")};
   std::string input = "pool0";
@@ -71,14 +73,14 @@ std::string densenet(const std::string&, const Variant& options) {
       channels /= 2;
       input = fmt::format("transition{}", number - 1);
       features.push_back(
-          zoo::sequential(input, {zoo::layer("BatchNorm2d", "norm"), zoo::layer("ReLU", "relu"),
+          zoo::sequential(input, {zoo::batch_norm("norm", o.sync), zoo::layer("ReLU", "relu"),
                                   dense_conv("conv", {channels, 1, 1, 0, false}),
                                   zoo::layer("AvgPool2d", "pool", "kernel_size: 2, stride: 2")}));
     }
     features.push_back(dense_block(o, number, count, input));
     channels += count * o.growth_rate;
   }
-  features.push_back(zoo::layer("BatchNorm2d", "norm5"));
+  features.push_back(zoo::batch_norm("norm5", o.sync));
   return zoo::list_of(
       {zoo::sequential("features", features), zoo::layer("ReLU", "relu"),
        zoo::layer("AdaptiveAvgPool2d", "avgpool"), zoo::layer("Flatten", "flatten"),

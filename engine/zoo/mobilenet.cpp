@@ -13,6 +13,7 @@ struct MobilenetOptions {
   std::int64_t classes = 0;
   double width = 1;
   double dropout = 0.2;
+  bool sync = false;
 };
 
 ObjectTable mobilenet_table(const char* name, const char* doc) {
@@ -22,7 +23,8 @@ ObjectTable mobilenet_table(const char* name, const char* doc) {
       {zoo::classes_field<O>(),
        field("width", &O::width, "Factor of all widths, which are rounded to multiples of 8.")
            .range(0.1, 16),
-       field("dropout", &O::dropout, "Probability of the dropout layer.").range(0, 1)});
+       field("dropout", &O::dropout, "Probability of the dropout layer.").range(0, 1),
+       zoo::sync_field<O>()});
 }
 
 /// The multiple of 8 next to `channels`, but not below 9/10 of it.
@@ -43,11 +45,11 @@ struct Unit {
   bool depthwise = false;
   std::string activation{};  ///< empty = none
 };
-zoo::Layers unit_layers(const Unit& u, const std::string& norm_options) {
+zoo::Layers unit_layers(const Unit& u, bool sync, const std::string& norm_options) {
   const zoo::Conv shape{u.channels, u.kernel, u.stride, (u.kernel - 1) / 2, false};
   const std::string groups = u.depthwise ? fmt::format(", groups: {}", u.channels) : "";
   zoo::Layers layers = {zoo::conv("", shape, zoo::fan_out_init(shape) + groups),
-                        zoo::layer("BatchNorm2d", "", norm_options)};
+                        zoo::batch_norm("", sync, norm_options)};
   if (!u.activation.empty()) layers.push_back(zoo::layer(u.activation));
   return layers;
 }
@@ -66,7 +68,7 @@ zoo::Layers head(const zoo::Layers& classifier) {
 
 std::string mobilenet_v2(const std::string&, const Variant& options) {
   const auto& o = options.as<MobilenetOptions>();
-  const auto unit = [](const Unit& u) { return unit_layers(u, ""); };
+  const auto unit = [&](const Unit& u) { return unit_layers(u, o.sync, ""); };
   /// Of several blocks: how much wider they are inside, their channels, their number, the stride of
   /// the first.
   struct Stage {
@@ -119,8 +121,8 @@ std::string squeeze_and_excitation(std::int64_t channels, std::size_t input) {
 
 std::string mobilenet_v3_small(const std::string&, const Variant& options) {
   const auto& o = options.as<MobilenetOptions>();
-  const auto unit = [](const Unit& u) {
-    return zoo::sequential("", unit_layers(u, "eps: 0.001, momentum: 0.01"));
+  const auto unit = [&](const Unit& u) {
+    return zoo::sequential("", unit_layers(u, o.sync, "eps: 0.001, momentum: 0.01"));
   };
   const auto width = [&](std::int64_t channels) {
     return rounded_channels(static_cast<double>(channels) * o.width);

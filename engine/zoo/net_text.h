@@ -20,6 +20,13 @@ inline std::string layer(const std::string& type, const std::string& name = "",
                      options.empty() ? "" : ", ", options);
 }
 
+/// With the network's `sync` (sync_field).
+inline std::string batch_norm(const std::string& name, bool sync, const std::string& options = "") {
+  const char* between = sync && !options.empty() ? ", " : "";
+  return layer("BatchNorm2d", name,
+               fmt::format("{}{}{}", options, between, sync ? "sync: true" : ""));
+}
+
 inline std::string list_of(const Layers& layers) {
   return fmt::format("[{}]", fmt::join(layers, ", "));
 }

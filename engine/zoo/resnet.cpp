@@ -18,36 +18,35 @@ struct ResnetOptions {
   std::int64_t classes = 0;
   Stem stem = Stem::imagenet;
   std::int64_t width = 64;
+  bool sync = false;
 };
 struct CifarResnetOptions {
   std::int64_t classes = 0;
   std::int64_t width = 16;
+  bool sync = false;
 };
 
 /// What the networks of a family differ in.
 struct Shape {
   std::vector<int> blocks;  ///< of each stage
   bool is_bottleneck = false;
+  bool sync = false;  ///< of every batch norm
 };
-
-std::string bn(const std::string& name) {
-  return zoo::layer("BatchNorm2d", name);
-}
 
 /// One block, which gets its name from its place in a stage. The stride of a bottleneck is that of
 /// its 3x3 convolution, as torchvision has it.
-std::string residual_block(std::int64_t width, std::int64_t stride, bool is_bottleneck,
+std::string residual_block(const Shape& net, std::int64_t width, std::int64_t stride,
                            bool projects) {
-  const std::int64_t out = is_bottleneck ? 4 * width : width;
+  const std::int64_t out = net.is_bottleneck ? 4 * width : width;
   zoo::Layers branch;
   const auto add = [&](int number, const zoo::Conv& shape) {
     branch.push_back(zoo::fan_out_conv(fmt::format("conv{}", number), shape));
-    branch.push_back(bn(fmt::format("bn{}", number)));
+    branch.push_back(zoo::batch_norm(fmt::format("bn{}", number), net.sync));
   };
   const auto add_relu = [&](int number) {
     branch.push_back(zoo::layer("ReLU", fmt::format("relu{}", number)));
   };
-  if (is_bottleneck) {
+  if (net.is_bottleneck) {
     add(1, {width, 1, 1, 0, false});
     add_relu(1);
     add(2, {width, 3, stride, 1, false});
@@ -60,8 +59,9 @@ std::string residual_block(std::int64_t width, std::int64_t stride, bool is_bott
   }
   std::string parts = "layers: " + zoo::list_of(branch);
   if (projects) {
-    const std::string projection =
-        zoo::sequential("downsample", {zoo::fan_out_conv("", {out, 1, stride, 0, false}), bn("")});
+    const std::string projection = zoo::sequential(
+        "downsample",
+        {zoo::fan_out_conv("", {out, 1, stride, 0, false}), zoo::batch_norm("", net.sync)});
     parts += ", shortcut: " + zoo::list_of({projection});
   }
   return zoo::layer("Residual", "", parts + ", activation: ReLU");
@@ -75,18 +75,18 @@ void add_stages(zoo::Layers& layers, const Shape& shape, std::int64_t width) {
       const bool is_first = i == 0;
       const std::int64_t stride = is_first && stage > 0 ? 2 : 1;
       const bool projects = is_first && (stage > 0 || shape.is_bottleneck);
-      blocks.push_back(residual_block(width, stride, shape.is_bottleneck, projects));
+      blocks.push_back(residual_block(shape, width, stride, projects));
     }
     layers.push_back(zoo::sequential(fmt::format("layer{}", stage + 1), blocks));
     width *= 2;
   }
 }
 
-void add_stem(zoo::Layers& layers, Stem stem, std::int64_t width) {
+void add_stem(zoo::Layers& layers, Stem stem, std::int64_t width, bool sync) {
   const bool is_small = stem == Stem::cifar;
   layers.push_back(zoo::fan_out_conv(
       "conv1", is_small ? zoo::Conv{width, 3, 1, 1, false} : zoo::Conv{width, 7, 2, 3, false}));
-  zoo::append(layers, {bn("bn1"), zoo::layer("ReLU", "relu")});
+  zoo::append(layers, {zoo::batch_norm("bn1", sync), zoo::layer("ReLU", "relu")});
   if (!is_small) {
     layers.push_back(zoo::layer("MaxPool2d", "maxpool", "kernel_size: 3, stride: 2, padding: 1"));
   }
@@ -101,11 +101,11 @@ std::string resnet(const std::string& name, const Variant& options) {
   const auto& o = options.as<ResnetOptions>();
   const bool is_18 = name == "resnet18";
   zoo::Layers layers;
-  add_stem(layers, o.stem, o.width);
-  add_stages(
-      layers,
-      {is_18 ? std::vector<int>{2, 2, 2, 2} : std::vector<int>{3, 4, 6, 3}, name == "resnet50"},
-      o.width);
+  add_stem(layers, o.stem, o.width, o.sync);
+  add_stages(layers,
+             {is_18 ? std::vector<int>{2, 2, 2, 2} : std::vector<int>{3, 4, 6, 3},
+              name == "resnet50", o.sync},
+             o.width);
   add_head(layers, o.classes);
   return zoo::list_of(layers);
 }
@@ -115,8 +115,8 @@ std::string cifar_resnet(const std::string& name, const Variant& options) {
   const auto& o = options.as<CifarResnetOptions>();
   const int blocks = name == "resnet20" ? 3 : 9;
   zoo::Layers layers;
-  add_stem(layers, Stem::cifar, o.width);
-  add_stages(layers, {{blocks, blocks, blocks}, false}, o.width);
+  add_stem(layers, Stem::cifar, o.width, o.sync);
+  add_stages(layers, {{blocks, blocks, blocks}, false, o.sync}, o.width);
   add_head(layers, o.classes);
   return zoo::list_of(layers);
 }
@@ -130,7 +130,8 @@ ObjectTable resnet_table(const char* name, const char* doc) {
              "imagenet: a 7x7 convolution with stride 2 and max-pooling, as in torchvision; cifar: "
              "a 3x3 convolution, for images of about 32x32."),
        field("width", &O::width, "Channels of the first stage; each of the others doubles them.")
-           .range(1, 4096)});
+           .range(1, 4096),
+       zoo::sync_field<O>()});
 }
 
 ObjectTable cifar_resnet_table(const char* name, const char* doc) {
@@ -139,7 +140,8 @@ ObjectTable cifar_resnet_table(const char* name, const char* doc) {
       name, doc,
       {zoo::classes_field<O>(),
        field("width", &O::width, "Channels of the first stage; each of the others doubles them.")
-           .range(1, 4096)});
+           .range(1, 4096),
+       zoo::sync_field<O>()});
 }
 
 }  // namespace

@@ -12,15 +12,22 @@ struct VggOptions {
   std::int64_t classes = 0;
   double dropout = 0.5;
   std::int64_t hidden = 4096;
+  bool sync = false;
 };
+
+bool has_norms(const std::string& name) {
+  return name.ends_with("_bn");
+}
 
 ObjectTable vgg_table(const char* name, const char* doc) {
   using O = VggOptions;
-  return object_table<O>(
+  ObjectTable table = object_table<O>(
       name, doc,
       {zoo::classes_field<O>(),
        field("dropout", &O::dropout, "Probability of the two dropout layers.").range(0, 1),
        field("hidden", &O::hidden, "Outputs of the first two linear layers.").range(1, 1'000'000)});
+  if (has_norms(name)) table.fields.push_back(zoo::sync_field<O>());
+  return table;
 }
 
 /// Convolutions of each of the five stages; a stage ends with max-pooling.
@@ -40,7 +47,7 @@ std::string vgg(const std::string& name, const Variant& options) {
       const zoo::Conv conv{channels};
       features.push_back(zoo::conv(
           "", conv, zoo::fan_out_init(conv) + ", bias_init: constant, bias_init_value: 0"));
-      if (name.ends_with("_bn")) features.push_back(zoo::layer("BatchNorm2d"));
+      if (has_norms(name)) features.push_back(zoo::batch_norm("", o.sync));
       features.push_back(relu);
     }
     features.push_back(zoo::layer("MaxPool2d", "", "kernel_size: 2, stride: 2"));

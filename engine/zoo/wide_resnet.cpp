@@ -13,15 +13,17 @@ struct WideResnetOptions {
   std::int64_t depth = 28;
   std::int64_t width = 10;
   double dropout = 0;
+  bool sync = false;
 };
 
 /// Where the width changes, the shortcut convolves what the first convolution reads too.
-std::string wide_block(std::int64_t width, std::int64_t stride, double dropout, bool projects) {
-  zoo::Layers branch = {zoo::layer("BatchNorm2d", "bn1"), zoo::layer("ReLU", "relu1"),
+std::string wide_block(const WideResnetOptions& o, std::int64_t width, std::int64_t stride,
+                       bool projects) {
+  zoo::Layers branch = {zoo::batch_norm("bn1", o.sync), zoo::layer("ReLU", "relu1"),
                         zoo::fan_out_conv("conv1", {width, 3, stride, 1, false}),
-                        zoo::layer("BatchNorm2d", "bn2"), zoo::layer("ReLU", "relu2")};
-  if (dropout > 0) {
-    branch.push_back(zoo::layer("Dropout", "dropout", fmt::format("p: {}", dropout)));
+                        zoo::batch_norm("bn2", o.sync), zoo::layer("ReLU", "relu2")};
+  if (o.dropout > 0) {
+    branch.push_back(zoo::layer("Dropout", "dropout", fmt::format("p: {}", o.dropout)));
   }
   branch.push_back(zoo::fan_out_conv("conv2", {width, 3, 1, 1, false}));
   std::string parts = "layers: " + zoo::list_of(branch);
@@ -42,11 +44,11 @@ std::string wide_resnet(const std::string&, const Variant& options) {
     zoo::Layers blocks;
     for (std::int64_t i = 0; i < (o.depth - 4) / 6; ++i) {
       const bool changes_width = i == 0 && (stage > 0 || o.width > 1);
-      blocks.push_back(wide_block(width, i == 0 && stage > 0 ? 2 : 1, o.dropout, changes_width));
+      blocks.push_back(wide_block(o, width, i == 0 && stage > 0 ? 2 : 1, changes_width));
     }
     layers.push_back(zoo::sequential(fmt::format("layer{}", stage + 1), blocks));
   }
-  zoo::append(layers, {zoo::layer("BatchNorm2d", "bn1"), zoo::layer("ReLU", "relu"),
+  zoo::append(layers, {zoo::batch_norm("bn1", o.sync), zoo::layer("ReLU", "relu"),
                        zoo::layer("AdaptiveAvgPool2d", "avgpool"), zoo::layer("Flatten", "flatten"),
                        zoo::linear("fc", o.classes)});
   return zoo::list_of(layers);
@@ -68,7 +70,8 @@ std::vector<ZooNet> wide_resnet_family() {
            .range(10, 1000),
        field("width", &O::width, "Factor of the widths 16, 32 and 64 of the stages.").range(1, 256),
        field("dropout", &O::dropout, "Probability of dropout in each block; 0: no such layer.")
-           .range(0, 1)},
+           .range(0, 1),
+       zoo::sync_field<O>()},
       &check_depth);
   return {{&table, &wide_resnet}};
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/workplace.h"
+#include "tests/support/rewrite.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -230,6 +231,33 @@ TEST_CASE("--overfit: 0 where the model learns a batch, 7 where it does not, and
     CHECK(w.run({"train", "small.yaml", "--overfit", "1", other}).exit_code == 2);
   }
   CHECK_FALSE(std::filesystem::exists(w.dir.file("runs")));
+}
+
+TEST_CASE("log.noise_scale: what a run cannot measure is said before it begins") {
+  const Workplace w;
+  const Finished refused =
+      w.run({"train", "small.yaml", "devices=cpu", "train.shards=auto", "log.noise_scale=true"});
+  CHECK(refused.exit_code == 2);
+  check_contains(refused.err, "Use two devices, or train.shards=2 (exact mode), or");
+  CHECK_FALSE(std::filesystem::exists(w.dir.file("runs")));
+  w.run_well({"train", "small.yaml", "log.noise_scale=true", "--max-steps", "10"});
+  const auto steps = events(w.dir.file("runs/small/metrics.jsonl"), "step");
+  REQUIRE(steps.size() == 2);
+  CHECK(steps[1]["grad_variance"] > 0);
+  CHECK(steps[1].contains("noise_scale") == (steps[1]["grad_sq"] > 0));
+}
+
+TEST_CASE("exact mode: a resume with other libraries or on another processor is told") {
+  const Workplace w;
+  w.run_well({"train", "small.yaml", "--max-steps", "5"});
+  const std::string path = w.dir.file("runs/small/checkpoints/step-00000005.safetensors");
+  CHECK_FALSE(contains(w.run_well({"train", "small.yaml", "--max-steps", "5"}).err, "exact mode"));
+  dpt::testing::rewrite_checkpoint(path, path, [](dpt::Metadata& metadata, auto&) {
+    metadata["dpt.made_by"] = "oneDNN 0.0.1, no CUDA; sse41; 2 x cpu";
+  });
+  check_contains(w.run_well({"train", "small.yaml", "--max-steps", "6"}).err,
+                 "warning: exact mode: the run was trained with oneDNN 0.0.1 on sse41 and "
+                 "continues with oneDNN ");
 }
 
 TEST_CASE("limits: --max-steps ends with 0, --max-time with 75, and both go on later") {

@@ -64,6 +64,13 @@ TEST_CASE("weights: config check, config show, a dry run and the run know them")
       {"train", "c/tune.yaml", kStill, "train.epochs=3", "weights.file=moved.safetensors"});
   check_contains(other.err, "moved.safetensors is ignored: the run resumes from runs/tune");
   check_contains(other.err, "; it began with " + file);
+  // Said once of an argument, which takes the place of the config's.
+  fs::copy_file(w.dir.file("moved.safetensors"), w.dir.file("third.safetensors"));
+  const Finished twice = w.run_well(
+      {"train", "c/tune.yaml", kStill, "train.epochs=4", "--weights", "third.safetensors"});
+  check_contains(twice.err, "--weights third.safetensors is ignored: the run resumes from ");
+  check_contains(twice.err, "; it began with ");
+  CHECK(twice.err.find("is ignored") == twice.err.rfind("is ignored"));
   const Finished changed = w.run({"train", "c/tune.yaml", kStill, "weights.head=null"});
   CHECK(changed.exit_code == 2);
   check_contains(changed.err, "weights.head: by_class_name -> null");

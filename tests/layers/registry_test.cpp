@@ -12,6 +12,13 @@ TEST_CASE("the registry knows every layer once, with documentation") {
     CHECK(names.insert(kind.table->name).second);
     CHECK_FALSE(kind.table->doc.empty());
     for (const Field& field : kind.table->fields) CHECK_FALSE(field.doc.empty());
+    // What the schema says of `from`. Layers with required options have one input.
+    const auto& fields = kind.table->fields;
+    const bool has_defaults = std::none_of(fields.begin(), fields.end(),
+                                           [](const Field& field) { return field.is_required; });
+    const std::int64_t least =
+        has_defaults ? layer(kind.table->name)->input_count().least : std::int64_t{1};
+    CHECK(kind.table->least_inputs == least);
   }
   for (const char* name : {"Conv2d",
                            "ConvTranspose2d",

@@ -190,11 +190,33 @@ TEST_CASE("train.swa: the equal average of the weights and statistics after its 
     const auto evals = events(folder, "eval");
     REQUIRE(evals.size() == kEpochs + 1);
     CHECK_FALSE(evals[0].contains("weights"));
-    for (std::size_t i = 1; i < evals.size(); ++i) CHECK(evals[i]["weights"] == "swa");
+    for (std::size_t i = 1; i < kEpochs; ++i) CHECK(evals[i]["weights"] == "swa");
+    // The test is of the best, which the first epoch without an average may be.
+    std::int64_t best_step = 0;
+    for (const auto& saved : events(folder, "checkpoint")) {
+      if (saved["best"] == true) best_step = saved["step"].get<std::int64_t>();
+    }
+    CHECK(evals.back().contains("weights") == (best_step > kStepsPerEpoch));
     CHECK(evals[1]["loss"] != evals[0]["loss"]);
     CHECK(evals[2]["loss"] == evals[1]["loss"]);
     CHECK(evals[4]["loss"] == evals[3]["loss"]);
     CHECK(evals[3]["loss"] != evals[2]["loss"]);
+  }
+}
+
+TEST_CASE("train.swa: the test names the weights of the best, if it is from before the average") {
+  for (const int from_epoch : {1, 2}) {
+    CAPTURE(from_epoch);
+    // Nothing changes, so that the first epoch stays the best.
+    const Job job = small_job(small_config("{type: SGD, lr: 1.0e-30}", 3),
+                              {cpus(2), fmt::format("train.swa={{from_epoch: {}}}", from_epoch)});
+    const TempDir folder;
+    train_small(job, folder.path());
+    const auto evals = events(folder, "eval");
+    REQUIRE(evals.size() == 4);
+    CHECK(evals[2]["weights"] == "swa");
+    CHECK(evals[3]["split"] == "test");
+    CHECK(evals[3].contains("weights") == (from_epoch == 1));
   }
 }
 

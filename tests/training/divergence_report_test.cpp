@@ -143,6 +143,31 @@ TEST_CASE("skip: each skipped step is told, and the epoch's results are of the o
   CHECK(epoch["accuracy"].get<double>() == doctest::Approx(correct / samples).epsilon(1e-9));
 }
 
+TEST_CASE("a step of which no sample counts: warnings at the 1st, the 10th, ..., a line for each") {
+  Told run;
+  const Job job = small_job(small_config(kSgd) + "loss: {class_weights: [0, 1, 1, 1]}\n",
+                            {cpus(1), "data.batch_size=1", "train.epochs=2"});
+  run.train(job);
+  const auto skipped = run.logged("skipped_step");
+  REQUIRE(skipped.size() > 10);
+  REQUIRE(skipped.size() < 100);
+  const std::string messages = run.messages();
+  std::size_t warnings = 0;
+  for (std::size_t at = messages.find(" is skipped: "); at != std::string::npos;
+       at = messages.find(" is skipped: ", at + 1)) {
+    ++warnings;
+  }
+  CHECK(warnings == 2);
+  const auto begins = [&](std::size_t i) {
+    return fmt::format("step {} (epoch {}) is skipped: none of its samples counts",
+                       skipped[i]["step"].get<int>(), skipped[i]["epoch"].get<int>());
+  };
+  check_contains(messages, begins(0));
+  check_contains(messages, ". After 10, 100, ... such steps there is another warning");
+  check_contains(messages, begins(9));
+  check_contains(messages, "It is number 10 of such steps");
+}
+
 TEST_CASE("skip: an epoch of which nothing was trained has no results") {
   Told run;
   const Job job = poisoned_job(

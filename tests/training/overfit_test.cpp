@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "tests/support/text.h"
 #include "tests/training/run.h"
 
@@ -52,13 +54,41 @@ TEST_CASE("a model that can learn learns a batch by heart, on any number of repl
     int rounds = 0;
     results.push_back(overfit_on(job, 1000, &rounds));
     CHECK(results.back().has_fallen());
-    CHECK(results.back().loss <= 0.02 * results.back().first_loss);
+    CHECK(results.back().target == doctest::Approx(0.02 * std::log(4.0)));
+    CHECK(results.back().loss <= results.back().target);
     CHECK(results.back().accuracy == 1);
     CHECK(rounds == results.back().steps);
     CHECK(rounds > 10);
   }
   CHECK(results[0].loss == results[1].loss);
   CHECK(results[0].steps == results[1].steps);
+}
+
+TEST_CASE("what a loss must fall to is judged by the loss, from what it was before any update") {
+  const auto job = [](const std::string& loss, std::int64_t batches) {
+    return overfit_job(small_job(small_config(kAdam), {cpus(1), "loss=" + loss}), batches);
+  };
+  // Of several batches too: the later ones are seen by a model that has learned already.
+  CHECK(overfit_on(job("{type: mse}", 3), 3).first_loss ==
+        overfit_on(job("{type: mse}", 1), 1).first_loss);
+  const auto target = [&](const std::string& loss, double first) {
+    const Job made = job(loss, 1);
+    return made.loss.near_zero ? made.loss.near_zero(first) : 0.02 * first;
+  };
+  CHECK(target("{type: mse}", 3) == doctest::Approx(0.06));
+  CHECK(target("{type: cross_entropy}", 100) == doctest::Approx(0.02 * std::log(4.0)));
+  CHECK(target("{type: cross_entropy}", 0.1) == doctest::Approx(0.02 * std::log(4.0)));
+  const double seventh = std::sqrt(0.02);
+  CHECK(target("{type: l1}", 3) == doctest::Approx(3 * seventh));
+  CHECK(target("{type: smooth_l1, beta: 0}", 3) == doctest::Approx(3 * seventh));
+  // Differences of 0.5 and of 10, where 1 is the border.
+  CHECK(target("{type: smooth_l1}", 0.125) == doctest::Approx(0.125 * 0.02));
+  CHECK(target("{type: smooth_l1}", 9.5) == doctest::Approx(10 * seventh - 0.5));
+  CHECK(target("{type: smooth_l1}", 2.5) == doctest::Approx(0.5 * 9 * 0.02));
+
+  const OverfitResult learned = overfit_on(job("{type: l1}", 1), 1000);
+  CHECK(learned.has_fallen());
+  CHECK(learned.target == doctest::Approx(learned.first_loss * seventh));
 }
 
 TEST_CASE("a batch that is not learned: how the loss went decides the advice") {

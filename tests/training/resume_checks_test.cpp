@@ -237,8 +237,10 @@ TEST_CASE("where runs start: at zero, or with what a checkpoint holds") {
   CHECK(header.shards == 0);
   CHECK(header.devices == std::vector<std::string>{"cpu"});
   CHECK(header.made_by == made_by(job));
-  CHECK(made_by(job) ==
-        fmt::format("{}; {}; 1 x cpu", backends_built_in(), cpu_info().instruction_set));
+  CHECK(made_by(job) == fmt::format("{}; {}{}; 1 x cpu", backends_built_in(),
+                                    cpu_info().instruction_set,
+                                    cpu_info().maker.empty() ? "" : " (" + cpu_info().maker + ")"));
+  CHECK(start.made_by == made_by(job));
 
   const Job adam = small_job(small_config(kAdam), {cpus(1)});
   CHECK_THROWS_WITH_AS(
@@ -248,6 +250,29 @@ TEST_CASE("where runs start: at zero, or with what a checkpoint holds") {
               "weights with --weights")
           .c_str(),
       Error);
+}
+
+TEST_CASE("exact mode: other libraries, instruction sets or makers of processors are told") {
+  const auto told = [](const std::string& before, const std::string& now,
+                       const std::string& shards = "4") {
+    return inexact_makers(small_job(small_config(kSgd), {cpus(2), "train.shards=" + shards}),
+                          before, now);
+  };
+  const std::string amd = "oneDNN 3.4.0, CUDA 12.4; avx512_core (AMD); 2 x cpu";
+  CHECK(told(amd, amd).empty());
+  CHECK(told(amd, "oneDNN 3.4.0, no CUDA; avx512_core (AMD); 1 x cpu:2").empty());
+  CHECK(told(amd, "oneDNN 3.4.0, CUDA 12.4; avx512_core (Intel); 2 x cpu") ==
+        "exact mode: the run was trained with oneDNN 3.4.0 on avx512_core (AMD) and continues with "
+        "oneDNN 3.4.0 on avx512_core (Intel), which may compute different bits");
+  CHECK(told(amd, "oneDNN 3.4.0, CUDA 12.4; avx512_core (Intel); 2 x cpu", "auto").empty());
+  CHECK_FALSE(told(amd, "oneDNN 3.4.0, CUDA 12.4; avx2 (AMD); 2 x cpu").empty());
+  CHECK_FALSE(told(amd, "oneDNN 3.5.0, CUDA 12.4; avx512_core (AMD); 2 x cpu").empty());
+  // Checkpoints of before do not tell the maker; a fresh run has none.
+  const std::string older = "oneDNN 3.4.0, CUDA 12.4; avx512_core; 2 x cpu";
+  CHECK(told(older, amd).empty());
+  CHECK_FALSE(told(older, "oneDNN 3.4.0, CUDA 12.4; avx2 (AMD); 2 x cpu").empty());
+  CHECK(told("", amd).empty());
+  CHECK(told("dpt 0.1.0", amd).empty());
 }
 
 TEST_CASE("exact mode: replicas of several kinds, or of another kind than before, are told") {

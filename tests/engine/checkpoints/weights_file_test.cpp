@@ -4,10 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tests/engine/checkpoints/files.h"
 #include "tests/engine/checkpoints/small_plan.h"
 #include "tests/support/rewrite.h"
+#include "tests/support/text.h"
 
 namespace dpt {
 namespace {
@@ -112,10 +114,55 @@ TEST_CASE("weights.map: the longest prefix is replaced, once") {
   l.spec.map = {{"old.", "conv1."}, {"new.", ""}};
   l.write_conv("old.", {{"dpt.new", "F32", {1}, &other}});
   CHECK(l.error() ==
-        "F: weights.map: no tensor's name begins with 'new.'; it has old.weight, old.bias");
+        "F: weights.map: the entry 'new.: ' has no effect: no tensor's name begins with 'new.'. "
+        "The file has old.weight (mapped to conv1.weight), old.bias (mapped to conv1.bias); the "
+        "model has conv1.weight, conv1.bias, fc1.weight. Correct or remove the entry");
   // dpt's own tensors have no other names.
   l.spec.map = {{"dpt.", ""}};
-  CHECK(l.error().starts_with("F: weights.map: no tensor's name begins with 'dpt.'"));
+  testing::check_contains(l.error(), "no tensor's name begins with 'dpt.'");
+}
+
+TEST_CASE("weights that are not finite, and variances below 0, are errors that say where") {
+  Loading l;
+  std::vector<float> weight(24, 0.5F), bias = {1, 2};
+  const auto write = [&] {
+    write_safetensors(l.spec.file, {},
+                      {{"conv1.weight", "F32", {2, 3, 2, 2}, weight.data()},
+                       {"conv1.bias", "F32", {2}, bias.data()},
+                       {"unused", "F32", {2}, bias.data()}});
+  };
+  weight[12 + 2 * 4 + 1] = -NAN;
+  weight[23] = INFINITY;
+  write();
+  CHECK(l.error() ==
+        "F: tensor 'conv1.weight': expected finite numbers, found nan at [1, 2, 0, 1] (2 of 24 "
+        "values): these are the weights of a training that failed; start from earlier ones");
+  weight[12 + 2 * 4 + 1] = weight[23] = 0;
+  bias[1] = -INFINITY;
+  write();
+  testing::check_contains(l.error(),
+                          "'conv1.bias': expected finite numbers, found -inf at [1] (1 of 2");
+  // What is not taken from the file may be anything.
+  l.plan.params[1].name = "conv1.other";
+  l.load();
+  CHECK(l.report.left_over == Names{"conv1.bias", "unused"});
+
+  bias[1] = -0.5F;
+  l.plan.params[1].name = "conv1.bias";
+  write();
+  l.load();
+  CHECK(l.at(1, 1) == -0.5F);
+  l.plan.params[1].spec.role = ParamRole::running;
+  l.load();
+  l.plan.params[1].name = "bn.running_var";
+  l.spec.map = {{"conv1.bias", "bn.running_var"}};
+  CHECK(l.error() ==
+        "F: tensor 'conv1.bias': expected finite variances, not below 0, found -0.5 at [1] (1 of 2 "
+        "values): these are the weights of a training that failed; start from earlier ones");
+  bias[1] = 0;
+  write();
+  l.load();
+  CHECK(l.report.missing == Names{"fc1.weight"});
 }
 
 TEST_CASE("weights.use: the average where the file has one, or what is asked for") {

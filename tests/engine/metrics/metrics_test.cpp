@@ -68,6 +68,10 @@ TEST_CASE("names of metrics, and which values are better") {
   for (const char* up : {"accuracy", "accuracy_top5", "per_class_accuracy", "r2"}) {
     CHECK(better_direction(std::string("val/") + up) == Direction::max);
   }
+  for (const char* wrong : {"val/acuracy", "val/accuracyx", "val/r2_score", "accuracy", "loss"}) {
+    CAPTURE(wrong);
+    CHECK_FALSE(better_direction(wrong));
+  }
 }
 
 TEST_CASE("metrics that do not fit the model or the loss") {

@@ -380,4 +380,8 @@ TEST_CASE("the schema of a layer is that of a block's layers too") {
   const auto& sequential = schema["$defs"]["layer.Sequential"];
   CHECK(sequential["required"] == nlohmann::json({"layers"}));
   CHECK(sequential["properties"]["layers"]["minItems"] == 1);
+  // A block has no weights of its own to share.
+  CHECK_FALSE(sequential["properties"].contains("share_weights"));
+  CHECK_FALSE(residual.contains("share_weights"));
+  CHECK(schema["$defs"]["layer.Linear"]["properties"].contains("share_weights"));
 }

@@ -305,6 +305,10 @@ TEST_CASE("values that exclude one another are found") {
         Texts{"20:12: optimizer SGD: expected momentum above 0 with nesterov, found 0"});
   CHECK(issues_of(changed("keep_last: 2", "keep_best: {monitor: val/loss, mode: max}")) ==
         Texts{"23:35: checkpoint.keep_best: expected mode: min with monitor: val/loss, found max"});
+  // Of a name that nothing has, that is all that is said.
+  CHECK(issues_of(changed("keep_last: 2", "keep_best: {monitor: val/acuracy, mode: min}")) ==
+        Texts{"23:45: expected one of val/accuracy, val/loss, found 'val/acuracy'; did you mean "
+              "'val/accuracy'?"});
   std::string text = changed("shards: auto", "early_stopping: {patience: 2}");
   text.erase(text.find("  val_split: 100\n"), 17);
   CHECK(issues_of(text) ==

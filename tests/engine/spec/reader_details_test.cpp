@@ -560,6 +560,7 @@ checkpoint:
 log:
   every: 50
   layers: false
+  noise_scale: false
 devices: [auto]
 device_weights: auto
 )");

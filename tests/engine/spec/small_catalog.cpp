@@ -133,8 +133,9 @@ std::vector<std::string> small_measured_names(const std::vector<Variant>& metric
   for (const Variant& metric : metrics) names.push_back(metric.type);
   return names;
 }
-Direction small_better_direction(const std::string& monitor) {
-  return monitor == "val/loss" ? Direction::min : Direction::max;
+std::optional<Direction> small_better_direction(const std::string& monitor) {
+  if (monitor == "val/loss") return Direction::min;
+  return monitor.ends_with("acuracy") ? std::nullopt : std::optional(Direction::max);
 }
 
 struct TinyNet {

@@ -79,6 +79,81 @@ TEST_CASE("what the options of a network may be") {
             .starts_with("expected a list of 2 integers"));
 }
 
+TEST_CASE("input and classes are those of the data set, where it has only one of each") {
+  const auto spec_with = [](const std::string& data, const std::string& model) {
+    return read_spec_text(
+        catalog(),
+        "data: {batch_size: 8, " + data +
+            "}\noptimizer: {type: SGD, lr: 0.1}\ntrain: {epochs: 1}\nmodel: " + model + "\n",
+        "test.yaml");
+  };
+  struct Case {
+    const char* data;
+    std::vector<std::int64_t> input;
+    std::int64_t outputs;
+  };
+  for (const Case& each :
+       {Case{"dataset: digits", {1, 8, 8}, 10}, Case{"dataset: mnist, root: x", {1, 28, 28}, 10},
+        Case{"dataset: fashion_mnist, root: x", {1, 28, 28}, 10},
+        Case{"dataset: cifar10, root: x", {3, 32, 32}, 10},
+        Case{"dataset: cifar100, root: x", {3, 32, 32}, 100}}) {
+    CAPTURE(each.data);
+    const ReadResult result = spec_with(each.data, "{zoo: logistic}");
+    REQUIRE(result.issues.empty());
+    CHECK(result.spec.model.input == each.input);
+    CHECK(make_plan(result.spec).classes == each.outputs);
+    // What is written stays.
+    const ReadResult other = spec_with(each.data, "{zoo: logistic, input: [2, 5, 5], classes: 7}");
+    REQUIRE(other.issues.empty());
+    CHECK(params_of(make_plan(other.spec)) == Texts{"fc.weight 7x50", "fc.bias 7"});
+  }
+  // A run keeps the values, whatever a later release knows of the data set.
+  const TrainSpec kept = spec_with("dataset: digits", "{zoo: logistic}").spec;
+  const std::string shown = show_spec(catalog(), kept);
+  CHECK(shown.find("input: [1, 8, 8]") != std::string::npos);
+  CHECK(shown.find("classes: 10") != std::string::npos);
+  CHECK(load_stored_spec(catalog(), shown, "stored").model.input == kept.model.input);
+
+  for (const char* data : {"dataset: synthetic, classes: 3", "dataset: idx, root: x",
+                           "dataset: image_folder, root: x"}) {
+    CAPTURE(data);
+    const ReadResult unknown = spec_with(data, "{zoo: logistic, classes: 3}");
+    REQUIRE(unknown.issues.size() == 1);
+    CHECK(
+        unknown.issues[0].text.starts_with("missing key 'input' in network logistic: Shape of one "
+                                           "sample: [channels, height, width]."));
+  }
+  const ReadResult layers = spec_with("dataset: digits", "{layers: [{type: Flatten}]}");
+  REQUIRE(layers.issues.size() == 1);
+  CHECK(layers.issues[0].text.starts_with("missing key 'input' in model"));
+}
+
+TEST_CASE("sync of a network is that of each of its batch norms") {
+  for (const std::string zoo :
+       {"resnet18", "resnet34", "resnet50", "resnet20", "resnet56", "wide_resnet28_10", "vgg11_bn",
+        "vgg16_bn", "mobilenet_v2", "mobilenet_v3_small", "densenet121"}) {
+    CAPTURE(zoo);
+    const auto norms = [&](const std::string& options) {
+      const Plan plan =
+          make_plan(spec_of("{input: [3, 32, 32], zoo: " + zoo + ", classes: 10" + options + "}"));
+      int coupled = 0, synced = 0;
+      for (const Node& node : plan.nodes) {
+        coupled += node.coupling ? 1 : 0;
+        synced += node.coupling && node.coupling->sync ? 1 : 0;
+      }
+      CHECK(coupled > 5);
+      return std::pair(coupled, synced);
+    };
+    const int all = norms("").first;
+    CHECK(norms("") == std::pair(all, 0));
+    CHECK(norms(", sync: true") == std::pair(all, all));
+  }
+  const ReadResult without = read_spec_text(
+      catalog(), config("{input: [3, 32, 32], zoo: vgg11, classes: 10, sync: true}"), "test.yaml");
+  REQUIRE(without.issues.size() == 1);
+  CHECK(without.issues[0].text.starts_with("unknown key 'sync' in network vgg11"));
+}
+
 TEST_CASE("layers of a network that do not fit the image are told with the network's line") {
   try {
     make_plan(spec_of("{input: [1, 8, 8], zoo: lenet, classes: 10}"));
