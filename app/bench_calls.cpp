@@ -56,6 +56,8 @@ class StepBench {
       labels[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % plan.classes);
     }
     batch_at_.labels = filled(labels);
+    const auto floats = static_cast<std::size_t>(job.loss.targets.floats());
+    if (floats > 0) batch_at_.targets = filled(std::vector<float>(samples * floats, 0.5F));
     batch_at_.slots = filled(slots);
     batch_at_.ids = filled(ids);
     StepScalars scalars;

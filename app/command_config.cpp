@@ -50,7 +50,8 @@ Plan check_without_data(const TrainSpec& spec) {
       return std::vector<std::int64_t>(static_cast<std::size_t>(plan.classes), 1);
     };
     const Loss loss = make_loss(spec.loss, {plan.classes, {}, equal});
-    make_metrics(spec.metrics, {plan.classes, spec.loss.type, loss.has_errors});
+    make_metrics(spec.metrics,
+                 {plan.classes, spec.loss.type, loss.has_errors, TargetKind::class_index});
   });
   if (!errors.empty()) throw Error(ErrorKind::usage, errors);
   return plan;
@@ -63,7 +64,11 @@ std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
   for (const DatasetKind& kind : dataset_kinds()) {
     if (kind.table != spec.data.dataset.table || !kind.lists_only) continue;
     const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
-    make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
+    const Splits splits =
+        make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
+    TrainSpec adopted = spec;
+    adopt_targets(adopted, *sets.train);
+    make_objective(adopted, plan.classes, splits);
     std::size_t tried = 0;
     std::string counts = fmt::format("{} training samples", sets.train->size());
     for (const DataSource* source : {sets.train.get(), sets.test.get()}) {
@@ -72,7 +77,8 @@ std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
       tried += source->samples_to_try().size();
     }
     if (sets.test) counts += fmt::format(", {} test samples", sets.test->size());
-    return fmt::format("; {} ({} files read, from every class)", counts, tried);
+    if (tried > 0) counts += fmt::format(" ({} files read, from every class)", tried);
+    return "; " + counts;
   }
   return {};
 }

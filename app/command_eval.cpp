@@ -1,4 +1,5 @@
 // dpt eval RUN|CKPT: measures a checkpoint on a split of its data.
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -152,21 +153,81 @@ double value_of(const EvalResult& result, const std::string& metric) {
   for (const auto& [name, value] : result.metrics) {
     if (name == metric) return value;
   }
-  return result.accuracy;
+  return result.accuracy.value_or(NAN);
+}
+
+/// The name of a class or an output.
+std::string name_of(const Split& split, std::size_t index) {
+  const std::vector<std::string>& names = split.source->classes();
+  return index < names.size() ? names[index] : std::to_string(index);
+}
+
+/// The rows of a split's targets, for a table.
+class TargetColumns {
+ public:
+  explicit TargetColumns(const Split& split)
+      : split_(split),
+        shape_(split.source->targets()),
+        row_(static_cast<std::size_t>(shape_.floats())) {}
+
+  std::span<const float> of(std::size_t position) {
+    if (!row_.empty()) split_.source->read_targets(split_.indices[position], row_);
+    return row_;
+  }
+  /// The end of the first line, or of that of a sample: the loss holds the weight, which follows.
+  std::string last_names() const { return shape_.weighted ? ",loss,weight\n" : ",loss\n"; }
+  std::string last(std::size_t position, float loss) {
+    return shape_.weighted ? fmt::format(",{:.9g},{:.9g}\n", loss, of(position).back())
+                           : fmt::format(",{:.9g}\n", loss);
+  }
+
+ private:
+  const Split& split_;
+  const TargetShape shape_;
+  std::vector<float> row_;
+};
+
+std::string labels_table(const Split& split, const SampleResults& samples) {
+  TargetColumns targets(split);
+  const auto name = [&](std::int32_t label) {
+    return csv_field(name_of(split, static_cast<std::size_t>(label)));
+  };
+  std::string text = "index,label,prediction,label_name,prediction_name" + targets.last_names();
+  for (std::size_t i = 0; i < samples.loss.size(); ++i) {
+    text += fmt::format("{},{},{},{},{}", split.indices[i], samples.label[i], samples.prediction[i],
+                        name(samples.label[i]), name(samples.prediction[i]));
+    text += targets.last(i, samples.loss[i]);
+  }
+  return text;
+}
+
+/// Of samples without labels: each output's target and what the output says of it.
+std::string outputs_table(const Split& split, const SampleResults& samples) {
+  const auto width = static_cast<std::size_t>(split.source->targets().values);
+  TargetColumns targets(split);
+  std::string text = "index";
+  for (const char* what : {"target", "prediction"}) {
+    for (std::size_t c = 0; c < width; ++c) {
+      text += "," + csv_field(fmt::format("{}_{}", what, name_of(split, c)));
+    }
+  }
+  text += targets.last_names();
+  for (std::size_t i = 0; i < samples.loss.size(); ++i) {
+    const std::span<const float> row = targets.of(i);
+    text += fmt::format("{}", split.indices[i]);
+    for (std::size_t c = 0; c < width; ++c) text += fmt::format(",{:.9g}", row[c]);
+    for (std::size_t c = 0; c < width; ++c) {
+      text += fmt::format(",{:.9g}", samples.outputs[i * width + c]);
+    }
+    text += targets.last(i, samples.loss[i]);
+  }
+  return text;
 }
 
 void write_predictions(const std::string& path, const Split& split, const EvalResult& result) {
-  const std::vector<std::string>& classes = split.source->classes();
-  const auto name = [&](std::int32_t label) {
-    const auto i = static_cast<std::size_t>(label);
-    return csv_field(i < classes.size() ? classes[i] : std::to_string(label));
-  };
-  std::string text = "index,label,prediction,label_name,prediction_name,loss\n";
-  for (std::size_t i = 0; i < result.samples.loss.size(); ++i) {
-    text += fmt::format("{},{},{},{},{},{:.9g}\n", split.indices[i], result.samples.label[i],
-                        result.samples.prediction[i], name(result.samples.label[i]),
-                        name(result.samples.prediction[i]), result.samples.loss[i]);
-  }
+  const std::string text = has_labels(split.source->targets().kind)
+                               ? labels_table(split, result.samples)
+                               : outputs_table(split, result.samples);
   write_results(path, std::as_bytes(std::span(text)));
 }
 
@@ -185,8 +246,8 @@ int run_eval(const EvalOptions& options) {
   std::vector<std::string> overrides = options.overrides;
   overrides.insert(overrides.begin(), "device_weights=auto");
   overrides.push_back("train.shards=0");
-  const Job job = load_job(load_stored_spec(catalog(), header.config, path,
-                                            with_devices(std::move(overrides), options.devices)));
+  Job job = load_job(load_stored_spec(catalog(), header.config, path,
+                                      with_devices(std::move(overrides), options.devices)));
   const std::string name = !options.split.empty()       ? options.split
                            : job.splits.test.size() > 0 ? "test"
                                                         : "val";
@@ -198,6 +259,7 @@ int run_eval(const EvalOptions& options) {
     }
   }
   check_metrics_of(requirements, job.metrics);
+  job.keeps_outputs = !options.predictions.empty() && !has_labels(job.loss.targets.kind);
   check_same_data(path, header, job, name, options.allow_other_data);
   const Checkpoint checkpoint = load_checkpoint(path, job.plan);
   const auto* average = average_of(checkpoint);
@@ -224,17 +286,17 @@ int run_eval(const EvalOptions& options) {
       stall_timeout(job));
   if (!options.predictions.empty()) write_predictions(options.predictions, split, result);
   if (options.json) {
-    Json out = {
-        {"split", name}, {"n", result.n}, {"loss", result.loss}, {"accuracy", result.accuracy}};
+    Json out = {{"split", name}, {"n", result.n}, {"loss", result.loss}};
     add_values(out, result);
     if (average) out["weights"] = uses_average ? averages : "raw";
     fmt::print("{}\n", json_text(out));
   } else {
-    fmt::print("{}{}: {} split, {} samples: loss {:.4f}, accuracy {:.4f}", path,
+    fmt::print("{}{}: {} split, {} samples: loss {:.4f}", path,
                !uses_average      ? ""
                : averages == kSwa ? " (average of epochs)"
                                   : " (moving average)",
-               name, result.n, result.loss, result.accuracy);
+               name, result.n, result.loss);
+    if (result.accuracy) fmt::print(", accuracy {:.4f}", *result.accuracy);
     for (const auto& [metric, value] : result.metrics) fmt::print(", {} {:.4f}", metric, value);
     fmt::print("\n");
     for (const auto& [metric, classes] : result.by_class) {

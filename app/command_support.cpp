@@ -75,6 +75,7 @@ std::string difference_of_data(const char* name, const std::string& expected,
 Job load_job(TrainSpec spec) {
   Plan plan = make_plan(spec);
   const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
+  adopt_targets(spec, *sets.train);
   // What a run keeps are the layers themselves: the zoo of another release may have others.
   TrainSpec kept = spec;
   kept.model.zoo = {};

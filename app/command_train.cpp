@@ -268,8 +268,9 @@ std::string done_line(const TrainOutcome& outcome) {
   std::string line = fmt::format("done: {} epochs, {} steps in {}", outcome.state.epoch,
                                  outcome.state.step, format_duration(outcome.seconds));
   if (outcome.test) {
-    line += fmt::format("; test accuracy {:.4f}, loss {:.4f}", outcome.test->accuracy,
-                        outcome.test->loss);
+    line += "; test ";
+    if (outcome.test->accuracy) line += fmt::format("accuracy {:.4f}, ", *outcome.test->accuracy);
+    line += fmt::format("loss {:.4f}", outcome.test->loss);
   }
   return line;
 }
@@ -295,22 +296,25 @@ int run_overfit(const TrainOptions& options, const Job& whole) {
       "trying to overfit {} batch(es), {} samples, on {} replica(s) ({}); nothing is saved",
       options.overfit, job.splits.train.size(), job.ranks(), fmt::join(job.device_names(), ", ")));
   std::int64_t next_line = 1;
-  const OverfitResult result =
-      overfit(job, start.point, options.max_steps > 0 ? options.max_steps : kSteps, requested_stop,
-              [&](const OverfitResult& round) {
-                if (round.steps < next_line) return;
-                next_line = 2 * round.steps;
-                progress.info(fmt::format("step {}: loss {:.6g}, accuracy {:.4f}", round.steps,
-                                          round.loss, round.accuracy));
-              });
+  const OverfitResult result = overfit(
+      job, start.point, options.max_steps > 0 ? options.max_steps : kSteps, requested_stop,
+      [&](const OverfitResult& round) {
+        if (round.steps < next_line) return;
+        next_line = 2 * round.steps;
+        const std::string accuracy =
+            round.accuracy ? fmt::format(", accuracy {:.4f}", *round.accuracy) : "";
+        progress.info(fmt::format("step {}: loss {:.6g}{}", round.steps, round.loss, accuracy));
+      });
   if (result.stop != StopReason::none) {
     progress.info(fmt::format("stopped at step {} ({})", result.steps, name_of(result.stop)));
     return exit_code_of(result.stop);
   }
   const std::string text = fmt::format(
-      "the loss of the same {} samples was {:.6g} in the first step and is {:.6g} after {} steps "
-      "(accuracy {:.4f})",
-      job.splits.train.size(), result.first_loss, result.loss, result.steps, result.accuracy);
+      "the loss of the same {} samples was {:.6g} in the first step and is {:.6g} after {} "
+      "steps{}{}",
+      job.splits.train.size(), result.first_loss, result.loss, result.steps,
+      result.accuracy ? fmt::format(" (accuracy {:.4f})", *result.accuracy) : "",
+      result.least > 0 ? fmt::format("; the least that it can be is {:.6g}", result.least) : "");
   if (!result.has_fallen()) {
     fail(ErrorKind::requirement, "--overfit {}: {}; expected at most {:.6g}. {}", options.overfit,
          text, result.target, overfit_advice(job, result));

@@ -32,18 +32,19 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
   }
   if (outcome.early_stopped) summary["early_stopped"] = true;
   const RunState& state = outcome.state;
-  if (state.train_loss && state.train_accuracy) {
-    summary["train"] = {{"loss", *state.train_loss}, {"accuracy", *state.train_accuracy}};
+  const bool has_accuracy = dpt::has_accuracy(job.loss.targets.kind);
+  if (state.train_loss && (state.train_accuracy || !has_accuracy)) {
+    summary["train"] = {{"loss", *state.train_loss}};
+    if (has_accuracy) summary["train"]["accuracy"] = *state.train_accuracy;
     add_values(summary["train"], state.train_metrics);
   }
-  if (state.val_loss && state.val_accuracy) {
-    summary["val"] = {
-        {"n", state.val_n}, {"loss", *state.val_loss}, {"accuracy", *state.val_accuracy}};
+  if (state.val_loss && (state.val_accuracy || !has_accuracy)) {
+    summary["val"] = {{"n", state.val_n}, {"loss", *state.val_loss}};
+    if (has_accuracy) summary["val"]["accuracy"] = *state.val_accuracy;
     add_values(summary["val"], state.val_metrics);
   }
   if (outcome.test) {
-    summary["test"] = {
-        {"n", outcome.test->n}, {"loss", outcome.test->loss}, {"accuracy", outcome.test->accuracy}};
+    summary["test"] = {{"n", outcome.test->n}, {"loss", outcome.test->loss}};
     add_values(summary["test"], *outcome.test);
   }
   return summary;

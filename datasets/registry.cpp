@@ -9,8 +9,8 @@ namespace dpt {
 
 std::span<const DatasetKind> dataset_kinds() {
   static const std::array kinds{
-      digits_kind(),  idx_kind(),      mnist_kind(),        fashion_mnist_kind(),
-      cifar10_kind(), cifar100_kind(), image_folder_kind(), synthetic_kind(),
+      digits_kind(),   idx_kind(),          mnist_kind(), fashion_mnist_kind(), cifar10_kind(),
+      cifar100_kind(), image_folder_kind(), npy_kind(),   synthetic_kind(),
   };
   return kinds;
 }
@@ -32,6 +32,7 @@ const VariantTable& dataset_table() {
                   {"ImageFolder", "image_folder"},
                   {"ImageNet", "image_folder"},
                   {"image_dataset_from_directory", "image_folder"},
+                  {"numpy", "npy"},
                   {"FakeData", "synthetic"},
                   {"random", "synthetic"},
                   {"load_digits", "digits"},

@@ -69,6 +69,29 @@ struct SampleShape {
   bool operator==(const SampleShape&) const = default;
 };
 
+/// What the targets of samples are.
+enum class TargetKind : std::uint8_t {
+  class_index,  ///< the label
+  soft_labels,  ///< a probability of each class; the label is the most probable class
+  multi_hot,    ///< 0 to 1 for each output: whether it applies; there is no label
+  values        ///< a number for each output; there is no label
+};
+
+/// Whether samples have labels.
+constexpr bool has_labels(TargetKind kind) {
+  return kind == TargetKind::class_index || kind == TargetKind::soft_labels;
+}
+
+/// What samples have as targets besides labels: a row of floats each.
+struct TargetShape {
+  TargetKind kind = TargetKind::class_index;
+  std::int64_t values = 0;  ///< of a sample; 0 for class_index
+  bool weighted = false;    ///< the row ends with the weight of the sample
+
+  constexpr std::int64_t floats() const { return values + (weighted ? 1 : 0); }
+  bool operator==(const TargetShape&) const = default;
+};
+
 /// A pair for the two spatial axes: (height, width), as PyTorch's int-or-tuple arguments.
 struct Size2 {
   std::int64_t h = 1;

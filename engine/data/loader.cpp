@@ -41,6 +41,7 @@ struct Order {
 struct Staging {
   std::vector<std::byte> pixels;
   std::vector<std::int32_t> labels;
+  std::vector<float> targets;
   std::int64_t unread = 0;  ///< samples not yet decoded
   std::exception_ptr error;
   std::int64_t error_position = std::numeric_limits<std::int64_t>::max();
@@ -58,6 +59,7 @@ struct Loader::Impl {
     }
     if (resident) return;
     sample_bytes = static_cast<std::size_t>(source.shape().elements()) * size_of(source.type());
+    target_floats = static_cast<std::size_t>(source.targets().floats());
     options.workers = std::max(options.workers, 1);
     options.prefetch = std::max(options.prefetch, 1);
     ring.resize(static_cast<std::size_t>(options.prefetch) + 1);
@@ -99,7 +101,7 @@ struct Loader::Impl {
   const DataSource& source;
   Options options;
   std::optional<ResidentSamples> resident;
-  std::size_t sample_bytes = 0;
+  std::size_t sample_bytes = 0, target_floats = 0;  ///< of a sample that is staged
 
   // The epoch: fixed between two calls of start.
   Order order;
@@ -170,6 +172,7 @@ void Loader::Impl::start(std::int64_t epoch, std::vector<Range> new_ranges) {
     batch.pixels.resize(
         std::max(batch.pixels.size(), static_cast<std::size_t>(largest) * sample_bytes));
     batch.labels.resize(counted.size());
+    batch.targets.resize(counted.size() * target_floats);
   }
   {
     const std::lock_guard lock(mutex);
@@ -211,9 +214,12 @@ void Loader::Impl::decode() {
       for (; k < begin + count; ++k) {
         beat("reading samples");
         const auto at = static_cast<std::size_t>(k);
-        source.read(order.ids[static_cast<std::size_t>(range.begin + k)],
-                    std::span(batch.pixels).subspan(at * sample_bytes, sample_bytes),
+        const std::int64_t id = order.ids[static_cast<std::size_t>(range.begin + k)];
+        source.read(id, std::span(batch.pixels).subspan(at * sample_bytes, sample_bytes),
                     batch.labels[at]);
+        if (target_floats == 0) continue;
+        source.read_targets(id,
+                            std::span(batch.targets).subspan(at * target_floats, target_floats));
       }
     } catch (...) {
       error = std::current_exception();
@@ -235,6 +241,7 @@ HostBatch Loader::Impl::next_resident(const Range& range) {
   HostBatch batch;
   batch.pixels = resident->pixels;
   batch.labels = resident->labels;
+  batch.targets = resident->targets;
   batch.slots = std::span(order.slots).subspan(begin, count);
   batch.ids = std::span(order.ids).subspan(begin, count);
   return batch;
@@ -258,6 +265,7 @@ HostBatch Loader::Impl::next_staged(const Range& range) {
   const auto count = static_cast<std::size_t>(range.size());
   batch.pixels = std::span(ready.pixels).first(count * sample_bytes);
   batch.labels = std::span(ready.labels).first(count);
+  batch.targets = std::span(ready.targets).first(count * target_floats);
   batch.slots = std::span(counted).first(count);
   batch.ids = std::span(order.ids).subspan(static_cast<std::size_t>(range.begin), count);
   return batch;

@@ -24,7 +24,7 @@ struct Splits {
   Split train, val, test;  ///< val and test may be empty
 };
 
-/// How many samples of the split each class has.
+/// How many samples of the split each class has. REQUIRES: the samples have labels.
 std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes);
 
 /// Holds `val_split` samples out of the training files: chosen by (seed), the same for every epoch
@@ -42,6 +42,7 @@ std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::i
 struct HostBatch {
   std::span<const std::byte> pixels;
   std::span<const std::int32_t> labels;
+  std::span<const float> targets;  ///< rows of DataSource::targets().floats(), as the labels
   std::span<const std::int32_t> slots;
   std::span<const std::int64_t> ids;  ///< index in the source: key of the sample's random draws
   double wait_seconds = 0;            ///< time the caller waited for decoding

@@ -18,6 +18,7 @@ namespace dpt {
 struct ResidentSamples {
   std::span<const std::byte> pixels;     ///< size() samples of shape().elements() of type()
   std::span<const std::int32_t> labels;  ///< size()
+  std::span<const float> targets{};      ///< size() rows of targets().floats()
 };
 
 /// Samples numbered 0 .. size()-1. Const and thread-safe. Throws ErrorKind::data naming the file
@@ -28,7 +29,14 @@ class DataSource {
   virtual std::int64_t size() const = 0;
   virtual SampleShape shape() const = 0;  ///< of every raw sample, (H,W,C)
   virtual DType type() const = 0;         ///< u8 (0..255) or f32
+  /// Names of the classes, or of the outputs where there are none.
   virtual const std::vector<std::string>& classes() const = 0;
+  /// What samples have as targets besides the label. Soft labels are at least 0 and add up to 1,
+  /// and their label is the first of the largest; multi-hot targets are 0 to 1; without labels, the
+  /// label is 0. Weights are finite, and at least 0.
+  virtual TargetShape targets() const { return {}; }
+  /// Writes the sample's row of targets().floats(); only called where that is above 0.
+  virtual void read_targets(std::int64_t index, std::span<float> row) const;
   /// Writes one raw sample, shape().elements() of type(), and its label.
   virtual void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const = 0;
   /// The label alone.

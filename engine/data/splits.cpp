@@ -2,6 +2,7 @@
 // Fisher-Yates shuffles whose draws come from Philox counters, so they have no state to save.
 #include <algorithm>
 #include <cassert>
+#include <cstddef>
 #include <numeric>
 #include <utility>
 
@@ -47,6 +48,13 @@ std::int32_t DataSource::label(std::int64_t index) const {
   std::int32_t label = 0;
   read(index, pixels, label);
   return label;
+}
+
+void DataSource::read_targets(std::int64_t index, std::span<float> row) const {
+  const auto samples = resident();
+  assert(samples && samples->targets.size() == static_cast<std::size_t>(size()) * row.size());
+  const auto from = samples->targets.subspan(static_cast<std::size_t>(index) * row.size());
+  std::copy_n(from.begin(), row.size(), row.begin());
 }
 
 std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes) {

@@ -251,6 +251,7 @@ LossArgs Executor::train_loss_args(const ExecutorBuffers& buffers, const DeviceB
   LossArgs loss;
   loss.logits = logits_at_.in(buffers);
   loss.labels = batch.labels;
+  loss.targets = batch.targets;
   loss.slots = batch.slots;
   loss.dlogits = dlogits_at_.in(buffers);
   loss.metrics = metrics_after(buffers.grads, plan_);
@@ -433,11 +434,13 @@ void Executor::evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch
   LossArgs loss;
   loss.logits = logits_at_.in(buffers);
   loss.labels = batch.labels;
+  loss.targets = batch.targets;
   loss.slots = batch.slots;
   loss.metrics = outputs.metrics ? outputs.metrics : metrics_at_.in(buffers);
   loss.sample_loss = outputs.sample_loss;
   loss.sample_sums = outputs.sample_sums;
   loss.prediction = outputs.prediction;
+  loss.outputs = outputs.outputs;
   eval_loss_->run(loss);
 }
 

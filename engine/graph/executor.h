@@ -33,6 +33,7 @@ struct DeviceBatch {
   DevPtr raw, labels;  ///< indexed by slots
   DevPtr slots, ids;   ///< `batch` entries each
   DevPtr scalars;      ///< StepScalars
+  DevPtr targets{};    ///< as LossArgs
 };
 
 /// Outputs of an evaluation, per sample; any may be null.
@@ -40,6 +41,7 @@ struct EvalOutputs {
   DevPtr sample_loss, prediction;
   DevPtr metrics;      ///< StepMetrics, overwritten
   DevPtr sample_sums;  ///< as LossArgs
+  DevPtr outputs{};    ///< as LossArgs
 };
 
 /// One call of a training step, to be timed separately.

@@ -9,6 +9,7 @@
 
 #include "engine/graph/shared_weights.h"
 #include "engine/layers/shape_checks.h"
+#include "engine/losses/loss.h"
 #include "engine/spec/name_patterns.h"
 #include "kernels/common/align.h"
 
@@ -270,7 +271,7 @@ class PlanBuilder {
                 "the last layer must have one output per class, found an image of {} (C x H x W); "
                 "end with {{type: Flatten}} and {{type: Linear, out_features: CLASSES}}",
                 last.out->text()));
-    } else if (last.out->elements() < 2) {
+    } else if (last.out->elements() < 2 && !takes_one_output()) {
       issue(last, fmt::format("the last layer must have one output per class, at least 2, found {}",
                               last.out->elements()));
     }
@@ -490,6 +491,13 @@ class PlanBuilder {
     plan_.running.push_back(range);
   }
 
+  /// Whether the loss may be of targets without classes.
+  bool takes_one_output() const {
+    const auto kinds = loss_kinds();
+    return std::any_of(kinds.begin(), kinds.end(), [&](const LossKind& kind) {
+      return kind.table->name == spec_.loss.type && takes(kind.targets, TargetKind::multi_hot);
+    });
+  }
   bool is_frozen(const std::string& param) const { return matches_any(spec_.train.freeze, param); }
 
   void check_frozen() {

@@ -1,4 +1,4 @@
-// Cross-entropy of the softmax, as torch.nn.CrossEntropyLoss with class indices as targets.
+// Cross-entropy of the softmax, as torch.nn.CrossEntropyLoss: of class labels, or of probabilities.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -18,21 +18,25 @@ const ObjectTable& cross_entropy_table() {
   using S = CrossEntropyOptions;
   static const ObjectTable table = object_table<S>(
       "cross_entropy",
-      "Cross-entropy of the softmax of the logits (natural logarithm), as CrossEntropyLoss. The "
-      "mean is over the whole batch: the sum of the samples' losses over the sum of their weights.",
+      "Cross-entropy of the softmax of the logits (natural logarithm), as CrossEntropyLoss, of "
+      "class labels or soft labels. The mean is over the whole batch: the sum of the samples' "
+      "losses over the sum of their weights.",
       {field("label_smoothing", &S::label_smoothing,
              "Fraction of the target that is spread evenly over all classes.")
            .range(0, 1),
-       field("class_weights", &S::class_weights,
-             "The weight of each class, as CrossEntropyLoss's `weight`. balanced: n / (classes * "
-             "samples of the class), of the training samples. Validation and test weigh their "
-             "losses alike.")
+       field(
+           "class_weights", &S::class_weights,
+           "The weight of each class, as CrossEntropyLoss's `weight`. balanced: n / (classes * "
+           "samples of the class), of the training samples. Validation and test weigh their "
+           "losses alike. Of soft labels, each class's part of the loss is multiplied by its "
+           "weight, and the mean is over the number of samples; balanced counts the most probable "
+           "classes.")
            .range(0, 1e9)
            .items(1, 1'000'000)
            .zero_as("balanced"),
        field("ignore_index", &S::ignore_index,
              "Samples with this label, counted from 0, count neither in the loss nor in the "
-             "metrics.")
+             "metrics. Not of soft labels.")
            .at_least(0)},
       [](const S& s) -> std::string {
         const auto& w = s.class_weights;
@@ -68,9 +72,30 @@ std::vector<float> balanced_weights(const LossContext& context,
   return weights;
 }
 
+/// Of soft labels: the loss of the softmax that fits them best, which is in proportion to
+/// target * weight.
+double least_soft(std::span<const float> targets, const std::vector<float>& weights) {
+  double mass = 0, sum = 0;
+  for (std::size_t c = 0; c < targets.size(); ++c) {
+    const double part =
+        static_cast<double>(targets[c]) * (weights.empty() ? 1.0 : static_cast<double>(weights[c]));
+    if (part <= 0) continue;
+    mass += part;
+    sum += part * std::log(part);
+  }
+  return mass > 0 ? mass * std::log(mass) - sum : 0;
+}
+
 Loss make_cross_entropy(const Variant& variant, const LossContext& context) {
   const auto& options = variant.as<CrossEntropyOptions>();
+  const bool soft = context.targets.kind == TargetKind::soft_labels;
   Loss loss;
+  if (options.ignore_index && soft) {
+    fail(ErrorKind::usage,
+         "loss.ignore_index: soft labels have no label to ignore: expected none, found {}; give "
+         "such samples the weight 0",
+         *options.ignore_index);
+  }
   if (options.ignore_index) {
     if (*options.ignore_index >= context.classes) {
       fail(ErrorKind::usage,
@@ -98,6 +123,12 @@ Loss make_cross_entropy(const Variant& variant, const LossContext& context) {
   desc.label_smoothing = static_cast<float>(options.label_smoothing);
   desc.class_weights = loss.class_weights;
   desc.ignore_index = loss.ignore_index;
+  desc.targets = context.targets;
+  if (soft) {
+    loss.least = [weights = loss.class_weights](std::span<const float> targets) {
+      return least_soft(targets, weights);
+    };
+  }
   const auto compile = [](const CrossEntropyDesc& as) -> Loss::Compile {
     return [as](OpFactory& factory, const LossShape& shape) {
       CrossEntropyDesc here = as;
@@ -117,7 +148,7 @@ Loss make_cross_entropy(const Variant& variant, const LossContext& context) {
 
 template <>
 LossKind loss_kind<class CrossEntropy>() {
-  return {&cross_entropy_table(), &make_cross_entropy};
+  return {&cross_entropy_table(), labelled_targets(), &make_cross_entropy};
 }
 
 }  // namespace dpt

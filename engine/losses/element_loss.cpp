@@ -1,5 +1,5 @@
 // Losses of each output and its target, averaged over samples and outputs, as torch.nn's with
-// reduction="mean". Data sources give class labels: the targets are one-hot.
+// reduction="mean". Where samples have only a label, the targets are one-hot.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,8 @@ struct BceOptions {
   std::optional<std::vector<double>> pos_weight;
 };
 
-Loss make_element_loss(const ElementLossDesc& desc) {
+Loss make_element_loss(ElementLossDesc desc, const LossContext& context) {
+  desc.targets = context.targets;
   Loss loss;
   loss.has_errors = true;
   loss.compile = [desc](OpFactory& factory, const LossShape& shape) {
@@ -29,10 +30,10 @@ Loss make_element_loss(const ElementLossDesc& desc) {
 }
 
 template <ElementLossKind kKind>
-Loss make_plain(const Variant&, const LossContext&) {
+Loss make_plain(const Variant&, const LossContext& context) {
   ElementLossDesc desc;
   desc.kind = kKind;
-  return make_element_loss(desc);
+  return make_element_loss(desc, context);
 }
 
 /// Loss::near_zero where the loss of a difference d is d^2 / (2 beta) below beta and d - beta / 2
@@ -44,22 +45,35 @@ double near_zero_difference(double first, double beta) {
   return small < beta ? small * small / (2 * beta) : small - beta / 2;
 }
 
-Loss make_l1(const Variant&, const LossContext&) {
+Loss make_l1(const Variant&, const LossContext& context) {
   ElementLossDesc desc;
   desc.kind = ElementLossKind::l1;
-  Loss loss = make_element_loss(desc);
+  Loss loss = make_element_loss(desc, context);
   loss.near_zero = [](double first) { return near_zero_difference(first, 0); };
   return loss;
 }
 
-Loss make_smooth_l1(const Variant& variant, const LossContext&) {
+Loss make_smooth_l1(const Variant& variant, const LossContext& context) {
   ElementLossDesc desc;
   desc.kind = ElementLossKind::smooth_l1;
   const double beta = variant.as<SmoothL1Options>().beta;
   desc.beta = static_cast<float>(beta);
-  Loss loss = make_element_loss(desc);
+  Loss loss = make_element_loss(desc, context);
   loss.near_zero = [beta](double first) { return near_zero_difference(first, beta); };
   return loss;
+}
+
+/// Of bce_with_logits: that of the sigmoid that fits each target best.
+double least_bce(std::span<const float> targets, const std::vector<float>& pos_weight) {
+  double sum = 0;
+  for (std::size_t c = 0; c < targets.size(); ++c) {
+    const double y = static_cast<double>(targets[c]);
+    const double for_one = y * (pos_weight.empty() ? 1.0 : static_cast<double>(pos_weight[c]));
+    const double for_zero = 1 - y, both = for_one + for_zero;
+    if (for_one > 0) sum -= for_one * std::log(for_one / both);
+    if (for_zero > 0) sum -= for_zero * std::log(for_zero / both);
+  }
+  return sum / static_cast<double>(targets.size());
 }
 
 Loss make_bce(const Variant& variant, const LossContext& context) {
@@ -74,7 +88,13 @@ Loss make_bce(const Variant& variant, const LossContext& context) {
     }
     desc.pos_weight.assign(weights->begin(), weights->end());
   }
-  return make_element_loss(desc);
+  Loss loss = make_element_loss(desc, context);
+  if (context.targets.values > 0) {
+    loss.least = [weight = desc.pos_weight](std::span<const float> targets) {
+      return least_bce(targets, weight);
+    };
+  }
+  return loss;
 }
 
 }  // namespace
@@ -84,17 +104,18 @@ LossKind loss_kind<class Mse>() {
   static const ObjectTable table = object_table<MseOptions>(
       "mse",
       "Squared difference of each output from its target, averaged over samples and outputs, as "
-      "MSELoss. Data sources give class labels, so that targets are one-hot: 1 for the output of "
-      "the sample's class, 0 for the others.",
+      "MSELoss. Targets are the data's: values, a number for each output. Where it has class "
+      "labels, "
+      "they are one-hot: 1 for the output of the sample's class, 0 for the others.",
       {});
-  return {&table, &make_plain<ElementLossKind::mse>};
+  return {&table, all_targets(), &make_plain<ElementLossKind::mse>};
 }
 
 template <>
 LossKind loss_kind<class L1>() {
   static const ObjectTable table =
       object_table<L1Options>("l1", "As mse, but of absolute differences: L1Loss.", {});
-  return {&table, &make_l1};
+  return {&table, all_targets(), &make_l1};
 }
 
 template <>
@@ -105,7 +126,7 @@ LossKind loss_kind<class SmoothL1>() {
       "SmoothL1Loss.",
       {field("beta", &SmoothL1Options::beta, "Where the one becomes the other; 0 is l1.")
            .range(0, 1e9)});
-  return {&table, &make_smooth_l1};
+  return {&table, all_targets(), &make_smooth_l1};
 }
 
 template <>
@@ -113,12 +134,16 @@ LossKind loss_kind<class BceWithLogits>() {
   static const ObjectTable table = object_table<BceOptions>(
       "bce_with_logits",
       "Binary cross-entropy of the sigmoid of each output, averaged over samples and outputs, as "
-      "BCEWithLogitsLoss. Targets are one-hot, as of mse.",
+      "BCEWithLogitsLoss. Targets from 0 to 1 are the data's: multi_hot, whether each output "
+      "applies. "
+      "Where it has class labels, they are one-hot, as of mse.",
       {field("pos_weight", &BceOptions::pos_weight,
              "A factor for each output's loss where its target is 1.")
            .range(0, 1e9)
            .items(1, 1'000'000)});
-  return {&table, &make_bce};
+  static const TargetKinds kinds = {TargetKind::class_index, TargetKind::soft_labels,
+                                    TargetKind::multi_hot};
+  return {&table, kinds, &make_bce};
 }
 
 }  // namespace dpt

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/spec/fields.h"
+#include "engine/spec/target_kinds.h"
 #include "kernels/backend.h"
 
 namespace dpt {
@@ -22,6 +23,7 @@ struct LossContext {
   /// How many training samples each class has. Asked only by a loss that depends on it, because it
   /// may read all samples.
   std::function<std::vector<std::int64_t>()> class_counts;
+  TargetShape targets{};  ///< of the data
 };
 
 /// One operation of a loss.
@@ -38,6 +40,7 @@ struct LossShape {
 /// A loss without a device. The mean over a batch or a split is the sum of the samples' losses over
 /// the sum of their weights.
 struct Loss {
+  TargetShape targets;                       ///< of the data
   std::vector<float> class_weights;          ///< the weight of a class's samples; empty: all are 1
   std::optional<std::int32_t> ignore_index;  ///< samples with this label have no weight
   bool has_errors = false;             ///< its operation adds up errors (SampleSum), not only top_k
@@ -46,20 +49,32 @@ struct Loss {
   Compile compile;
   Compile compile_unsmoothed;  ///< the same without label smoothing; empty where there is none
   /// What a mean loss must fall to for its samples to count as learned by heart, from what it was
-  /// before the first update. Empty: 2 % of that.
+  /// before the first update; both are of what it is above the least. Empty: 2 % of that.
   std::function<double(double first)> near_zero;
+  /// The least that the loss of a sample can be, without smoothing and the sample's own weight,
+  /// from its targets; null: 0.
+  std::function<double(std::span<const float> targets)> least;
 
-  /// Whether the divisor of the mean depends on the labels: then it is known only after the sum
+  /// Whether the divisor of the mean depends on the samples: then it is known only after the sum
   /// over all ranks, and so are gradients (FlatKernels::divide_by_weight).
-  bool is_weighted() const { return !class_weights.empty() || ignore_index; }
-  /// Whether the sample is one of those that metrics are of.
-  bool counts(std::int32_t label) const { return ignore_index != label; }
-  double weight_of(std::int32_t label) const;
+  bool is_weighted() const { return uses_label_weights() || targets.weighted; }
+  /// Whether the sample is one of those that metrics are of. `own`: its own weight.
+  bool counts(std::int32_t label, double own = 1) const {
+    return own != 0 && !(ignore_index && ignore_index == label);
+  }
+  /// What the mean divides by, of a sample.
+  double weight_of(std::int32_t label, double own = 1) const;
+
+ private:
+  bool uses_label_weights() const {
+    return targets.kind == TargetKind::class_index && (!class_weights.empty() || ignore_index);
+  }
 };
 
 /// `make` throws ErrorKind::usage for options that do not fit the model or the data.
 struct LossKind {
   const ObjectTable* table;
+  TargetKinds targets;  ///< that it can be of
   Loss (*make)(const Variant& options, const LossContext& context);
 };
 
@@ -69,6 +84,7 @@ LossKind loss_kind();
 
 std::span<const LossKind> loss_kinds();
 const VariantTable& loss_table();
+/// Throws ErrorKind::usage, also for targets that the loss is not of or that do not fit the model.
 Loss make_loss(const Variant& options, const LossContext& context);
 
 }  // namespace dpt

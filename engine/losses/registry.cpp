@@ -6,6 +6,31 @@
 #include "engine/losses/loss.h"
 
 namespace dpt {
+namespace {
+
+/// Fails unless the loss is of targets as the data has them, and the model has an output for each.
+void check_targets(const LossKind& kind, const LossContext& context) {
+  const TargetShape& targets = context.targets;
+  if (!takes(kind.targets, targets.kind)) {
+    std::vector<std::string> names;
+    for (const LossKind& each : loss_kinds()) {
+      if (takes(each.targets, targets.kind)) names.push_back(each.table->name);
+    }
+    fail(ErrorKind::usage,
+         "loss: the data's targets are {}: expected one of {}, found {}, which is of {} "
+         "(data.target says "
+         "what the targets are)",
+         text_of(targets.kind), fmt::join(names, ", "), kind.table->name, text_of(kind.targets));
+  }
+  if (targets.kind != TargetKind::class_index && targets.values != context.classes) {
+    fail(ErrorKind::usage,
+         "model: the data has {} target value{} a sample: expected as many outputs of the last "
+         "layer, found {}",
+         targets.values, targets.values == 1 ? "" : "s", context.classes);
+  }
+}
+
+}  // namespace
 
 constexpr LossKind (*kKinds[])() = {
     &loss_kind<class CrossEntropy>,   //
@@ -58,7 +83,10 @@ Loss make_loss(const Variant& options, const LossContext& context) {
     return each.table->name == options.type;
   });
   assert(kind != kinds.end() && "the reader admits only names of loss_table()");
-  return kind->make(options, context);
+  check_targets(*kind, context);
+  Loss loss = kind->make(options, context);
+  loss.targets = context.targets;
+  return loss;
 }
 
 void LossShape::fill(LossDesc& desc) const {
@@ -69,10 +97,11 @@ void LossShape::fill(LossDesc& desc) const {
   desc.sums = sums;
 }
 
-double Loss::weight_of(std::int32_t label) const {
-  if (!counts(label)) return 0;
-  if (class_weights.empty()) return 1;
-  return static_cast<double>(class_weights[static_cast<std::size_t>(label)]);
+double Loss::weight_of(std::int32_t label, double own) const {
+  if (!counts(label, own)) return 0;
+  // Those of soft labels are inside the sample's loss.
+  if (class_weights.empty() || targets.kind != TargetKind::class_index) return own;
+  return own * static_cast<double>(class_weights[static_cast<std::size_t>(label)]);
 }
 
 }  // namespace dpt

@@ -1,4 +1,5 @@
-// The share of samples whose label's output is the largest, or among the k largest.
+// The share of samples whose label's output is the largest, or among the k largest; without labels,
+// the share of outputs that are right.
 #include "engine/metrics/metric.h"
 
 namespace dpt {
@@ -13,6 +14,12 @@ Metric share_of(std::int32_t k) {
   Metric metric;
   metric.sums = {{SampleSum::top_k, k}};
   metric.value = [](const Measured& of) { return of.sums[0] / of.samples; };
+  return metric;
+}
+
+Metric make_accuracy(const Variant&, const MetricContext& context) {
+  Metric metric = share_of(1);
+  if (context.targets == TargetKind::multi_hot) metric.sums = {{SampleSum::matches}};
   return metric;
 }
 
@@ -33,10 +40,14 @@ MetricKind metric_kind<class Accuracy>() {
   static const ObjectTable table = object_table<AccuracyOptions>(
       "accuracy",
       "`accuracy`: the fraction of samples whose label's output is the largest (the first one wins "
-      "a tie). It is always measured.",
+      "a tie); of soft labels the label is the most probable class. Of multi_hot targets: the "
+      "fraction of outputs whose prediction is on the target's side of 0.5 (torchmetrics' "
+      "MultilabelAccuracy with average=micro). It is always measured, except of values, which have "
+      "none.",
       {});
-  return {&table, Direction::max, "accuracy", nullptr,
-          [](const Variant&, const MetricContext&) { return share_of(1); }};
+  static const TargetKinds kinds = {TargetKind::class_index, TargetKind::soft_labels,
+                                    TargetKind::multi_hot};
+  return {&table, Direction::max, kinds, "accuracy", nullptr, &make_accuracy};
 }
 
 template <>
@@ -46,7 +57,10 @@ MetricKind metric_kind<class TopK>() {
       "`accuracy_topK`, for k: 5 accuracy_top5: the fraction of samples whose label's output is "
       "one of the k largest.",
       {field("k", &TopKOptions::k, "How many.").range(1, 1'000'000)});
-  return {&table, Direction::max, "accuracy_top",
+  return {&table,
+          Direction::max,
+          labelled_targets(),
+          "accuracy_top",
           [](const Variant& options) { return fmt::format("{}", options.as<TopKOptions>().k); },
           &make_top_k};
 }

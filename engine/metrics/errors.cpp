@@ -25,18 +25,23 @@ Metric make_absolute(const Variant&, const MetricContext& context) {
   return metric;
 }
 
-/// Targets are one-hot: the sum of an output's targets, and of their squares, is the number of
+/// Of one-hot targets: the sum of an output's targets, and of their squares, is the number of
 /// samples with that label.
+double one_hot_spread(const Measured& of) {
+  std::vector<double> counts(static_cast<std::size_t>(of.classes), 0.0);
+  for (const std::int32_t label : of.labels) counts[static_cast<std::size_t>(label)] += 1;
+  double total = 0;
+  for (const double count : counts) total += count - count * count / of.samples;
+  return total;
+}
+
 Metric make_r2(const Variant&, const MetricContext& context) {
   need_errors("r2", context);
   Metric metric;
   metric.in_training = false;
   metric.sums = {{SampleSum::squared_error}};
   metric.value = [](const Measured& of) {
-    std::vector<double> counts(static_cast<std::size_t>(of.classes), 0.0);
-    for (const std::int32_t label : of.labels) counts[static_cast<std::size_t>(label)] += 1;
-    double total = 0;
-    for (const double count : counts) total += count - count * count / of.samples;
+    const double total = of.target_spread ? of.target_spread() : one_hot_spread(of);
     const double residual = of.sums[0] * static_cast<double>(of.classes);
     return total > 0 ? 1.0 - residual / total : NAN;
   };
@@ -52,7 +57,7 @@ MetricKind metric_kind<class MeanAbsoluteError>() {
       "`mean_absolute_error`: the mean of |prediction - target| over samples and outputs, for "
       "losses of values; the prediction of bce_with_logits is the sigmoid of the output.",
       {});
-  return {&table, Direction::min, "mean_absolute_error", nullptr, &make_absolute};
+  return {&table, Direction::min, all_targets(), "mean_absolute_error", nullptr, &make_absolute};
 }
 
 template <>
@@ -60,10 +65,10 @@ MetricKind metric_kind<class R2>() {
   static const ObjectTable table = object_table<R2Options>(
       "r2",
       "`r2`: the coefficient of determination, 1 - squared errors / variance of the targets, with "
-      "both summed over all outputs (scikit-learn's r2_score with variance_weighted). Of "
-      "evaluations only.",
+      "both summed over all outputs (scikit-learn's r2_score and torchmetrics' R2Score with "
+      "variance_weighted, not uniform_average). Of evaluations only.",
       {});
-  return {&table, Direction::max, "r2", nullptr, &make_r2};
+  return {&table, Direction::max, all_targets(), "r2", nullptr, &make_r2};
 }
 
 }  // namespace dpt

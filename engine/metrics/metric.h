@@ -5,10 +5,12 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "engine/spec/target_kinds.h"
 #include "engine/spec/train_spec.h"
 #include "kernels/backend.h"
 
@@ -22,6 +24,9 @@ struct Measured {
   std::span<const std::int32_t> labels{}, predictions{};
   std::span<const std::string> class_names{};
   std::int64_t classes = 0;  ///< outputs of the model
+  /// The squares of the targets about the mean of each output, summed over samples and outputs.
+  /// Null: the targets are one-hot, of the labels.
+  std::function<double()> target_spread{};
 };
 
 struct Metric {
@@ -38,12 +43,14 @@ struct MetricContext {
   std::int64_t classes = 0;  ///< outputs of the model
   std::string loss;          ///< its type
   bool has_errors = false;   ///< Loss::has_errors
+  TargetKind targets = TargetKind::class_index;
 };
 
 struct MetricKind {
   const ObjectTable* table;
   Direction better;
-  std::string stem;  ///< the names of its metrics begin with it, and those of no other kind
+  TargetKinds targets;  ///< that it can be of
+  std::string stem;     ///< the names of its metrics begin with it, and those of no other kind
   /// The rest of the name; null: there is none.
   std::string (*suffix)(const Variant& options);
   /// Throws ErrorKind::usage for options that do not fit. The name is filled in by make_metrics.
@@ -57,10 +64,11 @@ MetricKind metric_kind();
 std::span<const MetricKind> metric_kinds();
 const VariantTable& metric_table();
 
-/// The metrics of a run: accuracy, then those of the config.
+/// The metrics of a run: accuracy, where the targets have one, then those of the config.
 struct MetricSet {
   std::vector<Metric> metrics;
-  std::vector<MetricSum> sums;     ///< of all of them, one after another
+  /// Of all of them, one after another. The first is that of accuracy, also where there is none.
+  std::vector<MetricSum> sums;
   std::vector<std::size_t> first;  ///< where those of each begin
 
   /// `measured` has the sums of all metrics.
@@ -68,8 +76,11 @@ struct MetricSet {
   /// What training steps measure, or with `all` every metric.
   NamedValues values(const Measured& measured, bool all) const;
 };
-/// Takes the first of the values, which is the accuracy, off them: it has fields of its own.
-double take_accuracy(NamedValues& values);
+/// Takes the accuracy off the values, where it is the first: it has fields of its own.
+std::optional<double> take_accuracy(NamedValues& values);
+
+/// Whether accuracy is measured of such targets.
+bool has_accuracy(TargetKind targets);
 
 /// Throws ErrorKind::usage.
 MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext& context);

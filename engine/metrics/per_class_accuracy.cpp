@@ -49,7 +49,8 @@ MetricKind metric_kind<class PerClassAccuracy>() {
       "(balanced accuracy); the evaluation's log line and dpt eval also have that of each class. "
       "Of evaluations only.",
       {});
-  return {&table, Direction::max, "per_class_accuracy", nullptr, &make_per_class};
+  return {&table,  Direction::max, labelled_targets(), "per_class_accuracy",
+          nullptr, &make_per_class};
 }
 
 }  // namespace dpt

@@ -23,7 +23,20 @@ std::string name_of_metric(const Variant& options) {
   return kind.stem + (kind.suffix ? kind.suffix(options) : std::string());
 }
 
-/// Accuracy is always measured: the log and the checkpoints have a place for it.
+/// Fails for a metric that is not of such targets as the data has.
+void check_targets(const Variant& options, const MetricContext& context) {
+  const MetricKind& kind = kind_of(options.type);
+  if (takes(kind.targets, context.targets)) return;
+  std::vector<std::string> names;
+  for (const MetricKind& each : metric_kinds()) {
+    if (takes(each.targets, context.targets)) names.push_back(each.table->name);
+  }
+  fail(ErrorKind::usage,
+       "metrics: the data's targets are {}: expected one of {}, found {}, which is of {}",
+       text_of(context.targets), fmt::join(names, ", "), options.type, text_of(kind.targets));
+}
+
+/// Accuracy is always measured where there is one: the log and the checkpoints have a place for it.
 Variant accuracy() {
   const ObjectTable* table = kind_of("accuracy").table;
   return {table->name, {}, table, table->make()};
@@ -80,17 +93,28 @@ NamedValues MetricSet::values(const Measured& measured, bool all) const {
   return values;
 }
 
-double take_accuracy(NamedValues& values) {
+std::optional<double> take_accuracy(NamedValues& values) {
+  if (values.empty() || values.front().first != kind_of("accuracy").stem) return std::nullopt;
   const double accuracy = values.front().second;
   values.erase(values.begin());
   return accuracy;
 }
 
+bool has_accuracy(TargetKind targets) {
+  return takes(kind_of("accuracy").targets, targets);
+}
+
 MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext& context) {
-  std::vector<Variant> all = {accuracy()};
-  all.insert(all.end(), metrics.begin(), metrics.end());
+  std::vector<Variant> all;
   MetricSet set;
+  if (has_accuracy(context.targets)) {
+    all.push_back(accuracy());
+  } else {
+    set.sums.push_back({SampleSum::none});
+  }
+  all.insert(all.end(), metrics.begin(), metrics.end());
   for (const Variant& options : all) {
+    check_targets(options, context);
     const std::string name = name_of_metric(options);
     const auto is_same = [&](const Metric& each) { return each.name == name; };
     if (std::any_of(set.metrics.begin(), set.metrics.end(), is_same)) continue;

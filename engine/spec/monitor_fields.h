@@ -26,9 +26,10 @@ inline std::string check_direction(BetterDirection better, const std::string& mo
 /// `monitor` of a struct with one.
 template <class S>
 Field monitor_field() {
-  return field("monitor", &S::monitor,
-               "The value that is monitored: val/loss, val/accuracy, or val/ and the name of a "
-               "metric.");
+  return field(
+      "monitor", &S::monitor,
+      "The value that is monitored: val/loss, val/accuracy, or val/ and the name of a "
+      "metric. Data whose targets are values has no accuracy: the default is then val/loss.");
 }
 
 /// `mode` of a struct with a `monitor`.

@@ -27,6 +27,10 @@ class OneByOne : public DataSource {
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     source_.read(index, pixels, label);
   }
+  TargetShape targets() const override { return source_.targets(); }
+  void read_targets(std::int64_t index, std::span<float> row) const override {
+    source_.read_targets(index, row);
+  }
   std::string describe(std::int64_t index) const override { return source_.describe(index); }
   std::string fingerprint() const override { return source_.fingerprint(); }
 
@@ -83,6 +87,7 @@ class Probe {
     scalars_.step = bad.result().step;
     scalars_.inverse_count = 1.0F / static_cast<float>(bad.batch().size());
     pixels_.resize(static_cast<std::size_t>(source_.shape().elements()) * size_of(source_.type()));
+    targets_.resize(static_cast<std::size_t>(source_.targets().floats()));
   }
 
   /// Empty where the sample alone is finite all the way.
@@ -90,9 +95,11 @@ class Probe {
     std::int32_t label = 0;
     const std::int32_t slot = 0;
     source_.read(id, pixels_, label);
+    if (!targets_.empty()) source_.read_targets(id, targets_);
     HostBatch batch;
     batch.pixels = pixels_;
     batch.labels = {&label, 1};
+    batch.targets = targets_;
     batch.slots = {&slot, 1};
     batch.ids = {&id, 1};
     const StagedBatch staged = staging_.stage(0, scalars_, StepMetrics{}, batch, source_);
@@ -168,7 +175,7 @@ class Probe {
   DeviceMemory params_, params16_, grads_, arena_, kept_, loss_;
   StepScalars scalars_;
   std::vector<std::byte> pixels_;
-  std::vector<float> gradients_, floats_;
+  std::vector<float> gradients_, floats_, targets_;
   std::vector<Bf16> halves_;
 };
 

@@ -156,7 +156,8 @@ void Divergence::check_that_some_count(const BadStep& bad) {
   if (!writes_) communicator_.barrier();
   fail(ErrorKind::data,
        "epoch {}: expected at least one batch with a sample that counts in the loss, found none in "
-       "the {} training samples: check loss.ignore_index and loss.class_weights",
+       "the {} training samples: check loss.ignore_index, loss.class_weights and the "
+       "weights of the samples",
        bad.epoch() + 1, job_.splits.train.size());
 }
 

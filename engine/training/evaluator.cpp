@@ -1,23 +1,73 @@
 #include "engine/training/evaluator.h"
 
 #include <cmath>
+#include <span>
 
 namespace dpt {
 namespace {
 
+/// The rows of targets of a split, read one at a time.
+class TargetRows {
+ public:
+  explicit TargetRows(const Split& split)
+      : split_(split),
+        shape_(split.source->targets()),
+        row_(static_cast<std::size_t>(shape_.floats())) {}
+
+  /// Of the sample at `position` in the split; valid until the next call.
+  std::span<const float> values(std::size_t position) {
+    if (!row_.empty()) split_.source->read_targets(split_.indices[position], row_);
+    return std::span(row_).first(static_cast<std::size_t>(shape_.values));
+  }
+  double weight(std::size_t position) {
+    if (!shape_.weighted) return 1;
+    values(position);
+    return static_cast<double>(row_.back());
+  }
+
+ private:
+  const Split& split_;
+  const TargetShape shape_;
+  std::vector<float> row_;
+};
+
+/// Measured::target_spread, of the samples at these positions.
+double target_spread(const Split& split, const std::vector<std::size_t>& positions) {
+  TargetRows rows(split);
+  std::vector<double> means(static_cast<std::size_t>(split.source->targets().values), 0.0);
+  for (const std::size_t position : positions) {
+    const std::span<const float> row = rows.values(position);
+    for (std::size_t c = 0; c < means.size(); ++c) means[c] += static_cast<double>(row[c]);
+  }
+  for (double& mean : means) mean /= static_cast<double>(positions.size());
+  double sum = 0;
+  for (const std::size_t position : positions) {
+    const std::span<const float> row = rows.values(position);
+    for (std::size_t c = 0; c < means.size(); ++c) {
+      const double off = static_cast<double>(row[c]) - means[c];
+      sum += off * off;
+    }
+  }
+  return sum;
+}
+
 /// Means and metrics from the results of the samples, added up in double, in their order.
-void measure(const Job& job, const DataSource& source, EvalResult& result) {
+void measure(const Job& job, const Split& split, EvalResult& result) {
   if (result.n == 0) return;
   const SampleResults& samples = result.samples;
+  TargetRows rows(split);
   const std::size_t sum_count = job.metrics.sums.size();
   std::vector<double> sums(sum_count, 0.0);
   std::vector<std::int32_t> labels, predictions;
+  std::vector<std::size_t> counting;
   double loss = 0, weight = 0;
   for (std::size_t i = 0; i < samples.loss.size(); ++i) {
     const std::int32_t label = samples.label[i];
+    const double own = rows.weight(i);
     loss += static_cast<double>(samples.loss[i]);
-    weight += job.loss.weight_of(label);
-    if (!job.loss.counts(label)) continue;
+    weight += job.loss.weight_of(label, own);
+    if (!job.loss.counts(label, own)) continue;
+    counting.push_back(i);
     for (std::size_t k = 0; k < sum_count; ++k) {
       sums[k] += static_cast<double>(samples.sums[i * sum_count + k]);
     }
@@ -32,8 +82,11 @@ void measure(const Job& job, const DataSource& source, EvalResult& result) {
   measured.samples = static_cast<double>(labels.size());
   measured.labels = labels;
   measured.predictions = predictions;
-  measured.class_names = source.classes();
+  measured.class_names = split.source->classes();
   measured.classes = job.plan.classes;
+  if (split.source->targets().values > 0) {
+    measured.target_spread = [&] { return target_spread(split, counting); };
+  }
   result.metrics = job.metrics.values(measured, true);
   result.accuracy = take_accuracy(result.metrics);
   for (std::size_t i = 0; i < job.metrics.metrics.size(); ++i) {
@@ -57,7 +110,7 @@ std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, 
   result.n = split.size();
   result.samples = replica.evaluate(*split.source, split.indices, loader, wants_stop);
   if (result.samples.interrupted) return std::nullopt;
-  measure(job, *split.source, result);
+  measure(job, split, result);
   return result;
 }
 

@@ -14,9 +14,9 @@ namespace dpt {
 struct EvalResult {
   std::string split;  ///< "train", "val", "test"
   std::int64_t n = 0;
-  double loss = 0;      ///< mean, by the weights of the samples (Loss)
-  double accuracy = 0;  ///< share of samples that count whose largest logit is the label's
-  NamedValues metrics;  ///< the others, in the order of Job::metrics
+  double loss = 0;                 ///< mean, by the weights of the samples (Loss)
+  std::optional<double> accuracy;  ///< of the samples that count; absent where targets have none
+  NamedValues metrics;             ///< the others, in the order of Job::metrics
   /// For each metric that has parts for classes: its name, and these.
   std::vector<std::pair<std::string, NamedValues>> by_class;
   SampleResults samples;  ///< in the order of the split

@@ -217,11 +217,14 @@ class BatchLoss {
         static_cast<std::size_t>(source.shape().elements()) * size_of(source.type());
     std::vector<std::byte> pixels(count * bytes);
     std::vector<std::int32_t> labels(count), slots(count);
+    const auto width = static_cast<std::size_t>(source.targets().floats());
+    std::vector<float> targets(count * width);
     std::vector<std::int64_t> ids(count);
     for (std::size_t k = 0; k < count; ++k) {
       slots[k] = static_cast<std::int32_t>(k);
       ids[k] = split.indices[k * split.indices.size() / count];
       source.read(ids[k], std::span(pixels).subspan(k * bytes, bytes), labels[k]);
+      if (width > 0) source.read_targets(ids[k], std::span(targets).subspan(k * width, width));
     }
     StepScalars scalars;
     scalars.step = 1;
@@ -230,6 +233,7 @@ class BatchLoss {
     scale_ = job.loss.is_weighted() ? 1.0 : 1.0 / static_cast<double>(samples);
     batch_ = {filled<std::byte>(pixels), filled<std::int32_t>(labels), filled<std::int32_t>(slots),
               filled<std::int64_t>(ids), filled<StepScalars>({&scalars, 1})};
+    if (width > 0) batch_.targets = filled<float>(targets);
     at_ = moved_start(job);
     buffers_.params = filled<float>(at_);
     grad_bytes_ = static_cast<std::size_t>(plan_.grad_floats()) * sizeof(float);

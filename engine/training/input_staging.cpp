@@ -84,6 +84,7 @@ StagedBatch InputStaging::stage(int slot_index, const StepScalars& scalars,
     if (data.pixels.ptr()) {
       staged.batch.raw = data.pixels.ptr();
       staged.batch.labels = data.labels.ptr();
+      staged.batch.targets = data.targets.ptr();
     } else {
       stage_samples(slot, batch, source, staged);
       std::iota(slots, slots + samples, 0);
@@ -97,14 +98,17 @@ const InputStaging::Resident& InputStaging::resident(const DataSource& source) {
   const auto known = std::find_if(resident_.begin(), resident_.end(),
                                   [&](const Resident& each) { return each.source == &source; });
   if (known != resident_.end()) return *known;
-  Resident data{&source, {}, {}};
+  Resident data{&source, {}, {}, {}};
   if (const auto samples = source.resident()) {
-    const std::size_t bytes = samples->pixels.size_bytes();
+    const std::size_t bytes = samples->pixels.size_bytes() + samples->targets.size_bytes();
     // A CPU borrows the host's memory. On a GPU it takes no more than half of what is left, so
     // that other batch sizes and other programs have room.
     if (!backend_.info().queues || bytes <= backend_.free_bytes() / 2) {
       data.pixels = backend_.make_resident(samples->pixels, "the data set");
       data.labels = backend_.make_resident(std::as_bytes(samples->labels), "the labels");
+      if (!samples->targets.empty()) {
+        data.targets = backend_.make_resident(std::as_bytes(samples->targets), "the targets");
+      }
     }
   }
   resident_.push_back(std::move(data));
@@ -118,6 +122,8 @@ void InputStaging::stage_samples(Slot& slot, const HostBatch& batch, const DataS
       static_cast<std::size_t>(source.shape().elements()) * size_of(source.type());
   const std::size_t pixel_bytes = samples * sample_bytes;
   const std::size_t label_bytes = samples * sizeof(std::int32_t);
+  const auto target_floats = static_cast<std::size_t>(source.targets().floats());
+  const std::size_t row_bytes = target_floats * sizeof(float), target_bytes = samples * row_bytes;
   std::byte* pixels = grow(slot.pixels, slot.pixel_bytes, pixel_bytes, "a batch of samples");
   std::byte* labels = grow(slot.labels, slot.label_bytes, label_bytes, "a batch of labels");
   for (std::size_t k = 0; k < samples; ++k) {
@@ -125,22 +131,37 @@ void InputStaging::stage_samples(Slot& slot, const HostBatch& batch, const DataS
     std::memcpy(pixels + k * sample_bytes, batch.pixels.data() + from * sample_bytes, sample_bytes);
     std::memcpy(labels + k * sizeof(std::int32_t), &batch.labels[from], sizeof(std::int32_t));
   }
+  std::byte* targets = nullptr;
+  if (target_bytes > 0) {
+    targets = grow(slot.targets, slot.target_bytes, target_bytes, "a batch of targets");
+    for (std::size_t k = 0; k < samples; ++k) {
+      const auto from = static_cast<std::size_t>(batch.slots[k]);
+      std::memcpy(targets + k * row_bytes, &batch.targets[from * target_floats], row_bytes);
+    }
+  }
 
   staged.buffer = next_buffer_;
   next_buffer_ = 1 - next_buffer_;
   Buffer& buffer = buffers_[static_cast<std::size_t>(staged.buffer)];
-  if (buffer.pixels.bytes() < pixel_bytes || buffer.labels.bytes() < label_bytes) {
+  if (buffer.pixels.bytes() < pixel_bytes || buffer.labels.bytes() < label_bytes ||
+      buffer.targets.bytes() < target_bytes) {
     backend_.synchronize();
     grow(buffer.pixels, pixel_bytes, "a batch of samples");
     grow(buffer.labels, label_bytes, "a batch of labels");
+    if (target_bytes > 0) grow(buffer.targets, target_bytes, "a batch of targets");
   }
   backend_.upload_overlapped(buffer.pixels.ptr(), pixels, pixel_bytes, *buffer.free,
                              *buffer.filled);
   backend_.upload_overlapped(buffer.labels.ptr(), labels, label_bytes, *buffer.free,
                              *buffer.filled);
+  if (target_bytes > 0) {
+    backend_.upload_overlapped(buffer.targets.ptr(), targets, target_bytes, *buffer.free,
+                               *buffer.filled);
+  }
   backend_.wait_for(*buffer.filled);
   staged.batch.raw = buffer.pixels.ptr();
   staged.batch.labels = buffer.labels.ptr();
+  if (target_bytes > 0) staged.batch.targets = buffer.targets.ptr();
 }
 
 void InputStaging::release(const StagedBatch& staged) {
@@ -150,8 +171,12 @@ void InputStaging::release(const StagedBatch& staged) {
 
 std::size_t InputStaging::memory_bytes() const {
   std::size_t bytes = block_.bytes();
-  for (const Buffer& buffer : buffers_) bytes += buffer.pixels.bytes() + buffer.labels.bytes();
-  for (const Resident& data : resident_) bytes += data.pixels.bytes() + data.labels.bytes();
+  for (const Buffer& buffer : buffers_) {
+    bytes += buffer.pixels.bytes() + buffer.labels.bytes() + buffer.targets.bytes();
+  }
+  for (const Resident& data : resident_) {
+    bytes += data.pixels.bytes() + data.labels.bytes() + data.targets.bytes();
+  }
   return bytes;
 }
 

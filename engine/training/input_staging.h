@@ -54,15 +54,16 @@ class InputStaging {
   // A data set as it lies on the device; without pixels when it is too large for that.
   struct Resident {
     const DataSource* source;
-    DeviceMemory pixels, labels;
+    DeviceMemory pixels, labels, targets;
   };
   struct Buffer {
-    DeviceMemory pixels, labels;
+    DeviceMemory pixels, labels, targets;
     std::unique_ptr<Event> filled, free;
   };
   struct Slot {
-    HostMemory block{nullptr, nullptr}, pixels{nullptr, nullptr}, labels{nullptr, nullptr};
-    std::size_t pixel_bytes = 0, label_bytes = 0;
+    HostMemory block{nullptr, nullptr}, pixels{nullptr, nullptr}, labels{nullptr, nullptr},
+        targets{nullptr, nullptr};
+    std::size_t pixel_bytes = 0, label_bytes = 0, target_bytes = 0;
   };
 
   const Resident& resident(const DataSource& source);

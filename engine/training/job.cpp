@@ -112,11 +112,9 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.plan = std::move(plan);
   job.evaluation = make_evaluation_plan(job.plan);
   job.splits = make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
-  job.loss = make_loss(spec.loss, {job.plan.classes, sets.train->classes(), [&] {
-                                     return class_counts(job.splits.train, job.plan.classes);
-                                   }});
-  job.metrics = make_metrics(spec.metrics, {job.plan.classes, spec.loss.type, job.loss.has_errors});
-  job.loss.sums = job.metrics.sums;
+  Objective objective = make_objective(spec, job.plan.classes, job.splits);
+  job.loss = std::move(objective.loss);
+  job.metrics = std::move(objective.metrics);
   job.optimizer = make_optimizer(spec.optimizer);
   job.update = plan_update(job.optimizer, param_places(job.plan));
   job.states = job.optimizer.states;

@@ -57,6 +57,8 @@ struct Job {
   std::int64_t steps_ahead = 0;
 
   int decoder_threads = 1;  ///< of each replica, for sources that decode
+  /// Evaluations keep the outputs of each sample. REQUIRES: the loss has errors.
+  bool keeps_outputs = false;
 
   /// Most samples of a micro-batch of an evaluation. Where an evaluation normalises with the
   /// statistics of its micro-batches, it follows from the config alone.
@@ -74,6 +76,19 @@ struct Job {
 /// `plan` is that of `spec`. Throws ErrorKind::usage for whatever in the spec does not fit
 /// together: classes, more replicas than shards.
 Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolved_config);
+
+/// The loss and the metrics of a spec for a model with `outputs`, and this data. Throws
+/// ErrorKind::usage where they do not fit together.
+struct Objective {
+  Loss loss;
+  MetricSet metrics;
+};
+Objective make_objective(const TrainSpec& spec, std::int64_t outputs, const Splits& splits);
+
+/// Where the data's targets have no accuracy, what would be monitored by default is val/loss.
+/// Throws ErrorKind::usage where accuracy is written as a monitor. To be called before anything is
+/// made of the spec.
+void adopt_targets(TrainSpec& spec, const DataSource& source);
 
 /// The parameters of a plan, for plan_update.
 std::vector<ParamPlace> param_places(const Plan& plan);

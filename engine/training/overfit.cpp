@@ -1,11 +1,40 @@
 #include "engine/training/overfit.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "engine/training/run_ranks.h"
 #include "engine/training/stepper.h"
 
 namespace dpt {
+namespace {
+
+/// The least mean loss of the job's training samples. Of probabilities it is their entropy.
+double least_loss(const Job& job) {
+  const Split& split = job.splits.train;
+  const TargetShape shape = split.source->targets();
+  if (!job.loss.least) return 0;
+  std::vector<float> row(static_cast<std::size_t>(shape.floats()));
+  double loss = 0, weight = 0;
+  for (const std::int64_t index : split.indices) {
+    split.source->read_targets(index, row);
+    const double own = shape.weighted ? static_cast<double>(row.back()) : 1.0;
+    const auto targets = std::span(row).first(static_cast<std::size_t>(shape.values));
+    loss += own * job.loss.least(targets);
+    weight += own;
+  }
+  return weight > 0 ? loss / weight : 0;
+}
+
+/// What the loss must fall to, from the first one.
+double target_of(const Job& job, double first_loss, double least) {
+  const double above = std::max(first_loss - least, 0.0);
+  return least + (job.loss.near_zero ? job.loss.near_zero(above) : 0.02 * above);
+}
+
+}  // namespace
 
 Job overfit_job(Job job, std::int64_t batches) {
   if (batches > job.steps_per_epoch) {
@@ -33,18 +62,11 @@ Job overfit_job(Job job, std::int64_t batches) {
   return job;
 }
 
-namespace {
-
-double near_zero(const Job& job, double first_loss) {
-  return job.loss.near_zero ? job.loss.near_zero(first_loss) : 0.02 * first_loss;
-}
-
-}  // namespace
-
 OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t max_steps,
                       const std::function<StopReason()>& stop_request,
                       const std::function<void(const OverfitResult&)>& on_round) {
   OverfitResult result;
+  const double least = least_loss(job);
   const auto body = [&](Backend& backend, Communicator& communicator) {
     Replica replica(backend, communicator, job);
     bool stop_voted = false;
@@ -54,6 +76,7 @@ OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t m
       if (step.step == start.state.step + 1) mine.first_loss = step.metrics.mean_loss();
     });
     replica.set_params(start.params);
+    mine.least = least;
     for (bool is_first = true; !stop_voted; is_first = false) {
       while (!stepper.epoch_done()) {
         stepper.step(stop_request() != StopReason::none, false);
@@ -62,9 +85,11 @@ OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t m
       const RunState& state = stepper.state();
       mine.steps = state.step;
       mine.loss = state.epoch_loss_sum / state.epoch_weight;
-      mine.accuracy = state.epoch_correct / state.epoch_labelled;
+      if (has_accuracy(job.loss.targets.kind)) {
+        mine.accuracy = state.epoch_correct / state.epoch_labelled;
+      }
       if (is_first) mine.first_round = mine.loss;
-      mine.target = near_zero(job, mine.first_loss);
+      mine.target = target_of(job, mine.first_loss, least);
       if (communicator.rank() == 0) on_round(mine);
       if (mine.has_fallen() || mine.steps >= max_steps) break;
       stepper.finish_epoch();

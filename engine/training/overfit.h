@@ -1,9 +1,11 @@
-// dpt train --overfit N: trains on the same N batches until their loss is near zero. A model, a
-// loss or a learning rate that cannot learn even these by heart cannot learn a data set.
+// dpt train --overfit N: trains on the same N batches until their loss is near zero, or the least
+// that their targets allow. A model, a loss or a learning rate that cannot learn even these by
+// heart cannot learn a data set.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "engine/training/trainer.h"
@@ -19,9 +21,10 @@ Job overfit_job(Job job, std::int64_t batches);
 struct OverfitResult {
   std::int64_t steps = 0;
   double first_loss = 0;             ///< mean over the first batch, before any update
+  double least = 0;                  ///< that the loss can be, with these targets
   double target = 0;                 ///< what the loss must fall to
   double first_round = 0, loss = 0;  ///< means over the batches, in the first and the last round
-  double accuracy = 0;               ///< in the last round
+  std::optional<double> accuracy;    ///< in the last round; none where the targets have none
   StopReason stop = StopReason::none;
 
   bool has_fallen() const { return loss <= target; }

@@ -41,6 +41,7 @@ void add_values(Json& line, const NamedValues& values) {
 }
 
 void add_values(Json& line, const EvalResult& result) {
+  if (result.accuracy) line["accuracy"] = *result.accuracy;
   add_values(line, result.metrics);
   for (const auto& [metric, classes] : result.by_class) add_values(line[metric + "_of"], classes);
 }
@@ -98,6 +99,10 @@ void RunReport::begin_interval() {
 
 void RunReport::rolled_back() {
   first_step_ = std::min(first_step_, stepper_.state().step);
+}
+
+bool RunReport::has_accuracy() const {
+  return dpt::has_accuracy(job_.loss.targets.kind);
 }
 
 bool RunReport::is_logged(std::int64_t step) const {
@@ -191,10 +196,10 @@ void RunReport::replica() {
 
 void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool early_stopped) {
   const RunState& state = stepper_.state();
-  Json line = {{"epoch", state.epoch},
-               {"step", state.step},
-               {"loss", state.train_loss.value_or(NAN)},
-               {"accuracy", state.train_accuracy.value_or(NAN)}};
+  Json line = {
+      {"epoch", state.epoch}, {"step", state.step}, {"loss", state.train_loss.value_or(NAN)}};
+  // Of an epoch without a sample that counts, it is not a number.
+  if (has_accuracy()) line["accuracy"] = state.train_accuracy.value_or(NAN);
   add_values(line, state.train_metrics);
   if (speed_) {
     line["seconds"] = speed_->seconds;
@@ -213,11 +218,14 @@ void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool 
 
 std::string RunReport::epoch_line(bool improved) const {
   const RunState& state = stepper_.state();
-  std::string line = fmt::format("epoch {}/{}: train loss {:.4f} accuracy {:.4f}", state.epoch,
-                                 job_.spec.train.epochs, state.train_loss.value_or(NAN),
-                                 state.train_accuracy.value_or(NAN));
+  const auto accuracy = [&](std::optional<double> value) {
+    return has_accuracy() ? fmt::format(" accuracy {:.4f}", value.value_or(NAN)) : std::string();
+  };
+  std::string line =
+      fmt::format("epoch {}/{}: train loss {:.4f}{}", state.epoch, job_.spec.train.epochs,
+                  state.train_loss.value_or(NAN), accuracy(state.train_accuracy));
   if (state.val_loss) {
-    line += fmt::format(", val loss {:.4f} accuracy {:.4f}{}", *state.val_loss, *state.val_accuracy,
+    line += fmt::format(", val loss {:.4f}{}{}", *state.val_loss, accuracy(state.val_accuracy),
                         improved ? " (best)" : "");
   }
   if (speed_) line += fmt::format(", {} images/s", format_rate(speed_->rate));
@@ -251,8 +259,7 @@ void RunReport::eval(const EvalResult& result, const std::string& weights) {
                {"step", stepper_.state().step},
                {"split", result.split},
                {"n", result.n},
-               {"loss", result.loss},
-               {"accuracy", result.accuracy}};
+               {"loss", result.loss}};
   add_values(line, result);
   if (!weights.empty()) line["weights"] = weights;
   line["launches"] = result.samples.replayed ? "graph" : "calls";

@@ -25,7 +25,7 @@ std::string evaluated_average(const Job& job, const RunState& state);
 
 /// Adds values under their names to a line of the log, or to results.
 void add_values(Json& line, const NamedValues& values);
-/// The metrics of an evaluation besides accuracy; those of classes as "NAME_of".
+/// The metrics of an evaluation, accuracy among them; those of classes as "NAME_of".
 void add_values(Json& line, const EvalResult& result);
 
 /// For rank 0, whose replica stands for all. It also measures: speeds are those of this process.
@@ -71,6 +71,7 @@ class RunReport {
     double seconds, rate, wait;
   };
 
+  bool has_accuracy() const;
   void draw_bar(const StepResult& result, double loss);
   double wait_fraction(double waited, double elapsed);
   std::string epoch_line(bool improved) const;

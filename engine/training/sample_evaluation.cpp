@@ -1,6 +1,7 @@
 #include "engine/training/sample_evaluation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/common/divide.h"
 #include "kernels/heartbeat.h"
@@ -29,7 +30,9 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
   const std::size_t sum_count = job_.metrics.sums.size();
   memory_.grow(sums_, most * sum_count * sizeof(float), "evaluation results");
   memory_.grow(metrics_, sizeof(StepMetrics), "evaluation results");
-  std::vector<float> loss(most), sums(most * sum_count);
+  const std::size_t width = outputs_of_sample();
+  if (width > 0) memory_.grow(outputs_, most * width * sizeof(float), "evaluation results");
+  std::vector<float> loss(most), sums(most * sum_count), outputs(most * width);
   std::vector<std::int32_t> prediction(most);
   OwnPart own;
   own.replayed = !micro_batches.empty();
@@ -48,7 +51,8 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
     const bool whole = repeated_.run(key, memory_.moves() + staging_.moves(), [&] {
       pass.evaluate({params.fp32, params.bf16, DevPtr{}, passes_.arena(0), passes_.kept(0),
                      folded_.ptr(), folded16_.ptr()},
-                    staged.batch, {loss_.ptr(), prediction_.ptr(), metrics_.ptr(), sums_.ptr()});
+                    staged.batch,
+                    {loss_.ptr(), prediction_.ptr(), metrics_.ptr(), sums_.ptr(), outputs_.ptr()});
     });
     own.replayed = own.replayed && whole;
     staging_.release(staged);
@@ -56,7 +60,12 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
     backend_.download(loss.data(), loss_.ptr(), samples * sizeof(float));
     backend_.download(prediction.data(), prediction_.ptr(), samples * sizeof(std::int32_t));
     backend_.download(sums.data(), sums_.ptr(), samples * sum_count * sizeof(float));
+    if (width > 0) {
+      backend_.download(outputs.data(), outputs_.ptr(), samples * width * sizeof(float));
+    }
     backend_.synchronize();
+    own.outputs.insert(own.outputs.end(), outputs.begin(),
+                       outputs.begin() + static_cast<std::ptrdiff_t>(samples * width));
     own.sums.insert(own.sums.end(), sums.begin(),
                     sums.begin() + static_cast<std::ptrdiff_t>(samples * sum_count));
     for (std::size_t k = 0; k < samples; ++k) {
@@ -65,6 +74,18 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
     }
   }
   return own;
+}
+
+std::size_t SampleEvaluation::outputs_of_sample() const {
+  return job_.keeps_outputs ? static_cast<std::size_t>(job_.plan.classes) : 0;
+}
+
+std::vector<float> SampleEvaluation::gather(std::vector<float> own, std::size_t of_rank) {
+  own.resize(of_rank);
+  std::vector<float> all(of_rank * static_cast<std::size_t>(communicator_.size()));
+  communicator_.all_gather(std::as_bytes(std::span<const float>(own)),
+                           std::as_writable_bytes(std::span<float>(all)));
+  return all;
 }
 
 bool SampleEvaluation::any_rank_leaves(bool leaves) {
@@ -108,10 +129,10 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
                            std::as_writable_bytes(std::span<SampleResult>(all)));
 
   const std::size_t sum_count = job_.metrics.sums.size();
-  own.sums.resize(own.samples.size() * sum_count);
-  std::vector<float> all_sums(all.size() * sum_count);
-  communicator_.all_gather(std::as_bytes(std::span<const float>(own.sums)),
-                           std::as_writable_bytes(std::span<float>(all_sums)));
+  const std::size_t width = outputs_of_sample();
+  const std::vector<float> all_sums = gather(std::move(own.sums), own.samples.size() * sum_count);
+  std::vector<float> all_outputs;
+  if (width > 0) all_outputs = gather(std::move(own.outputs), own.samples.size() * width);
 
   SampleResults results;
   results.replayed = own.replayed;
@@ -127,6 +148,9 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
       const SampleResult& result = all[at];
       const auto sums = all_sums.begin() + static_cast<std::ptrdiff_t>(at * sum_count);
       results.sums.insert(results.sums.end(), sums, sums + static_cast<std::ptrdiff_t>(sum_count));
+      const auto outputs = all_outputs.begin() + static_cast<std::ptrdiff_t>(at * width);
+      results.outputs.insert(results.outputs.end(), outputs,
+                             outputs + static_cast<std::ptrdiff_t>(width));
       results.loss.push_back(result.loss);
       results.prediction.push_back(result.prediction);
       results.label.push_back(result.label);

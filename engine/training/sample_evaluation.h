@@ -20,7 +20,8 @@ namespace dpt {
 struct SampleResults {
   std::vector<float> loss;
   std::vector<std::int32_t> prediction, label;
-  std::vector<float> sums;  ///< of each sample those of Job::metrics
+  std::vector<float> sums;     ///< of each sample those of Job::metrics
+  std::vector<float> outputs;  ///< of each sample what its outputs say, for Job::keeps_outputs
   /// This rank ran each of its micro-batches as one launch. A device that captures replays from the
   /// third micro-batch of a size on.
   bool replayed = false;
@@ -59,7 +60,7 @@ class SampleEvaluation {
   /// This rank's.
   struct OwnPart {
     std::vector<SampleResult> samples;
-    std::vector<float> sums;
+    std::vector<float> sums, outputs;
     bool replayed = false, leaves = false;
   };
   /// The evaluation plan's own parameters, made from `params`.
@@ -68,6 +69,10 @@ class SampleEvaluation {
                   const std::vector<Range>& micro_batches, Loader& loader,
                   const StopQuestion& wants_stop);
   bool any_rank_leaves(bool leaves);
+  /// That are kept of a sample.
+  std::size_t outputs_of_sample() const;
+  /// Those of all ranks, `of_rank` each.
+  std::vector<float> gather(std::vector<float> own, std::size_t of_rank);
 
   Backend& backend_;
   Communicator& communicator_;
@@ -76,8 +81,8 @@ class SampleEvaluation {
   PassMemory& passes_;
   InputStaging& staging_;
   RepeatedCalls& repeated_;
-  DeviceMemory loss_, prediction_, sums_, metrics_;  ///< of a micro-batch
-  DeviceMemory folded_, folded16_;                   ///< null where nothing is folded
+  DeviceMemory loss_, prediction_, sums_, metrics_, outputs_;  ///< of a micro-batch
+  DeviceMemory folded_, folded16_;                             ///< null where nothing is folded
 };
 
 }  // namespace dpt

@@ -258,7 +258,7 @@ class RankTrainer {
     }
     state.val_n = val ? val->n : 0;
     state.val_loss = val ? std::optional(val->loss) : std::nullopt;
-    state.val_accuracy = val ? std::optional(val->accuracy) : std::nullopt;
+    state.val_accuracy = val ? val->accuracy : std::nullopt;
     state.val_metrics = val ? val->metrics : NamedValues();
   }
 

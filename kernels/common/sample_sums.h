@@ -15,14 +15,20 @@ struct SumList {
   MetricSum of[kMostMetricSums] = {};
   int count = 0;
   bool ranks = false;   ///< some need RowFacts::rank
-  bool errors = false;  ///< some need RowFacts::absolute and squared
+  bool errors = false;  ///< some need RowFacts::errors
+};
+
+/// How far the outputs of a sample are from their targets: means over them.
+struct RowErrors {
+  float absolute = 0, squared = 0;
+  float matches = 0;  ///< on the target's side of 0.5
 };
 
 /// What is known of a sample whose loss was computed.
 struct RowFacts {
   bool is_right = false;  ///< the label's output is the largest
   std::int32_t rank = 0;  ///< outputs above the label's
-  float absolute = 0, squared = 0;
+  RowErrors errors;
 };
 
 DPT_HOST_DEVICE inline float sample_sum(const MetricSum& sum, const RowFacts& facts) {
@@ -30,9 +36,13 @@ DPT_HOST_DEVICE inline float sample_sum(const MetricSum& sum, const RowFacts& fa
     case SampleSum::top_k:
       return (sum.k == 1 ? facts.is_right : facts.rank < sum.k) ? 1.0F : 0.0F;
     case SampleSum::absolute_error:
-      return facts.absolute;
+      return facts.errors.absolute;
     case SampleSum::squared_error:
-      return facts.squared;
+      return facts.errors.squared;
+    case SampleSum::matches:
+      return facts.errors.matches;
+    case SampleSum::none:
+      break;
   }
   return 0;
 }
@@ -42,6 +52,11 @@ DPT_HOST_DEVICE inline bool is_above(float value, std::int32_t c, float at_label
                                      std::int32_t label) {
   // A label whose output is not a number is above none.
   return !(value < at_label || (value == at_label && c >= label));
+}
+
+/// Whether an output or a target stands for yes.
+DPT_HOST_DEVICE inline bool is_hot(float value) {
+  return value > 0.5F;
 }
 
 inline SumList sum_list(const LossDesc& desc) {
@@ -54,7 +69,7 @@ inline SumList sum_list(const LossDesc& desc) {
   std::copy(desc.sums.begin(), desc.sums.end(), list.of);
   for (const MetricSum& sum : desc.sums) {
     list.ranks = list.ranks || (sum.kind == SampleSum::top_k && sum.k != 1);
-    list.errors = list.errors || sum.kind != SampleSum::top_k;
+    list.errors = list.errors || (sum.kind != SampleSum::top_k && sum.kind != SampleSum::none);
   }
   return list;
 }

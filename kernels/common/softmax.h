@@ -64,6 +64,25 @@ DPT_HOST_DEVICE inline double lane_sum(std::int32_t classes, const Term& term) {
   return sum;
 }
 
+struct LargestLogit {
+  float value = 0;
+  std::int32_t index = 0;  ///< the first of equal ones
+};
+
+DPT_HOST_DEVICE inline LargestLogit largest_logit(const float* logits, std::int32_t classes) {
+  float lanes[kSoftmaxLanes];
+  for (float& lane : lanes) lane = logits[0];
+  for_lanes(classes, [&](std::int32_t c, std::int32_t lane) {
+    lanes[lane] = logits[c] > lanes[lane] ? logits[c] : lanes[lane];
+  });
+  LargestLogit largest{lanes[0], 0};
+  for (const float lane : lanes) largest.value = lane > largest.value ? lane : largest.value;
+  for (std::int32_t c = classes - 1; c >= 0; --c) {
+    largest.index = logits[c] == largest.value ? c : largest.index;
+  }
+  return largest;
+}
+
 struct SoftmaxRow {
   float loss = 0;
   std::int32_t prediction = 0;  ///< index of the largest logit, the first of equal ones
@@ -134,16 +153,9 @@ DPT_HOST_DEVICE inline SoftmaxRow softmax_cross_entropy(const float* logits, std
                                                         float scale, float* gradient,
                                                         const ClassWeights& weights = {}) {
   SoftmaxRow row;
-  float lanes[kSoftmaxLanes];
-  for (float& lane : lanes) lane = logits[0];
-  for_lanes(classes, [&](std::int32_t c, std::int32_t lane) {
-    lanes[lane] = logits[c] > lanes[lane] ? logits[c] : lanes[lane];
-  });
-  float largest = lanes[0];
-  for (const float lane : lanes) largest = lane > largest ? lane : largest;
-  for (std::int32_t c = classes - 1; c >= 0; --c) {
-    row.prediction = logits[c] == largest ? c : row.prediction;
-  }
+  const LargestLogit first = largest_logit(logits, classes);
+  const float largest = first.value;
+  row.prediction = first.index;
   SoftmaxSums sums;
   sums.at_label = logits[label] - largest;
   if (smoothing > 0 && weights.weights) {
@@ -173,6 +185,63 @@ DPT_HOST_DEVICE inline SoftmaxRow softmax_cross_entropy(const float* logits, std
     const SoftmaxGradient of(sums.exponentials, classes, smoothing, scale);
     for (std::int32_t c = 0; c < classes; ++c) gradient[c] = of.other(gradient[c]);
     gradient[label] -= of.at_label();
+  }
+  return row;
+}
+
+/// The targets of one sample with soft labels: probabilities, mixed with the uniform ones of
+/// label_smoothing and multiplied by the weights of their classes.
+struct SoftTargets {
+  const float* values;
+  float smoothing = 0;
+  std::int32_t classes = 0;
+  ClassWeights weights;
+
+  DPT_HOST_DEVICE float of(std::int32_t c) const {
+    return (values[c] * (1.0F - smoothing) + smoothing / static_cast<float>(classes)) *
+           weights.of(c);
+  }
+  /// What class c adds to the loss; its logit is counted from the largest one.
+  DPT_HOST_DEVICE double loss(std::int32_t c, float logit, double log_sum) const {
+    const float target = of(c);
+    // A class that is impossible may have a logit of minus infinity.
+    return target == 0 ? 0.0 : static_cast<double>(target) * (log_sum - static_cast<double>(logit));
+  }
+};
+
+/// scale * d loss / d logit of a class whose target is `target`. `factor` is
+/// soft_factor(...).
+DPT_HOST_DEVICE inline float soft_gradient(float exponential, float factor, float target,
+                                           float scale) {
+  return exponential * factor - target * scale;
+}
+/// `mass`: what the targets add up to.
+DPT_HOST_DEVICE inline float soft_factor(double sum_of_exponentials, double mass, float scale) {
+  return static_cast<float>(static_cast<double>(scale) * mass / sum_of_exponentials);
+}
+
+/// Cross-entropy of softmax(logits) against probabilities, as torch.nn.CrossEntropyLoss with such
+/// targets. `gradient` as in softmax_cross_entropy.
+DPT_HOST_DEVICE inline SoftmaxRow soft_cross_entropy(const float* logits,
+                                                     const SoftTargets& targets, float scale,
+                                                     float* gradient) {
+  const std::int32_t classes = targets.classes;
+  const LargestLogit largest = largest_logit(logits, classes);
+  const auto exponential = [&](std::int32_t c) {
+    return exp_nonpositive(logits[c] - largest.value);
+  };
+  const double exponentials = lane_sum(classes, exponential);
+  const double log_sum = log(exponentials);
+  SoftmaxRow row;
+  row.prediction = largest.index;
+  row.loss = static_cast<float>(lane_sum(classes, [&](std::int32_t c) {
+    return targets.loss(c, logits[c] - largest.value, log_sum);
+  }));
+  if (!gradient) return row;
+  const double mass = lane_sum(classes, [&](std::int32_t c) { return targets.of(c); });
+  const float factor = soft_factor(exponentials, mass, scale);
+  for (std::int32_t c = 0; c < classes; ++c) {
+    gradient[c] = soft_gradient(exponential(c), factor, targets.of(c), scale);
   }
   return row;
 }

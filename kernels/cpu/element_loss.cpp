@@ -4,6 +4,7 @@
 
 #include "kernels/common/class_weights.h"
 #include "kernels/common/element_losses.h"
+#include "kernels/common/loss_targets.h"
 #include "kernels/common/softmax.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/loss_rows.h"
@@ -17,10 +18,15 @@ struct ElementRows {
   std::int64_t outputs;
   std::vector<float> pos_weight;
 
-  LossRow operator()(const float* logits, std::int32_t label, float scale, float* gradient,
-                     bool wants_errors) const {
+  LossRow operator()(const LossInput& in) const {
+    return in.targets ? run(in, [&](std::int32_t c) { return in.targets[c]; })
+                      : run(in, [&](std::int32_t c) { return c == in.label ? 1.0F : 0.0F; });
+  }
+
+  template <class Target>
+  LossRow run(const LossInput& in, const Target& target) const {
     const auto n = static_cast<std::int32_t>(outputs);
-    const auto target = [&](std::int32_t c) { return c == label ? 1.0F : 0.0F; };
+    const float* logits = in.logits;
     const auto weight = [&](std::int32_t c) {
       return pos_weight.empty() ? 1.0F : pos_weight[static_cast<std::size_t>(c)];
     };
@@ -30,15 +36,19 @@ struct ElementRows {
     }
     row.loss =
         mean(n, [&](std::int32_t c) { return formula.value(logits[c], target(c), weight(c)); });
-    if (wants_errors) {
+    if (in.wants_errors) {
       const auto error = [&](std::int32_t c) { return formula.predicted(logits[c]) - target(c); };
-      row.absolute = mean(n, [&](std::int32_t c) { return fabsf(error(c)); });
-      row.squared = mean(n, [&](std::int32_t c) { return error(c) * error(c); });
+      row.errors.absolute = mean(n, [&](std::int32_t c) { return fabsf(error(c)); });
+      row.errors.squared = mean(n, [&](std::int32_t c) { return error(c) * error(c); });
+      row.errors.matches = mean(n, [&](std::int32_t c) {
+        return is_hot(formula.predicted(logits[c])) == is_hot(target(c)) ? 1.0F : 0.0F;
+      });
     }
-    if (!gradient) return row;
-    const float share = scale / static_cast<float>(n);
+    for (std::int32_t c = 0; in.outputs && c < n; ++c) in.outputs[c] = formula.predicted(logits[c]);
+    if (!in.gradient) return row;
+    const float share = in.scale / static_cast<float>(n);
     for (std::int32_t c = 0; c < n; ++c) {
-      gradient[c] = formula.gradient(logits[c], target(c), weight(c)) * share;
+      in.gradient[c] = formula.gradient(logits[c], target(c), weight(c)) * share;
     }
     return row;
   }
@@ -54,6 +64,7 @@ struct ElementRows {
 std::unique_ptr<LossOp> make_cpu_element_loss(const ElementLossDesc& desc) {
   check_cpu_desc("an elementwise loss", desc.type, desc.batch);
   check_class_weights("cpu", "an elementwise loss", desc.classes, desc.pos_weight);
+  check_loss_targets("cpu", "an elementwise loss", desc);
   return element_losses::with_formula(desc, [&](auto formula) {
     return make_cpu_loss(desc,
                          ElementRows<decltype(formula)>{formula, desc.classes, desc.pos_weight});

@@ -14,21 +14,30 @@
 
 namespace dpt {
 
-/// The loss of one sample.
+/// One sample.
+struct LossInput {
+  const float* logits = nullptr;
+  std::int32_t label = 0;          ///< -1 where there is none
+  const float* targets = nullptr;  ///< of each output; null: only the label
+  float scale = 1;
+  float* gradient = nullptr;  ///< gets that of the loss times `scale`, or null; may be the logits
+  float* outputs = nullptr;   ///< as LossArgs
+  bool wants_errors = false;
+};
+
+/// Its loss.
 struct LossRow {
   float loss = 0;
   std::int32_t prediction = 0;  ///< index of the largest output, the first of equal ones
   float weight = 1;
   bool counts = true;
-  float absolute = 0, squared = 0;  ///< mean errors, where SumList::errors
+  RowErrors errors;  ///< where they are wanted
 };
 
 /// One thread for any team: a batch of outputs is small, and the loss is summed in sample order. A
 /// row of bf16 outputs is widened, computed on in fp32, and its gradient rounded.
 ///
-/// `rows(logits, label, scale, gradient, wants_errors)` computes a LossRow of fp32 outputs; the
-/// gradient, times `scale`, goes to `gradient` unless that is null; it may be where the outputs
-/// are.
+/// `rows(input)` computes the LossRow of a LossInput, without the sample's own weight.
 template <class T, class Rows>
 class CpuLoss final : public LossOp {
  public:
@@ -42,6 +51,8 @@ class CpuLoss final : public LossOp {
     const T* logits = host<const T>(args.logits);
     const auto* labels = host<const std::int32_t>(args.labels);
     const auto* slots = host<const std::int32_t>(args.slots);
+    const float* targets = host<const float>(args.targets);
+    float* outputs = host(args.outputs);
     T* gradient = d_.training ? host<T>(args.dlogits) : nullptr;
     float* sample_loss = host(args.sample_loss);
     float* sample_sums = host(args.sample_sums);
@@ -50,15 +61,22 @@ class CpuLoss final : public LossOp {
     double loss_sum = 0, weight = 0, sums[kMostMetricSums] = {};
     std::int64_t labelled = 0;
     for (std::int64_t k = 0; k < d_.batch; ++k) {
-      const std::int32_t label = labels[slots[k]];
-      assert(label >= 0 && label < d_.classes);
       const std::int64_t at = k * d_.classes;
+      LossInput in;
+      in.label = has_labels(d_.targets.kind) ? labels[slots[k]] : -1;
+      assert(in.label < d_.classes && (in.label >= 0 || !has_labels(d_.targets.kind)));
+      const float* target = targets ? targets + slots[k] * d_.targets.floats() : nullptr;
+      if (d_.targets.values > 0) in.targets = target;
+      const float own_weight = d_.targets.weighted ? target[d_.targets.values] : 1.0F;
+      in.scale = scale * own_weight;
+      in.outputs = outputs ? outputs + at : nullptr;
+      in.wants_errors = sums_.errors;
       RowFacts facts;
-      const LossRow row =
-          run_row(logits + at, label, scale, gradient ? gradient + at : nullptr, facts.rank);
-      facts.is_right = row.prediction == label;
-      facts.absolute = row.absolute;
-      facts.squared = row.squared;
+      const LossRow row = weigh(
+          run_row(logits + at, in, gradient ? gradient + at : nullptr, own_weight, facts.rank),
+          own_weight);
+      facts.is_right = row.prediction == in.label;
+      facts.errors = row.errors;
       loss_sum += static_cast<double>(row.loss);
       weight += static_cast<double>(row.weight);
       labelled += row.counts ? 1 : 0;
@@ -83,20 +101,33 @@ class CpuLoss final : public LossOp {
   }
 
  private:
-  LossRow run_row(const float* logits, std::int32_t label, float scale, float* gradient,
+  LossRow run_row(const float* logits, LossInput in, float* gradient, float own_weight,
                   std::int32_t& rank) {
     if (sums_.ranks) {
       for (std::int32_t c = 0; c < d_.classes; ++c) {
-        rank += c != label && is_above(logits[c], c, logits[label], label) ? 1 : 0;
+        rank += c != in.label && is_above(logits[c], c, logits[in.label], in.label) ? 1 : 0;
       }
     }
-    return rows_(logits, label, scale, gradient, sums_.errors);
+    in.logits = logits;
+    // What does not count has no gradient, whatever its outputs are.
+    in.gradient = own_weight == 0 ? nullptr : gradient;
+    const LossRow row = rows_(in);
+    if (gradient && own_weight == 0) std::fill_n(gradient, d_.classes, 0.0F);
+    return row;
   }
-  LossRow run_row(const Bf16* logits, std::int32_t label, float scale, Bf16* gradient,
+  LossRow run_row(const Bf16* logits, const LossInput& in, Bf16* gradient, float own_weight,
                   std::int32_t& rank) {
     for (std::size_t c = 0; c < row_.size(); ++c) row_[c] = to_float(logits[c]);
-    const LossRow row = run_row(row_.data(), label, scale, gradient ? row_.data() : nullptr, rank);
+    const LossRow row =
+        run_row(row_.data(), in, gradient ? row_.data() : nullptr, own_weight, rank);
     if (gradient) cpu_to_bf16(gradient, row_.data(), d_.classes);
+    return row;
+  }
+
+  static LossRow weigh(LossRow row, float own_weight) {
+    row.counts = row.counts && own_weight != 0;
+    row.loss = row.counts ? row.loss * own_weight : 0.0F;
+    row.weight = row.counts ? row.weight * own_weight : 0.0F;
     return row;
   }
 

@@ -5,6 +5,7 @@
 #include "kernels/cuda/cross_entropy.h"
 
 #include "kernels/common/class_weights.h"
+#include "kernels/common/loss_targets.h"
 #include "kernels/cuda/loss_rows.cuh"
 #include "kernels/cuda/runtime/device_copy.h"
 
@@ -65,20 +66,68 @@ struct CrossEntropyRows {
   }
 };
 
+/// Against probabilities; the arithmetic is that of soft_cross_entropy.
+struct SoftLabelRows {
+  float smoothing = 0;
+  ClassWeights weights;
+
+  template <class Mine, class T>
+  __device__ loss_rows::RowLoss run(const loss_rows::Row<T>& row, const loss_rows::Largest& largest,
+                                    bool) const {
+    constexpr int kThreads = Mine::kSize;
+    const std::int32_t classes = row.classes, lane = Mine::lane();
+    const SoftTargets targets = {row.targets, smoothing, classes, weights};
+    const auto logit = [&](std::int32_t c) { return to_float(row.logits[c]) - largest.value; };
+    double exponentials = 0;
+    for (std::int32_t c = lane; c < classes; c += kThreads) {
+      exponentials += static_cast<double>(exp_nonpositive(logit(c)));
+    }
+    exponentials = Mine::sum(exponentials);
+    const double log_sum = log(exponentials);
+    double loss = 0, mass = 0;
+    for (std::int32_t c = lane; c < classes; c += kThreads) {
+      loss += targets.loss(c, logit(c), log_sum);
+      mass += static_cast<double>(targets.of(c));
+    }
+    loss = Mine::sum(loss);
+    mass = Mine::sum(mass);
+    loss_rows::RowLoss result;
+    if (classes == 0) return result;
+    result.loss = static_cast<float>(loss);
+    if (!row.gradient) return result;
+    // Each thread reads and writes its own elements; only the label's is read by others, and that
+    // was before the sums.
+    const float factor = soft_factor(exponentials, mass, row.scale);
+    for (std::int32_t c = lane; c < classes; c += kThreads) {
+      store(row.gradient[c],
+            soft_gradient(exp_nonpositive(logit(c)), factor, targets.of(c), row.scale));
+    }
+    return result;
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<LossOp> make_cuda_cross_entropy(const CudaContext& context,
                                                 const CrossEntropyDesc& desc) {
   check_class_weights(context.name, "cross-entropy", desc.classes, desc.class_weights);
-  CrossEntropyRows rows;
-  rows.smoothing = desc.label_smoothing;
-  rows.ignores = desc.ignore_index.has_value();
-  rows.ignored = desc.ignore_index.value_or(0);
+  check_label_loss(context.name, "cross-entropy", desc);
   DeviceMemory weights;
+  ClassWeights of_classes;
   if (!desc.class_weights.empty()) {
     weights = device_copy(context, desc.class_weights);
-    rows.weights = {device<const float>(weights.ptr()), mean_of(desc.class_weights)};
+    of_classes = {device<const float>(weights.ptr()), mean_of(desc.class_weights)};
   }
+  if (desc.targets.kind == TargetKind::soft_labels) {
+    return loss_rows::make_loss(context, "cross-entropy", desc,
+                                SoftLabelRows{desc.label_smoothing, of_classes}, false,
+                                std::move(weights));
+  }
+  CrossEntropyRows rows;
+  rows.smoothing = desc.label_smoothing;
+  rows.weights = of_classes;
+  rows.ignores = desc.ignore_index.has_value();
+  rows.ignored = desc.ignore_index.value_or(0);
   const bool weighted = rows.weights.weights || rows.ignores;
   return loss_rows::make_loss(context, "cross-entropy", desc, rows, weighted, std::move(weights));
 }

@@ -29,12 +29,15 @@ struct Call {
   T* gradient;      ///< (batch, classes) or null
   const std::int32_t* labels;
   const std::int32_t* slots;
-  const float* scale;  ///< null: 1
+  const float* targets;  ///< rows of TargetShape::floats(), or null
+  const float* scale;    ///< null: 1
   StepMetrics* metrics;
   float* sample_loss;        ///< or null
   float* sample_sums;        ///< (batch, sums.count) or null
   std::int32_t* prediction;  ///< or null
+  float* outputs;            ///< (batch, classes) or null
   std::int32_t batch, classes;
+  TargetShape shape;  ///< of the targets
   SumList sums;
   bool weighted;  ///< not every sample has the weight 1
   bool add;       ///< to the metrics
@@ -49,6 +52,8 @@ struct Row {
   const T* logits;
   T* gradient;  ///< or null; it may lie where the logits are
   std::int32_t classes, label;
+  const float* targets;  ///< of each output; null: only the label
+  float* outputs;        ///< or null
   float scale;
   bool label_exists;  ///< a class has that label
 };
@@ -58,7 +63,7 @@ struct RowLoss {
   float loss = 0;
   float weight = 1;
   bool counts = true;
-  float absolute = 0, squared = 0;  ///< mean errors, where SumList::errors
+  RowErrors errors;  ///< where SumList::errors
 };
 
 /// The largest logit so far, and where it is.
@@ -139,8 +144,13 @@ __device__ inline void run_row(const Call<T>& call, const Rows& rows, std::int32
   const std::int32_t classes = exists ? call.classes : 0, lane = Mine::lane();
   const std::int64_t at = static_cast<std::int64_t>(index) * classes;
   const T* logits = call.logits + at;
-  const std::int32_t label = exists ? call.labels[call.slots[index]] : 0;
+  const bool labelled = has_labels(call.shape.kind);
+  const std::int32_t slot = exists ? call.slots[index] : 0;
+  const std::int32_t label = !labelled ? -1 : exists ? call.labels[slot] : 0;
   const bool label_exists = label >= 0 && label < classes;
+  const float* target =
+      call.targets && exists ? call.targets + slot * call.shape.floats() : nullptr;
+  const float own_weight = call.shape.weighted && exists ? target[call.shape.values] : 1.0F;
 
   Largest largest = {exists ? to_float(logits[0]) : 0.0F, 0};
   for (std::int32_t c = lane; c < classes; c += kThreads) {
@@ -158,13 +168,29 @@ __device__ inline void run_row(const Call<T>& call, const Rows& rows, std::int32
     }
     facts.rank = static_cast<std::int32_t>(Mine::sum(static_cast<double>(above)));
   }
-  const Row<T> row = {
-      logits, call.gradient ? call.gradient + at : nullptr, classes, label, scale, label_exists};
-  const RowLoss result = rows.template run<Mine>(row, largest, call.sums.errors);
+  T* gradient = call.gradient ? call.gradient + at : nullptr;
+  // What does not count has no gradient, whatever its outputs are.
+  const Row<T> row = {logits,
+                      own_weight == 0 ? nullptr : gradient,
+                      classes,
+                      label,
+                      call.shape.values > 0 ? target : nullptr,
+                      call.outputs ? call.outputs + at : nullptr,
+                      scale * own_weight,
+                      label_exists};
+  RowLoss result = rows.template run<Mine>(row, largest, call.sums.errors);
+  if (call.shape.weighted) {
+    Mine::order();  // The gradient may lie where the logits are.
+    for (std::int32_t c = lane; gradient && own_weight == 0 && c < classes; c += kThreads) {
+      store(gradient[c], 0.0F);
+    }
+    result.counts = result.counts && own_weight != 0;
+    result.loss = result.counts ? result.loss * own_weight : 0.0F;
+    result.weight = result.counts ? result.weight * own_weight : 0.0F;
+  }
   if (!exists || lane != 0) return;
   facts.is_right = largest.index == label;
-  facts.absolute = result.absolute;
-  facts.squared = result.squared;
+  facts.errors = result.errors;
   sums.loss += static_cast<double>(result.loss);
   sums.weight += static_cast<double>(result.weight);
   sums.labelled += result.counts ? 1U : 0U;
@@ -274,7 +300,7 @@ class CudaLoss final : public LossOp {
         d_(desc),
         sums_(sum_list(desc)),
         rows_(rows),
-        weighted_(weighted),
+        weighted_(weighted || desc.targets.weighted),
         constants_(std::move(constants)) {}
 
   void run(const LossArgs& args) override {
@@ -283,11 +309,14 @@ class CudaLoss final : public LossOp {
     call.gradient = d_.training ? device<T>(args.dlogits) : nullptr;
     call.labels = device<const std::int32_t>(args.labels);
     call.slots = device<const std::int32_t>(args.slots);
+    call.targets = device<const float>(args.targets);
     call.scale = d_.training ? device<const float>(args.inverse_count) : nullptr;
     call.metrics = device<StepMetrics>(args.metrics);
     call.sample_loss = device<float>(args.sample_loss);
     call.sample_sums = device<float>(args.sample_sums);
     call.prediction = device<std::int32_t>(args.prediction);
+    call.outputs = device<float>(args.outputs);
+    call.shape = d_.targets;
     call.batch = static_cast<std::int32_t>(d_.batch);
     call.classes = static_cast<std::int32_t>(d_.classes);
     call.sums = sums_;

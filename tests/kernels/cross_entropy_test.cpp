@@ -1,6 +1,7 @@
 // Softmax with cross-entropy against the double-precision reference, on every backend.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -24,13 +25,19 @@ struct Outcome {
 /// Runs the kernel on labels that are reached through slots, as batches on a device are.
 Outcome run(Backend& backend, const CrossEntropyDesc& d, const std::vector<float>& logits,
             const std::vector<std::int32_t>& labels, float inverse_count,
+            const std::vector<float>& targets = {},
             StepMetrics start = {NAN, NAN, NAN, NAN, 5, 0, 0, {NAN}},
             GradWrite write = GradWrite::overwrite, bool in_place = false) {
   std::vector<std::int32_t> slots(labels.size()), resident(labels.size() * 2, -1);
+  const std::size_t width = targets.size() / labels.size();
+  std::vector<float> rows(targets.size() * 2, NAN);
   for (std::size_t k = 0; k < labels.size(); ++k) {
     slots[k] = static_cast<std::int32_t>(2 * (labels.size() - 1 - k) + 1);
-    resident[static_cast<std::size_t>(slots[k])] = labels[k];
+    const auto slot = static_cast<std::size_t>(slots[k]);
+    resident[slot] = labels[k];
+    for (std::size_t i = 0; i < width; ++i) rows[slot * width + i] = targets[k * width + i];
   }
+  const OnDevice<float> dense(backend, rows);
   const OnDevice<float> x(backend, logits), dx(backend, std::vector<float>(logits.size(), NAN));
   const OnDevice<float> loss(backend, std::vector<float>(labels.size(), NAN));
   const OnDevice<float> scale(backend, {inverse_count});
@@ -41,6 +48,7 @@ Outcome run(Backend& backend, const CrossEntropyDesc& d, const std::vector<float
   args.logits = x.ptr();
   args.dlogits = in_place ? x.ptr() : dx.ptr();
   args.labels = all.ptr();
+  if (width > 0) args.targets = dense.ptr();
   args.slots = places.ptr();
   args.metrics = metrics.ptr();
   args.sample_loss = loss.ptr();
@@ -52,13 +60,14 @@ Outcome run(Backend& backend, const CrossEntropyDesc& d, const std::vector<float
 }
 
 void check(const CrossEntropyDesc& d, const std::vector<float>& logits,
-           const std::vector<std::int32_t>& labels) {
+           const std::vector<std::int32_t>& labels, const std::vector<float>& targets = {}) {
   const float scale = 0.25F;
-  const auto want = reference::cross_entropy(d, to_double(logits), labels, 0.25);
+  const auto want =
+      reference::cross_entropy(d, to_double(logits), labels, 0.25, to_double(targets));
   for (const std::string& name : backend_names()) {
     INFO(name, ": ", d.classes, " classes, batch ", d.batch, ", smoothing ", d.label_smoothing);
     const auto backend = make_backend(parse_device(name));
-    const Outcome got = run(*backend, d, logits, labels, scale);
+    const Outcome got = run(*backend, d, logits, labels, scale, targets);
     check_close("gradient", got.gradient, want.gradient, 1e-6);
     check_close("loss per sample", got.sample_loss, want.sample_loss, 1e-6);
     CHECK(got.prediction == want.prediction);
@@ -70,8 +79,8 @@ void check(const CrossEntropyDesc& d, const std::vector<float>& logits,
     CHECK(got.metrics.labelled == static_cast<float>(want.labelled));
     CHECK(got.metrics.stop_votes == 5);  // not this kernel's to write
 
-    const Outcome in_place =
-        run(*backend, d, logits, labels, scale, {1, 2, 3, 4, 5, 0, 0, {6}}, GradWrite::add, true);
+    const Outcome in_place = run(*backend, d, logits, labels, scale, targets,
+                                 {1, 2, 3, 4, 5, 0, 0, {6}}, GradWrite::add, true);
     CHECK(in_place.gradient == got.gradient);
     CHECK(static_cast<double>(in_place.metrics.loss_sum) ==
           doctest::Approx(want.loss_sum + 1).epsilon(1e-6));
@@ -81,7 +90,7 @@ void check(const CrossEntropyDesc& d, const std::vector<float>& logits,
 
     CrossEntropyDesc inference = d;
     inference.training = false;
-    const Outcome eval = run(*backend, inference, logits, labels, scale);
+    const Outcome eval = run(*backend, inference, logits, labels, scale, targets);
     CHECK(eval.sample_loss == got.sample_loss);
     CHECK(eval.prediction == got.prediction);
     CHECK(std::isnan(eval.gradient[0]));
@@ -126,6 +135,60 @@ TEST_CASE("cross-entropy with class weights and an ignored label agrees with the
       d.ignore_index = some_labels(2, classes)[1];
       check(d, logits, some_labels(d.batch, classes));
     }
+  }
+}
+
+TEST_CASE("cross-entropy of soft labels and of weighted samples agrees with the reference") {
+  for (const std::int64_t classes : {1, 3, 10, 150, 2100}) {
+    for (const float smoothing : {0.0F, 0.1F}) {
+      for (const bool weighted : {false, true}) {
+        CrossEntropyDesc d;
+        d.batch = classes > 1000 ? 4 : 70;
+        d.classes = classes;
+        d.label_smoothing = smoothing;
+        d.targets = {TargetKind::soft_labels, classes, weighted};
+        std::vector<std::int32_t> labels;
+        std::vector<float> rows, weights;
+        for (std::int64_t k = 0; k < d.batch; ++k) {
+          std::vector<float> row = random_values(classes, 100 + static_cast<std::uint64_t>(k));
+          float sum = 0;
+          for (float& v : row) sum += v = std::max(v, 0.0F);  // half of them are 0
+          row[0] += sum == 0 ? 1.0F : 0.0F;
+          for (const float v : row) rows.push_back(v / std::max(sum, row[0]));
+          labels.push_back(
+              static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin()));
+          weights.push_back(static_cast<float>(k % 4) / 2);
+          if (weighted) rows.push_back(weights.back());
+        }
+        const std::vector<float> logits = random_values(d.batch * classes, 11);
+        check(d, logits, labels, rows);
+        d.class_weights = random_values(classes, 17);
+        for (float& v : d.class_weights) v = std::abs(v) + 0.1F;
+        check(d, logits, labels, rows);
+        if (!weighted) continue;
+        d.targets = {TargetKind::class_index, 0, true};
+        check(d, logits, labels, weights);
+      }
+    }
+  }
+}
+
+TEST_CASE("losses refuse targets that they are not made for") {
+  for (const std::string& name : backend_names()) {
+    const auto backend = make_backend(parse_device(name));
+    CrossEntropyDesc d;
+    d.batch = 2;
+    d.classes = 3;
+    d.targets = {TargetKind::values, 3, false};
+    CHECK_THROWS_AS(backend->cross_entropy(d), Error);
+    d.targets = {TargetKind::soft_labels, 2, false};
+    CHECK_THROWS_AS(backend->cross_entropy(d), Error);
+    ElementLossDesc e;
+    e.batch = 2;
+    e.classes = 3;
+    e.targets = {TargetKind::values, 3, false};
+    CHECK_THROWS_WITH_AS(backend->element_loss(e),
+                         doctest::Contains("targets without labels have no accuracy"), Error);
   }
 }
 

@@ -1,7 +1,10 @@
 // Runs a loss of a backend on host vectors of either type.
 #pragma once
 
+#include <cmath>
+#include <initializer_list>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -10,24 +13,45 @@
 
 namespace dpt::testing {
 
+/// What a loss reads of the samples.
+struct LossTargets {
+  std::vector<std::int32_t> labels;  ///< one a sample, in any case
+  std::vector<float> rows;           ///< of TargetShape::floats(); empty where that is 0
+  LossTargets(std::vector<std::int32_t> all, std::vector<float> of_samples = {})
+      : labels(std::move(all)), rows(std::move(of_samples)) {}
+  LossTargets(std::initializer_list<std::int32_t> all) : labels(all) {}
+};
+
 struct LossResult {
   std::vector<float> gradient, sample_loss;
+  std::vector<float> outputs;  ///< where they were asked for
   std::vector<std::int32_t> prediction;
   std::vector<float> sample_sums;
   StepMetrics metrics;
 };
 
 /// T is float or Bf16, as the operation's description says. The gradient overwrites the logits; it
-/// is multiplied by `inverse_count`, if there is one. `sums`: how many the description has.
+/// is multiplied by `inverse_count`, if there is one. `sums`: how many the description has. Samples
+/// lie in the reverse order, with one between them that nobody may read.
 template <class T>
 LossResult run_loss(Backend& backend, LossOp& op, const std::vector<T>& logits,
-                    const std::vector<std::int32_t>& labels,
-                    std::optional<float> inverse_count = 0.25F, std::size_t sums = 1) {
-  std::vector<std::int32_t> slots;
-  for (std::size_t k = 0; k < labels.size(); ++k) slots.push_back(static_cast<std::int32_t>(k));
+                    const LossTargets& targets, std::optional<float> inverse_count = 0.25F,
+                    std::size_t sums = 1, bool wants_outputs = false) {
+  const std::vector<std::int32_t>& labels = targets.labels;
+  const std::size_t n = labels.size(), width = targets.rows.size() / n;
+  std::vector<std::int32_t> slots, spread(2 * n, -1);
+  std::vector<float> rows(2 * n * width, NAN);
+  for (std::size_t k = 0; k < n; ++k) {
+    const std::size_t slot = 2 * (n - 1 - k) + 1;
+    slots.push_back(static_cast<std::int32_t>(slot));
+    spread[slot] = labels[k];
+    for (std::size_t i = 0; i < width; ++i) rows[slot * width + i] = targets.rows[k * width + i];
+  }
   const OnDevice<T> x(backend, logits);
-  const OnDevice<std::int32_t> places(backend, slots), all(backend, labels),
+  const OnDevice<std::int32_t> places(backend, slots), all(backend, spread),
       prediction(backend, labels);
+  const OnDevice<float> dense(backend, rows);
+  const OnDevice<float> outputs(backend, std::vector<float>(logits.size(), NAN));
   const OnDevice<float> scale(backend, {inverse_count.value_or(0.0F)}),
       loss(backend, std::vector<float>(labels.size()));
   const OnDevice<StepMetrics> metrics(backend, {StepMetrics{}});
@@ -35,6 +59,8 @@ LossResult run_loss(Backend& backend, LossOp& op, const std::vector<T>& logits,
   LossArgs args;
   args.logits = args.dlogits = x.ptr();
   args.labels = all.ptr();
+  if (width > 0) args.targets = dense.ptr();
+  if (wants_outputs) args.outputs = outputs.ptr();
   args.slots = places.ptr();
   args.metrics = metrics.ptr();
   args.sample_loss = loss.ptr();
@@ -46,6 +72,7 @@ LossResult run_loss(Backend& backend, LossOp& op, const std::vector<T>& logits,
   for (const T value : x.get()) result.gradient.push_back(to_float(value));
   result.sample_loss = loss.get();
   result.sample_sums = sample_sums.get();
+  if (wants_outputs) result.outputs = outputs.get();
   result.prediction = prediction.get();
   result.metrics = metrics.get()[0];
   return result;
@@ -53,7 +80,7 @@ LossResult run_loss(Backend& backend, LossOp& op, const std::vector<T>& logits,
 
 template <class T>
 LossResult run_loss(Backend& backend, const CrossEntropyDesc& d, const std::vector<T>& logits,
-                    const std::vector<std::int32_t>& labels) {
+                    const LossTargets& labels) {
   return run_loss(backend, *backend.cross_entropy(d), logits, labels);
 }
 

@@ -320,8 +320,11 @@ Gradients linear_backward(const LinearDesc& d, const Values& x, const Values& we
 }
 
 CrossEntropy cross_entropy(const CrossEntropyDesc& d, const Values& logits,
-                           const std::vector<std::int32_t>& labels, double scale) {
+                           const std::vector<std::int32_t>& labels, double scale,
+                           const Values& targets) {
   CrossEntropy out;
+  const bool soft = d.targets.kind == TargetKind::soft_labels;
+  const auto width = static_cast<std::size_t>(d.targets.floats());
   out.gradient.resize(logits.size());
   const auto classes = static_cast<std::size_t>(d.classes);
   const double smoothing = static_cast<double>(d.label_smoothing);
@@ -332,7 +335,8 @@ CrossEntropy cross_entropy(const CrossEntropyDesc& d, const Values& logits,
     for (std::size_t c = 0; c < classes; ++c) sum += std::exp(row[c] - *largest);
     double loss = 0;
     out.prediction.push_back(static_cast<std::int32_t>(largest - row));
-    if (d.ignore_index == labels[k]) {
+    const double own = d.targets.weighted ? targets[(k + 1) * width - 1] : 1.0;
+    if (d.ignore_index == labels[k] || own == 0) {
       out.sample_loss.push_back(0);
       continue;
     }
@@ -341,9 +345,11 @@ CrossEntropy cross_entropy(const CrossEntropyDesc& d, const Values& logits,
     };
     double mass = 0;
     const auto target = [&](std::size_t c) {
-      const double share = smoothing / static_cast<double>(d.classes) +
-                           (static_cast<std::int32_t>(c) == labels[k] ? 1 - smoothing : 0.0);
-      return share * weight(c);
+      const double given = soft                                        ? targets[k * width + c]
+                           : static_cast<std::int32_t>(c) == labels[k] ? 1.0
+                                                                       : 0.0;
+      const double share = smoothing / static_cast<double>(d.classes) + (1 - smoothing) * given;
+      return share * weight(c) * own;
     };
     for (std::size_t c = 0; c < classes; ++c) mass += target(c);
     for (std::size_t c = 0; c < classes; ++c) {
@@ -353,7 +359,7 @@ CrossEntropy cross_entropy(const CrossEntropyDesc& d, const Values& logits,
     }
     out.sample_loss.push_back(loss);
     out.loss_sum += loss;
-    out.weight += weight(static_cast<std::size_t>(labels[k]));
+    out.weight += own * (soft ? 1.0 : weight(static_cast<std::size_t>(labels[k])));
     ++out.labelled;
     out.correct += out.prediction.back() == labels[k] ? 1 : 0;
   }

@@ -91,8 +91,10 @@ struct CrossEntropy {
   std::int64_t correct = 0, labelled = 0;
 };
 
-/// As torch.nn.CrossEntropyLoss, summed. labels[k] belongs to sample k.
+/// As torch.nn.CrossEntropyLoss, summed. labels[k] and row k of `targets`, which are those of
+/// d.targets, belong to sample k.
 CrossEntropy cross_entropy(const CrossEntropyDesc& d, const Values& logits,
-                           const std::vector<std::int32_t>& labels, double scale);
+                           const std::vector<std::int32_t>& labels, double scale,
+                           const Values& targets = {});
 
 }  // namespace dpt::reference

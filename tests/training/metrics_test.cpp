@@ -130,7 +130,8 @@ TEST_CASE("an epoch without a sample that counts ends the run") {
     CHECK_THROWS_WITH_AS(
         train_small(small_job(config, {cpus(replicas)}), folder.path()),
         "epoch 1: expected at least one batch with a sample that counts in the loss, found none in "
-        "the 53 training samples: check loss.ignore_index and loss.class_weights",
+        "the 53 training samples: check loss.ignore_index, loss.class_weights and the "
+        "weights of the samples",
         Error);
   }
 }

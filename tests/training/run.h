@@ -126,6 +126,10 @@ class Unresident : public DataSource {
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     source_->read(index, pixels, label);
   }
+  TargetShape targets() const override { return source_->targets(); }
+  void read_targets(std::int64_t index, std::span<float> row) const override {
+    source_->read_targets(index, row);
+  }
   std::string describe(std::int64_t index) const override { return source_->describe(index); }
   std::string fingerprint() const override { return source_->fingerprint(); }
 

@@ -25,6 +25,12 @@ class CountingSource final : public DataSource {
   SampleShape shape() const override { return {2, 2, 1}; }
   DType type() const override { return DType::u8; }
   const std::vector<std::string>& classes() const override { return classes_; }
+  TargetShape targets() const override { return shape_of_targets; }
+  void read_targets(std::int64_t index, std::span<float> row) const override {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      row[i] = static_cast<float>(index) + static_cast<float>(i) / 4;
+    }
+  }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     if (delay.count() > 0) std::this_thread::sleep_for(delay * (index % 3));
     {
@@ -43,6 +49,7 @@ class CountingSource final : public DataSource {
     return seen_.size();
   }
 
+  TargetShape shape_of_targets;
   std::chrono::microseconds delay{0};
   std::set<std::int64_t> bad;
 
@@ -87,6 +94,10 @@ void check_batch(const HostBatch& batch, const Split& split, std::int64_t epoch,
     REQUIRE(batch.labels[slot] == label);
     REQUIRE(std::memcmp(batch.pixels.data() + slot * sample_bytes, pixels.data(), sample_bytes) ==
             0);
+    std::vector<float> row(static_cast<std::size_t>(split.source->targets().floats()));
+    if (!row.empty()) split.source->read_targets(index, row);
+    const auto staged = batch.targets.subspan(slot * row.size(), row.size());
+    REQUIRE(std::equal(staged.begin(), staged.end(), row.begin()));
   }
 }
 
@@ -114,6 +125,7 @@ TEST_CASE("batches come in order, whatever the decoders") {
       CAPTURE(prefetch);
       auto source = std::make_shared<CountingSource>();
       source->delay = std::chrono::microseconds(20);
+      if (workers != 2) source->shape_of_targets = {TargetKind::values, 2, prefetch == 2};
       const Split split = split_of(source);
       Loader loader(split, options(workers, prefetch));
       for (std::int64_t epoch = 0; epoch < 2; ++epoch) {

@@ -85,29 +85,34 @@ std::string error_of(const std::function<void()>& action, const TempDir& dir, Er
   return shown;
 }
 
-Variant variant(const VariantTable& table, const std::string& name,
-                std::initializer_list<std::pair<std::string, PlainValue>> fields) {
+namespace {
+
+/// Sets the field of that name; one of a nested struct is "OUTER.NAME".
+void set_field(const ObjectTable& table, void* options, const std::string& name,
+               const PlainValue& value) {
+  const std::size_t dot = name.find('.');
+  for (const Field& field : table.fields) {
+    if (field.name != name.substr(0, dot)) continue;
+    if (dot == std::string::npos) return field.set(options, value);
+    return set_field(*field.object, field.nested(options), name.substr(dot + 1), value);
+  }
+  FAIL("no field is called " << name);
+}
+
+}  // namespace
+
+Variant variant(const VariantTable& table, const std::string& name, const Fields& fields) {
   for (const ObjectTable* object : table.alternatives) {
     if (object->name != name) continue;
     const std::shared_ptr<void> options = object->make();
-    for (const auto& [key, value] : fields) {
-      bool known = false;
-      for (const Field& field : object->fields) {
-        if (field.name != key) continue;
-        field.set(options.get(), value);
-        known = true;
-      }
-      REQUIRE_MESSAGE(known, key);
-    }
+    for (const auto& [key, value] : fields) set_field(*object, options.get(), key, value);
     return {name, {"config.yaml", 3, 5}, object, options};
   }
   FAIL("no " << table.what << " is called " << name);
   return {};
 }
 
-DataSets open(const std::string& name,
-              std::initializer_list<std::pair<std::string, PlainValue>> fields,
-              const DataRequirements& requirements) {
+DataSets open(const std::string& name, const Fields& fields, const DataRequirements& requirements) {
   return open_dataset(variant(dataset_table(), name, fields), requirements);
 }
 

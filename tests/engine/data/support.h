@@ -42,13 +42,13 @@ std::string error_of(const std::function<void()>& action, ErrorKind kind = Error
 std::string error_of(const std::function<void()>& action, const TempDir& dir,
                      ErrorKind kind = ErrorKind::data);
 
-/// `{type: name, fields...}` from a table, at "config.yaml:3:5".
-Variant variant(const VariantTable& table, const std::string& name,
-                std::initializer_list<std::pair<std::string, PlainValue>> fields = {});
+using Fields = std::vector<std::pair<std::string, PlainValue>>;
+
+/// `{type: name, fields...}` from a table, at "config.yaml:3:5". Fields of nested structs are
+/// "train.images".
+Variant variant(const VariantTable& table, const std::string& name, const Fields& fields = {});
 /// Opens a data set by name.
-DataSets open(const std::string& name,
-              std::initializer_list<std::pair<std::string, PlainValue>> fields,
-              const DataRequirements& requirements);
+DataSets open(const std::string& name, const Fields& fields, const DataRequirements& requirements);
 
 /// One sample's bytes and its label.
 std::pair<Bytes, std::int32_t> sample(const DataSource& source, std::int64_t index);

@@ -66,6 +66,10 @@ TEST_CASE("the last layer must have one output per class") {
   CHECK(plan_error(ModelSpecBuilder({1, 8, 8}).add("Flatten").linear("fc", 1)) ==
         "net.yaml:11:7: layer 'fc' (Linear): the last layer must have one output per class, at "
         "least 2, found 1");
+  // Values are of any number.
+  TrainSpec spec = ModelSpecBuilder({1, 8, 8}).add("Flatten").linear("fc", 1).spec();
+  spec.loss.type = "mse";
+  CHECK(make_plan(spec).classes == 1);
 }
 
 TEST_CASE("a model without layers, parameters or a proper input") {

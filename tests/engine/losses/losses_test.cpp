@@ -11,6 +11,7 @@
 #include "tests/support/json_variant.h"
 #include "tests/support/loss_runner.h"
 #include "tests/support/places.h"
+#include "tests/support/text.h"
 
 namespace dpt::testing {
 namespace {
@@ -22,14 +23,15 @@ const Counts kCounts = {10, 30, 0, 20};
 const std::vector<std::string> kNames = {"cat", "dog", "emu", "fox"};
 
 Loss loss_of(const std::string& type, const Json& options, std::int64_t classes = 4,
-             const Counts& counts = kCounts) {
+             const Counts& counts = kCounts, const TargetShape& targets = {}) {
   return make_loss(json_variant(loss_table(), type, options),
-                   {classes, kNames, [&] { return counts; }});
+                   {classes, kNames, [&] { return counts; }, targets});
 }
 
-std::string error_of(const Json& options, std::int64_t classes = 4) {
+std::string error_of(const Json& options, std::int64_t classes = 4, const TargetShape& targets = {},
+                     const std::string& type = "cross_entropy") {
   try {
-    loss_of("cross_entropy", options, classes);
+    loss_of(type, options, classes, kCounts, targets);
   } catch (const Error& error) {
     return error.what();
   }
@@ -49,6 +51,34 @@ std::vector<float> to_floats(const Json& values) {
   return values.get<std::vector<float>>();
 }
 
+TargetKind kind_named(const std::string& name) {
+  return name == "soft_labels" ? TargetKind::soft_labels
+         : name == "multi_hot" ? TargetKind::multi_hot
+         : name == "values"    ? TargetKind::values
+                               : TargetKind::class_index;
+}
+
+/// The targets of a golden case.
+TargetShape shape_of(const Json& each) {
+  const TargetKind kind = kind_named(each.value("kind", std::string()));
+  const std::int64_t classes = each["classes"];
+  return {kind, kind == TargetKind::class_index ? 0 : classes, each.contains("sample_weights")};
+}
+
+/// Their rows, with the weights.
+std::vector<float> rows_of(const Json& each, std::size_t batch) {
+  const TargetShape shape = shape_of(each);
+  const auto width = static_cast<std::size_t>(shape.values);
+  std::vector<float> rows;
+  for (std::size_t k = 0; k < batch; ++k) {
+    for (std::size_t c = 0; c < width; ++c) {
+      rows.push_back(each["targets"][k * width + c].get<float>());
+    }
+    if (shape.weighted) rows.push_back(each["sample_weights"][k].get<float>());
+  }
+  return rows;
+}
+
 }  // namespace
 
 TEST_CASE("losses, weights and gradients are those of PyTorch") {
@@ -62,26 +92,42 @@ TEST_CASE("losses, weights and gradients are those of PyTorch") {
       const auto labels = each["labels"].get<std::vector<std::int32_t>>();
       const std::int64_t classes = each["classes"];
       const auto batch = static_cast<std::int64_t>(labels.size());
-      const Loss loss = loss_of(each["type"], each["options"], classes);
+      const TargetShape shape = shape_of(each);
+      const Loss loss = loss_of(each["type"], each["options"], classes, kCounts, shape);
+      const bool labels_exist = has_labels(shape.kind);
+      // A label that nobody may read.
+      const LossTargets targets(
+          labels_exist ? labels : std::vector<std::int32_t>(labels.size(), 1 << 30),
+          rows_of(each, labels.size()));
+      const auto own = [&](std::size_t k) {
+        return shape.weighted ? each["sample_weights"][k].get<double>() : 1.0;
+      };
 
       std::vector<float> weights;
       double weight = 0;
-      for (const std::int32_t label : labels) {
-        weights.push_back(static_cast<float>(loss.weight_of(label)));
-        weight += loss.weight_of(label);
+      for (std::size_t k = 0; k < labels.size(); ++k) {
+        weights.push_back(static_cast<float>(loss.weight_of(labels[k], own(k))));
+        weight += loss.weight_of(labels[k], own(k));
       }
       CHECK(weights == to_floats(each["weights"]));
 
       // The divisor is in the gradient's scale, or nobody knows it yet.
       const auto scale =
           loss.is_weighted() ? std::nullopt : std::optional(1.0F / static_cast<float>(batch));
-      std::vector<MetricSum> sums = {{SampleSum::top_k, 2}, {SampleSum::top_k, 1}};
+      std::vector<MetricSum> sums = {{SampleSum::none}};
+      const bool has_rank = labels_exist && classes > 1;
+      if (has_rank) {
+        sums.push_back({SampleSum::top_k, 2});
+        sums.push_back({SampleSum::top_k, 1});
+      }
       if (loss.has_errors) {
         sums.push_back({SampleSum::absolute_error});
         sums.push_back({SampleSum::squared_error});
+        sums.push_back({SampleSum::matches});
       }
       const auto op = loss.compile(*backend, {batch, classes, DType::f32, true, sums});
-      const LossResult got = run_loss(*backend, *op, logits, labels, scale, sums.size());
+      const LossResult got =
+          run_loss(*backend, *op, logits, targets, scale, sums.size(), loss.has_errors);
       check_close("loss per sample", got.sample_loss, each["losses"].get<std::vector<double>>(),
                   1e-6);
       CHECK(static_cast<double>(got.metrics.weight) == doctest::Approx(weight));
@@ -94,14 +140,16 @@ TEST_CASE("losses, weights and gradients are those of PyTorch") {
       double labelled = 0;
       std::vector<double> want(sums.size(), 0.0), of_samples;
       for (std::size_t k = 0; k < labels.size(); ++k) {
-        const bool counts = loss.counts(labels[k]);
+        const bool counts = loss.counts(labels[k], own(k));
         labelled += counts ? 1 : 0;
         const auto rank =
             rank_of(logits.data() + k * static_cast<std::size_t>(classes), classes, labels[k]);
-        std::vector<double> mine = {rank < 2 ? 1.0 : 0.0, rank < 1 ? 1.0 : 0.0};
+        std::vector<double> mine = {0.0};
+        if (has_rank) mine.insert(mine.end(), {rank < 2 ? 1.0 : 0.0, rank < 1 ? 1.0 : 0.0});
         if (loss.has_errors) {
-          mine.push_back(each["absolute"][k].get<double>());
-          mine.push_back(each["squared"][k].get<double>());
+          for (const char* name_of_sum : {"absolute", "squared", "matches"}) {
+            mine.push_back(each[name_of_sum][k].get<double>());
+          }
         }
         for (std::size_t i = 0; i < mine.size(); ++i) {
           of_samples.push_back(counts ? mine[i] : 0.0);
@@ -114,7 +162,10 @@ TEST_CASE("losses, weights and gradients are those of PyTorch") {
 
       // An evaluation measures the same and leaves the logits as they are.
       const auto eval = loss.compile(*backend, {batch, classes, DType::f32, false, sums});
-      const LossResult measured = run_loss(*backend, *eval, logits, labels, 0.25F, sums.size());
+      const LossResult measured =
+          run_loss(*backend, *eval, logits, targets, 0.25F, sums.size(), loss.has_errors);
+      CHECK(measured.outputs == got.outputs);
+      if (each["type"] == "mse") CHECK(measured.outputs == logits);
       CHECK(measured.sample_sums == got.sample_sums);
       CHECK(measured.sample_loss == got.sample_loss);
       CHECK(measured.prediction == got.prediction);
@@ -122,6 +173,114 @@ TEST_CASE("losses, weights and gradients are those of PyTorch") {
       CHECK(measured.gradient == logits);
     }
   }
+}
+
+TEST_CASE("soft labels of one class give the bits of its label") {
+  for (const std::string& name : backend_names()) {
+    CAPTURE(name);
+    const auto backend = make_backend(parse_device(name));
+    for (const std::int64_t classes : {4, 11, 300}) {
+      const std::int64_t batch = 5;
+      std::vector<float> logits = random_values(batch * classes, 7);
+      for (float& value : logits) value *= 5;
+      const std::vector<std::int32_t> labels = some_labels(batch, classes);
+      std::vector<float> rows(logits.size(), 0.0F);
+      for (std::size_t k = 0; k < labels.size(); ++k) {
+        rows[k * static_cast<std::size_t>(classes) + static_cast<std::size_t>(labels[k])] = 1.0F;
+      }
+      for (const char* type : {"cross_entropy", "mse", "bce_with_logits"}) {
+        CAPTURE(type);
+        const Loss plain = loss_of(type, Json::object(), classes);
+        const Loss soft = loss_of(type, Json::object(), classes, kCounts,
+                                  {TargetKind::soft_labels, classes, false});
+        const LossShape shape = {batch, classes, DType::f32, true};
+        const LossResult want = run_loss(*backend, *plain.compile(*backend, shape), logits, labels);
+        const LossResult got =
+            run_loss(*backend, *soft.compile(*backend, shape), logits, {labels, rows});
+        CHECK(got.sample_loss == want.sample_loss);
+        CHECK(got.gradient == want.gradient);
+        CHECK(got.metrics.sums[0] == want.metrics.sums[0]);
+      }
+    }
+  }
+}
+
+TEST_CASE("a sample with the weight 0 is in no sum, whatever its outputs are") {
+  for (const std::string& name : backend_names()) {
+    CAPTURE(name);
+    const auto backend = make_backend(parse_device(name));
+    for (const TargetShape& shape : {TargetShape{TargetKind::class_index, 0, true},
+                                     {TargetKind::soft_labels, 4, true},
+                                     {TargetKind::multi_hot, 4, true},
+                                     {TargetKind::values, 4, true}}) {
+      const bool labelled = has_labels(shape.kind);
+      const Loss loss =
+          loss_of(labelled ? "cross_entropy" : "mse", Json::object(), 4, kCounts, shape);
+      CHECK(loss.is_weighted());
+      std::vector<float> rows;
+      for (const float weight : {0.5F, 0.0F, 2.0F}) {
+        if (shape.values > 0) rows.insert(rows.end(), {1, 0, 0, 0});
+        rows.push_back(weight);
+      }
+      const SampleSum sum = labelled ? SampleSum::top_k : SampleSum::matches;
+      const auto op = loss.compile(*backend, {3, 4, DType::f32, true, {{sum}}});
+      const LossResult got = run_loss<float>(*backend, *op, {4, 0, 0, 0, NAN, 0, 9, 0, 0, 4, 0, 0},
+                                             {{0, 0, 0}, rows}, std::nullopt);
+      CHECK(got.metrics.count == 3);
+      CHECK(got.metrics.labelled == 2);
+      CHECK(got.metrics.weight == 2.5F);
+      CHECK(got.metrics.sums[0] == (labelled ? 1.0F : 1.5F));
+      CHECK(std::isfinite(got.metrics.loss_sum));
+      CHECK(got.sample_loss[1] == 0);
+      CHECK(std::vector(got.gradient.begin() + 4, got.gradient.begin() + 8) ==
+            std::vector<float>(4, 0.0F));
+      CHECK(got.gradient[8] != 0);
+    }
+  }
+}
+
+TEST_CASE("the least loss of soft labels and of multi-hot targets") {
+  const std::vector<float> soft = {0.5F, 0.25F, 0.25F, 0.0F}, hot = {1.0F, 0.0F, 0.5F, 1.0F};
+  const TargetShape of_soft = {TargetKind::soft_labels, 4, false};
+  const Loss plain = loss_of("cross_entropy", Json::object(), 4, kCounts, of_soft);
+  CHECK(plain.least(soft) == doctest::Approx(1.5 * std::log(2.0)));
+  // At the logits that make it so, the loss is that, and the gradient 0.
+  const Loss weighted =
+      loss_of("cross_entropy", {{"class_weights", {1.0, 2.0, 4.0, 1.0}}}, 4, kCounts, of_soft);
+  const auto backend = make_backend(parse_device("cpu"));
+  const LossResult got =
+      run_loss<float>(*backend, *weighted.compile(*backend, {1, 4, DType::f32, true}),
+                      {std::log(0.5F), std::log(0.5F), std::log(1.0F), -200.0F}, {{0}, soft}, 1.0F);
+  CHECK(weighted.least(soft) ==
+        doctest::Approx(static_cast<double>(got.sample_loss[0])).epsilon(1e-6));
+  for (const float value : got.gradient) CHECK(std::abs(value) < 1e-6F);
+  const Loss bce =
+      loss_of("bce_with_logits", Json::object(), 4, kCounts, {TargetKind::multi_hot, 4, false});
+  CHECK(bce.least(hot) == doctest::Approx(std::log(2.0) / 4));
+  const Loss positive = loss_of("bce_with_logits", {{"pos_weight", {1.0, 1.0, 3.0, 1.0}}}, 4,
+                                kCounts, {TargetKind::multi_hot, 4, false});
+  CHECK(positive.least(hot) == doctest::Approx((-1.5 * std::log(0.75) - 0.5 * std::log(0.25)) / 4));
+  CHECK(!loss_of("mse", Json::object(), 4, kCounts, of_soft).least);
+  CHECK(!loss_of("cross_entropy", Json::object()).least);
+}
+
+TEST_CASE("targets that a loss is not of, or that do not fit the model") {
+  CHECK(error_of({}, 4, {TargetKind::values, 4, false}) ==
+        "loss: the data's targets are values (a number for each output): expected one of mse, l1, "
+        "smooth_l1, found cross_entropy, which is of class labels or soft labels (a probability of "
+        "each class) (data.target says what the targets are)");
+  check_contains(
+      error_of({}, 4, {TargetKind::multi_hot, 4, false}),
+      "loss: the data's targets are multi-hot targets (0 to 1 for each output): expected "
+      "one of bce_with_logits, mse, l1, smooth_l1, found cross_entropy");
+  CHECK(error_of({}, 4, {TargetKind::values, 3, false}, "mse") ==
+        "model: the data has 3 target values a sample: expected as many outputs of the last layer, "
+        "found 4");
+  CHECK(error_of({{"ignore_index", 2}}, 4, {TargetKind::soft_labels, 4, false}) ==
+        "loss.ignore_index: soft labels have no label to ignore: expected none, found 2; give such "
+        "samples the weight 0");
+  check_contains(error_of(Json::object(), 4, {TargetKind::values, 4, false}, "bce_with_logits"),
+                 "expected one of mse, l1, smooth_l1, found bce_with_logits");
 }
 
 TEST_CASE("gradients are divided by the weight that the sums hold") {

@@ -16,6 +16,8 @@ Variant metric(const std::string& type, const nlohmann::json& options = nlohmann
 
 const MetricContext kClasses = {3, "cross_entropy", false};
 const MetricContext kValues = {3, "mse", true};
+const MetricContext kHot = {3, "bce_with_logits", true, TargetKind::multi_hot};
+const MetricContext kNumbers = {3, "mse", true, TargetKind::values};
 
 }  // namespace
 
@@ -60,6 +62,39 @@ TEST_CASE("r2 is scikit-learn's r2_score of the one-hot targets, variance_weight
   CHECK(std::isnan(set.values({sums, 4, same, predictions, {}, 3}, true)[1].second));
 }
 
+TEST_CASE("r2 of values: 1 - squared errors / squares about the mean") {
+  const MetricSet set = make_metrics({metric("r2"), metric("mean_absolute_error")}, kNumbers);
+  // The place of accuracy is there, and stays empty.
+  CHECK(set.sums == std::vector<MetricSum>{{SampleSum::none, 1},
+                                           {SampleSum::squared_error, 1},
+                                           {SampleSum::absolute_error, 1}});
+  const std::vector<double> sums = {0, 0.5, 2};
+  Measured measured = {sums, 4, {}, {}, {}, 3};
+  measured.target_spread = [] { return 6.0; };
+  const NamedValues want = {{"r2", 1 - 1.5 / 6}, {"mean_absolute_error", 0.5}};
+  CHECK(set.values(measured, true) == want);
+  measured.target_spread = [] { return 0.0; };
+  CHECK(std::isnan(set.values(measured, true)[0].second));
+}
+
+TEST_CASE("accuracy: of multi-hot targets that of the outputs, of values none") {
+  const MetricSet hot = make_metrics({metric("mean_absolute_error")}, kHot);
+  CHECK(hot.sums ==
+        std::vector<MetricSum>{{SampleSum::matches, 1}, {SampleSum::absolute_error, 1}});
+  const std::vector<double> sums = {3, 1};
+  NamedValues values = hot.values({sums, 4}, false);
+  CHECK(take_accuracy(values) == 0.75);
+  CHECK(values == NamedValues{{"mean_absolute_error", 0.25}});
+
+  NamedValues none =
+      make_metrics({metric("mean_absolute_error")}, kNumbers).values({sums, 4}, false);
+  CHECK_FALSE(take_accuracy(none));
+  CHECK(none.size() == 1);
+  CHECK(make_metrics({}, kNumbers).metrics.empty());
+  CHECK(has_accuracy(TargetKind::soft_labels));
+  CHECK_FALSE(has_accuracy(TargetKind::values));
+}
+
 TEST_CASE("names of metrics, and which values are better") {
   CHECK(measured_names({metric("top_k"), metric("accuracy"), metric("r2")}) ==
         std::vector<std::string>{"loss", "accuracy", "accuracy_top5", "r2"});
@@ -75,9 +110,10 @@ TEST_CASE("names of metrics, and which values are better") {
 }
 
 TEST_CASE("metrics that do not fit the model or the loss") {
-  const auto error_of = [](const std::vector<Variant>& metrics) -> std::string {
+  const auto error_of = [](const std::vector<Variant>& metrics,
+                           const MetricContext& context = kClasses) -> std::string {
     try {
-      make_metrics(metrics, kClasses);
+      make_metrics(metrics, context);
     } catch (const Error& error) {
       return error.what();
     }
@@ -88,6 +124,16 @@ TEST_CASE("metrics that do not fit the model or the loss") {
   CHECK(error_of({metric("r2")}) ==
         "metrics: r2 is the distance of outputs from their targets: expected loss: mse, l1, "
         "smooth_l1 or bce_with_logits, found cross_entropy");
+  CHECK(error_of({metric("top_k")}, kHot) ==
+        "metrics: the data's targets are multi-hot targets (0 to 1 for each output): expected "
+        "one of accuracy, mean_absolute_error, r2, found top_k, which is of class labels or soft "
+        "labels (a probability of each class)");
+  CHECK(error_of({metric("accuracy")}, kNumbers) ==
+        "metrics: the data's targets are values (a number for each output): expected one of "
+        "mean_absolute_error, r2, found accuracy, which is of class labels or soft labels (a "
+        "probability of each class) or multi-hot targets (0 to 1 for each output)");
+  CHECK(error_of({metric("per_class_accuracy")}, kNumbers).find("found per_class_accuracy") !=
+        std::string::npos);
   std::vector<Variant> many;
   for (int k = 1; k <= 10; ++k) many.push_back(metric("top_k", {{"k", k}}));
   CHECK_THROWS_WITH_AS(make_metrics(many, {100, "cross_entropy", false}),

@@ -1,0 +1,357 @@
+// Data sets of NumPy arrays in .npy files: images or features, their targets, which may be class
+// labels, probabilities or numbers, and the weights of the samples.
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <optional>
+
+#include "datasets/fingerprint.h"
+#include "datasets/kinds.h"
+#include "datasets/npy_array.h"
+#include "datasets/requirements.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+/// What the numbers of `targets` are.
+enum class NpyTarget : std::uint8_t { from_array, labels, soft_labels, multi_hot, values };
+constexpr auto enum_names(NpyTarget) {
+  return std::to_array<EnumName<NpyTarget>>({{NpyTarget::from_array, "auto"},
+                                             {NpyTarget::labels, "labels"},
+                                             {NpyTarget::soft_labels, "soft_labels"},
+                                             {NpyTarget::multi_hot, "multi_hot"},
+                                             {NpyTarget::values, "values"}});
+}
+
+/// The files of the training samples, or of the test samples.
+struct NpyFiles {
+  std::string images, targets, weights;
+};
+
+struct NpyOptions {
+  NpyFiles train;
+  std::optional<NpyFiles> test;
+  NpyTarget target = NpyTarget::from_array;
+  std::vector<std::string> classes;
+};
+
+/// The targets of all samples.
+struct Targets {
+  std::vector<std::int32_t> labels;
+  std::vector<float> rows;
+  TargetShape shape;
+};
+
+class NpySource final : public DataSource {
+ public:
+  NpySource(NpyArray images, SampleShape shape, Targets targets, std::vector<std::string> classes)
+      : images_(std::move(images)),
+        shape_(shape),
+        targets_(std::move(targets)),
+        classes_(std::move(classes)) {}
+
+  std::int64_t size() const override { return images_.shape()[0]; }
+  SampleShape shape() const override { return shape_; }
+  DType type() const override {
+    return images_.kind() == NpyArray::Kind::floating ? DType::f32 : DType::u8;
+  }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  TargetShape targets() const override { return targets_.shape; }
+
+  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
+    const auto i = static_cast<std::size_t>(index);
+    assert(0 <= index && index < size());
+    std::memcpy(pixels.data(), images_.elements().data() + i * pixels.size(), pixels.size());
+    label = targets_.labels[i];
+  }
+  std::optional<ResidentSamples> resident() const override {
+    return ResidentSamples{images_.elements(), targets_.labels, targets_.rows};
+  }
+  std::string describe(std::int64_t index) const override {
+    return fmt::format("{}, sample {}", images_.path(), index);
+  }
+  std::string fingerprint() const override {
+    // Reads the whole file, which nobody else may have done.
+    std::call_once(hashed_, [this] {
+      Fingerprint hash;
+      hash.add(fmt::format("npy v1 {} {} {} {} {} {} {}", name_of(type()), shape_.h, shape_.w,
+                           shape_.c, static_cast<int>(targets_.shape.kind), targets_.shape.values,
+                           targets_.shape.weighted));
+      const auto elements = images_.elements();
+      hash.add(elements.data(), elements.size());
+      hash.add(targets_.labels.data(), targets_.labels.size() * sizeof(std::int32_t));
+      hash.add(targets_.rows.data(), targets_.rows.size() * sizeof(float));
+      fingerprint_ = hash.text();
+    });
+    return fingerprint_;
+  }
+
+ private:
+  NpyArray images_;
+  SampleShape shape_;
+  Targets targets_;
+  std::vector<std::string> classes_;
+  mutable std::once_flag hashed_;
+  mutable std::string fingerprint_;
+};
+
+// ---- Images ------------------------------------------------------------------------------------
+
+SampleShape sample_shape(const NpyArray& images, const DataRequirements& requirements) {
+  const std::vector<std::int64_t>& dims = images.shape();
+  const bool is_pixels = images.kind() == NpyArray::Kind::natural && images.item_bytes() == 1;
+  const bool is_floats = images.kind() == NpyArray::Kind::floating && images.item_bytes() == 4;
+  if ((!is_pixels && !is_floats) || dims.size() < 2 || dims.size() > 4) {
+    fail(
+        ErrorKind::data,
+        "{}: expected images (N, H, W, C) or (N, H, W), or features (N, F), of uint8 (which become "
+        "0 to 1) or float32; found {} (array.astype and array.reshape change that)",
+        images.path(), images.text());
+  }
+  if (dims[0] < 1 || dims[0] > std::numeric_limits<std::int32_t>::max()) {
+    fail(ErrorKind::data, "{}: expected 1 to {} samples, found {}", images.path(),
+         std::numeric_limits<std::int32_t>::max(), dims[0]);
+  }
+  SampleShape shape{1, 1, dims[1]};
+  if (dims.size() > 2) shape = {dims[1], dims[2], dims.size() == 4 ? dims[3] : 1};
+  const SampleShape& input = requirements.input;
+  if (dims.size() == 4 && shape != input && SampleShape{dims[2], dims[3], dims[1]} == input) {
+    fail(ErrorKind::data,
+         "{}: expected images (N, H, W, C), found {}, which are (N, C, H, W) for model.input: "
+         "numpy.save(file, numpy.ascontiguousarray(array.transpose(0, 2, 3, 1))) changes that",
+         images.path(), images.text());
+  }
+  check_shape(images.path(), shape, requirements);
+  return shape;
+}
+
+// ---- Targets -----------------------------------------------------------------------------------
+
+std::string sample_of(const NpyArray& array, std::size_t sample) {
+  return fmt::format("{}, sample {}", array.path(), sample);
+}
+
+TargetKind target_kind(const NpyArray& array, NpyTarget target) {
+  using Kind = NpyArray::Kind;
+  const std::size_t dims = array.shape().size();
+  const bool is_one = dims == 1 || (dims == 2 && array.shape()[1] == 1);
+  switch (target) {
+    case NpyTarget::labels:
+      return TargetKind::class_index;
+    case NpyTarget::soft_labels:
+      return TargetKind::soft_labels;
+    case NpyTarget::multi_hot:
+      return TargetKind::multi_hot;
+    case NpyTarget::values:
+      return TargetKind::values;
+    case NpyTarget::from_array:
+      break;
+  }
+  if (array.is_integral() && dims == 1) return TargetKind::class_index;
+  if (array.kind() == Kind::floating && is_one) return TargetKind::values;
+  fail(ErrorKind::data, "{}: {} can be {}: say which in data.target", array.path(), array.text(),
+       dims == 1 ? "labels or multi_hot" : "soft_labels, multi_hot or values");
+}
+
+void check_count(const NpyArray& array, const char* what, const NpyArray& images) {
+  const std::int64_t found = array.shape().empty() ? 0 : array.shape()[0];
+  if (found == images.shape()[0]) return;
+  fail(ErrorKind::data, "{}: expected the {} of the {} samples of {}, found {}", array.path(), what,
+       images.shape()[0], images.path(), array.text());
+}
+
+void read_labels(const NpyArray& array, std::vector<std::string>& classes,
+                 const DataRequirements& requirements, Targets& targets) {
+  if (array.shape().size() != 1 || array.kind() == NpyArray::Kind::floating) {
+    fail(ErrorKind::data, "{}: expected labels (N,) of an integer type, found {}", array.path(),
+         array.text());
+  }
+  const std::size_t n = targets.labels.size();
+  std::int64_t largest = 0;
+  for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, array.integer(i));
+  if (classes.empty()) {
+    // No more than a model could have outputs.
+    constexpr std::int64_t kMostClasses = 1'000'000;
+    const std::int64_t found = std::min(largest, kMostClasses - 1) + 1;
+    classes = numbered_classes(requirements.classes > 0 ? requirements.classes : found);
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::int64_t label = array.integer(i);
+    if (label < 0 || label >= static_cast<std::int64_t>(classes.size())) {
+      check_label(label, classes.size(), sample_of(array, i));
+    }
+    targets.labels[i] = static_cast<std::int32_t>(label);
+  }
+}
+
+/// Fails for a row that is not one of its kind.
+void check_row(const NpyArray& array, std::size_t sample, std::span<const float> row,
+               TargetKind kind) {
+  double sum = 0;
+  for (std::size_t c = 0; c < row.size(); ++c) {
+    const float value = row[c];
+    sum += static_cast<double>(value);
+    const bool is_negative = kind != TargetKind::values && value < 0;
+    const bool is_above = kind == TargetKind::multi_hot && value > 1;
+    if (std::isfinite(value) && !is_negative && !is_above) continue;
+    fail(ErrorKind::data, "{}, value {}: expected {}, found {:g}", sample_of(array, sample), c,
+         kind == TargetKind::multi_hot     ? "a target from 0 to 1"
+         : kind == TargetKind::soft_labels ? "a probability"
+                                           : "a finite number",
+         array.number(sample * row.size() + c));
+  }
+  constexpr double kTolerance = 1e-3;
+  if (kind != TargetKind::soft_labels || std::abs(sum - 1) <= kTolerance) return;
+  fail(ErrorKind::data,
+       "{}: expected probabilities that add up to 1 (within {:g}), found a sum of {:g}",
+       sample_of(array, sample), kTolerance, sum);
+}
+
+void read_rows(const NpyArray& array, const std::vector<std::string>& classes,
+               const DataRequirements& requirements, Targets& targets) {
+  const std::size_t dims = array.shape().size(), n = targets.labels.size();
+  const bool soft = targets.shape.kind == TargetKind::soft_labels;
+  if (dims > 2 || (soft && dims != 2) || (dims == 2 && array.shape()[1] < 1)) {
+    fail(ErrorKind::data, "{}: expected targets (N, K){}, found {}", array.path(),
+         soft ? "" : " or (N,)", array.text());
+  }
+  const std::int64_t width = dims == 2 ? array.shape()[1] : 1;
+  if (requirements.classes > 0 && width != requirements.classes) {
+    fail(ErrorKind::data,
+         "{}: the samples have {} target value{}, but the model's last layer has {} outputs: give "
+         "it "
+         "{}",
+         array.path(), width, width == 1 ? "" : "s", requirements.classes, width);
+  }
+  if (!classes.empty() && static_cast<std::int64_t>(classes.size()) != width) {
+    fail(ErrorKind::data, "{}: the samples have {} target value{}, but data.classes has {} names",
+         array.path(), width, width == 1 ? "" : "s", classes.size());
+  }
+  targets.shape.values = width;
+  const auto values = static_cast<std::size_t>(width);
+  const auto stride = static_cast<std::size_t>(targets.shape.floats());
+  targets.rows.resize(n * stride);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::span<float> row = std::span(targets.rows).subspan(i * stride, values);
+    for (std::size_t c = 0; c < values; ++c) {
+      row[c] = static_cast<float>(array.number(i * values + c));
+    }
+    check_row(array, i, row, targets.shape.kind);
+    if (!soft) continue;
+    targets.labels[i] =
+        static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+  }
+}
+
+void read_weights(const NpyArray& array, const NpyArray& images, Targets& targets) {
+  check_count(array, "weights", images);
+  if (array.shape().size() != 1 || array.kind() != NpyArray::Kind::floating) {
+    fail(ErrorKind::data, "{}: expected weights (N,) of float32 or float64, found {}", array.path(),
+         array.text());
+  }
+  const auto stride = static_cast<std::size_t>(targets.shape.floats());
+  bool any = false;
+  for (std::size_t i = 0; i < targets.labels.size(); ++i) {
+    const auto weight = static_cast<float>(array.number(i));
+    if (!std::isfinite(weight) || weight < 0) {
+      fail(ErrorKind::data, "{}: expected a weight of at least 0, found {:g}", sample_of(array, i),
+           array.number(i));
+    }
+    any = any || weight > 0;
+    targets.rows[(i + 1) * stride - 1] = weight;
+  }
+  if (!any) fail(ErrorKind::data, "{}: expected a weight above 0, found none", array.path());
+}
+
+// ---- The data set ------------------------------------------------------------------------------
+
+std::shared_ptr<const NpySource> open_files(const NpyFiles& files, const NpyOptions& options,
+                                            bool weighted, const DataRequirements& requirements) {
+  NpyArray images(files.images);
+  const SampleShape shape = sample_shape(images, requirements);
+  const NpyArray array(files.targets);
+  check_count(array, "targets", images);
+  std::vector<std::string> classes = options.classes;
+  Targets targets;
+  targets.labels.resize(static_cast<std::size_t>(images.shape()[0]));
+  targets.shape = {target_kind(array, options.target), 0, weighted};
+  if (targets.shape.kind == TargetKind::class_index) {
+    if (!classes.empty()) check_classes("data.classes", classes.size(), requirements);
+    targets.rows.resize(weighted ? targets.labels.size() : 0);
+    read_labels(array, classes, requirements, targets);
+  } else {
+    read_rows(array, classes, requirements, targets);
+    if (classes.empty()) classes = numbered_classes(targets.shape.values);
+  }
+  if (!files.weights.empty()) {
+    read_weights(NpyArray(files.weights), images, targets);
+  } else if (weighted) {
+    const auto stride = static_cast<std::size_t>(targets.shape.floats());
+    for (std::size_t i = stride - 1; i < targets.rows.size(); i += stride) targets.rows[i] = 1;
+  }
+  return std::make_shared<NpySource>(std::move(images), shape, std::move(targets),
+                                     std::move(classes));
+}
+
+DataSets open_npy(const Variant& variant, const DataRequirements& requirements) {
+  const auto& options = variant.as<NpyOptions>();
+  const bool weighted =
+      !options.train.weights.empty() || (options.test && !options.test->weights.empty());
+  DataSets sets;
+  sets.train = open_files(options.train, options, weighted, requirements);
+  if (!options.test) return sets;
+  sets.test = open_files(*options.test, options, weighted, requirements);
+  if (sets.test->type() != sets.train->type()) {
+    fail(ErrorKind::data, "{}: expected elements of the type of {} ({}), found {}",
+         options.test->images, options.train.images, name_of(sets.train->type()),
+         name_of(sets.test->type()));
+  }
+  return sets;
+}
+
+const ObjectTable& files_table() {
+  static const ObjectTable table = object_table<NpyFiles>(
+      "npy files", "The arrays of some samples.",
+      {path_field("images", &NpyFiles::images,
+                  "Images (N, H, W, C) or (N, H, W), or features (N, F), which a model takes as "
+                  "input: [F, 1, 1]; uint8, which become 0 to 1, or float32.")
+           .required(),
+       path_field("targets", &NpyFiles::targets,
+                  "Class labels (N,) of an integer type; or (N, K) or (N,) of any numbers, one for "
+                  "each output of the model (see target).")
+           .required(),
+       path_field(
+           "weights", &NpyFiles::weights,
+           "Weights (N,) of the samples, float32 or float64, at least 0: the loss is the sum "
+           "of weight * loss over that of the weights. A sample with the weight 0 counts "
+           "neither in the loss nor in the metrics, which weigh all others alike. Where only "
+           "one of train and test has weights, those of the other are 1.")});
+  return table;
+}
+
+}  // namespace
+
+DatasetKind npy_kind() {
+  static const ObjectTable table = object_table<NpyOptions>(
+      "npy",
+      "Arrays of NumPy in .npy files (numpy.save), which are mapped into memory and must not "
+      "change "
+      "while they are used.",
+      {object_field("train", &NpyOptions::train, files_table(), "The training samples.").required(),
+       object_field("test", &NpyOptions::test, files_table(), "The test samples; none by default."),
+       field("target", &NpyOptions::target,
+             "What the targets are. labels: the number of the class. soft_labels: a probability of "
+             "each class, adding up to 1. multi_hot: 0 to 1 for each output, whether it applies. "
+             "values: a number for each output. auto: labels if they are integers (N,), values if "
+             "they are floating (N,) or (N, 1); others must be named."),
+       field("classes", &NpyOptions::classes,
+             "Names of the classes, or of the outputs; numbers by default.")});
+  return {&table, open_npy, true};
+}
+
+}  // namespace dpt

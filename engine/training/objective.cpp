@@ -1,0 +1,76 @@
+// What of a config depends on the targets of the data: the loss, the metrics, and what is
+// monitored.
+#include <utility>
+
+#include "engine/schedules/plateau.h"
+#include "engine/training/job.h"
+
+namespace dpt {
+namespace {
+
+/// The two sets of a data set have the same targets.
+void check_test_targets(const Splits& splits) {
+  if (!splits.test.source) return;
+  const TargetShape train = splits.train.source->targets(), test = splits.test.source->targets();
+  if (train == test) return;
+  const auto text = [](const TargetShape& shape) {
+    std::string line = text_of(shape.kind);
+    if (shape.values > 0) line += fmt::format(", {} a sample", shape.values);
+    return line + (shape.weighted ? ", and a weight" : "");
+  };
+  fail(ErrorKind::data, "{}: expected the targets of the training samples ({}), found {}",
+       splits.test.source->describe(0), text(train), text(test));
+}
+
+}  // namespace
+
+Objective make_objective(const TrainSpec& spec, std::int64_t outputs, const Splits& splits) {
+  check_test_targets(splits);
+  const DataSource& source = *splits.train.source;
+  if (has_labels(source.targets().kind) && outputs < 2) {
+    fail(ErrorKind::usage,
+         "model: the data's targets are {}: expected one output of the last layer per class, at "
+         "least 2, found {}",
+         text_of(source.targets().kind), outputs);
+  }
+  LossContext context;
+  context.classes = outputs;
+  context.class_names = source.classes();
+  context.class_counts = [&] { return class_counts(splits.train, outputs); };
+  context.targets = source.targets();
+  Objective made;
+  made.loss = make_loss(spec.loss, context);
+  made.metrics = make_metrics(
+      spec.metrics, {outputs, spec.loss.type, made.loss.has_errors, context.targets.kind});
+  made.loss.sums = made.metrics.sums;
+  return made;
+}
+
+void adopt_targets(TrainSpec& spec, const DataSource& source) {
+  const TargetKind kind = source.targets().kind;
+  if (has_accuracy(kind)) return;
+  const auto adopt = [&](const std::string& path, auto& part) {
+    if (part.monitor != "val/accuracy") return;
+    if (spec.origins.contains(path + ".monitor")) {
+      fail(ErrorKind::usage,
+           "{}.monitor: the data's targets are {}, which have no accuracy: expected val/loss, or "
+           "val/ and the name of a metric of the config, found val/accuracy",
+           path, text_of(kind));
+    }
+    part.monitor = "val/loss";
+    part.mode = Direction::min;
+  };
+  adopt("checkpoint.keep_best", spec.checkpoint.keep_best);
+  if (spec.train.early_stopping) adopt("train.early_stopping", *spec.train.early_stopping);
+  // Its own default is val/loss.
+  const PlateauOptions* plateau = plateau_of(spec);
+  if (plateau && plateau->monitor == "val/accuracy") {
+    fail(ErrorKind::usage,
+         "lr_schedule.monitor: the data's targets are {}, which have no accuracy: expected "
+         "val/loss, "
+         "or val/ and the name of a metric of the config, found val/accuracy",
+         text_of(kind));
+  }
+}
+
+}  // namespace dpt

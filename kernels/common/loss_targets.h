@@ -1,0 +1,32 @@
+// What the backends check of the targets that a loss is to read, on the host.
+#pragma once
+
+#include <string>
+
+#include "kernels/error.h"
+#include "kernels/ops.h"
+
+namespace dpt {
+
+/// Of a loss on `device`.
+inline void check_loss_targets(const std::string& device, const char* loss, const LossDesc& desc) {
+  const TargetShape& targets = desc.targets;
+  const std::int64_t expected = targets.kind == TargetKind::class_index ? 0 : desc.classes;
+  if (targets.values != expected) {
+    fail(ErrorKind::device, "{}: {}: {} target values a sample, expected {}", device, loss,
+         targets.values, expected);
+  }
+  for (const MetricSum& sum : desc.sums) {
+    if (sum.kind != SampleSum::top_k || has_labels(targets.kind)) continue;
+    fail(ErrorKind::device, "{}: {}: targets without labels have no accuracy", device, loss);
+  }
+}
+
+/// Of one that is made for labels.
+inline void check_label_loss(const std::string& device, const char* loss, const LossDesc& desc) {
+  check_loss_targets(device, loss, desc);
+  if (has_labels(desc.targets.kind)) return;
+  fail(ErrorKind::device, "{}: {} needs labels or soft labels", device, loss);
+}
+
+}  // namespace dpt
