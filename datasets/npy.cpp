@@ -117,6 +117,10 @@ SampleShape sample_shape(const NpyArray& images, const DataRequirements& require
     fail(ErrorKind::data, "{}: expected 1 to {} samples, found {}", images.path(),
          std::numeric_limits<std::int32_t>::max(), dims[0]);
   }
+  if (std::find(dims.begin() + 1, dims.end(), 0) != dims.end()) {
+    fail(ErrorKind::data, "{}: expected samples with at least one value each, found {}",
+         images.path(), images.text());
+  }
   SampleShape shape{1, 1, dims[1]};
   if (dims.size() > 2) shape = {dims[1], dims[2], dims.size() == 4 ? dims[3] : 1};
   const SampleShape& input = requirements.input;

@@ -241,6 +241,11 @@ TEST_CASE("npy: arrays that do not fit the model or one another") {
       "2) of float64");
   dir.put("none", npy<float>({0, 2}, std::vector<float>{}));
   check_contains(error(dir, {}, 0, {1, 1, 2}, "none"), "$/none.npy: expected 1 to 2147483647 ");
+  dir.put("empty", npy<float>({3, 2, 0}, std::vector<float>{}));
+  check_contains(
+      error(dir, {}, 0, {2, 0, 1}, "empty"),
+      "$/empty.npy: expected samples with at least one value each, found an array (3, 2, "
+      "0) of float32");
   dir.put("y", npy<std::int64_t>({2}, {0, 1}));
   CHECK(error(dir) ==
         "$/y.npy: expected the targets of the 3 samples of $/x.npy, found an array (2,) of int64");
