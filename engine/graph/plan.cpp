@@ -7,11 +7,11 @@
 #include <map>
 #include <optional>
 
+#include "engine/graph/param_places.h"
 #include "engine/graph/shared_weights.h"
 #include "engine/layers/shape_checks.h"
 #include "engine/losses/loss.h"
 #include "engine/spec/name_patterns.h"
-#include "kernels/common/align.h"
 
 namespace dpt {
 namespace {
@@ -50,7 +50,7 @@ class PlanBuilder {
     make_nodes();
     check_frozen();
     throw_issues();
-    place_params();
+    place_params(plan_);
     return std::move(plan_);
   }
 
@@ -446,51 +446,6 @@ class PlanBuilder {
     }
   }
 
-  /// Gives every parameter its place: first what is trained, then running statistics, then their
-  /// counters, each in the order of the nodes.
-  void place_params() {
-    std::int64_t end = 0;
-    const auto place = [&](ParamRole role, std::int64_t align, const auto& belongs) {
-      for (Param& param : plan_.params) {
-        if (param.spec.role != role || !belongs(param)) continue;
-        param.offset = end;
-        end += align_up(param.count, align);
-      }
-      return end;
-    };
-    const auto any = [](const Param&) { return true; };
-    plan_.trained_floats = place(ParamRole::trained, kAlignFloats, any);
-    plan_.counters.begin = place(ParamRole::running, kAlignFloats, any);
-    // Those that count nothing stand behind.
-    plan_.counters.end = place(ParamRole::counter, 1, [](const Param& p) { return !p.is_frozen; });
-    place(ParamRole::counter, 1, [](const Param& p) { return p.is_frozen; });
-    plan_.param_floats = align_up(end, kAlignFloats);
-    for (const Param& param : plan_.params) {
-      if (param.is_trained()) plan_.param_count += param.count;
-      if (param.spec.role == ParamRole::running && !param.is_frozen) add_running(param);
-    }
-  }
-
-  /// Neighbours that follow the same rule become one range.
-  void add_running(const Param& param) {
-    RunningRange range{param.offset, param.offset + align_up(param.count, kAlignFloats),
-                       param.spec.momentum, plan_.counters.begin};
-    for (const int index : plan_.nodes[param.node].params) {
-      const Param& other = plan_.params[index];
-      if (other.spec.role == ParamRole::counter) range.counter = other.offset;
-    }
-    if (!plan_.running.empty()) {
-      RunningRange& last = plan_.running.back();
-      const bool same_rule =
-          last.momentum == range.momentum && (range.momentum >= 0 || last.counter == range.counter);
-      if (last.end == range.begin && same_rule) {
-        last.end = range.end;
-        return;
-      }
-    }
-    plan_.running.push_back(range);
-  }
-
   /// Whether the loss may be of targets without classes.
   bool takes_one_output() const {
     const auto kinds = loss_kinds();
@@ -498,6 +453,7 @@ class PlanBuilder {
       return kind.table->name == spec_.loss.type && takes(kind.targets, TargetKind::multi_hot);
     });
   }
+
   bool is_frozen(const std::string& param) const { return matches_any(spec_.train.freeze, param); }
 
   void check_frozen() {
