@@ -45,6 +45,7 @@ Plan check_without_data(const TrainSpec& spec) {
   collect_errors(errors, [&] { make_lr_schedule(spec, make_optimizer(spec.optimizer).lr, 1); });
   collect_errors(errors, [&] {
     if (plan.classes == 0) return;  // The model is wrong, which has been said.
+    check_outputs(spec, plan.classes);
     // How many samples a class has is not known here: as many as any other.
     const auto equal = [&] {
       return std::vector<std::int64_t>(static_cast<std::size_t>(plan.classes), 1);
@@ -61,26 +62,23 @@ Plan check_without_data(const TrainSpec& spec) {
 /// says what was found. Its images have the model's shape. Other formats are read whole when they
 /// are opened: that is left to `dpt train --dry-run`, so that a config can be checked quickly.
 std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
-  for (const DatasetKind& kind : dataset_kinds()) {
-    if (kind.table != spec.data.dataset.table || !kind.lists_only) continue;
-    const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
-    const Splits splits =
-        make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
-    TrainSpec adopted = spec;
-    adopt_targets(adopted, *sets.train);
-    make_objective(adopted, plan.classes, splits);
-    std::size_t tried = 0;
-    std::string counts = fmt::format("{} training samples", sets.train->size());
-    for (const DataSource* source : {sets.train.get(), sets.test.get()}) {
-      if (!source) continue;
-      try_samples(source);
-      tried += source->samples_to_try().size();
-    }
-    if (sets.test) counts += fmt::format(", {} test samples", sets.test->size());
-    if (tried > 0) counts += fmt::format(" ({} files read, from every class)", tried);
-    return "; " + counts;
+  if (!dataset_kind(spec.data.dataset).lists_only) return {};
+  const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
+  const Splits splits =
+      make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
+  TrainSpec adopted = spec;
+  adopt_targets(adopted, *sets.train);
+  make_objective(adopted, plan.classes, splits);
+  std::size_t tried = 0;
+  std::string counts = fmt::format("{} training samples", sets.train->size());
+  for (const DataSource* source : {sets.train.get(), sets.test.get()}) {
+    if (!source) continue;
+    try_samples(source);
+    tried += source->samples_to_try().size();
   }
-  return {};
+  if (sets.test) counts += fmt::format(", {} test samples", sets.test->size());
+  if (tried > 0) counts += fmt::format(" ({} files read, from every class)", tried);
+  return "; " + counts;
 }
 
 /// Whether the file of `weights` fits the model; which classes the data has is not known here.
@@ -137,6 +135,11 @@ int run_config_check(const ConfigOptions& options) {
 
 int run_config_show(const ConfigOptions& options) {
   TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
+  // What is monitored depends on the targets, which only the data may know.
+  if (dataset_kind(spec.data.dataset).any_targets) {
+    const DataRequirements needs = data_requirements(spec, make_plan(spec));
+    adopt_targets(spec, *open_dataset(spec.data.dataset, needs).train);
+  }
   if (options.expand) spec = with_explicit_layers(spec);
   fmt::print("{}", show_spec(catalog(), spec, options.origins));
   return 0;

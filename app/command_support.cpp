@@ -72,8 +72,17 @@ std::string difference_of_data(const char* name, const std::string& expected,
       name, expected, found, source.size());
 }
 
+void check_outputs(const TrainSpec& spec, std::int64_t outputs) {
+  if (outputs != 1 || dataset_kind(spec.data.dataset).any_targets) return;
+  fail(ErrorKind::usage,
+       "model: data set {} has class labels: expected one output of the last layer per class, at "
+       "least 2, found 1",
+       spec.data.dataset.type);
+}
+
 Job load_job(TrainSpec spec) {
   Plan plan = make_plan(spec);
+  check_outputs(spec, plan.classes);
   const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
   adopt_targets(spec, *sets.train);
   // What a run keeps are the layers themselves: the zoo of another release may have others.

@@ -32,6 +32,10 @@ void try_samples(const DataSource* source);
 std::string difference_of_data(const char* name, const std::string& expected,
                                const DataSource& source);
 
+/// Throws ErrorKind::usage for a model with one output where the data set is of a kind that has
+/// class labels only. Needs no data.
+void check_outputs(const TrainSpec& spec, std::int64_t outputs);
+
 /// Opens the data and builds everything up to, but without, the devices.
 Job load_job(TrainSpec spec);
 

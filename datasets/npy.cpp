@@ -252,6 +252,8 @@ void read_rows(const NpyArray& array, const std::vector<std::string>& classes,
   }
 }
 
+constexpr double kLeastWeight = 1e-12;
+
 void read_weights(const NpyArray& array, const NpyArray& images, Targets& targets) {
   check_count(array, "weights", images);
   if (array.shape().size() != 1 || array.kind() != NpyArray::Kind::floating) {
@@ -262,9 +264,14 @@ void read_weights(const NpyArray& array, const NpyArray& images, Targets& target
   bool any = false;
   for (std::size_t i = 0; i < targets.labels.size(); ++i) {
     const auto weight = static_cast<float>(array.number(i));
-    if (!std::isfinite(weight) || weight < 0) {
-      fail(ErrorKind::data, "{}: expected a weight of at least 0, found {:g}", sample_of(array, i),
-           array.number(i));
+    // Sums of the gradients times the weights must stay within the normal range of fp32.
+    const double found = array.number(i);
+    if (found != 0 && !(found >= kLeastWeight && found <= 1 / kLeastWeight)) {
+      fail(ErrorKind::data,
+           "{}: expected a weight of 0, or from {:g} to {:g}, found {:g} (the loss is the same "
+           "where "
+           "all weights are multiplied by one number)",
+           sample_of(array, i), kLeastWeight, 1 / kLeastWeight, found);
     }
     any = any || weight > 0;
     targets.rows[(i + 1) * stride - 1] = weight;
@@ -331,10 +338,11 @@ const ObjectTable& files_table() {
            .required(),
        path_field(
            "weights", &NpyFiles::weights,
-           "Weights (N,) of the samples, float32 or float64, at least 0: the loss is the sum "
-           "of weight * loss over that of the weights. A sample with the weight 0 counts "
-           "neither in the loss nor in the metrics, which weigh all others alike. Where only "
-           "one of train and test has weights, those of the other are 1.")});
+           "Weights (N,) of the samples, float32 or float64, 0 or from 1e-12 to 1e12: the loss is "
+           "the sum of weight * loss over that of the weights. A sample with the weight 0 counts "
+           "neither in the loss nor in the metrics, which weigh all others alike; its image and "
+           "targets must be finite all the same. Where only one of train and test has weights, "
+           "those of the other are 1.")});
   return table;
 }
 
@@ -355,7 +363,9 @@ DatasetKind npy_kind() {
              "they are floating (N,) or (N, 1); others must be named."),
        field("classes", &NpyOptions::classes,
              "Names of the classes, or of the outputs; numbers by default.")});
-  return {&table, open_npy, true};
+  DatasetKind kind = {&table, open_npy, true};
+  kind.any_targets = true;
+  return kind;
 }
 
 }  // namespace dpt

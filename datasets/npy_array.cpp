@@ -27,7 +27,8 @@ static_assert(std::endian::native == std::endian::little);
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    // Not blocking: a pipe without a writer is no file either.
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) fail(ErrorKind::data, "{}: cannot be opened: {}", path, std::strerror(errno));
     struct stat status = {};
     const bool is_file = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);

@@ -49,17 +49,21 @@ std::optional<DataFacts> data_facts(const std::string& dataset) {
   return std::nullopt;
 }
 
-DataSets open_dataset(const Variant& options, const DataRequirements& requirements) {
+const DatasetKind& dataset_kind(const Variant& options) {
   for (const DatasetKind& kind : dataset_kinds()) {
-    if (kind.table != options.table) continue;
-    try {
-      return kind.open(options, requirements);
-    } catch (const std::filesystem::filesystem_error& error) {
-      fail(ErrorKind::data, "{}: {}", options.type, error.what());
-    }
+    if (kind.table == options.table) return kind;
   }
   fail(ErrorKind::usage, "{}: data.dataset: '{}' is not one of the data sets that are built in",
        options.where.text(), options.type);
+}
+
+DataSets open_dataset(const Variant& options, const DataRequirements& requirements) {
+  const DatasetKind& kind = dataset_kind(options);
+  try {
+    return kind.open(options, requirements);
+  } catch (const std::filesystem::filesystem_error& error) {
+    fail(ErrorKind::data, "{}: {}", options.type, error.what());
+  }
 }
 
 }  // namespace dpt

@@ -69,11 +69,14 @@ struct DatasetKind {
   DataSets (*open)(const Variant& options, const DataRequirements& requirements);
   bool lists_only = false;  ///< opening lists files; their content is read when it is needed
   std::optional<DataFacts> facts = {};  ///< where all data of the kind have them
+  bool any_targets = false;             ///< may have others than class labels
 };
 
 /// All kinds (datasets/registry.cpp), and their tables for the Catalog with tag "dataset".
 std::span<const DatasetKind> dataset_kinds();
 const VariantTable& dataset_table();
+/// The kind of the data set of a config. Throws ErrorKind::usage where there is none.
+const DatasetKind& dataset_kind(const Variant& options);
 /// Of the kind with that name.
 std::optional<DataFacts> data_facts(const std::string& dataset);
 /// Opens the data set of a config.

@@ -57,6 +57,12 @@ void adopt_targets(TrainSpec& spec, const DataSource& source) {
            "val/ and the name of a metric of the config, found val/accuracy",
            path, text_of(kind));
     }
+    if (spec.origins.contains(path + ".mode") && part.mode != Direction::min) {
+      fail(ErrorKind::usage,
+           "{0}.mode: the data's targets are {1}, which have no accuracy, so that {0}.monitor is "
+           "val/loss: expected mode: min, found max",
+           path, text_of(kind));
+    }
     part.monitor = "val/loss";
     part.mode = Direction::min;
   };

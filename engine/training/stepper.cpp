@@ -29,8 +29,8 @@ std::string number(double value) {
 
 std::string describe(const StepResult& result) {
   if (result.metrics.is_weightless()) {
-    return "none of its samples counts (loss.class_weights, loss.ignore_index), so that their mean "
-           "loss is not defined";
+    return "none of its samples counts (their own weights, loss.class_weights, "
+           "loss.ignore_index), so that their mean loss is not defined";
   }
   const double loss = result.metrics.mean_loss();
   if (!std::isfinite(loss)) return fmt::format("the loss is {}", number(loss));

@@ -2,6 +2,7 @@
 // check,
 // --require, gradcheck, --overfit.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <fstream>
@@ -194,4 +195,43 @@ TEST_CASE("npy: --require, gradcheck, bench and --overfit without accuracy") {
   const Finished learned = w.run({"train", "small.yaml", "--overfit", "1", "optimizer.lr=0.1"});
   CHECK(learned.exit_code == 0);
   CHECK(learned.err.find("accuracy") == std::string::npos);
+}
+
+TEST_CASE("npy: a config of values that is shown is valid, and says what is monitored") {
+  const Arrays w("values");
+  const Finished shown = w.run_well({"config", "show", "small.yaml"});
+  check_contains(shown.out, "monitor: val/loss");
+  write_file(w.dir.file("shown.yaml"), shown.out);
+  w.run_well({"config", "check", "shown.yaml"});
+  const Finished refused =
+      w.run({"config", "check", "small.yaml", "checkpoint.keep_best.mode=max"});
+  CHECK(refused.exit_code == 2);
+  check_contains(refused.err, "checkpoint.keep_best.mode: the data's targets are values");
+}
+
+TEST_CASE("one output is refused where there are class labels, with and without data") {
+  const Workplace w("");
+  write_file(w.dir.file("one.yaml"), R"(version: 1
+data: {dataset: digits, batch_size: 32}
+model: {input: [1, 8, 8], layers: [{type: Flatten}, {type: Linear, out_features: 1}]}
+loss: {type: mse}
+optimizer: {type: Adam, lr: 0.02}
+train: {epochs: 1}
+)");
+  for (const char* command : {"check", "train"}) {
+    const std::vector<std::string> words =
+        std::string(command) == "check" ? std::vector<std::string>{"config", "check", "one.yaml"}
+                                        : std::vector<std::string>{"train", "one.yaml"};
+    const Finished refused = w.run(words);
+    CHECK(refused.exit_code == 2);
+    check_contains(refused.err, "data set digits has class labels: expected one output");
+  }
+}
+
+TEST_CASE("npy: a pipe is no file") {
+  const Arrays w("labels");
+  REQUIRE(mkfifo(w.dir.file("pipe").c_str(), 0600) == 0);
+  const Finished refused = w.run({"config", "check", "small.yaml", "data.train.images=pipe"});
+  CHECK(refused.exit_code == 3);
+  check_contains(refused.err, "not a file");
 }
