@@ -12,6 +12,7 @@
 #include "app/console.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/file_io.h"
+#include "engine/data/target_rows.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
 #include "engine/training/run_folder.h"
@@ -162,41 +163,26 @@ std::string name_of(const Split& split, std::size_t index) {
   return index < names.size() ? names[index] : std::to_string(index);
 }
 
-/// The rows of a split's targets, for a table.
-class TargetColumns {
- public:
-  explicit TargetColumns(const Split& split)
-      : split_(split),
-        shape_(split.source->targets()),
-        row_(static_cast<std::size_t>(shape_.floats())) {}
-
-  std::span<const float> of(std::size_t position) {
-    if (!row_.empty()) split_.source->read_targets(split_.indices[position], row_);
-    return row_;
-  }
-  /// The end of the first line, or of that of a sample: the loss holds the weight, which follows.
-  std::string last_names() const { return shape_.weighted ? ",loss,weight\n" : ",loss\n"; }
-  std::string last(std::size_t position, float loss) {
-    return shape_.weighted ? fmt::format(",{:.9g},{:.9g}\n", loss, of(position).back())
-                           : fmt::format(",{:.9g}\n", loss);
-  }
-
- private:
-  const Split& split_;
-  const TargetShape shape_;
-  std::vector<float> row_;
-};
+/// The end of the first line of a table, or of that of a sample: the loss holds the weight, which
+/// follows.
+std::string last_names(const TargetRows& targets) {
+  return targets.weighted() ? ",loss,weight\n" : ",loss\n";
+}
+std::string last(TargetRows& targets, std::size_t position, float loss) {
+  return targets.weighted() ? fmt::format(",{:.9g},{:.9g}\n", loss, targets.weight(position))
+                            : fmt::format(",{:.9g}\n", loss);
+}
 
 std::string labels_table(const Split& split, const SampleResults& samples) {
-  TargetColumns targets(split);
+  TargetRows targets(split);
   const auto name = [&](std::int32_t label) {
     return csv_field(name_of(split, static_cast<std::size_t>(label)));
   };
-  std::string text = "index,label,prediction,label_name,prediction_name" + targets.last_names();
+  std::string text = "index,label,prediction,label_name,prediction_name" + last_names(targets);
   for (std::size_t i = 0; i < samples.loss.size(); ++i) {
     text += fmt::format("{},{},{},{},{}", split.indices[i], samples.label[i], samples.prediction[i],
                         name(samples.label[i]), name(samples.prediction[i]));
-    text += targets.last(i, samples.loss[i]);
+    text += last(targets, i, samples.loss[i]);
   }
   return text;
 }
@@ -204,22 +190,22 @@ std::string labels_table(const Split& split, const SampleResults& samples) {
 /// Of samples without labels: each output's target and what the output says of it.
 std::string outputs_table(const Split& split, const SampleResults& samples) {
   const auto width = static_cast<std::size_t>(split.source->targets().values);
-  TargetColumns targets(split);
+  TargetRows targets(split);
   std::string text = "index";
   for (const char* what : {"target", "prediction"}) {
     for (std::size_t c = 0; c < width; ++c) {
       text += "," + csv_field(fmt::format("{}_{}", what, name_of(split, c)));
     }
   }
-  text += targets.last_names();
+  text += last_names(targets);
   for (std::size_t i = 0; i < samples.loss.size(); ++i) {
-    const std::span<const float> row = targets.of(i);
+    const std::span<const float> row = targets.values(i);
     text += fmt::format("{}", split.indices[i]);
     for (std::size_t c = 0; c < width; ++c) text += fmt::format(",{:.9g}", row[c]);
     for (std::size_t c = 0; c < width; ++c) {
       text += fmt::format(",{:.9g}", samples.outputs[i * width + c]);
     }
-    text += targets.last(i, samples.loss[i]);
+    text += last(targets, i, samples.loss[i]);
   }
   return text;
 }

@@ -3,33 +3,10 @@
 #include <cmath>
 #include <span>
 
+#include "engine/data/target_rows.h"
+
 namespace dpt {
 namespace {
-
-/// The rows of targets of a split, read one at a time.
-class TargetRows {
- public:
-  explicit TargetRows(const Split& split)
-      : split_(split),
-        shape_(split.source->targets()),
-        row_(static_cast<std::size_t>(shape_.floats())) {}
-
-  /// Of the sample at `position` in the split; valid until the next call.
-  std::span<const float> values(std::size_t position) {
-    if (!row_.empty()) split_.source->read_targets(split_.indices[position], row_);
-    return std::span(row_).first(static_cast<std::size_t>(shape_.values));
-  }
-  double weight(std::size_t position) {
-    if (!shape_.weighted) return 1;
-    values(position);
-    return static_cast<double>(row_.back());
-  }
-
- private:
-  const Split& split_;
-  const TargetShape shape_;
-  std::vector<float> row_;
-};
 
 /// Measured::target_spread, of the samples at these positions.
 double target_spread(const Split& split, const std::vector<std::size_t>& positions) {

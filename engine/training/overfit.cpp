@@ -1,10 +1,10 @@
 #include "engine/training/overfit.h"
 
 #include <algorithm>
-#include <span>
 #include <utility>
 #include <vector>
 
+#include "engine/data/target_rows.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/stepper.h"
 
@@ -13,16 +13,12 @@ namespace {
 
 /// The least mean loss of the job's training samples. Of probabilities it is their entropy.
 double least_loss(const Job& job) {
-  const Split& split = job.splits.train;
-  const TargetShape shape = split.source->targets();
   if (!job.loss.least) return 0;
-  std::vector<float> row(static_cast<std::size_t>(shape.floats()));
+  TargetRows targets(job.splits.train);
   double loss = 0, weight = 0;
-  for (const std::int64_t index : split.indices) {
-    split.source->read_targets(index, row);
-    const double own = shape.weighted ? static_cast<double>(row.back()) : 1.0;
-    const auto targets = std::span(row).first(static_cast<std::size_t>(shape.values));
-    loss += own * job.loss.least(targets);
+  for (std::size_t i = 0; i < job.splits.train.indices.size(); ++i) {
+    const double own = targets.weight(i);
+    loss += own * job.loss.least(targets.values(i));
     weight += own;
   }
   return weight > 0 ? loss / weight : 0;

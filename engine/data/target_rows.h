@@ -1,0 +1,39 @@
+// The rows of targets of a split (DataSource::targets), read one at a time.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "engine/data/loader.h"
+
+namespace dpt {
+
+/// `split` must outlive it. Positions are those in the split.
+class TargetRows {
+ public:
+  explicit TargetRows(const Split& split)
+      : split_(split),
+        shape_(split.source->targets()),
+        row_(static_cast<std::size_t>(shape_.floats())) {}
+
+  bool weighted() const { return shape_.weighted; }
+  /// The targets of a sample without its weight; valid until the next call.
+  std::span<const float> values(std::size_t position) {
+    if (!row_.empty()) split_.source->read_targets(split_.indices[position], row_);
+    return std::span(row_).first(static_cast<std::size_t>(shape_.values));
+  }
+  /// Its own weight; 1 where samples have none.
+  double weight(std::size_t position) {
+    if (!shape_.weighted) return 1;
+    values(position);
+    return static_cast<double>(row_.back());
+  }
+
+ private:
+  const Split& split_;
+  const TargetShape shape_;
+  std::vector<float> row_;
+};
+
+}  // namespace dpt
