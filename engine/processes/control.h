@@ -1,0 +1,100 @@
+// The control channel: one TCP connection from every process to rank 0, beside those that carry
+// gradients. It brings the processes together, compares what they say of themselves, carries their
+// heartbeats, and tells all of them when one is lost, stalls or fails, within five seconds. No
+// collective is trusted to notice.
+//
+// Rank 0 listens on one interface: the loopback where all processes are on one machine, else that
+// of its address as the coordinator. A connection says the token first; one that does not is
+// closed, with a warning, and harms nothing.
+//
+// Time in which a process was suspended itself does not count for what it thinks of the others: a
+// whole job that is suspended goes on when it wakes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/processes/world.h"
+#include "kernels/heartbeat.h"
+
+namespace dpt {
+
+/// Why a world ended before its time; the same on every process.
+struct WorldFailure {
+  int rank = -1;     ///< the process that was lost, stalled or failed
+  std::string text;  ///< names rank, host, step and operation, and the cause
+  /// Its process is gone, or does not answer: it did not say so itself.
+  bool is_lost = false;
+  /// With which it ends, if it said so itself (an ErrorKind); 0 otherwise.
+  int exit_code = 0;
+};
+
+class ControlChannel {
+ public:
+  struct Options {
+    std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
+    /// A process that makes no progress for so long has stalled (train.stall_timeout); until it is
+    /// known, that of the default.
+    std::chrono::milliseconds stall_timeout = std::chrono::minutes(10);
+    /// Beats are sent so often. Tests shorten it.
+    std::chrono::milliseconds beat_every = std::chrono::milliseconds(250);
+    /// A machine whose connection answers nothing for so long is gone (TCP_USER_TIMEOUT): a stopped
+    /// process' machine still answers.
+    std::chrono::milliseconds network_timeout = std::chrono::seconds(4);
+    /// Gets lines for the user, on rank 0, from the channel's thread: refused connections.
+    std::function<void(const std::string&)> warn;
+  };
+
+  /// Connects all processes of the world; returns when all are there. REQUIRES: !world.alone().
+  /// Throws ErrorKind::peer naming the ranks that did not come within join_timeout, and
+  /// ErrorKind::usage where two say the same rank, or another size, or the token is wrong.
+  static std::unique_ptr<ControlChannel> join(const World& world, Options options);
+  /// Without leave(), the others take this process for lost.
+  ~ControlChannel();
+  ControlChannel(const ControlChannel&) = delete;
+
+  const World& world() const;
+
+  /// Collective, for small things (16 MiB in all): what each process says, by rank. `what` is for
+  /// messages and must be the same on all. Waits as long as the processes that are missing make
+  /// progress. Throws ErrorKind::peer with the failure's text.
+  std::vector<std::string> all_gather(const std::string& what, const std::string& mine);
+
+  /// The beats of these threads are this process' progress, and their texts what it does. Replaces
+  /// those of before. (Until the first call: those of the thread that called join.)
+  void watch(std::vector<std::shared_ptr<Heartbeat>> heartbeats);
+  void set_stall_timeout(std::chrono::milliseconds timeout);
+  /// Between the two, this process waits for others in `operation` (a text that outlives the wait):
+  /// it is not expected to beat, but its watched threads are kept from being taken for stalled (the
+  /// channel beats for them). Where all wait, for a stall timeout, they wait for each other, and
+  /// that is a failure too.
+  void begin_wait(const char* operation);
+  void end_wait();
+
+  /// Called once, on the channel's thread, when the world fails; at once if it has. It must not
+  /// wait for anything.
+  void on_failure(std::function<void(const WorldFailure&)> callback);
+  /// Nothing while all is well. Any thread.
+  std::optional<WorldFailure> failure() const;
+  /// The same, waiting for it up to `timeout`: a broken link is noticed before its cause arrives.
+  std::optional<WorldFailure> wait_for_failure(std::chrono::milliseconds timeout) const;
+
+  /// Tells all processes that this one failed, and why; the first cause wins. Any thread, any
+  /// number of times. `exit_code`: with which it ends. Returns when it is sent, or cannot be.
+  void fail(const std::string& text, int exit_code) noexcept;
+
+  /// Collective, at the end: from then on a connection that ends is no loss.
+  void leave();
+
+ private:
+  ControlChannel();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dpt

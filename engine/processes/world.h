@@ -1,0 +1,46 @@
+// Which process of how many this one is: read once, from the launcher's environment or from flags.
+// A world of one process is what `dpt` is without a launcher.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace dpt {
+
+struct World {
+  int rank = 0, size = 1;              ///< of this process, and how many there are
+  int local_rank = 0, local_size = 1;  ///< the same among those on this machine
+  std::string host;                    ///< this machine's name
+  std::string launcher;                ///< "torchrun", "Slurm", ...; empty = none, a world of one
+  std::string coordinator;             ///< name or address of the machine of rank 0
+  /// Where rank 0 may listen, in the order in which they are tried by all; what else listens there
+  /// does not know the token.
+  std::vector<int> ports;
+  /// What the launcher calls this job, or empty. No secret: it keeps two jobs apart, not strangers
+  /// out.
+  std::string job;
+  /// Of all processes of the job (DPT_TOKEN); empty = none was given.
+  std::string token;
+
+  bool alone() const { return size == 1; }
+};
+
+/// `--rank`, `--world-size`, `--coordinator HOST:PORT`; they come before the environment.
+struct WorldFlags {
+  int rank = -1, size = -1;  ///< -1 = not given
+  std::string coordinator;
+};
+
+/// A variable of the environment, or null.
+using Environment = std::function<const char*(const char* name)>;
+
+/// Throws ErrorKind::usage for half a set of variables (listing what was found), values that
+/// contradict each other, a batch script whose tasks no step was started for, and a world of
+/// several machines without an address of rank 0: each text says what to do. docs/cluster.md has
+/// the variables of each launcher.
+World detect_world(const Environment& environment, const WorldFlags& flags = {});
+/// From this process' environment.
+World detect_world(const WorldFlags& flags = {});
+
+}  // namespace dpt
