@@ -37,6 +37,28 @@ endfunction()
 dpt_find_library(dpt_onednn dnnl.hpp dnnl libdnnl-dev)
 dpt_find_library(dpt_xxhash xxhash.h xxhash libxxhash-dev)
 
+# Gloo carries gradients between processes (engine/collectives/gloo.cpp).
+set(DPT_GLOO AUTO CACHE STRING "Worlds of several processes over TCP: AUTO, ON or OFF")
+set(DPT_WITH_GLOO OFF)
+set(dpt_gloo "")
+set(dpt_gloo_summary "one process only (DPT_GLOO is OFF)")
+if(DPT_GLOO STREQUAL "ON")
+  dpt_find_library(dpt_gloo gloo/transport/tcp/device.h gloo libgloo-dev)
+elseif(NOT DPT_GLOO STREQUAL "OFF")
+  find_path(dpt_gloo_INCLUDE_DIR gloo/transport/tcp/device.h)
+  find_library(dpt_gloo_LIBRARY gloo)
+  if(dpt_gloo_INCLUDE_DIR AND dpt_gloo_LIBRARY)
+    dpt_find_library(dpt_gloo gloo/transport/tcp/device.h gloo libgloo-dev)
+  else()
+    set(dpt_gloo_summary "one process only (Gloo was not found: install libgloo-dev, Debian's name)")
+  endif()
+endif()
+if(TARGET dpt_gloo)
+  set(DPT_WITH_GLOO ON)
+  set(dpt_gloo dpt_gloo)
+  set(dpt_gloo_summary "many processes over Gloo")
+endif()
+
 # oneDNN keeps its version in a header of its own.
 function(dpt_onednn_version result)
   find_file(DPT_ONEDNN_VERSION_HEADER NAMES oneapi/dnnl/dnnl_version.h dnnl_version.h
@@ -57,4 +79,4 @@ endfunction()
 # One line that says what this build has and what it leaves out.
 dpt_onednn_version(onednn)
 message(STATUS "dpt ${PROJECT_VERSION}: CPU with oneDNN ${onednn}, zlib ${ZLIB_VERSION_STRING}, "
-               "libjpeg ${JPEG_VERSION}, libpng ${PNG_VERSION_STRING}; ${dpt_cuda_summary}")
+               "libjpeg ${JPEG_VERSION}, libpng ${PNG_VERSION_STRING}; ${dpt_cuda_summary}; ${dpt_gloo_summary}")

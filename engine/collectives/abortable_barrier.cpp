@@ -25,10 +25,12 @@ double seconds(std::chrono::steady_clock::duration time) {
 
 }  // namespace
 
-AbortableBarrier::AbortableBarrier(int size, std::chrono::milliseconds stall_timeout, bool spin)
+AbortableBarrier::AbortableBarrier(int size, std::chrono::milliseconds stall_timeout, bool spin,
+                                   int first)
     : size_(size),
       stall_timeout_(stall_timeout),
       spin_(spin),
+      first_(first),
       ranks_(std::make_unique<Rank[]>(static_cast<std::size_t>(size))) {
   assert(size >= 1 && static_cast<std::uint64_t>(size) < kOneMeeting);
 }
@@ -183,8 +185,8 @@ std::string AbortableBarrier::abort_cause() const {
 
 void AbortableBarrier::throw_aborted(int rank, const char* operation) const {
   const std::lock_guard lock(mutex_);
-  fail(ErrorKind::peer, "rank {}: {} was stopped because rank {} failed: {}", rank, operation,
-       cause_rank_, cause_);
+  fail(ErrorKind::peer, "rank {}: {} was stopped because rank {} failed: {}", first_ + rank,
+       operation, first_ + cause_rank_, cause_);
 }
 
 std::string AbortableBarrier::stall_text(int rank, const char* operation, std::uint64_t meeting,
@@ -194,7 +196,7 @@ std::string AbortableBarrier::stall_text(int rank, const char* operation, std::u
   for (int other = 0; other < size_; ++other) {
     if (ranks_[other].arrivals.load() > meeting) continue;
     const Clock::duration time = quiet[static_cast<std::size_t>(other)].time;
-    missing += fmt::format("{}rank {} (", missing.empty() ? "" : ", ", other);
+    missing += fmt::format("{}rank {} (", missing.empty() ? "" : ", ", first_ + other);
     if (!joined(other)) {
       missing += "never joined)";
     } else {
@@ -206,7 +208,7 @@ std::string AbortableBarrier::stall_text(int rank, const char* operation, std::u
   return fmt::format(
       "rank {}: {} (collective call {}) waited {:.1f} s for {}: a replica that makes no progress "
       "for {:.1f} s has stalled (train.stall_timeout)",
-      rank, operation, meeting + 1, seconds(waited), missing, seconds(stall_timeout_));
+      first_ + rank, operation, meeting + 1, seconds(waited), missing, seconds(stall_timeout_));
 }
 
 }  // namespace dpt

@@ -28,8 +28,9 @@ namespace dpt {
 
 class AbortableBarrier {
  public:
-  /// `spin`: waiting ranks poll for a moment before they sleep. REQUIRES: 1 <= size < 65536.
-  AbortableBarrier(int size, std::chrono::milliseconds stall_timeout, bool spin);
+  /// `spin`: waiting ranks poll for a moment before they sleep. `first`: what rank 0 here is called
+  /// in messages, where these are some of a world's ranks. REQUIRES: 1 <= size < 65536.
+  AbortableBarrier(int size, std::chrono::milliseconds stall_timeout, bool spin, int first = 0);
 
   /// Returns the number of the meeting (from 0) when all ranks have come. Throws ErrorKind::peer
   /// with the first cause when the group was aborted, or when a missing rank has stalled (which
@@ -96,6 +97,7 @@ class AbortableBarrier {
   const int size_;
   const std::chrono::milliseconds stall_timeout_;
   const bool spin_;
+  const int first_;
   const std::unique_ptr<Rank[]> ranks_;
   alignas(64) std::atomic<std::uint64_t> word_{0};
   alignas(64) std::atomic<int> working_{0};

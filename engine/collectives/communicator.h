@@ -24,6 +24,15 @@ struct PartialSum {
   DevPtr data;  ///< `count` floats; clobbered
 };
 
+/// Whose a sum's shards are, and what is promised of it; the same on every rank.
+struct SumTerms {
+  /// The shards of each rank; empty = one each. (Who works on shared memory does without.)
+  std::span<const Range> shards_of_ranks;
+  /// Any one order of the additions will do, always the same for one layout of ranks over
+  /// processes: fewer bytes where a process' shards are several nodes of the tree.
+  bool any_order = false;
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -31,11 +40,11 @@ class Communicator {
   virtual int size() const = 0;
 
   /// Sums over all shards in the tree's order: the bits of the result depend on the shards alone,
-  /// not on the number of ranks or on timing. Together the ranks' parts cover shards
-  /// 0..shards-1 once, in rank order; a rank may have none. `out` (count floats) receives the sum
-  /// on every rank and may be one of the rank's own parts.
+  /// not on the number of ranks, their processes or on timing. Together the ranks' parts cover
+  /// shards 0..shards-1 once, in rank order; a rank may have none. `out` (count floats) receives
+  /// the sum on every rank and may be one of the rank's own parts.
   virtual void all_reduce(std::int64_t shards, std::span<const PartialSum> parts, DevPtr out,
-                          std::int64_t count) = 0;
+                          std::int64_t count, const SumTerms& terms = {}) = 0;
   /// Whether all_reduce only queues work of this rank's own backend, so that a CapturedGraph may
   /// hold it.
   virtual bool can_be_recorded() const { return false; }

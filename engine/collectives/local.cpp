@@ -112,7 +112,7 @@ class LocalCommunicator : public Communicator {
   int size() const override { return size_; }
 
   void all_reduce(std::int64_t shards, std::span<const PartialSum> parts, DevPtr out,
-                  std::int64_t count) override {
+                  std::int64_t count, const SumTerms& /*terms*/) override {
     if (!path_known_) choose_path(shards, count);
     if (through_host_) {
       reduce_through_host(shards, parts, out, count);
@@ -323,7 +323,7 @@ class SoloCommunicator : public Communicator {
   int size() const override { return 1; }
 
   void all_reduce(std::int64_t shards, std::span<const PartialSum> parts, DevPtr out,
-                  std::int64_t count) override {
+                  std::int64_t count, const SumTerms& /*terms*/) override {
     sum_.start(shards);
     sum_.add(parts);
     const std::string wrong = sum_.ready();

@@ -3,6 +3,8 @@
 // the right half exists. Any evaluation that keeps to these additions gives the same bits.
 #include "engine/collectives/shard_tree.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 
@@ -43,6 +45,25 @@ std::vector<TreeNode> maximal_nodes(std::int64_t shards, Range range) {
     first = shards_of(node, shards).end;
   }
   return nodes;
+}
+
+std::string problem_of_cover(std::int64_t shards, Range range, const std::vector<TreeNode>& nodes) {
+  if (shards < 1) return fmt::format("expected at least one shard, found {}", shards);
+  std::int64_t covered = range.begin;
+  for (const TreeNode& node : nodes) {
+    const bool aligned =
+        node.level >= 0 && node.level < 62 && node.first % (std::int64_t{1} << node.level) == 0;
+    if (!aligned || node.first != covered || covered >= range.end) {
+      return fmt::format(
+          "expected parts that cover shards {} to {} once, in rank order; found the node of shard "
+          "{}, level {} after {} shards",
+          range.begin, range.end - 1, node.first, node.level, covered - range.begin);
+    }
+    covered = shards_of(node, shards).end;
+  }
+  if (covered == range.end) return {};
+  return fmt::format("expected parts that cover shards {} to {} once; they end after {} shards",
+                     range.begin, range.end - 1, covered - range.begin);
 }
 
 std::vector<TreeAdd> tree_additions(std::int64_t shards, const std::vector<TreeNode>& nodes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -24,6 +25,10 @@ struct TreeNode {
 /// The maximal nodes whose shards all lie in `range`, left to right. A node is complete when all of
 /// its *existing* shards are in it, so the range [0, shards) is always one node, the root.
 std::vector<TreeNode> maximal_nodes(std::int64_t shards, Range range);
+
+/// What is wrong with `nodes` as a cover of the shards in `range`, each once, left to right; empty
+/// if they are one.
+std::string problem_of_cover(std::int64_t shards, Range range, const std::vector<TreeNode>& nodes);
 
 /// The additions that sum `nodes` (which together cover all shards once, left to right) into slot
 /// 0, in the order of the tree: the result depends on the shards alone.

@@ -26,33 +26,13 @@ void TreeSum::add(std::span<const PartialSum> parts) {
 std::string TreeSum::ready() {
   if (same_ && data_.size() == nodes_.size()) return {};
   nodes_.resize(data_.size());
-  std::string wrong = check_cover();
+  std::string wrong = problem_of_cover(shards_, {0, shards_}, nodes_);
   if (wrong.empty()) {
     additions_ = tree_additions(shards_, nodes_);
   } else {
     shards_ = -1;  // so that the next list is not taken for this one
   }
   return wrong;
-}
-
-std::string TreeSum::check_cover() const {
-  if (shards_ < 1) return fmt::format("expected at least one shard, found {}", shards_);
-  std::int64_t covered = 0;
-  for (const TreeNode& node : nodes_) {
-    const bool aligned =
-        node.level >= 0 && node.level < 62 && node.first % (std::int64_t{1} << node.level) == 0;
-    if (!aligned || node.first != covered || covered >= shards_) {
-      return fmt::format(
-          "expected parts that cover shards 0 to {} once, in rank order; found the node of shard "
-          "{}, "
-          "level {} after {} shards",
-          shards_ - 1, node.first, node.level, covered);
-    }
-    covered = std::min(shards_, covered + (std::int64_t{1} << node.level));
-  }
-  if (covered == shards_) return {};
-  return fmt::format("expected parts that cover shards 0 to {} once; they end after {} shards",
-                     shards_ - 1, covered);
 }
 
 void TreeSum::run(Backend& backend, Range range, std::span<const DevPtr> outs) {

@@ -24,8 +24,6 @@ class TreeSum {
   void run(Backend& backend, Range range, std::span<const DevPtr> outs);
 
  private:
-  std::string check_cover() const;
-
   std::int64_t shards_ = 0;
   bool same_ = false;  // so far, the list is the one that additions_ was made for
   std::vector<TreeNode> nodes_;

@@ -67,7 +67,8 @@ void GradientSums::sum(const WorkPartition& partition) {
     parts_.push_back({part.node, memory_.gradients(part.buffer)});
   }
   communicator_.all_reduce(partition.shards, parts_, memory_.gradients(0),
-                           memory_.gradient_floats());
+                           memory_.gradient_floats(),
+                           {partition.shards_of_ranks, job_.spec.train.shards == 0});
 }
 
 }  // namespace dpt

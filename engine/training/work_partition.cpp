@@ -78,9 +78,14 @@ WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_
   WorkPartition partition;
   partition.shards = static_cast<std::int64_t>(shard_samples.size());
   for (const Range& shard : shard_samples) partition.shard_sizes.push_back(shard.size());
-  const Range mine =
-      exact ? proportional_parts(shards, device_weights)[static_cast<std::size_t>(rank)]
-            : Range{rank, rank + std::int64_t{1}};
+  if (exact) {
+    partition.shards_of_ranks = proportional_parts(shards, device_weights);
+  } else {
+    for (std::int64_t r = 0; r < partition.shards; ++r) {
+      partition.shards_of_ranks.push_back({r, r + 1});
+    }
+  }
+  const Range mine = partition.shards_of_ranks[static_cast<std::size_t>(rank)];
   if (mine.size() > 0) {
     partition.samples = {shard_samples[static_cast<std::size_t>(mine.begin)].begin,
                          shard_samples[static_cast<std::size_t>(mine.end - 1)].end};

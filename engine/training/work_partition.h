@@ -36,6 +36,7 @@ struct WorkPartition {
   Range samples;  ///< the rank's own, in the batch; may be empty
   std::int64_t shards = 1;
   std::vector<std::int64_t> shard_sizes;  ///< samples of every shard of the batch
+  std::vector<Range> shards_of_ranks;     ///< every rank's
   std::vector<WorkAction> actions;
   struct Part {
     TreeNode node;

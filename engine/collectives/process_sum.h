@@ -1,0 +1,76 @@
+// One sum over the processes of a world, as this process takes part in it: the parts of its ranks
+// are added to the nodes that it contributes (process_nodes.h), and each process adds the nodes of
+// all for the elements that it owns. Then every process gets every element.
+//
+// Few elements are owned by all: they travel once, in one exchange, and every process adds them up.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "engine/collectives/communicator.h"
+#include "engine/collectives/process_links.h"
+#include "engine/collectives/process_nodes.h"
+#include "engine/collectives/tree_sum.h"
+
+namespace dpt {
+
+/// The leader is the rank of this process that makes its exchanges. What one rank calls is visible
+/// to the others after a meeting, which is the caller's business.
+class ProcessSum {
+ public:
+  /// `ranks_of`: how many ranks each process has.
+  ProcessSum(std::vector<int> ranks_of, ProcessLinks& links)
+      : ranks_of_(std::move(ranks_of)), links_(links) {}
+
+  /// The leader's: of `count` floats. `parts`: of all ranks of this process, in rank order, in host
+  /// memory, clobbered. `out`: where the only rank of this process wants the result, or null.
+  /// Throws ErrorKind::peer when the parts are not those of the process' shards.
+  void begin(std::int64_t shards, const SumTerms& terms, std::span<const PartialSum> parts,
+             std::int64_t count, float* out);
+  /// Part `index` of `count` of the additions in this process, by different ranks.
+  void add_own(Backend& adder, int index, int count);
+  /// The leader's, after all of these: the exchanges, and the additions over processes.
+  void exchange(Backend& adder);
+  /// On every process the same.
+  const float* result() const { return result_; }
+
+ private:
+  /// What is the same for all sums with these parts.
+  struct Plan {
+    std::int64_t shards = 0;
+    bool any_order = false;
+    std::vector<Range> shards_of_ranks;
+    std::vector<TreeNode> part_nodes;
+    ProcessNodes nodes;
+    std::int64_t most_nodes = 0;  ///< of any process
+    TreeSum sum;
+  };
+  Plan& plan_for(std::int64_t shards, const SumTerms& terms, std::span<const PartialSum> parts);
+  std::int64_t nodes_of(int process) const {
+    return static_cast<std::int64_t>(
+        plan_->nodes.of_processes[static_cast<std::size_t>(process)].size());
+  }
+  Range slice(std::int64_t q) const;
+  Range own_slice() const { return slice(slices_ == 1 ? 0 : links_.rank()); }
+  /// Node `k` of this process, elements of slice `q`.
+  float* staged(std::int64_t q, std::int64_t k);
+  void add_slice(Backend& adder);
+  void travel(const char* operation);
+
+  const std::vector<int> ranks_of_;
+  ProcessLinks& links_;
+  std::vector<Plan> plans_;
+  // Of the present sum.
+  Plan* plan_ = nullptr;
+  std::int64_t count_ = 0, slices_ = 1;
+  std::vector<DevPtr> parts_;
+  float *stage_ = nullptr, *result_ = nullptr;
+  std::vector<float> stage_memory_, received_, sum_memory_;
+  std::vector<std::span<const std::byte>> send_;
+  std::vector<std::span<std::byte>> receive_;
+};
+
+}  // namespace dpt

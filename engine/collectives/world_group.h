@@ -1,0 +1,44 @@
+// Ranks as threads of several processes: sums are made of what the threads of a process add up in
+// its memory and what process links carry between the processes.
+//
+// Each process owns a range of the elements. It gets the others' sums of these elements, adds them
+// in the order of the shard tree, and sends the result to all: two exchanges, as many bytes as a
+// ring. Few elements travel whole, in one exchange. Either way the links only move bytes, and every
+// process adds the same numbers in the same order, so that the bits are those of one process.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/collectives/communicator.h"
+#include "engine/collectives/process_links.h"
+
+namespace dpt {
+
+class WorldGroup {
+ public:
+  /// `ranks`: how many each process has, in the order of the processes. `waiting`, if any, gets a
+  /// text while this process waits for others, and null when it no longer does; the thread that
+  /// waits does not beat meanwhile.
+  WorldGroup(const std::vector<int>& ranks, ProcessLinks& links,
+             std::chrono::milliseconds stall_timeout,
+             std::function<void(const char* operation)> waiting = {});
+  ~WorldGroup();
+  /// As LocalGroup::join; `local` counts from 0 in this process. The communicator's ranks count
+  /// over all processes.
+  std::unique_ptr<Communicator> join(int local, Backend& backend);
+  /// As LocalGroup::abort. Breaks this process' links, but tells the other processes nothing.
+  void abort(int local, const std::string& cause) noexcept;
+  std::string abort_cause() const;
+  /// Of this process' ranks.
+  std::vector<std::shared_ptr<Heartbeat>> heartbeats() const;
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace dpt
