@@ -6,11 +6,44 @@
 
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "engine/processes/world.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
 
 namespace dpt {
+namespace {
+
+/// What the launcher says of this process. Where that is refused, a run would be, too.
+nlohmann::ordered_json world_json() {
+  try {
+    const World world = detect_world();
+    nlohmann::ordered_json out = {{"rank", world.rank},
+                                  {"size", world.size},
+                                  {"local_rank", world.local_rank},
+                                  {"local_size", world.local_size},
+                                  {"host", world.host},
+                                  {"launcher", world.launcher}};
+    if (!world.alone()) {
+      out["coordinator"] = world.coordinator;
+      out["ports"] = world.ports;
+      out["job"] = world.job;
+    }
+    return out;
+  } catch (const Error& error) {
+    return {{"refused", error.what()}};
+  }
+}
+
+std::string world_text() {
+  try {
+    return describe(detect_world());
+  } catch (const Error& error) {
+    return fmt::format("refused: {}", error.what());
+  }
+}
+
+}  // namespace
 
 int run_devices(const DevicesOptions& options) {
   const CpuInfo cpu = cpu_info();
@@ -46,6 +79,7 @@ int run_devices(const DevicesOptions& options) {
     } catch (const Error& error) {
       out["auto_refused"] = error.what();
     }
+    out["world"] = world_json();
     fmt::print("{}\n", json_text(out));
     return 0;
   }
@@ -73,6 +107,7 @@ int run_devices(const DevicesOptions& options) {
   } catch (const Error& error) {
     fmt::print("`devices: auto` fails here: {}\n", error.what());
   }
+  fmt::print("world   {}\n", world_text());
   return 0;
 }
 

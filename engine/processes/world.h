@@ -43,4 +43,12 @@ World detect_world(const Environment& environment, const WorldFlags& flags = {})
 /// From this process' environment.
 World detect_world(const WorldFlags& flags = {});
 
+/// Throws ErrorKind::usage where a launcher started this process as one of several: `--nproc` would
+/// make each of them several. A batch script of several tasks may start its processes this way.
+void refuse_nested_launch(const Environment& environment);
+void refuse_nested_launch();
+
+/// For the log: "rank 1 of 4 (torchrun), local rank 1 of 2 on host b, rank 0 at a:29401".
+std::string describe(const World& world);
+
 }  // namespace dpt
