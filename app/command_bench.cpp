@@ -23,42 +23,39 @@ namespace {
 void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
                   const std::function<std::int64_t()>& next,
                   const std::function<void(double, std::int64_t)>& done) {
-  run_ranks(
-      job.devices, job.backend_options,
-      [&](Backend& backend, Communicator& communicator) {
-        Replica replica(backend, communicator, job);
-        replica.set_params(start.params);
-        const bool speaks = communicator.rank() == 0;
-        std::int64_t samples = 0;
-        Stepper stepper(job, replica, communicator, start.state, [&](const StepResult& result) {
-          samples += static_cast<std::int64_t>(result.metrics.count);
-          if (speaks && print_losses) {
-            fmt::print("loss {} {:.7g}\n", result.step, result.metrics.mean_loss());
-          }
-        });
-        while (true) {
-          std::int64_t steps = speaks ? next() : 0;
-          communicator.broadcast(std::as_writable_bytes(std::span<std::int64_t>(&steps, 1)), 0);
-          if (steps == 0) return;
-          communicator.barrier();
-          samples = 0;
-          const auto begin = std::chrono::steady_clock::now();
-          for (std::int64_t i = 0; i < steps; ++i) {
-            if (stepper.epoch_done()) {
-              stepper.drain();
-              stepper.finish_epoch();
-            }
-            stepper.step(false, false);
-          }
+  run_ranks(job, [&](Backend& backend, Communicator& communicator) {
+    Replica replica(backend, communicator, job);
+    replica.set_params(start.params);
+    const bool speaks = communicator.rank() == 0;
+    std::int64_t samples = 0;
+    Stepper stepper(job, replica, communicator, start.state, [&](const StepResult& result) {
+      samples += static_cast<std::int64_t>(result.metrics.count);
+      if (speaks && print_losses) {
+        fmt::print("loss {} {:.7g}\n", result.step, result.metrics.mean_loss());
+      }
+    });
+    while (true) {
+      std::int64_t steps = speaks ? next() : 0;
+      communicator.broadcast(std::as_writable_bytes(std::span<std::int64_t>(&steps, 1)), 0);
+      if (steps == 0) return;
+      communicator.barrier();
+      samples = 0;
+      const auto begin = std::chrono::steady_clock::now();
+      for (std::int64_t i = 0; i < steps; ++i) {
+        if (stepper.epoch_done()) {
           stepper.drain();
-          communicator.barrier();
-          if (speaks) {
-            const auto time = std::chrono::steady_clock::now() - begin;
-            done(std::chrono::duration<double>(time).count(), samples);
-          }
+          stepper.finish_epoch();
         }
-      },
-      std::chrono::hours(24));
+        stepper.step(false, false);
+      }
+      stepper.drain();
+      communicator.barrier();
+      if (speaks) {
+        const auto time = std::chrono::steady_clock::now() - begin;
+        done(std::chrono::duration<double>(time).count(), samples);
+      }
+    }
+  });
 }
 
 }  // namespace

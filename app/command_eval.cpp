@@ -10,6 +10,7 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/console.h"
+#include "app/world_run.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/file_io.h"
 #include "engine/data/target_rows.h"
@@ -217,15 +218,30 @@ void write_predictions(const std::string& path, const Split& split, const EvalRe
   write_results(path, std::as_bytes(std::span(text)));
 }
 
-}  // namespace
+/// The split with these weights, by all ranks of the job; the same on each of its processes.
+EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
+                             const std::vector<float>& params) {
+  EvalResult result;
+  run_ranks(job, [&](Backend& backend, Communicator& communicator) {
+    Replica replica(backend, communicator, job);
+    replica.set_params(params);
+    EvalResult mine = evaluate_split(replica, job, split, name);
+    if (communicator.rank() == job.first_rank()) result = std::move(mine);
+  });
+  return result;
+}
 
-int run_eval(const EvalOptions& options) {
+int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
   std::vector<Requirement> requirements;
   for (const std::string& text : options.requirements) {
     requirements.push_back(parse_requirement(text));
   }
-  const std::string path = find_checkpoint(options.target);
-  const CheckpointHeader header = read_checkpoint_header(path);
+  // The checkpoint is rank 0's to read.
+  const bool reads = !processes || processes->is_first();
+  const std::string path = reads ? find_checkpoint(options.target) : "the checkpoint of rank 0";
+  CheckpointHeader header;
+  if (reads) header = read_checkpoint_header(path);
+  if (processes) header.config = processes->share("config of the checkpoint", header.config);
   // The config comes from the checkpoint; where the data is and what runs it may be of today. With
   // other devices than at training, "auto" is what a reader of results expects, of device weights
   // too.
@@ -233,7 +249,12 @@ int run_eval(const EvalOptions& options) {
   overrides.insert(overrides.begin(), "device_weights=auto");
   overrides.push_back("train.shards=0");
   Job job = load_job(load_stored_spec(catalog(), header.config, path,
-                                      with_devices(std::move(overrides), options.devices)));
+                                      with_devices(std::move(overrides), options.devices)),
+                     processes);
+  if (processes) {
+    processes->compare(facts_of(job, 0));
+    processes->connect();
+  }
   const std::string name = !options.split.empty()       ? options.split
                            : job.splits.test.size() > 0 ? "test"
                                                         : "val";
@@ -246,6 +267,11 @@ int run_eval(const EvalOptions& options) {
   }
   check_metrics_of(requirements, job.metrics);
   job.keeps_outputs = !options.predictions.empty() && !has_labels(job.loss.targets.kind);
+  if (!reads) {
+    StartingPoint start = share_start(job, {});
+    evaluate_on_ranks(job, split, name, start.params);
+    return 0;
+  }
   check_same_data(path, header, job, name, options.allow_other_data);
   const Checkpoint checkpoint = load_checkpoint(path, job.plan);
   const auto* average = average_of(checkpoint);
@@ -260,16 +286,10 @@ int run_eval(const EvalOptions& options) {
   }
   const bool uses_average = average && options.use != "raw";
 
-  EvalResult result;
-  run_ranks(
-      job.devices, job.backend_options,
-      [&](Backend& backend, Communicator& communicator) {
-        Replica replica(backend, communicator, job);
-        replica.set_params(uses_average ? average->second : checkpoint.params);
-        EvalResult mine = evaluate_split(replica, job, split, name);
-        if (communicator.rank() == 0) result = std::move(mine);
-      },
-      stall_timeout(job));
+  StartingPoint weights;
+  weights.params = uses_average ? average->second : checkpoint.params;
+  if (processes) weights = share_start(job, [&] { return weights; });
+  const EvalResult result = evaluate_on_ranks(job, split, name, weights.params);
   if (!options.predictions.empty()) write_predictions(options.predictions, split, result);
   if (options.json) {
     Json out = {{"split", name}, {"n", result.n}, {"loss", result.loss}};
@@ -297,6 +317,13 @@ int run_eval(const EvalOptions& options) {
     }
   }
   return 0;
+}
+
+}  // namespace
+
+int run_eval(const EvalOptions& options) {
+  return run_in_world(options.processes,
+                      [&](ProcessGroup* processes) { return eval_in_world(options, processes); });
 }
 
 }  // namespace dpt

@@ -15,6 +15,7 @@
 #include "app/catalog.h"
 #include "engine/checkpoints/file_io.h"
 #include "engine/spec/read_spec.h"
+#include "engine/training/process_devices.h"
 
 namespace dpt {
 namespace {
@@ -80,7 +81,8 @@ void check_outputs(const TrainSpec& spec, std::int64_t outputs) {
        spec.data.dataset.type);
 }
 
-Job load_job(TrainSpec spec) {
+Job load_job(TrainSpec spec, ProcessGroup* processes) {
+  if (processes) processes->introduce(devices_of_process(spec.devices, processes->world()));
   Plan plan = make_plan(spec);
   check_outputs(spec, plan.classes);
   const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
@@ -89,7 +91,7 @@ Job load_job(TrainSpec spec) {
   TrainSpec kept = spec;
   kept.model.zoo = {};
   std::string resolved = show_spec(catalog(), kept);
-  return make_job(std::move(spec), std::move(plan), sets, std::move(resolved));
+  return make_job(std::move(spec), std::move(plan), sets, std::move(resolved), processes);
 }
 
 void write_results(const std::string& path, std::span<const std::byte> bytes) {

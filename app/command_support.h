@@ -36,8 +36,9 @@ std::string difference_of_data(const char* name, const std::string& expected,
 /// class labels only. Needs no data.
 void check_outputs(const TrainSpec& spec, std::int64_t outputs);
 
-/// Opens the data and builds everything up to, but without, the devices.
-Job load_job(TrainSpec spec);
+/// Opens the data and builds everything up to, but without, the devices. Collective over
+/// `processes`, if there are any, which are introduced to each other before the data is opened.
+Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr);
 
 /// Writes results to what `path` is: a device or a pipe is written to; a file, also one that a link
 /// leads to, is replaced as a whole.

@@ -14,6 +14,7 @@
 #include "app/start_weights.h"
 #include "app/train_report.h"
 #include "app/train_start.h"
+#include "app/world_run.h"
 #include "engine/graph/executor.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
@@ -287,10 +288,11 @@ void continue_schedule(const TrainStart& start, Job& job, Progress& progress) {
 int run_overfit(const TrainOptions& options, const Job& whole) {
   constexpr std::int64_t kSteps = 1000;
   const Job job = overfit_job(whole, options.overfit);
-  Progress progress;
+  Progress progress(!whole.writes());
   TrainOptions fresh = options;
   fresh.resume = "never";
-  const TrainStart start = load_start(fresh, job, "", progress);
+  TrainStart start;
+  start.point = share_start(job, [&] { return load_start(fresh, job, "", progress).point; });
   install_signal_handlers();
   progress.info(fmt::format(
       "trying to overfit {} batch(es), {} samples, on {} replica(s) ({}); nothing is saved",
@@ -323,16 +325,81 @@ int run_overfit(const TrainOptions& options, const Job& whole) {
   return 0;
 }
 
-}  // namespace
+/// The members of the world in the log and for the user, before anything can go wrong with them.
+void announce_processes(const Job& job, RunLog& log, Progress& progress) {
+  if (!job.processes) return;
+  progress.info(describe(job.processes->world()));
+  Json list = Json::array();
+  int rank = 0;
+  for (const ProcessGroup::Member& member : job.processes->members()) {
+    Json devices = Json::array();
+    for (const DeviceName& device : member.devices) devices.push_back(device.text());
+    progress.info(fmt::format("rank {}: {} ({}), process {}: {}", rank, member.host, member.address,
+                              member.pid, fmt::join(devices, ", ")));
+    list.push_back({{"rank", rank++},
+                    {"host", member.host},
+                    {"address", member.address},
+                    {"pid", member.pid},
+                    {"local_rank", member.local_rank},
+                    {"devices", devices}});
+  }
+  log.event("processes", {{"launcher", job.processes->world().launcher}, {"processes", list}});
+}
 
-int run_train(const TrainOptions& options) {
-  const TrainLimits limits = limits_of(options);
+/// What rank 0 has decided after a look at the run folder, for the others.
+constexpr const char* kGoOn = "go on";
+
+void tell_others(const Job& job, const std::string& decision, const std::string& folder) {
+  if (job.processes) {
+    job.processes->share("decision to train",
+                         Json({{"decision", decision}, {"folder", folder}}).dump());
+  }
+}
+
+/// A process of several that is not the first: it trains and writes nothing but, if asked to, its
+/// own log.
+int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits) {
+  const Json told = Json::parse(job.processes->share("decision to train", {}));
+  if (told.at("decision") != kGoOn) return 0;
+  Progress progress(true);
+  if (options.processes.rank_logs) {
+    const std::string logs = told.at("folder").get<std::string>() + "/logs";
+    make_folders(logs);
+    progress.also_to(fmt::format("{}/rank-{}.log", logs, job.processes->world().rank));
+    progress.info(describe(job.processes->world()));
+  }
+  TrainStart start;
+  start.point = share_start(job, {});
+  // Its name is for messages: the file is rank 0's.
+  if (!start.point.config.empty()) start.checkpoint = "the checkpoint of rank 0";
+  continue_schedule(start, job, progress);
+  install_signal_handlers();
+  RunFolder none;
+  RunLog no_log;
+  try {
+    const TrainOutcome outcome = train(job, start.point, limits, none, no_log, progress);
+    progress.info(outcome.end == RunEnd::complete
+                      ? done_line(outcome)
+                      : fmt::format("stopped at step {}", outcome.state.step));
+    return exit_code_of(outcome.reason);
+  } catch (const Error& error) {
+    progress.warn(error.what());
+    throw;
+  }
+}
+
+int train_in_world(const TrainOptions& options, const TrainLimits& limits,
+                   ProcessGroup* processes) {
   const std::vector<Requirement> requirements = requirements_of(options);
   check_options(options);
   TrainSpec spec =
       load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
   replace_weights_file(options.weights, spec);
-  Job job = load_job(std::move(spec));
+  Job job = load_job(std::move(spec), processes);
+  if (processes) {
+    processes->compare(facts_of(job, options.max_steps));
+    processes->connect();
+  }
   for (const Requirement& requirement : requirements) {
     if (requirement.split != "train") split_by_name(job.splits, requirement.split);
   }
@@ -341,6 +408,7 @@ int run_train(const TrainOptions& options) {
   check_precision(job);
   if (options.overfit > 0) return run_overfit(options, job);
   check_noise_scale(job);
+  if (!job.writes()) return train_beside(options, std::move(job), limits);
   const std::string folder_path = choose_folder(options, job.spec);
   check_keeps_config(options, folder_path);
   Progress progress;
@@ -350,6 +418,7 @@ int run_train(const TrainOptions& options) {
     const TrainStart start = load_start(options, job, folder_of_run(folder_path), progress);
     continue_schedule(start, job, progress);
     print_plan(job);
+    tell_others(job, "dry run", folder_path);
     return 0;
   }
 
@@ -372,6 +441,7 @@ int run_train(const TrainOptions& options) {
     const Json results = results_of_complete(job, folder, start);
     if (!results.is_null()) {
       progress.info(complete_line(job, folder, start.point.state));
+      tell_others(job, "complete", folder_path);
       check_requirements(requirements, results);
       return 0;
     }
@@ -384,7 +454,10 @@ int run_train(const TrainOptions& options) {
   if (options.overwrite) progress.also_to(folder.file("train.log"));
   describe_run(options, job, folder, progress);
   RunLog log(folder.file("metrics.jsonl"), [&](const std::string& text) { progress.warn(text); });
+  announce_processes(job, log, progress);
   announce(job, folder, start, log, progress);
+  tell_others(job, kGoOn, folder_path);
+  share_start(job, [&] { return start.point; });
   Json summary;
   const TrainOutcome outcome =
       train_and_record(job, start.point, limits, folder, log, progress, summary);
@@ -400,6 +473,15 @@ int run_train(const TrainOptions& options) {
   // A requested condition is always checked; a run that will be resumed is checked at its end.
   if (outcome.end != RunEnd::stopped) check_requirements(requirements, summary);
   return exit_code_of(outcome.reason);
+}
+
+}  // namespace
+
+int run_train(const TrainOptions& options) {
+  const TrainLimits limits = limits_of(options);
+  return run_in_world(options.processes, [&](ProcessGroup* processes) {
+    return train_in_world(options, limits, processes);
+  });
 }
 
 }  // namespace dpt

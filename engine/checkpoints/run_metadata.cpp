@@ -249,6 +249,16 @@ RunState parse_state(const std::string& path, const Metadata& metadata, int mino
 
 }  // namespace
 
+Metadata state_metadata(const RunState& state) {
+  Metadata metadata;
+  put_state(state, metadata);
+  return metadata;
+}
+
+RunState parse_state_metadata(const Metadata& metadata) {
+  return parse_state("the state of rank 0", metadata, kSchemaMinor);
+}
+
 SchemaVersion read_version(const std::string& path, const Metadata& metadata) {
   const auto found = metadata.find("dpt.version");
   if (found == metadata.end()) {

@@ -21,6 +21,9 @@ struct SchemaVersion {
 SchemaVersion read_version(const std::string& path, const Metadata& metadata);
 
 Metadata to_metadata(const Checkpoint& checkpoint);
+/// The counters alone, for a process that has no file: what one writes the other reads.
+Metadata state_metadata(const RunState& state);
+RunState parse_state_metadata(const Metadata& metadata);
 /// Throws ErrorKind::data naming the key that is missing or malformed.
 CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata);
 

@@ -74,21 +74,31 @@ class Communicator {
   virtual void abort(const std::string& cause) noexcept = 0;
 };
 
+/// The ranks of this process, of which each gets its communicator.
+class RankGroup {
+ public:
+  virtual ~RankGroup() = default;
+  /// Called once per rank, from that rank's thread, whose beats (and those of threads that it
+  /// starts) count for the rank from now on; the group and the backend must outlive it. `rank`
+  /// counts in this process.
+  virtual std::unique_ptr<Communicator> join(int rank, Backend& backend) = 0;
+  /// As Communicator::abort, for a rank that failed before it could join.
+  virtual void abort(int rank, const std::string& cause) noexcept = 0;
+  /// The first cause, or empty.
+  virtual std::string abort_cause() const = 0;
+};
+
 /// Ranks as threads of this process. Make it once, then each rank's thread takes its own
 /// communicator with its backend. A world of one costs nothing. Where the devices can use each
 /// other's memory (CPU cores; one GPU, or GPUs with peer access), each rank sums a part in place
 /// and hands it to all, and the host waits for no device; otherwise sums are made in host memory.
-class LocalGroup {
+class LocalGroup : public RankGroup {
  public:
   explicit LocalGroup(int size, std::chrono::milliseconds stall_timeout = std::chrono::minutes(10));
-  ~LocalGroup();
-  /// Called once per rank, from that rank's thread, whose beats (and those of threads that it
-  /// starts) count for the rank from now on; the group and the backend must outlive it.
-  std::unique_ptr<Communicator> join(int rank, Backend& backend);
-  /// As Communicator::abort, for a rank that failed before it could join.
-  void abort(int rank, const std::string& cause) noexcept;
-  /// The first cause, or empty.
-  std::string abort_cause() const;
+  ~LocalGroup() override;
+  std::unique_ptr<Communicator> join(int rank, Backend& backend) override;
+  void abort(int rank, const std::string& cause) noexcept override;
+  std::string abort_cause() const override;
 
  private:
   struct Shared;

@@ -15,10 +15,11 @@
 
 #include "engine/collectives/communicator.h"
 #include "engine/collectives/process_links.h"
+#include "kernels/heartbeat.h"
 
 namespace dpt {
 
-class WorldGroup {
+class WorldGroup : public RankGroup {
  public:
   /// `ranks`: how many each process has, in the order of the processes. `waiting`, if any, gets a
   /// text while this process waits for others, and null when it no longer does; the thread that
@@ -26,13 +27,12 @@ class WorldGroup {
   WorldGroup(const std::vector<int>& ranks, ProcessLinks& links,
              std::chrono::milliseconds stall_timeout,
              std::function<void(const char* operation)> waiting = {});
-  ~WorldGroup();
-  /// As LocalGroup::join; `local` counts from 0 in this process. The communicator's ranks count
-  /// over all processes.
-  std::unique_ptr<Communicator> join(int local, Backend& backend);
-  /// As LocalGroup::abort. Breaks this process' links, but tells the other processes nothing.
-  void abort(int local, const std::string& cause) noexcept;
-  std::string abort_cause() const;
+  ~WorldGroup() override;
+  /// The communicator's ranks count over all processes.
+  std::unique_ptr<Communicator> join(int local, Backend& backend) override;
+  /// Breaks this process' links, but tells the other processes nothing.
+  void abort(int local, const std::string& cause) noexcept override;
+  std::string abort_cause() const override;
   /// Of this process' ranks.
   std::vector<std::shared_ptr<Heartbeat>> heartbeats() const;
 

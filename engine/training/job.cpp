@@ -7,6 +7,7 @@
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/spec/replica_checks.h"
+#include "engine/training/process_devices.h"
 #include "kernels/common/divide.h"
 
 namespace dpt {
@@ -107,7 +108,23 @@ std::vector<std::string> Job::device_names() const {
   return names;
 }
 
-Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolved_config) {
+namespace {
+
+/// The devices of all processes, in the order of the processes, which have been introduced.
+void gather_devices(const ProcessGroup& processes, Job& job) {
+  int rank = 0;
+  for (const ProcessGroup::Member& member : processes.members()) {
+    if (rank++ == processes.world().rank) {
+      job.own_ranks = {job.ranks(), job.ranks() + static_cast<std::int64_t>(member.devices.size())};
+    }
+    job.devices.insert(job.devices.end(), member.devices.begin(), member.devices.end());
+  }
+}
+
+}  // namespace
+
+Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolved_config,
+             ProcessGroup* processes) {
   Job job;
   job.plan = std::move(plan);
   job.evaluation = make_evaluation_plan(job.plan);
@@ -130,7 +147,15 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.steps_per_epoch = ceil_div(job.splits.train.size(), spec.data.batch_size);
   job.total_steps = job.steps_per_epoch * spec.train.epochs;
   job.schedule = make_lr_schedule(spec, job.optimizer.lr, job.steps_per_epoch);
-  job.devices = resolve_devices(spec.devices, most_replicas(spec, job.splits.train.size()));
+  job.processes = processes;
+  int cores = cpu_info().logical_allowed;
+  if (processes) {
+    gather_devices(*processes, job);
+    cores = own_part_of_cores(cores, processes->world());
+  } else {
+    job.devices = resolve_devices(spec.devices, most_replicas(spec, job.splits.train.size()));
+    job.own_ranks = {0, job.ranks()};
+  }
   const std::vector<std::string> names = job.device_names();
   for (const std::string& problem :
        {problem_of_shards(spec, names.size()), problem_of_device_weights(spec, names)}) {
@@ -139,9 +164,8 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.device_weights = spec.device_weights.empty() ? default_device_weights(job.devices)
                                                    : to_device_weights(spec.device_weights);
   job.calibrate = spec.device_weights.empty() && has_unlike_kinds(job.devices);
-  job.decoder_threads = spec.data.workers > 0
-                            ? static_cast<int>(spec.data.workers)
-                            : auto_workers(cpu_info().logical_allowed, job.devices);
+  job.decoder_threads = spec.data.workers > 0 ? static_cast<int>(spec.data.workers)
+                                              : auto_workers(cores, job.own_devices());
   job.backend_options.exact = spec.train.shards > 0;
   if (spec.train.autotune && !job.backend_options.exact) {
     job.backend_options.plan_cache = plan_cache_path();

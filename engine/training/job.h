@@ -17,6 +17,7 @@
 #include "engine/schedules/schedule.h"
 #include "engine/spec/train_spec.h"
 #include "engine/training/device_weights.h"
+#include "engine/training/process_group.h"
 #include "kernels/devices.h"
 
 namespace dpt {
@@ -37,7 +38,9 @@ struct Job {
   LrSchedule schedule;
   ScheduleSegments schedule_segments;  ///< of `schedule`
   InputDesc train_input, eval_input;   ///< of the first kernel, for each list of transforms
-  std::vector<DeviceName> devices;     ///< one rank each
+  std::vector<DeviceName> devices;     ///< one rank each, of all processes
+  ProcessGroup* processes = nullptr;   ///< null where this process is the only one
+  Range own_ranks;                     ///< those of this process
   DeviceWeights device_weights;        ///< of each rank, at the start
   bool calibrate =
       false;  ///< the first steps are measured, and the device weights then follow the speeds
@@ -65,6 +68,13 @@ struct Job {
   std::int64_t eval_batch() const;
   std::vector<std::string> state_names() const;
   int ranks() const { return static_cast<int>(devices.size()); }
+  std::vector<DeviceName> own_devices() const {
+    return {devices.begin() + own_ranks.begin, devices.begin() + own_ranks.end};
+  }
+  /// The rank of this process that stands for it.
+  int first_rank() const { return static_cast<int>(own_ranks.begin); }
+  /// Whether this process writes the run folder, the log and results.
+  bool writes() const { return own_ranks.begin == 0; }
   /// Whether the gradient's norm is known before every update, not of logged steps only.
   bool always_measures_norm() const;
   /// By rank, as a config names them: "cpu", "cpu:4", "cuda:0".
@@ -74,8 +84,10 @@ struct Job {
 };
 
 /// `plan` is that of `spec`. Throws ErrorKind::usage for whatever in the spec does not fit
-/// together: classes, more replicas than shards.
-Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolved_config);
+/// together: classes, more replicas than shards. The devices are those of `processes`, if there
+/// are any.
+Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolved_config,
+             ProcessGroup* processes = nullptr);
 
 /// The loss and the metrics of a spec for a model with `outputs`, and this data. Throws
 /// ErrorKind::usage where they do not fit together.

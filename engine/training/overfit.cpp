@@ -91,9 +91,9 @@ OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t m
       stepper.finish_epoch();
     }
     if (stop_voted) mine.stop = stop_request();
-    if (communicator.rank() == 0) result = mine;
+    if (communicator.rank() == job.first_rank()) result = mine;
   };
-  run_ranks(job.devices, job.backend_options, body, stall_timeout(job));
+  run_ranks(job, body);
   return result;
 }
 

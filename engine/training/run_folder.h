@@ -13,6 +13,9 @@ namespace dpt {
 /// put_back(), or, after a crash, by the next process that opens the folder.
 class RunFolder {
  public:
+  /// No folder: of a process that does not write the run's. Nothing else of it may be called but
+  /// checkpoints().
+  RunFolder() = default;
   /// Creates the folder if needed, locks it, and finishes what a crash left half done. Throws
   /// ErrorKind::usage when another process holds it, ErrorKind::data when it cannot be made or
   /// written.

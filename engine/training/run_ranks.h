@@ -10,11 +10,19 @@
 
 namespace dpt {
 
+struct Job;
+
+/// What one rank does.
+using RankBody = std::function<void(Backend&, Communicator&)>;
+
 /// Runs body(backend, communicator) once per device, with backends made so, each in its own thread
 /// (in the caller's for a world of one). When a rank throws, stalls or cannot be started, the
 /// others are woken and stop; the first cause is rethrown here after all threads have ended.
 void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& options,
-               const std::function<void(Backend&, Communicator&)>& body,
+               const RankBody& body,
                std::chrono::milliseconds stall_timeout = std::chrono::minutes(10));
+
+/// The same for this process' devices of a job, whose ranks count over all its processes.
+void run_ranks(const Job& job, const RankBody& body);
 
 }  // namespace dpt

@@ -1,12 +1,15 @@
 // Where runs start: initial weights, or a checkpoint.
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include <fmt/ranges.h>
 
 #include "engine/checkpoints/file_io.h"
+#include "engine/checkpoints/run_metadata.h"
 #include "engine/training/best.h"
 #include "engine/training/resume_checks.h"
 #include "engine/training/trainer.h"
+#include "kernels/json_text.h"
 
 namespace dpt {
 
@@ -47,6 +50,40 @@ StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
   start.made_by = std::move(checkpoint.made_by);
   start.params = std::move(checkpoint.params);
   start.optimizer = std::move(checkpoint.optimizer);
+  return start;
+}
+
+StartingPoint share_start(const Job& job, const std::function<StartingPoint()>& make) {
+  if (!job.processes) return make();
+  ProcessGroup& processes = *job.processes;
+  StartingPoint start;
+  nlohmann::json text;
+  if (job.writes()) {
+    start = make();
+    text = {{"state", state_metadata(start.state)},
+            {"has_states", !start.optimizer.empty()},
+            {"config", start.config},
+            {"devices", start.devices},
+            {"made_by", start.made_by}};
+  }
+  text = nlohmann::json::parse(processes.share("starting point", json_text(text)));
+  if (!job.writes()) {
+    start.state = parse_state_metadata(text.at("state").get<Metadata>());
+    start.config = text.at("config").get<std::string>();
+    start.devices = text.at("devices").get<std::vector<std::string>>();
+    start.made_by = text.at("made_by").get<std::string>();
+    const auto floats = static_cast<std::size_t>(job.plan.param_floats);
+    start.params.resize(floats);
+    if (text.at("has_states").get<bool>()) {
+      for (const std::string& name : job.state_names()) {
+        start.optimizer.emplace_back(name, std::vector<float>(floats));
+      }
+    }
+  }
+  processes.share(std::as_writable_bytes(std::span<float>(start.params)), "sharing the weights");
+  for (auto& [name, values] : start.optimizer) {
+    processes.share(std::as_writable_bytes(std::span<float>(values)), "sharing optimizer state");
+  }
   return start;
 }
 

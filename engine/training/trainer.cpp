@@ -1,5 +1,6 @@
 #include "engine/training/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -77,6 +78,23 @@ class RankTrainer {
   TrainOutcome run() {
     const auto begun = std::chrono::steady_clock::now();
     report_.begin();
+    try {
+      train_epochs();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::peer && job_.processes) save_what_is_left();
+      throw;
+    }
+    outcome_.end = end_.value_or(RunEnd::complete);
+    outcome_.state = stepper_.state();
+    outcome_.seconds = seconds_since(begun);
+    return std::move(outcome_);
+  }
+
+ private:
+  using Moment = std::pair<std::int64_t, std::int64_t>;  ///< step and epoch
+  Moment moment() { return {stepper_.state().step, stepper_.state().epoch}; }
+
+  void train_epochs() {
     while (stepper_.state().epoch < job_.spec.train.epochs && !end_ && !outcome_.early_stopped) {
       try {
         train_epoch();
@@ -88,15 +106,25 @@ class RankTrainer {
     }
     save_last();
     if (!end_) test_best();
-    outcome_.end = end_.value_or(RunEnd::complete);
-    outcome_.state = stepper_.state();
-    outcome_.seconds = seconds_since(begun);
-    return std::move(outcome_);
   }
 
- private:
-  using Moment = std::pair<std::int64_t, std::int64_t>;  ///< step and epoch
-  Moment moment() { return {stepper_.state().step, stepper_.state().epoch}; }
+  /// Another process is gone. This one has the whole state of the last step that all completed
+  /// (nothing was updated since), so no step is lost.
+  void save_what_is_left() noexcept {
+    if (!writes_ || !got_on_) return;
+    const ProcessGroup::Saving saving(*job_.processes);
+    try {
+      stepper_.drain();
+      collect_save(saver_.wait());
+      if (moment() == saved_) return;
+      saver_.start({snapshot(), true, false, divergence_.best_steps()});
+      collect_save(saver_.wait());
+      progress_.info(fmt::format("saved step {} before leaving", stepper_.state().step));
+    } catch (const std::exception& error) {
+      progress_.warn(fmt::format("step {} could not be saved before leaving: {}",
+                                 stepper_.state().step, error.what()));
+    }
+  }
 
   void train_epoch() {
     report_.begin_epoch();
@@ -129,10 +157,17 @@ class RankTrainer {
     stepper_.drain();
   }
 
+  /// A request may have reached some ranks only, and one rank's clock is ahead: the first rank that
+  /// has a reason gives that of all. Called by all ranks.
   void note_stopped() {
     end_ = RunEnd::stopped;
-    // Another rank's clock may be ahead of this one's.
-    outcome_.reason = wants_stop() ? reason_ : StopReason::time_is_up;
+    wants_stop();
+    const auto mine = static_cast<std::uint8_t>(reason_);
+    std::vector<std::uint8_t> all(static_cast<std::size_t>(communicator_.size()));
+    communicator_.all_gather(std::as_bytes(std::span<const std::uint8_t>(&mine, 1)),
+                             std::as_writable_bytes(std::span<std::uint8_t>(all)));
+    const auto first = std::find_if(all.begin(), all.end(), [](std::uint8_t r) { return r != 0; });
+    outcome_.reason = first == all.end() ? StopReason::time_is_up : static_cast<StopReason>(*first);
   }
 
   /// After a step that is not finite: continues as train.on_divergence says, or throws.
@@ -401,22 +436,21 @@ class RankTrainer {
 TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits& limits,
                    RunFolder& folder, RunLog& log, Progress& progress) {
   TrainOutcome outcome;
+  const bool rolls_back = job.spec.train.on_divergence.policy == DivergencePolicy::rollback;
+  const auto warn = [&](const std::string& text) { progress.warn(text); };
   const StartingPoint rollback_to =
-      rollback_origin(job, start, [&](const std::string& text) { progress.warn(text); });
+      rolls_back ? share_start(job, [&] { return rollback_origin(job, start, warn); }) : start;
   RunSaver saver(folder, job.plan, job.spec.checkpoint.keep_last,
                  start.keep_forever ? start.state.step : -1,
                  job.spec.train.on_divergence.policy == DivergencePolicy::rollback);
   saver.carry(start.ancestors);
   try {
-    run_ranks(
-        job.devices, job.backend_options,
-        [&](Backend& backend, Communicator& communicator) {
-          RankTrainer trainer(job, start, rollback_to, limits, backend, communicator, folder, saver,
-                              log, progress);
-          TrainOutcome mine = trainer.run();
-          if (communicator.rank() == 0) outcome = std::move(mine);
-        },
-        stall_timeout(job));
+    run_ranks(job, [&](Backend& backend, Communicator& communicator) {
+      RankTrainer trainer(job, start, rollback_to, limits, backend, communicator, folder, saver,
+                          log, progress);
+      TrainOutcome mine = trainer.run();
+      if (communicator.rank() == job.first_rank()) outcome = std::move(mine);
+    });
   } catch (...) {
     // What was being saved is a checkpoint of before the failure, and is good.
     if (const auto result = saver.wait()) report_save_quietly(*result, log, progress);

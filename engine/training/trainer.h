@@ -63,6 +63,11 @@ struct TrainOutcome {
 TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits& limits,
                    RunFolder& folder, RunLog& log, Progress& progress);
 
+/// Collective over the processes of a job: what `make` gives on the process that writes, where
+/// alone it is called. The others get what training needs of it, without files and folders. Alone,
+/// it is `make()`.
+StartingPoint share_start(const Job& job, const std::function<StartingPoint()>& make);
+
 /// A fresh run's starting point: initial weights by the plan.
 StartingPoint fresh_start(const Job& job);
 

@@ -1,55 +1,283 @@
-// Runs of several processes, as far as the command line knows of them.
-#include <nlohmann/json.hpp>
+// One run over several processes: the bits of one process, failures that every process names, and
+// runs that go on with other processes.
+#include "tests/cli/processes.h"
 
+#include <doctest/doctest.h>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/checkpoints/safetensors.h"
 #include "tests/cli/workplace.h"
 
-namespace dpt::testing {
+namespace dpt {
 namespace {
 
-using nlohmann::json;
+using namespace testing;
 
-/// What is set in the program's environment.
-using Variables = std::vector<std::pair<const char*, const char*>>;
+/// Batch norm, its synchronised form, a moving average and dropout: all that travels with a step.
+const char* const kWorldConfig = R"(version: 1
+name: world
+seed: 3
+data:
+  dataset: synthetic
+  size: 200
+  test_size: 40
+  classes: 4
+  val_split: 20
+  batch_size: 16
+  transforms:
+    train: [{type: RandomHorizontalFlip}, {type: Normalize, mean: [0.5], std: [0.3]}]
+    eval: [{type: Normalize, mean: [0.5], std: [0.3]}]
+model:
+  input: [1, 8, 8]
+  layers:
+    - {type: Conv2d, name: conv1, out_channels: 8, kernel_size: 3, padding: 1}
+    - {type: BatchNorm2d, name: bn1, sync: true}
+    - {type: ReLU}
+    - {type: Conv2d, name: conv2, out_channels: 8, kernel_size: 3, padding: 1}
+    - {type: BatchNorm2d, name: bn2}
+    - {type: MaxPool2d, kernel_size: 2}
+    - {type: Dropout, p: 0.2}
+    - {type: Flatten}
+    - {type: Linear, name: fc1, out_features: 4}
+optimizer: {type: Adam, lr: 0.01}
+train: {epochs: 4, shards: 4, ema: {decay: 0.9}, stall_timeout: 5}
+checkpoint: {every_steps: 5}
+log: {every: 10}
+devices: [cpu]
+)";
 
-Finished run_with(const Workplace& w, const Variables& variables,
-                  const std::vector<std::string>& arguments) {
-  return run_dpt(arguments, w.dir.path(), [&] {
-    for (const auto& [name, value] : variables) setenv(name, value, 1);
-  });
+struct InWorld : Workplace {
+  InWorld() : Workplace(kWorldConfig) {}
+
+  std::vector<std::string> train(const std::string& run) const {
+    return {"train", "small.yaml", "--run-dir", dir.file(run)};
+  }
+  /// All bytes of the weights and states of a run's newest checkpoint, but for what names devices.
+  std::string bits(const std::string& run) const {
+    const auto files = list_checkpoints(dir.file(run) + "/checkpoints");
+    REQUIRE(!files.empty());
+    const std::string bytes = read_file(files[0]);
+    const std::size_t header = static_cast<std::size_t>(static_cast<unsigned char>(bytes[0]) |
+                                                        static_cast<unsigned char>(bytes[1]) << 8 |
+                                                        static_cast<unsigned char>(bytes[2]) << 16);
+    return files[0].substr(files[0].rfind('/')) + bytes.substr(8 + header);
+  }
+  void train_on(const std::string& name, const std::vector<std::string>& devices,
+           const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> command = train(name);
+    command.insert(command.end(), more.begin(), more.end());
+    Processes processes(on_devices(command, devices), dir.path());
+    for (const Finished& finished : processes.wait()) {
+      CAPTURE(finished.err);
+      CHECK(finished.exit_code == 0);
+    }
+  }
+};
+
+TEST_CASE_FIXTURE(InWorld, "Exact mode gives the same bits on every layout of processes") {
+  std::vector<std::string> alone = train("alone");
+  alone.insert(alone.end(), {"--devices", "cpu,cpu,cpu,cpu"});
+  const Finished one = run_dpt(alone, dir.path());
+  CAPTURE(one.err);
+  REQUIRE(one.exit_code == 0);
+  const std::string expected = bits("alone");
+  train_on("two", {"cpu,cpu", "cpu,cpu"});
+  CHECK((bits("two") == expected));
+  train_on("uneven", {"cpu", "cpu,cpu", "cpu"});
+  CHECK((bits("uneven") == expected));
+  // Half of it on one layout, half on another.
+  train_on("four", {"cpu", "cpu", "cpu", "cpu"}, {"--max-steps", "17"});
+  train_on("four", {"cpu,cpu", "cpu"});
+  CHECK((bits("four") == expected));
 }
 
-TEST_CASE("dpt devices says which process of how many it is") {
-  const Workplace w;
-  const Variables torchrun = {{"RANK", "1"},
-                              {"WORLD_SIZE", "4"},
-                              {"LOCAL_RANK", "1"},
-                              {"LOCAL_WORLD_SIZE", "2"},
-                              {"MASTER_ADDR", "node0"},
-                              {"MASTER_PORT", "29500"},
-                              {"TORCHELASTIC_RUN_ID", "x"},
-                              {"DPT_TOKEN", "secret"}};
-  const Finished text = run_with(w, torchrun, {"devices"});
-  CHECK(text.exit_code == 0);
-  check_contains(text.out, "\nworld   rank 1 of 4 (torchrun), local rank 1 of 2 on host ");
-  check_contains(text.out, ", rank 0 at node0:29501\n");
-  const Finished data = run_with(w, torchrun, {"devices", "--json"});
-  CHECK_FALSE(contains(data.out, "secret"));
-  const json world = json::parse(data.out)["world"];
-  CHECK(world["rank"] == 1);
-  CHECK(world["size"] == 4);
-  CHECK(world["local_rank"] == 1);
-  CHECK(world["local_size"] == 2);
-  CHECK(world["launcher"] == "torchrun");
-  CHECK(world["coordinator"] == "node0");
-  CHECK(world["ports"][0] == 29501);
+TEST_CASE_FIXTURE(InWorld, "Rank 0 alone writes the run folder and speaks of it") {
+  Processes processes(on_devices(train("run"), {"cpu", "cpu"}), dir.path());
+  const auto finished = processes.wait();
+  CHECK(finished[0].exit_code == 0);
+  CHECK(finished[1].exit_code == 0);
+  CHECK(finished[0].err.find("rank 1: ") != std::string::npos);
+  CHECK(finished[0].err.find("done: 4 epochs") != std::string::npos);
+  CHECK(finished[1].err == "");
+  const std::string log = read_file(dir.file("run/metrics.jsonl"));
+  CHECK(log.find("\"event\":\"processes\"") != std::string::npos);
+  CHECK(log.find("\"devices\":[\"cpu\",\"cpu\"]") != std::string::npos);
+  // A complete run is complete for all of them.
+  Processes again(on_devices(train("run"), {"cpu", "cpu"}), dir.path());
+  for (const Finished& each : again.wait()) CHECK(each.exit_code == 0);
+}
 
-  const Finished half = run_with(w, {{"RANK", "1"}}, {"devices"});
-  CHECK(half.exit_code == 0);
-  check_contains(half.out, "\nworld   refused: RANK and WORLD_SIZE: found RANK=1 in the");
-  const json refused =
-      json::parse(run_with(w, {{"RANK", "1"}}, {"devices", "--json"}).out)["world"];
-  check_contains(refused["refused"], "found RANK=1 in the environment, but not WORLD_SIZE");
+TEST_CASE_FIXTURE(InWorld, "The survivors of a killed process name it, save, and end with 6") {
+  for (const int victim : {1, 0}) {
+    CAPTURE(victim);
+    const std::string name = "killed-" + std::to_string(victim);
+    std::vector<std::string> command = train(name);
+    command.insert(command.end(), {"train.epochs=4000", "checkpoint.keep_last=2"});
+    Processes processes(on_devices(command, {"cpu", "cpu", "cpu"}), dir.path());
+    REQUIRE(wait_for_checkpoint(dir.file(name)));
+    const std::string pid = std::to_string(processes[victim].pid());
+    processes[victim].send(SIGKILL);
+    const auto finished = processes.wait();
+    for (int rank = 0; rank < 3; ++rank) {
+      const Finished& each = finished[static_cast<std::size_t>(rank)];
+      CAPTURE(each.err);
+      if (rank == victim) {
+        CHECK(each.exit_code == -SIGKILL);
+        continue;
+      }
+      CHECK(each.exit_code == 6);
+      CHECK(each.err.find("rank " + std::to_string(victim)) != std::string::npos);
+      CHECK(each.err.find(pid) != std::string::npos);
+      CHECK(each.err.find("step ") != std::string::npos);
+    }
+    // The newest checkpoint is good, and the run goes on from it, here without other processes.
+    std::vector<std::string> resume = command;
+    resume.insert(resume.end(), {"--devices", "cpu,cpu,cpu", "--max-steps", "1"});
+    const Finished resumed = run_dpt(resume, dir.path());
+    CAPTURE(resumed.err);
+    CHECK(resumed.err.find("resuming") != std::string::npos);
+  }
+}
+
+TEST_CASE_FIXTURE(InWorld, "No step is lost with a process, and the bits stay those of the run") {
+  std::vector<std::string> command = train("lost");
+  // Without checkpoints of its own until the end.
+  command.insert(command.end(), {"train.epochs=60", "checkpoint.every_steps=0",
+                                 "checkpoint.every=0", "log.every=1"});
+  Processes processes(on_devices(command, {"cpu,cpu", "cpu,cpu"}), dir.path());
+  REQUIRE(wait_for_log(dir.file("lost"), "\"step\":20,"));
+  processes[1].send(SIGKILL);
+  const auto finished = processes.wait();
+  CAPTURE(finished[0].err);
+  CHECK(finished[0].exit_code == 6);
+  CHECK(finished[0].err.find("before leaving") != std::string::npos);
+  const auto saved = list_checkpoints(dir.file("lost/checkpoints"));
+  REQUIRE(saved.size() == 1);
+  CHECK(step_of_checkpoint(saved[0].substr(saved[0].rfind('/') + 1)) >= 20);
+  const Finished resumed = run_dpt(command, dir.path());
+  CAPTURE(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  command[3] = dir.file("undisturbed");
+  REQUIRE(run_dpt(command, dir.path()).exit_code == 0);
+  CHECK((bits("lost") == bits("undisturbed")));
+}
+
+TEST_CASE_FIXTURE(InWorld, "What differs between processes is named before the first sum") {
+  const std::vector<std::pair<std::string, std::string>> differences = {
+      {"seed=4", "seed"},
+      {"train.precision=bf16", "train.precision"},
+      {"train.shards=8", "train.shards"},
+      {"train.epochs=5", "train.epochs"},
+      {"data.batch_size=8", "data.batch_size"},
+      {"data.val_split=40", "data.val_split"},
+      {"optimizer={type: SGD, lr: 0.01}", "optimizer"},
+      {"optimizer.lr=0.02", "optimizer.lr"},
+      {"loss={type: cross_entropy, label_smoothing: 0.1}", "loss.label_smoothing"},
+      {"model.layers.conv2.out_channels=9", "number of parameters"},
+      {"data.size=220", "training data"},
+      {"data.test_size=41", "test data"},
+      {"optimizer.betas=[0.9, 0.99]", "optimizer.betas"},
+      {"checkpoint.every_steps=7", "checkpoint.every_steps"}};
+  for (const auto& [change, name] : differences) {
+    CAPTURE(change);
+    auto arguments = on_devices(train("differ"), {"cpu", "cpu", "cpu"});
+    arguments[1].push_back(change);
+    Processes processes(arguments, dir.path());
+    for (const Finished& each : processes.wait()) {
+      CAPTURE(each.err);
+      CHECK((each.exit_code == 2 || each.exit_code == 6));
+      CHECK(each.err.find(name) != std::string::npos);
+      CHECK(each.err.find("rank 1") != std::string::npos);
+    }
+    CHECK(list_checkpoints(dir.file("differ/checkpoints")).empty());
+  }
+}
+
+TEST_CASE_FIXTURE(InWorld, "An error of one process is every process' cause") {
+  auto arguments = on_devices(train("bad"), {"cpu", "cpu"});
+  arguments[1][1] = "no-such-config.yaml";
+  Processes processes(arguments, dir.path());
+  const auto finished = processes.wait();
+  CAPTURE(finished[0].err);
+  CAPTURE(finished[1].err);
+  CHECK(finished[1].exit_code == 2);
+  CHECK(finished[0].exit_code == 6);
+  CHECK(finished[0].err.find("rank 1") != std::string::npos);
+  CHECK(finished[0].err.find("no-such-config.yaml") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(InWorld, "A signal to one process stops all, with its exit code on each") {
+  std::vector<std::string> command = train("stopped");
+  command.insert(command.end(), {"train.epochs=4000", "checkpoint.keep_last=2"});
+  Processes processes(on_devices(command, {"cpu", "cpu"}), dir.path());
+  REQUIRE(wait_for_checkpoint(dir.file("stopped")));
+  processes[1].send(SIGTERM);
+  for (const Finished& each : processes.wait()) {
+    CAPTURE(each.err);
+    CHECK(each.exit_code == 143);
+  }
+}
+
+TEST_CASE_FIXTURE(InWorld, "A condition that is not met is the result of every process") {
+  std::vector<std::string> command = train("required");
+  command.insert(command.end(), {"--require", "val/accuracy>=1.5"});
+  Processes processes(on_devices(command, {"cpu", "cpu"}), dir.path());
+  for (const Finished& each : processes.wait()) {
+    CAPTURE(each.err);
+    CHECK(each.exit_code == 7);
+    CHECK(each.err.find("val/accuracy>=1.5") != std::string::npos);
+  }
+}
+
+TEST_CASE_FIXTURE(InWorld, "A stopped process is named after the stall timeout") {
+  std::vector<std::string> command = train("stalled");
+  command.insert(command.end(),
+                 {"train.epochs=4000", "checkpoint.keep_last=2", "train.stall_timeout=1"});
+  Processes processes(on_devices(command, {"cpu", "cpu", "cpu"}), dir.path());
+  REQUIRE(wait_for_checkpoint(dir.file("stalled")));
+  processes[2].send(SIGSTOP);
+  for (const int rank : {0, 1}) {
+    const Finished each = processes[rank].wait();
+    CAPTURE(each.err);
+    CHECK(each.exit_code == 6);
+    CHECK(each.err.find("rank 2") != std::string::npos);
+  }
+  // It finds out when it wakes.
+  processes[2].send(SIGCONT);
+  CHECK(processes[2].wait().exit_code == 6);
+}
+
+TEST_CASE_FIXTURE(InWorld, "A world that is suspended as a whole goes on when it wakes") {
+  std::vector<std::string> command = train("suspended");
+  command.insert(command.end(), {"train.epochs=12", "train.stall_timeout=1", "log.every=1"});
+  Processes processes(on_devices(command, {"cpu", "cpu"}), dir.path());
+  REQUIRE(wait_for_log(dir.file("suspended"), "\"step\":5,"));
+  for (const int rank : {0, 1}) processes[rank].send(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  for (const int rank : {0, 1}) processes[rank].send(SIGCONT);
+  for (const Finished& each : processes.wait()) {
+    CAPTURE(each.err);
+    CHECK(each.exit_code == 0);
+  }
+}
+
+TEST_CASE_FIXTURE(InWorld, "eval over processes gives the results of one, in order") {
+  train_on("evaluated", {"cpu", "cpu"});
+  const auto eval = [&](const std::string& name) {
+    return std::vector<std::string>{"eval", dir.file("evaluated"), "--predictions", dir.file(name),
+                                    "--json"};
+  };
+  Processes processes(on_devices(eval("many.csv"), {"cpu", "cpu,cpu"}), dir.path());
+  const auto finished = processes.wait();
+  CAPTURE(finished[0].err);
+  CAPTURE(finished[1].err);
+  CHECK(finished[0].exit_code == 0);
+  CHECK(finished[1].exit_code == 0);
+  CHECK(finished[1].out == "");
+  const Finished one = run_dpt(eval("one.csv"), dir.path());
+  CHECK(one.out == finished[0].out);
+  CHECK(read_file(dir.file("one.csv")) == read_file(dir.file("many.csv")));
 }
 
 }  // namespace
-}  // namespace dpt::testing
+}  // namespace dpt

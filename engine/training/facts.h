@@ -1,0 +1,24 @@
+// What must be the same on all processes of a job, compared before the first sum: a difference
+// would show as sums of unlike sizes, or as a wrong result that looks like a right one.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dpt {
+
+struct Job;
+
+/// Names, and values as texts; the resolved config comes last.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+/// `max_steps`: the limit of the command line, 0 = none.
+Facts facts_of(const Job& job, std::int64_t max_steps);
+
+/// The first difference between the facts of processes on these hosts, as a message that names the
+/// fact (of a config, the fields), the ranks and both values; empty if there is none.
+std::string difference_of_facts(const std::vector<Facts>& facts,
+                                const std::vector<std::string>& hosts);
+
+}  // namespace dpt

@@ -1,0 +1,23 @@
+// `devices:` of a config where a job has several processes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/processes/world.h"
+#include "kernels/devices.h"
+
+namespace dpt {
+
+/// The cores, of `allowed`, that this process has to itself: all that its launcher has bound it to,
+/// or else its part of the machine's.
+int own_part_of_cores(int allowed, const World& world);
+
+/// As resolve_devices, for one of the processes: "auto" and "cuda" are its part of what its machine
+/// has (where a launcher shows each task one GPU, that one), other lists are its own. Throws
+/// ErrorKind::device where there are fewer GPUs than processes.
+std::vector<DeviceName> devices_of_process(const std::vector<std::string>& asked,
+                                           const World& world);
+
+}  // namespace dpt

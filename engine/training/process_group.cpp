@@ -1,0 +1,233 @@
+#include "engine/training/process_group.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "kernels/error.h"
+#include "kernels/json_text.h"
+
+namespace dpt {
+namespace {
+
+using MemberJson = nlohmann::json;
+
+// After a failure somebody must have noticed for all to end within five seconds.
+constexpr std::chrono::milliseconds kToEnd{3500};
+// A broken link is noticed before its cause arrives.
+constexpr std::chrono::milliseconds kForCause{2000};
+
+std::string member_text(const ProcessGroup::Member& member) {
+  MemberJson json = {{"host", member.host},
+                     {"address", member.address},
+                     {"pid", member.pid},
+                     {"local_rank", member.local_rank},
+                     {"visible_gpus", member.visible_gpus},
+                     {"devices", MemberJson::array()}};
+  for (const DeviceName& device : member.devices) json["devices"].push_back(device.text());
+  return json_text(json);
+}
+
+ProcessGroup::Member parse_member(const std::string& text) {
+  const MemberJson json = MemberJson::parse(text);
+  ProcessGroup::Member member;
+  member.host = json.at("host").get<std::string>();
+  member.address = json.at("address").get<std::string>();
+  member.pid = json.at("pid").get<int>();
+  member.local_rank = json.at("local_rank").get<int>();
+  member.visible_gpus = json.at("visible_gpus").get<std::string>();
+  for (const MemberJson& device : json.at("devices")) {
+    member.devices.push_back(parse_device(device.get<std::string>()));
+  }
+  return member;
+}
+
+/// What is wrong where two processes of a machine share a GPU: by accident it is as slow as it is
+/// hard to see.
+std::string problem_of_gpus(const std::vector<ProcessGroup::Member>& members) {
+  for (std::size_t a = 0; a < members.size(); ++a) {
+    for (std::size_t b = a + 1; b < members.size(); ++b) {
+      const ProcessGroup::Member &one = members[a], &other = members[b];
+      if (one.host != other.host || one.visible_gpus != other.visible_gpus) continue;
+      for (const DeviceName& device : one.devices) {
+        if (device.kind != DeviceName::Kind::cuda ||
+            std::find(other.devices.begin(), other.devices.end(), device) == other.devices.end()) {
+          continue;
+        }
+        return fmt::format(
+            "ranks {} and {} on {} would both use {} (CUDA_VISIBLE_DEVICES {}): expected one "
+            "process per GPU. Use `devices: auto`, which gives each process its part of the GPUs, "
+            "start fewer processes per machine, or have the launcher show each its own GPU",
+            a, b, one.host, device.text(),
+            one.visible_gpus.empty() ? "is not set" : "is " + one.visible_gpus);
+      }
+    }
+  }
+  return {};
+}
+
+ErrorKind kind_of(const WorldFailure& failure) {
+  // These are results of the run, not faults of one process.
+  for (const ErrorKind kind : {ErrorKind::diverged, ErrorKind::requirement}) {
+    if (failure.exit_code == static_cast<int>(kind)) return kind;
+  }
+  return ErrorKind::peer;
+}
+
+}  // namespace
+
+ProcessGroup::ProcessGroup(const World& world, const Options& options)
+    : world_(world), options_(options) {
+  ControlChannel::Options control;
+  control.join_timeout = options.join_timeout;
+  control.warn = options.warn;
+  control_ = ControlChannel::join(world, control);
+  control_->on_failure([this](const WorldFailure& failure) { on_failure(failure); });
+}
+
+ProcessGroup::~ProcessGroup() {
+  control_.reset();  // from here on on_failure is not called
+  {
+    const std::lock_guard lock(mutex_);
+    has_ended_ = true;
+  }
+  ended_.notify_all();
+  if (ender_.joinable()) ender_.join();
+}
+
+void ProcessGroup::on_failure(const WorldFailure& failure) {
+  std::shared_ptr<WorldGroup> group;
+  {
+    const std::lock_guard lock(mutex_);
+    group = group_.lock();
+    ender_ = std::thread([this, failure] { watch_end(failure); });
+  }
+  if (group) group->abort(0, failure.text);
+}
+
+void ProcessGroup::watch_end(const WorldFailure& failure) {
+  std::unique_lock lock(mutex_);
+  do {
+    if (ended_.wait_for(lock, kToEnd, [this] { return has_ended_; })) return;
+  } while (saving_ > 0);
+  if (options_.end_process) options_.end_process(failure);
+}
+
+const std::vector<ProcessGroup::Member>& ProcessGroup::introduce(
+    const std::vector<DeviceName>& devices) {
+  Member mine;
+  mine.host = world_.host;
+  mine.address = control_->local_address();
+  mine.pid = static_cast<int>(getpid());
+  mine.local_rank = world_.local_rank;
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) mine.visible_gpus = visible;
+  mine.devices = devices;
+  members_.clear();
+  for (const std::string& text : control_->all_gather("members", member_text(mine))) {
+    members_.push_back(parse_member(text));
+  }
+  const std::string problem = problem_of_gpus(members_);
+  if (!problem.empty()) throw Error(ErrorKind::usage, problem);
+  return members_;
+}
+
+void ProcessGroup::compare(const Facts& facts) {
+  std::vector<Facts> all;
+  std::vector<std::string> hosts;
+  for (const std::string& text : control_->all_gather("facts", json_text(MemberJson(facts)))) {
+    all.push_back(MemberJson::parse(text).get<Facts>());
+  }
+  for (const Member& member : members_) hosts.push_back(member.host);
+  const std::string difference = difference_of_facts(all, hosts);
+  if (!difference.empty()) throw Error(ErrorKind::usage, difference);
+}
+
+void ProcessGroup::connect() {
+  links_ = make_gloo_links(
+      world_.rank, world_.size, members_[static_cast<std::size_t>(world_.rank)].address,
+      [this](const std::string& mine) { return control_->all_gather("addresses of links", mine); });
+}
+
+std::string ProcessGroup::share(const std::string& what, const std::string& text) {
+  return control_->all_gather(what, is_first() ? text : std::string())[0];
+}
+
+void ProcessGroup::share(std::span<std::byte> bytes, const char* what) {
+  std::vector<std::span<const std::byte>> send(static_cast<std::size_t>(world_.size));
+  std::vector<std::span<std::byte>> receive(static_cast<std::size_t>(world_.size));
+  if (is_first()) {
+    std::fill(send.begin(), send.end(), std::span<const std::byte>(bytes));
+  } else {
+    receive[0] = bytes;
+  }
+  control_->begin_wait(what);
+  try {
+    links_->exchange(send, receive, what);
+  } catch (...) {
+    control_->end_wait();
+    throw;
+  }
+  control_->end_wait();
+}
+
+std::shared_ptr<WorldGroup> ProcessGroup::make_group(std::chrono::milliseconds stall_timeout) {
+  std::vector<int> replicas;
+  for (const Member& member : members_) replicas.push_back(static_cast<int>(member.devices.size()));
+  const auto group =
+      std::make_shared<WorldGroup>(replicas, *links_, stall_timeout, [this](const char* operation) {
+        if (operation) {
+          control_->begin_wait(operation);
+        } else {
+          control_->end_wait();
+        }
+      });
+  control_->set_stall_timeout(stall_timeout);
+  std::vector<std::shared_ptr<Heartbeat>> watched = group->heartbeats();
+  if (const auto& mine = heartbeat_of_thread()) watched.push_back(mine);
+  control_->watch(std::move(watched));
+  {
+    const std::lock_guard lock(mutex_);
+    group_ = group;
+  }
+  // A failure before that found no group to abort.
+  if (const auto failure = control_->failure()) group->abort(0, failure->text);
+  return group;
+}
+
+void ProcessGroup::report(const std::exception& error) noexcept {
+  const auto* own = dynamic_cast<const Error*>(&error);
+  if (own && own->kind() == ErrorKind::peer) return;
+  const ErrorKind kind = own ? own->kind() : ErrorKind::unexpected;
+  try {
+    control_->fail(fmt::format("rank {} ({}) failed: {}", world_.rank, world_.host, error.what()),
+                   static_cast<int>(kind));
+  } catch (...) {
+    // Without memory for a text: the connection that ends tells the others.
+  }
+}
+
+int ProcessGroup::guard(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    report(error);
+    auto failure = control_->failure();
+    if (!failure) failure = control_->wait_for_failure(kForCause);
+    if (!failure) {
+      // Nobody else knows of it: a stall among this process' replicas, a link that broke by itself.
+      control_->fail(fmt::format("rank {} ({}): {}", world_.rank, world_.host, error.what()),
+                     static_cast<int>(ErrorKind::peer));
+      throw;
+    }
+    if (failure->rank == world_.rank && !failure->is_lost) throw;
+    throw Error(kind_of(*failure), failure->text);
+  }
+}
+
+void ProcessGroup::leave() {
+  control_->leave();
+}
+
+}  // namespace dpt

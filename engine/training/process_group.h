@@ -1,0 +1,107 @@
+// This process' part in a world of several: the control channel, the links that carry gradients,
+// and what becomes of an error on any of them. A process without a launcher has none of it.
+//
+// Ranks of processes are a World's; replicas count over all processes, in the order of their ranks.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/collectives/process_links.h"
+#include "engine/collectives/world_group.h"
+#include "engine/processes/control.h"
+#include "engine/processes/world.h"
+#include "engine/training/facts.h"
+#include "kernels/devices.h"
+
+namespace dpt {
+
+class ProcessGroup {
+ public:
+  struct Options {
+    std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
+    /// Gets lines for the user, on any thread.
+    std::function<void(const std::string&)> warn;
+    /// Called when the process does not end by itself soon after a failure of the world (a call
+    /// that nothing wakes): prints the failure and ends it. Never returns.
+    std::function<void(const WorldFailure&)> end_process;
+  };
+  /// Joins the world; see ControlChannel::join. REQUIRES: !world.alone().
+  ProcessGroup(const World& world, const Options& options);
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+
+  const World& world() const { return world_; }
+  bool is_first() const { return world_.rank == 0; }
+
+  /// What one process is to the others before anything is loaded.
+  struct Member {
+    std::string host, address;  ///< the address by which it reaches rank 0
+    int pid = 0, local_rank = 0;
+    std::string visible_gpus;  ///< CUDA_VISIBLE_DEVICES
+    std::vector<DeviceName> devices;
+  };
+  /// Collective: the members by rank. Throws ErrorKind::usage where two processes of a machine
+  /// would use the same GPU.
+  const std::vector<Member>& introduce(const std::vector<DeviceName>& devices);
+  const std::vector<Member>& members() const { return members_; }
+  /// Collective, before the first sum: throws ErrorKind::usage with the first difference.
+  void compare(const Facts& facts);
+  /// Collective: makes the links. Throws as make_gloo_links.
+  void connect();
+
+  /// Collective: a text of rank 0.
+  std::string share(const std::string& what, const std::string& text);
+  /// Collective, after connect: bytes of rank 0, as many on every process.
+  void share(std::span<std::byte> bytes, const char* what);
+
+  /// The ranks of this process as threads, for one run; `heartbeats` are watched. The group is
+  /// aborted when the world fails.
+  std::shared_ptr<WorldGroup> make_group(std::chrono::milliseconds stall_timeout);
+
+  /// Tells all processes of an error of this one. What only follows from a failure elsewhere
+  /// (ErrorKind::peer) is not told.
+  void report(const std::exception& error) noexcept;
+  /// Runs `body`; an exception becomes known to all processes, and is replaced by the first cause
+  /// in the world where that is another one.
+  int guard(const std::function<int()>& body);
+  /// While something is saved after a failure, the process is not ended.
+  class Saving {
+   public:
+    explicit Saving(ProcessGroup& group) : group_(group) { ++group_.saving_; }
+    Saving(const Saving&) = delete;
+    ~Saving() { --group_.saving_; }
+
+   private:
+    ProcessGroup& group_;
+  };
+  /// Collective, at the end: waits for all.
+  void leave();
+
+ private:
+  void on_failure(const WorldFailure& failure);
+  void watch_end(const WorldFailure& failure);
+
+  const World world_;
+  const Options options_;
+  std::vector<Member> members_;
+  std::unique_ptr<ControlChannel> control_;
+  std::unique_ptr<ProcessLinks> links_;
+  std::atomic<int> saving_{0};
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::weak_ptr<WorldGroup> group_;  // guarded by mutex_
+  bool has_ended_ = false;           // guarded by mutex_
+  std::thread ender_;
+};
+
+}  // namespace dpt

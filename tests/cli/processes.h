@@ -1,0 +1,76 @@
+// Several dpt processes of one world on this machine, as `--nproc` starts them.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+
+namespace dpt::testing {
+
+/// A port of the loopback on which nobody listened a moment ago.
+inline int free_port() {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  if (bind(listener, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    throw std::runtime_error("no free port");
+  }
+  close(listener);
+  return ntohs(address.sin_port);
+}
+
+/// The arguments of each process may differ; all run in the same folder.
+class Processes {
+ public:
+  Processes(const std::vector<std::vector<std::string>>& arguments, const std::string& cwd,
+            const std::function<void(int rank)>& in_child = {}) {
+    const int size = static_cast<int>(arguments.size());
+    const std::string ports = std::to_string(free_port()) + "," + std::to_string(free_port());
+    for (int rank = 0; rank < size; ++rank) {
+      logs_.push_back(std::make_unique<TempDir>());
+      programs_.push_back(std::make_unique<Program>(
+          arguments[static_cast<std::size_t>(rank)], cwd, *logs_.back(), [&, rank] {
+            setenv("DPT_RANK", std::to_string(rank).c_str(), 1);
+            setenv("DPT_WORLD_SIZE", std::to_string(size).c_str(), 1);
+            setenv("DPT_LOCAL_RANK", std::to_string(rank).c_str(), 1);
+            setenv("DPT_LOCAL_SIZE", std::to_string(size).c_str(), 1);
+            setenv("DPT_PORTS", ports.c_str(), 1);
+            setenv("DPT_TOKEN", "only for this test", 1);
+            if (in_child) in_child(rank);
+          }));
+    }
+  }
+  Program& operator[](int rank) { return *programs_[static_cast<std::size_t>(rank)]; }
+  std::vector<Finished> wait() {
+    std::vector<Finished> all;
+    for (const auto& program : programs_) all.push_back(program->wait());
+    return all;
+  }
+
+ private:
+  std::vector<std::unique_ptr<TempDir>> logs_;
+  std::vector<std::unique_ptr<Program>> programs_;
+};
+
+/// The same command on each, with these devices.
+inline std::vector<std::vector<std::string>> on_devices(std::vector<std::string> command,
+                                                        const std::vector<std::string>& devices) {
+  std::vector<std::vector<std::string>> all;
+  for (const std::string& each : devices) {
+    all.push_back(command);
+    all.back().insert(all.back().end(), {"--devices", each});
+  }
+  return all;
+}
+
+}  // namespace dpt::testing
