@@ -59,6 +59,16 @@ if(TARGET dpt_gloo)
   set(dpt_gloo_summary "many processes over Gloo")
 endif()
 
+# Asio is headers only, and can be used with Boost or without.
+find_path(dpt_asio_INCLUDE_DIR asio.hpp)
+if(NOT dpt_asio_INCLUDE_DIR)
+  message(FATAL_ERROR "asio was not found: install libasio-dev (Debian's name), or run scripts/install-deps")
+endif()
+add_library(dpt_asio INTERFACE)
+target_include_directories(dpt_asio SYSTEM INTERFACE ${dpt_asio_INCLUDE_DIR})
+target_compile_definitions(dpt_asio INTERFACE ASIO_STANDALONE ASIO_NO_DEPRECATED)
+target_link_libraries(dpt_asio INTERFACE Threads::Threads)
+
 # oneDNN keeps its version in a header of its own.
 function(dpt_onednn_version result)
   find_file(DPT_ONEDNN_VERSION_HEADER NAMES oneapi/dnnl/dnnl_version.h dnnl_version.h

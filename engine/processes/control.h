@@ -59,6 +59,8 @@ class ControlChannel {
   ControlChannel(const ControlChannel&) = delete;
 
   const World& world() const;
+  /// The address of this process on the interface by which it reaches rank 0.
+  std::string local_address() const;
 
   /// Collective, for small things (16 MiB in all): what each process says, by rank. `what` is for
   /// messages and must be the same on all. Waits as long as the processes that are missing make

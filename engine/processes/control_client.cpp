@@ -1,0 +1,300 @@
+#include "engine/processes/control_client.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <asio/post.hpp>
+#include <cassert>
+#include <limits>
+#include <utility>
+
+#include "engine/processes/control_text.h"
+#include "kernels/error.h"
+
+namespace dpt::control {
+namespace {
+
+// fail() returns after so long at the latest.
+constexpr std::chrono::seconds kTimeToFail{1};
+constexpr std::size_t kMostFailureText = 32768;
+
+}  // namespace
+
+ControlClient::ControlClient(const World& world, const ControlChannel::Options& options,
+                             const tcp::endpoint* known)
+    : world_(world),
+      options_(options),
+      work_(asio::make_work_guard(io_)),
+      timer_(io_),
+      stall_timeout_(options.stall_timeout) {
+  if (!heartbeat_of_thread()) set_heartbeat_of_thread(std::make_shared<Heartbeat>());
+  watched_.push_back(heartbeat_of_thread());
+  Reached reached = reach_rank_0(world_, io_, known, options_);
+  connection_ = std::move(reached.connection);
+  host_of_rank_0_ = std::move(reached.host);
+  pid_of_rank_0_ = reached.pid;
+  connection_->allow(kMostKnown);
+  connection_->set_handlers({[this](Message&& message) { on_message(std::move(message)); },
+                             [this](const std::string& why) { on_end(why); }});
+  asio::post(io_, [this] {
+    connection_->send(make_frame({{"type", "present"}}));
+    time_.since_last_look(Clock::duration{0});
+    tick();
+  });
+  io_.restart();
+  thread_ = start_channel_thread("the control channel", [this] {
+    for (;;) {
+      try {
+        io_.run();
+        return;
+      } catch (const std::exception& error) {
+        set_failure({world_.rank,
+                     fmt::format("the control channel of {} failed: {}",
+                                 name_of(world_.rank, world_.host, ::getpid()), error.what()),
+                     false, static_cast<int>(ErrorKind::unexpected)});
+      }
+    }
+  });
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return has_joined_ || failure_; });
+  if (has_joined_) return;
+  const WorldFailure failure = *failure_;
+  lock.unlock();
+  io_.stop();
+  thread_.join();
+  throw_failure(failure);
+}
+
+ControlClient::~ControlClient() {
+  io_.stop();
+  thread_.join();
+}
+
+std::vector<std::string> ControlClient::all_gather(const std::string& what,
+                                                   const std::string& mine) {
+  std::unique_lock lock(mutex_);
+  meet(lock, what, mine, false);
+  return std::move(*gathered_);
+}
+
+void ControlClient::leave() {
+  std::unique_lock lock(mutex_);
+  meet(lock, "the end of the run", "", true);
+}
+
+void ControlClient::meet(std::unique_lock<std::mutex>& lock, const std::string& what,
+                         const std::string& mine, bool leaves) {
+  assert(meets_in_.empty() && !what.empty());
+  if (mine.size() > kMostGathered) {
+    lock.unlock();
+    fail(fmt::format("'{}' is too large for the control channel: {} bytes, at most {} from all "
+                     "processes",
+                     what, mine.size(), kMostGathered),
+         static_cast<int>(ErrorKind::unexpected));
+    lock.lock();
+  }
+  if (!failure_) {
+    meets_in_ = what;
+    ++waits_;
+    gathered_.reset();
+    const Frame frame = make_frame({{"type", "gather"}, {"what", what}, {"leaves", leaves}}, mine);
+    asio::post(io_, [this, frame] { connection_->send(frame); });
+    changed_.wait(lock, [&] { return (leaves ? has_left_ : gathered_.has_value()) || failure_; });
+    meets_in_.clear();
+    ++waits_;
+    // A call that took place counts, even if the world failed right after.
+    if (leaves ? has_left_ : gathered_.has_value()) return;
+  }
+  dpt::fail(ErrorKind::peer, "{}", failure_->text);
+}
+
+void ControlClient::watch(std::vector<std::shared_ptr<Heartbeat>> heartbeats) {
+  const std::lock_guard lock(mutex_);
+  watched_ = std::move(heartbeats);
+  ++waits_;
+}
+
+void ControlClient::set_stall_timeout(std::chrono::milliseconds timeout) {
+  const std::lock_guard lock(mutex_);
+  stall_timeout_ = timeout;
+}
+
+void ControlClient::begin_wait(const char* operation) {
+  const std::lock_guard lock(mutex_);
+  assert(!waits_in_);
+  waits_in_ = operation;
+  ++waits_;
+}
+
+void ControlClient::end_wait() {
+  const std::lock_guard lock(mutex_);
+  waits_in_ = nullptr;
+  ++waits_;
+}
+
+void ControlClient::on_failure(std::function<void(const WorldFailure&)> callback) {
+  {
+    const std::lock_guard lock(callback_mutex_);
+    callback_ = std::move(callback);
+  }
+  asio::post(io_, [this] { call_back(); });
+}
+
+std::optional<WorldFailure> ControlClient::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+std::optional<WorldFailure> ControlClient::wait_for_failure(
+    std::chrono::milliseconds timeout) const {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, timeout, [&] { return failure_.has_value(); });
+  return failure_;
+}
+
+void ControlClient::fail(const std::string& text, int exit_code) {
+  WorldFailure failure{world_.rank, "", false, exit_code};
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_ || has_left_) return;
+    failure.text = fmt::format("{} failed {}: {}", name_of(world_.rank, world_.host, ::getpid()),
+                               place_text(place()), text.substr(0, kMostFailureText));
+  }
+  nlohmann::json head = json_of(failure);
+  head["type"] = "fail";
+  const Frame frame = make_frame(head);
+  asio::post(io_, [this, frame] { connection_->send(frame); });
+  // What rank 0 then says is the first cause, this or another.
+  if (!wait_for_failure(kTimeToFail)) set_failure(std::move(failure));
+}
+
+std::string ControlClient::place() const {
+  const Heartbeat* last = nullptr;
+  for (const auto& heartbeat : watched_) {
+    // The one that the others of this process wait for.
+    if (!last || heartbeat->beats() < last->beats()) last = heartbeat.get();
+  }
+  return last ? last->text() : "before its first step";
+}
+
+ControlClient::Beat ControlClient::next_beat(Clock::duration span) {
+  const std::lock_guard lock(mutex_);
+  Beat beat;
+  const bool waits = waits_in_ || !meets_in_.empty();
+  if (waits) {
+    beat.waits_in = waits_in_ ? waits_in_ : meets_in_;
+    // A literal, because the heartbeat keeps it. It keeps the threads of this process, which wait
+    // for the one that waits, from taking it for stalled.
+    for (const auto& heartbeat : watched_) heartbeat->beat("waiting for other processes");
+    beats_of_ours_ += watched_.size();
+  }
+  std::uint64_t beats = 0;
+  for (const auto& heartbeat : watched_) beats += heartbeat->beats();
+  beat.progress = static_cast<std::int64_t>(beats - beats_of_ours_) + waits_;
+  beat.place = place();
+  const bool is_quiet =
+      std::exchange(last_progress_, beat.progress) == beat.progress && !waits && has_joined_;
+  quiet_ = is_quiet ? quiet_ + span : Clock::duration{0};
+  beat.quiet = std::chrono::duration_cast<std::chrono::milliseconds>(quiet_);
+  return beat;
+}
+
+void ControlClient::tick() {
+  Clock::duration stall_timeout{};
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_ || has_left_) return;
+    stall_timeout = stall_timeout_;
+  }
+  const Clock::duration period = beat_period(options_.beat_every, stall_timeout);
+  const Clock::duration span = time_.since_last_look(period);
+  rank_0_silent_ += span;
+  since_beat_ += span;
+  const Beat beat = next_beat(span);
+  // As the server does with its beats: the buffer of one that reads nothing must not fill.
+  if (rank_0_silent_ <= options_.network_timeout || since_beat_ >= options_.network_timeout) {
+    since_beat_ = Clock::duration{0};
+    connection_->send(make_frame({{"type", "beat"},
+                                  {"place", beat.place},
+                                  {"waits_in", beat.waits_in},
+                                  {"progress", beat.progress},
+                                  {"quiet", beat.quiet.count()}}));
+  }
+  if (rank_0_silent_ >= stall_timeout) {
+    WorldFailure failure{
+        0,
+        fmt::format("{} does not answer: nothing was received from it for {} "
+                    "(train.stall_timeout); it was last {}",
+                    name_of_rank_0(), seconds_text(stall_timeout), place_text(place_of_rank_0_)),
+        true, 0};
+    // Should it wake, it learns why the others are gone.
+    nlohmann::json head = json_of(failure);
+    head["type"] = "fail";
+    connection_->send(make_frame(head));
+    return set_failure(std::move(failure));
+  }
+  timer_.expires_after(period);
+  timer_.async_wait([this](const std::error_code&) { tick(); });
+}
+
+void ControlClient::on_message(Message&& message) {
+  rank_0_silent_ = Clock::duration{0};
+  const std::string type = text_in(message.head, "type");
+  if (type == "beat") {
+    place_of_rank_0_ = text_in(message.head, "place");
+  } else if (type == "failure") {
+    set_failure(failure_in(message.head));
+  } else if (type == "joined") {
+    const std::lock_guard lock(mutex_);
+    has_joined_ = true;
+    changed_.notify_all();
+  } else if (type == "gathered") {
+    std::vector<std::string> all;
+    std::size_t at = 0;
+    for (const nlohmann::json& size : message.head.at("sizes")) {
+      all.push_back(message.bytes.substr(at, size.get<std::size_t>()));
+      at += all.back().size();
+    }
+    const std::lock_guard lock(mutex_);
+    gathered_ = std::move(all);
+    changed_.notify_all();
+  } else if (type == "left") {
+    connection_->close();
+    const std::lock_guard lock(mutex_);
+    has_left_ = true;
+    changed_.notify_all();
+  }
+}
+
+void ControlClient::on_end(const std::string& why) {
+  set_failure({0,
+               fmt::format("{} was lost: {}; it was last {}", name_of_rank_0(), why,
+                           place_text(place_of_rank_0_)),
+               true, 0});
+}
+
+void ControlClient::set_failure(WorldFailure failure) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_ || has_left_) return;
+    failure_ = std::move(failure);
+    changed_.notify_all();
+  }
+  asio::post(io_, [this] {
+    connection_->finish();
+    call_back();
+  });
+}
+
+void ControlClient::call_back() {
+  const std::lock_guard lock(callback_mutex_);
+  const std::optional<WorldFailure> failure = this->failure();
+  if (!failure || !callback_) return;
+  std::exchange(callback_, nullptr)(*failure);
+}
+
+std::string ControlClient::name_of_rank_0() const {
+  return name_of(0, host_of_rank_0_, pid_of_rank_0_);
+}
+
+}  // namespace dpt::control

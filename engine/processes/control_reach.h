@@ -1,0 +1,43 @@
+// How rank 0 and the others find each other: where rank 0 listens, and how a process gets through
+// to it past whatever else listens there.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "engine/processes/control.h"
+#include "engine/processes/control_wire.h"
+
+namespace dpt::control {
+
+/// Makes `acceptor` listen on the first free port of world.ports: on the loopback where all
+/// processes are on one machine, else on the address of world.coordinator. Throws
+/// ErrorKind::usage with what was tried.
+tcp::endpoint listen(const World& world, tcp::acceptor& acceptor,
+                     const ControlChannel::Options& options);
+
+struct Reached {
+  std::shared_ptr<Connection> connection;  ///< welcome, and not yet present
+  std::string host;                        ///< of rank 0
+  std::int64_t pid = 0;
+};
+
+/// Connects to rank 0, trying again until join_timeout. `known`: where it listens, if this is rank
+/// 0 itself; else a null pointer. REQUIRES: nobody runs `io`. Throws ErrorKind::peer with what was
+/// tried, and ErrorKind::usage where this process does not fit into the world.
+Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoint* known,
+                     const ControlChannel::Options& options);
+
+/// Why join() fails: ErrorKind::usage where the processes do not fit together, else
+/// ErrorKind::peer.
+[[noreturn]] void throw_failure(const WorldFailure& failure);
+
+/// A thread on which no signal is handled: those are for the threads that wait for them.
+std::thread start_channel_thread(const std::string& what, std::function<void()> body);
+
+}  // namespace dpt::control

@@ -1,0 +1,132 @@
+// Rank 0's side of the control channel: accepts the processes of the world, and no others, watches
+// them, and tells all of them what one must know.
+//
+// It has a thread of its own, which everything but the public functions runs on. The process of
+// rank 0 connects to it like any other.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/processes/control.h"
+#include "engine/processes/control_wire.h"
+
+namespace dpt::control {
+
+class ControlServer {
+ public:
+  /// Listens at once. Throws ErrorKind::usage where it cannot, with what was tried.
+  ControlServer(const World& world, const ControlChannel::Options& options);
+  /// Sends what is to be sent, for at most a second.
+  ~ControlServer();
+  ControlServer(const ControlServer&) = delete;
+
+  tcp::endpoint endpoint() const { return endpoint_; }
+  void set_stall_timeout(std::chrono::milliseconds timeout);
+
+ private:
+  /// A connection, first of an unknown process.
+  struct Peer {
+    enum class State {
+      unknown,   ///< has said nothing yet
+      welcome,   ///< belongs here, and has not yet answered that it still wants to
+      refused,   ///< has been told why it cannot join
+      is_member  ///< is `rank` of the world
+    };
+    State state = State::unknown;
+    std::shared_ptr<Connection> connection;
+    std::unique_ptr<asio::steady_timer> deadline;  // until it is a member
+    int rank = -1;
+    std::string host;
+    std::int64_t pid = 0;
+  };
+
+  /// What is known of a process of the world.
+  struct Member {
+    std::uint64_t peer = 0;  // 0 = not there
+    std::string host;
+    std::int64_t pid = 0;
+    std::string place = "before its first step";  // the text of its heartbeat
+    std::string waits_in;                         // empty = it waits for nobody
+    std::int64_t progress = 0;
+    std::chrono::milliseconds quiet{0};  // it made no progress for so long, as it says
+    Clock::duration silent{0};           // nothing was received for so long
+    Clock::duration since_beat{0};       // of ours to it
+    bool has_said = false;               // its part of the all_gather that is under way
+    bool leaves = false;                 // that is its last
+    std::string what, said;
+  };
+
+  // Connections (control_server_peers.cpp).
+  void accept();
+  void add_peer(tcp::socket socket);
+  void on_message(std::uint64_t id, Message&& message);
+  void on_end(std::uint64_t id, const std::string& why);
+  void remove(std::uint64_t id);
+  void forget(std::uint64_t id);
+  void on_hello(std::uint64_t id, const nlohmann::json& hello);
+  void on_present(std::uint64_t id);
+  /// Why the process, whose hello carries the right token, does not fit into this world; or empty.
+  std::string misfit(const Peer& peer, const nlohmann::json& hello) const;
+  std::string duplicate_text(const Peer& peer) const;
+  /// `kind`: "usage" = it cannot be of use anywhere; "stranger" = it may belong to another world.
+  void refuse(std::uint64_t id, const char* kind, const std::string& why);
+  /// The answer is the last that it gets.
+  void dismiss(std::uint64_t id, const Frame& answer);
+  void warn_of_refused(const std::string& address, const std::string& why);
+  void warn(const std::string& text) noexcept;
+
+  // The world.
+  void on_member_message(int rank, Message&& message);
+  void on_beat(Member& member, const nlohmann::json& beat);
+  void on_gather(int rank, Message&& message);
+  void on_join_timeout();
+  void tick();
+  void watch_members(Clock::duration span);
+  void watch_for_deadlock(Clock::duration span);
+  void send_beats(Clock::duration span);
+  void fail_world(WorldFailure failure);
+  void send_to_all(const Frame& frame);
+  void close();
+  void stop_if_done();
+  bool all_came() const { return came_ == world_.size; }
+  std::string name(int rank) const;
+  /// "...; it was last at step 17, training".
+  std::string last_seen(int rank) const;
+
+  const World world_;
+  const ControlChannel::Options options_;
+  asio::io_context io_;
+  tcp::acceptor acceptor_{io_};
+  tcp::endpoint endpoint_;
+  asio::steady_timer timer_{io_};
+  asio::steady_timer last_wait_{io_};
+  RunningTime time_;
+  Clock::duration stall_timeout_;
+  Clock::duration joining_{0};
+  Clock::duration all_wait_{0};
+
+  std::map<std::uint64_t, Peer> peers_;
+  std::uint64_t next_id_ = 1;
+  int strangers_ = 0;     // peers that are no members
+  bool accepts_ = false;  // a call of async_accept is under way
+  std::int64_t refused_ = 0;
+  std::vector<Member> members_;
+  int came_ = 0, said_ = 0;
+  std::optional<WorldFailure> failure_;
+  bool all_left_ = false;
+  bool is_closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace dpt::control

@@ -1,0 +1,21 @@
+// The words of the control channel's messages about processes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dpt::control {
+
+/// "rank 2 (host b, pid 77)".
+std::string name_of(int rank, const std::string& host, std::int64_t pid);
+/// "at step 17, training" or "before its first step, reading": the text of a heartbeat as the end
+/// of a sentence.
+std::string place_text(const std::string& heartbeat);
+/// "rank 3", "ranks 0 to 3 and 7": `ranks` ascend.
+std::string ranks_text(const std::vector<int>& ranks);
+/// "4.5 s".
+std::string seconds_text(std::chrono::steady_clock::duration time);
+
+}  // namespace dpt::control

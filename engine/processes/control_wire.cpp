@@ -1,0 +1,206 @@
+#include "engine/processes/control_wire.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <asio/buffer.hpp>
+#include <asio/error.hpp>
+#include <asio/read.hpp>
+#include <asio/write.hpp>
+#include <limits>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "kernels/error.h"
+#include "kernels/json_text.h"
+
+namespace dpt::control {
+namespace {
+
+std::string end_text(const std::error_code& error) {
+  if (error == asio::error::eof) return "its connection ended";
+  return fmt::format("its connection ended ({})", error.message());
+}
+
+std::string address_of(const tcp::socket& socket) {
+  std::error_code failure;
+  const tcp::endpoint endpoint = socket.remote_endpoint(failure);
+  return failure ? "an unknown address" : text_of(endpoint);
+}
+
+}  // namespace
+
+std::string text_of(const tcp::endpoint& endpoint) {
+  std::ostringstream text;
+  text << endpoint;
+  return text.str();
+}
+
+Frame make_frame(const nlohmann::json& head, std::string_view bytes) {
+  const std::string text = json_text(head);
+  const std::size_t size = text.size() + (bytes.empty() ? 0 : 1 + bytes.size());
+  std::string frame;
+  frame.reserve(4 + size);
+  for (int shift = 24; shift >= 0; shift -= 8) frame += static_cast<char>(size >> shift & 0xff);
+  frame += text;
+  if (!bytes.empty()) {
+    frame += '\0';
+    frame += bytes;
+  }
+  return std::make_shared<const std::string>(std::move(frame));
+}
+
+std::string text_in(const nlohmann::json& head, const char* key) {
+  return head.at(key).get<std::string>();
+}
+
+std::int64_t integer_in(const nlohmann::json& head, const char* key) {
+  const nlohmann::json& value = head.at(key);
+  // Numbers with a fraction may be too large for any integer; an object as an integer throws.
+  return value.is_number_integer() ? value.get<std::int64_t>()
+                                   : nlohmann::json::object().get<std::int64_t>();
+}
+
+nlohmann::json json_of(const WorldFailure& failure) {
+  return {{"type", "failure"},
+          {"rank", failure.rank},
+          {"text", failure.text},
+          {"is_lost", failure.is_lost},
+          {"exit_code", failure.exit_code}};
+}
+
+WorldFailure failure_in(const nlohmann::json& head) {
+  return {static_cast<int>(integer_in(head, "rank")), text_in(head, "text"),
+          head.at("is_lost").get<bool>(), static_cast<int>(integer_in(head, "exit_code"))};
+}
+
+bool same_secret(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  // As many steps as what came has bytes: its sender knows their number.
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const char other = b.empty() ? '\0' : b[i % b.size()];
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(other);
+  }
+  return difference == 0;
+}
+
+Clock::duration RunningTime::since_last_look(Clock::duration planned) {
+  const Clock::time_point now = Clock::now();
+  return std::min<Clock::duration>(now - std::exchange(last_, now), 2 * planned);
+}
+
+Clock::duration beat_period(std::chrono::milliseconds beat_every, Clock::duration stall_timeout) {
+  return std::clamp<Clock::duration>(
+      beat_every, std::chrono::milliseconds(1),
+      std::max<Clock::duration>(stall_timeout / 8, std::chrono::milliseconds(1)));
+}
+
+Connection::Connection(tcp::socket socket, std::chrono::milliseconds network_timeout)
+    : socket_(std::move(socket)), address_(address_of(socket_)) {
+  std::error_code unknown;
+  const tcp::endpoint own = socket_.local_endpoint(unknown);
+  if (!unknown) own_address_ = own.address().to_string();
+  std::error_code ignored;  // without them the connection is slower to find its end, no more
+  socket_.set_option(tcp::no_delay(true), ignored);
+  const int descriptor = socket_.native_handle();
+  const auto timeout = static_cast<unsigned>(network_timeout.count());
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
+  // A program that this process starts must not keep the connection open after it.
+  ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+}
+
+void Connection::start(Handlers handlers, std::size_t most) {
+  set_handlers(std::move(handlers));
+  most_ = most;
+  read_length();
+}
+
+void Connection::set_handlers(Handlers handlers) {
+  handlers_ = std::make_shared<const Handlers>(std::move(handlers));
+}
+
+void Connection::read_length() {
+  asio::async_read(socket_, asio::buffer(length_),
+                   [self = shared_from_this()](const std::error_code& error, std::size_t) {
+                     if (self->is_over_) return;
+                     if (error) return self->end(end_text(error));
+                     self->read_body();
+                   });
+}
+
+void Connection::read_body() {
+  std::size_t size = 0;
+  for (const unsigned char byte : length_) size = size << 8 | byte;
+  if (size > most_) {
+    return end(
+        fmt::format("what it sent is no message of dpt ({} bytes of at most {})", size, most_));
+  }
+  body_.resize(size);
+  asio::async_read(socket_, asio::buffer(body_),
+                   [self = shared_from_this()](const std::error_code& error, std::size_t) {
+                     if (self->is_over_) return;
+                     if (error) return self->end(end_text(error));
+                     self->dispatch();
+                   });
+}
+
+void Connection::dispatch() {
+  // The handlers may be replaced by themselves.
+  const std::shared_ptr<const Handlers> handlers = handlers_;
+  try {
+    Message message;
+    const std::size_t text_size = std::min(body_.find('\0'), body_.size());
+    message.head = nlohmann::json::parse(body_.data(), body_.data() + text_size);
+    if (text_size < body_.size()) message.bytes = body_.substr(text_size + 1);
+    handlers->on_message(std::move(message));
+  } catch (const nlohmann::json::exception&) {
+    return end("what it sent is no message of dpt");
+  }
+  if (!is_over_) read_length();
+}
+
+void Connection::send(Frame frame) {
+  if (is_over_) return;
+  to_send_.push_back(std::move(frame));
+  if (to_send_.size() == 1) write();
+}
+
+void Connection::write() {
+  asio::async_write(socket_, asio::buffer(*to_send_.front()),
+                    [self = shared_from_this()](const std::error_code& error, std::size_t) {
+                      if (!self->socket_.is_open()) return;
+                      self->to_send_.pop_front();
+                      if (error) {
+                        // What came before the end is read first: it may say why it ended, and then
+                        // the reading finds the end too.
+                        self->to_send_.clear();
+                      } else if (!self->to_send_.empty()) {
+                        return self->write();
+                      }
+                      if (self->is_finishing_) self->close();
+                    });
+}
+
+void Connection::end(const std::string& why) {
+  const std::shared_ptr<const Handlers> handlers = handlers_;
+  close();
+  handlers->on_end(why);
+}
+
+void Connection::finish() {
+  is_over_ = true;
+  is_finishing_ = true;
+  if (to_send_.empty()) close();
+}
+
+void Connection::close() {
+  is_over_ = true;
+  std::error_code ignored;
+  socket_.close(ignored);
+}
+
+}  // namespace dpt::control

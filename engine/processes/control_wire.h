@@ -1,0 +1,118 @@
+// What goes over the connections of the control channel: messages, each four bytes of length (most
+// significant first) and a JSON object; where the message carries bytes, a zero byte and these
+// follow the object. (The text of a JSON object contains no zero byte.)
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/processes/control.h"
+
+namespace dpt::control {
+
+using Clock = std::chrono::steady_clock;
+using tcp = asio::ip::tcp;
+
+inline constexpr const char* kMagic = "dpt-control";
+inline constexpr int kProtocol = 1;
+/// Of a message from a process that has not yet shown that it belongs here.
+inline constexpr std::size_t kMostUnknown = 4096;
+/// Of the bytes of all processes in one all_gather.
+inline constexpr std::size_t kMostGathered = std::size_t{16} << 20;
+/// Of a message of a process that belongs here: those bytes, and what is said of them.
+inline constexpr std::size_t kMostKnown = kMostGathered + (std::size_t{1} << 20);
+
+struct Message {
+  nlohmann::json head;
+  std::string bytes;
+};
+
+/// A message as it is sent; shared, because one is often sent to all.
+using Frame = std::shared_ptr<const std::string>;
+Frame make_frame(const nlohmann::json& head, std::string_view bytes = {});
+
+/// A member of a message; throws nlohmann::json::exception where it is missing or of another type,
+/// which ends the connection that the message came from.
+std::string text_in(const nlohmann::json& head, const char* key);
+std::int64_t integer_in(const nlohmann::json& head, const char* key);
+
+nlohmann::json json_of(const WorldFailure& failure);
+WorldFailure failure_in(const nlohmann::json& head);
+
+/// "127.0.0.1:29500".
+std::string text_of(const tcp::endpoint& endpoint);
+
+/// Whether two secrets are equal, in a time that does not depend on where they differ.
+bool same_secret(std::string_view a, std::string_view b);
+
+/// The time in which this process ran. Between two looks no more counts than twice the time that
+/// was planned: a process that was suspended does not take the others for silent.
+class RunningTime {
+ public:
+  Clock::duration since_last_look(Clock::duration planned);
+
+ private:
+  Clock::time_point last_ = Clock::now();
+};
+
+/// How often beats are sent: `beat_every`, but several times in a stall timeout.
+Clock::duration beat_period(std::chrono::milliseconds beat_every, Clock::duration stall_timeout);
+
+/// One end of a connection. Its functions are called on the thread that runs the io_context, as are
+/// its handlers, which are not called any more after close() or finish().
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  struct Handlers {
+    std::function<void(Message&&)> on_message;
+    /// The connection ended, or what came was no message: "its connection ended (reset by peer)".
+    std::function<void(const std::string& why)> on_end;
+  };
+
+  /// `network_timeout`: see ControlChannel::Options.
+  Connection(tcp::socket socket, std::chrono::milliseconds network_timeout);
+  /// Reads messages of at most `most` bytes from now on.
+  void start(Handlers handlers, std::size_t most);
+  void set_handlers(Handlers handlers);
+  void allow(std::size_t most) { most_ = most; }
+
+  void send(Frame frame);
+  /// Nothing more is read; what is to be sent is sent, then the other end sees the end.
+  void finish();
+  void close();
+
+  /// Of the other end: "127.0.0.1:41234".
+  const std::string& address() const { return address_; }
+  /// Of this end, without a port; empty where it is not known any more.
+  const std::string& own_address() const { return own_address_; }
+
+ private:
+  void read_length();
+  void read_body();
+  void dispatch();
+  void write();
+  void end(const std::string& why);
+
+  tcp::socket socket_;
+  std::string address_, own_address_;
+  std::shared_ptr<const Handlers> handlers_;
+  std::size_t most_ = 0;
+  std::array<unsigned char, 4> length_{};
+  std::string body_;
+  std::deque<Frame> to_send_;
+  bool is_over_ = false;  // no handler is called any more
+  bool is_finishing_ = false;
+};
+
+}  // namespace dpt::control

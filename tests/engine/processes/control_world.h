@@ -1,0 +1,119 @@
+// Worlds for the tests of the control channel: processes that are threads, and real ones where one
+// must be killed or stopped.
+#pragma once
+
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/processes/control.h"
+#include "kernels/error.h"
+
+namespace dpt::testing {
+
+using namespace std::chrono_literals;
+
+/// Ports of the loopback that were free a moment ago.
+inline std::vector<int> free_ports(int count) {
+  std::vector<int> sockets, ports;
+  for (int i = 0; i < count; ++i) {
+    sockets.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(::bind(sockets.back(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::getsockname(sockets.back(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    ports.push_back(ntohs(address.sin_port));
+  }
+  for (const int one : sockets) ::close(one);
+  return ports;
+}
+
+/// A world of `size` on this machine, as its process `rank` sees it.
+inline World local_world(int rank, int size, const std::vector<int>& ports) {
+  World world;
+  world.rank = world.local_rank = rank;
+  world.size = world.local_size = size;
+  world.host = "host" + std::to_string(rank);
+  world.launcher = "the test";
+  world.coordinator = "localhost";
+  world.ports = ports;
+  world.job = "job 7";
+  world.token = "a secret";
+  return world;
+}
+
+inline ControlChannel::Options quick_options() {
+  ControlChannel::Options options;
+  options.join_timeout = 60s;
+  options.beat_every = 20ms;
+  return options;
+}
+
+/// What came of a process: how it ended, and what it said.
+struct Outcome {
+  int kind = 0;  ///< of the Error that ended it; 0 = none, -1 = another exception
+  std::string text;
+};
+
+/// Runs each in a thread of its own.
+inline std::vector<Outcome> run_all(const std::vector<std::function<std::string()>>& bodies) {
+  std::vector<Outcome> outcomes(bodies.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        outcomes[i].text = bodies[i]();
+      } catch (const Error& error) {
+        outcomes[i] = {static_cast<int>(error.kind()), error.what()};
+      } catch (const std::exception& error) {
+        outcomes[i] = {-1, error.what()};
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return outcomes;
+}
+
+/// Joins a world of `size` as each of its processes and runs `body`, which leaves or does not.
+inline std::vector<Outcome> run_world(
+    int size, const ControlChannel::Options& options,
+    const std::function<std::string(ControlChannel& channel)>& body) {
+  const std::vector<int> ports = free_ports(3);
+  std::vector<std::function<std::string()>> bodies;
+  for (int rank = 0; rank < size; ++rank) {
+    bodies.emplace_back([&, rank] {
+      const auto channel = ControlChannel::join(local_world(rank, size, ports), options);
+      return body(*channel);
+    });
+  }
+  return run_all(bodies);
+}
+
+inline constexpr int kPeer = static_cast<int>(ErrorKind::peer);
+inline constexpr int kUsage = static_cast<int>(ErrorKind::usage);
+
+/// The last resort of tests that wait for what must come.
+inline constexpr std::chrono::seconds kLong{60};
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace dpt::testing
