@@ -23,6 +23,7 @@
 
 #include "engine/processes/control.h"
 #include "kernels/error.h"
+#include "tests/support/text.h"
 
 namespace dpt::testing {
 
@@ -111,9 +112,5 @@ inline constexpr int kUsage = static_cast<int>(ErrorKind::usage);
 
 /// The last resort of tests that wait for what must come.
 inline constexpr std::chrono::seconds kLong{60};
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace dpt::testing
