@@ -6,7 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "engine/processes/world.h"
+
 namespace dpt {
+
+/// Of a command that several processes may run together.
+struct ProcessOptions {
+  int nproc = 0;  ///< processes to start on this machine; 0 = none, this is one itself
+  WorldFlags flags;
+  std::string join_timeout = "5m";
+  bool rank_logs = false;
+};
 
 struct TrainOptions {
   std::string config, run_dir, resume = "auto", weights, devices, max_time;
@@ -14,6 +24,7 @@ struct TrainOptions {
   std::int64_t max_steps = 0;  ///< 0 = no limit
   std::int64_t overfit = 0;    ///< batches to learn by heart, without a run folder; 0 = train
   bool dry_run = false, overwrite = false;
+  ProcessOptions processes;
   std::vector<std::string> command;  ///< the words of the whole command line
 };
 int run_train(const TrainOptions& options);
@@ -22,6 +33,8 @@ struct EvalOptions {
   std::string target, split, predictions, devices, use;
   std::vector<std::string> overrides, requirements;
   bool allow_other_data = false, json = false;
+  ProcessOptions processes;
+  std::vector<std::string> command;  ///< as in TrainOptions
 };
 int run_eval(const EvalOptions& options);
 
