@@ -9,6 +9,7 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/console.h"
+#include "app/world_run.h"
 #include "engine/checkpoints/weights_file.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/run_ranks.h"
@@ -60,10 +61,16 @@ void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
 
 }  // namespace
 
-int run_bench(const BenchOptions& options) {
-  if (options.calls) return run_bench_calls(options);
+namespace {
+
+int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
   Job job = load_job(
-      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices)));
+      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices)),
+      processes);
+  if (processes) {
+    processes->compare(facts_of(job, 0));
+    processes->connect();
+  }
   StartingPoint start = fresh_start(job);
   if (!options.weights.empty()) {
     WeightsSpec weights = job.spec.weights.value_or(WeightsSpec());
@@ -72,7 +79,7 @@ int run_bench(const BenchOptions& options) {
   }
 
   if (options.serve) {
-    fmt::print("ready dpt\n");
+    if (job.writes()) fmt::print("ready dpt\n");
     flush_results();
     serve_rounds(
         job, start, options.losses,
@@ -102,6 +109,7 @@ int run_bench(const BenchOptions& options) {
         rates.push_back(static_cast<double>(samples) / seconds);
         counted += samples;
       });
+  if (!job.writes()) return 0;
   std::sort(rates.begin(), rates.end());
   const double median = rates[rates.size() / 2];
   if (options.json) {
@@ -115,6 +123,14 @@ int run_bench(const BenchOptions& options) {
         made_by(job));
   }
   return 0;
+}
+
+}  // namespace
+
+int run_bench(const BenchOptions& options) {
+  if (options.calls) return run_bench_calls(options);
+  return run_in_world(options.processes,
+                      [&](ProcessGroup* processes) { return bench_in_world(options, processes); });
 }
 
 }  // namespace dpt

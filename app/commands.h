@@ -90,6 +90,7 @@ struct BenchOptions {
   std::vector<std::string> overrides;
   std::int64_t steps = 200, rounds = 9;
   bool serve = false, losses = false, calls = false, json = false;
+  ProcessOptions processes;
 };
 int run_bench(const BenchOptions& options);
 /// `bench --calls`: times each call of a step on the first device separately.

@@ -1,11 +1,13 @@
 #include "engine/collectives/world_group.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cstring>
 #include <numeric>
 
 #include "engine/collectives/abortable_barrier.h"
+#include "engine/collectives/overlapped_sums.h"
 #include "engine/collectives/process_sum.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
@@ -60,10 +62,12 @@ struct WorldRequest {
 /// What the ranks of this process share. The first of them leads: it makes the exchanges, while the
 /// others wait at a meeting, and they read its results after it.
 struct WorldBoard {
-  WorldBoard(const std::vector<int>& ranks, ProcessLinks& its_links,
-             std::chrono::milliseconds stall_timeout, WatchedLinks::Waiting waiting)
+  WorldBoard(const std::vector<int>& ranks, ProcessLinks& its_links, ProcessLinks* its_links_beside,
+             std::chrono::milliseconds stall_timeout, const WatchedLinks::Waiting& its_waiting)
       : ranks_of(ranks),
-        links(its_links, std::move(waiting)),
+        links(its_links, its_waiting),
+        links_beside(its_links_beside),
+        waiting(its_waiting),
         process(links.rank()),
         local_size(ranks_of[static_cast<std::size_t>(process)]),
         first(sum_of_first(ranks_of, process)),
@@ -81,6 +85,8 @@ struct WorldBoard {
 
   const std::vector<int> ranks_of;  ///< how many each process has
   WatchedLinks links;
+  ProcessLinks* const links_beside;
+  const WatchedLinks::Waiting waiting;
   const int process, local_size, first, total;
   AbortableBarrier meeting;
   // Two sets in turn: a rank may publish its next request while another still reads this one.
@@ -88,6 +94,14 @@ struct WorldBoard {
   ProcessSum sum;
   std::vector<PartialSum> parts;    ///< of all ranks here
   std::vector<std::byte> gathered;  ///< what all_gather gives
+  std::unique_ptr<OverlappedSums> overlapped;
+  std::atomic<OverlappedSums*> overlapped_made{nullptr};  ///< the same, for the thread that aborts
+
+  void abort(int local, const std::string& cause) noexcept {
+    meeting.abort(local, cause);
+    links.abort(cause);
+    if (OverlappedSums* made = overlapped_made.load()) made->abort(cause);
+  }
 };
 
 class WorldCommunicator : public Communicator {
@@ -128,9 +142,26 @@ class WorldCommunicator : public Communicator {
   }
 
   bool set_up_overlapped_sums(std::string& why_not) override {
-    why_not = "the replicas are in several processes";
-    return false;
+    // Every rank of every process has the same kind of memory: only then is this called.
+    if (!in_host_memory_ || !board_.links_beside) {
+      why_not = "the GPUs are in several processes, whose sums are made in host memory";
+      return false;
+    }
+    WorldRequest request;
+    request.operation = "set_up_overlapped_sums";
+    meet(request);
+    if (leads()) {
+      board_.overlapped =
+          std::make_unique<OverlappedSums>(board_.ranks_of, *board_.links_beside, board_.waiting);
+      board_.overlapped_made = board_.overlapped.get();
+    }
+    board_.meeting.meet(local_, request.operation);
+    return true;
   }
+  void sum_overlapped(DevPtr data, std::int64_t count) override {
+    board_.overlapped->begin(local_, reinterpret_cast<float*>(data.address), count);
+  }
+  void finish_sums() override { board_.overlapped->finish(local_); }
 
   void broadcast(std::span<std::byte> data, int root) override {
     if (root < 0 || root >= size()) {
@@ -195,10 +226,7 @@ class WorldCommunicator : public Communicator {
     board_.meeting.meet(local_, request.operation);
   }
 
-  void abort(const std::string& cause) noexcept override {
-    board_.meeting.abort(local_, cause);
-    board_.links.abort(cause);
-  }
+  void abort(const std::string& cause) noexcept override { board_.abort(local_, cause); }
 
  private:
   bool leads() const { return local_ == 0; }
@@ -301,9 +329,10 @@ struct WorldGroup::Shared : WorldBoard {
 };
 
 WorldGroup::WorldGroup(const std::vector<int>& ranks, ProcessLinks& links,
-                       std::chrono::milliseconds stall_timeout,
+                       ProcessLinks* links_beside, std::chrono::milliseconds stall_timeout,
                        std::function<void(const char*)> waiting)
-    : shared_(std::make_shared<Shared>(ranks, links, stall_timeout, std::move(waiting))) {}
+    : shared_(std::make_shared<Shared>(ranks, links, links_beside, stall_timeout,
+                                       std::move(waiting))) {}
 
 WorldGroup::~WorldGroup() = default;
 
@@ -315,8 +344,7 @@ std::unique_ptr<Communicator> WorldGroup::join(int local, Backend& backend) {
 }
 
 void WorldGroup::abort(int local, const std::string& cause) noexcept {
-  shared_->meeting.abort(local, cause);
-  shared_->links.abort(cause);
+  shared_->abort(local, cause);
 }
 
 std::string WorldGroup::abort_cause() const {

@@ -21,10 +21,11 @@ namespace dpt {
 
 class WorldGroup : public RankGroup {
  public:
-  /// `ranks`: how many each process has, in the order of the processes. `waiting`, if any, gets a
-  /// text while this process waits for others, and null when it no longer does; the thread that
-  /// waits does not beat meanwhile.
-  WorldGroup(const std::vector<int>& ranks, ProcessLinks& links,
+  /// `ranks`: how many each process has, in the order of the processes. `links_beside`, which may
+  /// be null, carry sums that overlap with the computation. `waiting`, if any, gets a text while
+  /// this process waits for others, and null when it no longer does; the thread that waits does not
+  /// beat meanwhile.
+  WorldGroup(const std::vector<int>& ranks, ProcessLinks& links, ProcessLinks* links_beside,
              std::chrono::milliseconds stall_timeout,
              std::function<void(const char* operation)> waiting = {});
   ~WorldGroup() override;

@@ -13,10 +13,13 @@ GradientSums::GradientSums(Backend& backend, Communicator& communicator, const J
       memory_(memory),
       part_norms_(backend, job, memory.part_layout()) {
   const std::int64_t bytes = job_.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
-  // All ranks decide alike: from the job, and then together.
+  // All ranks decide alike: from the job, and then together. Between processes a CPU's sums wait
+  // for a network, too.
   const bool all_overlap =
-      std::all_of(job_.devices.begin(), job_.devices.end(),
-                  [](const DeviceName& device) { return device.traits().overlaps_sums; });
+      std::all_of(job_.devices.begin(), job_.devices.end(), [&](const DeviceName& device) {
+        const DeviceName& first = job_.devices.front();
+        return device.kind == first.kind && (device.traits().overlaps_sums || job_.processes);
+      });
   if (communicator_.size() == 1 || job_.spec.train.shards > 0 || !all_overlap ||
       bytes < job_.overlap_from_bytes) {
     return;

@@ -145,9 +145,13 @@ void ProcessGroup::compare(const Facts& facts) {
 }
 
 void ProcessGroup::connect() {
-  links_ = make_gloo_links(
-      world_.rank, world_.size, members_[static_cast<std::size_t>(world_.rank)].address,
-      [this](const std::string& mine) { return control_->all_gather("addresses of links", mine); });
+  const auto gather = [this](const std::string& mine) {
+    return control_->all_gather("addresses of links", mine);
+  };
+  const std::string& address = members_[static_cast<std::size_t>(world_.rank)].address;
+  for (std::unique_ptr<ProcessLinks>* links : {&links_, &links_beside_}) {
+    *links = make_gloo_links(world_.rank, world_.size, address, gather);
+  }
 }
 
 std::string ProcessGroup::share(const std::string& what, const std::string& text) {
@@ -175,14 +179,14 @@ void ProcessGroup::share(std::span<std::byte> bytes, const char* what) {
 std::shared_ptr<WorldGroup> ProcessGroup::make_group(std::chrono::milliseconds stall_timeout) {
   std::vector<int> replicas;
   for (const Member& member : members_) replicas.push_back(static_cast<int>(member.devices.size()));
-  const auto group =
-      std::make_shared<WorldGroup>(replicas, *links_, stall_timeout, [this](const char* operation) {
-        if (operation) {
-          control_->begin_wait(operation);
-        } else {
-          control_->end_wait();
-        }
-      });
+  const auto group = std::make_shared<WorldGroup>(replicas, *links_, links_beside_.get(),
+                                                  stall_timeout, [this](const char* operation) {
+                                                    if (operation) {
+                                                      control_->begin_wait(operation);
+                                                    } else {
+                                                      control_->end_wait();
+                                                    }
+                                                  });
   control_->set_stall_timeout(stall_timeout);
   std::vector<std::shared_ptr<Heartbeat>> watched = group->heartbeats();
   if (const auto& mine = heartbeat_of_thread()) watched.push_back(mine);

@@ -96,6 +96,7 @@ class ProcessGroup {
   std::vector<Member> members_;
   std::unique_ptr<ControlChannel> control_;
   std::unique_ptr<ProcessLinks> links_;
+  std::unique_ptr<ProcessLinks> links_beside_;  ///< for sums that overlap with the computation
   std::atomic<int> saving_{0};
   std::mutex mutex_;
   std::condition_variable ended_;

@@ -19,31 +19,38 @@ namespace {
 
 using Layout = std::vector<int>;  ///< ranks of each process
 
-/// What the processes of a test put into words: a collective in memory.
+/// What the processes of a test tell each other: collectives in memory.
 class Gathering {
  public:
-  explicit Gathering(int size) : texts_(static_cast<std::size_t>(size)) {}
+  explicit Gathering(int size) : size_(static_cast<std::size_t>(size)), rounds_of_(size_) {}
   std::vector<std::string> gather(int rank, const std::string& mine) {
     std::unique_lock lock(mutex_);
-    texts_[static_cast<std::size_t>(rank)] = mine;
-    ++here_;
+    const std::size_t round = rounds_of_[static_cast<std::size_t>(rank)]++;
+    if (round == rounds_.size()) rounds_.push_back({std::vector<std::string>(size_), 0});
+    rounds_[round].texts[static_cast<std::size_t>(rank)] = mine;
+    ++rounds_[round].here;
     changed_.notify_all();
-    changed_.wait(lock, [&] { return here_ >= static_cast<int>(texts_.size()); });
-    return texts_;
+    changed_.wait(lock, [&] { return rounds_[round].here == size_; });
+    return rounds_[round].texts;
   }
 
  private:
+  struct Round {
+    std::vector<std::string> texts;
+    std::size_t here;
+  };
+  const std::size_t size_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::string> texts_;
-  int here_ = 0;
+  std::vector<std::size_t> rounds_of_;  ///< by rank: gatherings that it took part in
+  std::vector<Round> rounds_;
 };
-
 
 using WorldBody = std::function<void(Communicator&, QueuedBackend&, ProcessLinks&)>;
 
 /// Runs `body` on every rank of every process; the first error of each rank, by rank.
-std::vector<std::string> run_world(const Layout& layout, const WorldBody& body) {
+std::vector<std::string> run_world(const Layout& layout, const WorldBody& body,
+                                   bool in_host_memory = false) {
   const int processes = static_cast<int>(layout.size());
   Gathering gathering(processes);
   std::vector<std::vector<std::string>> errors(layout.size());
@@ -54,15 +61,18 @@ std::vector<std::string> run_world(const Layout& layout, const WorldBody& body) 
     threads.emplace_back([&, p] {
       const auto gather = [&](const std::string& mine) { return gathering.gather(p, mine); };
       const auto links = make_gloo_links(p, processes, "127.0.0.1", gather);
-      WorldGroup group(layout, *links, std::chrono::minutes(1));
+      const auto beside = make_gloo_links(p, processes, "127.0.0.1", gather);
+      WorldGroup group(layout, *links, beside.get(), std::chrono::minutes(1));
       const auto ranks = static_cast<int>(errors[static_cast<std::size_t>(p)].size());
       std::vector<std::thread> own;
       for (int local = 0; local < ranks; ++local) {
         own.emplace_back([&, local] {
           std::string& error = errors[static_cast<std::size_t>(p)][static_cast<std::size_t>(local)];
           QueuedBackend backend;
+          const auto host = make_cpu_backend(1);
+          Backend& joining = in_host_memory ? *host : static_cast<Backend&>(backend);
           try {
-            body(*group.join(local, backend), backend, *links);
+            body(*group.join(local, joining), backend, *links);
           } catch (const std::exception& caught) {
             error = caught.what();
             group.abort(local, error);
@@ -187,6 +197,53 @@ TEST_CASE("A sum in any order is one and the same on all ranks, run after run") 
   for (std::size_t i = 0; i < exact.size(); i += 97) {
     CHECK(first[0][i] == doctest::Approx(exact[i]).epsilon(1e-3));
   }
+}
+
+DevPtr at(std::vector<float>& values, std::int64_t first = 0) {
+  return DevPtr{reinterpret_cast<std::uintptr_t>(values.data() + first)};
+}
+
+TEST_CASE("Sums that overlap with the computation are the sums in any order") {
+  const Layout layout{2, 1, 2};
+  const std::int64_t count = 30'000;
+  std::vector<std::vector<float>> results(5), expected(5);
+  const auto body = [&](Communicator& comm, QueuedBackend&, ProcessLinks&) {
+    std::string why_not;
+    if (!comm.set_up_overlapped_sums(why_not)) throw Error(ErrorKind::unexpected, why_not);
+    std::vector<float> data;
+    for (int round = 0; round < 3; ++round) {
+      data = values_of(comm.rank(), count);
+      // Buckets of all sizes, while other collectives go on beside them.
+      for (std::int64_t begin = 0; begin < count;) {
+        const std::int64_t size = std::min(count - begin, begin + 1);
+        comm.sum_overlapped(at(data, begin), size);
+        begin += size;
+        if (begin == 1) comm.barrier();
+      }
+      comm.finish_sums();
+    }
+    results[static_cast<std::size_t>(comm.rank())] = data;
+    data = values_of(comm.rank(), count);
+    const PartialSum part{{comm.rank(), 0}, at(data)};
+    comm.all_reduce(5, {&part, 1}, at(data), count, {{}, true});
+    expected[static_cast<std::size_t>(comm.rank())] = data;
+  };
+  for (const std::string& error : run_world(layout, body, true)) CHECK(error == "");
+  for (std::size_t rank = 0; rank < 5; ++rank) CHECK(results[rank] == expected[rank]);
+}
+
+TEST_CASE("A process that fails ends the overlapped sums of the others") {
+  const auto body = [&](Communicator& comm, QueuedBackend&, ProcessLinks&) {
+    std::string why_not;
+    comm.set_up_overlapped_sums(why_not);
+    if (comm.rank() == 1) throw Error(ErrorKind::data, "no such image");
+    std::vector<float> data(100);
+    comm.sum_overlapped(at(data), 100);
+    comm.finish_sums();
+  };
+  const auto errors = run_world({1, 1}, body, true);
+  CHECK(errors[1] == "no such image");
+  CHECK(errors[0].find("the connection to rank 1 broke") != std::string::npos);
 }
 
 TEST_CASE("Small transfers reach every rank of every process") {

@@ -1,0 +1,64 @@
+// Sums over processes that overlap with the computation: a thread of its own exchanges one bucket
+// of the gradients, while the ranks of the process compute the next. For host memory.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/collectives/process_sum.h"
+
+namespace dpt {
+
+/// One for the ranks of a process; each calls begin and finish from its own thread, all the same
+/// ones in the same order.
+class OverlappedSums {
+ public:
+  /// `ranks_of`: how many ranks each process has. `links` are this object's alone. `waiting` as for
+  /// WorldGroup.
+  OverlappedSums(std::vector<int> ranks_of, ProcessLinks& links,
+                 std::function<void(const char*)> waiting);
+  /// Breaks the links where a sum is under way.
+  ~OverlappedSums();
+  OverlappedSums(const OverlappedSums&) = delete;
+
+  /// data[i] = sum over all ranks of data[i]; `data` must not be touched before finish.
+  void begin(int local, float* data, std::int64_t count);
+  /// Waits for all sums that this rank has begun. Throws ErrorKind::peer when one failed.
+  void finish(int local);
+  /// Makes present and later calls throw. Any thread.
+  void abort(const std::string& cause) noexcept;
+
+ private:
+  struct Bucket {
+    std::int64_t count = 0;
+    std::vector<float*> data;  ///< of each rank here, in rank order; null = not begun yet
+    int begun = 0;
+  };
+  void run();
+  void sum(Bucket& bucket);
+
+  const std::vector<int> ranks_of_;
+  const int local_size_, first_, total_;
+  ProcessLinks& links_;
+  const std::function<void(const char*)> waiting_;
+  const std::unique_ptr<Backend> adder_;
+  ProcessSum process_sum_;
+  std::vector<PartialSum> parts_;
+  std::mutex mutex_;
+  std::condition_variable work_, done_;
+  std::deque<Bucket> buckets_;              ///< from number done_count_ on
+  std::int64_t done_count_ = 0;             ///< buckets summed so far
+  std::vector<std::int64_t> begun_counts_;  ///< by rank
+  std::exception_ptr failure_;
+  bool stops_ = false;
+  std::thread thread_;
+};
+
+}  // namespace dpt
