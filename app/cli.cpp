@@ -15,6 +15,7 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/console.h"
+#include "app/launch_processes.h"
 #include "engine/spec/fields.h"
 #include "kernels/error.h"
 
@@ -49,6 +50,50 @@ template <class Options>
 void set_body(CLI::App* command, CommandBody& body, std::shared_ptr<Options> options,
               int (*run)(const Options&)) {
   command->callback([&body, options, run] { body = [options, run] { return run(*options); }; });
+}
+
+/// The same for a command that several processes may run together: with `--nproc`, starts these.
+template <class Options>
+void set_body_of_processes(CLI::App* command, CommandBody& body, std::shared_ptr<Options> options,
+                           int (*run)(const Options&)) {
+  command->callback([&body, options, run] {
+    body = [options, run] {
+      return must_launch(options->processes)
+                 ? launch_processes(options->processes.nproc, options->command)
+                 : run(*options);
+    };
+  });
+}
+
+void add_process_options(CLI::App* command, ProcessOptions& options) {
+  CLI::Option* nproc =
+      command
+          ->add_option("--nproc", options.nproc,
+                       "Start this many processes of the command on this machine, which share "
+                       "the work; ends with the first exit code that is not 0")
+          ->check(CLI::Range(1, 256));
+  CLI::Option* rank =
+      command
+          ->add_option("--rank", options.flags.rank,
+                       "Which of the --world-size processes this is, from 0, where no launcher "
+                       "(torchrun, mpirun, srun) says so")
+          ->check(CLI::NonNegativeNumber);
+  CLI::Option* size = command
+                          ->add_option("--world-size", options.flags.size,
+                                       "How many processes share the work, on all machines")
+                          ->check(CLI::PositiveNumber);
+  CLI::Option* coordinator =
+      command
+          ->add_option("--coordinator", options.flags.coordinator,
+                       "HOST:PORT where rank 0 listens for the others: its machine, and a free "
+                       "port on it; the same for all processes")
+          ->check(not_empty());
+  for (CLI::Option* other : {rank, size, coordinator}) nproc->excludes(other);
+  command
+      ->add_option("--join-timeout", options.join_timeout,
+                   "How long the processes wait for each other at the start, e.g. 90s (default: "
+                   "5m); exit code 6")
+      ->check(not_empty());
 }
 
 void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
@@ -128,11 +173,15 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       names->erase(overrides, names->end());
     }
   });
-  set_body(train, body, options, run_train);
+  add_process_options(train, options->processes);
+  train->add_flag("--rank-logs", options->processes.rank_logs,
+                  "Ranks other than 0 write logs/rank-N.log in the run folder");
+  set_body_of_processes(train, body, options, run_train);
 }
 
-void add_eval_command(CLI::App& app, CommandBody& body) {
+void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
   auto options = std::make_shared<EvalOptions>();
+  options->command = std::move(command);
   CLI::App* eval =
       app.add_subcommand("eval", "Evaluate a run's best checkpoint, or a checkpoint file");
   eval->add_option("target", options->target, "Run folder or checkpoint file")->required();
@@ -157,7 +206,8 @@ void add_eval_command(CLI::App& app, CommandBody& body) {
       "Evaluate even if the data differs from the run's (by the fingerprints of its "
       "training and test samples) or is split differently; without this option: exit code 3");
   eval->add_flag("--json", options->json, kJsonHelp);
-  set_body(eval, body, options, run_eval);
+  add_process_options(eval, options->processes);
+  set_body_of_processes(eval, body, options, run_eval);
 }
 
 void add_bench_command(CLI::App& app, CommandBody& body) {
@@ -354,7 +404,7 @@ int run_cli(int argc, const char* const* argv) {
       "129 SIGHUP, 130 SIGINT, 143 SIGTERM (checkpoint saved).");
   CommandBody body;
   add_train_command(app, body, {argv, argv + argc});
-  add_eval_command(app, body);
+  add_eval_command(app, body, {argv, argv + argc});
   add_config_command(app, body);
   add_model_command(app, body);
   add_devices_command(app, body);

@@ -176,6 +176,15 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   }
   job.max_micro_batch =
       *std::min_element(job.max_micro_batches.begin(), job.max_micro_batches.end());
+  if (processes && job.devices.front().kind == DeviceName::Kind::cpu) {
+    // Between processes a network, or the kernel's copies, take a good part of a step
+    // (docs/performance.md, Processes): small gradients are worth it, and buckets that end soon;
+    // but no more of them than a slow network can bear.
+    constexpr std::int64_t kFrom = 256 << 10, kBucket = 1 << 20, kMostBuckets = 16;
+    const auto bytes = job.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
+    job.overlap_from_bytes = kFrom;
+    job.bucket_bytes = std::max(kBucket, bytes / kMostBuckets);
+  }
   job.resolved_config = std::move(resolved_config);
   job.spec = std::move(spec);
   return job;

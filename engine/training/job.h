@@ -51,8 +51,8 @@ struct Job {
   std::int64_t max_micro_batch = 0;  ///< the least of them
   std::string resolved_config;       ///< YAML, as the run folder and checkpoints keep it
 
-  // Fast mode on several GPUs: gradients of this size and more are summed in buckets,
-  // overlapped with backward.
+  // Fast mode on several GPUs or in several processes: gradients of this size and more are summed
+  // in buckets, overlapped with backward.
   std::int64_t overlap_from_bytes = 2 << 20;
   std::int64_t bucket_bytes = 25 << 20;
   /// Steps whose results may still be on their way when the next is queued, equal on all ranks:

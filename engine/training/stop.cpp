@@ -12,8 +12,9 @@ namespace {
 
 // Signals belong to the process, so this is the one piece of global state.
 std::atomic<int> g_signal{0};  // the first, which decides the exit code
-// Milliseconds of the monotonic clock when the first SIGINT or SIGTERM came.
-std::atomic<std::int64_t> g_interrupted_at{0};
+// Milliseconds of the monotonic clock when the first SIGINT or SIGTERM came: sent to this process
+// or its group, and passed on by a launcher that got it too, however late.
+std::atomic<std::int64_t> g_interrupted_at{0}, g_passed_on_at{0};
 static_assert(std::atomic<int>::is_always_lock_free &&
                   std::atomic<std::int64_t>::is_always_lock_free,
               "used in a signal handler");
@@ -28,7 +29,7 @@ std::int64_t now_ms() {
   return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-void on_signal(int number) {
+void on_signal(int number, siginfo_t* info, void*) {
   int expected = 0;
   g_signal.compare_exchange_strong(expected, number);
   // A closing terminal sends SIGHUP before SIGTERM, a job scheduler SIGUSR1: the first SIGTERM
@@ -36,7 +37,8 @@ void on_signal(int number) {
   if (number != SIGINT && number != SIGTERM) return;
   const std::int64_t now = now_ms();
   std::int64_t first = 0;
-  if (g_interrupted_at.compare_exchange_strong(first, now)) return;
+  auto& first_at = info->si_code == SI_QUEUE ? g_passed_on_at : g_interrupted_at;
+  if (first_at.compare_exchange_strong(first, now)) return;
   if (now - first >= kOneRequestMs) _exit(128 + number);
 }
 
@@ -44,9 +46,9 @@ void on_signal(int number) {
 
 void install_signal_handlers() {
   struct sigaction action = {};
-  action.sa_handler = on_signal;
+  action.sa_sigaction = on_signal;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) sigaction(number, &action, nullptr);
   struct sigaction before = {};
   sigaction(SIGHUP, nullptr, &before);

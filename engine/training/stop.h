@@ -10,8 +10,9 @@ enum class StopReason : std::uint8_t { none, interrupt, terminate, hangup, user,
 
 /// SIGINT, SIGTERM, SIGHUP and SIGUSR1 set the flag; a SIGINT or SIGTERM that comes 0.1 s or more
 /// after the first of these two ends the process at once with 130 or 143. A second SIGHUP does not:
-/// one terminal that closes sends several (the kernel's and the shell's). If SIGHUP is ignored
-/// (nohup), it stays ignored.
+/// one terminal that closes sends several (the kernel's and the shell's). What `dpt --nproc` passes
+/// on (sigqueue) is counted by itself: the process may have got the same signal as one of a group.
+/// If SIGHUP is ignored (nohup), it stays ignored.
 void install_signal_handlers();
 
 /// The first request so far. Callable from any thread.

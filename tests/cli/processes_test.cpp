@@ -94,6 +94,21 @@ TEST_CASE_FIXTURE(InWorld, "Exact mode gives the same bits on every layout of pr
   CHECK((bits("four") == expected));
 }
 
+TEST_CASE_FIXTURE(InWorld,
+                  "Fast mode overlaps sums over processes with backward, with equal bits") {
+  // Two replicas have one order of addition, so that the sums of one process are comparable.
+  const std::vector<std::string> wide = {"train.shards=0", "model.layers.conv2.out_channels=200",
+                                         "model.layers.conv1.out_channels=40"};
+  std::vector<std::string> alone = train("threads");
+  alone.insert(alone.end(), {"--devices", "cpu,cpu"});
+  alone.insert(alone.end(), wide.begin(), wide.end());
+  REQUIRE(run_dpt(alone, dir.path()).exit_code == 0);
+  train_on("processes", {"cpu", "cpu"}, wide);
+  CHECK((bits("processes") == bits("threads")));
+  CHECK(read_file(dir.file("processes/metrics.jsonl")).find("overlapped with backward") !=
+        std::string::npos);
+}
+
 TEST_CASE_FIXTURE(InWorld, "Rank 0 alone writes the run folder and speaks of it") {
   Processes processes(on_devices(train("run"), {"cpu", "cpu"}), dir.path());
   const auto finished = processes.wait();

@@ -113,6 +113,23 @@ TEST_CASE("signals that come at the same time are one request, and the checkpoin
         std::string::npos);
 }
 
+TEST_CASE("what dpt --nproc passes on, however late, is no second request, but two of these are") {
+  Stuck run;
+  run.send(SIGTERM);
+  const auto pass_on_later = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    REQUIRE(sigqueue(run.program->pid(), SIGTERM, sigval{}) == 0);
+    REQUIRE(wait_until([&] {
+      return !run.program->is_running() ||
+             (signals_of(run.program->pid(), "ShdPnd") & bit_of(SIGTERM)) == 0;
+    }));
+  };
+  pass_on_later();
+  CHECK(run.program->is_running());
+  pass_on_later();
+  CHECK(run.program->wait().exit_code == 143);
+}
+
 TEST_CASE("the first SIGTERM or SIGINT after SIGHUP or SIGUSR1 is no second one") {
   // A terminal that closes sends SIGHUP and SIGTERM, a job scheduler SIGUSR1 and SIGTERM.
   for (const auto& [first, second, exit_code] :

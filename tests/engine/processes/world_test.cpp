@@ -261,6 +261,10 @@ TEST_CASE("Slurm without srun: several tasks are refused, one is a world of one"
       with(batch, {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_ID", "4294967290"}});
   check_contains(refusal(shell), "this job has 4 tasks");
   check_contains(refusal(with(shell, {{"SLURM_STEP_ID", "0"}})), "this job has 4 tasks");
+  // The batch script as a step of its own.
+  check_contains(
+      refusal(with(batch, {{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_ID", "4294967291"}})),
+      "this job has 4 tasks");
   CHECK(detect(with(shell, {{"SLURM_NTASKS", "1"}})).alone());
   CHECK(detect(with(kSlurm, {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "1"}})).alone());
   check_contains(

@@ -1,0 +1,521 @@
+#include "app/launch_processes.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "app/command_support.h"
+#include "engine/processes/world.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::array kPassedOn = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+/// As in engine/training/stop.cpp: within this time, signals are one request.
+constexpr std::chrono::milliseconds kOneRequest{100};
+/// A longer line is broken. With so much of messages waiting for a slow reader, no more are read.
+constexpr std::size_t kLongestLine = 1 << 16, kMostWaiting = 1 << 20;
+/// How many ports the processes may try.
+constexpr int kPorts = 8;
+
+/// A file descriptor, closed at the end.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  int get() const { return number_; }
+  bool is_open() const { return number_ >= 0; }
+
+ private:
+  int number_;
+};
+
+[[noreturn]] void fail_at(const char* what) {
+  fail(ErrorKind::unexpected, "--nproc: {} failed: {}", what, std::strerror(errno));
+}
+
+/// Random bytes in hexadecimal digits.
+std::string random_text(std::size_t bytes) {
+  std::vector<unsigned char> data(bytes);
+  if (getrandom(data.data(), bytes, 0) != static_cast<ssize_t>(bytes)) fail_at("getrandom");
+  return fmt::format("{:02x}", fmt::join(data, ""));
+}
+
+/// Ports of the loopback on which nothing listened just now.
+std::vector<int> free_ports() {
+  std::vector<Descriptor> sockets;  // all open at once: no port twice
+  std::vector<int> ports;
+  for (int i = 0; i < kPorts; ++i) {
+    sockets.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    const int number = sockets.back().get();
+    if (number < 0 || bind(number, any, size) != 0 || getsockname(number, any, &size) != 0) {
+      fail_at("finding a free port of 127.0.0.1");
+    }
+    ports.push_back(ntohs(address.sin_port));
+  }
+  return ports;
+}
+
+/// The environment of all processes, each with a place of its own.
+class Environments {
+ public:
+  explicit Environments(int count)
+      : own_{{"DPT_WORLD_SIZE", std::to_string(count)},
+             {"DPT_LOCAL_SIZE", std::to_string(count)},
+             {"DPT_PORTS", fmt::format("{}", fmt::join(free_ports(), ","))},
+             {"DPT_JOB", random_text(8)},
+             {"DPT_TOKEN", random_text(16)}} {}
+  std::vector<std::string> of(int rank) {
+    own_["DPT_RANK"] = own_["DPT_LOCAL_RANK"] = std::to_string(rank);
+    std::vector<std::string> result;
+    for (char** variable = environ; *variable; ++variable) {
+      const std::string text = *variable;
+      if (own_.count(text.substr(0, text.find('='))) == 0) result.push_back(text);
+    }
+    for (const auto& [name, value] : own_) result.push_back(name + "=" + value);
+    return result;
+  }
+
+ private:
+  std::map<std::string, std::string> own_;
+};
+
+/// Texts in the form that exec takes; the texts must stay.
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+/// Whole lines on their way to stderr, whose reader may be slow or gone.
+class Messages {
+ public:
+  void add(const std::string& line) {
+    if (is_lost_) return;
+    // Rank 0 may have drawn a progress bar where the line begins.
+    lines_.push_back((is_terminal_ ? "\r\x1b[K" : "") + line + "\n");
+    size_ += lines_.back().size();
+  }
+  bool empty() const { return lines_.empty(); }
+  bool is_full() const { return size_ > kMostWaiting; }
+  /// Writes one piece, which a pipe that poll has found ready takes without waiting.
+  void write_some() {
+    if (lines_.empty()) return;
+    std::string& line = lines_.front();
+    const ssize_t written =
+        write(STDERR_FILENO, line.data(), std::min<std::size_t>(line.size(), PIPE_BUF));
+    if (written < 0) {
+      if (errno == EINTR || errno == EAGAIN) return;
+      // As for a run: messages that nobody reads change nothing.
+      is_lost_ = true;
+      lines_.clear();
+      size_ = 0;
+      return;
+    }
+    size_ -= static_cast<std::size_t>(written);
+    line.erase(0, static_cast<std::size_t>(written));
+    if (line.empty()) lines_.pop_front();
+  }
+
+ private:
+  std::deque<std::string> lines_;
+  std::size_t size_ = 0;
+  bool is_lost_ = false, is_terminal_ = isatty(STDERR_FILENO) == 1;
+};
+
+/// What one process writes to one of its streams.
+class Output {
+ public:
+  Output(int rank, Descriptor pipe)
+      : prefix_(fmt::format("[rank {}] ", rank)), pipe_(std::move(pipe)) {
+    fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
+  }
+  bool is_open() const { return pipe_.is_open(); }
+  int descriptor() const { return pipe_.get(); }
+  /// Takes what is there, as long as `messages` has room; false if there was more.
+  bool read_into(Messages& messages) {
+    std::array<char, 1 << 14> buffer;
+    while (is_open()) {
+      if (messages.is_full()) return false;
+      const ssize_t got = read(pipe_.get(), buffer.data(), buffer.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && errno == EAGAIN) return true;
+      if (got <= 0) {
+        end_line(messages);
+        pipe_ = Descriptor();
+        return true;
+      }
+      split({buffer.data(), static_cast<std::size_t>(got)}, messages);
+    }
+    return true;
+  }
+  /// For the last line, which need not end.
+  void end_line(Messages& messages) {
+    if (line_.empty()) return;
+    messages.add(prefix_ + line_);
+    line_.clear();
+  }
+
+ private:
+  void split(std::string_view text, Messages& messages) {
+    for (const char c : text) {
+      if (c == '\n' || line_.size() == kLongestLine) {
+        messages.add(prefix_ + line_);
+        line_.clear();
+      }
+      if (c != '\n') line_ += c;
+    }
+  }
+  std::string prefix_, line_;
+  Descriptor pipe_;
+};
+
+struct Child {
+  int rank = 0;
+  pid_t pid = 0;
+  std::vector<Output> outputs;
+  bool is_running = true;
+  int status = 0;
+};
+
+/// Signals as events, and as they were before at the end.
+class Signals {
+ public:
+  Signals() {
+    // Ignored, it would take away how children ended.
+    struct sigaction standard = {};
+    standard.sa_handler = SIG_DFL;
+    sigaction(SIGCHLD, &standard, &child_before_);
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGCHLD);
+    for (const int number : kPassedOn) sigaddset(&mask, number);
+    sigprocmask(SIG_BLOCK, &mask, &before_);
+    events_ = Descriptor(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!events_.is_open()) fail_at("signalfd");
+  }
+  ~Signals() {
+    // What came while the last process ended was for it, too.
+    while (next()) {
+    }
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+    sigaction(SIGCHLD, &child_before_, nullptr);
+  }
+  Signals(const Signals&) = delete;
+  const sigset_t& mask_before() const { return before_; }
+  int descriptor() const { return events_.get(); }
+  std::optional<signalfd_siginfo> next() const {
+    signalfd_siginfo info = {};
+    if (read(events_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
+    return info;
+  }
+
+ private:
+  sigset_t before_ = {};
+  struct sigaction child_before_ = {};
+  Descriptor events_;
+};
+
+struct Ending {
+  int code = 0;
+  bool by_signal = false;
+};
+Ending ending_of(int status) {
+  if (WIFSIGNALED(status)) return {128 + WTERMSIG(status), true};
+  return {WEXITSTATUS(status), false};
+}
+/// Whether the others cannot go on; a stop that was asked for may take them as long as it does.
+bool is_failure(const Ending& ending) {
+  constexpr std::array kStopped = {75, 128 + SIGHUP, 128 + SIGINT, 128 + SIGTERM};
+  if (ending.by_signal) return true;
+  return ending.code != 0 &&
+         std::find(kStopped.begin(), kStopped.end(), ending.code) == kStopped.end();
+}
+/// Of processes that are found ended at the same time, which one came first: that another one
+/// failed (exit code 6) is a consequence.
+int order_of(const Ending& ending) {
+  return ending.by_signal ? 0 : ending.code != static_cast<int>(ErrorKind::peer) ? 1 : 2;
+}
+
+class Launcher {
+ public:
+  explicit Launcher(const LaunchPatience& patience) : patience_(patience) {}
+  /// What fails here leaves no process.
+  ~Launcher() {
+    for (const Child& child : children_) {
+      if (child.is_running) kill(child.pid, SIGKILL);
+    }
+    for (const Child& child : children_) {
+      while (child.is_running && waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
+      }
+    }
+  }
+  Launcher(const Launcher&) = delete;
+
+  void start(int count, const std::string& program, const std::vector<std::string>& command) {
+    Environments environments(count);
+    for (int rank = 0; rank < count; ++rank) {
+      start_one(rank, count, program, command, environments.of(rank));
+    }
+  }
+
+  int wait() {
+    while (running() > 0) {
+      poll_once();
+      pass_on_signals();
+      reap();
+      press_on();
+    }
+    // Signals act again: a reader that does not read must not hold this process.
+    signals_.reset();
+    flush();
+    for (Child& child : children_) {
+      for (Output& output : child.outputs) {
+        // A process of theirs may still have the pipe: no more than what is there.
+        while (!output.read_into(messages_)) flush();
+        output.end_line(messages_);
+      }
+    }
+    flush();
+    return exit_code_;
+  }
+
+ private:
+  void start_one(int rank, int count, const std::string& program, std::vector<std::string> command,
+                 std::vector<std::string> environment) {
+    const std::vector<char*> argv = pointers(command), envp = pointers(environment);
+    const std::string refused = fmt::format("dpt: --nproc: cannot run {}\n", program);
+    Child child;
+    child.rank = rank;
+    Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC)), out, err;
+    if (!null.is_open()) fail_at("opening /dev/null");
+    if (rank != 0) {
+      for (Descriptor* end : {&out, &err}) {
+        std::array<int, 2> ends = {};
+        if (pipe2(ends.data(), O_CLOEXEC) != 0) fail_at("pipe");
+        *end = Descriptor(ends[1]);
+        child.outputs.emplace_back(rank, Descriptor(ends[0]));
+      }
+    }
+    const pid_t launcher = getpid();
+    child.pid = fork();
+    if (child.pid < 0) {
+      fail(ErrorKind::unexpected, "--nproc {}: cannot start the process of rank {}: {}", count,
+           rank, std::strerror(errno));
+    }
+    if (child.pid == 0) {
+      // Only what is allowed between fork and exec. The launcher may have gone before prctl.
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (getppid() != launcher) _exit(128 + SIGTERM);
+      if (rank != 0) {
+        dup2(null.get(), STDIN_FILENO);
+        dup2(out.get(), STDOUT_FILENO);
+        dup2(err.get(), STDERR_FILENO);
+      }
+      sigprocmask(SIG_SETMASK, &signals_->mask_before(), nullptr);
+      execve(program.c_str(), argv.data(), envp.data());
+      const ssize_t ignored = write(STDERR_FILENO, refused.data(), refused.size());
+      static_cast<void>(ignored);
+      _exit(127);
+    }
+    children_.push_back(std::move(child));
+  }
+
+  void flush() {
+    while (!messages_.empty()) messages_.write_some();
+  }
+
+  std::size_t running() const {
+    return static_cast<std::size_t>(std::count_if(
+        children_.begin(), children_.end(), [](const Child& child) { return child.is_running; }));
+  }
+  std::string running_ranks() const {
+    std::vector<std::string> ranks;
+    for (const Child& child : children_) {
+      if (child.is_running) ranks.push_back(std::to_string(child.rank));
+    }
+    return fmt::format("{} {}", ranks.size() > 1 ? "ranks" : "rank", fmt::join(ranks, ", "));
+  }
+
+  void poll_once() {
+    std::vector<pollfd> wanted = {{signals_->descriptor(), POLLIN, 0}};
+    if (!messages_.empty()) wanted.push_back({STDERR_FILENO, POLLOUT, 0});
+    std::vector<Output*> read;
+    for (Child& child : children_) {
+      for (Output& output : child.outputs) {
+        if (output.is_open() && !messages_.is_full()) read.push_back(&output);
+      }
+    }
+    const std::size_t first = wanted.size();
+    for (const Output* output : read) wanted.push_back({output->descriptor(), POLLIN, 0});
+    int timeout = -1;
+    if (deadline_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
+      timeout = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000));
+    }
+    if (poll(wanted.data(), wanted.size(), timeout) < 0 && errno != EINTR) fail_at("poll");
+    if (!messages_.empty() && wanted[1].revents != 0) messages_.write_some();
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      if (wanted[first + i].revents != 0) read[i]->read_into(messages_);
+    }
+  }
+
+  void pass_on_signals() {
+    while (const std::optional<signalfd_siginfo> info = signals_->next()) {
+      const int number = static_cast<int>(info->ssi_signo);
+      // A terminal's Ctrl-C reaches all processes that it runs.
+      if (number == SIGCHLD || info->ssi_code == SI_KERNEL) continue;
+      if (number == SIGINT || number == SIGTERM) {
+        const Clock::time_point now = Clock::now();
+        if (interrupted_ && now - *interrupted_ < kOneRequest) continue;
+        if (!interrupted_) interrupted_ = now;
+      }
+      send(number);
+    }
+  }
+  void send(int number) const {
+    for (const Child& child : children_) {
+      // Queued, it is seen to be passed on: the process may have got the same signal itself.
+      if (child.is_running) sigqueue(child.pid, number, sigval{});
+    }
+  }
+
+  void reap() {
+    std::vector<Child*> ended;
+    for (Child& child : children_) {
+      if (!child.is_running) continue;
+      const pid_t got = waitpid(child.pid, &child.status, WNOHANG);
+      if (got == 0 || (got < 0 && errno == EINTR)) continue;
+      if (got < 0) fail_at("waitpid");
+      child.is_running = false;
+      ended.push_back(&child);
+    }
+    std::stable_sort(ended.begin(), ended.end(), [](const Child* a, const Child* b) {
+      return order_of(ending_of(a->status)) < order_of(ending_of(b->status));
+    });
+    for (Child* child : ended) {
+      // Its last words come before what is said of it.
+      for (Output& output : child->outputs) output.read_into(messages_);
+      note_end(*child);
+    }
+  }
+  void note_end(const Child& child) {
+    const Ending ending = ending_of(child.status);
+    if (ending.by_signal) {
+      const int number = WTERMSIG(child.status);
+      messages_.add(fmt::format(
+          "dpt: rank {} (process {}) was killed by signal {} ({}{})", child.rank, child.pid, number,
+          strsignal(number),
+          number == SIGKILL && !has_killed_ ? "; the system does so when memory runs out" : ""));
+    } else if (is_failure(ending) && !failed_rank_) {
+      messages_.add(fmt::format("dpt: rank {} (process {}) ended with exit code {}", child.rank,
+                                child.pid, ending.code));
+    }
+    if (exit_code_ == 0) exit_code_ = ending.code;
+    if (is_failure(ending) && !failed_rank_) {
+      failed_rank_ = child.rank;
+      deadline_ = Clock::now() + patience_.before_term;
+    }
+  }
+
+  /// Ends the processes that should have ended by themselves.
+  void press_on() {
+    if (!deadline_ || Clock::now() < *deadline_ || running() == 0) return;
+    const auto seconds = [](std::chrono::milliseconds time) {
+      return static_cast<double>(time.count()) / 1000;
+    };
+    if (!has_terminated_) {
+      messages_.add(
+          fmt::format("dpt: {} did not end within {:g} s of the failure of rank {}: sends "
+                      "SIGTERM",
+                      running_ranks(), seconds(patience_.before_term), *failed_rank_));
+      has_terminated_ = true;
+      deadline_ = Clock::now() + patience_.before_kill;
+      send(SIGTERM);
+      return;
+    }
+    messages_.add(fmt::format("dpt: {} did not end within {:g} s of SIGTERM: sends SIGKILL",
+                              running_ranks(), seconds(patience_.before_kill)));
+    has_killed_ = true;
+    deadline_.reset();
+    for (const Child& child : children_) {
+      if (child.is_running) kill(child.pid, SIGKILL);
+    }
+  }
+
+  LaunchPatience patience_;
+  std::optional<Signals> signals_{std::in_place};
+  Messages messages_;
+  std::vector<Child> children_;
+  std::optional<Clock::time_point> interrupted_;  // by the first SIGINT or SIGTERM
+  std::optional<Clock::time_point> deadline_;
+  std::optional<int> failed_rank_;
+  bool has_terminated_ = false, has_killed_ = false;
+  int exit_code_ = 0;
+};
+
+}  // namespace
+
+bool must_launch(const ProcessOptions& options) {
+  if (parse_duration(options.join_timeout) < 1) {
+    fail(ErrorKind::usage, "--join-timeout {}: expected at least 1s", options.join_timeout);
+  }
+  if (options.nproc == 0) return false;
+  // Its processes have the same command line.
+  if (std::getenv("DPT_RANK") && detect_world().size == options.nproc) return false;
+  refuse_nested_launch();
+  return true;
+}
+
+int launch_processes(int count, const std::string& program, const std::vector<std::string>& command,
+                     const LaunchPatience& patience) {
+  Launcher launcher(patience);
+  launcher.start(count, program, command);
+  return launcher.wait();
+}
+
+int launch_processes(int count, const std::vector<std::string>& command) {
+  std::error_code error;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error)
+    fail(ErrorKind::unexpected, "--nproc: cannot read /proc/self/exe: {}", error.message());
+  return launch_processes(count, program, command);
+}
+
+}  // namespace dpt

@@ -1,0 +1,41 @@
+// `--nproc N`: this process starts N of the same command on this machine, passes on their messages
+// and the signals that it gets, and ends with what they ended with.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "app/commands.h"
+
+namespace dpt {
+
+/// Where one process has failed, the others are told so by dpt itself: what is given to those that
+/// do not end.
+struct LaunchPatience {
+  std::chrono::milliseconds before_term = std::chrono::seconds(10);
+  std::chrono::milliseconds before_kill = std::chrono::seconds(5);  ///< after SIGTERM
+};
+
+/// Whether this process is to start others, rather than to be one: `--nproc` is given, and this is
+/// none of those. Throws ErrorKind::usage where another launcher has started it as one of several,
+/// and for options of processes that cannot be.
+bool must_launch(const ProcessOptions& options);
+
+/// Starts `count` processes of `program` with the words of `command`, the first of which is its
+/// name, and waits for all of them. World has what their environment says. Rank 0 has the streams
+/// of this process; what the others write, to stdout too, appears on stderr line by line after
+/// "[rank N] ".
+///
+/// SIGINT, SIGTERM, SIGHUP and SIGUSR1 go on to all processes, but for what a terminal has sent
+/// them already. None outlives this process: if it is killed, they get SIGTERM.
+///
+/// The result is the exit code of the first that ended with another one than 0; that of a process
+/// that a signal ended is 128 + its number. Throws ErrorKind::unexpected where a process cannot be
+/// started; those before it are killed.
+int launch_processes(int count, const std::string& program, const std::vector<std::string>& command,
+                     const LaunchPatience& patience = {});
+/// The same with the program that runs.
+int launch_processes(int count, const std::vector<std::string>& command);
+
+}  // namespace dpt
