@@ -32,7 +32,7 @@ class Process {
   Process(const World& world, const ControlChannel::Options& options,
           const std::function<void(ControlChannel&, const Parent&)>& body) {
     int to_child[2], from_child[2];
-    REQUIRE(::pipe2(to_child, O_CLOEXEC) == 0);
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, to_child) == 0);
     REQUIRE(::pipe2(from_child, O_CLOEXEC) == 0);
     pid_ = ::fork();
     REQUIRE(pid_ >= 0);
@@ -66,7 +66,7 @@ class Process {
 
   int pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
-  void say_end() const { REQUIRE(::write(to_, "x", 1) == 1); }
+  void say_end() const { ::send(to_, "x", 1, MSG_NOSIGNAL); }
   /// The next line that it says; "" if it ended or says nothing for long.
   std::string line() const {
     std::string text;
@@ -233,6 +233,10 @@ TEST_CASE("signals are handled on the threads of the program, not of the channel
         sigaddset(&one, SIGTERM);
         ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
         to.say("blocked");
+        // While it waits for a signal, a thread is given it before all others.
+        for (sigset_t pending; ::sigpending(&pending) == 0 && !sigismember(&pending, SIGTERM);) {
+          std::this_thread::sleep_for(1ms);
+        }
         int number = 0;
         ::sigwait(&one, &number);
         to.say("signal " + std::to_string(number));
