@@ -381,9 +381,6 @@ TEST_CASE("strangers are refused and counted, and the run is unharmed") {
   const auto outcomes = run_all({member(0), member(1), [&]() -> std::string {
                                    while (there < 2) std::this_thread::sleep_for(1ms);
                                    const int port = ports[0];
-                                   for (int i = 0; i < kScans; ++i) {
-                                     CHECK(Stranger(port).is_connected());
-                                   }
                                    const Stranger web(port), huge(port), half(port);
                                    web.send("GET / HTTP/1.1\r\n\r\n");
                                    huge.send("\x40");
@@ -391,6 +388,9 @@ TEST_CASE("strangers are refused and counted, and the run is unharmed") {
                                    half.send("\x01");
                                    if (web.ends()) ++ended;
                                    if (huge.ends()) ++ended;
+                                   for (int i = 0; i < kScans; ++i) {
+                                     CHECK(Stranger(port).is_connected());
+                                   }
                                    for (const std::string& text : messages) {
                                      const Stranger one(port);
                                      one.send_message(text);
@@ -416,6 +416,7 @@ TEST_CASE("strangers are refused and counted, and the run is unharmed") {
   CHECK(ended == 2 + static_cast<int>(messages.size()) + kSilent + 2);
   // Twenty, and the hundredth.
   REQUIRE(warnings.lines().size() == 21);
+  CHECK(warnings.count("(1073741824 bytes of at most 4096)") == 1);
   CHECK(
       contains(warnings.lines()[0], "refused a connection to the control channel from 127.0.0.1:"));
   CHECK(contains(warnings.lines()[20], "(100 refused so far)"));
