@@ -14,7 +14,7 @@ namespace dpt {
 /// do not end.
 struct LaunchPatience {
   std::chrono::milliseconds before_term = std::chrono::seconds(10);
-  std::chrono::milliseconds before_kill = std::chrono::seconds(5);  ///< after SIGTERM
+  std::chrono::milliseconds before_kill = std::chrono::seconds(60);  ///< after SIGTERM: it may save
 };
 
 /// Whether this process is to start others, rather than to be one: `--nproc` is given, and this is
