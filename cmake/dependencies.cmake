@@ -68,6 +68,10 @@ add_library(dpt_asio INTERFACE)
 target_include_directories(dpt_asio SYSTEM INTERFACE ${dpt_asio_INCLUDE_DIR})
 target_compile_definitions(dpt_asio INTERFACE ASIO_STANDALONE ASIO_NO_DEPRECATED)
 target_link_libraries(dpt_asio INTERFACE Threads::Threads)
+if(DPT_SANITIZE STREQUAL "thread")
+  # ThreadSanitizer does not know fences; what asio hands over between threads has a lock, too.
+  target_compile_definitions(dpt_asio INTERFACE ASIO_DISABLE_FENCED_BLOCK)
+endif()
 
 # oneDNN keeps its version in a header of its own.
 function(dpt_onednn_version result)

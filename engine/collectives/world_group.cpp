@@ -330,9 +330,8 @@ struct WorldGroup::Shared : WorldBoard {
 
 WorldGroup::WorldGroup(const std::vector<int>& ranks, ProcessLinks& links,
                        ProcessLinks* links_beside, std::chrono::milliseconds stall_timeout,
-                       std::function<void(const char*)> waiting)
-    : shared_(std::make_shared<Shared>(ranks, links, links_beside, stall_timeout,
-                                       std::move(waiting))) {}
+                       const std::function<void(const char*)>& waiting)
+    : shared_(std::make_shared<Shared>(ranks, links, links_beside, stall_timeout, waiting)) {}
 
 WorldGroup::~WorldGroup() = default;
 

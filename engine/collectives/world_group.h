@@ -27,7 +27,7 @@ class WorldGroup : public RankGroup {
   /// beat meanwhile.
   WorldGroup(const std::vector<int>& ranks, ProcessLinks& links, ProcessLinks* links_beside,
              std::chrono::milliseconds stall_timeout,
-             std::function<void(const char* operation)> waiting = {});
+             const std::function<void(const char* operation)>& waiting = {});
   ~WorldGroup() override;
   /// The communicator's ranks count over all processes.
   std::unique_ptr<Communicator> join(int local, Backend& backend) override;

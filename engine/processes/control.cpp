@@ -18,7 +18,7 @@ struct ControlChannel::Impl {
 ControlChannel::ControlChannel() : impl_(std::make_unique<Impl>()) {}
 ControlChannel::~ControlChannel() = default;
 
-std::unique_ptr<ControlChannel> ControlChannel::join(const World& world, Options options) {
+std::unique_ptr<ControlChannel> ControlChannel::join(const World& world, const Options& options) {
   assert(!world.alone());
   std::unique_ptr<ControlChannel> channel(new ControlChannel());
   Impl& impl = *channel->impl_;

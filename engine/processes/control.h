@@ -53,7 +53,7 @@ class ControlChannel {
   /// Connects all processes of the world; returns when all are there. REQUIRES: !world.alone().
   /// Throws ErrorKind::peer naming the ranks that did not come within join_timeout, and
   /// ErrorKind::usage where two say the same rank, or another size, or the token is wrong.
-  static std::unique_ptr<ControlChannel> join(const World& world, Options options);
+  static std::unique_ptr<ControlChannel> join(const World& world, const Options& options);
   /// Without leave(), the others take this process for lost.
   ~ControlChannel();
   ControlChannel(const ControlChannel&) = delete;
