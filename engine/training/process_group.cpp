@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "kernels/error.h"
 #include "kernels/json_text.h"
@@ -16,6 +17,8 @@ using MemberJson = nlohmann::json;
 
 // After a failure somebody must have noticed for all to end within five seconds.
 constexpr std::chrono::milliseconds kToEnd{3500};
+// No step of rank 0 is waited for longer than this.
+constexpr std::chrono::minutes kToEndStep{5};
 // A broken link is noticed before its cause arrives.
 constexpr std::chrono::milliseconds kForCause{2000};
 
@@ -109,9 +112,24 @@ void ProcessGroup::on_failure(const WorldFailure& failure) {
 
 void ProcessGroup::watch_end(const WorldFailure& failure) {
   std::unique_lock lock(mutex_);
-  do {
-    if (ended_.wait_for(lock, kToEnd, [this] { return has_ended_; })) return;
-  } while (saving_ > 0);
+  const auto has_ended = [this] { return has_ended_; };
+  const auto beats = [this] {
+    std::uint64_t sum = 0;
+    if (const auto group = group_.lock()) {
+      for (const auto& heartbeat : group->heartbeats()) sum += heartbeat->beats();
+    }
+    return sum;
+  };
+  const auto begun = std::chrono::steady_clock::now();
+  std::uint64_t before = beats();
+  while (!ended_.wait_for(lock, kToEnd, has_ended)) {
+    // Rank 0 may be in the middle of a long step, after which it saves the one before.
+    const std::uint64_t now = beats();
+    const bool goes_on = is_first() && now != std::exchange(before, now) &&
+                         std::chrono::steady_clock::now() - begun < kToEndStep;
+    if (saving_ == 0 && !goes_on) break;
+  }
+  if (has_ended_) return;
   if (options_.end_process) options_.end_process(failure);
 }
 
