@@ -210,8 +210,9 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
   set_body_of_processes(eval, body, options, run_eval);
 }
 
-void add_bench_command(CLI::App& app, CommandBody& body) {
+void add_bench_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
   auto options = std::make_shared<BenchOptions>();
+  options->command = std::move(command);
   CLI::App* bench = app.add_subcommand("bench", "Time the training loop of a config");
   bench->add_option("config", options->config, kConfigHelp)->required();
   bench->add_option("overrides", options->overrides, kOverridesHelp);
@@ -231,8 +232,10 @@ void add_bench_command(CLI::App& app, CommandBody& body) {
   CLI::Option* serve = bench->add_flag(
       "--serve", options->serve,
       "Read 'run N' lines from stdin and answer each with the duration of N steps in seconds");
-  for (CLI::Option* other : {weights, steps, losses, serve}) calls->excludes(other);
-  set_body(bench, body, options, run_bench);
+  add_process_options(bench, options->processes);
+  CLI::Option* nproc = bench->get_option("--nproc");
+  for (CLI::Option* other : {weights, steps, losses, serve, nproc}) calls->excludes(other);
+  set_body_of_processes(bench, body, options, run_bench);
 }
 
 void add_config_lr_command(CLI::App& config, CommandBody& body) {
@@ -409,7 +412,7 @@ int run_cli(int argc, const char* const* argv) {
   add_model_command(app, body);
   add_devices_command(app, body);
   add_inspect_command(app, body);
-  add_bench_command(app, body);
+  add_bench_command(app, body, {argv, argv + argc});
   const int code = run_guarded([&] {
     prepare_standard_streams();
     try {

@@ -91,6 +91,7 @@ struct BenchOptions {
   std::int64_t steps = 200, rounds = 9;
   bool serve = false, losses = false, calls = false, json = false;
   ProcessOptions processes;
+  std::vector<std::string> command;  ///< as in TrainOptions
 };
 int run_bench(const BenchOptions& options);
 /// `bench --calls`: times each call of a step on the first device separately.

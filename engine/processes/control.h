@@ -64,7 +64,8 @@ class ControlChannel {
 
   /// Collective, for small things (16 MiB in all): what each process says, by rank. `what` is for
   /// messages and must be the same on all. Waits as long as the processes that are missing make
-  /// progress. Throws ErrorKind::peer with the failure's text.
+  /// progress; itself it is not expected to make any (begin_wait). One call at a time. Throws
+  /// ErrorKind::peer with the failure's text.
   std::vector<std::string> all_gather(const std::string& what, const std::string& mine);
 
   /// The beats of these threads are this process' progress, and their texts what it does. Replaces
@@ -79,7 +80,8 @@ class ControlChannel {
   void end_wait();
 
   /// Called once, on the channel's thread, when the world fails; at once if it has. It must not
-  /// wait for anything.
+  /// wait for anything, nor call on_failure. It replaces the one of before, which does not run any
+  /// more when this returns; null takes it away.
   void on_failure(std::function<void(const WorldFailure&)> callback);
   /// Nothing while all is well. Any thread.
   std::optional<WorldFailure> failure() const;
@@ -90,7 +92,8 @@ class ControlChannel {
   /// number of times. `exit_code`: with which it ends. Returns when it is sent, or cannot be.
   void fail(const std::string& text, int exit_code) noexcept;
 
-  /// Collective, at the end: from then on a connection that ends is no loss.
+  /// Collective, at the end: from then on a connection that ends is no loss, and failure() stays
+  /// what it is. Throws ErrorKind::peer with the failure's text.
   void leave();
 
  private:

@@ -1,5 +1,6 @@
 #include "engine/processes/control_reach.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -58,6 +59,8 @@ std::vector<asio::ip::address> addresses_of_rank_0(const World& world, asio::io_
 std::error_code listen_on(const tcp::endpoint& endpoint, tcp::acceptor& acceptor) {
   std::error_code error;
   acceptor.open(endpoint.protocol(), error);
+  // A program that this process starts must not keep the port after it.
+  if (!error) ::fcntl(acceptor.native_handle(), F_SETFD, FD_CLOEXEC);
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);

@@ -73,16 +73,15 @@ class ControlServer {
   void on_message(std::uint64_t id, Message&& message);
   void on_end(std::uint64_t id, const std::string& why);
   void remove(std::uint64_t id);
-  void forget(std::uint64_t id);
   void on_hello(std::uint64_t id, const nlohmann::json& hello);
   void on_present(std::uint64_t id);
   /// Why the process, whose hello carries the right token, does not fit into this world; or empty.
   std::string misfit(const Peer& peer, const nlohmann::json& hello) const;
   std::string duplicate_text(const Peer& peer) const;
   /// `kind`: "usage" = it cannot be of use anywhere; "stranger" = it may belong to another world.
-  void refuse(std::uint64_t id, const char* kind, const std::string& why);
+  void refuse(Peer& peer, const char* kind, const std::string& why);
   /// The answer is the last that it gets.
-  void dismiss(std::uint64_t id, const Frame& answer);
+  void dismiss(Peer& peer, const Frame& answer);
   void warn_of_refused(const std::string& address, const std::string& why);
   void warn(const std::string& text) noexcept;
 

@@ -1,6 +1,8 @@
 // Who may join: connections until they belong to a process of the world.
 #include <unistd.h>
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "engine/processes/control_server.h"
@@ -13,7 +15,8 @@ namespace {
 // So many connections may be open that have not shown that they belong here; others wait in the
 // system's queue.
 constexpr int kMostStrangers = 64;
-constexpr std::chrono::seconds kTimeToSayHello{5};
+// Or join_timeout, if that is shorter.
+constexpr std::chrono::milliseconds kTimeToSayHello{5000};
 // So many refused connections are reported one by one.
 constexpr std::int64_t kMostReported = 20;
 
@@ -42,14 +45,14 @@ void ControlServer::add_peer(tcp::socket socket) {
   Peer& peer = peers_[id];
   ++strangers_;
   peer.connection = std::make_shared<Connection>(std::move(socket), options_.network_timeout);
-  peer.deadline = std::make_unique<asio::steady_timer>(io_, kTimeToSayHello);
-  peer.deadline->async_wait([this, id](const std::error_code& error) {
+  const auto limit = std::min<std::chrono::milliseconds>(kTimeToSayHello, options_.join_timeout);
+  peer.deadline = std::make_unique<asio::steady_timer>(io_, limit);
+  peer.deadline->async_wait([this, id, limit](const std::error_code& error) {
     const auto at = peers_.find(id);
     if (error || at == peers_.end()) return;
     if (at->second.state == Peer::State::unknown) {
-      warn_of_refused(
-          at->second.connection->address(),
-          fmt::format("it did not say who it is within {}", seconds_text(kTimeToSayHello)));
+      warn_of_refused(at->second.connection->address(),
+                      fmt::format("it did not say who it is within {}", seconds_text(limit)));
     }
     remove(id);
   });
@@ -84,13 +87,9 @@ void ControlServer::on_end(std::uint64_t id, const std::string& why) {
 }
 
 void ControlServer::remove(std::uint64_t id) {
-  peers_.at(id).connection->close();
-  forget(id);
-}
-
-void ControlServer::forget(std::uint64_t id) {
   const auto at = peers_.find(id);
   if (at->second.state != Peer::State::is_member) --strangers_;
+  at->second.connection->close();
   peers_.erase(at);
   accept();
   stop_if_done();
@@ -106,7 +105,7 @@ void ControlServer::on_hello(std::uint64_t id, const nlohmann::json& hello) {
     const char* why = has_token ? "it is a dpt process of another job"
                                 : "it is a dpt process with another token (DPT_TOKEN)";
     warn_of_refused(peer.connection->address(), why);
-    return refuse(id, "stranger",
+    return refuse(peer, "stranger",
                   has_token ? "another job runs there" : "the token there is another (DPT_TOKEN)");
   }
   peer.host = text_in(hello, "host");
@@ -115,19 +114,18 @@ void ControlServer::on_hello(std::uint64_t id, const nlohmann::json& hello) {
   peer.rank = rank >= 0 && rank < world_.size ? static_cast<int>(rank) : -1;
   const std::string why = misfit(peer, hello);
   if (failure_ || all_left_) {
-    if (all_came()) return refuse(id, "stranger", "the job that listens there is about to end");
-    return dismiss(id, make_frame(json_of(*failure_)));
+    if (all_came()) return refuse(peer, "stranger", "the job that listens there is about to end");
+    return dismiss(peer, make_frame(json_of(*failure_)));
   }
   if (!why.empty()) {
     // Without a name and a token, two jobs on the same ports cannot be told apart: a process of
     // another job must not end this one, once that is complete.
     if (all_came() && world_.token.empty() && world_.job.empty()) {
       warn_of_refused(peer.connection->address(), why);
-      return refuse(id, "stranger", "all processes of the job that listens there are present");
+      return refuse(peer, "stranger", "all processes of the job that listens there are present");
     }
-    const int its_rank = peer.rank;
-    refuse(id, "usage", why);
-    return fail_world({its_rank, why, false, static_cast<int>(ErrorKind::usage)});
+    refuse(peer, "usage", why);
+    return fail_world({peer.rank, why, false, static_cast<int>(ErrorKind::usage)});
   }
   peer.state = Peer::State::welcome;
   peer.connection->send(
@@ -167,19 +165,12 @@ std::string ControlServer::duplicate_text(const Peer& peer) const {
 
 void ControlServer::on_present(std::uint64_t id) {
   Peer& peer = peers_.at(id);
-  if (failure_) {
-    // It beats already: were the connection closed before those are read, the answer would be lost.
-    peer.state = Peer::State::refused;
-    return peer.connection->send(make_frame(json_of(*failure_)));
-  }
   Member& member = members_[static_cast<std::size_t>(peer.rank)];
   if (member.peer != 0) {
     // Both were welcome, and the other one was first.
-    const std::string why = duplicate_text(peer);
-    const int its_rank = peer.rank;
-    refuse(id, "usage", why);
-    return fail_world({its_rank, why, false, static_cast<int>(ErrorKind::usage)});
+    fail_world({peer.rank, duplicate_text(peer), false, static_cast<int>(ErrorKind::usage)});
   }
+  if (failure_) return dismiss(peer, make_frame(json_of(*failure_)));
   --strangers_;
   peer.state = Peer::State::is_member;
   peer.deadline.reset();
@@ -191,15 +182,14 @@ void ControlServer::on_present(std::uint64_t id) {
   accept();
 }
 
-void ControlServer::refuse(std::uint64_t id, const char* kind, const std::string& why) {
-  dismiss(id, make_frame({{"type", "refused"}, {"kind", kind}, {"why", why}}));
+void ControlServer::refuse(Peer& peer, const char* kind, const std::string& why) {
+  dismiss(peer, make_frame({{"type", "refused"}, {"kind", kind}, {"why", why}}));
 }
 
-void ControlServer::dismiss(std::uint64_t id, const Frame& answer) {
-  const std::shared_ptr<Connection> connection = peers_.at(id).connection;
-  connection->send(answer);
-  connection->finish();
-  forget(id);
+void ControlServer::dismiss(Peer& peer, const Frame& answer) {
+  peer.state = Peer::State::refused;
+  peer.connection->send(answer);
+  peer.connection->finish();
 }
 
 void ControlServer::warn_of_refused(const std::string& address, const std::string& why) {

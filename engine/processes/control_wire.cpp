@@ -149,6 +149,7 @@ void Connection::read_body() {
 }
 
 void Connection::dispatch() {
+  if (is_finishing_) return read_length();
   // The handlers may be replaced by themselves.
   const std::shared_ptr<const Handlers> handlers = handlers_;
   try {
@@ -164,7 +165,7 @@ void Connection::dispatch() {
 }
 
 void Connection::send(Frame frame) {
-  if (is_over_) return;
+  if (is_over_ || is_finishing_) return;
   to_send_.push_back(std::move(frame));
   if (to_send_.size() == 1) write();
 }
@@ -181,7 +182,7 @@ void Connection::write() {
                       } else if (!self->to_send_.empty()) {
                         return self->write();
                       }
-                      if (self->is_finishing_) self->close();
+                      if (self->is_finishing_) self->end_sending();
                     });
 }
 
@@ -192,9 +193,13 @@ void Connection::end(const std::string& why) {
 }
 
 void Connection::finish() {
-  is_over_ = true;
   is_finishing_ = true;
-  if (to_send_.empty()) close();
+  if (to_send_.empty()) end_sending();
+}
+
+void Connection::end_sending() {
+  std::error_code ignored;
+  socket_.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
 void Connection::close() {

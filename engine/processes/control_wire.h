@@ -71,7 +71,7 @@ class RunningTime {
 Clock::duration beat_period(std::chrono::milliseconds beat_every, Clock::duration stall_timeout);
 
 /// One end of a connection. Its functions are called on the thread that runs the io_context, as are
-/// its handlers, which are not called any more after close() or finish().
+/// its handlers, which are not called any more after close().
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   struct Handlers {
@@ -88,7 +88,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void allow(std::size_t most) { most_ = most; }
 
   void send(Frame frame);
-  /// Nothing more is read; what is to be sent is sent, then the other end sees the end.
+  /// What is to be sent is sent, then the other end sees the end. What comes until it ends its side
+  /// too is read, and ignored: a connection closed with something unread is reset, and the last
+  /// that was sent may be lost with it.
   void finish();
   void close();
 
@@ -102,6 +104,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_body();
   void dispatch();
   void write();
+  void end_sending();
   void end(const std::string& why);
 
   tcp::socket socket_;
@@ -111,7 +114,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::array<unsigned char, 4> length_{};
   std::string body_;
   std::deque<Frame> to_send_;
-  bool is_over_ = false;  // no handler is called any more
+  bool is_over_ = false;
   bool is_finishing_ = false;
 };
 

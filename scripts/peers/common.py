@@ -44,7 +44,9 @@ def set_threads(args):
         return
     os.environ["OMP_NUM_THREADS"] = str(count)
     allowed = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, allowed[:count])
+    # One of several processes (torchrun) has cores of its own.
+    first = int(os.environ.get("LOCAL_RANK", "0")) * count
+    os.sched_setaffinity(0, allowed[first : first + count] or allowed)
 
 
 def read_idx(path):

@@ -3,8 +3,11 @@
 Variants: eager (channels_last, fused SGD), compile (gather, forward, backward and update in one
 compiled graph; where a network has batch statistics: forward and backward compiled, the update
 fused), compile-autotune (the same with mode="max-autotune"), graph (the eager step, gather included,
-captured by hand in one CUDA graph; GPU only).
+captured by hand in one CUDA graph; GPU only), ddp (eager under torchrun, one process per core:
+DistributedDataParallel over Gloo; rank 0 answers).
 """
+
+import sys
 
 import common
 
@@ -146,7 +149,24 @@ class GraphStep:
         self.eager.restart()
 
 
-if args.variant == "graph":
+class DdpStep(EagerStep):
+    """This process' part of each batch, which all divide evenly; the mean of the means is the mean."""
+
+    def __init__(self):
+        parallel = torch.nn.parallel.DistributedDataParallel
+        super().__init__(parallel(model, gradient_as_bucket_view=True, static_graph=True))
+        self.part = slice(dist.get_rank(), None, dist.get_world_size())
+
+    def __call__(self, index):
+        return super().__call__(index[self.part])
+
+
+if args.variant == "ddp":
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    step = DdpStep()
+elif args.variant == "graph":
     step = GraphStep()
 elif args.variant in ("", "eager"):
     step = EagerStep()
@@ -201,4 +221,32 @@ def memory():
     return torch.cuda.max_memory_reserved() if on_gpu else None
 
 
-common.serve(run, losses, memory)
+def losses_of_all(steps):
+    own = torch.tensor([float(loss) for loss in losses(steps)])
+    dist.all_reduce(own)
+    return (own / dist.get_world_size()).tolist()
+
+
+RUN, LOSSES, END = range(3)
+
+
+def together(what, steps):
+    """Rank 0 has the others do the same."""
+    dist.broadcast(torch.tensor([what, steps]), 0)
+    return (run, losses_of_all)[what](steps)
+
+
+if args.variant != "ddp":
+    common.serve(run, losses, memory)
+elif dist.get_rank() == 0:
+    common.serve(lambda steps: together(RUN, steps), lambda steps: together(LOSSES, steps), memory)
+    dist.broadcast(torch.tensor([END, 0]), 0)
+else:
+    sys.stdin.close()
+    while True:
+        order_of_rank_0 = torch.zeros(2, dtype=torch.int64)
+        dist.broadcast(order_of_rank_0, 0)
+        what, steps = order_of_rank_0.tolist()
+        if what == END:
+            break
+        (run, losses_of_all)[what](steps)

@@ -102,7 +102,9 @@ TEST_CASE(
   const std::string script =
       "printf '%s\\n' $DPT_RANK $DPT_WORLD_SIZE $DPT_LOCAL_RANK $DPT_LOCAL_SIZE $DPT_PORTS "
       "$DPT_JOB "
-      "$DPT_TOKEN > env.$DPT_RANK";
+      "$DPT_TOKEN > env.$DPT_RANK; "
+      // A shell takes the last of several, getenv the first.
+      "tr '\\0' '\\n' < /proc/$$/environ | grep -c -e ^DPT_TOKEN= -e ^DPT_RANK= > count.$DPT_RANK";
   const auto mine = [] {
     setenv("DPT_TOKEN", "mine", 1);
     setenv("DPT_RANK", "0", 1);
@@ -121,6 +123,7 @@ TEST_CASE(
       CHECK(lines[4] == split_lines(launch.text("env.0"))[4]);
       CHECK(lines[6].size() == 32);
       CHECK(lines[6].find_first_not_of("0123456789abcdef") == std::string::npos);
+      CHECK(launch.text(fmt::format("count.{}", rank)) == "2\n");
       jobs.insert(lines[5]);
       tokens.insert(lines[6]);
       // A world that dpt itself understands.

@@ -28,6 +28,7 @@ TEST_CASE("processes join, gather in the order of their ranks, and leave") {
       for (int rank = 0; rank < size; ++rank) expected += call + std::to_string(rank) + " ";
     }
     for (const Outcome& outcome : outcomes) {
+      CAPTURE(outcome.text);
       CHECK(outcome.kind == 0);
       CHECK(outcome.text == expected);
     }
@@ -58,6 +59,7 @@ TEST_CASE("more than the channel carries fails everywhere, with both numbers") {
     return "gathered";
   });
   for (const Outcome& outcome : outcomes) {
+    CAPTURE(outcome.text);
     CHECK(outcome.kind == kPeer);
     CHECK(contains(outcome.text, "'too much' is too large"));
     CHECK(contains(outcome.text, "at most 16777216"));
@@ -71,6 +73,7 @@ TEST_CASE("processes at different points of the program are told so") {
     return "gathered";
   });
   for (const Outcome& outcome : outcomes) {
+    CAPTURE(outcome.text);
     CHECK(outcome.kind == kPeer);
     CHECK(contains(outcome.text, "not at the same point"));
     CHECK(contains(outcome.text, "'the facts'"));
@@ -105,6 +108,7 @@ TEST_CASE("the first cause reaches all, with text and exit code, whoever fails n
                    : "none";
   });
   for (const Outcome& outcome : outcomes) {
+    CAPTURE(outcome.text);
     CHECK(outcome.text == outcomes[0].text);
     CHECK(contains(outcome.text, "23 rank 2 (host host2, pid "));
     CHECK(contains(outcome.text, ") failed at step 17, training: the disk is full"));
@@ -201,6 +205,7 @@ TEST_CASE("a thread that makes no progress is found, with step, activity and tim
     return failure ? failure->text : "none";
   });
   for (const Outcome& outcome : outcomes) {
+    CAPTURE(outcome.text);
     CHECK(contains(outcome.text, "rank 1 (host host1, pid "));
     CHECK(contains(outcome.text, "has stalled: it made no progress for 1.0 s"));
     CHECK(contains(outcome.text, "at step 9, reading samples"));
@@ -227,6 +232,7 @@ TEST_CASE("processes that all wait for each other are found, with what each wait
     return failure ? std::to_string(failure->rank) + failure->text : "none";
   });
   for (const Outcome& outcome : outcomes) {
+    CAPTURE(outcome.text);
     CHECK(contains(outcome.text, "all processes wait for each other for 1.0 s"));
     CHECK(contains(outcome.text,
                    "ranks 0 and 1 in the sum of the gradients before its first step, "
@@ -242,7 +248,7 @@ TEST_CASE("waits that end and begin again are progress") {
   ControlChannel::Options options = quick_options();
   options.stall_timeout = 1s;
   const auto outcomes = run_world(2, options, [&](ControlChannel& channel) {
-    const auto until = std::chrono::steady_clock::now() + 1500ms;
+    const auto until = std::chrono::steady_clock::now() + 1300ms;
     while (std::chrono::steady_clock::now() < until) {
       channel.begin_wait("the sum of the gradients");
       std::this_thread::sleep_for(20ms);
