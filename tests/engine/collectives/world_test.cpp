@@ -354,6 +354,8 @@ TEST_CASE("A stranger on a port of the links costs an attempt, not the run") {
           // At the port where rank 1 waits for rank 2, before that one knows it.
           if (p == 1 && round++ == 0) {
             stranger = connect_as_stranger(mine.substr(mine.size() / 2));
+            const std::string garbage(200, '\xff');
+            if (stays) REQUIRE(send(stranger, garbage.data(), garbage.size(), 0) == 200);
             if (!stays) close(stranger);
           }
           return gathering.gather(p, mine);
