@@ -2,6 +2,7 @@
 // ours, so that the bits do not depend on a library. Every message has a tag of its own, made of
 // its place in the sequence of exchanges and its size, because Gloo ends the process when two ends
 // disagree about a size: ends that disagree wait instead, and the control channel names them.
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 
@@ -20,6 +21,9 @@ using gloo::transport::UnboundBuffer;
 
 // Gloo waits five times as long for the other end of a new connection.
 constexpr std::chrono::milliseconds kConnect{4000};
+// Each pair of processes has a port that listens for one connection: a stranger's takes the place
+// of the other process. It costs an attempt.
+constexpr int kAttempts = 3;
 // Nothing here decides that a process is too slow: the control channel does, and aborts.
 constexpr std::chrono::milliseconds kForEver = std::chrono::hours(24 * 365);
 
@@ -45,17 +49,7 @@ std::vector<char> from_hex(const std::string& text, std::size_t at, std::size_t 
 
 class GlooLinks : public ProcessLinks {
  public:
-  GlooLinks(int rank, int size, const std::string& address, const GatherTexts& gather)
-      : rank_(rank), size_(size) {
-    try {
-      connect(address, gather);
-    } catch (const Error&) {
-      throw;
-    } catch (const std::exception& error) {
-      fail(ErrorKind::peer, "rank {}: cannot connect the processes at {}: {}", rank, address,
-           error.what());
-    }
-  }
+  GlooLinks(int rank, int size) : rank_(rank), size_(size) {}
   ~GlooLinks() override {
     for (int p = 0; p < size_; ++p) {
       if (p != rank_ && context_) context_->getPair(p)->close();
@@ -63,6 +57,22 @@ class GlooLinks : public ProcessLinks {
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+
+  /// Collective, once: connects to all others and hears from them. The result is why not, or empty;
+  /// the others may have come further. Throws what no other attempt would change.
+  std::string connect(const std::string& address, const GatherTexts& gather) {
+    const std::vector<std::string> all = gather(listen(address));
+    try {
+      connect(all);
+      greet();
+    } catch (const Error& error) {
+      return error.what();
+    } catch (const std::exception& error) {
+      return fmt::format("rank {}: {}", rank_, error.what());
+    }
+    timeout_ = kForEver;
+    return {};
+  }
 
   void exchange(std::span<const std::span<const std::byte>> send,
                 std::span<const std::span<std::byte>> receive, const char* operation) override {
@@ -90,8 +100,8 @@ class GlooLinks : public ProcessLinks {
       bool whole = true;
       for (const Transfer& transfer : transfers) {
         peer = transfer.peer;
-        whole = whole && (transfer.receives ? transfer.buffer->waitRecv(kForEver)
-                                            : transfer.buffer->waitSend(kForEver));
+        whole = whole && (transfer.receives ? transfer.buffer->waitRecv(timeout_)
+                                            : transfer.buffer->waitSend(timeout_));
         if (!whole) break;
       }
       if (!whole) throw_aborted(operation);
@@ -148,33 +158,59 @@ class GlooLinks : public ProcessLinks {
     return (sequence & 0xFFFFFF) << 40 | (bytes & 0xFFFFFFFFFF);
   }
 
-  void connect(const std::string& address, const GatherTexts& gather) {
-    gloo::transport::tcp::attr attributes;
-    attributes.hostname = address;
-    device_ = gloo::transport::tcp::CreateDevice(attributes);
-    context_ = device_->createContext(rank_, size_);
-    context_->setTimeout(kConnect);
-    // Each process has an address for each other one: all of them, one after the other.
-    std::string mine;
-    std::size_t width = 0;
-    for (int p = 0; p < size_; ++p) {
-      if (p == rank_) continue;
-      const std::vector<char> bytes = context_->createPair(p)->address().bytes();
-      width = bytes.size();
-      mine += to_hex(bytes);
+  /// Makes a listening end for each other process; the addresses of all of them, one after the
+  /// other.
+  std::string listen(const std::string& address) {
+    try {
+      gloo::transport::tcp::attr attributes;
+      attributes.hostname = address;
+      device_ = gloo::transport::tcp::CreateDevice(attributes);
+      context_ = device_->createContext(rank_, size_);
+      context_->setTimeout(kConnect);
+      std::string mine;
+      for (int p = 0; p < size_; ++p) {
+        if (p == rank_) continue;
+        const std::vector<char> bytes = context_->createPair(p)->address().bytes();
+        width_ = bytes.size();
+        mine += to_hex(bytes);
+      }
+      return mine;
+    } catch (const std::exception& error) {
+      fail(ErrorKind::peer, "rank {}: cannot listen for the other processes at {}: {}", rank_,
+           address, error.what());
     }
-    const std::vector<std::string> all = gather(mine);
+  }
+
+  void connect(const std::vector<std::string>& addresses) {
     for (int p = 0; p < size_; ++p) {
       if (p == rank_) continue;
-      const std::string& theirs = all[static_cast<std::size_t>(p)];
-      if (theirs.size() != 2 * width * static_cast<std::size_t>(size_ - 1)) {
+      const std::string& theirs = addresses[static_cast<std::size_t>(p)];
+      if (theirs.size() != 2 * width_ * static_cast<std::size_t>(size_ - 1)) {
         fail(ErrorKind::peer,
              "rank {}: expected {} addresses of {} bytes from rank {}, found {} characters: "
              "the processes must run the same build of dpt",
-             rank_, size_ - 1, width, p, theirs.size());
+             rank_, size_ - 1, width_, p, theirs.size());
       }
       const auto slot = static_cast<std::size_t>(rank_ < p ? rank_ : rank_ - 1);
-      context_->getPair(p)->connect(from_hex(theirs, 2 * width * slot, width));
+      context_->getPair(p)->connect(from_hex(theirs, 2 * width_ * slot, width_));
+    }
+  }
+
+  /// A connection may be a stranger's, or one that the other end never took: each process says its
+  /// rank.
+  void greet() {
+    const auto places = static_cast<std::size_t>(size_);
+    const std::vector<int> mine(1, rank_);
+    std::vector<int> heard(places, -1);
+    std::vector<std::span<const std::byte>> send(places, std::as_bytes(std::span(mine)));
+    std::vector<std::span<std::byte>> receive;
+    for (int& rank : heard) receive.push_back(std::as_writable_bytes(std::span(&rank, 1)));
+    exchange(send, receive, "greeting");
+    for (int p = 0; p < size_; ++p) {
+      const int rank = heard[static_cast<std::size_t>(p)];
+      if (p == rank_ || rank == p) continue;
+      fail(ErrorKind::peer, "rank {}: what should be rank {} says that it is rank {}", rank_, p,
+           rank);
     }
   }
 
@@ -196,6 +232,8 @@ class GlooLinks : public ProcessLinks {
   const int rank_, size_;
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
+  std::size_t width_ = 0;  ///< bytes of an address
+  std::chrono::milliseconds timeout_ = kConnect;
   std::uint64_t sequence_ = 0;
   std::mutex mutex_;
   bool aborted_ = false;
@@ -207,7 +245,18 @@ class GlooLinks : public ProcessLinks {
 
 std::unique_ptr<ProcessLinks> make_gloo_links(int rank, int size, const std::string& address,
                                               const GatherTexts& gather) {
-  return std::make_unique<GlooLinks>(rank, size, address, gather);
+  std::string problem;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    auto links = std::make_unique<GlooLinks>(rank, size);
+    problem = links->connect(address, gather);
+    const std::vector<std::string> problems = gather(problem);
+    const auto first = std::find_if(problems.begin(), problems.end(),
+                                    [](const std::string& text) { return !text.empty(); });
+    if (first == problems.end()) return links;
+    problem = *first;
+  }
+  fail(ErrorKind::peer, "rank {}: cannot connect the processes at {}, tried {} times: {}", rank,
+       address, kAttempts, problem);
 }
 
 }  // namespace dpt

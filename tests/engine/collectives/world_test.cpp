@@ -1,6 +1,9 @@
 // Ranks as threads of several processes: the same bits as in one process, whatever the layout. The
 // "processes" are groups of threads here, over links in memory and over Gloo.
 #include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <condition_variable>
@@ -322,6 +325,54 @@ TEST_CASE("Exchanges of an aborted process end with the cause") {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+/// A connection to what listens at an address of Gloo, in hexadecimal digits.
+int connect_as_stranger(const std::string& digits) {
+  sockaddr_storage address = {};
+  auto* bytes = reinterpret_cast<unsigned char*>(&address);
+  for (std::size_t i = 0; i < sizeof address; ++i) {
+    bytes[i] = static_cast<unsigned char>(std::stoi(digits.substr(2 * i, 2), nullptr, 16));
+  }
+  const int number = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(connect(number, reinterpret_cast<sockaddr*>(&address), sizeof(sockaddr_in)) == 0);
+  return number;
+}
+
+TEST_CASE("A stranger on a port of the links costs an attempt, not the run") {
+  for (const bool stays : {false, true}) {
+    CAPTURE(stays);
+    constexpr int kSize = 3;
+    Gathering gathering(kSize);
+    std::vector<std::thread> threads;
+    std::vector<int> heard(kSize, -1);
+    int stranger = -1;
+    for (int p = 0; p < kSize; ++p) {
+      threads.emplace_back([&, p] {
+        int round = 0;
+        const auto links = make_gloo_links(p, kSize, "127.0.0.1", [&](const std::string& mine) {
+          // At the port where rank 1 waits for rank 2, before that one knows it.
+          if (p == 1 && round++ == 0) {
+            stranger = connect_as_stranger(mine.substr(mine.size() / 2));
+            const std::string garbage(200, '\xff');
+            if (stays) REQUIRE(send(stranger, garbage.data(), garbage.size(), 0) == 200);
+            if (!stays) close(stranger);
+          }
+          return gathering.gather(p, mine);
+        });
+        std::vector<std::span<const std::byte>> send(kSize);
+        std::vector<std::span<std::byte>> receive(kSize);
+        const auto to = static_cast<std::size_t>((p + 1) % kSize);
+        const auto from = static_cast<std::size_t>((p + kSize - 1) % kSize);
+        send[to] = std::as_bytes(std::span(&p, 1));
+        receive[from] = std::as_writable_bytes(std::span(&heard[static_cast<std::size_t>(p)], 1));
+        links->exchange(send, receive, "test");
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(heard == std::vector<int>{2, 0, 1});
+    if (stays) close(stranger);
+  }
 }
 
 }  // namespace
