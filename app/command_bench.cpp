@@ -68,7 +68,8 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
       load_spec(catalog(), options.config, with_devices(options.overrides, options.devices)),
       processes);
   if (processes) {
-    processes->compare(facts_of(job, 0));
+    processes->compare(facts_of(job, {{"--steps", std::to_string(options.steps)},
+                                      {"--rounds", std::to_string(options.rounds)}}));
     processes->connect();
   }
   StartingPoint start = fresh_start(job);

@@ -251,10 +251,6 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
   Job job = load_job(load_stored_spec(catalog(), header.config, path,
                                       with_devices(std::move(overrides), options.devices)),
                      processes);
-  if (processes) {
-    processes->compare(facts_of(job, 0));
-    processes->connect();
-  }
   const std::string name = !options.split.empty()       ? options.split
                            : job.splits.test.size() > 0 ? "test"
                                                         : "val";
@@ -267,6 +263,11 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
   }
   check_metrics_of(requirements, job.metrics);
   job.keeps_outputs = !options.predictions.empty() && !has_labels(job.loss.targets.kind);
+  if (processes) {
+    processes->compare(facts_of(
+        job, {{"--split", name}, {"--predictions", job.keeps_outputs ? "with outputs" : ""}}));
+    processes->connect();
+  }
   if (!reads) {
     StartingPoint start = share_start(job, {});
     evaluate_on_ranks(job, split, name, start.params);

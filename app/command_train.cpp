@@ -351,19 +351,19 @@ constexpr const char* kGoOn = "go on";
 
 void tell_others(const Job& job, const std::string& decision, const std::string& folder) {
   if (job.processes) {
-    job.processes->share("decision to train",
-                         Json({{"decision", decision}, {"folder", folder}}).dump());
+    job.processes->share("decision to train", decision + "\n" + folder);
   }
 }
 
 /// A process of several that is not the first: it trains and writes nothing but, if asked to, its
 /// own log.
 int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits) {
-  const Json told = Json::parse(job.processes->share("decision to train", {}));
-  if (told.at("decision") != kGoOn) return 0;
+  const std::string told = job.processes->share("decision to train", {});
+  const std::size_t end = told.find('\n');
+  if (told.substr(0, end) != kGoOn) return 0;
   Progress progress(true);
   if (options.processes.rank_logs) {
-    const std::string logs = told.at("folder").get<std::string>() + "/logs";
+    const std::string logs = told.substr(end + 1) + "/logs";
     make_folders(logs);
     progress.also_to(fmt::format("{}/rank-{}.log", logs, job.processes->world().rank));
     progress.info(describe(job.processes->world()));
@@ -397,7 +397,8 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits,
   replace_weights_file(options.weights, spec);
   Job job = load_job(std::move(spec), processes);
   if (processes) {
-    processes->compare(facts_of(job, options.max_steps));
+    processes->compare(facts_of(job, {{"--max-steps", std::to_string(options.max_steps)},
+                                      {"--overfit", std::to_string(options.overfit)}}));
     processes->connect();
   }
   for (const Requirement& requirement : requirements) {

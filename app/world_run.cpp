@@ -1,5 +1,6 @@
 #include "app/world_run.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include "app/command_support.h"
@@ -14,9 +15,12 @@ int run_in_world(const ProcessOptions& options, const std::function<int(ProcessG
   ProcessGroup::Options group_options;
   group_options.join_timeout = std::chrono::seconds(parse_duration(options.join_timeout));
   group_options.warn = [](const std::string& text) { say(text); };
-  group_options.end_process = [](const WorldFailure& failure) {
-    say(fmt::format("error: {}", failure.text));
-    _exit(static_cast<int>(ErrorKind::peer));
+  group_options.end_process = [](const std::string& text, int exit_code) {
+    // Not through the stream, which the thread that hangs may hold; nor for long.
+    const std::string line = fmt::format("dpt: error: {}\n", text);
+    pollfd messages = {2, POLLOUT, 0};
+    if (poll(&messages, 1, 100) == 1 && write(2, line.data(), line.size()) < 0) _exit(exit_code);
+    _exit(exit_code);
   };
   ProcessGroup processes(world, group_options);
   return processes.guard([&] {

@@ -62,6 +62,9 @@ class Communicator {
   virtual void sum_overlapped(DevPtr, std::int64_t) {}
   /// What is queued from now on runs after all sums.
   virtual void finish_sums() {}
+  /// To be called before the memory of sums goes: none is under way when it returns. After a
+  /// failure those that were begun are given up.
+  virtual void stop_sums() noexcept {}
 
   // On host memory, for small things. `bytes` must be the same on every rank.
   virtual void broadcast(std::span<std::byte> data, int root) = 0;

@@ -26,15 +26,23 @@ OverlappedSums::OverlappedSums(std::vector<int> ranks_of, ProcessLinks& links,
 }
 
 OverlappedSums::~OverlappedSums() {
-  bool is_busy = false;
+  stop();
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;
-    is_busy = !buckets_.empty();
   }
-  if (is_busy) links_.abort("the training has ended");
   work_.notify_all();
   thread_.join();
+}
+
+void OverlappedSums::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (buckets_.empty()) return;
+  }
+  abort("a rank has ended");
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return !is_summing_; });
 }
 
 void OverlappedSums::begin(int local, float* data, std::int64_t count) {
@@ -57,12 +65,17 @@ void OverlappedSums::begin(int local, float* data, std::int64_t count) {
     if (++bucket.begun < local_size_) return;
   }
   work_.notify_one();
+  if (local_size_ > 1) done_.notify_all();
 }
 
 void OverlappedSums::finish(int local) {
   std::unique_lock lock(mutex_);
   const std::int64_t mine = begun_counts_[static_cast<std::size_t>(local)];
-  const bool tells = local == 0 && waiting_ != nullptr;
+  // While a rank of this process is behind, it is not other processes that are waited for.
+  done_.wait(lock, [&] {
+    return failure_ || *std::min_element(begun_counts_.begin(), begun_counts_.end()) >= mine;
+  });
+  const bool tells = local == 0 && waiting_ != nullptr && !failure_;
   if (tells) waiting_("all_reduce");
   done_.wait(lock, [&] { return done_count_ >= mine || failure_; });
   if (tells) waiting_(nullptr);
@@ -90,6 +103,7 @@ void OverlappedSums::run() {
       return stops_ || (!buckets_.empty() && buckets_.front().begun == local_size_);
     });
     if (stops_ || failure_) return;
+    is_summing_ = true;
     // Ranks only append, which leaves the others where they are.
     Bucket& bucket = buckets_.front();
     lock.unlock();
@@ -100,6 +114,7 @@ void OverlappedSums::run() {
       failure = std::current_exception();
     }
     lock.lock();
+    is_summing_ = false;
     if (failure) {
       if (!failure_) failure_ = failure;
     } else {

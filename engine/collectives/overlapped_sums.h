@@ -34,6 +34,8 @@ class OverlappedSums {
   void finish(int local);
   /// Makes present and later calls throw. Any thread.
   void abort(const std::string& cause) noexcept;
+  /// When this returns, no sum is under way, nor will be where some were: a rank's memory may go.
+  void stop() noexcept;
 
  private:
   struct Bucket {
@@ -57,7 +59,7 @@ class OverlappedSums {
   std::int64_t done_count_ = 0;             ///< buckets summed so far
   std::vector<std::int64_t> begun_counts_;  ///< by rank
   std::exception_ptr failure_;
-  bool stops_ = false;
+  bool stops_ = false, is_summing_ = false;
   std::thread thread_;
 };
 

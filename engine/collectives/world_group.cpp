@@ -162,6 +162,9 @@ class WorldCommunicator : public Communicator {
     board_.overlapped->begin(local_, reinterpret_cast<float*>(data.address), count);
   }
   void finish_sums() override { board_.overlapped->finish(local_); }
+  void stop_sums() noexcept override {
+    if (OverlappedSums* made = board_.overlapped_made.load()) made->stop();
+  }
 
   void broadcast(std::span<std::byte> data, int root) override {
     if (root < 0 || root >= size()) {

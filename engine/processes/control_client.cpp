@@ -157,8 +157,14 @@ void ControlClient::fail(const std::string& text, int exit_code) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_ || has_left_) return;
-    failure.text = fmt::format("{} failed {}: {}", name_of(world_.rank, world_.host, ::getpid()),
-                               place_text(place()), text.substr(0, kMostFailureText));
+    // What all processes end with alike is a result of the run, and no failure of this one.
+    const bool is_result = exit_code == static_cast<int>(ErrorKind::diverged) ||
+                           exit_code == static_cast<int>(ErrorKind::requirement);
+    failure.text = text.substr(0, kMostFailureText);
+    if (!is_result) {
+      failure.text = fmt::format("{} failed {}: {}", name_of(world_.rank, world_.host, ::getpid()),
+                                 place_text(place()), failure.text);
+    }
   }
   nlohmann::json head = json_of(failure);
   head["type"] = "fail";

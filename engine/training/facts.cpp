@@ -14,24 +14,27 @@ constexpr const char* kConfig = "the config";
 
 /// What may differ: each process brings its own devices, and reads the same data (whose fingerprint
 /// is compared) from where it has it, in its own way.
-const std::vector<std::string> kOwnFields = {"devices", "data.root", "data.workers",
-                                             "data.prefetch", "weights"};
+const std::vector<std::string> kOwnFields = {
+    "devices", "data.root", "data.train", "data.test", "data.workers", "data.prefetch", "weights"};
 
 std::string place_text(std::size_t rank, const std::vector<std::string>& hosts) {
   return fmt::format("rank {} ({})", rank, hosts[rank]);
 }
 
-std::string difference_of_values(const std::string& name, const std::string& first,
-                                 const std::string& other) {
-  if (name != kConfig) return fmt::format("{} is \"{}\" there and \"{}\" here", name, first, other);
-  const std::vector<std::string> lines = diff_specs(first, other, kOwnFields);
-  return lines.empty() ? std::string()
-                       : fmt::format("the config (there -> here) {}", fmt::join(lines, "; "));
+std::string difference_of_values(const std::string& name, const std::string& one,
+                                 const std::string& other, const std::string& on_one,
+                                 const std::string& on_other) {
+  if (name != kConfig) {
+    return fmt::format("{} is \"{}\" on {} and \"{}\" on {}", name, one, on_one, other, on_other);
+  }
+  const std::vector<std::string> lines = diff_specs(one, other, kOwnFields);
+  if (lines.empty()) return {};
+  return fmt::format("the config ({} -> {}): {}", on_one, on_other, fmt::join(lines, "; "));
 }
 
 }  // namespace
 
-Facts facts_of(const Job& job, std::int64_t max_steps) {
+Facts facts_of(const Job& job, const Facts& options) {
   const TrainSpec& spec = job.spec;
   const DataSource& train = *job.splits.train.source;
   std::vector<std::string> layers;
@@ -56,7 +59,6 @@ Facts facts_of(const Job& job, std::int64_t max_steps) {
       {"the test data",
        job.splits.test.size() > 0 ? job.splits.test.source->fingerprint() : "none"},
       {"the classes", fmt::format("{}", fmt::join(train.classes(), ", "))},
-      {"--max-steps", max_steps > 0 ? std::to_string(max_steps) : "none"},
   };
   // In exact mode the bits are promised for one kind of device and instruction set.
   if (spec.train.shards > 0) {
@@ -70,6 +72,7 @@ Facts facts_of(const Job& job, std::int64_t max_steps) {
     facts.emplace_back("the kind of device, which exact mode's bits depend on,",
                        fmt::format("{}", fmt::join(kinds, ", ")));
   }
+  facts.insert(facts.end(), options.begin(), options.end());
   facts.emplace_back(kConfig, job.resolved_config);
   return facts;
 }
@@ -86,12 +89,13 @@ std::string difference_of_facts(const std::vector<Facts>& facts,
       }
       if (first[i].second == other[i].second) continue;
       const std::string difference =
-          difference_of_values(first[i].first, first[i].second, other[i].second);
+          difference_of_values(first[i].first, first[i].second, other[i].second,
+                               place_text(0, hosts), place_text(rank, hosts));
       if (difference.empty()) continue;
       return fmt::format(
-          "{} (here) does not run the same as {} (there): {}. Start all processes with the same "
-          "program, config, options and data",
-          place_text(rank, hosts), place_text(0, hosts), difference);
+          "the processes do not run the same: {}. Start all with the same program, config, options "
+          "and data",
+          difference);
     }
   }
   return {};

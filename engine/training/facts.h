@@ -13,8 +13,8 @@ struct Job;
 /// Names, and values as texts; the resolved config comes last.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// `max_steps`: the limit of the command line, 0 = none.
-Facts facts_of(const Job& job, std::int64_t max_steps);
+/// `options`: what the command line adds to the config.
+Facts facts_of(const Job& job, const Facts& options = {});
 
 /// The first difference between the facts of processes on these hosts, as a message that names the
 /// fact (of a config, the fields), the ranks and both values; empty if there is none.

@@ -20,6 +20,8 @@ class GradientSums {
   /// Collective.
   GradientSums(Backend& backend, Communicator& communicator, const Job& job,
                const PassMemory& memory);
+  ~GradientSums() { communicator_.stop_sums(); }
+  GradientSums(const GradientSums&) = delete;
 
   /// Whether sums over ranks stand between the calls of backward.
   bool overlap() const { return !buckets_.empty(); }

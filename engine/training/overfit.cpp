@@ -90,7 +90,7 @@ OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t m
       if (mine.has_fallen() || mine.steps >= max_steps) break;
       stepper.finish_epoch();
     }
-    if (stop_voted) mine.stop = stop_request();
+    if (stop_voted) mine.stop = agree_on_stop(communicator, stop_request());
     if (communicator.rank() == job.first_rank()) result = mine;
   };
   run_ranks(job, body);

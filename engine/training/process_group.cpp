@@ -72,8 +72,8 @@ std::string problem_of_gpus(const std::vector<ProcessGroup::Member>& members) {
 }
 
 ErrorKind kind_of(const WorldFailure& failure) {
-  // These are results of the run, not faults of one process.
-  for (const ErrorKind kind : {ErrorKind::diverged, ErrorKind::requirement}) {
+  // These are of the run, or of how it was started: no restart makes them good.
+  for (const ErrorKind kind : {ErrorKind::usage, ErrorKind::diverged, ErrorKind::requirement}) {
     if (failure.exit_code == static_cast<int>(kind)) return kind;
   }
   return ErrorKind::peer;
@@ -100,14 +100,31 @@ ProcessGroup::~ProcessGroup() {
   if (ender_.joinable()) ender_.join();
 }
 
+std::string ProcessGroup::text_of(const WorldFailure& failure) const {
+  if (!failure.is_lost) return failure.text;
+  // What the others say of themselves is a moment old.
+  const std::string here =
+      heartbeats_.empty() ? std::string()
+                          : fmt::format(". This process was at {}", heartbeats_.front()->text());
+  return fmt::format(
+      "{}{}. The same command, with any number of processes, goes on from the newest checkpoint",
+      failure.text, here);
+}
+
 void ProcessGroup::on_failure(const WorldFailure& failure) {
   std::shared_ptr<WorldGroup> group;
   {
     const std::lock_guard lock(mutex_);
     group = group_.lock();
-    ender_ = std::thread([this, failure] { watch_end(failure); });
+    if (links_) links_->abort(failure.text);
   }
   if (group) group->abort(0, failure.text);
+  const std::lock_guard lock(mutex_);
+  try {
+    ender_ = std::thread([this, failure] { watch_end(failure); });
+  } catch (const std::system_error&) {
+    // No thread to be had: what the abort does not wake is left to the launcher.
+  }
 }
 
 void ProcessGroup::watch_end(const WorldFailure& failure) {
@@ -115,9 +132,7 @@ void ProcessGroup::watch_end(const WorldFailure& failure) {
   const auto has_ended = [this] { return has_ended_; };
   const auto beats = [this] {
     std::uint64_t sum = 0;
-    if (const auto group = group_.lock()) {
-      for (const auto& heartbeat : group->heartbeats()) sum += heartbeat->beats();
-    }
+    for (const auto& heartbeat : heartbeats_) sum += heartbeat->beats();
     return sum;
   };
   const auto begun = std::chrono::steady_clock::now();
@@ -130,7 +145,9 @@ void ProcessGroup::watch_end(const WorldFailure& failure) {
     if (saving_ == 0 && !goes_on) break;
   }
   if (has_ended_) return;
-  if (options_.end_process) options_.end_process(failure);
+  if (options_.end_process) {
+    options_.end_process(text_of(failure), static_cast<int>(kind_of(failure)));
+  }
 }
 
 const std::vector<ProcessGroup::Member>& ProcessGroup::introduce(
@@ -168,7 +185,9 @@ void ProcessGroup::connect() {
   };
   const std::string& address = members_[static_cast<std::size_t>(world_.rank)].address;
   for (std::unique_ptr<ProcessLinks>* links : {&links_, &links_beside_}) {
-    *links = make_gloo_links(world_.rank, world_.size, address, gather);
+    auto made = make_gloo_links(world_.rank, world_.size, address, gather);
+    const std::lock_guard lock(mutex_);
+    *links = std::move(made);
   }
 }
 
@@ -206,11 +225,11 @@ std::shared_ptr<WorldGroup> ProcessGroup::make_group(std::chrono::milliseconds s
                                                     }
                                                   });
   control_->set_stall_timeout(stall_timeout);
-  std::vector<std::shared_ptr<Heartbeat>> watched = group->heartbeats();
-  if (const auto& mine = heartbeat_of_thread()) watched.push_back(mine);
-  control_->watch(std::move(watched));
+  // Not this thread's: it waits for the ranks, or is one.
+  control_->watch(group->heartbeats());
   {
     const std::lock_guard lock(mutex_);
+    heartbeats_ = group->heartbeats();
     group_ = group;
   }
   // A failure before that found no group to abort.
@@ -223,8 +242,7 @@ void ProcessGroup::report(const std::exception& error) noexcept {
   if (own && own->kind() == ErrorKind::peer) return;
   const ErrorKind kind = own ? own->kind() : ErrorKind::unexpected;
   try {
-    control_->fail(fmt::format("rank {} ({}) failed: {}", world_.rank, world_.host, error.what()),
-                   static_cast<int>(kind));
+    control_->fail(error.what(), static_cast<int>(kind));
   } catch (...) {
     // Without memory for a text: the connection that ends tells the others.
   }
@@ -239,12 +257,11 @@ int ProcessGroup::guard(const std::function<int()>& body) {
     if (!failure) failure = control_->wait_for_failure(kForCause);
     if (!failure) {
       // Nobody else knows of it: a stall among this process' replicas, a link that broke by itself.
-      control_->fail(fmt::format("rank {} ({}): {}", world_.rank, world_.host, error.what()),
-                     static_cast<int>(ErrorKind::peer));
+      control_->fail(error.what(), static_cast<int>(ErrorKind::peer));
       throw;
     }
     if (failure->rank == world_.rank && !failure->is_lost) throw;
-    throw Error(kind_of(*failure), failure->text);
+    throw Error(kind_of(*failure), text_of(*failure));
   }
 }
 

@@ -33,7 +33,7 @@ class ProcessGroup {
     std::function<void(const std::string&)> warn;
     /// Called when the process does not end by itself soon after a failure of the world (a call
     /// that nothing wakes): prints the failure and ends it. Never returns.
-    std::function<void(const WorldFailure&)> end_process;
+    std::function<void(const std::string& text, int exit_code)> end_process;
   };
   /// Joins the world; see ControlChannel::join. REQUIRES: !world.alone().
   ProcessGroup(const World& world, const Options& options);
@@ -88,6 +88,8 @@ class ProcessGroup {
   void leave();
 
  private:
+  /// Of a lost process: with where this one was, and what to do.
+  std::string text_of(const WorldFailure& failure) const;
   void on_failure(const WorldFailure& failure);
   void watch_end(const WorldFailure& failure);
 
@@ -100,8 +102,9 @@ class ProcessGroup {
   std::atomic<int> saving_{0};
   std::mutex mutex_;
   std::condition_variable ended_;
-  std::weak_ptr<WorldGroup> group_;  // guarded by mutex_
-  bool has_ended_ = false;           // guarded by mutex_
+  std::weak_ptr<WorldGroup> group_;                     // guarded by mutex_
+  std::vector<std::shared_ptr<Heartbeat>> heartbeats_;  // guarded by mutex_; of the ranks here
+  bool has_ended_ = false;                              // guarded by mutex_
   std::thread ender_;
 };
 

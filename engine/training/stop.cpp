@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <initializer_list>
+#include <span>
+#include <vector>
 
 namespace dpt {
 namespace {
@@ -68,6 +70,17 @@ StopReason requested_stop() {
     default:
       return StopReason::none;
   }
+}
+
+StopReason agree_on_stop(Communicator& communicator, StopReason mine) {
+  const auto own = static_cast<std::uint8_t>(mine);
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(std::as_bytes(std::span<const std::uint8_t>(&own, 1)),
+                          std::as_writable_bytes(std::span<std::uint8_t>(all)));
+  for (const std::uint8_t reason : all) {
+    if (reason != 0) return static_cast<StopReason>(reason);
+  }
+  return StopReason::time_is_up;
 }
 
 int exit_code_of(StopReason reason) {

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "engine/collectives/communicator.h"
+
 namespace dpt {
 
 enum class StopReason : std::uint8_t { none, interrupt, terminate, hangup, user, time_is_up };
@@ -17,6 +19,10 @@ void install_signal_handlers();
 
 /// The first request so far. Callable from any thread.
 StopReason requested_stop();
+
+/// Collective, once a rank has voted to stop: the reason of all, which is that of the first rank
+/// that has one. A signal may have reached some processes only, and one clock is ahead.
+StopReason agree_on_stop(Communicator& communicator, StopReason mine);
 
 /// The exit code of a run that stopped for this reason, its checkpoint saved: 129, 130, 143 or
 /// 75.

@@ -117,8 +117,9 @@ class RankTrainer {
       stepper_.drain();
       collect_save(saver_.wait());
       if (moment() == saved_) return;
+      if (best_failed_) best_before_.restore(stepper_.state());
       saver_.start({snapshot(), true, false, divergence_.best_steps()});
-      collect_save(saver_.wait());
+      collect_save(saver_.wait(), false);
       progress_.info(fmt::format("saved step {} before leaving", stepper_.state().step));
     } catch (const std::exception& error) {
       progress_.warn(fmt::format("step {} could not be saved before leaving: {}",
@@ -157,17 +158,11 @@ class RankTrainer {
     stepper_.drain();
   }
 
-  /// A request may have reached some ranks only, and one rank's clock is ahead: the first rank that
-  /// has a reason gives that of all. Called by all ranks.
+  /// Called by all ranks.
   void note_stopped() {
     end_ = RunEnd::stopped;
     wants_stop();
-    const auto mine = static_cast<std::uint8_t>(reason_);
-    std::vector<std::uint8_t> all(static_cast<std::size_t>(communicator_.size()));
-    communicator_.all_gather(std::as_bytes(std::span<const std::uint8_t>(&mine, 1)),
-                             std::as_writable_bytes(std::span<std::uint8_t>(all)));
-    const auto first = std::find_if(all.begin(), all.end(), [](std::uint8_t r) { return r != 0; });
-    outcome_.reason = first == all.end() ? StopReason::time_is_up : static_cast<StopReason>(*first);
+    outcome_.reason = agree_on_stop(communicator_, reason_);
   }
 
   /// After a step that is not finite: continues as train.on_divergence says, or throws.

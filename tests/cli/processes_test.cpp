@@ -146,7 +146,7 @@ TEST_CASE_FIXTURE(InWorld, "The survivors of a killed process name it, save, and
       CHECK(each.exit_code == 6);
       CHECK(each.err.find("rank " + std::to_string(victim)) != std::string::npos);
       CHECK(each.err.find(pid) != std::string::npos);
-      CHECK(each.err.find("step") != std::string::npos);
+      CHECK(each.err.find("This process was at step ") != std::string::npos);
     }
     // The newest checkpoint is good, and the run goes on from it, here without other processes.
     std::vector<std::string> resume = command;
@@ -203,7 +203,7 @@ TEST_CASE_FIXTURE(InWorld, "What differs between processes is named before the f
     Processes processes(arguments, dir.path());
     for (const Finished& each : processes.wait()) {
       CAPTURE(each.err);
-      CHECK((each.exit_code == 2 || each.exit_code == 6));
+      CHECK(each.exit_code == 2);
       CHECK(each.err.find(name) != std::string::npos);
       CHECK(each.err.find("rank 1") != std::string::npos);
     }
@@ -219,7 +219,7 @@ TEST_CASE_FIXTURE(InWorld, "An error of one process is every process' cause") {
   CAPTURE(finished[0].err);
   CAPTURE(finished[1].err);
   CHECK(finished[1].exit_code == 2);
-  CHECK(finished[0].exit_code == 6);
+  CHECK(finished[0].exit_code == 2);
   CHECK(finished[0].err.find("rank 1") != std::string::npos);
   CHECK(finished[0].err.find("no-such-config.yaml") != std::string::npos);
 }
@@ -263,6 +263,37 @@ TEST_CASE_FIXTURE(InWorld, "A stopped process is named after the stall timeout")
   // It finds out when it wakes.
   processes[2].send(SIGCONT);
   CHECK(processes[2].wait().exit_code == 6);
+}
+
+TEST_CASE_FIXTURE(InWorld, "A stop of --overfit reaches the processes that got no signal") {
+  Processes processes(on_devices({"train", "small.yaml", "--overfit", "1", "optimizer.lr=0",
+                                  "--max-steps", "1000000000"},
+                                 {"cpu", "cpu"}),
+                      dir.path());
+  REQUIRE(wait_until([&] { return processes[0].messages().find("step 64") != std::string::npos; }));
+  processes[1].send(SIGINT);
+  for (const Finished& each : processes.wait()) {
+    CAPTURE(each.err);
+    CHECK(each.exit_code == 130);
+  }
+}
+
+TEST_CASE_FIXTURE(InWorld, "Options that processes must share are compared, too") {
+  for (const std::vector<std::string>& option :
+       {std::vector<std::string>{"--overfit", "2"}, {"--max-steps", "9"}}) {
+    auto arguments = on_devices(train("options"), {"cpu", "cpu"});
+    if (option[0] == "--overfit") {
+      arguments = on_devices({"train", "small.yaml", "--overfit", "1"}, {"cpu", "cpu"});
+      arguments[1] = {"train", "small.yaml", "--devices", "cpu"};
+    }
+    arguments[1].insert(arguments[1].end(), option.begin(), option.end());
+    Processes processes(arguments, dir.path());
+    for (const Finished& each : processes.wait()) {
+      CAPTURE(each.err);
+      CHECK(each.exit_code == 2);
+      CHECK(each.err.find(option[0]) != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE_FIXTURE(InWorld, "A world that is suspended as a whole goes on when it wakes") {

@@ -92,6 +92,8 @@ class Program {
     if (!ended_) kill(pid_, signal);
   }
   pid_t pid() const { return pid_; }
+  /// What it has written to stderr so far.
+  std::string messages() const { return read_file(err_); }
   bool is_running() {
     if (!ended_) ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
     return !ended_;
