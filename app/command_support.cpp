@@ -14,6 +14,7 @@
 
 #include "app/catalog.h"
 #include "engine/checkpoints/file_io.h"
+#include "engine/collectives/process_links.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/process_devices.h"
 
@@ -36,7 +37,8 @@ std::string take_one_of(std::string& text, const std::array<const char*, N>& cho
 }  // namespace
 
 std::string version_text() {
-  return fmt::format("dpt {} ({})", DPT_VERSION, backends_built_in());
+  return fmt::format("dpt {} ({}, {})", DPT_VERSION, backends_built_in(),
+                     gloo_is_built_in() ? "Gloo" : "no Gloo");
 }
 
 std::vector<std::string> with_devices(std::vector<std::string> overrides,

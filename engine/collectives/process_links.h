@@ -33,6 +33,9 @@ class ProcessLinks {
 /// A collective over the control channel: what each process says, by rank.
 using GatherTexts = std::function<std::vector<std::string>(const std::string& mine)>;
 
+/// Whether this build has make_gloo_links.
+bool gloo_is_built_in();
+
 /// Links over TCP by Gloo. `address`: of this process, to which the others connect. Collective.
 /// Throws ErrorKind::device where this build has none (saying how to get it), ErrorKind::peer when
 /// they cannot be made, naming the pair.

@@ -4,9 +4,12 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
+
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/workplace.h"
+#include "tests/support/gloo.h"
 
 namespace dpt {
 namespace {
@@ -78,6 +81,7 @@ struct InWorld : Workplace {
 };
 
 TEST_CASE_FIXTURE(InWorld, "Exact mode gives the same bits on every layout of processes") {
+  if (lacks_gloo()) return;
   std::vector<std::string> alone = train("alone");
   alone.insert(alone.end(), {"--devices", "cpu,cpu,cpu,cpu"});
   const Finished one = run_dpt(alone, dir.path());
@@ -96,6 +100,7 @@ TEST_CASE_FIXTURE(InWorld, "Exact mode gives the same bits on every layout of pr
 
 TEST_CASE_FIXTURE(InWorld,
                   "Fast mode overlaps sums over processes with backward, with equal bits") {
+  if (lacks_gloo()) return;
   // Two replicas have one order of addition, so that the sums of one process are comparable.
   const std::vector<std::string> wide = {"train.shards=0", "model.layers.conv2.out_channels=200",
                                          "model.layers.conv1.out_channels=40"};
@@ -110,6 +115,7 @@ TEST_CASE_FIXTURE(InWorld,
 }
 
 TEST_CASE_FIXTURE(InWorld, "Rank 0 alone writes the run folder and speaks of it") {
+  if (lacks_gloo()) return;
   Processes processes(on_devices(train("run"), {"cpu", "cpu"}), dir.path());
   const auto finished = processes.wait();
   CHECK(finished[0].exit_code == 0);
@@ -126,6 +132,7 @@ TEST_CASE_FIXTURE(InWorld, "Rank 0 alone writes the run folder and speaks of it"
 }
 
 TEST_CASE_FIXTURE(InWorld, "The survivors of a killed process name it, save, and end with 6") {
+  if (lacks_gloo()) return;
   for (const int victim : {1, 0}) {
     CAPTURE(victim);
     const std::string name = "killed-" + std::to_string(victim);
@@ -158,6 +165,7 @@ TEST_CASE_FIXTURE(InWorld, "The survivors of a killed process name it, save, and
 }
 
 TEST_CASE_FIXTURE(InWorld, "No step is lost with a process, and the bits stay those of the run") {
+  if (lacks_gloo()) return;
   std::vector<std::string> command = train("lost");
   // Without checkpoints of its own until the end.
   command.insert(command.end(), {"train.epochs=60", "checkpoint.every_steps=0",
@@ -181,6 +189,7 @@ TEST_CASE_FIXTURE(InWorld, "No step is lost with a process, and the bits stay th
 }
 
 TEST_CASE_FIXTURE(InWorld, "What differs between processes is named before the first sum") {
+  if (lacks_gloo()) return;
   const std::vector<std::pair<std::string, std::string>> differences = {
       {"seed=4", "seed"},
       {"train.precision=bf16", "train.precision"},
@@ -212,6 +221,7 @@ TEST_CASE_FIXTURE(InWorld, "What differs between processes is named before the f
 }
 
 TEST_CASE_FIXTURE(InWorld, "An error of one process is every process' cause") {
+  if (lacks_gloo()) return;
   auto arguments = on_devices(train("bad"), {"cpu", "cpu"});
   arguments[1][1] = "no-such-config.yaml";
   Processes processes(arguments, dir.path());
@@ -225,6 +235,7 @@ TEST_CASE_FIXTURE(InWorld, "An error of one process is every process' cause") {
 }
 
 TEST_CASE_FIXTURE(InWorld, "A signal to one process stops all, with its exit code on each") {
+  if (lacks_gloo()) return;
   std::vector<std::string> command = train("stopped");
   command.insert(command.end(), {"train.epochs=4000", "checkpoint.keep_last=2"});
   Processes processes(on_devices(command, {"cpu", "cpu"}), dir.path());
@@ -237,6 +248,7 @@ TEST_CASE_FIXTURE(InWorld, "A signal to one process stops all, with its exit cod
 }
 
 TEST_CASE_FIXTURE(InWorld, "A condition that is not met is the result of every process") {
+  if (lacks_gloo()) return;
   std::vector<std::string> command = train("required");
   command.insert(command.end(), {"--require", "val/accuracy>=1.5"});
   Processes processes(on_devices(command, {"cpu", "cpu"}), dir.path());
@@ -248,6 +260,7 @@ TEST_CASE_FIXTURE(InWorld, "A condition that is not met is the result of every p
 }
 
 TEST_CASE_FIXTURE(InWorld, "A stopped process is named after the stall timeout") {
+  if (lacks_gloo()) return;
   std::vector<std::string> command = train("stalled");
   command.insert(command.end(),
                  {"train.epochs=4000", "checkpoint.keep_last=2", "train.stall_timeout=1"});
@@ -266,6 +279,7 @@ TEST_CASE_FIXTURE(InWorld, "A stopped process is named after the stall timeout")
 }
 
 TEST_CASE_FIXTURE(InWorld, "A stop of --overfit reaches the processes that got no signal") {
+  if (lacks_gloo()) return;
   Processes processes(on_devices({"train", "small.yaml", "--overfit", "1", "optimizer.lr=0",
                                   "--max-steps", "1000000000"},
                                  {"cpu", "cpu"}),
@@ -279,6 +293,7 @@ TEST_CASE_FIXTURE(InWorld, "A stop of --overfit reaches the processes that got n
 }
 
 TEST_CASE_FIXTURE(InWorld, "Options that processes must share are compared, too") {
+  if (lacks_gloo()) return;
   for (const std::vector<std::string>& option :
        {std::vector<std::string>{"--overfit", "2"}, {"--max-steps", "9"}}) {
     auto arguments = on_devices(train("options"), {"cpu", "cpu"});
@@ -297,6 +312,7 @@ TEST_CASE_FIXTURE(InWorld, "Options that processes must share are compared, too"
 }
 
 TEST_CASE_FIXTURE(InWorld, "A world that is suspended as a whole goes on when it wakes") {
+  if (lacks_gloo()) return;
   std::vector<std::string> command = train("suspended");
   command.insert(command.end(), {"train.epochs=12", "train.stall_timeout=1", "log.every=1"});
   Processes processes(on_devices(command, {"cpu", "cpu"}), dir.path());
@@ -310,7 +326,60 @@ TEST_CASE_FIXTURE(InWorld, "A world that is suspended as a whole goes on when it
   }
 }
 
+/// A grey picture of 2 x 2, PNG.
+const std::string kGrey(
+    "\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x02"
+    "\x00\x00\x00\x02\x08\x00\x00\x00\x00\x57\xdd\x52\xf8\x00\x00\x00\x0e\x49\x44\x41"
+    "\x54\x78\x9c\x63\x88\x8a\x62\x88\x8a\x02\x00\x04\x3e\x01\x69\xa4\x07\xf3\xe4\x00"
+    "\x00\x00\x00\x49\x45\x4e\x44\xae\x42\x60\x82",
+    71);
+
+TEST_CASE("A process reads its own samples only") {
+  if (lacks_gloo()) return;
+  Workplace w(R"(version: 1
+name: pictures
+data: {dataset: image_folder, root: pictures, batch_size: 4, shuffle: false}
+model:
+  input: [1, 2, 2]
+  layers: [{type: Flatten}, {type: Linear, name: fc, out_features: 2}]
+optimizer: {type: SGD, lr: 0.05}
+train: {epochs: 2}
+devices: [cpu]
+)");
+  // Each process has a folder of its own, in which the samples of the other cannot be read. Two of
+  // every four are rank 0's. (Of a folder of pictures, names and sizes are compared.)
+  for (const int rank : {0, 1}) {
+    for (int i = 0; i < 16; ++i) {
+      const std::string folder =
+          w.dir.file("of-" + std::to_string(rank)) + "/train/" + (i < 8 ? "a" : "b");
+      std::filesystem::create_directories(folder);
+      const bool is_own = i % 4 / 2 == rank;
+      write_file(folder + "/" + static_cast<char>('a' + i) + ".png",
+                 is_own ? kGrey : std::string(kGrey.size(), 'x'));
+    }
+  }
+  auto arguments = on_devices({"train", "small.yaml", "--run-dir", "run"}, {"cpu", "cpu"});
+  for (const std::size_t rank : {0U, 1U}) {
+    arguments[rank].push_back("data.root=of-" + std::to_string(rank));
+  }
+  Processes own(arguments, w.dir.path());
+  for (const Finished& each : own.wait()) {
+    CAPTURE(each.err);
+    CHECK(each.exit_code == 0);
+  }
+  // The other way round every process finds a picture that it cannot read.
+  std::swap(arguments[0].back(), arguments[1].back());
+  arguments[0][3] = arguments[1][3] = "other";
+  Processes others(arguments, w.dir.path());
+  for (const Finished& each : others.wait()) {
+    CAPTURE(each.err);
+    CHECK((each.exit_code == 3 || each.exit_code == 6));
+    CHECK(each.err.find(".png") != std::string::npos);
+  }
+}
+
 TEST_CASE_FIXTURE(InWorld, "eval over processes gives the results of one, in order") {
+  if (lacks_gloo()) return;
   train_on("evaluated", {"cpu", "cpu"});
   const auto eval = [&](const std::string& name) {
     return std::vector<std::string>{"eval", dir.file("evaluated"), "--predictions", dir.file(name),

@@ -16,6 +16,7 @@
 #include "engine/collectives/process_links.h"
 #include "engine/collectives/world_group.h"
 #include "tests/engine/collectives/ranks.h"
+#include "tests/support/gloo.h"
 
 namespace dpt {
 namespace {
@@ -150,6 +151,7 @@ std::vector<std::vector<float>> reduce_in_world(const Layout& layout, std::int64
 }
 
 TEST_CASE("The sum has the same bits on every layout of ranks over processes") {
+  if (testing::lacks_gloo()) return;
   for (const Layout& layout :
        {Layout{1, 1}, Layout{2, 2}, Layout{1, 1, 1}, Layout{3, 1}, Layout{1, 2, 1, 3}}) {
     for (const std::int64_t shards : {7, 8}) {
@@ -172,6 +174,7 @@ TEST_CASE("The sum has the same bits on every layout of ranks over processes") {
 }
 
 TEST_CASE("Ranks and whole processes without shards take part in a sum") {
+  if (testing::lacks_gloo()) return;
   const Layout layout{2, 1, 1};
   const std::vector<Range> owners = {{0, 1}, {1, 1}, {1, 3}, {3, 3}};
   const auto expected = tree_of(3, 0, 2, 20'000);
@@ -179,6 +182,7 @@ TEST_CASE("Ranks and whole processes without shards take part in a sum") {
 }
 
 TEST_CASE("A sum in any order is one and the same on all ranks, run after run") {
+  if (testing::lacks_gloo()) return;
   const Layout layout{3, 3, 1};
   const std::int64_t count = 20'000;
   const auto run = [&] {
@@ -207,6 +211,7 @@ DevPtr at(std::vector<float>& values, std::int64_t first = 0) {
 }
 
 TEST_CASE("Sums that overlap with the computation are the sums in any order") {
+  if (testing::lacks_gloo()) return;
   const Layout layout{2, 1, 2};
   const std::int64_t count = 30'000;
   std::vector<std::vector<float>> results(5), expected(5);
@@ -236,6 +241,7 @@ TEST_CASE("Sums that overlap with the computation are the sums in any order") {
 }
 
 TEST_CASE("A process that fails ends the overlapped sums of the others") {
+  if (testing::lacks_gloo()) return;
   const auto body = [&](Communicator& comm, QueuedBackend&, ProcessLinks&) {
     std::string why_not;
     comm.set_up_overlapped_sums(why_not);
@@ -250,6 +256,7 @@ TEST_CASE("A process that fails ends the overlapped sums of the others") {
 }
 
 TEST_CASE("Small transfers reach every rank of every process") {
+  if (testing::lacks_gloo()) return;
   const Layout layout{2, 1, 2};
   const auto errors = run_world(layout, [&](Communicator& comm, QueuedBackend&, ProcessLinks&) {
     CHECK(comm.size() == 5);
@@ -270,6 +277,7 @@ TEST_CASE("Small transfers reach every rank of every process") {
 }
 
 TEST_CASE("Parts that are not those of the process' shards are refused") {
+  if (testing::lacks_gloo()) return;
   const auto errors =
       run_world({1, 1}, [&](Communicator& comm, QueuedBackend& backend, ProcessLinks& links) {
         Floats buffer(backend, std::vector<float>(64));
@@ -286,6 +294,7 @@ TEST_CASE("Parts that are not those of the process' shards are refused") {
 }
 
 TEST_CASE("An abort wakes the ranks of its process that wait for another process") {
+  if (testing::lacks_gloo()) return;
   std::vector<std::string> errors =
       run_world({2, 1}, [&](Communicator& comm, QueuedBackend&, ProcessLinks&) {
         if (comm.rank() == 2) throw Error(ErrorKind::data, "no such image");
@@ -301,6 +310,7 @@ TEST_CASE("An abort wakes the ranks of its process that wait for another process
 }
 
 TEST_CASE("Exchanges of an aborted process end with the cause") {
+  if (testing::lacks_gloo()) return;
   Gathering gathering(2);
   std::vector<std::thread> threads;
   for (int p = 0; p < 2; ++p) {
@@ -340,6 +350,7 @@ int connect_as_stranger(const std::string& digits) {
 }
 
 TEST_CASE("A stranger on a port of the links costs an attempt, not the run") {
+  if (testing::lacks_gloo()) return;
   for (const bool stays : {false, true}) {
     CAPTURE(stays);
     constexpr int kSize = 3;
