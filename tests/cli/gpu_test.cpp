@@ -6,7 +6,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/program.h"
+#include "tests/cli/processes.h"
+#include "tests/support/gloo.h"
 
 using namespace dpt::testing;
 
@@ -63,4 +64,34 @@ TEST_CASE("devices tells which GPU is too old") {
   CHECK(text.exit_code == 0);
   CHECK(text.out.find("`devices: auto` fails here: cuda:0: ") != std::string::npos);
 }
+
+TEST_CASE("GPUs of several processes give the bits of one process' GPUs, one process each") {
+  if (lacks_gloo()) return;
+  const TempDir dir;
+  write_file(dir.file("small.yaml"), program_config());
+  const auto train = [](const char* run) {
+    return std::vector<std::string>{"train", "small.yaml", "--run-dir", run, "train.epochs=2"};
+  };
+  std::vector<std::string> alone = train("alone");
+  alone.insert(alone.end(), {"--devices", "cuda:0,cuda:1"});
+  REQUIRE(run_dpt(alone, dir.path()).exit_code == 0);
+  Processes processes(on_devices(train("two"), {"cuda:0", "cuda:1"}), dir.path());
+  for (const Finished& each : processes.wait()) {
+    CAPTURE(each.err);
+    CHECK(each.exit_code == 0);
+  }
+  CHECK((tensor_bytes(dir.file("two")) == tensor_bytes(dir.file("alone"))));
+  // `auto`: each process its part of the GPUs. Two on one GPU are a mistake.
+  Processes shared(on_devices(train("auto"), {"auto", "auto"}), dir.path());
+  for (const Finished& each : shared.wait()) CHECK(each.exit_code == 0);
+  CHECK((tensor_bytes(dir.file("auto")) == tensor_bytes(dir.file("alone"))));
+  Processes same(on_devices(train("same"), {"cuda:0", "cuda:0"}), dir.path());
+  for (const Finished& each : same.wait()) {
+    CAPTURE(each.err);
+    CHECK(each.exit_code == 2);
+    CHECK(each.err.find("ranks 0 and 1") != std::string::npos);
+    CHECK(each.err.find("cuda:0") != std::string::npos);
+  }
+}
+
 #endif

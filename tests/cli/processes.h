@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/checkpoints/safetensors.h"
 #include "tests/cli/program.h"
 
 namespace dpt::testing {
@@ -69,6 +71,20 @@ inline std::vector<std::vector<std::string>> on_devices(std::vector<std::string>
   for (const std::string& each : devices) {
     all.push_back(command);
     all.back().insert(all.back().end(), {"--devices", each});
+  }
+  return all;
+}
+
+/// The name of a run's newest checkpoint and the bytes of its tensors.
+inline std::string tensor_bytes(const std::string& run) {
+  const std::vector<std::string> files = list_checkpoints(run + "/checkpoints");
+  if (files.empty()) throw std::runtime_error(run + " has no checkpoint");
+  std::string all = files[0].substr(files[0].rfind('/'));
+  const SafetensorsFile file = SafetensorsFile::open(files[0]);
+  for (const TensorEntry& tensor : file.tensors()) {
+    if (tensor.name == "dpt.integrity") continue;  // of the devices' names, too
+    all += tensor.name;
+    for (const std::byte byte : file.read(tensor)) all += static_cast<char>(byte);
   }
   return all;
 }

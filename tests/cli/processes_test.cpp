@@ -7,7 +7,6 @@
 #include <filesystem>
 
 #include "engine/checkpoints/checkpoint.h"
-#include "engine/checkpoints/safetensors.h"
 #include "tests/cli/workplace.h"
 #include "tests/support/gloo.h"
 
@@ -55,19 +54,7 @@ struct InWorld : Workplace {
   std::vector<std::string> train(const std::string& run) const {
     return {"train", "small.yaml", "--run-dir", dir.file(run)};
   }
-  /// The name of a run's newest checkpoint and the bytes of its tensors.
-  std::string bits(const std::string& name) const {
-    const auto files = list_checkpoints(dir.file(name) + "/checkpoints");
-    REQUIRE(!files.empty());
-    std::string all = files[0].substr(files[0].rfind('/'));
-    const SafetensorsFile file = SafetensorsFile::open(files[0]);
-    for (const TensorEntry& tensor : file.tensors()) {
-      if (tensor.name == "dpt.integrity") continue;  // of the devices' names, too
-      all += tensor.name;
-      for (const std::byte byte : file.read(tensor)) all += static_cast<char>(byte);
-    }
-    return all;
-  }
+  std::string bits(const std::string& name) const { return tensor_bytes(dir.file(name)); }
   void train_on(const std::string& name, const std::vector<std::string>& devices,
                 const std::vector<std::string>& more = {}) const {
     std::vector<std::string> command = train(name);
