@@ -67,11 +67,11 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
   Job job = load_job(
       load_spec(catalog(), options.config, with_devices(options.overrides, options.devices)),
       processes);
-  if (processes) {
-    processes->compare(facts_of(job, {{"--steps", std::to_string(options.steps)},
-                                      {"--rounds", std::to_string(options.rounds)}}));
-    processes->connect();
-  }
+  compare_and_connect(job, {{"--steps", std::to_string(options.steps)},
+                            {"--rounds", std::to_string(options.rounds)}});
+  // Who asks for rounds (--serve) may take its time.
+  constexpr double kDay = 24 * 60 * 60;
+  job.spec.train.stall_timeout = kDay;
   StartingPoint start = fresh_start(job);
   if (!options.weights.empty()) {
     WeightsSpec weights = job.spec.weights.value_or(WeightsSpec());

@@ -263,11 +263,8 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
   }
   check_metrics_of(requirements, job.metrics);
   job.keeps_outputs = !options.predictions.empty() && !has_labels(job.loss.targets.kind);
-  if (processes) {
-    processes->compare(facts_of(
-        job, {{"--split", name}, {"--predictions", job.keeps_outputs ? "with outputs" : ""}}));
-    processes->connect();
-  }
+  compare_and_connect(
+      job, {{"--split", name}, {"--predictions", job.keeps_outputs ? "with outputs" : ""}});
   if (!reads) {
     StartingPoint start = share_start(job, {});
     evaluate_on_ranks(job, split, name, start.params);

@@ -21,6 +21,7 @@
 #include "engine/training/lineage.h"
 #include "engine/training/noise_scale.h"
 #include "engine/training/overfit.h"
+#include "engine/training/process_devices.h"
 #include "engine/training/resume_checks.h"
 #include "engine/training/statistics_checks.h"
 #include "engine/training/trainer.h"
@@ -332,8 +333,7 @@ void announce_processes(const Job& job, RunLog& log, Progress& progress) {
   Json list = Json::array();
   int rank = 0;
   for (const ProcessGroup::Member& member : job.processes->members()) {
-    Json devices = Json::array();
-    for (const DeviceName& device : member.devices) devices.push_back(device.text());
+    const std::vector<std::string> devices = names_of(member.devices);
     progress.info(fmt::format("rank {}: {} ({}), process {}: {}", rank, member.host, member.address,
                               member.pid, fmt::join(devices, ", ")));
     list.push_back({{"rank", rank++},
@@ -396,11 +396,8 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits,
       load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
   replace_weights_file(options.weights, spec);
   Job job = load_job(std::move(spec), processes);
-  if (processes) {
-    processes->compare(facts_of(job, {{"--max-steps", std::to_string(options.max_steps)},
-                                      {"--overfit", std::to_string(options.overfit)}}));
-    processes->connect();
-  }
+  compare_and_connect(job, {{"--max-steps", std::to_string(options.max_steps)},
+                            {"--overfit", std::to_string(options.overfit)}});
   for (const Requirement& requirement : requirements) {
     if (requirement.split != "train") split_by_name(job.splits, requirement.split);
   }

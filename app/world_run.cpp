@@ -19,7 +19,8 @@ int run_in_world(const ProcessOptions& options, const std::function<int(ProcessG
     // Not through the stream, which the thread that hangs may hold; nor for long.
     const std::string line = fmt::format("dpt: error: {}\n", text);
     pollfd messages = {2, POLLOUT, 0};
-    if (poll(&messages, 1, 100) == 1 && write(2, line.data(), line.size()) < 0) _exit(exit_code);
+    [[maybe_unused]] ssize_t written = 0;
+    if (poll(&messages, 1, 100) == 1) written = write(2, line.data(), line.size());
     _exit(exit_code);
   };
   ProcessGroup processes(world, group_options);

@@ -3,7 +3,6 @@
 // its place in the sequence of exchanges and its size, because Gloo ends the process when two ends
 // disagree about a size: ends that disagree wait instead, and the control channel names them.
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 
 #include <gloo/transport/context.h>
@@ -26,26 +25,6 @@ constexpr std::chrono::milliseconds kConnect{4000};
 constexpr int kAttempts = 3;
 // Nothing here decides that a process is too slow: the control channel does, and aborts.
 constexpr std::chrono::milliseconds kForEver = std::chrono::hours(24 * 365);
-
-constexpr char kDigits[] = "0123456789abcdef";
-
-std::string to_hex(const std::vector<char>& bytes) {
-  std::string text;
-  for (const char byte : bytes) {
-    const auto value = static_cast<unsigned char>(byte);
-    text += kDigits[value / 16];
-    text += kDigits[value % 16];
-  }
-  return text;
-}
-
-std::vector<char> from_hex(const std::string& text, std::size_t at, std::size_t bytes) {
-  std::vector<char> result;
-  for (std::size_t i = 0; i < bytes; ++i) {
-    result.push_back(static_cast<char>(std::stoi(text.substr(at + 2 * i, 2), nullptr, 16)));
-  }
-  return result;
-}
 
 class GlooLinks : public ProcessLinks {
  public:
@@ -172,7 +151,7 @@ class GlooLinks : public ProcessLinks {
         if (p == rank_) continue;
         const std::vector<char> bytes = context_->createPair(p)->address().bytes();
         width_ = bytes.size();
-        mine += to_hex(bytes);
+        mine.append(bytes.begin(), bytes.end());
       }
       return mine;
     } catch (const std::exception& error) {
@@ -185,14 +164,15 @@ class GlooLinks : public ProcessLinks {
     for (int p = 0; p < size_; ++p) {
       if (p == rank_) continue;
       const std::string& theirs = addresses[static_cast<std::size_t>(p)];
-      if (theirs.size() != 2 * width_ * static_cast<std::size_t>(size_ - 1)) {
+      if (theirs.size() != width_ * static_cast<std::size_t>(size_ - 1)) {
         fail(ErrorKind::peer,
-             "rank {}: expected {} addresses of {} bytes from rank {}, found {} characters: "
+             "rank {}: expected {} addresses of {} bytes from rank {}, found {} bytes: "
              "the processes must run the same build of dpt",
              rank_, size_ - 1, width_, p, theirs.size());
       }
       const auto slot = static_cast<std::size_t>(rank_ < p ? rank_ : rank_ - 1);
-      context_->getPair(p)->connect(from_hex(theirs, 2 * width_ * slot, width_));
+      const char* address = theirs.data() + width_ * slot;
+      context_->getPair(p)->connect({address, address + width_});
     }
   }
 

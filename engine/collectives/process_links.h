@@ -30,7 +30,7 @@ class ProcessLinks {
   virtual void abort(const std::string& cause) noexcept = 0;
 };
 
-/// A collective over the control channel: what each process says, by rank.
+/// A collective over the control channel: what each process says (any bytes), by rank.
 using GatherTexts = std::function<std::vector<std::string>(const std::string& mine)>;
 
 /// Whether this build has make_gloo_links.

@@ -58,7 +58,6 @@ class ProcessSum {
   /// Node `k` of this process, elements of slice `q`.
   float* staged(std::int64_t q, std::int64_t k);
   void add_slice(Backend& adder);
-  void travel(const char* operation);
 
   const std::vector<int> ranks_of_;
   ProcessLinks& links_;

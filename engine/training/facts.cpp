@@ -77,6 +77,12 @@ Facts facts_of(const Job& job, const Facts& options) {
   return facts;
 }
 
+void compare_and_connect(const Job& job, const Facts& options) {
+  if (!job.processes) return;
+  job.processes->compare(facts_of(job, options));
+  job.processes->connect();
+}
+
 std::string difference_of_facts(const std::vector<Facts>& facts,
                                 const std::vector<std::string>& hosts) {
   for (std::size_t rank = 1; rank < facts.size(); ++rank) {

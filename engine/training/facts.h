@@ -16,6 +16,10 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 /// `options`: what the command line adds to the config.
 Facts facts_of(const Job& job, const Facts& options = {});
 
+/// Collective over the processes of a job, before its first sum: compares their facts and connects
+/// them. Nothing to do for one process alone. Throws as ProcessGroup::compare and connect.
+void compare_and_connect(const Job& job, const Facts& options);
+
 /// The first difference between the facts of processes on these hosts, as a message that names the
 /// fact (of a config, the fields), the ranks and both values; empty if there is none.
 std::string difference_of_facts(const std::vector<Facts>& facts,

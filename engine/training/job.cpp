@@ -103,9 +103,7 @@ std::vector<std::string> Job::state_names() const {
 }
 
 std::vector<std::string> Job::device_names() const {
-  std::vector<std::string> names;
-  for (const DeviceName& device : devices) names.push_back(device.text());
-  return names;
+  return names_of(devices);
 }
 
 namespace {

@@ -9,6 +9,12 @@
 
 namespace dpt {
 
+std::vector<std::string> names_of(const std::vector<DeviceName>& devices) {
+  std::vector<std::string> names;
+  for (const DeviceName& device : devices) names.push_back(device.text());
+  return names;
+}
+
 int own_part_of_cores(int allowed, const World& world) {
   const auto machine = static_cast<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN));
   if (std::int64_t{allowed} * world.local_size <= machine) return allowed;

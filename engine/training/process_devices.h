@@ -10,6 +10,9 @@
 
 namespace dpt {
 
+/// As a config names them: "cpu", "cpu:4", "cuda:0".
+std::vector<std::string> names_of(const std::vector<DeviceName>& devices);
+
 /// The cores, of `allowed`, that this process has to itself: all that its launcher has bound it to,
 /// or else its part of the machine's.
 int own_part_of_cores(int allowed, const World& world);

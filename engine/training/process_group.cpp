@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/training/process_devices.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
 
@@ -28,8 +29,7 @@ std::string member_text(const ProcessGroup::Member& member) {
                      {"pid", member.pid},
                      {"local_rank", member.local_rank},
                      {"visible_gpus", member.visible_gpus},
-                     {"devices", MemberJson::array()}};
-  for (const DeviceName& device : member.devices) json["devices"].push_back(device.text());
+                     {"devices", names_of(member.devices)}};
   return json_text(json);
 }
 
@@ -204,13 +204,12 @@ void ProcessGroup::share(std::span<std::byte> bytes, const char* what) {
     receive[0] = bytes;
   }
   control_->begin_wait(what);
-  try {
-    links_->exchange(send, receive, what);
-  } catch (...) {
-    control_->end_wait();
-    throw;
-  }
-  control_->end_wait();
+  struct Waiting {
+    ControlChannel& control;
+    ~Waiting() { control.end_wait(); }
+  };
+  const Waiting until_the_end{*control_};
+  links_->exchange(send, receive, what);
 }
 
 std::shared_ptr<WorldGroup> ProcessGroup::make_group(std::chrono::milliseconds stall_timeout) {

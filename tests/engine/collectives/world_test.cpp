@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <condition_variable>
+#include <cstring>
 #include <list>
 #include <map>
 #include <mutex>
@@ -337,13 +338,10 @@ TEST_CASE("Exchanges of an aborted process end with the cause") {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// A connection to what listens at an address of Gloo, in hexadecimal digits.
-int connect_as_stranger(const std::string& digits) {
+/// A connection to what listens at the first of some addresses of Gloo.
+int connect_as_stranger(const std::string& addresses) {
   sockaddr_storage address = {};
-  auto* bytes = reinterpret_cast<unsigned char*>(&address);
-  for (std::size_t i = 0; i < sizeof address; ++i) {
-    bytes[i] = static_cast<unsigned char>(std::stoi(digits.substr(2 * i, 2), nullptr, 16));
-  }
+  std::memcpy(&address, addresses.data(), sizeof address);
   const int number = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   REQUIRE(connect(number, reinterpret_cast<sockaddr*>(&address), sizeof(sockaddr_in)) == 0);
   return number;
