@@ -38,4 +38,10 @@ Image decode_image(std::span<const std::byte> file, const std::string& name,
   fail(ErrorKind::data, "{}: neither a JPEG nor a PNG: the file begins with{}", name, found);
 }
 
+Image decode_part(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
+                  const ChoosePart& choose) {
+  const Image image = decode_image(file, name, channels);
+  return part_of(image, choose(image.height, image.width));
+}
+
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// Decoded images and their processing on the host.
+// Image files: JPEG and PNG.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace dpt {
+#include "engine/data/image.h"
 
-/// 8-bit pixels, (height, width, channels), channels fastest.
-struct Image {
-  std::int64_t height = 0, width = 0, channels = 0;
-  std::vector<std::uint8_t> pixels;
-};
+namespace dpt {
 
 /// Limits of the sides and of the decoded bytes, above which an image is refused.
 inline constexpr std::int64_t kMostSide = 16384;
@@ -23,6 +19,10 @@ inline constexpr std::int64_t kMostImageBytes = std::int64_t{256} << 20;
 /// is dropped, 16 bits become 8, orientation tags are ignored (all as torchvision's ImageFolder
 /// does). `name` is used in messages. Throws ErrorKind::data.
 Image decode_image(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
+
+/// The part of such a file that `choose` asks for, with the same rules and errors.
+Image decode_part(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
+                  const ChoosePart& choose);
 
 // The two decoders of decode_image; each lets the library convert to `channels`.
 Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
@@ -35,11 +35,5 @@ std::vector<std::byte> encode_png(const Image& image);
 /// times its file's bytes: more than its format can compress.
 void check_image_size(const std::string& name, std::int64_t width, std::int64_t height,
                       std::int64_t channels, std::size_t file_bytes, std::int64_t ratio);
-
-/// Resizes to (height, width) as Pillow's BILINEAR does (torchvision's antialias=True): a triangle
-/// filter as wide as the reduction, first along rows, then along columns, each rounded to 8 bits.
-/// `to` takes height * width * image.channels bytes.
-void resize_bilinear(const Image& image, std::int64_t height, std::int64_t width,
-                     std::span<std::byte> to);
 
 }  // namespace dpt

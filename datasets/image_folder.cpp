@@ -104,6 +104,13 @@ class ImageFolderSource final : public DataSource {
     return chosen;
   }
 
+  Image read_part(std::int64_t index, const ChoosePart& choose,
+                  std::int32_t& label) const override {
+    const std::string path = path_of(index);
+    label = this->label(index);
+    return decode_part(read_file(path), path, shape_.c, choose);
+  }
+
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     assert(0 <= index && index < size() && pixels.size() == sample_bytes_);
     const auto i = static_cast<std::size_t>(index);
@@ -114,8 +121,11 @@ class ImageFolderSource final : public DataSource {
       return;
     }
     const std::string path = path_of(index);
-    const Image image = decode_image(read_file(path), path, shape_.c);
-    resize_bilinear(image, shape_.h, shape_.w, pixels);
+    const Image image =
+        decode_part(read_file(path), path, shape_.c, [&](std::int64_t height, std::int64_t width) {
+          return whole_picture(height, width, shape_.h, shape_.w);
+        });
+    std::memcpy(pixels.data(), image.pixels.data(), sample_bytes_);
     // Of several threads that decoded the same image, one stores it; none waits for that.
     State expected = State::empty;
     if (kept && states_[i].compare_exchange_strong(expected, State::being_written)) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/image.h"
 #include "engine/spec/train_spec.h"
 #include "kernels/types.h"
 
@@ -39,6 +40,9 @@ class DataSource {
   virtual void read_targets(std::int64_t index, std::span<float> row) const;
   /// Writes one raw sample, shape().elements() of type(), and its label.
   virtual void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const = 0;
+  /// The part of a sample that `choose` asks for, and its label: of the picture as it is in its
+  /// file where samples are such files, else of what `read` gives. REQUIRES: type() is u8.
+  virtual Image read_part(std::int64_t index, const ChoosePart& choose, std::int32_t& label) const;
   /// The label alone.
   virtual std::int32_t label(std::int64_t index) const;
   /// Set when everything is in memory; valid as long as the source.

@@ -50,6 +50,15 @@ std::int32_t DataSource::label(std::int64_t index) const {
   return label;
 }
 
+Image DataSource::read_part(std::int64_t index, const ChoosePart& choose,
+                            std::int32_t& label) const {
+  assert(type() == DType::u8);
+  Image image{shape().h, shape().w, shape().c, {}};
+  image.pixels.resize(static_cast<std::size_t>(shape().elements()));
+  read(index, std::as_writable_bytes(std::span(image.pixels)), label);
+  return part_of(image, choose(image.height, image.width));
+}
+
 void DataSource::read_targets(std::int64_t index, std::span<float> row) const {
   const auto samples = resident();
   assert(samples && samples->targets.size() == static_cast<std::size_t>(size()) * row.size());

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "datasets/image.h"
+#include "engine/data/image.h"
 
 namespace dpt {
 namespace {
@@ -109,6 +109,38 @@ void resize_bilinear(const Image& image, std::int64_t height, std::int64_t width
   } else if (from != out) {
     std::memcpy(out, from, to.size());
   }
+}
+
+namespace {
+
+Image cropped(const Image& image, const PixelBox& box) {
+  Image result{box.height, box.width, image.channels, {}};
+  const auto row = static_cast<std::size_t>(box.width * image.channels);
+  result.pixels.resize(row * static_cast<std::size_t>(box.height));
+  for (std::int64_t y = 0; y < box.height; ++y) {
+    const std::int64_t from = ((box.top + y) * image.width + box.left) * image.channels;
+    std::memcpy(result.pixels.data() + static_cast<std::size_t>(y) * row,
+                image.pixels.data() + from, row);
+  }
+  return result;
+}
+
+}  // namespace
+
+PicturePart whole_picture(std::int64_t picture_height, std::int64_t picture_width,
+                          std::int64_t height, std::int64_t width) {
+  return {{0, 0, picture_height, picture_width}, height, width, {0, 0, height, width}};
+}
+
+Image part_of(const Image& image, const PicturePart& part) {
+  const PixelBox all{0, 0, image.height, image.width};
+  const Image box = part.box == all ? Image{} : cropped(image, part.box);
+  const Image& from = part.box == all ? image : box;
+  Image resized{part.height, part.width, image.channels, {}};
+  resized.pixels.resize(static_cast<std::size_t>(part.height * part.width * image.channels));
+  resize_bilinear(from, part.height, part.width, std::as_writable_bytes(std::span(resized.pixels)));
+  if (part.window == PixelBox{0, 0, part.height, part.width}) return resized;
+  return cropped(resized, part.window);
 }
 
 }  // namespace dpt

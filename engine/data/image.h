@@ -1,0 +1,53 @@
+// Pictures in host memory, and how a part of one is chosen before it is decoded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace dpt {
+
+/// 8-bit pixels, (height, width, channels), channels fastest.
+struct Image {
+  std::int64_t height = 0, width = 0, channels = 0;
+  std::vector<std::uint8_t> pixels;
+};
+
+/// A rectangle of pixels.
+struct PixelBox {
+  std::int64_t top = 0, left = 0, height = 0, width = 0;
+  friend bool operator==(const PixelBox&, const PixelBox&) = default;
+};
+
+/// What becomes of a picture: `box` of it is resized to `height` x `width` (bilinear, antialiased),
+/// and `window` of the result is kept. REQUIRES: `box` lies in the picture, `window` in the result.
+struct PicturePart {
+  PixelBox box;
+  std::int64_t height = 0, width = 0;
+  PixelBox window;
+  /// The pixels are those of the picture decoded at its full size, as Pillow has them. Otherwise a
+  /// JPEG may be decoded at the least of its reduced sizes at which `box` is not below
+  /// `height` x `width`.
+  bool exact = true;
+};
+
+/// Called once with a picture's height and width.
+using ChoosePart = std::function<PicturePart(std::int64_t height, std::int64_t width)>;
+
+/// The whole of a picture, resized.
+PicturePart whole_picture(std::int64_t picture_height, std::int64_t picture_width,
+                          std::int64_t height, std::int64_t width);
+
+/// Resizes to (height, width) as Pillow's BILINEAR does (torchvision's antialias=True): a triangle
+/// filter as wide as the reduction, first along rows, then along columns, each rounded to 8 bits.
+/// `to` takes height * width * image.channels bytes.
+void resize_bilinear(const Image& image, std::int64_t height, std::int64_t width,
+                     std::span<std::byte> to);
+
+/// The part of an image; the bits of a crop to `box`, a resize, and a crop to `window`. `exact` is
+/// not read.
+Image part_of(const Image& image, const PicturePart& part);
+
+}  // namespace dpt
