@@ -16,7 +16,8 @@ enum class Use : std::uint32_t {
   augment = 3,
   split = 4,
   dropout = 5,
-  synthesis = 6
+  synthesis = 6,
+  transform = 7
 };
 
 struct Block {

@@ -1,0 +1,71 @@
+// Transforms that run on the host, on pictures of 8-bit pixels, in the threads that decode. Names,
+// options and results are those of torchvision.transforms.v2 on PIL images.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "engine/data/image.h"
+#include "engine/spec/train_spec.h"
+#include "kernels/common/philox.h"
+
+namespace dpt {
+
+/// The random numbers of one transform for one sample in one epoch: a pure function of the
+/// constructor's arguments, whatever thread, device or process the sample falls to.
+class DrawStream {
+ public:
+  /// `place`: of the transform in its list, from 0.
+  DrawStream(std::uint64_t seed, std::int64_t epoch, std::int64_t sample, int place);
+  /// In [low, high), with 32 random bits.
+  double uniform(double low = 0, double high = 1);
+  /// An integer in [0, n), 0 < n <= 2^32.
+  std::int64_t below(std::int64_t n);
+  /// Whether an event of probability p happens.
+  bool happens(double p) { return uniform() < p; }
+
+ private:
+  std::uint32_t next();
+
+  std::uint64_t seed_, epoch_and_place_, sample_;
+  philox::Block block_{};
+  std::uint64_t used_ = 0;  ///< words
+};
+
+/// Const and thread-safe.
+class HostTransform {
+ public:
+  virtual ~HostTransform() = default;
+  /// The size of the result for pictures of size `before`; nothing where sizes differ between
+  /// pictures.
+  virtual std::optional<Size2> size_after(std::optional<Size2> before) const { return before; }
+  virtual void apply(Image& image, DrawStream& draws) const = 0;
+  /// For a transform that keeps and resizes a part of the picture and may come first in a list:
+  /// what apply would do, before the picture is decoded. Nothing where it must see the whole
+  /// picture.
+  virtual std::optional<PicturePart> choose(Size2 picture, DrawStream& draws) const;
+};
+
+/// One kind of transform. `make` throws ErrorKind::usage, the transform's place first, for options
+/// that do not fit together.
+struct HostTransformKind {
+  const ObjectTable* table;
+  std::unique_ptr<HostTransform> (*make)(const Variant& options);
+};
+
+// One function per kind; transforms.cpp lists them.
+HostTransformKind resize_kind();
+HostTransformKind center_crop_kind();
+HostTransformKind random_crop_kind();
+HostTransformKind random_resized_crop_kind();
+HostTransformKind pad_kind();
+HostTransformKind random_horizontal_flip_kind();
+HostTransformKind random_vertical_flip_kind();
+HostTransformKind random_rotation_kind();
+HostTransformKind random_affine_kind();
+HostTransformKind color_jitter_kind();
+HostTransformKind random_grayscale_kind();
+HostTransformKind trivial_augment_wide_kind();
+
+}  // namespace dpt
