@@ -104,6 +104,8 @@ class ImageFolderSource final : public DataSource {
     return chosen;
   }
 
+  bool resizes() const override { return true; }
+
   Image read_part(std::int64_t index, const ChoosePart& choose,
                   std::int32_t& label) const override {
     const std::string path = path_of(index);

@@ -215,8 +215,9 @@ void Loader::Impl::decode() {
         beat("reading samples");
         const auto at = static_cast<std::size_t>(k);
         const std::int64_t id = order.ids[static_cast<std::size_t>(range.begin + k)];
-        source.read(id, std::span(batch.pixels).subspan(at * sample_bytes, sample_bytes),
-                    batch.labels[at]);
+        source.read_in_epoch(order.epoch, id,
+                             std::span(batch.pixels).subspan(at * sample_bytes, sample_bytes),
+                             batch.labels[at]);
         if (target_floats == 0) continue;
         source.read_targets(id,
                             std::span(batch.targets).subspan(at * target_floats, target_floats));

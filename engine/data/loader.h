@@ -74,7 +74,8 @@ class Loader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The transforms of a config ("train" or "eval" list) as a description of the input kernel.
+/// The device's part of the transforms of a config ("train" or "eval" list; host_pipeline.h) as a
+/// description of the input kernel. `source`, or `raw`, is what the host's part leaves.
 /// Throws one ErrorKind::usage with a line, the transform's place first, for each one whose shape
 /// or number of channels does not fit.
 InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSource& source,
@@ -82,6 +83,10 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSour
 /// The same of images of that type and shape.
 InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type, SampleShape raw,
                           SampleShape model_input, std::uint64_t seed);
+
+/// Checks all that needs no data: options, and sizes where they do not follow from the pictures'.
+/// Throws as make_input_desc.
+void check_transforms(const std::vector<Variant>& transforms, SampleShape model_input);
 
 /// The transforms' tables for the Catalog.
 const VariantTable& transform_table();

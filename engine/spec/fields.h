@@ -94,7 +94,8 @@ struct Field {
   bool min_is_exclusive = false;
   std::optional<std::size_t> min_items, max_items;  ///< lists only
   std::string zero_word;  ///< how users write 0 ("auto"): of an integer; the empty list, of numbers
-  std::string size_word;  ///< of a size2: what may be written instead; stands for -1, -1
+  bool or_single = false;  ///< of numbers: an only element may be written without brackets
+  std::string size_word;   ///< of a size2: what may be written instead; stands for -1, -1
   std::vector<std::string> choices;  ///< FieldType::choice
   bool not_of_blocks = false;        ///< of a layer: a block does not have it
   bool data_gives = false;     ///< required, but with `zoo` the data set gives it, where it can
@@ -137,6 +138,8 @@ struct Field {
   /// `word` is written for 0 or, where the field is a list of numbers, for the empty list; range
   /// and items are for the others.
   Field zero_as(std::string word) &&;
+  /// Of a list of numbers: its only element may be written without brackets.
+  Field or_one() &&;
   /// Of a Size2: `word` may be written instead, which makes it {-1, -1}.
   Field or_word(std::string word) &&;
 };

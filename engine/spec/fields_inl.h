@@ -74,6 +74,10 @@ inline Field Field::range(double low, double high) && {
   max = high;
   return std::move(*this);
 }
+inline Field Field::or_one() && {
+  or_single = true;
+  return std::move(*this);
+}
 inline Field Field::at_least(double low) && {
   min = low;
   return std::move(*this);

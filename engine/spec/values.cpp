@@ -220,6 +220,12 @@ class Converter {
         value = std::vector<T>{std::get<T>(single)};
         return true;
       } else {
+        if (field_.or_single) {
+          PlainValue only;
+          if (!Converter(one, issues_).convert(node, only)) return false;
+          value = std::vector<T>{std::get<T>(only)};
+          return true;
+        }
         std::vector<ConfigIssue> ignored;
         PlainValue single;
         const bool is_one = Converter(one, ignored).convert(node, single);
@@ -290,9 +296,11 @@ std::string expected_text(const Field& field) {
                          field.size_word.empty() ? "" : "'" + field.size_word + "', ", range);
     case FieldType::numbers:
       return (field.zero_word.empty() ? "" : field.zero_word + " or ") +
-             list_text(field, "number", "numbers") + (range.empty() ? "" : ", each" + range);
+             (field.or_single ? "a number or " : "") + list_text(field, "number", "numbers") +
+             (range.empty() ? "" : ", each" + range);
     case FieldType::integers:
-      return list_text(field, "integer", "integers") + (range.empty() ? "" : ", each" + range);
+      return (field.or_single ? "an integer or " : "") + list_text(field, "integer", "integers") +
+             (range.empty() ? "" : ", each" + range);
     case FieldType::strings:
       return "a string or " + list_text(field, "string", "strings");
     case FieldType::texts:

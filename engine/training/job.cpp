@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/checkpoints/checkpoint.h"
+#include "engine/data/host_pipeline.h"
 #include "engine/spec/replica_checks.h"
 #include "engine/training/process_devices.h"
 #include "kernels/common/divide.h"
@@ -127,6 +128,17 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.plan = std::move(plan);
   job.evaluation = make_evaluation_plan(job.plan);
   job.splits = make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
+  const DataRequirements requirements = data_requirements(spec, job.plan);
+  const auto seed = static_cast<std::uint64_t>(spec.seed);
+  const auto under = [&](const std::shared_ptr<const DataSource>& source,
+                         const std::vector<Variant>& transforms) {
+    return with_host_transforms(source, transforms, requirements.input, seed);
+  };
+  const TransformsSpec& transforms = spec.data.transforms;
+  job.evaluated_train = {under(sets.train, transforms.eval), job.splits.train.indices};
+  job.splits.train.source = under(sets.train, transforms.train);
+  job.splits.val.source = job.evaluated_train.source;
+  job.splits.test.source = under(sets.test, transforms.eval);
   Objective objective = make_objective(spec, job.plan.classes, job.splits);
   job.loss = std::move(objective.loss);
   job.metrics = std::move(objective.metrics);
@@ -136,12 +148,10 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   if (spec.train.ema) job.average = kEma;
   if (spec.train.swa) job.average = kSwa;
   if (!job.average.empty()) job.states.push_back({job.average});
-  const DataRequirements requirements = data_requirements(spec, job.plan);
-  const auto seed = static_cast<std::uint64_t>(spec.seed);
   job.train_input =
-      make_input_desc(spec.data.transforms.train, *sets.train, requirements.input, seed);
+      make_input_desc(transforms.train, *job.splits.train.source, requirements.input, seed);
   job.eval_input =
-      make_input_desc(spec.data.transforms.eval, *sets.train, requirements.input, seed);
+      make_input_desc(transforms.eval, *job.evaluated_train.source, requirements.input, seed);
   job.steps_per_epoch = ceil_div(job.splits.train.size(), spec.data.batch_size);
   job.total_steps = job.steps_per_epoch * spec.train.epochs;
   job.schedule = make_lr_schedule(spec, job.optimizer.lr, job.steps_per_epoch);

@@ -26,7 +26,8 @@ struct Job {
   TrainSpec spec;
   Plan plan;
   EvaluationPlan evaluation;  ///< of `plan`
-  Splits splits;
+  Splits splits;          ///< training as steps see it, validation and test as evaluations do
+  Split evaluated_train;  ///< the training samples as an evaluation sees them
   Loss loss;
   MetricSet metrics;
   OptimizerSpec optimizer;
