@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/data/decoder_pool.h"
 #include "engine/data/source.h"
 #include "engine/spec/train_spec.h"
 #include "kernels/backend.h"
@@ -48,16 +49,17 @@ struct HostBatch {
   double wait_seconds = 0;            ///< time the caller waited for decoding
 };
 
-/// Reads one rank's part of every batch, in order. Background threads decode ahead for sources
-/// that are not resident, with bounded memory. An exception of a decoder is rethrown by the
+/// Reads one rank's part of every batch, in order. The process' decoder threads decode ahead for
+/// sources that are not resident, with bounded memory. An exception of a decoder is rethrown by the
 /// `next` that would have returned the sample. Used by one thread.
 class Loader {
  public:
   struct Options {
     std::uint64_t seed = 1;
     bool shuffle = true;
-    int workers = 1;   ///< decoder threads; at least one works
     int prefetch = 4;  ///< batches decoded ahead; at least one
+    /// Null: one thread of its own, where it needs one.
+    std::shared_ptr<DecoderPool> decoders = {};
   };
   /// `split` must outlive the loader.
   Loader(const Split& split, const Options& options);

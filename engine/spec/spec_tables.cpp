@@ -228,9 +228,11 @@ SpecTables::SpecTables(const Catalog& catalog)
              "Number of training samples held out for validation.")
            .at_least(0),
        field("shuffle", &DataSpec::shuffle, "Shuffle the training samples anew in each epoch."),
-       field("workers", &DataSpec::workers,
-             "Threads per replica that decode samples, for formats that need decoding; auto: an "
-             "equal share of the cores that the replicas leave free, at least one.")
+       field(
+           "workers", &DataSpec::workers,
+           "Threads of a process that decode samples, for all of its replicas, where the format "
+           "needs decoding; auto: as many as the cores that the replicas leave free, and at least "
+           "one for each replica.")
            .range(1, 1024)
            .zero_as("auto")
            .changeable(),

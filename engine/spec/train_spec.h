@@ -85,7 +85,7 @@ struct DataSpec {
   std::int64_t batch_size = 0;  ///< global
   std::int64_t val_split = 0;   ///< samples held out of the training files
   bool shuffle = true;
-  std::int64_t workers = 0;   ///< decoder threads for sources that decode; 0 = auto
+  std::int64_t workers = 0;   ///< decoder threads of a process; 0 = auto
   std::int64_t prefetch = 4;  ///< batches decoded ahead
   TransformsSpec transforms;
 };

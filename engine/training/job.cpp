@@ -44,7 +44,7 @@ std::vector<ParamPlace> param_places(const Plan& plan) {
 
 Loader::Options loader_options(const Job& job) {
   Loader::Options options;
-  options.workers = job.decoder_threads;
+  options.decoders = job.decoders;
   options.prefetch = static_cast<int>(job.spec.data.prefetch);
   return options;
 }
@@ -55,7 +55,7 @@ int auto_workers(int cores, const std::vector<DeviceName>& devices) {
     busy += device.traits().speed_is_threads ? device.threads : 1;
   }
   const auto ranks = std::max<std::int64_t>(1, static_cast<std::int64_t>(devices.size()));
-  return static_cast<int>(std::max<std::int64_t>(1, (cores - busy) / ranks));
+  return static_cast<int>(std::max(ranks, cores - busy));
 }
 
 std::chrono::milliseconds stall_timeout(const Job& job) {
@@ -172,8 +172,9 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.device_weights = spec.device_weights.empty() ? default_device_weights(job.devices)
                                                    : to_device_weights(spec.device_weights);
   job.calibrate = spec.device_weights.empty() && has_unlike_kinds(job.devices);
-  job.decoder_threads = spec.data.workers > 0 ? static_cast<int>(spec.data.workers)
-                                              : auto_workers(cores, job.own_devices());
+  job.decoders =
+      std::make_shared<DecoderPool>(spec.data.workers > 0 ? static_cast<int>(spec.data.workers)
+                                                          : auto_workers(cores, job.own_devices()));
   job.backend_options.exact = spec.train.shards > 0;
   if (spec.train.autotune && !job.backend_options.exact) {
     job.backend_options.plan_cache = plan_cache_path();

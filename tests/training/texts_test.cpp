@@ -213,7 +213,7 @@ TEST_CASE("what a config decides about the devices' libraries and patience") {
         std::chrono::milliseconds(1500));
   const Job job = small_job(config, {cpus(1), "data.prefetch=7", "data.workers=3"});
   CHECK(loader_options(job).prefetch == 7);
-  CHECK(loader_options(job).workers == 3);
+  CHECK(loader_options(job).decoders->threads() == 3);
   TrainSpec spec = job.spec;
   spec.model.input = {3, 8, 9};
   const DataRequirements wanted = data_requirements(spec, job.plan);

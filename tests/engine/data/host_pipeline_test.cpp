@@ -191,7 +191,7 @@ TEST_CASE("a loader's batches under transforms, with any number of decoders") {
   const HostPipeline pipeline = pipeline_of({random_resized_crop(8, 8)});
   for (const int workers : {1, 3}) {
     Loader::Options options;
-    options.workers = workers;
+    options.decoders = std::make_shared<DecoderPool>(workers);
     options.shuffle = false;
     Loader loader(split, options);
     for (const std::int64_t epoch : {0, 4, 1}) {
