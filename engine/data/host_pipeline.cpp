@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/data/stage_clock.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -157,6 +158,7 @@ void HostPipeline::read(const DataSource& source, std::int64_t epoch, std::int64
     return part;
   };
   Image image = source.read_part(index, choose, label);
+  const StageTimer timer(DataStage::transform);
   for (; done < stages_.size(); ++done) {
     DrawStream draws = draws_of(stages_[done]);
     stages_[done].transform->apply(image, draws);

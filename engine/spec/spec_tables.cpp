@@ -239,6 +239,16 @@ SpecTables::SpecTables(const Catalog& catalog)
        field("prefetch", &DataSpec::prefetch, "Number of batches to decode ahead.")
            .range(1, 1024)
            .changeable(),
+       field(
+           "on_bad_sample", &DataSpec::on_bad_sample,
+           "What follows a training sample that cannot be read. stop: the run ends, naming it. "
+           "skip: it is named, and the next sample in the order of the files takes its place; the "
+           "same one on every rank and after a resume. An evaluation always needs every sample.")
+           .changeable(),
+       field("max_bad_samples", &DataSpec::max_bad_samples,
+             "With skip: the run ends when a process has met more than so many.")
+           .at_least(1)
+           .changeable(),
        object_field("transforms", &DataSpec::transforms, transforms,
                     "Augmentation and normalisation.")});
   data.choice = flat_choice(&DataSpec::dataset, catalog.datasets);

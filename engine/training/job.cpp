@@ -137,6 +137,11 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   const TransformsSpec& transforms = spec.data.transforms;
   job.evaluated_train = {under(sets.train, transforms.eval), job.splits.train.indices};
   job.splits.train.source = under(sets.train, transforms.train);
+  if (spec.data.on_bad_sample == OnBadSample::skip && !job.splits.train.source->resident()) {
+    job.bad_samples = std::make_shared<BadSamples>(spec.data.max_bad_samples);
+    job.splits.train.source =
+        with_substitutes(job.splits.train.source, job.splits.train.indices, job.bad_samples);
+  }
   job.splits.val.source = job.evaluated_train.source;
   job.splits.test.source = under(sets.test, transforms.eval);
   Objective objective = make_objective(spec, job.plan.classes, job.splits);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/bad_samples.h"
 #include "engine/data/loader.h"
 #include "engine/graph/evaluation_plan.h"
 #include "engine/graph/plan.h"
@@ -60,7 +61,8 @@ struct Job {
   /// none on the CPU, several where launching ahead keeps a GPU busy.
   std::int64_t steps_ahead = 0;
 
-  std::shared_ptr<DecoderPool> decoders;  ///< of this process
+  std::shared_ptr<DecoderPool> decoders;    ///< of this process
+  std::shared_ptr<BadSamples> bad_samples;  ///< met by training; null where they end it
   /// Evaluations keep the outputs of each sample. REQUIRES: the loss has errors.
   bool keeps_outputs = false;
 

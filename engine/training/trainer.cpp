@@ -198,7 +198,17 @@ class RankTrainer {
 
   void on_result(const StepResult& result) {
     if (result.metrics.stop_votes > 0) stop_voted_ = true;
+    if (job_.bad_samples) name_bad_samples();
     if (writes_) report_.step(result);
+  }
+
+  /// Of this process, each once.
+  void name_bad_samples() {
+    if (communicator_.rank() != job_.first_rank()) return;
+    for (const std::string& problem : job_.bad_samples->take_new()) {
+      progress_.warn(fmt::format("left out: {}", problem));
+      if (writes_) log_.event("bad_sample", {{"problem", problem}});
+    }
   }
 
   /// An evaluation that a stop request ends; nothing then, on all ranks. An interrupted evaluation
