@@ -224,6 +224,12 @@ TEST_CASE("An abort before sums are there ends their connecting") {
   }
   CHECK(text.find("aborted") != std::string::npos);
   CHECK_THROWS_AS(sums->require_whole(), Error);
+  // The rank that aborts may not even know that sums are being made.
+  SharedPeerSums shared;
+  shared.abort();
+  const int ranks_of[] = {1};
+  CHECK(shared.set_up(backends, ranks_of, nullptr, {}) == "");
+  CHECK_THROWS_AS(shared.get()->require_whole(), Error);
 }
 
 TEST_CASE("A process waits for others when all its ranks wait for their GPUs") {
