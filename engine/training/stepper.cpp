@@ -159,8 +159,8 @@ void Stepper::take_one() {
   StepResult result;
   try {
     communicator_.wait_for_sums([&] { result = replica_.take_result(); });
-  } catch (...) {
-    lost_steps_ = true;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::peer) why_lost_ = error.what();
     throw;
   }
   if (result.outcome != UpdateOutcome::applied) {
@@ -209,12 +209,7 @@ void Stepper::go_to(const RunState& state) {
 }
 
 void Stepper::drain() {
-  if (lost_steps_) {
-    fail(
-        ErrorKind::peer,
-        "the step was computed from sums over GPUs that were aborted; the newest checkpoint is the "
-        "one to resume from");
-  }
+  if (!why_lost_.empty()) throw Error(ErrorKind::peer, why_lost_);
   while (replica_.results_pending() > 0) take_one();
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/collectives/communicator.h"
@@ -92,7 +93,7 @@ class Stepper {
   bool started_ = false;        ///< the loader knows this epoch
   double wait_seconds_ = 0;
   bool calibrating_ = false;
-  bool lost_steps_ = false;
+  std::string why_lost_;             ///< steps that were queued; empty: none
   std::vector<double> own_seconds_;  ///< of the measured steps
   std::vector<double> seconds_per_sample_;
 };

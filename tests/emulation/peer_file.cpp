@@ -36,8 +36,10 @@ std::size_t file_bytes(int total) {
 
 }  // namespace
 
-PeerFile::PeerFile(const std::string& id, int total)
-    : path_(std::filesystem::temp_directory_path() / ("dpt-emulated-sums-" + id)), total_(total) {
+PeerFile::PeerFile(const std::string& id, int total, bool owns)
+    : path_(std::filesystem::temp_directory_path() / ("dpt-emulated-sums-" + id)),
+      total_(total),
+      owns_(owns) {
   const int file = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   const std::size_t bytes = file_bytes(total);
   void* memory = MAP_FAILED;
@@ -55,6 +57,7 @@ PeerFile::PeerFile(const std::string& id, int total)
 
 PeerFile::~PeerFile() {
   munmap(header_, file_bytes(total_));
+  if (owns_) remove_name();
 }
 
 void PeerFile::give_up() {

@@ -10,7 +10,8 @@ namespace dpt {
 
 class PeerFile {
  public:
-  PeerFile(const std::string& id, int total);
+  /// `owns`: one of them, with which the file goes where its name is still there.
+  PeerFile(const std::string& id, int total, bool owns);
   ~PeerFile();
   PeerFile(const PeerFile&) = delete;
 
@@ -32,6 +33,7 @@ class PeerFile {
 
   const std::string path_;
   const int total_;
+  const bool owns_;
   Header* header_ = nullptr;
 };
 

@@ -42,13 +42,14 @@ class EmulatedSums final : public PeerSums {
     const int here = static_cast<int>(ranks_.size());
     if (world.total == here) return;
     first_ = world.first;
-    file_.emplace(world.id, world.total);
+    file_.emplace(world.id, world.total, first_ == 0);
     if (wanted_failure() == "fails_to_connect") {
       file_->give_up();
       fail(ErrorKind::device, "emulated sums: no network interface");
     }
     const PeerFile::Met met = file_->meet(first_, here, aborted_);
-    if (first_ == 0) file_->remove_name();
+    // A process that is killed leaves nothing.
+    if (first_ == 0 && met == PeerFile::Met::all) file_->remove_name();
     if (met == PeerFile::Met::given_up) {
       fail(ErrorKind::device, "emulated sums: another rank did not connect");
     }
