@@ -1,10 +1,12 @@
 // Worlds of several processes in one: each is a group of threads, over links of Gloo.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <string>
@@ -78,11 +80,13 @@ inline std::vector<std::string> run_processes(const Layout& layout,
     errors[static_cast<std::size_t>(p)].resize(ranks);
     threads.emplace_back([&, p, ranks] {
       const auto gather = [&](const std::string& mine) { return gathering.gather(p, mine); };
-      const auto links = make_gloo_links(p, processes, "127.0.0.1", gather);
-      const auto beside = make_gloo_links(p, processes, "127.0.0.1", gather);
+      auto links = make_gloo_links(p, processes, "127.0.0.1", gather);
+      auto beside = make_gloo_links(p, processes, "127.0.0.1", gather);
       std::function<void(const char*)> waiting;
       if (options.waiting) waiting = [&](const char* text) { options.waiting(p, text); };
-      WorldGroup group(layout, *links, beside.get(), std::chrono::minutes(1), waiting);
+      auto owned = std::make_unique<WorldGroup>(layout, *links, beside.get(),
+                                                std::chrono::minutes(1), waiting);
+      WorldGroup& group = *owned;
       {
         const std::lock_guard lock(mutex);
         groups.push_back(&group);
@@ -106,8 +110,17 @@ inline std::vector<std::string> run_processes(const Layout& layout,
         });
       }
       for (std::thread& thread : own) thread.join();
-      // The others' failures find this group as long as there may be any.
-      if (options.tells_all) gather("has ended");
+      const auto& mine = errors[static_cast<std::size_t>(p)];
+      const bool has_failed =
+          std::any_of(mine.begin(), mine.end(), [](const auto& error) { return !error.empty(); });
+      if (has_failed && !options.tells_all) {
+        // As of a process that ends: the others find its links broken.
+        owned.reset();
+        beside.reset();
+        links.reset();
+      }
+      // Nobody who is still at work loses what this process has sent, or its group.
+      gather("has ended");
     });
   }
   for (std::thread& thread : threads) thread.join();
