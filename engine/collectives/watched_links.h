@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -28,21 +29,22 @@ class WaitsFor {
   const TellWaiting& tell_;
 };
 
+/// Not for links whose exchanges overlap with the computation: there the process does not wait.
 class WatchedLinks : public ProcessLinks {
  public:
-  WatchedLinks(ProcessLinks& links, TellWaiting waiting)
-      : links_(links), waiting_(std::move(waiting)) {}
-  int rank() const override { return links_.rank(); }
-  int size() const override { return links_.size(); }
+  WatchedLinks(std::unique_ptr<ProcessLinks> links, TellWaiting waiting)
+      : links_(std::move(links)), waiting_(std::move(waiting)) {}
+  int rank() const override { return links_->rank(); }
+  int size() const override { return links_->size(); }
   void exchange(std::span<const std::span<const std::byte>> send,
                 std::span<const std::span<std::byte>> receive, const char* operation) override {
     const WaitsFor wait(waiting_, operation);
-    links_.exchange(send, receive, operation);
+    links_->exchange(send, receive, operation);
   }
-  void abort(const std::string& cause) noexcept override { links_.abort(cause); }
+  void abort(const std::string& cause) noexcept override { links_->abort(cause); }
 
  private:
-  ProcessLinks& links_;
+  const std::unique_ptr<ProcessLinks> links_;
   const TellWaiting waiting_;
 };
 

@@ -37,7 +37,7 @@ struct WorldBoard {
   WorldBoard(const std::vector<int>& ranks, ProcessLinks& its_links, ProcessLinks* its_links_beside,
              std::chrono::milliseconds stall_timeout, const TellWaiting& its_waiting)
       : ranks_of(ranks),
-        links(its_links, its_waiting),
+        links(its_links),
         links_beside(its_links_beside),
         waiting(its_waiting),
         process(links.rank()),
@@ -57,7 +57,7 @@ struct WorldBoard {
   }
 
   const std::vector<int> ranks_of;  ///< how many each process has
-  WatchedLinks links;
+  ProcessLinks& links;
   ProcessLinks* const links_beside;
   const TellWaiting waiting;
   const int process, local_size, first, total;
@@ -365,7 +365,7 @@ struct WorldGroup::Shared : WorldBoard {
 
 WorldGroup::WorldGroup(const std::vector<int>& ranks, ProcessLinks& links,
                        ProcessLinks* links_beside, std::chrono::milliseconds stall_timeout,
-                       const std::function<void(const char*)>& waiting)
+                       const TellWaiting& waiting)
     : shared_(std::make_shared<Shared>(ranks, links, links_beside, stall_timeout, waiting)) {}
 
 WorldGroup::~WorldGroup() = default;
