@@ -86,6 +86,24 @@ TEST_CASE("a failure on one rank is the failure of the run, and says which devic
   }
 }
 
+TEST_CASE("the cause is told, also where what follows from it ends first") {
+  std::string told;
+  try {
+    run_ranks(cpu_devices(2), {}, [&](Backend&, Communicator& communicator) {
+      if (communicator.rank() == 0) throw Error(ErrorKind::peer, "another rank failed");
+      try {
+        communicator.barrier();
+      } catch (const Error&) {
+        // Rank 0 has ended.
+      }
+      throw Error(ErrorKind::data, "a broken file");
+    });
+  } catch (const std::exception& caught) {
+    told = caught.what();
+  }
+  CHECK(told == "a broken file");
+}
+
 TEST_CASE("a split by its name, if it has samples") {
   const Job job = small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1)});
   CHECK(&split_by_name(job, "train") == &job.evaluated_train);
