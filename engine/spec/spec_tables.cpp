@@ -249,6 +249,17 @@ SpecTables::SpecTables(const Catalog& catalog)
              "With skip: the run ends when a process has met more than so many.")
            .at_least(1)
            .changeable(),
+       path_field(
+           "cache", &DataSpec::cache,
+           "Folder for decoded pictures (train.pack, test.pack), which are made by the first "
+           "run and mapped into memory by later ones; empty: none.")
+           .changeable(),
+       field("cache_shorter_side", &DataSpec::cache_shorter_side,
+             "Pictures in the cache are resized to this shorter side if theirs is longer, which "
+             "saves room and time and changes what transforms see; full: they are kept as they "
+             "are.")
+           .range(1, 16384)
+           .zero_as("full"),
        object_field("transforms", &DataSpec::transforms, transforms,
                     "Augmentation and normalisation.")});
   data.choice = flat_choice(&DataSpec::dataset, catalog.datasets);

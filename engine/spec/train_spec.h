@@ -95,7 +95,9 @@ struct DataSpec {
   std::int64_t workers = 0;   ///< decoder threads of a process; 0 = auto
   std::int64_t prefetch = 4;  ///< batches decoded ahead
   OnBadSample on_bad_sample = OnBadSample::stop;
-  std::int64_t max_bad_samples = 100;  ///< of a process
+  std::int64_t max_bad_samples = 100;   ///< of a process
+  std::string cache;                    ///< folder; empty = none (engine/training/packed_cache.h)
+  std::int64_t cache_shorter_side = 0;  ///< 0 = pictures are kept as they are
   TransformsSpec transforms;
 };
 

@@ -348,7 +348,7 @@ TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and 
   CHECK((losses("with-cpu") == losses("with-cpu,cpu")));
   // An evaluation needs every sample.
   write_file(w.dir.file("pictures/test/ant/1.png"), "");
-  const Finished eval = w.run({"eval", "with-cpu"});
+  const Finished eval = w.run({"eval", "with-cpu", "--allow-other-data"});
   CHECK(eval.exit_code == 3);
   check_contains(eval.err, "pictures/test/ant/1.png");
   write_file(w.dir.file("pictures/train/bee/1.png"), "");
