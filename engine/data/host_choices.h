@@ -59,7 +59,7 @@ struct TrivialParams {
 /// multiply-adds, as on x86 and ARM). REQUIRES: 0 <= bin < bins, bins >= 2.
 double trivial_magnitude(TrivialOperation operation, std::int64_t bin, std::int64_t bins);
 TrivialParams draw_trivial(std::int64_t bins, DrawStream& draws);
-void apply_trivial(const TrivialParams& params, Interpolation interpolation, Colour fill,
+void apply_trivial(const TrivialParams& params, Interpolation interpolation, FillColour fill,
                    Image& image);
 
 /// RandomErasing: which part of a picture is erased.

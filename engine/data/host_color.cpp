@@ -61,7 +61,7 @@ const ObjectTable& color_jitter_table() {
            .items(1, 2)
            .or_one(),
        field("hue", &ColorJitterOptions::hue,
-             "Parts of the color circle, uniform in [least, greatest]; one number stands for "
+             "Parts of the colour circle, uniform in [least, greatest]; one number stands for "
              "[-hue, hue]. 0: no change.")
            .range(-0.5, 0.5)
            .items(1, 2)
@@ -71,8 +71,8 @@ const ObjectTable& color_jitter_table() {
 
 const ObjectTable& random_grayscale_table() {
   static const ObjectTable table = object_table<RandomGrayscaleOptions>(
-      "RandomGrayscale", "Takes the color away at random; the image keeps its channels.",
-      {field("p", &RandomGrayscaleOptions::p, "Probability of a gray image.").range(0, 1)});
+      "RandomGrayscale", "Makes the image grey at random; it keeps its channels.",
+      {field("p", &RandomGrayscaleOptions::p, "Probability of a grey image.").range(0, 1)});
   return table;
 }
 

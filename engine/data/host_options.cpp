@@ -47,7 +47,7 @@ Fill::Fill(const Variant& transform, const std::vector<double>& values)
   }
 }
 
-Colour Fill::of(const Image& image) const {
+FillColour Fill::of(const Image& image) const {
   if (is_rgb_ && image.channels != 3) {
     fail(ErrorKind::usage, "{}: fill: expected 1 number, as the images have {} channel{}, found 3",
          place_, image.channels, image.channels == 1 ? "" : "s");

@@ -38,10 +38,10 @@ class Fill {
   /// `values`: one for every channel, or one for each of three. Fractions are cut off.
   Fill(const Variant& transform, const std::vector<double>& values);
   /// Throws ErrorKind::usage if there are three values but not three channels.
-  Colour of(const Image& image) const;
+  FillColour of(const Image& image) const;
 
  private:
-  Colour colour_{};
+  FillColour colour_{};
   bool is_rgb_;
   std::string place_;
 };

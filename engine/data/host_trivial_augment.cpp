@@ -65,7 +65,7 @@ TrivialParams draw_trivial(std::int64_t bins, DrawStream& draws) {
   return params;
 }
 
-void apply_trivial(const TrivialParams& params, Interpolation interpolation, Colour fill,
+void apply_trivial(const TrivialParams& params, Interpolation interpolation, FillColour fill,
                    Image& image) {
   const double magnitude = params.magnitude;
   const auto warp = [&](const AffineParams& affine, Point center) {
@@ -141,7 +141,7 @@ const ObjectTable& trivial_augment_wide_table() {
   static const ObjectTable table = object_table<TrivialAugmentWideOptions>(
       "TrivialAugmentWide",
       "Does one of 14 operations, chosen at random with a random strength: nothing, shear, "
-      "translation, rotation, brightness, color, contrast, sharpness, posterize, solarize, "
+      "translation, rotation, brightness, colour, contrast, sharpness, posterize, solarize, "
       "autocontrast, equalize.",
       {field("num_magnitude_bins", &TrivialAugmentWideOptions::num_magnitude_bins,
              "How many strengths there are.")

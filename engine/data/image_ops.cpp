@@ -25,7 +25,7 @@ Image empty_like(const Image& image, std::int64_t height, std::int64_t width) {
   return result;
 }
 
-Image filled_like(const Image& image, std::int64_t height, std::int64_t width, Colour fill) {
+Image filled_like(const Image& image, std::int64_t height, std::int64_t width, FillColour fill) {
   Image result = empty_like(image, height, width);
   if (image.channels == 1 || (fill[0] == fill[1] && fill[1] == fill[2])) {
     std::fill(result.pixels.begin(), result.pixels.end(), fill[0]);
@@ -297,7 +297,7 @@ void flip_vertically(Image& image) {
   }
 }
 
-Image padded(const Image& image, const Padding& padding, PaddingMode mode, Colour fill) {
+Image padded(const Image& image, const Padding& padding, PaddingMode mode, FillColour fill) {
   assert(padding.left >= 0 && padding.top >= 0 && padding.right >= 0 && padding.bottom >= 0);
   const std::int64_t height = image.height + padding.top + padding.bottom;
   const std::int64_t width = image.width + padding.left + padding.right;
@@ -342,7 +342,7 @@ AffineMatrix affine_matrix(const AffineParams& params, Point center) {
 }
 
 Image warped(const Image& image, const AffineMatrix& matrix, std::int64_t height,
-             std::int64_t width, Interpolation interpolation, Colour fill) {
+             std::int64_t width, Interpolation interpolation, FillColour fill) {
   Image out = filled_like(image, height, width, fill);
   const bool is_grey = image.channels == 1;
   if (interpolation == Interpolation::nearest) {
@@ -354,7 +354,7 @@ Image warped(const Image& image, const AffineMatrix& matrix, std::int64_t height
 }
 
 Image rotated(const Image& image, double angle, Interpolation interpolation, bool expand,
-              const Point* center, Colour fill) {
+              const Point* center, FillColour fill) {
   angle = std::fmod(angle, 360.0);
   if (angle < 0) angle += 360.0;
   if (!center) {

@@ -30,8 +30,8 @@ constexpr auto enum_names(PaddingMode) {
                                                {PaddingMode::symmetric, "symmetric"}});
 }
 
-/// One byte per channel; of a picture with one channel the first.
-using Colour = std::array<std::uint8_t, 3>;
+/// What is outside a picture: one byte per channel; of a picture with one channel the first.
+using FillColour = std::array<std::uint8_t, 3>;
 
 struct Point {
   double x = 0, y = 0;
@@ -62,21 +62,21 @@ void flip_horizontally(Image& image);
 void flip_vertically(Image& image);
 
 /// Reflections go on beyond the opposite edge, as numpy.pad's do. REQUIRES: no side is negative.
-Image padded(const Image& image, const Padding& padding, PaddingMode mode, Colour fill);
+Image padded(const Image& image, const Padding& padding, PaddingMode mode, FillColour fill);
 
 /// v2.functional.affine's matrix. REQUIRES: params.scale > 0.
 AffineMatrix affine_matrix(const AffineParams& params, Point center);
 
 /// Image.transform(AFFINE): pixels that come from outside the picture are `fill`.
 Image warped(const Image& image, const AffineMatrix& matrix, std::int64_t height,
-             std::int64_t width, Interpolation interpolation, Colour fill);
+             std::int64_t width, Interpolation interpolation, FillColour fill);
 
 /// v2.functional.rotate, anticlockwise. `center` null: the picture's. Multiples of 90 degrees are
 /// copies of pixels where the result's size allows it and no centre is given, as Pillow has it.
 Image rotated(const Image& image, double angle, Interpolation interpolation, bool expand,
-              const Point* center, Colour fill);
+              const Point* center, FillColour fill);
 
-// Colour. A factor of 1 changes nothing, 0 takes away all of the property; REQUIRES: factor >= 0.
+// Colour. A factor of 1 changes nothing, 0 takes away all of the property. REQUIRES: factor >= 0.
 
 void adjust_brightness(Image& image, double factor);
 void adjust_contrast(Image& image, double factor);

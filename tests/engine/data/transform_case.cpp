@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-Colour colour_of(const json& params) {
+FillColour colour_of(const json& params) {
   const auto fill = params.at("fill").get<std::vector<int>>();
   return {static_cast<std::uint8_t>(fill.at(0)), static_cast<std::uint8_t>(fill.at(1)),
           static_cast<std::uint8_t>(fill.at(2))};

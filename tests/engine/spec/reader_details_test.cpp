@@ -612,6 +612,7 @@ TEST_CASE("a list that may be a single number") {
 TEST_CASE("the schema of a list that may be a single number has both") {
   const auto schema = nlohmann::json::parse(config_schema(small_catalog()));
   const auto& levels = schema["$defs"]["lr_schedule.step"]["properties"]["levels"];
+  REQUIRE(levels.contains("anyOf"));
   REQUIRE(levels["anyOf"].size() == 2);
   CHECK(levels["anyOf"][0]["type"] == "number");
   CHECK(levels["anyOf"][0]["maximum"] == 1);
