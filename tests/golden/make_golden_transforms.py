@@ -206,8 +206,9 @@ def golden_cases():
                 yield picture, operation, {"factor": factor}
         for factor in (-0.5, -0.1, 0.25):
             yield picture, "hue", {"factor": factor}
-        yield picture, "jitter", {"order": [2, 0, 3, 1], "brightness": 1.4, "contrast": 0.6, "saturation": 1.9, "hue": 0.1}
-        yield picture, "jitter", {"order": [3, 1, 0, 2], "brightness": 0.7, "contrast": 1.5, "saturation": 0.2, "hue": -0.2}
+        for order, factors in (([2, 0, 3, 1], (1.4, 0.6, 1.9, 0.1)), ([3, 1, 0, 2], (0.7, 1.5, 0.2, -0.2))):
+            named = dict(zip(("brightness", "contrast", "saturation", "hue"), factors))
+            yield picture, "jitter", {"order": order} | named
         for bits in (1, 4):
             yield picture, "posterize", {"factor": bits}
         for threshold in (0.0, 127.5, 255.0):
@@ -215,7 +216,8 @@ def golden_cases():
         yield picture, "blur", {"kernel_size": [5, 3], "sigma": [1.5, 0.6]}
     for operation in range(len(TRIVIAL)):
         for index, bins, negative in ((30, 31, False), (17, 31, True)):
-            params = {"operation": operation, "bin": index, "bins": bins, "negative": negative and TRIVIAL[operation][1][1]}
+            sign = {"negative": negative and TRIVIAL[operation][1][1]}
+            params = {"operation": operation, "bin": index, "bins": bins} | sign
             yield 2 + operation % 2, "trivial", params | near
     for picture in (4, 5):
         yield picture, "sharpness", {"factor": 0.5}
