@@ -13,7 +13,7 @@ struct RandomCropOptions {
 };
 const ObjectTable& random_crop_table();
 
-struct RandomHorizontalFlipOptions {
+struct FlipOptions {
   double p = 0.5;
 };
 const ObjectTable& random_horizontal_flip_table();

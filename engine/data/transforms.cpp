@@ -95,18 +95,11 @@ void apply_one(const Variant& transform, bool is_after_normalize, SampleShape mo
     apply_crop(transform, model, desc);
   } else {
     desc.flip = true;
-    desc.flip_probability = static_cast<float>(transform.as<RandomHorizontalFlipOptions>().p);
+    desc.flip_probability = static_cast<float>(transform.as<FlipOptions>().p);
   }
 }
 
 }  // namespace
-
-const ObjectTable& random_horizontal_flip_table() {
-  static const ObjectTable table = object_table<RandomHorizontalFlipOptions>(
-      "RandomHorizontalFlip", "Flips the image left to right at random.",
-      {field("p", &RandomHorizontalFlipOptions::p, "Probability of a flip.").range(0, 1)});
-  return table;
-}
 
 std::span<const HostTransformKind> host_transform_kinds() {
   static const std::array kinds{
@@ -114,6 +107,14 @@ std::span<const HostTransformKind> host_transform_kinds() {
       center_crop_kind(),
       random_crop_kind(),
       random_resized_crop_kind(),
+      pad_kind(),
+      random_horizontal_flip_kind(),
+      random_vertical_flip_kind(),
+      random_rotation_kind(),
+      random_affine_kind(),
+      color_jitter_kind(),
+      random_grayscale_kind(),
+      trivial_augment_wide_kind(),
   };
   return kinds;
 }
@@ -125,7 +126,6 @@ const VariantTable& transform_table() {
     for (const HostTransformKind& kind : host_transform_kinds()) {
       made.alternatives.push_back(kind.table);
     }
-    made.alternatives.push_back(&random_horizontal_flip_table());
     made.alternatives.push_back(&normalize_table());
     made.hints = {
         {"ToTensor", "no transform (pixels are always scaled to 0..1)"},

@@ -74,10 +74,6 @@ inline Field Field::range(double low, double high) && {
   max = high;
   return std::move(*this);
 }
-inline Field Field::or_one() && {
-  or_single = true;
-  return std::move(*this);
-}
 inline Field Field::at_least(double low) && {
   min = low;
   return std::move(*this);
@@ -112,6 +108,10 @@ Field Field::follows(std::string from, T (*make)(const S&)) && {
 inline Field Field::items(std::size_t low, std::size_t high) && {
   min_items = low;
   max_items = high;
+  return std::move(*this);
+}
+inline Field Field::or_one() && {
+  one_is_list = true;
   return std::move(*this);
 }
 inline Field Field::zero_as(std::string word) && {

@@ -90,9 +90,9 @@ class SchemaMaker {
     return schema;
   }
 
-  static Json or_single(const Field& field, const Json& items) {
-    Json list = list_of(field, items);
-    return field.or_single ? Json{{"anyOf", {items, list}}} : list;
+  static Json number_list(const Field& field, const Json& one) {
+    Json list = list_of(field, one);
+    return field.one_is_list ? Json{{"anyOf", {one, list}}} : list;
   }
 
   static Json string_schema(const Field& field) {
@@ -125,12 +125,12 @@ class SchemaMaker {
         return {{"anyOf", {{{"const", field.size_word}}, one, pair}}};
       }
       case FieldType::numbers: {
-        Json schema = or_single(field, element("number", field));
+        Json schema = number_list(field, element("number", field));
         if (field.zero_word.empty()) return schema;
         return {{"anyOf", {{{"const", field.zero_word}}, schema}}};
       }
       case FieldType::integers:
-        return or_single(field, element("integer", field));
+        return number_list(field, element("integer", field));
       case FieldType::strings:
         return {{"anyOf", {string_schema(field), list_of(field, string_schema(field))}}};
       case FieldType::texts:
