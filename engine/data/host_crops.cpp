@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/data/host_options.h"
 #include "engine/data/host_transform.h"
 #include "engine/data/transform_tables.h"
 #include "kernels/error.h"
@@ -223,9 +224,7 @@ HostTransformKind center_crop_kind() {
 
 HostTransformKind random_crop_kind() {
   return {&random_crop_table(), [](const Variant& options) -> std::unique_ptr<HostTransform> {
-            return std::make_unique<RandomCrop>(
-                options.as<RandomCropOptions>(),
-                fmt::format("{}: {}", options.where.text(), options.type));
+            return std::make_unique<RandomCrop>(options.as<RandomCropOptions>(), place_of(options));
           }};
 }
 

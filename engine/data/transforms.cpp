@@ -3,6 +3,7 @@
 #include <cmath>
 #include <span>
 
+#include "engine/data/host_options.h"
 #include "engine/data/host_pipeline.h"
 #include "engine/data/loader.h"
 #include "engine/data/transform_tables.h"
@@ -29,24 +30,19 @@ std::string sizes(std::int64_t h, std::int64_t w) {
   return fmt::format("{}x{}", h, w);
 }
 
-/// The place and name of a transform: the beginning of its messages.
-std::string head(const Variant& transform) {
-  return fmt::format("{}: {}", transform.where.text(), transform.type);
-}
-
 void apply_crop(const Variant& transform, SampleShape model, InputDesc& desc) {
   const auto& options = transform.as<RandomCropOptions>();
   if (options.size != Size2{model.h, model.w}) {
     fail(ErrorKind::usage,
          "{}: size {} is not the height and width of model.input, {}: write size: [{}, {}]",
-         head(transform), sizes(options.size.h, options.size.w), sizes(model.h, model.w), model.h,
-         model.w);
+         place_of(transform), sizes(options.size.h, options.size.w), sizes(model.h, model.w),
+         model.h, model.w);
   }
   const std::int64_t h = desc.raw.h + 2 * options.padding, w = desc.raw.w + 2 * options.padding;
   if (options.size.h > h || options.size.w > w) {
     fail(ErrorKind::usage,
          "{}: size {} is larger than the data set's {} images with padding {} ({})",
-         head(transform), sizes(options.size.h, options.size.w), sizes(desc.raw.h, desc.raw.w),
+         place_of(transform), sizes(options.size.h, options.size.w), sizes(desc.raw.h, desc.raw.w),
          options.padding, sizes(h, w));
   }
   desc.crop_padding = options.padding;
@@ -58,14 +54,14 @@ std::vector<float> per_channel(const Variant& transform, const char* name,
                                bool positive) {
   if (static_cast<std::int64_t>(values.size()) != channels) {
     fail(ErrorKind::usage, "{}: {} has {} value{}, but the images have {} channel{}",
-         head(transform), name, values.size(), values.size() == 1 ? "" : "s", channels,
+         place_of(transform), name, values.size(), values.size() == 1 ? "" : "s", channels,
          channels == 1 ? "" : "s");
   }
   std::vector<float> result;
   for (const double value : values) {
     const auto as_float = static_cast<float>(value);
     if (!std::isfinite(as_float) || (positive && as_float <= 0.0F)) {
-      fail(ErrorKind::usage, "{}: {} must hold {}, found {}", head(transform), name,
+      fail(ErrorKind::usage, "{}: {} must hold {}, found {}", place_of(transform), name,
            positive ? "numbers above 0" : "finite numbers", value);
     }
     result.push_back(as_float);
@@ -82,14 +78,14 @@ void apply_normalize(const Variant& transform, InputDesc& desc) {
 void apply_one(const Variant& transform, bool is_after_normalize, SampleShape model,
                InputDesc& desc) {
   if (is_after_normalize) {
-    fail(ErrorKind::usage, "{}: {}", head(transform),
+    fail(ErrorKind::usage, "{}: {}", place_of(transform),
          transform.type == "Normalize" ? "appears twice in the list"
                                        : "comes after Normalize, which must be last");
   }
   if (transform.type == "Normalize") {
     apply_normalize(transform, desc);
   } else if (transform.type == "RandomCrop" ? desc.crop : desc.flip) {
-    fail(ErrorKind::usage, "{}: appears twice in the list", head(transform));
+    fail(ErrorKind::usage, "{}: appears twice in the list", place_of(transform));
   } else if (transform.type == "RandomCrop") {
     desc.crop = true;
     apply_crop(transform, model, desc);
@@ -179,7 +175,7 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type
     if (!divided.host.empty()) {
       fail(ErrorKind::usage,
            "{}: leaves pictures of {}, but model.input is {}: add CenterCrop with size: [{}, {}]",
-           head(divided.host.back()), sizes(desc.raw.h, desc.raw.w),
+           place_of(divided.host.back()), sizes(desc.raw.h, desc.raw.w),
            sizes(model_input.h, model_input.w), model_input.h, model_input.w);
     }
     fail(ErrorKind::usage,
