@@ -140,8 +140,17 @@ TEST_CASE("a part that need not be exact is, unless its JPEG was decoded at a re
   PicturePart part{{10, 20, 90, 70}, 46, 36, {0, 0, 46, 36}, false};
   const ChoosePart choose = [&](std::int64_t, std::int64_t) { return part; };
   const Image loose = decode_part(file_bytes(file), "x.jpg", 3, choose);
+  // Grey is then the JPEG's own luma.
+  const Image loose_grey = decode_part(file_bytes(file), "x.jpg", 1, choose);
   part.exact = true;
   CHECK(decode_part(file_bytes(file), "x.jpg", 3, choose).pixels == loose.pixels);
+  const Image grey = decode_part(file_bytes(file), "x.jpg", 1, choose);
+  double difference = 0;
+  for (std::size_t i = 0; i < grey.pixels.size(); ++i) {
+    difference += std::abs(double{1} * grey.pixels[i] - loose_grey.pixels[i]);
+  }
+  CHECK(difference > 0);
+  CHECK(difference < 2 * static_cast<double>(grey.pixels.size()));
 }
 
 std::vector<Bytes> resized_both_ways(const Image& image, const ResizeAxis& rows,
