@@ -80,7 +80,7 @@ Image decode(const Bytes& file, const std::string& name, const ChoosePart& choos
 double images_a_second(const std::vector<std::string>& files, int threads, double seconds,
                        bool is_random) {
   std::atomic<std::size_t> next = 0;
-  std::atomic<bool> ends = false;
+  std::atomic<bool> ends = false, failed = false;
   std::vector<std::size_t> done(static_cast<std::size_t>(threads) * 16);
   const Clock::time_point begin = Clock::now();
   std::vector<std::thread> workers;
@@ -89,9 +89,15 @@ double images_a_second(const std::vector<std::string>& files, int threads, doubl
       std::mt19937 random(static_cast<unsigned int>(t));
       while (!ends) {
         const std::string& path = files[next++ % files.size()];
-        decode(read_bytes(path), path, [&](std::int64_t height, std::int64_t width) {
-          return is_random ? random_part(random, height, width) : exact_part(height, width);
-        });
+        try {
+          decode(read_bytes(path), path, [&](std::int64_t height, std::int64_t width) {
+            return is_random ? random_part(random, height, width) : exact_part(height, width);
+          });
+        } catch (const std::exception& error) {
+          fmt::print(stderr, "bench_decode: {}\n", error.what());
+          failed = ends = true;
+          return;
+        }
         ++done[static_cast<std::size_t>(t) * 16];
       }
     });
@@ -99,6 +105,7 @@ double images_a_second(const std::vector<std::string>& files, int threads, doubl
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   ends = true;
   for (std::thread& worker : workers) worker.join();
+  if (failed) fail(ErrorKind::data, "a file cannot be decoded");
   std::size_t images = 0;
   for (const std::size_t count : done) images += count;
   return static_cast<double>(images) / seconds_since(begin);
