@@ -234,7 +234,11 @@ void add_bench_command(CLI::App& app, CommandBody& body, std::vector<std::string
       "Read 'run N' lines from stdin and answer each with the duration of N steps in seconds");
   add_process_options(bench, options->processes);
   CLI::Option* nproc = bench->get_option("--nproc");
+  CLI::Option* data = bench->add_flag(
+      "--data", options->data,
+      "Time the reading, decoding and transforming of samples on the host instead, by stage");
   for (CLI::Option* other : {weights, steps, losses, serve, nproc}) calls->excludes(other);
+  for (CLI::Option* other : {weights, calls, losses, serve, nproc}) data->excludes(other);
   set_body_of_processes(bench, body, options, run_bench);
 }
 

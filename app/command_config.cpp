@@ -37,7 +37,7 @@ Plan check_without_data(const TrainSpec& spec) {
   const SampleShape shape{input[1], input[2], input[0]};
   const TransformsSpec& transforms = spec.data.transforms;
   for (const std::vector<Variant>* list : {&transforms.train, &transforms.eval}) {
-    collect_errors(errors, [&] { make_input_desc(*list, DType::u8, shape, shape, 0); });
+    collect_errors(errors, [&] { check_transforms(*list, shape); });
   }
   collect_errors(errors, [&] {
     if (!plan.params.empty()) plan_update(make_optimizer(spec.optimizer), param_places(plan));

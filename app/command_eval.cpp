@@ -254,7 +254,7 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
   const std::string name = !options.split.empty()       ? options.split
                            : job.splits.test.size() > 0 ? "test"
                                                         : "val";
-  const Split& split = split_by_name(job.splits, name);
+  const Split& split = split_by_name(job, name);
   for (const Requirement& requirement : requirements) {
     if (requirement.split != name) {
       fail(ErrorKind::usage, "--require {}: expected a metric of the evaluated split, {}",

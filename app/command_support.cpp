@@ -16,6 +16,7 @@
 #include "engine/checkpoints/file_io.h"
 #include "engine/collectives/process_links.h"
 #include "engine/spec/read_spec.h"
+#include "engine/training/packed_cache.h"
 #include "engine/training/process_devices.h"
 
 namespace dpt {
@@ -83,11 +84,37 @@ void check_outputs(const TrainSpec& spec, std::int64_t outputs) {
        spec.data.dataset.type);
 }
 
+namespace {
+
+/// Through the cache of data.cache, where there is one.
+DataSets with_caches(DataSets sets, const DataSpec& spec) {
+  if (spec.cache.empty()) return sets;
+  if (!sets.train->resizes()) {
+    fail(ErrorKind::usage,
+         "data.cache: expected a data set of pictures that are decoded when they are read "
+         "(image_folder), found {}: remove data.cache",
+         spec.dataset.type);
+  }
+  PackedCacheOptions options;
+  options.shorter_side = spec.cache_shorter_side;
+  options.threads = cpu_info().logical_allowed;
+  options.info = [](const std::string& text) { fmt::print(stderr, "dpt: {}\n", text); };
+  const auto cached = [&](const std::shared_ptr<const DataSource>& source, const char* name) {
+    if (!source) return source;
+    options.path = (std::filesystem::path(spec.cache) / name).string();
+    return with_packed_cache(source, options);
+  };
+  return {cached(sets.train, "train.pack"), cached(sets.test, "test.pack")};
+}
+
+}  // namespace
+
 Job load_job(TrainSpec spec, ProcessGroup* processes) {
   if (processes) processes->introduce(devices_of_process(spec.devices, processes->world()));
   Plan plan = make_plan(spec);
   check_outputs(spec, plan.classes);
-  const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
+  const DataSets sets =
+      with_caches(open_dataset(spec.data.dataset, data_requirements(spec, plan)), spec.data);
   adopt_targets(spec, *sets.train);
   // What a run keeps are the layers themselves: the zoo of another release may have others.
   TrainSpec kept = spec;

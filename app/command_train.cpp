@@ -399,7 +399,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits,
   compare_and_connect(job, {{"--max-steps", std::to_string(options.max_steps)},
                             {"--overfit", std::to_string(options.overfit)}});
   for (const Requirement& requirement : requirements) {
-    if (requirement.split != "train") split_by_name(job.splits, requirement.split);
+    if (requirement.split != "train") split_by_name(job, requirement.split);
   }
   check_metrics_of(requirements, job.metrics);
   check_statistics(job);

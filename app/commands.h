@@ -89,12 +89,14 @@ struct BenchOptions {
   std::string config, devices, weights;
   std::vector<std::string> overrides;
   std::int64_t steps = 200, rounds = 9;
-  bool serve = false, losses = false, calls = false, json = false;
+  bool serve = false, losses = false, calls = false, data = false, json = false;
   ProcessOptions processes;
   std::vector<std::string> command;  ///< as in TrainOptions
 };
 int run_bench(const BenchOptions& options);
 /// `bench --calls`: times each call of a step on the first device separately.
 int run_bench_calls(const BenchOptions& options);
+/// `bench --data`: times the reading, decoding and transforming of the training samples.
+int run_bench_data(const BenchOptions& options);
 
 }  // namespace dpt

@@ -17,6 +17,7 @@
 #include "datasets/kinds.h"
 #include "datasets/requirements.h"
 #include "datasets/resident_source.h"
+#include "engine/data/stage_clock.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -40,6 +41,7 @@ struct ImageFile {
 
 /// Reads a whole file into memory.
 std::vector<std::byte> read_file(const std::string& path) {
+  const StageTimer timer(DataStage::read);
   std::error_code error;
   const std::uintmax_t bytes = fs::file_size(path, error);
   if (error) fail(ErrorKind::data, "{}: {}", path, error.message());
@@ -104,11 +106,15 @@ class ImageFolderSource final : public DataSource {
     return chosen;
   }
 
+  bool resizes() const override { return true; }
+
   Image read_part(std::int64_t index, const ChoosePart& choose,
                   std::int32_t& label) const override {
     const std::string path = path_of(index);
     label = this->label(index);
-    return decode_part(read_file(path), path, shape_.c, choose);
+    const std::vector<std::byte> file = read_file(path);
+    const StageTimer timer(DataStage::decode);
+    return decode_part(file, path, shape_.c, choose);
   }
 
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
@@ -121,10 +127,13 @@ class ImageFolderSource final : public DataSource {
       return;
     }
     const std::string path = path_of(index);
-    const Image image =
-        decode_part(read_file(path), path, shape_.c, [&](std::int64_t height, std::int64_t width) {
+    std::int32_t same = 0;
+    const Image image = read_part(
+        index,
+        [&](std::int64_t height, std::int64_t width) {
           return whole_picture(height, width, shape_.h, shape_.w);
-        });
+        },
+        same);
     std::memcpy(pixels.data(), image.pixels.data(), sample_bytes_);
     // Of several threads that decoded the same image, one stores it; none waits for that.
     State expected = State::empty;

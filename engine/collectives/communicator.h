@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -62,6 +63,10 @@ class Communicator {
   virtual void sum_overlapped(DevPtr, std::int64_t) {}
   /// What is queued from now on runs after all sums.
   virtual void finish_sums() {}
+  /// Runs `wait`, which waits for work of this rank's backend that may follow from sums. Throws
+  /// ErrorKind::peer where sums were aborted before it ended: then nothing that the backend has
+  /// computed since is what it looks like.
+  virtual void wait_for_sums(const std::function<void()>& wait) { wait(); }
   /// To be called before the memory of sums goes: none is under way when it returns. After a
   /// failure those that were begun are given up.
   virtual void stop_sums() noexcept {}

@@ -7,17 +7,16 @@
 // `record`, so no device ever waits for something that is not queued yet, and an aborted rank hangs
 // nobody.
 #include <algorithm>
-#include <atomic>
 #include <cassert>
 #include <cstring>
 
 #include "engine/collectives/abortable_barrier.h"
 #include "engine/collectives/communicator.h"
+#include "engine/collectives/shared_peer_sums.h"
 #include "engine/collectives/tree_sum.h"
 #include "kernels/common/divide.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
-#include "kernels/peer_sums.h"
 
 namespace dpt {
 namespace {
@@ -76,7 +75,7 @@ struct Board {
   int size() const { return static_cast<int>(slots[0].size()); }
   void abort(int rank, const std::string& cause) noexcept {
     meeting.abort(rank, cause);
-    if (PeerSums* made = sums_made.load()) made->abort();
+    sums.abort();
   }
 
   struct alignas(64) Slot {
@@ -89,9 +88,8 @@ struct Board {
     std::unique_ptr<Event> ready, done;
   };
   std::vector<Events> events;  ///< by rank
-  std::unique_ptr<PeerSums> sums;
-  std::atomic<PeerSums*> sums_made{nullptr};  ///< the same, for the thread that aborts
-  std::string no_sums;                        ///< why there are none
+  SharedPeerSums sums;
+  std::string no_sums;  ///< why there are none
   // Two sets in turn: a rank may publish its next request while another still reads this one.
   std::vector<Slot> slots[2];
 };
@@ -125,17 +123,23 @@ class LocalCommunicator : public Communicator {
     barrier();
     // One rank makes what all share, while the others wait.
     work([&] {
-      if (rank_ != 0) return;
-      board_.sums = make_peer_sums(board_.backends, board_.no_sums);
-      board_.sums_made = board_.sums.get();
+      if (rank_ == 0)
+        board_.no_sums = board_.sums.set_up(board_.backends, {&size_, 1}, nullptr, {});
     });
     why_not = board_.no_sums;
-    return board_.sums != nullptr;
+    return why_not.empty();
   }
   void sum_overlapped(DevPtr data, std::int64_t count) override {
-    board_.sums->begin(rank_, data, count);
+    board_.sums.get()->begin(rank_, data, count);
   }
-  void finish_sums() override { board_.sums->finish(rank_); }
+  void finish_sums() override { board_.sums.get()->finish(rank_); }
+  void wait_for_sums(const std::function<void()>& wait) override {
+    wait();
+    if (const PeerSums* sums = board_.sums.get()) sums->require_whole();
+  }
+  void stop_sums() noexcept override {
+    if (PeerSums* sums = board_.sums.get()) sums->stop(rank_);
+  }
 
   void broadcast(std::span<std::byte> data, int root) override {
     Request request;

@@ -11,8 +11,7 @@
 
 namespace dpt {
 
-OverlappedSums::OverlappedSums(std::vector<int> ranks_of, ProcessLinks& links,
-                               std::function<void(const char*)> waiting)
+OverlappedSums::OverlappedSums(std::vector<int> ranks_of, ProcessLinks& links, TellWaiting waiting)
     : ranks_of_(std::move(ranks_of)),
       local_size_(ranks_of_[static_cast<std::size_t>(links.rank())]),
       first_(std::accumulate(ranks_of_.begin(), ranks_of_.begin() + links.rank(), 0)),
@@ -75,10 +74,11 @@ void OverlappedSums::finish(int local) {
   done_.wait(lock, [&] {
     return failure_ || *std::min_element(begun_counts_.begin(), begun_counts_.end()) >= mine;
   });
-  const bool tells = local == 0 && waiting_ != nullptr && !failure_;
-  if (tells) waiting_("all_reduce");
-  done_.wait(lock, [&] { return done_count_ >= mine || failure_; });
-  if (tells) waiting_(nullptr);
+  {
+    const TellWaiting nobody;
+    const WaitsFor wait(local == 0 && !failure_ ? waiting_ : nobody, "all_reduce");
+    done_.wait(lock, [&] { return done_count_ >= mine || failure_; });
+  }
   if (failure_) std::rethrow_exception(failure_);
 }
 

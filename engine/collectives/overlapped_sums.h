@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "engine/collectives/process_sum.h"
+#include "engine/collectives/watched_links.h"
 
 namespace dpt {
 
@@ -22,8 +22,7 @@ class OverlappedSums {
  public:
   /// `ranks_of`: how many ranks each process has. `links` are this object's alone. `waiting` as for
   /// WorldGroup.
-  OverlappedSums(std::vector<int> ranks_of, ProcessLinks& links,
-                 std::function<void(const char*)> waiting);
+  OverlappedSums(std::vector<int> ranks_of, ProcessLinks& links, TellWaiting waiting);
   /// Breaks the links where a sum is under way.
   ~OverlappedSums();
   OverlappedSums(const OverlappedSums&) = delete;
@@ -49,7 +48,7 @@ class OverlappedSums {
   const std::vector<int> ranks_of_;
   const int local_size_, first_, total_;
   ProcessLinks& links_;
-  const std::function<void(const char*)> waiting_;
+  const TellWaiting waiting_;
   const std::unique_ptr<Backend> adder_;
   ProcessSum process_sum_;
   std::vector<PartialSum> parts_;

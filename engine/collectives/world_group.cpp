@@ -4,11 +4,14 @@
 #include <atomic>
 #include <cassert>
 #include <cstring>
+#include <mutex>
 #include <numeric>
 
 #include "engine/collectives/abortable_barrier.h"
 #include "engine/collectives/overlapped_sums.h"
 #include "engine/collectives/process_sum.h"
+#include "engine/collectives/shared_peer_sums.h"
+#include "engine/collectives/watched_links.h"
 #include "kernels/devices.h"
 #include "kernels/error.h"
 
@@ -18,37 +21,6 @@ namespace {
 int sum_of_first(const std::vector<int>& ranks_of, int processes) {
   return std::accumulate(ranks_of.begin(), ranks_of.begin() + processes, 0);
 }
-
-/// Links that say when their process waits.
-class WatchedLinks : public ProcessLinks {
- public:
-  using Waiting = std::function<void(const char*)>;
-
-  WatchedLinks(ProcessLinks& links, Waiting waiting)
-      : links_(links), waiting_(std::move(waiting)) {}
-  int rank() const override { return links_.rank(); }
-  int size() const override { return links_.size(); }
-  void exchange(std::span<const std::span<const std::byte>> send,
-                std::span<const std::span<std::byte>> receive, const char* operation) override {
-    struct Wait {
-      const Waiting& tell;
-      Wait(const Waiting& whom, const char* what) : tell(whom) {
-        if (tell) tell(what);
-      }
-      Wait(const Wait&) = delete;
-      ~Wait() {
-        if (tell) tell(nullptr);
-      }
-    };
-    const Wait wait(waiting_, operation);
-    links_.exchange(send, receive, operation);
-  }
-  void abort(const std::string& cause) noexcept override { links_.abort(cause); }
-
- private:
-  ProcessLinks& links_;
-  const Waiting waiting_;
-};
 
 /// What a rank publishes before a meeting.
 struct WorldRequest {
@@ -63,9 +35,9 @@ struct WorldRequest {
 /// others wait at a meeting, and they read its results after it.
 struct WorldBoard {
   WorldBoard(const std::vector<int>& ranks, ProcessLinks& its_links, ProcessLinks* its_links_beside,
-             std::chrono::milliseconds stall_timeout, const WatchedLinks::Waiting& its_waiting)
+             std::chrono::milliseconds stall_timeout, const TellWaiting& its_waiting)
       : ranks_of(ranks),
-        links(its_links, its_waiting),
+        links(its_links),
         links_beside(its_links_beside),
         waiting(its_waiting),
         process(links.rank()),
@@ -73,6 +45,7 @@ struct WorldBoard {
         first(sum_of_first(ranks_of, process)),
         total(sum_of_first(ranks_of, links.size())),
         meeting(local_size, stall_timeout, local_size <= cpu_info().logical_allowed, first),
+        backends(static_cast<std::size_t>(local_size)),
         slots{std::vector<WorldRequest>(static_cast<std::size_t>(local_size)),
               std::vector<WorldRequest>(static_cast<std::size_t>(local_size))},
         sum(ranks_of, links) {}
@@ -84,11 +57,12 @@ struct WorldBoard {
   }
 
   const std::vector<int> ranks_of;  ///< how many each process has
-  WatchedLinks links;
+  ProcessLinks& links;
   ProcessLinks* const links_beside;
-  const WatchedLinks::Waiting waiting;
+  const TellWaiting waiting;
   const int process, local_size, first, total;
   AbortableBarrier meeting;
+  std::vector<Backend*> backends;  ///< by rank here; complete after the first meeting
   // Two sets in turn: a rank may publish its next request while another still reads this one.
   std::vector<WorldRequest> slots[2];
   ProcessSum sum;
@@ -96,12 +70,37 @@ struct WorldBoard {
   std::vector<std::byte> gathered;  ///< what all_gather gives
   std::unique_ptr<OverlappedSums> overlapped;
   std::atomic<OverlappedSums*> overlapped_made{nullptr};  ///< the same, for the thread that aborts
+  SharedPeerSums peer_sums;                               ///< of GPUs
+  std::string no_peer_sums;                               ///< why there are none
 
   void abort(int local, const std::string& cause) noexcept {
     meeting.abort(local, cause);
     links.abort(cause);
     if (OverlappedSums* made = overlapped_made.load()) made->abort(cause);
+    peer_sums.abort();
   }
+
+  /// While all ranks here wait for their GPUs, these wait for other processes, if for anything:
+  /// one rank that is behind is not what other processes are to blame for.
+  class GpuWait {
+   public:
+    explicit GpuWait(WorldBoard& board) : board_(board) { change(+1); }
+    GpuWait(const GpuWait&) = delete;
+    ~GpuWait() { change(-1); }
+
+   private:
+    void change(int by) {
+      const std::lock_guard lock(board_.gpu_waits_mutex);
+      const bool all_waited = board_.gpu_waits == board_.local_size;
+      board_.gpu_waits += by;
+      if (!board_.waiting) return;
+      if (all_waited) board_.waiting(nullptr);
+      if (board_.gpu_waits == board_.local_size) board_.waiting("all_reduce");
+    }
+    WorldBoard& board_;
+  };
+  std::mutex gpu_waits_mutex;
+  int gpu_waits = 0;  // guarded by gpu_waits_mutex; ranks that wait
 };
 
 class WorldCommunicator : public Communicator {
@@ -111,7 +110,9 @@ class WorldCommunicator : public Communicator {
         board_(board),
         backend_(backend),
         host_(make_cpu_backend(1)),
-        in_host_memory_(host_->can_use_memory_of(backend)) {}
+        in_host_memory_(host_->can_use_memory_of(backend)) {
+    board.backends[static_cast<std::size_t>(local)] = &backend;
+  }
   int rank() const override { return board_.first + local_; }
   int size() const override { return board_.total; }
 
@@ -138,18 +139,27 @@ class WorldCommunicator : public Communicator {
     if (to_out) return;
     backend_.upload(out, board_.sum.result(), static_cast<std::size_t>(count) * sizeof(float));
     // The next sum overwrites what is uploaded.
-    backend_.synchronize();
+    wait_for_sums([&] { backend_.synchronize(); });
   }
 
+  /// Every rank of every process has the same kind of memory: only then is this called.
   bool set_up_overlapped_sums(std::string& why_not) override {
-    // Every rank of every process has the same kind of memory: only then is this called.
-    if (!in_host_memory_ || !board_.links_beside) {
-      why_not = "the GPUs are in several processes, whose sums are made in host memory";
-      return false;
-    }
     WorldRequest request;
     request.operation = "set_up_overlapped_sums";
     meet(request);
+    if (!in_host_memory_) {
+      work([&] {
+        if (!leads()) return;
+        board_.no_peer_sums = board_.peer_sums.set_up(board_.backends, board_.ranks_of,
+                                                      &board_.links, board_.waiting);
+      });
+      why_not = board_.no_peer_sums;
+      return why_not.empty();
+    }
+    if (!board_.links_beside) {
+      why_not = "the processes have no links for sums that overlap with the computation";
+      return false;
+    }
     if (leads()) {
       board_.overlapped =
           std::make_unique<OverlappedSums>(board_.ranks_of, *board_.links_beside, board_.waiting);
@@ -159,11 +169,33 @@ class WorldCommunicator : public Communicator {
     return true;
   }
   void sum_overlapped(DevPtr data, std::int64_t count) override {
-    board_.overlapped->begin(local_, reinterpret_cast<float*>(data.address), count);
+    if (PeerSums* sums = board_.peer_sums.get()) {
+      const WorldBoard::GpuWait wait(board_);  // The first one connects GPUs to each other.
+      sums->begin(local_, data, count);
+    } else {
+      board_.overlapped->begin(local_, reinterpret_cast<float*>(data.address), count);
+    }
   }
-  void finish_sums() override { board_.overlapped->finish(local_); }
+  void finish_sums() override {
+    if (PeerSums* sums = board_.peer_sums.get()) {
+      const WorldBoard::GpuWait wait(board_);
+      sums->finish(local_);
+    } else {
+      board_.overlapped->finish(local_);
+    }
+  }
+  void wait_for_sums(const std::function<void()>& wait) override {
+    const PeerSums* sums = board_.peer_sums.get();
+    if (!sums) return wait();
+    {
+      const WorldBoard::GpuWait all(board_);
+      wait();
+    }
+    sums->require_whole();
+  }
   void stop_sums() noexcept override {
     if (OverlappedSums* made = board_.overlapped_made.load()) made->stop();
+    if (PeerSums* sums = board_.peer_sums.get()) sums->stop(local_);
   }
 
   void broadcast(std::span<std::byte> data, int root) override {
@@ -306,7 +338,7 @@ class WorldCommunicator : public Communicator {
       backend_.download(to, parts[i].data, bytes);
       host_parts_.push_back({parts[i].node, DevPtr{reinterpret_cast<std::uintptr_t>(to)}});
     }
-    backend_.synchronize();
+    wait_for_sums([&] { backend_.synchronize(); });
     return host_parts_;
   }
 
@@ -333,7 +365,7 @@ struct WorldGroup::Shared : WorldBoard {
 
 WorldGroup::WorldGroup(const std::vector<int>& ranks, ProcessLinks& links,
                        ProcessLinks* links_beside, std::chrono::milliseconds stall_timeout,
-                       const std::function<void(const char*)>& waiting)
+                       const TellWaiting& waiting)
     : shared_(std::make_shared<Shared>(ranks, links, links_beside, stall_timeout, waiting)) {}
 
 WorldGroup::~WorldGroup() = default;

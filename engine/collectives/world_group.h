@@ -8,13 +8,12 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/collectives/communicator.h"
-#include "engine/collectives/process_links.h"
+#include "engine/collectives/watched_links.h"
 #include "kernels/heartbeat.h"
 
 namespace dpt {
@@ -22,12 +21,11 @@ namespace dpt {
 class WorldGroup : public RankGroup {
  public:
   /// `ranks`: how many each process has, in the order of the processes. `links_beside`, which may
-  /// be null, carry sums that overlap with the computation. `waiting`, if any, gets a text while
-  /// this process waits for others, and null when it no longer does; the thread that waits does not
-  /// beat meanwhile.
+  /// be null, carry sums of host memory that overlap with the computation. `waiting` is told of
+  /// waits that are no exchange of `links`, which tell theirs themselves (WatchedLinks); the thread
+  /// that waits does not beat meanwhile.
   WorldGroup(const std::vector<int>& ranks, ProcessLinks& links, ProcessLinks* links_beside,
-             std::chrono::milliseconds stall_timeout,
-             const std::function<void(const char* operation)>& waiting = {});
+             std::chrono::milliseconds stall_timeout, const TellWaiting& waiting = {});
   ~WorldGroup() override;
   /// The communicator's ranks count over all processes.
   std::unique_ptr<Communicator> join(int local, Backend& backend) override;

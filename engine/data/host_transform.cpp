@@ -34,4 +34,8 @@ std::optional<PicturePart> HostTransform::choose(Size2, DrawStream&) const {
   return std::nullopt;
 }
 
+std::optional<PixelBox> HostTransform::keeps(Size2, DrawStream&) const {
+  return std::nullopt;
+}
+
 }  // namespace dpt

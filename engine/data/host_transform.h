@@ -45,6 +45,8 @@ class HostTransform {
   /// what apply would do, before the picture is decoded. Nothing where it must see the whole
   /// picture.
   virtual std::optional<PicturePart> choose(Size2 picture, DrawStream& draws) const;
+  /// For a transform that only keeps a part of the picture, that part. It draws what apply would.
+  virtual std::optional<PixelBox> keeps(Size2 picture, DrawStream& draws) const;
 };
 
 /// One kind of transform. `make` throws ErrorKind::usage, the transform's place first, for options

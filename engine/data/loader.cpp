@@ -49,7 +49,7 @@ struct Staging {
 
 }  // namespace
 
-struct Loader::Impl {
+struct Loader::Impl : DecoderPool::Client {
   Impl(const Split& a_split, const Options& an_options)
       : split(a_split), source(*a_split.source), options(an_options), resident(source.resident()) {
     const std::int64_t n = source.size();
@@ -60,18 +60,13 @@ struct Loader::Impl {
     if (resident) return;
     sample_bytes = static_cast<std::size_t>(source.shape().elements()) * size_of(source.type());
     target_floats = static_cast<std::size_t>(source.targets().floats());
-    options.workers = std::max(options.workers, 1);
+    if (!options.decoders) options.decoders = std::make_shared<DecoderPool>(1);
     options.prefetch = std::max(options.prefetch, 1);
     ring.resize(static_cast<std::size_t>(options.prefetch) + 1);
   }
 
-  ~Impl() {
-    {
-      const std::lock_guard lock(mutex);
-      stopping = true;
-    }
-    work.notify_all();
-    for (std::thread& thread : threads) thread.join();
+  ~Impl() override {
+    if (is_served) options.decoders->remove(*this);
     if (order_thread.joinable()) order_thread.join();
   }
 
@@ -80,7 +75,7 @@ struct Loader::Impl {
   void make_next_order(std::int64_t epoch);
   HostBatch next_resident(const Range& range);
   HostBatch next_staged(const Range& range);
-  void decode();
+  bool work() noexcept override;
 
   Staging& staging(std::size_t batch) { return ring[batch % ring.size()]; }
   /// Batches [0, limit) may be decoded now: the ring's buffers minus the one the caller holds.
@@ -109,16 +104,16 @@ struct Loader::Impl {
   std::vector<Range> ranges;
   std::size_t consumed = 0;  ///< calls of next
 
-  // Decoder threads; everything below and `consumed` is guarded by the mutex.
+  // Decoder threads; everything up to `heartbeat` and `consumed` is guarded by the mutex.
   std::mutex mutex;
-  std::condition_variable work, done;
+  std::condition_variable done;
   std::vector<Staging> ring;
   std::size_t opened = 0;       ///< batches whose staging is ready to be filled
   std::size_t taken_batch = 0;  ///< the next sample to return
   std::int64_t taken_sample = 0;
-  int busy = 0;  ///< decoders at work on a chunk
-  bool stopping = false;
-  std::vector<std::thread> threads;
+  int busy = 0;                          ///< decoders at work on a chunk
+  std::shared_ptr<Heartbeat> heartbeat;  ///< of the replica that decoders work for
+  bool is_served = false;                ///< by the decoders; of the thread that uses the loader
 
   std::future<Order> next_order;  ///< of the epoch after this one, if it is being made
   std::thread order_thread;       ///< that makes it
@@ -177,62 +172,60 @@ void Loader::Impl::start(std::int64_t epoch, std::vector<Range> new_ranges) {
   {
     const std::lock_guard lock(mutex);
     ranges = std::move(new_ranges);
+    heartbeat = heartbeat_of_thread();
     open_window();
   }
-  work.notify_all();
-  while (static_cast<int>(threads.size()) < options.workers) {
-    threads.push_back(start_thread(
-        fmt::format("decoder {} of {} for each replica", threads.size() + 1, options.workers),
-        [this] { decode(); }));
+  if (is_served) {
+    options.decoders->wake();
+  } else {
+    options.decoders->add(*this);
+    is_served = true;
   }
 }
 
-void Loader::Impl::decode() {
+bool Loader::Impl::work() noexcept {
   std::unique_lock lock(mutex);
-  while (true) {
-    while (taken_batch < opened && taken_sample == ranges[taken_batch].size()) {
-      ++taken_batch;
-      taken_sample = 0;
-    }
-    if (stopping) return;
-    if (taken_batch == opened) {
-      work.wait(lock);
-      continue;
-    }
-    const Range range = ranges[taken_batch];
-    Staging& batch = staging(taken_batch);
-    const std::int64_t share = range.size() / (2 * std::int64_t{options.workers});
-    const std::int64_t count = std::min(std::clamp<std::int64_t>(share, 1, kMostSamplesTaken),
-                                        range.size() - taken_sample);
-    const std::int64_t begin = taken_sample;
-    taken_sample += count;
-    ++busy;
-    lock.unlock();
-    std::exception_ptr error;
-    std::int64_t k = begin;
-    try {
-      for (; k < begin + count; ++k) {
-        beat("reading samples");
-        const auto at = static_cast<std::size_t>(k);
-        const std::int64_t id = order.ids[static_cast<std::size_t>(range.begin + k)];
-        source.read(id, std::span(batch.pixels).subspan(at * sample_bytes, sample_bytes),
-                    batch.labels[at]);
-        if (target_floats == 0) continue;
-        source.read_targets(id,
-                            std::span(batch.targets).subspan(at * target_floats, target_floats));
-      }
-    } catch (...) {
-      error = std::current_exception();
-    }
-    lock.lock();
-    --busy;
-    if (error && k < batch.error_position) {
-      batch.error = error;
-      batch.error_position = k;
-    }
-    batch.unread -= count;
-    if (batch.unread == 0 || busy == 0) done.notify_all();
+  while (taken_batch < opened && taken_sample == ranges[taken_batch].size()) {
+    ++taken_batch;
+    taken_sample = 0;
   }
+  if (taken_batch == opened) return false;
+  const Range range = ranges[taken_batch];
+  Staging& batch = staging(taken_batch);
+  const std::int64_t share = range.size() / (2 * std::int64_t{options.decoders->threads()});
+  const std::int64_t count =
+      std::min(std::clamp<std::int64_t>(share, 1, kMostSamplesTaken), range.size() - taken_sample);
+  const std::int64_t begin = taken_sample;
+  taken_sample += count;
+  ++busy;
+  set_heartbeat_of_thread(heartbeat);
+  lock.unlock();
+  std::exception_ptr error;
+  std::int64_t k = begin;
+  try {
+    for (; k < begin + count; ++k) {
+      beat("reading samples");
+      const auto at = static_cast<std::size_t>(k);
+      const std::int64_t id = order.ids[static_cast<std::size_t>(range.begin + k)];
+      source.read_in_epoch(order.epoch, id,
+                           std::span(batch.pixels).subspan(at * sample_bytes, sample_bytes),
+                           batch.labels[at]);
+      if (target_floats == 0) continue;
+      source.read_targets(id, std::span(batch.targets).subspan(at * target_floats, target_floats));
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  set_heartbeat_of_thread(nullptr);
+  lock.lock();
+  --busy;
+  if (error && k < batch.error_position) {
+    batch.error = error;
+    batch.error_position = k;
+  }
+  batch.unread -= count;
+  if (batch.unread == 0 || busy == 0) done.notify_all();
+  return true;
 }
 
 HostBatch Loader::Impl::next_resident(const Range& range) {
@@ -254,7 +247,9 @@ HostBatch Loader::Impl::next_staged(const Range& range) {
   Staging& ready = staging(consumed);
   ++consumed;
   open_window();
-  work.notify_all();
+  lock.unlock();
+  options.decoders->wake();
+  lock.lock();
   if (ready.unread > 0) {
     const auto from = std::chrono::steady_clock::now();
     done.wait(lock, [&] { return ready.unread == 0; });

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/data/decoder_pool.h"
 #include "engine/data/source.h"
 #include "engine/spec/train_spec.h"
 #include "kernels/backend.h"
@@ -48,16 +49,17 @@ struct HostBatch {
   double wait_seconds = 0;            ///< time the caller waited for decoding
 };
 
-/// Reads one rank's part of every batch, in order. Background threads decode ahead for sources
-/// that are not resident, with bounded memory. An exception of a decoder is rethrown by the
+/// Reads one rank's part of every batch, in order. The process' decoder threads decode ahead for
+/// sources that are not resident, with bounded memory. An exception of a decoder is rethrown by the
 /// `next` that would have returned the sample. Used by one thread.
 class Loader {
  public:
   struct Options {
     std::uint64_t seed = 1;
     bool shuffle = true;
-    int workers = 1;   ///< decoder threads; at least one works
     int prefetch = 4;  ///< batches decoded ahead; at least one
+    /// Null: one thread of its own, where it needs one.
+    std::shared_ptr<DecoderPool> decoders = {};
   };
   /// `split` must outlive the loader.
   Loader(const Split& split, const Options& options);
@@ -74,7 +76,8 @@ class Loader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The transforms of a config ("train" or "eval" list) as a description of the input kernel.
+/// The device's part of the transforms of a config ("train" or "eval" list; host_pipeline.h) as a
+/// description of the input kernel. `source`, or `raw`, is what the host's part leaves.
 /// Throws one ErrorKind::usage with a line, the transform's place first, for each one whose shape
 /// or number of channels does not fit.
 InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSource& source,
@@ -82,6 +85,10 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSour
 /// The same of images of that type and shape.
 InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type, SampleShape raw,
                           SampleShape model_input, std::uint64_t seed);
+
+/// Checks all that needs no data: options, and sizes where they do not follow from the pictures'.
+/// Throws as make_input_desc.
+void check_transforms(const std::vector<Variant>& transforms, SampleShape model_input);
 
 /// The transforms' tables for the Catalog.
 const VariantTable& transform_table();

@@ -40,6 +40,11 @@ class DataSource {
   virtual void read_targets(std::int64_t index, std::span<float> row) const;
   /// Writes one raw sample, shape().elements() of type(), and its label.
   virtual void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const = 0;
+  /// The sample as an epoch sees it: augmented, where that is done on the host.
+  virtual void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> pixels,
+                             std::int32_t& label) const;
+  /// Whether samples are pictures of their own sizes, which read() resizes to shape().
+  virtual bool resizes() const { return false; }
   /// The part of a sample that `choose` asks for, and its label: of the picture as it is in its
   /// file where samples are such files, else of what `read` gives. REQUIRES: type() is u8.
   virtual Image read_part(std::int64_t index, const ChoosePart& choose, std::int32_t& label) const;

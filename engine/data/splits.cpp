@@ -50,6 +50,11 @@ std::int32_t DataSource::label(std::int64_t index) const {
   return label;
 }
 
+void DataSource::read_in_epoch(std::int64_t, std::int64_t index, std::span<std::byte> pixels,
+                               std::int32_t& label) const {
+  read(index, pixels, label);
+}
+
 Image DataSource::read_part(std::int64_t index, const ChoosePart& choose,
                             std::int32_t& label) const {
   assert(type() == DType::u8);

@@ -3,45 +3,17 @@
 #include <cmath>
 #include <span>
 
+#include "engine/data/host_pipeline.h"
 #include "engine/data/loader.h"
+#include "engine/data/transform_tables.h"
 #include "kernels/error.h"
 
 namespace dpt {
 namespace {
 
-struct RandomCropOptions {
-  Size2 size{0, 0};
-  std::int64_t padding = 0;
-};
-
-struct RandomHorizontalFlipOptions {
-  double p = 0.5;
-};
-
 struct NormalizeOptions {
   std::vector<double> mean, std;
 };
-
-const ObjectTable& random_crop_table() {
-  static const ObjectTable table = object_table<RandomCropOptions>(
-      "RandomCrop",
-      "Crops a random part of the image, after padding it with black (raw zeros, as torchvision "
-      "does before ToTensor).",
-      {field("size", &RandomCropOptions::size,
-             "Height and width of the crop; must be those of model.input.")
-           .required()
-           .range(1, 16384),
-       field("padding", &RandomCropOptions::padding, "Padding on each side, in pixels.")
-           .range(0, 1024)});
-  return table;
-}
-
-const ObjectTable& flip_table() {
-  static const ObjectTable table = object_table<RandomHorizontalFlipOptions>(
-      "RandomHorizontalFlip", "Flips the image left to right at random.",
-      {field("p", &RandomHorizontalFlipOptions::p, "Probability of a flip.").range(0, 1)});
-  return table;
-}
 
 const ObjectTable& normalize_table() {
   static const ObjectTable table = object_table<NormalizeOptions>(
@@ -123,28 +95,52 @@ void apply_one(const Variant& transform, bool is_after_normalize, SampleShape mo
     apply_crop(transform, model, desc);
   } else {
     desc.flip = true;
-    desc.flip_probability = static_cast<float>(transform.as<RandomHorizontalFlipOptions>().p);
+    desc.flip_probability = static_cast<float>(transform.as<FlipOptions>().p);
   }
 }
 
 }  // namespace
 
+std::span<const HostTransformKind> host_transform_kinds() {
+  static const std::array kinds{
+      resize_kind(),
+      center_crop_kind(),
+      random_crop_kind(),
+      random_resized_crop_kind(),
+      pad_kind(),
+      random_horizontal_flip_kind(),
+      random_vertical_flip_kind(),
+      random_rotation_kind(),
+      random_affine_kind(),
+      color_jitter_kind(),
+      random_grayscale_kind(),
+      trivial_augment_wide_kind(),
+  };
+  return kinds;
+}
+
 const VariantTable& transform_table() {
-  static const VariantTable table{
-      "transform",
-      "type",
-      {&random_crop_table(), &flip_table(), &normalize_table()},
-      {{"ToTensor", "no transform (pixels are always scaled to 0..1)"},
-       {"PILToTensor", "no transform (pixels are always scaled to 0..1)"},
-       {"ConvertImageDtype", "no transform (pixels are always scaled to 0..1)"},
-       {"ToDtype", "no transform (pixels are always scaled to 0..1)"},
-       {"Rescaling", "no transform (pixels are always scaled to 0..1)"},
-       {"Resize", "no transform (image_folder always resizes to model.input)"},
-       {"Resizing", "no transform (image_folder always resizes to model.input)"},
-       {"Grayscale", "no transform (image_folder always converts to the channels of model.input)"},
-       {"RandomFlip", "RandomHorizontalFlip"},
-       {"HorizontalFlip", "RandomHorizontalFlip"},
-       {"Normalization", "Normalize"}}};
+  static const VariantTable table = [] {
+    VariantTable made;
+    made.what = "transform";
+    for (const HostTransformKind& kind : host_transform_kinds()) {
+      made.alternatives.push_back(kind.table);
+    }
+    made.alternatives.push_back(&normalize_table());
+    made.hints = {
+        {"ToTensor", "no transform (pixels are always scaled to 0..1)"},
+        {"ToImage", "no transform (pixels are always scaled to 0..1)"},
+        {"PILToTensor", "no transform (pixels are always scaled to 0..1)"},
+        {"ConvertImageDtype", "no transform (pixels are always scaled to 0..1)"},
+        {"ToDtype", "no transform (pixels are always scaled to 0..1)"},
+        {"Rescaling", "no transform (pixels are always scaled to 0..1)"},
+        {"Resizing", "Resize"},
+        {"Grayscale", "no transform (image_folder always converts to the channels of model.input)"},
+        {"RandomFlip", "RandomHorizontalFlip"},
+        {"HorizontalFlip", "RandomHorizontalFlip"},
+        {"Normalization", "Normalize"}};
+    return made;
+  }();
   return table;
 }
 
@@ -169,7 +165,8 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type
   }
   std::string problems;
   bool is_after_normalize = false;
-  for (const Variant& transform : transforms) {
+  const DividedTransforms divided = divide_transforms(transforms);
+  for (const Variant& transform : divided.device) {
     try {
       apply_one(transform, is_after_normalize, model_input, desc);
     } catch (const Error& error) {
@@ -179,12 +176,31 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type
   }
   if (!problems.empty()) throw Error(ErrorKind::usage, problems);
   if (!desc.crop && (desc.raw.h != model_input.h || desc.raw.w != model_input.w)) {
+    if (!divided.host.empty()) {
+      fail(ErrorKind::usage,
+           "{}: leaves pictures of {}, but model.input is {}: add CenterCrop with size: [{}, {}]",
+           head(divided.host.back()), sizes(desc.raw.h, desc.raw.w),
+           sizes(model_input.h, model_input.w), model_input.h, model_input.w);
+    }
     fail(ErrorKind::usage,
          "model.input is {}, but the data set's images are {}: write model.input: [{}, {}, {}]",
          sizes(model_input.h, model_input.w), sizes(desc.raw.h, desc.raw.w), desc.raw.c, desc.raw.h,
          desc.raw.w);
   }
   return desc;
+}
+
+void check_transforms(const std::vector<Variant>& transforms, SampleShape model_input) {
+  const std::span<const Variant> host = divide_transforms(transforms).host;
+  const Size2 input{model_input.h, model_input.w};
+  SampleShape raw = model_input;
+  if (!host.empty()) {
+    const Size2 size = HostPipeline(host, input, input, 0).size();
+    // Sizes that follow from the pictures' are not known here.
+    const Size2 other{input.h + 1, input.w + 2};
+    if (HostPipeline(host, other, input, 0).size() == size) raw = {size.h, size.w, model_input.c};
+  }
+  make_input_desc(transforms, DType::u8, raw, model_input, 0);
 }
 
 }  // namespace dpt

@@ -93,6 +93,7 @@ struct Field {
   std::optional<double> min, max;
   bool min_is_exclusive = false;
   std::optional<std::size_t> min_items, max_items;  ///< lists only
+  bool one_is_list = false;  ///< of a list of numbers: a number may be written for a list of one
   std::string zero_word;  ///< how users write 0 ("auto"): of an integer; the empty list, of numbers
   std::string size_word;  ///< of a size2: what may be written instead; stands for -1, -1
   std::vector<std::string> choices;  ///< FieldType::choice
@@ -134,6 +135,8 @@ struct Field {
   template <class S, class T>
   Field follows(std::string leader, T (*make)(const S&)) &&;
   Field items(std::size_t low, std::size_t high) &&;  ///< how many a list may have
+  /// Of a list of numbers or integers: one may be written without brackets.
+  Field or_one() &&;
   /// `word` is written for 0 or, where the field is a list of numbers, for the empty list; range
   /// and items are for the others.
   Field zero_as(std::string word) &&;

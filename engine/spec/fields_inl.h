@@ -110,6 +110,10 @@ inline Field Field::items(std::size_t low, std::size_t high) && {
   max_items = high;
   return std::move(*this);
 }
+inline Field Field::or_one() && {
+  one_is_list = true;
+  return std::move(*this);
+}
 inline Field Field::zero_as(std::string word) && {
   zero_word = std::move(word);
   return std::move(*this);

@@ -90,6 +90,11 @@ class SchemaMaker {
     return schema;
   }
 
+  static Json number_list(const Field& field, const Json& one) {
+    Json list = list_of(field, one);
+    return field.one_is_list ? Json{{"anyOf", {one, list}}} : list;
+  }
+
   static Json string_schema(const Field& field) {
     Json schema = {{"type", "string"}};
     if (!field.choices.empty()) schema["enum"] = field.choices;
@@ -120,12 +125,12 @@ class SchemaMaker {
         return {{"anyOf", {{{"const", field.size_word}}, one, pair}}};
       }
       case FieldType::numbers: {
-        Json schema = list_of(field, element("number", field));
+        Json schema = number_list(field, element("number", field));
         if (field.zero_word.empty()) return schema;
         return {{"anyOf", {{{"const", field.zero_word}}, schema}}};
       }
       case FieldType::integers:
-        return list_of(field, element("integer", field));
+        return number_list(field, element("integer", field));
       case FieldType::strings:
         return {{"anyOf", {string_schema(field), list_of(field, string_schema(field))}}};
       case FieldType::texts:

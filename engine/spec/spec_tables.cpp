@@ -228,15 +228,38 @@ SpecTables::SpecTables(const Catalog& catalog)
              "Number of training samples held out for validation.")
            .at_least(0),
        field("shuffle", &DataSpec::shuffle, "Shuffle the training samples anew in each epoch."),
-       field("workers", &DataSpec::workers,
-             "Threads per replica that decode samples, for formats that need decoding; auto: an "
-             "equal share of the cores that the replicas leave free, at least one.")
+       field(
+           "workers", &DataSpec::workers,
+           "Threads of a process that decode samples, for all of its replicas, where the format "
+           "needs decoding; auto: as many as the cores that the replicas leave free, and at least "
+           "one for each replica.")
            .range(1, 1024)
            .zero_as("auto")
            .changeable(),
        field("prefetch", &DataSpec::prefetch, "Number of batches to decode ahead.")
            .range(1, 1024)
            .changeable(),
+       field(
+           "on_bad_sample", &DataSpec::on_bad_sample,
+           "What follows a training sample that cannot be read. stop: the run ends, naming it. "
+           "skip: it is named, and the next sample in the order of the files takes its place; the "
+           "same one on every rank and after a resume. An evaluation always needs every sample.")
+           .changeable(),
+       field("max_bad_samples", &DataSpec::max_bad_samples,
+             "With skip: the run ends when a process has met more than so many.")
+           .at_least(1)
+           .changeable(),
+       path_field(
+           "cache", &DataSpec::cache,
+           "Folder for decoded pictures (train.pack, test.pack), which are made by the first "
+           "run and mapped into memory by later ones; empty: none.")
+           .changeable(),
+       field("cache_shorter_side", &DataSpec::cache_shorter_side,
+             "Pictures in the cache are resized to this shorter side if theirs is longer, which "
+             "saves room and time and changes what transforms see; full: they are kept as they "
+             "are.")
+           .range(1, 16384)
+           .zero_as("full"),
        object_field("transforms", &DataSpec::transforms, transforms,
                     "Augmentation and normalisation.")});
   data.choice = flat_choice(&DataSpec::dataset, catalog.datasets);

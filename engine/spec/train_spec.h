@@ -48,6 +48,13 @@ constexpr auto enum_names(MoreEpochs) {
                                               {MoreEpochs::restart, "restart"}});
 }
 
+/// What follows a training sample that cannot be read (engine/data/bad_samples.h).
+enum class OnBadSample : std::uint8_t { stop, skip };
+constexpr auto enum_names(OnBadSample) {
+  return std::to_array<EnumName<OnBadSample>>(
+      {{OnBadSample::stop, "stop"}, {OnBadSample::skip, "skip"}});
+}
+
 /// What follows a step that is not finite (engine/training/divergence.h).
 enum class DivergencePolicy : std::uint8_t { halt, skip, rollback };
 constexpr auto enum_names(DivergencePolicy) {
@@ -85,8 +92,12 @@ struct DataSpec {
   std::int64_t batch_size = 0;  ///< global
   std::int64_t val_split = 0;   ///< samples held out of the training files
   bool shuffle = true;
-  std::int64_t workers = 0;   ///< decoder threads for sources that decode; 0 = auto
+  std::int64_t workers = 0;   ///< decoder threads of a process; 0 = auto
   std::int64_t prefetch = 4;  ///< batches decoded ahead
+  OnBadSample on_bad_sample = OnBadSample::stop;
+  std::int64_t max_bad_samples = 100;   ///< of a process
+  std::string cache;                    ///< folder; empty = none (engine/training/packed_cache.h)
+  std::int64_t cache_shorter_side = 0;  ///< 0 = pictures are kept as they are
   TransformsSpec transforms;
 };
 

@@ -62,6 +62,11 @@ std::string list_text(const Field& field, const std::string& one, const std::str
                      *field.min_items == 1 ? one : many);
 }
 
+/// Before a list's own text: "a number or ".
+std::string one_text(const Field& field, const char* one) {
+  return field.one_is_list ? fmt::format("{} or ", one) : std::string{};
+}
+
 /// The same field for one element of its list.
 Field element_of(const Field& field) {
   Field one = field;
@@ -223,6 +228,10 @@ class Converter {
         std::vector<ConfigIssue> ignored;
         PlainValue single;
         const bool is_one = Converter(one, ignored).convert(node, single);
+        if (is_one && field_.one_is_list) {
+          value = std::vector<T>{std::get<T>(single)};
+          return true;
+        }
         return refuse(node, is_one ? fmt::format("write [{}]", node.text) : std::string{});
       }
     }
@@ -290,9 +299,11 @@ std::string expected_text(const Field& field) {
                          field.size_word.empty() ? "" : "'" + field.size_word + "', ", range);
     case FieldType::numbers:
       return (field.zero_word.empty() ? "" : field.zero_word + " or ") +
-             list_text(field, "number", "numbers") + (range.empty() ? "" : ", each" + range);
+             one_text(field, "a number") + list_text(field, "number", "numbers") +
+             (range.empty() ? "" : ", each" + range);
     case FieldType::integers:
-      return list_text(field, "integer", "integers") + (range.empty() ? "" : ", each" + range);
+      return one_text(field, "an integer") + list_text(field, "integer", "integers") +
+             (range.empty() ? "" : ", each" + range);
     case FieldType::strings:
       return "a string or " + list_text(field, "string", "strings");
     case FieldType::texts:

@@ -27,6 +27,10 @@ class OneByOne : public DataSource {
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     source_.read(index, pixels, label);
   }
+  void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> pixels,
+                     std::int32_t& label) const override {
+    source_.read_in_epoch(epoch, index, pixels, label);
+  }
   TargetShape targets() const override { return source_.targets(); }
   void read_targets(std::int64_t index, std::span<float> row) const override {
     source_.read_targets(index, row);
@@ -94,7 +98,7 @@ class Probe {
   std::optional<Finding> look_at(std::int64_t id) {
     std::int32_t label = 0;
     const std::int32_t slot = 0;
-    source_.read(id, pixels_, label);
+    source_.read_in_epoch(scalars_.epoch, id, pixels_, label);
     if (!targets_.empty()) source_.read_targets(id, targets_);
     HostBatch batch;
     batch.pixels = pixels_;

@@ -96,10 +96,10 @@ EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
   return *evaluate_split_unless({}, replica, job, split, name);
 }
 
-const Split& split_by_name(const Splits& splits, const std::string& name) {
-  const Split* split = name == "train"  ? &splits.train
-                       : name == "val"  ? &splits.val
-                       : name == "test" ? &splits.test
+const Split& split_by_name(const Job& job, const std::string& name) {
+  const Split* split = name == "train"  ? &job.evaluated_train
+                       : name == "val"  ? &job.splits.val
+                       : name == "test" ? &job.splits.test
                                         : nullptr;
   if (!split) {
     fail(ErrorKind::usage, "unknown split '{}': expected train, val or test", name);

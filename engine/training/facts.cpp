@@ -15,7 +15,7 @@ constexpr const char* kConfig = "the config";
 /// What may differ: each process brings its own devices, and reads the same data (whose fingerprint
 /// is compared) from where it has it, in its own way.
 const std::vector<std::string> kOwnFields = {
-    "devices", "data.root", "data.train", "data.test", "data.workers", "data.prefetch", "weights"};
+    "devices", "data.root", "data.train", "data.test", "data.workers", "data.prefetch", "data.cache", "weights"};
 
 std::string place_text(std::size_t rank, const std::vector<std::string>& hosts) {
   return fmt::format("rank {} ({})", rank, hosts[rank]);

@@ -210,7 +210,7 @@ class BatchLoss {
         plan_(job.plan),
         executor_(*backend_, job.plan, job.eval_input, job.loss, samples, true),
         losses_(static_cast<std::size_t>(samples)) {
-    const Split& split = job.splits.train;
+    const Split& split = job.evaluated_train;
     const DataSource& source = *split.source;
     const auto count = static_cast<std::size_t>(samples);
     const std::size_t bytes =

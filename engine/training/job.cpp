@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/checkpoints/checkpoint.h"
+#include "engine/data/host_pipeline.h"
 #include "engine/spec/replica_checks.h"
 #include "engine/training/process_devices.h"
 #include "kernels/common/divide.h"
@@ -43,7 +44,7 @@ std::vector<ParamPlace> param_places(const Plan& plan) {
 
 Loader::Options loader_options(const Job& job) {
   Loader::Options options;
-  options.workers = job.decoder_threads;
+  options.decoders = job.decoders;
   options.prefetch = static_cast<int>(job.spec.data.prefetch);
   return options;
 }
@@ -54,7 +55,7 @@ int auto_workers(int cores, const std::vector<DeviceName>& devices) {
     busy += device.traits().speed_is_threads ? device.threads : 1;
   }
   const auto ranks = std::max<std::int64_t>(1, static_cast<std::int64_t>(devices.size()));
-  return static_cast<int>(std::max<std::int64_t>(1, (cores - busy) / ranks));
+  return static_cast<int>(std::max(ranks, cores - busy));
 }
 
 std::chrono::milliseconds stall_timeout(const Job& job) {
@@ -127,6 +128,22 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.plan = std::move(plan);
   job.evaluation = make_evaluation_plan(job.plan);
   job.splits = make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
+  const DataRequirements requirements = data_requirements(spec, job.plan);
+  const auto seed = static_cast<std::uint64_t>(spec.seed);
+  const auto under = [&](const std::shared_ptr<const DataSource>& source,
+                         const std::vector<Variant>& transforms) {
+    return with_host_transforms(source, transforms, requirements.input, seed);
+  };
+  const TransformsSpec& transforms = spec.data.transforms;
+  job.evaluated_train = {under(sets.train, transforms.eval), job.splits.train.indices};
+  job.splits.train.source = under(sets.train, transforms.train);
+  if (spec.data.on_bad_sample == OnBadSample::skip && !job.splits.train.source->resident()) {
+    job.bad_samples = std::make_shared<BadSamples>(spec.data.max_bad_samples);
+    job.splits.train.source =
+        with_substitutes(job.splits.train.source, job.splits.train.indices, job.bad_samples);
+  }
+  job.splits.val.source = job.evaluated_train.source;
+  job.splits.test.source = under(sets.test, transforms.eval);
   Objective objective = make_objective(spec, job.plan.classes, job.splits);
   job.loss = std::move(objective.loss);
   job.metrics = std::move(objective.metrics);
@@ -136,12 +153,10 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   if (spec.train.ema) job.average = kEma;
   if (spec.train.swa) job.average = kSwa;
   if (!job.average.empty()) job.states.push_back({job.average});
-  const DataRequirements requirements = data_requirements(spec, job.plan);
-  const auto seed = static_cast<std::uint64_t>(spec.seed);
   job.train_input =
-      make_input_desc(spec.data.transforms.train, *sets.train, requirements.input, seed);
+      make_input_desc(transforms.train, *job.splits.train.source, requirements.input, seed);
   job.eval_input =
-      make_input_desc(spec.data.transforms.eval, *sets.train, requirements.input, seed);
+      make_input_desc(transforms.eval, *job.evaluated_train.source, requirements.input, seed);
   job.steps_per_epoch = ceil_div(job.splits.train.size(), spec.data.batch_size);
   job.total_steps = job.steps_per_epoch * spec.train.epochs;
   job.schedule = make_lr_schedule(spec, job.optimizer.lr, job.steps_per_epoch);
@@ -162,8 +177,9 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.device_weights = spec.device_weights.empty() ? default_device_weights(job.devices)
                                                    : to_device_weights(spec.device_weights);
   job.calibrate = spec.device_weights.empty() && has_unlike_kinds(job.devices);
-  job.decoder_threads = spec.data.workers > 0 ? static_cast<int>(spec.data.workers)
-                                              : auto_workers(cores, job.own_devices());
+  job.decoders =
+      std::make_shared<DecoderPool>(spec.data.workers > 0 ? static_cast<int>(spec.data.workers)
+                                                          : auto_workers(cores, job.own_devices()));
   job.backend_options.exact = spec.train.shards > 0;
   if (spec.train.autotune && !job.backend_options.exact) {
     job.backend_options.plan_cache = plan_cache_path();

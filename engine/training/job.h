@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/bad_samples.h"
 #include "engine/data/loader.h"
 #include "engine/graph/evaluation_plan.h"
 #include "engine/graph/plan.h"
@@ -26,7 +27,8 @@ struct Job {
   TrainSpec spec;
   Plan plan;
   EvaluationPlan evaluation;  ///< of `plan`
-  Splits splits;
+  Splits splits;              ///< training as steps see it, validation and test as evaluations do
+  Split evaluated_train;      ///< the training samples as an evaluation sees them
   Loss loss;
   MetricSet metrics;
   OptimizerSpec optimizer;
@@ -59,7 +61,8 @@ struct Job {
   /// none on the CPU, several where launching ahead keeps a GPU busy.
   std::int64_t steps_ahead = 0;
 
-  int decoder_threads = 1;  ///< of each replica, for sources that decode
+  std::shared_ptr<DecoderPool> decoders;    ///< of this process
+  std::shared_ptr<BadSamples> bad_samples;  ///< met by training; null where they end it
   /// Evaluations keep the outputs of each sample. REQUIRES: the loss has errors.
   bool keeps_outputs = false;
 
@@ -115,9 +118,9 @@ std::string plan_cache_path();
 /// How a job reads its data, but for order and batch size: decoder threads and batches ahead.
 Loader::Options loader_options(const Job& job);
 
-/// Decoder threads of each replica for `data.workers: auto`: an even part of the cores that the
-/// replicas leave free, at least one. A CPU replica computes on its threads, and a GPU keeps one
-/// core busy launching its work.
+/// Decoder threads of a process for `data.workers: auto`: as many as the cores that its replicas
+/// leave free, and at least one for each replica. A CPU replica computes on its threads, and a GPU
+/// keeps one core busy launching its work.
 int auto_workers(int cores, const std::vector<DeviceName>& devices);
 
 /// `train.stall_timeout`.

@@ -87,6 +87,13 @@ ProcessGroup::ProcessGroup(const World& world, const Options& options)
   control.join_timeout = options.join_timeout;
   control.warn = options.warn;
   control_ = ControlChannel::join(world, control);
+  waiting_ = [this](const char* operation) {
+    if (operation) {
+      control_->begin_wait(operation);
+    } else {
+      control_->end_wait();
+    }
+  };
   control_->on_failure([this](const WorldFailure& failure) { on_failure(failure); });
 }
 
@@ -184,11 +191,12 @@ void ProcessGroup::connect() {
     return control_->all_gather("addresses of links", mine);
   };
   const std::string& address = members_[static_cast<std::size_t>(world_.rank)].address;
-  for (std::unique_ptr<ProcessLinks>* links : {&links_, &links_beside_}) {
-    auto made = make_gloo_links(world_.rank, world_.size, address, gather);
-    const std::lock_guard lock(mutex_);
-    *links = std::move(made);
-  }
+  const auto make = [&] { return make_gloo_links(world_.rank, world_.size, address, gather); };
+  auto made = std::make_unique<WatchedLinks>(make(), waiting_);
+  auto beside = make();
+  const std::lock_guard lock(mutex_);
+  links_ = std::move(made);
+  links_beside_ = std::move(beside);
 }
 
 std::string ProcessGroup::share(const std::string& what, const std::string& text) {
@@ -203,26 +211,14 @@ void ProcessGroup::share(std::span<std::byte> bytes, const char* what) {
   } else {
     receive[0] = bytes;
   }
-  control_->begin_wait(what);
-  struct Waiting {
-    ControlChannel& control;
-    ~Waiting() { control.end_wait(); }
-  };
-  const Waiting until_the_end{*control_};
   links_->exchange(send, receive, what);
 }
 
 std::shared_ptr<WorldGroup> ProcessGroup::make_group(std::chrono::milliseconds stall_timeout) {
   std::vector<int> replicas;
   for (const Member& member : members_) replicas.push_back(static_cast<int>(member.devices.size()));
-  const auto group = std::make_shared<WorldGroup>(replicas, *links_, links_beside_.get(),
-                                                  stall_timeout, [this](const char* operation) {
-                                                    if (operation) {
-                                                      control_->begin_wait(operation);
-                                                    } else {
-                                                      control_->end_wait();
-                                                    }
-                                                  });
+  const auto group =
+      std::make_shared<WorldGroup>(replicas, *links_, links_beside_.get(), stall_timeout, waiting_);
   control_->set_stall_timeout(stall_timeout);
   // Not this thread's: it waits for the ranks, or is one.
   control_->watch(group->heartbeats());

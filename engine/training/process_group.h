@@ -97,6 +97,7 @@ class ProcessGroup {
   const Options options_;
   std::vector<Member> members_;
   std::unique_ptr<ControlChannel> control_;
+  TellWaiting waiting_;
   std::unique_ptr<ProcessLinks> links_;
   std::unique_ptr<ProcessLinks> links_beside_;  ///< for sums that overlap with the computation
   std::atomic<int> saving_{0};

@@ -19,7 +19,10 @@ void run_threads(RankGroup& group, const std::vector<DeviceName>& devices,
                  const std::function<void(const std::exception&)>& report) {
   const int size = static_cast<int>(devices.size());
   std::mutex mutex;
-  std::exception_ptr first;  // The first failure; what it causes on other ranks comes later.
+  // The first failure. What it causes on other ranks comes later, or earlier where the rank that
+  // failed takes its time to free what it has.
+  std::exception_ptr first;
+  bool first_follows = false;
 
   // Where there are several, a device's error says whose it is. (That of another rank does so
   // already.)
@@ -32,7 +35,12 @@ void run_threads(RankGroup& group, const std::vector<DeviceName>& devices,
   const auto failed = [&](int rank, const std::exception& cause, std::exception_ptr exception) {
     {
       const std::lock_guard lock(mutex);
-      if (!first) first = std::move(exception);
+      const auto* error = dynamic_cast<const Error*>(&cause);
+      const bool follows = error && error->kind() == ErrorKind::peer;
+      if (!first || (first_follows && !follows)) {
+        first = std::move(exception);
+        first_follows = follows;
+      }
     }
     if (report) report(cause);
     group.abort(rank, cause.what());

@@ -156,7 +156,13 @@ void Stepper::set_device_weights(const DeviceWeights& device_weights) {
 
 void Stepper::take_one() {
   const std::int64_t index = next_step_ - replica_.results_pending();
-  const StepResult result = replica_.take_result();
+  StepResult result;
+  try {
+    communicator_.wait_for_sums([&] { result = replica_.take_result(); });
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::peer) why_lost_ = error.what();
+    throw;
+  }
   if (result.outcome != UpdateOutcome::applied) {
     // Nothing that was queued after it has changed anything.
     replica_.drop_results();
@@ -203,6 +209,7 @@ void Stepper::go_to(const RunState& state) {
 }
 
 void Stepper::drain() {
+  if (!why_lost_.empty()) throw Error(ErrorKind::peer, why_lost_);
   while (replica_.results_pending() > 0) take_one();
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/collectives/communicator.h"
@@ -51,7 +52,9 @@ class Stepper {
   void step(bool vote_stop, bool want_grad_norm);
   /// All steps of the current epoch are queued.
   bool epoch_done() const { return next_step_ == job_.steps_per_epoch; }
-  /// Waits for all queued steps and passes on their results.
+  /// Waits for all queued steps and passes on their results. Once steps were lost, throws
+  /// ErrorKind::peer: sums that overlap were aborted, and the weights and the optimizer's state are
+  /// not those of any step.
   void drain();
   /// After epoch_done: closes the epoch, resets its sums.
   void finish_epoch();
@@ -90,6 +93,7 @@ class Stepper {
   bool started_ = false;        ///< the loader knows this epoch
   double wait_seconds_ = 0;
   bool calibrating_ = false;
+  std::string why_lost_;             ///< steps that were queued; empty: none
   std::vector<double> own_seconds_;  ///< of the measured steps
   std::vector<double> seconds_per_sample_;
 };

@@ -109,7 +109,8 @@ class RankTrainer {
   }
 
   /// Another process is gone. This one has the whole state of the last step that all completed
-  /// (nothing was updated since), so no step is lost.
+  /// (nothing was updated since), so no step is lost; but for sums over GPUs that were aborted with
+  /// steps queued behind them, which have updated the weights with what is no sum.
   void save_what_is_left() noexcept {
     if (!writes_ || !got_on_) return;
     const ProcessGroup::Saving saving(*job_.processes);
@@ -122,8 +123,10 @@ class RankTrainer {
       collect_save(saver_.wait(), false);
       progress_.info(fmt::format("saved step {} before leaving", stepper_.state().step));
     } catch (const std::exception& error) {
-      progress_.warn(fmt::format("step {} could not be saved before leaving: {}",
-                                 stepper_.state().step, error.what()));
+      progress_.warn(
+          fmt::format("step {} could not be saved before leaving: {}; the newest checkpoint is the "
+                      "one to resume from",
+                      stepper_.state().step, error.what()));
     }
   }
 
@@ -198,7 +201,17 @@ class RankTrainer {
 
   void on_result(const StepResult& result) {
     if (result.metrics.stop_votes > 0) stop_voted_ = true;
+    if (job_.bad_samples) name_bad_samples();
     if (writes_) report_.step(result);
+  }
+
+  /// Of this process, each once.
+  void name_bad_samples() {
+    if (communicator_.rank() != job_.first_rank()) return;
+    for (const std::string& problem : job_.bad_samples->take_new()) {
+      progress_.warn(fmt::format("left out: {}", problem));
+      if (writes_) log_.event("bad_sample", {{"problem", problem}});
+    }
   }
 
   /// An evaluation that a stop request ends; nothing then, on all ranks. An interrupted evaluation

@@ -9,9 +9,18 @@ std::unique_ptr<Backend> make_cuda_backend(int, const BackendOptions&) {
   fail(ErrorKind::device, "no CUDA device: {}", query_cuda().unavailable);
 }
 
-std::unique_ptr<PeerSums> make_peer_sums(std::span<Backend* const>, std::string& why_not) {
-  why_not = query_cuda().unavailable;
-  return nullptr;
+PeerReadiness peer_readiness(std::span<Backend* const>) noexcept {
+  PeerReadiness readiness;
+  readiness.why_not = query_cuda().unavailable;
+  return readiness;
+}
+
+std::string make_peer_id() {
+  fail(ErrorKind::device, "no sums over GPUs: {}", query_cuda().unavailable);
+}
+
+std::unique_ptr<PeerSums> make_peer_sums(std::span<Backend* const>) {
+  fail(ErrorKind::device, "no sums over GPUs: {}", query_cuda().unavailable);
 }
 
 CudaInfo query_cuda() {

@@ -226,3 +226,27 @@ TEST_CASE("bench --calls: each call of a step, and their sum") {
   CHECK(std::stod(line.substr(30)) == doctest::Approx(us).epsilon(0.01));
   check_contains(text, "\n  whole step, without copies ");
 }
+
+TEST_CASE("bench --data times what the host does to samples, by stage") {
+  const TempDir dir;
+  write_file(dir.file("small.yaml"), program_config());
+  const std::string transforms = "data.transforms.train=[{type: RandomResizedCrop, size: 8}]";
+  const Finished bench = run_dpt(
+      {"bench", "small.yaml", "--data", "--steps", "12", "--rounds", "3", "--json", transforms},
+      dir.path());
+  INFO(bench.err);
+  REQUIRE(bench.exit_code == 0);
+  const json result = json::parse(bench.out);
+  // 12 batches are an epoch of 180 samples.
+  CHECK(result["samples"] == 3 * 180);
+  CHECK(result["images_per_s"].get<double>() > 0);
+  CHECK(result["us_per_image"]["other transforms"].get<double>() > 0);
+  CHECK(result["us_per_image"]["read files"] == 0);
+  const Finished text =
+      run_dpt({"bench", "small.yaml", "--data", "--steps", "2", transforms}, dir.path());
+  CHECK(text.out.find(" decoder thread") != std::string::npos);
+  CHECK(text.out.find("other transforms") != std::string::npos);
+  const Finished resident = run_dpt({"bench", "small.yaml", "--data"}, dir.path());
+  CHECK(resident.exit_code == 2);
+  CHECK(resident.err.find("nothing is left to time") != std::string::npos);
+}

@@ -306,6 +306,59 @@ TEST_CASE("pictures that cannot be read are named before a run") {
   for (const auto& check : checks) CHECK(w.run(check).exit_code == 3);
 }
 
+TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and goes on") {
+  const Workplace w(kFolderConfig);
+  for (const char* label : {"ant", "bee", "cow"}) {
+    for (const char* part : {"train", "test"}) {
+      const std::string folder = w.dir.file(std::string("pictures/") + part + "/" + label);
+      fs::create_directories(folder);
+      for (const char* name : {"1.png", "2.png"}) write_file(folder + "/" + name, kPicture);
+    }
+  }
+  const std::string torn = w.dir.file("pictures/train/bee/2.png");
+  write_file(torn, kPicture.substr(0, 50));
+  const std::vector<std::string> skip = {"data.on_bad_sample=skip", "train.epochs=3"};
+  const auto train = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--run-dir", name});
+    return w.run({"train", "small.yaml"}, more);
+  };
+  const Finished stopped = train("stopped", {});
+  CHECK(stopped.exit_code == 3);
+  check_contains(stopped.err, "pictures/train/bee/2.png");
+  for (const std::string devices : {"cpu", "cpu,cpu"}) {
+    CAPTURE(devices);
+    std::vector<std::string> words = skip;
+    words.insert(words.end(), {"--devices", devices, "train.shards=2"});
+    const Finished went_on = train("with-" + devices, words);
+    INFO(went_on.err);
+    CHECK(went_on.exit_code == 0);
+    check_contains(went_on.err, "left out: ");
+    const std::vector<json> named =
+        events(w.dir.file("with-" + devices + "/metrics.jsonl"), "bad_sample");
+    REQUIRE(named.size() == 1);
+    check_contains(named[0]["problem"].get<std::string>(), "pictures/train/bee/2.png");
+  }
+  const auto losses = [&](const std::string& name) {
+    std::vector<double> all;
+    for (const json& step : events(w.dir.file(name + "/metrics.jsonl"), "step")) {
+      all.push_back(step["loss"]);
+    }
+    return all;
+  };
+  CHECK((losses("with-cpu") == losses("with-cpu,cpu")));
+  // An evaluation needs every sample.
+  write_file(w.dir.file("pictures/test/ant/1.png"), "");
+  const Finished eval = w.run({"eval", "with-cpu", "--allow-other-data"});
+  CHECK(eval.exit_code == 3);
+  check_contains(eval.err, "pictures/test/ant/1.png");
+  write_file(w.dir.file("pictures/train/bee/1.png"), "");
+  std::vector<std::string> one = skip;
+  one.push_back("data.max_bad_samples=1");
+  const Finished many = train("many", one);
+  CHECK(many.exit_code == 3);
+  check_contains(many.err, "It is training sample number 2 that cannot be read");
+}
+
 TEST_CASE("config check tells how many pictures it found, and how many it read") {
   const Workplace w(kFolderConfig);
   const auto put = [&](const std::string& part, int each) {

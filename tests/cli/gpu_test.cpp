@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/processes.h"
+#include "tests/support/events.h"
 #include "tests/support/gloo.h"
 
 using namespace dpt::testing;
@@ -91,6 +92,94 @@ TEST_CASE("GPUs of several processes give the bits of one process' GPUs, one pro
     CHECK(each.exit_code == 2);
     CHECK(each.err.find("ranks 0 and 1") != std::string::npos);
     CHECK(each.err.find("cuda:0") != std::string::npos);
+  }
+}
+
+namespace {
+
+/// Fast mode with gradients that are large enough for the vendor's library, and few steps.
+struct WideInWorld {
+  WideInWorld() {
+    std::string config = program_config();
+    const std::string last = "    - {type: Linear, name: fc1";
+    config.insert(config.find(last), "    - {type: Linear, name: wide, out_features: 4200}\n");
+    write_file(dir.file("wide.yaml"), config);
+  }
+  std::vector<std::string> train(const std::string& run,
+                                 const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> command = {"train",       "wide.yaml",      "--run-dir",
+                                        dir.file(run), "train.shards=0", "log.every=1"};
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  }
+  std::string log_of(const std::string& run) const {
+    return read_file(dir.file(run + "/metrics.jsonl"));
+  }
+
+  const TempDir dir;
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(WideInWorld, "GPUs of several processes sum large gradients without the host") {
+  if (lacks_gloo()) return;
+  const std::vector<std::string> few = {"train.epochs=1"};
+  std::vector<std::string> alone = train("alone", few);
+  alone.insert(alone.end(), {"--devices", "cuda:0,cuda:1"});
+  REQUIRE(run_dpt(alone, dir.path()).exit_code == 0);
+  Processes processes(on_devices(train("two", few), {"cuda:0", "cuda:1"}), dir.path());
+  for (const Finished& each : processes.wait()) {
+    CAPTURE(each.err);
+    CHECK(each.exit_code == 0);
+  }
+  CHECK(log_of("two").find("\"sums\":\"overlapped with backward, in 1 bucket(s)\"") !=
+        std::string::npos);
+  // The sum of two has one order.
+  CHECK((tensor_bytes(dir.file("two")) == tensor_bytes(dir.file("alone"))));
+}
+
+TEST_CASE_FIXTURE(WideInWorld, "A process without NCCL is named in the log, and all do without") {
+  if (lacks_gloo()) return;
+  Processes processes(on_devices(train("without", {"train.epochs=1"}), {"cuda:0", "cuda:1"}),
+                      dir.path(), [](int rank) {
+                        if (rank == 1) setenv("DPT_EMULATED_NCCL", "absent", 1);
+                      });
+  for (const Finished& each : processes.wait()) {
+    CAPTURE(each.err);
+    CHECK(each.exit_code == 0);
+  }
+  CHECK(log_of("without").find("tree (rank 1: NCCL cannot be used: ") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(WideInWorld, "Steps behind an aborted sum over GPUs are not saved") {
+  if (lacks_gloo()) return;
+  for (const bool has_nccl : {true, false}) {
+    CAPTURE(has_nccl);
+    const std::string run = has_nccl ? "aborted" : "whole";
+    // Without checkpoints of its own until the end.
+    const auto command =
+        train(run, {"train.epochs=4000", "checkpoint.every_steps=0", "checkpoint.every=0"});
+    Processes processes(on_devices(command, {"cuda:0", "cuda:1"}), dir.path(), [&](int) {
+      if (!has_nccl) setenv("DPT_EMULATED_NCCL", "absent", 1);
+    });
+    REQUIRE(wait_for_log(dir.file(run), "\"step\":3,"));
+    processes[1].send(SIGKILL);
+    const Finished survivor = processes[0].wait();
+    processes.wait();
+    CAPTURE(survivor.err);
+    CHECK(survivor.exit_code == 6);
+    CHECK(survivor.err.find("rank 1") != std::string::npos);
+    const auto saved = list_checkpoints(dir.file(run + "/checkpoints"));
+    if (has_nccl) {
+      CHECK(saved.empty());
+      CHECK(survivor.err.find("could not be saved before leaving: ") != std::string::npos);
+      CHECK(survivor.err.find("the newest checkpoint is the one to resume from") !=
+            std::string::npos);
+    } else {
+      // Through the host a step has its sum, or none.
+      CHECK(saved.size() == 1);
+      CHECK(survivor.err.find(" before leaving") != std::string::npos);
+    }
   }
 }
 

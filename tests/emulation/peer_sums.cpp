@@ -1,17 +1,30 @@
 // What stands in for kernels/cuda/runtime/nccl.cpp in an emulated build: sums begin when all ranks
-// have begun all of theirs. Replicas on one GPU are allowed too, so that tests need no two.
+// have begun all of theirs. Replicas of a process on one GPU are allowed too, so that tests need no
+// two. Between processes, which may be threads of a test, the numbers go through a file.
 #include "kernels/peer_sums.h"
 
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
+#include <optional>
+#include <random>
 #include <vector>
 
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/context.h"
+#include "tests/emulation/peer_file.h"
 
 namespace dpt {
 namespace {
+
+/// "absent", "fails_to_connect", or a version that is not the others'.
+std::string wanted_failure() {
+  const char* wanted = std::getenv("DPT_EMULATED_NCCL");
+  return wanted ? wanted : "";
+}
 
 class EmulatedSums final : public PeerSums {
  public:
@@ -25,13 +38,35 @@ class EmulatedSums final : public PeerSums {
     }
   }
 
+  void connect(const PeerWorld& world) override {
+    const int here = static_cast<int>(ranks_.size());
+    if (world.total == here) return;
+    first_ = world.first;
+    file_.emplace(world.id, world.total, first_ == 0);
+    if (wanted_failure() == "fails_to_connect") {
+      file_->give_up();
+      fail(ErrorKind::device, "emulated sums: no network interface");
+    }
+    const PeerFile::Met met = file_->meet(first_, here, aborted_);
+    // A process that is killed leaves nothing.
+    if (first_ == 0 && met == PeerFile::Met::all) file_->remove_name();
+    if (met == PeerFile::Met::given_up) {
+      fail(ErrorKind::device, "emulated sums: another rank did not connect");
+    }
+    if (met == PeerFile::Met::aborted) {
+      fail(ErrorKind::peer, "emulated sums: aborted while they were connected");
+    }
+  }
+
   void begin(int rank, DevPtr data, std::int64_t count) override {
+    if (file_) require_whole();
     Rank& mine = ranks_[static_cast<std::size_t>(rank)];
     mine.sums.push_back({data, count, mark(mine)});
   }
 
   void finish(int rank) override {
     Rank& mine = ranks_[static_cast<std::size_t>(rank)];
+    if (file_) return finish_over_processes(rank);
     meet();
     if (rank == 0) {
       for (std::size_t i = 0; i < mine.sums.size(); ++i) add_up(mine, i);
@@ -43,10 +78,16 @@ class EmulatedSums final : public PeerSums {
     mine.sums.clear();
   }
 
+  void stop(int) noexcept override {}
+
   void abort() noexcept override {
     const std::lock_guard lock(mutex_);
     aborted_ = true;
     changed_.notify_all();
+  }
+
+  void require_whole() const override {
+    if (aborted_) fail(ErrorKind::peer, "emulated sums: aborted because another rank failed");
   }
 
  private:
@@ -84,6 +125,26 @@ class EmulatedSums final : public PeerSums {
     rank.events.push_back(event);
     cuda_check(cudaEventRecord(event, rank.context->stream), "cudaEventRecord");
     return event;
+  }
+
+  /// An aborted sum is to the host one that was queued: it leaves its data, which are not the sum,
+  /// to what was queued after it.
+  void finish_over_processes(int rank) {
+    Rank& mine = ranks_[static_cast<std::size_t>(rank)];
+    require_whole();
+    cuda_check(cudaStreamSynchronize(mine.context->stream), "cudaStreamSynchronize");
+    bool is_whole = true;
+    for (std::size_t i = 0; i < mine.sums.size() && is_whole; ++i) {
+      const std::int64_t count = mine.sums[i].count;
+      auto* data = device<float>(mine.sums[i].data);
+      std::vector<float> host(static_cast<std::size_t>(count));
+      copy(mine, host.data(), data, count);
+      cuda_check(cudaStreamSynchronize(mine.context->stream), "cudaStreamSynchronize");
+      is_whole = file_->sum(first_ + rank, host, aborted_);
+      copy(mine, data, host.data(), count);
+      cuda_check(cudaStreamSynchronize(mine.context->stream), "cudaStreamSynchronize");
+    }
+    mine.sums.clear();
   }
 
   void add_up(const Rank& adder, std::size_t index) {
@@ -129,20 +190,44 @@ class EmulatedSums final : public PeerSums {
   std::condition_variable changed_;
   int arrived_ = 0;
   std::int64_t round_ = 0;
-  bool aborted_ = false;
+  std::atomic<bool> aborted_{false};
+  std::optional<PeerFile> file_;  ///< where there are several processes
+  int first_ = 0;                 ///< of the ranks here
 };
 
 }  // namespace
 
-std::unique_ptr<PeerSums> make_peer_sums(std::span<Backend* const> backends, std::string& why_not) {
-  std::vector<const CudaContext*> contexts;
-  for (const Backend* backend : backends) {
-    contexts.push_back(cuda_context_of(*backend));
-    if (!contexts.back()) {
-      why_not = "not all devices are GPUs";
-      return nullptr;
+PeerReadiness peer_readiness(std::span<Backend* const> backends) noexcept {
+  PeerReadiness readiness;
+  try {
+    readiness.library = "emulated NCCL " + wanted_failure();
+    for (const Backend* backend : backends) {
+      const CudaContext* context = cuda_context_of(*backend);
+      if (!context) fail(ErrorKind::device, "not all devices are GPUs");
+      // Replicas of a process may share one.
+      const auto earlier =
+          std::count_if(readiness.gpus.begin(), readiness.gpus.end(),
+                        [&](const PeerReadiness::Gpu& gpu) { return gpu.name == context->name; });
+      const std::string id = fmt::format("emulated {} {}", context->name, earlier);
+      readiness.gpus.push_back({context->name, id, id});
     }
+    if (wanted_failure() == "absent") {
+      fail(ErrorKind::device, "NCCL cannot be used: DPT_EMULATED_NCCL is absent");
+    }
+  } catch (const std::exception& error) {
+    readiness.why_not = error.what();
   }
+  return readiness;
+}
+
+std::string make_peer_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+std::unique_ptr<PeerSums> make_peer_sums(std::span<Backend* const> backends) {
+  std::vector<const CudaContext*> contexts;
+  for (const Backend* backend : backends) contexts.push_back(cuda_context_of(*backend));
   return std::make_unique<EmulatedSums>(std::move(contexts));
 }
 

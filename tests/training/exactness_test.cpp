@@ -363,6 +363,25 @@ TEST_CASE("stopping after any step and resuming, also on another count, changes 
   }
 }
 
+TEST_CASE("transforms on the host: equal bits on any replicas, with any decoders, after a stop") {
+  std::string config = small_config(kSgd, 2);
+  const std::string old = "{type: RandomCrop, size: 8, padding: 2}";
+  config.replace(config.find(old), old.size(), "{type: RandomResizedCrop, size: 8}");
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    const FinalState one = train_on(config, replicas_on(device, 1), "8");
+    CHECK((one != train_on(small_config(kSgd, 2), replicas_on(device, 1), "8")));
+    const std::string workers = "data.workers=3";
+    const Job three = small_job(config, {replicas_on(device, 3), "train.shards=8", workers});
+    const TempDir folder;
+    train_small(three, folder.path(), nullptr, 7);
+    const Job two = small_job(config, {replicas_on(device, 2), "train.shards=8"});
+    const StartingPoint rest =
+        start_from_checkpoint(two, folder.path() + "/checkpoints/" + checkpoint_name(7));
+    CHECK((train_small(two, folder.path(), &rest) == one));
+  }
+}
+
 TEST_CASE("data that is staged batch by batch gives the bits of data on the device") {
   for (const std::string& device : device_kinds()) {
     CAPTURE(device);

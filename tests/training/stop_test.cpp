@@ -137,23 +137,23 @@ TEST_CASE("--max-time counts from the start of the process") {
   CHECK(outcome.state.step < 20);
 }
 
-TEST_CASE("data.workers auto: the cores that replicas leave free, at least one each") {
+TEST_CASE("data.workers auto: the cores that replicas leave free, at least one for each") {
   const auto devices = [](const std::vector<std::string>& names) {
     std::vector<DeviceName> list;
     for (const std::string& name : names) list.push_back(parse_device(name));
     return list;
   };
   CHECK(auto_workers(1, devices({"cpu"})) == 1);
-  CHECK(auto_workers(2, devices({"cpu", "cpu"})) == 1);
+  CHECK(auto_workers(2, devices({"cpu", "cpu"})) == 2);
   CHECK(auto_workers(8, devices({"cpu"})) == 7);
   CHECK(auto_workers(8, devices({"cpu:4"})) == 4);
-  CHECK(auto_workers(8, devices({"cpu", "cpu", "cpu"})) == 1);
-  CHECK(auto_workers(9, devices({"cpu", "cpu", "cpu"})) == 2);
+  CHECK(auto_workers(8, devices({"cpu", "cpu", "cpu"})) == 5);
+  CHECK(auto_workers(4, devices({"cpu", "cpu", "cpu"})) == 3);
   CHECK(auto_workers(4, devices({"cpu:16"})) == 1);
-  CHECK(auto_workers(64, devices({"cuda:0", "cuda:1"})) == 31);
+  CHECK(auto_workers(64, devices({"cuda:0", "cuda:1"})) == 62);
   const std::string config = small_config("{type: SGD, lr: 0.05}");
-  CHECK(small_job(config, {cpus(2), "data.workers=5"}).decoder_threads == 5);
-  CHECK(small_job(config, {cpus(1)}).decoder_threads ==
+  CHECK(small_job(config, {cpus(2), "data.workers=5"}).decoders->threads() == 5);
+  CHECK(small_job(config, {cpus(1)}).decoders->threads() ==
         std::max(1, cpu_info().logical_allowed - 1));
 }
 

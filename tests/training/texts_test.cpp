@@ -86,19 +86,36 @@ TEST_CASE("a failure on one rank is the failure of the run, and says which devic
   }
 }
 
+TEST_CASE("the cause is told, also where what follows from it ends first") {
+  std::string told;
+  try {
+    run_ranks(cpu_devices(2), {}, [&](Backend&, Communicator& communicator) {
+      if (communicator.rank() == 0) throw Error(ErrorKind::peer, "another rank failed");
+      try {
+        communicator.barrier();
+      } catch (const Error&) {
+        // Rank 0 has ended.
+      }
+      throw Error(ErrorKind::data, "a broken file");
+    });
+  } catch (const std::exception& caught) {
+    told = caught.what();
+  }
+  CHECK(told == "a broken file");
+}
+
 TEST_CASE("a split by its name, if it has samples") {
   const Job job = small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1)});
-  CHECK(&split_by_name(job.splits, "train") == &job.splits.train);
-  CHECK(&split_by_name(job.splits, "val") == &job.splits.val);
-  CHECK(&split_by_name(job.splits, "test") == &job.splits.test);
+  CHECK(&split_by_name(job, "train") == &job.evaluated_train);
+  CHECK(&split_by_name(job, "val") == &job.splits.val);
+  CHECK(&split_by_name(job, "test") == &job.splits.test);
   CHECK(job.splits.train.size() == 53);
   CHECK(job.splits.val.size() == 7);
   CHECK(job.splits.test.size() == 23);
-  CHECK_THROWS_WITH_AS(split_by_name(job.splits, "tset"), doctest::Contains("'tset'"), Error);
+  CHECK_THROWS_WITH_AS(split_by_name(job, "tset"), doctest::Contains("'tset'"), Error);
   const Job without =
       small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1), "data.val_split=0"});
-  CHECK_THROWS_WITH_AS(split_by_name(without.splits, "val"), doctest::Contains("data.val_split"),
-                       Error);
+  CHECK_THROWS_WITH_AS(split_by_name(without, "val"), doctest::Contains("data.val_split"), Error);
 }
 
 TEST_CASE("a job's counts: steps, batches, and what exact mode needs") {
@@ -214,7 +231,7 @@ TEST_CASE("what a config decides about the devices' libraries and patience") {
         std::chrono::milliseconds(1500));
   const Job job = small_job(config, {cpus(1), "data.prefetch=7", "data.workers=3"});
   CHECK(loader_options(job).prefetch == 7);
-  CHECK(loader_options(job).workers == 3);
+  CHECK(loader_options(job).decoders->threads() == 3);
   TrainSpec spec = job.spec;
   spec.model.input = {3, 8, 9};
   const DataRequirements wanted = data_requirements(spec, job.plan);

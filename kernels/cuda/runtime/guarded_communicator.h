@@ -29,9 +29,11 @@ class GuardedCommunicator {
   GuardedCommunicator& operator=(const GuardedCommunicator&) = delete;
   ~GuardedCommunicator() { abort(); }
 
-  void own(Handle handle) {
+  /// One that was aborted before frees the handle at once.
+  void own(Handle handle) noexcept {
     const std::lock_guard lock(mutex_);
     handle_ = handle;
+    if (was_aborted_) free_handle();
   }
 
   /// call(handle) queues something; returns when the library has done so. Throws ErrorKind::peer if
@@ -58,15 +60,26 @@ class GuardedCommunicator {
     with_handle([](Handle) {});
   }
 
+  /// Throws what went wrong since the last call, while the GPU works: another rank's process that
+  /// is gone, a network that broke. No error of one that was ended. Any thread.
+  void check() {
+    const std::lock_guard lock(mutex_);
+    if (handle_ != Handle()) api_.in_progress(handle_);
+  }
+
   /// Ends it, once: any thread, any number of times. Waits at most for one call of `run` that is
   /// inside the library, none of which waits for another rank.
   void abort() noexcept {
     const std::lock_guard lock(mutex_);
-    if (handle_ == Handle()) return;
-    api_.abort(std::exchange(handle_, Handle()));
+    was_aborted_ = true;
+    free_handle();
   }
 
  private:
+  void free_handle() noexcept {
+    if (handle_ == Handle()) return;
+    api_.abort(std::exchange(handle_, Handle()));
+  }
   template <class Use>
   void with_handle(const Use& use) {
     const std::lock_guard lock(mutex_);
@@ -80,6 +93,7 @@ class GuardedCommunicator {
   std::string who_;
   std::mutex mutex_;
   Handle handle_ = Handle();
+  bool was_aborted_ = false;
 };
 
 }  // namespace dpt

@@ -6,97 +6,31 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <condition_variable>
 #include <cstring>
 #include <list>
-#include <map>
-#include <mutex>
 #include <random>
 #include <thread>
 
 #include "engine/collectives/process_links.h"
 #include "engine/collectives/world_group.h"
 #include "tests/engine/collectives/ranks.h"
+#include "tests/engine/collectives/worlds.h"
 #include "tests/support/gloo.h"
 
 namespace dpt {
 namespace {
-
-using Layout = std::vector<int>;  ///< ranks of each process
-
-/// What the processes of a test tell each other: collectives in memory.
-class Gathering {
- public:
-  explicit Gathering(int size) : size_(static_cast<std::size_t>(size)), rounds_of_(size_) {}
-  std::vector<std::string> gather(int rank, const std::string& mine) {
-    std::unique_lock lock(mutex_);
-    const std::size_t round = rounds_of_[static_cast<std::size_t>(rank)]++;
-    if (round == rounds_.size()) rounds_.push_back({std::vector<std::string>(size_), 0});
-    rounds_[round].texts[static_cast<std::size_t>(rank)] = mine;
-    ++rounds_[round].here;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return rounds_[round].here == size_; });
-    return rounds_[round].texts;
-  }
-
- private:
-  struct Round {
-    std::vector<std::string> texts;
-    std::size_t here;
-  };
-  const std::size_t size_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::size_t> rounds_of_;  ///< by rank: gatherings that it took part in
-  std::vector<Round> rounds_;
-};
 
 using WorldBody = std::function<void(Communicator&, QueuedBackend&, ProcessLinks&)>;
 
 /// Runs `body` on every rank of every process; the first error of each rank, by rank.
 std::vector<std::string> run_world(const Layout& layout, const WorldBody& body,
                                    bool in_host_memory = false) {
-  const int processes = static_cast<int>(layout.size());
-  Gathering gathering(processes);
-  std::vector<std::vector<std::string>> errors(layout.size());
-  std::vector<std::thread> threads;
-  for (int p = 0; p < processes; ++p) {
-    errors[static_cast<std::size_t>(p)].resize(
-        static_cast<std::size_t>(layout[static_cast<std::size_t>(p)]));
-    threads.emplace_back([&, p] {
-      const auto gather = [&](const std::string& mine) { return gathering.gather(p, mine); };
-      const auto links = make_gloo_links(p, processes, "127.0.0.1", gather);
-      const auto beside = make_gloo_links(p, processes, "127.0.0.1", gather);
-      WorldGroup group(layout, *links, beside.get(), std::chrono::minutes(1));
-      const auto ranks = static_cast<int>(errors[static_cast<std::size_t>(p)].size());
-      std::vector<std::thread> own;
-      for (int local = 0; local < ranks; ++local) {
-        own.emplace_back([&, local] {
-          std::string& error = errors[static_cast<std::size_t>(p)][static_cast<std::size_t>(local)];
-          QueuedBackend backend;
-          const auto host = make_cpu_backend(1);
-          Backend& joining = in_host_memory ? *host : static_cast<Backend&>(backend);
-          try {
-            body(*group.join(local, joining), backend, *links);
-          } catch (const std::exception& caught) {
-            error = caught.what();
-            group.abort(local, error);
-          }
-        });
-      }
-      for (std::thread& thread : own) thread.join();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  std::vector<std::string> all;
-  for (const auto& of_process : errors) all.insert(all.end(), of_process.begin(), of_process.end());
-  return all;
-}
-
-int ranks_in(const Layout& layout) {
-  int ranks = 0;
-  for (const int count : layout) ranks += count;
-  return ranks;
+  return run_processes(layout, [&](WorldRank& rank) {
+    QueuedBackend backend;
+    const auto host = make_cpu_backend(1);
+    Backend& joining = in_host_memory ? *host : static_cast<Backend&>(backend);
+    body(*rank.group.join(rank.local, joining), backend, rank.links);
+  });
 }
 
 std::vector<float> values_of(std::int64_t shard, std::int64_t count) {

@@ -74,7 +74,7 @@ std::vector<Range> batches(std::int64_t n, std::int64_t size) {
 Loader::Options options(int workers, int prefetch = 3) {
   Loader::Options result;
   result.seed = 7;
-  result.workers = workers;
+  result.decoders = std::make_shared<DecoderPool>(workers);
   result.prefetch = prefetch;
   return result;
 }

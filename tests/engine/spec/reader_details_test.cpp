@@ -5,9 +5,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include <nlohmann/json.hpp>
+
 #include "engine/spec/paths.h"
 #include "engine/spec/scalars.h"
 #include "engine/spec/sources.h"
+#include "engine/spec/values.h"
 #include "tests/engine/spec/small_catalog.h"
 #include "tests/support/temp_dir.h"
 
@@ -577,4 +580,42 @@ TEST_CASE("a field that may change covers what is below it, not what begins like
                    "l: [{a: 3}, {name: x, a: 4}]\nm: 1\nn: 2\no: 3\np: [1]\n",
                    {}) == Texts{"l.0.a: 1 -> 3", "l.x.a: 2 -> 4", "m: [] -> 1", "n: {} -> 2",
                                 "o: null -> 3", "p: [1, 2] -> [1]"});
+}
+
+TEST_CASE("a list that may be a single number") {
+  struct Moves {
+    std::vector<double> shear;
+    std::vector<std::int64_t> padding;
+  };
+  const Field shear = field("shear", &Moves::shear, "").range(-5, 5).items(1, 2).or_one();
+  const Field padding = field("padding", &Moves::padding, "").range(0, 9).items(1, 4).or_one();
+  const auto refusal = [](const Field& field, const std::string& text) {
+    PlainValue value;
+    std::vector<ConfigIssue> issues;
+    CHECK(!convert_value(field, plain_node(text), value, issues));
+    return issues.empty() ? std::string() : issues[0].text;
+  };
+  PlainValue value;
+  std::vector<ConfigIssue> issues;
+  REQUIRE(convert_value(shear, plain_node("-2.5"), value, issues));
+  CHECK(std::get<std::vector<double>>(value) == std::vector<double>{-2.5});
+  REQUIRE(convert_value(padding, plain_node("4"), value, issues));
+  CHECK(std::get<std::vector<std::int64_t>>(value) == std::vector<std::int64_t>{4});
+  CHECK(refusal(shear, "6") ==
+        "expected a number or a list of at least 1 number, each from -5 to 5, found 6");
+  CHECK(refusal(shear, "much") ==
+        "expected a number or a list of at least 1 number, each from -5 to 5, found 'much'");
+  CHECK(refusal(padding, "1.5") ==
+        "expected an integer or a list of at least 1 integer, each from 0 to 9, found 1.5");
+}
+
+TEST_CASE("the schema of a list that may be a single number has both") {
+  const auto schema = nlohmann::json::parse(config_schema(small_catalog()));
+  const auto& levels = schema["$defs"]["lr_schedule.step"]["properties"]["levels"];
+  REQUIRE(levels.contains("anyOf"));
+  REQUIRE(levels["anyOf"].size() == 2);
+  CHECK(levels["anyOf"][0]["type"] == "number");
+  CHECK(levels["anyOf"][0]["maximum"] == 1);
+  CHECK(levels["anyOf"][1]["type"] == "array");
+  CHECK(levels["anyOf"][1]["maxItems"] == 2);
 }

@@ -11,6 +11,7 @@ struct Linear {
 };
 struct Step {
   std::int64_t step_size = 1;
+  std::vector<double> levels = {1};
 };
 struct Normalize {
   std::vector<double> mean, std;
@@ -81,7 +82,11 @@ const ObjectTable* adam_table() {
 const ObjectTable* step_table() {
   static const ObjectTable table = object_table<Step>(
       "step", "Falls now and then.",
-      {field("step_size", &Step::step_size, "Epochs between falls.").required().at_least(1)});
+      {field("step_size", &Step::step_size, "Epochs between falls.").required().at_least(1),
+       field("levels", &Step::levels, "For the test of lists of one.")
+           .range(0, 1)
+           .items(1, 2)
+           .or_one()});
   return &table;
 }
 

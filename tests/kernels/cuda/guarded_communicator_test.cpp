@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 /// is inside the library with.
 struct Library {
   std::atomic<int> inside = 0, misuses = 0, aborts = 0, asked = 0;
-  std::atomic<bool> freed = false, waits_for_others = false;
+  std::atomic<bool> freed = false, waits_for_others = false, has_failed = false;
   std::promise<void> entered;
 
   void use(std::chrono::milliseconds at_most_until_misused) {
@@ -33,6 +33,7 @@ struct Api {
   bool in_progress(Library* library) const {
     library->use(0ms);
     if (library->asked++ == 0) library->entered.set_value();
+    if (library->has_failed) fail(ErrorKind::device, "the network is gone");
     return library->waits_for_others;
   }
   static void abort(Library* library) noexcept {
@@ -97,6 +98,33 @@ TEST_CASE("a communicator that never gets ready fails in bounded time, and is fr
     CHECK(library.aborts == 0);
   }
   CHECK(library.aborts == 1);
+  CHECK(library.misuses == 0);
+}
+
+TEST_CASE("a communicator that was ended before it was there is freed when it comes") {
+  Library library;
+  Guarded communicator({}, "cuda:0");
+  communicator.abort();
+  CHECK(library.aborts == 0);
+  communicator.own(&library);
+  CHECK(library.aborts == 1);
+  CHECK_THROWS_WITH_AS(communicator.run([](Library*) {}, 1s),
+                       doctest::Contains("cuda:0: the sum over GPUs was aborted"), Error);
+  CHECK(library.misuses == 0);
+}
+
+TEST_CASE("what goes wrong while nobody calls is there to be asked for, until the end") {
+  Library library;
+  Guarded communicator({}, "cuda:0");
+  communicator.check();
+  CHECK(library.asked == 0);  // There is none yet.
+  communicator.own(&library);
+  communicator.check();
+  CHECK(library.asked == 1);
+  library.has_failed = true;
+  CHECK_THROWS_WITH_AS(communicator.check(), "the network is gone", Error);
+  communicator.abort();
+  communicator.check();
   CHECK(library.misuses == 0);
 }
 

@@ -1,0 +1,79 @@
+#include "engine/data/decoder_pool.h"
+
+#include <algorithm>
+
+#include "kernels/heartbeat.h"
+#include "kernels/start_thread.h"
+#include "kernels/text.h"
+
+namespace dpt {
+
+DecoderPool::DecoderPool(int threads) : threads_wanted_(std::max(threads, 1)) {}
+
+DecoderPool::~DecoderPool() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void DecoderPool::add(Client& client) {
+  const std::lock_guard lock(mutex_);
+  while (static_cast<int>(threads_.size()) < threads_wanted_) {
+    threads_.push_back(
+        start_thread(fmt::format("decoder thread {} of {}", threads_.size() + 1, threads_wanted_),
+                     [this] { run(); }));
+  }
+  members_.push_back({&client});
+  ++calls_;
+  work_.notify_all();
+}
+
+void DecoderPool::remove(Client& client) {
+  std::unique_lock lock(mutex_);
+  const auto member = std::find_if(members_.begin(), members_.end(),
+                                   [&](const Member& each) { return each.client == &client; });
+  if (member == members_.end()) return;
+  member->leaves = true;
+  idle_.wait(lock, [&] { return member->at_work == 0; });
+  members_.erase(member);
+}
+
+void DecoderPool::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++calls_;
+  }
+  work_.notify_all();
+}
+
+bool DecoderPool::serve_one(std::unique_lock<std::mutex>& lock) {
+  // Each is asked once; who joins meanwhile is asked the next time.
+  for (std::size_t left = members_.size(); left > 0 && !members_.empty() && !stopping_; --left) {
+    const auto member = members_.begin();
+    members_.splice(members_.end(), members_, member);
+    if (member->leaves) continue;
+    ++member->at_work;
+    lock.unlock();
+    const bool has_worked = member->client->work();
+    lock.lock();
+    if (--member->at_work == 0 && member->leaves) idle_.notify_all();
+    if (has_worked) return true;
+  }
+  return false;
+}
+
+void DecoderPool::run() {
+  // It works for the replicas of all clients, who say whose heart beats.
+  set_heartbeat_of_thread(nullptr);
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const std::uint64_t seen = calls_;
+    if (serve_one(lock)) continue;
+    work_.wait(lock, [&] { return stopping_ || calls_ != seen; });
+  }
+}
+
+}  // namespace dpt

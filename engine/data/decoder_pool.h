@@ -1,0 +1,55 @@
+// The threads of a process that decode samples, for all of its loaders.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace dpt {
+
+/// Threads that work for their clients in turn, a small piece of work at a time. Thread-safe. It
+/// must outlive its clients.
+class DecoderPool {
+ public:
+  class Client {
+   public:
+    virtual ~Client() = default;
+    /// Does a piece of work, or returns false where there is none. Several threads call it at once.
+    virtual bool work() noexcept = 0;
+  };
+
+  /// At least one thread; they start with the first client.
+  explicit DecoderPool(int threads);
+  ~DecoderPool();
+
+  int threads() const { return threads_wanted_; }
+  /// Throws ErrorKind::device when the system starts no more threads.
+  void add(Client& client);
+  /// Returns when no thread works for the client, and none will. Nothing for one that is not added.
+  void remove(Client& client);
+  /// A client has work now.
+  void wake();
+
+ private:
+  struct Member {
+    Client* client;
+    int at_work = 0;  ///< threads
+    bool leaves = false;
+  };
+
+  void run();
+  bool serve_one(std::unique_lock<std::mutex>& lock);
+
+  const int threads_wanted_;
+  std::mutex mutex_;
+  std::condition_variable work_, idle_;
+  std::list<Member> members_;  ///< who is served next comes first
+  std::uint64_t calls_ = 0;    ///< of wake and add
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace dpt

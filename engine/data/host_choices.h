@@ -1,0 +1,73 @@
+// What augmentations draw, apart from what they do with it. Distributions, their order and their
+// rounding are those of torchvision 0.29 (transforms/v2/_geometry.py, _color.py, _auto_augment.py,
+// _augment.py, make_params and forward of each class); the numbers are DrawStream's.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "engine/data/host_options.h"
+#include "engine/data/host_transform.h"
+#include "engine/data/image_ops.h"
+
+namespace dpt {
+
+/// RandomAffine. What is not set is not drawn.
+struct AffineRanges {
+  Interval degrees;
+  std::optional<Point> translate;  ///< the greatest, as fractions of width and height
+  std::optional<Interval> scale, shear_x, shear_y;
+};
+AffineParams draw_affine(const AffineRanges& ranges, Size2 picture, DrawStream& draws);
+
+/// ColorJitter. What is not set is neither drawn nor done.
+struct JitterRanges {
+  std::optional<Interval> brightness, contrast, saturation, hue;
+};
+struct JitterParams {
+  std::array<int, 4> order = {0, 1, 2, 3};  ///< of the four below
+  std::optional<double> brightness, contrast, saturation, hue;
+};
+JitterParams draw_jitter(const JitterRanges& ranges, DrawStream& draws);
+void apply_jitter(const JitterParams& params, Image& image);
+
+/// TrivialAugmentWide, in the order of torchvision's table.
+enum class TrivialOperation : std::uint8_t {
+  identity,
+  shear_x,
+  shear_y,
+  translate_x,
+  translate_y,
+  rotate,
+  brightness,
+  color,
+  contrast,
+  sharpness,
+  posterize,
+  solarize,
+  auto_contrast,
+  equalize
+};
+inline constexpr int kTrivialOperations = 14;
+
+struct TrivialParams {
+  TrivialOperation operation = TrivialOperation::identity;
+  double magnitude = 0;  ///< 0 where the operation has none
+};
+/// Entry `bin` of the operation's magnitudes: float32, as torch.linspace makes them (with fused
+/// multiply-adds, as on x86 and ARM). REQUIRES: 0 <= bin < bins, bins >= 2.
+double trivial_magnitude(TrivialOperation operation, std::int64_t bin, std::int64_t bins);
+TrivialParams draw_trivial(std::int64_t bins, DrawStream& draws);
+void apply_trivial(const TrivialParams& params, Interpolation interpolation, FillColour fill,
+                   Image& image);
+
+/// RandomErasing: which part of a picture is erased.
+struct ErasingRanges {
+  Interval scale{0.02, 0.33};  ///< of the area
+  Interval ratio{0.3, 3.3};    ///< height over width
+};
+/// Nothing where ten rectangles did not fit.
+std::optional<PixelBox> draw_erasing(const ErasingRanges& ranges, Size2 picture, DrawStream& draws);
+
+}  // namespace dpt

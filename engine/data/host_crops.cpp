@@ -1,0 +1,263 @@
+// Resize and crops on the host. Sources of the formulas: torchvision,
+// transforms/v2/functional/_geometry.py and transforms/v2/_geometry.py.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "engine/data/host_transform.h"
+#include "engine/data/transform_tables.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+/// Python's round(): halves go to the even number.
+std::int64_t rounded_to_even(double value) {
+  return static_cast<std::int64_t>(std::nearbyint(value));
+}
+
+/// Puts the part of `image` from (top, left), which may be outside of it, into a black picture.
+Image padded_crop(const Image& image, std::int64_t top, std::int64_t left, Size2 size) {
+  Image result{size.h, size.w, image.channels, {}};
+  result.pixels.resize(static_cast<std::size_t>(size.h * size.w * image.channels));
+  const std::int64_t first = std::clamp<std::int64_t>(-left, 0, size.w);
+  const std::int64_t end = std::clamp<std::int64_t>(image.width - left, first, size.w);
+  for (std::int64_t y = 0; y < size.h; ++y) {
+    if (top + y < 0 || top + y >= image.height || end == first) continue;
+    const std::int64_t from = ((top + y) * image.width + left + first) * image.channels;
+    std::memcpy(result.pixels.data() + (y * size.w + first) * image.channels,
+                image.pixels.data() + from,
+                static_cast<std::size_t>((end - first) * image.channels));
+  }
+  return result;
+}
+
+PicturePart resized(PixelBox box, Size2 size) {
+  return {box, size.h, size.w, {0, 0, size.h, size.w}};
+}
+
+// ---- Resize ------------------------------------------------------------------------------------
+
+struct ResizeOptions {
+  std::vector<std::int64_t> size;
+};
+
+class Resize final : public HostTransform {
+ public:
+  explicit Resize(const ResizeOptions& options) : size_(options.size) {}
+
+  std::optional<Size2> size_after(std::optional<Size2> before) const override {
+    if (size_.size() == 2) return Size2{size_[0], size_[1]};
+    if (!before) return std::nullopt;
+    // The longer side is cut, not rounded.
+    const std::int64_t shorter = std::min(before->h, before->w);
+    const std::int64_t longer = std::max(before->h, before->w);
+    const auto other = static_cast<std::int64_t>(static_cast<double>(size_[0] * longer) /
+                                                 static_cast<double>(shorter));
+    return before->h <= before->w ? Size2{size_[0], other} : Size2{other, size_[0]};
+  }
+  std::optional<PicturePart> choose(Size2 picture, DrawStream&) const override {
+    return resized({0, 0, picture.h, picture.w}, *size_after(picture));
+  }
+  void apply(Image& image, DrawStream& draws) const override {
+    image = part_of(image, *choose({image.height, image.width}, draws));
+  }
+
+ private:
+  std::vector<std::int64_t> size_;
+};
+
+// ---- CenterCrop --------------------------------------------------------------------------------
+
+struct CenterCropOptions {
+  Size2 size{0, 0};
+};
+
+class CenterCrop final : public HostTransform {
+ public:
+  explicit CenterCrop(const CenterCropOptions& options) : size_(options.size) {}
+
+  std::optional<Size2> size_after(std::optional<Size2>) const override { return size_; }
+  std::optional<PixelBox> keeps(Size2 picture, DrawStream&) const override {
+    if (picture.h < size_.h || picture.w < size_.w) return std::nullopt;
+    return PixelBox{rounded_to_even(static_cast<double>(picture.h - size_.h) / 2),
+                    rounded_to_even(static_cast<double>(picture.w - size_.w) / 2), size_.h,
+                    size_.w};
+  }
+  void apply(Image& image, DrawStream&) const override {
+    // A smaller picture is padded first: the smaller half before it, and then cut.
+    const std::int64_t before_h = std::max<std::int64_t>(size_.h - image.height, 0) / 2;
+    const std::int64_t before_w = std::max<std::int64_t>(size_.w - image.width, 0) / 2;
+    const std::int64_t h = std::max(image.height, size_.h), w = std::max(image.width, size_.w);
+    image = padded_crop(image, rounded_to_even(static_cast<double>(h - size_.h) / 2) - before_h,
+                        rounded_to_even(static_cast<double>(w - size_.w) / 2) - before_w, size_);
+  }
+
+ private:
+  Size2 size_;
+};
+
+// ---- RandomCrop --------------------------------------------------------------------------------
+
+class RandomCrop final : public HostTransform {
+ public:
+  explicit RandomCrop(const RandomCropOptions& options, std::string place)
+      : size_(options.size), padding_(options.padding), place_(std::move(place)) {}
+
+  std::optional<Size2> size_after(std::optional<Size2>) const override { return size_; }
+  void apply(Image& image, DrawStream& draws) const override {
+    const std::int64_t h = image.height + 2 * padding_, w = image.width + 2 * padding_;
+    if (h < size_.h || w < size_.w) {
+      fail(ErrorKind::data,
+           "{}: expected pictures of at least {}x{} (height x width) with padding {}, found one of "
+           "{}x{}: put a Resize before it",
+           place_, size_.h, size_.w, padding_, image.height, image.width);
+    }
+    const std::int64_t top = draws.below(h - size_.h + 1) - padding_;
+    const std::int64_t left = draws.below(w - size_.w + 1) - padding_;
+    image = padded_crop(image, top, left, size_);
+  }
+
+ private:
+  Size2 size_;
+  std::int64_t padding_;
+  std::string place_;
+};
+
+// ---- RandomResizedCrop -------------------------------------------------------------------------
+
+struct RandomResizedCropOptions {
+  Size2 size{0, 0};
+  std::vector<double> scale{0.08, 1.0}, ratio{3.0 / 4.0, 4.0 / 3.0};
+  bool reduced_decoding = true;
+};
+
+class RandomResizedCrop final : public HostTransform {
+ public:
+  explicit RandomResizedCrop(const RandomResizedCropOptions& options) : options_(options) {}
+
+  std::optional<Size2> size_after(std::optional<Size2>) const override { return options_.size; }
+  std::optional<PicturePart> choose(Size2 picture, DrawStream& draws) const override {
+    PicturePart part = resized(box(picture, draws), options_.size);
+    part.exact = !options_.reduced_decoding;
+    return part;
+  }
+  void apply(Image& image, DrawStream& draws) const override {
+    image = part_of(image, *choose({image.height, image.width}, draws));
+  }
+
+ private:
+  PixelBox box(Size2 picture, DrawStream& draws) const {
+    const auto h = static_cast<double>(picture.h), w = static_cast<double>(picture.w);
+    const std::vector<double>&scale = options_.scale, &ratio = options_.ratio;
+    for (int i = 0; i < 10; ++i) {
+      const double area = h * w * draws.uniform(scale[0], scale[1]);
+      const double aspect = std::exp(draws.uniform(std::log(ratio[0]), std::log(ratio[1])));
+      const std::int64_t width = rounded_to_even(std::sqrt(area * aspect));
+      const std::int64_t height = rounded_to_even(std::sqrt(area / aspect));
+      if (width < 1 || width > picture.w || height < 1 || height > picture.h) continue;
+      const std::int64_t top = draws.below(picture.h - height + 1);
+      return {top, draws.below(picture.w - width + 1), height, width};
+    }
+    // No try fitted into so narrow a picture: its largest middle part of an allowed ratio.
+    std::int64_t height = picture.h, width = picture.w;
+    if (w / h < ratio[0]) {
+      height = rounded_to_even(w / ratio[0]);
+    } else if (w / h > ratio[1]) {
+      width = rounded_to_even(h * ratio[1]);
+    }
+    return {(picture.h - height) / 2, (picture.w - width) / 2, height, width};
+  }
+
+  RandomResizedCropOptions options_;
+};
+
+std::string range_problem(const char* name, const std::vector<double>& range) {
+  if (range[0] > 0 && range[0] <= range[1]) return {};
+  return fmt::format("{}: expected [least, most] above 0, found [{:g}, {:g}]", name, range[0],
+                     range[1]);
+}
+
+}  // namespace
+
+const ObjectTable& random_crop_table() {
+  static const ObjectTable table = object_table<RandomCropOptions>(
+      "RandomCrop",
+      "Crops a random part of the image, after padding it with black (raw zeros, as torchvision "
+      "does before ToTensor).",
+      {field("size", &RandomCropOptions::size,
+             "Height and width of the crop; must be those of model.input.")
+           .required()
+           .range(1, 16384),
+       field("padding", &RandomCropOptions::padding, "Padding on each side, in pixels.")
+           .range(0, 1024)});
+  return table;
+}
+
+HostTransformKind resize_kind() {
+  static const ObjectTable table = object_table<ResizeOptions>(
+      "Resize", "Resizes the picture (bilinear, antialiased), as Pillow does.",
+      {field("size", &ResizeOptions::size,
+             "Of the shorter side, where the ratio of the sides is to be kept; or [height, width].")
+           .required()
+           .range(1, 16384)
+           .items(1, 2)
+           .or_one()});
+  return {&table, [](const Variant& options) -> std::unique_ptr<HostTransform> {
+            return std::make_unique<Resize>(options.as<ResizeOptions>());
+          }};
+}
+
+HostTransformKind center_crop_kind() {
+  static const ObjectTable table = object_table<CenterCropOptions>(
+      "CenterCrop", "Keeps the middle of the picture; a smaller one is padded with black first.",
+      {field("size", &CenterCropOptions::size, "Height and width of the middle part.")
+           .required()
+           .range(1, 16384)});
+  return {&table, [](const Variant& options) -> std::unique_ptr<HostTransform> {
+            return std::make_unique<CenterCrop>(options.as<CenterCropOptions>());
+          }};
+}
+
+HostTransformKind random_crop_kind() {
+  return {&random_crop_table(), [](const Variant& options) -> std::unique_ptr<HostTransform> {
+            return std::make_unique<RandomCrop>(
+                options.as<RandomCropOptions>(),
+                fmt::format("{}: {}", options.where.text(), options.type));
+          }};
+}
+
+HostTransformKind random_resized_crop_kind() {
+  static const ObjectTable table = [] {
+    ObjectTable made = object_table<RandomResizedCropOptions>(
+        "RandomResizedCrop",
+        "Crops a part of random size and ratio of sides, and resizes it (bilinear, antialiased).",
+        {field("size", &RandomResizedCropOptions::size, "Height and width of the result.")
+             .required()
+             .range(1, 16384),
+         field("scale", &RandomResizedCropOptions::scale,
+               "Least and most of the picture's area that the part has.")
+             .items(2, 2)
+             .range(0, 1),
+         field("ratio", &RandomResizedCropOptions::ratio,
+               "Least and most ratio of the part's width to its height.")
+             .items(2, 2)
+             .range(0, 1000),
+         field("reduced_decoding", &RandomResizedCropOptions::reduced_decoding,
+               "Decode a JPEG at a reduced size where the part is at least as large as the result "
+               "even so: faster, and not the same bits as Pillow's.")});
+    made.check = [](const void* options) {
+      const auto& these = *static_cast<const RandomResizedCropOptions*>(options);
+      std::string problem = range_problem("scale", these.scale);
+      return problem.empty() ? range_problem("ratio", these.ratio) : problem;
+    };
+    return made;
+  }();
+  return {&table, [](const Variant& options) -> std::unique_ptr<HostTransform> {
+            return std::make_unique<RandomResizedCrop>(options.as<RandomResizedCropOptions>());
+          }};
+}
+
+}  // namespace dpt

@@ -1,0 +1,64 @@
+#include "engine/data/host_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cassert>
+
+#include "kernels/error.h"
+
+namespace dpt {
+
+std::string place_of(const Variant& transform) {
+  return fmt::format("{}: {}", transform.where.text(), transform.type);
+}
+
+std::string numbers_text(const std::vector<double>& numbers) {
+  return fmt::format("[{}]", fmt::join(numbers, ", "));
+}
+
+Interval range_of(const Variant& transform, const char* field, const std::vector<double>& numbers,
+                  std::size_t pair) {
+  assert(!numbers.empty());
+  if (numbers.size() == 1) {
+    if (!(numbers[0] >= 0)) {
+      fail(ErrorKind::usage,
+           "{}: {}: expected a number of at least 0 or [least, greatest], found {}",
+           place_of(transform), field, numbers[0]);
+    }
+    return {-numbers[0], numbers[0]};
+  }
+  const Interval range{numbers.at(2 * pair), numbers.at(2 * pair + 1)};
+  if (!(range.low <= range.high)) {
+    fail(ErrorKind::usage, "{}: {}: expected the lesser number first, found {}",
+         place_of(transform), field, numbers_text(numbers));
+  }
+  return range;
+}
+
+Fill::Fill(const Variant& transform, const std::vector<double>& values)
+    : is_rgb_(values.size() == 3), place_(place_of(transform)) {
+  if (values.size() != 1 && values.size() != 3) {
+    fail(ErrorKind::usage, "{}: fill: expected 1 or 3 numbers, found {}: {}", place_, values.size(),
+         numbers_text(values));
+  }
+  for (std::size_t c = 0; c < colour_.size(); ++c) {
+    colour_[c] = static_cast<std::uint8_t>(values[is_rgb_ ? c : 0]);
+  }
+}
+
+FillColour Fill::of(const Image& image) const {
+  if (is_rgb_ && image.channels != 3) {
+    fail(ErrorKind::usage, "{}: fill: expected 1 number, as the images have {} channel{}, found 3",
+         place_, image.channels, image.channels == 1 ? "" : "s");
+  }
+  return colour_;
+}
+
+std::optional<Point> point_of(const std::optional<std::vector<double>>& numbers) {
+  if (!numbers) return std::nullopt;
+  assert(numbers->size() == 2);
+  return Point{numbers->at(0), numbers->at(1)};
+}
+
+}  // namespace dpt

@@ -1,0 +1,189 @@
+#include "engine/data/host_pipeline.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "engine/data/stage_clock.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+const HostTransformKind* kind_of(const Variant& transform) {
+  for (const HostTransformKind& kind : host_transform_kinds()) {
+    if (kind.table == transform.table) return &kind;
+  }
+  return nullptr;
+}
+
+bool device_can(const Variant& transform) {
+  return transform.type == "RandomCrop" || transform.type == "RandomHorizontalFlip" ||
+         transform.type == "Normalize";
+}
+
+std::string place_of(const Variant& transform) {
+  return fmt::format("{}: {}", transform.where.text(), transform.type);
+}
+
+bool is_empty(const PixelBox& box) {
+  return box.height < 1 || box.width < 1;
+}
+
+/// The source under a pipeline.
+class TransformedSource final : public DataSource {
+ public:
+  TransformedSource(std::shared_ptr<const DataSource> source, HostPipeline pipeline)
+      : source_(std::move(source)), pipeline_(std::move(pipeline)) {}
+
+  std::int64_t size() const override { return source_->size(); }
+  SampleShape shape() const override {
+    return {pipeline_.size().h, pipeline_.size().w, source_->shape().c};
+  }
+  DType type() const override { return DType::u8; }
+  const std::vector<std::string>& classes() const override { return source_->classes(); }
+  TargetShape targets() const override { return source_->targets(); }
+  void read_targets(std::int64_t index, std::span<float> row) const override {
+    source_->read_targets(index, row);
+  }
+  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
+    read_in_epoch(0, index, pixels, label);
+  }
+  void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> pixels,
+                     std::int32_t& label) const override {
+    pipeline_.read(*source_, epoch, index, pixels, label);
+  }
+  std::int32_t label(std::int64_t index) const override { return source_->label(index); }
+  std::string describe(std::int64_t index) const override { return source_->describe(index); }
+  std::vector<std::int64_t> samples_to_try() const override { return source_->samples_to_try(); }
+  std::string fingerprint() const override { return source_->fingerprint(); }
+
+ private:
+  std::shared_ptr<const DataSource> source_;
+  HostPipeline pipeline_;
+};
+
+}  // namespace
+
+DividedTransforms divide_transforms(std::span<const Variant> transforms) {
+  const auto last = std::find_if(transforms.rbegin(), transforms.rend(),
+                                 [](const Variant& t) { return !device_can(t); });
+  const auto count = static_cast<std::size_t>(std::distance(last, transforms.rend()));
+  return {transforms.first(count), transforms.subspan(count)};
+}
+
+HostPipeline::HostPipeline(std::span<const Variant> transforms, std::optional<Size2> picture,
+                           Size2 resize_to, std::uint64_t seed)
+    : seed_(seed) {
+  std::string problems;
+  for (std::size_t i = 0; i < transforms.size(); ++i) {
+    const Variant& transform = transforms[i];
+    try {
+      const HostTransformKind* kind = kind_of(transform);
+      if (!kind) {
+        fail(ErrorKind::usage, "{}: must be last, after {}", place_of(transform),
+             transforms.back().type);
+      }
+      stages_.push_back({kind->make(transform), static_cast<int>(i)});
+    } catch (const Error& error) {
+      problems += (problems.empty() ? "" : "\n") + std::string(error.what());
+    }
+  }
+  if (!problems.empty()) throw Error(ErrorKind::usage, problems);
+
+  const auto size_after = [&](std::optional<Size2> size) {
+    for (const Stage& stage : stages_) size = stage.transform->size_after(size);
+    return size;
+  };
+  std::optional<Size2> size = size_after(picture);
+  if (!size && !picture) {
+    // Whether they change sizes at all shows with one that nobody would write.
+    constexpr Size2 kProbe{99991, 99989};
+    if (size_after(kProbe) == kProbe) {
+      resize_first_ = resize_to;
+      size = size_after(resize_to);
+    }
+  }
+  if (!size) {
+    fail(ErrorKind::usage,
+         "{}: pictures have different sizes after it, but a batch needs one: add Resize or "
+         "CenterCrop with size: [{}, {}], those of model.input",
+         place_of(transforms.back()), resize_to.h, resize_to.w);
+  }
+  size_ = *size;
+}
+
+void HostPipeline::read(const DataSource& source, std::int64_t epoch, std::int64_t index,
+                        std::span<std::byte> pixels, std::int32_t& label) const {
+  const auto draws_of = [&](const Stage& stage) {
+    return DrawStream(seed_, epoch, index, stage.place);
+  };
+  // What is cut off before the first transform that needs pixels is not decoded.
+  std::size_t done = 0;
+  const ChoosePart choose = [&](std::int64_t height, std::int64_t width) {
+    PicturePart part = whole_picture(height, width, height, width);
+    bool is_resized = false;
+    if (resize_first_) {
+      part = whole_picture(height, width, resize_first_->h, resize_first_->w);
+      is_resized = true;
+    }
+    for (; done < stages_.size(); ++done) {
+      const Stage& stage = stages_[done];
+      const Size2 now{part.window.height, part.window.width};
+      DrawStream draws = draws_of(stage);
+      if (!is_resized && done == 0) {
+        if (const std::optional<PicturePart> chosen = stage.transform->choose(now, draws)) {
+          part = *chosen;
+          is_resized = true;
+          continue;
+        }
+        draws = draws_of(stage);
+      }
+      const std::optional<PixelBox> kept = stage.transform->keeps(now, draws);
+      if (!kept) break;
+      part.window = {part.window.top + kept->top, part.window.left + kept->left, kept->height,
+                     kept->width};
+    }
+    if (!is_resized) {
+      part.box = part.window;
+      part.height = part.box.height;
+      part.width = part.box.width;
+      part.window = {0, 0, part.height, part.width};
+    }
+    assert(!is_empty(part.box) && !is_empty(part.window));
+    return part;
+  };
+  Image image = source.read_part(index, choose, label);
+  const StageTimer timer(DataStage::transform);
+  for (; done < stages_.size(); ++done) {
+    DrawStream draws = draws_of(stages_[done]);
+    stages_[done].transform->apply(image, draws);
+  }
+  assert(image.pixels.size() == pixels.size());
+  std::memcpy(pixels.data(), image.pixels.data(), pixels.size());
+}
+
+std::shared_ptr<const DataSource> with_host_transforms(std::shared_ptr<const DataSource> source,
+                                                       std::span<const Variant> transforms,
+                                                       SampleShape input, std::uint64_t seed) {
+  const std::span<const Variant> host = divide_transforms(transforms).host;
+  if (!source || host.empty()) return source;
+  const Variant& last = host.back();
+  const SampleShape shape = source->shape();
+  if (source->type() != DType::u8 || (shape.c != 1 && shape.c != 3)) {
+    fail(ErrorKind::usage,
+         "{}: expected pictures of 8-bit pixels with 1 or 3 channels, but the data set's samples "
+         "are {} with {} channel{}",
+         place_of(last), name_of(source->type()), shape.c, shape.c == 1 ? "" : "s");
+  }
+  std::optional<Size2> picture;
+  if (!source->resizes()) picture = Size2{shape.h, shape.w};
+  HostPipeline pipeline(host, picture, {input.h, input.w}, seed);
+  return std::make_shared<TransformedSource>(std::move(source), std::move(pipeline));
+}
+
+}  // namespace dpt

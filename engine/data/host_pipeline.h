@@ -1,0 +1,59 @@
+// The part of a list of transforms that runs on the host, sample by sample, in the threads that
+// decode.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/data/host_transform.h"
+#include "engine/data/source.h"
+#include "engine/spec/train_spec.h"
+
+namespace dpt {
+
+/// A list of transforms, cut after the last one that only the host can apply: what comes after it
+/// runs in the input kernel of the device.
+struct DividedTransforms {
+  std::span<const Variant> host, device;
+};
+DividedTransforms divide_transforms(std::span<const Variant> transforms);
+
+/// All kinds of transforms of the host.
+std::span<const HostTransformKind> host_transform_kinds();
+
+/// Const and thread-safe.
+class HostPipeline {
+ public:
+  /// `picture`: the size of the pictures; nothing where they have sizes of their own. Such are
+  /// resized to `resize_to` first, unless the transforms give them a size. Throws ErrorKind::usage
+  /// for options that do not fit, and where pictures would keep sizes of their own.
+  HostPipeline(std::span<const Variant> transforms, std::optional<Size2> picture, Size2 resize_to,
+               std::uint64_t seed);
+
+  Size2 size() const { return size_; }  ///< of all results
+  /// Sample `index` of `source` as `epoch` sees it: size() pixels of the source's channels.
+  void read(const DataSource& source, std::int64_t epoch, std::int64_t index,
+            std::span<std::byte> pixels, std::int32_t& label) const;
+
+ private:
+  struct Stage {
+    std::unique_ptr<HostTransform> transform;
+    int place;  ///< in the list: which numbers it draws
+  };
+  std::vector<Stage> stages_;
+  std::optional<Size2> resize_first_;
+  Size2 size_;
+  std::uint64_t seed_;
+};
+
+/// `source` under the host's part of `transforms`, or `source` itself where they have none. `input`
+/// is the model's. Throws as HostPipeline, and for samples that are not of 8-bit pixels.
+std::shared_ptr<const DataSource> with_host_transforms(std::shared_ptr<const DataSource> source,
+                                                       std::span<const Variant> transforms,
+                                                       SampleShape input, std::uint64_t seed);
+
+}  // namespace dpt
