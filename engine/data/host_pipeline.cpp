@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/data/host_options.h"
 #include "engine/data/stage_clock.h"
 #include "kernels/error.h"
 
@@ -24,10 +25,6 @@ const HostTransformKind* kind_of(const Variant& transform) {
 bool device_can(const Variant& transform) {
   return transform.type == "RandomCrop" || transform.type == "RandomHorizontalFlip" ||
          transform.type == "Normalize";
-}
-
-std::string place_of(const Variant& transform) {
-  return fmt::format("{}: {}", transform.where.text(), transform.type);
 }
 
 bool is_empty(const PixelBox& box) {
