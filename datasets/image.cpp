@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "datasets/pixels.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -23,25 +25,47 @@ void check_image_size(const std::string& name, std::int64_t width, std::int64_t 
   }
 }
 
-Image decode_image(std::span<const std::byte> file, const std::string& name,
-                   std::int64_t channels) {
+Image converted(Image image, std::int64_t channels) {
+  if (image.channels == channels) return image;
+  const auto pixels = static_cast<std::size_t>(image.width * image.height);
+  Image result{image.height, image.width, channels, {}};
+  result.pixels.resize(pixels * static_cast<std::size_t>(channels));
+  if (channels == 1) {
+    rgb_to_grey(image.pixels.data(), pixels, result.pixels.data());
+  } else {
+    for (std::size_t p = 0; p < pixels; ++p) std::memset(&result.pixels[3 * p], image.pixels[p], 3);
+  }
+  return result;
+}
+
+Image decode_image(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
+                   const DecodeOptions& options) {
+  const auto all = [](std::int64_t height, std::int64_t width) {
+    return whole_picture(height, width, height, width);
+  };
+  return decode_part(file, name, channels, all, options);
+}
+
+Image decode_part(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
+                  const ChoosePart& choose, const DecodeOptions& options) {
   const auto begins_with = [&](const char* magic, std::size_t length) {
     return file.size() >= length && std::memcmp(file.data(), magic, length) == 0;
   };
-  if (begins_with("\xff\xd8\xff", 3)) return decode_jpeg(file, name, channels);
-  if (begins_with("\x89PNG\r\n\x1a\n", 8)) return decode_png(file, name, channels);
+  if (begins_with("\xff\xd8\xff", 3)) return decode_jpeg(file, name, channels, choose, options);
+  if (begins_with("\x89PNG\r\n\x1a\n", 8)) {
+    Image image = decode_png(file, name, channels);
+    const PicturePart part = choose(image.height, image.width);
+    const PixelBox all{0, 0, image.height, image.width};
+    const bool is_whole = part.box == all && part.window == all && part.height == image.height &&
+                          part.width == image.width;
+    return is_whole ? std::move(image) : part_of(image, part);
+  }
   if (file.empty()) fail(ErrorKind::data, "{}: the file is empty", name);
   std::string found;
   for (const std::byte b : file.first(std::min<std::size_t>(file.size(), 8))) {
     found += fmt::format(" {:02x}", std::to_integer<int>(b));
   }
   fail(ErrorKind::data, "{}: neither a JPEG nor a PNG: the file begins with{}", name, found);
-}
-
-Image decode_part(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
-                  const ChoosePart& choose) {
-  const Image image = decode_image(file, name, channels);
-  return part_of(image, choose(image.height, image.width));
 }
 
 }  // namespace dpt

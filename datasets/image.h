@@ -15,18 +15,35 @@ namespace dpt {
 inline constexpr std::int64_t kMostSide = 16384;
 inline constexpr std::int64_t kMostImageBytes = std::int64_t{256} << 20;
 
-/// Decodes a JPEG or PNG file, told apart by content, to 1 channel (grey) or 3 (RGB); transparency
-/// is dropped, 16 bits become 8, orientation tags are ignored (all as torchvision's ImageFolder
-/// does). `name` is used in messages. Throws ErrorKind::data.
-Image decode_image(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
+struct DecodeOptions {
+  /// A damaged or truncated JPEG is kept, with what libjpeg makes of it: after a tear the pixels
+  /// are grey, or for a progressive one those of the scans before it. Without it, it is an error.
+  /// What stands before the pixels must be whole, and so must a PNG.
+  bool salvage = false;
+};
 
-/// The part of such a file that `choose` asks for, with the same rules and errors.
+/// Decodes a JPEG or PNG file, told apart by content, to 1 channel (grey) or 3 (RGB). The pixels
+/// are those of Pillow's convert("L") and convert("RGB"), as torchvision's ImageFolder has them:
+/// transparency is dropped, of 16 bits the upper 8 are kept, orientation tags are ignored. (Pillow
+/// clips a grey PNG of 16 bits without transparency at 255, which makes most of them white.) `name`
+/// is used in messages. Throws ErrorKind::data.
+Image decode_image(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
+                   const DecodeOptions& options = {});
+
+/// The part of such a file that `choose` asks for, with the same rules and errors. Of a JPEG hardly
+/// more is decoded than the part needs; damage below it is not seen, but that the file is
+/// truncated. Where the part need not be exact, grey is a JPEG's own luma: that of its RGB pixels
+/// differs where these were clipped, and by rounding.
 Image decode_part(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
-                  const ChoosePart& choose);
+                  const ChoosePart& choose, const DecodeOptions& options = {});
 
-// The two decoders of decode_image; each lets the library convert to `channels`.
-Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
+// The two decoders.
+Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
+                  const ChoosePart& choose, const DecodeOptions& options);
 Image decode_png(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
+
+/// The least M of the sizes M/8 that a JPEG is decoded at for the part, 8 if it is exact.
+int jpeg_eighths(const PicturePart& part);
 
 /// A PNG file of an image with 1 or 3 channels.
 std::vector<std::byte> encode_png(const Image& image);

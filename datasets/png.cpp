@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "datasets/image.h"
+#include "datasets/pixels.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -61,11 +62,11 @@ bool read_header(PngDecoder& decoder) {
   return true;
 }
 
-/// Asks for 8 bits and no transparency: 1 or 3 channels.
+/// Asks for the upper 8 bits and no transparency: 1 or 3 channels.
 bool set_conversion(PngDecoder& decoder) {
   if (setjmp(decoder.on_failure)) return false;
   png_set_expand(decoder.png);
-  png_set_scale_16(decoder.png);
+  png_set_strip_16(decoder.png);
   png_set_strip_alpha(decoder.png);
   png_set_interlace_handling(decoder.png);
   png_read_update_info(decoder.png, decoder.info);
@@ -77,27 +78,6 @@ bool read_pixels(PngDecoder& decoder, png_bytepp rows) {
   png_read_image(decoder.png, rows);
   png_read_end(decoder.png, nullptr);
   return true;
-}
-
-/// Luma as Pillow computes it: ITU-R 601-2 in 16-bit fixed point, rounded.
-std::uint8_t luma(const std::uint8_t* rgb) {
-  return static_cast<std::uint8_t>((rgb[0] * 19595U + rgb[1] * 38470U + rgb[2] * 7471U + 0x8000U) >>
-                                   16);
-}
-
-Image converted(Image image, std::int64_t channels) {
-  if (image.channels == channels) return image;
-  const auto pixels = static_cast<std::size_t>(image.width * image.height);
-  Image result{image.height, image.width, channels, {}};
-  result.pixels.resize(pixels * static_cast<std::size_t>(channels));
-  for (std::size_t p = 0; p < pixels; ++p) {
-    if (channels == 1) {
-      result.pixels[p] = luma(&image.pixels[3 * p]);
-    } else {
-      std::memset(&result.pixels[3 * p], image.pixels[p], 3);
-    }
-  }
-  return result;
 }
 
 }  // namespace

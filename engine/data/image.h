@@ -41,7 +41,9 @@ PicturePart whole_picture(std::int64_t picture_height, std::int64_t picture_widt
                           std::int64_t height, std::int64_t width);
 
 /// Resizes to (height, width) as Pillow's BILINEAR does (torchvision's antialias=True): a triangle
-/// filter as wide as the reduction, first along rows, then along columns, each rounded to 8 bits.
+/// filter as wide as the reduction along rows and along columns, each rounded to 8 bits; columns
+/// first where the height loses more than twice what the width does (so Pillow from 13 on; before,
+/// always rows first, which can differ by 1).
 /// `to` takes height * width * image.channels bytes.
 void resize_bilinear(const Image& image, std::int64_t height, std::int64_t width,
                      std::span<std::byte> to);

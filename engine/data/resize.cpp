@@ -1,131 +1,271 @@
 // Antialiased bilinear resizing in Pillow's arithmetic, so that a net trained on images resized
-// there sees the same bytes here. Source of the formulas: Pillow, src/libImaging/Resample.c.
+// there sees the same bytes here. Source of the formulas: Pillow, src/libImaging/Resample.c. That
+// is why no library does it: libswscale, VIPS and OpenCV filter with other weights or round
+// elsewhere, and antialiased results differ from Pillow's in the last bits.
+#include "engine/data/resize.h"
+
 #include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <cstring>
 
 #include "engine/data/image.h"
+#include "kernels/cpu/features.h"
+#include "kernels/cpu/resize_rows.h"
 
 namespace dpt {
 namespace {
 
-/// Weights are integers in units of 2^-22: 8 bits of pixel and 2 of headroom fill the word.
-constexpr int kPrecision = 32 - 8 - 2;
-
-/// The inputs of one output pixel and their weights.
-struct Tap {
-  std::int64_t first = 0, count = 0;
-  std::size_t weights = 0;  ///< index of the first weight
-};
-
-struct Taps {
-  std::vector<Tap> taps;
-  std::vector<std::int32_t> weights;
-};
-
-Taps make_taps(std::int64_t in, std::int64_t out) {
-  const double scale = static_cast<double>(in) / static_cast<double>(out);
-  const double support = std::max(scale, 1.0);  // of the triangle, in input pixels
-  Taps result;
-  std::vector<double> raw;
-  for (std::int64_t i = 0; i < out; ++i) {
-    const double center = (static_cast<double>(i) + 0.5) * scale;
-    Tap tap;
-    tap.first = std::max<std::int64_t>(static_cast<std::int64_t>(center - support + 0.5), 0);
-    tap.count =
-        std::min<std::int64_t>(static_cast<std::int64_t>(center + support + 0.5), in) - tap.first;
-    tap.weights = result.weights.size();
-    raw.clear();
-    double sum = 0;
-    for (std::int64_t x = 0; x < tap.count; ++x) {
-      const double distance = (static_cast<double>(x + tap.first) - center + 0.5) * (1.0 / support);
-      raw.push_back(std::max(0.0, 1.0 - std::abs(distance)));
-      sum += raw.back();
-    }
-    for (const double weight : raw) {
-      result.weights.push_back(static_cast<std::int32_t>(0.5 + weight / sum * (1 << kPrecision)));
-    }
-    result.taps.push_back(tap);
-  }
-  return result;
-}
+using resize_rows::kBlock;
+using resize_rows::kBlockWords;
+using resize_rows::kColumns;
+using resize_rows::kPrecision;
 
 std::uint8_t rounded(std::int32_t sum) {
   return static_cast<std::uint8_t>(std::clamp<std::int32_t>(sum >> kPrecision, 0, 255));
 }
 
-/// from (height, width, channels) -> to (height, taps, channels).
-void along_rows(const std::uint8_t* from, std::int64_t height, std::int64_t width,
-                std::int64_t channels, const Taps& taps, std::uint8_t* to) {
-  for (std::int64_t y = 0; y < height; ++y, from += width * channels) {
-    for (const Tap& tap : taps.taps) {
-      const std::int32_t* weights = taps.weights.data() + tap.weights;
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const std::uint8_t* pixel = from + tap.first * channels + c;
-        std::int32_t sum = 1 << (kPrecision - 1);
-        for (std::int64_t x = 0; x < tap.count; ++x) sum += pixel[x * channels] * weights[x];
-        *to++ = rounded(sum);
+std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+/// A pixel of `channels` from each of the taps' inputs. kChannels 0: any number.
+template <int kChannels>
+void along_row(const std::uint8_t* from, const ResizeTaps& taps, std::int64_t channels,
+               std::uint8_t* to) {
+  const std::int64_t step = kChannels > 0 ? kChannels : channels;
+  for (std::int64_t i = 0; i < taps.count(); ++i) {
+    const std::int32_t* weights = taps.weights(i);
+    const std::uint8_t* pixel = from + taps.first(i) * step;
+    const std::int64_t length = taps.length(i);
+    for (std::int64_t c = 0; c < step; ++c) {
+      std::int32_t sum = 1 << (kPrecision - 1);
+      for (std::int64_t x = 0; x < length; ++x) sum += pixel[x * step + c] * weights[x];
+      *to++ = rounded(sum);
+    }
+  }
+}
+
+/// `sums` has a number for each of `bytes`.
+void along_columns(const std::uint8_t* from, std::int64_t stride, const std::int32_t* weights,
+                   std::int64_t length, std::int64_t bytes, std::int32_t* sums, std::uint8_t* to) {
+  std::fill_n(sums, bytes, 1 << (kPrecision - 1));
+  for (std::int64_t y = 0; y < length; ++y) {
+    const std::uint8_t* row = from + y * stride;
+    const std::int32_t weight = weights[y];
+    for (std::int64_t i = 0; i < bytes; ++i) sums[i] += row[i] * weight;
+  }
+  for (std::int64_t i = 0; i < bytes; ++i) to[i] = rounded(sums[i]);
+}
+
+}  // namespace
+
+bool resizes_in_vectors() {
+  static const bool avx2 = CpuFeatures::detect().avx2;
+  return avx2;
+}
+
+ResizeTaps::ResizeTaps(const ResizeAxis& axis) {
+  const double size = axis.end - axis.begin;
+  assert(0 <= axis.begin && size > 0 && axis.end <= static_cast<double>(axis.in));
+  assert(axis.first >= 0 && axis.count > 0 && axis.first + axis.count <= axis.out);
+  const auto count = static_cast<std::size_t>(axis.count);
+  if (size == static_cast<double>(axis.out) && std::floor(axis.begin) == axis.begin) {
+    identity_ = true;
+    range_.begin = static_cast<std::int64_t>(axis.begin) + axis.first;
+    range_.end = range_.begin + axis.count;
+    longest_ = 1;
+    first_.resize(count);
+    for (std::size_t i = 0; i < count; ++i) first_[i] = static_cast<std::int32_t>(i);
+    length_.assign(count, 1);
+    weights_.assign(count, 1 << kPrecision);
+    return;
+  }
+  const double scale = size / static_cast<double>(axis.out);
+  const double support = std::max(scale, 1.0);  // of the triangle, in input pixels
+  row_ = std::min(static_cast<std::int64_t>(std::ceil(support)) * 2 + 1, axis.in);
+  first_.resize(count);
+  length_.resize(count);
+  weights_.assign(count * static_cast<std::size_t>(row_), 0);
+  std::vector<double> raw(static_cast<std::size_t>(row_));
+  for (std::size_t i = 0; i < count; ++i) {
+    const double output = static_cast<double>(axis.first) + static_cast<double>(i);
+    const double center = axis.begin + (output + 0.5) * scale;
+    const std::int64_t first =
+        std::max<std::int64_t>(static_cast<std::int64_t>(center - support + 0.5), 0);
+    const std::int64_t length =
+        std::min<std::int64_t>(static_cast<std::int64_t>(center + support + 0.5), axis.in) - first;
+    assert(length <= row_);
+    double sum = 0;
+    for (std::int64_t x = 0; x < length; ++x) {
+      const double distance = (static_cast<double>(x + first) - center + 0.5) * (1.0 / support);
+      raw[static_cast<std::size_t>(x)] = std::max(0.0, 1.0 - std::abs(distance));
+      sum += raw[static_cast<std::size_t>(x)];
+    }
+    std::int32_t* weights = weights_.data() + i * static_cast<std::size_t>(row_);
+    for (std::int64_t x = 0; x < length; ++x) {
+      const double weight = raw[static_cast<std::size_t>(x)];
+      weights[x] = static_cast<std::int32_t>(0.5 + weight / sum * (1 << kPrecision));
+    }
+    first_[i] = static_cast<std::int32_t>(first);
+    length_[i] = static_cast<std::int32_t>(length);
+    longest_ = std::max(longest_, length);
+  }
+  // Both ends of a triangle move to the right with its centre.
+  range_ = {first_.front(), first_.back() + length_.back()};
+  for (std::int32_t& first : first_) first -= static_cast<std::int32_t>(range_.begin);
+}
+
+RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::int64_t channels,
+                       bool in_vectors)
+    : rows_(rows), columns_(columns), channels_(channels), in_vectors_(in_vectors) {
+  assert(!in_vectors || resizes_in_vectors());
+  // Each pass rounds, so their order shows. Pillow's, from 13 on; before that, rows were always
+  // shortened first.
+  const std::int64_t fewer_rows = rows.in - rows.out;
+  height_first_ = fewer_rows > 0 && fewer_rows > 2 * (columns.in - columns.out);
+  if (in_vectors_ && !columns_.is_identity() && (channels == 1 || channels == 3)) pack_columns();
+  row_bytes_ = columns_.count() * channels_;
+  // What a pass along rows writes.
+  written_bytes_ =
+      std::max(row_bytes_, blocks_ * kBlock * channels_ + resize_rows::kBytesWrittenBeyond);
+  kept_bytes_ = height_first_ ? columns_.range().size() * channels_ : row_bytes_;
+  stride_ = round_up(height_first_ ? kept_bytes_ : written_bytes_, kColumns);
+  kept_.reset(new std::uint8_t[static_cast<std::size_t>(stride_ * this->rows().size())]);
+}
+
+void RowResizer::pack_columns() {
+  const std::int64_t inputs = channels_ == 3 ? 2 : 4;  // of a group
+  blocks_ = (columns_.count() + kBlock - 1) / kBlock;
+  groups_ = (columns_.longest() + inputs - 1) / inputs;
+  beyond_ = resize_rows::bytes_read_beyond(groups_);
+  packed_first_.resize(static_cast<std::size_t>(blocks_ * kBlock));
+  packed_weights_.resize(static_cast<std::size_t>(blocks_ * groups_ * kBlockWords));
+  for (std::int64_t i = 0; i < blocks_ * kBlock; ++i) {
+    // The last block may have outputs that nobody wants.
+    const std::int64_t output = std::min(i, columns_.count() - 1);
+    packed_first_[static_cast<std::size_t>(i)] =
+        static_cast<std::int32_t>(columns_.first(output) * channels_);
+    const std::int32_t* weights = columns_.weights(output);
+    const auto weight = [&](std::int64_t x) { return x < columns_.longest() ? weights[x] : 0; };
+    const std::int64_t lane = i % kBlock;
+    std::int32_t* packed = packed_weights_.data() + i / kBlock * groups_ * kBlockWords;
+    for (std::int64_t x = 0; x < groups_ * inputs; x += inputs, packed += kBlockWords) {
+      if (channels_ == 3) {
+        std::int32_t* four = packed + lane % 4 * 16 + lane / 4 * 4;
+        std::fill_n(four, 4, resize_rows::high_pair(weight(x), weight(x + 1)));
+        std::fill_n(four + 8, 4, resize_rows::low_pair(weight(x), weight(x + 1)));
+      } else {
+        packed[lane] = resize_rows::high_pair(weight(x), weight(x + 2));
+        packed[lane + 8] = resize_rows::low_pair(weight(x), weight(x + 2));
+        packed[lane + 16] = resize_rows::high_pair(weight(x + 1), weight(x + 3));
+        packed[lane + 24] = resize_rows::low_pair(weight(x + 1), weight(x + 3));
       }
     }
   }
 }
 
-/// from (height, row) -> to (taps, row), where a row is `row` bytes.
-void along_columns(const std::uint8_t* from, std::int64_t row, const Taps& taps, std::uint8_t* to) {
-  std::vector<std::int32_t> sums(static_cast<std::size_t>(row));
-  for (const Tap& tap : taps.taps) {
-    std::fill(sums.begin(), sums.end(), 1 << (kPrecision - 1));
-    for (std::int64_t y = 0; y < tap.count; ++y) {
-      const std::uint8_t* line = from + (tap.first + y) * row;
-      const std::int32_t weight = taps.weights[tap.weights + static_cast<std::size_t>(y)];
-      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += line[i] * weight;
+void RowResizer::along(const std::uint8_t* row, std::uint8_t* to) const {
+  if (columns_.is_identity()) {
+    std::memcpy(to, row, static_cast<std::size_t>(row_bytes_));
+  } else if (blocks_ > 0) {
+    const resize_rows::PackedTaps taps{packed_first_.data(), packed_weights_.data(), blocks_,
+                                       groups_};
+    if (channels_ == 3) {
+      resize_rows::along_row_rgb_avx2(row, taps, to);
+    } else {
+      resize_rows::along_row_grey_avx2(row, taps, to);
     }
-    for (const std::int32_t sum : sums) *to++ = rounded(sum);
+  } else if (channels_ == 3) {
+    along_row<3>(row, columns_, 3, to);
+  } else if (channels_ == 1) {
+    along_row<1>(row, columns_, 1, to);
+  } else {
+    along_row<0>(row, columns_, channels_, to);
   }
+}
+
+void RowResizer::down(std::int64_t output, std::span<std::int32_t> words, std::uint8_t* to) const {
+  const std::uint8_t* from = kept_.get() + rows_.first(output) * stride_;
+  const std::int32_t* weights = rows_.weights(output);
+  const std::int64_t length = rows_.length(output);
+  if (rows_.is_identity()) {
+    std::memcpy(to, from, static_cast<std::size_t>(kept_bytes_));
+  } else if (in_vectors_) {
+    const std::int64_t pairs = (length + 1) / 2;
+    for (std::int64_t p = 0; p < pairs; ++p) {
+      const std::int32_t second = 2 * p + 1 < length ? weights[2 * p + 1] : 0;
+      words[static_cast<std::size_t>(2 * p)] = resize_rows::high_pair(weights[2 * p], second);
+      words[static_cast<std::size_t>(2 * p + 1)] = resize_rows::low_pair(weights[2 * p], second);
+    }
+    resize_rows::along_columns_avx2(from, stride_, words.data(), pairs, length % 2 == 1,
+                                    round_up(kept_bytes_, kColumns), to);
+  } else {
+    along_columns(from, stride_, weights, length, kept_bytes_, words.data(), to);
+  }
+}
+
+void RowResizer::add(const std::uint8_t* row) {
+  assert(added_ < rows().size());
+  std::uint8_t* to = kept_.get() + added_++ * stride_;
+  if (height_first_) {
+    std::memcpy(to, row, static_cast<std::size_t>(kept_bytes_));
+  } else {
+    along(row, to);
+  }
+}
+
+void RowResizer::write(std::span<std::byte> to) const {
+  assert(added_ == rows().size());
+  assert(to.size() == static_cast<std::size_t>(rows_.count() * row_bytes_));
+  auto* out = reinterpret_cast<std::uint8_t*>(to.data());
+  std::vector<std::uint8_t> row(
+      static_cast<std::size_t>(round_up(kept_bytes_, kColumns) + beyond_));
+  std::vector<std::uint8_t> shortened(static_cast<std::size_t>(height_first_ ? written_bytes_ : 0));
+  std::vector<std::int32_t> words(
+      static_cast<std::size_t>(in_vectors_ ? round_up(rows_.longest(), 2) : kept_bytes_));
+  for (std::int64_t y = 0; y < rows_.count(); ++y, out += row_bytes_) {
+    down(y, words, row.data());
+    if (height_first_) along(row.data(), shortened.data());
+    std::memcpy(out, height_first_ ? shortened.data() : row.data(),
+                static_cast<std::size_t>(row_bytes_));
+  }
+}
+
+namespace {
+
+/// Feeds the rows of `image`, whose pixel (0, 0) of the axes is (top, left).
+void resize_rows_of(const Image& image, std::int64_t top, std::int64_t left, RowResizer& resizer,
+                    std::span<std::byte> to) {
+  const PixelRange rows = resizer.rows(), columns = resizer.columns();
+  const auto needed = static_cast<std::size_t>(columns.size() * image.channels);
+  std::vector<std::uint8_t> last;
+  for (std::int64_t y = rows.begin; y < rows.end; ++y) {
+    const auto at =
+        static_cast<std::size_t>(((top + y) * image.width + left + columns.begin) * image.channels);
+    const std::uint8_t* row = image.pixels.data() + at;
+    if (image.pixels.size() - at < needed + static_cast<std::size_t>(resizer.bytes_beyond())) {
+      last.resize(needed + static_cast<std::size_t>(resizer.bytes_beyond()));
+      std::copy_n(row, needed, last.begin());
+      row = last.data();
+    }
+    resizer.add(row);
+  }
+  resizer.write(to);
+}
+
+ResizeAxis whole_axis(std::int64_t in, std::int64_t out, std::int64_t first, std::int64_t count) {
+  return {in, 0, static_cast<double>(in), out, first, count};
 }
 
 }  // namespace
 
 void resize_bilinear(const Image& image, std::int64_t height, std::int64_t width,
                      std::span<std::byte> to) {
-  assert(to.size() == static_cast<std::size_t>(height * width * image.channels));
-  const std::uint8_t* from = image.pixels.data();
-  auto* out = reinterpret_cast<std::uint8_t*>(to.data());
-  // An axis that keeps its size is left alone.
-  std::vector<std::uint8_t> narrowed;
-  if (width != image.width) {
-    const bool is_last = height == image.height;
-    if (!is_last) {
-      narrowed.resize(static_cast<std::size_t>(image.height * width * image.channels));
-    }
-    std::uint8_t* rows = is_last ? out : narrowed.data();
-    along_rows(from, image.height, image.width, image.channels, make_taps(image.width, width),
-               rows);
-    from = rows;
-  }
-  if (height != image.height) {
-    along_columns(from, width * image.channels, make_taps(image.height, height), out);
-  } else if (from != out) {
-    std::memcpy(out, from, to.size());
-  }
+  RowResizer resizer(whole_axis(image.height, height, 0, height),
+                     whole_axis(image.width, width, 0, width), image.channels);
+  resize_rows_of(image, 0, 0, resizer, to);
 }
-
-namespace {
-
-Image cropped(const Image& image, const PixelBox& box) {
-  Image result{box.height, box.width, image.channels, {}};
-  const auto row = static_cast<std::size_t>(box.width * image.channels);
-  result.pixels.resize(row * static_cast<std::size_t>(box.height));
-  for (std::int64_t y = 0; y < box.height; ++y) {
-    const std::int64_t from = ((box.top + y) * image.width + box.left) * image.channels;
-    std::memcpy(result.pixels.data() + static_cast<std::size_t>(y) * row,
-                image.pixels.data() + from, row);
-  }
-  return result;
-}
-
-}  // namespace
 
 PicturePart whole_picture(std::int64_t picture_height, std::int64_t picture_width,
                           std::int64_t height, std::int64_t width) {
@@ -133,14 +273,14 @@ PicturePart whole_picture(std::int64_t picture_height, std::int64_t picture_widt
 }
 
 Image part_of(const Image& image, const PicturePart& part) {
-  const PixelBox all{0, 0, image.height, image.width};
-  const Image box = part.box == all ? Image{} : cropped(image, part.box);
-  const Image& from = part.box == all ? image : box;
-  Image resized{part.height, part.width, image.channels, {}};
-  resized.pixels.resize(static_cast<std::size_t>(part.height * part.width * image.channels));
-  resize_bilinear(from, part.height, part.width, std::as_writable_bytes(std::span(resized.pixels)));
-  if (part.window == PixelBox{0, 0, part.height, part.width}) return resized;
-  return cropped(resized, part.window);
+  const PixelBox &box = part.box, &window = part.window;
+  RowResizer resizer(whole_axis(box.height, part.height, window.top, window.height),
+                     whole_axis(box.width, part.width, window.left, window.width), image.channels);
+  Image result{window.height, window.width, image.channels, {}};
+  result.pixels.resize(static_cast<std::size_t>(window.height * window.width * image.channels));
+  resize_rows_of(image, box.top, box.left, resizer,
+                 std::as_writable_bytes(std::span(result.pixels)));
+  return result;
 }
 
 }  // namespace dpt

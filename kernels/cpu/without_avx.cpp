@@ -8,6 +8,7 @@
 #include "kernels/cpu/features.h"
 #include "kernels/cpu/flat_avx2.h"
 #include "kernels/cpu/optimizer_avx2.h"
+#include "kernels/cpu/resize_rows.h"
 
 namespace dpt {
 
@@ -41,6 +42,21 @@ const RowKernels& row_kernels_avx512() {
 FormulaLoops optimizer_avx2::loops_of(int) {
   std::abort();
 }
+
+namespace resize_rows {
+
+void along_row_rgb_avx2(const std::uint8_t*, const PackedTaps&, std::uint8_t*) {
+  std::abort();
+}
+void along_row_grey_avx2(const std::uint8_t*, const PackedTaps&, std::uint8_t*) {
+  std::abort();
+}
+void along_columns_avx2(const std::uint8_t*, std::int64_t, const std::int32_t*, std::int64_t, bool,
+                        std::int64_t, std::uint8_t*) {
+  std::abort();
+}
+
+}  // namespace resize_rows
 
 namespace direct {
 

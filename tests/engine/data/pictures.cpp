@@ -144,6 +144,17 @@ Bytes jpeg(int width, int height, int channels, const Bytes& pixels) {
   return jpeg_with(width, height, channels, pixels, [](jpeg_compress_struct&) {});
 }
 
+Bytes jpeg(int width, int height, int channels, const Bytes& pixels, const JpegStyle& style) {
+  return jpeg_with(width, height, channels, pixels, [&](jpeg_compress_struct& info) {
+    jpeg_set_quality(&info, style.quality, TRUE);
+    info.comp_info[0].h_samp_factor = channels == 3 ? style.across : 1;
+    info.comp_info[0].v_samp_factor = channels == 3 ? style.down : 1;
+    info.arith_code = style.arithmetic;
+    info.restart_interval = static_cast<unsigned int>(style.restart);
+    if (style.progressive) jpeg_simple_progression(&info);
+  });
+}
+
 Bytes jpeg_of_scans(int scans, const Bytes& pixels) {
   // Progressive: the mean first, then each frequency by itself, bit by bit.
   std::vector<jpeg_scan_info> all;

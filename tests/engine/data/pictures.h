@@ -19,6 +19,15 @@ Bytes png_header(std::uint32_t width, std::uint32_t height);
 
 /// `channels` 1, 3, or 4 (CMYK).
 Bytes jpeg(int width, int height, int channels, const Bytes& pixels);
+
+/// How a JPEG is coded. Its luma has (across, down) samples for one of colour.
+struct JpegStyle {
+  int across = 2, down = 2;
+  bool progressive = false, arithmetic = false;
+  int restart = 0;  ///< blocks between two restart markers; 0: none
+  int quality = 95;
+};
+Bytes jpeg(int width, int height, int channels, const Bytes& pixels, const JpegStyle& style);
 /// A grey one of 8x8 pixels in that many scans; 384 at most.
 Bytes jpeg_of_scans(int scans, const Bytes& pixels);
 /// Overwrites the size in a JPEG's frame header.

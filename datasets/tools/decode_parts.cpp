@@ -1,0 +1,66 @@
+// decode_parts: reads lines "CHANNELS EXACT SALVAGE BOX SIZE WINDOW PATH" from standard input, a
+// box and a window as "TOP LEFT HEIGHT WIDTH" and a size as "HEIGHT WIDTH", and writes for each
+// either "ok BYTES" and so many bytes of pixels, or "error BYTES" and a message. A box of height 0
+// is the whole picture at its own size.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "datasets/image.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+std::istream& operator>>(std::istream& in, PixelBox& box) {
+  return in >> box.top >> box.left >> box.height >> box.width;
+}
+
+void answer(const char* verdict, const void* bytes, std::size_t count) {
+  fmt::print("{} {}\n", verdict, count);
+  std::fwrite(bytes, 1, count, stdout);
+  std::fflush(stdout);
+}
+
+void decode_line(const std::string& line) {
+  std::istringstream words(line);
+  std::int64_t channels = 0;
+  PicturePart part;
+  DecodeOptions options;
+  std::string path;
+  words >> channels >> part.exact >> options.salvage >> part.box >> part.height >> part.width >>
+      part.window >> std::ws;
+  if (!std::getline(words, path)) fail(ErrorKind::usage, "decode_parts: not understood: {}", line);
+  std::ifstream stream(path, std::ios::binary);
+  const std::vector<char> file{std::istreambuf_iterator<char>(stream), {}};
+  try {
+    const Image image = decode_part(
+        std::as_bytes(std::span(file)), path, channels,
+        [&](std::int64_t height, std::int64_t width) {
+          return part.box.height == 0 ? whole_picture(height, width, height, width) : part;
+        },
+        options);
+    answer("ok", image.pixels.data(), image.pixels.size());
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    answer("error", text.data(), text.size());
+  }
+}
+
+}  // namespace
+}  // namespace dpt
+
+int main() {
+  try {
+    for (std::string line; std::getline(std::cin, line);) dpt::decode_line(line);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}

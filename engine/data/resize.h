@@ -1,0 +1,92 @@
+// Antialiased bilinear resizing of rows as they are decoded: only the inputs are read that the
+// wanted outputs depend on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace dpt {
+
+/// One axis: [begin, end) of `in` pixels becomes `out` pixels, of which `count` from `first` on are
+/// wanted. REQUIRES: 0 <= begin < end <= in, in pixels; 0 <= first, 1 <= count <= out - first.
+struct ResizeAxis {
+  std::int64_t in = 0;
+  double begin = 0, end = 0;
+  std::int64_t out = 0;
+  std::int64_t first = 0, count = 0;
+};
+
+/// Inputs [begin, end) of an axis.
+struct PixelRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+/// Whether this processor has vector instructions for what follows. The bits are the same.
+bool resizes_in_vectors();
+
+/// The inputs of each wanted output and their weights, as Pillow computes them.
+class ResizeTaps {
+ public:
+  explicit ResizeTaps(const ResizeAxis& axis);
+  /// What is read.
+  PixelRange range() const { return range_; }
+  /// Whether the outputs are the inputs of range().
+  bool is_identity() const { return identity_; }
+  std::int64_t count() const { return static_cast<std::int64_t>(first_.size()); }
+  /// The first input of an output, from range().begin on, and how many it has.
+  std::int64_t first(std::int64_t output) const { return first_[static_cast<std::size_t>(output)]; }
+  std::int64_t length(std::int64_t output) const {
+    return length_[static_cast<std::size_t>(output)];
+  }
+  /// The most inputs that an output has.
+  std::int64_t longest() const { return longest_; }
+  /// length(output) weights in units of 2^-22, then zeros up to longest().
+  const std::int32_t* weights(std::int64_t output) const { return weights_.data() + output * row_; }
+
+ private:
+  PixelRange range_;
+  bool identity_ = false;
+  std::int64_t longest_ = 0, row_ = 1;
+  std::vector<std::int32_t> first_, length_;
+  std::vector<std::int32_t> weights_;  // (count, row_), row_ >= longest_, 0 behind length
+};
+
+/// Takes the rows of a picture from top to bottom and resizes them. One thread at a time.
+class RowResizer {
+ public:
+  /// `in_vectors` false: with plain instructions. REQUIRES: resizes_in_vectors() if it is true.
+  RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::int64_t channels,
+             bool in_vectors = resizes_in_vectors());
+  /// The rows and the columns that are needed.
+  PixelRange rows() const { return rows_.range(); }
+  PixelRange columns() const { return columns_.range(); }
+  /// Bytes behind the last pixel of a row that must be readable; their values do not matter.
+  std::int64_t bytes_beyond() const { return height_first_ ? 0 : beyond_; }
+  /// The next row of rows(); `row` is its pixel at columns().begin.
+  void add(const std::uint8_t* row);
+  /// All outputs, (rows.count, columns.count, channels). REQUIRES: all of rows() were added.
+  void write(std::span<std::byte> to) const;
+
+ private:
+  void pack_columns();
+  /// The pass along a row; `to` takes written_bytes_.
+  void along(const std::uint8_t* row, std::uint8_t* to) const;
+  /// One output of the pass along columns; `to` takes kept_bytes_, rounded up to whole vectors.
+  void down(std::int64_t output, std::span<std::int32_t> words, std::uint8_t* to) const;
+
+  ResizeTaps rows_, columns_;
+  std::int64_t channels_, beyond_ = 0, added_ = 0;
+  bool in_vectors_, height_first_ = false;
+  std::int64_t row_bytes_ = 0, written_bytes_ = 0;
+  std::int64_t blocks_ = 0, groups_ = 0;  // of the packed columns; no blocks: not packed
+  std::vector<std::int32_t> packed_first_, packed_weights_;
+  // Rows as they came (height_first_) or shortened.
+  std::int64_t kept_bytes_ = 0, stride_ = 0;
+  std::unique_ptr<std::uint8_t[]> kept_;  // (rows().size(), stride_)
+};
+
+}  // namespace dpt
