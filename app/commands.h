@@ -38,6 +38,13 @@ struct EvalOptions {
 };
 int run_eval(const EvalOptions& options);
 
+struct ExportOptions {
+  std::string target, torch, onnx, use;
+  std::vector<std::string> overrides;
+  bool include_normalisation = false, overwrite = false, json = false;
+};
+int run_export(const ExportOptions& options);
+
 struct ConfigOptions {
   std::string config;
   std::vector<std::string> overrides;
