@@ -246,6 +246,28 @@ void add_export_command(CLI::App& app, CommandBody& body) {
   set_body(command, body, options, run_export);
 }
 
+void add_runs_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<RunsOptions>();
+  CLI::App* runs = app.add_subcommand(
+      "runs", "List the runs in a folder: status, steps, best value, when they last logged");
+  runs->add_option("folder", options->folder, "Folder of run folders")->capture_default_str();
+  runs->add_flag("--json", options->json, kJsonHelp);
+  set_body(runs, body, options, run_runs);
+}
+
+void add_compare_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<CompareOptions>();
+  CLI::App* compare = app.add_subcommand(
+      "compare",
+      "Compare runs: where their configs differ, their results, and mean and standard deviation "
+      "over runs that differ in the seed only");
+  compare->add_option("runs", options->runs, "Run folders, at least two")
+      ->required()
+      ->expected(2, -1);
+  compare->add_flag("--json", options->json, kJsonHelp);
+  set_body(compare, body, options, run_compare);
+}
+
 void add_bench_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
   auto options = std::make_shared<BenchOptions>();
   options->command = std::move(command);
@@ -445,6 +467,8 @@ int run_cli(int argc, const char* const* argv) {
   add_train_command(app, body, {argv, argv + argc});
   add_eval_command(app, body, {argv, argv + argc});
   add_export_command(app, body);
+  add_runs_command(app, body);
+  add_compare_command(app, body);
   add_config_command(app, body);
   add_model_command(app, body);
   add_devices_command(app, body);

@@ -45,6 +45,18 @@ struct ExportOptions {
 };
 int run_export(const ExportOptions& options);
 
+struct RunsOptions {
+  std::string folder = "runs";
+  bool json = false;
+};
+int run_runs(const RunsOptions& options);
+
+struct CompareOptions {
+  std::vector<std::string> runs;
+  bool json = false;
+};
+int run_compare(const CompareOptions& options);
+
 struct ConfigOptions {
   std::string config;
   std::vector<std::string> overrides;
