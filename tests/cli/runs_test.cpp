@@ -31,7 +31,7 @@ TEST_CASE("runs lists the runs of a folder, whatever became of them") {
   write_file(log, text.substr(0, text.find("{\"v\":1,\"event\":\"run_end\"")) + "{\"half a li");
   fs::create_directories(w.dir.file("runs/notes"));
 
-  const auto runs = json_out(w, {"runs"})["runs"];
+  auto runs = json_out(w, {"runs"})["runs"];
   REQUIRE(runs.size() == 3);
   CHECK(runs[0]["folder"] == "runs/killed");
   CHECK(runs[0]["status"] == "interrupted");
@@ -42,7 +42,7 @@ TEST_CASE("runs lists the runs of a folder, whatever became of them") {
   CHECK(runs[1]["steps"] == 7);
   CHECK(runs[2]["folder"] == "runs/tiny");
   CHECK(runs[2]["status"] == "ok");
-  const auto summary = nlohmann::json::parse(read_file(w.dir.file("runs/tiny/summary.json")));
+  auto summary = nlohmann::json::parse(read_file(w.dir.file("runs/tiny/summary.json")));
   CHECK(runs[2]["best"] == summary["best"]);
   // The best of the killed run is what its best checkpoint says.
   CHECK(runs[0]["best"] == summary["best"]);
@@ -68,7 +68,7 @@ TEST_CASE("a run that is under way is called running") {
   Program program({"train", "small.yaml", "--run-dir", "runs/r", "train.epochs=100000"},
                   w.dir.path(), logs);
   REQUIRE(wait_for_checkpoint(w.dir.file("runs/r")));
-  const auto run = nlohmann::json::parse(w.run_well({"runs", "--json"}).out)["runs"][0];
+  auto run = nlohmann::json::parse(w.run_well({"runs", "--json"}).out)["runs"][0];
   CHECK(run["status"] == "running");
   CHECK(run["steps"].get<int>() >= 1);
   program.send(SIGKILL);
@@ -86,15 +86,15 @@ TEST_CASE("compare shows where configs differ, and the spread over seeds") {
                 std::string("seed=") + seed, std::string("name=run") + seed});
   }
   w.run_well({"train", "small.yaml", "--run-dir", "other", "optimizer.lr=0.5"});
-  const auto out = json_out(w, {"compare", "s1", "s2/", "s3", "other"});
+  auto out = json_out(w, {"compare", "s1", "s2/", "s3", "other"});
   REQUIRE(out["runs"].size() == 4);
-  const auto& differences = out["differences"];
+  auto& differences = out["differences"];
   CHECK(differences["seed"] == nlohmann::json({"1", "2", "3", "1"}));
   CHECK(differences["optimizer.lr"] == nlohmann::json({"0.1", "0.1", "0.1", "0.5"}));
   CHECK(differences["name"] == nlohmann::json({"run1", "run2", "run3", "tiny"}));
   CHECK(differences.size() == 3);
   REQUIRE(out["groups"].size() == 1);
-  const auto& group = out["groups"][0];
+  auto& group = out["groups"][0];
   CHECK(group["runs"] == nlohmann::json({"s1", "s2", "s3"}));
   double mean = 0, squares = 0;
   std::vector<double> losses;
@@ -117,7 +117,7 @@ TEST_CASE("compare shows where configs differ, and the spread over seeds") {
       {"train", "small.yaml", "--run-dir", "deep",
        "model.layers=[{type: Flatten}, {type: Linear, name: hidden, out_features: 4}, {type: "
        "Linear, name: fc, out_features: 3}]"});
-  const auto deep = json_out(w, {"compare", "s1", "deep"})["differences"];
+  auto deep = json_out(w, {"compare", "s1", "deep"})["differences"];
   CHECK(deep["model.layers.hidden.out_features"] == nlohmann::json({nullptr, "4"}));
   CHECK(json_out(w, {"compare", "s1", "deep"})["groups"].empty());
 
