@@ -36,6 +36,17 @@ void check_target(const std::string& path, const std::string& checkpoint, bool o
   }
 }
 
+/// What is renamed over: a file, where a link leads to one. Renaming would replace a device.
+std::string file_to_replace(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return path;
+  if (!fs::is_regular_file(path, error)) {
+    fail(ErrorKind::usage, "{}: expected a file to replace, found a {}", path,
+         fs::is_directory(path, error) ? "folder" : "device, pipe or socket");
+  }
+  return fs::canonical(path, error).string();
+}
+
 /// Raw samples are bytes, but for arrays, which their files know.
 DType raw_type_of(const TrainSpec& spec, const Plan& plan) {
   if (spec.data.dataset.type != "npy") return DType::u8;
@@ -79,6 +90,7 @@ int run_export(const ExportOptions& options) {
   }
   const std::string path = find_checkpoint(options.target, kToExport);
   for (const std::string& target : targets) check_target(target, path, options.overwrite);
+  const std::string torch = options.torch.empty() ? "" : file_to_replace(options.torch);
   const CheckpointHeader header = read_checkpoint_header(path);
   const TrainSpec spec = load_stored_spec(catalog(), header.config, path, options.overrides);
   const Plan plan = make_plan(spec);
@@ -97,7 +109,7 @@ int run_export(const ExportOptions& options) {
     model = onnx_model(spec, plan, *chosen.params, facts,
                        {options.include_normalisation, raw_type.value_or(DType::f32)});
   }
-  if (!options.torch.empty()) write_torch_state(options.torch, plan, *chosen.params, facts);
+  if (!options.torch.empty()) write_torch_state(torch, plan, *chosen.params, facts);
   if (!options.onnx.empty()) write_results(options.onnx, std::as_bytes(std::span(model)));
 
   if (options.json) {

@@ -98,4 +98,5 @@ endfunction()
 # One line that says what this build has and what it leaves out.
 dpt_onednn_version(onednn)
 message(STATUS "dpt ${PROJECT_VERSION}: CPU with oneDNN ${onednn}, zlib ${ZLIB_VERSION_STRING}, "
-               "libjpeg ${JPEG_VERSION}, libpng ${PNG_VERSION_STRING}; ${dpt_gloo_summary}; ${dpt_cuda_summary}")
+               "libjpeg ${JPEG_VERSION}, libpng ${PNG_VERSION_STRING}, protobuf ${Protobuf_VERSION}; "
+               "${dpt_gloo_summary}; ${dpt_cuda_summary}")

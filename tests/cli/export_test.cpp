@@ -79,6 +79,15 @@ TEST_CASE("export refuses what it cannot do before it writes") {
   write_file(w.dir.file("old.onnx"), "old");
   refused({"export", "runs/tiny", "--onnx", "/dev/full"}, 2, "already exists");
   refused({"export", "runs/tiny", "--onnx", "/dev/full", "--overwrite"}, 3, "No space left");
+  // What is replaced by renaming must be a file.
+  refused({"export", "runs/tiny", "--torch", "/dev/full", "--overwrite"}, 2,
+          "/dev/full: expected a file to replace, found a device, pipe or socket");
+  refused({"export", "runs/tiny", "--torch", "runs", "--overwrite"}, 2, "found a folder");
+  CHECK(fs::is_character_file("/dev/full"));
+  fs::create_symlink("old.onnx", w.dir.file("link"));
+  w.run_well({"export", "runs/tiny", "--torch", "link", "--overwrite"});
+  CHECK(fs::is_symlink(w.dir.file("link")));
+  CHECK(metadata_of(w.dir.file("old.onnx")).at("run") == "tiny");
 
   w.run_well({"train", "small.yaml", "--run-dir", "b",
               "model.layers=[{type: BatchNorm2d, name: bn, track_running_stats: false}, {type: "
