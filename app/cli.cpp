@@ -210,6 +210,64 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
   set_body_of_processes(eval, body, options, run_eval);
 }
 
+void add_export_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<ExportOptions>();
+  CLI::App* command = app.add_subcommand(
+      "export", "Write a run's best checkpoint, or a checkpoint file, for other programs");
+  command->add_option("target", options->target, "Run folder or checkpoint file")->required();
+  command->add_option(
+      "overrides", options->overrides,
+      "key=value: replaces a value of the stored config, e.g. data.root=/elsewhere");
+  command
+      ->add_option(
+          "--torch", options->torch,
+          "Write a safetensors file with a state_dict of PyTorch: names, layouts and types "
+          "as torchvision has them, for load_state_dict(strict=True)")
+      ->check(not_empty());
+  CLI::Option* onnx =
+      command
+          ->add_option("--onnx", options->onnx,
+                       "Write an ONNX model: network and weights, for batches of any size")
+          ->check(not_empty());
+  command
+      ->add_flag("--include-normalisation", options->include_normalisation,
+                 "The ONNX model takes raw samples (bytes 0 to 255) and begins with the division "
+                 "by 255 and the Normalize of data.transforms.eval; without it, its input is "
+                 "what they give")
+      ->needs(onnx);
+  command
+      ->add_option(
+          "--use", options->use,
+          "ema or swa: the average of the weights (train.ema, train.swa), the default where "
+          "the run kept one; raw: the weights themselves")
+      ->check(CLI::IsMember({"ema", "swa", "raw"}));
+  command->add_flag("--overwrite", options->overwrite, "Replace a file that exists");
+  command->add_flag("--json", options->json, kJsonHelp);
+  set_body(command, body, options, run_export);
+}
+
+void add_runs_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<RunsOptions>();
+  CLI::App* runs = app.add_subcommand(
+      "runs", "List the runs in a folder: status, steps, best value, when they last logged");
+  runs->add_option("folder", options->folder, "Folder of run folders")->capture_default_str();
+  runs->add_flag("--json", options->json, kJsonHelp);
+  set_body(runs, body, options, run_runs);
+}
+
+void add_compare_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<CompareOptions>();
+  CLI::App* compare = app.add_subcommand(
+      "compare",
+      "Compare runs: where their configs differ, their results, and mean and standard deviation "
+      "over runs that differ in the seed only");
+  compare->add_option("runs", options->runs, "Run folders, at least two")
+      ->required()
+      ->expected(2, -1);
+  compare->add_flag("--json", options->json, kJsonHelp);
+  set_body(compare, body, options, run_compare);
+}
+
 void add_bench_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
   auto options = std::make_shared<BenchOptions>();
   options->command = std::move(command);
@@ -412,6 +470,9 @@ int run_cli(int argc, const char* const* argv) {
   CommandBody body;
   add_train_command(app, body, {argv, argv + argc});
   add_eval_command(app, body, {argv, argv + argc});
+  add_export_command(app, body);
+  add_runs_command(app, body);
+  add_compare_command(app, body);
   add_config_command(app, body);
   add_model_command(app, body);
   add_devices_command(app, body);

@@ -1,110 +1,27 @@
 // dpt eval RUN|CKPT: measures a checkpoint on a split of its data.
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
 
 #include "app/catalog.h"
+#include "app/checkpoint_choice.h"
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/console.h"
 #include "app/world_run.h"
 #include "engine/checkpoints/checkpoint.h"
-#include "engine/checkpoints/file_io.h"
 #include "engine/data/target_rows.h"
 #include "engine/spec/read_spec.h"
-#include "engine/training/best.h"
-#include "engine/training/run_folder.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/run_report.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
 
 namespace dpt {
-namespace fs = std::filesystem;
 namespace {
 
-/// Whether `best` was saved as the best of the run with this config: then it may be later than the
-/// run's newest checkpoint. Throws ErrorKind::data for a damaged file.
-bool is_best_of_run(const std::string& best, const std::string& config) {
-  const CheckpointHeader header = read_checkpoint_header(best);
-  return header.state.best && header.state.best_step == header.state.step &&
-         refused_changes(catalog(), header.config, best, config).empty();
-}
-
-[[noreturn]] void refuse_best(const std::string& expected, const std::string& best,
-                              const std::string& why_not) {
-  fail(ErrorKind::data,
-       "expected {}, but {}. Resume the run to restore its best, or name the file to evaluate: dpt "
-       "eval {}",
-       expected, why_not, best);
-}
-
-/// The best checkpoint of a run folder whose newest good one is `newest`, else that one. A file in
-/// its place that is none of the run's is refused.
-std::string best_or_newest(const std::string& folder, const std::string& newest) {
-  const std::string best = folder + "/best.safetensors";
-  const CheckpointHeader header = read_checkpoint_header(newest);
-  const RunState& run = header.state;
-  const std::string why_not = run.best ? why_not_best(best, run) : std::string();
-  std::error_code error;
-  const bool is_there = fs::exists(best, error);
-  if (run.best && why_not.empty()) return best;
-  if (!run.best && !is_there) return newest;
-
-  const std::string kept = folder + "/checkpoints/" + checkpoint_name(run.best_step);
-  const bool has_kept = run.best && why_not_best(kept, run).empty();
-  if (is_there) {
-    const std::int64_t step = read_checkpoint_header(best).state.step;
-    const bool is_of_run = is_best_of_run(best, header.config);
-    // A best that came after the newest checkpoint is saved alone.
-    if (is_of_run && step > run.step) return best;
-    const std::string another = best + " is of another run";
-    if (!run.best) {
-      refuse_best(fmt::format("a run without a best so far (according to {})", newest), best,
-                  another);
-    }
-    // A crash, or a full disk, came between the checkpoint and its copy.
-    if (!is_of_run || step > run.best_step || !has_kept) {
-      refuse_best(fmt::format("the run's best checkpoint, of step {} (according to {})",
-                              run.best_step, newest),
-                  best, step > run.step ? another : why_not);
-    }
-  }
-  say(fmt::format("warning: {}; {} is evaluated, which is the {}", why_not,
-                  has_kept ? kept : newest,
-                  has_kept ? "best checkpoint" : "newest checkpoint, not the best"));
-  return has_kept ? kept : newest;
-}
-
-/// A run folder's best checkpoint, else its newest good one; or the file itself.
-std::string find_checkpoint(const std::string& target) {
-  std::error_code error;  // of a name that is too long or a folder that is closed to us
-  if (fs::is_regular_file(target, error)) return target;
-  if (!fs::is_directory(target, error)) {
-    fail(ErrorKind::data, "{}: no such run folder or checkpoint", target);
-  }
-  const std::string newest = newest_good_checkpoint(
-      target + "/checkpoints", [](const std::string& text) { say("warning: " + text); });
-  if (!newest.empty()) return best_or_newest(target, newest);
-  const std::string best = target + "/best.safetensors";
-  if (!fs::exists(best, error)) {
-    const std::string replaced = folder_of_run(target);
-    fail(ErrorKind::data, "{}: the run folder has no good checkpoint{}", target,
-         replaced == target
-             ? std::string()
-             : fmt::format(". {} holds the run that --overwrite was to replace: evaluate that, or "
-                           "run dpt train again without --overwrite, which restores it",
-                           replaced));
-  }
-  const std::string config = target + "/config.yaml";
-  if (fs::exists(config, error) && !is_best_of_run(best, read_whole_file(config))) {
-    refuse_best("the best checkpoint of the run of " + config, best, best + " is of another run");
-  }
-  return best;
-}
+constexpr CheckpointUse kToEvaluate{"eval", "evaluate", "evaluated"};
 
 /// A CSV field, quoted where it must be (RFC 4180).
 std::string csv_field(const std::string& text) {
@@ -238,7 +155,8 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
   }
   // The checkpoint is rank 0's to read.
   const bool reads = !processes || processes->is_first();
-  const std::string path = reads ? find_checkpoint(options.target) : "the checkpoint of rank 0";
+  const std::string path =
+      reads ? find_checkpoint(options.target, kToEvaluate) : "the checkpoint of rank 0";
   CheckpointHeader header;
   if (reads) header = read_checkpoint_header(path);
   if (processes) header.config = processes->share("config of the checkpoint", header.config);
@@ -272,34 +190,21 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
   }
   check_same_data(path, header, job, name, options.allow_other_data);
   const Checkpoint checkpoint = load_checkpoint(path, job.plan);
-  const auto* average = average_of(checkpoint);
-  const std::string averages = average ? average->first : std::string();
-  if (is_average(options.use) && options.use != averages) {
-    fail(ErrorKind::usage, "--use {}: {} has no such average of the weights: {}{}", options.use,
-         path,
-         options.use == kSwa && job.spec.train.swa
-             ? "it is from before the first epoch of train.swa"
-             : fmt::format("the run was made without train.{}", options.use),
-         average ? fmt::format("; it has that of train.{} (--use {})", averages, averages) : "");
-  }
-  const bool uses_average = average && options.use != "raw";
+  const WeightsChoice chosen = choose_weights(checkpoint, options.use, job.spec, path);
 
   StartingPoint weights;
-  weights.params = uses_average ? average->second : checkpoint.params;
+  weights.params = *chosen.params;
   if (processes) weights = share_start(job, [&] { return weights; });
   const EvalResult result = evaluate_on_ranks(job, split, name, weights.params);
   if (!options.predictions.empty()) write_predictions(options.predictions, split, result);
   if (options.json) {
     Json out = {{"split", name}, {"n", result.n}, {"loss", result.loss}};
     add_values(out, result);
-    if (average) out["weights"] = uses_average ? averages : "raw";
+    if (chosen.has_average) out["weights"] = chosen.name;
     fmt::print("{}\n", json_text(out));
   } else {
-    fmt::print("{}{}: {} split, {} samples: loss {:.4f}", path,
-               !uses_average      ? ""
-               : averages == kSwa ? " (average of epochs)"
-                                  : " (moving average)",
-               name, result.n, result.loss);
+    fmt::print("{}{}: {} split, {} samples: loss {:.4f}", path, chosen.words(), name, result.n,
+               result.loss);
     if (result.accuracy) fmt::print(", accuracy {:.4f}", *result.accuracy);
     for (const auto& [metric, value] : result.metrics) fmt::print(", {} {:.4f}", metric, value);
     fmt::print("\n");

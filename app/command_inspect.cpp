@@ -73,7 +73,8 @@ int run_inspect(const InspectOptions& options) {
     fmt::print("\nintegrity: {}\n",
                integrity == Integrity::good ? "good: every byte is as it was written"
                : integrity == Integrity::absent
-                   ? "unknown: the file has no dpt.integrity checksum (dpt did not write it)"
+                   ? "unknown: the file has no dpt.integrity checksum (dpt writes one into "
+                     "checkpoints only)"
                    : "MISMATCH: bytes have changed since the file was written");
   }
   if (integrity == Integrity::mismatch) {

@@ -24,6 +24,7 @@
 #include "engine/training/process_devices.h"
 #include "engine/training/resume_checks.h"
 #include "engine/training/statistics_checks.h"
+#include "engine/training/tensorboard.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
 
@@ -452,6 +453,10 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits,
   if (options.overwrite) progress.also_to(folder.file("train.log"));
   describe_run(options, job, folder, progress);
   RunLog log(folder.file("metrics.jsonl"), [&](const std::string& text) { progress.warn(text); });
+  TensorBoardLog tensorboard(folder.path(), [&](const std::string& text) { progress.warn(text); });
+  if (job.spec.log.tensorboard) {
+    log.follow([&](const char* name, const Json& fields) { tensorboard.event(name, fields); });
+  }
   announce_processes(job, log, progress);
   announce(job, folder, start, log, progress);
   tell_others(job, kGoOn, folder_path);

@@ -38,6 +38,25 @@ struct EvalOptions {
 };
 int run_eval(const EvalOptions& options);
 
+struct ExportOptions {
+  std::string target, torch, onnx, use;
+  std::vector<std::string> overrides;
+  bool include_normalisation = false, overwrite = false, json = false;
+};
+int run_export(const ExportOptions& options);
+
+struct RunsOptions {
+  std::string folder = "runs";
+  bool json = false;
+};
+int run_runs(const RunsOptions& options);
+
+struct CompareOptions {
+  std::vector<std::string> runs;
+  bool json = false;
+};
+int run_compare(const CompareOptions& options);
+
 struct ConfigOptions {
   std::string config;
   std::vector<std::string> overrides;

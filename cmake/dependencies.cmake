@@ -17,6 +17,11 @@ dpt_find_package(CLI11 libcli11-dev)
 dpt_find_package(ZLIB zlib1g-dev)
 dpt_find_package(JPEG libjpeg-dev)
 dpt_find_package(PNG libpng-dev)
+# The library and the compiler of messages, which is a package of its own.
+dpt_find_package(Protobuf "libprotobuf-dev and protobuf-compiler")
+if(NOT TARGET protobuf::protoc OR NOT TARGET protobuf::libprotobuf-lite)
+  message(FATAL_ERROR "protoc was not found: install protobuf-compiler (Debian's name), or run scripts/install-deps")
+endif()
 # yaml-cpp 0.8 calls its target yaml-cpp::yaml-cpp, and may come without the older name.
 if(TARGET yaml-cpp::yaml-cpp AND NOT TARGET yaml-cpp)
   add_library(yaml-cpp ALIAS yaml-cpp::yaml-cpp)
@@ -93,4 +98,5 @@ endfunction()
 # One line that says what this build has and what it leaves out.
 dpt_onednn_version(onednn)
 message(STATUS "dpt ${PROJECT_VERSION}: CPU with oneDNN ${onednn}, zlib ${ZLIB_VERSION_STRING}, "
-               "libjpeg ${JPEG_VERSION}, libpng ${PNG_VERSION_STRING}; ${dpt_gloo_summary}; ${dpt_cuda_summary}")
+               "libjpeg ${JPEG_VERSION}, libpng ${PNG_VERSION_STRING}, protobuf ${Protobuf_VERSION}; "
+               "${dpt_gloo_summary}; ${dpt_cuda_summary}")

@@ -177,7 +177,8 @@ std::vector<std::int64_t> SafetensorsFile::read_integers(const TensorEntry& entr
 }
 
 std::string write_safetensors(const std::string& path, const Metadata& metadata,
-                              const std::vector<TensorView>& tensors, const TensorValues& values) {
+                              const std::vector<TensorView>& tensors, const TensorValues& values,
+                              Checksum checksum) {
   std::set<std::string> names;
   for (const TensorView& tensor : tensors) {
     if (tensor.name == kIntegrityName || tensor.name == "__metadata__" ||
@@ -188,7 +189,8 @@ std::string write_safetensors(const std::string& path, const Metadata& metadata,
   }
   Digest digest;
   std::vector<TensorView> all = tensors;
-  all.push_back({kIntegrityName, "U8", {16}, digest.data()});
+  const bool has_checksum = checksum == Checksum::append;
+  if (has_checksum) all.push_back({kIntegrityName, "U8", {16}, digest.data()});
   const std::string header = format_safetensors_header(path, metadata, all);
   const std::uint64_t header_bytes = header.size();
 
@@ -207,9 +209,9 @@ std::string write_safetensors(const std::string& path, const Metadata& metadata,
     put({static_cast<const std::byte*>(values ? values(i) : tensor.data), bytes});
   }
   digest = hasher.digest();
-  file.write(digest);
+  if (has_checksum) file.write(digest);
   file.commit();
-  return text_of(digest);
+  return has_checksum ? text_of(digest) : std::string();
 }
 
 }  // namespace dpt

@@ -75,9 +75,12 @@ using TensorValues = std::function<const void*(std::size_t)>;
 /// folder, fsync, rename, fsync of the folder. dpt.integrity (XXH3-128 of every byte before it) is
 /// appended, and returned as stored_checksum() of the new file. Throws ErrorKind::data naming the
 /// file and the system's reason; the temporary file is gone then. With `values`, TensorView::data
-/// is not used: the values are asked for one tensor after the other.
+/// is not used: the values are asked for one tensor after the other. For readers that refuse
+/// tensors they do not know, Checksum::none leaves dpt.integrity out; the result is then empty.
+enum class Checksum : std::uint8_t { append, none };
 std::string write_safetensors(const std::string& path, const Metadata& metadata,
                               const std::vector<TensorView>& tensors,
-                              const TensorValues& values = {});
+                              const TensorValues& values = {},
+                              Checksum checksum = Checksum::append);
 
 }  // namespace dpt

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 #include "engine/spec/enum_names.h"
 #include "kernels/common/activations.h"
 
@@ -49,6 +50,9 @@ class LeakyReLU final : public Activation {
       : Activation(ActivationKind::leaky_relu), slope_(options.negative_slope) {
     desc().slope = static_cast<float>(slope_);
   }
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    return writer.op("LeakyRelu", {context.in[0]}, {{"alpha", static_cast<float>(slope_)}});
+  }
   std::string detail() const override {
     return slope_ == Options().negative_slope ? "" : fmt::format("negative_slope {}", slope_);
   }
@@ -82,6 +86,22 @@ class GELU final : public Activation {
       : Activation(options.approximate == GeluApproximation::tanh ? ActivationKind::gelu_tanh
                                                                   : ActivationKind::gelu),
         approximation_(options.approximate) {}
+  /// The standard has a Gelu from opset 20 on; here it is written out.
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    const std::string& x = context.in[0];
+    std::string inner;
+    if (approximation_ == GeluApproximation::tanh) {
+      const std::string square = writer.op("Mul", {x, x});
+      const std::string cube = writer.op("Mul", {square, x});
+      const std::string bent =
+          writer.op("Add", {x, writer.op("Mul", {cube, writer.scalar(0.044715F)})});
+      inner = writer.op("Tanh", {writer.op("Mul", {bent, writer.scalar(0.7978845608F)})});
+    } else {
+      inner = writer.op("Erf", {writer.op("Mul", {x, writer.scalar(0.7071067812F)})});
+    }
+    const std::string factor = writer.op("Add", {inner, writer.scalar(1.0F)});
+    return writer.op("Mul", {writer.op("Mul", {x, writer.scalar(0.5F)}), factor});
+  }
   std::string detail() const override {
     return approximation_ == GeluApproximation::tanh ? "approximate tanh" : "";
   }
@@ -109,6 +129,14 @@ class Softplus final : public Activation {
     desc().beta = static_cast<float>(options.beta);
     desc().threshold = static_cast<float>(options.threshold);
   }
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    const std::string beta = writer.scalar(static_cast<float>(options_.beta));
+    const std::string scaled = writer.op("Mul", {context.in[0], beta});
+    const std::string smooth = writer.op("Div", {writer.op("Softplus", {scaled}), beta});
+    const std::string is_linear =
+        writer.op("Greater", {scaled, writer.scalar(static_cast<float>(options_.threshold))});
+    return writer.op("Where", {is_linear, context.in[0], smooth});
+  }
   std::string detail() const override {
     if (options_.beta == 1 && options_.threshold == 20) return {};
     return fmt::format("beta {}, threshold {}", options_.beta, options_.threshold);
@@ -118,7 +146,7 @@ class Softplus final : public Activation {
   Options options_;
 };
 
-/// One without options; `Self` has kName, kDoc and kKind.
+/// One without options; `Self` has kName, kDoc, kKind and write().
 template <class Self>
 class PlainActivation : public Activation {
  public:
@@ -129,6 +157,9 @@ class PlainActivation : public Activation {
     return result;
   }
   explicit PlainActivation(const Options&) : Activation(Self::kKind) {}
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    return Self::write(writer, context.in[0]);
+  }
 };
 
 class ReLU6 final : public PlainActivation<ReLU6> {
@@ -136,6 +167,9 @@ class ReLU6 final : public PlainActivation<ReLU6> {
   static constexpr const char *kName = "ReLU6", *kDoc = "min(max(x, 0), 6).";
   static constexpr ActivationKind kKind = ActivationKind::relu6;
   using PlainActivation::PlainActivation;
+  static std::string write(OpWriter& writer, const std::string& x) {
+    return writer.op("Clip", {x, writer.scalar(0.0F), writer.scalar(6.0F)});
+  }
 };
 
 class SiLU final : public PlainActivation<SiLU> {
@@ -143,6 +177,9 @@ class SiLU final : public PlainActivation<SiLU> {
   static constexpr const char *kName = "SiLU", *kDoc = "x * sigmoid(x), also called Swish.";
   static constexpr ActivationKind kKind = ActivationKind::silu;
   using PlainActivation::PlainActivation;
+  static std::string write(OpWriter& writer, const std::string& x) {
+    return writer.op("Mul", {x, writer.op("Sigmoid", {x})});
+  }
 };
 
 class Sigmoid final : public PlainActivation<Sigmoid> {
@@ -150,6 +187,9 @@ class Sigmoid final : public PlainActivation<Sigmoid> {
   static constexpr const char *kName = "Sigmoid", *kDoc = "1 / (1 + exp(-x)).";
   static constexpr ActivationKind kKind = ActivationKind::sigmoid;
   using PlainActivation::PlainActivation;
+  static std::string write(OpWriter& writer, const std::string& x) {
+    return writer.op("Sigmoid", {x});
+  }
 };
 
 class Tanh final : public PlainActivation<Tanh> {
@@ -157,6 +197,9 @@ class Tanh final : public PlainActivation<Tanh> {
   static constexpr const char *kName = "Tanh", *kDoc = "Hyperbolic tangent.";
   static constexpr ActivationKind kKind = ActivationKind::tanh;
   using PlainActivation::PlainActivation;
+  static std::string write(OpWriter& writer, const std::string& x) {
+    return writer.op("Tanh", {x});
+  }
 };
 
 class Hardswish final : public PlainActivation<Hardswish> {
@@ -164,6 +207,9 @@ class Hardswish final : public PlainActivation<Hardswish> {
   static constexpr const char *kName = "Hardswish", *kDoc = "x * ReLU6(x + 3) / 6.";
   static constexpr ActivationKind kKind = ActivationKind::hardswish;
   using PlainActivation::PlainActivation;
+  static std::string write(OpWriter& writer, const std::string& x) {
+    return writer.op("HardSwish", {x});
+  }
 };
 
 class Hardsigmoid final : public PlainActivation<Hardsigmoid> {
@@ -171,6 +217,9 @@ class Hardsigmoid final : public PlainActivation<Hardsigmoid> {
   static constexpr const char *kName = "Hardsigmoid", *kDoc = "ReLU6(x + 3) / 6.";
   static constexpr ActivationKind kKind = ActivationKind::hardsigmoid;
   using PlainActivation::PlainActivation;
+  static std::string write(OpWriter& writer, const std::string& x) {
+    return writer.op("HardSigmoid", {x}, {{"alpha", 1.0F / 6.0F}, {"beta", 0.5F}});
+  }
 };
 
 template LayerKind kind_of<LeakyReLU>();

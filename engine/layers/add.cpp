@@ -1,5 +1,6 @@
 // Add: the sum of two or more layers' outputs, elementwise, optionally with ReLU fused.
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 #include "engine/layers/relu.h"
 
 namespace dpt {
@@ -41,6 +42,12 @@ class Add final : public Layer {
   std::unique_ptr<Layer> fuse(const Layer& next) const override {
     if (relu_ || !dynamic_cast<const ReLU*>(&next)) return nullptr;
     return std::make_unique<Add>(Options(), true);
+  }
+
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    std::string sum = context.in[0];
+    for (const std::string& each : context.in.subspan(1)) sum = writer.op("Add", {sum, each});
+    return sum;
   }
 
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {

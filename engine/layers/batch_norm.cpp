@@ -1,6 +1,7 @@
 // BatchNorm1d and BatchNorm2d as torch.nn's: each channel is normalised over the samples and pixels
 // of a shard (or of the whole batch), optionally with ReLU fused.
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 #include "engine/layers/relu.h"
 #include "engine/layers/shape_checks.h"
 
@@ -82,6 +83,24 @@ class BatchNorm : public Layer {
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
     return backend.batch_norm(desc);
+  }
+
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    if (!options_.track_running_stats) {
+      fail(ErrorKind::usage,
+           "track_running_stats: false normalises with the statistics of each batch, also in "
+           "evaluation, so that a sample's result depends on the others: this cannot be exported; "
+           "train with running statistics");
+    }
+    const std::int64_t channels = context.shapes[0].channels();
+    const auto factor = [&](const char* suffix, float usual) {
+      if (options_.affine) return writer.param(suffix);
+      return writer.floats({channels}, std::vector(static_cast<std::size_t>(channels), usual));
+    };
+    return writer.op("BatchNormalization",
+                     {context.in[0], factor("weight", 1.0F), factor("bias", 0.0F),
+                      writer.param("running_mean"), writer.param("running_var")},
+                     {{"epsilon", static_cast<float>(options_.eps)}});
   }
 
   std::string detail() const override {

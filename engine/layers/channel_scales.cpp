@@ -1,6 +1,7 @@
 // PReLU as torch.nn's, and LayerScale, the learned factor of each channel that ConvNeXt has at the
 // end of its branches ("Going deeper with image transformers", Touvron et al. 2021): one operation.
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"
 
 namespace dpt {
@@ -63,6 +64,13 @@ class PReLU final : public Layer {
     desc.negative_only = true;
     return backend.channel_scale(desc);
   }
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    std::string weight = writer.param("weight");
+    if (options_.num_parameters > 1 && !context.shapes[0].flat) {
+      weight = writer.op("Unsqueeze", {weight, writer.integers({1, 2})});
+    }
+    return writer.op("PRelu", {context.in[0], weight});
+  }
   std::string detail() const override {
     const std::int64_t count = options_.num_parameters;
     return count == 1 ? "one weight" : fmt::format("{} weights", count);
@@ -99,6 +107,9 @@ class LayerScale final : public Layer {
     factors.init = {InitKind::constant, options_.init};
     factors.reads_fp32 = true;
     return {factors};
+  }
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    return writer.op("Mul", {context.in[0], writer.param("")});
   }
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
     return backend.channel_scale(scale_desc(context));

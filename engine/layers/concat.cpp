@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 
 namespace dpt {
 
@@ -27,6 +28,10 @@ class Concat final : public Layer {
       out.shape.c += other.shape.c;
     }
     return out;
+  }
+
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    return writer.op("Concat", {context.in.begin(), context.in.end()}, {{"axis", std::int64_t{1}}});
   }
 
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {

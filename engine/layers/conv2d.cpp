@@ -5,6 +5,7 @@
 
 #include "engine/layers/init_options.h"
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 #include "engine/layers/pool2d.h"
 #include "engine/layers/relu.h"
 #include "engine/layers/shape_checks.h"
@@ -95,6 +96,25 @@ class Conv2d final : public Layer {
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
     return backend.conv2d(desc);
+  }
+
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    const Options& o = options_;
+    const Size2 before = padding();
+    Size2 after = before;
+    if (is_same()) {
+      after = {extent(o.kernel_size.h, o.dilation.h) - 1 - before.h,
+               extent(o.kernel_size.w, o.dilation.w) - 1 - before.w};
+    }
+    std::vector<std::string> inputs{context.in[0], writer.param("weight")};
+    if (o.bias) inputs.push_back(writer.param("bias"));
+    using Sizes = std::vector<std::int64_t>;
+    return writer.op("Conv", inputs,
+                     {{"kernel_shape", Sizes{o.kernel_size.h, o.kernel_size.w}},
+                      {"strides", Sizes{o.stride.h, o.stride.w}},
+                      {"pads", Sizes{before.h, before.w, after.h, after.w}},
+                      {"dilations", Sizes{o.dilation.h, o.dilation.w}},
+                      {"group", o.groups}});
   }
 
   std::string detail() const override {

@@ -3,6 +3,7 @@
 
 #include "engine/layers/init_options.h"
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"
 
 namespace dpt {
@@ -83,6 +84,20 @@ class ConvTranspose2d final : public Layer {
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
     return backend.conv_transpose2d(desc);
+  }
+
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    const Options& o = options_;
+    std::vector<std::string> inputs{context.in[0], writer.param("weight")};
+    if (o.bias) inputs.push_back(writer.param("bias"));
+    using Sizes = std::vector<std::int64_t>;
+    return writer.op("ConvTranspose", inputs,
+                     {{"kernel_shape", Sizes{o.kernel_size.h, o.kernel_size.w}},
+                      {"strides", Sizes{o.stride.h, o.stride.w}},
+                      {"pads", Sizes{o.padding.h, o.padding.w, o.padding.h, o.padding.w}},
+                      {"output_padding", Sizes{o.output_padding.h, o.output_padding.w}},
+                      {"dilations", Sizes{o.dilation.h, o.dilation.w}},
+                      {"group", o.groups}});
   }
 
   std::string detail() const override {

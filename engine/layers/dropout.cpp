@@ -2,6 +2,7 @@
 // depend on the seed, the step and the name of the layer only, so they are the same however a batch
 // is divided, and after a resume.
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"
 
 namespace dpt {
@@ -27,6 +28,9 @@ class AnyDropout : public Layer {
     desc.seed = context.seed;
     desc.stream = context.stream;
     return backend.dropout(desc);
+  }
+  std::string write_ops(OpWriter&, const OpContext& context) const override {
+    return context.in[0];
   }
   std::string detail() const override { return fmt::format("p {}", p_); }
 

@@ -1,6 +1,7 @@
 // Flatten: an image becomes a vector. No kernel: the memory stays as it is, in (H,W,C) order, and
 // the Linear after it keeps its weight columns in that order.
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 
 namespace dpt {
 
@@ -20,6 +21,9 @@ class Flatten final : public Layer {
     return {in[0].shape, true};
   }
   bool is_view() const override { return true; }
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    return writer.op("Flatten", {context.in[0]}, {{"axis", std::int64_t{1}}});
+  }
   /// Never called for a view.
   std::unique_ptr<Op> compile(Backend&, const LayerContext&) const override { return nullptr; }
 };

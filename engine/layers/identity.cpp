@@ -1,6 +1,7 @@
 // Identity: passes its input on, as torch.nn.Identity: a name for a value, or the place of a layer
 // that was taken out.
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 
 namespace dpt {
 
@@ -18,6 +19,9 @@ class Identity final : public Layer {
   explicit Identity(const Options&) {}
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
   bool is_view() const override { return true; }
+  std::string write_ops(OpWriter&, const OpContext& context) const override {
+    return context.in[0];
+  }
   /// Never called for a view.
   std::unique_ptr<Op> compile(Backend&, const LayerContext&) const override { return nullptr; }
 };

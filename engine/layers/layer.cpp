@@ -14,6 +14,10 @@ std::unique_ptr<Layer> Layer::fuse(const Layer&) const {
   return nullptr;
 }
 
+std::string Layer::write_ops(OpWriter&, const OpContext&) const {
+  fail(ErrorKind::usage, "this type of layer has no counterpart among ONNX's operations");
+}
+
 std::string text_of(const Size2& size) {
   return fmt::format("{}x{}", size.h, size.w);
 }

@@ -117,6 +117,9 @@ struct Coupling {
   bool in_evaluation = false;  ///< of a micro-batch there
 };
 
+class OpWriter;
+struct OpContext;
+
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -148,6 +151,10 @@ class Layer {
   /// output, and its bias, which it then has; or null.
   virtual std::unique_ptr<Layer> fold(const RunningNorm& /*norm*/) const { return nullptr; }
   virtual std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const = 0;
+  /// What the layer does in evaluation, as operations (op_writer.h); gives its output, which may be
+  /// its input. Throws ErrorKind::usage that says why it cannot be written. REQUIRES: a layer as
+  /// make_layer gives it, nothing fused or folded.
+  virtual std::string write_ops(OpWriter& writer, const OpContext& context) const;
   /// Short text for the summary: "3x3, stride 1".
   virtual std::string detail() const { return {}; }
 };

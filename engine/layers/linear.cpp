@@ -4,6 +4,7 @@
 
 #include "engine/layers/init_options.h"
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 #include "engine/layers/relu.h"
 #include "engine/layers/shape_checks.h"
 
@@ -77,6 +78,16 @@ class Linear final : public Layer {
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
     return backend.linear(desc);
+  }
+
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    const std::string weight = writer.param("weight");
+    std::vector<std::string> inputs{context.in[0], weight};
+    // Per pixel it is the convolution with 1x1 pixels.
+    if (options_.per_pixel) inputs[1] = writer.op("Unsqueeze", {weight, writer.integers({2, 3})});
+    if (options_.bias) inputs.push_back(writer.param("bias"));
+    if (options_.per_pixel) return writer.op("Conv", inputs);
+    return writer.op("Gemm", inputs, {{"transB", std::int64_t{1}}});
   }
 
   std::string detail() const override {

@@ -1,6 +1,7 @@
 // Multiply: the product of two layers' outputs, elementwise; one may have 1x1 pixels, as the gates
 // of squeeze-and-excitation blocks.
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 
 namespace dpt {
 
@@ -33,6 +34,10 @@ class Multiply final : public Layer {
          "expected two inputs of one shape, or images (C x H x W) with as many channels of which "
          "one has 1x1 pixels, found {}{} and {}{}",
          a.flat ? "a vector of " : "", a.text(), b.flat ? "a vector of " : "", b.text());
+  }
+
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    return writer.op("Mul", {context.in[0], context.in[1]});
   }
 
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {

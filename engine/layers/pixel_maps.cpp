@@ -1,5 +1,6 @@
 // ZeroPad2d and Upsample as torch.nn's: pixels at other places, which is one operation.
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"
 
 namespace dpt {
@@ -47,6 +48,10 @@ class ZeroPad2d final : public PixelMap {
     const SampleShape& s = in[0].shape;
     return {{s.h + top_ + bottom_, s.w + left_ + right_, s.c}, false};
   }
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    return writer.op("Pad",
+                     {context.in[0], writer.integers({0, 0, top_, left_, 0, 0, bottom_, right_})});
+  }
   std::string detail() const override {
     return fmt::format("left {}, right {}, top {}, bottom {}", left_, right_, top_, bottom_);
   }
@@ -88,6 +93,14 @@ class Upsample final : public PixelMap {
     require_image(in[0]);
     const SampleShape& s = in[0].shape;
     return {{s.h * scale_.h, s.w * scale_.w, s.c}, false};
+  }
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    const std::string scales = writer.floats(
+        {4}, {1.0F, 1.0F, static_cast<float>(scale_.h), static_cast<float>(scale_.w)});
+    return writer.op("Resize", {context.in[0], "", scales},
+                     {{"mode", std::string("nearest")},
+                      {"coordinate_transformation_mode", std::string("asymmetric")},
+                      {"nearest_mode", std::string("floor")}});
   }
   std::string detail() const override {
     return fmt::format("nearest, scale_factor {}", short_text_of(scale_));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"
 #include "kernels/common/divide.h"
 
@@ -32,6 +33,27 @@ bool sees_image(std::int64_t size, std::int64_t count, std::int64_t kernel, std:
     if (!seen) return false;
   }
   return true;
+}
+
+/// What a row of windows reaches past the end of the image: the padding there, or what the last
+/// window hangs over with ceil_mode.
+std::int64_t end_padding(std::int64_t size, std::int64_t count, std::int64_t kernel,
+                         std::int64_t stride, std::int64_t padding, std::int64_t dilation) {
+  return std::max(padding, (count - 1) * stride + extent(kernel, dilation) - size - padding);
+}
+
+/// The matrix (out, in) that takes the means along one axis, as AdaptiveAvgPool2d divides it, or
+/// (in, out) if it is to be multiplied from the right.
+std::string means(OpWriter& writer, std::int64_t in, std::int64_t out, bool from_right) {
+  std::vector<float> matrix(static_cast<std::size_t>(in * out));
+  for (std::int64_t o = 0; o < out; ++o) {
+    const std::int64_t begin = o * in / out, end = ceil_div((o + 1) * in, out);
+    for (std::int64_t i = begin; i < end; ++i) {
+      matrix[static_cast<std::size_t>(from_right ? i * out + o : o * in + i)] =
+          1.0F / static_cast<float>(end - begin);
+    }
+  }
+  return writer.floats(from_right ? std::vector{in, out} : std::vector{out, in}, std::move(matrix));
 }
 
 }  // namespace
@@ -90,6 +112,55 @@ Pool2dDesc Pool2d::describe(const LayerContext& context, const ActivationShape& 
 
 std::unique_ptr<Op> Pool2d::compile(Backend& backend, const LayerContext& context) const {
   return backend.pool2d(describe(context, context.in[0]));
+}
+
+// No ceil_mode is written: runtimes differ in what they divide by where a window hangs over the
+// end. All sizes are known here, so explicit padding says the same.
+std::string Pool2d::write_ops(OpWriter& writer, const OpContext& context) const {
+  const PoolGeometry& g = geometry_;
+  const std::string& x = context.in[0];
+  const SampleShape &in = context.shapes[0].shape, &out = context.out.shape;
+  const bool is_max = g.kind == PoolKind::max;
+  if (g.whole_image) return writer.op(is_max ? "GlobalMaxPool" : "GlobalAveragePool", {x});
+  if (g.output_size && (in.h % out.h != 0 || in.w % out.w != 0)) {
+    // Windows of unequal sizes, which no pooling of the standard has: two matrix products.
+    const std::string columns = writer.op("MatMul", {x, means(writer, in.w, out.w, true)});
+    return writer.op("MatMul", {means(writer, in.h, out.h, false), columns});
+  }
+  Size2 kernel = g.kernel, stride = g.stride;
+  if (g.output_size) kernel = stride = {in.h / out.h, in.w / out.w};
+  const Size2 end{end_padding(in.h, out.h, kernel.h, stride.h, g.padding.h, g.dilation.h),
+                  end_padding(in.w, out.w, kernel.w, stride.w, g.padding.w, g.dilation.w)};
+  using Sizes = std::vector<std::int64_t>;
+  std::vector<OpAttribute> attributes{{"kernel_shape", Sizes{kernel.h, kernel.w}},
+                                      {"strides", Sizes{stride.h, stride.w}}};
+  const auto pads = [](const Size2& before, const Size2& after) {
+    return OpAttribute{"pads", Sizes{before.h, before.w, after.h, after.w}};
+  };
+  if (is_max) {
+    attributes.push_back({"dilations", Sizes{g.dilation.h, g.dilation.w}});
+    attributes.push_back(pads(g.padding, end));
+    return writer.op("MaxPool", {x}, attributes);
+  }
+  if (g.divisor_override > 0) {
+    // With the padding counted, the divisor is the size of the window everywhere.
+    attributes.push_back(pads(g.padding, end));
+    attributes.push_back({"count_include_pad", std::int64_t{1}});
+    const auto factor =
+        static_cast<float>(kernel.h * kernel.w) / static_cast<float>(g.divisor_override);
+    return writer.op("Mul", {writer.op("AveragePool", {x}, attributes), writer.scalar(factor)});
+  }
+  if (!g.count_include_pad || end == g.padding) {
+    attributes.push_back(pads(g.padding, end));
+    attributes.push_back({"count_include_pad", std::int64_t{g.count_include_pad ? 1 : 0}});
+    return writer.op("AveragePool", {x}, attributes);
+  }
+  // The padding counts, what hangs over does not: so the padding becomes part of the image.
+  const Size2& p = g.padding;
+  const std::string padded =
+      writer.op("Pad", {x, writer.integers({0, 0, p.h, p.w, 0, 0, p.h, p.w})});
+  attributes.push_back(pads({0, 0}, {end.h - p.h, end.w - p.w}));
+  return writer.op("AveragePool", {padded}, attributes);
 }
 
 std::string Pool2d::detail() const {

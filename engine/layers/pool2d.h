@@ -31,6 +31,7 @@ class Pool2d : public Layer {
   /// Output size as PyTorch's pooling_output_shape.
   ActivationShape infer(std::span<const ActivationShape> in) const override;
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override;
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override;
   std::string detail() const override;
 
  private:

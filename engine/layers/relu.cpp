@@ -1,6 +1,7 @@
 #include "engine/layers/relu.h"
 
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 
 namespace dpt {
 
@@ -17,6 +18,10 @@ std::unique_ptr<Op> ReLU::compile(Backend& backend, const LayerContext& context)
   desc.type = context.type;
   desc.training = context.training;
   return backend.relu(desc);
+}
+
+std::string ReLU::write_ops(OpWriter& writer, const OpContext& context) const {
+  return writer.op("Relu", {context.in[0]});
 }
 
 template LayerKind kind_of<ReLU>();

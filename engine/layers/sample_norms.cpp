@@ -1,6 +1,7 @@
 // GroupNorm and LayerNorm as torch.nn's, and LayerNorm2d, the LayerNorm over the channels of each
 // pixel: normalisations of each sample by itself, which are one operation.
 #include "engine/layers/kind.h"
+#include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"
 
 namespace dpt {
@@ -77,6 +78,25 @@ class GroupNorm final : public Layer {
     desc.weight = desc.bias = options_.affine;
     return backend.group_norm(desc);
   }
+  /// The standard's GroupNormalization has a weight for each channel from opset 21 on only: the
+  /// groups are normalised as the channels of an image of one row.
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    const SampleShape& shape = context.shapes[0].shape;
+    const auto groups = static_cast<std::size_t>(options_.num_groups);
+    const std::string rows =
+        writer.op("Reshape", {context.in[0], writer.integers({0, options_.num_groups, -1})});
+    const std::string normalised =
+        writer.op("InstanceNormalization",
+                  {rows, writer.floats({options_.num_groups}, std::vector(groups, 1.0F)),
+                   writer.floats({options_.num_groups}, std::vector(groups, 0.0F))},
+                  {{"epsilon", static_cast<float>(options_.eps)}});
+    std::string y =
+        writer.op("Reshape", {normalised, writer.integers({0, shape.c, shape.h, shape.w})});
+    if (!options_.affine) return y;
+    const std::string axes = writer.integers({1, 2});
+    y = writer.op("Mul", {y, writer.op("Unsqueeze", {writer.param("weight"), axes})});
+    return writer.op("Add", {y, writer.op("Unsqueeze", {writer.param("bias"), axes})});
+  }
   std::string detail() const override {
     return fmt::format("{} group{}{}", options_.num_groups, options_.num_groups == 1 ? "" : "s",
                        options_.affine ? "" : ", not affine");
@@ -119,6 +139,18 @@ class AnyLayerNorm : public Layer {
          field("elementwise_affine", &O::elementwise_affine, affine_doc),
          field("bias", &O::bias, "With elementwise_affine: the bias too.")});
   }
+  /// Over all axes from `axis` on, which have the sizes `sizes`.
+  std::string write_norm(OpWriter& writer, const std::string& x, std::int64_t axis,
+                         const std::vector<std::int64_t>& sizes) const {
+    std::int64_t count = 1;
+    for (const std::int64_t size : sizes) count *= size;
+    std::vector<std::string> inputs{
+        x, has_weight() ? writer.param("weight")
+                        : writer.floats(sizes, std::vector(static_cast<std::size_t>(count), 1.0F))};
+    if (has_bias()) inputs.push_back(writer.param("bias"));
+    return writer.op("LayerNormalization", inputs,
+                     {{"axis", axis}, {"epsilon", static_cast<float>(options_.eps)}});
+  }
   bool has_weight() const { return options_.elementwise_affine; }
   bool has_bias() const { return options_.elementwise_affine && options_.bias; }
   /// With the sample as one set of values.
@@ -153,6 +185,12 @@ class LayerNorm final : public AnyLayerNorm {
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
     return compile_sets(backend, context, 1);
   }
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    const ActivationShape& in = context.shapes[0];
+    const SampleShape& s = in.shape;
+    return write_norm(writer, context.in[0], 1,
+                      in.flat ? std::vector{in.elements()} : std::vector{s.c, s.h, s.w});
+  }
 
  private:
   ParamSpec param(const char* suffix, double start, const ActivationShape& in) const override {
@@ -186,6 +224,13 @@ class LayerNorm2d final : public AnyLayerNorm {
   }
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
     return compile_sets(backend, context, context.out.shape.h * context.out.shape.w);
+  }
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    using Axes = std::vector<std::int64_t>;
+    const std::string pixels =
+        writer.op("Transpose", {context.in[0]}, {{"perm", Axes{0, 2, 3, 1}}});
+    const std::string y = write_norm(writer, pixels, -1, {context.shapes[0].shape.c});
+    return writer.op("Transpose", {y}, {{"perm", Axes{0, 3, 1, 2}}});
   }
 
  private:

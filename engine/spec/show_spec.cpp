@@ -3,6 +3,7 @@
 #include <map>
 #include <tuple>
 
+#include "engine/spec/flat_values.h"
 #include "engine/spec/paths.h"
 #include "engine/spec/read_spec.h"
 #include "engine/spec/scalars.h"
@@ -287,8 +288,16 @@ void flatten(const YamlNode& node, const std::string& path,
   }
 }
 
-std::vector<std::pair<std::string, std::string>> values_of(const std::string& yaml,
-                                                           const char* which) {
+bool is_under(const std::string& path, const std::vector<std::string>& prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
+    return path == prefix || path.starts_with(prefix + ".");
+  });
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> flat_values(const std::string& yaml,
+                                                             const std::string& which) {
   std::vector<ConfigIssue> issues;
   const YamlNode tree = parse_yaml(yaml, which, issues);
   if (!issues.empty()) {
@@ -300,14 +309,6 @@ std::vector<std::pair<std::string, std::string>> values_of(const std::string& ya
   return values;
 }
 
-bool is_under(const std::string& path, const std::vector<std::string>& prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
-    return path == prefix || path.starts_with(prefix + ".");
-  });
-}
-
-}  // namespace
-
 std::string show_spec(const Catalog& catalog, const TrainSpec& spec, bool origins) {
   const SpecTables tables(catalog);
   Writer writer(spec, origins);
@@ -317,8 +318,8 @@ std::string show_spec(const Catalog& catalog, const TrainSpec& spec, bool origin
 
 std::vector<std::string> diff_specs(const std::string& old_yaml, const std::string& new_yaml,
                                     const std::vector<std::string>& ignored) {
-  const auto before = values_of(old_yaml, "old config");
-  const auto after = values_of(new_yaml, "new config");
+  const auto before = flat_values(old_yaml, "old config");
+  const auto after = flat_values(new_yaml, "new config");
   const std::map<std::string, std::string> old_values(before.begin(), before.end());
   const std::map<std::string, std::string> new_values(after.begin(), after.end());
   std::vector<std::string> lines;

@@ -401,7 +401,10 @@ SpecTables::SpecTables(const Catalog& catalog)
              "Log the 2-norm of each parameter and of its gradient too."),
        field("noise_scale", &LogSpec::noise_scale,
              "Log the gradient noise scale too, in samples: about the batch size beyond which "
-             "larger batches save few steps. Needs two replicas, shards or micro-batches.")});
+             "larger batches save few steps. Needs two replicas, shards or micro-batches."),
+       field("tensorboard", &LogSpec::tensorboard,
+             "Also write what the log has as event files for TensorBoard, into the run folder's "
+             "tensorboard/.")});
 
   root = object_table<TrainSpec>(
       "config", "A dpt config file.",

@@ -169,6 +169,7 @@ struct LogSpec {
   std::int64_t every = 50;   ///< steps; step 1 is always logged
   bool layers = false;       ///< norms of each parameter and its gradient
   bool noise_scale = false;  ///< the gradient noise scale
+  bool tensorboard = false;  ///< event files too
 };
 
 /// How the rows of the last layer are taken from a file of weights.

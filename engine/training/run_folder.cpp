@@ -28,7 +28,8 @@ constexpr const char* kFiles[] = {"checkpoints",   "best.safetensors",
                                   "config.yaml",   "command.txt",
                                   "env.json",      "train.log",
                                   "metrics.jsonl", "metrics.abandoned.jsonl",
-                                  "summary.json",  "logs"};
+                                  "summary.json",  "logs",
+                                  "tensorboard"};
 
 /// What else is there: the lock, and the run that --overwrite replaces.
 constexpr const char* kOthers[] = {".lock", "replaced"};

@@ -273,6 +273,11 @@ int RunLog::append(const std::string& text) {
 
 void RunLog::event(const char* name, const Json& fields) {
   if (path_.empty()) return;
+  write_event(name, fields);
+  if (follower_) follower_(name, fields);
+}
+
+void RunLog::write_event(const char* name, const Json& fields) {
   int error = 0;
   if (lost_ > 0) {
     error = append(line_of("log_gap", {{"lines", lost_}}));

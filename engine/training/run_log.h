@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -31,16 +32,21 @@ class RunLog {
 
   /// {"v":1,"event":EVENT, fields...}
   void event(const char* name, const Json& fields);
+  /// Another reader of the events, called after each line is written (or lost).
+  using Follower = std::function<void(const char* name, const Json& fields)>;
+  void follow(Follower follower) { follower_ = std::move(follower); }
   /// To be called when the file was replaced (abandon_log_lines): the next line goes to the new
   /// one.
   void reopen() { file_ = FileHandle(); }
 
  private:
+  void write_event(const char* name, const Json& fields);
   int open();
   int append(const std::string& text);
 
   std::string path_;
   Warn warn_;
+  Follower follower_;
   FileHandle file_;
   std::int64_t whole_ = 0;  ///< bytes of the lines that are whole
   std::int64_t lost_ = 0;

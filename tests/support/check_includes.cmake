@@ -6,15 +6,16 @@ cmake_minimum_required(VERSION 3.22)
 # What a part may include besides itself. A part is the longest of these prefixes of a file's path.
 set(parts app datasets engine/spec engine/graph engine/layers engine/losses engine/metrics
     engine/optimizers engine/schedules engine/data engine/collectives engine/processes
-    engine/checkpoints engine/training engine/zoo kernels)
+    engine/checkpoints engine/export engine/training engine/zoo kernels)
 set(allowed_app datasets engine/spec engine/graph engine/layers engine/losses engine/metrics
     engine/optimizers engine/schedules engine/data engine/collectives engine/processes
-    engine/checkpoints engine/training engine/zoo kernels)
+    engine/checkpoints engine/export engine/training engine/zoo kernels)
 set(allowed_datasets engine/data engine/spec kernels)
 set(allowed_engine/training engine/spec engine/graph engine/layers engine/losses engine/metrics
     engine/optimizers engine/schedules engine/data engine/collectives engine/processes
     engine/checkpoints kernels)
 set(allowed_engine/checkpoints engine/graph engine/layers engine/spec kernels)
+set(allowed_engine/export engine/checkpoints engine/graph engine/layers engine/spec kernels)
 set(allowed_engine/graph engine/layers engine/losses engine/spec kernels)
 set(allowed_engine/layers engine/spec kernels)
 set(allowed_engine/losses engine/spec kernels)

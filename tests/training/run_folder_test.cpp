@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kAllFiles[] = {
     "best.safetensors", "config.yaml",   "command.txt",  "env.json",
-    "train.log",        "metrics.jsonl", "summary.json", "metrics.abandoned.jsonl"};
+    "train.log",        "metrics.jsonl", "summary.json", "metrics.abandoned.jsonl",
+    "tensorboard"};
 
 /// Everything that a run writes, each with its name as text.
 void write_run(const std::string& folder) {

@@ -564,6 +564,7 @@ log:
   every: 50
   layers: false
   noise_scale: false
+  tensorboard: false
 devices: [auto]
 device_weights: auto
 )");

@@ -1,0 +1,37 @@
+// Which checkpoint of a run, and which weights of it, a command takes that only reads them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/checkpoints/checkpoint.h"
+
+namespace dpt {
+
+/// What a command does with a checkpoint, for its messages.
+struct CheckpointUse {
+  const char* command;  ///< "eval"
+  const char* verb;     ///< "evaluate"
+  const char* done;     ///< "evaluated"
+};
+
+/// A run folder's best checkpoint, else its newest good one; or the file itself. Throws
+/// ErrorKind::data where there is none, or where the best is not the run's.
+std::string find_checkpoint(const std::string& target, const CheckpointUse& use);
+
+/// The weights themselves or their average.
+struct WeightsChoice {
+  std::string name;                            ///< "raw", "ema" or "swa"
+  bool has_average = false;                    ///< the checkpoint has one, chosen or not
+  const std::vector<float>* params = nullptr;  ///< in the checkpoint, in buffer layout
+
+  /// What a message says of an average: " (moving average)"; else empty.
+  const char* words() const;
+};
+
+/// `use`: "ema", "swa", "raw", or empty: the average where the checkpoint has one. `path` is its
+/// file, for the message. Throws ErrorKind::usage for an average that it does not have.
+WeightsChoice choose_weights(const Checkpoint& checkpoint, const std::string& use,
+                             const TrainSpec& spec, const std::string& path);
+
+}  // namespace dpt

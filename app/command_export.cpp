@@ -1,0 +1,137 @@
+// dpt export RUN|CKPT: the weights and the network in the formats of other programs.
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "app/catalog.h"
+#include "app/checkpoint_choice.h"
+#include "app/command_support.h"
+#include "app/commands.h"
+#include "engine/data/loader.h"
+#include "engine/export/onnx.h"
+#include "engine/export/torch_state.h"
+#include "engine/spec/read_spec.h"
+#include "engine/training/job.h"
+#include "kernels/json_text.h"
+
+namespace dpt {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr CheckpointUse kToExport{"export", "export", "exported"};
+
+/// A file that is there may be replaced only if that was asked for, and never by what was made of
+/// itself.
+void check_target(const std::string& path, const std::string& checkpoint, bool overwrite) {
+  std::error_code error;  // of a path that cannot be looked at: writing says what is wrong
+  if (!fs::exists(path, error)) return;
+  if (fs::equivalent(path, checkpoint, error)) {
+    fail(ErrorKind::usage, "{}: is the checkpoint itself: name another file", path);
+  }
+  if (!overwrite) {
+    fail(ErrorKind::usage, "{}: already exists: name another file, or replace it with --overwrite",
+         path);
+  }
+}
+
+/// What is renamed over: a file, where a link leads to one. Renaming would replace a device.
+std::string file_to_replace(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return path;
+  if (!fs::is_regular_file(path, error)) {
+    fail(ErrorKind::usage, "{}: expected a file to replace, found a {}", path,
+         fs::is_directory(path, error) ? "folder" : "device, pipe or socket");
+  }
+  return fs::canonical(path, error).string();
+}
+
+/// Raw samples are bytes, but for arrays, which their files know.
+DType raw_type_of(const TrainSpec& spec, const Plan& plan) {
+  if (spec.data.dataset.type != "npy") return DType::u8;
+  return open_dataset(spec.data.dataset, data_requirements(spec, plan)).train->type();
+}
+
+ExportFacts facts_of(const TrainSpec& spec, const CheckpointHeader& header,
+                     const std::string& weights, std::optional<DType> raw_type) {
+  ExportFacts facts;
+  facts.version = fmt::format("dpt {}", DPT_VERSION);
+  facts.run = spec.name;
+  facts.checkpoint = header.checksum;
+  facts.step = header.state.step;
+  facts.epoch = header.state.epoch;
+  facts.weights = weights;
+  facts.loss = spec.loss.type;
+  facts.classes = header.classes;
+  facts.input = spec.model.input;
+  if (raw_type) facts.scale = *raw_type == DType::u8 ? 255.0F : 1.0F;
+  const SampleShape shape{facts.input[1], facts.input[2], facts.input[0]};
+  const InputDesc input =
+      make_input_desc(spec.data.transforms.eval, DType::u8, shape, shape, spec.seed);
+  facts.mean = input.mean;
+  facts.stddev = input.stddev;
+  return facts;
+}
+
+}  // namespace
+
+int run_export(const ExportOptions& options) {
+  std::vector<std::string> targets;
+  for (const std::string& target : {options.torch, options.onnx}) {
+    if (!target.empty()) targets.push_back(target);
+  }
+  if (targets.empty()) {
+    fail(ErrorKind::usage,
+         "expected a file to write: --onnx FILE or --torch FILE. See dpt export --help");
+  }
+  if (options.torch == options.onnx) {
+    fail(ErrorKind::usage, "--torch and --onnx: expected two files, found {} twice", options.onnx);
+  }
+  const std::string path = find_checkpoint(options.target, kToExport);
+  for (const std::string& target : targets) check_target(target, path, options.overwrite);
+  const std::string torch = options.torch.empty() ? "" : file_to_replace(options.torch);
+  const CheckpointHeader header = read_checkpoint_header(path);
+  const TrainSpec spec = load_stored_spec(catalog(), header.config, path, options.overrides);
+  const Plan plan = make_plan(spec);
+  const Checkpoint checkpoint = load_checkpoint(path, plan);
+  const WeightsChoice chosen = choose_weights(checkpoint, options.use, spec, path);
+  // Arrays are only opened if the model depends on them: they may be on another machine.
+  std::optional<DType> raw_type;
+  if (options.include_normalisation || spec.data.dataset.type != "npy") {
+    raw_type = raw_type_of(spec, plan);
+  }
+  const ExportFacts facts = facts_of(spec, header, chosen.name, raw_type);
+
+  // All that can be refused is before anything is written.
+  std::string model;
+  if (!options.onnx.empty()) {
+    model = onnx_model(spec, plan, *chosen.params, facts,
+                       {options.include_normalisation, raw_type.value_or(DType::f32)});
+  }
+  if (!options.torch.empty()) write_torch_state(torch, plan, *chosen.params, facts);
+  if (!options.onnx.empty()) write_results(options.onnx, std::as_bytes(std::span(model)));
+
+  if (options.json) {
+    nlohmann::ordered_json out = {{"checkpoint", path},
+                                  {"step", facts.step},
+                                  {"weights", facts.weights},
+                                  {"params", plan.param_count}};
+    if (!options.torch.empty()) out["torch"] = options.torch;
+    if (!options.onnx.empty()) out["onnx"] = options.onnx;
+    fmt::print("{}\n", json_text(out));
+    return 0;
+  }
+  fmt::print("{}{}: step {}, {} parameters\n", path, chosen.words(), facts.step, plan.param_count);
+  if (!options.torch.empty()) {
+    fmt::print("{}: {} tensors, a state_dict of PyTorch\n", options.torch, plan.params.size());
+  }
+  if (!options.onnx.empty()) {
+    fmt::print("{}: ONNX, opset {}, {} input of N x {}\n", options.onnx, kOnnxOpset,
+               !options.include_normalisation ? "normalised" : "raw",
+               fmt::join(facts.input, " x "));
+  }
+  return 0;
+}
+
+}  // namespace dpt

@@ -1,0 +1,271 @@
+// dpt runs [FOLDER]: the runs in a folder. dpt compare RUN RUN ...: how their configs and results
+// differ.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "app/catalog.h"
+#include "app/commands.h"
+#include "app/run_facts.h"
+#include "engine/checkpoints/file_io.h"
+#include "engine/spec/flat_values.h"
+#include "engine/spec/read_spec.h"
+#include "engine/training/run_folder.h"
+#include "kernels/error.h"
+#include "kernels/json_text.h"
+
+namespace dpt {
+namespace fs = std::filesystem;
+namespace {
+
+using RunsJson = nlohmann::ordered_json;
+
+/// Folders of runs in `folder`, or below it in folders that hold none themselves; by name.
+std::vector<std::string> find_runs(const std::string& folder, int depth = 3) {
+  std::vector<std::string> runs;
+  std::error_code failure;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    std::error_code ignored;
+    if (!entry->is_directory(ignored)) continue;
+    const std::string path = entry->path().string();
+    if (is_run_folder(path)) {
+      runs.push_back(path);
+    } else if (depth > 1) {
+      for (std::string& each : find_runs(path, depth - 1)) runs.push_back(std::move(each));
+    }
+  }
+  if (failure) fail(ErrorKind::data, "{}: cannot list the folder: {}", folder, failure.message());
+  std::sort(runs.begin(), runs.end());
+  return runs;
+}
+
+std::string best_text(const RunFacts& facts) {
+  if (facts.best_name.empty()) return "-";
+  return fmt::format("{} {}", facts.best_name,
+                     facts.best ? fmt::format("{:.6g}", *facts.best) : "not finite");
+}
+
+RunsJson json_of(const RunFacts& facts) {
+  RunsJson out = {{"folder", facts.folder}, {"status", facts.status}, {"steps", facts.steps}};
+  if (!facts.best_name.empty()) {
+    out["best"] = {{facts.best_name, facts.best ? RunsJson(*facts.best) : RunsJson()},
+                   {"step", facts.best_step}};
+  }
+  out["changed"] = utc_time_text(facts.changed);
+  for (const auto& [name, value] : facts.results) out["results"][name] = value;
+  return out;
+}
+
+/// The values of a run's config, in its order, and by path.
+struct RunConfig {
+  std::vector<std::pair<std::string, std::string>> values;
+  std::map<std::string, std::string> by_path;
+
+  std::string at(const std::string& path) const {
+    const auto found = by_path.find(path);
+    return found == by_path.end() ? "-" : found->second;
+  }
+};
+
+/// As today's dpt writes it, so that what an older one did not know has its default.
+RunConfig config_of(const std::string& folder) {
+  const std::string file = folder + "/config.yaml";
+  const TrainSpec spec = load_stored_spec(catalog(), read_whole_file(file), file);
+  RunConfig config;
+  config.values = flat_values(show_spec(catalog(), with_explicit_layers(spec)), file);
+  config.by_path = {config.values.begin(), config.values.end()};
+  return config;
+}
+
+/// Keys of any of the lists, each once, in the order in which they come up.
+template <class Lists>
+std::vector<std::string> names_in(const Lists& lists) {
+  std::vector<std::string> names;
+  std::set<std::string> known;
+  for (const auto& list : lists) {
+    for (const auto& [name, value] : list) {
+      if (known.insert(name).second) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+/// What a run is compared by: results, the best value, steps and seconds.
+std::vector<std::pair<std::string, double>> numbers_of(const RunFacts& facts) {
+  std::vector<std::pair<std::string, double>> numbers;
+  if (facts.best) numbers.emplace_back("best " + facts.best_name, *facts.best);
+  numbers.insert(numbers.end(), facts.results.begin(), facts.results.end());
+  numbers.emplace_back("steps", static_cast<double>(facts.steps));
+  if (facts.seconds) numbers.emplace_back("seconds", *facts.seconds);
+  return numbers;
+}
+
+/// Runs that differ in the seed (and name) only, where there are at least two: indices.
+std::vector<std::vector<std::size_t>> groups_of(const std::vector<RunConfig>& configs) {
+  std::vector<std::vector<std::size_t>> groups;
+  std::map<std::map<std::string, std::string>, std::size_t> known;
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    std::map<std::string, std::string> rest = configs[i].by_path;
+    rest.erase("seed");
+    rest.erase("name");
+    const auto [found, is_new] = known.emplace(std::move(rest), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[found->second].push_back(i);
+  }
+  std::erase_if(groups, [](const auto& group) { return group.size() < 2; });
+  return groups;
+}
+
+struct Spread {
+  double mean = 0, deviation = 0;  ///< of the sample: divided by n - 1
+};
+Spread spread_of(const std::vector<double>& values) {
+  Spread spread;
+  const auto n = static_cast<double>(values.size());
+  for (const double value : values) spread.mean += value / n;
+  double squares = 0;
+  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
+  spread.deviation = std::sqrt(squares / (n - 1));
+  return spread;
+}
+
+using Numbers = std::vector<std::vector<std::pair<std::string, double>>>;
+
+std::optional<double> number_at(const Numbers& numbers, std::size_t run, const std::string& name) {
+  for (const auto& [each, value] : numbers[run]) {
+    if (each == name) return value;
+  }
+  return std::nullopt;
+}
+
+/// The values of `name` of a group; empty unless all of its runs have one.
+std::vector<double> values_of(const Numbers& numbers, const std::vector<std::size_t>& group,
+                              const std::string& name) {
+  std::vector<double> values;
+  for (const std::size_t run : group) {
+    if (const auto value = number_at(numbers, run, name)) values.push_back(*value);
+  }
+  if (values.size() != group.size()) values.clear();
+  return values;
+}
+
+}  // namespace
+
+int run_runs(const RunsOptions& options) {
+  std::error_code error;
+  if (!fs::is_directory(options.folder, error)) {
+    fail(ErrorKind::data, "{}: no such folder: name the folder that holds the runs",
+         options.folder);
+  }
+  // The folder of a run may be named, too.
+  const std::vector<std::string> folders =
+      is_run_folder(options.folder) ? std::vector{options.folder} : find_runs(options.folder);
+  std::vector<RunFacts> runs;
+  for (const std::string& folder : folders) runs.push_back(read_run_facts(folder));
+  if (options.json) {
+    RunsJson out = {{"runs", RunsJson::array()}};
+    for (const RunFacts& run : runs) out["runs"].push_back(json_of(run));
+    fmt::print("{}\n", json_text(out));
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows{{"run", "status", "changed", "best", "steps"}};
+  for (const RunFacts& run : runs) {
+    rows.push_back({run.folder, run.status, local_time_text(run.changed), best_text(run),
+                    std::to_string(run.steps)});
+  }
+  fmt::print("{}", table_text(rows, 4));
+  return 0;
+}
+
+int run_compare(const CompareOptions& options) {
+  std::vector<RunFacts> runs;
+  std::vector<RunConfig> configs;
+  Numbers numbers;
+  for (std::string folder : options.runs) {
+    while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+    std::error_code error;
+    if (!fs::is_regular_file(folder + "/config.yaml", error)) {
+      fail(ErrorKind::data, "{}: expected the folder of a run, found no config.yaml in it", folder);
+    }
+    runs.push_back(read_run_facts(folder));
+    configs.push_back(config_of(folder));
+    numbers.push_back(numbers_of(runs.back()));
+  }
+  std::vector<std::vector<std::pair<std::string, std::string>>> values;
+  for (const RunConfig& config : configs) values.push_back(config.values);
+  std::vector<std::string> differing;
+  for (const std::string& path : names_in(values)) {
+    const bool differs = std::any_of(configs.begin(), configs.end(), [&](const RunConfig& config) {
+      return config.at(path) != configs[0].at(path);
+    });
+    if (differs) differing.push_back(path);
+  }
+  const std::vector<std::string> measured = names_in(numbers);
+  const std::vector<std::vector<std::size_t>> groups = groups_of(configs);
+
+  if (options.json) {
+    RunsJson out = {{"runs", RunsJson::array()}, {"differences", RunsJson::object()}};
+    for (const RunFacts& run : runs) out["runs"].push_back(json_of(run));
+    for (const std::string& path : differing) {
+      RunsJson& list = out["differences"][path] = RunsJson::array();
+      for (const RunConfig& config : configs) {
+        const auto found = config.by_path.find(path);
+        list.push_back(found == config.by_path.end() ? RunsJson() : RunsJson(found->second));
+      }
+    }
+    out["groups"] = RunsJson::array();
+    for (const auto& group : groups) {
+      RunsJson& made = out["groups"].emplace_back();
+      for (const std::size_t run : group) made["runs"].push_back(runs[run].folder);
+      for (const std::string& name : measured) {
+        const std::vector<double> all = values_of(numbers, group, name);
+        if (all.empty()) continue;
+        const Spread spread = spread_of(all);
+        made["results"][name] = {{"mean", spread.mean}, {"std", spread.deviation}};
+      }
+    }
+    fmt::print("{}\n", json_text(out));
+    return 0;
+  }
+
+  std::vector<std::vector<std::string>> rows{{""}};
+  for (const RunFacts& run : runs) rows[0].push_back(run.folder);
+  for (const std::string& path : differing) {
+    auto& row = rows.emplace_back(std::vector{path});
+    for (const RunConfig& config : configs) row.push_back(config.at(path));
+  }
+  auto& statuses = rows.emplace_back(std::vector<std::string>{"status"});
+  for (const RunFacts& run : runs) statuses.push_back(run.status);
+  for (const std::string& name : measured) {
+    auto& row = rows.emplace_back(std::vector{name});
+    for (std::size_t run = 0; run < runs.size(); ++run) {
+      const auto value = number_at(numbers, run, name);
+      row.push_back(value ? fmt::format("{:.6g}", *value) : "-");
+    }
+  }
+  fmt::print("{}", table_text(rows, 1));
+  for (const auto& group : groups) {
+    std::vector<std::string> names;
+    for (const std::size_t run : group) names.push_back(runs[run].folder);
+    fmt::print("\n{} runs that differ in the seed only: {}\n", group.size(),
+               fmt::join(names, ", "));
+    std::vector<std::vector<std::string>> spreads{{"", "mean", "standard deviation"}};
+    for (const std::string& name : measured) {
+      const std::vector<double> all = values_of(numbers, group, name);
+      if (all.empty()) continue;
+      const Spread spread = spread_of(all);
+      spreads.push_back(
+          {name, fmt::format("{:.6g}", spread.mean), fmt::format("{:.3g}", spread.deviation)});
+    }
+    fmt::print("{}", table_text(spreads, 1));
+  }
+  return 0;
+}
+
+}  // namespace dpt

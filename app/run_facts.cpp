@@ -1,0 +1,174 @@
+#include "app/run_facts.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/checkpoints/file_io.h"
+#include "engine/checkpoints/safetensors.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+using FactsJson = nlohmann::ordered_json;
+
+constexpr const char* kInterrupted = "interrupted";
+
+/// Whether a process holds the lock of a run folder. To find out is to take it for a moment,
+/// shared: so it is asked only of a run whose log does not say that its process ended.
+bool is_locked(const std::string& path) {
+  const FileHandle file = open_file(path, O_RDONLY | O_NONBLOCK);
+  return file.is_open() && ::flock(file.fd(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+std::int64_t time_of(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? static_cast<std::int64_t>(status.st_mtime) : 0;
+}
+
+FactsJson read_json(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return {};
+  return FactsJson::parse(in, nullptr, false);
+}
+
+/// An object of results, as in summary.json and in `eval` lines.
+void add_results(const std::string& split, const FactsJson& values, RunFacts& facts) {
+  for (const auto& [key, value] : values.items()) {
+    const bool counts = key == "n" || key == "step" || key == "epoch" || key == "v";
+    if (value.is_number() && !counts) {
+      facts.results.emplace_back(split + "/" + key, value.get<double>());
+    }
+  }
+}
+
+void set_best(const FactsJson& best, RunFacts& facts) {
+  if (!best.is_object()) return;
+  facts.best_step = best.value("step", std::int64_t{0});
+  for (const auto& [key, value] : best.items()) {
+    if (key == "step" || key == "smoothing") continue;
+    facts.best_name = key;
+    if (value.is_number()) facts.best = value.get<double>();
+  }
+}
+
+/// What the log tells: the last step, how the last process ended, the newest results.
+void read_log(const std::string& path, RunFacts& facts) {
+  std::ifstream lines(path);
+  std::map<std::string, FactsJson> evals;
+  facts.status = kInterrupted;
+  for (std::string line; std::getline(lines, line);) {
+    const FactsJson json = FactsJson::parse(line, nullptr, false);
+    if (!json.is_object()) continue;
+    const auto event = json.find("event");
+    if (event == json.end() || !event->is_string()) continue;
+    const std::string name = event->get<std::string>();
+    const auto step = json.find("step");
+    if (step != json.end() && step->is_number_integer()) {
+      facts.steps = std::max(facts.steps, step->get<std::int64_t>());
+    }
+    if (name == "run_start") facts.status = kInterrupted;
+    if (name == "run_end") {
+      facts.status = json.value("status", "ended");
+      if (json.contains("best")) set_best(json["best"], facts);
+    }
+    if (name == "eval") evals[json.value("split", "")] = json;
+  }
+  for (const auto& [split, values] : evals) add_results(split, values, facts);
+}
+
+/// Of a run that was killed: what the best checkpoint says of itself.
+void read_best(const std::string& path, RunFacts& facts) {
+  if (!facts.best_name.empty() || time_of(path) == 0) return;
+  try {
+    const SafetensorsFile file = SafetensorsFile::open(path);
+    const Metadata& metadata = file.metadata();
+    const std::string monitor = metadata.at("dpt.best_monitor");
+    facts.best = std::stod(metadata.at("dpt.best"));
+    facts.best_step = std::stoll(metadata.at("dpt.best_step"));
+    facts.best_name = monitor.substr(0, monitor.find(' '));
+  } catch (const std::exception&) {
+    // A damaged best is dpt eval's to complain about; the list has no best then.
+  }
+}
+
+std::string time_text(std::int64_t seconds, bool is_utc, const char* form) {
+  const auto time = static_cast<std::time_t>(seconds);
+  std::tm parts{};
+  if (is_utc) {
+    ::gmtime_r(&time, &parts);
+  } else {
+    ::localtime_r(&time, &parts);
+  }
+  char text[64];
+  return {text, std::strftime(text, sizeof text, form, &parts)};
+}
+
+/// Characters of UTF-8.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+}  // namespace
+
+RunFacts read_run_facts(const std::string& folder) {
+  RunFacts facts;
+  facts.folder = folder;
+  const std::string log = folder + "/metrics.jsonl";
+  facts.changed = std::max(time_of(log), time_of(folder + "/config.yaml"));
+  read_log(log, facts);
+  // It is removed when a run that had ended goes on.
+  const FactsJson summary = read_json(folder + "/summary.json");
+  if (summary.is_object()) {
+    facts.results.clear();
+    for (const char* split : {"train", "val", "test"}) {
+      if (summary.contains(split)) add_results(split, summary[split], facts);
+    }
+    if (summary.contains("seconds")) facts.seconds = summary.value("seconds", 0.0);
+    facts.steps = summary.value("steps", facts.steps);
+    if (summary.contains("best")) set_best(summary["best"], facts);
+  }
+  read_best(folder + "/best.safetensors", facts);
+  if (facts.status == kInterrupted && is_locked(folder + "/.lock")) facts.status = "running";
+  return facts;
+}
+
+std::string local_time_text(std::int64_t seconds) {
+  return time_text(seconds, false, "%Y-%m-%d %H:%M");
+}
+
+std::string utc_time_text(std::int64_t seconds) {
+  return time_text(seconds, true, "%Y-%m-%dT%H:%M:%SZ");
+}
+
+std::string table_text(const std::vector<std::vector<std::string>>& rows, std::size_t first_right) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string gap(widths[i] - width_of(row[i]), ' ');
+      line += (i == 0 ? "" : "  ") + (i >= first_right ? gap + row[i] : row[i] + gap);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace dpt

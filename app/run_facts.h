@@ -1,0 +1,40 @@
+// What a run folder tells without being changed or locked: for commands that list and compare runs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dpt {
+
+struct RunFacts {
+  std::string folder;
+  /// "running", what the last run_end says ("ok", "max_steps", "stopped", "failed"), or
+  /// "interrupted": the process was killed.
+  std::string status;
+  std::int64_t steps = 0;         ///< done, as far as the log tells
+  std::string best_name;          ///< the monitor: "val/accuracy"; empty = there is no best
+  std::optional<double> best;     ///< unset where it is not finite
+  std::int64_t best_step = 0;     ///< of the best
+  std::int64_t changed = 0;       ///< when the log was last written, seconds since 1970
+  std::optional<double> seconds;  ///< of the last process, where it ended well
+  /// Of the last epoch, and of the test: "val/loss", "test/accuracy", ... in the order of
+  /// summary.json, else of the log.
+  std::vector<std::pair<std::string, double>> results;
+};
+
+/// Throws ErrorKind::data if the folder cannot be read. REQUIRES: is_run_folder(folder).
+RunFacts read_run_facts(const std::string& folder);
+
+/// "2026-11-23 15:04", in local time.
+std::string local_time_text(std::int64_t seconds);
+/// "2026-11-23T14:04:05Z".
+std::string utc_time_text(std::int64_t seconds);
+
+/// Rows of cells as text: columns as wide as they must be, two spaces between them. Columns from
+/// `first_right` on are aligned to the right.
+std::string table_text(const std::vector<std::vector<std::string>>& rows, std::size_t first_right);
+
+}  // namespace dpt

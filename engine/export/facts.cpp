@@ -1,0 +1,32 @@
+#include "engine/export/facts.h"
+
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "kernels/json_text.h"
+
+namespace dpt {
+
+std::map<std::string, std::string> metadata_of(const ExportFacts& facts) {
+  // As short as reads back to the same float: 0.286, not what that is in double precision.
+  const auto list = [](const auto& values) { return fmt::format("[{}]", fmt::join(values, ", ")); };
+  std::map<std::string, std::string> metadata{
+      {"exported_by", facts.version},
+      {"run", facts.run},
+      {"checkpoint", facts.checkpoint},
+      {"step", std::to_string(facts.step)},
+      {"epoch", std::to_string(facts.epoch)},
+      {"weights", facts.weights},
+      {"loss", facts.loss},
+      {"classes", json_text(nlohmann::ordered_json(facts.classes))},
+      {"input", list(facts.input)}};
+  if (facts.scale) metadata["scale"] = fmt::format("{}", *facts.scale);
+  if (!facts.mean.empty()) {
+    metadata["mean"] = list(facts.mean);
+    metadata["std"] = list(facts.stddev);
+  }
+  return metadata;
+}
+
+}  // namespace dpt

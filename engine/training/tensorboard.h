@@ -1,0 +1,40 @@
+// What the log of a run tells, as event files of TensorBoard in RUN/tensorboard. Formats:
+// docs/log-format.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/checkpoints/file_io.h"
+#include "engine/training/run_log.h"
+
+namespace dpt {
+
+/// Follows a RunLog, line by line: numbers of the events step, epoch and eval become scalars, each
+/// event one record, written at once. Each process that trains in the folder begins a file of its
+/// own, and so does a rollback; what older files have of steps that are no longer in metrics.jsonl,
+/// because they will be repeated, is removed from them.
+///
+/// Like the log, it never ends a run: what cannot be written is lost, with one warning. Used by one
+/// thread.
+class TensorBoardLog {
+ public:
+  /// `folder` is the run's. Nothing is written before the first event run_start.
+  TensorBoardLog(std::string folder, RunLog::Warn warn);
+
+  /// REQUIRES: the line is in metrics.jsonl already.
+  void event(const std::string& name, const Json& fields);
+
+ private:
+  void begin(std::int64_t step);
+  void write(const std::string& record);
+  void lose(const std::string& why);
+
+  std::string run_, folder_, path_;
+  RunLog::Warn warn_;
+  FileHandle file_;
+  std::int64_t whole_ = 0;  ///< bytes of the records that are whole
+  bool warned_ = false;
+};
+
+}  // namespace dpt

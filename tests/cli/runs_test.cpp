@@ -1,0 +1,128 @@
+// dpt runs and dpt compare: what they tell of runs in any state, without touching them.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/tiny.h"
+
+using namespace dpt::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+nlohmann::json json_out(const Tiny& w, const std::vector<std::string>& words) {
+  return nlohmann::json::parse(w.run_well(words, {"--json"}).out);
+}
+
+}  // namespace
+
+TEST_CASE("runs lists the runs of a folder, whatever became of them") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml"});
+  w.run_well(
+      {"train", "small.yaml", "--run-dir", "runs/sweep/two", "train.epochs=3", "--max-steps", "7"});
+  // A process that was killed leaves no run_end and no summary.
+  w.run_well({"train", "small.yaml", "--run-dir", "runs/killed"});
+  fs::remove(w.dir.file("runs/killed/summary.json"));
+  const std::string log = w.dir.file("runs/killed/metrics.jsonl");
+  std::string text = read_file(log);
+  write_file(log, text.substr(0, text.find("{\"v\":1,\"event\":\"run_end\"")) + "{\"half a li");
+  fs::create_directories(w.dir.file("runs/notes"));
+
+  auto runs = json_out(w, {"runs"})["runs"];
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[0]["folder"] == "runs/killed");
+  CHECK(runs[0]["status"] == "interrupted");
+  CHECK(runs[0]["steps"] == 5);
+  CHECK(runs[0]["best"]["step"] == 5);
+  CHECK(runs[1]["folder"] == "runs/sweep/two");
+  CHECK(runs[1]["status"] == "max_steps");
+  CHECK(runs[1]["steps"] == 7);
+  CHECK(runs[2]["folder"] == "runs/tiny");
+  CHECK(runs[2]["status"] == "ok");
+  auto summary = nlohmann::json::parse(read_file(w.dir.file("runs/tiny/summary.json")));
+  CHECK(runs[2]["best"] == summary["best"]);
+  // The best of the killed run is what its best checkpoint says.
+  CHECK(runs[0]["best"] == summary["best"]);
+  CHECK(runs[2]["results"]["test/accuracy"] == summary["test"]["accuracy"]);
+  CHECK(runs[0]["results"]["test/loss"] == summary["test"]["loss"]);
+  CHECK(runs[2]["changed"].get<std::string>().size() == 20);
+
+  const std::string table = w.run_well({"runs"}).out;
+  check_contains(table, "run             status       changed");
+  check_contains(table, "\nruns/sweep/two  max_steps    20");
+  check_contains(table, "val/accuracy ");
+  CHECK(w.run_well({"runs", "runs/tiny"}).out.find("runs/killed") == std::string::npos);
+  // An empty folder has a heading, a missing one is an error.
+  CHECK(json_out(w, {"runs", "runs/notes"})["runs"].empty());
+  const Finished none = w.run({"runs", "nowhere"});
+  CHECK(none.exit_code == 3);
+  check_contains(none.err, "nowhere: no such folder");
+}
+
+TEST_CASE("a run that is under way is called running") {
+  const Workplace w;
+  const TempDir logs;
+  Program program({"train", "small.yaml", "--run-dir", "runs/r", "train.epochs=100000"},
+                  w.dir.path(), logs);
+  REQUIRE(wait_for_checkpoint(w.dir.file("runs/r")));
+  auto run = nlohmann::json::parse(w.run_well({"runs", "--json"}).out)["runs"][0];
+  CHECK(run["status"] == "running");
+  CHECK(run["steps"].get<int>() >= 1);
+  program.send(SIGKILL);
+  program.wait();
+  check_contains(w.run_well({"runs"}).out, "interrupted");
+  // Looking at it has left it as it was: it can be resumed.
+  w.run_well(
+      {"train", "small.yaml", "--run-dir", "runs/r", "train.epochs=100000", "--max-steps", "1"});
+}
+
+TEST_CASE("compare shows where configs differ, and the spread over seeds") {
+  const Tiny w;
+  for (const char* seed : {"1", "2", "3"}) {
+    w.run_well({"train", "small.yaml", "--run-dir", std::string("s") + seed,
+                std::string("seed=") + seed, std::string("name=run") + seed});
+  }
+  w.run_well({"train", "small.yaml", "--run-dir", "other", "optimizer.lr=0.5"});
+  auto out = json_out(w, {"compare", "s1", "s2/", "s3", "other"});
+  REQUIRE(out["runs"].size() == 4);
+  auto& differences = out["differences"];
+  CHECK(differences["seed"] == nlohmann::json({"1", "2", "3", "1"}));
+  CHECK(differences["optimizer.lr"] == nlohmann::json({"0.1", "0.1", "0.1", "0.5"}));
+  CHECK(differences["name"] == nlohmann::json({"run1", "run2", "run3", "tiny"}));
+  CHECK(differences.size() == 3);
+  REQUIRE(out["groups"].size() == 1);
+  auto& group = out["groups"][0];
+  CHECK(group["runs"] == nlohmann::json({"s1", "s2", "s3"}));
+  double mean = 0, squares = 0;
+  std::vector<double> losses;
+  for (int i = 0; i < 3; ++i) {
+    losses.push_back(out["runs"][static_cast<std::size_t>(i)]["results"]["test/loss"]);
+    mean += losses.back() / 3;
+  }
+  for (const double loss : losses) squares += (loss - mean) * (loss - mean);
+  CHECK(group["results"]["test/loss"]["mean"].get<double>() == doctest::Approx(mean));
+  CHECK(group["results"]["test/loss"]["std"].get<double>() ==
+        doctest::Approx(std::sqrt(squares / 2)));
+  CHECK(squares > 0);
+
+  const std::string text = w.run_well({"compare", "s1", "s2", "other"}).out;
+  check_contains(text, "\noptimizer.lr ");
+  check_contains(text, "\n2 runs that differ in the seed only: s1, s2\n");
+  check_contains(text, "standard deviation\n");
+  // Layers that only one of them has are told as such.
+  w.run_well(
+      {"train", "small.yaml", "--run-dir", "deep",
+       "model.layers=[{type: Flatten}, {type: Linear, name: hidden, out_features: 4}, {type: "
+       "Linear, name: fc, out_features: 3}]"});
+  auto deep = json_out(w, {"compare", "s1", "deep"})["differences"];
+  CHECK(deep["model.layers.hidden.out_features"] == nlohmann::json({nullptr, "4"}));
+  CHECK(json_out(w, {"compare", "s1", "deep"})["groups"].empty());
+
+  CHECK(w.run({"compare", "s1"}).exit_code == 2);
+  const Finished none = w.run({"compare", "s1", "nowhere"});
+  CHECK(none.exit_code == 3);
+  check_contains(none.err, "nowhere: expected the folder of a run, found no config.yaml in it");
+}
