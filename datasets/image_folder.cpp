@@ -61,12 +61,13 @@ std::vector<std::byte> read_file(const std::string& path) {
 class ImageFolderSource final : public DataSource {
  public:
   ImageFolderSource(std::string root, std::vector<ImageFile> files,
-                    std::vector<std::string> classes, SampleShape shape, std::int64_t cache_bytes,
-                    std::string fingerprint)
+                    std::vector<std::string> classes, SampleShape shape, bool salvage,
+                    std::int64_t cache_bytes, std::string fingerprint)
       : root_(std::move(root)),
         files_(std::move(files)),
         classes_(std::move(classes)),
         shape_(shape),
+        salvage_(salvage),
         sample_bytes_(static_cast<std::size_t>(shape.elements())),
         fingerprint_(std::move(fingerprint)) {
     if (size() <= cache_bytes / shape.elements()) {
@@ -114,7 +115,7 @@ class ImageFolderSource final : public DataSource {
     label = this->label(index);
     const std::vector<std::byte> file = read_file(path);
     const StageTimer timer(DataStage::decode);
-    return decode_part(file, path, shape_.c, choose);
+    return decode_part(file, path, shape_.c, choose, {salvage_});
   }
 
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
@@ -154,6 +155,7 @@ class ImageFolderSource final : public DataSource {
   std::vector<ImageFile> files_;
   std::vector<std::string> classes_;
   SampleShape shape_;
+  bool salvage_;
   std::size_t sample_bytes_;
   std::string fingerprint_;
   std::unique_ptr<std::byte[]> cache_;
@@ -351,9 +353,11 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
     Fingerprint hash;
     hash.add(fmt::format("image_folder v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                          requirements.input.c));
+    if (requirements.salvage) hash.add("salvage");
     std::vector<ImageFile> files = lister.files(part, classes, hash);
     return std::make_shared<ImageFolderSource>(root, std::move(files), classes, requirements.input,
-                                               options.cache_mib << 20, hash.text());
+                                               requirements.salvage, options.cache_mib << 20,
+                                               hash.text());
   };
   DataSets sets;
   sets.train = open("train");

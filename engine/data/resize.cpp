@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "engine/data/image.h"
+#include "engine/data/stage_clock.h"
 #include "kernels/cpu/features.h"
 #include "kernels/cpu/resize_rows.h"
 
@@ -206,6 +207,7 @@ void RowResizer::down(std::int64_t output, std::span<std::int32_t> words, std::u
 }
 
 void RowResizer::add(const std::uint8_t* row) {
+  const StageTimer timer(DataStage::resize);
   assert(added_ < rows().size());
   std::uint8_t* to = kept_.get() + added_++ * stride_;
   if (height_first_) {
@@ -216,6 +218,7 @@ void RowResizer::add(const std::uint8_t* row) {
 }
 
 void RowResizer::write(std::span<std::byte> to) const {
+  const StageTimer timer(DataStage::resize);
   assert(added_ == rows().size());
   assert(to.size() == static_cast<std::size_t>(rows_.count() * row_bytes_));
   auto* out = reinterpret_cast<std::uint8_t*>(to.data());

@@ -65,6 +65,7 @@ class DataSource {
 struct DataRequirements {
   SampleShape input;         ///< of the model: image formats resize to it, others must match
   std::int64_t classes = 0;  ///< width of the last layer
+  bool salvage = false;      ///< damaged JPEGs are taken as far as they go
 };
 
 /// The two files of a data set: what is trained on (val_split is taken from it) and the test set.

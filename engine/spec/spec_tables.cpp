@@ -243,7 +243,10 @@ SpecTables::SpecTables(const Catalog& catalog)
            "on_bad_sample", &DataSpec::on_bad_sample,
            "What follows a training sample that cannot be read. stop: the run ends, naming it. "
            "skip: it is named, and the next sample in the order of the files takes its place; the "
-           "same one on every rank and after a resume. An evaluation always needs every sample.")
+           "same one on every rank and after a resume. An evaluation always needs every sample. "
+           "salvage: of a damaged or truncated JPEG what can be decoded is taken, in evaluations "
+           "too, and the rest is grey, as Pillow's LOAD_TRUNCATED_IMAGES does; anything else "
+           "ends the run.")
            .changeable(),
        field("max_bad_samples", &DataSpec::max_bad_samples,
              "With skip: the run ends when a process has met more than so many.")

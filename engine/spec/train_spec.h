@@ -49,10 +49,11 @@ constexpr auto enum_names(MoreEpochs) {
 }
 
 /// What follows a training sample that cannot be read (engine/data/bad_samples.h).
-enum class OnBadSample : std::uint8_t { stop, skip };
+enum class OnBadSample : std::uint8_t { stop, skip, salvage };
 constexpr auto enum_names(OnBadSample) {
-  return std::to_array<EnumName<OnBadSample>>(
-      {{OnBadSample::stop, "stop"}, {OnBadSample::skip, "skip"}});
+  return std::to_array<EnumName<OnBadSample>>({{OnBadSample::stop, "stop"},
+                                               {OnBadSample::skip, "skip"},
+                                               {OnBadSample::salvage, "salvage"}});
 }
 
 /// What follows a step that is not finite (engine/training/divergence.h).

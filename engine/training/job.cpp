@@ -30,7 +30,9 @@ std::int64_t Job::eval_batch() const {
 }
 
 DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan) {
-  return {{spec.model.input[1], spec.model.input[2], spec.model.input[0]}, plan.classes};
+  return {{spec.model.input[1], spec.model.input[2], spec.model.input[0]},
+          plan.classes,
+          spec.data.on_bad_sample == OnBadSample::salvage};
 }
 
 std::vector<ParamPlace> param_places(const Plan& plan) {

@@ -8,10 +8,11 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
+#include "engine/checkpoints/file_io.h"
 #include "kernels/error.h"
-#include "tests/support/rewrite.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 
@@ -80,6 +81,10 @@ std::string error_of(const std::function<void()>& action) {
     return error.what();
   }
   return "no error";
+}
+
+void overwrite(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
 }
 
 struct CacheDir : testing::TempDir {
@@ -155,13 +160,13 @@ TEST_CASE("a cache of other data, or a damaged one, is refused") {
   CHECK(testing::contains(error_of([&] { with_packed_cache(pictures, dir.options(9)); }),
                           "expected shorter_side 9, found 0"));
 
-  const std::string whole = testing::read_file(path);
+  const std::string whole = read_whole_file(path);
   // Every byte counts: those of a picture when it is read, the others at once.
   for (std::size_t at = 0; at < whole.size(); at += at < 9000 ? 997 : 1) {
     CAPTURE(at);
     std::string bad = whole;
     bad[at] = static_cast<char>(bad[at] ^ 0x20);
-    testing::write_file(path, bad);
+    overwrite(path, bad);
     std::string found;
     found = error_of([&] {
       const auto cached = with_packed_cache(pictures, dir.options());
@@ -171,7 +176,7 @@ TEST_CASE("a cache of other data, or a damaged one, is refused") {
   }
   for (const std::size_t length :
        {std::size_t{0}, std::size_t{7}, whole.size() / 2, whole.size() - 1}) {
-    testing::write_file(path, whole.substr(0, length));
+    overwrite(path, whole.substr(0, length));
     CHECK(testing::contains(error_of([&] { with_packed_cache(pictures, dir.options()); }),
                             "expected a whole cache of decoded pictures"));
   }
