@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include <fmt/ranges.h>
 
@@ -273,11 +274,30 @@ Json json_of(const DataReport& report, const Verdict& verdict) {
   return out;
 }
 
-/// A data set that cannot be opened is the only finding.
-DataReport not_opened(const Error& error) {
-  DataReport report;
-  report.findings.push_back({FindingKind::not_opened, error.what(), {}});
-  return report;
+/// What the check finds. A data set that cannot be opened is the only finding.
+DataReport check_config(const TrainSpec& spec, int workers) {
+  DataSets sets;
+  try {
+    sets = open_data(spec);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+    DataReport report;
+    report.findings.push_back({FindingKind::not_opened, error.what(), {}});
+    return report;
+  }
+  const Splits splits = splits_of(spec, sets);
+  install_signal_handlers();
+  say(fmt::format("reading {} with {}",
+                  plural(splits.train.size() + splits.val.size() + splits.test.size(), "sample"),
+                  plural(workers, "thread")));
+  ProgressLine progress;
+  DataCheckOptions check;
+  check.workers = workers;
+  check.wants_stop = is_stop_requested;
+  check.on_progress = [&](const char* phase, std::int64_t done, std::int64_t total) {
+    progress.update(phase, done, total, phase == std::string("read") ? "samples" : "pairs");
+  };
+  return check_data(splits, check);
 }
 
 }  // namespace
@@ -285,32 +305,15 @@ DataReport not_opened(const Error& error) {
 int run_data_check(const DataOptions& options) {
   const Verdict verdict{allowed_kinds(options)};
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
-  DataReport report;
-  try {
-    const DataSets sets = open_data(spec);
-    const Splits splits = splits_of(spec, sets);
-    install_signal_handlers();
-    say(fmt::format("reading {} with {}",
-                    plural(splits.train.size() + splits.val.size() + splits.test.size(), "sample"),
-                    plural(workers_of(options), "thread")));
-    ProgressLine progress;
-    DataCheckOptions check;
-    check.workers = workers_of(options);
-    check.wants_stop = is_stop_requested;
-    check.on_progress = [&](const char* phase, std::int64_t done, std::int64_t total) {
-      progress.update(phase, done, total, phase == std::string("read") ? "samples" : "pairs");
-    };
-    report = check_data(splits, check);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::data) throw;
-    report = not_opened(error);
-  }
+  const DataReport report = check_config(spec, workers_of(options));
   if (report.interrupted) return stopped();
   if (options.json) {
     fmt::print("{}\n", json_text(json_of(report, verdict)));
   } else if (report.splits.empty()) {
-    fmt::print("error: {}\n{}\n\n1 error\n", name_of(report.findings[0].kind),
-               report.findings[0].message);
+    fmt::print("error: {}\n", name_of(FindingKind::not_opened));
+    std::istringstream lines(report.findings[0].message);
+    for (std::string line; std::getline(lines, line);) fmt::print("  {}\n", printable(line));
+    fmt::print("\n1 error\n");
   } else {
     print_report(report, verdict);
   }

@@ -143,16 +143,16 @@ void find_class_gaps(DataReport& report) {
                         report.splits[s].name, train[c]));
       }
     }
-    const auto mean = total / static_cast<std::int64_t>(train.size());
+    const double mean = static_cast<double>(total) / static_cast<double>(train.size());
     if (train[c] == 0 && elsewhere > 0) {
       add(FindingKind::class_not_trained,
           fmt::format("class {}: train has no samples of it, the other splits have {}", classes[c],
                       elsewhere));
     } else if (train[c] == 0) {
       add(FindingKind::class_missing, fmt::format("class {}: has no samples", classes[c]));
-    } else if (train[c] < kFew || train[c] < mean / 10) {
+    } else if (train[c] < kFew || static_cast<double>(train[c]) < mean / 10) {
       add(FindingKind::few_samples,
-          fmt::format("class {}: {} training sample{}, on average a class has {}", classes[c],
+          fmt::format("class {}: {} training sample{}, on average a class has {:.1f}", classes[c],
                       train[c], train[c] == 1 ? "" : "s", mean));
     }
   }

@@ -26,7 +26,7 @@ TEST_CASE("help and version") {
   const Finished nothing_near = w.run({"frobnicate"});
   CHECK(nothing_near.exit_code == 2);
   check_contains(nothing_near.err,
-                 "unknown command 'frobnicate'. Commands: train, eval, config, model");
+                 "unknown command 'frobnicate'. Commands: train, eval, config, data, model");
   const Finished nested = w.run({"config", "chekc", "small.yaml"});
   CHECK(nested.exit_code == 2);
   check_contains(nested.err, "unknown command 'chekc' of dpt config, did you mean 'check'?");

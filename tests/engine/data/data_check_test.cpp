@@ -2,11 +2,12 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <set>
+#include <thread>
 
 #include "engine/data/data_check.h"
 #include "engine/data/perceptual_hash.h"
@@ -218,14 +219,17 @@ TEST_CASE("a survey and a search end soon when they are asked to") {
   std::condition_variable changed;
   bool reached = false, asked = false;
   std::atomic<int> reads{0};
-  const auto source = std::make_shared<MadeSource>(1'000'000, SampleShape{1, 1, 1}, DType::u8,
-                                                   [&](std::int64_t index, std::span<std::byte>) {
-                                                     ++reads;
-                                                     if (index < 10) return;
-                                                     std::unique_lock lock(mutex);
-                                                     reached = true;
-                                                     changed.wait(lock, [&] { return asked; });
-                                                   });
+  const auto source = std::make_shared<MadeSource>(
+      1'000'000, SampleShape{1, 1, 1}, DType::u8, [&](std::int64_t index, std::span<std::byte>) {
+        ++reads;
+        if (index < 10) return;
+        std::unique_lock lock(mutex);
+        reached = true;
+        changed.wait(lock, [&] { return asked; });
+        lock.unlock();
+        // However late the survey notices, it cannot have read all.
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      });
   Splits splits;
   splits.train = whole(source);
   DataCheckOptions options;
@@ -297,7 +301,7 @@ TEST_CASE("findings: classes that are rare, missing, not trained or not measured
     return text;
   };
   CHECK(said(FindingKind::few_samples) ==
-        "class b: 3 training samples, on average a class has 10\n");
+        "class b: 3 training samples, on average a class has 10.6\n");
   CHECK(said(FindingKind::class_not_trained) ==
         "class d: train has no samples of it, the other splits have 2\n");
   CHECK(said(FindingKind::class_missing) == "class e: has no samples\n");
