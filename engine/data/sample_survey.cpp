@@ -134,23 +134,17 @@ class Surveyor {
       }
       total_ += split.split.size();
     }
-    byte_sums_.resize(splits.size());
+    byte_sums_ = no_sums();
     samples_.resize(splits.size());
-    for (std::size_t s = 0; s < splits.size(); ++s) {
-      if (!splits[s].split.source) continue;
-      const std::size_t channels = channels_of(s);
-      byte_sums_[s] = {std::vector<std::uint64_t>(channels), std::vector<std::uint64_t>(channels)};
-      if (splits[s].split.source->type() == DType::f32) moments_.resize(groups_.size());
-    }
+    const auto is_float = [](const SurveyedSplit& split) {
+      return split.split.source->type() == DType::f32;
+    };
+    if (std::any_of(splits.begin(), splits.end(), is_float)) moments_.resize(groups_.size());
   }
 
   void work(const std::atomic<bool>& stop) {
-    std::vector<ByteSums> sums = byte_sums_;
+    std::vector<ByteSums> sums = no_sums();
     std::vector<std::int64_t> samples(splits_.size());
-    for (ByteSums& of_split : sums) {
-      std::fill(of_split.sum.begin(), of_split.sum.end(), 0);
-      std::fill(of_split.squares.begin(), of_split.squares.end(), 0);
-    }
     std::vector<std::byte> pixels;
     std::vector<float> row;
     for (std::size_t g = next_++; g < groups_.size() && !stop; g = next_++) {
@@ -212,6 +206,15 @@ class Surveyor {
  private:
   std::size_t channels_of(std::size_t s) const {
     return static_cast<std::size_t>(splits_[s].split.source->shape().c);
+  }
+
+  std::vector<ByteSums> no_sums() const {
+    std::vector<ByteSums> sums;
+    for (std::size_t s = 0; s < splits_.size(); ++s) {
+      const std::vector<std::uint64_t> zeros(channels_of(s));
+      sums.push_back({zeros, zeros});
+    }
+    return sums;
   }
 
   bool read(std::size_t s, std::int64_t position, std::vector<std::byte>& pixels,

@@ -50,9 +50,9 @@ struct SurveyOptions {
   std::function<void(std::int64_t done, std::int64_t total)> on_progress;
 };
 
-/// Reads all samples of `splits`, in `options.workers` threads. A sample whose reading throws an
-/// ErrorKind::data is among the unreadable; other errors are thrown. False if it was stopped: then
-/// the results are incomplete.
+/// Reads all samples of `splits`, each of which has a source, in `options.workers` threads. A
+/// sample whose reading throws an ErrorKind::data is among the unreadable; other errors are thrown.
+/// False if it was stopped: then the results are incomplete.
 bool survey_samples(std::vector<SurveyedSplit>& splits, const SurveyOptions& options);
 
 /// Sample `position` of a split as read: shape().elements() of type(), and its label. Where samples
