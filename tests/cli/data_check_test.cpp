@@ -390,6 +390,18 @@ TEST_CASE("data show writes a picture, and never over a file unless told to") {
   CHECK(is_equal);
   // Other epochs are other crops.
   w.run_well({"data", "show", "small.yaml", "--out", "v.png", "--versions", "3", "--samples", "2"});
+  const dpt::Image versions = decode(read_file(w.dir.file("v.png")));
+  REQUIRE(versions.width == 8 + 6 * (96 + 8));
+  const auto cell = [&](int column) {
+    Bytes pixels;
+    for (int y = 0; y < 96; ++y) {
+      const auto row = versions.pixels.begin() + ((8 + y) * versions.width + 8 + column * 104) * 3;
+      pixels.insert(pixels.end(), row, row + 96 * 3);
+    }
+    return pixels;
+  };
+  CHECK(cell(0) != cell(1));
+  CHECK(cell(1) != cell(2));
   CHECK(w.run({"data", "show", "small.yaml", "--out", "x.png", "--split", "val"}).exit_code == 3);
   CHECK(w.run({"data", "show", "small.yaml"}).exit_code == 2);
   const Finished large = w.run(
