@@ -351,6 +351,74 @@ void add_config_command(CLI::App& app, CommandBody& body) {
   without_file("init", "Print a commented config to start from", run_config_init);
 }
 
+void add_data_check_command(CLI::App& data, CommandBody& body) {
+  auto options = std::make_shared<DataOptions>();
+  CLI::App* check = data.add_subcommand(
+      "check",
+      "Read every sample once and report what is wrong with them. Errors (exit code 3): samples "
+      "that cannot be read, NaN or infinite values, equal samples with different labels or in "
+      "several splits, classes that only val or test has. Warnings: duplicates, near duplicates, "
+      "constant pictures, rare and missing classes");
+  check->add_option("config", options->config, kConfigHelp)->required();
+  check->add_option("overrides", options->overrides, kOverridesHelp);
+  check
+      ->add_option(
+          "--allow", options->allowed,
+          "Findings of this kind are warnings, e.g. duplicate_across_splits of a published "
+          "data set; several: --allow A,B")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  check->add_option("--workers", options->workers, "Threads that read (default: one for each core)")
+      ->check(CLI::Range(1, 1024));
+  check->add_flag("--json", options->json, kJsonHelp);
+  set_body(check, body, options, run_data_check);
+}
+
+void add_data_show_command(CLI::App& data, CommandBody& body) {
+  auto options = std::make_shared<DataShowOptions>();
+  CLI::App* show = data.add_subcommand(
+      "show",
+      "Write a PNG file of samples under the transforms of training (or evaluation), before they "
+      "are normalised, and print which samples they are");
+  show->add_option("config", options->config, kConfigHelp)->required();
+  show->add_option("overrides", options->overrides, kOverridesHelp);
+  show->add_option("--out", options->out, "The PNG file")->required()->check(not_empty());
+  show->add_option(
+          "--split", options->split,
+          "train (default): the first samples of the epoch; val or test: evenly spread ones")
+      ->check(CLI::IsMember({"train", "val", "test"}));
+  const CLI::Range small(std::int64_t{1}, std::int64_t{10'000});
+  show->add_option("--samples", options->samples,
+                   "Number of samples (default: 32, 8 of --versions)")
+      ->check(small);
+  show->add_option("--epoch", options->epoch, "The epoch whose random draws are shown (default: 1)")
+      ->check(count());
+  show->add_option("--versions", options->versions,
+                   "Show each sample in this many epochs side by side (default: 1)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{64}));
+  show->add_option("--columns", options->columns, "Pictures in a row (default: 8)")->check(small);
+  show->add_flag("--overwrite", options->overwrite, "Replace the file if it exists");
+  set_body(show, body, options, run_data_show);
+}
+
+void add_data_command(CLI::App& app, CommandBody& body) {
+  CLI::App* data = app.add_subcommand("data", "Check, describe and show the samples of a config");
+  data->require_subcommand(1);
+  add_data_check_command(*data, body);
+  auto options = std::make_shared<DataOptions>();
+  CLI::App* stats = data->add_subcommand(
+      "stats",
+      "Print mean and standard deviation of each channel of the training samples, as a Normalize "
+      "transform");
+  stats->add_option("config", options->config, kConfigHelp)->required();
+  stats->add_option("overrides", options->overrides, kOverridesHelp);
+  stats->add_option("--workers", options->workers, "Threads that read (default: one for each core)")
+      ->check(CLI::Range(1, 1024));
+  stats->add_flag("--json", options->json, kJsonHelp);
+  set_body(stats, body, options, run_data_stats);
+  add_data_show_command(*data, body);
+}
+
 void add_model_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<ModelOptions>();
   CLI::App* model = app.add_subcommand("model", "Describe a model without training it");
@@ -474,6 +542,7 @@ int run_cli(int argc, const char* const* argv) {
   add_runs_command(app, body);
   add_compare_command(app, body);
   add_config_command(app, body);
+  add_data_command(app, body);
   add_model_command(app, body);
   add_devices_command(app, body);
   add_inspect_command(app, body);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "app/command_support.h"
 #include "app/commands.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/safetensors.h"
@@ -23,20 +24,6 @@ const char* verdict_of(Integrity integrity) {
       return "absent";
   }
   return "?";
-}
-
-/// The text with control characters shown as \\xNN: a file must not drive the reader's terminal.
-std::string printable(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
 }
 
 }  // namespace

@@ -141,6 +141,19 @@ void write_results(const std::string& path, std::span<const std::byte> bytes) {
   if (failure != 0) fail(ErrorKind::data, "{}: cannot write: {}", path, std::strerror(failure));
 }
 
+std::string printable(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
 Requirement parse_requirement(const std::string& text) {
   std::string rest = text;
   rest.erase(std::remove(rest.begin(), rest.end(), ' '), rest.end());

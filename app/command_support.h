@@ -44,6 +44,9 @@ Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr);
 /// leads to, is replaced as a whole.
 void write_results(const std::string& path, std::span<const std::byte> bytes);
 
+/// The text with control characters shown as \\xNN: a file must not drive the reader's terminal.
+std::string printable(const std::string& text);
+
 /// `--require val/accuracy>=0.90`.
 struct Requirement {
   std::string text, split, metric, relation;

@@ -78,6 +78,25 @@ struct LrOptions {
 };
 int run_config_lr(const LrOptions& options);
 
+struct DataOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::vector<std::string> allowed;  ///< check: kinds of findings that are no errors
+  int workers = 0;                   ///< 0: one for each core
+  bool json = false;
+};
+int run_data_check(const DataOptions& options);
+int run_data_stats(const DataOptions& options);
+
+struct DataShowOptions {
+  std::string config, out, split = "train";
+  std::vector<std::string> overrides;
+  std::int64_t samples = 0, columns = 0;  ///< 0: what is easy to look at
+  std::int64_t epoch = 1, versions = 1;
+  bool overwrite = false;
+};
+int run_data_show(const DataShowOptions& options);
+
 struct ModelOptions {
   std::string config;
   std::vector<std::string> overrides;

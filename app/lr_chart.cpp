@@ -1,11 +1,10 @@
 // The charts of a learning-rate curve: the rate from 0 to its highest value, over the epochs.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <string_view>
 
 #include <fmt/format.h>
 
+#include "app/canvas.h"
 #include "app/lr_curve.h"
 
 namespace dpt {
@@ -39,93 +38,7 @@ double mark_distance(double high, int count) {
   return 10.0 * power;
 }
 
-/// Letters of the picture, five pixels by seven; a row's highest bit is the left one.
-struct Glyph {
-  char letter;
-  std::array<std::uint8_t, 7> rows;
-};
-constexpr Glyph kGlyphs[] = {
-    {'0', {0x0e, 0x11, 0x13, 0x15, 0x19, 0x11, 0x0e}},
-    {'1', {0x04, 0x0c, 0x04, 0x04, 0x04, 0x04, 0x0e}},
-    {'2', {0x0e, 0x11, 0x01, 0x02, 0x04, 0x08, 0x1f}},
-    {'3', {0x1f, 0x02, 0x04, 0x02, 0x01, 0x11, 0x0e}},
-    {'4', {0x02, 0x06, 0x0a, 0x12, 0x1f, 0x02, 0x02}},
-    {'5', {0x1f, 0x10, 0x1e, 0x01, 0x01, 0x11, 0x0e}},
-    {'6', {0x06, 0x08, 0x10, 0x1e, 0x11, 0x11, 0x0e}},
-    {'7', {0x1f, 0x01, 0x02, 0x04, 0x08, 0x08, 0x08}},
-    {'8', {0x0e, 0x11, 0x11, 0x0e, 0x11, 0x11, 0x0e}},
-    {'9', {0x0e, 0x11, 0x11, 0x0f, 0x01, 0x02, 0x0c}},
-    {'.', {0x00, 0x00, 0x00, 0x00, 0x00, 0x0c, 0x0c}},
-    {'-', {0x00, 0x00, 0x00, 0x1f, 0x00, 0x00, 0x00}},
-    {'+', {0x00, 0x04, 0x04, 0x1f, 0x04, 0x04, 0x00}},
-    {'c', {0x00, 0x00, 0x0e, 0x10, 0x10, 0x11, 0x0e}},
-    {'e', {0x00, 0x00, 0x0e, 0x11, 0x1f, 0x10, 0x0e}},
-    {'h', {0x10, 0x10, 0x16, 0x19, 0x11, 0x11, 0x11}},
-    {'l', {0x0c, 0x04, 0x04, 0x04, 0x04, 0x04, 0x0e}},
-    {'o', {0x00, 0x00, 0x0e, 0x11, 0x11, 0x11, 0x0e}},
-    {'p', {0x00, 0x00, 0x1e, 0x11, 0x1e, 0x10, 0x10}},
-    {'r', {0x00, 0x00, 0x16, 0x19, 0x10, 0x10, 0x10}},
-};
-
-struct Colour {
-  std::uint8_t red, green, blue;
-};
-constexpr Colour kWhite{255, 255, 255}, kGrid{225, 225, 225}, kInk{40, 40, 40}, kLine{20, 90, 200};
-
-class Canvas {
- public:
-  Canvas(std::int64_t width, std::int64_t height) {
-    image_.width = width;
-    image_.height = height;
-    image_.channels = 3;
-    image_.pixels.resize(static_cast<std::size_t>(width * height * 3));
-    fill(0, 0, width, height, kWhite);
-  }
-
-  /// From (x, y) on, clipped to the canvas.
-  void fill(std::int64_t x, std::int64_t y, std::int64_t width, std::int64_t height,
-            Colour colour) {
-    const std::int64_t right = std::min(x + width, image_.width);
-    const std::int64_t bottom = std::min(y + height, image_.height);
-    for (std::int64_t row = std::max<std::int64_t>(y, 0); row < bottom; ++row) {
-      for (std::int64_t column = std::max<std::int64_t>(x, 0); column < right; ++column) {
-        const auto at = static_cast<std::size_t>((row * image_.width + column) * 3);
-        image_.pixels[at] = colour.red;
-        image_.pixels[at + 1] = colour.green;
-        image_.pixels[at + 2] = colour.blue;
-      }
-    }
-  }
-
-  void write(std::int64_t x, std::int64_t y, std::string_view text) {
-    for (const char letter : text) {
-      for (const Glyph& glyph : kGlyphs) {
-        if (glyph.letter == letter) draw(x, y, glyph);
-      }
-      x += kLetterWidth;
-    }
-  }
-  static std::int64_t width_of(std::string_view text) {
-    return static_cast<std::int64_t>(text.size()) * kLetterWidth;
-  }
-
-  Image take() { return std::move(image_); }
-
-  static constexpr std::int64_t kScale = 2, kLetterWidth = 6 * kScale, kLetterHeight = 7 * kScale;
-
- private:
-  void draw(std::int64_t x, std::int64_t y, const Glyph& glyph) {
-    for (std::size_t row = 0; row < glyph.rows.size(); ++row) {
-      for (std::int64_t column = 0; column < 5; ++column) {
-        if ((glyph.rows[row] >> (4 - column) & 1) == 0) continue;
-        fill(x + column * kScale, y + static_cast<std::int64_t>(row) * kScale, kScale, kScale,
-             kInk);
-      }
-    }
-  }
-
-  Image image_;
-};
+constexpr Colour kGrid{225, 225, 225}, kLine{20, 90, 200};
 
 }  // namespace
 

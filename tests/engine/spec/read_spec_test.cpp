@@ -206,8 +206,8 @@ TEST_CASE("all errors of a file come in one run, in order of position") {
   CHECK(issues_of(text) ==
         Texts{"3:7: expected an integer of at least 0, found -7",
               "7:3: unknown key 'batchsize' in data set images, did you mean 'batch_size'? Known "
-              "keys: dataset, batch_size, val_split, shuffle, workers, prefetch, transforms, root, "
-              "classes",
+              "keys: dataset, batch_size, val_split, shuffle, workers, prefetch, on_bad_sample, "
+              "max_bad_samples, cache, cache_shorter_side, transforms, root, classes",
               "15:66: expected an integer from 1 to 1024 or [height, width], found 'x'",
               "16:14: unknown layer 'Relu6', did you mean 'ReLU'? Known layers: Conv2d, ReLU, "
               "Flatten, Linear, Add, Sequential, Residual",

@@ -493,6 +493,10 @@ data:
   shuffle: true
   workers: auto
   prefetch: 4
+  on_bad_sample: stop
+  max_bad_samples: 100
+  cache: ""
+  cache_shorter_side: full
   transforms:
     train: []
     eval:

@@ -1,0 +1,354 @@
+// dpt data check|stats: what the samples of a config are like, and what is wrong with them.
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include <fmt/ranges.h>
+
+#include "app/catalog.h"
+#include "app/command_support.h"
+#include "app/commands.h"
+#include "app/console.h"
+#include "app/progress_line.h"
+#include "engine/data/data_check.h"
+#include "engine/graph/plan.h"
+#include "engine/spec/read_spec.h"
+#include "engine/training/job.h"
+#include "engine/training/stop.h"
+#include "kernels/devices.h"
+#include "kernels/json_text.h"
+
+namespace dpt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A class table of more lines is left to --json.
+constexpr std::size_t kMostClassLines = 40;
+/// Of each kind of finding but unreadable samples, so many are printed.
+constexpr std::size_t kMostPrinted = 10;
+
+Splits splits_of(const TrainSpec& spec, const DataSets& sets) {
+  return make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
+}
+
+DataSets open_data(const TrainSpec& spec) {
+  return open_dataset(spec.data.dataset, data_requirements(spec, make_plan(spec)));
+}
+
+int workers_of(const DataOptions& options) {
+  return options.workers > 0 ? options.workers : cpu_info().logical_allowed;
+}
+
+bool is_stop_requested() {
+  return requested_stop() != StopReason::none;
+}
+
+/// What a command that was stopped says and returns: it has saved nothing.
+int stopped() {
+  const StopReason reason = requested_stop();
+  say(fmt::format("stopped by {} before all samples were read", name_of(reason)));
+  return exit_code_of(reason);
+}
+
+std::string normalize_line(const ChannelStatistics& statistics) {
+  const auto numbers = [](const std::vector<double>& values, double instead_of_0) {
+    std::vector<std::string> texts;
+    for (const double value : values) {
+      texts.push_back(fmt::format("{:.6g}", instead_of_0 > 0 && value == 0 ? instead_of_0 : value));
+    }
+    return fmt::format("{}", fmt::join(texts, ", "));
+  };
+  return fmt::format("{{type: Normalize, mean: [{}], std: [{}]}}", numbers(statistics.mean, 0),
+                     numbers(statistics.stddev, 1));
+}
+
+Json json_of(const ChannelStatistics& statistics) {
+  return {{"samples", statistics.samples}, {"mean", statistics.mean}, {"std", statistics.stddev}};
+}
+
+// ---- What is an error --------------------------------------------------------------------------
+
+std::set<FindingKind> allowed_kinds(const DataOptions& options) {
+  std::set<FindingKind> allowed;
+  for (const std::string& name : options.allowed) {
+    std::vector<std::string> names;
+    for (int k = 0; k < kFindingKinds; ++k) {
+      const auto kind = static_cast<FindingKind>(k);
+      // A data set that cannot be opened was not checked.
+      if (!is_error(kind) || kind == FindingKind::not_opened) continue;
+      names.emplace_back(name_of(kind));
+      if (name == names.back()) allowed.insert(kind);
+    }
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      fail(ErrorKind::usage, "--allow {}: expected one of {}", name, fmt::join(names, ", "));
+    }
+  }
+  return allowed;
+}
+
+struct Verdict {
+  std::set<FindingKind> allowed;
+  bool is_error(FindingKind kind) const { return dpt::is_error(kind) && !allowed.contains(kind); }
+  const char* word(FindingKind kind) const { return is_error(kind) ? "error" : "warning"; }
+  std::int64_t count(const DataReport& report, bool errors) const {
+    return std::count_if(report.findings.begin(), report.findings.end(),
+                         [&](const Finding& f) { return is_error(f.kind) == errors; });
+  }
+};
+
+// ---- Text --------------------------------------------------------------------------------------
+
+std::string plural(std::int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string sizes_text(const PictureSizes& sizes) {
+  const auto text = [](Size2 size) { return fmt::format("{}x{}", size.h, size.w); };
+  if (sizes.distinct == 0) return "-";
+  if (sizes.distinct == 1) return text(sizes.commonest);
+  return fmt::format("{} to {}, mostly {} ({}), {} sizes", text(sizes.smallest),
+                     text(sizes.largest), text(sizes.commonest), sizes.of_commonest,
+                     sizes.distinct);
+}
+
+/// The range of the labels of the samples that were read; nothing without labels.
+std::string labels_text(const std::vector<std::int64_t>& counts) {
+  const auto has = [](std::int64_t count) { return count > 0; };
+  const auto first = std::find_if(counts.begin(), counts.end(), has);
+  if (first == counts.end()) return "-";
+  const auto last = std::find_if(counts.rbegin(), counts.rend(), has);
+  return fmt::format("{} to {}", first - counts.begin(), counts.rend() - last - 1);
+}
+
+void print_splits(const DataReport& report) {
+  fmt::print("{:<6} {:>10} {:>10}  {:<10}  {}\n", "split", "samples", "unreadable", "labels",
+             "size in the files (height x width)");
+  for (std::size_t s = 0; s < report.splits.size(); ++s) {
+    const SurveyedSplit& split = report.splits[s];
+    fmt::print("{:<6} {:>10} {:>10}  {:<10}  {}\n", split.name, split.split.size(),
+               split.unreadable.size(), labels_text(report.class_counts[s]),
+               sizes_text(picture_sizes(split)));
+  }
+}
+
+void print_classes(const DataReport& report) {
+  const std::vector<std::int64_t>& train = report.class_counts[0];
+  if (train.empty()) return;
+  if (train.size() > kMostClassLines) {
+    fmt::print("\n{} classes:\n", train.size());
+    for (std::size_t s = 0; s < report.splits.size(); ++s) {
+      const auto [least, most] =
+          std::minmax_element(report.class_counts[s].begin(), report.class_counts[s].end());
+      fmt::print("{:<6} {} to {} samples of a class\n", report.splits[s].name, *least, *most);
+    }
+    return;
+  }
+  fmt::print("\n{:<24}", "class");
+  for (const SurveyedSplit& split : report.splits) fmt::print(" {:>8}", split.name);
+  fmt::print("\n");
+  for (std::size_t c = 0; c < train.size(); ++c) {
+    fmt::print("{:<24}", printable(report.splits[0].split.source->classes()[c]));
+    for (const std::vector<std::int64_t>& counts : report.class_counts) {
+      fmt::print(" {:>8}", counts[c]);
+    }
+    fmt::print("\n");
+  }
+}
+
+void print_findings(const DataReport& report, const Verdict& verdict) {
+  for (std::size_t first = 0; first < report.findings.size();) {
+    const FindingKind kind = report.findings[first].kind;
+    std::size_t last = first;
+    while (last < report.findings.size() && report.findings[last].kind == kind) ++last;
+    fmt::print("\n{}: {} ({})\n", verdict.word(kind), name_of(kind), last - first);
+    const bool all = kind == FindingKind::unreadable;
+    const std::size_t end = all ? last : std::min(last, first + kMostPrinted);
+    for (std::size_t i = first; i < end; ++i) {
+      fmt::print("  {}\n", printable(report.findings[i].message));
+    }
+    if (end < last) fmt::print("  (and {} more: --json has all)\n", last - end);
+    first = last;
+  }
+}
+
+void print_report(const DataReport& report, const Verdict& verdict) {
+  print_splits(report);
+  print_classes(report);
+  bool has_copies = false;
+  for (const CopyCount& copy : report.copies) {
+    if (copy.samples == 0) continue;
+    fmt::print("{}{} of {} {} samples {} equal to a {} sample\n", has_copies ? "" : "\n",
+               copy.samples, report.splits[copy.of].split.size(), report.splits[copy.of].name,
+               copy.samples == 1 ? "is" : "are", report.splits[copy.in].name);
+    has_copies = true;
+  }
+  if (!report.looks_for_near) {
+    fmt::print("\nnear duplicates were not looked for: pictures below 8x8 pixels\n");
+  } else if (!report.near_is_complete) {
+    fmt::print("\nthere may be more near duplicates: too many pictures look alike\n");
+  }
+  if (!report.splits[0].statistics.mean.empty()) {
+    fmt::print("\nof the training samples: {}\n", normalize_line(report.splits[0].statistics));
+  }
+  print_findings(report, verdict);
+  fmt::print("\n{}, {}\n", plural(verdict.count(report, true), "error"),
+             plural(verdict.count(report, false), "warning"));
+}
+
+// ---- JSON --------------------------------------------------------------------------------------
+
+Json json_of(Size2 size) {
+  return {{"height", size.h}, {"width", size.w}};
+}
+
+Json json_of_split(const DataReport& report, std::size_t s) {
+  const SurveyedSplit& split = report.splits[s];
+  Json out = {{"samples", split.split.size()}, {"unreadable", split.unreadable.size()}};
+  out["class_counts"] = nullptr;
+  if (!report.class_counts[s].empty()) out["class_counts"] = report.class_counts[s];
+  const PictureSizes sizes = picture_sizes(split);
+  out["sizes"] = nullptr;
+  if (sizes.distinct > 0) {
+    out["sizes"] = {{"smallest", json_of(sizes.smallest)},
+                    {"largest", json_of(sizes.largest)},
+                    {"commonest", json_of(sizes.commonest)},
+                    {"of_commonest", sizes.of_commonest},
+                    {"distinct", sizes.distinct}};
+  }
+  out["statistics"] = json_of(split.statistics);
+  return out;
+}
+
+Json json_of_finding(const DataReport& report, const Finding& finding, const Verdict& verdict) {
+  Json out = {{"kind", name_of(finding.kind)},
+              {"severity", verdict.word(finding.kind)},
+              {"message", finding.message}};
+  if (finding.correlation > 0) out["correlation"] = finding.correlation;
+  out["samples"] = Json::array();
+  for (const SampleRef& sample : finding.samples) {
+    const SurveyedSplit& split = report.splits[sample.split];
+    const auto at = static_cast<std::size_t>(sample.position);
+    Json one = {{"split", split.name},
+                {"index", split.split.indices[at]},
+                {"name", name_of_sample(report, sample)},
+                {"label", nullptr}};
+    if (has_labels(split.split.source->targets().kind) && split.records[at].is_read) {
+      one["label"] = split.records[at].label;
+    }
+    out["samples"].push_back(std::move(one));
+  }
+  return out;
+}
+
+Json json_of(const DataReport& report, const Verdict& verdict) {
+  Json out;
+  out["errors"] = verdict.count(report, true);
+  out["warnings"] = verdict.count(report, false);
+  out["splits"] = Json::object();
+  out["copies"] = Json::array();
+  if (!report.splits.empty()) {
+    const DataSource& source = *report.splits[0].split.source;
+    const SampleShape shape = source.shape();
+    out["shape"] = {shape.c, shape.h, shape.w};
+    out["type"] = name_of(source.type());
+    out["classes"] = source.classes();
+    for (std::size_t s = 0; s < report.splits.size(); ++s) {
+      out["splits"][report.splits[s].name] = json_of_split(report, s);
+    }
+    for (const CopyCount& copy : report.copies) {
+      out["copies"].push_back({{"of", report.splits[copy.of].name},
+                               {"in", report.splits[copy.in].name},
+                               {"samples", copy.samples}});
+    }
+    out["near_duplicates"] = {{"looked_for", report.looks_for_near},
+                              {"complete", report.near_is_complete},
+                              {"pairs", report.near_pairs}};
+  }
+  out["findings"] = Json::array();
+  for (const Finding& finding : report.findings) {
+    out["findings"].push_back(json_of_finding(report, finding, verdict));
+  }
+  return out;
+}
+
+/// What the check finds. A data set that cannot be opened is the only finding.
+DataReport check_config(const TrainSpec& spec, int workers) {
+  DataSets sets;
+  try {
+    sets = open_data(spec);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+    DataReport report;
+    report.findings.push_back({FindingKind::not_opened, error.what(), {}});
+    return report;
+  }
+  const Splits splits = splits_of(spec, sets);
+  install_signal_handlers();
+  say(fmt::format("reading {} with {}",
+                  plural(splits.train.size() + splits.val.size() + splits.test.size(), "sample"),
+                  plural(workers, "thread")));
+  ProgressLine progress;
+  DataCheckOptions check;
+  check.workers = workers;
+  check.wants_stop = is_stop_requested;
+  check.on_progress = [&](const char* phase, std::int64_t done, std::int64_t total) {
+    progress.update(phase, done, total, phase == std::string("read") ? "samples" : "pairs");
+  };
+  return check_data(splits, check);
+}
+
+}  // namespace
+
+int run_data_check(const DataOptions& options) {
+  const Verdict verdict{allowed_kinds(options)};
+  const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
+  const DataReport report = check_config(spec, workers_of(options));
+  if (report.interrupted) return stopped();
+  if (options.json) {
+    fmt::print("{}\n", json_text(json_of(report, verdict)));
+  } else if (report.splits.empty()) {
+    fmt::print("error: {}\n", name_of(FindingKind::not_opened));
+    std::istringstream lines(report.findings[0].message);
+    for (std::string line; std::getline(lines, line);) fmt::print("  {}\n", printable(line));
+    fmt::print("\n1 error\n");
+  } else {
+    print_report(report, verdict);
+  }
+  return verdict.count(report, true) > 0 ? static_cast<int>(ErrorKind::data) : 0;
+}
+
+int run_data_stats(const DataOptions& options) {
+  const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
+  std::vector<SurveyedSplit> splits = {
+      {"train", splits_of(spec, open_data(spec)).train, {}, {}, {}}};
+  SurveyedSplit& train = splits[0];
+  install_signal_handlers();
+  ProgressLine progress;
+  SurveyOptions survey;
+  survey.workers = workers_of(options);
+  survey.records = false;
+  survey.wants_stop = is_stop_requested;
+  survey.on_progress = [&](std::int64_t done, std::int64_t total) {
+    progress.update("read", done, total, "samples");
+  };
+  if (!survey_samples(splits, survey)) return stopped();
+  const std::int64_t left_out = train.split.size() - train.statistics.samples;
+  if (left_out > 0) {
+    const std::string first = train.unreadable.empty()
+                                  ? std::string("values that are NaN or infinite")
+                                  : "the first: " + train.unreadable[0].second;
+    fail(ErrorKind::data, "{}: {} of {} training samples cannot be used ({}): see dpt data check",
+         options.config, left_out, train.split.size(), first);
+  }
+  if (options.json) {
+    fmt::print("{}\n", json_text(json_of(train.statistics)));
+  } else {
+    fmt::print("{}\n", normalize_line(train.statistics));
+  }
+  return 0;
+}
+
+}  // namespace dpt

@@ -1,0 +1,112 @@
+// dpt data show: a picture of samples, as training or evaluation sees them.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "app/catalog.h"
+#include "app/command_support.h"
+#include "app/commands.h"
+#include "app/contact_sheet.h"
+#include "datasets/image.h"
+#include "engine/data/host_pipeline.h"
+#include "engine/graph/plan.h"
+#include "engine/spec/read_spec.h"
+#include "engine/training/job.h"
+
+namespace dpt {
+namespace {
+
+/// Of the training samples the first of the epoch; of others, some of the whole split.
+std::vector<std::int64_t> chosen_samples(const Split& split, bool is_train, std::uint64_t seed,
+                                         std::int64_t epoch, std::int64_t count) {
+  const std::vector<std::int64_t> order =
+      is_train ? epoch_order(split.size(), seed, epoch, true) : std::vector<std::int64_t>();
+  std::vector<std::int64_t> chosen;
+  for (std::int64_t k = 0; k < count; ++k) {
+    const std::int64_t position =
+        is_train ? order[static_cast<std::size_t>(k)] : k * split.size() / count;
+    chosen.push_back(split.indices[static_cast<std::size_t>(position)]);
+  }
+  return chosen;
+}
+
+std::string class_of(const DataSource& source, std::int32_t label) {
+  if (!has_labels(source.targets().kind)) return "";
+  return source.classes()[static_cast<std::size_t>(label)];
+}
+
+void print_table(const DataSource& source, const std::vector<SheetPicture>& pictures,
+                 std::int64_t columns, std::int64_t versions) {
+  fmt::print("{:>4} {:>6} {:>10}  {:<20}  {}\n", "row", "column", "index", "class", "sample");
+  for (std::size_t i = 0; i < pictures.size(); i += static_cast<std::size_t>(versions)) {
+    const SheetPicture& picture = pictures[i];
+    const auto at = static_cast<std::int64_t>(i);
+    fmt::print("{:>4} {:>6} {:>10}  {:<20}  {}\n", at / columns + 1, at % columns + 1,
+               picture.index, printable(class_of(source, picture.label)),
+               printable(source.describe(picture.index)));
+  }
+}
+
+}  // namespace
+
+int run_data_show(const DataShowOptions& options) {
+  std::error_code error;
+  if (!options.overwrite && std::filesystem::exists(options.out, error)) {
+    fail(ErrorKind::usage, "--out {}: the file exists; give another name, or --overwrite",
+         options.out);
+  }
+  const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
+  const DataRequirements requirements = data_requirements(spec, make_plan(spec));
+  const DataSets sets = open_dataset(spec.data.dataset, requirements);
+  const auto seed = static_cast<std::uint64_t>(spec.seed);
+  Splits splits = make_splits(sets, spec.data.val_split, seed);
+  const bool is_train = options.split == "train";
+  const Split& split = is_train ? splits.train : options.split == "val" ? splits.val : splits.test;
+  if (!split.source || split.size() == 0) {
+    fail(ErrorKind::data, "--split {}: the config has no such samples{}", options.split,
+         options.split == "val" ? " (data.val_split is 0)" : "");
+  }
+  const std::vector<Variant>& transforms =
+      is_train ? spec.data.transforms.train : spec.data.transforms.eval;
+  const auto source = with_host_transforms(split.source, transforms, requirements.input, seed);
+  const InputDesc input = make_input_desc(transforms, *source, requirements.input, seed);
+  const SampleShape out = input.out;
+  if ((out.c != 1 && out.c != 3) || out.h * out.w < 2) {
+    fail(ErrorKind::usage,
+         "dpt data show draws pictures of 1 or 3 channels; found samples of {}x{} with {} channels",
+         out.h, out.w, out.c);
+  }
+  const std::int64_t versions = options.versions;
+  const std::int64_t wanted = options.samples > 0 ? options.samples : versions > 1 ? 8 : 32;
+  const std::int64_t count = std::min(wanted, split.size());
+  std::int64_t columns =
+      options.columns > 0 ? options.columns : std::max<std::int64_t>(8, versions);
+  // The versions of a sample stay together.
+  columns = std::clamp(columns / versions, std::int64_t{1}, count) * versions;
+  std::vector<SheetPicture> pictures;
+  for (const std::int64_t index : chosen_samples(split, is_train, seed, options.epoch - 1, count)) {
+    for (std::int64_t v = 0; v < versions; ++v) {
+      pictures.push_back({index, options.epoch - 1 + v, 0, {}});
+    }
+  }
+  double low = 0, high = 1;
+  draw_samples(*source, input, pictures, low, high);
+  std::vector<std::vector<std::string>> captions;
+  for (const SheetPicture& picture : pictures) {
+    captions.push_back({});
+    const std::string label = class_of(*source, picture.label);
+    if (!label.empty()) captions.back().push_back(label);
+    captions.back().push_back(versions > 1
+                                  ? fmt::format("{} ep {}", picture.index, picture.epoch + 1)
+                                  : fmt::format("{}", picture.index));
+  }
+  write_results(options.out, encode_png(contact_sheet(pictures, captions, columns)));
+  fmt::print("{}: {} of {} {} samples, epoch {}{}\n", printable(options.out), count, split.size(),
+             options.split, options.epoch,
+             versions > 1 ? fmt::format(" to {}", options.epoch + versions - 1) : "");
+  if (source->type() == DType::f32) fmt::print("black is {:.6g}, white is {:.6g}\n", low, high);
+  print_table(*source, pictures, columns, versions);
+  return 0;
+}
+
+}  // namespace dpt

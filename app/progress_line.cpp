@@ -1,0 +1,47 @@
+#include "app/progress_line.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+
+#include <fmt/format.h>
+
+#include "app/console.h"
+
+namespace dpt {
+namespace {
+
+constexpr std::chrono::seconds kBetweenLines{10};
+
+}  // namespace
+
+ProgressLine::ProgressLine()
+    : is_terminal_(isatty(STDERR_FILENO) == 1),
+      next_(std::chrono::steady_clock::now() + kBetweenLines) {}
+
+ProgressLine::~ProgressLine() {
+  if (is_drawn_) std::fputs("\r\x1b[K", stderr);
+}
+
+void ProgressLine::update(const std::string& done_what, std::int64_t done, std::int64_t total,
+                          const std::string& things) noexcept {
+  const auto now = std::chrono::steady_clock::now();
+  if (total == 0 || (!is_terminal_ && now < next_)) return;
+  try {
+    const std::string text =
+        fmt::format("{} {} of {} {} ({} %)", done_what, done, total, things, 100 * done / total);
+    if (is_terminal_) {
+      const std::string line = "\r" + text + "\x1b[K";
+      std::fwrite(line.data(), 1, line.size(), stderr);
+      std::fflush(stderr);
+      is_drawn_ = true;
+    } else {
+      say(text);
+      next_ = now + kBetweenLines;
+    }
+  } catch (const std::exception&) {  // out of memory: the work is what matters
+  }
+}
+
+}  // namespace dpt

@@ -1,0 +1,97 @@
+// What is wrong, or suspicious, with the samples of a data set (docs/data-check.md).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/data/loader.h"
+#include "engine/data/sample_survey.h"
+
+namespace dpt {
+
+/// Kinds of findings, errors first.
+enum class FindingKind : std::uint8_t {
+  not_opened,               ///< opening the data set failed
+  unreadable,               ///< a sample cannot be read
+  not_finite,               ///< a sample has NaN or infinite values
+  label_conflict,           ///< equal samples have different targets
+  duplicate_across_splits,  ///< equal samples in several splits
+  class_not_trained,        ///< val or test has samples of a class that train does not have
+  // What follows are warnings.
+  duplicate,                     ///< equal samples in one split
+  near_duplicate_across_splits,  ///< similar pictures in several splits
+  near_duplicate,                ///< similar pictures in one split
+  constant,                      ///< a picture all of whose pixels are equal
+  constant_channel,              ///< a channel that has one value in all training samples
+  class_missing,                 ///< no split has samples of a class
+  class_not_measured,            ///< val or test has no samples of a class that train has
+  few_samples                    ///< a class with few training samples
+};
+inline constexpr int kFindingKinds = static_cast<int>(FindingKind::few_samples) + 1;
+/// "label_conflict".
+const char* name_of(FindingKind kind);
+/// Whether it is an error unless it is allowed.
+bool is_error(FindingKind kind);
+
+/// A sample of a finding.
+struct SampleRef {
+  std::size_t split = 0;      ///< in DataReport::splits
+  std::int64_t position = 0;  ///< in SurveyedSplit::split
+};
+
+struct Finding {
+  FindingKind kind;
+  std::string message;
+  std::vector<SampleRef> samples;  ///< that it is about
+  double correlation = 0;          ///< of near duplicates
+};
+
+/// Samples of split `of` that are equal to one of split `in`.
+struct CopyCount {
+  std::size_t in = 0, of = 0;
+  std::int64_t samples = 0;
+};
+
+struct DataReport {
+  std::vector<SurveyedSplit> splits;  ///< those that have samples: train, val, test
+  std::vector<std::vector<std::int64_t>> class_counts;  ///< of each split; empty without labels
+  std::vector<CopyCount> copies;                        ///< of each pair of splits
+  std::vector<Finding> findings;  ///< ordered by kind, the most important first
+  bool looks_for_near = false;    ///< whether pictures are large enough, and it was asked for
+  bool near_is_complete = true;   ///< false: there may be more near duplicates
+  std::int64_t near_pairs = 0;    ///< found; findings name the most similar ones
+  bool interrupted = false;       ///< then the rest is incomplete
+};
+
+/// Near duplicates have perceptual hashes that differ in so many of 63 bits at most, and pixels
+/// whose correlation is at least this.
+inline constexpr int kNearDistance = 5;
+inline constexpr double kNearCorrelation = 0.98;
+/// Of pairs of near duplicates, so many become findings.
+inline constexpr std::size_t kMostNearFindings = 10'000;
+
+struct DataCheckOptions {
+  int workers = 1;
+  bool near_duplicates = true;
+  std::function<bool()> wants_stop;  ///< as SurveyOptions
+  /// `phase`: "read" or "compared".
+  std::function<void(const char* phase, std::int64_t done, std::int64_t total)> on_progress;
+};
+
+/// Reads every sample once, and those again that look alike. Throws as survey_samples.
+DataReport check_data(const Splits& splits, const DataCheckOptions& options);
+
+/// Smallest, largest (by the number of pixels) and commonest size of the pictures of a split that
+/// were read, and how many sizes there are.
+struct PictureSizes {
+  Size2 smallest{0, 0}, largest{0, 0}, commonest{0, 0};
+  std::int64_t of_commonest = 0, distinct = 0;
+};
+PictureSizes picture_sizes(const SurveyedSplit& split);
+
+/// "train/cat/7.jpg": how a sample is named.
+std::string name_of_sample(const DataReport& report, const SampleRef& sample);
+
+}  // namespace dpt
