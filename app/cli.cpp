@@ -295,8 +295,16 @@ void add_bench_command(CLI::App& app, CommandBody& body, std::vector<std::string
   CLI::Option* data = bench->add_flag(
       "--data", options->data,
       "Time the reading, decoding and transforming of samples on the host instead, by stage");
-  for (CLI::Option* other : {weights, steps, losses, serve, nproc}) calls->excludes(other);
-  for (CLI::Option* other : {weights, calls, losses, serve, nproc}) data->excludes(other);
+  std::vector<CLI::Option*> of_processes = {nproc};
+  for (const char* name : {"--rank", "--world-size", "--coordinator"}) {
+    of_processes.push_back(bench->get_option(name));
+  }
+  for (CLI::Option* other : of_processes) {
+    calls->excludes(other);
+    data->excludes(other);
+  }
+  for (CLI::Option* other : {weights, steps, losses, serve}) calls->excludes(other);
+  for (CLI::Option* other : {weights, calls, losses, serve}) data->excludes(other);
   set_body_of_processes(bench, body, options, run_bench);
 }
 

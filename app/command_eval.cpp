@@ -168,7 +168,10 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
   overrides.push_back("train.shards=0");
   Job job = load_job(load_stored_spec(catalog(), header.config, path,
                                       with_devices(std::move(overrides), options.devices)),
-                     processes);
+                     processes,
+                     options.split.empty()     ? UsedFiles::default_split
+                     : options.split == "test" ? UsedFiles::test
+                                               : UsedFiles::train);
   const std::string name = !options.split.empty()       ? options.split
                            : job.splits.test.size() > 0 ? "test"
                                                         : "val";

@@ -106,17 +106,24 @@ std::vector<std::pair<std::string, double>> numbers_of(const RunFacts& facts) {
   return numbers;
 }
 
-/// Runs that differ in the seed (and name) only, where there are at least two: indices.
-std::vector<std::vector<std::size_t>> groups_of(const std::vector<RunConfig>& configs) {
+/// Runs to their end that differ in the seed (and name) only, where there are at least two:
+/// indices. Of runs with the same seed, the first.
+std::vector<std::vector<std::size_t>> groups_of(const std::vector<RunConfig>& configs,
+                                                const std::vector<RunFacts>& runs) {
   std::vector<std::vector<std::size_t>> groups;
   std::map<std::map<std::string, std::string>, std::size_t> known;
   for (std::size_t i = 0; i < configs.size(); ++i) {
+    if (runs[i].status != "ok") continue;
     std::map<std::string, std::string> rest = configs[i].by_path;
     rest.erase("seed");
     rest.erase("name");
     const auto [found, is_new] = known.emplace(std::move(rest), groups.size());
     if (is_new) groups.emplace_back();
-    groups[found->second].push_back(i);
+    std::vector<std::size_t>& group = groups[found->second];
+    const bool has_seed = std::any_of(group.begin(), group.end(), [&](std::size_t other) {
+      return configs[other].at("seed") == configs[i].at("seed");
+    });
+    if (!has_seed) group.push_back(i);
   }
   std::erase_if(groups, [](const auto& group) { return group.size() < 2; });
   return groups;
@@ -207,7 +214,7 @@ int run_compare(const CompareOptions& options) {
     if (differs) differing.push_back(path);
   }
   const std::vector<std::string> measured = names_in(numbers);
-  const std::vector<std::vector<std::size_t>> groups = groups_of(configs);
+  const std::vector<std::vector<std::size_t>> groups = groups_of(configs, runs);
 
   if (options.json) {
     RunsJson out = {{"runs", RunsJson::array()}, {"differences", RunsJson::object()}};

@@ -87,7 +87,7 @@ void check_outputs(const TrainSpec& spec, std::int64_t outputs) {
 namespace {
 
 /// Through the cache of data.cache, where there is one.
-DataSets with_caches(DataSets sets, const DataSpec& spec) {
+DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used) {
   if (spec.cache.empty()) return sets;
   if (!sets.train->resizes()) {
     fail(ErrorKind::usage,
@@ -97,6 +97,7 @@ DataSets with_caches(DataSets sets, const DataSpec& spec) {
   }
   PackedCacheOptions options;
   options.shorter_side = spec.cache_shorter_side;
+  options.salvage = spec.on_bad_sample == OnBadSample::salvage;
   options.threads = cpu_info().logical_allowed;
   options.info = [](const std::string& text) { fmt::print(stderr, "dpt: {}\n", text); };
   const auto cached = [&](const std::shared_ptr<const DataSource>& source, const char* name) {
@@ -104,17 +105,24 @@ DataSets with_caches(DataSets sets, const DataSpec& spec) {
     options.path = (std::filesystem::path(spec.cache) / name).string();
     return with_packed_cache(source, options);
   };
-  return {cached(sets.train, "train.pack"), cached(sets.test, "test.pack")};
+  const bool defaults = used == UsedFiles::default_split;
+  if (used == UsedFiles::all || used == UsedFiles::train || (defaults && !sets.test)) {
+    sets.train = cached(sets.train, "train.pack");
+  }
+  if (used == UsedFiles::all || used == UsedFiles::test || defaults) {
+    sets.test = cached(sets.test, "test.pack");
+  }
+  return sets;
 }
 
 }  // namespace
 
-Job load_job(TrainSpec spec, ProcessGroup* processes) {
+Job load_job(TrainSpec spec, ProcessGroup* processes, UsedFiles used) {
   if (processes) processes->introduce(devices_of_process(spec.devices, processes->world()));
   Plan plan = make_plan(spec);
   check_outputs(spec, plan.classes);
   const DataSets sets =
-      with_caches(open_dataset(spec.data.dataset, data_requirements(spec, plan)), spec.data);
+      with_caches(open_dataset(spec.data.dataset, data_requirements(spec, plan)), spec.data, used);
   adopt_targets(spec, *sets.train);
   // What a run keeps are the layers themselves: the zoo of another release may have others.
   TrainSpec kept = spec;

@@ -36,9 +36,13 @@ std::string difference_of_data(const char* name, const std::string& expected,
 /// class labels only. Needs no data.
 void check_outputs(const TrainSpec& spec, std::int64_t outputs);
 
+/// Whose samples will be read: caches (data.cache) are made for these. `default_split`: those of
+/// the test files, or where there are none of the training files.
+enum class UsedFiles : std::uint8_t { all, train, test, default_split, none };
+
 /// Opens the data and builds everything up to, but without, the devices. Collective over
 /// `processes`, if there are any, which are introduced to each other before the data is opened.
-Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr);
+Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used = UsedFiles::all);
 
 /// Writes results to what `path` is: a device or a pipe is written to; a file, also one that a link
 /// leads to, is replaced as a whole.

@@ -396,7 +396,8 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits,
   TrainSpec spec =
       load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
   replace_weights_file(options.weights, spec);
-  Job job = load_job(std::move(spec), processes);
+  Job job =
+      load_job(std::move(spec), processes, options.dry_run ? UsedFiles::none : UsedFiles::all);
   compare_and_connect(job, {{"--max-steps", std::to_string(options.max_steps)},
                             {"--overfit", std::to_string(options.overfit)}});
   for (const Requirement& requirement : requirements) {

@@ -353,7 +353,6 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
     Fingerprint hash;
     hash.add(fmt::format("image_folder v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                          requirements.input.c));
-    if (requirements.salvage) hash.add("salvage");
     std::vector<ImageFile> files = lister.files(part, classes, hash);
     return std::make_shared<ImageFolderSource>(root, std::move(files), classes, requirements.input,
                                                requirements.salvage, options.cache_mib << 20,

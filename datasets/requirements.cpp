@@ -13,7 +13,7 @@ std::string shape_text(SampleShape shape) {
 
 void check_shape(const std::string& name, SampleShape shape, const DataRequirements& requirements) {
   const SampleShape& input = requirements.input;
-  if (shape == input) return;
+  if (shape == input || (requirements.any_size && shape.c == input.c)) return;
   fail(ErrorKind::data,
        "{}: the images are {}, but model.input is [{}, {}, {}] (channels, height, width): write "
        "model.input: [{}, {}, {}]",

@@ -1,8 +1,6 @@
 #include "engine/data/bad_samples.h"
 
 #include <algorithm>
-#include <map>
-#include <shared_mutex>
 #include <utility>
 
 #include "kernels/error.h"
@@ -20,10 +18,7 @@ class SubstitutingSource final : public DataSource {
   SampleShape shape() const override { return source_->shape(); }
   DType type() const override { return source_->type(); }
   const std::vector<std::string>& classes() const override { return source_->classes(); }
-  TargetShape targets() const override { return source_->targets(); }
-  std::string describe(std::int64_t index) const override {
-    return source_->describe(instead_of(index));
-  }
+  std::string describe(std::int64_t index) const override { return source_->describe(index); }
   std::int32_t label(std::int64_t index) const override { return source_->label(index); }
   std::string fingerprint() const override { return source_->fingerprint(); }
 
@@ -32,28 +27,21 @@ class SubstitutingSource final : public DataSource {
   }
   void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> pixels,
                      std::int32_t& label) const override {
-    const std::int64_t first = instead_of(index);
-    std::int64_t at = first;
+    // Nothing is remembered: what is seen of a file may depend on the crop, and so on the epoch.
+    std::int64_t at = index;
     do {
       try {
-        source_->read_in_epoch(epoch, at, pixels, label);
-        if (at != index) {
-          const std::unique_lock lock(mutex_);
-          substitutes_[index] = at;
-        }
-        return;
+        return source_->read_in_epoch(epoch, at, pixels, label);
+      } catch (const DamagedCache&) {
+        throw;
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::data) throw;
         bad_->add(at, error.what());
       }
       at = next(at);
-    } while (at != first);
+    } while (at != index);
     fail(ErrorKind::data, "none of the {} training samples can be read; the first was {}",
-         indices_.size(), source_->describe(first));
-  }
-  /// Called after the sample was read.
-  void read_targets(std::int64_t index, std::span<float> row) const override {
-    source_->read_targets(instead_of(index), row);
+         indices_.size(), source_->describe(index));
   }
 
  private:
@@ -61,17 +49,9 @@ class SubstitutingSource final : public DataSource {
     const auto after = std::upper_bound(indices_.begin(), indices_.end(), index);
     return after == indices_.end() ? indices_.front() : *after;
   }
-  std::int64_t instead_of(std::int64_t index) const {
-    const std::shared_lock lock(mutex_);
-    const auto found = substitutes_.find(index);
-    return found == substitutes_.end() ? index : found->second;
-  }
-
   std::shared_ptr<const DataSource> source_;
   std::vector<std::int64_t> indices_;
   std::shared_ptr<BadSamples> bad_;
-  mutable std::shared_mutex mutex_;
-  mutable std::map<std::int64_t, std::int64_t> substitutes_;  ///< of those found to be bad
 };
 
 }  // namespace
@@ -95,6 +75,44 @@ std::vector<std::string> BadSamples::take_new() {
 std::int64_t BadSamples::count() const {
   const std::lock_guard lock(mutex_);
   return static_cast<std::int64_t>(met_.size());
+}
+
+namespace {
+
+/// Says of a sample that cannot be read why it is not left out.
+class NeededSource final : public DataSource {
+ public:
+  explicit NeededSource(std::shared_ptr<const DataSource> source) : source_(std::move(source)) {}
+
+  std::int64_t size() const override { return source_->size(); }
+  SampleShape shape() const override { return source_->shape(); }
+  DType type() const override { return source_->type(); }
+  const std::vector<std::string>& classes() const override { return source_->classes(); }
+  std::string describe(std::int64_t index) const override { return source_->describe(index); }
+  std::int32_t label(std::int64_t index) const override { return source_->label(index); }
+  std::vector<std::int64_t> samples_to_try() const override { return source_->samples_to_try(); }
+  std::string fingerprint() const override { return source_->fingerprint(); }
+  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
+    try {
+      source_->read(index, pixels, label);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      fail(ErrorKind::data,
+           "{}. data.on_bad_sample: skip leaves out training samples only, an evaluation needs "
+           "every sample: repair or remove the file (dpt data check names all such files)",
+           error.what());
+    }
+  }
+
+ private:
+  std::shared_ptr<const DataSource> source_;
+};
+
+}  // namespace
+
+std::shared_ptr<const DataSource> needed_samples(std::shared_ptr<const DataSource> source) {
+  if (!source || source->resident() || source->targets().floats() > 0) return source;
+  return std::make_shared<NeededSource>(std::move(source));
 }
 
 std::shared_ptr<const DataSource> with_substitutes(std::shared_ptr<const DataSource> source,

@@ -30,12 +30,17 @@ class BadSamples {
   std::vector<std::string> new_;
 };
 
-/// `source`, in which the place of a sample that cannot be read is taken, each time, by the next of
-/// `indices` that can be read (after the last comes the first). Which one that is follows from the
-/// files alone: it is the same on every rank, and after a resume. `indices` are in ascending order.
-/// Throws as BadSamples::add, and ErrorKind::data when no sample can be read.
+/// `source`, in which the place of a sample that cannot be read is taken by the next of `indices`
+/// that can be read (after the last comes the first). Which one that is follows from the files, the
+/// epoch and the sample alone: it is the same on every rank, and after a resume. `indices` are in
+/// ascending order. Throws as BadSamples::add, and ErrorKind::data when no sample can be read.
+/// REQUIRES: the samples have labels only.
 std::shared_ptr<const DataSource> with_substitutes(std::shared_ptr<const DataSource> source,
                                                    std::vector<std::int64_t> indices,
                                                    std::shared_ptr<BadSamples> bad);
+
+/// `source` for evaluations, whose errors say that these need every sample; resident data, and such
+/// with other targets than labels, as they are.
+std::shared_ptr<const DataSource> needed_samples(std::shared_ptr<const DataSource> source);
 
 }  // namespace dpt

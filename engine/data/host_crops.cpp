@@ -47,6 +47,7 @@ struct ResizeOptions {
 
 class Resize final : public HostTransform {
  public:
+  bool gives_size() const override { return true; }
   explicit Resize(const ResizeOptions& options) : size_(options.size) {}
 
   std::optional<Size2> size_after(std::optional<Size2> before) const override {
@@ -78,6 +79,7 @@ struct CenterCropOptions {
 
 class CenterCrop final : public HostTransform {
  public:
+  bool gives_size() const override { return true; }
   explicit CenterCrop(const CenterCropOptions& options) : size_(options.size) {}
 
   std::optional<Size2> size_after(std::optional<Size2>) const override { return size_; }
@@ -107,21 +109,27 @@ class RandomCrop final : public HostTransform {
   explicit RandomCrop(const RandomCropOptions& options, std::string place)
       : size_(options.size), padding_(options.padding), place_(std::move(place)) {}
 
-  std::optional<Size2> size_after(std::optional<Size2>) const override { return size_; }
+  std::optional<Size2> size_after(std::optional<Size2> before) const override {
+    if (before) check(*before, ErrorKind::usage);
+    return size_;
+  }
   void apply(Image& image, DrawStream& draws) const override {
     const std::int64_t h = image.height + 2 * padding_, w = image.width + 2 * padding_;
-    if (h < size_.h || w < size_.w) {
-      fail(ErrorKind::data,
-           "{}: expected pictures of at least {}x{} (height x width) with padding {}, found one of "
-           "{}x{}: put a Resize before it",
-           place_, size_.h, size_.w, padding_, image.height, image.width);
-    }
+    check({image.height, image.width}, ErrorKind::data);
     const std::int64_t top = draws.below(h - size_.h + 1) - padding_;
     const std::int64_t left = draws.below(w - size_.w + 1) - padding_;
     image = padded_crop(image, top, left, size_);
   }
 
  private:
+  void check(Size2 picture, ErrorKind kind) const {
+    if (picture.h + 2 * padding_ >= size_.h && picture.w + 2 * padding_ >= size_.w) return;
+    fail(kind,
+         "{}: expected pictures of at least {}x{} (height x width) with padding {}, found {}x{}: "
+         "put a Resize before it",
+         place_, size_.h, size_.w, padding_, picture.h, picture.w);
+  }
+
   Size2 size_;
   std::int64_t padding_;
   std::string place_;
@@ -129,14 +137,9 @@ class RandomCrop final : public HostTransform {
 
 // ---- RandomResizedCrop -------------------------------------------------------------------------
 
-struct RandomResizedCropOptions {
-  Size2 size{0, 0};
-  std::vector<double> scale{0.08, 1.0}, ratio{3.0 / 4.0, 4.0 / 3.0};
-  bool reduced_decoding = true;
-};
-
 class RandomResizedCrop final : public HostTransform {
  public:
+  bool gives_size() const override { return true; }
   explicit RandomResizedCrop(const RandomResizedCropOptions& options) : options_(options) {}
 
   std::optional<Size2> size_after(std::optional<Size2>) const override { return options_.size; }
@@ -165,9 +168,9 @@ class RandomResizedCrop final : public HostTransform {
     // No try fitted into so narrow a picture: its largest middle part of an allowed ratio.
     std::int64_t height = picture.h, width = picture.w;
     if (w / h < ratio[0]) {
-      height = rounded_to_even(w / ratio[0]);
+      height = std::max<std::int64_t>(rounded_to_even(w / ratio[0]), 1);
     } else if (w / h > ratio[1]) {
-      width = rounded_to_even(h * ratio[1]);
+      width = std::max<std::int64_t>(rounded_to_even(h * ratio[1]), 1);
     }
     return {(picture.h - height) / 2, (picture.w - width) / 2, height, width};
   }
@@ -245,8 +248,10 @@ HostTransformKind random_resized_crop_kind() {
              .items(2, 2)
              .range(0, 1000),
          field("reduced_decoding", &RandomResizedCropOptions::reduced_decoding,
-               "Decode a JPEG at a reduced size where the part is at least as large as the result "
-               "even so: faster, and not the same bits as Pillow's.")});
+               "Decode a JPEG at a reduced size (1/2, 1/4, 1/8) where the part is at least as "
+               "large as "
+               "the result even so: faster for large photos, but no longer Pillow's bits. Not with "
+               "data.cache, whose pictures are decoded already.")});
     made.check = [](const void* options) {
       const auto& these = *static_cast<const RandomResizedCropOptions*>(options);
       std::string problem = range_problem("scale", these.scale);

@@ -67,9 +67,16 @@ class TransformedSource final : public DataSource {
 }  // namespace
 
 DividedTransforms divide_transforms(std::span<const Variant> transforms) {
-  const auto last = std::find_if(transforms.rbegin(), transforms.rend(),
-                                 [](const Variant& t) { return !device_can(t); });
-  const auto count = static_cast<std::size_t>(std::distance(last, transforms.rend()));
+  const auto end_after = [&](const auto& is_wanted) {
+    const auto last = std::find_if(transforms.rbegin(), transforms.rend(), is_wanted);
+    return static_cast<std::size_t>(std::distance(last, transforms.rend()));
+  };
+  std::size_t count = end_after([](const Variant& each) { return !device_can(each); });
+  // The device crops pictures of one size only, which is not known of what the host leaves.
+  if (count > 0) {
+    count = end_after(
+        [](const Variant& each) { return !device_can(each) || each.type == "RandomCrop"; });
+  }
   return {transforms.first(count), transforms.subspan(count)};
 }
 
@@ -96,15 +103,11 @@ HostPipeline::HostPipeline(std::span<const Variant> transforms, std::optional<Si
     for (const Stage& stage : stages_) size = stage.transform->size_after(size);
     return size;
   };
-  std::optional<Size2> size = size_after(picture);
-  if (!size && !picture) {
-    // Whether they change sizes at all shows with one that nobody would write.
-    constexpr Size2 kProbe{99991, 99989};
-    if (size_after(kProbe) == kProbe) {
-      resize_first_ = resize_to;
-      size = size_after(resize_to);
-    }
-  }
+  const bool gives_size = std::any_of(stages_.begin(), stages_.end(), [](const Stage& stage) {
+    return stage.transform->gives_size();
+  });
+  if (!picture && !gives_size) resize_first_ = resize_to;
+  const std::optional<Size2> size = size_after(resize_first_ ? resize_first_ : picture);
   if (!size) {
     fail(ErrorKind::usage,
          "{}: pictures have different sizes after it, but a batch needs one: add Resize or "

@@ -15,8 +15,8 @@
 
 namespace dpt {
 
-/// A list of transforms, cut after the last one that only the host can apply: what comes after it
-/// runs in the input kernel of the device.
+/// A list of transforms, cut after the last one that only the host can apply, and after every
+/// RandomCrop where there is such a one: the rest runs in the input kernel of the device.
 struct DividedTransforms {
   std::span<const Variant> host, device;
 };

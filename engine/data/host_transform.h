@@ -40,6 +40,9 @@ class HostTransform {
   /// The size of the result for pictures of size `before`; nothing where sizes differ between
   /// pictures.
   virtual std::optional<Size2> size_after(std::optional<Size2> before) const { return before; }
+  /// Whether it brings pictures of their own sizes to a size, or nearer to one: without such a
+  /// transform they are resized to the model's input first.
+  virtual bool gives_size() const { return false; }
   virtual void apply(Image& image, DrawStream& draws) const = 0;
   /// For a transform that keeps and resizes a part of the picture and may come first in a list:
   /// what apply would do, before the picture is decoded. Nothing where it must see the whole

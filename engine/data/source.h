@@ -11,6 +11,7 @@
 
 #include "engine/data/image.h"
 #include "engine/spec/train_spec.h"
+#include "kernels/error.h"
 #include "kernels/types.h"
 
 namespace dpt {
@@ -61,11 +62,18 @@ class DataSource {
   virtual std::string fingerprint() const = 0;
 };
 
+/// A cache of the samples is damaged, not a sample.
+class DamagedCache : public Error {
+ public:
+  explicit DamagedCache(const std::string& text) : Error(ErrorKind::data, text) {}
+};
+
 /// What a model requires of its data: sizes to resize to and the labels that are allowed.
 struct DataRequirements {
   SampleShape input;         ///< of the model: image formats resize to it, others must match
   std::int64_t classes = 0;  ///< width of the last layer
   bool salvage = false;      ///< damaged JPEGs are taken as far as they go
+  bool any_size = false;     ///< transforms on the host may change the size: channels alone count
 };
 
 /// The two files of a data set: what is trained on (val_split is taken from it) and the test set.

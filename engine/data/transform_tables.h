@@ -1,7 +1,8 @@
-// Options of transforms that both the host and the device's input kernel can apply.
+// Options of transforms that more than their own file needs.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "engine/spec/train_spec.h"
 
@@ -12,6 +13,12 @@ struct RandomCropOptions {
   std::int64_t padding = 0;
 };
 const ObjectTable& random_crop_table();
+
+struct RandomResizedCropOptions {
+  Size2 size{0, 0};
+  std::vector<double> scale{0.08, 1.0}, ratio{3.0 / 4.0, 4.0 / 3.0};
+  bool reduced_decoding = false;
+};
 
 struct FlipOptions {
   double p = 0.5;

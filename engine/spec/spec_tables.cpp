@@ -255,7 +255,9 @@ SpecTables::SpecTables(const Catalog& catalog)
        path_field(
            "cache", &DataSpec::cache,
            "Folder for decoded pictures (train.pack, test.pack), which are made by the first "
-           "run and mapped into memory by later ones; empty: none.")
+           "run and mapped into memory by later ones, with the same bits; \"\": none. They "
+           "belong to the names and sizes of the picture files: remove them after a change "
+           "that leaves both as they were.")
            .changeable(),
        field("cache_shorter_side", &DataSpec::cache_shorter_side,
              "Pictures in the cache are resized to this shorter side if theirs is longer, which "
@@ -266,6 +268,13 @@ SpecTables::SpecTables(const Catalog& catalog)
        object_field("transforms", &DataSpec::transforms, transforms,
                     "Augmentation and normalisation.")});
   data.choice = flat_choice(&DataSpec::dataset, catalog.datasets);
+  data.check = [](const void* object) {
+    const auto& these = *static_cast<const DataSpec*>(object);
+    return these.cache_shorter_side > 0 && these.cache.empty()
+               ? "cache_shorter_side is that of the pictures in data.cache, which is not set: set "
+                 "both, or none"
+               : "";
+  };
 
   Field share_weights =
       field("share_weights", &LayerSpec::share_weights,

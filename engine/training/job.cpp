@@ -7,6 +7,7 @@
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/data/host_pipeline.h"
+#include "engine/data/transform_tables.h"
 #include "engine/spec/replica_checks.h"
 #include "engine/training/process_devices.h"
 #include "kernels/common/divide.h"
@@ -32,7 +33,9 @@ std::int64_t Job::eval_batch() const {
 DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan) {
   return {{spec.model.input[1], spec.model.input[2], spec.model.input[0]},
           plan.classes,
-          spec.data.on_bad_sample == OnBadSample::salvage};
+          spec.data.on_bad_sample == OnBadSample::salvage,
+          !divide_transforms(spec.data.transforms.train).host.empty() ||
+              !divide_transforms(spec.data.transforms.eval).host.empty()};
 }
 
 std::vector<ParamPlace> param_places(const Plan& plan) {
@@ -111,6 +114,22 @@ std::vector<std::string> Job::device_names() const {
 
 namespace {
 
+/// What is in a cache is decoded already: the pixels would be others with it than without.
+void check_reduced_decoding(const DataSpec& data) {
+  for (const std::vector<Variant>* list : {&data.transforms.train, &data.transforms.eval}) {
+    for (const Variant& transform : *list) {
+      if (data.cache.empty() || transform.type != "RandomResizedCrop" ||
+          !transform.as<RandomResizedCropOptions>().reduced_decoding) {
+        continue;
+      }
+      fail(ErrorKind::usage,
+           "{}: {}: reduced_decoding has no effect on the pictures in data.cache: remove one of "
+           "the two",
+           transform.where.text(), transform.type);
+    }
+  }
+}
+
 /// The devices of all processes, in the order of the processes, which have been introduced.
 void gather_devices(const ProcessGroup& processes, Job& job) {
   int rank = 0;
@@ -137,15 +156,22 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
     return with_host_transforms(source, transforms, requirements.input, seed);
   };
   const TransformsSpec& transforms = spec.data.transforms;
+  check_reduced_decoding(spec.data);
   job.evaluated_train = {under(sets.train, transforms.eval), job.splits.train.indices};
   job.splits.train.source = under(sets.train, transforms.train);
-  if (spec.data.on_bad_sample == OnBadSample::skip && !job.splits.train.source->resident()) {
+  const bool leaves_out = spec.data.on_bad_sample == OnBadSample::skip;
+  if (leaves_out && !job.splits.train.source->resident() &&
+      job.splits.train.source->targets().floats() == 0) {
     job.bad_samples = std::make_shared<BadSamples>(spec.data.max_bad_samples);
     job.splits.train.source =
         with_substitutes(job.splits.train.source, job.splits.train.indices, job.bad_samples);
   }
-  job.splits.val.source = job.evaluated_train.source;
   job.splits.test.source = under(sets.test, transforms.eval);
+  if (leaves_out) {
+    job.evaluated_train.source = needed_samples(job.evaluated_train.source);
+    job.splits.test.source = needed_samples(job.splits.test.source);
+  }
+  job.splits.val.source = job.evaluated_train.source;
   Objective objective = make_objective(spec, job.plan.classes, job.splits);
   job.loss = std::move(objective.loss);
   job.metrics = std::move(objective.metrics);

@@ -10,7 +10,6 @@
 #include <cassert>
 #include <chrono>
 #include <cstring>
-#include <exception>
 #include <filesystem>
 #include <limits>
 #include <mutex>
@@ -21,9 +20,9 @@
 
 #include "engine/checkpoints/file_io.h"
 #include "engine/data/stage_clock.h"
+#include "engine/data/worker_threads.h"
 #include "kernels/error.h"
 #include "kernels/heartbeat.h"
-#include "kernels/start_thread.h"
 
 namespace dpt {
 namespace {
@@ -50,6 +49,7 @@ Json header_of(const DataSource& source, const PackedCacheOptions& options) {
   return {{"version", 1},
           {"fingerprint", source.fingerprint()},
           {"shorter_side", options.shorter_side},
+          {"salvage", options.salvage},
           {"channels", source.shape().c},
           {"samples", source.size()}};
 }
@@ -84,24 +84,14 @@ class CacheMaker {
 
   void make() {
     write({reinterpret_cast<const std::byte*>(kMagic), kMagicBytes});
-    std::vector<std::thread> threads;
-    const auto join = [&] {
-      for (std::thread& thread : threads) thread.join();
-      threads.clear();
-    };
-    try {
-      for (int i = 1; i < options_.threads; ++i) {
-        threads.push_back(start_thread(fmt::format("thread {} that makes {}", i, options_.path),
-                                       [this] { decode(); }));
-      }
-    } catch (...) {
-      next_ = source_.size();
-      join();
-      throw;
-    }
-    decode();
-    join();
-    if (failure_) std::rethrow_exception(failure_);
+    run_workers(options_.threads, "decoder of " + options_.path,
+                [this](const std::atomic<bool>& stop) {
+                  for (std::int64_t i = next_++; i < source_.size() && !stop; i = next_++) {
+                    beat("making the cache of decoded pictures");
+                    add(i);
+                  }
+                },
+                {});
     const std::string header = header_of(source_, options_).dump();
     std::vector<std::byte> end(index_.size() * sizeof(PackedEntry));
     std::memcpy(end.data(), index_.data(), end.size());
@@ -120,21 +110,6 @@ class CacheMaker {
   }
 
  private:
-  void decode() noexcept {
-    while (true) {
-      const std::int64_t i = next_.fetch_add(1);
-      if (i >= source_.size()) return;
-      try {
-        beat("making the cache of decoded pictures");
-        add(i);
-      } catch (...) {
-        const std::lock_guard lock(mutex_);
-        if (!failure_) failure_ = std::current_exception();
-        next_ = source_.size();
-      }
-    }
-  }
-
   void add(std::int64_t i) {
     PackedEntry& entry = index_[static_cast<std::size_t>(i)];
     Image image;
@@ -179,7 +154,6 @@ class CacheMaker {
   std::uint64_t written_ = 0;
   std::int64_t done_ = 0;
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
-  std::exception_ptr failure_;
 };
 
 /// Keeps other processes from making the same file at the same time.
@@ -275,10 +249,10 @@ class PackedSource final : public DataSource {
     {
       const StageTimer timer(DataStage::read);
       if (low_hash(pixels) != entry.hash) {
-        fail(ErrorKind::data,
-             "{}: damaged: the pixels of sample {} ({}) are not those that were written: remove "
-             "the file, and the next run makes it anew",
-             path_, index, describe(index));
+        throw DamagedCache(fmt::format(
+            "{}: damaged: the pixels of sample {} ({}) are not those that were written: remove the "
+            "file, and the next run makes it anew",
+            path_, index, describe(index)));
       }
       box = {part.box.height, part.box.width, c, {}};
       const auto row = static_cast<std::size_t>(part.box.width * c);

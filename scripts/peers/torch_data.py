@@ -1,7 +1,7 @@
 """torch_data.py FOLDER WORKERS SECONDS random|exact: images a second from torchvision's DataLoader.
 
 ImageFolder with RandomResizedCrop(224), or Resize(256) and CenterCrop(224), to batches of 64 uint8 tensors:
-what bench_decode makes. Starting the workers and their first batches are not counted.
+what `dpt bench --data` makes of the configs in scripts/bench-data. Starting the workers and their first batches are not counted.
 """
 
 import sys

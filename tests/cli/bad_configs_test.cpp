@@ -231,8 +231,8 @@ const std::vector<BadConfig> kOneError = {
     {{{"type: cosine", "type: CosineAnnealingLR"}},
      {"19:21: unknown lr_schedule 'CosineAnnealingLR', did you mean 'cosine'? Known lr_schedules: "
       "@kinds(lr_schedule)"}},
-    {{{"type: RandomCrop", "type: RandomRotation"}},
-     {"8:20: unknown transform 'RandomRotation'. Known transforms: @kinds(transform)"}},
+    {{{"type: RandomCrop", "type: RandomPerspective"}},
+     {"8:20: unknown transform 'RandomPerspective'. Known transforms: @kinds(transform)"}},
     {{{"dataset: digits", "dataset: mnist"}},
      {"4:3: missing key 'root' in data set mnist: Folder with the four IDX files, plain or .gz "
       "(scripts/fetch-data mnist)."}},

@@ -245,7 +245,7 @@ devices: [cpu]
        {std::pair<std::vector<std::string>, std::string>(
             {"train", "small.yaml", "--devices", "cpu,cpu"}, "replica 0 of 2"),
         {{"train", "small.yaml", "--devices", "cpu:3"}, "the OpenMP team of cpu:3, thread 1 of 2"},
-        {{"train", "pictures.yaml"}, "decoder 1 of 3"}}) {
+        {{"train", "pictures.yaml"}, "decoder thread 1 of 3"}}) {
     CAPTURE(whose);
     const Finished run = run_dpt(arguments, dir.path(), no_stacks);
     INFO(run.err);

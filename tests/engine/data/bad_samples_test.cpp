@@ -21,9 +21,12 @@ class PartlyBad final : public DataSource {
   SampleShape shape() const override { return {1, 1, 1}; }
   DType type() const override { return DType::u8; }
   const std::vector<std::string>& classes() const override { return classes_; }
-  TargetShape targets() const override { return {TargetKind::values, 1, false}; }
-  void read_targets(std::int64_t index, std::span<float> row) const override {
-    row[0] = static_cast<float>(index) / 2;
+  void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> pixels,
+                     std::int32_t& label) const override {
+    if (index == 9 && epoch == 1)
+      fail(ErrorKind::data, "{}: bad in its lower half", describe(index));
+    if (index == 10 && epoch == 1) throw DamagedCache("the cache is damaged");
+    read(index, pixels, label);
   }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     if (bad_.contains(index)) fail(ErrorKind::data, "{}: bad", describe(index));
@@ -51,20 +54,44 @@ TEST_CASE("the next sample of the split takes the place of one that cannot be re
     std::int32_t label = -1;
     source->read_in_epoch(3, index, {&pixel, 1}, label);
     CHECK(std::to_integer<int>(pixel) == label);
-    float target = 0;
-    source->read_targets(index, {&target, 1});
-    CHECK(target == static_cast<float>(label) / 2);
     return label;
   };
   CHECK(label_of(3) == 3);
   CHECK(bad->take_new().empty());
   for (int i = 0; i < 2; ++i) CHECK(label_of(4) == 6);
   CHECK((bad->take_new() == std::vector<std::string>{"file 4: bad"}));
-  CHECK(source->describe(4) == "file 6");
   CHECK(label_of(17) == 0);
   CHECK(label_of(19) == 0);
   CHECK((bad->take_new() == std::vector<std::string>{"file 17: bad", "file 19: bad"}));
   CHECK(bad->count() == 3);
+}
+
+TEST_CASE("whether a sample can be read is asked anew in each epoch, whatever came before") {
+  const auto bad = std::make_shared<BadSamples>(3);
+  const auto source =
+      with_substitutes(std::make_shared<PartlyBad>(std::set<std::int64_t>{}), {8, 9, 11}, bad);
+  const auto label_of = [&](std::int64_t epoch) {
+    std::byte pixel{};
+    std::int32_t label = -1;
+    source->read_in_epoch(epoch, 9, {&pixel, 1}, label);
+    return label;
+  };
+  // A crop of the lower half shows what another does not.
+  CHECK(label_of(0) == 9);
+  CHECK(label_of(1) == 11);
+  CHECK(label_of(2) == 9);
+  std::byte pixel{};
+  std::int32_t label = -1;
+  CHECK(error_of([&] {
+          source->read_in_epoch(1, 10, {&pixel, 1}, label);
+        }) == "the cache is damaged");
+  CHECK(bad->count() == 1);
+  const auto needed = needed_samples(std::make_shared<PartlyBad>(std::set<std::int64_t>{3}));
+  CHECK(error_of([&] {
+          needed->read(3, {&pixel, 1}, label);
+        }) ==
+        "file 3: bad. data.on_bad_sample: skip leaves out training samples only, an evaluation "
+        "needs every sample: repair or remove the file (dpt data check names all such files)");
 }
 
 TEST_CASE("too many samples that cannot be read end the run, and so does none that can") {

@@ -122,6 +122,13 @@ TEST_CASE("pictures are resized to the model's input unless the transforms give 
   // The shorter side becomes 12, and 12 * 47 / 31 is cut.
   CHECK((pipeline_of({resize({12})}, Size2{31, 47}).size() == Size2{12, 18}));
   CHECK((pipeline_of({resize({12})}, Size2{47, 31}).size() == Size2{18, 12}));
+  // RandomCrop alone gives none: after the model's input there is nothing left to choose.
+  CHECK((pipeline_of({random_crop(9), resize({8, 8})}).size() == Size2{8, 8}));
+  CHECK((pipeline_of({host_variant("RandomGrayscale"), random_crop(6)}).size() == Size2{6, 6}));
+  CHECK(pipeline_error({host_variant("RandomGrayscale"), random_crop(9)}) ==
+        "config.yaml:3:5: RandomCrop: expected pictures of at least 9x9 (height x width) with "
+        "padding 0, found 8x8: put a Resize before it");
+  CHECK((pipeline_of({resize({12}), random_crop(6)}).size() == Size2{6, 6}));
   CHECK(pipeline_error({resize({12})}) ==
         "config.yaml:3:5: Resize: pictures have different sizes after it, but a batch needs one: "
         "add Resize or CenterCrop with size: [8, 8], those of model.input");
@@ -164,6 +171,9 @@ TEST_CASE("RandomResizedCrop: parts within the picture, of the area and ratio as
   // So narrow that no try fits: the middle, of the nearest ratio that is allowed.
   DrawStream draws(1, 0, 0, 0);
   CHECK((transform->choose({10, 4000}, draws)->box == PixelBox{0, 1993, 10, 13}));
+  const auto wide = random_resized_crop_kind().make(host_variant(
+      "RandomResizedCrop", {{"size", Size2{8, 8}}, {"ratio", std::vector<double>{5, 6}}}));
+  CHECK((wide->choose({30, 1}, draws)->box == PixelBox{14, 0, 1, 1}));
 }
 
 TEST_CASE("draws depend on seed, epoch, sample and place alone") {
@@ -215,6 +225,8 @@ TEST_CASE("a list is cut after the last transform that only the host can apply")
                                      host_flip(), normalize_all()};
   CHECK(divide_transforms(list).host.size() == 3);
   CHECK(divide_transforms(list).device.size() == 2);
+  const std::vector<Variant> crop = {resize({9}), host_flip(), random_crop(8), normalize_all()};
+  CHECK(divide_transforms(crop).host.size() == 3);
   const std::vector<Variant> old = {random_crop(8, 2), host_flip(), normalize_all()};
   CHECK(divide_transforms(old).host.empty());
   CHECK(pipeline_error({normalize_all(), resize({8, 8})}) ==
