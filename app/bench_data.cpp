@@ -83,7 +83,7 @@ int run_bench_data(const BenchOptions& options) {
   const StageSeconds stages = data_stage_seconds();
   measure_data_stages(false);
   std::sort(rates.begin(), rates.end());
-  const double median = (rates[(rates.size() - 1) / 2] + rates[rates.size() / 2]) / 2;
+  const double median = rates[rates.size() / 2];
   // Decoders are ahead by some batches at the end as at the beginning.
   const auto per_sample = [&](double seconds) {
     return seconds * 1e6 / static_cast<double>(samples);

@@ -112,7 +112,7 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
       });
   if (!job.writes()) return 0;
   std::sort(rates.begin(), rates.end());
-  const double median = (rates[(rates.size() - 1) / 2] + rates[rates.size() / 2]) / 2;
+  const double median = rates[rates.size() / 2];
   if (options.json) {
     fmt::print(
         "{{\"images_per_s\":{:.1f},\"min\":{:.1f},\"max\":{:.1f},\"rounds\":{},\"samples\":{}}}\n",
