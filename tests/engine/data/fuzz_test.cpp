@@ -6,8 +6,11 @@
 
 #include "datasets/idx.h"
 #include "datasets/image.h"
+#include "datasets/npy_array.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"
+#include "tests/support/npy.h"
+#include "tests/support/zip.h"
 
 namespace dpt {
 namespace {
@@ -148,6 +151,29 @@ TEST_CASE("fuzz: IDX, plain and compressed") {
   fuzz({gzip(images[0]), concat(gzip(images[0]), gzip({}))}, 1500, [&](const Bytes& bytes) {
     dir.write("bad.gz", bytes);
     read("bad.gz", "labels");
+  });
+}
+
+Bytes bytes_of(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+TEST_CASE("fuzz: NPY and NPZ") {
+  const TempDir dir;
+  const std::string array = testing::npy<float>({4, 3}, std::vector<float>(12, 0.5F));
+  fuzz({bytes_of(array)}, 1500, [&](const Bytes& bytes) {
+    dir.write("bad.npy", bytes);
+    NpyArray(dir / "bad.npy").text();
+  });
+  std::vector<Bytes> seeds;
+  for (const bool deflated : {false, true}) {
+    for (const bool zip64 : {false, true}) {
+      seeds.push_back(bytes_of(testing::zip({{"x.npy", array}}, {deflated, zip64})));
+    }
+  }
+  fuzz(seeds, 3000, [&](const Bytes& bytes) {
+    dir.write("bad.npz", bytes);
+    NpyArray(dir / "bad.npz").text();
   });
 }
 
