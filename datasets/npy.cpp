@@ -365,6 +365,7 @@ DatasetKind npy_kind() {
              "Names of the classes, or of the outputs; numbers by default.")});
   DatasetKind kind = {&table, open_npy, true};
   kind.any_targets = true;
+  kind.any_type = true;
   return kind;
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <random>
 
+#include "datasets/csv_reader.h"
 #include "datasets/idx.h"
 #include "datasets/image.h"
 #include "datasets/npy_array.h"
@@ -156,6 +157,21 @@ TEST_CASE("fuzz: IDX, plain and compressed") {
 
 Bytes bytes_of(const std::string& text) {
   return {text.begin(), text.end()};
+}
+
+TEST_CASE("fuzz: CSV") {
+  const TempDir dir;
+  std::string numbers = "a,kind,b\n", quoted = "\xef\xbb\xbf\"a\",kind,\"b\"\r\n";
+  for (int i = 0; i < 8; ++i) {
+    numbers += fmt::format("{},k{},{}\n", i, i % 3, i * 0.5);
+    quoted += fmt::format("\"{}\",\"k\"\"{}, or\n\",-{}e-2\r\n", i, i % 3, i);
+  }
+  fuzz({bytes_of(numbers), bytes_of(quoted)}, 3000, [&](const Bytes& bytes) {
+    dir.write("bad.csv", bytes);
+    const DataSets sets = open(
+        "csv", {{"train.file", dir / "bad.csv"}, {"label", std::string("kind")}}, {{1, 1, 2}, 0});
+    sample(*sets.train, sets.train->size() - 1);
+  });
 }
 
 TEST_CASE("fuzz: NPY and NPZ") {
