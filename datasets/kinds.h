@@ -15,5 +15,6 @@ DatasetKind image_folder_kind();
 DatasetKind csv_kind();
 DatasetKind npy_kind();
 DatasetKind synthetic_kind();
+DatasetKind webdataset_kind();
 
 }  // namespace dpt

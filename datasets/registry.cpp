@@ -11,7 +11,7 @@ std::span<const DatasetKind> dataset_kinds() {
   static const std::array kinds{
       digits_kind(),  idx_kind(),       mnist_kind(),        fashion_mnist_kind(),
       cifar10_kind(), cifar100_kind(),  image_folder_kind(), csv_kind(),
-      npy_kind(),     synthetic_kind(),
+      npy_kind(),     synthetic_kind(), webdataset_kind(),
   };
   return kinds;
 }
@@ -38,6 +38,8 @@ const VariantTable& dataset_table() {
                   {"table", "csv"},
                   {"FakeData", "synthetic"},
                   {"random", "synthetic"},
+                  {"wds", "webdataset"},
+                  {"tar", "webdataset"},
                   {"load_digits", "digits"},
                   {"optdigits", "digits"}};
     return made;

@@ -6,6 +6,7 @@
 
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
+#include "tests/support/tar.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -117,4 +118,34 @@ TEST_CASE("formats: a CSV file of pictures is trained and resumed, and one that 
   const Finished bad = w.run({"data", "check", "small.yaml"});
   CHECK(bad.exit_code == 3);
   check_contains(bad.out, "pictures/7.png");
+}
+
+TEST_CASE("formats: tar shards are checked, trained, resumed and measured") {
+  const Workplace w(
+      config_of("  dataset: webdataset\n  train: {shards: \"shards/train-{00..02}.tar\"}\n"
+                "  test: {shards: shards/test-*.tar}\n  val_split: 8\n",
+                kPictureModel));
+  std::filesystem::create_directory(w.dir.file("shards"));
+  const auto shard = [](int begin, int end) {
+    std::vector<std::pair<std::string, std::string>> members;
+    for (int i = begin; i < end; ++i) {
+      members.emplace_back(fmt::format("{:04}.cls", i), i % 2 == 0 ? "0" : "1");
+      members.emplace_back(fmt::format("{:04}.png", i), picture(i));
+    }
+    return tar(members);
+  };
+  for (int i = 0; i < 3; ++i) {
+    write_file(w.dir.file(fmt::format("shards/train-{:02}.tar", i)), shard(20 * i, 20 * i + 20));
+  }
+  write_file(w.dir.file("shards/test-0.tar"), shard(60, 75));
+  check_contains(w.run_well({"config", "check", "small.yaml"}).out,
+                 "; 60 training samples, 15 test samples (75 files read, from every class)\n");
+  check_resume(w);
+  w.run_well({"train", "small.yaml", "train.epochs=20", "data.cache=cache", "--require",
+              "test/accuracy>=0.95"});
+  w.run_well({"data", "check", "small.yaml"});
+  write_file(w.dir.file("shards/train-01.tar"), shard(20, 40).substr(0, 5000));
+  const Finished truncated = w.run({"config", "check", "small.yaml"});
+  CHECK(truncated.exit_code == 3);
+  check_contains(truncated.err, "shards/train-01.tar, offset 5000: the archive is truncated: ");
 }

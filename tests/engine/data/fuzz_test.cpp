@@ -11,6 +11,7 @@
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/npy.h"
+#include "tests/support/tar.h"
 #include "tests/support/zip.h"
 
 namespace dpt {
@@ -191,6 +192,24 @@ TEST_CASE("fuzz: NPY and NPZ") {
     dir.write("bad.npz", bytes);
     NpyArray(dir / "bad.npz").text();
   });
+}
+
+TEST_CASE("fuzz: tar shards") {
+  const TempDir dir;
+  const Bytes picture = png(5, 7, 1, noise(35));
+  const std::string content(picture.begin(), picture.end());
+  const std::string plain =
+      testing::tar_member("a.cls", "1") + testing::tar_member("a.png", content);
+  const std::string extended = testing::tar_member("b.json", "{\"label\": 2, \"x\": [1, \"y\"]}") +
+                               testing::pax_header({{"path", "b.png"}, {"size", fmt::format("{}", content.size())}}) +
+                               testing::tar_member("cut", content);
+  fuzz({bytes_of(plain + testing::kTarEnd), bytes_of(extended + plain + testing::kTarEnd)}, 4000,
+       [&](const Bytes& bytes) {
+         dir.write("bad.tar", bytes);
+         const DataSets sets =
+             open("webdataset", {{"train.shards", dir / "bad.tar"}}, {{5, 7, 1}, 0});
+         for (std::int64_t i = 0; i < sets.train->size(); ++i) sample(*sets.train, i);
+       });
 }
 
 }  // namespace
