@@ -200,9 +200,10 @@ TEST_CASE("fuzz: tar shards") {
   const std::string content(picture.begin(), picture.end());
   const std::string plain =
       testing::tar_member("a.cls", "1") + testing::tar_member("a.png", content);
-  const std::string extended = testing::tar_member("b.json", "{\"label\": 2, \"x\": [1, \"y\"]}") +
-                               testing::pax_header({{"path", "b.png"}, {"size", fmt::format("{}", content.size())}}) +
-                               testing::tar_member("cut", content);
+  const std::string extended =
+      testing::tar_member("b.json", "{\"label\": 2, \"x\": [1, \"y\"]}") +
+      testing::pax_header({{"path", "b.png"}, {"size", fmt::format("{}", content.size())}}) +
+      testing::tar_member("cut", content);
   fuzz({bytes_of(plain + testing::kTarEnd), bytes_of(extended + plain + testing::kTarEnd)}, 4000,
        [&](const Bytes& bytes) {
          dir.write("bad.tar", bytes);
