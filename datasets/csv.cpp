@@ -88,6 +88,7 @@ struct CsvTable {
   std::vector<std::string> pictures;
   PictureSource::Samples samples;
   std::vector<std::int64_t> lines;  ///< the number of each sample's line
+  bool by_name = false;             ///< classes
 };
 
 // ---- Fields ------------------------------------------------------------------------------------
@@ -340,6 +341,7 @@ CsvTable read_table(const std::string& path, const CsvOptions& options, const Cs
   }
   PictureSource::Samples& samples = table.samples;
   samples.targets.kind = target_kind_of(options);
+  table.by_name = columns.label && options.label_type == CsvLabel::name;
   samples.targets.values = static_cast<std::int64_t>(columns.targets.size());
   const std::vector<std::string>& known = train ? train->samples.classes : options.classes;
   LabelReader labels(options.label_type, known,
@@ -392,8 +394,12 @@ CsvTable read_table(const std::string& path, const CsvOptions& options, const Cs
   return table;
 }
 
-void add_targets_to(Fingerprint& hash, const PictureSource::Samples& samples) {
+void add_targets_to(Fingerprint& hash, const CsvTable& table) {
+  const PictureSource::Samples& samples = table.samples;
   hash.add(fmt::format("{} {}", static_cast<int>(samples.targets.kind), samples.targets.values));
+  if (table.by_name) {
+    for (const std::string& name : samples.classes) hash.add(name);
+  }
   hash.add(samples.labels.data(), samples.labels.size() * sizeof(std::int32_t));
   hash.add(samples.rows.data(), samples.rows.size() * sizeof(float));
 }
@@ -406,7 +412,7 @@ class CsvFeatureSource final : public DataSource {
     Fingerprint hash;
     hash.add(fmt::format("csv features v1 {}", shape().c));
     hash.add(table_.features.data(), table_.features.size() * sizeof(float));
-    add_targets_to(hash, table_.samples);
+    add_targets_to(hash, table_);
     fingerprint_ = hash.text();
   }
 
@@ -490,7 +496,7 @@ std::shared_ptr<const DataSource> make_source(const std::string& path, const Csv
     hash.add(table.pictures[i]);
     hash.add(std::to_string(bytes));
   }
-  add_targets_to(hash, table.samples);
+  add_targets_to(hash, table);
   return std::make_shared<CsvPictureSource>(path, root, std::move(table.pictures),
                                             std::move(table.samples), requirements,
                                             options.cache_mib << 20, hash.text());

@@ -229,7 +229,8 @@ void read_shard(std::size_t number, ShardIndex& index) {
       open.emplace();
       open->key = name.key;
     }
-    open->extensions += (open->extensions.empty() ? "." : ", .") + name.extension;
+    open->extensions += fmt::format("{}{}", open->extensions.empty() ? "" : ", ",
+                                    name.extension.empty() ? "no extension" : "." + name.extension);
     std::optional<TarMember>* part = name.is_picture()          ? &open->picture
                                      : name.extension == "cls"  ? &open->cls
                                      : name.extension == "json" ? &open->json

@@ -291,7 +291,8 @@ TEST_CASE("csv: a table that does not fit the model, or the training file") {
         "features in data.features");
 }
 
-TEST_CASE("csv: the fingerprint covers features, labels and targets, not how they are written") {
+TEST_CASE(
+    "csv: the fingerprint covers features, labels and their names, not how they are written") {
   const CsvDir dir;
   const auto hash = [&](const std::string& text) {
     dir.put("train.csv", text);
@@ -300,6 +301,7 @@ TEST_CASE("csv: the fingerprint covers features, labels and targets, not how the
   const std::string before = hash("a,kind,b\n1,x,2\n1,y,2\n");
   CHECK(hash("a,kind,b\r\n\"1.0\",x,2\r\n1,y,2e0") == before);
   CHECK(hash("a,kind,b\n1,x,2\n1,y,3\n") != before);
+  CHECK(hash("a,kind,b\n1,x,2\n1,z,2\n") != before);
   CHECK(hash("a,kind,b\n1,y,2\n1,x,2\n") != before);
 }
 

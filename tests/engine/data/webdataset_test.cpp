@@ -258,6 +258,8 @@ TEST_CASE("webdataset: samples that are incomplete, twice there, or without a go
         "follow each other, with the same name up to its first dot)");
   check_contains(error(dir, tar({{"a.cls", "1"}, {"a.gif", "GIF"}})),
                  "sample a: expected a picture (.jpg, .jpeg or .png), found .cls, .gif (the");
+  check_contains(error(dir, tar({{"a.png", picture}, {"a", "1"}})),
+                 "found .png, no extension (the");
   // All pictures first.
   check_contains(error(dir, tar({{"a.png", picture}, {"b.png", picture}, {"a.cls", "1"}})),
                  "sample a: expected a label");
