@@ -47,9 +47,9 @@ std::string file_to_replace(const std::string& path) {
   return fs::canonical(path, error).string();
 }
 
-/// Raw samples are bytes, but for arrays, which their files know.
+/// Raw samples are bytes, but for arrays and tables, whose files know.
 DType raw_type_of(const TrainSpec& spec, const Plan& plan) {
-  if (spec.data.dataset.type != "npy") return DType::u8;
+  if (!dataset_kind(spec.data.dataset).any_type) return DType::u8;
   return open_dataset(spec.data.dataset, data_requirements(spec, plan)).train->type();
 }
 
@@ -96,9 +96,9 @@ int run_export(const ExportOptions& options) {
   const Plan plan = make_plan(spec);
   const Checkpoint checkpoint = load_checkpoint(path, plan);
   const WeightsChoice chosen = choose_weights(checkpoint, options.use, spec, path);
-  // Arrays are only opened if the model depends on them: they may be on another machine.
+  // They are only opened if the model depends on them: they may be on another machine.
   std::optional<DType> raw_type;
-  if (options.include_normalisation || spec.data.dataset.type != "npy") {
+  if (options.include_normalisation || !dataset_kind(spec.data.dataset).any_type) {
     raw_type = raw_type_of(spec, plan);
   }
   const ExportFacts facts = facts_of(spec, header, chosen.name, raw_type);

@@ -92,7 +92,7 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used) {
   if (!sets.train->resizes()) {
     fail(ErrorKind::usage,
          "data.cache: expected a data set of pictures that are decoded when they are read "
-         "(image_folder), found {}: remove data.cache",
+         "(image_folder, webdataset, csv with path), found {}: remove data.cache",
          spec.dataset.type);
   }
   PackedCacheOptions options;

@@ -1,23 +1,14 @@
 // One folder per class: ROOT/train/CLASS/*.jpg|png and ROOT/test (or val)/CLASS/*. The files are
-// listed once, sorted by name; a picture is decoded and resized when it is asked for, and kept as
-// long as the cache's budget covers the whole data set.
+// listed once, sorted by name.
 #include <algorithm>
-#include <atomic>
-#include <cassert>
 #include <cctype>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <limits>
 #include <system_error>
 
-#include "datasets/byte_stream.h"
 #include "datasets/fingerprint.h"
-#include "datasets/image.h"
 #include "datasets/kinds.h"
+#include "datasets/picture_source.h"
 #include "datasets/requirements.h"
-#include "datasets/resident_source.h"
-#include "engine/data/stage_clock.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -25,141 +16,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file of more bytes is no picture of an allowed size.
-constexpr std::uintmax_t kMostFileBytes = kMostImageBytes;
-
 struct ImageFolderOptions {
   std::string root;
   std::string test;
   std::int64_t cache_mib = 1024;
 };
 
-struct ImageFile {
-  std::string path;  ///< relative to the root
-  std::int32_t label = 0;
-};
-
-/// Reads a whole file into memory.
-std::vector<std::byte> read_file(const std::string& path) {
-  const StageTimer timer(DataStage::read);
-  std::error_code error;
-  const std::uintmax_t bytes = fs::file_size(path, error);
-  if (error) fail(ErrorKind::data, "{}: {}", path, error.message());
-  if (bytes > kMostFileBytes) {
-    fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB", path,
-         bytes, kMostFileBytes >> 20);
-  }
-  std::vector<std::byte> content(bytes);
-  std::ifstream file(path, std::ios::binary);
-  file.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(bytes));
-  if (static_cast<std::uintmax_t>(file.gcount()) != bytes) {
-    fail(ErrorKind::data, "{}: only {} of {} bytes could be read", path, file.gcount(), bytes);
-  }
-  return content;
-}
-
-class ImageFolderSource final : public DataSource {
+class ImageFolderSource final : public PictureSource {
  public:
-  ImageFolderSource(std::string root, std::vector<ImageFile> files,
-                    std::vector<std::string> classes, SampleShape shape, bool salvage,
-                    std::int64_t cache_bytes, std::string fingerprint)
-      : root_(std::move(root)),
-        files_(std::move(files)),
-        classes_(std::move(classes)),
-        shape_(shape),
-        salvage_(salvage),
-        sample_bytes_(static_cast<std::size_t>(shape.elements())),
-        fingerprint_(std::move(fingerprint)) {
-    if (size() <= cache_bytes / shape.elements()) {
-      // Pages are taken from the system as samples are written to them.
-      cache_ = allocate_pixels(files_.size() * sample_bytes_, root_);
-      states_ = std::make_unique<std::atomic<State>[]>(files_.size());
-    }
+  ImageFolderSource(const std::string& root, std::vector<std::string> files, Samples samples,
+                    const DataRequirements& requirements, std::int64_t cache_bytes,
+                    std::string fingerprint)
+      : PictureSource(root, std::move(samples), requirements, cache_bytes, std::move(fingerprint)),
+        root_(root),
+        files_(std::move(files)) {}
+
+  std::string describe(std::int64_t index) const override {
+    return (fs::path(root_) / files_[static_cast<std::size_t>(index)]).string();
   }
 
-  std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
-  SampleShape shape() const override { return shape_; }
-  DType type() const override { return DType::u8; }
-  const std::vector<std::string>& classes() const override { return classes_; }
-  std::string describe(std::int64_t index) const override { return path_of(index); }
-  std::string fingerprint() const override { return fingerprint_; }
-
-  std::int32_t label(std::int64_t index) const override {
-    return files_[static_cast<std::size_t>(index)].label;
-  }
-
-  std::vector<std::int64_t> samples_to_try() const override {
-    // Files of a class follow each other: a few of each, its first and last among them; all of a
-    // small set.
-    constexpr std::int64_t kTries = 512;
-    const auto each =
-        std::max<std::int64_t>(kTries / static_cast<std::int64_t>(classes_.size()), 2);
-    std::vector<std::int64_t> chosen;
-    for (std::int64_t first = 0; first < size();) {
-      std::int64_t end = first + 1;
-      while (end < size() && label(end) == label(first)) ++end;
-      const std::int64_t n = std::min(each, end - first);
-      for (std::int64_t i = 0; i < n; ++i) {
-        chosen.push_back(n == 1 ? first : first + i * (end - first - 1) / (n - 1));
-      }
-      first = end;
-    }
-    return chosen;
-  }
-
-  bool resizes() const override { return true; }
-
-  Image read_part(std::int64_t index, const ChoosePart& choose,
-                  std::int32_t& label) const override {
-    const std::string path = path_of(index);
-    label = this->label(index);
-    const std::vector<std::byte> file = read_file(path);
-    const StageTimer timer(DataStage::decode);
-    return decode_part(file, path, shape_.c, choose, {salvage_});
-  }
-
-  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
-    assert(0 <= index && index < size() && pixels.size() == sample_bytes_);
-    const auto i = static_cast<std::size_t>(index);
-    label = files_[i].label;
-    std::byte* kept = cache_ ? cache_.get() + i * sample_bytes_ : nullptr;
-    if (kept && states_[i].load(std::memory_order_acquire) == State::kept) {
-      std::memcpy(pixels.data(), kept, sample_bytes_);
-      return;
-    }
-    const std::string path = path_of(index);
-    std::int32_t same = 0;
-    const Image image = read_part(
-        index,
-        [&](std::int64_t height, std::int64_t width) {
-          return whole_picture(height, width, shape_.h, shape_.w);
-        },
-        same);
-    std::memcpy(pixels.data(), image.pixels.data(), sample_bytes_);
-    // Of several threads that decoded the same image, one stores it; none waits for that.
-    State expected = State::empty;
-    if (kept && states_[i].compare_exchange_strong(expected, State::being_written)) {
-      std::memcpy(kept, pixels.data(), sample_bytes_);
-      states_[i].store(State::kept, std::memory_order_release);
-    }
+ protected:
+  std::vector<std::byte> read_file(std::int64_t index) const override {
+    return read_picture_file(describe(index));
   }
 
  private:
-  enum class State : std::uint8_t { empty, being_written, kept };
-
-  std::string path_of(std::int64_t index) const {
-    return (fs::path(root_) / files_[static_cast<std::size_t>(index)].path).string();
-  }
-
   std::string root_;
-  std::vector<ImageFile> files_;
-  std::vector<std::string> classes_;
-  SampleShape shape_;
-  bool salvage_;
-  std::size_t sample_bytes_;
-  std::string fingerprint_;
-  std::unique_ptr<std::byte[]> cache_;
-  std::unique_ptr<std::atomic<State>[]> states_;
+  std::vector<std::string> files_;  ///< relative to the root
 };
 
 bool is_image_name(const fs::path& path) {
@@ -226,9 +109,10 @@ class Lister {
     return names;
   }
 
-  std::vector<ImageFile> files(const std::string& part, const std::vector<std::string>& classes,
-                               Fingerprint& hash) const {
-    std::vector<ImageFile> result;
+  /// The files of a part, relative to the root; their labels are added to `labels`.
+  std::vector<std::string> files(const std::string& part, const std::vector<std::string>& classes,
+                                 Fingerprint& hash, std::vector<std::int32_t>& labels) const {
+    std::vector<std::string> result;
     for (std::size_t label = 0; label < classes.size(); ++label) {
       const std::string folder = part + "/" + classes[label];
       const std::size_t before = result.size();
@@ -240,17 +124,15 @@ class Lister {
         const std::uintmax_t bytes = entry.file_size(error);
         if (error) fail(ErrorKind::data, "{}: {}", entry.path().string(), error.message());
         hash.add(std::to_string(bytes));
-        result.push_back({path, static_cast<std::int32_t>(label)});
+        result.push_back(path);
+        labels.push_back(static_cast<std::int32_t>(label));
       }
       if (result.size() == before) {
         fail(ErrorKind::data, "{}: empty class folder: expected *.jpg, *.jpeg or *.png in it",
              (fs::path(root_) / folder).string());
       }
     }
-    if (result.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-      fail(ErrorKind::data, "{}: {} images; more than {} are not supported", root_, result.size(),
-           std::numeric_limits<std::int32_t>::max());
-    }
+    check_picture_count(root_, result.size());
     return result;
   }
 
@@ -336,11 +218,7 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
   const auto& options = variant.as<ImageFolderOptions>();
   const std::string& root = options.root;
   check_root("image_folder", root, "train/CLASS/*.jpg or *.png, and test or val likewise", "");
-  if (requirements.input.c != 1 && requirements.input.c != 3) {
-    fail(ErrorKind::data,
-         "image_folder: {}: images are read as 1 channel (grey) or 3 (RGB), but model.input has {}",
-         root, requirements.input.c);
-  }
+  check_picture_channels("image_folder: " + root, requirements);
   if (!has_folder(root, "train")) {
     fail(ErrorKind::data, "image_folder: {}: no folder train in it; expected {}/train/CLASS/*.jpg",
          root, root);
@@ -353,10 +231,11 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
     Fingerprint hash;
     hash.add(fmt::format("image_folder v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                          requirements.input.c));
-    std::vector<ImageFile> files = lister.files(part, classes, hash);
-    return std::make_shared<ImageFolderSource>(root, std::move(files), classes, requirements.input,
-                                               requirements.salvage, options.cache_mib << 20,
-                                               hash.text());
+    PictureSource::Samples samples;
+    samples.classes = classes;
+    std::vector<std::string> files = lister.files(part, classes, hash, samples.labels);
+    return std::make_shared<ImageFolderSource>(root, std::move(files), std::move(samples),
+                                               requirements, options.cache_mib << 20, hash.text());
   };
   DataSets sets;
   sets.train = open("train");

@@ -12,7 +12,9 @@ DatasetKind fashion_mnist_kind();
 DatasetKind cifar10_kind();
 DatasetKind cifar100_kind();
 DatasetKind image_folder_kind();
+DatasetKind csv_kind();
 DatasetKind npy_kind();
 DatasetKind synthetic_kind();
+DatasetKind webdataset_kind();
 
 }  // namespace dpt

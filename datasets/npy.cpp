@@ -1,5 +1,5 @@
-// Data sets of NumPy arrays in .npy files: images or features, their targets, which may be class
-// labels, probabilities or numbers, and the weights of the samples.
+// Data sets of NumPy arrays in .npy and .npz files: images or features, their targets, which may be
+// class labels, probabilities or numbers, and the weights of the samples.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -351,8 +351,8 @@ const ObjectTable& files_table() {
 DatasetKind npy_kind() {
   static const ObjectTable table = object_table<NpyOptions>(
       "npy",
-      "Arrays of NumPy in .npy files (numpy.save), which are mapped into memory and must not "
-      "change "
+      "Arrays of NumPy in .npy files (numpy.save) or, written FILE.npz:NAME, in .npz archives "
+      "(numpy.savez, numpy.savez_compressed). Files are mapped into memory and must not change "
       "while they are used.",
       {object_field("train", &NpyOptions::train, files_table(), "The training samples.").required(),
        object_field("test", &NpyOptions::test, files_table(), "The test samples; none by default."),
@@ -365,6 +365,7 @@ DatasetKind npy_kind() {
              "Names of the classes, or of the outputs; numbers by default.")});
   DatasetKind kind = {&table, open_npy, true};
   kind.any_targets = true;
+  kind.any_type = true;
   return kind;
 }
 

@@ -1,14 +1,8 @@
 #include "datasets/npy_array.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -16,42 +10,14 @@
 
 #include <fmt/ranges.h>
 
+#include "datasets/mapped_file.h"
+#include "datasets/zip_archive.h"
 #include "kernels/error.h"
 
 namespace dpt {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
-
-/// A file in memory, for reading.
-class MappedFile {
- public:
-  explicit MappedFile(const std::string& path) {
-    // Not blocking: a pipe without a writer is no file either.
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) fail(ErrorKind::data, "{}: cannot be opened: {}", path, std::strerror(errno));
-    struct stat status = {};
-    const bool is_file = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-    size_ = is_file ? static_cast<std::size_t>(status.st_size) : 0;
-    void* at = size_ > 0 ? mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0) : nullptr;
-    const int error = errno;
-    close(fd);
-    if (!is_file) fail(ErrorKind::data, "{}: not a file", path);
-    if (at == MAP_FAILED) {
-      fail(ErrorKind::data, "{}: cannot be mapped into memory: {}", path, std::strerror(error));
-    }
-    at_ = static_cast<const std::byte*>(at);
-  }
-  MappedFile(const MappedFile&) = delete;
-  ~MappedFile() {
-    if (at_) munmap(const_cast<std::byte*>(at_), size_);
-  }
-  std::span<const std::byte> bytes() const { return {at_, size_}; }
-
- private:
-  const std::byte* at_ = nullptr;
-  std::size_t size_ = 0;
-};
 
 /// What the header says.
 struct Header {
@@ -210,7 +176,7 @@ HeaderPlace find_header(const std::string& path, std::span<const std::byte> file
   if (start != magic) {
     const bool is_zip = start.starts_with("PK");
     fail(ErrorKind::data, "{}: not a .npy file: it does not begin with \\x93NUMPY{}", path,
-         is_zip ? " (it may be an .npz archive: save each array with numpy.save)" : "");
+         is_zip ? " (it is a zip archive: name it *.npz, and its array FILE.npz:NAME)" : "");
   }
   const auto need = [&](std::size_t bytes) {
     if (file.size() >= bytes) return;
@@ -234,11 +200,50 @@ HeaderPlace find_header(const std::string& path, std::span<const std::byte> file
   return {begin, begin + length};
 }
 
+/// Which array a path means: FILE.npz:NAME, or FILE.npz with one alone.
+struct ArrayPlace {
+  explicit ArrayPlace(const std::string& path) : file(path) {
+    const std::size_t at = path.rfind(".npz:");
+    is_member = path.ends_with(".npz") || at != std::string::npos;
+    if (at == std::string::npos) return;
+    file = path.substr(0, at + 4);
+    member = path.substr(at + 5);
+  }
+  std::string file, member;
+  bool is_member = false;
+};
+
+/// The .npy file in an archive.
+std::span<const std::byte> content_of(const ArrayPlace& place, const MappedFile& file,
+                                      std::vector<std::byte>& inflated) {
+  const ZipArchive archive(file.bytes(), place.file);
+  const std::vector<ZipMember>& members = archive.members();
+  const auto found = std::find_if(members.begin(), members.end(), [&](const ZipMember& member) {
+    return member.name == place.member || member.name == place.member + ".npy";
+  });
+  if (found != members.end()) return archive.content(*found, inflated);
+  if (place.member.empty() && members.size() == 1) return archive.content(members[0], inflated);
+  constexpr std::size_t kNamesShown = 20;
+  std::vector<std::string> names;
+  for (const ZipMember& member : members) {
+    const bool is_array = member.name.ends_with(".npy");
+    names.push_back(member.name.substr(0, member.name.size() - (is_array ? 4 : 0)));
+    if (names.size() == kNamesShown) break;
+  }
+  fail(ErrorKind::data, "{}: expected {}, found {}{}", place.file,
+       place.member.empty() ? fmt::format("the name of an array ({}:NAME)", place.file)
+                            : fmt::format("an array '{}'", place.member),
+       names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
+       members.size() > names.size() ? ", ..." : "");
+}
+
 }  // namespace
 
 struct NpyArray::Impl {
-  explicit Impl(const std::string& a_path) : path(a_path), file(a_path) {
-    const std::span<const std::byte> bytes = file.bytes();
+  explicit Impl(const std::string& a_path) : path(a_path), file(ArrayPlace(a_path).file) {
+    const ArrayPlace array(path);
+    const std::span<const std::byte> bytes =
+        array.is_member ? content_of(array, file, inflated) : file.bytes();
     const HeaderPlace place = find_header(path, bytes);
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + place.begin,
                                 place.end - place.begin);
@@ -293,6 +298,7 @@ struct NpyArray::Impl {
 
   std::string path;
   MappedFile file;
+  std::vector<std::byte> inflated;  ///< a deflated member of an archive
   ItemType type{};
   std::vector<std::int64_t> shape;
   std::span<const std::byte> elements;

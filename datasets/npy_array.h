@@ -2,6 +2,7 @@
 // of the header (two bytes little-endian, from version 2 on four), the header, which is a Python
 // dictionary with 'descr' (the element type), 'fortran_order' and 'shape', and the elements.
 // Source: numpy.lib.format
+// An array may also be a member of an .npz archive, which holds .npy files (zip_archive.h).
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,9 @@ class NpyArray {
  public:
   enum class Kind : std::uint8_t { floating, integer, natural, boolean };
 
-  /// Throws ErrorKind::data naming the file for anything wrong with it.
+  /// `path` is that of a .npy file, or FILE.npz:NAME; FILE.npz alone means its only array. Of an
+  /// archive, deflated members and those whose elements are not aligned are copied into memory, and
+  /// checksums are checked. Throws ErrorKind::data naming the file for anything wrong with it.
   explicit NpyArray(const std::string& path);
   ~NpyArray();
   NpyArray(NpyArray&&) noexcept;

@@ -9,8 +9,9 @@ namespace dpt {
 
 std::span<const DatasetKind> dataset_kinds() {
   static const std::array kinds{
-      digits_kind(),   idx_kind(),          mnist_kind(), fashion_mnist_kind(), cifar10_kind(),
-      cifar100_kind(), image_folder_kind(), npy_kind(),   synthetic_kind(),
+      digits_kind(),  idx_kind(),       mnist_kind(),        fashion_mnist_kind(),
+      cifar10_kind(), cifar100_kind(),  image_folder_kind(), csv_kind(),
+      npy_kind(),     synthetic_kind(), webdataset_kind(),
   };
   return kinds;
 }
@@ -33,8 +34,12 @@ const VariantTable& dataset_table() {
                   {"ImageNet", "image_folder"},
                   {"image_dataset_from_directory", "image_folder"},
                   {"numpy", "npy"},
+                  {"pandas", "csv"},
+                  {"table", "csv"},
                   {"FakeData", "synthetic"},
                   {"random", "synthetic"},
+                  {"wds", "webdataset"},
+                  {"tar", "webdataset"},
                   {"load_digits", "digits"},
                   {"optdigits", "digits"}};
     return made;

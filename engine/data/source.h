@@ -88,6 +88,7 @@ struct DatasetKind {
   bool lists_only = false;  ///< opening lists files; their content is read when it is needed
   std::optional<DataFacts> facts = {};  ///< where all data of the kind have them
   bool any_targets = false;             ///< may have others than class labels
+  bool any_type = false;                ///< samples may be floats, which only opening them tells
 };
 
 /// All kinds (datasets/registry.cpp), and their tables for the Catalog with tag "dataset".

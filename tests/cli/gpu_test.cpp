@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "engine/checkpoints/checkpoint.h"
 #include "tests/cli/processes.h"
 #include "tests/support/events.h"
 #include "tests/support/gloo.h"
@@ -169,7 +170,7 @@ TEST_CASE_FIXTURE(WideInWorld, "Steps behind an aborted sum over GPUs are not sa
     CAPTURE(survivor.err);
     CHECK(survivor.exit_code == 6);
     CHECK(survivor.err.find("rank 1") != std::string::npos);
-    const auto saved = list_checkpoints(dir.file(run + "/checkpoints"));
+    const auto saved = dpt::list_checkpoints(dir.file(run + "/checkpoints"));
     if (has_nccl) {
       CHECK(saved.empty());
       CHECK(survivor.err.find("could not be saved before leaving: ") != std::string::npos);

@@ -4,10 +4,15 @@
 #include <filesystem>
 #include <random>
 
+#include "datasets/csv_reader.h"
 #include "datasets/idx.h"
 #include "datasets/image.h"
+#include "datasets/npy_array.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"
+#include "tests/support/npy.h"
+#include "tests/support/tar.h"
+#include "tests/support/zip.h"
 
 namespace dpt {
 namespace {
@@ -149,6 +154,63 @@ TEST_CASE("fuzz: IDX, plain and compressed") {
     dir.write("bad.gz", bytes);
     read("bad.gz", "labels");
   });
+}
+
+Bytes bytes_of(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+TEST_CASE("fuzz: CSV") {
+  const TempDir dir;
+  std::string numbers = "a,kind,b\n", quoted = "\xef\xbb\xbf\"a\",kind,\"b\"\r\n";
+  for (int i = 0; i < 8; ++i) {
+    numbers += fmt::format("{},k{},{}\n", i, i % 3, i * 0.5);
+    quoted += fmt::format("\"{}\",\"k\"\"{}, or\n\",-{}e-2\r\n", i, i % 3, i);
+  }
+  fuzz({bytes_of(numbers), bytes_of(quoted)}, 3000, [&](const Bytes& bytes) {
+    dir.write("bad.csv", bytes);
+    const DataSets sets = open(
+        "csv", {{"train.file", dir / "bad.csv"}, {"label", std::string("kind")}}, {{1, 1, 2}, 0});
+    sample(*sets.train, sets.train->size() - 1);
+  });
+}
+
+TEST_CASE("fuzz: NPY and NPZ") {
+  const TempDir dir;
+  const std::string array = testing::npy<float>({4, 3}, std::vector<float>(12, 0.5F));
+  fuzz({bytes_of(array)}, 1500, [&](const Bytes& bytes) {
+    dir.write("bad.npy", bytes);
+    NpyArray(dir / "bad.npy").text();
+  });
+  std::vector<Bytes> seeds;
+  for (const bool deflated : {false, true}) {
+    for (const bool zip64 : {false, true}) {
+      seeds.push_back(bytes_of(testing::zip({{"x.npy", array}}, {deflated, zip64})));
+    }
+  }
+  fuzz(seeds, 3000, [&](const Bytes& bytes) {
+    dir.write("bad.npz", bytes);
+    NpyArray(dir / "bad.npz").text();
+  });
+}
+
+TEST_CASE("fuzz: tar shards") {
+  const TempDir dir;
+  const Bytes picture = png(5, 7, 1, noise(35));
+  const std::string content(picture.begin(), picture.end());
+  const std::string plain =
+      testing::tar_member("a.cls", "1") + testing::tar_member("a.png", content);
+  const std::string extended =
+      testing::tar_member("b.json", "{\"label\": 2, \"x\": [1, \"y\"]}") +
+      testing::pax_header({{"path", "b.png"}, {"size", fmt::format("{}", content.size())}}) +
+      testing::tar_member("cut", content);
+  fuzz({bytes_of(plain + testing::kTarEnd), bytes_of(extended + plain + testing::kTarEnd)}, 4000,
+       [&](const Bytes& bytes) {
+         dir.write("bad.tar", bytes);
+         const DataSets sets =
+             open("webdataset", {{"train.shards", dir / "bad.tar"}}, {{5, 7, 1}, 0});
+         for (std::int64_t i = 0; i < sets.train->size(); ++i) sample(*sets.train, i);
+       });
 }
 
 }  // namespace

@@ -172,7 +172,7 @@ TEST_CASE("npy: files that are none, or not of such arrays") {
   dir.put("y", "");
   CHECK(error(dir) == "$/y.npy: not a .npy file: it does not begin with \\x93NUMPY");
   dir.put("y", "PK\x03\x04 and so on");
-  check_contains(error(dir), "(it may be an .npz archive: save each array with numpy.save)");
+  check_contains(error(dir), "(it is a zip archive: name it *.npz, and its array FILE.npz:NAME)");
   const std::string good = npy<float>({3}, {1, 2, 3});
   for (const std::size_t bytes : {6UL, 9UL, 20UL, 127UL}) {
     dir.put("y", good.substr(0, bytes));

@@ -1,0 +1,58 @@
+// Tables of comma-separated values: UTF-8, with or without a byte order mark, lines ended by LF or
+// CR LF, fields in double quotes where they hold delimiters, quotes (doubled) or line breaks. The
+// first line has the names of the columns, and every other line as many fields.
+// Source: RFC 4180
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dpt {
+
+/// A file that is read line by line, front to back, with memory for one line. Used by one thread.
+/// Throws ErrorKind::data naming file and line.
+class CsvReader {
+ public:
+  /// Reads the header.
+  CsvReader(const std::string& path, char delimiter);
+  ~CsvReader();
+  CsvReader(const CsvReader&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::vector<std::string>& header() const { return header_; }
+  /// Index of the column with that name; `asked_by` is the config key that names it.
+  std::size_t column(const std::string& name, const std::string& asked_by) const;
+
+  /// Reads the next line; false at the end of the file.
+  bool next();
+  /// Of the line that was read last, as many as the header has.
+  std::string_view field(std::size_t column) const;
+  /// The number of that line, where it begins; the header has 1.
+  std::int64_t line() const { return line_; }
+  /// "x.csv, line 7, column 2 (width)".
+  std::string place(std::size_t column) const { return place(line_, column); }
+  std::string place(std::int64_t line, std::size_t column) const;
+  /// Size of the file, and how much of it has been read.
+  std::uint64_t bytes() const;
+  std::uint64_t position() const;
+
+ private:
+  struct Input;
+  bool read_record();
+  void read_quoted();
+  [[noreturn]] void refuse(std::int64_t line, const std::string& problem) const;
+
+  std::string path_;
+  char delimiter_;
+  std::unique_ptr<Input> input_;
+  std::vector<std::string> header_;
+  std::string text_;               ///< of all fields
+  std::vector<std::size_t> ends_;  ///< of each field in text_
+  std::int64_t line_ = 0;          ///< of the record
+  std::int64_t next_line_ = 1;
+};
+
+}  // namespace dpt

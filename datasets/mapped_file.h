@@ -1,0 +1,23 @@
+// A file in memory, for reading.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace dpt {
+
+/// Maps a regular file; its pages are read when they are needed. Throws ErrorKind::data naming it.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path);
+  MappedFile(const MappedFile&) = delete;
+  ~MappedFile();
+  std::span<const std::byte> bytes() const { return {at_, size_}; }
+
+ private:
+  const std::byte* at_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace dpt

@@ -1,0 +1,124 @@
+#include "datasets/picture_source.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <system_error>
+
+#include "datasets/image.h"
+#include "datasets/resident_source.h"
+#include "engine/data/stage_clock.h"
+#include "kernels/error.h"
+
+namespace dpt {
+
+static_assert(kMostPictureFileBytes == static_cast<std::uint64_t>(kMostImageBytes));
+
+std::vector<std::byte> read_picture_file(const std::string& path) {
+  const StageTimer timer(DataStage::read);
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  if (error) fail(ErrorKind::data, "{}: {}", path, error.message());
+  if (bytes > kMostPictureFileBytes) {
+    fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB", path,
+         bytes, kMostPictureFileBytes >> 20);
+  }
+  std::vector<std::byte> content(bytes);
+  std::ifstream file(path, std::ios::binary);
+  file.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(bytes));
+  if (static_cast<std::uintmax_t>(file.gcount()) != bytes) {
+    fail(ErrorKind::data, "{}: only {} of {} bytes could be read", path, file.gcount(), bytes);
+  }
+  return content;
+}
+
+void check_picture_channels(const std::string& name, const DataRequirements& requirements) {
+  if (requirements.input.c == 1 || requirements.input.c == 3) return;
+  fail(ErrorKind::data,
+       "{}: images are read as 1 channel (grey) or 3 (RGB), but model.input has {}", name,
+       requirements.input.c);
+}
+
+void check_picture_count(const std::string& name, std::size_t pictures) {
+  constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
+  if (pictures <= kMost) return;
+  fail(ErrorKind::data, "{}: {} images; more than {} are not supported", name, pictures, kMost);
+}
+
+PictureSource::PictureSource(const std::string& name, Samples samples,
+                             const DataRequirements& requirements, std::int64_t cache_bytes,
+                             std::string fingerprint)
+    : samples_(std::move(samples)),
+      shape_(requirements.input),
+      salvage_(requirements.salvage),
+      sample_bytes_(static_cast<std::size_t>(shape_.elements())),
+      fingerprint_(std::move(fingerprint)) {
+  if (size() <= cache_bytes / shape_.elements()) {
+    // Pages are taken from the system as samples are written to them.
+    cache_ = allocate_pixels(samples_.labels.size() * sample_bytes_, name);
+    states_ = std::make_unique<std::atomic<State>[]>(samples_.labels.size());
+  }
+}
+
+void PictureSource::read_targets(std::int64_t index, std::span<float> row) const {
+  const auto from = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(index) * row.size());
+  std::copy_n(samples_.rows.begin() + from, row.size(), row.begin());
+}
+
+std::vector<std::int64_t> PictureSource::samples_to_try() const {
+  constexpr std::size_t kTries = 512;
+  const std::size_t each = std::max<std::size_t>(kTries / samples_.classes.size(), 2);
+  std::vector<std::size_t> counts(samples_.classes.size());
+  for (const std::int32_t label : samples_.labels) ++counts[static_cast<std::size_t>(label)];
+  // Of the n samples of a class, those with the ranks i * (n - 1) / (m - 1) for i below m.
+  std::vector<std::size_t> seen(counts.size()), taken(counts.size());
+  std::vector<std::int64_t> chosen;
+  for (std::int64_t index = 0; index < size(); ++index) {
+    const auto c = static_cast<std::size_t>(label(index));
+    const std::size_t n = counts[c], m = std::min(each, n);
+    const std::size_t next = m == 1 ? 0 : taken[c] * (n - 1) / (m - 1);
+    if (seen[c]++ != next || taken[c] == m) continue;
+    ++taken[c];
+    chosen.push_back(index);
+  }
+  return chosen;
+}
+
+Image PictureSource::read_part(std::int64_t index, const ChoosePart& choose,
+                               std::int32_t& label) const {
+  label = this->label(index);
+  const std::vector<std::byte> file = read_file(index);
+  const StageTimer timer(DataStage::decode);
+  return decode_part(file, describe(index), shape_.c, choose, {salvage_});
+}
+
+void PictureSource::read(std::int64_t index, std::span<std::byte> pixels,
+                         std::int32_t& label) const {
+  assert(0 <= index && index < size() && pixels.size() == sample_bytes_);
+  const auto i = static_cast<std::size_t>(index);
+  label = samples_.labels[i];
+  std::byte* kept = cache_ ? cache_.get() + i * sample_bytes_ : nullptr;
+  if (kept && states_[i].load(std::memory_order_acquire) == State::kept) {
+    std::memcpy(pixels.data(), kept, sample_bytes_);
+    return;
+  }
+  std::int32_t same = 0;
+  const Image image = read_part(
+      index,
+      [&](std::int64_t height, std::int64_t width) {
+        return whole_picture(height, width, shape_.h, shape_.w);
+      },
+      same);
+  std::memcpy(pixels.data(), image.pixels.data(), sample_bytes_);
+  // Of several threads that decoded the same image, one stores it; none waits for that.
+  State expected = State::empty;
+  if (kept && states_[i].compare_exchange_strong(expected, State::being_written)) {
+    std::memcpy(kept, pixels.data(), sample_bytes_);
+    states_[i].store(State::kept, std::memory_order_release);
+  }
+}
+
+}  // namespace dpt

@@ -1,0 +1,72 @@
+// A data set of JPEG and PNG files, wherever these are: a picture is decoded and resized when it is
+// asked for, and kept as long as the cache's budget covers the whole data set.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/data/source.h"
+
+namespace dpt {
+
+/// A file of more bytes is no picture of an allowed size.
+inline constexpr std::uint64_t kMostPictureFileBytes = std::uint64_t{256} << 20;
+
+/// Reads a whole file into memory. Throws ErrorKind::data naming it.
+std::vector<std::byte> read_picture_file(const std::string& path);
+
+/// Fails unless pictures can be read as `requirements` asks for: as 1 channel (grey) or 3 (RGB).
+/// `name` says what the pictures are.
+void check_picture_channels(const std::string& name, const DataRequirements& requirements);
+
+/// Fails for more samples than labels and slots can number.
+void check_picture_count(const std::string& name, std::size_t pictures);
+
+/// Numbered pictures with their labels or targets; where a picture's file is, a derived class says.
+class PictureSource : public DataSource {
+ public:
+  struct Samples {
+    std::vector<std::int32_t> labels;  ///< of all samples; 0 where targets have none
+    std::vector<float> rows = {};      ///< labels.size() rows of targets.floats()
+    TargetShape targets = {};
+    std::vector<std::string> classes;
+  };
+
+  std::int64_t size() const final { return static_cast<std::int64_t>(samples_.labels.size()); }
+  SampleShape shape() const final { return shape_; }
+  DType type() const final { return DType::u8; }
+  const std::vector<std::string>& classes() const final { return samples_.classes; }
+  TargetShape targets() const final { return samples_.targets; }
+  void read_targets(std::int64_t index, std::span<float> row) const final;
+  std::int32_t label(std::int64_t index) const final {
+    return samples_.labels[static_cast<std::size_t>(index)];
+  }
+  bool resizes() const final { return true; }
+  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const final;
+  Image read_part(std::int64_t index, const ChoosePart& choose, std::int32_t& label) const final;
+  /// A few of each class, its first and last among them; all of a small set.
+  std::vector<std::int64_t> samples_to_try() const final;
+  std::string fingerprint() const final { return fingerprint_; }
+
+ protected:
+  /// `name` is used in messages.
+  PictureSource(const std::string& name, Samples samples, const DataRequirements& requirements,
+                std::int64_t cache_bytes, std::string fingerprint);
+  /// The bytes of the picture's file. Const and thread-safe.
+  virtual std::vector<std::byte> read_file(std::int64_t index) const = 0;
+
+ private:
+  enum class State : std::uint8_t { empty, being_written, kept };
+
+  Samples samples_;
+  SampleShape shape_;
+  bool salvage_;
+  std::size_t sample_bytes_;
+  std::string fingerprint_;
+  std::unique_ptr<std::byte[]> cache_;
+  std::unique_ptr<std::atomic<State>[]> states_;
+};
+
+}  // namespace dpt

@@ -1,0 +1,378 @@
+// WebDataset: tar shards in which the files of a sample follow each other and have the same name up
+// to its first dot (000123.jpg, 000123.cls). Opening lists the members and reads the labels; a
+// picture is read by its offset when it is asked for.
+#include <glob.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "datasets/fingerprint.h"
+#include "datasets/kinds.h"
+#include "datasets/picture_source.h"
+#include "datasets/requirements.h"
+#include "datasets/tar_reader.h"
+#include "engine/data/stage_clock.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+struct ShardFiles {
+  std::string shards;
+};
+
+struct WebDatasetOptions {
+  ShardFiles train;
+  std::optional<ShardFiles> test;
+  std::vector<std::string> classes;
+  std::int64_t cache_mib = 1024;
+};
+
+// ---- Names of shards ---------------------------------------------------------------------------
+
+constexpr std::size_t kMostShards = 100'000;
+
+/// The texts that {A..B} or {a,b} stand for; nothing for other braces.
+std::vector<std::string> alternatives(const std::string& braces) {
+  std::vector<std::string> all;
+  const std::size_t dots = braces.find("..");
+  if (dots != std::string::npos) {
+    const std::string first = braces.substr(0, dots), last = braces.substr(dots + 2);
+    std::uint64_t a = 0, b = 0;
+    const auto is_number = [](const std::string& text, std::uint64_t& value) {
+      const char* end = text.data() + text.size();
+      const auto [at, error] = std::from_chars(text.data(), end, value);
+      return error == std::errc{} && at == end;
+    };
+    if (!is_number(first, a) || !is_number(last, b) || a > b || b - a >= kMostShards) return {};
+    // As many digits as the first has, as in a shell.
+    for (std::uint64_t i = a; i <= b; ++i) all.push_back(fmt::format("{:0{}}", i, first.size()));
+    return all;
+  }
+  if (braces.find(',') == std::string::npos) return {};
+  for (std::size_t begin = 0;;) {
+    const std::size_t end = braces.find(',', begin);
+    all.push_back(braces.substr(begin, end - begin));
+    if (end == std::string::npos) return all;
+    begin = end + 1;
+  }
+}
+
+/// The patterns that a text with braces stands for, in order.
+std::vector<std::string> without_braces(const std::string& text, const std::string& field) {
+  const std::size_t open = text.find('{');
+  if (open == std::string::npos) return {text};
+  const std::size_t close = text.find('}', open);
+  const std::vector<std::string> chosen =
+      close == std::string::npos ? std::vector<std::string>()
+                                 : alternatives(text.substr(open + 1, close - open - 1));
+  if (chosen.empty()) {
+    fail(ErrorKind::usage,
+         "{}: expected braces as in shard-{{000..099}}.tar or {{a,b}}.tar, in ascending order and "
+         "of at most {} shards, found '{}'",
+         field, kMostShards,
+         text.substr(open, close == std::string::npos ? close : close + 1 - open));
+  }
+  std::vector<std::string> all;
+  for (const std::string& rest : without_braces(text.substr(close + 1), field)) {
+    if (all.size() + chosen.size() > kMostShards) {
+      fail(ErrorKind::usage, "{}: expected at most {} shards, found more", field, kMostShards);
+    }
+    for (const std::string& middle : chosen) all.push_back(text.substr(0, open) + middle + rest);
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+/// The shards that a pattern names, each of them once.
+std::vector<std::string> find_shards(const std::string& pattern, const std::string& field) {
+  std::vector<std::string> shards;
+  for (const std::string& path : without_braces(pattern, field)) {
+    if (path.find_first_of("*?[") == std::string::npos) {
+      shards.push_back(path);
+      continue;
+    }
+    glob_t found = {};
+    const int result = glob(path.c_str(), GLOB_ERR, nullptr, &found);
+    const std::vector<std::string> names(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    globfree(&found);
+    if (result != 0) {
+      fail(ErrorKind::data, "{}: {} {}", field,
+           result == GLOB_NOMATCH ? "no file is named" : "the folder cannot be read of", path);
+    }
+    shards.insert(shards.end(), names.begin(), names.end());
+  }
+  std::vector<std::string> sorted = shards;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end()) {
+    fail(ErrorKind::usage, "{}: expected each shard once, found {} twice", field, *twice);
+  }
+  return shards;
+}
+
+// ---- Samples -----------------------------------------------------------------------------------
+
+/// Where the picture of a sample is.
+struct ShardPicture {
+  std::uint64_t offset = 0, size = 0;
+  std::uint64_t name_end = 0;  ///< in the names of all pictures; it begins where the last one ends
+  std::uint32_t shard = 0;
+};
+
+/// All shards of a split.
+struct ShardIndex {
+  std::vector<std::string> shards;
+  std::vector<ShardPicture> pictures;
+  std::string names;
+  std::vector<std::int32_t> labels;
+};
+
+/// A name up to the first dot after its folder, and what follows the dot in lower case.
+struct ShardMember {
+  explicit ShardMember(const std::string& name) {
+    const std::size_t slash = name.rfind('/');
+    const std::size_t base = slash == std::string::npos ? 0 : slash + 1;
+    const std::size_t dot = name.find('.', base);
+    is_hidden = dot == base;
+    key = name.substr(0, dot);
+    if (dot == std::string::npos) return;
+    extension = name.substr(dot + 1);
+    for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  bool is_picture() const {
+    return extension == "jpg" || extension == "jpeg" || extension == "png";
+  }
+  std::string key, extension;
+  bool is_hidden = false;
+};
+
+constexpr std::int32_t kMostShardClasses = 1'000'000;
+
+std::int32_t checked_label(std::int64_t value, const std::string& where) {
+  check_label(value, kMostShardClasses, where);
+  return static_cast<std::int32_t>(value);
+}
+
+std::int32_t label_of_text(const std::string& text, const std::string& where) {
+  const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  const std::size_t last = text.find_last_not_of(" \t\r\n");
+  const std::string digits = text.substr(begin, last == std::string::npos ? 0 : last + 1 - begin);
+  std::int64_t value = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [at, error] = std::from_chars(digits.data(), end, value);
+  if (error != std::errc{} || at != end) {
+    fail(ErrorKind::data, "{}: expected the number of a class, found '{}'", where,
+         digits.substr(0, 40));
+  }
+  return checked_label(value, where);
+}
+
+std::int32_t label_of_json(const std::string& text, const std::string& where) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) fail(ErrorKind::data, "{}: not valid JSON", where);
+  for (const char* key : {"label", "cls"}) {
+    if (!json.is_object() || !json.contains(key)) continue;
+    const nlohmann::json& value = json[key];
+    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    if (value.is_number_unsigned()) {
+      return checked_label(static_cast<std::int64_t>(std::min(value.get<std::uint64_t>(), kMost)),
+                           where);
+    }
+    if (value.is_number_integer()) return checked_label(value.get<std::int64_t>(), where);
+    fail(ErrorKind::data, "{}: expected the number of a class as \"{}\", found a {}", where, key,
+         value.type_name());
+  }
+  fail(ErrorKind::data, "{}: expected an object with \"label\" or \"cls\"", where);
+}
+
+/// Adds the samples of a shard.
+void read_shard(std::size_t number, ShardIndex& index) {
+  const std::string& path = index.shards[number];
+  TarReader reader(path);
+  struct Open {
+    std::string key, extensions;
+    std::optional<TarMember> picture, cls, json;
+  };
+  std::optional<Open> open;
+  const auto finish = [&] {
+    if (!open) return;
+    if (!open->picture || (!open->cls && !open->json)) {
+      fail(ErrorKind::data,
+           "{}, sample {}: expected {}, found {} (the members of a sample follow each other, with "
+           "the same name up to its first dot)",
+           path, open->key,
+           open->picture ? "a label (.cls or .json)" : "a picture (.jpg, .jpeg or .png)",
+           open->extensions);
+    }
+    index.names += open->picture->name;
+    index.pictures.push_back({open->picture->offset, open->picture->size, index.names.size(),
+                              static_cast<std::uint32_t>(number)});
+    // Beside a .cls, .json is any description.
+    const TarMember& label = open->cls ? *open->cls : *open->json;
+    const std::string where = fmt::format("{}, {}", path, label.name);
+    const std::string text = reader.content(label);
+    index.labels.push_back(open->cls ? label_of_text(text, where) : label_of_json(text, where));
+    open.reset();
+  };
+  TarMember member;
+  while (reader.next(member)) {
+    const ShardMember name(member.name);
+    if (name.is_hidden) continue;
+    if (!open || open->key != name.key) {
+      finish();
+      open.emplace();
+      open->key = name.key;
+    }
+    open->extensions += fmt::format("{}{}", open->extensions.empty() ? "" : ", ",
+                                    name.extension.empty() ? "no extension" : "." + name.extension);
+    std::optional<TarMember>* part = name.is_picture()          ? &open->picture
+                                     : name.extension == "cls"  ? &open->cls
+                                     : name.extension == "json" ? &open->json
+                                                                : nullptr;
+    if (!part) continue;
+    if (*part) {
+      fail(ErrorKind::data,
+           "{}, {}: expected one picture and one label for each sample, found another", path,
+           member.name);
+    }
+    *part = member;
+  }
+  finish();
+}
+
+class WebDatasetSource final : public PictureSource {
+ public:
+  WebDatasetSource(const std::string& name, ShardIndex index, Samples samples,
+                   const DataRequirements& requirements, std::int64_t cache_bytes,
+                   std::string fingerprint)
+      : PictureSource(name, std::move(samples), requirements, cache_bytes, std::move(fingerprint)),
+        index_(std::move(index)) {}
+
+  std::string describe(std::int64_t index) const override {
+    const auto i = static_cast<std::size_t>(index);
+    const std::size_t begin = i == 0 ? 0 : index_.pictures[i - 1].name_end;
+    return fmt::format("{}, {}", index_.shards[index_.pictures[i].shard],
+                       index_.names.substr(begin, index_.pictures[i].name_end - begin));
+  }
+
+ protected:
+  std::vector<std::byte> read_file(std::int64_t index) const override {
+    const StageTimer timer(DataStage::read);
+    const ShardPicture& picture = index_.pictures[static_cast<std::size_t>(index)];
+    if (picture.size > kMostPictureFileBytes) {
+      fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB",
+           describe(index), picture.size, kMostPictureFileBytes >> 20);
+    }
+    // There may be more shards than a process may have open.
+    const RandomAccessFile file(index_.shards[picture.shard]);
+    std::vector<std::byte> content(picture.size);
+    const std::size_t found = file.read(picture.offset, content.data(), content.size());
+    if (found != content.size()) {
+      fail(ErrorKind::data,
+           "{}: only {} of {} bytes could be read at the offset {}: the shard was truncated after "
+           "it had been opened",
+           describe(index), found, content.size(), picture.offset);
+    }
+    return content;
+  }
+
+ private:
+  ShardIndex index_;
+};
+
+std::shared_ptr<const DataSource> open_shards(const ShardFiles& files, const char* field,
+                                              const WebDatasetOptions& options,
+                                              const DataSource* train,
+                                              const DataRequirements& requirements) {
+  ShardIndex index;
+  index.shards = find_shards(files.shards, field);
+  for (std::size_t i = 0; i < index.shards.size(); ++i) {
+    read_shard(i, index);
+    check_picture_count(files.shards, index.pictures.size());
+  }
+  if (index.pictures.empty()) {
+    fail(ErrorKind::data, "{}: expected samples, found none in {} shard{}", files.shards,
+         index.shards.size(), index.shards.size() == 1 ? "" : "s");
+  }
+  PictureSource::Samples samples;
+  samples.labels = std::move(index.labels);
+  samples.classes = train ? train->classes() : options.classes;
+  if (samples.classes.empty()) {
+    const std::int64_t found =
+        std::int64_t{*std::max_element(samples.labels.begin(), samples.labels.end())} + 1;
+    samples.classes = numbered_classes(requirements.classes > 0 ? requirements.classes : found);
+  }
+  Fingerprint hash;
+  hash.add(fmt::format("webdataset v1 {}x{}x{}", requirements.input.h, requirements.input.w,
+                       requirements.input.c));
+  if (requirements.salvage) hash.add("salvage");
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < index.pictures.size(); ++i) {
+    const ShardPicture& picture = index.pictures[i];
+    const std::string name = index.names.substr(begin, picture.name_end - begin);
+    begin = picture.name_end;
+    if (static_cast<std::size_t>(samples.labels[i]) >= samples.classes.size()) {
+      check_label(samples.labels[i], samples.classes.size(),
+                  fmt::format("{}, {}", index.shards[picture.shard], name));
+    }
+    hash.add(name);
+    hash.add(fmt::format("{} {}", picture.size, samples.labels[i]));
+  }
+  return std::make_shared<WebDatasetSource>(files.shards, std::move(index), std::move(samples),
+                                            requirements, options.cache_mib << 20, hash.text());
+}
+
+DataSets open_webdataset(const Variant& variant, const DataRequirements& requirements) {
+  const auto& options = variant.as<WebDatasetOptions>();
+  check_picture_channels("webdataset: " + options.train.shards, requirements);
+  if (!options.classes.empty()) {
+    check_classes("data.classes", options.classes.size(), requirements);
+  }
+  DataSets sets;
+  sets.train = open_shards(options.train, "data.train.shards", options, nullptr, requirements);
+  if (!options.test) return sets;
+  sets.test =
+      open_shards(*options.test, "data.test.shards", options, sets.train.get(), requirements);
+  return sets;
+}
+
+const ObjectTable& shards_table() {
+  static const ObjectTable table = object_table<ShardFiles>(
+      "webdataset shards", "The shards of some samples.",
+      {path_field("shards", &ShardFiles::shards,
+                  "Paths of tar files: one, or several written with braces "
+                  "(shard-{000000..000099}.tar, {a,b}.tar) or wildcards (shard-*.tar).")
+           .required()});
+  return table;
+}
+
+}  // namespace
+
+DatasetKind webdataset_kind() {
+  static const ObjectTable table = object_table<WebDatasetOptions>(
+      "webdataset",
+      "Tar files that are not compressed, in which the files of a sample follow each other and "
+      "have "
+      "the same name up to its first dot: a picture (.jpg, .jpeg or .png), read as image_folder "
+      "does, and the number of its class as text (.cls) or as \"label\" or \"cls\" in JSON "
+      "(.json). "
+      "Others are ignored. The shards must not change while they are used.",
+      {object_field("train", &WebDatasetOptions::train, shards_table(), "The training samples.")
+           .required(),
+       object_field("test", &WebDatasetOptions::test, shards_table(),
+                    "The test samples; none by default."),
+       field("classes", &WebDatasetOptions::classes, "Names of the classes; numbers by default."),
+       field("cache_mib", &WebDatasetOptions::cache_mib,
+             "Decoded images are kept in memory if the whole set fits in this many MiB.")
+           .range(0, 1048576)
+           .changeable()});
+  return {&table, open_webdataset, true};
+}
+
+}  // namespace dpt

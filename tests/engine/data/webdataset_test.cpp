@@ -1,0 +1,297 @@
+// Tar shards: their names, members and labels, and each way in which one can be wrong.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "engine/data/loader.h"
+#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/support.h"
+#include "tests/support/npy.h"
+#include "tests/support/tar.h"
+#include "tests/support/text.h"
+
+namespace dpt::data_test {
+namespace {
+
+using testing::check_contains;
+using testing::kTarEnd;
+using testing::pax_header;
+using testing::tar;
+using testing::tar_member;
+using testing::write_bytes;
+
+const DataRequirements kShardRequirements{{4, 4, 1}, 3};
+
+/// A PNG file of one grey.
+std::string grey_file(std::uint8_t value) {
+  const Bytes bytes = png(8, 8, 1, Bytes(64, value));
+  return {bytes.begin(), bytes.end()};
+}
+
+/// The members of a sample.
+std::string pair_of(const std::string& key, int value) {
+  return tar_member(key + ".cls", fmt::format("{}\n", value % 3)) +
+         tar_member(key + ".png", grey_file(static_cast<std::uint8_t>(value)));
+}
+
+DataSets open_shards(const TempDir& dir, const std::string& shards, const Fields& more = {},
+                     const DataRequirements& requirements = kShardRequirements) {
+  Fields fields = {{"train.shards", dir / shards}};
+  fields.insert(fields.end(), more.begin(), more.end());
+  return open("webdataset", fields, requirements);
+}
+
+/// The message for a shard of those bytes.
+std::string error(const TempDir& dir, const std::string& bytes) {
+  write_bytes(dir / "s.tar", bytes);
+  return error_of([&] { open_shards(dir, "s.tar"); }, dir);
+}
+
+}  // namespace
+
+TEST_CASE("webdataset: samples of several shards, in any order of members") {
+  const TempDir dir;
+  write_bytes(dir / "s-00.tar", pair_of("a/000", 0) + pair_of("a/001", 1) + kTarEnd);
+  write_bytes(dir / "s-01.tar", tar({{"./x.PNG", grey_file(2)},
+                                     {"./x.json", "{\"caption\": \"a cat\", \"label\": 2}"},
+                                     {"./x.txt", "a cat"},
+                                     {"./._x.png", "of another system"},
+                                     {"y.json", "no label here"},
+                                     {"y.png", grey_file(4)},
+                                     {"y.seg.png", "a mask"},
+                                     {"y.cls", " 1 "},
+                                     {"z.jpg", grey_file(5)},
+                                     {"z.json", "{\"cls\": 0}"}}));
+  for (const std::int64_t cache : {0, 1}) {
+    const DataSets sets = open_shards(dir, "s-{00..01}.tar", {{"cache_mib", cache}});
+    CHECK(!sets.test);
+    CHECK(sets.train->resizes());
+    CHECK(sets.train->classes() == std::vector<std::string>{"0", "1", "2"});
+    REQUIRE(sets.train->size() == 5);
+    const std::vector<std::pair<int, int>> expected = {{0, 0}, {1, 1}, {2, 2}, {4, 1}, {5, 0}};
+    // In another order than that of the files.
+    for (const int i : {4, 0, 3, 1, 2, 0, 4}) {
+      const auto& [grey, label] = expected[static_cast<std::size_t>(i)];
+      CHECK(sample(*sets.train, i) == std::pair(Bytes(16, static_cast<std::uint8_t>(grey)), label));
+    }
+    CHECK(sets.train->describe(1) == dir / "s-00.tar" + ", a/001.png");
+    CHECK(sets.train->describe(2) == dir / "s-01.tar" + ", ./x.PNG");
+    CHECK(sets.train->samples_to_try().size() == 5);
+  }
+  const DataSets named = open_shards(
+      dir, "s-00.tar",
+      {{"test.shards", dir / "s-01.tar"}, {"classes", std::vector<std::string>{"a", "b", "c"}}});
+  CHECK(named.train->size() == 2);
+  CHECK(named.test->size() == 3);
+  CHECK(named.test->classes()[2] == "c");
+  // Without a model, as many classes as there are, and the test set has no others.
+  CHECK(open_shards(dir, "s-00.tar", {}, {{4, 4, 1}, 0}).train->classes().size() == 2);
+  CHECK(error_of(
+            [&] {
+              open_shards(dir, "s-00.tar", {{"test.shards", dir / "s-01.tar"}}, {{4, 4, 1}, 0});
+            },
+            dir) ==
+        "$/s-01.tar, ./x.PNG: label 2 is out of range: with 2 classes, labels go from 0 to 1");
+}
+
+TEST_CASE("webdataset: shards by braces, in their order") {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "d");
+  for (int i = 8; i < 12; ++i) {
+    write_bytes(dir / fmt::format("d/s-{:03}.tar", i), pair_of("k", i) + kTarEnd);
+  }
+  const auto greys = [&](const std::string& shards) {
+    const DataSets sets = open_shards(dir, shards);
+    std::vector<int> all;
+    for (std::int64_t i = 0; i < sets.train->size(); ++i) {
+      all.push_back(sample(*sets.train, i).first[0]);
+    }
+    return all;
+  };
+  CHECK(greys("d/s-{008..011}.tar") == std::vector<int>{8, 9, 10, 11});
+  CHECK(greys("d/s-{009,011}.tar") == std::vector<int>{9, 11});
+}
+
+TEST_CASE("webdataset: wildcards, and patterns that are refused") {
+  const TempDir dir;
+  for (int i = 8; i < 12; ++i) {
+    write_bytes(dir / fmt::format("s-{:03}.tar", i), pair_of("k", i) + kTarEnd);
+  }
+  CHECK(open_shards(dir, "s-*.tar").train->size() == 4);
+  CHECK(open_shards(dir, "s-0?[89].tar").train->size() == 2);
+  CHECK(open_shards(dir, "s-{00,01}*.tar").train->size() == 4);
+  const auto problem = [&](const std::string& shards, ErrorKind kind = ErrorKind::usage) {
+    return error_of([&] { open_shards(dir, shards); }, dir, kind);
+  };
+  for (const char* braces : {"{}", "{1}", "{2..1}", "{a..b}", "{1..}", "{0..99999999}"}) {
+    CHECK(problem(fmt::format("s-{}.tar", braces)) ==
+          fmt::format("data.train.shards: expected braces as in shard-{{000..099}}.tar or "
+                      "{{a,b}}.tar, in ascending order and of at most 100000 shards, found '{}'",
+                      braces));
+  }
+  check_contains(problem("s-{0.tar"), "found '{0.tar'");
+  check_contains(problem("{0..999}{0..999}.tar"), "expected at most 100000 shards, found more");
+  CHECK(problem("s-00{8,8}.tar") ==
+        "data.train.shards: expected each shard once, found $/s-008.tar twice");
+  CHECK(problem("t-*.tar", ErrorKind::data) == "data.train.shards: no file is named $/t-*.tar");
+  CHECK(problem("s-{008..012}.tar", ErrorKind::data) ==
+        "$/s-012.tar: cannot be opened: No such file or directory");
+}
+
+TEST_CASE(
+    "webdataset: long names of ustar, pax and GNU tar, sizes of pax, members of other kinds") {
+  const TempDir dir;
+  const std::string folder(120, 'f'), long_name(150, 'n');
+  const std::string picture = grey_file(7);
+  std::string sized = tar_member("e.png", picture);
+  write_bytes(
+      dir / "s.tar",
+      tar_member("folder/", "", '5') + pax_header({{"comment", "of one member"}}) +
+          tar_member("a.cls", "1", '0', folder) + tar_member("a.png", picture, '0', folder) +
+          pax_header({{"mtime", "1.5"}, {"path", long_name + ".cls"}}) + tar_member("cut", "2") +
+          pax_header({{"path", long_name + ".png"}}) + tar_member("cut", picture) +
+          tar_member("././@LongLink", long_name + "g.cls" + '\0', 'L') + tar_member("cut", "0") +
+          tar_member("././@LongLink", long_name + "g.png" + '\0', 'L') +
+          tar_member("cut", picture) + tar_member("e.cls", "1") +
+          pax_header({{"size", fmt::format("{}", picture.size())}}) + sized + kTarEnd);
+  const DataSets sets = open_shards(dir, "s.tar");
+  REQUIRE(sets.train->size() == 4);
+  CHECK(sets.train->describe(0) == dir / "s.tar" + ", " + folder + "/a.png");
+  CHECK(sets.train->describe(1) == dir / "s.tar" + ", " + long_name + ".png");
+  CHECK(sets.train->describe(2) == dir / "s.tar" + ", " + long_name + "g.png");
+  for (int i = 0; i < 4; ++i) CHECK(sample(*sets.train, i).first == Bytes(16, 7));
+  CHECK(sets.train->label(1) == 2);
+}
+
+TEST_CASE("webdataset: many threads read the same shards") {
+  const TempDir dir;
+  std::string shard;
+  for (int i = 0; i < 12; ++i) shard += pair_of(fmt::format("{:04}", i), i);
+  write_bytes(dir / "s.tar", shard + kTarEnd);
+  const DataSets sets = open_shards(dir, "s.tar", {{"cache_mib", std::int64_t{0}}});
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4);
+  for (std::size_t t = 0; t < wrong.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 200; ++i) {
+        Bytes pixels(16);
+        std::int32_t label = -1;
+        sets.train->read(i % 12, std::as_writable_bytes(std::span(pixels)), label);
+        wrong[t] += pixels != Bytes(16, static_cast<std::uint8_t>(i % 12)) || label != i % 12 % 3;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == std::vector<int>(4));
+}
+
+TEST_CASE("webdataset: the fingerprint follows names, sizes, labels and shape, not the shards") {
+  const TempDir dir;
+  const auto hash = [&](const std::string& shards, SampleShape shape = {4, 4, 1}) {
+    return open_shards(dir, shards, {}, {shape, 3}).train->fingerprint();
+  };
+  write_bytes(dir / "s.tar", pair_of("a", 0) + pair_of("b", 1) + kTarEnd);
+  const std::string before = hash("s.tar");
+  CHECK(hash("s.tar", {5, 4, 1}) != before);
+  write_bytes(dir / "t-0.tar", pair_of("a", 0) + kTarEnd);
+  write_bytes(dir / "t-1.tar", pair_of("b", 1) + kTarEnd);
+  CHECK(hash("t-{0..1}.tar") == before);
+  write_bytes(dir / "s.tar", pair_of("a", 0) + pair_of("c", 1) + kTarEnd);
+  CHECK(hash("s.tar") != before);
+  write_bytes(dir / "s.tar", pair_of("a", 0) + pair_of("b", 2) + kTarEnd);
+  CHECK(hash("s.tar") != before);
+}
+
+TEST_CASE(
+    "webdataset: shards that are damaged, truncated, compressed, joined, or of something else") {
+  const TempDir dir;
+  CHECK(error(dir, "") == "$/s.tar: expected a tar archive, found an empty file");
+  CHECK(error(dir, "\x1f\x8b\x08") ==
+        "$/s.tar: expected a tar archive that is not compressed, whose samples can be read in any "
+        "order, found a compressed one: gzip -d it (pictures hardly get smaller)");
+  check_contains(error(dir, "\x28\xb5\x2f\xfd"), "found a compressed one: zstd -d it");
+  CHECK(error(dir, std::string(600, 'x')) ==
+        "$/s.tar, offset 0: expected the header of a member, found other bytes (its checksum is "
+        "wrong): not a tar archive, or a damaged one");
+  const std::string good = pair_of("a", 1);
+  const std::size_t bytes = grey_file(1).size();
+  CHECK(error(dir, good.substr(0, 1600)) ==
+        fmt::format("$/s.tar, offset 1600: the archive is truncated: expected {} bytes of a.png "
+                    "from 1536 on, found 64",
+                    bytes));
+  for (const auto& [end, at] : {std::pair(300, 0), {1024, 1024}, {1200, 1024}, {2048, 2048}}) {
+    CHECK(
+        error(dir, good.substr(0, static_cast<std::size_t>(end))) ==
+        fmt::format("$/s.tar, offset {}: the archive is truncated: expected a header, or zeros as "
+                    "its end, at {}, found the end of the file",
+                    end, at));
+  }
+  std::string bad = good + kTarEnd;
+  bad[1024 + 3] = 'X';
+  check_contains(error(dir, bad), "$/s.tar, offset 1024: expected the header of a member, found");
+  CHECK(error(dir, good + kTarEnd + good + kTarEnd) ==
+        "$/s.tar, offset 3072: bytes after the end of the archive, which is at 2048: archives that "
+        "were joined (cat) are not read as one; make one with tar");
+  CHECK(error(dir, tar_member("a.cls", "1") + tar_member("a.png", "", '2') + kTarEnd) ==
+        "$/s.tar, offset 1024: a.png is a link, which is not read: store the file itself (tar "
+        "--dereference --hard-dereference)");
+  check_contains(error(dir, tar_member("a.png", "", 'S') + kTarEnd), "stored as a sparse file");
+  check_contains(error(dir, tar_member("x", "99 path=a\n", 'x') + kTarEnd),
+                 "offset 0: an extended header that is damaged");
+  CHECK(error(dir, kTarEnd) == "$/s.tar: expected samples, found none in 1 shard");
+  // Truncated while it is in use.
+  write_bytes(dir / "s.tar", good + kTarEnd);
+  const DataSets sets = open_shards(dir, "s.tar");
+  std::filesystem::resize_file(dir / "s.tar", 1550);
+  CHECK(error_of([&] { sample(*sets.train, 0); }, dir) ==
+        fmt::format("$/s.tar, a.png: only 14 of {} bytes could be read at the offset 1536: the "
+                    "shard was truncated after it had been opened",
+                    bytes));
+}
+
+TEST_CASE("webdataset: samples that are incomplete, twice there, or without a good label") {
+  const TempDir dir;
+  const std::string picture = grey_file(1);
+  CHECK(error(dir, tar({{"a.png", picture}, {"b.cls", "1"}, {"b.png", picture}})) ==
+        "$/s.tar, sample a: expected a label (.cls or .json), found .png (the members of a sample "
+        "follow each other, with the same name up to its first dot)");
+  check_contains(error(dir, tar({{"a.cls", "1"}, {"a.gif", "GIF"}})),
+                 "sample a: expected a picture (.jpg, .jpeg or .png), found .cls, .gif (the");
+  check_contains(error(dir, tar({{"a.png", picture}, {"a", "1"}})),
+                 "found .png, no extension (the");
+  // All pictures first.
+  check_contains(error(dir, tar({{"a.png", picture}, {"b.png", picture}, {"a.cls", "1"}})),
+                 "sample a: expected a label");
+  CHECK(error(dir, tar({{"a.cls", "1"}, {"a.png", picture}, {"a.jpg", picture}})) ==
+        "$/s.tar, a.jpg: expected one picture and one label for each sample, found another");
+  const auto of_cls = [&](const std::string& text) {
+    return error(dir, tar({{"a.png", picture}, {"a.cls", text}}));
+  };
+  CHECK(of_cls("cat") == "$/s.tar, a.cls: expected the number of a class, found 'cat'");
+  CHECK(of_cls("") == "$/s.tar, a.cls: expected the number of a class, found ''");
+  CHECK(of_cls("1.0") == "$/s.tar, a.cls: expected the number of a class, found '1.0'");
+  CHECK(
+      of_cls("-1") ==
+      "$/s.tar, a.cls: label -1 is out of range: with 1000000 classes, labels go from 0 to 999999");
+  CHECK(of_cls("3") ==
+        "$/s.tar, a.png: label 3 is out of range: with 3 classes, labels go from 0 to 2");
+  const auto of_json = [&](const std::string& text) {
+    return error(dir, tar({{"a.png", picture}, {"a.json", text}}));
+  };
+  CHECK(of_json("{") == "$/s.tar, a.json: not valid JSON");
+  CHECK(of_json("[1]") == "$/s.tar, a.json: expected an object with \"label\" or \"cls\"");
+  CHECK(of_json("{\"label\": \"cat\"}") ==
+        "$/s.tar, a.json: expected the number of a class as \"label\", found a string");
+  check_contains(of_json("{\"label\": 18446744073709551615}"), "is out of range");
+  check_contains(of_json("{\"cls\": -3}"), "label -3 is out of range");
+  check_contains(
+      error_of(
+          [&] {
+            open_shards(dir, "s.tar", {}, {{4, 4, 2}, 3});
+          },
+          dir),
+      "webdataset: $/s.tar: images are read as 1 channel (grey) or 3 (RGB), but model.input has 2");
+}
+
+}  // namespace dpt::data_test
