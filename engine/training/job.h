@@ -63,8 +63,8 @@ struct Job {
 
   std::shared_ptr<DecoderPool> decoders;    ///< of this process
   std::shared_ptr<BadSamples> bad_samples;  ///< met by training; null where they end it
-  /// Evaluations keep the outputs of each sample. REQUIRES: the loss has errors.
-  bool keeps_outputs = false;
+  /// Evaluations keep the outputs of each sample, or that of its prediction alone.
+  bool keeps_outputs = false, keeps_confidence = false;
 
   /// Most samples of a micro-batch of an evaluation. Where an evaluation normalises with the
   /// statistics of its micro-batches, it follows from the config alone.
