@@ -192,6 +192,10 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
   eval->add_option("--predictions", options->predictions,
                    "Write a CSV file with one line per sample, in the order of the data set")
       ->check(not_empty());
+  eval->add_flag("--probabilities", options->probabilities,
+                 "The --predictions file has the outputs for all classes, not only that of the "
+                 "predicted one")
+      ->needs(eval->get_option("--predictions"));
   eval->add_option(
           "--use", options->use,
           "ema or swa: the average of the weights (train.ema, train.swa), the default where "

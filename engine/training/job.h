@@ -100,6 +100,10 @@ struct Objective {
 };
 Objective make_objective(const TrainSpec& spec, std::int64_t outputs, const Splits& splits);
 
+/// Evaluations also measure accuracy_top5 where samples have labels and the model has more than 5
+/// outputs. Nothing to do where the config says so, or where its metrics leave no room.
+void measure_top5(Job& job);
+
 /// Where the data's targets have no accuracy, what would be monitored by default is val/loss.
 /// Throws ErrorKind::usage where accuracy is written as a monitor. To be called before anything is
 /// made of the spec.

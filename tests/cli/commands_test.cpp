@@ -112,7 +112,7 @@ TEST_CASE("train leaves a run folder that scripts can read") {
     std::istringstream csv(read_file(w.dir.file("p.csv")));
     std::string line;
     std::getline(csv, line);
-    CHECK(line == "index,label,prediction,label_name,prediction_name,loss");
+    CHECK(line == "index,label,prediction,label_name,prediction_name,loss,probability");
     int n = 0, correct = 0;
     while (std::getline(csv, line)) {
       int index = -1, label = -1, prediction = -1;
