@@ -25,9 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file of more bytes is no picture of an allowed size.
-constexpr std::uintmax_t kMostFileBytes = kMostImageBytes;
-
 struct ImageFolderOptions {
   std::string root;
   std::string test;
@@ -38,25 +35,6 @@ struct ImageFile {
   std::string path;  ///< relative to the root
   std::int32_t label = 0;
 };
-
-/// Reads a whole file into memory.
-std::vector<std::byte> read_file(const std::string& path) {
-  const StageTimer timer(DataStage::read);
-  std::error_code error;
-  const std::uintmax_t bytes = fs::file_size(path, error);
-  if (error) fail(ErrorKind::data, "{}: {}", path, error.message());
-  if (bytes > kMostFileBytes) {
-    fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB", path,
-         bytes, kMostFileBytes >> 20);
-  }
-  std::vector<std::byte> content(bytes);
-  std::ifstream file(path, std::ios::binary);
-  file.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(bytes));
-  if (static_cast<std::uintmax_t>(file.gcount()) != bytes) {
-    fail(ErrorKind::data, "{}: only {} of {} bytes could be read", path, file.gcount(), bytes);
-  }
-  return content;
-}
 
 class ImageFolderSource final : public DataSource {
  public:
@@ -113,7 +91,7 @@ class ImageFolderSource final : public DataSource {
                   std::int32_t& label) const override {
     const std::string path = path_of(index);
     label = this->label(index);
-    const std::vector<std::byte> file = read_file(path);
+    const std::vector<std::byte> file = read_image_file(path);
     const StageTimer timer(DataStage::decode);
     return decode_part(file, path, shape_.c, choose, {salvage_});
   }
@@ -162,12 +140,6 @@ class ImageFolderSource final : public DataSource {
   std::unique_ptr<std::atomic<State>[]> states_;
 };
 
-bool is_image_name(const fs::path& path) {
-  std::string extension = path.extension().string();
-  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
-}
-
 /// Whether the root has a folder of that name. Throws where the system cannot tell.
 bool has_folder(const std::string& root, const std::string& name) {
   std::error_code error;
@@ -214,7 +186,7 @@ class Lister {
       check_inside(entry);
       if (is_folder(entry)) {
         names.push_back(entry.path().filename().string());
-      } else if (is_image_name(entry.path())) {
+      } else if (is_image_name(entry.path().string())) {
         fail(ErrorKind::data, "{}: an image next to the class folders; expected {}/CLASS/{}",
              entry.path().string(), folder.string(), entry.path().filename().string());
       }
@@ -282,7 +254,7 @@ class Lister {
       fail(ErrorKind::data,
            "{}: a folder inside a class folder; images must be directly in the class folder", path);
     }
-    if (!is_image_name(entry.path())) {
+    if (!is_image_name(entry.path().string())) {
       fail(ErrorKind::data, "{}: not named *.jpg, *.jpeg or *.png: remove or convert it", path);
     }
     std::error_code error;  // is_folder has seen that there is none

@@ -25,10 +25,10 @@ TEST_CASE("help and version") {
   check_contains(unknown.err, "unknown command 'trian', did you mean 'train'?");
   const Finished nothing_near = w.run({"frobnicate"});
   CHECK(nothing_near.exit_code == 2);
-  check_contains(
-      nothing_near.err,
-      "unknown command 'frobnicate'. Commands: train, eval, export, runs, compare, config, "
-      "data, model");
+  check_contains(nothing_near.err,
+                 "unknown command 'frobnicate'. Commands: train, eval, predict, export, runs, "
+                 "compare, config, "
+                 "data, model");
   const Finished nested = w.run({"config", "chekc", "small.yaml"});
   CHECK(nested.exit_code == 2);
   check_contains(nested.err, "unknown command 'chekc' of dpt config, did you mean 'check'?");
