@@ -287,6 +287,24 @@ TEST_CASE("predict names pictures that cannot be read and predicts the others") 
   CHECK(json::parse(line).contains("prediction"));
 }
 
+TEST_CASE("predict writes many pictures in parts, bad ones where they were") {
+  const PictureRun w;
+  const std::string one = w.run_well({"predict", "runs/pictures", "pictures/test/bee/11.png"}).out;
+  const std::size_t first = one.find('\n') + 1;
+  // Parts are of 8192.
+  std::vector<std::string> words = {"predict", "runs/pictures", "--devices", "cpu,cpu,cpu"};
+  std::string want = one.substr(0, first);
+  for (int i = 0; i < 8200; ++i) {
+    const bool is_bad = i == 8191 || i == 8192;
+    words.push_back(is_bad ? "absent.png" : "pictures/test/bee/11.png");
+    want += is_bad ? "absent.png,,,\n" : one.substr(first);
+  }
+  const Finished many = w.run(words);
+  CHECK(many.exit_code == 3);
+  check_contains(many.err, "2 of 8200 pictures could not be read");
+  CHECK((many.out == want));
+}
+
 TEST_CASE("predict says what it cannot do") {
   const PictureRun w;
   const auto refused = [&](const std::vector<std::string>& more, int code,
