@@ -138,7 +138,7 @@ TEST_CASE("eval: results of classes follow from the predictions, on any devices"
   CHECK(result["confusion"] == confusion);
   double error = 0, mean = 0;
   for (std::size_t b = 0; b < 15; ++b) error += std::abs(right[b] - expected[b]) / 45;
-  CHECK(result["calibration_error"].get<double>() == doctest::Approx(error).epsilon(1e-6));
+  CHECK(result.at("calibration_error").get<double>() == doctest::Approx(error).epsilon(1e-6));
   for (std::size_t c = 0; c < 3; ++c) {
     const json& of = result["classes"][c];
     CHECK(of["name"] == std::vector<std::string>{"ant", "bee", "cow"}[c]);
@@ -146,7 +146,7 @@ TEST_CASE("eval: results of classes follow from the predictions, on any devices"
     CHECK(of["recall"].get<double>() == doctest::Approx(confusion[c][c] / 15.0));
     mean += of["recall"].get<double>() / 3;
   }
-  CHECK(result["macro"]["recall"].get<double>() == doctest::Approx(mean));
+  CHECK(result.at("macro").at("recall").get<double>() == doctest::Approx(mean));
   CHECK_FALSE(result.contains("accuracy_top5"));
 
   // People get tables, programs the line that they know.
@@ -183,7 +183,7 @@ devices: [cpu]
     }
     in_five += above < 5 ? 1 : 0;
   }
-  CHECK(result["accuracy_top5"].get<double>() == doctest::Approx(in_five / 60));
+  CHECK(result.at("accuracy_top5").get<double>() == doctest::Approx(in_five / 60));
   CHECK(result["classes"].size() == 30);
   w.run_well({"eval", "runs/many", "--require", "test/accuracy_top5>=0"});
   const std::string shown = on_terminal({"eval", "runs/many"}, w.dir.path());
@@ -248,7 +248,7 @@ TEST_CASE("predict gives what eval gives, without the training data, on any devi
   for (std::size_t i = 0; i < 2; ++i) {
     CHECK(objects[i]["path"] == top[i].at("path"));
     CHECK(objects[i]["prediction_name"] == top[i].at("prediction_name"));
-    REQUIRE(objects[i]["top"].size() == 3);
+    REQUIRE(objects[i].at("top").size() == 3);
     CHECK(objects[i]["top"][1]["prediction_name"] == top[i].at("prediction_name_2"));
     CHECK(objects[i]["top"][2]["probability"].get<double>() ==
           doctest::Approx(value_in(top[i], "probability_3")).epsilon(1e-6));
@@ -281,7 +281,7 @@ TEST_CASE("predict names pictures that cannot be read and predicts the others") 
   REQUIRE(std::getline(text, line));
   const json torn = json::parse(line);
   CHECK(torn["path"] == "torn.jpg");
-  check_contains(torn["error"].get<std::string>(), "torn.jpg: ");
+  check_contains(torn.at("error").get<std::string>(), "torn.jpg: ");
   CHECK_FALSE(torn.contains("prediction"));
   REQUIRE(std::getline(text, line));
   CHECK(json::parse(line).contains("prediction"));
@@ -351,7 +351,7 @@ loss: {type: bce_with_logits}
                  "path,prediction_sky,prediction_sea,prediction_land,prediction_sand\na.png,0.");
   const json line =
       json::parse(w.run_well({"predict", "runs/arrays", "a.png", "--format", "jsonl"}).out);
-  CHECK(line["prediction_sky"].get<double>() ==
+  CHECK(line.at("prediction_sky").get<double>() ==
         doctest::Approx(value_in(table_rows(finished.out)[0], "prediction_sky")).epsilon(1e-6));
   CHECK(w.run({"predict", "runs/arrays", "a.png", "--top", "2"}).exit_code == 2);
 }
