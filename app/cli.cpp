@@ -192,6 +192,10 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
   eval->add_option("--predictions", options->predictions,
                    "Write a CSV file with one line per sample, in the order of the data set")
       ->check(not_empty());
+  eval->add_flag("--probabilities", options->probabilities,
+                 "The --predictions file has the outputs for all classes, not only that of the "
+                 "predicted one")
+      ->needs(eval->get_option("--predictions"));
   eval->add_option(
           "--use", options->use,
           "ema or swa: the average of the weights (train.ema, train.swa), the default where "
@@ -208,6 +212,35 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
   eval->add_flag("--json", options->json, kJsonHelp);
   add_process_options(eval, options->processes);
   set_body_of_processes(eval, body, options, run_eval);
+}
+
+void add_predict_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<PredictOptions>();
+  CLI::App* predict = app.add_subcommand(
+      "predict",
+      "Predict pictures that need no labels, with a run's best checkpoint or a checkpoint file; "
+      "the training data need not be there. One line a picture, in the order given; exit code 3 "
+      "if a picture could not be read");
+  predict->add_option("target", options->target, "Run folder or checkpoint file")->required();
+  predict
+      ->add_option("pictures", options->pictures,
+                   "JPEG or PNG files; of a folder all that are below it, sorted by path")
+      ->required()
+      ->check(not_empty());
+  predict
+      ->add_option("--top", options->top, "The K most probable classes instead of the first alone")
+      ->check(count());
+  predict->add_option("--format", options->format, "csv (default), or jsonl: a JSON object a line")
+      ->check(CLI::IsMember({"csv", "jsonl"}));
+  predict->add_option("--out", options->out, "Write to this file instead of stdout")
+      ->check(not_empty());
+  predict
+      ->add_option("--use", options->use,
+                   "ema or swa: the average of the weights (train.ema, train.swa), the default "
+                   "where the run kept one; raw: the weights themselves")
+      ->check(CLI::IsMember({"ema", "swa", "raw"}));
+  predict->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
+  set_body(predict, body, options, run_predict);
 }
 
 void add_export_command(CLI::App& app, CommandBody& body) {
@@ -546,6 +579,7 @@ int run_cli(int argc, const char* const* argv) {
   CommandBody body;
   add_train_command(app, body, {argv, argv + argc});
   add_eval_command(app, body, {argv, argv + argc});
+  add_predict_command(app, body);
   add_export_command(app, body);
   add_runs_command(app, body);
   add_compare_command(app, body);

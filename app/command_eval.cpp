@@ -1,17 +1,21 @@
 // dpt eval RUN|CKPT: measures a checkpoint on a split of its data.
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 
 #include "app/catalog.h"
 #include "app/checkpoint_choice.h"
+#include "app/class_tables.h"
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/console.h"
+#include "app/predictions.h"
 #include "app/world_run.h"
 #include "engine/checkpoints/checkpoint.h"
-#include "engine/data/target_rows.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/run_report.h"
@@ -22,14 +26,6 @@ namespace dpt {
 namespace {
 
 constexpr CheckpointUse kToEvaluate{"eval", "evaluate", "evaluated"};
-
-/// A CSV field, quoted where it must be (RFC 4180).
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
 
 /// Refuses to measure a checkpoint on other data than the run's: results would be compared that do
 /// not compare, and another number of training samples is another validation split, so that
@@ -73,66 +69,6 @@ double value_of(const EvalResult& result, const std::string& metric) {
     if (name == metric) return value;
   }
   return result.accuracy.value_or(NAN);
-}
-
-/// The name of a class or an output.
-std::string name_of(const Split& split, std::size_t index) {
-  const std::vector<std::string>& names = split.source->classes();
-  return index < names.size() ? names[index] : std::to_string(index);
-}
-
-/// The end of the first line of a table, or of that of a sample: the loss holds the weight, which
-/// follows.
-std::string last_names(const TargetRows& targets) {
-  return targets.weighted() ? ",loss,weight\n" : ",loss\n";
-}
-std::string last(TargetRows& targets, std::size_t position, float loss) {
-  return targets.weighted() ? fmt::format(",{:.9g},{:.9g}\n", loss, targets.weight(position))
-                            : fmt::format(",{:.9g}\n", loss);
-}
-
-std::string labels_table(const Split& split, const SampleResults& samples) {
-  TargetRows targets(split);
-  const auto name = [&](std::int32_t label) {
-    return csv_field(name_of(split, static_cast<std::size_t>(label)));
-  };
-  std::string text = "index,label,prediction,label_name,prediction_name" + last_names(targets);
-  for (std::size_t i = 0; i < samples.loss.size(); ++i) {
-    text += fmt::format("{},{},{},{},{}", split.indices[i], samples.label[i], samples.prediction[i],
-                        name(samples.label[i]), name(samples.prediction[i]));
-    text += last(targets, i, samples.loss[i]);
-  }
-  return text;
-}
-
-/// Of samples without labels: each output's target and what the output says of it.
-std::string outputs_table(const Split& split, const SampleResults& samples) {
-  const auto width = static_cast<std::size_t>(split.source->targets().values);
-  TargetRows targets(split);
-  std::string text = "index";
-  for (const char* what : {"target", "prediction"}) {
-    for (std::size_t c = 0; c < width; ++c) {
-      text += "," + csv_field(fmt::format("{}_{}", what, name_of(split, c)));
-    }
-  }
-  text += last_names(targets);
-  for (std::size_t i = 0; i < samples.loss.size(); ++i) {
-    const std::span<const float> row = targets.values(i);
-    text += fmt::format("{}", split.indices[i]);
-    for (std::size_t c = 0; c < width; ++c) text += fmt::format(",{:.9g}", row[c]);
-    for (std::size_t c = 0; c < width; ++c) {
-      text += fmt::format(",{:.9g}", samples.outputs[i * width + c]);
-    }
-    text += last(targets, i, samples.loss[i]);
-  }
-  return text;
-}
-
-void write_predictions(const std::string& path, const Split& split, const EvalResult& result) {
-  const std::string text = has_labels(split.source->targets().kind)
-                               ? labels_table(split, result.samples)
-                               : outputs_table(split, result.samples);
-  write_results(path, std::as_bytes(std::span(text)));
 }
 
 /// The split with these weights, by all ranks of the job; the same on each of its processes.
@@ -182,8 +118,11 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
            requirement.text, name);
     }
   }
+  measure_top5(job);
   check_metrics_of(requirements, job.metrics);
-  job.keeps_outputs = !options.predictions.empty() && !has_labels(job.loss.targets.kind);
+  const bool labelled = has_labels(job.loss.targets.kind);
+  job.keeps_outputs = !options.predictions.empty() && (options.probabilities || !labelled);
+  job.keeps_confidence = labelled;
   compare_and_connect(
       job, {{"--split", name}, {"--predictions", job.keeps_outputs ? "with outputs" : ""}});
   if (!reads) {
@@ -199,10 +138,15 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
   weights.params = *chosen.params;
   if (processes) weights = share_start(job, [&] { return weights; });
   const EvalResult result = evaluate_on_ranks(job, split, name, weights.params);
-  if (!options.predictions.empty()) write_predictions(options.predictions, split, result);
+  if (!options.predictions.empty()) {
+    const std::string table = predictions_table(job, split, result.samples, job.keeps_outputs);
+    write_results(options.predictions, std::as_bytes(std::span(table)));
+  }
+  const std::optional<EvaluatedClasses> classes = evaluate_classes(job, split, result);
   if (options.json) {
     Json out = {{"split", name}, {"n", result.n}, {"loss", result.loss}};
     add_values(out, result);
+    if (classes) add_classes(out, *classes);
     if (chosen.has_average) out["weights"] = chosen.name;
     fmt::print("{}\n", json_text(out));
   } else {
@@ -211,9 +155,11 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
     if (result.accuracy) fmt::print(", accuracy {:.4f}", *result.accuracy);
     for (const auto& [metric, value] : result.metrics) fmt::print(", {} {:.4f}", metric, value);
     fmt::print("\n");
-    for (const auto& [metric, classes] : result.by_class) {
-      for (const auto& [of, value] : classes) fmt::print("  {} of {}: {:.4f}\n", metric, of, value);
+    for (const auto& [metric, values] : result.by_class) {
+      for (const auto& [of, value] : values) fmt::print("  {} of {}: {:.4f}\n", metric, of, value);
     }
+    // Programs that read the lines above are spared the tables.
+    if (classes && isatty(STDOUT_FILENO) == 1) fmt::print("{}", text_of_classes(*classes));
   }
   for (const Requirement& requirement : requirements) {
     const double value = value_of(result, requirement.metric);

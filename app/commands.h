@@ -32,11 +32,18 @@ int run_train(const TrainOptions& options);
 struct EvalOptions {
   std::string target, split, predictions, devices, use;
   std::vector<std::string> overrides, requirements;
-  bool allow_other_data = false, json = false;
+  bool allow_other_data = false, probabilities = false, json = false;
   ProcessOptions processes;
   std::vector<std::string> command;  ///< as in TrainOptions
 };
 int run_eval(const EvalOptions& options);
+
+struct PredictOptions {
+  std::string target, out, devices, use, format = "csv";
+  std::vector<std::string> pictures;  ///< files and folders
+  std::int64_t top = 1;
+};
+int run_predict(const PredictOptions& options);
 
 struct ExportOptions {
   std::string target, torch, onnx, use;

@@ -16,6 +16,7 @@
 
 #include "datasets/csv_reader.h"
 #include "datasets/fingerprint.h"
+#include "datasets/image.h"
 #include "datasets/kinds.h"
 #include "datasets/picture_source.h"
 #include "datasets/requirements.h"
@@ -460,7 +461,7 @@ class CsvPictureSource final : public PictureSource {
 
  protected:
   std::vector<std::byte> read_file(std::int64_t index) const override {
-    return read_picture_file(describe(index));
+    return read_image_file(describe(index));
   }
 
  private:
@@ -478,7 +479,6 @@ std::shared_ptr<const DataSource> make_source(const std::string& path, const Csv
   Fingerprint hash;
   hash.add(fmt::format("csv pictures v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                        requirements.input.c));
-  if (requirements.salvage) hash.add("salvage");
   for (std::size_t i = 0; i < table.pictures.size(); ++i) {
     const fs::path picture = fs::path(root) / table.pictures[i];
     const auto refuse = [&](const std::string& problem) {

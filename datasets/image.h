@@ -15,6 +15,12 @@ namespace dpt {
 inline constexpr std::int64_t kMostSide = 16384;
 inline constexpr std::int64_t kMostImageBytes = std::int64_t{256} << 20;
 
+/// Whether a file of that name is taken for a picture: *.jpg, *.jpeg or *.png, in any case.
+bool is_image_name(const std::string& name);
+
+/// The bytes of a picture's file. Throws ErrorKind::data.
+std::vector<std::byte> read_image_file(const std::string& path);
+
 struct DecodeOptions {
   /// A damaged or truncated JPEG is kept, with what libjpeg makes of it: after a tear the pixels
   /// are grey, or for a progressive one those of the scans before it. Without it, it is an error.

@@ -1,11 +1,11 @@
 // One folder per class: ROOT/train/CLASS/*.jpg|png and ROOT/test (or val)/CLASS/*. The files are
 // listed once, sorted by name.
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <system_error>
 
 #include "datasets/fingerprint.h"
+#include "datasets/image.h"
 #include "datasets/kinds.h"
 #include "datasets/picture_source.h"
 #include "datasets/requirements.h"
@@ -37,19 +37,13 @@ class ImageFolderSource final : public PictureSource {
 
  protected:
   std::vector<std::byte> read_file(std::int64_t index) const override {
-    return read_picture_file(describe(index));
+    return read_image_file(describe(index));
   }
 
  private:
   std::string root_;
   std::vector<std::string> files_;  ///< relative to the root
 };
-
-bool is_image_name(const fs::path& path) {
-  std::string extension = path.extension().string();
-  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
-}
 
 /// Whether the root has a folder of that name. Throws where the system cannot tell.
 bool has_folder(const std::string& root, const std::string& name) {
@@ -97,7 +91,7 @@ class Lister {
       check_inside(entry);
       if (is_folder(entry)) {
         names.push_back(entry.path().filename().string());
-      } else if (is_image_name(entry.path())) {
+      } else if (is_image_name(entry.path().string())) {
         fail(ErrorKind::data, "{}: an image next to the class folders; expected {}/CLASS/{}",
              entry.path().string(), folder.string(), entry.path().filename().string());
       }
@@ -164,7 +158,7 @@ class Lister {
       fail(ErrorKind::data,
            "{}: a folder inside a class folder; images must be directly in the class folder", path);
     }
-    if (!is_image_name(entry.path())) {
+    if (!is_image_name(entry.path().string())) {
       fail(ErrorKind::data, "{}: not named *.jpg, *.jpeg or *.png: remove or convert it", path);
     }
     std::error_code error;  // is_folder has seen that there is none

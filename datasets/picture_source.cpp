@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <limits>
-#include <system_error>
 
 #include "datasets/image.h"
 #include "datasets/resident_source.h"
@@ -16,24 +13,6 @@
 namespace dpt {
 
 static_assert(kMostPictureFileBytes == static_cast<std::uint64_t>(kMostImageBytes));
-
-std::vector<std::byte> read_picture_file(const std::string& path) {
-  const StageTimer timer(DataStage::read);
-  std::error_code error;
-  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error) fail(ErrorKind::data, "{}: {}", path, error.message());
-  if (bytes > kMostPictureFileBytes) {
-    fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB", path,
-         bytes, kMostPictureFileBytes >> 20);
-  }
-  std::vector<std::byte> content(bytes);
-  std::ifstream file(path, std::ios::binary);
-  file.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(bytes));
-  if (static_cast<std::uintmax_t>(file.gcount()) != bytes) {
-    fail(ErrorKind::data, "{}: only {} of {} bytes could be read", path, file.gcount(), bytes);
-  }
-  return content;
-}
 
 void check_picture_channels(const std::string& name, const DataRequirements& requirements) {
   if (requirements.input.c == 1 || requirements.input.c == 3) return;

@@ -14,9 +14,6 @@ namespace dpt {
 /// A file of more bytes is no picture of an allowed size.
 inline constexpr std::uint64_t kMostPictureFileBytes = std::uint64_t{256} << 20;
 
-/// Reads a whole file into memory. Throws ErrorKind::data naming it.
-std::vector<std::byte> read_picture_file(const std::string& path);
-
 /// Fails unless pictures can be read as `requirements` asks for: as 1 channel (grey) or 3 (RGB).
 /// `name` says what the pictures are.
 void check_picture_channels(const std::string& name, const DataRequirements& requirements);

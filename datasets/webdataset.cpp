@@ -311,7 +311,6 @@ std::shared_ptr<const DataSource> open_shards(const ShardFiles& files, const cha
   Fingerprint hash;
   hash.add(fmt::format("webdataset v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                        requirements.input.c));
-  if (requirements.salvage) hash.add("salvage");
   std::size_t begin = 0;
   for (std::size_t i = 0; i < index.pictures.size(); ++i) {
     const ShardPicture& picture = index.pictures[i];

@@ -351,7 +351,8 @@ struct LossArgs {
   DevPtr sample_loss;  ///< f32 (batch) or null
   DevPtr sample_sums;  ///< f32 (batch, sums): what each sample adds to them; or null
   DevPtr prediction;   ///< i32 (batch): index of the largest logit; or null
-  /// f32 (batch, classes): what each output says of its target; or null. Elementwise losses only.
+  /// f32 (batch, classes): what each output says of its target, of cross-entropy the softmax; or
+  /// null
   DevPtr outputs;
   /// f32 scalar: gradients are scaled by it (1 / global batch count). Null: they are those of the
   /// sum, because only the sum over all ranks tells the divisor (see divide_by_weight).

@@ -160,8 +160,13 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.evaluated_train = {under(sets.train, transforms.eval), job.splits.train.indices};
   job.splits.train.source = under(sets.train, transforms.train);
   const bool leaves_out = spec.data.on_bad_sample == OnBadSample::skip;
-  if (leaves_out && !job.splits.train.source->resident() &&
-      job.splits.train.source->targets().floats() == 0) {
+  if (leaves_out && !job.splits.train.source->resident()) {
+    if (job.splits.train.source->targets().floats() > 0) {
+      fail(ErrorKind::usage,
+           "data.on_bad_sample: skip is for samples with class labels, but those of {} have other "
+           "targets or weights: write stop or salvage",
+           spec.data.dataset.type);
+    }
     job.bad_samples = std::make_shared<BadSamples>(spec.data.max_bad_samples);
     job.splits.train.source =
         with_substitutes(job.splits.train.source, job.splits.train.indices, job.bad_samples);

@@ -63,8 +63,8 @@ struct Job {
 
   std::shared_ptr<DecoderPool> decoders;    ///< of this process
   std::shared_ptr<BadSamples> bad_samples;  ///< met by training; null where they end it
-  /// Evaluations keep the outputs of each sample. REQUIRES: the loss has errors.
-  bool keeps_outputs = false;
+  /// Evaluations keep the outputs of each sample, or that of its prediction alone.
+  bool keeps_outputs = false, keeps_confidence = false;
 
   /// Most samples of a micro-batch of an evaluation. Where an evaluation normalises with the
   /// statistics of its micro-batches, it follows from the config alone.
@@ -99,6 +99,10 @@ struct Objective {
   MetricSet metrics;
 };
 Objective make_objective(const TrainSpec& spec, std::int64_t outputs, const Splits& splits);
+
+/// Evaluations also measure accuracy_top5 where samples have labels and the model has more than 5
+/// outputs. Nothing to do where the config says so, or where its metrics leave no room.
+void measure_top5(Job& job);
 
 /// Where the data's targets have no accuracy, what would be monitored by default is val/loss.
 /// Throws ErrorKind::usage where accuracy is written as a monitor. To be called before anything is

@@ -46,6 +46,19 @@ Objective make_objective(const TrainSpec& spec, std::int64_t outputs, const Spli
   return made;
 }
 
+void measure_top5(Job& job) {
+  constexpr std::int64_t kMost = 5;
+  if (!has_labels(job.loss.targets.kind) || job.plan.classes <= kMost) return;
+  if (job.metrics.sums.size() == kMostMetricSums) return;
+  for (const ObjectTable* table : metric_table().alternatives) {
+    // Its k is 5 unless a config says otherwise.
+    if (table->name == "top_k") job.spec.metrics.push_back({table->name, {}, table, table->make()});
+  }
+  job.metrics = make_metrics(job.spec.metrics, {job.plan.classes, job.spec.loss.type,
+                                                job.loss.has_errors, job.loss.targets.kind});
+  job.loss.sums = job.metrics.sums;
+}
+
 void adopt_targets(TrainSpec& spec, const DataSource& source) {
   const TargetKind kind = source.targets().kind;
   if (has_accuracy(kind)) return;

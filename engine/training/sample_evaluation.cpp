@@ -30,7 +30,7 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
   const std::size_t sum_count = job_.metrics.sums.size();
   memory_.grow(sums_, most * sum_count * sizeof(float), "evaluation results");
   memory_.grow(metrics_, sizeof(StepMetrics), "evaluation results");
-  const std::size_t width = outputs_of_sample();
+  const std::size_t width = outputs_read(), kept = outputs_of_sample();
   if (width > 0) memory_.grow(outputs_, most * width * sizeof(float), "evaluation results");
   std::vector<float> loss(most), sums(most * sum_count), outputs(most * width);
   std::vector<std::int32_t> prediction(most);
@@ -65,12 +65,14 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
     }
     backend_.synchronize();
     own.outputs.insert(own.outputs.end(), outputs.begin(),
-                       outputs.begin() + static_cast<std::ptrdiff_t>(samples * width));
+                       outputs.begin() + static_cast<std::ptrdiff_t>(samples * kept));
     own.sums.insert(own.sums.end(), sums.begin(),
                     sums.begin() + static_cast<std::ptrdiff_t>(samples * sum_count));
     for (std::size_t k = 0; k < samples; ++k) {
-      own.samples.push_back(
-          {loss[k], prediction[k], batch.labels[static_cast<std::size_t>(batch.slots[k])]});
+      const float confidence =
+          width > 0 ? outputs[k * width + static_cast<std::size_t>(prediction[k])] : 0.0F;
+      own.samples.push_back({loss[k], prediction[k],
+                             batch.labels[static_cast<std::size_t>(batch.slots[k])], confidence});
     }
   }
   return own;
@@ -78,6 +80,11 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
 
 std::size_t SampleEvaluation::outputs_of_sample() const {
   return job_.keeps_outputs ? static_cast<std::size_t>(job_.plan.classes) : 0;
+}
+
+std::size_t SampleEvaluation::outputs_read() const {
+  return job_.keeps_outputs || job_.keeps_confidence ? static_cast<std::size_t>(job_.plan.classes)
+                                                     : 0;
 }
 
 std::vector<float> SampleEvaluation::gather(std::vector<float> own, std::size_t of_rank) {
@@ -154,6 +161,7 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
       results.loss.push_back(result.loss);
       results.prediction.push_back(result.prediction);
       results.label.push_back(result.label);
+      if (job_.keeps_confidence) results.confidence.push_back(result.confidence);
     }
   }
   return results;

@@ -20,8 +20,9 @@ namespace dpt {
 struct SampleResults {
   std::vector<float> loss;
   std::vector<std::int32_t> prediction, label;
-  std::vector<float> sums;     ///< of each sample those of Job::metrics
-  std::vector<float> outputs;  ///< of each sample what its outputs say, for Job::keeps_outputs
+  std::vector<float> sums;        ///< of each sample those of Job::metrics
+  std::vector<float> outputs;     ///< of each sample what its outputs say, for Job::keeps_outputs
+  std::vector<float> confidence;  ///< the output of each prediction, for Job::keeps_confidence
   /// This rank ran each of its micro-batches as one launch. A device that captures replays from the
   /// third micro-batch of a size on.
   bool replayed = false;
@@ -56,6 +57,7 @@ class SampleEvaluation {
   struct SampleResult {
     float loss;
     std::int32_t prediction, label;
+    float confidence;
   };
   /// This rank's.
   struct OwnPart {
@@ -69,8 +71,9 @@ class SampleEvaluation {
                   const std::vector<Range>& micro_batches, Loader& loader,
                   const StopQuestion& wants_stop);
   bool any_rank_leaves(bool leaves);
-  /// That are kept of a sample.
+  /// That are kept of a sample, and that are read from the device.
   std::size_t outputs_of_sample() const;
+  std::size_t outputs_read() const;
   /// Those of all ranks, `of_rank` each.
   std::vector<float> gather(std::vector<float> own, std::size_t of_rank);
 

@@ -83,6 +83,21 @@ DPT_HOST_DEVICE inline LargestLogit largest_logit(const float* logits, std::int3
   return largest;
 }
 
+/// The probability of a class: `exponential` is e^logit, and `exponentials` their sum, both of
+/// logits counted from the largest one.
+DPT_HOST_DEVICE inline float softmax_output(float exponential, double exponentials) {
+  return static_cast<float>(static_cast<double>(exponential) / exponentials);
+}
+
+/// The softmax of a row. `outputs` is other memory than the logits.
+DPT_HOST_DEVICE inline void softmax_outputs(const float* logits, std::int32_t classes,
+                                            float* outputs) {
+  const float largest = largest_logit(logits, classes).value;
+  for (std::int32_t c = 0; c < classes; ++c) outputs[c] = exp_nonpositive(logits[c] - largest);
+  const double sum = lane_sum(classes, [&](std::int32_t c) { return outputs[c]; });
+  for (std::int32_t c = 0; c < classes; ++c) outputs[c] = softmax_output(outputs[c], sum);
+}
+
 struct SoftmaxRow {
   float loss = 0;
   std::int32_t prediction = 0;  ///< index of the largest logit, the first of equal ones

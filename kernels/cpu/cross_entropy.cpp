@@ -16,7 +16,11 @@ struct CrossEntropyRows {
   CrossEntropyDesc d;
   double mean_weight = 1;
 
-  LossRow operator()(const LossInput& in) const { return in.targets ? soft(in) : with_label(in); }
+  LossRow operator()(const LossInput& in) const {
+    // Before the gradient takes the place of the logits.
+    if (in.outputs) softmax_outputs(in.logits, static_cast<std::int32_t>(d.classes), in.outputs);
+    return in.targets ? soft(in) : with_label(in);
+  }
 
  private:
   ClassWeights weights() const {

@@ -34,6 +34,10 @@ struct CrossEntropyRows {
     }
     sums.exponentials = Mine::sum(sums.exponentials);
     if (smoothing > 0) sums.logits = Mine::sum(sums.logits);
+    for (std::int32_t c = lane; row.outputs && c < classes; c += kThreads) {
+      row.outputs[c] = softmax_output(exp_nonpositive(to_float(row.logits[c]) - largest.value),
+                                      sums.exponentials);
+    }
     Mine::order();  // The gradient may lie where the logits are.
     loss_rows::RowLoss result;
     if (classes == 0) return result;
@@ -84,6 +88,9 @@ struct SoftLabelRows {
     }
     exponentials = Mine::sum(exponentials);
     const double log_sum = log(exponentials);
+    for (std::int32_t c = lane; row.outputs && c < classes; c += kThreads) {
+      row.outputs[c] = softmax_output(exp_nonpositive(logit(c)), exponentials);
+    }
     double loss = 0, mass = 0;
     for (std::int32_t c = lane; c < classes; c += kThreads) {
       loss += targets.loss(c, logit(c), log_sum);

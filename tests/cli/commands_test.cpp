@@ -25,10 +25,10 @@ TEST_CASE("help and version") {
   check_contains(unknown.err, "unknown command 'trian', did you mean 'train'?");
   const Finished nothing_near = w.run({"frobnicate"});
   CHECK(nothing_near.exit_code == 2);
-  check_contains(
-      nothing_near.err,
-      "unknown command 'frobnicate'. Commands: train, eval, export, runs, compare, config, "
-      "data, model");
+  check_contains(nothing_near.err,
+                 "unknown command 'frobnicate'. Commands: train, eval, predict, export, runs, "
+                 "compare, config, "
+                 "data, model");
   const Finished nested = w.run({"config", "chekc", "small.yaml"});
   CHECK(nested.exit_code == 2);
   check_contains(nested.err, "unknown command 'chekc' of dpt config, did you mean 'check'?");
@@ -112,7 +112,7 @@ TEST_CASE("train leaves a run folder that scripts can read") {
     std::istringstream csv(read_file(w.dir.file("p.csv")));
     std::string line;
     std::getline(csv, line);
-    CHECK(line == "index,label,prediction,label_name,prediction_name,loss");
+    CHECK(line == "index,label,prediction,label_name,prediction_name,loss,probability");
     int n = 0, correct = 0;
     while (std::getline(csv, line)) {
       int index = -1, label = -1, prediction = -1;

@@ -369,8 +369,8 @@ TEST_CASE_FIXTURE(InWorld, "eval over processes gives the results of one, in ord
   if (lacks_gloo()) return;
   train_on("evaluated", {"cpu", "cpu"});
   const auto eval = [&](const std::string& name) {
-    return std::vector<std::string>{"eval", dir.file("evaluated"), "--predictions", dir.file(name),
-                                    "--json"};
+    return std::vector<std::string>{"eval",         dir.file("evaluated"), "--predictions",
+                                    dir.file(name), "--probabilities",     "--json"};
   };
   Processes processes(on_devices(eval("many.csv"), {"cpu", "cpu,cpu"}), dir.path());
   const auto finished = processes.wait();

@@ -82,7 +82,8 @@ TEST_CASE("npy: each kind of target is trained, measured and predicted") {
     double loss = 0, weight = 0, right = 0, count = 0, errors = 0, squares = 0;
     std::vector<double> of_target(4, 0.0), of_squares(4, 0.0);
     for (std::size_t i = 1; i < rows.size(); ++i) {
-      const auto& row = rows[i];
+      auto row = rows[i];
+      if (labelled) row.pop_back();  // the probability
       loss += number(row[row.size() - 2]);
       weight += number(row.back());
       if (number(row.back()) == 0) {
@@ -117,7 +118,7 @@ TEST_CASE("npy: each kind of target is trained, measured and predicted") {
       CHECK(test["r2"].get<double>() == doctest::Approx(1 - squares / spread).epsilon(1e-5));
     }
     const std::string first =
-        labelled ? "index,label,prediction,label_name,prediction_name,loss,weight"
+        labelled ? "index,label,prediction,label_name,prediction_name,loss,weight,probability"
                  : "index,target_0,target_1,target_2,target_3,prediction_0,prediction_1,"
                    "prediction_2,prediction_3,loss,weight";
     std::string names;

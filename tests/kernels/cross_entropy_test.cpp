@@ -17,7 +17,7 @@ namespace dpt::testing {
 namespace {
 
 struct Outcome {
-  std::vector<float> gradient, sample_loss;
+  std::vector<float> gradient, sample_loss, outputs;
   std::vector<std::int32_t> prediction;
   StepMetrics metrics;
 };
@@ -53,10 +53,23 @@ Outcome run(Backend& backend, const CrossEntropyDesc& d, const std::vector<float
   args.metrics = metrics.ptr();
   args.sample_loss = loss.ptr();
   args.prediction = prediction.ptr();
+  const OnDevice<float> outputs(backend, std::vector<float>(logits.size(), NAN));
+  args.outputs = outputs.ptr();
   args.inverse_count = scale.ptr();
   args.write = write;
   backend.cross_entropy(d)->run(args);
-  return {in_place ? x.get() : dx.get(), loss.get(), prediction.get(), metrics.get()[0]};
+  return {in_place ? x.get() : dx.get(), loss.get(), outputs.get(), prediction.get(),
+          metrics.get()[0]};
+}
+
+std::vector<double> softmax_of(std::vector<double> logits, std::int64_t classes) {
+  for (auto row = logits.begin(); row != logits.end(); row += classes) {
+    const double largest = *std::max_element(row, row + classes);
+    double sum = 0;
+    for (auto at = row; at != row + classes; ++at) sum += * at = std::exp(*at - largest);
+    for (auto at = row; at != row + classes; ++at) *at /= sum;
+  }
+  return logits;
 }
 
 void check(const CrossEntropyDesc& d, const std::vector<float>& logits,
@@ -70,6 +83,7 @@ void check(const CrossEntropyDesc& d, const std::vector<float>& logits,
     const Outcome got = run(*backend, d, logits, labels, scale, targets);
     check_close("gradient", got.gradient, want.gradient, 1e-6);
     check_close("loss per sample", got.sample_loss, want.sample_loss, 1e-6);
+    check_close("outputs", got.outputs, softmax_of(to_double(logits), d.classes), 1e-6);
     CHECK(got.prediction == want.prediction);
     CHECK(static_cast<double>(got.metrics.loss_sum) ==
           doctest::Approx(want.loss_sum).epsilon(1e-6));
@@ -82,6 +96,7 @@ void check(const CrossEntropyDesc& d, const std::vector<float>& logits,
     const Outcome in_place = run(*backend, d, logits, labels, scale, targets,
                                  {1, 2, 3, 4, 5, 0, 0, {6}}, GradWrite::add, true);
     CHECK(in_place.gradient == got.gradient);
+    CHECK(in_place.outputs == got.outputs);
     CHECK(static_cast<double>(in_place.metrics.loss_sum) ==
           doctest::Approx(want.loss_sum + 1).epsilon(1e-6));
     CHECK(in_place.metrics.sums[0] == static_cast<float>(want.correct + 6));

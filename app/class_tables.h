@@ -1,0 +1,30 @@
+// What dpt eval says of classes: scores, confusions and calibration.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/metrics/class_report.h"
+#include "engine/training/evaluator.h"
+#include "engine/training/run_log.h"
+
+namespace dpt {
+
+struct EvaluatedClasses {
+  ClassReport report;
+  std::optional<double> calibration_error;  ///< absent where the outputs are no probabilities
+  std::vector<std::string> names;           ///< one for each class
+};
+
+/// Of the samples that count. Absent where samples have no labels. REQUIRES: Job::keeps_confidence.
+std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& split,
+                                                 const EvalResult& result);
+
+/// All of it as fields; docs/evaluation.md says which.
+void add_classes(Json& out, const EvaluatedClasses& classes);
+
+/// Tables for people: all of few classes, the worst of many.
+std::string text_of_classes(const EvaluatedClasses& classes);
+
+}  // namespace dpt

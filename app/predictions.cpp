@@ -1,0 +1,116 @@
+#include "app/predictions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "engine/data/target_rows.h"
+
+namespace dpt {
+namespace {
+
+/// The end of the first line of a table, or of that of a sample: the loss holds the weight, which
+/// follows.
+std::string last_names(const TargetRows& targets) {
+  return targets.weighted() ? ",loss,weight" : ",loss";
+}
+std::string last(TargetRows& targets, std::size_t position, float loss) {
+  return targets.weighted() ? fmt::format(",{:.9g},{:.9g}", loss, targets.weight(position))
+                            : fmt::format(",{:.9g}", loss);
+}
+
+std::string labels_table(const Job& job, const Split& split, const SampleResults& samples,
+                         bool all_outputs) {
+  const auto width = static_cast<std::size_t>(job.plan.classes);
+  const std::vector<std::string>& names = split.source->classes();
+  const std::string output = name_of_outputs(job.spec.loss.type);
+  TargetRows targets(split);
+  const auto name = [&](std::int32_t label) {
+    return csv_field(name_of(names, static_cast<std::size_t>(label)));
+  };
+  std::string text =
+      "index,label,prediction,label_name,prediction_name" + last_names(targets) + "," + output;
+  for (std::size_t c = 0; all_outputs && c < width; ++c) {
+    text += "," + csv_field(output + "_" + name_of(names, c));
+  }
+  text += "\n";
+  for (std::size_t i = 0; i < samples.loss.size(); ++i) {
+    text += fmt::format("{},{},{},{},{}", split.indices[i], samples.label[i], samples.prediction[i],
+                        name(samples.label[i]), name(samples.prediction[i]));
+    text += last(targets, i, samples.loss[i]);
+    text += fmt::format(",{:.9g}", samples.confidence[i]);
+    for (std::size_t c = 0; all_outputs && c < width; ++c) {
+      text += fmt::format(",{:.9g}", samples.outputs[i * width + c]);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+/// Of samples without labels: each output's target and what the output says of it.
+std::string outputs_table(const Split& split, const SampleResults& samples) {
+  const auto width = static_cast<std::size_t>(split.source->targets().values);
+  TargetRows targets(split);
+  std::string text = "index";
+  for (const char* what : {"target", "prediction"}) {
+    for (std::size_t c = 0; c < width; ++c) {
+      text += "," + csv_field(fmt::format("{}_{}", what, name_of(split.source->classes(), c)));
+    }
+  }
+  text += last_names(targets) + "\n";
+  for (std::size_t i = 0; i < samples.loss.size(); ++i) {
+    const std::span<const float> row = targets.values(i);
+    text += fmt::format("{}", split.indices[i]);
+    for (std::size_t c = 0; c < width; ++c) text += fmt::format(",{:.9g}", row[c]);
+    for (std::size_t c = 0; c < width; ++c) {
+      text += fmt::format(",{:.9g}", samples.outputs[i * width + c]);
+    }
+    text += last(targets, i, samples.loss[i]) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+const char* name_of_outputs(const std::string& loss) {
+  return loss == "cross_entropy" || loss == "bce_with_logits" ? "probability" : "output";
+}
+
+std::string name_of(const std::vector<std::string>& names, std::size_t index) {
+  return index < names.size() ? names[index] : std::to_string(index);
+}
+
+std::string predictions_table(const Job& job, const Split& split, const SampleResults& samples,
+                              bool all_outputs) {
+  return has_labels(split.source->targets().kind) ? labels_table(job, split, samples, all_outputs)
+                                                  : outputs_table(split, samples);
+}
+
+std::vector<std::size_t> largest_outputs(std::span<const float> outputs, std::size_t prediction,
+                                         std::size_t most) {
+  std::vector<std::size_t> order(outputs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto value = [&](std::size_t c) {
+    return std::isnan(outputs[c]) ? -std::numeric_limits<float>::infinity() : outputs[c];
+  };
+  // Outputs that are equal in fp32 may come from logits that are not, which the prediction follows.
+  const auto comes_before = [&](std::size_t a, std::size_t b) {
+    if ((a == prediction) != (b == prediction)) return a == prediction;
+    const float of_a = value(a), of_b = value(b);
+    return of_a != of_b ? of_a > of_b : a < b;
+  };
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(most, order.size()));
+  std::partial_sort(order.begin(), end, order.end(), comes_before);
+  order.erase(end, order.end());
+  return order;
+}
+
+}  // namespace dpt

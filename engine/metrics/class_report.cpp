@@ -1,0 +1,76 @@
+#include "engine/metrics/class_report.h"
+
+#include <array>
+#include <cmath>
+
+namespace dpt {
+namespace {
+
+double quotient(double of, double by) {
+  return by == 0 ? 0 : of / by;
+}
+
+}  // namespace
+
+ClassReport make_class_report(std::span<const std::int32_t> labels,
+                              std::span<const std::int32_t> predictions, std::int64_t classes) {
+  ClassReport report;
+  report.classes.resize(static_cast<std::size_t>(classes));
+  std::vector<double> right(report.classes.size(), 0.0);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const auto label = static_cast<std::size_t>(labels[i]);
+    ++report.classes[label].support;
+    ++report.classes[static_cast<std::size_t>(predictions[i])].predictions;
+    right[label] += labels[i] == predictions[i] ? 1 : 0;
+    ++report.confusion[{labels[i], predictions[i]}];
+  }
+  double count = 0;
+  ClassScores& macro = report.macro;
+  for (std::size_t c = 0; c < report.classes.size(); ++c) {
+    ClassScores& scores = report.classes[c];
+    const auto support = static_cast<double>(scores.support);
+    const auto predicted = static_cast<double>(scores.predictions);
+    scores.precision = quotient(right[c], predicted);
+    scores.recall = quotient(right[c], support);
+    scores.f1 = quotient(2 * right[c], predicted + support);
+    macro.support += scores.support;
+    macro.predictions += scores.predictions;
+    if (support + predicted == 0) continue;
+    count += 1;
+    macro.precision += scores.precision;
+    macro.recall += scores.recall;
+    macro.f1 += scores.f1;
+  }
+  for (double* mean : {&macro.precision, &macro.recall, &macro.f1}) {
+    *mean = count == 0 ? NAN : *mean / count;
+  }
+  return report;
+}
+
+double calibration_error(std::span<const std::int32_t> labels,
+                         std::span<const std::int32_t> predictions,
+                         std::span<const float> probabilities) {
+  struct Bin {
+    double right = 0, probability = 0;
+  };
+  std::array<Bin, kCalibrationBins> bins;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const auto probability = static_cast<double>(probabilities[i]);
+    if (std::isnan(probability)) return NAN;
+    // Bounds in fp32, as the probabilities are: 0.2 belongs to the bin that ends with it.
+    std::size_t place = 0;
+    while (place + 1 < bins.size() &&
+           probabilities[i] > static_cast<float>(place + 1) / kCalibrationBins) {
+      ++place;
+    }
+    Bin& bin = bins[place];
+    bin.right += labels[i] == predictions[i] ? 1 : 0;
+    bin.probability += probability;
+  }
+  // A bin's part of the samples times |right / samples of it - probability / samples of it|.
+  double sum = 0;
+  for (const Bin& bin : bins) sum += std::abs(bin.right - bin.probability);
+  return labels.empty() ? NAN : sum / static_cast<double>(labels.size());
+}
+
+}  // namespace dpt

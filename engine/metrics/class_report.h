@@ -1,0 +1,47 @@
+// How well each class is told from the others: what an evaluation of class labels says besides its
+// metrics.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace dpt {
+
+/// Of a class: TP samples of it were predicted to be, FP others were, and FN of it were not. A
+/// quotient whose divisor is 0 is 0, as in scikit-learn's classification_report.
+struct ClassScores {
+  double precision = 0;          ///< TP / (TP + FP)
+  double recall = 0;             ///< TP / (TP + FN)
+  double f1 = 0;                 ///< 2 TP / (2 TP + FP + FN)
+  std::int64_t support = 0;      ///< samples of the class
+  std::int64_t predictions = 0;  ///< samples predicted to be of it
+};
+
+struct ClassReport {
+  std::vector<ClassScores> classes;
+  /// Means over the classes that have samples or were predicted, each with the same weight
+  /// (scikit-learn's macro avg); the counts are of all samples. NaN without samples.
+  ClassScores macro;
+  /// How many samples have that label and that prediction, where there are any.
+  std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> confusion;
+};
+
+/// Of samples that count. REQUIRES: labels and predictions are from 0 to classes - 1.
+ClassReport make_class_report(std::span<const std::int32_t> labels,
+                              std::span<const std::int32_t> predictions, std::int64_t classes);
+
+inline constexpr int kCalibrationBins = 15;
+
+/// The expected calibration error: the samples are put into bins ((m-1)/M, m/M] by the probability
+/// of their prediction, and |accuracy - mean probability| of the bins is averaged by their numbers
+/// of samples. Guo et al., On Calibration of Modern Neural Networks, ICML 2017, equation 3, with
+/// M = 15. From 0 (calibrated) to 1; NaN without samples, or if a probability is NaN.
+double calibration_error(std::span<const std::int32_t> labels,
+                         std::span<const std::int32_t> predictions,
+                         std::span<const float> probabilities);
+
+}  // namespace dpt

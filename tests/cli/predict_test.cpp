@@ -1,0 +1,357 @@
+// dpt eval's results of classes, and dpt predict: against each other, and against the pictures.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/cli/terminal.h"
+#include "tests/cli/workplace.h"
+#include "tests/engine/data/pictures.h"
+#include "tests/support/npy_data.h"
+
+using namespace dpt::testing;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+using TableRow = std::map<std::string, std::string>;
+
+/// The rows of a table without quotes.
+std::vector<TableRow> table_rows(const std::string& text) {
+  std::vector<TableRow> rows;
+  std::vector<std::string> names;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::vector<std::string> fields;
+    for (std::size_t begin = 0; begin <= line.size();) {
+      const std::size_t end = std::min(line.find(',', begin), line.size());
+      fields.push_back(line.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    if (names.empty()) {
+      names = fields;
+      continue;
+    }
+    REQUIRE(fields.size() == names.size());
+    rows.emplace_back();
+    for (std::size_t i = 0; i < names.size(); ++i) rows.back()[names[i]] = fields[i];
+  }
+  return rows;
+}
+
+constexpr const char* kPictureRun = R"(version: 1
+name: pictures
+data:
+  dataset: image_folder
+  root: pictures
+  batch_size: 8
+  transforms:
+    train: [{type: RandomResizedCrop, size: 8}, {type: Normalize, mean: [0.5, 0.4, 0.5], std: [0.25, 0.25, 0.2]}]
+    eval: [{type: Resize, size: 10}, {type: CenterCrop, size: 8}, {type: Normalize, mean: [0.5, 0.4, 0.5], std: [0.25, 0.25, 0.2]}]
+model:
+  input: [3, 8, 8]
+  layers:
+    - {type: Conv2d, name: conv1, out_channels: 4, kernel_size: 3}
+    - {type: ReLU}
+    - {type: Flatten}
+    - {type: Linear, name: fc, out_features: 3}
+optimizer: {type: SGD, lr: 0.02}
+train: {epochs: 2}
+devices: [cpu]
+)";
+
+/// A run on pictures of many sizes, in three classes.
+struct PictureRun : Workplace {
+  explicit PictureRun(const std::vector<std::string>& more = {}) : Workplace(kPictureRun) {
+    std::uint32_t seed = 1;
+    for (const std::string part : {"train", "test"}) {
+      for (const std::string name : {"ant", "bee", "cow"}) {
+        fs::create_directories(dir.file("pictures/" + part + "/" + name));
+        for (int k = 0; k < 15; ++k, ++seed) {
+          const std::uint32_t width = 9 + seed % 7, height = 8 + seed % 11;
+          auto pixels = dpt::data_test::noise(width * height * 3, seed);
+          for (std::size_t i = 0; i < pixels.size(); ++i) {
+            if (i % 3 == static_cast<std::size_t>(name[0] - 'a')) pixels[i] |= 0xc0;
+          }
+          write(part + "/" + name + "/" + std::to_string(10 + k) + (k % 2 ? ".png" : ".jpg"),
+                k % 2 ? dpt::data_test::png(width, height, 3, pixels)
+                      : dpt::data_test::jpeg(static_cast<int>(width), static_cast<int>(height), 3,
+                                             pixels));
+        }
+      }
+    }
+    run_well({"train", "small.yaml"}, more);
+  }
+  void write(const std::string& name, const dpt::data_test::Bytes& bytes) const {
+    write_file(dir.file("pictures/" + name), std::string(bytes.begin(), bytes.end()));
+  }
+};
+
+double value_in(const TableRow& row, const std::string& name) {
+  return std::stod(row.at(name));
+}
+
+}  // namespace
+
+TEST_CASE("eval: results of classes follow from the predictions, on any devices") {
+  const PictureRun w;
+  const std::vector<std::string> eval = {"eval",          "runs/pictures", "--json",
+                                         "--predictions", "p.csv",         "--probabilities"};
+  const Finished one = w.run_well(eval);
+  const std::string text = read_file(w.dir.file("p.csv"));
+  const Finished three = w.run_well(eval, {"--devices", "cpu,cpu,cpu"});
+  CHECK(three.out == one.out);
+  CHECK(read_file(w.dir.file("p.csv")) == text);
+  check_contains(text,
+                 "index,label,prediction,label_name,prediction_name,loss,probability,"
+                 "probability_ant,probability_bee,probability_cow\n");
+
+  const json result = json::parse(one.out);
+  std::vector<std::vector<int>> confusion(3, std::vector<int>(3, 0));
+  std::vector<double> right(15, 0.0), expected(15, 0.0);
+  const std::vector<TableRow> rows = table_rows(text);
+  REQUIRE(rows.size() == 45);
+  for (const TableRow& row : rows) {
+    const auto label = static_cast<std::size_t>(value_in(row, "label"));
+    const auto prediction = static_cast<std::size_t>(value_in(row, "prediction"));
+    ++confusion[label][prediction];
+    CHECK(row.at("probability") == row.at("probability_" + row.at("prediction_name")));
+    // The cross-entropy is that of the label's probability.
+    CHECK(value_in(row, "loss") ==
+          doctest::Approx(-std::log(value_in(row, "probability_" + row.at("label_name"))))
+              .epsilon(1e-4));
+    double sum = 0;
+    for (const char* name : {"probability_ant", "probability_bee", "probability_cow"}) {
+      sum += value_in(row, name);
+      CHECK(value_in(row, name) <= value_in(row, "probability"));
+    }
+    CHECK(sum == doctest::Approx(1).epsilon(1e-6));
+    const double probability = value_in(row, "probability");
+    const auto bin = static_cast<std::size_t>(std::max(0.0, std::ceil(15 * probability) - 1));
+    right.at(bin) += label == prediction ? 1 : 0;
+    expected.at(bin) += probability;
+  }
+  CHECK(result["confusion"] == confusion);
+  double error = 0, mean = 0;
+  for (std::size_t b = 0; b < 15; ++b) error += std::abs(right[b] - expected[b]) / 45;
+  CHECK(result.at("calibration_error").get<double>() == doctest::Approx(error).epsilon(1e-6));
+  for (std::size_t c = 0; c < 3; ++c) {
+    const json& of = result["classes"][c];
+    CHECK(of["name"] == std::vector<std::string>{"ant", "bee", "cow"}[c]);
+    CHECK(of["support"] == 15);
+    CHECK(of["recall"].get<double>() == doctest::Approx(confusion[c][c] / 15.0));
+    mean += of["recall"].get<double>() / 3;
+  }
+  CHECK(result.at("macro").at("recall").get<double>() == doctest::Approx(mean));
+  CHECK_FALSE(result.contains("accuracy_top5"));
+
+  // People get tables, programs the line that they know.
+  const std::string shown = on_terminal({"eval", "runs/pictures"}, w.dir.path());
+  check_contains(shown, "precision  recall      f1  support");
+  check_contains(shown, "macro average");
+  check_contains(shown, "confusion matrix (rows: labels, columns: predictions)");
+  check_contains(shown, fmt::format("expected calibration error (15 bins): {:.4f}", error));
+  const std::string line = w.run_well({"eval", "runs/pictures"}).out;
+  CHECK(std::count(line.begin(), line.end(), '\n') == 1);
+  CHECK(w.run({"eval", "runs/pictures", "--probabilities"}).exit_code == 2);
+}
+
+TEST_CASE("eval: of many classes top-5, and on a terminal the worst") {
+  const Workplace w(R"(version: 1
+name: many
+data: {dataset: synthetic, size: 100, test_size: 60, classes: 30, batch_size: 20, difficulty: 0.9}
+model:
+  input: [1, 4, 4]
+  layers: [{type: Flatten}, {type: Linear, name: fc, out_features: 30}]
+optimizer: {type: SGD, lr: 0.1}
+train: {epochs: 1}
+devices: [cpu]
+)");
+  w.run_well({"train", "small.yaml"});
+  const json result = json::parse(
+      w.run_well({"eval", "runs/many", "--json", "--predictions", "p.csv", "--probabilities"}).out);
+  double in_five = 0;
+  for (const TableRow& row : table_rows(read_file(w.dir.file("p.csv")))) {
+    const double own = value_in(row, "probability_" + row.at("label_name"));
+    int above = 0;
+    for (int c = 0; c < 30; ++c) {
+      above += value_in(row, "probability_" + std::to_string(c)) > own ? 1 : 0;
+    }
+    in_five += above < 5 ? 1 : 0;
+  }
+  CHECK(result.at("accuracy_top5").get<double>() == doctest::Approx(in_five / 60));
+  CHECK(result["classes"].size() == 30);
+  w.run_well({"eval", "runs/many", "--require", "test/accuracy_top5>=0"});
+  const std::string shown = on_terminal({"eval", "runs/many"}, w.dir.path());
+  check_contains(shown, "(the 10 worst of 30 classes, by f1; --json has all)");
+  check_contains(shown, "most frequent confusions");
+}
+
+TEST_CASE("eval: outputs that are no probabilities have no calibration error") {
+  const PictureRun w({"loss.type=mse"});
+  const json result =
+      json::parse(w.run_well({"eval", "runs/pictures", "--json", "--predictions", "p.csv"}).out);
+  CHECK_FALSE(result.contains("calibration_error"));
+  CHECK(result.contains("confusion"));
+  check_contains(read_file(w.dir.file("p.csv")), "prediction_name,loss,output\n");
+  const std::string lines = w.run_well({"predict", "runs/pictures", "pictures/test"}).out;
+  check_contains(lines, "path,prediction,prediction_name,output\n");
+}
+
+TEST_CASE("predict gives what eval gives, without the training data, on any devices") {
+  const PictureRun w({"loss.class_weights=balanced", "lr_schedule.type=plateau", "data.val_split=5",
+                      "train.ema={decay: 0.9}"});
+  w.run_well({"eval", "runs/pictures", "--predictions", "p.csv", "--probabilities"});
+  const std::vector<TableRow> eval = table_rows(read_file(w.dir.file("p.csv")));
+  fs::rename(w.dir.file("pictures/test"), w.dir.file("new"));
+  fs::remove_all(w.dir.file("pictures"));
+  write_file(w.dir.file("new/notes.txt"), "no picture");
+  write_file(w.dir.file("new/.hidden.png"), "no picture");
+  const Finished one = w.run_well({"predict", "runs/pictures", "new"});
+  CHECK(one.err.empty());
+  const std::vector<TableRow> rows = table_rows(one.out);
+  REQUIRE(rows.size() == eval.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    check_contains(rows[i].at("path"), "new/" + eval[i].at("label_name") + "/");
+    for (const char* name : {"prediction", "prediction_name", "probability"}) {
+      CHECK(rows[i].at(name) == eval[i].at(name));
+    }
+  }
+  CHECK(w.run_well({"predict", "runs/pictures", "new", "--devices", "cpu,cpu,cpu"}).out == one.out);
+  CHECK(w.run_well({"predict", "runs/pictures", "new", "--use", "raw"}).out != one.out);
+  CHECK(w.run_well({"predict", "runs/pictures", "new", "--out", "out.csv"}).out.empty());
+  CHECK(read_file(w.dir.file("out.csv")) == one.out);
+
+  // Files in the order given; with --top the classes in that of their probabilities.
+  const std::vector<std::string> two = {"predict",        "runs/pictures/best.safetensors",
+                                        "new/cow/11.png", "new/ant/10.jpg",
+                                        "--top",          "3"};
+  const std::vector<TableRow> top = table_rows(w.run_well(two).out);
+  REQUIRE(top.size() == 2);
+  CHECK(top[0].at("path") == "new/cow/11.png");
+  CHECK(top[1].at("path") == "new/ant/10.jpg");
+  for (const TableRow& row : top) {
+    CHECK(value_in(row, "probability") >= value_in(row, "probability_2"));
+    CHECK(value_in(row, "probability_2") >= value_in(row, "probability_3"));
+    CHECK(value_in(row, "probability") + value_in(row, "probability_2") +
+              value_in(row, "probability_3") ==
+          doctest::Approx(1).epsilon(1e-6));
+  }
+  std::istringstream lines(w.run_well(two, {"--format", "jsonl"}).out);
+  std::vector<json> objects;
+  for (std::string line; std::getline(lines, line);) objects.push_back(json::parse(line));
+  REQUIRE(objects.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(objects[i]["path"] == top[i].at("path"));
+    CHECK(objects[i]["prediction_name"] == top[i].at("prediction_name"));
+    REQUIRE(objects[i].at("top").size() == 3);
+    CHECK(objects[i]["top"][1]["prediction_name"] == top[i].at("prediction_name_2"));
+    CHECK(objects[i]["top"][2]["probability"].get<double>() ==
+          doctest::Approx(value_in(top[i], "probability_3")).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("predict names pictures that cannot be read and predicts the others") {
+  const PictureRun w;
+  const std::string good = w.run_well({"predict", "runs/pictures", "pictures/test/bee"}).out;
+  const std::string whole = read_file(w.dir.file("pictures/test/bee/10.jpg"));
+  write_file(w.dir.file("torn.jpg"), whole.substr(0, whole.size() / 2));
+  write_file(w.dir.file("text.png"), "no picture");
+  const std::vector<std::string> bad = {"predict",           "runs/pictures", "torn.jpg",
+                                        "pictures/test/bee", "absent.png",    "text.png"};
+  for (const char* devices : {"cpu", "cpu,cpu,cpu"}) {
+    const Finished some = w.run(bad, {"--devices", devices});
+    CHECK(some.exit_code == 3);
+    const std::size_t first = good.find('\n') + 1;
+    CHECK(some.out == good.substr(0, first) + "torn.jpg,,,\n" + good.substr(first) +
+                          "absent.png,,,\ntext.png,,,\n");
+    check_contains(some.err, "dpt: torn.jpg: ");
+    check_contains(some.err, "dpt: absent.png: No such file or directory");
+    check_contains(some.err, "dpt: text.png: ");
+    check_contains(some.err, "3 of 18 pictures could not be read: they have no prediction");
+  }
+  const Finished lines = w.run(bad, {"--format", "jsonl", "--out", "out.jsonl"});
+  CHECK(lines.exit_code == 3);
+  std::istringstream text(read_file(w.dir.file("out.jsonl")));
+  std::string line;
+  REQUIRE(std::getline(text, line));
+  const json torn = json::parse(line);
+  CHECK(torn["path"] == "torn.jpg");
+  check_contains(torn.at("error").get<std::string>(), "torn.jpg: ");
+  CHECK_FALSE(torn.contains("prediction"));
+  REQUIRE(std::getline(text, line));
+  CHECK(json::parse(line).contains("prediction"));
+}
+
+TEST_CASE("predict writes many pictures in parts, bad ones where they were") {
+  const PictureRun w;
+  const std::string one = w.run_well({"predict", "runs/pictures", "pictures/test/bee/11.png"}).out;
+  const std::size_t first = one.find('\n') + 1;
+  // Parts are of 8192.
+  std::vector<std::string> words = {"predict", "runs/pictures", "--devices", "cpu,cpu,cpu"};
+  std::string want = one.substr(0, first);
+  for (int i = 0; i < 8200; ++i) {
+    const bool is_bad = i == 8191 || i == 8192;
+    words.push_back(is_bad ? "absent.png" : "pictures/test/bee/11.png");
+    want += is_bad ? "absent.png,,,\n" : one.substr(first);
+  }
+  const Finished many = w.run(words);
+  CHECK(many.exit_code == 3);
+  check_contains(many.err, "2 of 8200 pictures could not be read");
+  CHECK((many.out == want));
+}
+
+TEST_CASE("predict says what it cannot do") {
+  const PictureRun w;
+  const auto refused = [&](const std::vector<std::string>& more, int code,
+                           const std::string& message) {
+    const Finished finished = w.run({"predict", "runs/pictures"}, more);
+    CHECK(finished.exit_code == code);
+    CHECK(finished.out.empty());
+    check_contains(finished.err, message);
+  };
+  fs::create_directory(w.dir.file("empty"));
+  refused({"empty"}, 3, "empty: expected pictures (*.jpg, *.jpeg or *.png) in the folder");
+  refused({"pictures/test", "--top", "4"}, 2, "--top: expected 1 to 3 (the model's classes)");
+  refused({"pictures/test", "--top", "0"}, 2, "--top");
+  refused({"pictures/test", "--format", "xml"}, 2, "--format");
+  refused({"pictures/test", "--use", "ema"}, 2, "the run was made without train.ema");
+  refused({}, 2, "pictures");
+  const std::string help = w.run_well({"predict", "--help"}).out;
+  for (const char* option : {"--top", "--format", "--out", "--devices", "--use"}) {
+    check_contains(help, option);
+  }
+  check_contains(w.run_well({"--help"}).out, "predict");
+}
+
+TEST_CASE("predict: models whose outputs are no classes print each output") {
+  const Workplace w("");
+  write_file(w.dir.file("small.yaml"), "version: 1\nname: arrays\ndata:\n" +
+                                           npy_data(w.dir.path(), "multi_hot", false) +
+                                           R"(  batch_size: 8
+  classes: [sky, sea, land, sand]
+model:
+  input: [1, 8, 8]
+  layers: [{type: Flatten}, {type: Linear, name: fc, out_features: 4}]
+optimizer: {type: Adam, lr: 0.02}
+train: {epochs: 1}
+devices: [cpu]
+loss: {type: bce_with_logits}
+)");
+  w.run_well({"train", "small.yaml"});
+  const auto png = dpt::data_test::png(8, 8, 1, dpt::data_test::noise(64));
+  write_file(w.dir.file("a.png"), std::string(png.begin(), png.end()));
+  const Finished finished = w.run_well({"predict", "runs/arrays", "a.png"});
+  check_contains(finished.err, "warning: the run was trained on arrays");
+  check_contains(finished.out,
+                 "path,prediction_sky,prediction_sea,prediction_land,prediction_sand\na.png,0.");
+  const json line =
+      json::parse(w.run_well({"predict", "runs/arrays", "a.png", "--format", "jsonl"}).out);
+  CHECK(line.at("prediction_sky").get<double>() ==
+        doctest::Approx(value_in(table_rows(finished.out)[0], "prediction_sky")).epsilon(1e-6));
+  CHECK(w.run({"predict", "runs/arrays", "a.png", "--top", "2"}).exit_code == 2);
+}
