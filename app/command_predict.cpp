@@ -167,9 +167,12 @@ int run_predict(const PredictOptions& options) {
          "leave --top out",
          options.top, spec.loss.type);
   }
-  if (spec.data.dataset.type == "npy") {
-    say("warning: the run was trained on arrays: pictures are resized to the model's input and "
-        "scaled to 0..1 before data.transforms.eval, as arrays of bytes are");
+  if (dataset_kind(spec.data.dataset).any_type) {
+    say(fmt::format(
+        "warning: the run was trained on data of the kind {}: if that were arrays, mind "
+        "that pictures are resized to the model's input and scaled to 0..1 before "
+        "data.transforms.eval, as arrays of bytes are",
+        spec.data.dataset.type));
   }
   const auto unreadable = std::make_shared<UnreadablePictures>();
   const auto pictures =

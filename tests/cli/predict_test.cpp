@@ -346,7 +346,7 @@ loss: {type: bce_with_logits}
   const auto png = dpt::data_test::png(8, 8, 1, dpt::data_test::noise(64));
   write_file(w.dir.file("a.png"), std::string(png.begin(), png.end()));
   const Finished finished = w.run_well({"predict", "runs/arrays", "a.png"});
-  check_contains(finished.err, "warning: the run was trained on arrays");
+  check_contains(finished.err, "warning: the run was trained on data of the kind npy");
   check_contains(finished.out,
                  "path,prediction_sky,prediction_sea,prediction_land,prediction_sand\na.png,0.");
   const json line =
