@@ -25,6 +25,12 @@ namespace {
 
 using RunsJson = nlohmann::ordered_json;
 
+/// Whether it has what every run has from its start on: other folders have configs or checkpoints.
+bool looks_like_run(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path + "/config.yaml", ignored) && fs::exists(path + "/metrics.jsonl", ignored);
+}
+
 /// Folders of runs in `folder`, or below it in folders that hold none themselves; by name.
 std::vector<std::string> find_runs(const std::string& folder, int depth = 3) {
   std::vector<std::string> runs;
@@ -34,7 +40,7 @@ std::vector<std::string> find_runs(const std::string& folder, int depth = 3) {
     std::error_code ignored;
     if (!entry->is_directory(ignored)) continue;
     const std::string path = entry->path().string();
-    if (is_run_folder(path)) {
+    if (looks_like_run(path)) {
       runs.push_back(path);
     } else if (depth > 1) {
       for (std::string& each : find_runs(path, depth - 1)) runs.push_back(std::move(each));

@@ -30,6 +30,11 @@ TEST_CASE("runs lists the runs of a folder, whatever became of them") {
   std::string text = read_file(log);
   write_file(log, text.substr(0, text.find("{\"v\":1,\"event\":\"run_end\"")) + "{\"half a li");
   fs::create_directories(w.dir.file("runs/notes"));
+  // Neither a folder of checkpoints nor one with a config is a run.
+  fs::create_directories(w.dir.file("runs/engine/checkpoints"));
+  write_file(w.dir.file("runs/engine/checkpoints/notes.txt"), "notes");
+  fs::create_directories(w.dir.file("runs/project"));
+  write_file(w.dir.file("runs/project/config.yaml"), "name: other\n");
 
   auto runs = json_out(w, {"runs"})["runs"];
   REQUIRE(runs.size() == 3);
@@ -112,6 +117,12 @@ TEST_CASE("compare shows where configs differ, and the spread over seeds") {
   check_contains(text, "\noptimizer.lr ");
   check_contains(text, "\n2 runs that differ in the seed only: s1, s2\n");
   check_contains(text, "standard deviation\n");
+  // A run that was stopped is no sample of the results, and a seed counts once.
+  w.run_well({"train", "small.yaml", "--run-dir", "s4", "seed=4", "--max-steps", "2"});
+  w.run_well({"train", "small.yaml", "--run-dir", "again", "seed=2"});
+  CHECK(json_out(w, {"compare", "s1", "s2", "s4", "again"})["groups"][0]["runs"] ==
+        nlohmann::json({"s1", "s2"}));
+  CHECK(json_out(w, {"compare", "s1", "s4"})["groups"].empty());
   // Layers that only one of them has are told as such.
   w.run_well(
       {"train", "small.yaml", "--run-dir", "deep",
