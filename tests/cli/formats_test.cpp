@@ -73,7 +73,7 @@ TEST_CASE("formats: a CSV file of features is checked, trained, resumed, measure
   std::ifstream predictions(w.dir.file("out.csv"));
   std::getline(predictions, names);
   std::getline(predictions, first);
-  CHECK(names == "index,label,prediction,label_name,prediction_name,loss");
+  CHECK(names == "index,label,prediction,label_name,prediction_name,loss,probability");
   CHECK(first.starts_with("0,1,1,wide,wide,"));
   w.run_well({"export", "runs/small", "--onnx", "net.onnx", "--include-normalisation"});
   w.run_well({"data", "check", "small.yaml"});
