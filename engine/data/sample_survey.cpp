@@ -87,7 +87,8 @@ void add_bytes(std::span<const std::uint8_t> pixels, std::size_t channels, ByteS
 
 Moments moments_of(std::span<const float> values, std::size_t channels) {
   Moments moments;
-  moments.count = static_cast<double>(values.size() / channels);
+  const std::size_t pixels = values.size() / channels;
+  moments.count = static_cast<double>(pixels);
   moments.mean.resize(channels);
   moments.deviations.resize(channels);
   for (std::size_t i = 0; i < values.size(); ++i) {
