@@ -3,25 +3,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/data/wrapped_source.h"
 #include "kernels/error.h"
 
 namespace dpt {
 namespace {
 
-class SubstitutingSource final : public DataSource {
+class SubstitutingSource final : public WrappedSource {
  public:
   SubstitutingSource(std::shared_ptr<const DataSource> source, std::vector<std::int64_t> indices,
                      std::shared_ptr<BadSamples> bad)
-      : source_(std::move(source)), indices_(std::move(indices)), bad_(std::move(bad)) {}
+      : WrappedSource(std::move(source)), indices_(std::move(indices)), bad_(std::move(bad)) {}
 
-  std::int64_t size() const override { return source_->size(); }
-  SampleShape shape() const override { return source_->shape(); }
-  DType type() const override { return source_->type(); }
-  const std::vector<std::string>& classes() const override { return source_->classes(); }
-  std::string describe(std::int64_t index) const override { return source_->describe(index); }
-  std::int32_t label(std::int64_t index) const override { return source_->label(index); }
-  std::string fingerprint() const override { return source_->fingerprint(); }
-
+  /// None has to be readable.
+  std::vector<std::int64_t> samples_to_try() const override { return {}; }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     read_in_epoch(0, index, pixels, label);
   }
@@ -31,7 +26,7 @@ class SubstitutingSource final : public DataSource {
     std::int64_t at = index;
     do {
       try {
-        return source_->read_in_epoch(epoch, at, pixels, label);
+        return source().read_in_epoch(epoch, at, pixels, label);
       } catch (const DamagedCache&) {
         throw;
       } catch (const Error& error) {
@@ -41,7 +36,7 @@ class SubstitutingSource final : public DataSource {
       at = next(at);
     } while (at != index);
     fail(ErrorKind::data, "none of the {} training samples can be read; the first was {}",
-         indices_.size(), source_->describe(index));
+         indices_.size(), source().describe(index));
   }
 
  private:
@@ -49,7 +44,7 @@ class SubstitutingSource final : public DataSource {
     const auto after = std::upper_bound(indices_.begin(), indices_.end(), index);
     return after == indices_.end() ? indices_.front() : *after;
   }
-  std::shared_ptr<const DataSource> source_;
+
   std::vector<std::int64_t> indices_;
   std::shared_ptr<BadSamples> bad_;
 };
@@ -80,21 +75,14 @@ std::int64_t BadSamples::count() const {
 namespace {
 
 /// Says of a sample that cannot be read why it is not left out.
-class NeededSource final : public DataSource {
+class NeededSource final : public WrappedSource {
  public:
-  explicit NeededSource(std::shared_ptr<const DataSource> source) : source_(std::move(source)) {}
+  explicit NeededSource(std::shared_ptr<const DataSource> source)
+      : WrappedSource(std::move(source)) {}
 
-  std::int64_t size() const override { return source_->size(); }
-  SampleShape shape() const override { return source_->shape(); }
-  DType type() const override { return source_->type(); }
-  const std::vector<std::string>& classes() const override { return source_->classes(); }
-  std::string describe(std::int64_t index) const override { return source_->describe(index); }
-  std::int32_t label(std::int64_t index) const override { return source_->label(index); }
-  std::vector<std::int64_t> samples_to_try() const override { return source_->samples_to_try(); }
-  std::string fingerprint() const override { return source_->fingerprint(); }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     try {
-      source_->read(index, pixels, label);
+      source().read(index, pixels, label);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
       fail(ErrorKind::data,
@@ -103,9 +91,6 @@ class NeededSource final : public DataSource {
            error.what());
     }
   }
-
- private:
-  std::shared_ptr<const DataSource> source_;
 };
 
 }  // namespace

@@ -53,12 +53,7 @@ class Resize final : public HostTransform {
   std::optional<Size2> size_after(std::optional<Size2> before) const override {
     if (size_.size() == 2) return Size2{size_[0], size_[1]};
     if (!before) return std::nullopt;
-    // The longer side is cut, not rounded.
-    const std::int64_t shorter = std::min(before->h, before->w);
-    const std::int64_t longer = std::max(before->h, before->w);
-    const auto other = static_cast<std::int64_t>(static_cast<double>(size_[0] * longer) /
-                                                 static_cast<double>(shorter));
-    return before->h <= before->w ? Size2{size_[0], other} : Size2{other, size_[0]};
+    return with_shorter_side(*before, size_[0]);
   }
   std::optional<PicturePart> choose(Size2 picture, DrawStream&) const override {
     return resized({0, 0, picture.h, picture.w}, *size_after(picture));
@@ -185,6 +180,14 @@ std::string range_problem(const char* name, const std::vector<double>& range) {
 }
 
 }  // namespace
+
+Size2 with_shorter_side(Size2 picture, std::int64_t side) {
+  const std::int64_t shorter = std::min(picture.h, picture.w);
+  const std::int64_t longer = std::max(picture.h, picture.w);
+  const auto other =
+      static_cast<std::int64_t>(static_cast<double>(side * longer) / static_cast<double>(shorter));
+  return picture.h <= picture.w ? Size2{side, other} : Size2{other, side};
+}
 
 const ObjectTable& random_crop_table() {
   static const ObjectTable table = object_table<RandomCropOptions>(

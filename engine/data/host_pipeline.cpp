@@ -10,6 +10,7 @@
 
 #include "engine/data/host_options.h"
 #include "engine/data/stage_clock.h"
+#include "engine/data/wrapped_source.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -32,35 +33,23 @@ bool is_empty(const PixelBox& box) {
 }
 
 /// The source under a pipeline.
-class TransformedSource final : public DataSource {
+class TransformedSource final : public WrappedSource {
  public:
   TransformedSource(std::shared_ptr<const DataSource> source, HostPipeline pipeline)
-      : source_(std::move(source)), pipeline_(std::move(pipeline)) {}
+      : WrappedSource(std::move(source)), pipeline_(std::move(pipeline)) {}
 
-  std::int64_t size() const override { return source_->size(); }
   SampleShape shape() const override {
-    return {pipeline_.size().h, pipeline_.size().w, source_->shape().c};
-  }
-  DType type() const override { return DType::u8; }
-  const std::vector<std::string>& classes() const override { return source_->classes(); }
-  TargetShape targets() const override { return source_->targets(); }
-  void read_targets(std::int64_t index, std::span<float> row) const override {
-    source_->read_targets(index, row);
+    return {pipeline_.size().h, pipeline_.size().w, source().shape().c};
   }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     read_in_epoch(0, index, pixels, label);
   }
   void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> pixels,
                      std::int32_t& label) const override {
-    pipeline_.read(*source_, epoch, index, pixels, label);
+    pipeline_.read(source(), epoch, index, pixels, label);
   }
-  std::int32_t label(std::int64_t index) const override { return source_->label(index); }
-  std::string describe(std::int64_t index) const override { return source_->describe(index); }
-  std::vector<std::int64_t> samples_to_try() const override { return source_->samples_to_try(); }
-  std::string fingerprint() const override { return source_->fingerprint(); }
 
  private:
-  std::shared_ptr<const DataSource> source_;
   HostPipeline pipeline_;
 };
 

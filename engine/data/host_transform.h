@@ -52,6 +52,10 @@ class HostTransform {
   virtual std::optional<PixelBox> keeps(Size2 picture, DrawStream& draws) const;
 };
 
+/// The size of a picture whose shorter side is resized to `side`, as v2.Resize(side) has it: the
+/// longer side is cut, not rounded.
+Size2 with_shorter_side(Size2 picture, std::int64_t side);
+
 /// One kind of transform. `make` throws ErrorKind::usage, the transform's place first, for options
 /// that do not fit together.
 struct HostTransformKind {

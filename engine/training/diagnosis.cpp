@@ -9,6 +9,7 @@
 
 #include <fmt/ranges.h>
 
+#include "engine/data/wrapped_source.h"
 #include "kernels/common/bf16.h"
 #include "kernels/heartbeat.h"
 
@@ -17,29 +18,16 @@ namespace {
 
 /// The samples of a source one at a time, as if they lay in files: the data set is on the device
 /// already, where the replica keeps it.
-class OneByOne : public DataSource {
+class OneByOne : public WrappedSource {
  public:
-  explicit OneByOne(const DataSource& source) : source_(source) {}
-  std::int64_t size() const override { return source_.size(); }
-  SampleShape shape() const override { return source_.shape(); }
-  DType type() const override { return source_.type(); }
-  const std::vector<std::string>& classes() const override { return source_.classes(); }
+  explicit OneByOne(std::shared_ptr<const DataSource> source) : WrappedSource(std::move(source)) {}
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
-    source_.read(index, pixels, label);
+    source().read(index, pixels, label);
   }
   void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> pixels,
                      std::int32_t& label) const override {
-    source_.read_in_epoch(epoch, index, pixels, label);
+    source().read_in_epoch(epoch, index, pixels, label);
   }
-  TargetShape targets() const override { return source_.targets(); }
-  void read_targets(std::int64_t index, std::span<float> row) const override {
-    source_.read_targets(index, row);
-  }
-  std::string describe(std::int64_t index) const override { return source_.describe(index); }
-  std::string fingerprint() const override { return source_.fingerprint(); }
-
- private:
-  const DataSource& source_;
 };
 
 bool all_finite(std::span<const float> values) {
@@ -73,7 +61,7 @@ class Probe {
   Probe(Backend& backend, const Job& job, const BadStep& bad, std::span<const float> params)
       : backend_(backend),
         plan_(job.plan),
-        source_(*job.splits.train.source),
+        source_(job.splits.train.source),
         staging_(backend),
         executor_(backend, job.plan, job.train_input, job.loss, 1, true) {
     params_ = allocate(params.size_bytes());

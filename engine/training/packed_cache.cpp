@@ -21,8 +21,10 @@
 #include <vector>
 
 #include "engine/checkpoints/file_io.h"
+#include "engine/data/host_transform.h"
 #include "engine/data/stage_clock.h"
 #include "engine/data/worker_threads.h"
+#include "engine/data/wrapped_source.h"
 #include "kernels/error.h"
 #include "kernels/heartbeat.h"
 
@@ -64,15 +66,11 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 
 /// A picture as the cache keeps it.
 PicturePart kept_part(std::int64_t height, std::int64_t width, std::int64_t shorter_side) {
-  const std::int64_t shorter = std::min(height, width), longer = std::max(height, width);
-  if (shorter_side == 0 || shorter <= shorter_side) {
+  if (shorter_side == 0 || std::min(height, width) <= shorter_side) {
     return whole_picture(height, width, height, width);
   }
-  // As torchvision's Resize: the longer side is cut.
-  const auto other = static_cast<std::int64_t>(static_cast<double>(shorter_side * longer) /
-                                               static_cast<double>(shorter));
-  return height <= width ? whole_picture(height, width, shorter_side, other)
-                         : whole_picture(height, width, other, shorter_side);
+  const Size2 size = with_shorter_side({height, width}, shorter_side);
+  return whole_picture(height, width, size.h, size.w);
 }
 
 /// Decodes all samples on several threads into one file; the first failure ends all of them.
@@ -207,27 +205,14 @@ class MappedCache {
   std::uint64_t size_ = 0;
 };
 
-class PackedSource final : public DataSource {
+class PackedSource final : public WrappedSource {
  public:
   PackedSource(std::shared_ptr<const DataSource> source, const PackedCacheOptions& options)
-      : source_(std::move(source)), path_(options.path), file_(options.path) {
+      : WrappedSource(std::move(source)), path_(options.path), file_(options.path) {
     read_index(options);
   }
 
-  std::int64_t size() const override { return source_->size(); }
-  SampleShape shape() const override { return source_->shape(); }
-  DType type() const override { return DType::u8; }
-  const std::vector<std::string>& classes() const override { return source_->classes(); }
-  TargetShape targets() const override { return source_->targets(); }
-  void read_targets(std::int64_t index, std::span<float> row) const override {
-    source_->read_targets(index, row);
-  }
-  std::int32_t label(std::int64_t index) const override { return source_->label(index); }
-  bool resizes() const override { return source_->resizes(); }
-  std::string describe(std::int64_t index) const override { return source_->describe(index); }
-  std::vector<std::int64_t> samples_to_try() const override { return source_->samples_to_try(); }
-  std::string fingerprint() const override { return source_->fingerprint(); }
-
+  bool resizes() const override { return source().resizes(); }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     const Image image = read_part(
         index,
@@ -241,7 +226,7 @@ class PackedSource final : public DataSource {
   Image read_part(std::int64_t index, const ChoosePart& choose,
                   std::int32_t& label) const override {
     const PackedEntry& entry = index_[static_cast<std::size_t>(index)];
-    if (entry.height == 0) return source_->read_part(index, choose, label);
+    if (entry.height == 0) return source().read_part(index, choose, label);
     label = entry.label;
     const std::int64_t h = entry.height, w = entry.width, c = shape().c;
     const auto pixels = file_.bytes().subspan(static_cast<std::size_t>(entry.offset),
@@ -297,7 +282,7 @@ class PackedSource final : public DataSource {
         Json::parse(reinterpret_cast<const char*>(text.data()),
                     reinterpret_cast<const char*>(text.data()) + text.size(), nullptr, false);
     if (!header.is_object() || !header.contains("samples")) refuse("a damaged header");
-    const Json expected = header_of(*source_, options);
+    const Json expected = header_of(source(), options);
     for (const auto& [name, value] : expected.items()) {
       if (header.contains(name) && header[name] == value) continue;
       fail(ErrorKind::data,
@@ -319,7 +304,6 @@ class PackedSource final : public DataSource {
     }
   }
 
-  std::shared_ptr<const DataSource> source_;
   std::string path_;
   MappedCache file_;
   std::vector<PackedEntry> index_;

@@ -1,0 +1,38 @@
+// A data set in front of another one, whose samples are read in another way.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/data/source.h"
+
+namespace dpt {
+
+/// Says of its samples what `source()` says; how they are read, a derived class says. Its samples
+/// are not resident, whether or not those of `source()` are.
+class WrappedSource : public DataSource {
+ public:
+  std::int64_t size() const override { return source_->size(); }
+  SampleShape shape() const override { return source_->shape(); }
+  DType type() const override { return source_->type(); }
+  const std::vector<std::string>& classes() const override { return source_->classes(); }
+  TargetShape targets() const override { return source_->targets(); }
+  void read_targets(std::int64_t index, std::span<float> row) const override {
+    source_->read_targets(index, row);
+  }
+  std::int32_t label(std::int64_t index) const override { return source_->label(index); }
+  std::string describe(std::int64_t index) const override { return source_->describe(index); }
+  std::vector<std::int64_t> samples_to_try() const override { return source_->samples_to_try(); }
+  std::string fingerprint() const override { return source_->fingerprint(); }
+
+ protected:
+  explicit WrappedSource(std::shared_ptr<const DataSource> source) : source_(std::move(source)) {}
+  const DataSource& source() const { return *source_; }
+
+ private:
+  std::shared_ptr<const DataSource> source_;
+};
+
+}  // namespace dpt
