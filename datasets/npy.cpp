@@ -13,6 +13,7 @@
 #include "datasets/kinds.h"
 #include "datasets/npy_array.h"
 #include "datasets/requirements.h"
+#include "datasets/split_files.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -354,8 +355,8 @@ DatasetKind npy_kind() {
       "Arrays of NumPy in .npy files (numpy.save) or, written FILE.npz:NAME, in .npz archives "
       "(numpy.savez, numpy.savez_compressed). Files are mapped into memory and must not change "
       "while they are used.",
-      {object_field("train", &NpyOptions::train, files_table(), "The training samples.").required(),
-       object_field("test", &NpyOptions::test, files_table(), "The test samples; none by default."),
+      {train_files_field(&NpyOptions::train, files_table()),
+       test_files_field(&NpyOptions::test, files_table()),
        field("target", &NpyOptions::target,
              "What the targets are. labels: the number of the class. soft_labels: a probability of "
              "each class, adding up to 1. multi_hot: 0 to 1 for each output, whether it applies. "

@@ -15,6 +15,7 @@
 #include "datasets/kinds.h"
 #include "datasets/picture_source.h"
 #include "datasets/requirements.h"
+#include "datasets/split_files.h"
 #include "datasets/tar_reader.h"
 #include "engine/data/stage_clock.h"
 #include "kernels/error.h"
@@ -362,10 +363,8 @@ DatasetKind webdataset_kind() {
       "does, and the number of its class as text (.cls) or as \"label\" or \"cls\" in JSON "
       "(.json). "
       "Others are ignored. The shards must not change while they are used.",
-      {object_field("train", &WebDatasetOptions::train, shards_table(), "The training samples.")
-           .required(),
-       object_field("test", &WebDatasetOptions::test, shards_table(),
-                    "The test samples; none by default."),
+      {train_files_field(&WebDatasetOptions::train, shards_table()),
+       test_files_field(&WebDatasetOptions::test, shards_table()),
        field("classes", &WebDatasetOptions::classes, "Names of the classes; numbers by default."),
        field("cache_mib", &WebDatasetOptions::cache_mib,
              "Decoded images are kept in memory if the whole set fits in this many MiB.")

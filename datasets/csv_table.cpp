@@ -1,0 +1,345 @@
+// Reads a CSV file: columns of features, or the paths of pictures, with a column of class labels or
+// columns of targets.
+#include "datasets/csv_table.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <system_error>
+
+#include "datasets/csv_reader.h"
+#include "datasets/requirements.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+/// The columns that are used, and the lines of the file.
+struct CsvColumns {
+  std::optional<std::size_t> path, label;
+  std::vector<std::size_t> features, targets;
+};
+
+// ---- Fields ------------------------------------------------------------------------------------
+
+/// Without the spaces and tabs around it.
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
+}
+
+/// A field as messages show it.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 40;
+  if (text.empty()) return "an empty field";
+  return fmt::format("'{}{}'", text.substr(0, kMost), text.size() > kMost ? "..." : "");
+}
+
+[[noreturn]] void refuse_field(const CsvReader& reader, std::size_t column,
+                               const std::string& expected) {
+  const std::string_view text = trimmed(reader.field(column));
+  const bool is_missing = text.empty() || text == "NA" || text == "N/A" || text == "NaN" ||
+                          text == "nan" || text == "null" || text == "NULL" || text == "None";
+  fail(ErrorKind::data, "{}: expected {}, found {}{}", reader.place(column), expected, shown(text),
+       is_missing ? " (missing values are not filled in: write one, or remove the line)" : "");
+}
+
+/// A number with a decimal point, whatever the locale.
+float number_in(const CsvReader& reader, std::size_t column) {
+  std::string_view text = trimmed(reader.field(column));
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc::invalid_argument || at != end) {
+    refuse_field(reader, column, "a number");
+  }
+  constexpr auto kMost = static_cast<double>(std::numeric_limits<float>::max());
+  if (error != std::errc{} || !std::isfinite(value) || std::abs(value) > kMost) {
+    refuse_field(reader, column, "a finite number in the range of fp32");
+  }
+  return static_cast<float>(value);
+}
+
+// ---- Labels ------------------------------------------------------------------------------------
+
+/// Numbers in their order, then other names byte by byte.
+bool is_class_before(const std::string& a, const std::string& b) {
+  const auto number = [](const std::string& text) -> std::optional<std::uint64_t> {
+    std::uint64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc{} || at != end) return std::nullopt;
+    return value;
+  };
+  const std::optional<std::uint64_t> x = number(a), y = number(b);
+  if (x.has_value() != y.has_value()) return x.has_value();
+  return x == y ? a < b : x < y || (!x && a < b);
+}
+
+/// Collects the labels of a file.
+class LabelReader {
+ public:
+  /// `known`: the class table, if there is one already; `known_from` says where it is from.
+  LabelReader(CsvLabel type, const std::vector<std::string>& known, std::string known_from)
+      : type_(type), known_(known), known_from_(std::move(known_from)) {
+    for (const std::string& name : known) {
+      numbers_.emplace(name, static_cast<std::int32_t>(numbers_.size()));
+    }
+  }
+
+  void add(const CsvReader& reader, std::size_t column) {
+    const std::string_view text = trimmed(reader.field(column));
+    if (text.empty()) {
+      refuse_field(reader, column, type_ == CsvLabel::name ? "the name of a class" : "a label");
+    }
+    labels_.push_back(type_ == CsvLabel::name ? label_of_name(reader, column, text)
+                                              : label_of_number(reader, column, text));
+  }
+
+  /// The labels, and the class table in `classes`.
+  std::vector<std::int32_t> finish(const DataRequirements& requirements,
+                                   std::vector<std::string>& classes) {
+    classes = known_;
+    if (!classes.empty()) return std::move(labels_);
+    if (type_ == CsvLabel::number) {
+      const std::int64_t found = std::int64_t{largest_} + 1;
+      classes = numbered_classes(requirements.classes > 0 ? requirements.classes : found);
+      return std::move(labels_);
+    }
+    for (const auto& [name, number] : numbers_) classes.push_back(name);
+    std::sort(classes.begin(), classes.end(), is_class_before);
+    std::vector<std::int32_t> final_labels(classes.size());
+    for (std::size_t i = 0; i < classes.size(); ++i) {
+      final_labels[static_cast<std::size_t>(numbers_.find(classes[i])->second)] =
+          static_cast<std::int32_t>(i);
+    }
+    for (std::int32_t& label : labels_) label = final_labels[static_cast<std::size_t>(label)];
+    return std::move(labels_);
+  }
+
+ private:
+  std::int32_t label_of_name(const CsvReader& reader, std::size_t column, std::string_view text) {
+    const auto found = numbers_.find(text);
+    if (found != numbers_.end()) return found->second;
+    if (!known_.empty()) {
+      fail(ErrorKind::data, "{}: the class {}, which {} does not have", reader.place(column),
+           shown(text), known_from_);
+    }
+    const auto next = static_cast<std::int32_t>(numbers_.size());
+    if (next >= kMostClasses) {
+      fail(ErrorKind::data, "{}: more than {} classes: is it the column of the labels?",
+           reader.place(column), kMostClasses);
+    }
+    numbers_.emplace(text, next);
+    return next;
+  }
+
+  std::int32_t label_of_number(const CsvReader& reader, std::size_t column, std::string_view text) {
+    std::int64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc{} || at != end) {
+      refuse_field(reader, column, "the number of a class (label_type: number)");
+    }
+    check_label(value, known_.empty() ? kMostClasses : known_.size(), reader.place(column));
+    largest_ = std::max(largest_, static_cast<std::int32_t>(value));
+    return static_cast<std::int32_t>(value);
+  }
+
+  static constexpr std::int32_t kMostClasses = 1'000'000;
+
+  CsvLabel type_;
+  const std::vector<std::string>& known_;
+  std::string known_from_;
+  std::map<std::string, std::int32_t, std::less<>> numbers_;
+  std::vector<std::int32_t> labels_;
+  std::int32_t largest_ = 0;
+};
+
+// ---- Targets -----------------------------------------------------------------------------------
+
+/// Adds the targets of the line that was read last.
+void add_targets(const CsvReader& reader, const std::vector<std::size_t>& columns,
+                 PictureSource::Samples& samples) {
+  const TargetKind kind = samples.targets.kind;
+  const std::size_t begin = samples.rows.size();
+  double sum = 0;
+  for (const std::size_t column : columns) {
+    const float value = number_in(reader, column);
+    if (kind != TargetKind::values && value < 0) {
+      refuse_field(reader, column,
+                   kind == TargetKind::multi_hot ? "a target from 0 to 1" : "a probability");
+    }
+    if (kind == TargetKind::multi_hot && value > 1) {
+      refuse_field(reader, column, "a target from 0 to 1");
+    }
+    sum += static_cast<double>(value);
+    samples.rows.push_back(value);
+  }
+  if (kind != TargetKind::soft_labels) {
+    samples.labels.push_back(0);
+    return;
+  }
+  constexpr double kTolerance = 1e-3;
+  if (std::abs(sum - 1) > kTolerance) {
+    fail(ErrorKind::data,
+         "{}, line {}: expected probabilities that add up to 1 (within {:g}), found a sum of {:g}",
+         reader.path(), reader.line(), kTolerance, sum);
+  }
+  const auto row = samples.rows.begin() + static_cast<std::ptrdiff_t>(begin);
+  samples.labels.push_back(
+      static_cast<std::int32_t>(std::max_element(row, samples.rows.end()) - row));
+}
+
+// ---- The files ---------------------------------------------------------------------------------
+
+CsvColumns choose_columns(const CsvReader& reader, const CsvOptions& options,
+                          const CsvTable* train) {
+  CsvColumns columns;
+  if (!options.path.empty()) columns.path = reader.column(options.path, "data.path");
+  if (!options.label.empty()) columns.label = reader.column(options.label, "data.label");
+  for (const std::string& name : options.targets) {
+    columns.targets.push_back(reader.column(name, "data.targets"));
+  }
+  if (columns.path) return columns;
+  const bool by_name = !options.features.empty();
+  const std::string asked_by = by_name ? "data.features" : options.train.file;
+  for (const std::string& name : by_name ? options.features
+                                 : train ? train->feature_names
+                                         : std::vector<std::string>()) {
+    columns.features.push_back(reader.column(name, asked_by));
+  }
+  if (by_name) return columns;
+  const auto is_used = [&](std::size_t column) {
+    const auto& targets = columns.targets;
+    const auto& features = columns.features;
+    return column == columns.label ||
+           std::find(targets.begin(), targets.end(), column) != targets.end() ||
+           std::find(features.begin(), features.end(), column) != features.end();
+  };
+  std::vector<std::size_t> others;
+  for (std::size_t i = 0; i < reader.header().size(); ++i) {
+    if (is_used(i)) continue;
+    if (train) {
+      fail(ErrorKind::data,
+           "{}: a column '{}', which {} does not have: remove it, or name the features in "
+           "data.features",
+           reader.path(), reader.header()[i], options.train.file);
+    }
+    if (reader.header()[i].empty()) {
+      fail(ErrorKind::data,
+           "{}: expected a name for every column, found none for column {} (pandas writes its "
+           "index so: to_csv(index=False) leaves it out), or name the features in data.features",
+           reader.path(), i + 1);
+    }
+    others.push_back(i);
+  }
+  if (train) return columns;
+  if (others.empty()) {
+    fail(ErrorKind::data,
+         "{}: expected columns of features besides those of the targets, found none",
+         reader.path());
+  }
+  columns.features = std::move(others);
+  return columns;
+}
+
+/// Makes room for all features by the lines read so far.
+void reserve_features(const CsvReader& reader, CsvTable& table) {
+  constexpr std::size_t kAfter = 1000;
+  if (table.lines.size() != kAfter || reader.position() == 0) return;
+  const double times = 1.05 * static_cast<double>(reader.bytes()) /
+                       static_cast<double>(std::max<std::uint64_t>(reader.position(), 1));
+  table.features.reserve(
+      static_cast<std::size_t>(static_cast<double>(table.features.size()) * times));
+}
+
+}  // namespace
+
+TargetKind target_kind_of(const CsvOptions& options) {
+  switch (options.target) {
+    case CsvTarget::soft_labels:
+      return TargetKind::soft_labels;
+    case CsvTarget::multi_hot:
+      return TargetKind::multi_hot;
+    case CsvTarget::values:
+      return TargetKind::values;
+    case CsvTarget::from_columns:
+    case CsvTarget::labels:
+      break;
+  }
+  return TargetKind::class_index;
+}
+
+CsvTable read_csv_table(const std::string& path, const CsvOptions& options, const CsvTable* train,
+                        const DataRequirements& requirements) {
+  CsvReader reader(path, options.delimiter.front());
+  const CsvColumns columns = choose_columns(reader, options, train);
+  CsvTable table;
+  for (const std::size_t column : columns.features) {
+    table.feature_names.push_back(reader.header()[column]);
+  }
+  if (!columns.path) {
+    check_shape(path, {1, 1, static_cast<std::int64_t>(columns.features.size())}, requirements);
+  }
+  PictureSource::Samples& samples = table.samples;
+  samples.targets.kind = target_kind_of(options);
+  table.by_name = columns.label && options.label_type == CsvLabel::name;
+  samples.targets.values = static_cast<std::int64_t>(columns.targets.size());
+  const std::vector<std::string>& known = train ? train->samples.classes : options.classes;
+  LabelReader labels(options.label_type, known,
+                     options.classes.empty() ? options.train.file : "data.classes");
+  while (reader.next()) {
+    table.lines.push_back(reader.line());
+    check_picture_count(path, table.lines.size());
+    for (const std::size_t column : columns.features) {
+      table.features.push_back(number_in(reader, column));
+    }
+    reserve_features(reader, table);
+    if (columns.path) {
+      if (reader.field(*columns.path).empty()) {
+        refuse_field(reader, *columns.path, "the path of a picture");
+      }
+      table.pictures.emplace_back(reader.field(*columns.path));
+    }
+    if (columns.label) {
+      labels.add(reader, *columns.label);
+    } else {
+      add_targets(reader, columns.targets, samples);
+    }
+  }
+  if (table.lines.empty()) {
+    fail(ErrorKind::data, "{}: expected a line for each sample after the header, found none", path);
+  }
+  if (columns.label) {
+    samples.labels = labels.finish(requirements, samples.classes);
+    if (options.label_type == CsvLabel::number) {
+      // Against the model's outputs, where the table follows from them.
+      for (std::size_t i = 0; i < samples.labels.size(); ++i) {
+        if (static_cast<std::size_t>(samples.labels[i]) < samples.classes.size()) continue;
+        check_label(samples.labels[i], samples.classes.size(),
+                    reader.place(table.lines[i], *columns.label));
+      }
+    }
+    check_classes(options.classes.empty() ? fmt::format("{}, column {}", path, options.label)
+                                          : "data.classes",
+                  samples.classes.size(), requirements);
+    return table;
+  }
+  samples.classes = options.classes.empty() ? options.targets : options.classes;
+  const auto width = static_cast<std::int64_t>(columns.targets.size());
+  if (requirements.classes > 0 && width != requirements.classes) {
+    fail(ErrorKind::data,
+         "{}: data.targets names {} column{}, but the model's last layer has {} outputs: give it "
+         "{}",
+         path, width, width == 1 ? "" : "s", requirements.classes, width);
+  }
+  return table;
+}
+
+}  // namespace dpt

@@ -1,0 +1,68 @@
+// What a CSV file is read into: its samples' features or pictures, and their labels or targets.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "datasets/picture_source.h"
+
+namespace dpt {
+
+/// What the columns of targets are.
+enum class CsvTarget : std::uint8_t { from_columns, labels, soft_labels, multi_hot, values };
+constexpr auto enum_names(CsvTarget) {
+  return std::to_array<EnumName<CsvTarget>>({{CsvTarget::from_columns, "auto"},
+                                             {CsvTarget::labels, "labels"},
+                                             {CsvTarget::soft_labels, "soft_labels"},
+                                             {CsvTarget::multi_hot, "multi_hot"},
+                                             {CsvTarget::values, "values"}});
+}
+
+/// What stands in the column of labels.
+enum class CsvLabel : std::uint8_t { name, number };
+constexpr auto enum_names(CsvLabel) {
+  return std::to_array<EnumName<CsvLabel>>(
+      {{CsvLabel::name, "name"}, {CsvLabel::number, "number"}});
+}
+
+struct CsvFile {
+  std::string file;
+};
+
+struct CsvOptions {
+  CsvFile train;
+  std::optional<CsvFile> test;
+  std::string path;
+  std::string root;
+  std::vector<std::string> features;
+  std::string label;
+  CsvLabel label_type = CsvLabel::name;
+  std::vector<std::string> targets;
+  CsvTarget target = CsvTarget::from_columns;
+  std::vector<std::string> classes;
+  std::string delimiter = ",";
+  std::int64_t cache_mib = 1024;
+};
+
+/// What the targets are, as far as the options say.
+TargetKind target_kind_of(const CsvOptions& options);
+
+/// What was read from one file.
+struct CsvTable {
+  std::vector<std::string> feature_names;
+  std::vector<float> features;  ///< of all lines, one after another
+  std::vector<std::string> pictures;
+  PictureSource::Samples samples;
+  std::vector<std::int64_t> lines;  ///< the number of each sample's line
+  bool by_name = false;             ///< classes
+};
+
+/// Reads the file at `path`; `train` is what was read of the training file before, or null. Throws
+/// ErrorKind::data naming file, line and column.
+CsvTable read_csv_table(const std::string& path, const CsvOptions& options, const CsvTable* train,
+                        const DataRequirements& requirements);
+
+}  // namespace dpt
