@@ -10,8 +10,8 @@
 
 #include <fmt/ranges.h>
 
-#include "datasets/mapped_file.h"
 #include "datasets/zip_archive.h"
+#include "engine/data/mapped_file.h"
 #include "kernels/error.h"
 
 namespace dpt {

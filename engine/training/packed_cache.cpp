@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <xxhash.h>
 
@@ -22,6 +21,7 @@
 
 #include "engine/checkpoints/file_io.h"
 #include "engine/data/host_transform.h"
+#include "engine/data/mapped_file.h"
 #include "engine/data/stage_clock.h"
 #include "engine/data/worker_threads.h"
 #include "engine/data/wrapped_source.h"
@@ -183,28 +183,6 @@ class CacheLock {
 
 // ---- Reading it --------------------------------------------------------------------------------
 
-class MappedCache {
- public:
-  explicit MappedCache(const std::string& path) {
-    const FileHandle file = open_regular_file(path, size_);
-    if (size_ == 0) return;
-    void* at = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd(), 0);
-    if (at == MAP_FAILED) {
-      fail(ErrorKind::data, "{}: cannot be mapped into memory: {}", path, std::strerror(errno));
-    }
-    at_ = static_cast<const std::byte*>(at);
-  }
-  MappedCache(const MappedCache&) = delete;
-  ~MappedCache() {
-    if (at_) munmap(const_cast<std::byte*>(at_), size_);
-  }
-  std::span<const std::byte> bytes() const { return {at_, size_}; }
-
- private:
-  const std::byte* at_ = nullptr;
-  std::uint64_t size_ = 0;
-};
-
 class PackedSource final : public WrappedSource {
  public:
   PackedSource(std::shared_ptr<const DataSource> source, const PackedCacheOptions& options)
@@ -305,7 +283,7 @@ class PackedSource final : public WrappedSource {
   }
 
   std::string path_;
-  MappedCache file_;
+  MappedFile file_;
   std::vector<PackedEntry> index_;
 };
 
