@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "datasets/fingerprint.h"
+#include "datasets/folder_listing.h"
 #include "datasets/image.h"
 #include "datasets/kinds.h"
 #include "datasets/picture_source.h"
@@ -58,116 +59,6 @@ bool has_folder(const std::string& root, const std::string& name) {
   return type == fs::file_type::directory;
 }
 
-/// The entries of a folder except hidden ones, sorted by name byte by byte.
-std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
-  std::vector<fs::directory_entry> entries;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (!it->path().filename().string().starts_with(".")) entries.push_back(*it);
-  }
-  if (error) fail(ErrorKind::data, "{}: cannot be listed: {}", folder.string(), error.message());
-  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-    return a.path().filename().string() < b.path().filename().string();
-  });
-  return entries;
-}
-
-/// Lists one root. Links may point anywhere below it, and nowhere else.
-class Lister {
- public:
-  explicit Lister(const std::string& root) : root_(root) {
-    std::error_code error;
-    real_root_ = fs::canonical(root, error).string();
-    if (error) fail(ErrorKind::data, "{}: {}", root, error.message());
-    if (!real_root_.ends_with("/")) real_root_ += '/';
-  }
-
-  /// The classes of a part ("train"): its folders.
-  std::vector<std::string> classes(const std::string& part) const {
-    const fs::path folder = fs::path(root_) / part;
-    check_inside(fs::directory_entry(folder));
-    std::vector<std::string> names;
-    for (const fs::directory_entry& entry : sorted_entries(folder)) {
-      check_inside(entry);
-      if (is_folder(entry)) {
-        names.push_back(entry.path().filename().string());
-      } else if (is_image_name(entry.path().string())) {
-        fail(ErrorKind::data, "{}: an image next to the class folders; expected {}/CLASS/{}",
-             entry.path().string(), folder.string(), entry.path().filename().string());
-      }
-    }
-    if (names.empty()) {
-      fail(ErrorKind::data, "{}: no class folders; expected {}/CLASS/*.jpg or *.png",
-           folder.string(), folder.string());
-    }
-    return names;
-  }
-
-  /// The files of a part, relative to the root; their labels are added to `labels`.
-  std::vector<std::string> files(const std::string& part, const std::vector<std::string>& classes,
-                                 Fingerprint& hash, std::vector<std::int32_t>& labels) const {
-    std::vector<std::string> result;
-    for (std::size_t label = 0; label < classes.size(); ++label) {
-      const std::string folder = part + "/" + classes[label];
-      const std::size_t before = result.size();
-      for (const fs::directory_entry& entry : sorted_entries(fs::path(root_) / folder)) {
-        check_file(entry);
-        const std::string path = folder + "/" + entry.path().filename().string();
-        hash.add(path);
-        std::error_code error;
-        const std::uintmax_t bytes = entry.file_size(error);
-        if (error) fail(ErrorKind::data, "{}: {}", entry.path().string(), error.message());
-        hash.add(std::to_string(bytes));
-        result.push_back(path);
-        labels.push_back(static_cast<std::int32_t>(label));
-      }
-      if (result.size() == before) {
-        fail(ErrorKind::data, "{}: empty class folder: expected *.jpg, *.jpeg or *.png in it",
-             (fs::path(root_) / folder).string());
-      }
-    }
-    check_picture_count(root_, result.size());
-    return result;
-  }
-
- private:
-  static bool is_folder(const fs::directory_entry& entry) {
-    std::error_code error;
-    const bool is = entry.is_directory(error);
-    if (error) fail(ErrorKind::data, "{}: {}", entry.path().string(), error.message());
-    return is;
-  }
-
-  void check_inside(const fs::directory_entry& entry) const {
-    std::error_code error;
-    const bool is_link = entry.is_symlink(error);
-    if (error) fail(ErrorKind::data, "{}: {}", entry.path().string(), error.message());
-    if (!is_link) return;
-    const std::string real = fs::canonical(entry.path(), error).string();
-    if (error) fail(ErrorKind::data, "{}: {}", entry.path().string(), error.message());
-    if (!(real + "/").starts_with(real_root_)) {
-      fail(ErrorKind::data, "{}: a link to {}, outside of {}: refused; copy the files or move root",
-           entry.path().string(), real, root_);
-    }
-  }
-
-  void check_file(const fs::directory_entry& entry) const {
-    check_inside(entry);
-    const std::string path = entry.path().string();
-    if (is_folder(entry)) {
-      fail(ErrorKind::data,
-           "{}: a folder inside a class folder; images must be directly in the class folder", path);
-    }
-    if (!is_image_name(entry.path().string())) {
-      fail(ErrorKind::data, "{}: not named *.jpg, *.jpeg or *.png: remove or convert it", path);
-    }
-    std::error_code error;  // is_folder has seen that there is none
-    if (!entry.is_regular_file(error)) fail(ErrorKind::data, "{}: not a regular file", path);
-  }
-
-  std::string root_, real_root_;
-};
-
 /// "cat, dog, ..." for messages.
 std::string some_of(const std::vector<std::string>& names) {
   std::string text;
@@ -217,8 +108,8 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
     fail(ErrorKind::data, "image_folder: {}: no folder train in it; expected {}/train/CLASS/*.jpg",
          root, root);
   }
-  const Lister lister(root);
-  const std::vector<std::string> classes = lister.classes("train");
+  const FolderListing listing(root);
+  const std::vector<std::string> classes = listing.classes("train");
   check_classes(fmt::format("image_folder: {}/train ({})", root, some_of(classes)), classes.size(),
                 requirements);
   const auto open = [&](const std::string& part) {
@@ -227,7 +118,22 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
                          requirements.input.c));
     PictureSource::Samples samples;
     samples.classes = classes;
-    std::vector<std::string> files = lister.files(part, classes, hash, samples.labels);
+    std::vector<std::string> files;
+    const std::vector<std::vector<ListedPicture>> pictures = listing.pictures(part, classes);
+    for (std::size_t label = 0; label < classes.size(); ++label) {
+      const std::string folder = part + "/" + classes[label];
+      if (pictures[label].empty()) {
+        fail(ErrorKind::data, "{}: empty class folder: expected *.jpg, *.jpeg or *.png in it",
+             (fs::path(root) / folder).string());
+      }
+      for (const ListedPicture& picture : pictures[label]) {
+        files.push_back(folder + "/" + picture.name);
+        hash.add(files.back());
+        hash.add(std::to_string(picture.bytes));
+        samples.labels.push_back(static_cast<std::int32_t>(label));
+      }
+    }
+    check_picture_count(root, files.size());
     return std::make_shared<ImageFolderSource>(root, std::move(files), std::move(samples),
                                                requirements, options.cache_mib << 20, hash.text());
   };
@@ -242,7 +148,7 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
            "result on the training samples: dpt eval RUN --split train",
            root, part);
     }
-    check_same_classes(root, part, classes, lister.classes(part));
+    check_same_classes(root, part, classes, listing.classes(part));
     sets.test = open(part);
   }
   return sets;

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <thread>
 
+#include "kernels/heartbeat.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"
 
@@ -289,6 +291,35 @@ TEST_CASE("image_folder: parts that cannot be opened") {
   SUBCASE("a class that leads to itself") {
     fs::create_symlink("eel", dir / "train/eel");
     CHECK(dir.error() == "$/train/eel: Too many levels of symbolic links");
+  }
+}
+
+TEST_CASE("image_folder: many files and folders are listed in order, by several threads") {
+  const TempDir dir;
+  constexpr int kClasses = 40, kMany = 2500;
+  for (int c = 0; c < kClasses; ++c) dir.write(fmt::format("train/{:02}/0.png", c), {1});
+  // More than are looked at in one go.
+  for (int i = 0; i < kMany; ++i) dir.write(fmt::format("train/07/x{:04}.png", i), {1});
+  const auto heartbeat = std::make_shared<Heartbeat>();
+  set_heartbeat_of_thread(heartbeat);
+  const DataRequirements requirements{{4, 4, 1}, kClasses};
+  const auto read = [&] { return open("image_folder", {{"root", dir.path()}}, requirements); };
+  const DataSets sets = read();
+  set_heartbeat_of_thread(nullptr);
+  // A listing that takes long is no stall.
+  CHECK(heartbeat->beats() >= 2 * kClasses);
+  REQUIRE(sets.train->size() == kClasses + kMany);
+  CHECK(sets.train->describe(7) == dir / "train/07/0.png");
+  for (int i = 0; i < kMany; ++i) {
+    REQUIRE(sets.train->describe(8 + i) == dir / fmt::format("train/07/x{:04}.png", i));
+    REQUIRE(sets.train->label(8 + i) == 7);
+  }
+  CHECK(sets.train->label(8 + kMany) == 8);
+  // Of several entries that are wrong, all processes name the same.
+  for (int c = kClasses - 1; c > 2; --c) dir.write(fmt::format("train/{:02}/a.txt", c), {1});
+  for (int round = 0; round < 20; ++round) {
+    REQUIRE(error_of(read, dir) ==
+            "$/train/03/a.txt: not named *.jpg, *.jpeg or *.png: remove or convert it");
   }
 }
 

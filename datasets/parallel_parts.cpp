@@ -1,0 +1,44 @@
+#include "datasets/parallel_parts.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+
+#include "engine/data/worker_threads.h"
+#include "kernels/heartbeat.h"
+
+namespace dpt {
+
+void for_each_part(std::size_t count, const std::string& what,
+                   const std::function<void(std::size_t)>& body) {
+  // More than there are cores: the threads wait for the file system, hardly for one another.
+  constexpr std::size_t kMostThreads = 32;
+  const std::size_t threads = std::min(count, kMostThreads);
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr error;
+  std::atomic<std::size_t> failed{count};
+  const auto work = [&](const std::atomic<bool>&) {
+    // Parts are begun in their order: those before one that failed have all begun, and end.
+    for (std::size_t i = next++; i < failed; i = next++) {
+      beat("listing files");
+      try {
+        body(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (i >= failed) continue;
+        failed = i;
+        error = std::current_exception();
+      }
+    }
+  };
+  if (threads <= 1) {
+    work(std::atomic<bool>{false});
+  } else {
+    run_workers(static_cast<int>(threads), what, work, {});
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace dpt
