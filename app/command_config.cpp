@@ -64,6 +64,7 @@ Plan check_without_data(const TrainSpec& spec) {
 std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
   if (!dataset_kind(spec.data.dataset).lists_only) return {};
   const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
+  say_notes(sets);
   const Splits splits =
       make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
   TrainSpec adopted = spec;

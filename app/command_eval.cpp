@@ -95,7 +95,12 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
       reads ? find_checkpoint(options.target, kToEvaluate) : "the checkpoint of rank 0";
   CheckpointHeader header;
   if (reads) header = read_checkpoint_header(path);
-  if (processes) header.config = processes->share("config of the checkpoint", header.config);
+  if (processes) {
+    header.config = processes->share("config of the checkpoint", header.config);
+    header.classes =
+        Json::parse(processes->share("classes of the checkpoint", json_text(Json(header.classes))))
+            .get<std::vector<std::string>>();
+  }
   // The config comes from the checkpoint; where the data is and what runs it may be of today. With
   // other devices than at training, "auto" is what a reader of results expects, of device weights
   // too.
@@ -107,7 +112,8 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
                      processes,
                      options.split.empty()     ? UsedFiles::default_split
                      : options.split == "test" ? UsedFiles::test
-                                               : UsedFiles::train);
+                                               : UsedFiles::train,
+                     header.classes);
   const std::string name = !options.split.empty()       ? options.split
                            : job.splits.test.size() > 0 ? "test"
                                                         : "val";

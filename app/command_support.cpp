@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "app/catalog.h"
+#include "app/console.h"
 #include "engine/checkpoints/file_io.h"
 #include "engine/collectives/process_links.h"
 #include "engine/spec/read_spec.h"
@@ -117,12 +118,20 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used) {
 
 }  // namespace
 
-Job load_job(TrainSpec spec, ProcessGroup* processes, UsedFiles used) {
+void say_notes(const DataSets& sets) {
+  for (const std::string& note : sets.notes) say("note: " + note);
+}
+
+Job load_job(TrainSpec spec, ProcessGroup* processes, UsedFiles used,
+             const std::vector<std::string>& known_classes) {
   if (processes) processes->introduce(devices_of_process(spec.devices, processes->world()));
   Plan plan = make_plan(spec);
   check_outputs(spec, plan.classes);
-  const DataSets sets =
-      with_caches(open_dataset(spec.data.dataset, data_requirements(spec, plan)), spec.data, used);
+  DataRequirements requirements = data_requirements(spec, plan);
+  requirements.known_classes = known_classes;
+  DataSets sets = open_dataset(spec.data.dataset, requirements);
+  if (!processes || processes->is_first()) say_notes(sets);
+  sets = with_caches(std::move(sets), spec.data, used);
   adopt_targets(spec, *sets.train);
   // What a run keeps are the layers themselves: the zoo of another release may have others.
   TrainSpec kept = spec;

@@ -42,7 +42,13 @@ enum class UsedFiles : std::uint8_t { all, train, test, default_split, none };
 
 /// Opens the data and builds everything up to, but without, the devices. Collective over
 /// `processes`, if there are any, which are introduced to each other before the data is opened.
-Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used = UsedFiles::all);
+/// `known_classes`: those of the checkpoint that the data is for, which its samples then have by
+/// name; empty where the data decides.
+Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used = UsedFiles::all,
+             const std::vector<std::string>& known_classes = {});
+
+/// Says what should be said of data once: which classes have no samples.
+void say_notes(const DataSets& sets);
 
 /// Writes results to what `path` is: a device or a pipe is written to; a file, also one that a link
 /// leads to, is replaced as a whole.

@@ -8,6 +8,7 @@
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/start_weights.h"
+#include "datasets/class_table.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
 
@@ -34,6 +35,14 @@ void check_same_config(const std::string& checkpoint, const std::string& folder,
   if (!difference.empty()) {
     fail(ErrorKind::data, "{}: {}. Restore the data, or start a new run with --resume never",
          checkpoint, difference);
+  }
+  const std::string classes =
+      difference_of_classes(header.classes, job.splits.train.source->classes());
+  if (!classes.empty()) {
+    fail(ErrorKind::data,
+         "{}: the data's classes are not those of the checkpoint: {}. Restore the data, or start a "
+         "new run with --resume never",
+         checkpoint, classes);
   }
 }
 

@@ -128,9 +128,15 @@ DataSets open_csv(const Variant& variant, const DataRequirements& requirements) 
     check_picture_channels("csv: " + options.train.file, requirements);
     if (!options.root.empty()) check_root("csv", options.root, "the pictures", "");
   }
-  CsvTable train = read_csv_table(options.train.file, options, nullptr, requirements);
+  // Names of the outputs are no classes.
+  const bool has_classes = !options.label.empty();
+  ClassTable classes(has_classes ? options.classes : std::vector<std::string>(), options.train.file,
+                     requirements);
+  CsvTable train = read_csv_table(options.train.file, options, nullptr, classes, requirements);
   std::optional<CsvTable> test;
-  if (options.test) test = read_csv_table(options.test->file, options, &train, requirements);
+  if (options.test) {
+    test = read_csv_table(options.test->file, options, &train, classes, requirements);
+  }
   DataSets sets;
   sets.train = make_source(options.train.file, options, std::move(train), requirements);
   if (test) sets.test = make_source(options.test->file, options, std::move(*test), requirements);
@@ -168,7 +174,7 @@ std::string check_csv(const CsvOptions& options) {
     return fmt::format("delimiter: expected one character such as ',' or ';', found '{}'",
                        options.delimiter);
   }
-  std::set<std::string> used, classes;
+  std::set<std::string> used;
   for (const std::string& name : {options.path, options.label}) {
     if (!name.empty() && !used.insert(name).second) {
       return fmt::format("expected different columns, found '{}' twice", name);
@@ -180,12 +186,7 @@ std::string check_csv(const CsvOptions& options) {
       return fmt::format("expected different columns, found '{}' twice", name);
     }
   }
-  for (const std::string& name : options.classes) {
-    if (!classes.insert(name).second) {
-      return fmt::format("classes: expected different names, found '{}' twice", name);
-    }
-  }
-  return {};
+  return problem_of_classes(options.classes);
 }
 
 const ObjectTable& csv_file_table() {

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <map>
 #include <system_error>
 
+#include "datasets/class_table.h"
 #include "datasets/csv_reader.h"
 #include "datasets/requirements.h"
 #include "kernels/error.h"
@@ -67,99 +66,23 @@ float number_in(const CsvReader& reader, std::size_t column) {
 
 // ---- Labels ------------------------------------------------------------------------------------
 
-/// Numbers in their order, then other names byte by byte.
-bool is_class_before(const std::string& a, const std::string& b) {
-  const auto number = [](const std::string& text) -> std::optional<std::uint64_t> {
-    std::uint64_t value = 0;
-    const char* end = text.data() + text.size();
-    const auto [at, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc{} || at != end) return std::nullopt;
-    return value;
-  };
-  const std::optional<std::uint64_t> x = number(a), y = number(b);
-  if (x.has_value() != y.has_value()) return x.has_value();
-  return x == y ? a < b : x < y || (!x && a < b);
+/// The label that stands in the column.
+std::int32_t label_in(const CsvReader& reader, std::size_t column, CsvLabel type,
+                      ClassTable& classes) {
+  const std::string_view text = trimmed(reader.field(column));
+  if (text.empty()) {
+    refuse_field(reader, column, type == CsvLabel::name ? "the name of a class" : "a label");
+  }
+  const auto place = [&] { return reader.place(column); };
+  if (type == CsvLabel::name) return classes.label_of_name(text, place);
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || at != end) {
+    refuse_field(reader, column, "the number of a class (label_type: number)");
+  }
+  return classes.label_of_number(value, place);
 }
-
-/// Collects the labels of a file.
-class LabelReader {
- public:
-  /// `known`: the class table, if there is one already; `known_from` says where it is from.
-  LabelReader(CsvLabel type, const std::vector<std::string>& known, std::string known_from)
-      : type_(type), known_(known), known_from_(std::move(known_from)) {
-    for (const std::string& name : known) {
-      numbers_.emplace(name, static_cast<std::int32_t>(numbers_.size()));
-    }
-  }
-
-  void add(const CsvReader& reader, std::size_t column) {
-    const std::string_view text = trimmed(reader.field(column));
-    if (text.empty()) {
-      refuse_field(reader, column, type_ == CsvLabel::name ? "the name of a class" : "a label");
-    }
-    labels_.push_back(type_ == CsvLabel::name ? label_of_name(reader, column, text)
-                                              : label_of_number(reader, column, text));
-  }
-
-  /// The labels, and the class table in `classes`.
-  std::vector<std::int32_t> finish(const DataRequirements& requirements,
-                                   std::vector<std::string>& classes) {
-    classes = known_;
-    if (!classes.empty()) return std::move(labels_);
-    if (type_ == CsvLabel::number) {
-      const std::int64_t found = std::int64_t{largest_} + 1;
-      classes = numbered_classes(requirements.classes > 0 ? requirements.classes : found);
-      return std::move(labels_);
-    }
-    for (const auto& [name, number] : numbers_) classes.push_back(name);
-    std::sort(classes.begin(), classes.end(), is_class_before);
-    std::vector<std::int32_t> final_labels(classes.size());
-    for (std::size_t i = 0; i < classes.size(); ++i) {
-      final_labels[static_cast<std::size_t>(numbers_.find(classes[i])->second)] =
-          static_cast<std::int32_t>(i);
-    }
-    for (std::int32_t& label : labels_) label = final_labels[static_cast<std::size_t>(label)];
-    return std::move(labels_);
-  }
-
- private:
-  std::int32_t label_of_name(const CsvReader& reader, std::size_t column, std::string_view text) {
-    const auto found = numbers_.find(text);
-    if (found != numbers_.end()) return found->second;
-    if (!known_.empty()) {
-      fail(ErrorKind::data, "{}: the class {}, which {} does not have", reader.place(column),
-           shown(text), known_from_);
-    }
-    const auto next = static_cast<std::int32_t>(numbers_.size());
-    if (next >= kMostClasses) {
-      fail(ErrorKind::data, "{}: more than {} classes: is it the column of the labels?",
-           reader.place(column), kMostClasses);
-    }
-    numbers_.emplace(text, next);
-    return next;
-  }
-
-  std::int32_t label_of_number(const CsvReader& reader, std::size_t column, std::string_view text) {
-    std::int64_t value = 0;
-    const char* end = text.data() + text.size();
-    const auto [at, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc{} || at != end) {
-      refuse_field(reader, column, "the number of a class (label_type: number)");
-    }
-    check_label(value, known_.empty() ? kMostClasses : known_.size(), reader.place(column));
-    largest_ = std::max(largest_, static_cast<std::int32_t>(value));
-    return static_cast<std::int32_t>(value);
-  }
-
-  static constexpr std::int32_t kMostClasses = 1'000'000;
-
-  CsvLabel type_;
-  const std::vector<std::string>& known_;
-  std::string known_from_;
-  std::map<std::string, std::int32_t, std::less<>> numbers_;
-  std::vector<std::int32_t> labels_;
-  std::int32_t largest_ = 0;
-};
 
 // ---- Targets -----------------------------------------------------------------------------------
 
@@ -277,7 +200,7 @@ TargetKind target_kind_of(const CsvOptions& options) {
 }
 
 CsvTable read_csv_table(const std::string& path, const CsvOptions& options, const CsvTable* train,
-                        const DataRequirements& requirements) {
+                        ClassTable& classes, const DataRequirements& requirements) {
   CsvReader reader(path, options.delimiter.front());
   const CsvColumns columns = choose_columns(reader, options, train);
   CsvTable table;
@@ -291,9 +214,6 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
   samples.targets.kind = target_kind_of(options);
   table.by_name = columns.label && options.label_type == CsvLabel::name;
   samples.targets.values = static_cast<std::int64_t>(columns.targets.size());
-  const std::vector<std::string>& known = train ? train->samples.classes : options.classes;
-  LabelReader labels(options.label_type, known,
-                     options.classes.empty() ? options.train.file : "data.classes");
   while (reader.next()) {
     table.lines.push_back(reader.line());
     check_picture_count(path, table.lines.size());
@@ -308,7 +228,7 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
       table.pictures.emplace_back(reader.field(*columns.path));
     }
     if (columns.label) {
-      labels.add(reader, *columns.label);
+      samples.labels.push_back(label_in(reader, *columns.label, options.label_type, classes));
     } else {
       add_targets(reader, columns.targets, samples);
     }
@@ -317,18 +237,12 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
     fail(ErrorKind::data, "{}: expected a line for each sample after the header, found none", path);
   }
   if (columns.label) {
-    samples.labels = labels.finish(requirements, samples.classes);
-    if (options.label_type == CsvLabel::number) {
-      // Against the model's outputs, where the table follows from them.
-      for (std::size_t i = 0; i < samples.labels.size(); ++i) {
-        if (static_cast<std::size_t>(samples.labels[i]) < samples.classes.size()) continue;
-        check_label(samples.labels[i], samples.classes.size(),
-                    reader.place(table.lines[i], *columns.label));
-      }
+    if (!train) classes.close(ClassOrder::numbers_first, samples.labels);
+    samples.classes = classes.names();
+    if (classes.is_from_samples()) {
+      check_classes(fmt::format("{}, column {}", path, options.label), samples.classes.size(),
+                    requirements);
     }
-    check_classes(options.classes.empty() ? fmt::format("{}, column {}", path, options.label)
-                                          : "data.classes",
-                  samples.classes.size(), requirements);
     return table;
   }
   samples.classes = options.classes.empty() ? options.targets : options.classes;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "datasets/class_table.h"
 #include "datasets/picture_source.h"
 
 namespace dpt {
@@ -60,9 +61,9 @@ struct CsvTable {
   bool by_name = false;             ///< classes
 };
 
-/// Reads the file at `path`; `train` is what was read of the training file before, or null. Throws
-/// ErrorKind::data naming file, line and column.
+/// Reads the file at `path`; `train` is what was read of the training file before, or null: then
+/// the file is that, and closes `classes`. Throws ErrorKind::data naming file, line and column.
 CsvTable read_csv_table(const std::string& path, const CsvOptions& options, const CsvTable* train,
-                        const DataRequirements& requirements);
+                        ClassTable& classes, const DataRequirements& requirements);
 
 }  // namespace dpt

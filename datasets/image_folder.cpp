@@ -1,9 +1,10 @@
 // One folder per class: ROOT/train/CLASS/*.jpg|png and ROOT/test (or val)/CLASS/*. The files are
 // listed once, sorted by name.
-#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <system_error>
 
+#include "datasets/class_table.h"
 #include "datasets/fingerprint.h"
 #include "datasets/folder_listing.h"
 #include "datasets/image.h"
@@ -59,13 +60,6 @@ bool has_folder(const std::string& root, const std::string& name) {
   return type == fs::file_type::directory;
 }
 
-/// "cat, dog, ..." for messages.
-std::string some_of(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < 5; ++i) text += (i ? ", " : "") + names[i];
-  return names.size() > 5 ? text + ", ..." : text;
-}
-
 /// The folder of the test set: as configured, or `test` or `val`, whichever exists; or empty.
 std::string test_part(const ImageFolderOptions& options) {
   const auto is_there = [&](const char* part) { return has_folder(options.root, part); };
@@ -83,20 +77,22 @@ std::string test_part(const ImageFolderOptions& options) {
   return is_there("test") ? "test" : is_there("val") ? "val" : "";
 }
 
-void check_same_classes(const std::string& root, const std::string& part,
-                        const std::vector<std::string>& train,
-                        const std::vector<std::string>& test) {
-  for (const std::string& name : test) {
-    if (!std::binary_search(train.begin(), train.end(), name)) {
-      fail(ErrorKind::data, "{}/{}/{}: a class that {}/train does not have", root, part, name,
-           root);
-    }
+/// The class folders of a part by their labels.
+using LabelledFolders = std::map<std::int32_t, std::string>;
+
+/// Their labels in `table`, which those of the training set make.
+LabelledFolders label_folders(const std::string& root, const std::string& part,
+                              const std::vector<std::string>& names, bool is_training,
+                              ClassTable& table) {
+  std::vector<std::int32_t> labels;
+  for (const std::string& name : names) {
+    labels.push_back(
+        table.label_of_name(name, [&] { return (fs::path(root) / part / name).string(); }));
   }
-  for (const std::string& name : train) {
-    if (!std::binary_search(test.begin(), test.end(), name)) {
-      fail(ErrorKind::data, "{}/{}: no folder for the class {}", root, part, name);
-    }
-  }
+  if (is_training) table.close(ClassOrder::bytes, labels);
+  LabelledFolders folders;
+  for (std::size_t i = 0; i < names.size(); ++i) folders[labels[i]] = names[i];
+  return folders;
 }
 
 DataSets open_image_folder(const Variant& variant, const DataRequirements& requirements) {
@@ -109,36 +105,48 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
          root, root);
   }
   const FolderListing listing(root);
-  const std::vector<std::string> classes = listing.classes("train");
-  check_classes(fmt::format("image_folder: {}/train ({})", root, some_of(classes)), classes.size(),
-                requirements);
-  const auto open = [&](const std::string& part) {
+  ClassTable table({}, fmt::format("{}/train", root), requirements);
+  const auto open = [&](const std::string& part, bool is_training) {
+    const LabelledFolders folders =
+        label_folders(root, part, listing.classes(part), is_training, table);
+    if (is_training && table.is_from_samples()) {
+      check_classes(fmt::format("image_folder: {}/train ({})", root, some_of(table.names())),
+                    table.names().size(), requirements);
+    }
     Fingerprint hash;
     hash.add(fmt::format("image_folder v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                          requirements.input.c));
     PictureSource::Samples samples;
-    samples.classes = classes;
-    std::vector<std::string> files;
-    const std::vector<std::vector<ListedPicture>> pictures = listing.pictures(part, classes);
-    for (std::size_t label = 0; label < classes.size(); ++label) {
-      const std::string folder = part + "/" + classes[label];
-      if (pictures[label].empty()) {
+    samples.classes = table.names();
+    std::vector<std::string> names, files;
+    for (const auto& [label, name] : folders) names.push_back(name);
+    const std::vector<std::vector<ListedPicture>> pictures = listing.pictures(part, names);
+    auto listed = pictures.begin();
+    for (const auto& [label, name] : folders) {
+      const std::string folder = part + "/" + name;
+      if (listed->empty() && is_training) {
         fail(ErrorKind::data, "{}: empty class folder: expected *.jpg, *.jpeg or *.png in it",
              (fs::path(root) / folder).string());
       }
-      for (const ListedPicture& picture : pictures[label]) {
+      for (const ListedPicture& picture : *listed) {
         files.push_back(folder + "/" + picture.name);
         hash.add(files.back());
         hash.add(std::to_string(picture.bytes));
-        samples.labels.push_back(static_cast<std::int32_t>(label));
+        samples.labels.push_back(label);
       }
+      ++listed;
+    }
+    if (files.empty()) {
+      fail(ErrorKind::data,
+           "{}: no pictures in the class folders; expected {}/CLASS/*.jpg or *.png",
+           (fs::path(root) / part).string(), (fs::path(root) / part).string());
     }
     check_picture_count(root, files.size());
     return std::make_shared<ImageFolderSource>(root, std::move(files), std::move(samples),
                                                requirements, options.cache_mib << 20, hash.text());
   };
   DataSets sets;
-  sets.train = open("train");
+  sets.train = open("train", true);
   const std::string part = test_part(options);
   if (!part.empty()) {
     std::error_code error;
@@ -148,8 +156,7 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
            "result on the training samples: dpt eval RUN --split train",
            root, part);
     }
-    check_same_classes(root, part, classes, listing.classes(part));
-    sets.test = open(part);
+    sets.test = open(part, false);
   }
   return sets;
 }

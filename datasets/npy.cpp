@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 
+#include "datasets/class_table.h"
 #include "datasets/fingerprint.h"
 #include "datasets/kinds.h"
 #include "datasets/npy_array.h"
@@ -170,27 +171,14 @@ void check_count(const NpyArray& array, const char* what, const NpyArray& images
        images.shape()[0], images.path(), array.text());
 }
 
-void read_labels(const NpyArray& array, std::vector<std::string>& classes,
-                 const DataRequirements& requirements, Targets& targets) {
+void read_labels(const NpyArray& array, ClassTable& classes, Targets& targets) {
   if (array.shape().size() != 1 || array.kind() == NpyArray::Kind::floating) {
     fail(ErrorKind::data, "{}: expected labels (N,) of an integer type, found {}", array.path(),
          array.text());
   }
-  const std::size_t n = targets.labels.size();
-  std::int64_t largest = 0;
-  for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, array.integer(i));
-  if (classes.empty()) {
-    // No more than a model could have outputs.
-    constexpr std::int64_t kMostClasses = 1'000'000;
-    const std::int64_t found = std::min(largest, kMostClasses - 1) + 1;
-    classes = numbered_classes(requirements.classes > 0 ? requirements.classes : found);
-  }
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::int64_t label = array.integer(i);
-    if (label < 0 || label >= static_cast<std::int64_t>(classes.size())) {
-      check_label(label, classes.size(), sample_of(array, i));
-    }
-    targets.labels[i] = static_cast<std::int32_t>(label);
+  for (std::size_t i = 0; i < targets.labels.size(); ++i) {
+    targets.labels[i] =
+        classes.label_of_number(array.integer(i), [&] { return sample_of(array, i); });
   }
 }
 
@@ -283,7 +271,9 @@ void read_weights(const NpyArray& array, const NpyArray& images, Targets& target
 // ---- The data set ------------------------------------------------------------------------------
 
 std::shared_ptr<const NpySource> open_files(const NpyFiles& files, const NpyOptions& options,
-                                            bool weighted, const DataRequirements& requirements) {
+                                            bool is_training, bool weighted,
+                                            std::optional<ClassTable>& table,
+                                            const DataRequirements& requirements) {
   NpyArray images(files.images);
   const SampleShape shape = sample_shape(images, requirements);
   const NpyArray array(files.targets);
@@ -293,9 +283,11 @@ std::shared_ptr<const NpySource> open_files(const NpyFiles& files, const NpyOpti
   targets.labels.resize(static_cast<std::size_t>(images.shape()[0]));
   targets.shape = {target_kind(array, options.target), 0, weighted};
   if (targets.shape.kind == TargetKind::class_index) {
-    if (!classes.empty()) check_classes("data.classes", classes.size(), requirements);
     targets.rows.resize(weighted ? targets.labels.size() : 0);
-    read_labels(array, classes, requirements, targets);
+    if (!table) table.emplace(options.classes, options.train.targets, requirements);
+    read_labels(array, *table, targets);
+    if (is_training) table->close(ClassOrder::numbers_first, targets.labels);
+    classes = table->names();
   } else {
     read_rows(array, classes, requirements, targets);
     if (classes.empty()) classes = numbered_classes(targets.shape.values);
@@ -315,9 +307,11 @@ DataSets open_npy(const Variant& variant, const DataRequirements& requirements) 
   const bool weighted =
       !options.train.weights.empty() || (options.test && !options.test->weights.empty());
   DataSets sets;
-  sets.train = open_files(options.train, options, weighted, requirements);
+  // Made for the first labels: other targets have none.
+  std::optional<ClassTable> table;
+  sets.train = open_files(options.train, options, true, weighted, table, requirements);
   if (!options.test) return sets;
-  sets.test = open_files(*options.test, options, weighted, requirements);
+  sets.test = open_files(*options.test, options, false, weighted, table, requirements);
   if (sets.test->type() != sets.train->type()) {
     fail(ErrorKind::data, "{}: expected elements of the type of {} ({}), found {}",
          options.test->images, options.train.images, name_of(sets.train->type()),

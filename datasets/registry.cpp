@@ -2,6 +2,7 @@
 #include <array>
 #include <filesystem>
 
+#include "datasets/class_table.h"
 #include "datasets/kinds.h"
 #include "kernels/error.h"
 
@@ -65,7 +66,9 @@ const DatasetKind& dataset_kind(const Variant& options) {
 DataSets open_dataset(const Variant& options, const DataRequirements& requirements) {
   const DatasetKind& kind = dataset_kind(options);
   try {
-    return kind.open(options, requirements);
+    DataSets sets = kind.open(options, requirements);
+    check_class_tables(sets, requirements.known_classes);
+    return sets;
   } catch (const std::filesystem::filesystem_error& error) {
     fail(ErrorKind::data, "{}: {}", options.type, error.what());
   }

@@ -4,13 +4,14 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "datasets/class_table.h"
 #include "datasets/fingerprint.h"
 #include "datasets/kinds.h"
 #include "datasets/picture_source.h"
@@ -27,9 +28,17 @@ struct ShardFiles {
   std::string shards;
 };
 
+/// What labels are.
+enum class ShardLabel : std::uint8_t { as_first, name, number };
+constexpr auto enum_names(ShardLabel) {
+  return std::to_array<EnumName<ShardLabel>>(
+      {{ShardLabel::as_first, "auto"}, {ShardLabel::name, "name"}, {ShardLabel::number, "number"}});
+}
+
 struct WebDatasetOptions {
   ShardFiles train;
   std::optional<ShardFiles> test;
+  ShardLabel label_type = ShardLabel::as_first;
   std::vector<std::string> classes;
   std::int64_t cache_mib = 1024;
 };
@@ -153,47 +162,84 @@ struct ShardMember {
   bool is_hidden = false;
 };
 
-constexpr std::int32_t kMostShardClasses = 1'000'000;
+/// A label as it is written.
+struct WrittenLabel {
+  std::string text;
+  std::optional<std::int64_t> number;  ///< where the text is an integer
+  bool is_numeric = false;             ///< or any number
+};
 
-std::int32_t checked_label(std::int64_t value, const std::string& where) {
-  check_label(value, kMostShardClasses, where);
-  return static_cast<std::int32_t>(value);
-}
-
-std::int32_t label_of_text(const std::string& text, const std::string& where) {
+WrittenLabel label_of_text(const std::string& text) {
   const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
   const std::size_t last = text.find_last_not_of(" \t\r\n");
-  const std::string digits = text.substr(begin, last == std::string::npos ? 0 : last + 1 - begin);
+  WrittenLabel label;
+  label.text = text.substr(begin, last == std::string::npos ? 0 : last + 1 - begin);
+  const char* end = label.text.data() + label.text.size();
   std::int64_t value = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [at, error] = std::from_chars(digits.data(), end, value);
-  if (error != std::errc{} || at != end) {
-    fail(ErrorKind::data, "{}: expected the number of a class, found '{}'", where,
-         digits.substr(0, 40));
-  }
-  return checked_label(value, where);
+  const auto [at, error] = std::from_chars(label.text.data(), end, value);
+  if (error == std::errc{} && at == end) label.number = value;
+  double any = 0;
+  label.is_numeric = std::from_chars(label.text.data(), end, any).ptr == end && !label.text.empty();
+  return label;
 }
 
-std::int32_t label_of_json(const std::string& text, const std::string& where) {
+WrittenLabel label_of_json(const std::string& text, const std::string& where) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (json.is_discarded()) fail(ErrorKind::data, "{}: not valid JSON", where);
   for (const char* key : {"label", "cls"}) {
     if (!json.is_object() || !json.contains(key)) continue;
     const nlohmann::json& value = json[key];
-    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-    if (value.is_number_unsigned()) {
-      return checked_label(static_cast<std::int64_t>(std::min(value.get<std::uint64_t>(), kMost)),
-                           where);
-    }
-    if (value.is_number_integer()) return checked_label(value.get<std::int64_t>(), where);
-    fail(ErrorKind::data, "{}: expected the number of a class as \"{}\", found a {}", where, key,
-         value.type_name());
+    if (value.is_string()) return label_of_text(value.get<std::string>());
+    if (value.is_number_integer()) return label_of_text(value.dump());
+    fail(ErrorKind::data, "{}: expected the number or the name of a class as \"{}\", found a {}",
+         where, key, value.type_name());
   }
   fail(ErrorKind::data, "{}: expected an object with \"label\" or \"cls\"", where);
 }
 
+/// Labels by number or by name, as label_type says or as the first one is.
+class ShardLabels {
+ public:
+  ShardLabels(const WebDatasetOptions& options, const DataRequirements& requirements)
+      : type_(options.label_type),
+        follows_first_(type_ == ShardLabel::as_first),
+        table_(options.classes, options.train.shards, requirements) {}
+
+  std::int32_t label_of(const WrittenLabel& label, const std::string& where) {
+    const auto place = [&] { return where; };
+    if (type_ == ShardLabel::as_first) {
+      const bool is_number = label.number || label.is_numeric || label.text.empty();
+      type_ = is_number ? ShardLabel::number : ShardLabel::name;
+    }
+    if (type_ == ShardLabel::number) {
+      if (!label.number) refuse("the number", label, where);
+      return table_.label_of_number(*label.number, place);
+    }
+    if (label.text.empty() || (follows_first_ && label.is_numeric)) {
+      refuse("the name", label, where);
+    }
+    return table_.label_of_name(label.text, place);
+  }
+  ClassTable& table() { return table_; }
+  bool are_names() const { return type_ == ShardLabel::name; }
+
+ private:
+  [[noreturn]] void refuse(const char* expected, const WrittenLabel& label,
+                           const std::string& where) const {
+    fail(ErrorKind::data, "{}: expected {} of a class, found '{}'{}", where, expected,
+         label.text.substr(0, 40),
+         follows_first_ && !label.text.empty() && (are_names() || !label.is_numeric)
+             ? " (without data.label_type, labels are numbers or names as the first one is)"
+             : "");
+  }
+
+  ShardLabel type_;
+  bool follows_first_;
+  ClassTable table_;
+};
+
 /// Adds the samples of a shard.
-void read_shard(std::size_t number, ShardIndex& index) {
+void read_shard(std::size_t number, ShardLabels& labels, ShardIndex& index) {
   const std::string& path = index.shards[number];
   TarReader reader(path);
   struct Open {
@@ -218,7 +264,8 @@ void read_shard(std::size_t number, ShardIndex& index) {
     const TarMember& label = open->cls ? *open->cls : *open->json;
     const std::string where = fmt::format("{}, {}", path, label.name);
     const std::string text = reader.content(label);
-    index.labels.push_back(open->cls ? label_of_text(text, where) : label_of_json(text, where));
+    index.labels.push_back(
+        labels.label_of(open->cls ? label_of_text(text) : label_of_json(text, where), where));
     open.reset();
   };
   TarMember member;
@@ -288,27 +335,30 @@ class WebDatasetSource final : public PictureSource {
 };
 
 std::shared_ptr<const DataSource> open_shards(const ShardFiles& files, const char* field,
-                                              const WebDatasetOptions& options,
-                                              const DataSource* train,
+                                              const WebDatasetOptions& options, bool is_training,
+                                              ShardLabels& labels,
                                               const DataRequirements& requirements) {
   ShardIndex index;
   index.shards = find_shards(files.shards, field);
   for (std::size_t i = 0; i < index.shards.size(); ++i) {
-    read_shard(i, index);
+    read_shard(i, labels, index);
     check_picture_count(files.shards, index.pictures.size());
   }
   if (index.pictures.empty()) {
     fail(ErrorKind::data, "{}: expected samples, found none in {} shard{}", files.shards,
          index.shards.size(), index.shards.size() == 1 ? "" : "s");
   }
+  ClassTable& table = labels.table();
+  if (is_training) {
+    table.close(ClassOrder::numbers_first, index.labels);
+    if (table.is_from_samples()) {
+      check_classes(fmt::format("{} ({})", files.shards, some_of(table.names())),
+                    table.names().size(), requirements);
+    }
+  }
   PictureSource::Samples samples;
   samples.labels = std::move(index.labels);
-  samples.classes = train ? train->classes() : options.classes;
-  if (samples.classes.empty()) {
-    const std::int64_t found =
-        std::int64_t{*std::max_element(samples.labels.begin(), samples.labels.end())} + 1;
-    samples.classes = numbered_classes(requirements.classes > 0 ? requirements.classes : found);
-  }
+  samples.classes = table.names();
   Fingerprint hash;
   hash.add(fmt::format("webdataset v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                        requirements.input.c));
@@ -317,12 +367,11 @@ std::shared_ptr<const DataSource> open_shards(const ShardFiles& files, const cha
     const ShardPicture& picture = index.pictures[i];
     const std::string name = index.names.substr(begin, picture.name_end - begin);
     begin = picture.name_end;
-    if (static_cast<std::size_t>(samples.labels[i]) >= samples.classes.size()) {
-      check_label(samples.labels[i], samples.classes.size(),
-                  fmt::format("{}, {}", index.shards[picture.shard], name));
-    }
     hash.add(name);
     hash.add(fmt::format("{} {}", picture.size, samples.labels[i]));
+  }
+  if (labels.are_names()) {
+    for (const std::string& name : samples.classes) hash.add(name);
   }
   return std::make_shared<WebDatasetSource>(files.shards, std::move(index), std::move(samples),
                                             requirements, options.cache_mib << 20, hash.text());
@@ -331,14 +380,11 @@ std::shared_ptr<const DataSource> open_shards(const ShardFiles& files, const cha
 DataSets open_webdataset(const Variant& variant, const DataRequirements& requirements) {
   const auto& options = variant.as<WebDatasetOptions>();
   check_picture_channels("webdataset: " + options.train.shards, requirements);
-  if (!options.classes.empty()) {
-    check_classes("data.classes", options.classes.size(), requirements);
-  }
+  ShardLabels labels(options, requirements);
   DataSets sets;
-  sets.train = open_shards(options.train, "data.train.shards", options, nullptr, requirements);
+  sets.train = open_shards(options.train, "data.train.shards", options, true, labels, requirements);
   if (!options.test) return sets;
-  sets.test =
-      open_shards(*options.test, "data.test.shards", options, sets.train.get(), requirements);
+  sets.test = open_shards(*options.test, "data.test.shards", options, false, labels, requirements);
   return sets;
 }
 
@@ -360,12 +406,17 @@ DatasetKind webdataset_kind() {
       "Tar files that are not compressed, in which the files of a sample follow each other and "
       "have "
       "the same name up to its first dot: a picture (.jpg, .jpeg or .png), read as image_folder "
-      "does, and the number of its class as text (.cls) or as \"label\" or \"cls\" in JSON "
-      "(.json). "
+      "does, and the number or the name of its class as text (.cls) or as \"label\" or \"cls\" in "
+      "JSON (.json). "
       "Others are ignored. The shards must not change while they are used.",
       {train_files_field(&WebDatasetOptions::train, shards_table()),
        test_files_field(&WebDatasetOptions::test, shards_table()),
-       field("classes", &WebDatasetOptions::classes, "Names of the classes; numbers by default."),
+       field("label_type", &WebDatasetOptions::label_type,
+             "What labels are. name: the name of the class. number: that of the class, from 0. "
+             "auto: numbers if the first label of the training samples is a number, else names."),
+       field("classes", &WebDatasetOptions::classes,
+             "Names of the classes in their order; by default numbers or, where labels are names, "
+             "those of the training samples, sorted (numbers by value)."),
        field("cache_mib", &WebDatasetOptions::cache_mib,
              "Decoded images are kept in memory if the whole set fits in this many MiB.")
            .range(0, 1048576)

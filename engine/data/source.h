@@ -74,11 +74,14 @@ struct DataRequirements {
   std::int64_t classes = 0;  ///< width of the last layer
   bool salvage = false;      ///< damaged JPEGs are taken as far as they go
   bool any_size = false;     ///< transforms on the host may change the size: channels alone count
+  /// The classes of the checkpoint that the data is for; empty where the data decides.
+  std::vector<std::string> known_classes = {};
 };
 
 /// The two files of a data set: what is trained on (val_split is taken from it) and the test set.
 struct DataSets {
-  std::shared_ptr<const DataSource> train, test;  ///< test may be null
+  std::shared_ptr<const DataSource> train, test;  ///< test may be null; the classes are one table
+  std::vector<std::string> notes = {};            ///< what the user should be told once
 };
 
 /// One kind of data set.
@@ -98,7 +101,8 @@ const VariantTable& dataset_table();
 const DatasetKind& dataset_kind(const Variant& options);
 /// Of the kind with that name.
 std::optional<DataFacts> data_facts(const std::string& dataset);
-/// Opens the data set of a config.
+/// Opens the data set of a config. Throws ErrorKind::data where its classes are not one table, or
+/// not requirements.known_classes.
 DataSets open_dataset(const Variant& options, const DataRequirements& requirements);
 
 }  // namespace dpt

@@ -89,7 +89,8 @@ TEST_CASE("csv: names that are numbers are sorted by value, and classes may be g
   CHECK(labels(*dir.read(kKind, kTwoFeatures).train) == std::vector<std::int32_t>{2, 0, 4, 3, 1});
   const Fields given = with(kKind, {{"classes", Strings{"x", "10", "9", "-1"}}});
   CHECK(dir.error(given, kTwoFeatures) ==
-        "$/train.csv, line 6, column 2 (kind): the class '010', which data.classes does not have");
+        "$/train.csv, line 6, column 2 (kind): the class '010', which data.classes does not have; "
+        "it has '10' (names are compared byte by byte)");
   dir.put("train.csv", "a,kind,b\n1,10,1\n1,9,1\n");
   CHECK(labels(*dir.read(given, kTwoFeatures).train) == std::vector<std::int32_t>{1, 2});
 }

@@ -228,10 +228,17 @@ TEST_CASE("image_folder: folders that are refused") {
   }
   SUBCASE("test classes differ") {
     dir.write("test/emu/1.png", grey_png(1));
-    CHECK(dir.error() == "$/test/emu: a class that $/train does not have");
+    CHECK(dir.error() == "$/test/emu: the class 'emu', which $/train does not have");
     fs::remove_all(dir / "test/emu");
     fs::remove_all(dir / "test/dog");
-    CHECK(dir.error() == "$/test: no folder for the class dog");
+    // A gap, which is stated.
+    CHECK(dir.read().notes ==
+          std::vector<std::string>{"the test data has no samples of 1 of the 2 classes: dog"});
+    fs::create_directory(dir / "test/dog");
+    CHECK(dir.read().notes.size() == 1);
+    fs::remove(dir / "test/cat/1.png");
+    CHECK(dir.error() ==
+          "$/test: no pictures in the class folders; expected $/test/CLASS/*.jpg or *.png");
   }
   SUBCASE("a picture next to the classes") {
     dir.write("train/1.png", grey_png(1));

@@ -1,0 +1,82 @@
+// The classes of a data set: one table for all of its splits, matched by name.
+//
+// Its names are those of the checkpoint where one is evaluated, else those of data.classes, else
+// those that the training samples have, sorted. Names are compared byte by byte. A class that is
+// not in the table is an error, whichever split has it; a class without samples is a gap, which is
+// stated (check_class_tables). So no label ever means another class than the model's output.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/data/source.h"
+
+namespace dpt {
+
+/// How names that the training samples have are sorted.
+enum class ClassOrder : std::uint8_t {
+  bytes,         ///< as torchvision sorts folders
+  numbers_first  ///< numbers by value, then other names byte by byte
+};
+
+/// Gives the labels of a data set's samples: those of the training samples first, then after
+/// close() those of the others.
+class ClassTable {
+ public:
+  /// Says for a message where a label stands.
+  using Where = std::function<std::string()>;
+
+  /// `given`: data.classes, or empty. `training` names the training samples in messages. Throws
+  /// ErrorKind::usage where a name is given twice, ErrorKind::data where there are as many as the
+  /// model does not have outputs.
+  ClassTable(std::vector<std::string> given, std::string training,
+             const DataRequirements& requirements);
+
+  /// The label of a class; throws ErrorKind::data where the table has no such class, naming the
+  /// nearest. Before close() the label of a training sample may be provisional.
+  std::int32_t label_of_name(std::string_view name, const Where& where);
+  /// The same for samples whose classes are numbers from 0: places in data.classes, where that is
+  /// given, or in the table.
+  std::int32_t label_of_number(std::int64_t number, const Where& where);
+
+  /// After the training samples: their `labels` become final. Nothing is added from here on.
+  void close(ClassOrder order, std::span<std::int32_t> labels);
+
+  /// REQUIRES: close() was called.
+  const std::vector<std::string>& names() const { return names_; }
+  /// Whether the names are those that the training samples have, and not given.
+  bool is_from_samples() const { return !is_given_; }
+
+ private:
+  void choose_numbers(const Where& where);
+  [[noreturn]] void refuse_name(std::string_view name, const Where& where) const;
+
+  std::vector<std::string> given_, names_;
+  std::string training_, owner_;  ///< `owner_`: whose names they are
+  std::int64_t outputs_;          ///< of the model, 0 where that is not known
+  bool is_of_checkpoint_, is_given_, is_closed_ = false, has_numbers_ = false;
+  std::map<std::string, std::int32_t, std::less<>> numbers_;
+  std::vector<std::int32_t> places_;  ///< of the classes of data.classes in the table, or -1
+  std::int64_t largest_ = -1;
+};
+
+/// What is wrong with a list of names of classes; empty if they differ.
+std::string problem_of_classes(const std::vector<std::string>& classes);
+
+/// Fails with ErrorKind::data unless training and test data have one table, and `known`, that of
+/// the checkpoint, where it is not empty; says what differs. Adds a note to `sets` for classes with
+/// names of which there are no samples.
+void check_class_tables(DataSets& sets, const std::vector<std::string>& known);
+
+/// Where two tables differ, in a few words; empty where they do not.
+std::string difference_of_classes(const std::vector<std::string>& expected,
+                                  const std::vector<std::string>& found);
+
+/// "cat, dog, ..." for messages.
+std::string some_of(const std::vector<std::string>& names);
+
+}  // namespace dpt

@@ -1,0 +1,138 @@
+// One class table from training to evaluation and export: classes are matched by name, and what
+// does not match is refused.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/checkpoints/safetensors.h"
+#include "tests/cli/workplace.h"
+#include "tests/engine/data/pictures.h"
+#include "tests/support/gloo.h"
+#include "tests/support/tar.h"
+
+using namespace dpt::testing;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Pictures of three classes that are told apart by their brightness alone.
+std::string picture_of(const std::string& name, int number) {
+  const int base = name == "dark" ? 10 : name == "grey" ? 120 : 230;
+  const dpt::data_test::Bytes bytes = dpt::data_test::png(
+      2, 2, 1, dpt::data_test::Bytes(4, static_cast<std::uint8_t>(base + number)));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string config_of(const std::string& data) {
+  return "version: 1\nname: small\ndata:\n  batch_size: 6\n" + data +
+         "model:\n  input: [1, 2, 2]\n  layers:\n    - {type: Flatten}\n"
+         "    - {type: Linear, name: fc1, out_features: 8}\n    - {type: ReLU}\n"
+         "    - {type: Linear, name: fc2, out_features: 3}\n"
+         "optimizer: {type: Adam, lr: 0.05}\ntrain: {epochs: 40}\ndevices: [cpu]\n";
+}
+
+struct FolderWorkplace : Workplace {
+  FolderWorkplace() : Workplace(config_of("  dataset: image_folder\n  root: photos\n")) {}
+  void put(const std::string& folder, const std::vector<std::string>& classes) const {
+    fs::remove_all(dir.file(folder));
+    for (const std::string& name : classes) {
+      fs::create_directories(dir.file(folder + "/" + name));
+      for (int i = 0; i < 6; ++i) {
+        write_file(dir.file(fmt::format("{}/{}/{}.png", folder, name, i)), picture_of(name, i));
+      }
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("classes: an evaluation on other folders goes by their names") {
+  const FolderWorkplace w;
+  w.put("photos/train", {"dark", "grey", "white"});
+  w.put("photos/test", {"dark", "grey", "white"});
+  w.run_well({"train", "small.yaml"});
+  const auto eval = [&](const std::vector<std::string>& more) {
+    return w.run({"eval", "runs/small", "data.root=other", "--allow-other-data", "--json"}, more);
+  };
+  REQUIRE(json::parse(w.run_well({"eval", "runs/small", "--json"}).out)["accuracy"] == 1);
+  // Sorted by themselves, these two would be classes 0 and 1.
+  w.put("other/train", {"grey", "white"});
+  w.put("other/test", {"grey", "white"});
+  const Finished part = eval({});
+  INFO(part.err);
+  REQUIRE(part.exit_code == 0);
+  CHECK(json::parse(part.out)["accuracy"] == 1);
+  CHECK(json::parse(part.out)["classes"][0]["name"] == "dark");
+  CHECK(json::parse(part.out)["classes"][0]["support"] == 0);
+  check_contains(part.err,
+                 "dpt: note: the training data has no samples of 1 of the 3 classes: dark\n"
+                 "dpt: note: the test data has no samples of 1 of the 3 classes: dark\n");
+  if (!lacks_gloo()) {
+    const Finished two = eval({"--nproc", "2"});
+    INFO(two.err);
+    REQUIRE(two.exit_code == 0);
+    CHECK(json::parse(two.out)["accuracy"] == 1);
+    // Said once.
+    const std::string note = "note: the test data";
+    CHECK(two.err.find(note) == two.err.rfind(note));
+  }
+  w.put("other/test", {"grey", "whites"});
+  const Finished renamed = eval({});
+  CHECK(renamed.exit_code == 3);
+  check_contains(renamed.err,
+                 "other/test/whites: the class 'whites', which the checkpoint does not have; it "
+                 "has 'white' (names are compared byte by byte)");
+  // The checkpoint keeps the names, and so does what is exported.
+  const auto file =
+      dpt::SafetensorsFile::open(w.dir.file("runs/small/checkpoints/step-00000120.safetensors"));
+  CHECK(file.metadata().at("dpt.classes") == R"(["dark","grey","white"])");
+  w.run_well({"export", "runs/small", "--torch", "x.safetensors"});
+  CHECK(dpt::SafetensorsFile::open(w.dir.file("x.safetensors")).metadata().at("classes") ==
+        R"(["dark","grey","white"])");
+}
+
+TEST_CASE("classes: a test set that lacks one is measured, one with another is refused") {
+  const FolderWorkplace w;
+  w.put("photos/train", {"dark", "grey", "white"});
+  w.put("photos/val", {"grey", "white"});
+  const std::string note = "dpt: note: the test data has no samples of 1 of the 3 classes: dark";
+  for (const char* command : {"config", "train"}) {
+    std::vector<std::string> arguments = {command, "small.yaml"};
+    if (command == std::string("config")) arguments.insert(arguments.begin() + 1, "check");
+    check_contains(w.run_well(arguments).err, note);
+  }
+  CHECK(json::parse(w.run_well({"eval", "runs/small", "--json"}).out)["accuracy"] == 1);
+  w.put("photos/val", {"blue", "grey"});
+  const Finished other = w.run({"train", "small.yaml", "--overwrite"});
+  CHECK(other.exit_code == 3);
+  check_contains(other.err, "photos/val/blue: the class 'blue', which ");
+}
+
+TEST_CASE("classes: tar shards with labels as text are trained, resumed and measured by name") {
+  const auto shard = [](const std::vector<std::string>& classes) {
+    std::string text;
+    for (int i = 0; i < 6; ++i) {
+      for (const std::string& name : classes) {
+        const std::string key = fmt::format("{}{}", name, i);
+        text += tar_member(key + ".cls", name) + tar_member(key + ".png", picture_of(name, i));
+      }
+    }
+    return text + kTarEnd;
+  };
+  const Workplace w(config_of(
+      "  dataset: webdataset\n  train: {shards: train.tar}\n  test: {shards: test.tar}\n"));
+  write_file(w.dir.file("train.tar"), shard({"white", "dark", "grey"}));
+  write_file(w.dir.file("test.tar"), shard({"grey", "white"}));
+  w.run_well({"train", "small.yaml", "--max-steps", "50"});
+  w.run_well({"train", "small.yaml"});
+  const json result = json::parse(w.run_well({"eval", "runs/small", "--json"}).out);
+  CHECK(result["accuracy"] == 1);
+  CHECK(result["classes"][2]["name"] == "white");
+  // The same labels, given in another order.
+  const json given = json::parse(
+      w.run_well({"eval", "runs/small", "--json", "data.classes=[white, grey, dark]"}).out);
+  CHECK(given["accuracy"] == 1);
+  CHECK(given["classes"] == result["classes"]);
+}
