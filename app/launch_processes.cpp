@@ -443,15 +443,22 @@ class Launcher {
           "dpt: rank {} (process {}) was killed by signal {} ({}{})", child.rank, child.pid, number,
           strsignal(number),
           number == SIGKILL && !has_killed_ ? "; the system does so when memory runs out" : ""));
-    } else if (is_failure(ending) && !failed_rank_) {
+    } else if (is_failure(ending) && (!failed_rank_ || is_first_cause(ending))) {
       messages_.add(fmt::format("dpt: rank {} (process {}) ended with exit code {}", child.rank,
                                 child.pid, ending.code));
     }
-    if (exit_code_ == 0) exit_code_ = ending.code;
+    if (exit_code_ == 0 || is_first_cause(ending)) exit_code_ = ending.code;
     if (is_failure(ending) && !failed_rank_) {
       failed_rank_ = child.rank;
       deadline_ = Clock::now() + patience_.before_term;
     }
+  }
+
+  /// Whether it explains what the others ended with before it: a process that fails tells them
+  /// first, and they may end (exit code 6) before it does.
+  bool is_first_cause(const Ending& ending) const {
+    constexpr int kPeer = static_cast<int>(ErrorKind::peer);
+    return exit_code_ == kPeer && !ending.by_signal && is_failure(ending) && ending.code != kPeer;
   }
 
   /// Ends the processes that should have ended by themselves.

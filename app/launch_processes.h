@@ -30,8 +30,9 @@ bool must_launch(const ProcessOptions& options);
 /// SIGINT, SIGTERM, SIGHUP and SIGUSR1 go on to all processes, but for what a terminal has sent
 /// them already. None outlives this process: if it is killed, they get SIGTERM.
 ///
-/// The result is the exit code of the first that ended with another one than 0; that of a process
-/// that a signal ended is 128 + its number. Throws ErrorKind::unexpected where a process cannot be
+/// The result is the exit code of the first that ended with another one than 0, or where that only
+/// says that another process failed (6), the first of theirs that says why; that of a process that
+/// a signal ended is 128 + its number. Throws ErrorKind::unexpected where a process cannot be
 /// started; those before it are killed.
 int launch_processes(int count, const std::string& program, const std::vector<std::string>& command,
                      const LaunchPatience& patience = {});

@@ -208,6 +208,16 @@ TEST_CASE("--nproc: the exit code is that of the first process that fails") {
                   "until grep -q '^dpt: rank 2' stderr; do sleep 0.02; done; exit 7");
     CHECK(launch.wait() == 5);
   }
+  for (const int cause : {2, 3, 4, 5, 7, 1}) {
+    // Whoever only follows may end before the cause does.
+    Launch launch(3, fmt::format("[ $DPT_RANK = 0 ] && exit 6; "
+                                 "until grep -q '^dpt: rank 0' stderr; do sleep 0.02; done; "
+                                 "[ $DPT_RANK = 1 ] && exit {}; "
+                                 "until grep -q '^dpt: rank 1' stderr; do sleep 0.02; done; exit 2",
+                                 cause));
+    CHECK(launch.wait() == cause);
+    check_contains(launch.text("stderr"), fmt::format(") ended with exit code {}\n", cause));
+  }
   {
     Launch launch(2,
                   "[ $DPT_RANK = 1 ] && kill -SEGV $$; "
