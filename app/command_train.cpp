@@ -303,6 +303,11 @@ int run_overfit(const TrainOptions& options, const Job& whole) {
   const OverfitResult result = overfit(
       job, start.point, options.max_steps > 0 ? options.max_steps : kSteps, requested_stop,
       [&](const OverfitResult& round) {
+        if (job.bad_samples) {
+          for (const std::string& problem : job.bad_samples->take_new()) {
+            progress.warn(fmt::format("left out: {}", problem));
+          }
+        }
         if (round.steps < next_line) return;
         next_line = 2 * round.steps;
         const std::string accuracy =

@@ -170,6 +170,8 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
     job.bad_samples = std::make_shared<BadSamples>(spec.data.max_bad_samples);
     job.splits.train.source =
         with_substitutes(job.splits.train.source, job.splits.train.indices, job.bad_samples);
+    job.evaluated_substitutes =
+        with_substitutes(job.evaluated_train.source, job.splits.train.indices, job.bad_samples);
   }
   job.splits.test.source = under(sets.test, transforms.eval);
   if (leaves_out) {

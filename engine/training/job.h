@@ -29,6 +29,9 @@ struct Job {
   EvaluationPlan evaluation;  ///< of `plan`
   Splits splits;              ///< training as steps see it, validation and test as evaluations do
   Split evaluated_train;      ///< the training samples as an evaluation sees them
+  /// The source of these with others in the place of samples that cannot be read, as training has
+  /// them; null where such a sample ends the run.
+  std::shared_ptr<const DataSource> evaluated_substitutes;
   Loss loss;
   MetricSet metrics;
   OptimizerSpec optimizer;

@@ -52,7 +52,7 @@ Job overfit_job(Job job, std::int64_t batches) {
   job.spec.data.shuffle = false;
   // With smoothed labels no loss is near zero.
   if (job.loss.compile_unsmoothed) job.loss.compile = job.loss.compile_unsmoothed;
-  split.source = job.evaluated_train.source;
+  split.source = job.evaluated_substitutes ? job.evaluated_substitutes : job.evaluated_train.source;
   job.train_input = job.eval_input;
   job.steps_per_epoch = batches;
   job.schedule = [lr = job.optimizer.lr](std::int64_t) { return lr; };

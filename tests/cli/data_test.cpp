@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tests/cli/workplace.h"
+#include "tests/engine/data/pictures.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -346,6 +347,13 @@ TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and 
     return all;
   };
   CHECK((losses("with-cpu") == losses("with-cpu,cpu")));
+  // --overfit does as training does.
+  const Finished overfit =
+      w.run({"train", "small.yaml", "--overfit", "1", "--max-steps", "5"}, skip);
+  CHECK(overfit.exit_code != 3);
+  check_contains(overfit.err, "pictures/train/bee/2.png");
+  CHECK(overfit.err.find("left out: ") == overfit.err.rfind("left out: "));
+  CHECK(w.run({"train", "small.yaml", "--overfit", "1", "--max-steps", "5"}).exit_code == 3);
   // An evaluation needs every sample.
   write_file(w.dir.file("pictures/test/ant/1.png"), "");
   const Finished eval = w.run({"eval", "with-cpu", "--allow-other-data"});
