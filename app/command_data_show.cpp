@@ -57,7 +57,11 @@ int run_data_show(const DataShowOptions& options) {
   }
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
   const DataRequirements requirements = data_requirements(spec, make_plan(spec));
-  const DataSets sets = open_dataset(spec.data.dataset, requirements);
+  DataSets sets = open_dataset(spec.data.dataset, requirements);
+  say_notes(sets);
+  sets = with_caches(std::move(sets), spec.data,
+                     options.split == "test" ? UsedFiles::test : UsedFiles::train,
+                     MissingCache::leave);
   const auto seed = static_cast<std::uint64_t>(spec.seed);
   Splits splits = make_splits(sets, spec.data.val_split, seed);
   const bool is_train = options.split == "train";

@@ -85,10 +85,7 @@ void check_outputs(const TrainSpec& spec, std::int64_t outputs) {
        spec.data.dataset.type);
 }
 
-namespace {
-
-/// Through the cache of data.cache, where there is one.
-DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used) {
+DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, MissingCache missing) {
   if (spec.cache.empty()) return sets;
   if (!sets.train->resizes()) {
     fail(ErrorKind::usage,
@@ -104,6 +101,17 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used) {
   const auto cached = [&](const std::shared_ptr<const DataSource>& source, const char* name) {
     if (!source) return source;
     options.path = (std::filesystem::path(spec.cache) / name).string();
+    std::error_code error;
+    if (missing == MissingCache::leave && !std::filesystem::exists(options.path, error)) {
+      say(
+          fmt::format("note: {} (data.cache) is not made yet: the pictures are read from their "
+                      "files{}",
+                      options.path,
+                      spec.cache_shorter_side > 0
+                          ? ", and not resized to data.cache_shorter_side first, as training will"
+                          : ""));
+      return source;
+    }
     return with_packed_cache(source, options);
   };
   const bool defaults = used == UsedFiles::default_split;
@@ -115,8 +123,6 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used) {
   }
   return sets;
 }
-
-}  // namespace
 
 void say_notes(const DataSets& sets) {
   for (const std::string& note : sets.notes) say("note: " + note);
@@ -131,7 +137,7 @@ Job load_job(TrainSpec spec, ProcessGroup* processes, UsedFiles used,
   requirements.known_classes = known_classes;
   DataSets sets = open_dataset(spec.data.dataset, requirements);
   if (!processes || processes->is_first()) say_notes(sets);
-  sets = with_caches(std::move(sets), spec.data, used);
+  sets = with_caches(std::move(sets), spec.data, used, MissingCache::make);
   adopt_targets(spec, *sets.train);
   // What a run keeps are the layers themselves: the zoo of another release may have others.
   TrainSpec kept = spec;

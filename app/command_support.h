@@ -47,6 +47,13 @@ enum class UsedFiles : std::uint8_t { all, train, test, default_split, none };
 Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used = UsedFiles::all,
              const std::vector<std::string>& known_classes = {});
 
+/// What becomes of a cache that is not there: it is made, or the files are read and that is said.
+enum class MissingCache : std::uint8_t { make, leave };
+
+/// Those that will be read out of data.cache, where the config has it. Throws ErrorKind::usage for
+/// data that has no pictures, and as with_packed_cache.
+DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, MissingCache missing);
+
 /// Says what should be said of data once: which classes have no samples.
 void say_notes(const DataSets& sets);
 

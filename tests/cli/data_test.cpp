@@ -367,6 +367,33 @@ TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and 
   check_contains(many.err, "It is training sample number 2 that cannot be read");
 }
 
+TEST_CASE("data show draws what data.cache holds, or says that it is not made yet") {
+  const Workplace w(kFolderConfig);
+  for (const char* name : {"ant", "bee", "cow"}) {
+    const std::string folder = w.dir.file(std::string("pictures/train/") + name);
+    fs::create_directories(folder);
+    const auto png = dpt::data_test::png(9, 9, 1, dpt::data_test::noise(81));
+    write_file(folder + "/a.png", std::string(png.begin(), png.end()));
+  }
+  const auto show = [&](const std::string& out, const std::vector<std::string>& more = {}) {
+    return w.run_well({"data", "show", "small.yaml", "--out", out}, more);
+  };
+  const std::vector<std::string> cache = {"data.cache=cache", "data.cache_shorter_side=2"};
+  CHECK(show("files.png").err.empty());
+  check_contains(show("before.png", cache).err,
+                 "cache/train.pack (data.cache) is not made yet: the pictures are read from their "
+                 "files, and not resized to data.cache_shorter_side first, as training will");
+  CHECK(!fs::exists(w.dir.file("cache")));
+  CHECK(read_file(w.dir.file("before.png")) == read_file(w.dir.file("files.png")));
+  w.run_well({"train", "small.yaml"}, cache);
+  CHECK(show("after.png", cache).err.empty());
+  // Pictures that went through 2x2 pixels.
+  CHECK(read_file(w.dir.file("after.png")) != read_file(w.dir.file("files.png")));
+  w.run_well({"train", "small.yaml", "--run-dir", "two", "data.cache=whole"});
+  CHECK(show("whole.png", {"data.cache=whole"}).err.empty());
+  CHECK(read_file(w.dir.file("whole.png")) == read_file(w.dir.file("files.png")));
+}
+
 TEST_CASE("config check tells how many pictures it found, and how many it read") {
   const Workplace w(kFolderConfig);
   const auto put = [&](const std::string& part, int each) {
