@@ -1,10 +1,14 @@
 // dpt config check|show|schema|reference|init.
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cstdio>
 
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/start_weights.h"
+#include "engine/data/host_pipeline.h"
 #include "engine/graph/plan.h"
 #include "engine/losses/loss.h"
 #include "engine/metrics/metric.h"
@@ -58,13 +62,61 @@ Plan check_without_data(const TrainSpec& spec) {
   return plan;
 }
 
+/// "8x8 and 6x9": sizes of some pictures that can be read, as messages name them.
+std::string sizes_in(const DataSource& source) {
+  constexpr std::size_t kMostRead = 64, kMostNamed = 4;
+  std::vector<std::string> sizes;
+  std::size_t read = 0;
+  for (const std::int64_t index : source.samples_to_try()) {
+    if (++read > kMostRead || sizes.size() == kMostNamed) break;
+    std::string size;
+    std::int32_t label = 0;
+    const ChoosePart note_size = [&](std::int64_t height, std::int64_t width) {
+      size = fmt::format("{}x{}", height, width);
+      return whole_picture(height, width, 1, 1);
+    };
+    try {
+      source.read_part(index, note_size, label);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+    }
+    if (!size.empty() && std::find(sizes.begin(), sizes.end(), size) == sizes.end()) {
+      sizes.push_back(size);
+    }
+  }
+  return fmt::format("{}", fmt::join(sizes, ", "));
+}
+
+/// What training would refuse of the transforms: here each is under pictures of sizes of their own.
+void check_sizes(const TrainSpec& spec, const DataSets& sets,
+                 const DataRequirements& requirements) {
+  std::string errors;
+  const TransformsSpec& transforms = spec.data.transforms;
+  for (const std::vector<Variant>* list : {&transforms.train, &transforms.eval}) {
+    collect_errors(errors, [&] {
+      try {
+        with_host_transforms(sets.train, *list, requirements.input,
+                             static_cast<std::uint64_t>(spec.seed));
+      } catch (const SizesDiffer& error) {
+        const std::string sizes = sizes_in(*sets.train);
+        fail(ErrorKind::usage, "{}{}", error.what(),
+             sizes.empty() ? std::string()
+                           : fmt::format(" (sizes of some training pictures: {})", sizes));
+      }
+    });
+  }
+  if (!errors.empty()) throw Error(ErrorKind::usage, errors);
+}
+
 /// Of a data set whose files are read one by one while it trains: lists all and reads some, and
 /// says what was found. Its images have the model's shape. Other formats are read whole when they
 /// are opened: that is left to `dpt train --dry-run`, so that a config can be checked quickly.
 std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
   if (!dataset_kind(spec.data.dataset).lists_only) return {};
-  const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
+  const DataRequirements requirements = data_requirements(spec, plan);
+  const DataSets sets = open_dataset(spec.data.dataset, requirements);
   say_notes(sets);
+  check_sizes(spec, sets, requirements);
   const Splits splits =
       make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
   TrainSpec adopted = spec;

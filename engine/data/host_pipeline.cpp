@@ -98,10 +98,10 @@ HostPipeline::HostPipeline(std::span<const Variant> transforms, std::optional<Si
   if (!picture && !gives_size) resize_first_ = resize_to;
   const std::optional<Size2> size = size_after(resize_first_ ? resize_first_ : picture);
   if (!size) {
-    fail(ErrorKind::usage,
-         "{}: pictures have different sizes after it, but a batch needs one: add Resize or "
-         "CenterCrop with size: [{}, {}], those of model.input",
-         place_of(transforms.back()), resize_to.h, resize_to.w);
+    throw SizesDiffer(fmt::format(
+        "{}: pictures have different sizes after it, but a batch needs one: add Resize or "
+        "CenterCrop with size: [{}, {}], those of model.input",
+        place_of(transforms.back()), resize_to.h, resize_to.w));
   }
   size_ = *size;
 }

@@ -25,12 +25,18 @@ DividedTransforms divide_transforms(std::span<const Variant> transforms);
 /// All kinds of transforms of the host.
 std::span<const HostTransformKind> host_transform_kinds();
 
+/// Transforms leave pictures their own sizes, of which a batch takes one.
+class SizesDiffer : public Error {
+ public:
+  explicit SizesDiffer(const std::string& text) : Error(ErrorKind::usage, text) {}
+};
+
 /// Const and thread-safe.
 class HostPipeline {
  public:
   /// `picture`: the size of the pictures; nothing where they have sizes of their own. Such are
   /// resized to `resize_to` first, unless the transforms give them a size. Throws ErrorKind::usage
-  /// for options that do not fit, and where pictures would keep sizes of their own.
+  /// for options that do not fit, SizesDiffer where pictures would keep sizes of their own.
   HostPipeline(std::span<const Variant> transforms, std::optional<Size2> picture, Size2 resize_to,
                std::uint64_t seed);
 

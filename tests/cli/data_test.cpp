@@ -367,6 +367,33 @@ TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and 
   check_contains(many.err, "It is training sample number 2 that cannot be read");
 }
 
+TEST_CASE("config check refuses transforms that leave pictures their own sizes, and tells these") {
+  const Workplace w(kFolderConfig);
+  const std::vector<std::pair<std::uint32_t, std::uint32_t>> sizes = {{8, 6}, {5, 9}, {8, 6}};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::string folder = w.dir.file(fmt::format("pictures/train/{}", i));
+    fs::create_directories(folder);
+    const auto [width, height] = sizes[i];
+    const auto png =
+        dpt::data_test::png(width, height, 1, dpt::data_test::Bytes(width * height, 7));
+    write_file(folder + "/a.png", std::string(png.begin(), png.end()));
+  }
+  for (const char* list : {"train", "eval"}) {
+    const std::string key = fmt::format("data.transforms.{}=", list);
+    const Finished refused =
+        w.run({"config", "check", "small.yaml", key + "[{type: Resize, size: 4}]"});
+    CHECK(refused.exit_code == 2);
+    check_contains(refused.err,
+                   "Resize: pictures have different sizes after it, but a batch needs one: add "
+                   "Resize or CenterCrop with size: [4, 4], those of model.input (sizes of some "
+                   "training pictures: 6x8, 9x5)");
+    for (const char* good : {"[{type: Resize, size: [4, 4]}]",
+                             "[{type: Resize, size: 4}, {type: CenterCrop, size: 4}]"}) {
+      w.run_well({"config", "check", "small.yaml", key + good});
+    }
+  }
+}
+
 TEST_CASE("data show draws what data.cache holds, or says that it is not made yet") {
   const Workplace w(kFolderConfig);
   for (const char* name : {"ant", "bee", "cow"}) {
