@@ -156,12 +156,26 @@ class CacheMaker {
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
 };
 
-/// Keeps other processes from making the same file at the same time.
+/// Keeps other processes from making the same file at the same time. Its file goes with it, unless
+/// the process is killed: then the next one takes it over.
 class CacheLock {
  public:
   CacheLock(const PackedCacheOptions& options) : path_(options.path + ".lock") {
-    file_ = open_file(path_, O_RDWR | O_CREAT, 0666);
-    if (!file_.is_open()) fail(ErrorKind::data, "{}: {}", path_, std::strerror(errno));
+    // Who had it before may have removed the file: then another one stands for it.
+    do {
+      file_ = open_file(path_, O_RDWR | O_CREAT, 0666);
+      if (!file_.is_open()) fail(ErrorKind::data, "{}: {}", path_, std::strerror(errno));
+      wait(options);
+    } while (!is_in_place());
+  }
+  CacheLock(const CacheLock&) = delete;
+  ~CacheLock() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+
+ private:
+  void wait(const PackedCacheOptions& options) {
     bool told = false;
     while (flock(file_.fd(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK && errno != EINTR) {
@@ -175,8 +189,12 @@ class CacheLock {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
+  bool is_in_place() const {
+    struct stat mine = {}, there = {};
+    return fstat(file_.fd(), &mine) == 0 && stat(path_.c_str(), &there) == 0 &&
+           mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+  }
 
- private:
   std::string path_;
   FileHandle file_;
 };

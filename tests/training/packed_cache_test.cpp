@@ -3,9 +3,12 @@
 #include "engine/training/packed_cache.h"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +16,7 @@
 
 #include "engine/checkpoints/file_io.h"
 #include "kernels/error.h"
+#include "kernels/heartbeat.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 
@@ -40,6 +44,7 @@ class Pictures final : public DataSource {
   Image read_part(std::int64_t index, const ChoosePart& choose,
                   std::int32_t& label) const override {
     ++decoded;
+    if (on_read) on_read(index);
     if (index == bad_) fail(ErrorKind::data, "{}: torn", describe(index));
     label = this->label(index);
     Image image{20 + index, 31 - index, 3, {}};
@@ -55,6 +60,7 @@ class Pictures final : public DataSource {
   std::string fingerprint() const override { return fingerprint_; }
 
   mutable std::atomic<int> decoded{0};
+  std::function<void(std::int64_t)> on_read;
 
  private:
   std::string fingerprint_;
@@ -146,6 +152,58 @@ TEST_CASE("processes that want the same cache make it once") {
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(pictures->decoded == 9);
+}
+
+TEST_CASE("a cache whose maker was killed is made by the next run, and nothing is left over") {
+  const CacheDir dir;
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const auto slow = std::make_shared<Pictures>();
+    slow->on_read = [](std::int64_t index) {
+      if (index == 5) kill(getpid(), SIGKILL);
+    };
+    with_packed_cache(slow, dir.options(0, 1));
+    _exit(1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  const std::string path = dir.options().path;
+  CHECK(std::filesystem::exists(path + ".tmp"));
+  CHECK(std::filesystem::exists(path + ".lock"));
+  const auto pictures = std::make_shared<Pictures>();
+  const auto cached = with_packed_cache(pictures, dir.options());
+  CHECK(pictures->decoded == 9);
+  CHECK((part(*cached, 8).pixels == part(*pictures, 8).pixels));
+  CHECK(!std::filesystem::exists(path + ".tmp"));
+  CHECK(!std::filesystem::exists(path + ".lock"));
+}
+
+TEST_CASE("who makes a cache beats for each picture, and who waits for it beats, too") {
+  const CacheDir dir;
+  const auto maker = std::make_shared<Heartbeat>(), waiter = std::make_shared<Heartbeat>();
+  const auto slow = std::make_shared<Pictures>();
+  std::atomic<bool> has_begun{false};
+  std::vector<std::uint64_t> beats;
+  slow->on_read = [&](std::int64_t index) {
+    beats.push_back(maker->beats());
+    has_begun = true;
+    // However long it takes, nobody is taken for stalled: it goes on once the other has beaten.
+    const std::uint64_t before = waiter->beats();
+    while (index == 1 && waiter->beats() < before + 3) std::this_thread::yield();
+  };
+  std::thread other([&] {
+    set_heartbeat_of_thread(waiter);
+    while (!has_begun) std::this_thread::yield();
+    with_packed_cache(std::make_shared<Pictures>(), dir.options());
+  });
+  set_heartbeat_of_thread(maker);
+  with_packed_cache(slow, dir.options(0, 1));
+  set_heartbeat_of_thread(nullptr);
+  other.join();
+  REQUIRE(beats.size() == 9);
+  for (std::size_t i = 1; i < beats.size(); ++i) CHECK(beats[i] > beats[i - 1]);
 }
 
 TEST_CASE("a cache of other data, or a damaged one, is refused") {
