@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <span>
 
 #include "app/catalog.h"
@@ -49,9 +50,13 @@ TrainSpec without_training(TrainSpec spec) {
   return spec;
 }
 
-/// What targets the outputs are of. The data, which knows, need not be here: where it may have
-/// others than class labels, an elementwise loss is taken to be of one target for each output.
-TargetShape targets_of(const TrainSpec& spec, std::int64_t outputs) {
+/// What targets the outputs are of. Checkpoints of before 1.6 do not say, and the data need not be
+/// here: where it may have others than class labels, an elementwise loss is then taken to be of one
+/// target for each output.
+TargetShape targets_of(const TrainSpec& spec, std::optional<TargetKind> stored,
+                       std::int64_t outputs) {
+  if (stored == TargetKind::class_index) return {};
+  if (stored) return {*stored, outputs, false};
   if (spec.loss.type == "cross_entropy" || !dataset_kind(spec.data.dataset).any_targets) return {};
   return {spec.loss.type == "bce_with_logits" ? TargetKind::multi_hot : TargetKind::values, outputs,
           false};
@@ -156,7 +161,7 @@ int run_predict(const PredictOptions& options) {
       load_stored_spec(catalog(), header.config, path,
                        with_devices({"device_weights=auto", "train.shards=0"}, options.devices)));
   Plan plan = make_plan(spec);
-  const TargetShape targets = targets_of(spec, plan.classes);
+  const TargetShape targets = targets_of(spec, header.targets, plan.classes);
   if (options.top > plan.classes) {
     fail(ErrorKind::usage, "--top: expected 1 to {} (the model's classes), found {}", plan.classes,
          options.top);

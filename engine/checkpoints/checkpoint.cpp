@@ -160,6 +160,7 @@ Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
   checkpoint.state = header.state;
   checkpoint.config = std::move(header.config);
   checkpoint.classes = std::move(header.classes);
+  checkpoint.targets = header.targets;
   checkpoint.dataset_fingerprint = std::move(header.dataset_fingerprint);
   checkpoint.test_fingerprint = std::move(header.test_fingerprint);
   checkpoint.shards = header.shards;

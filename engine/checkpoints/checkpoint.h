@@ -79,9 +79,10 @@ struct Checkpoint {
   std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< state name -> flat
   std::string config;                                                 ///< resolved config, YAML
   std::vector<std::string> classes;
-  std::string dataset_fingerprint;  ///< of the training data
-  std::string test_fingerprint;     ///< of the test data; empty without any
-  std::int64_t shards = 0;          ///< 0 = fast mode
+  std::optional<TargetKind> targets;  ///< of the data; unset in files of older releases
+  std::string dataset_fingerprint;    ///< of the training data
+  std::string test_fingerprint;       ///< of the test data; empty without any
+  std::int64_t shards = 0;            ///< 0 = fast mode
   std::vector<std::string> devices;
   std::string made_by;   ///< library versions and instruction set
   std::string checksum;  ///< of the file that it was loaded from
@@ -106,6 +107,7 @@ Checkpoint load_checkpoint(const std::string& path, const Plan& plan);
 struct CheckpointHeader {
   std::string config;
   std::vector<std::string> classes;
+  std::optional<TargetKind> targets;  ///< unset in files of before 1.6
   RunState state;
   std::int64_t shards = 0;
   std::vector<std::string> devices;

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "engine/checkpoints/state_checks.h"
+#include "engine/spec/target_kinds.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
 
@@ -296,6 +297,7 @@ Metadata to_metadata(const Checkpoint& checkpoint) {
   put_state(checkpoint.state, metadata);
   metadata["dpt.config"] = checkpoint.config;
   metadata["dpt.classes"] = list_text(checkpoint.classes);
+  if (checkpoint.targets) metadata["dpt.targets"] = name_of(*checkpoint.targets);
   metadata["dpt.dataset_fingerprint"] = checkpoint.dataset_fingerprint;
   metadata["dpt.test_fingerprint"] = checkpoint.test_fingerprint;
   metadata["dpt.shards"] = number_text(checkpoint.shards);
@@ -322,6 +324,14 @@ CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata
   }
   header.config = at(path, metadata, "dpt.config");
   header.classes = parse_list(path, metadata, "dpt.classes");
+  if (const auto it = metadata.find("dpt.targets"); it != metadata.end()) {
+    header.targets = enum_of<TargetKind>(it->second);
+    // A later minor version may know others.
+    if (!header.targets && version.minor <= kSchemaMinor) {
+      fail(ErrorKind::data, "{}: metadata 'dpt.targets': expected one of {}, found '{}'", path,
+           fmt::join(all_names<TargetKind>(), ", "), it->second);
+    }
+  }
   header.dataset_fingerprint = at(path, metadata, "dpt.dataset_fingerprint");
   if (const auto it = metadata.find("dpt.test_fingerprint"); it != metadata.end()) {
     header.test_fingerprint = it->second;

@@ -3,14 +3,24 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
 #include <fmt/ranges.h>
 
+#include "engine/spec/enum_names.h"
 #include "kernels/types.h"
 
 namespace dpt {
+
+/// As checkpoints name them, and `data.target`.
+constexpr auto enum_names(TargetKind) {
+  return std::to_array<EnumName<TargetKind>>({{TargetKind::class_index, "labels"},
+                                              {TargetKind::soft_labels, "soft_labels"},
+                                              {TargetKind::multi_hot, "multi_hot"},
+                                              {TargetKind::values, "values"}});
+}
 
 using TargetKinds = std::vector<TargetKind>;
 

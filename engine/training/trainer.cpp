@@ -329,6 +329,7 @@ class RankTrainer {
     checkpoint.optimizer = replica_.optimizer_state();
     checkpoint.config = job_.resolved_config;
     checkpoint.classes = job_.splits.train.source->classes();
+    checkpoint.targets = job_.loss.targets.kind;
     checkpoint.dataset_fingerprint = job_.splits.train.source->fingerprint();
     if (job_.splits.test.size() > 0) {
       checkpoint.test_fingerprint = job_.splits.test.source->fingerprint();

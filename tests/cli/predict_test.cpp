@@ -11,6 +11,7 @@
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/support/npy_data.h"
+#include "tests/support/rewrite.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -326,6 +327,37 @@ TEST_CASE("predict says what it cannot do") {
     check_contains(help, option);
   }
   check_contains(w.run_well({"--help"}).out, "predict");
+}
+
+TEST_CASE("predict: the checkpoint says what the targets were") {
+  const Workplace w("");
+  write_file(w.dir.file("small.yaml"), "version: 1\nname: arrays\ndata:\n" +
+                                           npy_data(w.dir.path(), "labels", false) +
+                                           R"(  batch_size: 8
+  classes: [sky, sea, land, sand]
+model:
+  input: [1, 8, 8]
+  layers: [{type: Flatten}, {type: Linear, name: fc, out_features: 4}]
+optimizer: {type: Adam, lr: 0.02}
+train: {epochs: 1}
+devices: [cpu]
+loss: {type: bce_with_logits}
+)");
+  w.run_well({"train", "small.yaml"});
+  const auto png = dpt::data_test::png(8, 8, 1, dpt::data_test::noise(64));
+  write_file(w.dir.file("a.png"), std::string(png.begin(), png.end()));
+  check_contains(w.run_well({"predict", "runs/arrays", "a.png", "--top", "2"}).out,
+                 "path,prediction,prediction_name,probability,prediction_2,");
+  // Older ones do not: an elementwise loss is taken to be of one target for each output.
+  const std::string checkpoint = w.dir.file("runs/arrays/checkpoints/step-00000008.safetensors");
+  rewrite_checkpoint(checkpoint, w.dir.file("old.safetensors"),
+                     [](dpt::Metadata& metadata, std::vector<dpt::TensorView>&) {
+                       metadata["dpt.version"] = "1.5";
+                       CHECK(metadata.at("dpt.targets") == "labels");
+                       metadata.erase("dpt.targets");
+                     });
+  check_contains(w.run_well({"predict", "old.safetensors", "a.png"}).out,
+                 "path,prediction_sky,prediction_sea,");
 }
 
 TEST_CASE("predict: models whose outputs are no classes print each output") {

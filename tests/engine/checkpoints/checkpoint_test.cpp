@@ -70,6 +70,7 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(loaded.checksum == SafetensorsFile::open(path).stored_checksum());
   CHECK(loaded.config == saved.config);
   CHECK(loaded.classes == saved.classes);
+  CHECK(loaded.targets == TargetKind::multi_hot);
   CHECK(loaded.dataset_fingerprint == saved.dataset_fingerprint);
   CHECK(loaded.test_fingerprint == saved.test_fingerprint);
   CHECK(loaded.shards == 8);
@@ -79,6 +80,7 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   const CheckpointHeader header = read_checkpoint_header(path);
   CHECK(header.config == saved.config);
   CHECK(header.classes == saved.classes);
+  CHECK(header.targets == TargetKind::multi_hot);
   CHECK(header.state.step == 17);
   CHECK(header.shards == 8);
   CHECK(header.devices == saved.devices);
@@ -208,6 +210,11 @@ TEST_CASE("schema versions: a newer minor is read, a newer major is refused by n
     });
     return error_of([&] { load_checkpoint(other, plan); }, other);
   };
+  testing::rewrite_checkpoint(path, other, [&](Metadata& metadata, std::vector<TensorView>&) {
+    metadata["dpt.version"] = "1.5";
+    CHECK(metadata.erase("dpt.targets") == 1);
+  });
+  CHECK(!read_checkpoint_header(other).targets);
   CHECK(without_later("1.3") == "no error");
   CHECK(without_later("1.4") == "F: expected metadata 'dpt.schedule_segments', found none");
   CHECK(with_version("2.0") ==
@@ -217,6 +224,25 @@ TEST_CASE("schema versions: a newer minor is read, a newer major is refused by n
     CHECK(with_version(bad) ==
           "F: metadata 'dpt.version': expected MAJOR.MINOR, found '" + bad + "'");
   }
+}
+
+TEST_CASE("targets of a kind that is not known are refused, but of a newer release left out") {
+  const TempDir folder;
+  const std::string path = folder.file("a"), other = folder.file("b");
+  const Plan plan = small_plan();
+  save_checkpoint(path, plan, small_checkpoint(plan));
+  const auto rewrite = [&](const std::string& version) {
+    testing::rewrite_checkpoint(path, other, [&](Metadata& metadata, std::vector<TensorView>&) {
+      metadata["dpt.version"] = version;
+      metadata["dpt.targets"] = "boxes";
+    });
+  };
+  rewrite("1.6");
+  CHECK(error_of([&] { read_checkpoint_header(other); }, other) ==
+        "F: metadata 'dpt.targets': expected one of labels, soft_labels, multi_hot, values, found "
+        "'boxes'");
+  rewrite("1.99");
+  CHECK(!read_checkpoint_header(other).targets);
 }
 
 TEST_CASE("what does not fit is refused, naming it") {

@@ -114,6 +114,7 @@ inline Checkpoint small_checkpoint(const Plan& plan, std::int64_t step = 17) {
   checkpoint.optimizer = {{"exp_avg", counting(plan, 1000)}, {"exp_avg_sq", counting(plan, 2000)}};
   checkpoint.config = "version: 1\nname: \"x\"\n# \u20ac\n";
   checkpoint.classes = {"a", "b \"quoted\""};
+  checkpoint.targets = TargetKind::multi_hot;
   checkpoint.dataset_fingerprint = "digits-123";
   checkpoint.test_fingerprint = "digits-45";
   checkpoint.shards = 8;
