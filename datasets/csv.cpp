@@ -1,13 +1,19 @@
 // Data sets of CSV files: rows of features, or pictures that lie where a column says.
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <cassert>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <system_error>
 
 #include "datasets/csv_table.h"
 #include "datasets/fingerprint.h"
 #include "datasets/image.h"
 #include "datasets/kinds.h"
+#include "datasets/parallel_parts.h"
 #include "datasets/requirements.h"
 #include "datasets/split_files.h"
 #include "kernels/error.h"
@@ -89,6 +95,30 @@ class CsvPictureSource final : public PictureSource {
   std::vector<std::string> pictures_;
 };
 
+/// The sizes of the pictures' files, each of which must be there.
+std::vector<std::uint64_t> sizes_of_pictures(const std::string& path, const std::string& root,
+                                             const CsvTable& table) {
+  constexpr std::size_t kAtOnce = 1024;
+  const std::size_t n = table.pictures.size();
+  std::vector<std::uint64_t> sizes(n);
+  for_each_part((n + kAtOnce - 1) / kAtOnce, "lister of " + path, [&](std::size_t part) {
+    for (std::size_t i = part * kAtOnce; i < std::min((part + 1) * kAtOnce, n); ++i) {
+      const std::string picture = (std::filesystem::path(root) / table.pictures[i]).string();
+      struct stat status = {};
+      const int error = stat(picture.c_str(), &status) == 0 ? 0 : errno;
+      if (error != 0 || !S_ISREG(status.st_mode)) {
+        fail(ErrorKind::data,
+             "{}, line {}: {}: {} (paths are relative to the folder of the CSV file, or to "
+             "data.root)",
+             path, table.lines[i], picture,
+             error != 0 ? std::generic_category().message(error) : "not a file");
+      }
+      sizes[i] = static_cast<std::uint64_t>(status.st_size);
+    }
+  });
+  return sizes;
+}
+
 std::shared_ptr<const DataSource> make_source(const std::string& path, const CsvOptions& options,
                                               CsvTable table,
                                               const DataRequirements& requirements) {
@@ -99,22 +129,10 @@ std::shared_ptr<const DataSource> make_source(const std::string& path, const Csv
   Fingerprint hash;
   hash.add(fmt::format("csv pictures v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                        requirements.input.c));
+  const std::vector<std::uint64_t> sizes = sizes_of_pictures(path, root, table);
   for (std::size_t i = 0; i < table.pictures.size(); ++i) {
-    const fs::path picture = fs::path(root) / table.pictures[i];
-    const auto refuse = [&](const std::string& problem) {
-      fail(
-          ErrorKind::data,
-          "{}, line {}: {}: {} (paths are relative to the folder of the CSV file, or to data.root)",
-          path, table.lines[i], picture.string(), problem);
-    };
-    std::error_code error;
-    const fs::file_status status = fs::status(picture, error);
-    if (error) refuse(error.message());
-    if (!fs::is_regular_file(status)) refuse("not a file");
-    const std::uintmax_t bytes = fs::file_size(picture, error);
-    if (error) refuse(error.message());
     hash.add(table.pictures[i]);
-    hash.add(std::to_string(bytes));
+    hash.add(std::to_string(sizes[i]));
   }
   add_targets_to(hash, table);
   return std::make_shared<CsvPictureSource>(path, root, std::move(table.pictures),
