@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "engine/data/worker_threads.h"
+#include "kernels/error.h"
 #include "kernels/heartbeat.h"
 
 namespace dpt {
@@ -33,11 +34,17 @@ void for_each_part(std::size_t count, const std::string& what,
       }
     }
   };
-  if (threads <= 1) {
-    work(std::atomic<bool>{false});
-  } else {
-    run_workers(static_cast<int>(threads), what, work, {});
+  bool is_done = false;
+  if (threads > 1) {
+    try {
+      run_workers(static_cast<int>(threads), what, work, {});
+      is_done = true;
+    } catch (const Error& refused) {
+      // No more threads to be had: what needs them will say so, this is only slower without.
+      if (refused.kind() != ErrorKind::device) throw;
+    }
   }
+  if (!is_done) work(std::atomic<bool>{false});
   if (error) std::rethrow_exception(error);
 }
 

@@ -6,6 +6,7 @@
 
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
+#include "tests/support/gloo.h"
 #include "tests/support/tar.h"
 
 using namespace dpt::testing;
@@ -112,6 +113,14 @@ TEST_CASE("formats: a CSV file of pictures is trained and resumed, and one that 
                  "; 60 training samples (60 files read, from every class)\n");
   check_resume(w);
   w.run_well({"train", "small.yaml", "data.cache=cache"});
+  if (!lacks_gloo()) {
+    // Processes make one file, once.
+    w.run_well({"train", "small.yaml", "data.cache=shared", "--run-dir", "two", "--nproc", "2"});
+    CHECK(std::filesystem::file_size(w.dir.file("shared/train.pack")) ==
+          std::filesystem::file_size(w.dir.file("cache/train.pack")));
+    CHECK(!std::filesystem::exists(w.dir.file("shared/train.pack.lock")));
+    CHECK(!std::filesystem::exists(w.dir.file("shared/train.pack.tmp")));
+  }
   std::string damaged = picture(7);
   damaged.resize(damaged.size() / 2);
   write_file(w.dir.file("pictures/7.png"), damaged);

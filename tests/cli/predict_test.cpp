@@ -348,6 +348,21 @@ loss: {type: bce_with_logits}
   write_file(w.dir.file("a.png"), std::string(png.begin(), png.end()));
   check_contains(w.run_well({"predict", "runs/arrays", "a.png", "--top", "2"}).out,
                  "path,prediction,prediction_name,probability,prediction_2,");
+  // Soft labels have classes too.
+  write_file(w.dir.file("soft.yaml"), "version: 1\nname: soft\ndata:\n" +
+                                          npy_data(w.dir.path(), "soft_labels", false) +
+                                          R"(  batch_size: 8
+model:
+  input: [1, 8, 8]
+  layers: [{type: Flatten}, {type: Linear, name: fc, out_features: 4}]
+optimizer: {type: Adam, lr: 0.02}
+train: {epochs: 1}
+devices: [cpu]
+loss: {type: mse}
+)");
+  w.run_well({"train", "soft.yaml"});
+  check_contains(w.run_well({"predict", "runs/soft", "a.png"}).out,
+                 "path,prediction,prediction_name,output\n");
   // Older ones do not: an elementwise loss is taken to be of one target for each output.
   const std::string checkpoint = w.dir.file("runs/arrays/checkpoints/step-00000008.safetensors");
   rewrite_checkpoint(checkpoint, w.dir.file("old.safetensors"),
