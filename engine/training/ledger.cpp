@@ -51,8 +51,9 @@ std::string advice_on(LedgerPart part, const Job& job) {
   }
 }
 
-double rounded(double value, double unit) {
-  return std::round(value / unit) * unit;
+/// To 1 / `parts`: with the fewest decimals in JSON.
+double rounded(double value, double parts) {
+  return std::round(value * parts) / parts;
 }
 
 }  // namespace
@@ -140,12 +141,12 @@ Json ledger_json(const LedgerTotals& totals, const Job& job) {
   Json parts;
   for (int i = 0; i < kLedgerParts; ++i) {
     const auto part = static_cast<LedgerPart>(i);
-    parts[name_of(part)] = rounded(totals[part], 1e-6);
+    parts[name_of(part)] = rounded(totals[part], 1e6);
   }
-  Json json = {{"seconds", rounded(totals.sum(), 1e-6)}, {"parts", std::move(parts)}};
+  Json json = {{"seconds", rounded(totals.sum(), 1e6)}, {"parts", std::move(parts)}};
   if (verdict.bound_by.empty()) return json;
   json["bound_by"] = verdict.bound_by;
-  json["share"] = rounded(verdict.share, 1e-4);
+  json["share"] = rounded(verdict.share, 1e4);
   if (!verdict.advice.empty()) json["advice"] = verdict.advice;
   return json;
 }

@@ -258,6 +258,7 @@ void RunReport::ledger(const LedgerTotals& totals) {
   const RunState& state = stepper_.state();
   Json line = {{"epoch", state.epoch}, {"step", state.step}};
   line.update(ledger_json(totals, job_));
+  line.erase("advice");  // the summary has it once
   log_.event("ledger", line);
 }
 

@@ -2,21 +2,11 @@
 // events: they read the time and leave it in device memory, from where it returns with the results.
 #include "kernels/cuda/step_clock.h"
 
+#include "kernels/cuda/runtime/device_time.cuh"
 #include "kernels/cuda/runtime/launch.h"
 
 namespace dpt {
 namespace {
-
-/// Nanoseconds; advances in steps of up to a microsecond.
-__device__ inline std::uint64_t device_time() {
-#ifdef __CUDACC__
-  std::uint64_t now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
-#else
-  return static_cast<std::uint64_t>(clock64());
-#endif
-}
 
 __global__ void begin_phases_kernel(PhaseTimes* times) {
   for (int i = 0; i < kStepPhases; ++i) times->spent[i] = 0;
