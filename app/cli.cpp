@@ -214,8 +214,9 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
   set_body_of_processes(eval, body, options, run_eval);
 }
 
-void add_predict_command(CLI::App& app, CommandBody& body) {
+void add_predict_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
   auto options = std::make_shared<PredictOptions>();
+  options->command = std::move(command);
   CLI::App* predict = app.add_subcommand(
       "predict",
       "Predict pictures that need no labels, with a run's best checkpoint or a checkpoint file; "
@@ -240,7 +241,8 @@ void add_predict_command(CLI::App& app, CommandBody& body) {
                    "where the run kept one; raw: the weights themselves")
       ->check(CLI::IsMember({"ema", "swa", "raw"}));
   predict->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
-  set_body(predict, body, options, run_predict);
+  add_process_options(predict, options->processes);
+  set_body_of_processes(predict, body, options, run_predict);
 }
 
 void add_export_command(CLI::App& app, CommandBody& body) {
@@ -579,7 +581,7 @@ int run_cli(int argc, const char* const* argv) {
   CommandBody body;
   add_train_command(app, body, {argv, argv + argc});
   add_eval_command(app, body, {argv, argv + argc});
-  add_predict_command(app, body);
+  add_predict_command(app, body, {argv, argv + argc});
   add_export_command(app, body);
   add_runs_command(app, body);
   add_compare_command(app, body);

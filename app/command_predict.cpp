@@ -13,10 +13,12 @@
 #include "app/commands.h"
 #include "app/console.h"
 #include "app/predictions.h"
+#include "app/world_run.h"
 #include "datasets/picture_files.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/schedules/schedule.h"
 #include "engine/spec/read_spec.h"
+#include "engine/training/process_devices.h"
 #include "engine/training/run_ranks.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
@@ -151,15 +153,62 @@ class PredictionLines {
   bool labelled_, json_;
 };
 
-}  // namespace
+/// Config and classes of the checkpoint of rank 0, which alone reads it, on all processes.
+void share_header(ProcessGroup& processes, CheckpointHeader& header) {
+  header.config = processes.share("config of the checkpoint", header.config);
+  std::string names;
+  for (const std::string& name : header.classes) names += name + '\0';
+  names = processes.share("classes of the checkpoint", names);
+  header.classes.clear();
+  for (std::size_t begin = 0; begin < names.size();) {
+    const std::size_t end = names.find('\0', begin);
+    header.classes.push_back(names.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
 
-int run_predict(const PredictOptions& options) {
-  const std::string path = find_checkpoint(options.target, kToPredict);
-  const CheckpointHeader header = read_checkpoint_header(path);
+/// What is wrong with pictures before `end`, by index: each process knows those that it decoded.
+/// Collective; the same on every rank.
+std::map<std::int64_t, std::string> gather_problems(Communicator& communicator, const Job& job,
+                                                    UnreadablePictures& unreadable,
+                                                    std::int64_t end) {
+  Json own = Json::array();
+  if (communicator.rank() == job.first_rank()) {
+    for (const auto& [index, problem] : unreadable.take_below(end)) own.push_back({index, problem});
+  }
+  std::string text = own.empty() ? std::string() : json_text(own);
+  const auto bytes = static_cast<std::int64_t>(text.size());
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(std::as_bytes(std::span(&bytes, 1)),
+                          std::as_writable_bytes(std::span(sizes)));
+  const auto most = static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end()));
+  std::map<std::int64_t, std::string> problems;
+  if (most == 0) return problems;
+  text.resize(most, ' ');
+  std::string all(most * sizes.size(), ' ');
+  communicator.all_gather(std::as_bytes(std::span(text)), std::as_writable_bytes(std::span(all)));
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    if (sizes[rank] == 0) continue;
+    for (const Json& each : Json::parse(all.substr(rank * most, most))) {
+      problems.emplace(each[0].get<std::int64_t>(), each[1].get<std::string>());
+    }
+  }
+  return problems;
+}
+
+int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
+  // The checkpoint is rank 0's to read; the pictures are each process' own.
+  const bool reads = !processes || processes->is_first();
+  const std::string path =
+      reads ? find_checkpoint(options.target, kToPredict) : "the checkpoint of rank 0";
+  CheckpointHeader header;
+  if (reads) header = read_checkpoint_header(path);
+  if (processes) share_header(*processes, header);
   // As dpt eval: on any devices, whatever the run's were.
   const TrainSpec spec = without_training(
       load_stored_spec(catalog(), header.config, path,
                        with_devices({"device_weights=auto", "train.shards=0"}, options.devices)));
+  if (processes) processes->introduce(devices_of_process(spec.devices, processes->world()));
   Plan plan = make_plan(spec);
   const TargetShape targets = targets_of(spec, header.targets, plan.classes);
   if (options.top > plan.classes) {
@@ -172,7 +221,7 @@ int run_predict(const PredictOptions& options) {
          "leave --top out",
          options.top, spec.loss.type);
   }
-  if (dataset_kind(spec.data.dataset).any_type) {
+  if (reads && dataset_kind(spec.data.dataset).any_type) {
     say(fmt::format(
         "warning: the run was trained on data of the kind {}: if that were arrays, mind "
         "that pictures are resized to the model's input and scaled to 0..1 before "
@@ -183,18 +232,22 @@ int run_predict(const PredictOptions& options) {
   const auto pictures =
       open_picture_files({list_pictures(options.pictures), header.classes, targets},
                          data_requirements(spec, plan), unreadable);
-  Job job = make_job(spec, std::move(plan), {pictures, nullptr}, {});
+  Job job = make_job(spec, std::move(plan), {pictures, nullptr}, {}, processes);
   job.keeps_outputs = true;
-  const Checkpoint checkpoint = load_checkpoint(path, job.plan);
-  const WeightsChoice chosen = choose_weights(checkpoint, options.use, job.spec, path);
+  compare_and_connect(job, {});
+  const StartingPoint weights = share_start(job, [&] {
+    const Checkpoint checkpoint = load_checkpoint(path, job.plan);
+    StartingPoint chosen;
+    chosen.params = *choose_weights(checkpoint, options.use, job.spec, path).params;
+    return chosen;
+  });
 
   const PredictionLines lines(options, job, *pictures);
   const std::int64_t n = pictures->size();
   std::int64_t bad = 0;
   std::string kept = lines.first();
-  const auto write = [&](const Split& chunk, const SampleResults& samples) {
-    const std::map<std::int64_t, std::string> problems =
-        unreadable->take_below(chunk.indices.back() + 1);
+  const auto write = [&](const Split& chunk, const SampleResults& samples,
+                         const std::map<std::int64_t, std::string>& problems) {
     for (std::size_t i = 0; i < chunk.indices.size(); ++i) {
       const auto problem = problems.find(chunk.indices[i]);
       kept += lines.line(chunk.indices[i], samples, i,
@@ -208,20 +261,31 @@ int run_predict(const PredictOptions& options) {
   };
   run_ranks(job, [&](Backend& backend, Communicator& communicator) {
     Replica replica(backend, communicator, job);
-    replica.set_params(*chosen.params);
+    replica.set_params(weights.params);
     for (std::int64_t begin = 0; begin < n; begin += kChunk) {
       Split chunk{job.evaluated_train.source, {}};
       chunk.indices.resize(static_cast<std::size_t>(std::min(kChunk, n - begin)));
       std::iota(chunk.indices.begin(), chunk.indices.end(), begin);
       const EvalResult result = evaluate_split(replica, job, chunk, "predict");
-      if (communicator.rank() == job.first_rank()) write(chunk, result.samples);
+      const auto problems =
+          gather_problems(communicator, job, *unreadable, chunk.indices.back() + 1);
+      if (communicator.rank() == 0) write(chunk, result.samples, problems);
     }
   });
+  if (!reads) return 0;
   if (!options.out.empty()) write_results(options.out, std::as_bytes(std::span(kept)));
-  if (bad > 0) {
-    fail(ErrorKind::data, "{} of {} pictures could not be read: they have no prediction", bad, n);
-  }
-  return 0;
+  if (bad == 0) return 0;
+  // Not thrown: the other processes have nothing to hear of it.
+  say(fmt::format("error: {} of {} pictures could not be read: they have no prediction", bad, n));
+  return static_cast<int>(ErrorKind::data);
+}
+
+}  // namespace
+
+int run_predict(const PredictOptions& options) {
+  return run_in_world(options.processes, [&](ProcessGroup* processes) {
+    return predict_in_world(options, processes);
+  });
 }
 
 }  // namespace dpt

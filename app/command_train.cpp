@@ -479,6 +479,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits,
                     outcome.end == RunEnd::max_steps ? "--max-steps" : name_of(outcome.reason),
                     how_to_go_on(options, job, folder, outcome.end)));
   }
+  if (const std::string text = ledger_text(outcome.ledger, job); !text.empty()) progress.info(text);
   // A requested condition is always checked; a run that will be resumed is checked at its end.
   if (outcome.end != RunEnd::stopped) check_requirements(requirements, summary);
   return exit_code_of(outcome.reason);

@@ -42,6 +42,8 @@ struct PredictOptions {
   std::string target, out, devices, use, format = "csv";
   std::vector<std::string> pictures;  ///< files and folders
   std::int64_t top = 1;
+  ProcessOptions processes;
+  std::vector<std::string> command;  ///< as in TrainOptions
 };
 int run_predict(const PredictOptions& options);
 

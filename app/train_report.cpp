@@ -47,6 +47,7 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
     summary["test"] = {{"n", outcome.test->n}, {"loss", outcome.test->loss}};
     add_values(summary["test"], *outcome.test);
   }
+  if (outcome.ledger.sum() > 0) summary["ledger"] = ledger_json(outcome.ledger, job);
   return summary;
 }
 

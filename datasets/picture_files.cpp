@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "datasets/fingerprint.h"
 #include "datasets/image.h"
 #include "datasets/requirements.h"
 #include "engine/data/stage_clock.h"
@@ -56,7 +57,12 @@ class PictureFilesSource final : public DataSource {
   TargetShape targets() const override { return files_.targets; }
   bool resizes() const override { return true; }
   std::int32_t label(std::int64_t) const override { return 0; }
-  std::string fingerprint() const override { return "pictures"; }
+  /// Of the names: processes that share the work compare it.
+  std::string fingerprint() const override {
+    Fingerprint names;
+    for (const std::string& path : files_.paths) names.add(path);
+    return names.text();
+  }
   std::string describe(std::int64_t index) const override {
     return files_.paths[static_cast<std::size_t>(index)];
   }

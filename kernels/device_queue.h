@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/step_clock.h"
 #include "kernels/types.h"
 
 namespace dpt {
@@ -105,6 +106,13 @@ class DeviceQueue {
   virtual std::uint64_t record() = 0;
   virtual void wait(std::uint64_t mark) = 0;
   virtual void synchronize() = 0;
+
+  // The device's clock, read where the calls are queued; the host does not wait. `times` is a
+  // PhaseTimes, used by one branch of the queue at a time.
+  /// A step begins here: sets all of `times`.
+  virtual void begin_phases(DevPtr times) = 0;
+  /// The time since the last of these two calls was spent on `phase`.
+  virtual void end_phase(DevPtr times, StepPhase phase) = 0;
 
   // Order between queues. Waiting for an event that was never recorded does nothing.
   virtual std::unique_ptr<Event> make_event() = 0;

@@ -356,6 +356,7 @@ void Executor::train_phase(int phase, const ExecutorBuffers& buffers, const Devi
     }
     if (at < count) return forward_statistics(steps_[coupled_[at]], buffers, batch);
     train_loss_->run(train_loss_args(buffers, batch, write));
+    if (buffers.times) backend_.end_phase(buffers.times, StepPhase::forward);
   }
   // Coupled nodes whose backward is still to come when this phase ends.
   const std::size_t left = 2 * count - at;
@@ -367,9 +368,11 @@ void Executor::train_phase(int phase, const ExecutorBuffers& buffers, const Devi
     backward(step, buffers, batch, write, merged_for(step));
     if (after_node) after_node(step.node);
   }
-  if (left == 0) return;
-  const Step& next = steps_[coupled_[left - 1]];
-  backward_statistics(next, buffers, batch, write, merged_for(next));
+  if (left > 0) {
+    const Step& next = steps_[coupled_[left - 1]];
+    backward_statistics(next, buffers, batch, write, merged_for(next));
+  }
+  if (buffers.times) backend_.end_phase(buffers.times, StepPhase::backward);
 }
 
 DevPtr Executor::statistics(int phase, const ExecutorBuffers& buffers) const {

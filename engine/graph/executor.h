@@ -20,6 +20,8 @@ struct ExecutorBuffers {
   DevPtr kept;      ///< at least kept_bytes(), of this piece alone; null if that is 0
   /// Of a plan with folded parameters (EvaluationPlan): these, and in bf16.
   DevPtr folded{}, folded16{};
+  /// PhaseTimes of a training pass, in which forward and backward end; or null.
+  DevPtr times{};
 };
 
 /// Of what the statistics that an operation reads are, once merged (see OpArgs).

@@ -159,7 +159,7 @@ void GradientPass::begin_buffer(const WorkPartition& partition, const WorkAction
 }
 
 void GradientPass::compute(const WorkPartition& partition, const StagedBatch& staged,
-                           const PassParams& params,
+                           const PassParams& params, DevPtr times,
                            const std::function<void(int node)>& after_node) {
   static const std::function<void(int)> kNothing;
   if (partition.branches > 1) backend_.fork(partition.branches);
@@ -188,6 +188,7 @@ void GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
       piece.batch.ids = staged.batch.ids + skip * sizeof(std::int64_t);
       piece.buffers = {params.fp32, params.bf16, grads, memory_.arena(branch), {}};
       if (piece.executor->kept_bytes() > 0) piece.buffers.kept = memory_.kept(branch) + kept;
+      if (branch == 0) piece.buffers.times = times;
       kept += aligned(piece.executor->kept_bytes());
       piece.write = action.write;
       piece.shard = action.shard;
@@ -206,6 +207,7 @@ void GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
     // Every shard has a buffer of its own, to which nothing was added yet.
     if (!after_node) measure_parts(partition, 0, actions.size());
   }
+  if (times) backend_.end_phase(times, StepPhase::backward);
 }
 
 void GradientPass::measure_parts(const WorkPartition& partition, std::size_t first,

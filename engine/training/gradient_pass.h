@@ -33,8 +33,10 @@ class GradientPass {
 
   /// Queues the passes. The buffers of partition.parts then hold the sums of gradients and metrics.
   /// `after_node`, if there is one, is called after each node of the pass that completes them.
+  /// `times`: PhaseTimes in which forward and backward end, or null. Where shards are worked on at
+  /// the same time, forward is that of the queue itself.
   void compute(const WorkPartition& partition, const StagedBatch& staged, const PassParams& params,
-               const std::function<void(int node)>& after_node);
+               DevPtr times, const std::function<void(int node)>& after_node);
   /// The most samples of a micro-batch so far; 0 before a partition.
   std::int64_t micro_batch() const;
   /// Whether micro-batches are smaller than Job wants them, because the device has no more memory.

@@ -22,24 +22,45 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
       evaluation_(backend, communicator, job, memory_, passes_, staging_, repeated_),
       update_steps_(job.update.groups.size() + (job.spec.train.ema ? 1 : 0)) {}
 
-void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
-  const WorkPartition& partition = gradients_.partition_for(plan.global_batch);
+void Replica::train_step(const StepPlan& plan, const HostBatch& batch, Ledger* ledger) {
+  gradients_.partition_for(plan.global_batch);  // with the memory that it needs
   const Clock::time_point begun = plan.measure ? begin_own_time() : Clock::time_point{};
-  const StagedBatch staged = stage(plan, batch);
+  const auto staged = [&] {
+    const Ledger::Scope scope(ledger, LedgerPart::upload);
+    return stage(plan, batch);
+  }();
+  if (backend_.info().queues) {
+    const Ledger::Scope scope(ledger, LedgerPart::launching);
+    run_step(plan, staged, begun);
+  } else {
+    const Ledger::DeviceScope scope(ledger);
+    run_step(plan, staged, begun);
+  }
+}
+
+void Replica::run_step(const StepPlan& plan, const StagedBatch& staged, Clock::time_point begun) {
+  const WorkPartition& partition = gradients_.partition_for(plan.global_batch);
   const std::uintptr_t pixels = staged.batch.raw.address;
   const bool norm = plan.want_grad_norm || job_.always_measures_norm();
   const bool layer_norms = plan.want_grad_norm && weights_.layer_norms();
+  const DevPtr times = times_of(plan);
+  const bool timed = static_cast<bool>(times);
 
   const auto gradients = [&] {
-    gradients_.compute(partition, staged, weights_.on_device(), sums_.during_backward());
+    if (timed) backend_.begin_phases(times);
+    gradients_.compute(partition, staged, weights_.on_device(), times, sums_.during_backward());
   };
-  const auto sum = [&] { sums_.sum(partition); };
+  const auto sum = [&] {
+    sums_.sum(partition);
+    end_phase(times, StepPhase::sum);
+  };
   const auto update = [&] {
     weights_.update(passes_.gradients(0), passes_.metrics(0), staged, {norm, layer_norms});
+    end_phase(times, StepPhase::update);
   };
   using Part = RepeatedCalls::Part;
   if (communicator_.can_be_recorded() && !plan.measure) {
-    repeat({Part::whole, plan.global_batch, pixels, norm, layer_norms}, [&] {
+    repeat({Part::whole, plan.global_batch, pixels, norm, layer_norms, timed}, [&] {
       gradients();
       sum();
       update();
@@ -49,15 +70,21 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch) {
     if (sums_.overlap() || (gradients_.sums_over_ranks() && !communicator_.can_be_recorded())) {
       gradients();  // with sums between the calls, which no graph holds
     } else {
-      repeat({Part::gradients, plan.global_batch, pixels, false, false}, gradients);
+      repeat({Part::gradients, plan.global_batch, pixels, false, false, timed}, gradients);
     }
     staging_.release(staged);
     if (plan.measure) own_seconds_ = own_time_since(begun);
     sum();
-    repeat({Part::update, 0, 0, norm, layer_norms}, update);
+    repeat({Part::update, 0, 0, norm, layer_norms, timed}, update);
   }
-  results_.queue(plan, passes_.metrics(0), passes_.part_norms(0), staged.batch.scalars,
-                 layer_norms);
+  results_.queue(plan, passes_.metrics(0), passes_.part_norms(0), staged.batch.scalars, layer_norms,
+                 times);
+}
+
+DevPtr Replica::times_of(const StepPlan& plan) {
+  if (!plan.time_phases || (backend_.info().queues && !plan.want_grad_norm)) return {};
+  if (times_.bytes() == 0) times_ = backend_.allocate(sizeof(PhaseTimes), "times of a step");
+  return times_.ptr();
 }
 
 StagedBatch Replica::stage(const StepPlan& plan, const HostBatch& batch) {

@@ -12,6 +12,7 @@
 #include "engine/training/gradient_sums.h"
 #include "engine/training/input_staging.h"
 #include "engine/training/job.h"
+#include "engine/training/ledger.h"
 #include "engine/training/pass_memory.h"
 #include "engine/training/repeated_calls.h"
 #include "engine/training/replica_memory.h"
@@ -44,8 +45,8 @@ class Replica {
   void set_device_weights(const DeviceWeights& device_weights);
 
   /// Queues one step: this rank's samples, the sum over all ranks, the update. The result comes
-  /// from take_result, now or steps later.
-  void train_step(const StepPlan& plan, const HostBatch& batch);
+  /// from take_result, now or steps later. `ledger` learns what the calling thread does meanwhile.
+  void train_step(const StepPlan& plan, const HostBatch& batch, Ledger* ledger = nullptr);
   /// The result of the oldest step not yet taken; waits for it if it must.
   StepResult take_result() { return results_.take(); }
   std::int64_t results_pending() const { return results_.pending(); }
@@ -90,6 +91,12 @@ class Replica {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void run_step(const StepPlan& plan, const StagedBatch& staged, Clock::time_point begun);
+  /// Where the step's phases are timed; null where they are not.
+  DevPtr times_of(const StepPlan& plan);
+  void end_phase(DevPtr times, StepPhase phase) {
+    if (times) backend_.end_phase(times, phase);
+  }
   StagedBatch stage(const StepPlan& plan, const HostBatch& batch);
   template <class Work>
   void repeat(const RepeatedCalls::Key& key, const Work& work) {
@@ -102,6 +109,7 @@ class Replica {
   Communicator& communicator_;
   const Job& job_;
   ReplicaMemory memory_;
+  DeviceMemory times_;  ///< PhaseTimes, once a step was timed
   ReplicaWeights weights_;
   PassMemory passes_;
   GradientPass gradients_;

@@ -17,13 +17,15 @@ ResultsRing::ResultsRing(Backend& backend, const DeviceMemory* layer_norms,
 }
 
 void ResultsRing::queue(const StepPlan& plan, DevPtr metrics, DevPtr part_norms, DevPtr scalars,
-                        bool layer_norms) {
+                        bool layer_norms, DevPtr times) {
   assert(pending() <= kMostPending);
   Slot& slot = slots_[static_cast<std::size_t>(next_slot())];
   slot.plan = plan;
   auto* returned = reinterpret_cast<Returned*>(slot.returned.get());
   backend_.download(&returned->metrics, metrics, sizeof(StepMetrics));
   if (has_norm(plan)) backend_.download(&returned->scalars, scalars, sizeof(StepScalars));
+  slot.has_times = static_cast<bool>(times);
+  if (times) backend_.download(&returned->times, times, sizeof(PhaseTimes));
   auto* norms = reinterpret_cast<float*>(returned + 1);
   if (part_floats_ > 0) backend_.download(norms, part_norms, part_floats_ * sizeof(float));
   slot.has_layer_norms = layer_norms;
@@ -45,6 +47,12 @@ StepResult ResultsRing::take() {
   result.metrics = returned->metrics;
   result.lr = slot.plan.lr;
   if (has_norm(slot.plan)) result.grad_norm = returned->scalars.grad_norm;
+  if (slot.has_times) {
+    result.phases.emplace();
+    for (std::size_t i = 0; i < kStepPhases; ++i) {
+      (*result.phases)[i] = 1e-9 * static_cast<double>(returned->times.spent[i]);
+    }
+  }
   const auto* norms = reinterpret_cast<const float*>(returned + 1);
   result.part_norms.assign(norms, norms + part_floats_);
   if (slot.has_layer_norms) {

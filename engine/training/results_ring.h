@@ -26,9 +26,9 @@ class ResultsRing {
   int next_slot() const { return static_cast<int>(queued_ % InputStaging::kSlots); }
 
   /// Queues the copies of what a step has left in StepMetrics, StepScalars and the norms of the
-  /// batch's parts on the device, and of the layers' norms.
+  /// batch's parts on the device, of the layers' norms, and of its PhaseTimes (null: not timed).
   void queue(const StepPlan& plan, DevPtr metrics, DevPtr part_norms, DevPtr scalars,
-             bool layer_norms);
+             bool layer_norms, DevPtr times);
   /// The oldest; waits for it if it must. REQUIRES: pending() > 0.
   StepResult take();
   /// Forgets all that are pending. REQUIRES: the device was waited for.
@@ -38,10 +38,11 @@ class ResultsRing {
   struct Returned {
     StepMetrics metrics;
     StepScalars scalars;  ///< with grad_norm, when it was asked for
+    PhaseTimes times;
   };
   struct Slot {
     StepPlan plan;
-    bool has_layer_norms = false;
+    bool has_layer_norms = false, has_times = false;
     HostMemory returned{nullptr, nullptr};  ///< Returned, parts, layers, which the device writes
     std::uint64_t mark = 0;
   };

@@ -254,6 +254,14 @@ void RunReport::lr_reduced(const LrReduction& reduction) {
                   monitor, reduction.evaluations, from, to));
 }
 
+void RunReport::ledger(const LedgerTotals& totals) {
+  const RunState& state = stepper_.state();
+  Json line = {{"epoch", state.epoch}, {"step", state.step}};
+  line.update(ledger_json(totals, job_));
+  line.erase("advice");  // the summary has it once
+  log_.event("ledger", line);
+}
+
 void RunReport::eval(const EvalResult& result, const std::string& weights) {
   Json line = {{"epoch", stepper_.state().epoch},
                {"step", stepper_.state().step},

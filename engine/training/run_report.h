@@ -8,6 +8,7 @@
 
 #include "engine/training/evaluator.h"
 #include "engine/training/job.h"
+#include "engine/training/ledger.h"
 #include "engine/training/noise_scale.h"
 #include "engine/training/plateau.h"
 #include "engine/training/progress.h"
@@ -60,6 +61,8 @@ class RunReport {
   void epoch(const std::optional<EvalResult>& val, bool improved, bool early_stopped);
   /// `weights`: the average of them that was evaluated, as Job::average; empty = none.
   void eval(const EvalResult& result, const std::string& weights);
+  /// Where the time since the last one went.
+  void ledger(const LedgerTotals& totals);
   /// The schedule has lowered the learning rate, from the next step on.
   void lr_reduced(const LrReduction& reduction);
 

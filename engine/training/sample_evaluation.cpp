@@ -46,8 +46,12 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
     const HostBatch batch = loader.next();
     const StagedBatch staged = staging_.stage(0, StepScalars{}, StepMetrics{}, batch, source);
     Executor& pass = passes_.executor(range.size(), false);
-    const RepeatedCalls::Key key{RepeatedCalls::Part::evaluation, range.size(),
-                                 staged.batch.raw.address, false, false};
+    const RepeatedCalls::Key key{RepeatedCalls::Part::evaluation,
+                                 range.size(),
+                                 staged.batch.raw.address,
+                                 false,
+                                 false,
+                                 false};
     const bool whole = repeated_.run(key, memory_.moves() + staging_.moves(), [&] {
       pass.evaluate({params.fp32, params.bf16, DevPtr{}, passes_.arena(0), passes_.kept(0),
                      folded_.ptr(), folded16_.ptr()},

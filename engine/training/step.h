@@ -1,11 +1,13 @@
 // What a step begins with and what comes back from it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "kernels/flat.h"
+#include "kernels/step_clock.h"
 
 namespace dpt {
 
@@ -18,8 +20,14 @@ struct StepPlan {
   double lr = 0;
   bool vote_stop = false;
   bool want_grad_norm = false;
+  /// Tell where the device's time goes: in each step of a device whose calls have run when they
+  /// return; of one that queues, where it costs launches, in those with want_grad_norm.
+  bool time_phases = false;
   bool measure = false;  ///< time this rank's own work; waits for the device before and after it
 };
+
+/// By StepPhase.
+using PhaseSeconds = std::array<double, kStepPhases>;
 
 /// The numbers of one step, of the whole batch: equal on every rank.
 struct StepResult {
@@ -32,6 +40,7 @@ struct StepResult {
   std::vector<float> layer_norms;
   /// With log.noise_scale, where results are logged: as PartLayout.
   std::vector<float> part_norms;
+  std::optional<PhaseSeconds> phases;  ///< of this rank's device, where they were timed
   UpdateOutcome outcome = UpdateOutcome::applied;
 };
 

@@ -64,13 +64,14 @@ std::string BadStep::what_is_wrong() const {
 }
 
 Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
-                 const RunState& start, OnResult on_result)
+                 const RunState& start, OnResult on_result, Ledger* ledger)
     : job_(job),
       replica_(replica),
       communicator_(communicator),
       loader_(job.splits.train, training_options(job)),
       state_(start),
       on_result_(std::move(on_result)),
+      ledger_(ledger),
       calibrating_(job.calibrate && start.device_weights.empty()) {
   if (!start.device_weights.empty()) set_device_weights(start.device_weights);
   next_step_ = step_at(start.position);
@@ -116,16 +117,18 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   plan.lr = job_.schedule(state_.step) * state_.plateau_scale * state_.lr_scale;
   plan.vote_stop = vote_stop;
   plan.want_grad_norm = want_grad_norm;
+  plan.time_phases = ledger_ != nullptr;
   // Whole batches only: a ragged one is other work, made ready at another time.
   plan.measure = calibrating_ && batch.size() == job_.batch_range(0).size();
 
   HostBatch samples;
   const std::int64_t own = replica_.rank_samples(batch.size()).size();
   if (own > 0) {
+    const Ledger::Scope scope(ledger_, LedgerPart::data);
     samples = loader_.next();
     wait_seconds_ += samples.wait_seconds;
   }
-  replica_.train_step(plan, samples);
+  replica_.train_step(plan, samples, ledger_);
   ++state_.step;
   ++next_step_;
   state_.position = batch.end;
@@ -158,11 +161,13 @@ void Stepper::take_one() {
   const std::int64_t index = next_step_ - replica_.results_pending();
   StepResult result;
   try {
+    const Ledger::DeviceScope scope(ledger_);
     communicator_.wait_for_sums([&] { result = replica_.take_result(); });
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::peer) why_lost_ = error.what();
     throw;
   }
+  if (ledger_ && result.phases) ledger_->phases(*result.phases);
   if (result.outcome != UpdateOutcome::applied) {
     // Nothing that was queued after it has changed anything.
     replica_.drop_results();

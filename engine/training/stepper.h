@@ -43,8 +43,9 @@ class Stepper {
 
   /// With Job::calibrate and no device_weights in `start`, the first steps measure the ranks'
   /// speeds.
+  /// `ledger`, if there is one, is told where this thread's time goes.
   Stepper(const Job& job, Replica& replica, Communicator& communicator, const RunState& start,
-          OnResult on_result);
+          OnResult on_result, Ledger* ledger = nullptr);
 
   /// Queues the next step of the current epoch. At the end of the last measured step the ranks
   /// exchange their speeds; from then on the work is divided by RunState::device_weights. REQUIRES:
@@ -89,6 +90,7 @@ class Stepper {
   Loader loader_;
   RunState state_;
   OnResult on_result_;
+  Ledger* ledger_;
   std::int64_t next_step_ = 0;  ///< index in the epoch
   bool started_ = false;        ///< the loader knows this epoch
   double wait_seconds_ = 0;

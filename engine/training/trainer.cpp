@@ -63,8 +63,9 @@ class RankTrainer {
         writes_(communicator.rank() == 0),
         goes_on_unsaved_(job.spec.checkpoint.on_failure == OnFailure::go_on),
         replica_(backend, communicator, job),
-        stepper_(job, replica_, communicator, start.state,
-                 [this](const StepResult& r) { on_result(r); }),
+        stepper_(
+            job, replica_, communicator, start.state, [this](const StepResult& r) { on_result(r); },
+            ledger()),
         divergence_(job, rollback_to, backend, communicator, replica_, stepper_, folder, log,
                     progress),
         report_(job, start.state.step, backend, replica_, stepper_, log, progress) {
@@ -87,11 +88,14 @@ class RankTrainer {
     outcome_.end = end_.value_or(RunEnd::complete);
     outcome_.state = stepper_.state();
     outcome_.seconds = seconds_since(begun);
+    if (writes_) outcome_.ledger = ledger_.whole();
     return std::move(outcome_);
   }
 
  private:
   using Moment = std::pair<std::int64_t, std::int64_t>;  ///< step and epoch
+  /// Of the rank that writes; the others keep none.
+  Ledger* ledger() { return writes_ ? &ledger_ : nullptr; }
   Moment moment() { return {stepper_.state().step, stepper_.state().epoch}; }
 
   void train_epochs() {
@@ -202,7 +206,9 @@ class RankTrainer {
   void on_result(const StepResult& result) {
     if (result.metrics.stop_votes > 0) stop_voted_ = true;
     if (job_.bad_samples) name_bad_samples();
-    if (writes_) report_.step(result);
+    if (!writes_) return;
+    const Ledger::Scope scope(&ledger_, LedgerPart::logging);
+    report_.step(result);
   }
 
   /// Of this process, each once.
@@ -221,6 +227,7 @@ class RankTrainer {
     const auto wants_to_leave = [this] {
       return wants_stop() && (got_on_ || reason_ != StopReason::time_is_up);
     };
+    const Ledger::Scope scope(ledger(), LedgerPart::evaluation);
     auto result = evaluate_split_unless(wants_to_leave, replica_, job_, split, name);
     if (!result) note_stopped();
     return result;
@@ -249,14 +256,18 @@ class RankTrainer {
     if (is_new) {
       reduction = note_plateau(job_.spec, job_.optimizer.lr, job_.steps_per_epoch, state);
     }
-    if (writes_) report_.epoch(val, improved, outcome_.early_stopped);
-    if (writes_ && reduction) report_.lr_reduced(*reduction);
+    if (writes_) {
+      const Ledger::Scope scope(&ledger_, LedgerPart::logging);
+      report_.epoch(val, improved, outcome_.early_stopped);
+      if (reduction) report_.lr_reduced(*reduction);
+    }
     const CheckpointSpec& spec = job_.spec.checkpoint;
     const bool last = state.epoch >= job_.spec.train.epochs || outcome_.early_stopped;
     const bool keep = last || is_step_to_save() ||
                       (spec.every > 0 && (improved || state.epoch % spec.every == 0));
     if (keep) divergence_.remember();
     if (keep || improved) save(keep, improved);
+    if (writes_) report_.ledger(ledger_.take_interval());
     report_.begin_interval();
     return true;
   }
@@ -308,6 +319,7 @@ class RankTrainer {
   /// Begins to save the present state: as a checkpoint that stays (`keep`), as the best, or both.
   /// REQUIRES: drained. Called by all ranks.
   void save(bool keep, bool is_best) {
+    const Ledger::Scope scope(ledger(), LedgerPart::saving);
     // A rank whose device failed does not get here, and what it did not add is missing on the
     // others: nothing is kept before all have seen their work done.
     communicator_.barrier();
@@ -343,6 +355,7 @@ class RankTrainer {
   /// Takes note of what came of a save, if one has ended.
   void collect_save(const std::optional<SaveResult>& result, bool may_fail = true) {
     if (!result) return;
+    const Ledger::Scope scope(ledger(), LedgerPart::saving);
     if (!result->error && result->keep) saved_ = {result->step, result->epoch};
     RunState& state = stepper_.state();
     if (result->best_moved && state.best_step == result->step) {
@@ -354,6 +367,7 @@ class RankTrainer {
 
   /// The end of the run: its last state is saved, or this throws. Called by all ranks.
   void save_last() {
+    const Ledger::Scope scope(ledger(), LedgerPart::saving);
     communicator_.barrier();
     if (writes_) {
       collect_save(saver_.wait());
@@ -370,6 +384,7 @@ class RankTrainer {
 
   /// What could not be saved as the best is not the best: all ranks learn of it here.
   void settle_best() {
+    const Ledger::Scope scope(ledger(), LedgerPart::saving);
     if (writes_) collect_save(saver_.wait());
     std::byte failed{best_failed_};
     communicator_.broadcast(std::span(&failed, 1), 0);
@@ -426,6 +441,7 @@ class RankTrainer {
   Progress& progress_;
   bool writes_;
   bool goes_on_unsaved_;  ///< checkpoint.on_failure: continue
+  Ledger ledger_;
   Replica replica_;
   Stepper stepper_;
   Divergence divergence_;

@@ -12,6 +12,7 @@
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/training/evaluator.h"
 #include "engine/training/job.h"
+#include "engine/training/ledger.h"
 #include "engine/training/progress.h"
 #include "engine/training/run_folder.h"
 #include "engine/training/run_log.h"
@@ -55,6 +56,7 @@ struct TrainOutcome {
   std::optional<EvalResult> test;
   bool early_stopped = false;
   double seconds = 0;
+  LedgerTotals ledger;  ///< of this process, from the making of the replica on; on rank 0
 };
 
 /// Trains until the epochs are done or something asks for a stop; checkpoints and log lines go to

@@ -32,6 +32,7 @@
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/range_norms.h"
 #include "kernels/cpu/relu.h"
+#include "kernels/cpu/step_clock.h"
 #include "kernels/cpu/sum.h"
 #include "kernels/start_thread.h"
 #include "kernels/text.h"
@@ -101,6 +102,10 @@ class CpuBackend final : public Backend {
     std::memmove(host<void>(to), host<void>(from), bytes);
   }
   void zero(DevPtr to, std::size_t bytes) override { std::memset(host<void>(to), 0, bytes); }
+  void begin_phases(DevPtr times) override { cpu_begin_phases(*host<PhaseTimes>(times)); }
+  void end_phase(DevPtr times, StepPhase phase) override {
+    cpu_end_phase(*host<PhaseTimes>(times), phase);
+  }
   std::uint64_t record() override { return ++marks_; }
   void wait(std::uint64_t) override {}
   void synchronize() override {}

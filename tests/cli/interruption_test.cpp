@@ -129,7 +129,7 @@ TEST_CASE(
   InterruptedRuns w;
   const std::string disk = w.dir.file("disk");
   fs::create_directory(disk);
-  if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=256k") != 0) {
+  if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=512k") != 0) {
     skip_test(std::string("cannot mount a small tmpfs here: ") + std::strerror(errno));
     return;
   }

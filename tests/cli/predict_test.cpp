@@ -10,6 +10,7 @@
 #include "tests/cli/terminal.h"
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
+#include "tests/support/gloo.h"
 #include "tests/support/npy_data.h"
 #include "tests/support/rewrite.h"
 
@@ -286,6 +287,35 @@ TEST_CASE("predict names pictures that cannot be read and predicts the others") 
   CHECK_FALSE(torn.contains("prediction"));
   REQUIRE(std::getline(text, line));
   CHECK(json::parse(line).contains("prediction"));
+}
+
+TEST_CASE("predict over processes gives the lines of one, bad pictures where they were") {
+  if (lacks_gloo()) return;
+  const PictureRun w;
+  const std::string whole = read_file(w.dir.file("pictures/test/bee/10.jpg"));
+  write_file(w.dir.file("pictures/test/ant/torn.jpg"), whole.substr(0, whole.size() / 2));
+  write_file(w.dir.file("pictures/test/cow/99.png"), "no picture");
+  const std::vector<std::string> predict = {"predict", "runs/pictures", "pictures/test",
+                                            "absent.png"};
+  const Finished one = w.run(predict);
+  CHECK(one.exit_code == 3);
+  const Finished three = w.run(predict, {"--nproc", "3"});
+  CHECK(three.exit_code == 3);
+  CHECK(three.out == one.out);
+  CHECK(three.err.find(one.err) == 0);  // then the launcher tells who ended with 3
+  const Finished file =
+      w.run(predict, {"--nproc", "2", "--out", "out.csv", "--devices", "cpu,cpu"});
+  CHECK(file.exit_code == 3);
+  CHECK(file.out.empty());
+  CHECK(read_file(w.dir.file("out.csv")) == one.out);
+  const std::vector<std::string> good = {"predict", "runs/pictures", "pictures/test/bee",
+                                         "--format", "jsonl"};
+  CHECK(w.run_well(good, {"--nproc", "2"}).out == w.run_well(good).out);
+
+  // The checkpoint is rank 0's to read, and its error the cause of all.
+  const Finished refused = w.run({"predict", "runs/missing", "pictures"}, {"--nproc", "2"});
+  CHECK(refused.exit_code == 3);
+  check_contains(refused.err, "runs/missing");
 }
 
 TEST_CASE("predict writes many pictures in parts, bad ones where they were") {

@@ -51,9 +51,9 @@ TEST_CASE("a kernel that cannot be launched is told with its layer") {
   const TempDir folder;
   const Job job = small_job(small_config(kSgdWithoutDecay), {"devices=[cuda:0]", "train.shards=8"});
   std::string text;
-  // Exact mode times no plans: the first launch is the input kernel's, the second begins the first
-  // layer.
-  emulation::fail("cudaLaunchKernelEx:2:cudaErrorLaunchOutOfResources");
+  // Exact mode times no plans: the first launch reads the clock, the second is the input kernel's,
+  // the third begins the first layer.
+  emulation::fail("cudaLaunchKernelEx:3:cudaErrorLaunchOutOfResources");
   try {
     train_small(job, folder.path());
   } catch (const Error& error) {

@@ -1,5 +1,5 @@
 # Checks where code stands that only a GPU can run (docs/cuda.md): PTX and the instructions that need
-# it in mma.cuh, which has a host version of each, and in files NAME_smNN.{cu,cuh}, each of which a
+# it in mma.cuh and device_time.cuh, which have a host version of each, and in files NAME_smNN.{cu,cuh}, each of which a
 # test of tests/kernels/cuda must name, because it compares it with a generic kernel.
 #   cmake -DROOT=<repository> -P check_gpu_only_code.cmake
 cmake_minimum_required(VERSION 3.22)
@@ -25,7 +25,7 @@ endforeach()
 set(problems "")
 foreach(path IN LISTS files)
   get_filename_component(name ${path} NAME_WE)
-  if(path STREQUAL "kernels/cuda/conv/mma.cuh")
+  if(name MATCHES "^(mma|device_time)$")
     continue()
   endif()
   if(name MATCHES "_sm[0-9]+a?$")

@@ -65,7 +65,7 @@ struct Alone {
   std::optional<Stepper> stepper;
 };
 
-std::string error_of(const std::function<void()>& call) {
+std::string memory_error_of(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {
@@ -120,7 +120,7 @@ TEST_CASE("too large a batch for the memory: how much there is, and how many sam
   {
     Alone one(job);
     one.backend.free = training / 2;
-    CHECK(error_of([&] { one.epoch(); }) ==
+    CHECK(memory_error_of([&] { one.epoch(); }) ==
           fmt::format("counting: out of memory: 12 samples at once need {} for activations and "
                       "their gradients, but {} are free; the largest layer is '{}'. {} fit: use "
                       "train.accumulate {} or more, which makes smaller parts of a batch, or more "
@@ -131,7 +131,7 @@ TEST_CASE("too large a batch for the memory: how much there is, and how many sam
   const auto with = [&](std::size_t free, bool trains) {
     Alone one(job);
     one.backend.free = free;
-    return error_of([&] {
+    return memory_error_of([&] {
       if (trains) {
         one.epoch();
       } else {
@@ -151,7 +151,7 @@ TEST_CASE("too large a batch for the memory: how much there is, and how many sam
   Alone one(job);
   evaluate_split(*one.replica, job, job.splits.test, "test");
   one.backend.free = training - evaluating;
-  CHECK(error_of([&] { one.epoch(); }) == "no error");
+  CHECK(memory_error_of([&] { one.epoch(); }) == "no error");
 }
 
 TEST_CASE("fast mode makes micro-batches that there is memory for") {
@@ -183,7 +183,7 @@ TEST_CASE("fast mode makes micro-batches that there is memory for") {
   CHECK(micro_batch(job_with({"train.accumulate=3"}), room, false) == 4);
   CHECK(micro_batch(job_with({"train.accumulate=12"}), room, false) == 1);
   CHECK(micro_batch(job_with({"train.accumulate=100"}), room, false) == 1);
-  CHECK(error_of([&] { micro_batch(job, five / 7, true); }).find("Not even one fits") !=
+  CHECK(memory_error_of([&] { micro_batch(job, five / 7, true); }).find("Not even one fits") !=
         std::string::npos);
 }
 

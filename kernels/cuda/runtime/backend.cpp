@@ -30,6 +30,7 @@
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/runtime/libraries.h"
+#include "kernels/cuda/step_clock.h"
 #include "kernels/cuda/sum.h"
 #include "kernels/text.h"
 
@@ -215,6 +216,8 @@ class CudaBackend final : public Backend {
     if (bytes == 0) return;
     cuda_check(cudaMemsetAsync(device<void>(to), 0, bytes, context_.stream), "cudaMemsetAsync");
   }
+  void begin_phases(DevPtr times) override { cuda_begin_phases(context_, times); }
+  void end_phase(DevPtr times, StepPhase phase) override { cuda_end_phase(context_, times, phase); }
 
   std::uint64_t record() override {
     ++marks_;

@@ -1,0 +1,21 @@
+// The time of day on a device.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace dpt {
+
+/// Nanoseconds, the same on all multiprocessors; advances in steps of up to a microsecond.
+__device__ inline std::uint64_t device_time() {
+#ifdef __CUDACC__
+  std::uint64_t now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+#else
+  return static_cast<std::uint64_t>(clock64());
+#endif
+}
+
+}  // namespace dpt

@@ -1,0 +1,21 @@
+// Where a step's time goes, by the clock of the device that runs it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dpt {
+
+/// What a training step does, one after the other: forward with the loss; backward with all that a
+/// rank adds up alone; the sum over ranks, which waits for the others; the update.
+enum class StepPhase : std::uint8_t { forward, backward, sum, update };
+inline constexpr int kStepPhases = 4;
+
+/// In device memory, written by DeviceQueue::begin_phases and end_phase. Nanoseconds.
+struct alignas(64) PhaseTimes {
+  std::uint64_t last = 0;  ///< when the latest phase began or ended, on a clock of the device's own
+  std::uint64_t spent[kStepPhases] = {};
+};
+static_assert(sizeof(PhaseTimes) == 64);
+
+}  // namespace dpt
