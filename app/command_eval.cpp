@@ -95,12 +95,7 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
       reads ? find_checkpoint(options.target, kToEvaluate) : "the checkpoint of rank 0";
   CheckpointHeader header;
   if (reads) header = read_checkpoint_header(path);
-  if (processes) {
-    header.config = processes->share("config of the checkpoint", header.config);
-    header.classes =
-        Json::parse(processes->share("classes of the checkpoint", json_text(Json(header.classes))))
-            .get<std::vector<std::string>>();
-  }
+  if (processes) share_header(*processes, header);
   // The config comes from the checkpoint; where the data is and what runs it may be of today. With
   // other devices than at training, "auto" is what a reader of results expects, of device weights
   // too.

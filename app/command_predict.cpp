@@ -153,20 +153,6 @@ class PredictionLines {
   bool labelled_, json_;
 };
 
-/// Config and classes of the checkpoint of rank 0, which alone reads it, on all processes.
-void share_header(ProcessGroup& processes, CheckpointHeader& header) {
-  header.config = processes.share("config of the checkpoint", header.config);
-  std::string names;
-  for (const std::string& name : header.classes) names += name + '\0';
-  names = processes.share("classes of the checkpoint", names);
-  header.classes.clear();
-  for (std::size_t begin = 0; begin < names.size();) {
-    const std::size_t end = names.find('\0', begin);
-    header.classes.push_back(names.substr(begin, end - begin));
-    begin = end + 1;
-  }
-}
-
 /// What is wrong with pictures before `end`, by index: each process knows those that it decoded.
 /// Collective; the same on every rank.
 std::map<std::int64_t, std::string> gather_problems(Communicator& communicator, const Job& job,

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include <fmt/ranges.h>
 
@@ -17,8 +18,10 @@
 #include "engine/checkpoints/file_io.h"
 #include "engine/collectives/process_links.h"
 #include "engine/spec/read_spec.h"
+#include "engine/spec/target_kinds.h"
 #include "engine/training/packed_cache.h"
 #include "engine/training/process_devices.h"
+#include "kernels/json_text.h"
 
 namespace dpt {
 namespace {
@@ -122,6 +125,17 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, Missin
     sets.test = cached(sets.test, "test.pack");
   }
   return sets;
+}
+
+void share_header(ProcessGroup& processes, CheckpointHeader& header) {
+  nlohmann::json fields = {{"config", header.config}, {"classes", header.classes}};
+  if (header.targets) fields["targets"] = name_of(*header.targets);
+  fields = nlohmann::json::parse(processes.share("header of the checkpoint", json_text(fields)));
+  header.config = fields.at("config").get<std::string>();
+  header.classes = fields.at("classes").get<std::vector<std::string>>();
+  if (fields.contains("targets")) {
+    header.targets = enum_of<TargetKind>(fields.at("targets").get<std::string>());
+  }
 }
 
 void say_notes(const DataSets& sets) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/checkpoints/checkpoint.h"
 #include "engine/training/job.h"
 
 namespace dpt {
@@ -53,6 +54,10 @@ enum class MissingCache : std::uint8_t { make, leave };
 /// Those that will be read out of data.cache, where the config has it. Throws ErrorKind::usage for
 /// data that has no pictures, and as with_packed_cache.
 DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, MissingCache missing);
+
+/// Collective: config, classes and targets of the checkpoint of rank 0, which alone reads it, in
+/// `header` on all processes.
+void share_header(ProcessGroup& processes, CheckpointHeader& header);
 
 /// Says what should be said of data once: which classes have no samples.
 void say_notes(const DataSets& sets);

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "datasets/requirements.h"
 #include "kernels/error.h"
+#include "kernels/json_text.h"
 
 namespace dpt {
 namespace {
@@ -31,6 +33,12 @@ bool is_class_before(const std::string& a, const std::string& b) {
 /// Whether the names are no names, but 0, 1, ...
 bool are_numbers(const std::vector<std::string>& names) {
   return names == numbered_classes(static_cast<std::int64_t>(names.size()));
+}
+
+/// The name as a checkpoint keeps it.
+std::string utf8_of(std::string_view name) {
+  using Json = nlohmann::json;
+  return Json::parse(json_text(Json(std::string(name)))).get<std::string>();
 }
 
 /// Names as messages quote them.
@@ -106,6 +114,14 @@ void ClassTable::refuse_name(std::string_view name, const Where& where) const {
 std::int32_t ClassTable::label_of_name(std::string_view name, const Where& where) {
   const auto found = numbers_.find(name);
   if (found != numbers_.end()) return found->second;
+  if (const std::string text = utf8_of(name); text != name) {
+    const std::string& before = replaced_.emplace(text, name).first->second;
+    if (before == name) return label_of_name(text, where);
+    fail(ErrorKind::data,
+         "{}: expected names of classes that are UTF-8, or differ in characters that are, found "
+         "two that are kept as {}: rename one",
+         where(), quoted_class(text));
+  }
   if (is_given_ || is_closed_) refuse_name(name, where);
   const auto next = static_cast<std::int32_t>(numbers_.size());
   if (next >= kMostTableClasses) {

@@ -1,5 +1,7 @@
 // The classes of a data set: one table for all of its splits, matched by name.
 //
+// Names that are not UTF-8 have U+FFFD in the place of such bytes, as checkpoints keep them.
+//
 // Its names are those of the checkpoint where one is evaluated, else those of data.classes, else
 // those that the training samples have, sorted. Names are compared byte by byte. A class that is
 // not in the table is an error, whichever split has it; a class without samples is a gap, which is
@@ -60,6 +62,7 @@ class ClassTable {
   std::int64_t outputs_;          ///< of the model, 0 where that is not known
   bool is_of_checkpoint_, is_given_, is_closed_ = false, has_numbers_ = false;
   std::map<std::string, std::int32_t, std::less<>> numbers_;
+  std::map<std::string, std::string> replaced_;  ///< names that were not UTF-8, by what they became
   std::vector<std::int32_t> places_;  ///< of the classes of data.classes in the table, or -1
   std::int64_t largest_ = -1;
 };

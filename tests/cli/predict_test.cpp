@@ -378,6 +378,10 @@ loss: {type: bce_with_logits}
   write_file(w.dir.file("a.png"), std::string(png.begin(), png.end()));
   check_contains(w.run_well({"predict", "runs/arrays", "a.png", "--top", "2"}).out,
                  "path,prediction,prediction_name,probability,prediction_2,");
+  if (!lacks_gloo()) {
+    check_contains(w.run_well({"predict", "runs/arrays", "a.png", "--nproc", "2"}).out,
+                   "path,prediction,prediction_name,probability\n");
+  }
   // Soft labels have classes too.
   write_file(w.dir.file("soft.yaml"), "version: 1\nname: soft\ndata:\n" +
                                           npy_data(w.dir.path(), "soft_labels", false) +

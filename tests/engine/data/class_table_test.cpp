@@ -165,6 +165,22 @@ TEST_CASE("classes: names that are not ASCII") {
   });
 }
 
+TEST_CASE("classes: names that are not UTF-8 are those that a checkpoint keeps") {
+  for_each_format([](const NamedData& data) {
+    if (data.format == "csv") return;  // its files are UTF-8
+    const std::string latin = "caf\xe9", kept = "caf\xef\xbf\xbd";
+    // As JSON, such a label is none: samples of even places have .cls.
+    data.put("train", {latin, "zebra", latin});
+    data.put("test", {latin});
+    const Names classes = data.read(2).train->classes();
+    CHECK(classes == Names{kept, "zebra"});
+    CHECK(data.read(2, classes).test->classes() == classes);
+    CHECK(names_of_samples(*data.read(2, classes).test) == Names{kept});
+    data.put("test", {"caf\xe8"});
+    check_contains(data.error(2), "found two that are kept as '" + kept + "': rename one");
+  });
+}
+
 TEST_CASE("classes: hidden folders are none") {
   const NamedData data("image_folder");
   data.put("train", {"cat", "dog"});
