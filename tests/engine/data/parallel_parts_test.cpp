@@ -21,14 +21,16 @@ TEST_CASE("for_each_part: each part once, whatever the threads") {
 TEST_CASE("for_each_part: the error of the first part, whichever comes first") {
   for (const std::size_t earlier : {3, 7}) {
     const std::size_t later = 10 - earlier;
-    std::atomic<bool> has_failed{false};
+    std::atomic<bool> has_failed{false}, has_begun{false};
     try {
       for_each_part(10, "tester", [&](std::size_t i) {
         if (i == later) {
+          has_begun = true;
           while (!has_failed) std::this_thread::yield();
           throw std::runtime_error(std::to_string(i));
         }
         if (i != earlier) return;
+        while (!has_begun) std::this_thread::yield();
         has_failed = true;
         throw std::runtime_error(std::to_string(i));
       });
