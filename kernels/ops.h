@@ -255,8 +255,8 @@ struct ElementLossDesc : LossDesc {
   std::vector<float> pos_weight;  ///< bce_with_logits: one for each output; empty: all are 1
 };
 
-/// A rectangle of a sample that goes into the model; without a height there is none. Without
-/// initialisers, so that device code may share it.
+/// A rectangle of a sample that goes into the model, inside of it; without a height there is none.
+/// It has no initialisers, so that the threads of device code can share one.
 struct InputBox {
   std::int32_t top, left, height, width;
   bool operator==(const InputBox&) const = default;
