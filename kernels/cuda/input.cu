@@ -89,16 +89,16 @@ __device__ inline float element(const Shape& s, const Placed& at, const Raw* fro
 template <class Raw, class T, int kCount, bool kMix>
 __global__ void __launch_bounds__(kThreads) input_kernel(Shape s, Inputs<Raw> in, T* y) {
   const unsigned k = blockIdx.x / s.chunks, chunk = blockIdx.x % s.chunks;
-  // Of the sample and its partner.
+  // Of the sample and its partner, whose one is read from there: registers are few.
   constexpr unsigned kSamples = kMix ? 2 : 1;
-  Placed at[kSamples] = {};
-  if (s.random || s.erase) {
-    __shared__ Placed placed[kSamples];
+  __shared__ Placed placed[kSamples];
+  Placed at = {};
+  if (kMix || s.random || s.erase) {
     if (threadIdx.x < kSamples) {
       placed[threadIdx.x] = place(s, in, static_cast<int>(k) - static_cast<int>(threadIdx.x));
     }
     __syncthreads();
-    for (unsigned i = 0; i < kSamples; ++i) at[i] = placed[i];
+    at = placed[0];
   }
   const unsigned first = (chunk * kThreads + threadIdx.x) * kCount;
   if (first >= s.out_elements) return;
@@ -117,11 +117,12 @@ __global__ void __launch_bounds__(kThreads) input_kernel(Shape s, Inputs<Raw> in
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const int here_row = static_cast<int>(row), here_column = static_cast<int>(column);
-    float number = element(s, at[0], from, here_row, here_column, static_cast<int>(c));
+    float number = element(s, at, from, here_row, here_column, static_cast<int>(c));
     if constexpr (kMix) {
       if (augment::is_in(mix.box, here_row, here_column)) {
         number = augment::mixed(
-            mix, number, element(s, at[1], partner, here_row, here_column, static_cast<int>(c)));
+            mix, number,
+            element(s, placed[1], partner, here_row, here_column, static_cast<int>(c)));
       }
     }
     store(result.v[i], number);
