@@ -89,7 +89,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("mixed batches train as data that was mixed before") {
+TEST_CASE("mixed batches train as data that was erased and mixed before") {
   // The same numbers, computed here: images and soft labels of each batch, in the order of the
   // files.
   constexpr std::int64_t kSamples = 60, kBatch = 12, kPixels = 64, kClasses = 4;
@@ -109,6 +109,7 @@ TEST_CASE("mixed batches train as data that was mixed before") {
                                          "data.transforms={train: [], eval: []}", "train.shards=4"};
   std::vector<std::string> overrides = same;
   overrides.push_back(kMixed);
+  overrides.push_back("data.transforms.train=[{type: RandomErasing, value: 0.25}]");
   overrides.push_back(cpus(3));
   const Job job =
       small_job(arrays_config(files_of(plain.path(), "labels"), "cross_entropy", 1), overrides);
@@ -116,6 +117,16 @@ TEST_CASE("mixed batches train as data that was mixed before") {
   CHECK(job.loss.targets.kind == TargetKind::class_index);
   int cut = 0;
   std::vector<float> rows, pixels;
+  std::vector<float> erased = images;
+  for (std::int64_t k = 0; k < kSamples; ++k) {
+    const InputBox box = job.draws.erased(0, k);
+    for (int y = box.top; y < box.top + box.height; ++y) {
+      for (int x = box.left; x < box.left + box.width; ++x) {
+        erased[static_cast<std::size_t>(k * kPixels + y * 8 + x)] = 0.25F;
+      }
+    }
+  }
+  CHECK(erased != images);
   for (std::int64_t k = 0; k < kSamples; ++k) {
     const std::int64_t batch = k / kBatch;
     const BatchMix mix = job.draws.mix(0, batch);
@@ -124,8 +135,8 @@ TEST_CASE("mixed batches train as data that was mixed before") {
     cut += mix.input.own == 0 ? 1 : 0;
     for (int y = 0; y < 8; ++y) {
       for (int x = 0; x < 8; ++x) {
-        const float own = images[static_cast<std::size_t>(k * kPixels + y * 8 + x)];
-        const float other = images[static_cast<std::size_t>(partner * kPixels + y * 8 + x)];
+        const float own = erased[static_cast<std::size_t>(k * kPixels + y * 8 + x)];
+        const float other = erased[static_cast<std::size_t>(partner * kPixels + y * 8 + x)];
         const bool inside =
             y >= box.top && y < box.top + box.height && x >= box.left && x < box.left + box.width;
         pixels.push_back(!inside              ? own
