@@ -26,7 +26,7 @@ class StepBench {
       : job_(job),
         backend_(make_backend(job.devices.front(), job.backend_options)),
         batch_(std::min(job.batch_range(0).size(), job.max_micro_batch)),
-        executor_(*backend_, job.plan, job.train_input, job.loss, batch_, true) {
+        executor_(*backend_, job.plan, job.mixed_input(), job.train_loss(), batch_, true) {
     const Plan& plan = job.plan;
     const InputDesc& input = job.train_input;
     const auto samples = static_cast<std::size_t>(batch_);
@@ -52,14 +52,13 @@ class StepBench {
     std::vector<std::int64_t> ids(samples);
     std::iota(slots.begin(), slots.end(), 0);
     std::iota(ids.begin(), ids.end(), 0);
+    fill_draws(slots, ids);
     for (std::size_t i = 0; i < samples; ++i) {
       labels[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % plan.classes);
     }
     batch_at_.labels = filled(labels);
-    const auto floats = static_cast<std::size_t>(job.loss.targets.floats());
+    const auto floats = static_cast<std::size_t>(job.train_loss().targets.floats());
     if (floats > 0) batch_at_.targets = filled(std::vector<float>(samples * floats, 0.5F));
-    batch_at_.slots = filled(slots);
-    batch_at_.ids = filled(ids);
     StepScalars scalars;
     scalars.inverse_count = 1.0F / static_cast<float>(batch_);
     batch_at_.scalars = filled(std::vector<StepScalars>{scalars});
@@ -123,6 +122,23 @@ class StepBench {
     backend_->upload(to, values.data(), values.size() * sizeof(T));
     backend_->synchronize();
     return to;
+  }
+  /// Samples, and what is erased of them, and how they are mixed.
+  void fill_draws(std::vector<std::int32_t> slots, std::vector<std::int64_t> ids) {
+    const std::size_t lead = job_.draws.mixes() ? 1 : 0;
+    if (lead > 0) {
+      batch_at_.target_slots = filled(slots);
+      batch_at_.mix = filled(std::vector<InputMix>{job_.draws.mix(0, 0).input});
+      slots.insert(slots.begin(), slots.back());
+      ids.insert(ids.begin(), ids.back());
+    }
+    if (job_.draws.erases()) {
+      std::vector<InputBox> boxes;
+      for (const std::int64_t id : ids) boxes.push_back(job_.draws.erased(0, id));
+      batch_at_.boxes = filled(boxes) + lead * sizeof(InputBox);
+    }
+    batch_at_.slots = filled(slots) + lead * sizeof(std::int32_t);
+    batch_at_.ids = filled(ids) + lead * sizeof(std::int64_t);
   }
   void update() {
     OptimizerArgs args;

@@ -9,6 +9,7 @@
 #include "app/commands.h"
 #include "app/start_weights.h"
 #include "engine/data/host_pipeline.h"
+#include "engine/data/input_draws.h"
 #include "engine/graph/plan.h"
 #include "engine/losses/loss.h"
 #include "engine/metrics/metric.h"
@@ -43,6 +44,7 @@ Plan check_without_data(const TrainSpec& spec) {
   for (const std::vector<Variant>* list : {&transforms.train, &transforms.eval}) {
     collect_errors(errors, [&] { check_transforms(*list, shape); });
   }
+  collect_errors(errors, [&] { check_evaluation_transforms(transforms); });
   collect_errors(errors, [&] {
     if (!plan.params.empty()) plan_update(make_optimizer(spec.optimizer), param_places(plan));
   });
@@ -54,7 +56,9 @@ Plan check_without_data(const TrainSpec& spec) {
     const auto equal = [&] {
       return std::vector<std::int64_t>(static_cast<std::size_t>(plan.classes), 1);
     };
-    const Loss loss = make_loss(spec.loss, {plan.classes, {}, equal});
+    const LossContext context{plan.classes, {}, equal};
+    const Loss loss = make_loss(spec.loss, context);
+    make_mixed_loss(spec, context, loss);
     make_metrics(spec.metrics,
                  {plan.classes, spec.loss.type, loss.has_errors, TargetKind::class_index});
   });

@@ -80,6 +80,7 @@ int run_data_show(const DataShowOptions& options) {
       is_train ? spec.data.transforms.train : spec.data.transforms.eval;
   const auto source = with_host_transforms(split.source, transforms, requirements.input, seed);
   const InputDesc input = make_input_desc(transforms, *source, requirements.input, seed);
+  check_evaluation_transforms(spec.data.transforms);
   const SampleShape out = input.out;
   if ((out.c != 1 && out.c != 3) || out.h * out.w < 2) {
     fail(ErrorKind::usage,
@@ -102,7 +103,8 @@ int run_data_show(const DataShowOptions& options) {
     }
   }
   double low = 0, high = 1;
-  draw_samples(*source, input, pictures, low, high);
+  const InputDraws draws(is_train ? spec.data.transforms : TransformsSpec{}, out, seed);
+  draw_samples(*source, input, draws, pictures, low, high);
   std::vector<std::vector<std::string>> captions;
   for (const SheetPicture& picture : pictures) {
     captions.push_back({});
@@ -116,6 +118,9 @@ int run_data_show(const DataShowOptions& options) {
   fmt::print("{}: {} of {} {} samples, epoch {}{}\n", printable(options.out), count, split.size(),
              options.split, options.epoch,
              versions > 1 ? fmt::format(" to {}", options.epoch + versions - 1) : "");
+  if (is_train && draws.mixes()) {
+    fmt::print("the samples are shown as they are before data.transforms.batch mixes them\n");
+  }
   if (source->type() == DType::f32) fmt::print("black is {:.6g}, white is {:.6g}\n", low, high);
   print_table(*source, pictures, columns, versions);
   return 0;

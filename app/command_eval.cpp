@@ -102,9 +102,11 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
   std::vector<std::string> overrides = options.overrides;
   overrides.insert(overrides.begin(), "device_weights=auto");
   overrides.push_back("train.shards=0");
-  Job job = load_job(load_stored_spec(catalog(), header.config, path,
-                                      with_devices(std::move(overrides), options.devices)),
-                     processes,
+  TrainSpec spec = load_stored_spec(catalog(), header.config, path,
+                                    with_devices(std::move(overrides), options.devices));
+  // Which of today's data could be mixed does not matter.
+  spec.data.transforms.batch.clear();
+  Job job = load_job(std::move(spec), processes,
                      options.split.empty()     ? UsedFiles::default_split
                      : options.split == "test" ? UsedFiles::test
                                                : UsedFiles::train,

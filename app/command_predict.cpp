@@ -41,6 +41,7 @@ TrainSpec without_training(TrainSpec spec) {
   spec.data.val_split = {};
   spec.data.cache.clear();
   spec.data.transforms.train = spec.data.transforms.eval;
+  spec.data.transforms.batch.clear();
   if (spec.data.on_bad_sample == OnBadSample::skip) spec.data.on_bad_sample = OnBadSample::stop;
   // Outputs do not depend on its options, such as the weights of classes.
   spec.loss = with_defaults(spec.loss.table);

@@ -13,11 +13,16 @@ namespace dpt {
 namespace {
 
 /// The device's part, for samples of one epoch.
-std::vector<float> run_input(Backend& backend, InputDesc input, std::int64_t epoch,
-                             std::span<const std::byte> raw, std::span<const std::int64_t> ids) {
+std::vector<float> run_input(Backend& backend, InputDesc input, const InputDraws& draws,
+                             std::int64_t epoch, std::span<const std::byte> raw,
+                             std::span<const std::int64_t> ids) {
   input.batch = static_cast<std::int64_t>(ids.size());
   std::vector<std::int32_t> slots;
   for (std::int32_t k = 0; k < static_cast<std::int32_t>(ids.size()); ++k) slots.push_back(k);
+  std::vector<InputBox> boxes;
+  for (const std::int64_t id : ids) {
+    boxes.push_back(draws.erases() ? draws.erased(epoch, id) : InputBox{});
+  }
   const auto copy_of = [&](const void* from, std::size_t bytes) {
     DeviceMemory memory = backend.allocate(bytes, "the contact sheet");
     backend.upload(memory.ptr(), from, bytes);
@@ -27,11 +32,13 @@ std::vector<float> run_input(Backend& backend, InputDesc input, std::int64_t epo
   const DeviceMemory own_slots = copy_of(slots.data(), slots.size() * sizeof(std::int32_t));
   const DeviceMemory own_ids = copy_of(ids.data(), ids.size_bytes());
   const DeviceMemory own_epoch = copy_of(&epoch, sizeof epoch);
+  const DeviceMemory own_boxes = copy_of(boxes.data(), boxes.size() * sizeof(InputBox));
   std::vector<float> result(ids.size() * static_cast<std::size_t>(input.out.elements()));
   const std::size_t bytes = result.size() * sizeof(float);
   const DeviceMemory y = backend.allocate(bytes, "the contact sheet");
   const auto op = backend.input(input);
-  op->run({samples.ptr(), own_slots.ptr(), own_ids.ptr(), own_epoch.ptr(), y.ptr()});
+  op->run(
+      {samples.ptr(), own_slots.ptr(), own_ids.ptr(), own_epoch.ptr(), y.ptr(), own_boxes.ptr()});
   backend.download(result.data(), y.ptr(), bytes);
   backend.synchronize();
   return result;
@@ -39,8 +46,13 @@ std::vector<float> run_input(Backend& backend, InputDesc input, std::int64_t epo
 
 }  // namespace
 
-void draw_samples(const DataSource& source, InputDesc input, std::vector<SheetPicture>& pictures,
-                  double& low, double& high) {
+void draw_samples(const DataSource& source, InputDesc input, const InputDraws& draws,
+                  std::vector<SheetPicture>& pictures, double& low, double& high) {
+  // What is erased is filled with the pixel that Normalize would have made that value of.
+  for (std::size_t c = 0; c < input.erase_value.size(); ++c) {
+    if (!input.stddev.empty()) input.erase_value[c] *= input.stddev[c];
+    if (!input.mean.empty()) input.erase_value[c] += input.mean[c];
+  }
   input.mean.clear();
   input.stddev.clear();
   input.type = DType::f32;
@@ -50,7 +62,8 @@ void draw_samples(const DataSource& source, InputDesc input, std::vector<SheetPi
   std::vector<std::vector<float>> values;
   for (SheetPicture& picture : pictures) {
     source.read_in_epoch({picture.epoch, picture.index, picture.key}, raw, picture.label);
-    values.push_back(run_input(*backend, input, picture.epoch, raw, std::span(&picture.key, 1)));
+    values.push_back(
+        run_input(*backend, input, draws, picture.epoch, raw, std::span(&picture.key, 1)));
   }
   low = 0;
   high = 1;

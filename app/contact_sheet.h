@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/data/image.h"
+#include "engine/data/input_draws.h"
 #include "engine/data/source.h"
 #include "kernels/ops.h"
 
@@ -20,10 +21,11 @@ struct SheetPicture {
 };
 
 /// What the model gets, before it is normalised: what `source` reads in each picture's epoch, under
-/// the device's part of the transforms (`input`). Sets label and image. Floats from `low` to
-/// `high`, which it sets, are black to white; bytes are as they are. REQUIRES: 1 or 3 channels.
-void draw_samples(const DataSource& source, InputDesc input, std::vector<SheetPicture>& pictures,
-                  double& low, double& high);
+/// the device's part of the transforms (`input`, and `draws` for it). Sets label and image. Floats
+/// from `low` to `high`, which it sets, are black to white; bytes are as they are. REQUIRES: 1 or 3
+/// channels.
+void draw_samples(const DataSource& source, InputDesc input, const InputDraws& draws,
+                  std::vector<SheetPicture>& pictures, double& low, double& high);
 
 /// The pictures in rows of `columns`, each enlarged by a whole factor if it is small, over the
 /// lines of its caption. Throws ErrorKind::usage for a sheet that is too large for a PNG file.

@@ -255,9 +255,25 @@ struct ElementLossDesc : LossDesc {
   std::vector<float> pos_weight;  ///< bce_with_logits: one for each output; empty: all are 1
 };
 
+/// A rectangle of a sample that goes into the model, inside of it; without a height there is none.
+/// It has no initialisers, so that the threads of device code can share one.
+struct InputBox {
+  std::int32_t top, left, height, width;
+  bool operator==(const InputBox&) const = default;
+};
+
+/// How each sample of a batch is mixed with its partner: inside `box` it becomes own * itself +
+/// partner * the other, or the other alone where own is 0; outside it stays what it is.
+struct InputMix {
+  float own = 1, partner = 0;
+  InputBox box{};
+  bool operator==(const InputMix&) const = default;
+};
+
 /// The replica's first kernel: raw samples -> activations. Order of operations: scale to 0..1
-/// (u8 raw only), crop with zero padding, flip, normalise. See kernels/common/augment.h for the
-/// formulas and random draws, which are the same on every backend.
+/// (u8 raw only), crop with zero padding, flip, normalise, erase, mix. See kernels/common/augment.h
+/// for the formulas and random draws, which are the same on every backend; what is erased and how
+/// samples are mixed is drawn on the host.
 struct InputDesc {
   std::int64_t batch = 0;
   DType raw_type = DType::u8;  ///< u8 or f32
@@ -267,6 +283,9 @@ struct InputDesc {
   bool flip = false;  ///< horizontal, with probability flip_probability
   float flip_probability = 0.5F;
   std::vector<float> mean, stddev;  ///< per channel, empty = no normalisation; (x - mean) / std
+  bool erase = false;               ///< a rectangle of each sample gets erase_value
+  std::vector<float> erase_value;   ///< per channel
+  bool mix = false;                 ///< each sample with a partner
   DType type = DType::f32;
   std::uint64_t seed = 0;
 };
@@ -373,6 +392,11 @@ struct InputArgs {
   DevPtr ids;    ///< i64 (batch): the sample's index in its data set, key of its random draws
   DevPtr epoch;  ///< i64 scalar, key of the random draws
   DevPtr y;      ///< (batch, out), overwritten
+  /// InputBox (batch): what is erased of a sample, in places of its output. Null without `erase`.
+  DevPtr boxes{};
+  /// InputMix, for the whole batch; null without `mix`. Sample k's partner is then sample k - 1 of
+  /// `slots`, `ids` and `boxes`, which have an entry before the first.
+  DevPtr mix{};
 };
 
 class InputOp {

@@ -25,7 +25,7 @@ const HostTransformKind* kind_of(const Variant& transform) {
 
 bool device_can(const Variant& transform) {
   return transform.type == "RandomCrop" || transform.type == "RandomHorizontalFlip" ||
-         transform.type == "Normalize";
+         transform.type == "Normalize" || transform.type == "RandomErasing";
 }
 
 bool is_empty(const PixelBox& box) {

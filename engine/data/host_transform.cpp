@@ -4,18 +4,19 @@
 
 namespace dpt {
 
-DrawStream::DrawStream(std::uint64_t seed, std::int64_t epoch, std::int64_t sample, int place)
+DrawStream::DrawStream(std::uint64_t seed, std::int64_t epoch, std::int64_t sample, int place,
+                       philox::Use use)
     : seed_(seed),
       epoch_and_place_((static_cast<std::uint64_t>(epoch) & 0xFFFFFFFFU) |
                        (static_cast<std::uint64_t>(place) & 0xFFFFU) << 32),
-      sample_(static_cast<std::uint64_t>(sample)) {}
+      sample_(static_cast<std::uint64_t>(sample)),
+      use_(use) {}
 
 std::uint32_t DrawStream::next() {
   const std::uint64_t word = used_++ % 4;
   if (word == 0) {
     // No transform draws 2^18 words for a sample.
-    block_ = philox::block(seed_, philox::Use::transform,
-                           epoch_and_place_ | (used_ / 4 & 0xFFFFU) << 48, sample_);
+    block_ = philox::block(seed_, use_, epoch_and_place_ | (used_ / 4 & 0xFFFFU) << 48, sample_);
   }
   return block_.v[word];
 }

@@ -16,8 +16,9 @@ namespace dpt {
 /// constructor's arguments, whatever thread, device or process the sample falls to.
 class DrawStream {
  public:
-  /// `place`: of the transform in its list, from 0.
-  DrawStream(std::uint64_t seed, std::int64_t epoch, std::int64_t sample, int place);
+  /// `place`: of the transform in its list, from 0. With Use::mix, `sample` is a batch.
+  DrawStream(std::uint64_t seed, std::int64_t epoch, std::int64_t sample, int place,
+             philox::Use use = philox::Use::transform);
   /// In [low, high), with 32 random bits.
   double uniform(double low = 0, double high = 1);
   /// An integer in [0, n), 0 < n <= 2^32.
@@ -29,6 +30,7 @@ class DrawStream {
   std::uint32_t next();
 
   std::uint64_t seed_, epoch_and_place_, sample_;
+  philox::Use use_;
   philox::Block block_{};
   std::uint64_t used_ = 0;  ///< words
 };

@@ -30,6 +30,10 @@ constexpr std::int64_t kMostSamplesTaken = 8;
 /// From so many samples on, a thread costs less than the order of an epoch.
 constexpr std::int64_t kSamplesWorthAThread = 4096;
 
+bool is_in(const Range& range, std::int64_t position) {
+  return range.begin <= position && position < range.end;
+}
+
 /// What the positions of an epoch stand for.
 struct Order {
   std::int64_t epoch = -1;
@@ -74,9 +78,15 @@ struct Loader::Impl : DecoderPool::Client {
     if (order_thread.joinable()) order_thread.join();
   }
 
-  void start(std::int64_t epoch, std::vector<Range> new_ranges);
+  void start(std::int64_t epoch, std::vector<Range> new_ranges,
+             std::vector<std::int64_t> new_partners);
   Order make_order(std::int64_t epoch) const;
   void make_next_order(std::int64_t epoch);
+  /// Samples that are read for batch `index`: its own, and a partner that is not one of them.
+  std::int64_t samples_of(const Range& range, std::size_t index) const {
+    return range.size() + (partners.empty() || is_in(range, partners[index]) ? 0 : 1);
+  }
+  void set_partner(const Range& range, std::size_t index, HostBatch& batch) const;
   HostBatch next_resident(const Range& range);
   HostBatch next_staged(const Range& range);
   bool work() noexcept override;
@@ -90,7 +100,7 @@ struct Loader::Impl : DecoderPool::Client {
   void open_window() {
     for (; opened < limit(); ++opened) {
       Staging& batch = staging(opened);
-      batch.unread = ranges[opened].size();
+      batch.unread = samples_of(ranges[opened], opened);
       batch.error = nullptr;
       batch.error_position = std::numeric_limits<std::int64_t>::max();
     }
@@ -107,7 +117,8 @@ struct Loader::Impl : DecoderPool::Client {
   Order order;
   std::vector<std::int32_t> counted;  ///< 0, 1, 2, ...: the slots of staged samples
   std::vector<Range> ranges;
-  std::size_t consumed = 0;  ///< calls of next
+  std::vector<std::int64_t> partners;  ///< of the first of each range; or empty
+  std::size_t consumed = 0;            ///< calls of next
 
   // Decoder threads; everything up to `heartbeat` and `consumed` is guarded by the mutex.
   std::mutex mutex;
@@ -140,7 +151,8 @@ void Loader::Impl::make_next_order(std::int64_t epoch) {
   order_thread = start_thread("the order of the next epoch", [task] { (*task)(); });
 }
 
-void Loader::Impl::start(std::int64_t epoch, std::vector<Range> new_ranges) {
+void Loader::Impl::start(std::int64_t epoch, std::vector<Range> new_ranges,
+                         std::vector<std::int64_t> new_partners) {
   if (!resident) {
     // Nobody may be writing to the ring while it is laid out anew. Decoders find nothing more to
     // take, so this waits for the chunks in work only.
@@ -152,6 +164,7 @@ void Loader::Impl::start(std::int64_t epoch, std::vector<Range> new_ranges) {
     consumed = 0;
     ranges.clear();
   }
+  partners = std::move(new_partners);
   if (order.epoch != epoch && next_order.valid()) order = next_order.get();
   if (order.epoch != epoch) order = make_order(epoch);
   if (options.sampling.shuffle && split.size() >= kSamplesWorthAThread && !next_order.valid()) {
@@ -163,7 +176,9 @@ void Loader::Impl::start(std::int64_t epoch, std::vector<Range> new_ranges) {
     return;
   }
   std::int64_t largest = 0;
-  for (const Range& range : new_ranges) largest = std::max(largest, range.size());
+  for (std::size_t i = 0; i < new_ranges.size(); ++i) {
+    largest = std::max(largest, samples_of(new_ranges[i], i));
+  }
   while (static_cast<std::int64_t>(counted.size()) < largest) {
     counted.push_back(static_cast<std::int32_t>(counted.size()));
   }
@@ -190,16 +205,18 @@ void Loader::Impl::start(std::int64_t epoch, std::vector<Range> new_ranges) {
 
 bool Loader::Impl::work() noexcept {
   std::unique_lock lock(mutex);
-  while (taken_batch < opened && taken_sample == ranges[taken_batch].size()) {
+  while (taken_batch < opened && taken_sample == samples_of(ranges[taken_batch], taken_batch)) {
     ++taken_batch;
     taken_sample = 0;
   }
   if (taken_batch == opened) return false;
   const Range range = ranges[taken_batch];
-  Staging& batch = staging(taken_batch);
-  const std::int64_t share = range.size() / (2 * std::int64_t{options.decoders->threads()});
+  const std::size_t index = taken_batch;
+  Staging& batch = staging(index);
+  const std::int64_t samples = samples_of(range, index);
+  const std::int64_t share = samples / (2 * std::int64_t{options.decoders->threads()});
   const std::int64_t count =
-      std::min(std::clamp<std::int64_t>(share, 1, kMostSamplesTaken), range.size() - taken_sample);
+      std::min(std::clamp<std::int64_t>(share, 1, kMostSamplesTaken), samples - taken_sample);
   const std::int64_t begin = taken_sample;
   taken_sample += count;
   ++busy;
@@ -211,7 +228,8 @@ bool Loader::Impl::work() noexcept {
     for (; k < begin + count; ++k) {
       beat("reading samples");
       const auto at = static_cast<std::size_t>(k);
-      const auto position = static_cast<std::size_t>(range.begin + k);
+      const auto position =
+          static_cast<std::size_t>(k < range.size() ? range.begin + k : partners[index]);
       const std::int64_t id = order.samples.indices[position];
       source.read_in_epoch({order.epoch, id, order.samples.draw_keys()[position]},
                            std::span(batch.pixels).subspan(at * sample_bytes, sample_bytes),
@@ -234,6 +252,18 @@ bool Loader::Impl::work() noexcept {
   return true;
 }
 
+void Loader::Impl::set_partner(const Range& range, std::size_t index, HostBatch& batch) const {
+  if (partners.empty()) return;
+  const auto partner = static_cast<std::size_t>(partners[index]);
+  batch.partner_id = order.samples.draw_keys()[partner];
+  if (resident) {
+    batch.partner_slot = order.slots[partner];
+  } else {
+    batch.partner_slot = static_cast<std::int32_t>(
+        is_in(range, partners[index]) ? partners[index] - range.begin : range.size());
+  }
+}
+
 HostBatch Loader::Impl::next_resident(const Range& range) {
   const auto begin = static_cast<std::size_t>(range.begin);
   const auto count = static_cast<std::size_t>(range.size());
@@ -243,6 +273,8 @@ HostBatch Loader::Impl::next_resident(const Range& range) {
   batch.targets = resident->targets;
   batch.slots = std::span(order.slots).subspan(begin, count);
   batch.ids = std::span(order.samples.draw_keys()).subspan(begin, count);
+  set_partner(range, consumed, batch);
+  ++consumed;
   return batch;
 }
 
@@ -250,7 +282,8 @@ HostBatch Loader::Impl::next_staged(const Range& range) {
   HostBatch batch;
   std::unique_lock lock(mutex);
   // The call gives back the batch before this one, so the window moves on by one.
-  Staging& ready = staging(consumed);
+  const std::size_t index = consumed;
+  Staging& ready = staging(index);
   ++consumed;
   open_window();
   lock.unlock();
@@ -264,12 +297,14 @@ HostBatch Loader::Impl::next_staged(const Range& range) {
   }
   if (ready.error) std::rethrow_exception(ready.error);
   const auto count = static_cast<std::size_t>(range.size());
-  batch.pixels = std::span(ready.pixels).first(count * sample_bytes);
-  batch.labels = std::span(ready.labels).first(count);
-  batch.targets = std::span(ready.targets).first(count * target_floats);
+  const auto read = static_cast<std::size_t>(samples_of(range, index));
+  batch.pixels = std::span(ready.pixels).first(read * sample_bytes);
+  batch.labels = std::span(ready.labels).first(read);
+  batch.targets = std::span(ready.targets).first(read * target_floats);
   batch.slots = std::span(counted).first(count);
   batch.ids =
       std::span(order.samples.draw_keys()).subspan(static_cast<std::size_t>(range.begin), count);
+  set_partner(range, index, batch);
   return batch;
 }
 
@@ -278,19 +313,19 @@ Loader::Loader(const Split& split, const Options& options)
 
 Loader::~Loader() = default;
 
-void Loader::start(std::int64_t epoch, std::vector<Range> ranges) {
+void Loader::start(std::int64_t epoch, std::vector<Range> ranges,
+                   std::vector<std::int64_t> partners) {
+  assert(partners.empty() || partners.size() == ranges.size());
   for ([[maybe_unused]] const Range& range : ranges) {
     assert(0 <= range.begin && range.begin <= range.end && range.end <= impl_->split.size());
   }
-  impl_->start(epoch, std::move(ranges));
+  impl_->start(epoch, std::move(ranges), std::move(partners));
 }
 
 HostBatch Loader::next() {
   assert(impl_->consumed < impl_->ranges.size());
   const Range range = impl_->ranges[impl_->consumed];
-  if (!impl_->resident) return impl_->next_staged(range);
-  ++impl_->consumed;
-  return impl_->next_resident(range);
+  return impl_->resident ? impl_->next_resident(range) : impl_->next_staged(range);
 }
 
 }  // namespace dpt

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/data/decoder_pool.h"
+#include "engine/data/input_draws.h"
 #include "engine/data/sampling.h"
 #include "engine/data/source.h"
 #include "engine/data/split.h"
@@ -25,7 +27,12 @@ struct HostBatch {
   std::span<const float> targets;  ///< rows of DataSource::targets().floats(), as the labels
   std::span<const std::int32_t> slots;
   std::span<const std::int64_t> ids;  ///< keys of the samples' random draws: Occurrence::key
-  double wait_seconds = 0;            ///< time the caller waited for decoding
+  /// How the samples are mixed, each with the one before it; who trains sets it.
+  std::optional<BatchMix> mix = {};
+  /// The sample before the first one, of a loader that was given partners.
+  std::int32_t partner_slot = 0;
+  std::int64_t partner_id = 0;
+  double wait_seconds = 0;  ///< time the caller waited for decoding
 };
 
 /// Reads one rank's part of every batch, in order. The process' decoder threads decode ahead for
@@ -44,8 +51,10 @@ class Loader {
   ~Loader();
 
   /// Announces what `next` will be asked for, in order: one rank's ranges of positions in an
-  /// epoch's order. Drops what was announced before.
-  void start(std::int64_t epoch, std::vector<Range> ranges);
+  /// epoch's order; where samples are mixed, with the position of the first one's partner for each.
+  /// Drops what was announced before.
+  void start(std::int64_t epoch, std::vector<Range> ranges,
+             std::vector<std::int64_t> partners = {});
   /// The next announced range. REQUIRES: fewer calls than ranges.
   HostBatch next();
 
@@ -70,5 +79,6 @@ void check_transforms(const std::vector<Variant>& transforms, SampleShape model_
 
 /// The transforms' tables for the Catalog.
 const VariantTable& transform_table();
+const VariantTable& batch_transform_table();
 
 }  // namespace dpt

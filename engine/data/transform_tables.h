@@ -25,4 +25,10 @@ struct FlipOptions {
 };
 const ObjectTable& random_horizontal_flip_table();
 
+struct ErasingOptions {
+  double p = 0.5;
+  std::vector<double> scale{0.02, 0.33}, ratio{0.3, 3.3}, value{0.0};
+};
+const ObjectTable& random_erasing_table();
+
 }  // namespace dpt

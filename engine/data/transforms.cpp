@@ -20,7 +20,7 @@ const ObjectTable& normalize_table() {
   static const ObjectTable table = object_table<NormalizeOptions>(
       "Normalize",
       "Subtracts the mean and divides by the standard deviation, after scaling to 0..1. Must be "
-      "last.",
+      "last, but for RandomErasing.",
       {field("mean", &NormalizeOptions::mean, "Mean of each channel.").required(),
        field("std", &NormalizeOptions::std, "Standard deviation of each channel.").required()});
   return table;
@@ -75,14 +75,26 @@ void apply_normalize(const Variant& transform, InputDesc& desc) {
   desc.stddev = per_channel(transform, "std", options.std, desc.raw.c, true);
 }
 
-void apply_one(const Variant& transform, bool is_after_normalize, SampleShape model,
-               InputDesc& desc) {
-  if (is_after_normalize) {
-    fail(ErrorKind::usage, "{}: {}", place_of(transform),
-         transform.type == "Normalize" ? "appears twice in the list"
-                                       : "comes after Normalize, which must be last");
+void apply_erasing(const Variant& transform, InputDesc& desc) {
+  const auto& options = transform.as<ErasingOptions>();
+  std::vector<double> values = options.value;
+  if (values.size() == 1) values.resize(static_cast<std::size_t>(desc.raw.c), values[0]);
+  desc.erase = true;
+  desc.erase_value = per_channel(transform, "value", values, desc.raw.c, false);
+}
+
+/// `last`: the Normalize or RandomErasing before it, which it may not follow; null: none.
+void apply_one(const Variant& transform, const Variant* last, SampleShape model, InputDesc& desc) {
+  if (last && last->type == transform.type) {
+    fail(ErrorKind::usage, "{}: appears twice in the list", place_of(transform));
   }
-  if (transform.type == "Normalize") {
+  if (last && (last->type == "RandomErasing" || transform.type != "RandomErasing")) {
+    fail(ErrorKind::usage, "{}: comes after {}, which must be last", place_of(transform),
+         last->type);
+  }
+  if (transform.type == "RandomErasing") {
+    apply_erasing(transform, desc);
+  } else if (transform.type == "Normalize") {
     apply_normalize(transform, desc);
   } else if (transform.type == "RandomCrop" ? desc.crop : desc.flip) {
     fail(ErrorKind::usage, "{}: appears twice in the list", place_of(transform));
@@ -123,6 +135,7 @@ const VariantTable& transform_table() {
       made.alternatives.push_back(kind.table);
     }
     made.alternatives.push_back(&normalize_table());
+    made.alternatives.push_back(&random_erasing_table());
     made.hints = {
         {"ToTensor", "no transform (pixels are always scaled to 0..1)"},
         {"ToImage", "no transform (pixels are always scaled to 0..1)"},
@@ -134,7 +147,10 @@ const VariantTable& transform_table() {
         {"Grayscale", "no transform (image_folder always converts to the channels of model.input)"},
         {"RandomFlip", "RandomHorizontalFlip"},
         {"HorizontalFlip", "RandomHorizontalFlip"},
-        {"Normalization", "Normalize"}};
+        {"Normalization", "Normalize"},
+        {"Cutout", "RandomErasing"},
+        {"MixUp", "data.transforms.batch: [{type: MixUp}], as it mixes the samples of a batch"},
+        {"CutMix", "data.transforms.batch: [{type: CutMix}], as it mixes the samples of a batch"}};
     return made;
   }();
   return table;
@@ -160,15 +176,15 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type
          model_input.w);
   }
   std::string problems;
-  bool is_after_normalize = false;
+  const Variant* last = nullptr;
   const DividedTransforms divided = divide_transforms(transforms);
   for (const Variant& transform : divided.device) {
     try {
-      apply_one(transform, is_after_normalize, model_input, desc);
+      apply_one(transform, last, model_input, desc);
     } catch (const Error& error) {
       problems += (problems.empty() ? "" : "\n") + std::string(error.what());
     }
-    is_after_normalize = is_after_normalize || transform.type == "Normalize";
+    if (transform.type == "Normalize" || transform.type == "RandomErasing") last = &transform;
   }
   if (!problems.empty()) throw Error(ErrorKind::usage, problems);
   if (!desc.crop && (desc.raw.h != model_input.h || desc.raw.w != model_input.w)) {

@@ -197,6 +197,8 @@ InputArgs Executor::input_args(const ExecutorBuffers& buffers, const DeviceBatch
   input.ids = batch.ids;
   input.epoch = batch.scalars + offsetof(StepScalars, epoch);
   input.y = input_at_.in(buffers);
+  input.boxes = batch.boxes;
+  input.mix = batch.mix;
   return input;
 }
 
@@ -252,7 +254,7 @@ LossArgs Executor::train_loss_args(const ExecutorBuffers& buffers, const DeviceB
   loss.logits = logits_at_.in(buffers);
   loss.labels = batch.labels;
   loss.targets = batch.targets;
-  loss.slots = batch.slots;
+  loss.slots = batch.target_slots ? batch.target_slots : batch.slots;
   loss.dlogits = dlogits_at_.in(buffers);
   loss.metrics = metrics_after(buffers.grads, plan_);
   if (!is_weighted_) loss.inverse_count = batch.scalars + offsetof(StepScalars, inverse_count);

@@ -32,10 +32,13 @@ struct MergedCount {
 
 /// A batch on the device, as raw samples (see InputArgs).
 struct DeviceBatch {
-  DevPtr raw, labels;  ///< indexed by slots
-  DevPtr slots, ids;   ///< `batch` entries each
-  DevPtr scalars;      ///< StepScalars
-  DevPtr targets{};    ///< as LossArgs
+  DevPtr raw, labels;     ///< indexed by slots
+  DevPtr slots, ids;      ///< `batch` entries each
+  DevPtr scalars;         ///< StepScalars
+  DevPtr targets{};       ///< as LossArgs
+  DevPtr boxes{}, mix{};  ///< as InputArgs, where there are such
+  /// Of mixed samples: the slots of `labels` and `targets`. Null: those of the samples.
+  DevPtr target_slots{};
 };
 
 /// Outputs of an evaluation, per sample; any may be null.

@@ -264,7 +264,10 @@ SpecTables::SpecTables(const Catalog& catalog)
       "transforms", "Transforms that are applied to the samples, in order.",
       {variants_field("train", &TransformsSpec::train, catalog.transforms, "For training."),
        variants_field("eval", &TransformsSpec::eval, catalog.transforms,
-                      "For validation and test.")});
+                      "For validation and test."),
+       variants_field("batch", &TransformsSpec::batch, catalog.batch_transforms,
+                      "For whole training batches, after those of train: one of these is chosen "
+                      "for each batch, each as likely as the others.")});
 
   data = object_table<DataSpec>(
       "data", "The data set, and how batches are made of it.",

@@ -86,6 +86,7 @@ struct ModelSpec {
 
 struct TransformsSpec {
   std::vector<Variant> train, eval;
+  std::vector<Variant> batch;  ///< one of them is chosen for each training batch; may be empty
 };
 
 /// Which training samples are held out for validation: `count`, or `fraction`, or one of the parts
@@ -249,6 +250,7 @@ struct DataFacts {
 /// The kinds that can stand in a config.
 struct Catalog {
   VariantTable layers, losses, metrics, optimizers, schedules, datasets, transforms;
+  VariantTable batch_transforms;
   VariantTable zoo;  ///< ready-made networks; their tag is kZooTag
   /// The layers of one of them, as YAML: a list of layers and blocks.
   std::string (*zoo_layers)(const Variant& net) = nullptr;

@@ -47,7 +47,7 @@ const Param* first_in_backward(const Plan& plan, std::span<const float> flat) {
 }
 
 /// Runs single samples as the step ran them: the same augmentation, dropout and scale of the
-/// gradient.
+/// gradient. They are not mixed: what is not finite in a mixture is so in one of its parts.
 class Probe {
  public:
   /// What one sample shows. `order` grows along forward and then backward, so that of several
@@ -62,6 +62,7 @@ class Probe {
       : backend_(backend),
         plan_(job.plan),
         source_(job.splits.train.source),
+        draws_(job.draws),
         staging_(backend),
         executor_(backend, job.plan, job.train_input, job.loss, 1, true) {
     params_ = allocate(params.size_bytes());
@@ -94,7 +95,8 @@ class Probe {
     batch.targets = targets_;
     batch.slots = {&slot, 1};
     batch.ids = {&key, 1};
-    const StagedBatch staged = staging_.stage(0, scalars_, StepMetrics{}, batch, source_);
+    const StagedBatch staged =
+        staging_.stage(0, scalars_, StepMetrics{}, batch, source_, {}, &draws_);
     std::optional<Finding> finding = forward(staged.batch);
     if (!finding) finding = loss(staged.batch);
     if (!finding) finding = backward(staged.batch);
@@ -162,6 +164,7 @@ class Probe {
   Backend& backend_;
   const Plan& plan_;
   const OneByOne source_;
+  const InputDraws& draws_;
   InputStaging staging_;
   Executor executor_;
   DeviceMemory params_, params16_, grads_, arena_, kept_, loss_;

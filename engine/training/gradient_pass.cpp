@@ -186,6 +186,10 @@ void GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
       const auto skip = static_cast<std::size_t>(action.samples.begin - partition.samples.begin);
       piece.batch.slots = staged.batch.slots + skip * sizeof(std::int32_t);
       piece.batch.ids = staged.batch.ids + skip * sizeof(std::int64_t);
+      if (staged.batch.boxes) piece.batch.boxes = staged.batch.boxes + skip * sizeof(InputBox);
+      if (staged.batch.target_slots) {
+        piece.batch.target_slots = staged.batch.target_slots + skip * sizeof(std::int32_t);
+      }
       piece.buffers = {params.fp32, params.bf16, grads, memory_.arena(branch), {}};
       if (piece.executor->kept_bytes() > 0) piece.buffers.kept = memory_.kept(branch) + kept;
       if (branch == 0) piece.buffers.times = times;

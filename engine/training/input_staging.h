@@ -36,10 +36,10 @@ class InputStaging {
   explicit InputStaging(Backend& backend);
 
   /// Queues the copies for one step. `batch` may be empty (no samples on this rank) and is not
-  /// needed any more on return.
+  /// needed any more on return. `draws`, if there are any, are those of its input kernel.
   StagedBatch stage(int slot, const StepScalars& scalars, const StepMetrics& metrics,
                     const HostBatch& batch, const DataSource& source,
-                    std::span<const UpdateStep> update = {});
+                    std::span<const UpdateStep> update = {}, const InputDraws* draws = nullptr);
   /// To be called when everything that reads `staged` is queued.
   void release(const StagedBatch& staged);
 
@@ -73,7 +73,7 @@ class InputStaging {
                      StagedBatch& staged);
 
   Backend& backend_;
-  DeviceMemory block_;  // StepScalars, StepMetrics, UpdateSteps, ids, slots
+  DeviceMemory block_;  // StepScalars, StepMetrics, UpdateSteps, and what a batch has (Layout)
   std::array<Slot, kSlots> slots_;
   std::array<Buffer, 2> buffers_;
   int next_buffer_ = 0;

@@ -163,6 +163,7 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   };
   const TransformsSpec& transforms = spec.data.transforms;
   check_reduced_decoding(spec.data);
+  check_evaluation_transforms(transforms);
   job.evaluated_train = {under(sets.train, transforms.eval), job.splits.train.indices};
   job.splits.train.source = under(sets.train, transforms.train);
   const bool leaves_out = spec.data.on_bad_sample == OnBadSample::skip;
@@ -187,6 +188,7 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.splits.val.source = job.evaluated_train.source;
   Objective objective = make_objective(spec, job.plan.classes, job.splits);
   job.loss = std::move(objective.loss);
+  job.mixed_loss = std::move(objective.mixed_loss);
   job.metrics = std::move(objective.metrics);
   job.optimizer = make_optimizer(spec.optimizer);
   job.update = plan_update(job.optimizer, param_places(job.plan));
@@ -198,6 +200,7 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
       make_input_desc(transforms.train, *job.splits.train.source, requirements.input, seed);
   job.eval_input =
       make_input_desc(transforms.eval, *job.evaluated_train.source, requirements.input, seed);
+  job.draws = InputDraws(transforms, requirements.input, seed, job.train_loss().targets);
   job.steps_per_epoch = ceil_div(job.splits.train.size(), spec.data.batch_size);
   job.total_steps = job.steps_per_epoch * spec.train.epochs;
   job.schedule = make_lr_schedule(spec, job.optimizer.lr, job.steps_per_epoch);

@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/data/bad_samples.h"
+#include "engine/data/input_draws.h"
 #include "engine/data/loader.h"
 #include "engine/graph/evaluation_plan.h"
 #include "engine/graph/plan.h"
@@ -33,6 +35,7 @@ struct Job {
   /// them; null where such a sample ends the run.
   std::shared_ptr<const DataSource> evaluated_substitutes;
   Loss loss;
+  std::optional<Loss> mixed_loss;  ///< of training batches, where they are mixed
   MetricSet metrics;
   OptimizerSpec optimizer;
   UpdatePlan update;
@@ -42,7 +45,8 @@ struct Job {
   std::string average;  ///< its name, kEma or kSwa; empty = none is kept
   LrSchedule schedule;
   ScheduleSegments schedule_segments;  ///< of `schedule`
-  InputDesc train_input, eval_input;   ///< of the first kernel, for each list of transforms
+  InputDesc train_input, eval_input;   ///< of the first kernel, for each list; without mixing
+  InputDraws draws;                    ///< for train_input, and of how batches are mixed
   std::vector<DeviceName> devices;     ///< one rank each, of all processes
   ProcessGroup* processes = nullptr;   ///< null where this process is the only one
   Range own_ranks;                     ///< those of this process
@@ -72,6 +76,13 @@ struct Job {
   /// Most samples of a micro-batch of an evaluation. Where an evaluation normalises with the
   /// statistics of its micro-batches, it follows from the config alone.
   std::int64_t eval_batch() const;
+  // What training steps run in the place of `train_input` and `loss`.
+  InputDesc mixed_input() const {
+    InputDesc input = train_input;
+    input.mix = draws.mixes();
+    return input;
+  }
+  const Loss& train_loss() const { return mixed_loss ? *mixed_loss : loss; }
   std::vector<std::string> state_names() const;
   int ranks() const { return static_cast<int>(devices.size()); }
   std::vector<DeviceName> own_devices() const {
@@ -99,9 +110,14 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
 /// ErrorKind::usage where they do not fit together.
 struct Objective {
   Loss loss;
+  std::optional<Loss> mixed_loss;  ///< of mixed batches, if data.transforms.batch has any
   MetricSet metrics;
 };
 Objective make_objective(const TrainSpec& spec, std::int64_t outputs, const Splits& splits);
+
+/// The loss of mixed batches; nothing where data.transforms.batch is empty. `loss` and `context`
+/// are those of the data. Throws ErrorKind::usage where such targets cannot be mixed.
+std::optional<Loss> make_mixed_loss(const TrainSpec& spec, LossContext context, const Loss& loss);
 
 /// Evaluations also measure accuracy_top5 where samples have labels and the model has more than 5
 /// outputs. Nothing to do where the config says so, or where its metrics leave no room.

@@ -53,7 +53,8 @@ std::optional<GradientNoise> noise_of(const StepResult& result, const PartLayout
   return noise;
 }
 
-NoiseScale::NoiseScale(const Job& job) : layout_(job), is_weighted_(job.loss.is_weighted()) {}
+NoiseScale::NoiseScale(const Job& job)
+    : layout_(job), is_weighted_(job.train_loss().is_weighted()) {}
 
 void NoiseScale::add(const StepResult& result) {
   if (!is_on()) return;

@@ -2,6 +2,7 @@
 // monitored.
 #include <utility>
 
+#include "engine/data/host_options.h"
 #include "engine/schedules/plateau.h"
 #include "engine/training/job.h"
 
@@ -43,7 +44,36 @@ Objective make_objective(const TrainSpec& spec, std::int64_t outputs, const Spli
   made.metrics = make_metrics(
       spec.metrics, {outputs, spec.loss.type, made.loss.has_errors, context.targets.kind});
   made.loss.sums = made.metrics.sums;
+  made.mixed_loss = make_mixed_loss(spec, std::move(context), made.loss);
+  if (made.mixed_loss) made.mixed_loss->sums = made.metrics.sums;
   return made;
+}
+
+std::optional<Loss> make_mixed_loss(const TrainSpec& spec, LossContext context, const Loss& loss) {
+  const std::vector<Variant>& mixings = spec.data.transforms.batch;
+  if (mixings.empty()) return std::nullopt;
+  const std::string place = place_of(mixings.front());
+  if (context.targets.weighted) {
+    fail(ErrorKind::usage,
+         "{}: expected samples without weights of their own, found some with: a mixed sample would "
+         "have parts of two weights",
+         place);
+  }
+  if (loss.ignore_index) {
+    fail(ErrorKind::usage,
+         "{}: a mixed sample has parts of two labels, so that none can be ignored: expected no "
+         "loss.ignore_index, found {}",
+         place, *loss.ignore_index);
+  }
+  for (const Variant& each : mixings) {
+    if (each.type != "CutMix" || context.targets.kind != TargetKind::values) continue;
+    fail(ErrorKind::usage,
+         "{}: the data's targets are {}, which are not parts of a picture: expected MixUp, which "
+         "mixes them",
+         place_of(each), text_of(TargetKind::values));
+  }
+  context.targets = mixed_targets(context.targets, context.classes);
+  return make_loss(spec.loss, context);
 }
 
 void measure_top5(Job& job) {

@@ -50,6 +50,8 @@ Job overfit_job(Job job, std::int64_t batches) {
   if (job.loss.compile_unsmoothed) job.loss.compile = job.loss.compile_unsmoothed;
   split.source = job.evaluated_substitutes ? job.evaluated_substitutes : job.evaluated_train.source;
   job.train_input = job.eval_input;
+  job.draws = {};
+  job.mixed_loss.reset();
   job.steps_per_epoch = batches;
   job.schedule = [lr = job.optimizer.lr](std::int64_t) { return lr; };
   return job;

@@ -21,9 +21,10 @@ std::size_t PassMemory::metrics_bytes() const {
 Executor& PassMemory::made(std::int64_t batch, bool training) {
   auto& slot = executors_[{batch, training}];
   if (!slot) {
-    slot = std::make_unique<Executor>(backend_, training ? job_.plan : job_.evaluation.plan,
-                                      training ? job_.train_input : job_.eval_input, job_.loss,
-                                      batch, training);
+    slot = training ? std::make_unique<Executor>(backend_, job_.plan, job_.mixed_input(),
+                                                 job_.train_loss(), batch, true)
+                    : std::make_unique<Executor>(backend_, job_.evaluation.plan, job_.eval_input,
+                                                 job_.loss, batch, false);
   }
   return *slot;
 }

@@ -103,7 +103,7 @@ StagedBatch Replica::stage(const StepPlan& plan, const HostBatch& batch) {
   StepMetrics metrics;
   metrics.stop_votes = plan.vote_stop ? 1.0F : 0.0F;
   return staging_.stage(results_.next_slot(), scalars, metrics, batch, *job_.splits.train.source,
-                        update_steps_);
+                        update_steps_, &job_.draws);
 }
 
 Replica::Clock::time_point Replica::begin_own_time() {

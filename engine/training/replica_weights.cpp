@@ -143,7 +143,7 @@ NamedBuffers ReplicaWeights::optimizer_state() {
 
 void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged,
                             UpdateNorms norms) {
-  if (job_.loss.is_weighted()) {
+  if (job_.train_loss().is_weighted()) {
     backend_.divide_by_weight(gradients, job_.plan.trained_floats, metrics);
   }
   if (norms.whole) {

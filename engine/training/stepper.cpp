@@ -94,12 +94,18 @@ std::int64_t Stepper::step_at(std::int64_t position) const {
 
 void Stepper::start_loader() {
   std::vector<Range> ranges;
+  std::vector<std::int64_t> partners;
   for (std::int64_t i = next_step_; i < job_.steps_per_epoch; ++i) {
     const Range batch = job_.batch_range(i);
     const Range mine = replica_.rank_samples(batch.size());
-    if (mine.size() > 0) ranges.push_back({batch.begin + mine.begin, batch.begin + mine.end});
+    if (mine.size() == 0) continue;
+    ranges.push_back({batch.begin + mine.begin, batch.begin + mine.end});
+    // The sample before it in the batch of all ranks, around its end.
+    if (job_.draws.mixes()) {
+      partners.push_back((mine.begin > 0 ? batch.begin + mine.begin : batch.end) - 1);
+    }
   }
-  loader_.start(state_.epoch, std::move(ranges));
+  loader_.start(state_.epoch, std::move(ranges), std::move(partners));
   started_ = true;
 }
 
@@ -125,6 +131,7 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   if (own > 0) {
     const Ledger::Scope scope(ledger_, LedgerPart::data);
     samples = loader_.next();
+    if (job_.draws.mixes()) samples.mix = job_.draws.mix(state_.epoch, next_step_);
     wait_seconds_ += samples.wait_seconds;
   }
   replica_.train_step(plan, samples, ledger_);

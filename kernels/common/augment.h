@@ -1,7 +1,8 @@
 // The input kernel's formulas and random draws, written once for every backend.
 //
 // A sample goes through: scale to 0..1 (u8 only), random crop from the zero-padded image,
-// horizontal flip, normalise. Padding is part of the raw image, as in torchvision's RandomCrop
+// horizontal flip, normalise, erase a rectangle, mix with another sample that went through the
+// same. Padding is part of the raw image, as in torchvision's RandomCrop
 // before ToTensor: a padded pixel is a raw zero that is normalised like any other. The draws of a
 // sample are a pure function of (seed, epoch, sample id), whatever batch, thread or device it falls
 // to.
@@ -11,6 +12,7 @@
 
 #include "kernels/common/host_device.h"
 #include "kernels/common/philox.h"
+#include "kernels/ops.h"
 
 namespace dpt::augment {
 
@@ -44,6 +46,19 @@ DPT_HOST_DEVICE inline float unit(std::uint8_t value) {
 /// torchvision's Normalize.
 DPT_HOST_DEVICE inline float normalise(float value, float mean, float stddev) {
   return (value - mean) / stddev;
+}
+
+/// Whether the pixel is inside the box.
+DPT_HOST_DEVICE inline bool is_in(const InputBox& box, int row, int column) {
+  return row >= box.top && row - box.top < box.height && column >= box.left &&
+         column - box.left < box.width;
+}
+
+/// Inside of InputMix::box. In this order and without a fused multiply-add, as torchvision's MixUp:
+/// partner.mul(1 - lam).add(own.mul(lam)). The other alone, because 0 times what is not finite
+/// would not be 0.
+DPT_HOST_DEVICE inline float mixed(const InputMix& mix, float own, float partner) {
+  return mix.own == 0.0F ? partner : partner * mix.partner + own * mix.own;
 }
 
 }  // namespace dpt::augment

@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cmath>
 #include <cstddef>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "kernels/common/augment.h"
@@ -59,48 +61,80 @@ class FloatMap {
   std::vector<float> mean_, stddev_;
 };
 
-/// `kChannels` is the number of channels where it is known at compile time, else 0.
+/// Samples as their epoch sees them, row by row, but for mixing. `kChannels` is the number of
+/// channels where it is known at compile time, else 0.
 template <class Map, int kChannels>
-class CpuInput final : public InputOp {
+class SampleRows {
  public:
   using Raw = typename Map::Raw;
   using Out = typename Map::Out;
 
-  CpuInput(const InputDesc& desc, Map map, int threads)
+  SampleRows(const InputDesc& desc, Map map)
       : desc_(desc),
-        threads_(threads),
         map_(std::move(map)),
         tops_(desc.crop ? desc.raw.h + 2 * desc.crop_padding - desc.out.h + 1 : 1),
-        lefts_(desc.crop ? desc.raw.w + 2 * desc.crop_padding - desc.out.w + 1 : 1) {}
+        lefts_(desc.crop ? desc.raw.w + 2 * desc.crop_padding - desc.out.w + 1 : 1),
+        erased_(desc.erase_value.size()) {
+    for (std::size_t c = 0; c < erased_.size(); ++c) store(erased_[c], desc.erase_value[c]);
+  }
 
-  void run(const InputArgs& args) override {
-    const auto* raw = reinterpret_cast<const Raw*>(args.raw.address);
+  std::int64_t channels() const { return kChannels ? kChannels : desc_.raw.c; }
+  bool is_random() const { return desc_.crop || desc_.flip; }
+
+  /// What was drawn for a sample. The crop is in coordinates of the unpadded image: rows from
+  /// `top`, columns from `left`, of which [begin, end) of the output's columns exist; the rest is
+  /// padding.
+  struct Placed {
+    const Raw* from;
+    std::int64_t top = 0, left = 0, begin = 0, end = 0;
+    bool flip = false;
+    InputBox erased;
+  };
+  Placed place(const InputArgs& args, std::int64_t k) const {
     const auto* slots = reinterpret_cast<const std::int32_t*>(args.slots.address);
-    const auto* ids = reinterpret_cast<const std::int64_t*>(args.ids.address);
-    auto* y = reinterpret_cast<Out*>(args.y.address);
-    const bool random = desc_.crop || desc_.flip;
-    const std::int64_t epoch =
-        random ? *reinterpret_cast<const std::int64_t*>(args.epoch.address) : 0;
-    const std::int64_t from_size = desc_.raw.elements(), to_size = desc_.out.elements();
-    const auto sample = [&](std::int64_t k) {
-      const Raw* from = raw + slots[k] * from_size;
-      Out* to = y + k * to_size;
-      if (random) {
-        augmented(from, to, epoch, ids[k]);
-      } else {
-        row(from, to, desc_.raw.h * desc_.raw.w, false);
-      }
-    };
-    // Never OpenMP's default team: it has a thread for each core, in every replica.
-    const bool worth_it = desc_.batch * to_size >= kParallelElements;
-    parallel_for(worth_it ? threads_ : 1, desc_.batch, sample);
+    const SampleShape &in = desc_.raw, &out = desc_.out;
+    Placed at{.from = reinterpret_cast<const Raw*>(args.raw.address) + slots[k] * in.elements(),
+              .end = out.w,
+              .erased = {}};
+    if (desc_.erase) at.erased = reinterpret_cast<const InputBox*>(args.boxes.address)[k];
+    if (!is_random()) return at;
+    const std::int64_t epoch = *reinterpret_cast<const std::int64_t*>(args.epoch.address);
+    const augment::Draw draw =
+        augment::draw(desc_.seed, epoch, reinterpret_cast<const std::int64_t*>(args.ids.address)[k],
+                      static_cast<std::uint32_t>(tops_), static_cast<std::uint32_t>(lefts_),
+                      desc_.flip_probability);
+    const std::int64_t pad = desc_.crop ? desc_.crop_padding : 0;
+    at.flip = desc_.flip && draw.flip;
+    at.top = static_cast<std::int64_t>(draw.top) - pad;
+    at.left = static_cast<std::int64_t>(draw.left) - pad;
+    at.begin = std::clamp<std::int64_t>(-at.left, 0, out.w);
+    at.end = std::clamp<std::int64_t>(in.w - at.left, at.begin, out.w);
+    return at;
+  }
+
+  /// Row `r` of the output.
+  void write(const Placed& at, std::int64_t r, Out* line) const {
+    const SampleShape &in = desc_.raw, &out = desc_.out;
+    if (at.top + r < 0 || at.top + r >= in.h) {
+      padding(line, out.w);
+    } else {
+      const std::int64_t before = at.flip ? out.w - at.end : at.begin;
+      const std::int64_t after = out.w - before - (at.end - at.begin);
+      padding(line, before);
+      map_pixels(at.from + ((at.top + r) * in.w + at.left + at.begin) * channels(),
+                 line + before * channels(), at.end - at.begin, at.flip);
+      padding(line + (out.w - after) * channels(), after);
+    }
+    erase(at.erased, r, line);
+  }
+  /// All rows of a sample that is not cropped, not flipped and not erased.
+  void write_whole(const Placed& at, Out* to) const {
+    map_pixels(at.from, to, desc_.raw.h * desc_.raw.w, false);
   }
 
  private:
-  std::int64_t channels() const { return kChannels ? kChannels : desc_.raw.c; }
-
   /// Maps `pixels` pixels, in reverse order where `flip`.
-  void row(const Raw* from, Out* to, std::int64_t pixels, bool flip) const {
+  void map_pixels(const Raw* from, Out* to, std::int64_t pixels, bool flip) const {
     const std::int64_t count = channels();
     if (!flip) {
       // Unrolled, because the speed of so short a loop depends on the address it happens to get.
@@ -126,59 +160,109 @@ class CpuInput final : public InputOp {
     }
   }
 
-  void augmented(const Raw* from, Out* to, std::int64_t epoch, std::int64_t id) const {
-    const augment::Draw draw =
-        augment::draw(desc_.seed, epoch, id, static_cast<std::uint32_t>(tops_),
-                      static_cast<std::uint32_t>(lefts_), desc_.flip_probability);
-    const bool flip = desc_.flip && draw.flip;
-    const SampleShape &in = desc_.raw, &out = desc_.out;
-    const std::int64_t pad = desc_.crop ? desc_.crop_padding : 0;
-    // The crop in coordinates of the unpadded image: rows from `top`, columns from `left`, of which
-    // [begin, end) of the output's columns exist; the rest is padding.
-    const std::int64_t top = static_cast<std::int64_t>(draw.top) - pad;
-    const std::int64_t left = static_cast<std::int64_t>(draw.left) - pad;
-    const std::int64_t begin = std::clamp<std::int64_t>(-left, 0, out.w);
-    const std::int64_t end = std::clamp<std::int64_t>(in.w - left, begin, out.w);
-    const std::int64_t before = flip ? out.w - end : begin;
-    const std::int64_t after = out.w - before - (end - begin);
-    for (std::int64_t r = 0; r < out.h; ++r) {
-      Out* line = to + r * out.w * channels();
-      if (top + r < 0 || top + r >= in.h) {
-        padding(line, out.w);
-        continue;
+  void erase(const InputBox& box, std::int64_t r, Out* line) const {
+    if (r < box.top || r - box.top >= box.height) return;
+    const std::int64_t count = channels();
+    for (std::int64_t p = box.left; p < box.left + box.width; ++p) {
+      for (std::int64_t c = 0; c < count; ++c) {
+        line[p * count + c] = erased_[static_cast<std::size_t>(c)];
       }
-      padding(line, before);
-      row(from + ((top + r) * in.w + left + begin) * channels(), line + before * channels(),
-          end - begin, flip);
-      padding(line + (out.w - after) * channels(), after);
     }
   }
 
   InputDesc desc_;
-  int threads_;
   Map map_;
   std::int64_t tops_, lefts_;
+  std::vector<Out> erased_;
 };
 
-template <class Map>
+/// `Map` gives T, or float where samples are mixed: the mixture is rounded, not its parts.
+template <class Map, int kChannels, class T>
+class CpuInput final : public InputOp {
+ public:
+  using Rows = SampleRows<Map, kChannels>;
+
+  CpuInput(const InputDesc& desc, Map map, int threads)
+      : batch_(desc.batch),
+        out_(desc.out),
+        threads_(threads),
+        whole_(!desc.crop && !desc.flip && !desc.erase),
+        mix_(desc.mix),
+        rows_(desc, std::move(map)),
+        lines_(desc.mix ? static_cast<std::size_t>(2 * batch_ * line_elements()) : 0) {}
+
+  void run(const InputArgs& args) override {
+    const auto sample = [&](std::int64_t k) {
+      T* to = reinterpret_cast<T*>(args.y.address) + k * out_.elements();
+      if (mix_) return mixed(args, k, to);
+      if constexpr (std::is_same_v<T, typename Map::Out>) alone(rows_.place(args, k), to);
+    };
+    // Never OpenMP's default team: it has a thread for each core, in every replica.
+    const bool worth_it = batch_ * out_.elements() >= kParallelElements;
+    parallel_for(worth_it ? threads_ : 1, batch_, sample);
+  }
+
+ private:
+  std::int64_t line_elements() const { return out_.w * out_.c; }
+
+  void alone(const typename Rows::Placed& at, T* to) const {
+    if (whole_) return rows_.write_whole(at, to);
+    for (std::int64_t r = 0; r < out_.h; ++r) rows_.write(at, r, to + r * line_elements());
+  }
+
+  void mixed(const InputArgs& args, std::int64_t k, T* to) {
+    if constexpr (std::is_same_v<typename Map::Out, float>) {
+      const InputMix& mix = *reinterpret_cast<const InputMix*>(args.mix.address);
+      const typename Rows::Placed own = rows_.place(args, k), partner = rows_.place(args, k - 1);
+      const std::int64_t count = line_elements();
+      float* line = lines_.data() + 2 * k * count;
+      float* other = line + count;
+      for (std::int64_t r = 0; r < out_.h; ++r, to += count) {
+        rows_.write(own, r, line);
+        if (r >= mix.box.top && r - mix.box.top < mix.box.height) {
+          rows_.write(partner, r, other);
+          const std::int64_t end = (std::int64_t{mix.box.left} + mix.box.width) * out_.c;
+          for (std::int64_t i = mix.box.left * out_.c; i < end; ++i) {
+            line[i] = augment::mixed(mix, line[i], other[i]);
+          }
+        }
+        for (std::int64_t i = 0; i < count; ++i) store(to[i], line[i]);
+      }
+    }
+  }
+
+  std::int64_t batch_;
+  SampleShape out_;
+  int threads_;
+  bool whole_, mix_;
+  Rows rows_;
+  std::vector<float> lines_;  ///< two rows for each sample that is mixed
+};
+
+template <class Map, class T>
 std::unique_ptr<InputOp> make(const InputDesc& desc, int threads) {
   const auto channels = static_cast<std::size_t>(desc.raw.c);
   Map map(desc.mean.empty() ? std::vector<float>(channels, 0.0F) : desc.mean,
           desc.stddev.empty() ? std::vector<float>(channels, 1.0F) : desc.stddev);
   switch (desc.raw.c) {
     case 1:
-      return std::make_unique<CpuInput<Map, 1>>(desc, std::move(map), threads);
+      return std::make_unique<CpuInput<Map, 1, T>>(desc, std::move(map), threads);
     case 3:
-      return std::make_unique<CpuInput<Map, 3>>(desc, std::move(map), threads);
+      return std::make_unique<CpuInput<Map, 3, T>>(desc, std::move(map), threads);
     default:
-      return std::make_unique<CpuInput<Map, 0>>(desc, std::move(map), threads);
+      return std::make_unique<CpuInput<Map, 0, T>>(desc, std::move(map), threads);
   }
+}
+
+template <class Between, class T>
+std::unique_ptr<InputOp> make_with(const InputDesc& desc, int threads) {
+  return desc.raw_type == DType::u8 ? make<ByteMap<Between>, T>(desc, threads)
+                                    : make<FloatMap<Between>, T>(desc, threads);
 }
 
 template <class T>
 std::unique_ptr<InputOp> make_for(const InputDesc& desc, int threads) {
-  return desc.raw_type == DType::u8 ? make<ByteMap<T>>(desc, threads)
-                                    : make<FloatMap<T>>(desc, threads);
+  return desc.mix ? make_with<float, T>(desc, threads) : make_with<T, T>(desc, threads);
 }
 
 void check(const InputDesc& desc) {
@@ -209,6 +293,10 @@ void check(const InputDesc& desc) {
     fail(ErrorKind::device,
          "input kernel (cpu): {} means and {} standard deviations for {} channels",
          desc.mean.size(), desc.stddev.size(), raw.c);
+  }
+  if (desc.erase && static_cast<std::int64_t>(desc.erase_value.size()) != raw.c) {
+    fail(ErrorKind::device, "input kernel (cpu): {} values to erase with for {} channels",
+         desc.erase_value.size(), raw.c);
   }
 }
 

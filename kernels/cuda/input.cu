@@ -1,5 +1,6 @@
-// The replica's first kernel on a GPU: gathers raw samples by slot, crops, flips, normalises. The
-// draws and formulas stand in kernels/common/augment.h, so that the CPU gives the same bits.
+// The replica's first kernel on a GPU: gathers raw samples by slot, crops, flips, normalises,
+// erases, mixes. The draws and formulas stand in kernels/common/augment.h, so that the CPU gives
+// the same bits.
 #include "kernels/cuda/input.h"
 
 #include <algorithm>
@@ -24,12 +25,22 @@ struct Shape {
   unsigned out_elements;     ///< of an output sample
   unsigned chunks;           ///< blocks that share a sample
   Divider channels, out_w;
-  bool random, flip, normalise;
+  bool random, flip, normalise, erase;
   std::uint32_t tops, lefts;  ///< possible corners of the crop
   int padding;
   float flip_probability;
   std::uint64_t seed;
-  const float* mean;  ///< per channel, then the standard deviations
+  const float* numbers;  ///< per channel: means, then standard deviations, then erased values
+};
+
+/// Addresses of a call, as InputArgs.
+template <class Raw>
+struct Inputs {
+  const Raw* raw;
+  const std::int32_t* slots;
+  const std::int64_t *ids, *epoch;
+  const InputBox* boxes;
+  const InputMix* mix;
 };
 
 __device__ inline float scaled(std::uint8_t value) {
@@ -39,34 +50,65 @@ __device__ inline float scaled(float value) {
   return value;
 }
 
+/// What was drawn for a sample.
+struct Placed {
+  int top, left;
+  bool flip;
+  InputBox erased;
+};
+
+template <class Raw>
+__device__ inline Placed place(const Shape& s, const Inputs<Raw>& in, int k) {
+  Placed at = {};
+  if (s.erase) at.erased = in.boxes[k];
+  if (!s.random) return at;
+  const augment::Draw draw =
+      augment::draw(s.seed, *in.epoch, in.ids[k], s.tops, s.lefts, s.flip_probability);
+  at.top = static_cast<int>(draw.top) - s.padding;
+  at.left = static_cast<int>(draw.left) - s.padding;
+  at.flip = s.flip && draw.flip;
+  return at;
+}
+
+/// Channel c of a pixel of the output, of a sample alone.
+template <class Raw>
+__device__ inline float element(const Shape& s, const Placed& at, const Raw* from, int row,
+                                int column, int c) {
+  const int channels = static_cast<int>(s.channels.divisor());
+  if (s.erase && augment::is_in(at.erased, row, column)) return s.numbers[2 * channels + c];
+  const int width = static_cast<int>(s.out_w.divisor());
+  const int in_row = at.top + row;
+  const int in_column = at.left + (at.flip ? width - 1 - column : column);
+  const bool inside = in_row >= 0 && in_row < s.in_h && in_column >= 0 && in_column < s.in_w;
+  const float number = scaled(inside ? from[(in_row * s.in_w + in_column) * channels + c] : Raw{0});
+  return s.normalise ? augment::normalise(number, s.numbers[c], s.numbers[channels + c]) : number;
+}
+
 /// Blocks chunk, chunk + 1, ... of `chunks` make one output sample; a thread makes kCount of its
 /// neighbouring elements.
-template <class Raw, class T, int kCount>
-__global__ void __launch_bounds__(kThreads)
-    input_kernel(Shape s, const Raw* raw, const std::int32_t* slots, const std::int64_t* ids,
-                 const std::int64_t* epoch, T* y) {
+template <class Raw, class T, int kCount, bool kMix>
+__global__ void __launch_bounds__(kThreads) input_kernel(Shape s, Inputs<Raw> in, T* y) {
   const unsigned k = blockIdx.x / s.chunks, chunk = blockIdx.x % s.chunks;
-  int top = 0, left = 0;
-  bool flip = false;
-  if (s.random) {
-    __shared__ std::uint32_t drawn[3];
-    if (threadIdx.x == 0) {
-      const augment::Draw draw =
-          augment::draw(s.seed, *epoch, ids[k], s.tops, s.lefts, s.flip_probability);
-      drawn[0] = draw.top;
-      drawn[1] = draw.left;
-      drawn[2] = draw.flip ? 1 : 0;
+  // Of the sample and its partner, whose one is read from there: registers are few.
+  constexpr unsigned kSamples = kMix ? 2 : 1;
+  __shared__ Placed placed[kSamples];
+  Placed at = {};
+  if (kMix || s.random || s.erase) {
+    if (threadIdx.x < kSamples) {
+      placed[threadIdx.x] = place(s, in, static_cast<int>(k) - static_cast<int>(threadIdx.x));
     }
     __syncthreads();
-    top = static_cast<int>(drawn[0]) - s.padding;
-    left = static_cast<int>(drawn[1]) - s.padding;
-    flip = s.flip && drawn[2] != 0;
+    at = placed[0];
   }
   const unsigned first = (chunk * kThreads + threadIdx.x) * kCount;
   if (first >= s.out_elements) return;
-  const Raw* from = raw + slots[k] * s.in_elements;
-  const int channels = static_cast<int>(s.channels.divisor());
-  const int width = static_cast<int>(s.out_w.divisor());
+  const Raw* from = in.raw + in.slots[k] * s.in_elements;
+  const Raw* partner = nullptr;
+  InputMix mix;
+  if constexpr (kMix) {
+    partner = in.raw + in.slots[static_cast<int>(k) - 1] * s.in_elements;
+    mix = *in.mix;
+  }
   // Element `first` of the sample is channel c of the pixel in this row and column.
   unsigned c = first;
   unsigned column = s.channels.split(c);
@@ -74,18 +116,19 @@ __global__ void __launch_bounds__(kThreads)
   Pack<T, kCount> result;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const int in_row = top + static_cast<int>(row);
-    const int in_column =
-        left + (flip ? width - 1 - static_cast<int>(column) : static_cast<int>(column));
-    const bool inside = in_row >= 0 && in_row < s.in_h && in_column >= 0 && in_column < s.in_w;
-    const Raw value =
-        inside ? from[(in_row * s.in_w + in_column) * channels + static_cast<int>(c)] : Raw{0};
-    float number = scaled(value);
-    if (s.normalise) number = augment::normalise(number, s.mean[c], s.mean[channels + c]);
+    const int here_row = static_cast<int>(row), here_column = static_cast<int>(column);
+    float number = element(s, at, from, here_row, here_column, static_cast<int>(c));
+    if constexpr (kMix) {
+      if (augment::is_in(mix.box, here_row, here_column)) {
+        number = augment::mixed(
+            mix, number,
+            element(s, placed[1], partner, here_row, here_column, static_cast<int>(c)));
+      }
+    }
     store(result.v[i], number);
-    if (++c < static_cast<unsigned>(channels)) continue;
+    if (++c < s.channels.divisor()) continue;
     c = 0;
-    if (++column < static_cast<unsigned>(width)) continue;
+    if (++column < s.out_w.divisor()) continue;
     column = 0;
     ++row;
   }
@@ -96,7 +139,7 @@ template <class Raw, class T>
 class CudaInput final : public InputOp {
  public:
   CudaInput(const CudaContext& context, const InputDesc& desc)
-      : context_(context), batch_(desc.batch) {
+      : context_(context), batch_(desc.batch), mix_(desc.mix) {
     s_.in_h = static_cast<int>(desc.raw.h);
     s_.in_w = static_cast<int>(desc.raw.w);
     s_.in_elements = desc.raw.elements();
@@ -111,17 +154,22 @@ class CudaInput final : public InputOp {
     s_.flip_probability = desc.flip_probability;
     s_.seed = desc.seed;
     s_.normalise = !desc.mean.empty() || !desc.stddev.empty();
-    if (s_.normalise) upload_statistics(desc);
+    s_.erase = desc.erase;
+    if (s_.normalise || s_.erase) upload_numbers(desc);
   }
 
   void run(const InputArgs& args) override {
     if (batch_ == 0) return;
     const bool packed = s_.out_elements % 4 == 0 && aligned_to(4 * sizeof(T), args.y);
     s_.chunks = blocks_for(s_.out_elements / (packed ? 4 : 1), kThreads, kMostElements);
-    const auto kernel = packed ? input_kernel<Raw, T, 4> : input_kernel<Raw, T, 1>;
-    launch(kernel, static_cast<unsigned>(batch_) * s_.chunks, kThreads, 0, context_.stream, s_,
-           device<const Raw>(args.raw), device<const std::int32_t>(args.slots),
-           device<const std::int64_t>(args.ids), device<const std::int64_t>(args.epoch),
+    const auto kernel =
+        mix_ ? (packed ? input_kernel<Raw, T, 4, true> : input_kernel<Raw, T, 1, true>)
+             : (packed ? input_kernel<Raw, T, 4, false> : input_kernel<Raw, T, 1, false>);
+    const Inputs<Raw> in = {
+        device<const Raw>(args.raw),          device<const std::int32_t>(args.slots),
+        device<const std::int64_t>(args.ids), device<const std::int64_t>(args.epoch),
+        device<const InputBox>(args.boxes),   device<const InputMix>(args.mix)};
+    launch(kernel, static_cast<unsigned>(batch_) * s_.chunks, kThreads, 0, context_.stream, s_, in,
            device<T>(args.y));
   }
 
@@ -130,20 +178,22 @@ class CudaInput final : public InputOp {
     return desc.crop ? static_cast<std::uint32_t>(raw + 2 * desc.crop_padding - out + 1) : 1;
   }
 
-  void upload_statistics(const InputDesc& desc) {
+  void upload_numbers(const InputDesc& desc) {
     const auto channels = static_cast<std::size_t>(desc.raw.c);
     std::vector<float> values = desc.mean;
     values.resize(channels, 0.0F);
     values.insert(values.end(), desc.stddev.begin(), desc.stddev.end());
     values.resize(2 * channels, 1.0F);
-    statistics_ = device_copy(context_, values);
-    s_.mean = device<const float>(statistics_.ptr());
+    values.insert(values.end(), desc.erase_value.begin(), desc.erase_value.end());
+    numbers_ = device_copy(context_, values);
+    s_.numbers = device<const float>(numbers_.ptr());
   }
 
   const CudaContext& context_;
   std::int64_t batch_;
+  bool mix_;
   Shape s_ = {};  ///< chunks are those of the last run
-  DeviceMemory statistics_;
+  DeviceMemory numbers_;
 };
 
 void check(const CudaContext& context, const InputDesc& desc) {
@@ -178,6 +228,10 @@ void check(const CudaContext& context, const InputDesc& desc) {
     fail(ErrorKind::device,
          "input kernel ({}): {} means and {} standard deviations for {} channels", context.name,
          desc.mean.size(), desc.stddev.size(), raw.c);
+  }
+  if (desc.erase && static_cast<std::int64_t>(desc.erase_value.size()) != raw.c) {
+    fail(ErrorKind::device, "input kernel ({}): {} values to erase with for {} channels",
+         context.name, desc.erase_value.size(), raw.c);
   }
 }
 

@@ -182,17 +182,30 @@ TEST_CASE("the input kernel in bf16 rounds what it gives in fp32") {
       const OnDevice<float> fp32_samples(*backend, numbers);
       const OnDevice<std::int32_t> slots(*backend, {4, 0, 3, 3, 1});
       const OnDevice<std::int64_t> ids(*backend, {7, 8, 9, 10, 11}), epoch(*backend, {3});
+      const OnDevice<InputBox> boxes(*backend, std::vector<InputBox>(5, {1, 2, 3, 2}));
+      const OnDevice<InputMix> mix(*backend, {InputMix{0.3F, 0.7F, {0, 0, 8, 6}}});
+      d.erase_value.assign(static_cast<std::size_t>(c), 0.7F);
       const auto count = static_cast<std::size_t>(d.batch * d.out.elements());
       const OnDevice<float> full(*backend, std::vector<float>(count));
       const OnDevice<Bf16> half(*backend, std::vector<Bf16>(count));
       for (const DType raw_type : {DType::u8, DType::f32}) {
         d.raw_type = raw_type;
         const DevPtr from = raw_type == DType::u8 ? samples.ptr() : fp32_samples.ptr();
-        d.type = DType::f32;
-        backend->input(d)->run({from, slots.ptr(), ids.ptr(), epoch.ptr(), full.ptr()});
-        d.type = DType::bf16;
-        backend->input(d)->run({from, slots.ptr(), ids.ptr(), epoch.ptr(), half.ptr()});
-        CHECK(widened(half.get()) == widened(rounded(full.get())));
+        for (const bool more : {false, true}) {
+          // Erased and mixed; the first sample is then no more than the partner of the second.
+          d.erase = d.mix = more;
+          d.batch = more ? 4 : 5;
+          const std::size_t lead = more ? 1 : 0;
+          const auto run = [&](DType type, DevPtr y) {
+            d.type = type;
+            backend->input(d)->run({from, slots.ptr() + lead * sizeof(std::int32_t),
+                                    ids.ptr() + lead * sizeof(std::int64_t), epoch.ptr(), y,
+                                    boxes.ptr() + lead * sizeof(InputBox), mix.ptr()});
+          };
+          run(DType::f32, full.ptr());
+          run(DType::bf16, half.ptr());
+          CHECK(widened(half.get()) == widened(rounded(full.get())));
+        }
       }
     }
   }

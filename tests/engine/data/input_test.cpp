@@ -28,18 +28,37 @@ int threads_of_this_process() {
 struct Batch {
   std::vector<std::int32_t> slots;
   std::vector<std::int64_t> ids;
+  std::vector<InputBox> boxes = {};  ///< what is erased
+  InputMix mix = {};
+
+  /// Sample k, or of mixed ones with the one before it.
+  Batch alone(std::size_t k, bool mixed) const {
+    const std::size_t first = k - (mixed ? 1 : 0), count = mixed ? 2 : 1;
+    const auto cut = [&](const auto& all) {
+      const auto from = all.begin() + static_cast<std::ptrdiff_t>(all.empty() ? 0 : first);
+      return std::vector(from, from + static_cast<std::ptrdiff_t>(all.empty() ? 0 : count));
+    };
+    return {cut(slots), cut(ids), cut(boxes), mix};
+  }
 };
 
 std::vector<float> run_on(Backend& backend, InputDesc desc, const Bytes& raw, const Batch& batch,
                           std::int64_t epoch) {
   using testing::OnDevice;
-  desc.batch = static_cast<std::int64_t>(batch.slots.size());
+  // The first one of mixed samples is no more than the partner of the second.
+  const std::size_t lead = desc.mix ? 1 : 0;
+  desc.batch = static_cast<std::int64_t>(batch.slots.size() - lead);
   const OnDevice<std::uint8_t> samples(backend, raw);
   const OnDevice<std::int32_t> slots(backend, batch.slots);
   const OnDevice<std::int64_t> ids(backend, batch.ids), epochs(backend, {epoch});
+  const OnDevice<InputBox> boxes(backend, batch.boxes);
+  const OnDevice<InputMix> mix(backend, {batch.mix});
   const OnDevice<float> y(
       backend, std::vector<float>(static_cast<std::size_t>(desc.batch * desc.out.elements()), NAN));
-  backend.input(desc)->run({samples.ptr(), slots.ptr(), ids.ptr(), epochs.ptr(), y.ptr()});
+  backend.input(desc)->run({samples.ptr(), slots.ptr() + lead * sizeof(std::int32_t),
+                            ids.ptr() + lead * sizeof(std::int64_t), epochs.ptr(), y.ptr(),
+                            desc.erase ? boxes.ptr() + lead * sizeof(InputBox) : DevPtr{},
+                            desc.mix ? mix.ptr() : DevPtr{}});
   return y.get();
 }
 
@@ -61,6 +80,10 @@ std::vector<float> run(const InputDesc& desc, const Bytes& raw, const Batch& bat
     CHECK(std::memcmp(y.data(), first.data(), first.size() * sizeof(float)) == 0);
   }
   return first;
+}
+
+bool inside(const InputBox& box, std::int64_t y, std::int64_t x) {
+  return y >= box.top && y < box.top + box.height && x >= box.left && x < box.left + box.width;
 }
 
 /// The definition, spelled out pixel by pixel.
@@ -92,15 +115,27 @@ std::vector<double> reference(const InputDesc& desc, const Bytes& raw, const Bat
           const auto channel = static_cast<std::size_t>(c);
           if (!desc.mean.empty()) value -= static_cast<double>(desc.mean[channel]);
           if (!desc.stddev.empty()) value /= static_cast<double>(desc.stddev[channel]);
+          if (desc.erase && inside(batch.boxes[k], y, x)) {
+            value = static_cast<double>(desc.erase_value[channel]);
+          }
           result.push_back(value);
         }
       }
     }
   }
-  return result;
+  if (!desc.mix) return result;
+  const auto size = static_cast<std::size_t>(out.elements());
+  std::vector<double> mixed(result.begin() + static_cast<std::ptrdiff_t>(size), result.end());
+  for (std::size_t i = 0; i < mixed.size(); ++i) {
+    const auto pixel_at = static_cast<std::int64_t>(i % size) / out.c;
+    if (!inside(batch.mix.box, pixel_at / out.w, pixel_at % out.w)) continue;
+    mixed[i] = static_cast<double>(batch.mix.own) * mixed[i] +
+               static_cast<double>(batch.mix.partner) * result[i];
+  }
+  return mixed;
 }
 
-void check(const InputDesc& desc, std::int64_t epoch = 2) {
+void check(const InputDesc& desc, const InputMix& mix = {}, std::int64_t epoch = 2) {
   const std::size_t samples = 9;
   Bytes raw =
       noise(samples * static_cast<std::size_t>(desc.raw.elements()) * size_of(desc.raw_type));
@@ -114,7 +149,13 @@ void check(const InputDesc& desc, std::int64_t epoch = 2) {
   for (std::int64_t k = 0; k < 30; ++k) {
     batch.slots.push_back(static_cast<std::int32_t>((k * 5 + 2) % 9));
     batch.ids.push_back(1000 + k * 7);
+    const auto h = static_cast<std::int32_t>(k % desc.out.h);
+    const auto w = static_cast<std::int32_t>(k % desc.out.w);
+    if (!desc.erase) continue;
+    const auto bottom = static_cast<std::int32_t>(desc.out.h) - h;
+    batch.boxes.push_back({bottom / 2, (static_cast<std::int32_t>(desc.out.w) - w) / 2, h, w});
   }
+  batch.mix = mix;
   const std::vector<float> got = run(desc, raw, batch, epoch);
   const std::vector<double> want = reference(desc, raw, batch, epoch);
   REQUIRE(got.size() == want.size());
@@ -125,12 +166,12 @@ void check(const InputDesc& desc, std::int64_t epoch = 2) {
   }
   CHECK(wrong == 0);
   // However a batch is cut, and in whatever order: the same bits.
-  Batch one;
-  for (std::size_t k = batch.slots.size(); k-- > 0;) {
-    one.slots = {batch.slots[k]};
-    one.ids = {batch.ids[k]};
-    const std::vector<float> alone = run(desc, raw, one, epoch);
-    CHECK(std::memcmp(alone.data(), got.data() + k * alone.size(), alone.size() * 4) == 0);
+  const std::size_t lead = desc.mix ? 1 : 0;
+  const std::size_t step = desc.erase || desc.mix ? 7 : 1;
+  for (std::size_t k = batch.slots.size(); k-- > lead;) {
+    if ((k - lead) % step != 0) continue;
+    const std::vector<float> alone = run(desc, raw, batch.alone(k, desc.mix), epoch);
+    CHECK(std::memcmp(alone.data(), got.data() + (k - lead) * alone.size(), alone.size() * 4) == 0);
   }
 }
 
@@ -172,10 +213,36 @@ TEST_CASE("input kernel: every combination against the reference") {
             desc.stddev.resize(static_cast<std::size_t>(c));
           }
           check(desc);
+          desc.erase = true;
+          desc.erase_value = {0.125F, -3.0F, 7.5F};
+          desc.erase_value.resize(static_cast<std::size_t>(c));
+          check(desc);
+          if (c == 1 || crop == 2 || crop == 3) continue;
+          const auto h = static_cast<std::int32_t>(desc.out.h);
+          const auto w = static_cast<std::int32_t>(desc.out.w);
+          for (const bool erase : {false, true}) {
+            desc.erase = erase;
+            desc.mix = true;
+            check(desc, {0.3F, 0.7F, {0, 0, h, w}});
+            check(desc, {0.0F, 1.0F, {1, 2, h - 2, 1}});
+          }
         }
       }
     }
   }
+}
+
+TEST_CASE("input kernel: what is not finite stays out of a sample that takes all of its partner") {
+  InputDesc desc = desc_of({1, 2, 1}, {1, 2, 1}, DType::f32);
+  desc.mix = true;
+  const float values[] = {1, 2, INFINITY, NAN};
+  Bytes raw(sizeof(values));
+  std::memcpy(raw.data(), values, sizeof(values));
+  const Batch batch{{0, 1}, {0, 1}, {}, {0.0F, 1.0F, {0, 0, 1, 2}}};
+  CHECK(run(desc, raw, batch, 0) == std::vector<float>{1, 2});
+  // Nothing is mixed outside of the box.
+  const Batch other{{1, 0}, {0, 1}, {}, {0.5F, 0.5F, {0, 0, 0, 0}}};
+  CHECK(run(desc, raw, other, 0) == std::vector<float>{1, 2});
 }
 
 TEST_CASE("input kernel: threads change nothing") {
@@ -259,6 +326,10 @@ TEST_CASE("input kernel: what it cannot run is refused when it is made") {
         "input kernel (cpu): activations of type i32 are not supported, use fp32 or bf16");
   desc = desc_of({4, 4, 1}, {4, 4, 1}, DType::i32);
   CHECK(error(desc) == "input kernel (cpu): raw samples are u8 or fp32, not i32");
+  desc = desc_of({4, 4, 3}, {4, 4, 3});
+  desc.erase = true;
+  desc.erase_value = {0};
+  CHECK(error(desc) == "input kernel (cpu): 1 values to erase with for 3 channels");
   CHECK(error(desc_of({4, 5, 1}, {4, 4, 1})) ==
         "input kernel (cpu): cannot make 4x4x1 (height, width, channels) from 4x5x1 as it is with "
         "padding 0, batch 0");

@@ -118,6 +118,50 @@ TEST_CASE("a resident source is handed out as it lies in memory") {
   }
 }
 
+TEST_CASE("where samples are mixed, the one before the first is read too") {
+  for (const bool resident : {true, false}) {
+    for (const bool rows : {false, true}) {
+      CAPTURE(resident);
+      CAPTURE(rows);
+      std::shared_ptr<const DataSource> source =
+          open("synthetic", {{"size", std::int64_t{60}}}, {{3, 3, 1}, 10}).train;
+      if (!resident) {
+        auto counting = std::make_shared<CountingSource>();
+        if (rows) counting->shape_of_targets = {TargetKind::values, 2, false};
+        source = counting;
+      }
+      const Split split = split_of(source);
+      Loader loader(split, options(2, 2));
+      const std::vector<std::int64_t> order = epoch_order(split.size(), 7, 1, true);
+      // The partner is right before the range, around the end of the batch, and one of the range.
+      const std::vector<Range> ranges = {{4, 8}, {8, 10}, {12, 18}, {20, 20}};
+      const std::vector<std::int64_t> partners = {3, 11, 17, 24};
+      loader.start(1, ranges, partners);
+      for (std::size_t i = 0; i < 3; ++i) {
+        CAPTURE(i);
+        const HostBatch batch = loader.next();
+        check_batch(batch, split, 1, ranges[i]);
+        const std::int64_t id =
+            split.indices[static_cast<std::size_t>(order[static_cast<std::size_t>(partners[i])])];
+        CHECK(batch.partner_id == id);
+        const auto slot = static_cast<std::size_t>(batch.partner_slot);
+        const auto [pixels, label] = sample(*split.source, id);
+        CHECK(batch.labels[slot] == label);
+        CHECK(std::memcmp(batch.pixels.data() + slot * pixels.size(), pixels.data(),
+                          pixels.size()) == 0);
+        std::vector<float> row(static_cast<std::size_t>(split.source->targets().floats()));
+        if (!row.empty()) split.source->read_targets(id, row);
+        const auto staged = batch.targets.subspan(slot * row.size(), row.size());
+        CHECK(std::equal(staged.begin(), staged.end(), row.begin()));
+        if (!resident && i == 2) CHECK(slot == 5);  // not read twice
+      }
+      // The next start has none.
+      loader.start(1, {{0, 5}});
+      check_batch(loader.next(), split, 1, {0, 5});
+    }
+  }
+}
+
 TEST_CASE("batches come in order, whatever the decoders") {
   for (const int workers : {1, 2, 5}) {
     for (const int prefetch : {1, 2, 7}) {

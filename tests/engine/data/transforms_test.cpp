@@ -86,12 +86,37 @@ TEST_CASE("transforms that do not fit are refused with their line") {
         "config.yaml:3:5: RandomHorizontalFlip: appears twice in the list");
   const Variant crop = transform("RandomCrop", {{"size", Size2{32, 32}}});
   CHECK(error({crop, crop}) == "config.yaml:3:5: RandomCrop: appears twice in the list");
+  const Variant erasing = transform("RandomErasing");
+  CHECK(error({erasing, erasing}) == "config.yaml:3:5: RandomErasing: appears twice in the list");
+  CHECK(error({erasing, normalize({0, 0, 0}, {1, 1, 1})}) ==
+        "config.yaml:3:5: Normalize: comes after RandomErasing, which must be last");
+  CHECK(error({erasing, transform("RandomHorizontalFlip")}) ==
+        "config.yaml:3:5: RandomHorizontalFlip: comes after RandomErasing, which must be last");
+  CHECK(error({transform("RandomErasing", {{"value", Numbers{1, 2}}})}) ==
+        "config.yaml:3:5: RandomErasing: value has 2 values, but the images have 3 channels");
   // All of a list are reported at once.
   CHECK(error({transform("RandomCrop", {{"size", Size2{9, 9}}}), normalize({0}, {1}), crop}) ==
         "config.yaml:3:5: RandomCrop: size 9x9 is not the height and width of model.input, 32x32: "
         "write size: [32, 32]\n"
         "config.yaml:3:5: Normalize: mean has 1 value, but the images have 3 channels\n"
         "config.yaml:3:5: RandomCrop: comes after Normalize, which must be last");
+}
+
+TEST_CASE("RandomErasing is done by the kernel, after Normalize") {
+  CHECK(!desc_of({}).erase);
+  const InputDesc one = desc_of({normalize({0, 0, 0}, {1, 1, 1}), transform("RandomErasing")});
+  CHECK(one.erase);
+  CHECK(one.erase_value == std::vector<float>{0, 0, 0});
+  const InputDesc each = desc_of({transform("RandomErasing", {{"value", Numbers{1, -2, 0.5}}})});
+  CHECK(each.erase_value == std::vector<float>{1, -2, 0.5F});
+  // What the host does comes before it.
+  const std::vector<Variant> list = {transform("RandomErasing"), transform("RandomVerticalFlip")};
+  CHECK(error_of(
+            [&] {
+              with_host_transforms(source({32, 32, 3}), list, {32, 32, 3}, 1);
+            },
+            ErrorKind::usage) ==
+        "config.yaml:3:5: RandomErasing: must be last, after RandomVerticalFlip");
 }
 
 TEST_CASE("a model that asks for other images is told what to write") {

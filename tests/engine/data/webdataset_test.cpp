@@ -43,7 +43,7 @@ DataSets open_shards(const TempDir& dir, const std::string& shards, const Fields
 }
 
 /// The message for a shard of those bytes.
-std::string error(const TempDir& dir, const std::string& bytes) {
+std::string shard_error(const TempDir& dir, const std::string& bytes) {
   write_bytes(dir / "s.tar", bytes);
   return error_of([&] { open_shards(dir, "s.tar"); }, dir);
 }
@@ -206,40 +206,42 @@ TEST_CASE("webdataset: the fingerprint follows names, sizes, labels and shape, n
 TEST_CASE(
     "webdataset: shards that are damaged, truncated, compressed, joined, or of something else") {
   const TempDir dir;
-  CHECK(error(dir, "") == "$/s.tar: expected a tar archive, found an empty file");
-  CHECK(error(dir, "\x1f\x8b\x08") ==
+  CHECK(shard_error(dir, "") == "$/s.tar: expected a tar archive, found an empty file");
+  CHECK(shard_error(dir, "\x1f\x8b\x08") ==
         "$/s.tar: expected a tar archive that is not compressed, whose samples can be read in any "
         "order, found a compressed one: gzip -d it (pictures hardly get smaller)");
-  check_contains(error(dir, "\x28\xb5\x2f\xfd"), "found a compressed one: zstd -d it");
-  CHECK(error(dir, std::string(600, 'x')) ==
+  check_contains(shard_error(dir, "\x28\xb5\x2f\xfd"), "found a compressed one: zstd -d it");
+  CHECK(shard_error(dir, std::string(600, 'x')) ==
         "$/s.tar, offset 0: expected the header of a member, found other bytes (its checksum is "
         "wrong): not a tar archive, or a damaged one");
   const std::string good = pair_of("a", 1);
   const std::size_t bytes = grey_file(1).size();
-  CHECK(error(dir, good.substr(0, 1600)) ==
+  CHECK(shard_error(dir, good.substr(0, 1600)) ==
         fmt::format("$/s.tar, offset 1600: the archive is truncated: expected {} bytes of a.png "
                     "from 1536 on, found 64",
                     bytes));
   for (const auto& [end, at] : {std::pair(300, 0), {1024, 1024}, {1200, 1024}, {2048, 2048}}) {
     CHECK(
-        error(dir, good.substr(0, static_cast<std::size_t>(end))) ==
+        shard_error(dir, good.substr(0, static_cast<std::size_t>(end))) ==
         fmt::format("$/s.tar, offset {}: the archive is truncated: expected a header, or zeros as "
                     "its end, at {}, found the end of the file",
                     end, at));
   }
   std::string bad = good + kTarEnd;
   bad[1024 + 3] = 'X';
-  check_contains(error(dir, bad), "$/s.tar, offset 1024: expected the header of a member, found");
-  CHECK(error(dir, good + kTarEnd + good + kTarEnd) ==
+  check_contains(shard_error(dir, bad),
+                 "$/s.tar, offset 1024: expected the header of a member, found");
+  CHECK(shard_error(dir, good + kTarEnd + good + kTarEnd) ==
         "$/s.tar, offset 3072: bytes after the end of the archive, which is at 2048: archives that "
         "were joined (cat) are not read as one; make one with tar");
-  CHECK(error(dir, tar_member("a.cls", "1") + tar_member("a.png", "", '2') + kTarEnd) ==
+  CHECK(shard_error(dir, tar_member("a.cls", "1") + tar_member("a.png", "", '2') + kTarEnd) ==
         "$/s.tar, offset 1024: a.png is a link, which is not read: store the file itself (tar "
         "--dereference --hard-dereference)");
-  check_contains(error(dir, tar_member("a.png", "", 'S') + kTarEnd), "stored as a sparse file");
-  check_contains(error(dir, tar_member("x", "99 path=a\n", 'x') + kTarEnd),
+  check_contains(shard_error(dir, tar_member("a.png", "", 'S') + kTarEnd),
+                 "stored as a sparse file");
+  check_contains(shard_error(dir, tar_member("x", "99 path=a\n", 'x') + kTarEnd),
                  "offset 0: an extended header that is damaged");
-  CHECK(error(dir, kTarEnd) == "$/s.tar: expected samples, found none in 1 shard");
+  CHECK(shard_error(dir, kTarEnd) == "$/s.tar: expected samples, found none in 1 shard");
   // Truncated while it is in use.
   write_bytes(dir / "s.tar", good + kTarEnd);
   const DataSets sets = open_shards(dir, "s.tar");
@@ -253,20 +255,20 @@ TEST_CASE(
 TEST_CASE("webdataset: samples that are incomplete, twice there, or without a good label") {
   const TempDir dir;
   const std::string picture = grey_file(1);
-  CHECK(error(dir, tar({{"a.png", picture}, {"b.cls", "1"}, {"b.png", picture}})) ==
+  CHECK(shard_error(dir, tar({{"a.png", picture}, {"b.cls", "1"}, {"b.png", picture}})) ==
         "$/s.tar, sample a: expected a label (.cls or .json), found .png (the members of a sample "
         "follow each other, with the same name up to its first dot)");
-  check_contains(error(dir, tar({{"a.cls", "1"}, {"a.gif", "GIF"}})),
+  check_contains(shard_error(dir, tar({{"a.cls", "1"}, {"a.gif", "GIF"}})),
                  "sample a: expected a picture (.jpg, .jpeg or .png), found .cls, .gif (the");
-  check_contains(error(dir, tar({{"a.png", picture}, {"a", "1"}})),
+  check_contains(shard_error(dir, tar({{"a.png", picture}, {"a", "1"}})),
                  "found .png, no extension (the");
   // All pictures first.
-  check_contains(error(dir, tar({{"a.png", picture}, {"b.png", picture}, {"a.cls", "1"}})),
+  check_contains(shard_error(dir, tar({{"a.png", picture}, {"b.png", picture}, {"a.cls", "1"}})),
                  "sample a: expected a label");
-  CHECK(error(dir, tar({{"a.cls", "1"}, {"a.png", picture}, {"a.jpg", picture}})) ==
+  CHECK(shard_error(dir, tar({{"a.cls", "1"}, {"a.png", picture}, {"a.jpg", picture}})) ==
         "$/s.tar, a.jpg: expected one picture and one label for each sample, found another");
   const auto of_cls = [&](const std::string& text) {
-    return error(dir, tar({{"a.png", picture}, {"a.cls", text}}));
+    return shard_error(dir, tar({{"a.png", picture}, {"a.cls", text}}));
   };
   CHECK(of_cls("cat") ==
         "$/s.tar (cat): the data set has 1 classes, but the model's last layer has 3 outputs: give "
@@ -278,7 +280,7 @@ TEST_CASE("webdataset: samples that are incomplete, twice there, or without a go
   CHECK(of_cls("3") ==
         "$/s.tar, a.cls: label 3 is out of range: with 3 classes, labels go from 0 to 2");
   const auto of_json = [&](const std::string& text) {
-    return error(dir, tar({{"a.png", picture}, {"a.json", text}}));
+    return shard_error(dir, tar({{"a.png", picture}, {"a.json", text}}));
   };
   CHECK(of_json("{") == "$/s.tar, a.json: not valid JSON");
   CHECK(of_json("[1]") == "$/s.tar, a.json: expected an object with \"label\" or \"cls\"");

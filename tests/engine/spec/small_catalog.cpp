@@ -175,6 +175,7 @@ Catalog make_catalog() {
   struct Flatten {};
   struct Add {};
   struct Constant {};
+  struct Mix {};
   Catalog all;
   all.layers = {"layer",
                 "type",
@@ -190,6 +191,7 @@ Catalog make_catalog() {
   all.datasets = {"data set", "dataset", {images_table(), synthetic_table()}, {}};
   all.transforms = {
       "transform", "type", {normalize_table(), empty_table<Flip>("RandomHorizontalFlip")}, {}};
+  all.batch_transforms = {"batch transform", "type", {empty_table<Mix>("MixUp")}, {}};
   all.zoo = {"network", "zoo", {tiny_table("tiny"), tiny_table("tinier")}, {}};
   all.zoo_layers = &tiny_layers;
   return all;
