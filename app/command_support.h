@@ -1,4 +1,5 @@
-// What several commands need: how a config becomes a Job, and how `--require` and times are read.
+// What several commands need: how a config becomes a Job, how results are written, and how times
+// are read.
 #pragma once
 
 #include <cstddef>
@@ -68,18 +69,6 @@ void write_results(const std::string& path, std::span<const std::byte> bytes);
 
 /// The text with control characters shown as \\xNN: a file must not drive the reader's terminal.
 std::string printable(const std::string& text);
-
-/// `--require val/accuracy>=0.90`.
-struct Requirement {
-  std::string text, split, metric, relation;
-  double bound = 0;
-};
-/// Throws ErrorKind::usage showing the form.
-Requirement parse_requirement(const std::string& text);
-/// Throws ErrorKind::usage naming what a run measures, if a requirement is of something else.
-void check_metrics_of(const std::vector<Requirement>& requirements, const MetricSet& metrics);
-/// False for NaN, whatever is required.
-bool is_met(const Requirement& requirement, double value);
 
 /// "3h50m", "90s", "2d" -> seconds. Throws ErrorKind::usage showing the form.
 std::int64_t parse_duration(const std::string& text);

@@ -105,7 +105,7 @@ const Split& split_by_name(const Job& job, const std::string& name) {
     fail(ErrorKind::usage, "unknown split '{}': expected train, val or test", name);
   }
   if (split->size() == 0) {
-    fail(ErrorKind::usage, "the {} split is empty: {}", name,
+    fail(ErrorKind::data, "the {} split is empty: {}", name,
          name == "val" ? "data.val_split is 0; set it to the number of samples to hold out"
                        : "the data set has no such files");
   }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command_support.h"
+#include "app/requirements.h"
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/tiny.h"
 
