@@ -200,6 +200,17 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
   add_process_options(train, options->processes);
   train->add_flag("--rank-logs", options->processes.rank_logs,
                   "Ranks other than 0 write logs/rank-N.log in the run folder");
+  CLI::Option* smoke = train->add_flag(
+      "--smoke", options->smoke,
+      "Only try whether everything fits together, in seconds and without the data: a few steps on "
+      "made-up samples of the config's shapes, evaluation, saving, resuming (compared bit by bit), "
+      "export. Uses a temporary folder, which is kept if it fails");
+  for (CLI::Option* other : train->get_options()) {
+    const std::string name = other->get_name();
+    if (name != "--smoke" && name != "--devices" && name != "--help" && other->nonpositional()) {
+      smoke->excludes(other);
+    }
+  }
   set_body_of_processes(train, body, options, run_train);
 }
 

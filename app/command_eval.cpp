@@ -18,7 +18,6 @@
 #include "app/world_run.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/spec/read_spec.h"
-#include "engine/training/run_ranks.h"
 #include "engine/training/run_report.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
@@ -62,19 +61,6 @@ void check_same_data(const std::string& path, const CheckpointHeader& header, co
          path, difference, effect);
   }
   say(fmt::format("warning: {}: {}; {} (--allow-other-data)", path, difference, effect));
-}
-
-/// The split with these weights, by all ranks of the job; the same on each of its processes.
-EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
-                             const std::vector<float>& params) {
-  EvalResult result;
-  run_ranks(job, [&](Backend& backend, Communicator& communicator) {
-    Replica replica(backend, communicator, job);
-    replica.set_params(params);
-    EvalResult mine = evaluate_split(replica, job, split, name);
-    if (communicator.rank() == job.first_rank()) result = std::move(mine);
-  });
-  return result;
 }
 
 int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gate) {

@@ -134,6 +134,10 @@ Job load_job(TrainSpec spec, ProcessGroup* processes, UsedFiles used,
   requirements.known_classes = known_classes;
   DataSets sets = open_dataset(spec.data.dataset, requirements);
   if (!processes || processes->is_first()) say_notes(sets);
+  return job_of(std::move(spec), std::move(plan), std::move(sets), processes, used);
+}
+
+Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes, UsedFiles used) {
   sets = with_caches(std::move(sets), spec.data, used, MissingCache::make);
   adopt_targets(spec, *sets.train);
   // What a run keeps are the layers themselves: the zoo of another release may have others.

@@ -49,6 +49,10 @@ enum class UsedFiles : std::uint8_t { all, train, test, default_split, none };
 Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used = UsedFiles::all,
              const std::vector<std::string>& known_classes = {});
 
+/// The second half of it: the job of a spec, its plan and its data.
+Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes = nullptr,
+           UsedFiles used = UsedFiles::all);
+
 /// What becomes of a cache that is not there: it is made, or the files are read and that is said.
 enum class MissingCache : std::uint8_t { make, leave };
 

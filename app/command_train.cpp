@@ -486,6 +486,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
 }  // namespace
 
 int run_train(const TrainOptions& options) {
+  if (options.smoke) return run_smoke(options);
   const TrainLimits limits = limits_of(options);
   return run_in_world(options.processes, [&](ProcessGroup* processes) {
     Gate gate(options.gate, "train", options.config, !processes || processes->is_first(),

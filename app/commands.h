@@ -30,11 +30,13 @@ struct TrainOptions {
   GateOptions gate;
   std::int64_t max_steps = 0;  ///< 0 = no limit
   std::int64_t overfit = 0;    ///< batches to learn by heart, without a run folder; 0 = train
-  bool dry_run = false, overwrite = false;
+  bool dry_run = false, overwrite = false, smoke = false;
   ProcessOptions processes;
   std::vector<std::string> command;  ///< the words of the whole command line
 };
 int run_train(const TrainOptions& options);
+/// `train --smoke`: the whole way on a few made-up samples.
+int run_smoke(const TrainOptions& options);
 
 struct EvalOptions {
   std::string target, split, predictions, devices, use;

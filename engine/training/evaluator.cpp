@@ -4,6 +4,7 @@
 #include <span>
 
 #include "engine/data/target_rows.h"
+#include "engine/training/run_ranks.h"
 
 namespace dpt {
 namespace {
@@ -94,6 +95,18 @@ std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, 
 EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
                           const std::string& name) {
   return *evaluate_split_unless({}, replica, job, split, name);
+}
+
+EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
+                             const std::vector<float>& params) {
+  EvalResult result;
+  run_ranks(job, [&](Backend& backend, Communicator& communicator) {
+    Replica replica(backend, communicator, job);
+    replica.set_params(params);
+    EvalResult mine = evaluate_split(replica, job, split, name);
+    if (communicator.rank() == job.first_rank()) result = std::move(mine);
+  });
+  return result;
 }
 
 const Split& split_by_name(const Job& job, const std::string& name) {
