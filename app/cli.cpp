@@ -328,7 +328,7 @@ void add_compare_command(CLI::App& app, CommandBody& body) {
   CLI::App* compare = app.add_subcommand(
       "compare",
       "Compare runs: where their configs differ, their results, and mean and standard deviation "
-      "over runs that differ in the seed only");
+      "over runs that differ in the seed or fold only");
   compare->add_option("runs", options->runs, "Run folders, at least two")
       ->required()
       ->expected(2, -1);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -34,10 +35,16 @@ namespace {
 
 /// A new folder for temporary files; it stays if nothing says otherwise.
 std::string make_smoke_folder() {
-  std::string form = (fs::temp_directory_path() / "dpt-smoke-XXXXXX").string();
+  std::error_code error;
+  const std::string temporary = fs::temp_directory_path(error).string();
+  if (error) {
+    fail(ErrorKind::data, "--smoke: {}: set TMPDIR to a folder for temporary files",
+         error.message());
+  }
+  std::string form = temporary + "/dpt-smoke-XXXXXX";
   if (!::mkdtemp(form.data())) {
-    fail(ErrorKind::data, "cannot make a folder in {}: {} (TMPDIR names another)",
-         fs::temp_directory_path().string(), std::strerror(errno));
+    fail(ErrorKind::data, "--smoke: cannot make a folder in {}: {}: set TMPDIR to another",
+         temporary, std::strerror(errno));
   }
   return form;
 }

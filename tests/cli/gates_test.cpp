@@ -34,7 +34,7 @@ struct Gates : Tiny {
   std::string text(const std::string& file) const { return read_file(dir.file(file)); }
 };
 
-std::string error_of(const std::string& requirement) {
+std::string requirement_error(const std::string& requirement) {
   try {
     dpt::parse_requirement(requirement);
   } catch (const Error& error) {
@@ -45,7 +45,7 @@ std::string error_of(const std::string& requirement) {
 }
 
 /// How often `part` occurs.
-int count_in(const std::string& text, const std::string& part) {
+int times_in(const std::string& text, const std::string& part) {
   int count = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
     ++count;
@@ -108,7 +108,7 @@ TEST_CASE("a bound may be that of a baseline, plus, minus or times a number") {
   for (const char* bad : {"baseline/2", "baseline-", "baseline--1", "baseline0.5", "baselines",
                           "baseline+nan", "baseline*inf", "base", "baseline+1x", "0.5*baseline"}) {
     CAPTURE(bad);
-    check_contains(error_of(std::string("test/loss<=") + bad),
+    check_contains(requirement_error(std::string("test/loss<=") + bad),
                    "baseline, baseline+N, baseline-N or baseline*F");
   }
   // Each relation at its bound; NaN on either side meets nothing.
@@ -253,7 +253,7 @@ TEST_CASE("the verdict: a table in Markdown and test cases in JUnit XML") {
   xml = w.text("verdict.xml");
   CHECK(xml_problem(xml) == "");
   check_contains(xml, " tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"0\">");
-  CHECK(count_in(xml, "<failure message=\"not met: the value is " + loss + "\"/>") == 1);
+  CHECK(times_in(xml, "<failure message=\"not met: the value is " + loss + "\"/>") == 1);
 
   // The run fails before anything is judged.
   fs::remove_all(w.dir.file("new"));
