@@ -75,7 +75,9 @@ class SmokeTest {
 
   void stage(const char* name, const std::function<std::string()>& work) {
     stage_ = name;
-    fmt::print("{:<9} {}\n", name, work());
+    const std::string result = work();
+    if (requested_stop() != StopReason::none) throw SmokeStopped{requested_stop()};
+    fmt::print("{:<9} {}\n", name, result);
     std::fflush(stdout);
   }
 

@@ -309,6 +309,19 @@ TEST_CASE("files of verdicts are checked before the run, and take nothing away")
   check_contains(both.err, "dpt: warning: /dev/full: cannot write: ");
 }
 
+TEST_CASE("the verdict of a process that is killed is not that of an earlier one") {
+  const Workplace w;
+  const TempDir logs;
+  write_file(w.dir.file("v.md"), "# dpt train: all requirements met\n");
+  Program program({"train", "small.yaml", "--run-dir", "r", "train.epochs=100000", "--require",
+                   "test/loss<9", "--verdict", "v.md"},
+                  w.dir.path(), logs);
+  REQUIRE(wait_for_checkpoint(w.dir.file("r")));
+  program.send(SIGKILL);
+  program.wait();
+  CHECK(read_file(w.dir.file("v.md")).empty());
+}
+
 TEST_CASE("texts in verdicts: markup and bytes that are no text") {
   CHECK(dpt::xml_text("a<b & \"c\">d") == "a&lt;b &amp; &quot;c&quot;&gt;d");
   CHECK(dpt::xml_text("one\ntwo\x01\xff\xc3\xa9\xef\xbf\xbe") ==

@@ -207,3 +207,25 @@ TEST_CASE("smoke: options of a real run are refused") {
   CHECK(launched.exit_code == 2);
   check_contains(launched.err, "--smoke: expected one process");
 }
+
+TEST_CASE("smoke: a signal ends it, and nothing is left") {
+  const Smoke w;
+  const TempDir logs;
+  const std::string tmp = w.dir.file("tmp");
+  const std::string config = (fs::path(source_dir()) / "configs/resnet18-cifar10.yaml").string();
+  Program program({"train", "--smoke", config, "--devices", "cpu"}, w.dir.path(), logs,
+                  [&] { setenv("TMPDIR", tmp.c_str(), 1); });
+  const auto trains = [&] {
+    for (const auto& entry : fs::directory_iterator(tmp)) {
+      if (fs::exists(entry.path() / "through")) return true;
+    }
+    return false;
+  };
+  REQUIRE(wait_until(trains));
+  program.send(SIGINT);
+  const Finished finished = program.wait();
+  CHECK(finished.exit_code == 130);
+  check_contains(finished.err, "dpt: smoke test stopped (");
+  CHECK(finished.out.find("passed") == std::string::npos);
+  CHECK(fs::is_empty(tmp));
+}

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -228,6 +229,14 @@ TEST_CASE("--require: all that are not met, and why") {
   CHECK(verdict({"val/loss<0.5", "val/loss>0", "test/loss<1"}) ==
         "--require val/loss<0.5: not met: the value is 0.5\n"
         "--require test/loss<1: this run has no test result");
+  // In memory, what is not finite is a number.
+  for (const double value : {NAN, INFINITY, -INFINITY}) {
+    const Json results = {{"val", {{"loss", value}}}};
+    for (const char* relation : {"<", ">"}) {
+      const Requirement requirement = parse_requirement(std::string("val/loss") + relation + "0");
+      check_contains(problems_of(judge({requirement}, results, {})), "the value is not finite");
+    }
+  }
   // Six digits do not tell these apart.
   CHECK(verdict({"val/loss<0.49999999"}) ==
         "--require val/loss<0.49999999: not met: the value is 0.5");
