@@ -34,6 +34,8 @@ class Gate {
  private:
   void check_files();
   void read_baseline();
+  /// Writes the verdict; throws unless all are met.
+  void finish(const std::vector<Judgement>& judgements);
   void write(const std::vector<Judgement>& judgements, const std::string& error);
   std::vector<Judgement> unchecked(const std::string& reason) const;
 

@@ -66,9 +66,11 @@ std::string verdict_text(const Judgement& judgement) {
 
 std::string heading(const VerdictFacts& facts, const std::vector<Judgement>& judgements) {
   if (!facts.error.empty()) return "failed, requirements not checked";
-  if (count_of(judgements, Judgement::Verdict::unchecked) > 0) return "requirements not checked";
   const auto missed = count_of(judgements, Judgement::Verdict::not_met);
-  if (missed == 0) return "all requirements met";
+  if (missed == 0) {
+    return count_of(judgements, Judgement::Verdict::unchecked) > 0 ? "requirements not checked"
+                                                                   : "all requirements met";
+  }
   return fmt::format("{} of {} requirements not met", missed, judgements.size());
 }
 
@@ -86,7 +88,7 @@ std::string verdict_markdown(const VerdictFacts& facts, const std::vector<Judgem
                         markdown_text(asked_text(judgement)), or_dash(judgement.found),
                         or_dash(judgement.baseline), verdict_text(judgement));
   }
-  // Of all rows the same: the run was stopped.
+  // The same for all rows: the run was stopped, or the baseline refused.
   const auto unchecked =
       std::find_if(judgements.begin(), judgements.end(), [](const Judgement& each) {
         return each.verdict == Judgement::Verdict::unchecked && !each.reason.empty();

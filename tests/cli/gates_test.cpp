@@ -188,6 +188,13 @@ TEST_CASE("what cannot be a baseline is refused, and says what to do") {
   write_file(w.dir.file("nan.json"), summary.dump());
   check_contains(refusal("nan.json", 7),
                  "not met: the value of the baseline nan.json is not finite");
+  CHECK(w.train({"--baseline", "nan.json", "--require", "test/loss<=baseline", "--require",
+                 "val/loss<9", "--verdict", "v.md"})
+            .exit_code == 7);
+  check_contains(w.text("v.md"), "# dpt train: 1 of 2 requirements not met\n");
+  check_contains(w.text("v.md"),
+                 "| test/loss | \\<= baseline | - | - | **no**: not met: the value of ");
+  check_contains(w.text("v.md"), "| val/loss | \\< 9 | - | - | not checked |\n\nNothing was run: ");
   summary["test"].erase("loss");
   write_file(w.dir.file("none.json"), summary.dump());
   check_contains(refusal("none.json", 7), "the baseline none.json has no test/loss");
