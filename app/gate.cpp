@@ -70,7 +70,6 @@ Gate::Gate(const GateOptions& options, std::string command, std::string subject,
     }
   }
   if (is_first) check_files();
-  may_write_ = writes_;
 }
 
 void Gate::check_files() {
@@ -160,7 +159,7 @@ std::vector<Judgement> Gate::unchecked(const std::string& reason) const {
 
 void Gate::write(const std::vector<Judgement>& judgements, const std::string& error) {
   is_done_ = true;
-  if (!may_write_) return;
+  if (!writes_) return;
   const VerdictFacts facts{command_, subject_, options_.baseline, error};
   const auto write_file = [](const std::string& path, const std::string& text) {
     if (!path.empty()) write_results(path, std::as_bytes(std::span(text)));

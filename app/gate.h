@@ -41,7 +41,7 @@ class Gate {
 
   GateOptions options_;
   std::string command_, subject_;
-  bool is_first_, writes_, is_done_ = false, may_write_ = false;
+  bool is_first_, writes_, is_done_ = false;
   std::vector<Requirement> requirements_;
   Baseline baseline_;
 };
