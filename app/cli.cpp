@@ -96,6 +96,35 @@ void add_process_options(CLI::App* command, ProcessOptions& options) {
       ->check(not_empty());
 }
 
+/// Returns --require, without which there is none of the others.
+CLI::Option* add_gate_options(CLI::App* command, GateOptions& options) {
+  CLI::Option* require =
+      command
+          ->add_option(
+              "--require", options.requirements,
+              "Exit with code 7 unless this condition holds at the end, e.g. 'val/accuracy>=0.90' "
+              "or, with --baseline, 'test/accuracy>=baseline-0.005' (also baseline, baseline+N, "
+              "baseline*F); may be given several times")
+          ->allow_extra_args(false);
+  command
+      ->add_option("--baseline", options.baseline,
+                   "The run that --require compares with: its folder, its summary.json, or a file "
+                   "with the output of dpt eval --json")
+      ->check(not_empty())
+      ->needs(require);
+  command
+      ->add_option("--verdict", options.verdict,
+                   "Write what became of each --require to this file, as a table in Markdown")
+      ->check(not_empty())
+      ->needs(require);
+  command
+      ->add_option("--junit", options.junit,
+                   "Write it to this file as JUnit XML, with one test case for each --require")
+      ->check(not_empty())
+      ->needs(require);
+  return require;
+}
+
 void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
   auto options = std::make_shared<TrainOptions>();
   options->command = std::move(command);
@@ -141,12 +170,7 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
           ->add_option("--max-time", options->max_time,
                        "Stop after this time, e.g. 3h50m, and save a checkpoint; exit code 75")
           ->check(not_empty());
-  CLI::Option* require =
-      train
-          ->add_option(
-              "--require", options->requirements,
-              "Exit with code 7 unless this condition holds at the end, e.g. 'val/accuracy>=0.90'")
-          ->allow_extra_args(false);
+  CLI::Option* require = add_gate_options(train, options->gate);
   CLI::Option* overwrite =
       train->add_flag("--overwrite", options->overwrite,
                       "Replace the run in the folder; the old run is removed once the new one has "
@@ -176,6 +200,17 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
   add_process_options(train, options->processes);
   train->add_flag("--rank-logs", options->processes.rank_logs,
                   "Ranks other than 0 write logs/rank-N.log in the run folder");
+  CLI::Option* smoke = train->add_flag(
+      "--smoke", options->smoke,
+      "Only try whether everything fits together, in seconds and without the data: a few steps on "
+      "made-up samples of the config's shapes, evaluation, saving, resuming (compared bit by bit), "
+      "export. Uses a temporary folder, which is kept if it fails");
+  for (CLI::Option* other : train->get_options()) {
+    const std::string name = other->get_name();
+    if (name != "--smoke" && name != "--devices" && name != "--help" && other->nonpositional()) {
+      smoke->excludes(other);
+    }
+  }
   set_body_of_processes(train, body, options, run_train);
 }
 
@@ -202,9 +237,7 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
           "the run kept one; raw: the weights themselves")
       ->check(CLI::IsMember({"ema", "swa", "raw"}));
   eval->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
-  eval->add_option("--require", options->requirements,
-                   "Exit with code 7 unless this condition holds, e.g. 'test/accuracy>=0.90'")
-      ->allow_extra_args(false);
+  add_gate_options(eval, options->gate);
   eval->add_flag(
       "--allow-other-data", options->allow_other_data,
       "Evaluate even if the data differs from the run's (by the fingerprints of its "
@@ -295,7 +328,7 @@ void add_compare_command(CLI::App& app, CommandBody& body) {
   CLI::App* compare = app.add_subcommand(
       "compare",
       "Compare runs: where their configs differ, their results, and mean and standard deviation "
-      "over runs that differ in the seed only");
+      "over runs that differ in the seed or fold only");
   compare->add_option("runs", options->runs, "Run folders, at least two")
       ->required()
       ->expected(2, -1);

@@ -13,11 +13,11 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/console.h"
+#include "app/gate.h"
 #include "app/predictions.h"
 #include "app/world_run.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/spec/read_spec.h"
-#include "engine/training/run_ranks.h"
 #include "engine/training/run_report.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
@@ -63,32 +63,7 @@ void check_same_data(const std::string& path, const CheckpointHeader& header, co
   say(fmt::format("warning: {}: {}; {} (--allow-other-data)", path, difference, effect));
 }
 
-double value_of(const EvalResult& result, const std::string& metric) {
-  if (metric == "loss") return result.loss;
-  for (const auto& [name, value] : result.metrics) {
-    if (name == metric) return value;
-  }
-  return result.accuracy.value_or(NAN);
-}
-
-/// The split with these weights, by all ranks of the job; the same on each of its processes.
-EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
-                             const std::vector<float>& params) {
-  EvalResult result;
-  run_ranks(job, [&](Backend& backend, Communicator& communicator) {
-    Replica replica(backend, communicator, job);
-    replica.set_params(params);
-    EvalResult mine = evaluate_split(replica, job, split, name);
-    if (communicator.rank() == job.first_rank()) result = std::move(mine);
-  });
-  return result;
-}
-
-int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
-  std::vector<Requirement> requirements;
-  for (const std::string& text : options.requirements) {
-    requirements.push_back(parse_requirement(text));
-  }
+int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gate) {
   // The checkpoint is rank 0's to read.
   const bool reads = !processes || processes->is_first();
   const std::string path =
@@ -115,14 +90,14 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
                            : job.splits.test.size() > 0 ? "test"
                                                         : "val";
   const Split& split = split_by_name(job, name);
-  for (const Requirement& requirement : requirements) {
+  for (const Requirement& requirement : gate.requirements()) {
     if (requirement.split != name) {
       fail(ErrorKind::usage, "--require {}: expected a metric of the evaluated split, {}",
            requirement.text, name);
     }
   }
   measure_top5(job);
-  check_metrics_of(requirements, job.metrics);
+  check_metrics_of(gate.requirements(), job.metrics);
   const bool labelled = has_labels(job.loss.targets.kind);
   job.keeps_outputs = !options.predictions.empty() && (options.probabilities || !labelled);
   job.keeps_confidence = labelled;
@@ -164,21 +139,19 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
     // Programs that read the lines above are spared the tables.
     if (classes && isatty(STDOUT_FILENO) == 1) fmt::print("{}", text_of_classes(*classes));
   }
-  for (const Requirement& requirement : requirements) {
-    const double value = value_of(result, requirement.metric);
-    if (!is_met(requirement, value)) {
-      fail(ErrorKind::requirement, "--require {}: not met: the value is {:.6g}", requirement.text,
-           value);
-    }
-  }
+  Json values = {{"n", result.n}, {"loss", result.loss}};
+  add_values(values, result);
+  gate.judge({{name, values}});
   return 0;
 }
 
 }  // namespace
 
 int run_eval(const EvalOptions& options) {
-  return run_in_world(options.processes,
-                      [&](ProcessGroup* processes) { return eval_in_world(options, processes); });
+  return run_in_world(options.processes, [&](ProcessGroup* processes) {
+    Gate gate(options.gate, "eval", options.target, !processes || processes->is_first(), true);
+    return gate.guard([&] { return eval_in_world(options, processes, gate); });
+  });
 }
 
 }  // namespace dpt

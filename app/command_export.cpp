@@ -9,7 +9,7 @@
 #include "app/checkpoint_choice.h"
 #include "app/command_support.h"
 #include "app/commands.h"
-#include "engine/data/loader.h"
+#include "app/export_facts.h"
 #include "engine/export/onnx.h"
 #include "engine/export/torch_state.h"
 #include "engine/spec/read_spec.h"
@@ -53,27 +53,6 @@ DType raw_type_of(const TrainSpec& spec, const Plan& plan) {
   return open_dataset(spec.data.dataset, data_requirements(spec, plan)).train->type();
 }
 
-ExportFacts facts_of(const TrainSpec& spec, const CheckpointHeader& header,
-                     const std::string& weights, std::optional<DType> raw_type) {
-  ExportFacts facts;
-  facts.version = fmt::format("dpt {}", DPT_VERSION);
-  facts.run = spec.name;
-  facts.checkpoint = header.checksum;
-  facts.step = header.state.step;
-  facts.epoch = header.state.epoch;
-  facts.weights = weights;
-  facts.loss = spec.loss.type;
-  facts.classes = header.classes;
-  facts.input = spec.model.input;
-  if (raw_type) facts.scale = *raw_type == DType::u8 ? 255.0F : 1.0F;
-  const SampleShape shape{facts.input[1], facts.input[2], facts.input[0]};
-  const InputDesc input =
-      make_input_desc(spec.data.transforms.eval, DType::u8, shape, shape, spec.seed);
-  facts.mean = input.mean;
-  facts.stddev = input.stddev;
-  return facts;
-}
-
 }  // namespace
 
 int run_export(const ExportOptions& options) {
@@ -101,7 +80,7 @@ int run_export(const ExportOptions& options) {
   if (options.include_normalisation || !dataset_kind(spec.data.dataset).any_type) {
     raw_type = raw_type_of(spec, plan);
   }
-  const ExportFacts facts = facts_of(spec, header, chosen.name, raw_type);
+  const ExportFacts facts = export_facts_of(spec, header, chosen.name, raw_type);
 
   // All that can be refused is before anything is written.
   std::string model;

@@ -12,6 +12,7 @@
 #include "app/catalog.h"
 #include "app/commands.h"
 #include "app/run_facts.h"
+#include "app/run_groups.h"
 #include "engine/checkpoints/file_io.h"
 #include "engine/spec/flat_values.h"
 #include "engine/spec/read_spec.h"
@@ -112,27 +113,13 @@ std::vector<std::pair<std::string, double>> numbers_of(const RunFacts& facts) {
   return numbers;
 }
 
-/// Runs to their end that differ in the seed (and name) only, where there are at least two:
-/// indices. Of runs with the same seed, the first.
-std::vector<std::vector<std::size_t>> groups_of(const std::vector<RunConfig>& configs,
-                                                const std::vector<RunFacts>& runs) {
-  std::vector<std::vector<std::size_t>> groups;
-  std::map<std::map<std::string, std::string>, std::size_t> known;
-  for (std::size_t i = 0; i < configs.size(); ++i) {
-    if (runs[i].status != "ok") continue;
-    std::map<std::string, std::string> rest = configs[i].by_path;
-    rest.erase("seed");
-    rest.erase("name");
-    const auto [found, is_new] = known.emplace(std::move(rest), groups.size());
-    if (is_new) groups.emplace_back();
-    std::vector<std::size_t>& group = groups[found->second];
-    const bool has_seed = std::any_of(group.begin(), group.end(), [&](std::size_t other) {
-      return configs[other].at("seed") == configs[i].at("seed");
-    });
-    if (!has_seed) group.push_back(i);
+/// "the seed", "the fold (data.val_split.fold)", or several of them.
+std::string over_text(const RunGroup& group) {
+  std::vector<std::string> texts;
+  for (const std::string& path : group.over) {
+    texts.push_back(path == "seed" ? "the seed" : fmt::format("the fold ({})", path));
   }
-  std::erase_if(groups, [](const auto& group) { return group.size() < 2; });
-  return groups;
+  return fmt::format("{}", fmt::join(texts, " and "));
 }
 
 struct Spread {
@@ -220,7 +207,11 @@ int run_compare(const CompareOptions& options) {
     if (differs) differing.push_back(path);
   }
   const std::vector<std::string> measured = names_in(numbers);
-  const std::vector<std::vector<std::size_t>> groups = groups_of(configs, runs);
+  std::vector<ConfigValues> by_path;
+  std::vector<bool> ended;
+  for (const RunConfig& config : configs) by_path.push_back(config.by_path);
+  for (const RunFacts& run : runs) ended.push_back(run.status == "ok");
+  const std::vector<RunGroup> groups = groups_of_runs(by_path, ended);
 
   if (options.json) {
     RunsJson out = {{"runs", RunsJson::array()}, {"differences", RunsJson::object()}};
@@ -233,8 +224,9 @@ int run_compare(const CompareOptions& options) {
       }
     }
     out["groups"] = RunsJson::array();
-    for (const auto& group : groups) {
+    for (const auto& [group, over] : groups) {
       RunsJson& made = out["groups"].emplace_back();
+      made["over"] = over;
       for (const std::size_t run : group) made["runs"].push_back(runs[run].folder);
       for (const std::string& name : measured) {
         const std::vector<double> all = values_of(numbers, group, name);
@@ -263,14 +255,14 @@ int run_compare(const CompareOptions& options) {
     }
   }
   fmt::print("{}", table_text(rows, 1));
-  for (const auto& group : groups) {
+  for (const RunGroup& group : groups) {
     std::vector<std::string> names;
-    for (const std::size_t run : group) names.push_back(runs[run].folder);
-    fmt::print("\n{} runs that differ in the seed only: {}\n", group.size(),
+    for (const std::size_t run : group.runs) names.push_back(runs[run].folder);
+    fmt::print("\n{} runs that differ in {} only: {}\n", names.size(), over_text(group),
                fmt::join(names, ", "));
     std::vector<std::vector<std::string>> spreads{{"", "mean", "standard deviation"}};
     for (const std::string& name : measured) {
-      const std::vector<double> all = values_of(numbers, group, name);
+      const std::vector<double> all = values_of(numbers, group.runs, name);
       if (all.empty()) continue;
       const Spread spread = spread_of(all);
       spreads.push_back(

@@ -6,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -24,22 +23,6 @@
 #include "kernels/json_text.h"
 
 namespace dpt {
-namespace {
-
-/// The first of `choices` that `text` begins with, taken off it; empty if there is none.
-template <std::size_t N>
-std::string take_one_of(std::string& text, const std::array<const char*, N>& choices) {
-  for (const char* name : choices) {
-    const std::string choice = name;
-    if (text.compare(0, choice.size(), choice) == 0) {
-      text.erase(0, choice.size());
-      return choice;
-    }
-  }
-  return {};
-}
-
-}  // namespace
 
 std::string version_text() {
   return fmt::format("dpt {} ({}, {})", DPT_VERSION, backends_built_in(),
@@ -151,6 +134,10 @@ Job load_job(TrainSpec spec, ProcessGroup* processes, UsedFiles used,
   requirements.known_classes = known_classes;
   DataSets sets = open_dataset(spec.data.dataset, requirements);
   if (!processes || processes->is_first()) say_notes(sets);
+  return job_of(std::move(spec), std::move(plan), std::move(sets), processes, used);
+}
+
+Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes, UsedFiles used) {
   sets = with_caches(std::move(sets), spec.data, used, MissingCache::make);
   adopt_targets(spec, *sets.train);
   // What a run keeps are the layers themselves: the zoo of another release may have others.
@@ -189,52 +176,6 @@ std::string printable(const std::string& text) {
     }
   }
   return out;
-}
-
-Requirement parse_requirement(const std::string& text) {
-  std::string rest = text;
-  rest.erase(std::remove(rest.begin(), rest.end(), ' '), rest.end());
-  Requirement requirement;
-  requirement.text = text;
-  requirement.split = take_one_of(rest, std::array{"train", "val", "test"});
-  const bool has_slash = !take_one_of(rest, std::array{"/"}).empty();
-  const std::size_t name_end = std::min(rest.find_first_of("<>="), rest.size());
-  requirement.metric = rest.substr(0, name_end);
-  rest.erase(0, name_end);
-  requirement.relation = take_one_of(rest, std::array{">=", "<=", ">", "<"});
-  const char* end = rest.data() + rest.size();
-  const auto number = std::from_chars(rest.data(), end, requirement.bound);
-  if (requirement.split.empty() || !has_slash || requirement.metric.empty() ||
-      requirement.relation.empty() || number.ec != std::errc() || number.ptr != end ||
-      !std::isfinite(requirement.bound)) {
-    fail(ErrorKind::usage,
-         "--require '{}': expected SPLIT/METRIC RELATION NUMBER, such as val/accuracy>=0.90 "
-         "(splits: train, val, test; metrics: loss, accuracy and those of the config; relations: "
-         ">=, <=, >, <)",
-         text);
-  }
-  return requirement;
-}
-
-void check_metrics_of(const std::vector<Requirement>& requirements, const MetricSet& metrics) {
-  for (const Requirement& requirement : requirements) {
-    std::vector<std::string> known = {"loss"};
-    for (const Metric& metric : metrics.metrics) {
-      if (metric.in_training || requirement.split != "train") known.push_back(metric.name);
-    }
-    if (std::find(known.begin(), known.end(), requirement.metric) != known.end()) continue;
-    const std::string near = closest(requirement.metric, known);
-    fail(ErrorKind::usage, "--require {}: expected a metric of {}: {}; found '{}'{}",
-         requirement.text, requirement.split, fmt::join(known, ", "), requirement.metric,
-         near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near));
-  }
-}
-
-bool is_met(const Requirement& requirement, double value) {
-  if (requirement.relation == ">=") return value >= requirement.bound;
-  if (requirement.relation == "<=") return value <= requirement.bound;
-  if (requirement.relation == ">") return value > requirement.bound;
-  return value < requirement.bound;
 }
 
 std::int64_t parse_duration(const std::string& text) {

@@ -1,4 +1,5 @@
-// What several commands need: how a config becomes a Job, and how `--require` and times are read.
+// What several commands need: how a config becomes a Job, how results are written, and how times
+// are read.
 #pragma once
 
 #include <cstddef>
@@ -48,6 +49,10 @@ enum class UsedFiles : std::uint8_t { all, train, test, default_split, none };
 Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used = UsedFiles::all,
              const std::vector<std::string>& known_classes = {});
 
+/// The second half of it: the job of a spec, its plan and its data.
+Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes = nullptr,
+           UsedFiles used = UsedFiles::all);
+
 /// What becomes of a cache that is not there: it is made, or the files are read and that is said.
 enum class MissingCache : std::uint8_t { make, leave };
 
@@ -68,18 +73,6 @@ void write_results(const std::string& path, std::span<const std::byte> bytes);
 
 /// The text with control characters shown as \\xNN: a file must not drive the reader's terminal.
 std::string printable(const std::string& text);
-
-/// `--require val/accuracy>=0.90`.
-struct Requirement {
-  std::string text, split, metric, relation;
-  double bound = 0;
-};
-/// Throws ErrorKind::usage showing the form.
-Requirement parse_requirement(const std::string& text);
-/// Throws ErrorKind::usage naming what a run measures, if a requirement is of something else.
-void check_metrics_of(const std::vector<Requirement>& requirements, const MetricSet& metrics);
-/// False for NaN, whatever is required.
-bool is_met(const Requirement& requirement, double value);
 
 /// "3h50m", "90s", "2d" -> seconds. Throws ErrorKind::usage showing the form.
 std::int64_t parse_duration(const std::string& text);

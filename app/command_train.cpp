@@ -11,6 +11,7 @@
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "app/gate.h"
 #include "app/start_weights.h"
 #include "app/train_report.h"
 #include "app/train_start.h"
@@ -97,14 +98,6 @@ TrainLimits limits_of(const TrainOptions& options) {
     limits.max_time = std::chrono::seconds(parse_duration(options.max_time));
   }
   return limits;
-}
-
-std::vector<Requirement> requirements_of(const TrainOptions& options) {
-  std::vector<Requirement> requirements;
-  for (const std::string& text : options.requirements) {
-    requirements.push_back(parse_requirement(text));
-  }
-  return requirements;
 }
 
 /// Whether best.safetensors is what the run knows as its best, by what it monitors now.
@@ -394,9 +387,8 @@ int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits
   }
 }
 
-int train_in_world(const TrainOptions& options, const TrainLimits& limits,
-                   ProcessGroup* processes) {
-  const std::vector<Requirement> requirements = requirements_of(options);
+int train_in_world(const TrainOptions& options, const TrainLimits& limits, ProcessGroup* processes,
+                   Gate& gate) {
   check_options(options);
   TrainSpec spec =
       load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
@@ -405,10 +397,10 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits,
       load_job(std::move(spec), processes, options.dry_run ? UsedFiles::none : UsedFiles::all);
   compare_and_connect(job, {{"--max-steps", std::to_string(options.max_steps)},
                             {"--overfit", std::to_string(options.overfit)}});
-  for (const Requirement& requirement : requirements) {
+  for (const Requirement& requirement : gate.requirements()) {
     if (requirement.split != "train") split_by_name(job, requirement.split);
   }
-  check_metrics_of(requirements, job.metrics);
+  check_metrics_of(gate.requirements(), job.metrics);
   check_statistics(job);
   check_precision(job);
   if (options.overfit > 0) return run_overfit(options, job);
@@ -447,7 +439,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits,
     if (!results.is_null()) {
       progress.info(complete_line(job, folder, start.point.state));
       tell_others(job, "complete", folder_path);
-      check_requirements(requirements, results);
+      gate.judge(results);
       return 0;
     }
   }
@@ -481,16 +473,25 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits,
   }
   if (const std::string text = ledger_text(outcome.ledger, job); !text.empty()) progress.info(text);
   // A requested condition is always checked; a run that will be resumed is checked at its end.
-  if (outcome.end != RunEnd::stopped) check_requirements(requirements, summary);
+  if (outcome.end != RunEnd::stopped) {
+    gate.judge(summary);
+  } else {
+    gate.leave_unchecked(
+        fmt::format("The run was stopped at step {} ({}): requirements are checked at its end.",
+                    outcome.state.step, name_of(outcome.reason)));
+  }
   return exit_code_of(outcome.reason);
 }
 
 }  // namespace
 
 int run_train(const TrainOptions& options) {
+  if (options.smoke) return run_smoke(options);
   const TrainLimits limits = limits_of(options);
   return run_in_world(options.processes, [&](ProcessGroup* processes) {
-    return train_in_world(options, limits, processes);
+    Gate gate(options.gate, "train", options.config, !processes || processes->is_first(),
+              !options.dry_run);
+    return gate.guard([&] { return train_in_world(options, limits, processes, gate); });
   });
 }
 

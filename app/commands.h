@@ -18,20 +18,30 @@ struct ProcessOptions {
   bool rank_logs = false;
 };
 
+/// What the results must meet, and where the verdict goes (app/gate.h).
+struct GateOptions {
+  std::vector<std::string> requirements;
+  std::string baseline, verdict, junit;
+};
+
 struct TrainOptions {
   std::string config, run_dir, resume = "auto", weights, devices, max_time;
-  std::vector<std::string> overrides, requirements, expect_missing, expect_left_over;
+  std::vector<std::string> overrides, expect_missing, expect_left_over;
+  GateOptions gate;
   std::int64_t max_steps = 0;  ///< 0 = no limit
   std::int64_t overfit = 0;    ///< batches to learn by heart, without a run folder; 0 = train
-  bool dry_run = false, overwrite = false;
+  bool dry_run = false, overwrite = false, smoke = false;
   ProcessOptions processes;
   std::vector<std::string> command;  ///< the words of the whole command line
 };
 int run_train(const TrainOptions& options);
+/// `train --smoke`: the whole way on a few made-up samples.
+int run_smoke(const TrainOptions& options);
 
 struct EvalOptions {
   std::string target, split, predictions, devices, use;
-  std::vector<std::string> overrides, requirements;
+  std::vector<std::string> overrides;
+  GateOptions gate;
   bool allow_other_data = false, probabilities = false, json = false;
   ProcessOptions processes;
   std::vector<std::string> command;  ///< as in TrainOptions

@@ -51,26 +51,6 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
   return summary;
 }
 
-void check_requirements(const std::vector<Requirement>& requirements, const Json& summary) {
-  for (const Requirement& requirement : requirements) {
-    const Json split = summary.value(requirement.split, Json::object());
-    const Json value = split.is_object() ? split.value(requirement.metric, Json()) : Json();
-    if (split.empty()) {
-      fail(ErrorKind::requirement, "--require {}: this run has no {} result", requirement.text,
-           requirement.split);
-    }
-    // JSON has no word for what is not a finite number, and nothing is met by that.
-    if (!value.is_number()) {
-      fail(ErrorKind::requirement, "--require {}: not met: the value is not finite",
-           requirement.text);
-    }
-    if (!is_met(requirement, value.get<double>())) {
-      fail(ErrorKind::requirement, "--require {}: not met: the value is {:.6g}", requirement.text,
-           value.get<double>());
-    }
-  }
-}
-
 std::string shell_command(const std::vector<std::string>& words) {
   std::string line;
   for (const std::string& word : words) {

@@ -1,10 +1,9 @@
-// dpt train, after the run: its results, the requirements on them, and how to resume.
+// dpt train, after the run: its results, and how to resume.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "app/command_support.h"
 #include "app/commands.h"
 #include "engine/training/run_folder.h"
 #include "engine/training/run_log.h"
@@ -12,11 +11,9 @@
 
 namespace dpt {
 
-/// The results as summary.json keeps them; what `--require` reads. Only what was measured is in it.
+/// The results as summary.json keeps them; what gates are judged by (app/gate.h). Only what was
+/// measured is in it.
 Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& outcome);
-
-/// Throws ErrorKind::requirement unless all are met.
-void check_requirements(const std::vector<Requirement>& requirements, const Json& summary);
 
 /// The words of a command line, quoted for a shell.
 std::string shell_command(const std::vector<std::string>& words);

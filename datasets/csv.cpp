@@ -257,6 +257,12 @@ DatasetKind csv_kind() {
   DatasetKind kind = {&table, open_csv, true};
   kind.any_targets = true;
   kind.any_type = true;
+  kind.declares = [](const Variant& variant) {
+    const auto& options = variant.as<CsvOptions>();
+    const bool pictures = !options.path.empty();
+    return DeclaredSamples{pictures, target_kind_of(options), false,
+                           pictures ? DType::u8 : DType::f32};
+  };
   return kind;
 }
 

@@ -177,7 +177,11 @@ DatasetKind image_folder_kind() {
              "Decoded images are kept in memory if the whole set fits in this many MiB.")
            .range(0, 1048576)
            .changeable()});
-  return {&table, open_image_folder, true};
+  DatasetKind kind = {&table, open_image_folder, true};
+  kind.declares = [](const Variant&) {
+    return DeclaredSamples{true, TargetKind::class_index, false, DType::u8};
+  };
+  return kind;
 }
 
 }  // namespace dpt

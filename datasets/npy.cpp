@@ -142,10 +142,8 @@ std::string sample_of(const NpyArray& array, std::size_t sample) {
   return fmt::format("{}, sample {}", array.path(), sample);
 }
 
-TargetKind target_kind(const NpyArray& array, NpyTarget target) {
-  using Kind = NpyArray::Kind;
-  const std::size_t dims = array.shape().size();
-  const bool is_one = dims == 1 || (dims == 2 && array.shape()[1] == 1);
+/// Nothing where the array says it.
+std::optional<TargetKind> named_target_kind(NpyTarget target) {
   switch (target) {
     case NpyTarget::labels:
       return TargetKind::class_index;
@@ -158,6 +156,14 @@ TargetKind target_kind(const NpyArray& array, NpyTarget target) {
     case NpyTarget::from_array:
       break;
   }
+  return std::nullopt;
+}
+
+TargetKind target_kind(const NpyArray& array, NpyTarget target) {
+  using Kind = NpyArray::Kind;
+  const std::size_t dims = array.shape().size();
+  const bool is_one = dims == 1 || (dims == 2 && array.shape()[1] == 1);
+  if (const auto named = named_target_kind(target)) return *named;
   if (array.is_integral() && dims == 1) return TargetKind::class_index;
   if (array.kind() == Kind::floating && is_one) return TargetKind::values;
   fail(ErrorKind::data, "{}: {} can be {}: say which in data.target", array.path(), array.text(),
@@ -361,6 +367,12 @@ DatasetKind npy_kind() {
   DatasetKind kind = {&table, open_npy, true};
   kind.any_targets = true;
   kind.any_type = true;
+  kind.declares = [](const Variant& variant) {
+    const auto& options = variant.as<NpyOptions>();
+    const bool weighted =
+        !options.train.weights.empty() || (options.test && !options.test->weights.empty());
+    return DeclaredSamples{false, named_target_kind(options.target), weighted, std::nullopt};
+  };
   return kind;
 }
 

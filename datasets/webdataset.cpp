@@ -421,7 +421,11 @@ DatasetKind webdataset_kind() {
              "Decoded images are kept in memory if the whole set fits in this many MiB.")
            .range(0, 1048576)
            .changeable()});
-  return {&table, open_webdataset, true};
+  DatasetKind kind = {&table, open_webdataset, true};
+  kind.declares = [](const Variant&) {
+    return DeclaredSamples{true, TargetKind::class_index, false, DType::u8};
+  };
+  return kind;
 }
 
 }  // namespace dpt

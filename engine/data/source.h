@@ -96,6 +96,14 @@ struct DataSets {
   std::vector<std::string> notes = {};            ///< what the user should be told once
 };
 
+/// What the options of a data set say of its samples, before any file is opened.
+struct DeclaredSamples {
+  bool pictures = false;              ///< files of their own sizes, which are decoded when read
+  std::optional<TargetKind> targets;  ///< unset = the files know
+  bool weighted = false;              ///< with weights of the samples
+  std::optional<DType> type;          ///< unset = the files know
+};
+
 /// One kind of data set.
 struct DatasetKind {
   const ObjectTable* table;
@@ -104,6 +112,8 @@ struct DatasetKind {
   std::optional<DataFacts> facts = {};  ///< where all data of the kind have them
   bool any_targets = false;             ///< may have others than class labels
   bool any_type = false;                ///< samples may be floats, which only opening them tells
+  /// Null: samples of 8-bit pixels, all of one size, with class labels.
+  DeclaredSamples (*declares)(const Variant& options) = nullptr;
 };
 
 /// All kinds (datasets/registry.cpp), and their tables for the Catalog with tag "dataset".

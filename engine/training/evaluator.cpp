@@ -4,6 +4,7 @@
 #include <span>
 
 #include "engine/data/target_rows.h"
+#include "engine/training/run_ranks.h"
 
 namespace dpt {
 namespace {
@@ -96,6 +97,18 @@ EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
   return *evaluate_split_unless({}, replica, job, split, name);
 }
 
+EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
+                             const std::vector<float>& params) {
+  EvalResult result;
+  run_ranks(job, [&](Backend& backend, Communicator& communicator) {
+    Replica replica(backend, communicator, job);
+    replica.set_params(params);
+    EvalResult mine = evaluate_split(replica, job, split, name);
+    if (communicator.rank() == job.first_rank()) result = std::move(mine);
+  });
+  return result;
+}
+
 const Split& split_by_name(const Job& job, const std::string& name) {
   const Split* split = name == "train"  ? &job.evaluated_train
                        : name == "val"  ? &job.splits.val
@@ -105,7 +118,7 @@ const Split& split_by_name(const Job& job, const std::string& name) {
     fail(ErrorKind::usage, "unknown split '{}': expected train, val or test", name);
   }
   if (split->size() == 0) {
-    fail(ErrorKind::usage, "the {} split is empty: {}", name,
+    fail(ErrorKind::data, "the {} split is empty: {}", name,
          name == "val" ? "data.val_split is 0; set it to the number of samples to hold out"
                        : "the data set has no such files");
   }

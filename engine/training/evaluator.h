@@ -32,8 +32,13 @@ std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, 
                                                 const Job& job, const Split& split,
                                                 const std::string& name);
 
-/// The split of a job by name, as evaluations see it. Throws ErrorKind::usage when it is unknown or
-/// empty.
+/// The split with these weights, by all ranks of the job, each on its device; the same on each of
+/// its processes.
+EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
+                             const std::vector<float>& params);
+
+/// The split of a job by name, as evaluations see it. Throws ErrorKind::usage when it is
+/// unknown, ErrorKind::data when it is empty.
 const Split& split_by_name(const Job& job, const std::string& name);
 
 }  // namespace dpt

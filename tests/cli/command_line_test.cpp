@@ -111,11 +111,11 @@ TEST_CASE("--require of a split that the run does not have is refused before it 
   const Tiny w;
   const Finished val =
       w.run({"train", "small.yaml", "data.val_split=0", "--require", "val/accuracy>=0"});
-  CHECK(val.exit_code == 2);
+  CHECK(val.exit_code == 3);
   check_contains(val.err, "data.val_split");
   const Finished test =
       w.run({"train", "small.yaml", "data.test_size=0", "--require", "test/accuracy>=0"});
-  CHECK(test.exit_code == 2);
+  CHECK(test.exit_code == 3);
   CHECK_FALSE(fs::exists(w.dir.file("runs")));
   // Training samples there are always.
   w.run_well({"train", "small.yaml", "data.val_split=0", "--require", "train/accuracy>=0"});

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "app/command_support.h"
+#include "app/requirements.h"
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/workplace.h"
 #include "tests/support/rewrite.h"

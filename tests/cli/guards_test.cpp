@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command_support.h"
+#include "app/requirements.h"
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/tiny.h"
 #include "tests/cli/workplace.h"

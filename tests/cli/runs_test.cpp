@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "app/run_groups.h"
 #include "tests/cli/tiny.h"
 
 using namespace dpt::testing;
@@ -101,6 +102,7 @@ TEST_CASE("compare shows where configs differ, and the spread over seeds") {
   REQUIRE(out["groups"].size() == 1);
   auto& group = out["groups"][0];
   CHECK(group["runs"] == nlohmann::json({"s1", "s2", "s3"}));
+  CHECK(group["over"] == nlohmann::json::array({"seed"}));
   double mean = 0, squares = 0;
   std::vector<double> losses;
   for (int i = 0; i < 3; ++i) {
@@ -136,4 +138,35 @@ TEST_CASE("compare shows where configs differ, and the spread over seeds") {
   const Finished none = w.run({"compare", "s1", "nowhere"});
   CHECK(none.exit_code == 3);
   check_contains(none.err, "nowhere: expected the folder of a run, found no config.yaml in it");
+}
+
+TEST_CASE("runs that differ in seed or fold only are repetitions") {
+  using dpt::ConfigValues;
+  const auto run = [](const std::string& seed, const std::string& fold, const std::string& lr) {
+    return ConfigValues{{"name", "run-" + seed + fold},
+                        {"seed", seed},
+                        {"data.val_split.fold", fold},
+                        {"optimizer.lr", lr}};
+  };
+  const std::vector<ConfigValues> configs = {
+      run("1", "[1, 5]", "0.1"), run("1", "[2, 5]", "0.1"), run("1", "[1, 4]", "0.1"),
+      run("1", "[3, 5]", "0.5"), run("1", "[3, 5]", "0.1"), run("1", "[2, 5]", "0.1"),
+      run("1", "null", "0.1"),   run("2", "null", "0.1"),   run("1", "4", "0.1"),
+      run("2", "5", "0.1"),      run("1", "[4, 5]", "0.1")};
+  std::vector<bool> ended(configs.size(), true);
+  ended.back() = false;
+  const auto groups = dpt::groups_of_runs(configs, ended);
+  REQUIRE(groups.size() == 3);
+  // Of five folds; other divisions, other options and the same fold again are none of them.
+  CHECK(groups[0].runs == std::vector<std::size_t>{0, 1, 4});
+  CHECK(groups[0].over == std::vector<std::string>{"data.val_split.fold"});
+  CHECK(groups[1].runs == std::vector<std::size_t>{6, 7});
+  CHECK(groups[1].over == std::vector<std::string>{"seed"});
+  CHECK(groups[2].runs == std::vector<std::size_t>{8, 9});
+  CHECK(groups[2].over == std::vector<std::string>{"data.val_split.fold", "seed"});
+  // A folder is no fold.
+  ConfigValues a = configs[0], b = configs[0];
+  a["data.folder"] = "x";
+  b["data.folder"] = "y";
+  CHECK(dpt::groups_of_runs({a, b}, {true, true}).empty());
 }

@@ -1,0 +1,28 @@
+#include "app/export_facts.h"
+
+#include "engine/data/loader.h"
+
+namespace dpt {
+
+ExportFacts export_facts_of(const TrainSpec& spec, const CheckpointHeader& header,
+                            const std::string& weights, std::optional<DType> raw_type) {
+  ExportFacts facts;
+  facts.version = fmt::format("dpt {}", DPT_VERSION);
+  facts.run = spec.name;
+  facts.checkpoint = header.checksum;
+  facts.step = header.state.step;
+  facts.epoch = header.state.epoch;
+  facts.weights = weights;
+  facts.loss = spec.loss.type;
+  facts.classes = header.classes;
+  facts.input = spec.model.input;
+  if (raw_type) facts.scale = *raw_type == DType::u8 ? 255.0F : 1.0F;
+  const SampleShape shape{facts.input[1], facts.input[2], facts.input[0]};
+  const InputDesc input =
+      make_input_desc(spec.data.transforms.eval, DType::u8, shape, shape, spec.seed);
+  facts.mean = input.mean;
+  facts.stddev = input.stddev;
+  return facts;
+}
+
+}  // namespace dpt

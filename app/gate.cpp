@@ -1,0 +1,171 @@
+#include "app/gate.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "app/command_support.h"
+#include "app/console.h"
+#include "app/verdict.h"
+#include "engine/checkpoints/file_io.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace fs = std::filesystem;
+namespace {
+
+/// Fails for a file that cannot be written, or that somebody else has written: an option with the
+/// wrong name must not cost a config.
+void check_verdict_file(const std::string& option, const std::string& path, const char* mark) {
+  if (path.empty()) return;
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) {
+    fail(ErrorKind::usage, "{} {}: expected a file to write, found a folder", option, path);
+  }
+  if (fs::exists(status) && !fs::is_regular_file(status)) return;  // a device, a pipe
+  const std::string folder = folder_of(path);
+  if (!fs::is_directory(folder, error)) {
+    fail(ErrorKind::usage, "{} {}: {}: no such folder: make it first", option, path, folder);
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    fail(ErrorKind::data, "{} {}: cannot write to the folder {}: {}", option, path, folder,
+         std::strerror(errno));
+  }
+  if (!fs::exists(status)) return;
+  std::string start(std::strlen(mark), '\0');
+  std::ifstream in(path, std::ios::binary);
+  in.read(start.data(), static_cast<std::streamsize>(start.size()));
+  if (in.gcount() > 0 && start != mark) {
+    fail(ErrorKind::usage,
+         "{} {}: the file exists and is not an earlier verdict: name another file", option, path);
+  }
+}
+
+}  // namespace
+
+Gate::Gate(const GateOptions& options, std::string command, std::string subject, bool is_first,
+           bool writes)
+    : options_(options),
+      command_(std::move(command)),
+      subject_(std::move(subject)),
+      is_first_(is_first),
+      writes_(is_first && writes) {
+  for (const std::string& text : options_.requirements) {
+    requirements_.push_back(parse_requirement(text));
+  }
+  for (const Requirement& requirement : requirements_) {
+    if (requirement.of_baseline && options_.baseline.empty()) {
+      fail(ErrorKind::usage,
+           "--require {}: its bound is that of a baseline: name it with --baseline (a run folder, "
+           "its summary.json, or a file with the output of dpt eval --json)",
+           requirement.text);
+    }
+  }
+  if (is_first) check_files();
+}
+
+void Gate::check_files() {
+  const std::string &verdict = options_.verdict, &junit = options_.junit;
+  std::error_code error;
+  if (!verdict.empty() && (verdict == junit || fs::equivalent(verdict, junit, error))) {
+    fail(ErrorKind::usage, "--verdict and --junit: expected two files, found {} twice", verdict);
+  }
+  check_verdict_file("--verdict", verdict, kMarkdownMark);
+  check_verdict_file("--junit", junit, kJUnitMark);
+  if (!writes_) return;
+  // An earlier verdict is not taken for that of a process that is killed.
+  for (const std::string& path : {verdict, junit}) {
+    if (!path.empty() && fs::is_regular_file(path, error)) fs::resize_file(path, 0, error);
+  }
+}
+
+void Gate::read_baseline() {
+  if (!is_first_ || options_.baseline.empty()) return;
+  baseline_ = load_baseline(options_.baseline);
+  // A bound that cannot be known is told now, and not after the training.
+  std::vector<Judgement> judgements =
+      unchecked("Nothing was run: the baseline does not have all that is asked for.");
+  for (Judgement& judgement : judgements) {
+    const Requirement& requirement = judgement.requirement;
+    if (!requirement.of_baseline) continue;
+    const Json any = {{requirement.split, {{requirement.metric, 0.0}}}};
+    const Judgement tried = dpt::judge({requirement}, any, baseline_)[0];
+    if (!tried.bound.empty()) continue;
+    judgement.verdict = tried.verdict;
+    judgement.reason = tried.reason;
+  }
+  if (!problems_of(judgements).empty()) finish(judgements);
+}
+
+int Gate::guard(const std::function<int()>& body) {
+  try {
+    read_baseline();
+    return body();
+  } catch (const std::exception& error) {
+    try {
+      if (!is_done_) write(unchecked({}), error.what());
+    } catch (const Error& failure) {
+      say(fmt::format("warning: {}", failure.what()));
+    }
+    throw;
+  }
+}
+
+void Gate::judge(const Json& results) {
+  const std::vector<Judgement> judgements = dpt::judge(requirements_, results, baseline_);
+  for (const auto& [split, values] : baseline_.results.items()) {
+    const Json mine = results.value(split, Json::object());
+    if (mine.contains("n") && values.contains("n") && mine["n"] != values["n"]) {
+      say(fmt::format(
+          "warning: --baseline {}: its {} results are of {} samples, those of this run of {}",
+          baseline_.path, split, values["n"].dump(), mine["n"].dump()));
+    }
+  }
+  finish(judgements);
+}
+
+void Gate::finish(const std::vector<Judgement>& judgements) {
+  const std::string problems = problems_of(judgements);
+  try {
+    write(judgements, {});
+  } catch (const Error& failure) {
+    // The first reason to fail stays.
+    if (problems.empty()) throw;
+    say(fmt::format("warning: {}", failure.what()));
+  }
+  if (!problems.empty()) throw Error(ErrorKind::requirement, problems);
+}
+
+void Gate::leave_unchecked(const std::string& reason) {
+  write(unchecked(reason), {});
+}
+
+std::vector<Judgement> Gate::unchecked(const std::string& reason) const {
+  std::vector<Judgement> judgements;
+  for (const Requirement& requirement : requirements_) {
+    judgements.emplace_back().requirement = requirement;
+    judgements.back().reason = reason;
+  }
+  return judgements;
+}
+
+void Gate::write(const std::vector<Judgement>& judgements, const std::string& error) {
+  is_done_ = true;
+  if (!writes_) return;
+  const VerdictFacts facts{command_, subject_, options_.baseline, error};
+  const auto write_file = [](const std::string& path, const std::string& text) {
+    if (!path.empty()) write_results(path, std::as_bytes(std::span(text)));
+  };
+  write_file(options_.verdict, verdict_markdown(facts, judgements));
+  write_file(options_.junit, verdict_junit(facts, judgements));
+}
+
+}  // namespace dpt
