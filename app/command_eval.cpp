@@ -7,17 +7,15 @@
 #include <optional>
 #include <span>
 
-#include "app/catalog.h"
 #include "app/checkpoint_choice.h"
 #include "app/class_tables.h"
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/console.h"
 #include "app/predictions.h"
+#include "app/run_evaluation.h"
 #include "app/world_run.h"
 #include "engine/checkpoints/checkpoint.h"
-#include "engine/spec/read_spec.h"
-#include "engine/training/run_ranks.h"
 #include "engine/training/run_report.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
@@ -27,40 +25,18 @@ namespace {
 
 constexpr CheckpointUse kToEvaluate{"eval", "evaluate", "evaluated"};
 
-/// Refuses to measure a checkpoint on other data than the run's: results would be compared that do
-/// not compare, and another number of training samples is another validation split, so that
-/// samples the weights were trained on would be taken for unseen ones.
+/// Refuses to measure a checkpoint on other data than the run's, unless that is allowed.
 void check_same_data(const std::string& path, const CheckpointHeader& header, const Job& job,
                      const std::string& split, bool is_allowed) {
-  std::string difference =
-      difference_of_data("training", header.dataset_fingerprint, *job.splits.train.source);
-  const char* effect = "the val split may contain samples that the weights were trained on";
-  if (split == "test") {
-    effect = "the test samples may differ too";
-    const std::string of_test =
-        difference_of_data("test", header.test_fingerprint, *job.splits.test.source);
-    if (!of_test.empty()) {
-      difference = of_test;
-      effect = "the result does not compare with the run's";
-    }
-  } else if (difference.empty()) {
-    // The split of the training files is a function of these.
-    const TrainSpec run = load_stored_spec(catalog(), header.config, path);
-    if (run.seed != job.spec.seed || run.data.val_split != job.spec.data.val_split) {
-      difference = fmt::format(
-          "expected the run's split of the training files (seed={}, data.val_split={}), found "
-          "seed={}, data.val_split={}",
-          run.seed, run.data.val_split, job.spec.seed, job.spec.data.val_split);
-    }
-  }
+  const std::string difference = difference_from_run(path, header, job, split);
   if (difference.empty()) return;
   if (!is_allowed) {
     fail(ErrorKind::data,
-         "{}: {}; {}. Restore the data, give its folder with data.root=DIR, or evaluate on this "
+         "{}: {}. Restore the data, give its folder with data.root=DIR, or evaluate on this "
          "data with --allow-other-data",
-         path, difference, effect);
+         path, difference);
   }
-  say(fmt::format("warning: {}: {}; {} (--allow-other-data)", path, difference, effect));
+  say(fmt::format("warning: {}: {} (--allow-other-data)", path, difference));
 }
 
 double value_of(const EvalResult& result, const std::string& metric) {
@@ -69,19 +45,6 @@ double value_of(const EvalResult& result, const std::string& metric) {
     if (name == metric) return value;
   }
   return result.accuracy.value_or(NAN);
-}
-
-/// The split with these weights, by all ranks of the job; the same on each of its processes.
-EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
-                             const std::vector<float>& params) {
-  EvalResult result;
-  run_ranks(job, [&](Backend& backend, Communicator& communicator) {
-    Replica replica(backend, communicator, job);
-    replica.set_params(params);
-    EvalResult mine = evaluate_split(replica, job, split, name);
-    if (communicator.rank() == job.first_rank()) result = std::move(mine);
-  });
-  return result;
 }
 
 int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
@@ -96,19 +59,12 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes) {
   CheckpointHeader header;
   if (reads) header = read_checkpoint_header(path);
   if (processes) share_header(*processes, header);
-  // The config comes from the checkpoint; where the data is and what runs it may be of today. With
-  // other devices than at training, "auto" is what a reader of results expects, of device weights
-  // too.
-  std::vector<std::string> overrides = options.overrides;
-  overrides.insert(overrides.begin(), "device_weights=auto");
-  overrides.push_back("train.shards=0");
-  Job job = load_job(load_stored_spec(catalog(), header.config, path,
-                                      with_devices(std::move(overrides), options.devices)),
-                     processes,
-                     options.split.empty()     ? UsedFiles::default_split
-                     : options.split == "test" ? UsedFiles::test
-                                               : UsedFiles::train,
-                     header.classes);
+  Job job =
+      load_job(spec_for_evaluation(header, path, options.overrides, options.devices), processes,
+               options.split.empty()     ? UsedFiles::default_split
+               : options.split == "test" ? UsedFiles::test
+                                         : UsedFiles::train,
+               header.classes);
   const std::string name = !options.split.empty()       ? options.split
                            : job.splits.test.size() > 0 ? "test"
                                                         : "val";
