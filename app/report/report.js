@@ -1,7 +1,7 @@
 "use strict";
 // Draws the curves with Chart.js. Everything else of the page is there without it.
 (() => {
-  const data = JSON.parse(document.getElementById("curves").textContent);
+  const data = JSON.parse(document.getElementById("curve-data").textContent);
   const root = document.documentElement;
   const hidden = new Set();
   let charts = [];
