@@ -6,6 +6,7 @@
 #include <istream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "kernels/json_text.h"
@@ -61,13 +62,18 @@ std::string ending_words(const EventJson& line) {
                      reason);
 }
 
+/// The step of a line of any event, or none.
+std::optional<std::int64_t> step_in(const EventJson& line) {
+  const auto step = line.find("step");
+  if (step == line.end() || !step->is_number_integer()) return std::nullopt;
+  return step->get<std::int64_t>();
+}
+
 }  // namespace
 
 void EventReader::tell(Weight weight, const EventJson& line, std::string words) {
-  RunEvent event{weight, -1, std::move(words)};
-  const auto step = line.find("step");
-  if (step != line.end() && step->is_number_integer()) event.step = step->get<std::int64_t>();
-  events_.push_back(std::move(event));
+  // What has no step of its own happened after the last line that has one.
+  events_.push_back({weight, step_in(line).value_or(last_step_), std::move(words)});
 }
 
 bool EventReader::is_one_too_many(const std::string& event) {
@@ -85,6 +91,7 @@ void EventReader::add(const std::string& event, const EventJson& line) {
       {"rollback", Weight::warning},   {"lr_reduced", Weight::note},
       {"bad_sample", Weight::warning}, {"checkpoint_failed", Weight::warning},
       {"log_gap", Weight::warning},    {"eval", Weight::warning}};
+  last_step_ = step_in(line).value_or(last_step_);
   const auto known = weights.find(event);
   if (known == weights.end()) return;
   // Of evaluations, those with numbers that are not finite.

@@ -25,6 +25,7 @@ class EventReader {
 
   std::vector<RunEvent> events_;
   std::vector<std::pair<std::string, std::int64_t>> counts_;
+  std::int64_t last_step_ = -1;  ///< of any line so far
 };
 
 /// The warnings of train.log, each text once.

@@ -135,8 +135,12 @@ CurvesSection curves_section(const std::vector<ReportedRun>& runs) {
     }
     const std::string title = chart_title(chart);
     const std::string id = fmt::format("curve-{}", json["charts"].size());
-    json["charts"].push_back(
-        {{"id", id}, {"title", title}, {"loss", chart.name == "loss"}, {"series", series}});
+    json["charts"].push_back({{"id", id},
+                              {"title", title},
+                              {"loss", chart.name == "loss"},
+                              {"zero", chart.of_steps && chart.name != "loss"},
+                              {"large", chart.name == "images_per_s"},
+                              {"series", series}});
     figures += fmt::format(
         "<figure><figcaption>{0}</figcaption><div class=\"plot\"><canvas id=\"{1}\" role=\"img\" "
         "aria-label=\"{0} over the run\"></canvas></div></figure>\n",

@@ -175,13 +175,16 @@ std::string evaluation_section(const std::vector<ReportedRun>& runs) {
   std::string body;
   for (const ReportedRun& run : runs) {
     if (!run.evaluation && run.evaluation_problem.empty()) continue;
-    if (runs.size() > 1) body += "<h3>" + html_text(run.label) + "</h3>\n";
+    if (runs.size() > 1) {
+      body += "<details open><summary><h3>" + html_text(run.label) + "</h3></summary>\n";
+    }
     if (run.evaluation) {
       body += evaluation_html(*run.evaluation);
     } else {
       body += fmt::format("<p class=\"warning\">Not evaluated: {}</p>\n",
                           html_text(run.evaluation_problem));
     }
+    if (runs.size() > 1) body += "</details>\n";
   }
   if (body.empty()) return {};
   return section("evaluation", "Classes and mistakes", body);

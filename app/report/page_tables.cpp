@@ -18,14 +18,21 @@ std::string count_text(std::int64_t count) {
   return count > 0 ? std::to_string(count) : kNone;
 }
 
-/// The labels of the runs, with the colours of their curves.
+/// The labels of the runs, with the colours of their curves; of a single one there is none to tell.
 std::vector<std::string> run_headings(const std::vector<ReportedRun>& runs) {
+  if (runs.size() == 1) return {};
   std::vector<std::string> cells = {""};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     cells.push_back(
         fmt::format("<i class=\"swatch\" data-run=\"{}\"></i>{}", i, html_text(runs[i].label)));
   }
   return cells;
+}
+
+/// "1:02:03" as the terminal has it; short times with three digits.
+std::string time_text(double seconds) {
+  if (seconds >= 60) return format_duration(seconds);
+  return seconds >= 1 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.3g} ms", 1e3 * seconds);
 }
 
 std::string status_html(const std::string& status) {
@@ -123,10 +130,8 @@ std::string ledger_verdict(const ReportedRun& run, bool is_only) {
   const TimeLedger& ledger = run.history.ledger;
   std::string out = "<p>";
   if (!is_only) out += "<b>" + html_text(run.label) + "</b>: ";
-  out += fmt::format("{} bound by <b>{}</b>: {:.0f} % of {}", is_only ? "Was" : "was",
-                     html_text(ledger.bound_by), 100 * ledger.share,
-                     html_text(ledger.seconds < 60 ? fmt::format("{:.3g} s", ledger.seconds)
-                                                   : format_duration(ledger.seconds)));
+  out += fmt::format("{} by <b>{}</b>: {:.0f} % of {}", is_only ? "Bound" : "bound",
+                     html_text(ledger.bound_by), 100 * ledger.share, time_text(ledger.seconds));
   if (!ledger.advice.empty()) out += "; " + html_text(ledger.advice);
   out += ".";
   if (ledger.is_of_log) {
@@ -169,8 +174,7 @@ std::string runs_section(const std::vector<ReportedRun>& runs) {
   row("steps", [](const ReportedRun& run) { return std::to_string(run.history.facts.steps); });
   row("time", [](const ReportedRun& run) {
     const double seconds = run.history.seconds;
-    if (seconds <= 0) return std::string(kNone);
-    return seconds < 60 ? fmt::format("{:.3g} s", seconds) : format_duration(seconds);
+    return seconds > 0 ? time_text(seconds) : std::string(kNone);
   });
   row("images/s", [](const ReportedRun& run) {
     return run.history.rate > 0 ? format_rate(run.history.rate) : std::string(kNone);
@@ -241,7 +245,7 @@ std::string ledger_section(const std::vector<ReportedRun>& runs) {
     for (const ReportedRun& run : runs) {
       const TimeLedger& ledger = run.history.ledger;
       const double seconds = seconds_in(ledger, part);
-      row.push_back(ledger.seconds > 0 ? fmt::format("{:.3g} s <small>{}</small>", seconds,
+      row.push_back(ledger.seconds > 0 ? fmt::format("{} <small>{}</small>", time_text(seconds),
                                                      percent_text(seconds / ledger.seconds))
                                        : std::string(kNone));
     }

@@ -14,6 +14,8 @@
   let axis = points.some((point) => point[1] > 1) ? "epoch" : "step";
   let logarithmic = false;
 
+  Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
+
   const digits = (value) => String(Number(value.toPrecision(6)));
 
   function dataset(series, isLog) {
@@ -58,7 +60,10 @@
         interaction: { mode: "nearest", axis: "x", intersect: false },
         scales: {
           x: { type: "linear", grid, ticks, title: { display: true, text: axis, color: colour("--faint") } },
-          y: { type: isLog ? "logarithmic" : "linear", grid, ticks },
+          y: {
+            type: isLog ? "logarithmic" : "linear", grid, beginAtZero: chart.zero,
+            ticks: chart.large ? { ...ticks, format: { notation: "compact", maximumFractionDigits: 1 } } : ticks,
+          },
         },
         plugins: {
           legend: { display: false },
