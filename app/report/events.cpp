@@ -20,13 +20,13 @@ using Weight = RunEvent::Weight;
 /// Of one kind of event.
 constexpr std::int64_t kMostEvents = 20;
 
-std::string text_in(const EventJson& line, const char* key) {
+std::string event_text(const EventJson& line, const char* key) {
   const auto found = line.find(key);
   return found != line.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 /// A number as the terminal has it; "not finite" where it is none.
-std::string number_in(const EventJson& line, const char* key) {
+std::string event_number(const EventJson& line, const char* key) {
   const auto found = line.find(key);
   if (found == line.end()) return "?";
   return found->is_number() ? fmt::format("{:.6g}", found->get<double>()) : "not finite";
@@ -34,9 +34,9 @@ std::string number_in(const EventJson& line, const char* key) {
 
 /// "the output of layer fc1 is not finite".
 std::string cause(const EventJson& line) {
-  const std::string first = text_in(line, "first");
-  const std::string of =
-      text_in(line, "parameter").empty() ? text_in(line, "layer") : text_in(line, "parameter");
+  const std::string first = event_text(line, "first");
+  const std::string of = event_text(line, "parameter").empty() ? event_text(line, "layer")
+                                                               : event_text(line, "parameter");
   if (first.empty()) return "the loss or the gradient is not finite";
   if (first == "no sample") return "none of its samples counts in the loss";
   if (first == "not found") return "not finite, for a reason that was not found";
@@ -51,19 +51,19 @@ std::string starting_words(const EventJson& line) {
       if (device.is_string()) devices.push_back(device.get<std::string>());
     }
   }
-  const std::string from = text_in(line, "resumed_from");
+  const std::string from = event_text(line, "resumed_from");
   return fmt::format("{}{}{}", from.empty() ? "started" : "resumed from " + from,
                      devices.empty() ? "" : " on ", fmt::join(devices, ", "));
 }
 
 std::string ending_words(const EventJson& line) {
-  const std::string status = text_in(line, "status"), reason = text_in(line, "reason");
+  const std::string status = event_text(line, "status"), reason = event_text(line, "reason");
   return fmt::format("ended: {}{}{}", status.empty() ? "?" : status, reason.empty() ? "" : ": ",
                      reason);
 }
 
 /// The step of a line of any event, or none.
-std::optional<std::int64_t> step_in(const EventJson& line) {
+std::optional<std::int64_t> event_step(const EventJson& line) {
   const auto step = line.find("step");
   if (step == line.end() || !step->is_number_integer()) return std::nullopt;
   return step->get<std::int64_t>();
@@ -73,7 +73,7 @@ std::optional<std::int64_t> step_in(const EventJson& line) {
 
 void EventReader::tell(Weight weight, const EventJson& line, std::string words) {
   // What has no step of its own happened after the last line that has one.
-  events_.push_back({weight, step_in(line).value_or(last_step_), std::move(words)});
+  events_.push_back({weight, event_step(line).value_or(last_step_), std::move(words)});
 }
 
 bool EventReader::is_one_too_many(const std::string& event) {
@@ -91,7 +91,7 @@ void EventReader::add(const std::string& event, const EventJson& line) {
       {"rollback", Weight::warning},   {"lr_reduced", Weight::note},
       {"bad_sample", Weight::warning}, {"checkpoint_failed", Weight::warning},
       {"log_gap", Weight::warning},    {"eval", Weight::warning}};
-  last_step_ = step_in(line).value_or(last_step_);
+  last_step_ = event_step(line).value_or(last_step_);
   const auto known = weights.find(event);
   if (known == weights.end()) return;
   // Of evaluations, those with numbers that are not finite.
@@ -102,28 +102,30 @@ void EventReader::add(const std::string& event, const EventJson& line) {
   if (event == "run_start") words = starting_words(line);
   if (event == "run_end") {
     words = ending_words(line);
-    if (text_in(line, "status") == "failed") weight = Weight::failure;
+    if (event_text(line, "status") == "failed") weight = Weight::failure;
   }
   if (event == "diverged") words = "diverged: " + cause(line);
   if (event == "skipped_step") words = "step skipped: " + cause(line);
   if (event == "rollback") {
-    words = fmt::format("went back to this step after step {}: {}; learning rate x {} from here on",
-                        number_in(line, "bad_step"), cause(line), number_in(line, "lr_scale"));
+    words =
+        fmt::format("went back to this step after step {}: {}; learning rate x {} from here on",
+                    event_number(line, "bad_step"), cause(line), event_number(line, "lr_scale"));
   }
   if (event == "lr_reduced") {
     words = fmt::format(
         "learning rate lowered from {} to {}: {} is {} after {} evaluations without "
         "an improvement",
-        number_in(line, "from"), number_in(line, "lr"), text_in(line, "monitor"),
-        number_in(line, "value"), number_in(line, "evaluations"));
+        event_number(line, "from"), event_number(line, "lr"), event_text(line, "monitor"),
+        event_number(line, "value"), event_number(line, "evaluations"));
   }
-  if (event == "bad_sample") words = "unreadable sample: " + text_in(line, "problem");
-  if (event == "checkpoint_failed") words = "checkpoint not saved: " + text_in(line, "reason");
+  if (event == "bad_sample") words = "unreadable sample: " + event_text(line, "problem");
+  if (event == "checkpoint_failed") words = "checkpoint not saved: " + event_text(line, "reason");
   if (event == "log_gap") {
-    words = fmt::format("{} lines of the log could not be written", number_in(line, "lines"));
+    words = fmt::format("{} lines of the log could not be written", event_number(line, "lines"));
   }
   if (event == "eval") {
-    words = fmt::format("{}: not finite: {}", text_in(line, "split"), json_text(line["nonfinite"]));
+    words =
+        fmt::format("{}: not finite: {}", event_text(line, "split"), json_text(line["nonfinite"]));
   }
   tell(weight, line, std::move(words));
 }

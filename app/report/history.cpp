@@ -146,9 +146,12 @@ class HistoryReader {
     return history_.curves.emplace_back(Curve{name, of, {}});
   }
 
-  double last_rate() {
-    const std::vector<CurvePoint>& points = curve("images_per_s", "step").points;
-    return points.empty() || !std::isfinite(points.back().value) ? 0 : points.back().value;
+  double last_rate() const {
+    for (const Curve& each : history_.curves) {
+      if (each.name != "images_per_s" || each.of != "step") continue;
+      return std::isfinite(each.points.back().value) ? each.points.back().value : 0;
+    }
+    return 0;
   }
 
   RunHistory& history_;
