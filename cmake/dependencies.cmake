@@ -76,7 +76,7 @@ if(NOT DPT_CHARTS STREQUAL "OFF")
             NO_CMAKE_FIND_ROOT_PATH)
   mark_as_advanced(DPT_CHARTS_FILE)
   set(dpt_charts_summary "no dpt report (Chart.js was not found: install libjs-chart.js, Debian's name)")
-  if(DPT_CHARTS_FILE)
+  if(EXISTS "${DPT_CHARTS_FILE}")
     file(READ ${DPT_CHARTS_FILE} banner LIMIT 200)
     # Version 2 has other options, and writes styles that the page does not allow.
     if(banner MATCHES "Chart.js v([34][.0-9]+)")
