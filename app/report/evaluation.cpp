@@ -101,7 +101,10 @@ class SampleChoice {
     for (const ReportedSample& sample : chosen) pictures.push_back({sample.index, 0, 0, {}});
     double low = 0, high = 1;
     draw_samples(*split_.source, job_.eval_input, pictures, low, high);
-    for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i].png = encode_png(pictures[i].image);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      chosen[i].png = encode_png(pictures[i].image);
+      chosen[i].side = std::max(shape.h, shape.w);
+    }
   }
 
   const Job& job_;

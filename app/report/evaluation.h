@@ -20,6 +20,7 @@ struct ReportedSample {
   std::optional<double> confidence;  ///< the output of the prediction
   double loss = 0;
   std::vector<std::byte> png;  ///< empty where samples are no pictures
+  std::int64_t side = 0;       ///< of the picture, the longer one
 };
 
 struct ReportedEvaluation {

@@ -107,9 +107,11 @@ std::string legend(const std::vector<ReportedRun>& runs) {
       "<span><i class=\"line dashed\"></i>train</span>"
       "<span><i class=\"line\"></i>val</span>"
       "<span><i class=\"line diamond\"></i>test</span>"
-      "<label><input type=\"radio\" name=\"axis\" value=\"epoch\">by epoch</label>"
-      "<label><input type=\"radio\" name=\"axis\" value=\"step\">by step</label>"
-      "<label><input type=\"checkbox\" id=\"log-loss\">logarithmic loss</label>";
+      "<label class=\"control\"><input type=\"radio\" name=\"axis\" value=\"epoch\">by "
+      "epoch</label>"
+      "<label class=\"control\"><input type=\"radio\" name=\"axis\" value=\"step\">by step</label>"
+      "<label class=\"control\"><input type=\"checkbox\" id=\"log\">logarithmic loss, rate, "
+      "norm</label>";
   return out +
          "</div>\n<noscript><p class=\"note\">The curves are drawn by a script; this browser "
          "runs none.</p></noscript>\n";
@@ -135,12 +137,13 @@ CurvesSection curves_section(const std::vector<ReportedRun>& runs) {
     }
     const std::string title = chart_title(chart);
     const std::string id = fmt::format("curve-{}", json["charts"].size());
-    json["charts"].push_back({{"id", id},
-                              {"title", title},
-                              {"loss", chart.name == "loss"},
-                              {"zero", chart.of_steps && chart.name != "loss"},
-                              {"large", chart.name == "images_per_s"},
-                              {"series", series}});
+    json["charts"].push_back(
+        {{"id", id},
+         {"title", title},
+         {"log", chart.name == "loss" || chart.name == "lr" || chart.name == "grad_norm"},
+         {"zero", chart.of_steps && chart.name != "loss"},
+         {"large", chart.name == "images_per_s"},
+         {"series", series}});
     figures += fmt::format(
         "<figure><figcaption>{0}</figcaption><div class=\"plot\"><canvas id=\"{1}\" role=\"img\" "
         "aria-label=\"{0} over the run\"></canvas></div></figure>\n",

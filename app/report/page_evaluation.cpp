@@ -121,7 +121,10 @@ std::string sample_html(const ReportedSample& sample, const std::string& outputs
   if (sample.png.empty()) {
     out += "<code>" + html_text(sample.file) + "</code>";
   } else {
-    out += fmt::format("<img alt=\"{}\" src=\"data:image/png;base64,{}\">", html_text(what),
+    // The pixels of a picture that is enlarged are what the model sees.
+    constexpr std::int64_t kSmall = 64;
+    out += fmt::format("<img{} alt=\"{}\" src=\"data:image/png;base64,{}\">",
+                       sample.side <= kSmall ? " class=\"small\"" : "", html_text(what),
                        base64(sample.png));
   }
   const bool is_right = sample.confidence && sample.truth == sample.prediction;

@@ -46,7 +46,7 @@
   }
 
   function draw(chart) {
-    const isLog = logarithmic && chart.loss;
+    const isLog = logarithmic && chart.log;
     const grid = { color: colour("--rule") };
     const ticks = { color: colour("--faint"), maxRotation: 0, autoSkipPadding: 12 };
     return new Chart(document.getElementById(chart.id), {
@@ -90,7 +90,7 @@
     input.checked = input.value === axis;
     input.addEventListener("change", () => { axis = input.value; drawAll(); });
   }
-  const log = document.getElementById("log-loss");
+  const log = document.getElementById("log");
   if (log) {
     log.checked = false;
     log.addEventListener("change", () => { logarithmic = log.checked; drawAll(); });
