@@ -336,6 +336,37 @@ void add_compare_command(CLI::App& app, CommandBody& body) {
   set_body(compare, body, options, run_compare);
 }
 
+void add_report_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<ReportOptions>();
+  CLI::App* report = app.add_subcommand(
+      "report",
+      "Write one HTML file about runs, which needs no other file and no network: curves, confusion "
+      "matrix, worst mistakes, differences of the configs, where the time went. The best "
+      "checkpoint of each run is evaluated for it, on its test split (else val)");
+  report
+      ->add_option("runs", options->words,
+                   "Run folders; and key=value, which replaces a value of their configs for the "
+                   "evaluation, e.g. data.root=/elsewhere")
+      ->required()
+      ->check(not_empty());
+  report
+      ->add_option("-o,--out", options->out,
+                   "The file (default: report.html in the run's folder, of several runs in the "
+                   "current one). A report is replaced, any other file is not")
+      ->option_text("FILE")
+      ->check(not_empty());
+  report
+      ->add_option("--mistakes", options->mistakes,
+                   "The most certain mistakes and the largest losses, so many of each (default: "
+                   "12); 0: evaluate nothing, read the logs only")
+      ->option_text("N")
+      ->check(CLI::Range(0, 1000));
+  report->add_option("--devices", options->devices, kDevicesHelp)
+      ->option_text("DEVICES")
+      ->check(not_empty());
+  set_body(report, body, options, run_report);
+}
+
 void add_bench_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
   auto options = std::make_shared<BenchOptions>();
   options->command = std::move(command);
@@ -618,6 +649,7 @@ int run_cli(int argc, const char* const* argv) {
   add_export_command(app, body);
   add_runs_command(app, body);
   add_compare_command(app, body);
+  add_report_command(app, body);
   add_config_command(app, body);
   add_data_command(app, body);
   add_model_command(app, body);

@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 
-#include "app/catalog.h"
 #include "app/checkpoint_choice.h"
 #include "app/class_tables.h"
 #include "app/command_support.h"
@@ -15,9 +14,9 @@
 #include "app/console.h"
 #include "app/gate.h"
 #include "app/predictions.h"
+#include "app/run_evaluation.h"
 #include "app/world_run.h"
 #include "engine/checkpoints/checkpoint.h"
-#include "engine/spec/read_spec.h"
 #include "engine/training/run_report.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
@@ -27,40 +26,18 @@ namespace {
 
 constexpr CheckpointUse kToEvaluate{"eval", "evaluate", "evaluated"};
 
-/// Refuses to measure a checkpoint on other data than the run's: results would be compared that do
-/// not compare, and another number of training samples is another validation split, so that
-/// samples the weights were trained on would be taken for unseen ones.
+/// Refuses to measure a checkpoint on other data than the run's, unless that is allowed.
 void check_same_data(const std::string& path, const CheckpointHeader& header, const Job& job,
                      const std::string& split, bool is_allowed) {
-  std::string difference =
-      difference_of_data("training", header.dataset_fingerprint, *job.splits.train.source);
-  const char* effect = "the val split may contain samples that the weights were trained on";
-  if (split == "test") {
-    effect = "the test samples may differ too";
-    const std::string of_test =
-        difference_of_data("test", header.test_fingerprint, *job.splits.test.source);
-    if (!of_test.empty()) {
-      difference = of_test;
-      effect = "the result does not compare with the run's";
-    }
-  } else if (difference.empty()) {
-    // The split of the training files is a function of these.
-    const TrainSpec run = load_stored_spec(catalog(), header.config, path);
-    if (run.seed != job.spec.seed || run.data.val_split != job.spec.data.val_split) {
-      difference = fmt::format(
-          "expected the run's split of the training files (seed={}, data.val_split={}), found "
-          "seed={}, data.val_split={}",
-          run.seed, text_of(run.data.val_split), job.spec.seed, text_of(job.spec.data.val_split));
-    }
-  }
+  const std::string difference = difference_from_run(path, header, job, split);
   if (difference.empty()) return;
   if (!is_allowed) {
     fail(ErrorKind::data,
-         "{}: {}; {}. Restore the data, give its folder with data.root=DIR, or evaluate on this "
+         "{}: {}. Restore the data, give its folder with data.root=DIR, or evaluate on this "
          "data with --allow-other-data",
-         path, difference, effect);
+         path, difference);
   }
-  say(fmt::format("warning: {}: {}; {} (--allow-other-data)", path, difference, effect));
+  say(fmt::format("warning: {}: {} (--allow-other-data)", path, difference));
 }
 
 int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gate) {
@@ -71,21 +48,12 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
   CheckpointHeader header;
   if (reads) header = read_checkpoint_header(path);
   if (processes) share_header(*processes, header);
-  // The config comes from the checkpoint; where the data is and what runs it may be of today. With
-  // other devices than at training, "auto" is what a reader of results expects, of device weights
-  // too.
-  std::vector<std::string> overrides = options.overrides;
-  overrides.insert(overrides.begin(), "device_weights=auto");
-  overrides.push_back("train.shards=0");
-  TrainSpec spec = load_stored_spec(catalog(), header.config, path,
-                                    with_devices(std::move(overrides), options.devices));
-  // Which of today's data could be mixed does not matter.
-  spec.data.transforms.batch.clear();
-  Job job = load_job(std::move(spec), processes,
-                     options.split.empty()     ? UsedFiles::default_split
-                     : options.split == "test" ? UsedFiles::test
-                                               : UsedFiles::train,
-                     header.classes);
+  Job job =
+      load_job(spec_for_evaluation(header, path, options.overrides, options.devices), processes,
+               options.split.empty()     ? UsedFiles::default_split
+               : options.split == "test" ? UsedFiles::test
+                                         : UsedFiles::train,
+               header.classes);
   const std::string name = !options.split.empty()       ? options.split
                            : job.splits.test.size() > 0 ? "test"
                                                         : "val";

@@ -7,15 +7,11 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
-#include "app/catalog.h"
 #include "app/commands.h"
+#include "app/run_comparison.h"
 #include "app/run_facts.h"
 #include "app/run_groups.h"
-#include "engine/checkpoints/file_io.h"
-#include "engine/spec/flat_values.h"
-#include "engine/spec/read_spec.h"
 #include "engine/training/run_folder.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
@@ -69,50 +65,6 @@ RunsJson json_of(const RunFacts& facts) {
   return out;
 }
 
-/// The values of a run's config, in its order, and by path.
-struct RunConfig {
-  std::vector<std::pair<std::string, std::string>> values;
-  std::map<std::string, std::string> by_path;
-
-  std::string at(const std::string& path) const {
-    const auto found = by_path.find(path);
-    return found == by_path.end() ? "-" : found->second;
-  }
-};
-
-/// As today's dpt writes it, so that what an older one did not know has its default.
-RunConfig config_of(const std::string& folder) {
-  const std::string file = folder + "/config.yaml";
-  const TrainSpec spec = load_stored_spec(catalog(), read_whole_file(file), file);
-  RunConfig config;
-  config.values = flat_values(show_spec(catalog(), with_explicit_layers(spec)), file);
-  config.by_path = {config.values.begin(), config.values.end()};
-  return config;
-}
-
-/// Keys of any of the lists, each once, in the order in which they come up.
-template <class Lists>
-std::vector<std::string> names_in(const Lists& lists) {
-  std::vector<std::string> names;
-  std::set<std::string> known;
-  for (const auto& list : lists) {
-    for (const auto& [name, value] : list) {
-      if (known.insert(name).second) names.push_back(name);
-    }
-  }
-  return names;
-}
-
-/// What a run is compared by: results, the best value, steps and seconds.
-std::vector<std::pair<std::string, double>> numbers_of(const RunFacts& facts) {
-  std::vector<std::pair<std::string, double>> numbers;
-  if (facts.best) numbers.emplace_back("best " + facts.best_name, *facts.best);
-  numbers.insert(numbers.end(), facts.results.begin(), facts.results.end());
-  numbers.emplace_back("steps", static_cast<double>(facts.steps));
-  if (facts.seconds) numbers.emplace_back("seconds", *facts.seconds);
-  return numbers;
-}
-
 /// "the seed", "the fold (data.val_split.fold)", or several of them.
 std::string over_text(const RunGroup& group) {
   std::vector<std::string> texts;
@@ -135,17 +87,8 @@ Spread spread_of(const std::vector<double>& values) {
   return spread;
 }
 
-using Numbers = std::vector<std::vector<std::pair<std::string, double>>>;
-
-std::optional<double> number_at(const Numbers& numbers, std::size_t run, const std::string& name) {
-  for (const auto& [each, value] : numbers[run]) {
-    if (each == name) return value;
-  }
-  return std::nullopt;
-}
-
 /// The values of `name` of a group; empty unless all of its runs have one.
-std::vector<double> values_of(const Numbers& numbers, const std::vector<std::size_t>& group,
+std::vector<double> values_of(const RunNumbers& numbers, const std::vector<std::size_t>& group,
                               const std::string& name) {
   std::vector<double> values;
   for (const std::size_t run : group) {
@@ -186,26 +129,14 @@ int run_runs(const RunsOptions& options) {
 int run_compare(const CompareOptions& options) {
   std::vector<RunFacts> runs;
   std::vector<RunConfig> configs;
-  Numbers numbers;
-  for (std::string folder : options.runs) {
-    while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-    std::error_code error;
-    if (!fs::is_regular_file(folder + "/config.yaml", error)) {
-      fail(ErrorKind::data, "{}: expected the folder of a run, found no config.yaml in it", folder);
-    }
+  RunNumbers numbers;
+  for (const std::string& given : options.runs) {
+    const std::string folder = checked_run_folder(given);
     runs.push_back(read_run_facts(folder));
-    configs.push_back(config_of(folder));
+    configs.push_back(config_of_run(folder));
     numbers.push_back(numbers_of(runs.back()));
   }
-  std::vector<std::vector<std::pair<std::string, std::string>>> values;
-  for (const RunConfig& config : configs) values.push_back(config.values);
-  std::vector<std::string> differing;
-  for (const std::string& path : names_in(values)) {
-    const bool differs = std::any_of(configs.begin(), configs.end(), [&](const RunConfig& config) {
-      return config.at(path) != configs[0].at(path);
-    });
-    if (differs) differing.push_back(path);
-  }
+  const std::vector<std::string> differing = differing_paths(configs);
   const std::vector<std::string> measured = names_in(numbers);
   std::vector<ConfigValues> by_path;
   std::vector<bool> ended;

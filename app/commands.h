@@ -76,6 +76,13 @@ struct CompareOptions {
 };
 int run_compare(const CompareOptions& options);
 
+struct ReportOptions {
+  std::vector<std::string> words;  ///< run folders, and overrides of their configs
+  std::string out, devices;        ///< `out` is empty: where it is expected
+  std::int64_t mistakes = 12;      ///< the most in each list; 0: nothing is evaluated
+};
+int run_report(const ReportOptions& options);
+
 struct ConfigOptions {
   std::string config;
   std::vector<std::string> overrides;

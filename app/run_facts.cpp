@@ -41,6 +41,17 @@ FactsJson read_json(const std::string& path) {
   return FactsJson::parse(in, nullptr, false);
 }
 
+// The value of a field, or `otherwise` where it is not there or is none of that type: a file that
+// something else has written must not hide all the other runs.
+std::string text_in(const FactsJson& line, const char* key, const char* otherwise) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : otherwise;
+}
+std::int64_t count_in(const FactsJson& line, const char* key, std::int64_t otherwise) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
+}
+
 /// An object of results, as in summary.json and in `eval` lines.
 void add_results(const std::string& split, const FactsJson& values, RunFacts& facts) {
   for (const auto& [key, value] : values.items()) {
@@ -53,7 +64,7 @@ void add_results(const std::string& split, const FactsJson& values, RunFacts& fa
 
 void set_best(const FactsJson& best, RunFacts& facts) {
   if (!best.is_object()) return;
-  facts.best_step = best.value("step", std::int64_t{0});
+  facts.best_step = count_in(best, "step", 0);
   for (const auto& [key, value] : best.items()) {
     if (key == "step" || key == "smoothing") continue;
     facts.best_name = key;
@@ -69,19 +80,15 @@ void read_log(const std::string& path, RunFacts& facts) {
   for (std::string line; std::getline(lines, line);) {
     const FactsJson json = FactsJson::parse(line, nullptr, false);
     if (!json.is_object()) continue;
-    const auto event = json.find("event");
-    if (event == json.end() || !event->is_string()) continue;
-    const std::string name = event->get<std::string>();
-    const auto step = json.find("step");
-    if (step != json.end() && step->is_number_integer()) {
-      facts.steps = std::max(facts.steps, step->get<std::int64_t>());
-    }
+    const std::string name = text_in(json, "event", "");
+    if (name.empty()) continue;
+    facts.steps = std::max(facts.steps, count_in(json, "step", 0));
     if (name == "run_start") facts.status = kInterrupted;
     if (name == "run_end") {
-      facts.status = json.value("status", "ended");
+      facts.status = text_in(json, "status", "ended");
       if (json.contains("best")) set_best(json["best"], facts);
     }
-    if (name == "eval") evals[json.value("split", "")] = json;
+    if (name == "eval") evals[text_in(json, "split", "")] = json;
   }
   for (const auto& [split, values] : evals) add_results(split, values, facts);
 }
@@ -135,8 +142,9 @@ RunFacts read_run_facts(const std::string& folder) {
     for (const char* split : {"train", "val", "test"}) {
       if (summary.contains(split)) add_results(split, summary[split], facts);
     }
-    if (summary.contains("seconds")) facts.seconds = summary.value("seconds", 0.0);
-    facts.steps = summary.value("steps", facts.steps);
+    const auto seconds = summary.find("seconds");
+    if (seconds != summary.end() && seconds->is_number()) facts.seconds = seconds->get<double>();
+    facts.steps = count_in(summary, "steps", facts.steps);
     if (summary.contains("best")) set_best(summary["best"], facts);
   }
   read_best(folder + "/best.safetensors", facts);

@@ -36,7 +36,11 @@ TrainSpec shortened(TrainSpec spec, const std::string& folder, std::vector<std::
   }
   if (!spec.data.cache.empty()) spec.data.cache = folder + "/cache";
   spec.data.batch_size = smoke_batch(spec);
-  spec.data.val_split = std::min(spec.data.val_split, kFewSamples);
+  if (spec.data.val_split.count == 0 && spec.data.val_split.holds_out()) {
+    notes.push_back(fmt::format("data.val_split: {} is not tried: {} samples are held out",
+                                text_of(spec.data.val_split), kFewSamples));
+  }
+  if (spec.data.val_split.holds_out()) spec.data.val_split = {kFewSamples};
   spec.train.epochs = std::max<std::int64_t>(spec.train.epochs, 2);
   if (spec.train.swa) spec.train.swa->from_epoch = 1;
   spec.checkpoint = {
@@ -91,7 +95,7 @@ MadeUpSamples samples_for(const TrainSpec& spec, const Plan& plan) {
   samples.targets.kind = kind_of_targets(declared, plan.classes);
   if (samples.targets.kind != TargetKind::class_index) samples.targets.values = plan.classes;
   samples.targets.weighted = declared.weighted;
-  samples.train = kSmokeSteps * spec.data.batch_size + spec.data.val_split;
+  samples.train = kSmokeSteps * spec.data.batch_size + spec.data.val_split.count;
   samples.test = kTestSamples;
   return samples;
 }
@@ -124,7 +128,7 @@ SmokeJob make_smoke_job(const std::string& config, const std::vector<std::string
   DataSets sets = make_up_samples(samples, salvage);
   made.samples = fmt::format(
       "{} made-up training samples, {} of them for validation, and {} for the test: {}, {}",
-      samples.train, spec.data.val_split, samples.test,
+      samples.train, spec.data.val_split.count, samples.test,
       samples.pictures
           ? fmt::format("PNG pictures from {}x{} on", samples.picture.h, samples.picture.w)
           : fmt::format("{} of {}", shape_text(samples.shape), name_of(samples.type)),

@@ -64,6 +64,33 @@ if(TARGET dpt_gloo)
   set(dpt_gloo_summary "many processes over Gloo")
 endif()
 
+# Chart.js draws the curves of a report (app/report): one file of JavaScript, which becomes a part of
+# the program. DPT_CHARTS_FILE may name another copy of it.
+set(DPT_CHARTS AUTO CACHE STRING "dpt report, for which Chart.js is embedded: AUTO, ON or OFF")
+set(dpt_charts "")
+set(dpt_charts_summary "no dpt report (DPT_CHARTS is OFF)")
+if(NOT DPT_CHARTS STREQUAL "OFF")
+  # It is of no architecture, so it may come from the system that builds.
+  find_file(DPT_CHARTS_FILE NAMES chart.min.js chart.umd.js
+            PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist
+            NO_CMAKE_FIND_ROOT_PATH)
+  mark_as_advanced(DPT_CHARTS_FILE)
+  set(dpt_charts_summary "no dpt report (Chart.js was not found: install libjs-chart.js, Debian's name)")
+  if(EXISTS "${DPT_CHARTS_FILE}")
+    file(READ ${DPT_CHARTS_FILE} banner LIMIT 200)
+    # Version 2 has other options, and writes styles that the page does not allow.
+    if(banner MATCHES "Chart.js v([34][.0-9]+)")
+      set(dpt_charts ${DPT_CHARTS_FILE})
+      set(dpt_charts_summary "Chart.js ${CMAKE_MATCH_1}")
+    else()
+      set(dpt_charts_summary "no dpt report (${DPT_CHARTS_FILE} is not Chart.js 3 or 4)")
+    endif()
+  endif()
+  if(DPT_CHARTS STREQUAL "ON" AND NOT dpt_charts)
+    message(FATAL_ERROR "${dpt_charts_summary}, or run scripts/install-deps")
+  endif()
+endif()
+
 # Asio is headers only, and can be used with Boost or without.
 find_path(dpt_asio_INCLUDE_DIR asio.hpp)
 if(NOT dpt_asio_INCLUDE_DIR)
@@ -99,4 +126,4 @@ endfunction()
 dpt_onednn_version(onednn)
 message(STATUS "dpt ${PROJECT_VERSION}: CPU with oneDNN ${onednn}, zlib ${ZLIB_VERSION_STRING}, "
                "libjpeg ${JPEG_VERSION}, libpng ${PNG_VERSION_STRING}, protobuf ${Protobuf_VERSION}; "
-               "${dpt_gloo_summary}; ${dpt_cuda_summary}")
+               "${dpt_gloo_summary}; ${dpt_charts_summary}; ${dpt_cuda_summary}")

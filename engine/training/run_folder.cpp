@@ -22,14 +22,14 @@ namespace {
 
 constexpr const char* kLockFile = "/.lock";
 
-/// Everything that a run writes into its folder. The checkpoints come first: while they are in
-/// place, so is the run.
+/// Everything that a run writes into its folder, and dpt report. The checkpoints come first: while
+/// they are in place, so is the run.
 constexpr const char* kFiles[] = {"checkpoints",   "best.safetensors",
                                   "config.yaml",   "command.txt",
                                   "env.json",      "train.log",
                                   "metrics.jsonl", "metrics.abandoned.jsonl",
                                   "summary.json",  "logs",
-                                  "tensorboard"};
+                                  "tensorboard",   "report.html"};
 
 /// What else is there: the lock, and the run that --overwrite replaces.
 constexpr const char* kOthers[] = {".lock", "replaced"};

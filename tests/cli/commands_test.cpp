@@ -27,8 +27,7 @@ TEST_CASE("help and version") {
   CHECK(nothing_near.exit_code == 2);
   check_contains(nothing_near.err,
                  "unknown command 'frobnicate'. Commands: train, eval, predict, export, runs, "
-                 "compare, config, "
-                 "data, model");
+                 "compare, report, config, data, model");
   const Finished nested = w.run({"config", "chekc", "small.yaml"});
   CHECK(nested.exit_code == 2);
   check_contains(nested.err, "unknown command 'chekc' of dpt config, did you mean 'check'?");

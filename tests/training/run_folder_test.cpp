@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr const char* kAllFiles[] = {
     "best.safetensors", "config.yaml",   "command.txt",  "env.json",
     "train.log",        "metrics.jsonl", "summary.json", "metrics.abandoned.jsonl",
-    "tensorboard"};
+    "tensorboard",      "report.html"};
 
 /// Everything that a run writes, each with its name as text.
 void write_run(const std::string& folder) {

@@ -1,0 +1,149 @@
+#include "app/report/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <span>
+
+#include "app/checkpoint_choice.h"
+#include "app/command_support.h"
+#include "app/contact_sheet.h"
+#include "app/predictions.h"
+#include "app/run_evaluation.h"
+#include "datasets/image.h"
+#include "engine/data/target_rows.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+constexpr CheckpointUse kToReport{"eval", "evaluate", "evaluated"};
+
+/// Positions in the split with the largest keys, NaN as `nan_as`; of equal ones the first.
+std::vector<std::size_t> positions_of_largest(std::vector<std::size_t> positions,
+                                              std::span<const float> keys, float nan_as,
+                                              std::int64_t most) {
+  const auto key = [&](std::size_t position) {
+    return std::isnan(keys[position]) ? nan_as : keys[position];
+  };
+  const auto count = std::min(static_cast<std::size_t>(most), positions.size());
+  const auto end = positions.begin() + static_cast<std::ptrdiff_t>(count);
+  std::partial_sort(positions.begin(), end, positions.end(), [&](std::size_t a, std::size_t b) {
+    return key(a) != key(b) ? key(a) > key(b) : a < b;
+  });
+  positions.resize(count);
+  return positions;
+}
+
+/// "0.25, 1, -3, ..." of the first values of a row.
+std::string values_text(std::span<const float> values) {
+  constexpr std::size_t kMost = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMost, values.size()); ++i) {
+    text += fmt::format("{}{:.4g}", i == 0 ? "" : ", ", values[i]);
+  }
+  return values.size() > kMost ? text + ", ..." : text;
+}
+
+/// Looks at the samples of an evaluated split.
+class SampleChoice {
+ public:
+  SampleChoice(const Job& job, const Split& split, const SampleResults& samples)
+      : job_(job),
+        split_(split),
+        samples_(samples),
+        targets_(split),
+        labelled_(has_labels(job.loss.targets.kind)) {}
+
+  void choose(std::int64_t most, ReportedEvaluation& to) {
+    std::vector<std::size_t> counted, wrong;
+    for (std::size_t i = 0; i < samples_.loss.size(); ++i) {
+      if (labelled_ && !job_.loss.counts(samples_.label[i], targets_.weight(i))) continue;
+      counted.push_back(i);
+      if (labelled_ && samples_.label[i] != samples_.prediction[i]) wrong.push_back(i);
+    }
+    to.wrong = static_cast<std::int64_t>(wrong.size());
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    to.worst = described(positions_of_largest(counted, samples_.loss, kInfinity, most));
+    if (!labelled_) return;
+    to.most_certain = described(positions_of_largest(wrong, samples_.confidence, -kInfinity, most));
+  }
+
+ private:
+  std::vector<ReportedSample> described(const std::vector<std::size_t>& positions) {
+    std::vector<ReportedSample> chosen;
+    for (const std::size_t position : positions) {
+      ReportedSample& sample = chosen.emplace_back();
+      sample.index = split_.indices[position];
+      sample.file = split_.source->describe(sample.index);
+      sample.loss = static_cast<double>(samples_.loss[position]);
+      if (labelled_) {
+        const std::vector<std::string>& names = split_.source->classes();
+        sample.truth = name_of(names, static_cast<std::size_t>(samples_.label[position]));
+        sample.prediction = name_of(names, static_cast<std::size_t>(samples_.prediction[position]));
+        sample.confidence = static_cast<double>(samples_.confidence[position]);
+      } else {
+        const auto width = static_cast<std::size_t>(split_.source->targets().values);
+        sample.truth = values_text(targets_.values(position));
+        sample.prediction =
+            values_text(std::span(samples_.outputs).subspan(position * width, width));
+      }
+    }
+    add_pictures(chosen);
+    return chosen;
+  }
+
+  void add_pictures(std::vector<ReportedSample>& chosen) const {
+    const SampleShape shape = job_.eval_input.out;
+    if ((shape.c != 1 && shape.c != 3) || shape.h * shape.w < 2) return;
+    std::vector<SheetPicture> pictures;
+    for (const ReportedSample& sample : chosen) pictures.push_back({sample.index, 0, 0, {}});
+    double low = 0, high = 1;
+    draw_samples(*split_.source, job_.eval_input, pictures, low, high);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      chosen[i].png = encode_png(pictures[i].image);
+      chosen[i].side = std::max(shape.h, shape.w);
+    }
+  }
+
+  const Job& job_;
+  const Split& split_;
+  const SampleResults& samples_;
+  TargetRows targets_;
+  bool labelled_;
+};
+
+}  // namespace
+
+ReportedEvaluation evaluate_for_report(const std::string& folder,
+                                       const ReportedEvaluationOptions& options) {
+  ReportedEvaluation report;
+  report.checkpoint = find_checkpoint(folder, kToReport);
+  const CheckpointHeader header = read_checkpoint_header(report.checkpoint);
+  Job job =
+      load_job(spec_for_evaluation(header, report.checkpoint, options.overrides, options.devices),
+               nullptr, UsedFiles::default_split, header.classes);
+  report.split = job.splits.test.size() > 0 ? "test" : "val";
+  const Split& split = split_by_name(job, report.split);
+  const std::string difference = difference_from_run(report.checkpoint, header, job, report.split);
+  if (!difference.empty()) fail(ErrorKind::data, "{}: {}", report.checkpoint, difference);
+  measure_top5(job);
+  job.keeps_confidence = has_labels(job.loss.targets.kind);
+  job.keeps_outputs = !job.keeps_confidence;
+  const Checkpoint checkpoint = load_checkpoint(report.checkpoint, job.plan);
+  const WeightsChoice chosen = choose_weights(checkpoint, "", job.spec, report.checkpoint);
+  const EvalResult result = evaluate_on_ranks(job, split, report.split, *chosen.params);
+  report.weights = chosen.words();
+  report.step = header.state.step;
+  report.n = result.n;
+  report.loss = result.loss;
+  report.accuracy = result.accuracy;
+  report.metrics.assign(result.metrics.begin(), result.metrics.end());
+  report.outputs = name_of_outputs(job.spec.loss.type);
+  report.classes = evaluate_classes(job, split, result);
+  SampleChoice(job, split, result.samples).choose(options.samples, report);
+  return report;
+}
+
+}  // namespace dpt

@@ -1,0 +1,53 @@
+// What a run's best checkpoint does on its data, for dpt report: the scores of its classes, and
+// the samples that it gets most wrong.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/class_tables.h"
+
+namespace dpt {
+
+struct ReportedSample {
+  std::int64_t index = 0;  ///< in the data set
+  std::string file;        ///< what the sample is called in messages
+  /// What it is and what it was taken for: names of classes, or the first targets and outputs.
+  std::string truth, prediction;
+  std::optional<double> confidence;  ///< the output of the prediction
+  double loss = 0;
+  std::vector<std::byte> png;  ///< empty where samples are no pictures
+  std::int64_t side = 0;       ///< of the picture, the longer one
+};
+
+struct ReportedEvaluation {
+  std::string checkpoint, weights;  ///< `weights`: " (moving average)" or nothing
+  std::int64_t step = 0;
+  std::string split;
+  std::int64_t n = 0;
+  double loss = 0;
+  std::optional<double> accuracy;
+  std::vector<std::pair<std::string, double>> metrics;
+  std::string outputs;                      ///< what they are called: "probability"
+  std::optional<EvaluatedClasses> classes;  ///< absent where samples have no labels
+  /// Wrong predictions with the largest outputs; of samples without labels none.
+  std::vector<ReportedSample> most_certain;
+  std::vector<ReportedSample> worst;  ///< the largest losses
+  std::int64_t wrong = 0;             ///< predictions, of those that count
+};
+
+struct ReportedEvaluationOptions {
+  std::int64_t samples = 0;  ///< the most in each of the two lists
+  std::string devices;
+  std::vector<std::string> overrides;
+};
+
+/// Of the test split, or where there is none the val split. Throws what loading the checkpoint, its
+/// data and its devices throws, and ErrorKind::data where the data is not the run's.
+ReportedEvaluation evaluate_for_report(const std::string& folder,
+                                       const ReportedEvaluationOptions& options);
+
+}  // namespace dpt

@@ -1,0 +1,34 @@
+// What happened in a run, told from the lines of its log.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "app/report/history.h"
+
+namespace dpt {
+
+/// Takes the lines of metrics.jsonl in their order. Of events that may be very many, only the first
+/// ones are told, and the number of the others.
+class EventReader {
+ public:
+  void add(const std::string& event, const nlohmann::ordered_json& line);
+  std::vector<RunEvent> take();
+
+ private:
+  void tell(RunEvent::Weight weight, const nlohmann::ordered_json& line, std::string words);
+  bool is_one_too_many(const std::string& event);
+
+  std::vector<RunEvent> events_;
+  std::vector<std::pair<std::string, std::int64_t>> counts_;
+  std::int64_t last_step_ = -1;  ///< of any line so far
+};
+
+/// The warnings of train.log, each text once.
+void add_warnings(std::istream& messages, std::vector<RunEvent>& events);
+
+}  // namespace dpt

@@ -1,0 +1,62 @@
+// What the log of a run tells about its course, for dpt report: whatever became of the run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/run_facts.h"
+
+namespace dpt {
+
+struct CurvePoint {
+  std::int64_t step = 0;
+  double epoch = 0;  ///< with the part of it that is done
+  double value = 0;  ///< NaN where the run had no finite number
+};
+
+/// One number over the run, in the order of its steps.
+struct Curve {
+  std::string name;  ///< its field: "loss", "accuracy", "lr", ...
+  std::string of;    ///< "train" (means of epochs), "val", "test", or "step" (of logged steps)
+  std::vector<CurvePoint> points;
+};
+
+/// Something that happened once, in words.
+struct RunEvent {
+  enum class Weight { note, warning, failure };
+  Weight weight = Weight::note;
+  std::int64_t step = -1;  ///< -1: not known
+  std::string words;
+};
+
+/// Where the time went; without parts where the log does not say.
+struct TimeLedger {
+  std::vector<std::pair<std::string, double>> parts;  ///< seconds, in the order of the log
+  double seconds = 0;
+  std::string bound_by, advice;
+  double share = 0;
+  bool is_of_log =
+      false;  ///< added up from its lines: the run had several processes, or no summary
+};
+
+struct RunHistory {
+  RunFacts facts;
+  std::string name;  ///< the config's
+  std::vector<std::string> devices;
+  std::int64_t epochs = 0, epochs_planned = 0;  ///< done, and of the config; 0 = not known
+  std::int64_t parameters = 0, train_samples = 0, val_samples = 0, test_samples = 0, batch_size = 0;
+  std::int64_t starts = 0;  ///< processes that trained
+  double seconds = 0;       ///< of all of these, as far as the log tells; 0 = it does not
+  double rate = 0;          ///< images/s of the last epoch, else step; 0 = not known
+  std::vector<Curve> curves;
+  std::vector<RunEvent> events;
+  TimeLedger ledger;
+  std::int64_t unreadable_lines = 0;  ///< of the log
+};
+
+/// Throws ErrorKind::data if the folder cannot be read. REQUIRES: is_run_folder(folder).
+RunHistory read_history(const std::string& folder);
+
+}  // namespace dpt

@@ -1,0 +1,119 @@
+#include "app/report/html.h"
+
+#include <fmt/format.h>
+
+#include <cassert>
+#include <nlohmann/json.hpp>
+
+#include "kernels/json_text.h"
+
+namespace dpt {
+namespace {
+
+/// With U+FFFD in the place of what is not UTF-8.
+std::string as_utf8(const std::string& text) {
+  return nlohmann::json::parse(json_text(nlohmann::json(text))).get<std::string>();
+}
+
+}  // namespace
+
+std::string html_text(const std::string& text) {
+  std::string out;
+  for (const char c : as_utf8(text)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '"') {
+      out += "&quot;";
+    } else if (c == '\'') {
+      out += "&#39;";
+    } else if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string json_for_script(std::string json) {
+  // A '<' may only be in a string.
+  std::string out;
+  for (const char c : json) {
+    if (c == '<') {
+      out += "\\u003c";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string base64(std::span<const std::byte> bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const std::size_t left = std::min<std::size_t>(3, bytes.size() - i);
+    std::uint32_t bits = 0;
+    for (std::size_t k = 0; k < 3; ++k) {
+      bits = bits << 8 | (k < left ? std::to_integer<std::uint32_t>(bytes[i + k]) : 0);
+    }
+    for (std::size_t k = 0; k < 4; ++k) {
+      out += k <= left ? kDigits[bits >> (18 - 6 * k) & 63U] : '=';
+    }
+  }
+  return out;
+}
+
+std::string filled(std::string_view text,
+                   const std::vector<std::pair<std::string_view, std::string_view>>& values) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = text.find("{{", at);
+    if (begin == std::string_view::npos) {
+      out += text.substr(at);
+      break;
+    }
+    out += text.substr(at, begin - at);
+    const std::size_t end = text.find("}}", begin);
+    assert(end != std::string_view::npos);
+    const std::string_view name = text.substr(begin + 2, end - begin - 2);
+    [[maybe_unused]] bool is_known = false;
+    for (const auto& [each, value] : values) {
+      if (each != name) continue;
+      out += value;
+      is_known = true;
+    }
+    assert(is_known);
+    at = end + 2;
+  }
+  return out;
+}
+
+std::string HtmlTable::text() const {
+  std::string out = fmt::format(
+      "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{}\"><table class=\"{}\">",
+      label, style);
+  if (!heading.empty()) {
+    out += "<thead><tr>";
+    for (const std::string& cell : heading) out += "<th scope=\"col\">" + cell + "</th>";
+    out += "</tr></thead>\n";
+  }
+  out += "<tbody>\n";
+  for (const auto& row : rows) {
+    out += "<tr>";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      out += i == 0 ? "<th scope=\"row\">" + row[i] + "</th>" : "<td>" + row[i] + "</td>";
+    }
+    out += "</tr>\n";
+  }
+  return out + "</tbody></table></div>\n";
+}
+
+}  // namespace dpt

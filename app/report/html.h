@@ -1,0 +1,38 @@
+// Text as HTML: whatever comes from a file of the user's must not become a part of the page.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace dpt {
+
+/// The text in HTML, in an attribute within quotes too. Bytes that are not UTF-8 become U+FFFD;
+/// control characters but line ends and tabs are shown as \\xNN.
+std::string html_text(const std::string& text);
+
+/// JSON as the content of a <script> of type application/json.
+std::string json_for_script(std::string json);
+
+std::string base64(std::span<const std::byte> bytes);
+
+/// The template with its {{NAME}} replaced by values, in which nothing is replaced. REQUIRES: there
+/// is a value for each name.
+std::string filled(std::string_view text,
+                   const std::vector<std::pair<std::string_view, std::string_view>>& values);
+
+/// A table in a box of its own, which scrolls where the page is narrower. `first` is the heading of
+/// each row. Cells are HTML.
+struct HtmlTable {
+  std::string label;  ///< for those who do not see it
+  std::string style;  ///< classes
+  std::vector<std::string> heading;
+  std::vector<std::vector<std::string>> rows;
+
+  std::string text() const;
+};
+
+}  // namespace dpt

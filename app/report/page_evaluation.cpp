@@ -1,0 +1,196 @@
+// The section of a report about samples: scores of the classes, confusions, and the worst mistakes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "app/report/html.h"
+#include "app/report/page.h"
+
+namespace dpt {
+namespace {
+
+/// A matrix of more classes is no longer one to look at.
+constexpr std::size_t kMostInMatrix = 40;
+/// A table of more classes has only the worst.
+constexpr std::size_t kMostInTable = 100;
+constexpr std::size_t kMostPairs = 20;
+
+std::string scores_html(const EvaluatedClasses& of) {
+  const std::vector<ClassScores>& classes = of.report.classes;
+  std::vector<std::size_t> rows(classes.size());
+  std::iota(rows.begin(), rows.end(), std::size_t{0});
+  const bool is_shortened = rows.size() > kMostInTable;
+  if (is_shortened) {
+    std::erase_if(rows, [&](std::size_t c) {
+      return classes[c].support == 0 && classes[c].predictions == 0;
+    });
+    std::stable_sort(rows.begin(), rows.end(),
+                     [&](std::size_t a, std::size_t b) { return classes[a].f1 < classes[b].f1; });
+    rows.resize(std::min(rows.size(), kMostInTable));
+  }
+  HtmlTable table{
+      "Scores of the classes", "scores", {"class", "precision", "recall", "F1", "samples"}, {}};
+  const auto add = [&](const std::string& name, const ClassScores& scores) {
+    table.rows.push_back({name, fmt::format("{:.4f}", scores.precision),
+                          fmt::format("{:.4f}", scores.recall), fmt::format("{:.4f}", scores.f1),
+                          std::to_string(scores.support)});
+  };
+  for (const std::size_t c : rows) add(html_text(of.names[c]), classes[c]);
+  add("macro average", of.report.macro);
+  std::string out = "<h4>Classes</h4>\n" + table.text();
+  if (is_shortened) {
+    out += fmt::format(
+        "<p class=\"note\">The {} worst of {} classes, by F1; <code>dpt eval --json"
+        "</code> has all.</p>\n",
+        rows.size(), classes.size());
+  }
+  return out;
+}
+
+std::int64_t confusions(const EvaluatedClasses& of, std::size_t label, std::size_t prediction) {
+  const auto at = of.report.confusion.find(
+      {static_cast<std::int32_t>(label), static_cast<std::int32_t>(prediction)});
+  return at == of.report.confusion.end() ? 0 : at->second;
+}
+
+/// A cell is the darker, the larger its part of the label's samples; few mistakes must be seen,
+/// too.
+std::string confusion_cell(std::int64_t count, std::int64_t support, bool is_right) {
+  if (count == 0) return "<td></td>";
+  const double part = support > 0 ? static_cast<double>(count) / static_cast<double>(support) : 0.0;
+  const double ink = is_right ? part : std::sqrt(part);
+  return fmt::format("<td class=\"{}{}\" style=\"--ink:{:.2f}\">{}</td>",
+                     is_right ? "right" : "wrong", ink > 0.6 ? " deep" : "", ink, count);
+}
+
+std::string confusion_matrix_html(const EvaluatedClasses& of) {
+  const std::size_t classes = of.names.size();
+  const bool is_short = std::all_of(of.names.begin(), of.names.end(),
+                                    [](const std::string& name) { return name.size() <= 3; });
+  std::string out =
+      "<h4>Confusion matrix</h4>\n<p class=\"note\">Rows: what samples are. Columns: what they "
+      "were "
+      "taken for.</p>\n<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion "
+      "matrix\"><table class=\"confusion\">\n<thead><tr><td></td>";
+  for (std::size_t c = 0; c < classes; ++c) {
+    out += fmt::format("<th scope=\"col\" title=\"{}\">{}</th>", html_text(of.names[c]),
+                       is_short ? html_text(of.names[c]) : std::to_string(c));
+  }
+  out += "</tr></thead>\n<tbody>\n";
+  for (std::size_t label = 0; label < classes; ++label) {
+    out += fmt::format("<tr><th scope=\"row\">{}{}</th>",
+                       is_short ? std::string() : fmt::format("<small>{}</small> ", label),
+                       html_text(of.names[label]));
+    for (std::size_t c = 0; c < classes; ++c) {
+      out += confusion_cell(confusions(of, label, c), of.report.classes[label].support, label == c);
+    }
+    out += "</tr>\n";
+  }
+  return out + "</tbody></table></div>\n";
+}
+
+std::string confused_pairs_html(const EvaluatedClasses& of) {
+  std::vector<std::pair<std::pair<std::int32_t, std::int32_t>, std::int64_t>> pairs;
+  for (const auto& each : of.report.confusion) {
+    if (each.first.first != each.first.second) pairs.emplace_back(each);
+  }
+  if (pairs.empty()) return {};
+  std::stable_sort(pairs.begin(), pairs.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  const std::size_t all = pairs.size();
+  pairs.resize(std::min(all, kMostPairs));
+  HtmlTable table{"Most frequent confusions", "pairs", {"is", "taken for", "samples"}, {}};
+  for (const auto& [pair, count] : pairs) {
+    table.rows.push_back({html_text(of.names[static_cast<std::size_t>(pair.first)]),
+                          html_text(of.names[static_cast<std::size_t>(pair.second)]),
+                          std::to_string(count)});
+  }
+  return fmt::format(
+      "<h4>Most frequent confusions</h4>\n{}<p class=\"note\">The first {} of {} "
+      "pairs; <code>dpt eval --json</code> has all.</p>\n",
+      table.text(), pairs.size(), all);
+}
+
+/// One sample: its picture, or its name where it is none, and what was said of it.
+std::string sample_html(const ReportedSample& sample, const std::string& outputs) {
+  const std::string what = fmt::format("sample {} ({}): {}, taken for {}", sample.index,
+                                       sample.file, sample.truth, sample.prediction);
+  std::string out = fmt::format("<figure class=\"sample\" title=\"{}\">", html_text(what));
+  if (sample.png.empty()) {
+    out += "<code>" + html_text(sample.file) + "</code>";
+  } else {
+    // The pixels of a picture that is enlarged are what the model sees.
+    constexpr std::int64_t kSmall = 64;
+    out += fmt::format("<img{} alt=\"{}\" src=\"data:image/png;base64,{}\">",
+                       sample.side <= kSmall ? " class=\"small\"" : "", html_text(what),
+                       base64(sample.png));
+  }
+  const bool is_right = sample.confidence && sample.truth == sample.prediction;
+  out += fmt::format("<figcaption><b>{}</b>", html_text(sample.truth));
+  if (!is_right) out += fmt::format(" &#8594; {}", html_text(sample.prediction));
+  out += "<br><small>";
+  if (sample.confidence) out += fmt::format("{} {:.4f}<br>", outputs, *sample.confidence);
+  return out + fmt::format("loss {:.4f}<br>#{}</small></figcaption></figure>\n", sample.loss,
+                           sample.index);
+}
+
+std::string samples_html(const std::string& heading, const std::vector<ReportedSample>& samples,
+                         const std::string& outputs) {
+  if (samples.empty()) return {};
+  std::string out = "<h4>" + heading + "</h4>\n<div class=\"samples\">\n";
+  for (const ReportedSample& sample : samples) out += sample_html(sample, outputs);
+  return out + "</div>\n";
+}
+
+std::string evaluation_summary(const ReportedEvaluation& of) {
+  std::string out = fmt::format("<p><code>{}</code>{} (step {}), {} split, {} samples: loss {:.4f}",
+                                html_text(of.checkpoint), html_text(of.weights), of.step, of.split,
+                                of.n, of.loss);
+  if (of.accuracy) out += fmt::format(", accuracy {:.4f}", *of.accuracy);
+  for (const auto& [name, value] : of.metrics) {
+    out += fmt::format(", {} {:.4f}", html_text(name), value);
+  }
+  if (of.classes && of.classes->calibration_error) {
+    out += fmt::format(", calibration error {:.4f}", *of.classes->calibration_error);
+  }
+  if (of.classes) out += fmt::format("; {} wrong", of.wrong);
+  return out + ".</p>\n";
+}
+
+std::string evaluation_html(const ReportedEvaluation& of) {
+  std::string out = evaluation_summary(of);
+  out += samples_html("Most certain mistakes", of.most_certain, of.outputs);
+  out += samples_html("Largest losses", of.worst, of.outputs);
+  if (of.classes) {
+    out += "<div class=\"beside\"><div>\n" +
+           (of.classes->names.size() <= kMostInMatrix ? confusion_matrix_html(*of.classes)
+                                                      : confused_pairs_html(*of.classes)) +
+           "</div><div>\n" + scores_html(*of.classes) + "</div></div>\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string evaluation_section(const std::vector<ReportedRun>& runs) {
+  std::string body;
+  for (const ReportedRun& run : runs) {
+    if (!run.evaluation && run.evaluation_problem.empty()) continue;
+    if (runs.size() > 1) {
+      body += "<details open><summary><h3>" + html_text(run.label) + "</h3></summary>\n";
+    }
+    if (run.evaluation) {
+      body += evaluation_html(*run.evaluation);
+    } else {
+      body += fmt::format("<p class=\"warning\">Not evaluated: {}</p>\n",
+                          html_text(run.evaluation_problem));
+    }
+    if (runs.size() > 1) body += "</details>\n";
+  }
+  if (body.empty()) return {};
+  return section("evaluation", "Classes and mistakes", body);
+}
+
+}  // namespace dpt

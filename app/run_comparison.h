@@ -1,0 +1,57 @@
+// How the configs and the results of runs differ: for dpt compare and dpt report.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/run_facts.h"
+
+namespace dpt {
+
+/// The values of a run's config, in its order, and by path.
+struct RunConfig {
+  std::vector<std::pair<std::string, std::string>> values;
+  std::map<std::string, std::string> by_path;
+
+  /// "-" where the config has no such value.
+  std::string at(const std::string& path) const;
+};
+
+/// `folder` without slashes at its end. Throws ErrorKind::data where it is no run's: it has no
+/// config.yaml.
+std::string checked_run_folder(std::string folder);
+
+/// As today's dpt writes it, so that what an older one did not know has its default. Throws what
+/// reading a config throws.
+RunConfig config_of_run(const std::string& folder);
+
+/// The paths at which not all configs have the same value.
+std::vector<std::string> differing_paths(const std::vector<RunConfig>& configs);
+
+/// What a run is compared by: results, the best value, steps and seconds.
+std::vector<std::pair<std::string, double>> numbers_of(const RunFacts& facts);
+
+/// Of each run those of numbers_of.
+using RunNumbers = std::vector<std::vector<std::pair<std::string, double>>>;
+
+std::optional<double> number_at(const RunNumbers& numbers, std::size_t run,
+                                const std::string& name);
+
+/// Keys of any of the lists, each once, in the order in which they come up.
+template <class Lists>
+std::vector<std::string> names_in(const Lists& lists) {
+  std::vector<std::string> names;
+  std::set<std::string> known;
+  for (const auto& list : lists) {
+    for (const auto& [name, value] : list) {
+      if (known.insert(name).second) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+}  // namespace dpt

@@ -1,0 +1,28 @@
+// A checkpoint, measured on a split of its run's data: for dpt eval and dpt report.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/training/evaluator.h"
+
+namespace dpt {
+
+/// The config of a checkpoint, to evaluate it: where the data is and what runs it may be of today.
+/// `path` is its file, for messages.
+TrainSpec spec_for_evaluation(const CheckpointHeader& header, const std::string& path,
+                              std::vector<std::string> overrides, const std::string& devices);
+
+/// How the data of the job differs from the run's as far as that concerns the results on `split`,
+/// and what follows; empty where it does not. Results on other data would be compared that do not
+/// compare, and another number of training samples is another validation split, so that samples
+/// the weights were trained on would be taken for unseen ones.
+std::string difference_from_run(const std::string& path, const CheckpointHeader& header,
+                                const Job& job, const std::string& split);
+
+/// The split with these weights, by all ranks of the job; the same on each of its processes.
+EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
+                             const std::vector<float>& params);
+
+}  // namespace dpt
