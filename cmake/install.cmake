@@ -1,6 +1,10 @@
 # What `cmake --install` puts where: the program, its manual pages, completion for shells, documents and
 # example configs. (The example that trains on built-in data runs from anywhere.)
 include(GNUInstallDirs)
+option(DPT_DEBIAN "Install as Debian's packages have it: compressed pages, a copyright file, a changelog" OFF)
+if(DPT_DEBIAN AND DPT_WITH_CUDA)
+  set(CMAKE_INSTALL_DOCDIR ${CMAKE_INSTALL_DATADIR}/doc/dpt-cuda)
+endif()
 install(TARGETS dpt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # Manual pages and completion are written by the program, from its own commands. One for another kind of
@@ -8,9 +12,8 @@ install(TARGETS dpt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(NOT CMAKE_CROSSCOMPILING)
   set(pages ${CMAKE_BINARY_DIR}/man)
   set(completion ${CMAKE_BINARY_DIR}/completion)
-  option(DPT_GZIP_MAN "Compress the manual pages, as packages do" OFF)
   set(compress "")
-  if(DPT_GZIP_MAN)
+  if(DPT_DEBIAN)
     set(compress COMMAND find ${pages} -name "*.1" -exec gzip -9n {} +)
   endif()
   file(GLOB prose CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/*.roff)
@@ -38,5 +41,8 @@ endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/dpt
         FILES_MATCHING PATTERN "*.yaml")
 install(FILES ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(NOT DPT_DEBIAN)
+  install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        FILES_MATCHING PATTERN "*.md")
+        FILES_MATCHING PATTERN "*.md" PATTERN man EXCLUDE)
