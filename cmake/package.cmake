@@ -38,20 +38,21 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXE
     GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(CPACK_OUTPUT_FILE_PREFIX ${CMAKE_BINARY_DIR}/packages)
 
-set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "data-parallel trainer of image classifiers
- dpt trains the network that a YAML file describes, with one replica of it on
- each device, and writes a run folder with a log and checkpoints in
- safetensors format. Every mistake in a config is reported before anything
- runs, a killed run resumes where it stopped, and the weights can be made
- bit-identical for any number of replicas.
- .")
+# CPack indents the lines, and writes an empty one as Debian has it.
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "data-parallel trainer of image classifiers")
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "dpt trains the network that a YAML file describes, with one replica of it on
+each device, and writes a run folder with a log and checkpoints in
+safetensors format. Every mistake in a config is reported before anything
+runs, a killed run resumes where it stopped, and the weights can be made
+bit-identical for any number of replicas.
+")
 # Each has /usr/bin/dpt. Whatever depends on dpt is content with either.
 if(DPT_WITH_CUDA)
   set(CPACK_DEBIAN_PACKAGE_SECTION contrib/science)
   string(APPEND CPACK_DEBIAN_PACKAGE_DESCRIPTION "
- This package trains on NVIDIA GPUs and on CPUs. The driver, cuBLASLt, cuDNN
- and NCCL come from NVIDIA; dpt looks for these libraries when a run uses a
- GPU.")
+This package trains on NVIDIA GPUs and on CPUs. The driver, cuBLASLt, cuDNN
+and NCCL come from NVIDIA; dpt looks for these libraries when a run uses a
+GPU.")
   set(CPACK_DEBIAN_PACKAGE_PROVIDES "dpt (= ${PROJECT_VERSION}-${DPT_PACKAGE_RELEASE})")
   set(CPACK_DEBIAN_PACKAGE_CONFLICTS dpt)
   set(CPACK_DEBIAN_PACKAGE_REPLACES dpt)
@@ -61,7 +62,7 @@ if(DPT_WITH_CUDA)
       "libcublas-${CUDAToolkit_VERSION_MAJOR}-${CUDAToolkit_VERSION_MINOR}, libcudnn9-cuda-${CUDAToolkit_VERSION_MAJOR}, libnccl2")
 else()
   string(APPEND CPACK_DEBIAN_PACKAGE_DESCRIPTION "
- This package trains on CPUs; dpt-cuda is for NVIDIA GPUs too.")
+This package trains on CPUs; dpt-cuda is for NVIDIA GPUs too.")
   set(CPACK_DEBIAN_PACKAGE_CONFLICTS dpt-cuda)
   set(CPACK_DEBIAN_PACKAGE_REPLACES dpt-cuda)
 endif()
@@ -79,8 +80,10 @@ if(DPT_DEBIAN)
   # SOURCE_DATE_EPOCH, if it is set, is the time.
   string(TIMESTAMP dpt_changelog_date "%a, %d %b %Y %H:%M:%S +0000" UTC)
   configure_file(${CMAKE_SOURCE_DIR}/cmake/debian/changelog.in ${CMAKE_BINARY_DIR}/debian/changelog.Debian @ONLY)
-  execute_process(COMMAND ${DPT_GZIP} -9nf ${CMAKE_BINARY_DIR}/debian/changelog.Debian COMMAND_ERROR_IS_FATAL ANY)
-  install(FILES ${CMAKE_BINARY_DIR}/debian/copyright ${CMAKE_BINARY_DIR}/debian/changelog.Debian.gz
-          DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  configure_file(${CMAKE_SOURCE_DIR}/CHANGELOG.md ${CMAKE_BINARY_DIR}/debian/changelog COPYONLY)
+  execute_process(COMMAND ${DPT_GZIP} -9nf changelog changelog.Debian
+                  WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/debian COMMAND_ERROR_IS_FATAL ANY)
+  install(FILES ${CMAKE_BINARY_DIR}/debian/copyright ${CMAKE_BINARY_DIR}/debian/changelog.gz
+                ${CMAKE_BINARY_DIR}/debian/changelog.Debian.gz DESTINATION ${CMAKE_INSTALL_DOCDIR})
 endif()
 include(CPack)
