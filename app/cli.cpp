@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "app/command_support.h"
+#include "app/command_tree.h"
 #include "app/commands.h"
 #include "app/console.h"
 #include "app/launch_processes.h"
@@ -569,6 +570,35 @@ void add_inspect_command(CLI::App& app, CommandBody& body) {
   set_body(inspect, body, options, run_inspect);
 }
 
+/// What describes the commands themselves; `app` must outlive the body.
+void add_completion_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<CompletionOptions>();
+  CLI::App* completion = app.add_subcommand(
+      "completion", "Print a script with which a shell completes the commands and options of dpt");
+  completion->add_option("shell", options->shell, "The shell that runs the script")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->callback([&app, &body, options] {
+    body = [&app, options] { return run_completion(*options, command_tree(app)); };
+  });
+}
+
+/// For the build, not for users.
+void add_man_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<ManOptions>();
+  CLI::App* man = app.add_subcommand("man", "Write the manual pages of all commands into a folder");
+  man->group("");
+  man->add_option("folder", options->folder, "The folder, which is made if it is not there")
+      ->required()
+      ->check(not_empty());
+  man->add_option("--prose", options->prose, "Folder of what the pages say beside the options")
+      ->required()
+      ->check(not_empty());
+  man->callback([&app, &body, options] {
+    body = [&app, options] { return run_man(*options, command_tree(app)); };
+  });
+}
+
 /// Runs `work`, whose result is the exit code; an exception becomes a message and its exit code.
 int run_guarded(const std::function<int()>& work) {
   try {
@@ -594,6 +624,7 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
   std::vector<std::string> names;
   for (const CLI::App* command : commands) {
     if (command->get_name() == argv[at]) return check_command(*command, argc, argv, at + 1);
+    if (command->get_group().empty()) continue;
     names.push_back(command->get_name());
   }
   const std::string near = closest(argv[at], names);
@@ -625,15 +656,8 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
        near.empty() ? "." : fmt::format(", did you mean '{}'?", near), called);
 }
 
-}  // namespace
-
-int run_cli(int argc, const char* const* argv) {
-  CLI::App app{
-      "dpt trains image classifiers from one YAML file, data-parallel over CPU cores and GPUs. In "
-      "exact mode\n(train.shards) the weights are bit-identical for any number of replicas.\n\n"
-      "  dpt config init > config.yaml     write a config to start from\n"
-      "  dpt train config.yaml             train it; run the same command again to resume\n"
-      "  dpt eval runs/NAME                evaluate its best checkpoint"};
+/// Defines everything. `app` and `body` must outlive the call of the body.
+void define_commands(CLI::App& app, CommandBody& body, const std::vector<std::string>& command) {
   app.name("dpt");
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text());
@@ -642,10 +666,9 @@ int run_cli(int argc, const char* const* argv) {
       "or memory,\n5 diverged, 6 another replica failed or stalled, 7 --require not met,\n"
       "75 stopped on request (run the same command again to resume),\n"
       "129 SIGHUP, 130 SIGINT, 143 SIGTERM (checkpoint saved).");
-  CommandBody body;
-  add_train_command(app, body, {argv, argv + argc});
-  add_eval_command(app, body, {argv, argv + argc});
-  add_predict_command(app, body, {argv, argv + argc});
+  add_train_command(app, body, command);
+  add_eval_command(app, body, command);
+  add_predict_command(app, body, command);
   add_export_command(app, body);
   add_runs_command(app, body);
   add_compare_command(app, body);
@@ -655,7 +678,32 @@ int run_cli(int argc, const char* const* argv) {
   add_model_command(app, body);
   add_devices_command(app, body);
   add_inspect_command(app, body);
-  add_bench_command(app, body, {argv, argv + argc});
+  add_bench_command(app, body, command);
+  add_completion_command(app, body);
+  add_man_command(app, body);
+  name_values(app);
+}
+
+constexpr const char* kAppHelp =
+    "dpt trains image classifiers from one YAML file, data-parallel over CPU cores and GPUs. In "
+    "exact mode\n(train.shards) the weights are bit-identical for any number of replicas.\n\n"
+    "  dpt config init > config.yaml     write a config to start from\n"
+    "  dpt train config.yaml             train it; run the same command again to resume\n"
+    "  dpt eval runs/NAME                evaluate its best checkpoint";
+
+}  // namespace
+
+Command all_commands() {
+  CLI::App app{kAppHelp};
+  CommandBody body;
+  define_commands(app, body, {});
+  return command_tree(app);
+}
+
+int run_cli(int argc, const char* const* argv) {
+  CLI::App app{kAppHelp};
+  CommandBody body;
+  define_commands(app, body, {argv, argv + argc});
   const int code = run_guarded([&] {
     prepare_standard_streams();
     try {

@@ -10,6 +10,8 @@
 
 namespace dpt {
 
+struct Command;
+
 /// Of a command that several processes may run together.
 struct ProcessOptions {
   int nproc = 0;  ///< processes to start on this machine; 0 = none, this is one itself
@@ -162,5 +164,17 @@ int run_bench(const BenchOptions& options);
 int run_bench_calls(const BenchOptions& options);
 /// `bench --data`: times the reading, decoding and transforming of the training samples.
 int run_bench_data(const BenchOptions& options);
+
+struct CompletionOptions {
+  std::string shell;
+};
+/// Prints the completion script of `root` (command_tree.h) and all commands below it.
+int run_completion(const CompletionOptions& options, const Command& root);
+
+struct ManOptions {
+  std::string folder, prose;
+};
+/// Writes a manual page for each command.
+int run_man(const ManOptions& options, const Command& root);
 
 }  // namespace dpt

@@ -1,11 +1,48 @@
-# What `cmake --install` puts where: the program, its manual page, its documents and example configs.
-# (The example that trains on built-in data runs from anywhere.)
+# What `cmake --install` puts where: the program, its manual pages, completion for shells, documents and
+# example configs. (The example that trains on built-in data runs from anywhere.)
 include(GNUInstallDirs)
+option(DPT_DEBIAN "Install as Debian's packages have it: compressed pages, a copyright file, a changelog" OFF)
+if(DPT_DEBIAN AND DPT_WITH_CUDA)
+  set(CMAKE_INSTALL_DOCDIR ${CMAKE_INSTALL_DATADIR}/doc/dpt-cuda)
+endif()
 install(TARGETS dpt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES ${CMAKE_SOURCE_DIR}/docs/dpt.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+
+# Manual pages and completion are written by the program, from its own commands. One for another kind of
+# machine cannot run here: its package has neither.
+if(NOT CMAKE_CROSSCOMPILING)
+  set(pages ${CMAKE_BINARY_DIR}/man)
+  set(completion ${CMAKE_BINARY_DIR}/completion)
+  set(compress "")
+  if(DPT_DEBIAN)
+    set(compress COMMAND find ${pages} -name "*.1" -exec gzip -9n {} +)
+  endif()
+  file(GLOB prose CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/*.roff)
+  # The folder is made anew, so that no page of a command that is gone remains.
+  add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/man.made
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${pages}
+    COMMAND dpt man ${pages} --prose ${CMAKE_SOURCE_DIR}/docs/man
+    ${compress}
+    COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/man.made
+    DEPENDS dpt ${prose} VERBATIM)
+  add_custom_command(OUTPUT ${completion}/dpt ${completion}/_dpt ${completion}/dpt.fish
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${completion}
+    COMMAND dpt completion bash > ${completion}/dpt
+    COMMAND dpt completion zsh > ${completion}/_dpt
+    COMMAND dpt completion fish > ${completion}/dpt.fish
+    DEPENDS dpt VERBATIM)
+  add_custom_target(dpt_extras ALL DEPENDS ${CMAKE_BINARY_DIR}/man.made ${completion}/dpt)
+
+  install(DIRECTORY ${pages}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${completion}/dpt DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${completion}/_dpt DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+  install(FILES ${completion}/dpt.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
+
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/dpt
         FILES_MATCHING PATTERN "*.yaml")
-install(FILES ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/CHANGELOG.md ${CMAKE_SOURCE_DIR}/LICENSE
-        DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${CMAKE_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(NOT DPT_DEBIAN)
+  install(FILES ${CMAKE_SOURCE_DIR}/CHANGELOG.md ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        FILES_MATCHING PATTERN "*.md")
+        FILES_MATCHING PATTERN "*.md" PATTERN man EXCLUDE)

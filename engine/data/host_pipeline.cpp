@@ -28,7 +28,7 @@ bool device_can(const Variant& transform) {
          transform.type == "Normalize" || transform.type == "RandomErasing";
 }
 
-bool is_empty(const PixelBox& box) {
+[[maybe_unused]] bool is_empty(const PixelBox& box) {
   return box.height < 1 || box.width < 1;
 }
 

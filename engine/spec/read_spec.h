@@ -68,4 +68,13 @@ std::vector<std::string> diff_specs(const std::string& old_yaml, const std::stri
 std::string config_schema(const Catalog& catalog);
 std::string config_reference(const Catalog& catalog);
 
+/// A value of a config that a command line may replace, for completion.
+struct ConfigPath {
+  std::string path;                ///< "optimizer.lr"
+  std::vector<std::string> words;  ///< the values that it may have, where these are words
+};
+/// All of them, sorted; those of every kind there is (`optimizer.type`) together. Items of lists,
+/// such as layers, have names of their own and are not among them.
+std::vector<ConfigPath> config_paths(const Catalog& catalog);
+
 }  // namespace dpt

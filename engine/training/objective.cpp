@@ -82,7 +82,12 @@ void measure_top5(Job& job) {
   if (job.metrics.sums.size() == kMostMetricSums) return;
   for (const ObjectTable* table : metric_table().alternatives) {
     // Its k is 5 unless a config says otherwise.
-    if (table->name == "top_k") job.spec.metrics.push_back({table->name, {}, table, table->make()});
+    if (table->name != "top_k") continue;
+    Variant top5;
+    top5.type = table->name;
+    top5.table = table;
+    top5.options = table->make();
+    job.spec.metrics.push_back(std::move(top5));
   }
   job.metrics = make_metrics(job.spec.metrics, {job.plan.classes, job.spec.loss.type,
                                                 job.loss.has_errors, job.loss.targets.kind});

@@ -65,7 +65,7 @@ std::int64_t PartLayout::floats() const {
   return ceil_div(begin(parts_), kWidth) * kWidth;
 }
 
-PartNorms::PartNorms(Backend& backend, const Job& job, const PartLayout& layout)
+PartNorms::PartNorms(Backend& backend, [[maybe_unused]] const Job& job, const PartLayout& layout)
     : backend_(backend), layout_(layout) {
   assert(layout.is_empty() != job.spec.log.noise_scale);
   std::int64_t at = PartLayout::kCounts;

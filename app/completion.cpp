@@ -1,0 +1,27 @@
+#include "app/completion.h"
+
+#include "kernels/error.h"
+
+namespace dpt {
+
+std::string completion_script(const std::string& shell, const Command& root,
+                              const std::vector<ConfigPath>& paths) {
+  if (shell == "bash") return bash_completion(root, paths);
+  if (shell == "zsh") return zsh_completion(root, paths);
+  if (shell == "fish") return fish_completion(root, paths);
+  fail(ErrorKind::usage, "completion: expected bash, zsh or fish, found '{}'", shell);
+}
+
+std::string shell_quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char letter : text) {
+    if (letter == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += letter;
+    }
+  }
+  return quoted + "'";
+}
+
+}  // namespace dpt

@@ -1,0 +1,19 @@
+// Manual pages, made from the tree of commands and of prose: a page's synopsis and options come
+// from the commands, the rest from a fragment in roff.
+#pragma once
+
+#include <string>
+
+#include "app/command_tree.h"
+
+namespace dpt {
+
+/// "dpt-data-check"; of dpt itself "dpt".
+std::string page_name(const Command& command);
+
+/// The page of a command below `root`. `prose` continues the description; from its first .SH on it
+/// comes after the options. `date` is YYYY-MM-DD.
+std::string manual_page(const Command& root, const Command& command, const std::string& prose,
+                        const std::string& date);
+
+}  // namespace dpt

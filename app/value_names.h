@@ -1,0 +1,37 @@
+// What the value of an option or argument is: its name in help texts and manual pages, and what a
+// shell can offer for it. One table; a new option that takes a value needs a line in it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dpt {
+
+enum class ValueKind : std::uint8_t {
+  text,        ///< nothing can be offered but the value's words
+  file,        ///< any file
+  folder,      ///< any folder
+  config,      ///< a YAML file
+  checkpoint,  ///< a safetensors file
+  run,         ///< a run folder or a checkpoint
+  picture,     ///< a JPEG or PNG file, or a folder of them
+  list,        ///< words separated by commas
+  override_,   ///< KEY=VALUE of a config
+};
+
+struct ValueName {
+  std::string_view option;  ///< "--run-dir"; of an argument the name given to CLI11: "config"
+  std::string_view name;    ///< as help texts show it
+  ValueKind kind = ValueKind::text;
+  std::string_view words = {};  ///< what may be written, separated by blanks
+};
+
+/// The line of an option or argument; null if the table does not have it.
+const ValueName* value_name(std::string_view option);
+
+/// The words of a text, which blanks separate.
+std::vector<std::string> words_of(std::string_view text);
+
+}  // namespace dpt
