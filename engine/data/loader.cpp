@@ -37,8 +37,8 @@ bool is_in(const Range& range, std::int64_t position) {
 /// What the positions of an epoch stand for.
 struct Order {
   std::int64_t epoch = -1;
-  std::vector<std::int64_t> ids;    ///< sample index of every position
-  std::vector<std::int32_t> slots;  ///< resident: the same; otherwise empty
+  EpochOrder samples;
+  std::vector<std::int32_t> slots;  ///< resident: the samples' indices; otherwise empty
 };
 
 /// One batch in the ring.
@@ -55,7 +55,11 @@ struct Staging {
 
 struct Loader::Impl : DecoderPool::Client {
   Impl(const Split& a_split, const Options& an_options)
-      : split(a_split), source(*a_split.source), options(an_options), resident(source.resident()) {
+      : split(a_split),
+        source(*a_split.source),
+        options(an_options),
+        sampling(a_split, an_options.sampling),
+        resident(source.resident()) {
     const std::int64_t n = source.size();
     if (n > std::numeric_limits<std::int32_t>::max()) {
       fail(ErrorKind::data, "data set of {} samples: more than {} are not supported", n,
@@ -105,6 +109,7 @@ struct Loader::Impl : DecoderPool::Client {
   const Split& split;
   const DataSource& source;
   Options options;
+  Sampling sampling;
   std::optional<ResidentSamples> resident;
   std::size_t sample_bytes = 0, target_floats = 0;  ///< of a sample that is staged
 
@@ -131,9 +136,9 @@ struct Loader::Impl : DecoderPool::Client {
 };
 
 Order Loader::Impl::make_order(std::int64_t epoch) const {
-  Order made{epoch, epoch_order(split.size(), options.seed, epoch, options.shuffle), {}};
-  for (std::int64_t& id : made.ids) id = split.indices[static_cast<std::size_t>(id)];
-  if (resident) made.slots.assign(made.ids.begin(), made.ids.end());
+  Order made{epoch, sampling.epoch(epoch), {}};
+  const std::vector<std::int64_t>& indices = made.samples.indices;
+  if (resident) made.slots.assign(indices.begin(), indices.end());
   return made;
 }
 
@@ -162,7 +167,7 @@ void Loader::Impl::start(std::int64_t epoch, std::vector<Range> new_ranges,
   partners = std::move(new_partners);
   if (order.epoch != epoch && next_order.valid()) order = next_order.get();
   if (order.epoch != epoch) order = make_order(epoch);
-  if (options.shuffle && split.size() >= kSamplesWorthAThread && !next_order.valid()) {
+  if (options.sampling.shuffle && split.size() >= kSamplesWorthAThread && !next_order.valid()) {
     make_next_order(epoch + 1);
   }
   consumed = 0;
@@ -223,9 +228,10 @@ bool Loader::Impl::work() noexcept {
     for (; k < begin + count; ++k) {
       beat("reading samples");
       const auto at = static_cast<std::size_t>(k);
-      const std::int64_t position = k < range.size() ? range.begin + k : partners[index];
-      const std::int64_t id = order.ids[static_cast<std::size_t>(position)];
-      source.read_in_epoch(order.epoch, id,
+      const auto position =
+          static_cast<std::size_t>(k < range.size() ? range.begin + k : partners[index]);
+      const std::int64_t id = order.samples.indices[position];
+      source.read_in_epoch({order.epoch, id, order.samples.draw_keys()[position]},
                            std::span(batch.pixels).subspan(at * sample_bytes, sample_bytes),
                            batch.labels[at]);
       if (target_floats == 0) continue;
@@ -249,7 +255,7 @@ bool Loader::Impl::work() noexcept {
 void Loader::Impl::set_partner(const Range& range, std::size_t index, HostBatch& batch) const {
   if (partners.empty()) return;
   const auto partner = static_cast<std::size_t>(partners[index]);
-  batch.partner_id = order.ids[partner];
+  batch.partner_id = order.samples.draw_keys()[partner];
   if (resident) {
     batch.partner_slot = order.slots[partner];
   } else {
@@ -266,7 +272,7 @@ HostBatch Loader::Impl::next_resident(const Range& range) {
   batch.labels = resident->labels;
   batch.targets = resident->targets;
   batch.slots = std::span(order.slots).subspan(begin, count);
-  batch.ids = std::span(order.ids).subspan(begin, count);
+  batch.ids = std::span(order.samples.draw_keys()).subspan(begin, count);
   set_partner(range, consumed, batch);
   ++consumed;
   return batch;
@@ -296,7 +302,8 @@ HostBatch Loader::Impl::next_staged(const Range& range) {
   batch.labels = std::span(ready.labels).first(read);
   batch.targets = std::span(ready.targets).first(read * target_floats);
   batch.slots = std::span(counted).first(count);
-  batch.ids = std::span(order.ids).subspan(static_cast<std::size_t>(range.begin), count);
+  batch.ids =
+      std::span(order.samples.draw_keys()).subspan(static_cast<std::size_t>(range.begin), count);
   set_partner(range, index, batch);
   return batch;
 }

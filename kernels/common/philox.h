@@ -18,6 +18,7 @@ enum class Use : std::uint32_t {
   dropout = 5,
   synthesis = 6,
   transform = 7,
+  balance = 8,
   mix = 9
 };
 
