@@ -85,6 +85,20 @@ TEST_CASE_FIXTURE(InWorld, "Exact mode gives the same bits on every layout of pr
   CHECK((bits("four") == expected));
 }
 
+TEST_CASE_FIXTURE(InWorld, "Samples are mixed with the same partners on every layout") {
+  if (lacks_gloo()) return;
+  const std::vector<std::string> mixed = {
+      "train.epochs=2", "data.transforms.batch=[{type: MixUp}, {type: CutMix}]",
+      "data.transforms.train=[{type: RandomHorizontalFlip}, {type: RandomErasing}]"};
+  std::vector<std::string> alone = train("alone");
+  alone.insert(alone.end(), mixed.begin(), mixed.end());
+  const Finished one = run_dpt(alone, dir.path());
+  CAPTURE(one.err);
+  REQUIRE(one.exit_code == 0);
+  train_on("uneven", {"cpu", "cpu,cpu"}, mixed);
+  CHECK((bits("uneven") == bits("alone")));
+}
+
 TEST_CASE_FIXTURE(InWorld,
                   "Fast mode overlaps sums over processes with backward, with equal bits") {
   if (lacks_gloo()) return;

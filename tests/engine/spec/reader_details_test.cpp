@@ -504,6 +504,7 @@ data:
       - type: Normalize
         mean: [0.5]
         std: [1]
+    batch: []
 model:
   input: [3, 8, 8]
   layers:
