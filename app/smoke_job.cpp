@@ -27,7 +27,8 @@ std::int64_t smoke_batch(const TrainSpec& spec) {
 }
 
 /// The config as it is, but short, and with no file of its own.
-TrainSpec shortened(TrainSpec spec, const std::string& folder, std::vector<std::string>& notes) {
+TrainSpec shortened_spec(TrainSpec spec, const std::string& folder,
+                         std::vector<std::string>& notes) {
   constexpr std::int64_t kFewSamples = 4;
   if (spec.weights) {
     notes.push_back(fmt::format("weights.file {} is not read: the weights are initial values",
@@ -116,7 +117,7 @@ SmokeJob make_smoke_job(const std::string& config, const std::vector<std::string
                         const std::string& folder) {
   SmokeJob made;
   const std::vector<std::string> words = without_balance(config, overrides, made.notes);
-  TrainSpec spec = shortened(load_spec(catalog(), config, words), folder, made.notes);
+  TrainSpec spec = shortened_spec(load_spec(catalog(), config, words), folder, made.notes);
   Plan plan = make_plan(spec);
   check_outputs(spec, plan.classes);
   const MadeUpSamples samples = samples_for(spec, plan);
