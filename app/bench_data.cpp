@@ -42,8 +42,7 @@ class BatchReader {
  private:
   static Loader::Options options(const Job& job) {
     Loader::Options made = loader_options(job);
-    made.seed = static_cast<std::uint64_t>(job.spec.seed);
-    made.shuffle = job.spec.data.shuffle;
+    made.sampling = sampling_of(job.spec);
     return made;
   }
 

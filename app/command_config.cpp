@@ -117,6 +117,7 @@ std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
   const DataSets sets = open_dataset(spec.data.dataset, requirements);
   say_notes(sets);
   check_sizes(spec, sets, requirements);
+  check_sampler(spec.data.sampler, *sets.train);
   const Splits splits =
       make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
   TrainSpec adopted = spec;

@@ -17,16 +17,22 @@ namespace dpt {
 namespace {
 
 /// Of the training samples the first of the epoch; of others, some of the whole split.
-std::vector<std::int64_t> chosen_samples(const Split& split, bool is_train, std::uint64_t seed,
-                                         std::int64_t epoch, std::int64_t count) {
-  const std::vector<std::int64_t> order =
-      is_train ? epoch_order(split.size(), seed, epoch, true) : std::vector<std::int64_t>();
-  std::vector<std::int64_t> chosen;
-  for (std::int64_t k = 0; k < count; ++k) {
-    const std::int64_t position =
-        is_train ? order[static_cast<std::size_t>(k)] : k * split.size() / count;
-    chosen.push_back(split.indices[static_cast<std::size_t>(position)]);
+EpochOrder chosen_samples(const Split& split, const TrainSpec* training, std::int64_t epoch,
+                          std::int64_t count) {
+  EpochOrder chosen;
+  if (training) {
+    SamplingOptions sampling = sampling_of(*training);
+    sampling.shuffle = true;
+    const EpochOrder order = Sampling(split, sampling).epoch(epoch);
+    chosen = {order.indices, order.draw_keys()};
+    chosen.indices.resize(static_cast<std::size_t>(count));
+    chosen.keys.resize(static_cast<std::size_t>(count));
+    return chosen;
   }
+  for (std::int64_t k = 0; k < count; ++k) {
+    chosen.indices.push_back(split.indices[static_cast<std::size_t>(k * split.size() / count)]);
+  }
+  chosen.keys = chosen.indices;
   return chosen;
 }
 
@@ -88,9 +94,11 @@ int run_data_show(const DataShowOptions& options) {
   // The versions of a sample stay together.
   columns = std::clamp(columns / versions, std::int64_t{1}, count) * versions;
   std::vector<SheetPicture> pictures;
-  for (const std::int64_t index : chosen_samples(split, is_train, seed, options.epoch - 1, count)) {
+  const EpochOrder chosen =
+      chosen_samples(split, is_train ? &spec : nullptr, options.epoch - 1, count);
+  for (std::size_t k = 0; k < chosen.indices.size(); ++k) {
     for (std::int64_t v = 0; v < versions; ++v) {
-      pictures.push_back({index, options.epoch - 1 + v, 0, {}});
+      pictures.push_back({chosen.indices[k], options.epoch - 1 + v, chosen.keys[k], 0, {}});
     }
   }
   double low = 0, high = 1;

@@ -50,7 +50,7 @@ void check_same_data(const std::string& path, const CheckpointHeader& header, co
       difference = fmt::format(
           "expected the run's split of the training files (seed={}, data.val_split={}), found "
           "seed={}, data.val_split={}",
-          run.seed, run.data.val_split, job.spec.seed, job.spec.data.val_split);
+          run.seed, text_of(run.data.val_split), job.spec.seed, text_of(job.spec.data.val_split));
     }
   }
   if (difference.empty()) return;

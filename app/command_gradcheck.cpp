@@ -26,7 +26,7 @@ void use_random_data(TrainSpec& spec) {
       if (field.name == "classes") field.set(made.get(), classes);
     }
     spec.data.dataset = {table->name, spec.data.dataset.where, table, made};
-    spec.data.val_split = 0;
+    spec.data.val_split = {};
   }
 }
 

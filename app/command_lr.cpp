@@ -19,8 +19,8 @@ namespace {
 
 /// The samples that the run trains on: without those that are held out for validation.
 std::int64_t training_samples(const TrainSpec& spec, std::int64_t given) {
-  const std::int64_t held_out = spec.data.val_split;
   if (given > 0) {
+    const std::int64_t held_out = held_out_count(spec.data.val_split, given);
     if (given > held_out) return given - held_out;
     fail(ErrorKind::usage,
          "--samples {}: expected more samples than data.val_split holds out ({}): the number of "
@@ -29,7 +29,8 @@ std::int64_t training_samples(const TrainSpec& spec, std::int64_t given) {
   }
   try {
     const DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, make_plan(spec)));
-    return make_splits(sets, held_out, static_cast<std::uint64_t>(spec.seed)).train.size();
+    return make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed))
+        .train.size();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::data) throw;
     throw Error(ErrorKind::data,

@@ -38,7 +38,7 @@ Variant with_defaults(const ObjectTable* table) {
 
 /// The config without what only training needs: it may depend on data that are not here.
 TrainSpec without_training(TrainSpec spec) {
-  spec.data.val_split = 0;
+  spec.data.val_split = {};
   spec.data.cache.clear();
   spec.data.transforms.train = spec.data.transforms.eval;
   if (spec.data.on_bad_sample == OnBadSample::skip) spec.data.on_bad_sample = OnBadSample::stop;

@@ -49,8 +49,8 @@ void draw_samples(const DataSource& source, InputDesc input, std::vector<SheetPi
                              size_of(source.type()));
   std::vector<std::vector<float>> values;
   for (SheetPicture& picture : pictures) {
-    source.read_in_epoch(picture.epoch, picture.index, raw, picture.label);
-    values.push_back(run_input(*backend, input, picture.epoch, raw, std::span(&picture.index, 1)));
+    source.read_in_epoch({picture.epoch, picture.index, picture.key}, raw, picture.label);
+    values.push_back(run_input(*backend, input, picture.epoch, raw, std::span(&picture.key, 1)));
   }
   low = 0;
   high = 1;

@@ -14,6 +14,7 @@ namespace dpt {
 struct SheetPicture {
   std::int64_t index = 0;  ///< in the source
   std::int64_t epoch = 0;  ///< from 0
+  std::int64_t key = 0;    ///< Occurrence::key
   std::int32_t label = 0;
   Image image;
 };

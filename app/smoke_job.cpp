@@ -37,7 +37,10 @@ TrainSpec shortened_spec(TrainSpec spec, const std::string& folder,
   }
   if (!spec.data.cache.empty()) spec.data.cache = folder + "/cache";
   spec.data.batch_size = smoke_batch(spec);
-  spec.data.val_split = std::min(spec.data.val_split, kFewSamples);
+  if (ValSplitSpec& split = spec.data.val_split; split.holds_out()) {
+    // Made-up samples have no columns, and too few of each class to be stratified.
+    split = {.count = split.count > 0 ? std::min(split.count, kFewSamples) : kFewSamples};
+  }
   spec.train.epochs = std::max<std::int64_t>(spec.train.epochs, 2);
   if (spec.train.swa) spec.train.swa->from_epoch = 1;
   spec.checkpoint = {
@@ -92,7 +95,7 @@ MadeUpSamples samples_for(const TrainSpec& spec, const Plan& plan) {
   samples.targets.kind = kind_of_targets(declared, plan.classes);
   if (samples.targets.kind != TargetKind::class_index) samples.targets.values = plan.classes;
   samples.targets.weighted = declared.weighted;
-  samples.train = kSmokeSteps * spec.data.batch_size + spec.data.val_split;
+  samples.train = kSmokeSteps * spec.data.batch_size + spec.data.val_split.count;
   samples.test = kTestSamples;
   return samples;
 }
@@ -125,7 +128,7 @@ SmokeJob make_smoke_job(const std::string& config, const std::vector<std::string
   DataSets sets = make_up_samples(samples, salvage);
   made.samples = fmt::format(
       "{} made-up training samples, {} of them for validation, and {} for the test: {}, {}",
-      samples.train, spec.data.val_split, samples.test,
+      samples.train, spec.data.val_split.count, samples.test,
       samples.pictures
           ? fmt::format("PNG pictures from {}x{} on", samples.picture.h, samples.picture.w)
           : fmt::format("{} of {}", shape_text(samples.shape), name_of(samples.type)),

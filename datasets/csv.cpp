@@ -56,6 +56,7 @@ class CsvFeatureSource final : public DataSource {
     std::memcpy(pixels.data(), table_.features.data() + i * n, n * sizeof(float));
     label = table_.samples.labels[i];
   }
+  std::span<const std::int64_t> groups() const override { return table_.samples.groups; }
   std::optional<ResidentSamples> resident() const override {
     return ResidentSamples{std::as_bytes(std::span(table_.features)), table_.samples.labels,
                            table_.samples.rows};

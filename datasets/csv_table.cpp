@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <system_error>
 
 #include "datasets/class_table.h"
@@ -18,7 +19,7 @@ namespace {
 
 /// The columns that are used, and the lines of the file.
 struct CsvColumns {
-  std::optional<std::size_t> path, label;
+  std::optional<std::size_t> path, label, group;
   std::vector<std::size_t> features, targets;
 };
 
@@ -121,9 +122,15 @@ void add_targets(const CsvReader& reader, const std::vector<std::size_t>& column
 
 // ---- The files ---------------------------------------------------------------------------------
 
-CsvColumns choose_columns(const CsvReader& reader, const CsvOptions& options,
-                          const CsvTable* train) {
+CsvColumns choose_columns(const CsvReader& reader, const CsvOptions& options, const CsvTable* train,
+                          const std::string& group) {
   CsvColumns columns;
+  const std::vector<std::string>& header = reader.header();
+  // The test file needs none, but if it has one, it is no feature there either.
+  if (!group.empty() &&
+      (!train || std::find(header.begin(), header.end(), group) != header.end())) {
+    columns.group = reader.column(group, "data.val_split.group");
+  }
   if (!options.path.empty()) columns.path = reader.column(options.path, "data.path");
   if (!options.label.empty()) columns.label = reader.column(options.label, "data.label");
   for (const std::string& name : options.targets) {
@@ -141,7 +148,7 @@ CsvColumns choose_columns(const CsvReader& reader, const CsvOptions& options,
   const auto is_used = [&](std::size_t column) {
     const auto& targets = columns.targets;
     const auto& features = columns.features;
-    return column == columns.label ||
+    return column == columns.label || column == columns.group ||
            std::find(targets.begin(), targets.end(), column) != targets.end() ||
            std::find(features.begin(), features.end(), column) != features.end();
   };
@@ -202,7 +209,7 @@ TargetKind target_kind_of(const CsvOptions& options) {
 CsvTable read_csv_table(const std::string& path, const CsvOptions& options, const CsvTable* train,
                         ClassTable& classes, const DataRequirements& requirements) {
   CsvReader reader(path, options.delimiter.front());
-  const CsvColumns columns = choose_columns(reader, options, train);
+  const CsvColumns columns = choose_columns(reader, options, train, requirements.group);
   CsvTable table;
   for (const std::size_t column : columns.features) {
     table.feature_names.push_back(reader.header()[column]);
@@ -214,6 +221,7 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
   samples.targets.kind = target_kind_of(options);
   table.by_name = columns.label && options.label_type == CsvLabel::name;
   samples.targets.values = static_cast<std::int64_t>(columns.targets.size());
+  std::map<std::string, std::int64_t, std::less<>> groups;
   while (reader.next()) {
     table.lines.push_back(reader.line());
     check_picture_count(path, table.lines.size());
@@ -226,6 +234,12 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
         refuse_field(reader, *columns.path, "the path of a picture");
       }
       table.pictures.emplace_back(reader.field(*columns.path));
+    }
+    if (columns.group) {
+      const std::string_view text = trimmed(reader.field(*columns.group));
+      const auto number = static_cast<std::int64_t>(groups.size());
+      if (text.empty()) refuse_field(reader, *columns.group, "the name of a group");
+      samples.groups.push_back(groups.emplace(text, number).first->second);
     }
     if (columns.label) {
       samples.labels.push_back(label_in(reader, *columns.label, options.label_type, classes));

@@ -29,6 +29,7 @@ class PictureSource : public DataSource {
     std::vector<float> rows = {};      ///< labels.size() rows of targets.floats()
     TargetShape targets = {};
     std::vector<std::string> classes;
+    std::vector<std::int64_t> groups = {};  ///< DataSource::groups
   };
 
   std::int64_t size() const final { return static_cast<std::int64_t>(samples_.labels.size()); }
@@ -40,6 +41,7 @@ class PictureSource : public DataSource {
   std::int32_t label(std::int64_t index) const final {
     return samples_.labels[static_cast<std::size_t>(index)];
   }
+  std::span<const std::int64_t> groups() const final { return samples_.groups; }
   bool resizes() const final { return true; }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const final;
   Image read_part(std::int64_t index, const ChoosePart& choose, std::int32_t& label) const final;

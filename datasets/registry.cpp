@@ -68,6 +68,12 @@ DataSets open_dataset(const Variant& options, const DataRequirements& requiremen
   try {
     DataSets sets = kind.open(options, requirements);
     check_class_tables(sets, requirements.known_classes);
+    if (!requirements.group.empty() && sets.train->groups().empty()) {
+      fail(ErrorKind::usage,
+           "data.val_split.group: {}: expected data with columns (csv), but the samples of {} have "
+           "none: leave group out, or list the files in a CSV file with path, label and {}",
+           requirements.group, options.type, requirements.group);
+    }
     return sets;
   } catch (const std::filesystem::filesystem_error& error) {
     fail(ErrorKind::data, "{}: {}", options.type, error.what());

@@ -18,15 +18,16 @@ class SubstitutingSource final : public WrappedSource {
   /// None has to be readable.
   std::vector<std::int64_t> samples_to_try() const override { return {}; }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
-    read_in_epoch(0, index, pixels, label);
+    read_in_epoch({0, index, index}, pixels, label);
   }
-  void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> pixels,
+  void read_in_epoch(const Occurrence& sample, std::span<std::byte> pixels,
                      std::int32_t& label) const override {
     // Nothing is remembered: what is seen of a file may depend on the crop, and so on the epoch.
-    std::int64_t at = index;
+    std::int64_t at = sample.index;
     do {
       try {
-        return source().read_in_epoch(epoch, at, pixels, label);
+        const Occurrence substitute{sample.epoch, at, sample.key + (at - sample.index)};
+        return source().read_in_epoch(substitute, pixels, label);
       } catch (const DamagedCache&) {
         throw;
       } catch (const Error& error) {
@@ -34,9 +35,9 @@ class SubstitutingSource final : public WrappedSource {
         bad_->add(at, error.what());
       }
       at = next(at);
-    } while (at != index);
+    } while (at != sample.index);
     fail(ErrorKind::data, "none of the {} training samples can be read; the first was {}",
-         indices_.size(), source().describe(index));
+         indices_.size(), source().describe(sample.index));
   }
 
  private:

@@ -42,11 +42,11 @@ class TransformedSource final : public WrappedSource {
     return {pipeline_.size().h, pipeline_.size().w, source().shape().c};
   }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
-    read_in_epoch(0, index, pixels, label);
+    read_in_epoch({0, index, index}, pixels, label);
   }
-  void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> pixels,
+  void read_in_epoch(const Occurrence& sample, std::span<std::byte> pixels,
                      std::int32_t& label) const override {
-    pipeline_.read(source(), epoch, index, pixels, label);
+    pipeline_.read(source(), sample, pixels, label);
   }
 
  private:
@@ -106,10 +106,10 @@ HostPipeline::HostPipeline(std::span<const Variant> transforms, std::optional<Si
   size_ = *size;
 }
 
-void HostPipeline::read(const DataSource& source, std::int64_t epoch, std::int64_t index,
+void HostPipeline::read(const DataSource& source, const Occurrence& sample,
                         std::span<std::byte> pixels, std::int32_t& label) const {
   const auto draws_of = [&](const Stage& stage) {
-    return DrawStream(seed_, epoch, index, stage.place);
+    return DrawStream(seed_, sample.epoch, sample.key, stage.place);
   };
   // What is cut off before the first transform that needs pixels is not decoded.
   std::size_t done = 0;
@@ -146,7 +146,7 @@ void HostPipeline::read(const DataSource& source, std::int64_t epoch, std::int64
     assert(!is_empty(part.box) && !is_empty(part.window));
     return part;
   };
-  Image image = source.read_part(index, choose, label);
+  Image image = source.read_part(sample.index, choose, label);
   const StageTimer timer(DataStage::transform);
   for (; done < stages_.size(); ++done) {
     DrawStream draws = draws_of(stages_[done]);

@@ -41,9 +41,9 @@ class HostPipeline {
                std::uint64_t seed);
 
   Size2 size() const { return size_; }  ///< of all results
-  /// Sample `index` of `source` as `epoch` sees it: size() pixels of the source's channels.
-  void read(const DataSource& source, std::int64_t epoch, std::int64_t index,
-            std::span<std::byte> pixels, std::int32_t& label) const;
+  /// A sample of `source` as its epoch sees it: size() pixels of the source's channels.
+  void read(const DataSource& source, const Occurrence& sample, std::span<std::byte> pixels,
+            std::int32_t& label) const;
 
  private:
   struct Stage {

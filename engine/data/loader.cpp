@@ -33,8 +33,8 @@ constexpr std::int64_t kSamplesWorthAThread = 4096;
 /// What the positions of an epoch stand for.
 struct Order {
   std::int64_t epoch = -1;
-  std::vector<std::int64_t> ids;    ///< sample index of every position
-  std::vector<std::int32_t> slots;  ///< resident: the same; otherwise empty
+  EpochOrder samples;
+  std::vector<std::int32_t> slots;  ///< resident: the samples' indices; otherwise empty
 };
 
 /// One batch in the ring.
@@ -51,7 +51,11 @@ struct Staging {
 
 struct Loader::Impl : DecoderPool::Client {
   Impl(const Split& a_split, const Options& an_options)
-      : split(a_split), source(*a_split.source), options(an_options), resident(source.resident()) {
+      : split(a_split),
+        source(*a_split.source),
+        options(an_options),
+        sampling(a_split, an_options.sampling),
+        resident(source.resident()) {
     const std::int64_t n = source.size();
     if (n > std::numeric_limits<std::int32_t>::max()) {
       fail(ErrorKind::data, "data set of {} samples: more than {} are not supported", n,
@@ -95,6 +99,7 @@ struct Loader::Impl : DecoderPool::Client {
   const Split& split;
   const DataSource& source;
   Options options;
+  Sampling sampling;
   std::optional<ResidentSamples> resident;
   std::size_t sample_bytes = 0, target_floats = 0;  ///< of a sample that is staged
 
@@ -120,9 +125,9 @@ struct Loader::Impl : DecoderPool::Client {
 };
 
 Order Loader::Impl::make_order(std::int64_t epoch) const {
-  Order made{epoch, epoch_order(split.size(), options.seed, epoch, options.shuffle), {}};
-  for (std::int64_t& id : made.ids) id = split.indices[static_cast<std::size_t>(id)];
-  if (resident) made.slots.assign(made.ids.begin(), made.ids.end());
+  Order made{epoch, sampling.epoch(epoch), {}};
+  const std::vector<std::int64_t>& indices = made.samples.indices;
+  if (resident) made.slots.assign(indices.begin(), indices.end());
   return made;
 }
 
@@ -149,7 +154,7 @@ void Loader::Impl::start(std::int64_t epoch, std::vector<Range> new_ranges) {
   }
   if (order.epoch != epoch && next_order.valid()) order = next_order.get();
   if (order.epoch != epoch) order = make_order(epoch);
-  if (options.shuffle && split.size() >= kSamplesWorthAThread && !next_order.valid()) {
+  if (options.sampling.shuffle && split.size() >= kSamplesWorthAThread && !next_order.valid()) {
     make_next_order(epoch + 1);
   }
   consumed = 0;
@@ -206,8 +211,9 @@ bool Loader::Impl::work() noexcept {
     for (; k < begin + count; ++k) {
       beat("reading samples");
       const auto at = static_cast<std::size_t>(k);
-      const std::int64_t id = order.ids[static_cast<std::size_t>(range.begin + k)];
-      source.read_in_epoch(order.epoch, id,
+      const auto position = static_cast<std::size_t>(range.begin + k);
+      const std::int64_t id = order.samples.indices[position];
+      source.read_in_epoch({order.epoch, id, order.samples.draw_keys()[position]},
                            std::span(batch.pixels).subspan(at * sample_bytes, sample_bytes),
                            batch.labels[at]);
       if (target_floats == 0) continue;
@@ -236,7 +242,7 @@ HostBatch Loader::Impl::next_resident(const Range& range) {
   batch.labels = resident->labels;
   batch.targets = resident->targets;
   batch.slots = std::span(order.slots).subspan(begin, count);
-  batch.ids = std::span(order.ids).subspan(begin, count);
+  batch.ids = std::span(order.samples.draw_keys()).subspan(begin, count);
   return batch;
 }
 
@@ -262,7 +268,8 @@ HostBatch Loader::Impl::next_staged(const Range& range) {
   batch.labels = std::span(ready.labels).first(count);
   batch.targets = std::span(ready.targets).first(count * target_floats);
   batch.slots = std::span(counted).first(count);
-  batch.ids = std::span(order.ids).subspan(static_cast<std::size_t>(range.begin), count);
+  batch.ids =
+      std::span(order.samples.draw_keys()).subspan(static_cast<std::size_t>(range.begin), count);
   return batch;
 }
 

@@ -8,34 +8,13 @@
 #include <vector>
 
 #include "engine/data/decoder_pool.h"
+#include "engine/data/sampling.h"
 #include "engine/data/source.h"
+#include "engine/data/split.h"
 #include "engine/spec/train_spec.h"
 #include "kernels/backend.h"
 
 namespace dpt {
-
-/// A subset of a source, by sample index.
-struct Split {
-  std::shared_ptr<const DataSource> source;
-  std::vector<std::int64_t> indices;
-  std::int64_t size() const { return static_cast<std::int64_t>(indices.size()); }
-};
-
-struct Splits {
-  Split train, val, test;  ///< val and test may be empty
-};
-
-/// How many samples of the split each class has. REQUIRES: the samples have labels.
-std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes);
-
-/// Holds `val_split` samples out of the training files: chosen by (seed), the same for every epoch
-/// and device count, kept in ascending order. Throws ErrorKind::usage when nothing is left.
-Splits make_splits(const DataSets& sets, std::int64_t val_split, std::uint64_t seed);
-
-/// The order of one epoch: a permutation of 0..n-1, pure function of (seed, epoch); the identity
-/// without `shuffle`.
-std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::int64_t epoch,
-                                      bool shuffle);
 
 /// Samples of one rank for one step, in host memory. For a resident source `pixels` is the whole
 /// source and slots are sample indices; otherwise it is a staging buffer and slots count from 0.
@@ -45,7 +24,7 @@ struct HostBatch {
   std::span<const std::int32_t> labels;
   std::span<const float> targets;  ///< rows of DataSource::targets().floats(), as the labels
   std::span<const std::int32_t> slots;
-  std::span<const std::int64_t> ids;  ///< index in the source: key of the sample's random draws
+  std::span<const std::int64_t> ids;  ///< keys of the samples' random draws: Occurrence::key
   double wait_seconds = 0;            ///< time the caller waited for decoding
 };
 
@@ -55,8 +34,7 @@ struct HostBatch {
 class Loader {
  public:
   struct Options {
-    std::uint64_t seed = 1;
-    bool shuffle = true;
+    SamplingOptions sampling = {};
     int prefetch = 4;  ///< batches decoded ahead; at least one
     /// Null: one thread of its own, where it needs one.
     std::shared_ptr<DecoderPool> decoders = {};

@@ -23,6 +23,14 @@ struct ResidentSamples {
   std::span<const float> targets{};      ///< size() rows of targets().floats()
 };
 
+/// A sample as an epoch sees it.
+struct Occurrence {
+  std::int64_t epoch = 0;
+  std::int64_t index = 0;
+  /// Of the random draws: the index; when it comes more than once in an epoch, another each time.
+  std::int64_t key = 0;
+};
+
 /// Samples numbered 0 .. size()-1. Const and thread-safe. Throws ErrorKind::data naming the file
 /// with offset or index for anything wrong with the data.
 class DataSource {
@@ -42,7 +50,7 @@ class DataSource {
   /// Writes one raw sample, shape().elements() of type(), and its label.
   virtual void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const = 0;
   /// The sample as an epoch sees it: augmented, where that is done on the host.
-  virtual void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> pixels,
+  virtual void read_in_epoch(const Occurrence& sample, std::span<std::byte> pixels,
                              std::int32_t& label) const;
   /// Whether samples are pictures of their own sizes, which read() resizes to shape().
   virtual bool resizes() const { return false; }
@@ -51,6 +59,8 @@ class DataSource {
   virtual Image read_part(std::int64_t index, const ChoosePart& choose, std::int32_t& label) const;
   /// The label alone.
   virtual std::int32_t label(std::int64_t index) const;
+  /// The number of each sample's group (DataRequirements::group): size() of them, or none.
+  virtual std::span<const std::int64_t> groups() const { return {}; }
   /// Set when everything is in memory; valid as long as the source.
   virtual std::optional<ResidentSamples> resident() const { return std::nullopt; }
   /// What the sample is called in messages: "train-images.gz, sample 17" or a file path.
@@ -74,6 +84,8 @@ struct DataRequirements {
   std::int64_t classes = 0;  ///< width of the last layer
   bool salvage = false;      ///< damaged JPEGs are taken as far as they go
   bool any_size = false;     ///< transforms on the host may change the size: channels alone count
+  /// The column that training samples are grouped by; empty = none.
+  std::string group = {};
   /// The classes of the checkpoint that the data is for; empty where the data decides.
   std::vector<std::string> known_classes = {};
 };

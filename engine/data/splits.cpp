@@ -1,43 +1,205 @@
-// Which samples belong to training and validation, and in which order an epoch sees them. Both are
-// Fisher-Yates shuffles whose draws come from Philox counters, so they have no state to save.
+// Which training samples are held out for validation. All draws come from Philox counters.
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstddef>
+#include <map>
 #include <numeric>
 #include <utility>
 
-#include "engine/data/loader.h"
-#include "kernels/common/philox.h"
+#include <fmt/ranges.h>
+
+#include "engine/data/sampling.h"
+#include "engine/data/split.h"
+#include "engine/spec/target_kinds.h"
 #include "kernels/error.h"
 
 namespace dpt {
 namespace {
 
-/// Uniform integer in [0, n) from 64 random bits, for n below 2^32: the high word of bits * n. The
-/// bias is below n / 2^64, so that even a million samples are shuffled without a trace of it.
-std::int64_t below(std::uint32_t high, std::uint32_t low, std::int64_t n) {
-  const auto range = static_cast<std::uint64_t>(n);
-  return static_cast<std::int64_t>((high * range + ((low * range) >> 32)) >> 32);
+using Indices = std::vector<std::int64_t>;
+
+/// Of the samples or groups that stand at these positions of a shuffled list.
+bool is_in_fold(std::int64_t position, const ValSplitSpec& spec) {
+  return position % (*spec.fold)[1] == (*spec.fold)[0] - 1;
 }
 
-/// A permutation of 0..n-1, pure function of the arguments.
-std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed, philox::Use use,
-                                      std::int64_t epoch) {
-  assert(n < (std::int64_t{1} << 32));
-  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
-  std::iota(order.begin(), order.end(), 0);
-  philox::Block bits{};
-  for (std::int64_t i = n - 1; i > 0; --i) {
-    // One block serves two draws: the odd one of a pair is reached first.
-    if (i % 2 == 1 || i == n - 1) {
-      bits = philox::block(seed, use, static_cast<std::uint64_t>(epoch),
-                           static_cast<std::uint64_t>(i / 2));
+Indices plain_choice(const ValSplitSpec& spec, std::int64_t n, std::uint64_t seed) {
+  const Indices order = permutation(n, seed, philox::Use::split, 0);
+  Indices chosen;
+  const std::int64_t count = held_out_count(spec, n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (spec.fold ? is_in_fold(i, spec) : i < count) {
+      chosen.push_back(order[static_cast<std::size_t>(i)]);
     }
-    const std::size_t word = i % 2 == 1 ? 0 : 2;
-    const std::int64_t j = below(bits.v[word], bits.v[word + 1], i + 1);
-    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
   }
-  return order;
+  return chosen;
+}
+
+/// The samples of each class in a shuffled order.
+std::vector<Indices> shuffled_classes(const DataSource& source, std::uint64_t seed) {
+  std::vector<Indices> classes(source.classes().size());
+  for (std::int64_t i = 0; i < source.size(); ++i) {
+    classes[static_cast<std::size_t>(source.label(i))].push_back(i);
+  }
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const Indices order =
+        permutation(static_cast<std::int64_t>(classes[c].size()), seed, philox::Use::split, 1 + c);
+    Indices shuffled;
+    for (const std::int64_t at : order)
+      shuffled.push_back(classes[c][static_cast<std::size_t>(at)]);
+    classes[c] = std::move(shuffled);
+  }
+  return classes;
+}
+
+/// `count` divided in proportion to the sizes of the classes: the largest remainders are rounded
+/// up, of equal ones the first.
+Indices quotas(const std::vector<Indices>& classes, std::int64_t count, std::int64_t n) {
+  Indices quota(classes.size()), by_remainder(classes.size());
+  std::vector<std::int64_t> remainder(classes.size());
+  std::int64_t left = count;
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const std::int64_t product = static_cast<std::int64_t>(classes[c].size()) * count;
+    quota[c] = product / n;
+    remainder[c] = product % n;
+    left -= quota[c];
+  }
+  std::iota(by_remainder.begin(), by_remainder.end(), 0);
+  std::stable_sort(by_remainder.begin(), by_remainder.end(), [&](std::int64_t a, std::int64_t b) {
+    return remainder[static_cast<std::size_t>(a)] > remainder[static_cast<std::size_t>(b)];
+  });
+  for (std::int64_t i = 0; i < left; ++i) {
+    ++quota[static_cast<std::size_t>(by_remainder[static_cast<std::size_t>(i)])];
+  }
+  return quota;
+}
+
+Indices stratified_choice(const ValSplitSpec& spec, const DataSource& source, std::uint64_t seed) {
+  const std::vector<Indices> classes = shuffled_classes(source, seed);
+  Indices chosen;
+  if (spec.fold) {
+    // Dealt to the parts in turn, class after class: sizes differ by at most one, of each class and
+    // of all.
+    std::int64_t position = 0;
+    for (const Indices& members : classes) {
+      for (const std::int64_t index : members) {
+        if (is_in_fold(position++, spec)) chosen.push_back(index);
+      }
+    }
+    return chosen;
+  }
+  const Indices quota = quotas(classes, held_out_count(spec, source.size()), source.size());
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    chosen.insert(chosen.end(), classes[c].begin(), classes[c].begin() + quota[c]);
+  }
+  return chosen;
+}
+
+/// A group of samples that stay together.
+struct SampleGroup {
+  Indices members;
+  std::map<std::int32_t, double> counts;  ///< of each class
+};
+
+std::vector<SampleGroup> groups_of(const DataSource& source, bool by_class) {
+  const std::span<const std::int64_t> numbers = source.groups();
+  std::vector<SampleGroup> groups;
+  for (std::int64_t i = 0; i < source.size(); ++i) {
+    const auto g = static_cast<std::size_t>(numbers[static_cast<std::size_t>(i)]);
+    if (g >= groups.size()) groups.resize(g + 1);
+    groups[g].members.push_back(i);
+    groups[g].counts[by_class ? source.label(i) : 0] += 1;
+  }
+  return groups;
+}
+
+/// Deals whole groups to parts, the largest first, each to where the parts' shares of every class
+/// stay nearest to those that they are to have: the least sum of squares (as scikit-learn's
+/// StratifiedGroupKFold aims for). `shares` add up to 1. Returns the part of each group.
+std::vector<std::size_t> deal_groups(const std::vector<SampleGroup>& groups,
+                                     const std::vector<double>& shares, std::uint64_t seed) {
+  std::vector<std::int64_t> order =
+      permutation(static_cast<std::int64_t>(groups.size()), seed, philox::Use::split, 0);
+  const auto group = [&](std::int64_t at) -> const SampleGroup& {
+    return groups[static_cast<std::size_t>(at)];
+  };
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return group(a).members.size() > group(b).members.size();
+  });
+  std::map<std::int32_t, double> totals;
+  for (const SampleGroup& each : groups) {
+    for (const auto& [label, count] : each.counts) totals[label] += count;
+  }
+  std::vector<std::map<std::int32_t, double>> dealt(shares.size());
+  std::vector<std::size_t> part_of(groups.size());
+  for (const std::int64_t at : order) {
+    std::size_t best = 0;
+    double least = INFINITY;
+    for (std::size_t part = 0; part < shares.size(); ++part) {
+      double cost = 0;
+      for (const auto& [label, count] : group(at).counts) {
+        cost += count * (2 * dealt[part][label] + count) / (shares[part] * totals[label]);
+      }
+      if (cost < least) {
+        least = cost;
+        best = part;
+      }
+    }
+    part_of[static_cast<std::size_t>(at)] = best;
+    for (const auto& [label, count] : group(at).counts) dealt[best][label] += count;
+  }
+  return part_of;
+}
+
+Indices grouped_choice(const ValSplitSpec& spec, const DataSource& source, std::uint64_t seed) {
+  const std::vector<SampleGroup> groups = groups_of(source, spec.stratify);
+  const auto parts = static_cast<std::size_t>(spec.fold ? (*spec.fold)[1] : 2);
+  if (groups.size() < parts) {
+    fail(
+        ErrorKind::usage,
+        "data.val_split.group: column '{}' has {} different value{}, expected at least {}: as many "
+        "as there are parts",
+        spec.group, groups.size(), groups.size() == 1 ? "" : "s", parts);
+  }
+  std::vector<double> shares(parts, 1.0 / static_cast<double>(parts));
+  std::size_t wanted = 0;
+  if (spec.fold) {
+    wanted = static_cast<std::size_t>((*spec.fold)[0] - 1);
+  } else {
+    shares[0] = static_cast<double>(held_out_count(spec, source.size())) /
+                static_cast<double>(source.size());
+    shares[1] = 1 - shares[0];
+  }
+  const std::vector<std::size_t> part_of = deal_groups(groups, shares, seed);
+  Indices chosen;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (part_of[g] != wanted) continue;
+    chosen.insert(chosen.end(), groups[g].members.begin(), groups[g].members.end());
+  }
+  return chosen;
+}
+
+void check_val_split(const ValSplitSpec& spec, const DataSource& source) {
+  const std::int64_t n = source.size();
+  const std::int64_t count = held_out_count(spec, n);
+  if (count < 0 || count >= n) {
+    fail(ErrorKind::usage,
+         "data.val_split: {} of the {} training samples would be held out, which leaves nothing to "
+         "train on: choose a number from 0 to {}",
+         count, n, n - 1);
+  }
+  if (spec.fold && (*spec.fold)[1] > n) {
+    fail(ErrorKind::usage,
+         "data.val_split.fold: {} parts of {} training samples: choose at most as many parts as "
+         "samples",
+         (*spec.fold)[1], n);
+  }
+  if (spec.stratify && source.targets().kind != TargetKind::class_index) {
+    fail(ErrorKind::usage,
+         "data.val_split.stratify is for samples with class labels, which those of this data set "
+         "do not have: leave it out");
+  }
 }
 
 }  // namespace
@@ -50,9 +212,9 @@ std::int32_t DataSource::label(std::int64_t index) const {
   return label;
 }
 
-void DataSource::read_in_epoch(std::int64_t, std::int64_t index, std::span<std::byte> pixels,
+void DataSource::read_in_epoch(const Occurrence& sample, std::span<std::byte> pixels,
                                std::int32_t& label) const {
-  read(index, pixels, label);
+  read(sample.index, pixels, label);
 }
 
 Image DataSource::read_part(std::int64_t index, const ChoosePart& choose,
@@ -79,40 +241,53 @@ std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes)
   return counts;
 }
 
-std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::int64_t epoch,
-                                      bool shuffle) {
-  if (shuffle) return permutation(n, seed, philox::Use::shuffle, epoch);
-  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
-  std::iota(order.begin(), order.end(), 0);
-  return order;
+std::int64_t held_out_count(const ValSplitSpec& spec, std::int64_t n) {
+  if (spec.fold) return (n - (*spec.fold)[0]) / (*spec.fold)[1] + 1;
+  if (spec.fraction > 0) {
+    return std::max<std::int64_t>(std::llround(spec.fraction * static_cast<double>(n)), 1);
+  }
+  return spec.count;
 }
 
-Splits make_splits(const DataSets& sets, std::int64_t val_split, std::uint64_t seed) {
-  const std::int64_t n = sets.train->size();
-  if (val_split < 0 || val_split >= n) {
-    fail(ErrorKind::usage,
-         "data.val_split: {} of the {} training samples would be held out, which leaves nothing to "
-         "train on: choose a number from 0 to {}",
-         val_split, n, n - 1);
-  }
+std::string text_of(const ValSplitSpec& spec) {
+  std::vector<std::string> parts;
+  if (spec.fold) parts.push_back(fmt::format("fold: [{}]", fmt::join(*spec.fold, ", ")));
+  if (spec.fraction > 0) parts.push_back(fmt::format("fraction: {}", spec.fraction));
+  if (spec.stratify) parts.emplace_back("stratify: true");
+  if (!spec.group.empty()) parts.push_back("group: " + spec.group);
+  if (parts.empty()) return std::to_string(spec.count);
+  if (spec.count > 0) parts.insert(parts.begin(), fmt::format("count: {}", spec.count));
+  return fmt::format("{{{}}}", fmt::join(parts, ", "));
+}
+
+Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t seed) {
   const auto all = [](const std::shared_ptr<const DataSource>& source) {
     Split split{source, {}};
     if (source) split.indices = epoch_order(source->size(), 0, 0, false);
     return split;
   };
+  const DataSource& source = *sets.train;
+  check_val_split(spec, source);
   Splits splits;
   splits.test = all(sets.test);
   splits.val.source = sets.train;
-  if (val_split == 0) {
-    splits.train = all(sets.train);
-    return splits;
+  splits.train = all(sets.train);
+  if (!spec.holds_out()) return splits;
+  Indices& chosen = splits.val.indices;
+  chosen = !spec.group.empty() ? grouped_choice(spec, source, seed)
+           : spec.stratify     ? stratified_choice(spec, source, seed)
+                               : plain_choice(spec, source.size(), seed);
+  std::sort(chosen.begin(), chosen.end());
+  if (chosen.empty() || chosen.size() == splits.train.indices.size()) {
+    fail(ErrorKind::usage,
+         "data.val_split: {}: the groups of column '{}' leave nothing to {}: ask for another part, "
+         "or divide large groups",
+         text_of(spec), spec.group, chosen.empty() ? "hold out" : "train on");
   }
-  std::vector<std::int64_t> order = permutation(n, seed, philox::Use::split, 0);
-  const auto cut = order.begin() + val_split;
-  std::sort(order.begin(), cut);
-  std::sort(cut, order.end());
-  splits.val.indices.assign(order.begin(), cut);
-  splits.train = {sets.train, {cut, order.end()}};
+  Indices rest;
+  std::set_difference(splits.train.indices.begin(), splits.train.indices.end(), chosen.begin(),
+                      chosen.end(), std::back_inserter(rest));
+  splits.train.indices = std::move(rest);
   return splits;
 }
 

@@ -83,7 +83,7 @@ LrSchedule make_segment(const TrainSpec& spec, double base_lr, std::int64_t step
   run.steps_per_epoch = steps_per_epoch;
   run.epochs = epochs;
   run.has_warmup = warmup.steps > 0 || warmup.epochs > 0;
-  run.has_validation = spec.data.val_split > 0;
+  run.has_validation = spec.data.val_split.holds_out();
   run.warmup_steps = warmup_steps_of(spec, steps_per_epoch);
 
   const auto kinds = schedule_kinds();

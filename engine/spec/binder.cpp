@@ -217,7 +217,11 @@ void Binder::read_field(const Field& field, void* target, const YamlNode& node,
   }
   switch (field.type) {
     case FieldType::object:
-      read_object(*field.object, field.nested(target), node, path);
+      if (!field.plain_key.empty() && !node.is_map()) {
+        read_plain(field, target, node, path);
+      } else {
+        read_object(*field.object, field.nested(target), node, path);
+      }
       return;
     case FieldType::variant:
       read_variant(*field.variants, *field.one(target), node, path);
@@ -250,6 +254,24 @@ void Binder::read_field(const Field& field, void* target, const YamlNode& node,
       read_variant(*field.variants, field.list(target)->emplace_back(), node.children[i], here);
     }
   }
+}
+
+/// The value that stands instead of an object, as a mapping with that field alone.
+void Binder::read_plain(const Field& field, void* target, const YamlNode& node,
+                        const std::string& path) {
+  if (node.kind != YamlNode::Kind::scalar) {
+    std::string text = fmt::format("expected {}, found {}", expected_text(field), found_text(node));
+    if (node.where.line == 0) text = path + ": " + text;
+    issue(node.where, std::move(text));
+    return;
+  }
+  YamlNode map;
+  map.kind = YamlNode::Kind::map;
+  map.where = node.where;
+  map.children.push_back(node);
+  map.children.back().key = field.plain_key;
+  map.children.back().key_where = node.where;
+  read_object(*field.object, field.nested(target), map, path);
 }
 
 void Binder::read_value(const Field& field, void* target, const YamlNode& node,

@@ -36,6 +36,7 @@ class Binder {
   void read_fields(const std::vector<Field>& fields, void* target, const YamlNode& node,
                    const std::string& path, const Scope& scope);
   void read_field(const Field& field, void* target, const YamlNode& node, const std::string& path);
+  void read_plain(const Field& field, void* target, const YamlNode& node, const std::string& path);
   void read_value(const Field& field, void* target, const YamlNode& node, const std::string& path);
   void read_variant(const VariantTable& table, Variant& target, const YamlNode& node,
                     const std::string& path);

@@ -101,7 +101,8 @@ struct Field {
   bool data_gives = false;     ///< required, but with `zoo` the data set gives it, where it can
   bool is_changeable = false;  ///< a resumed run may have another value, here and in all below
   std::string former_name;     ///< what configs called it once; empty = always as now
-  std::string leader;          ///< the field from which the default follows; empty = none
+  std::string plain_key;  ///< of an object: the field that a plain value instead of a mapping is
+  std::string leader;     ///< the field from which the default follows; empty = none
   std::function<PlainValue(const void*)> follow;  ///< that default; null = the member's own
   const ObjectTable* object = nullptr;            ///< FieldType::object(s)
   const VariantTable* variants = nullptr;         ///< FieldType::variant(s)
@@ -140,6 +141,8 @@ struct Field {
   /// `word` is written for 0 or, where the field is a list of numbers, for the empty list; range
   /// and items are for the others.
   Field zero_as(std::string word) &&;
+  /// Of an object: a plain value may be written instead of a mapping, and is that field's.
+  Field or_plain(std::string key) &&;
   /// Of a Size2: `word` may be written instead, which makes it {-1, -1}.
   Field or_word(std::string word) &&;
 };
@@ -220,6 +223,9 @@ inline ObjectTable block_table(ObjectTable table) {
   table.is_block = true;
   return table;
 }
+
+/// The field that `Field::plain_key` names.
+const Field& plain_field(const Field& object);
 
 /// The most similar candidate (edit distance), or empty when none is near.
 std::string closest(const std::string& word, std::span<const std::string> candidates);

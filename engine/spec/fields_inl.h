@@ -118,6 +118,10 @@ inline Field Field::zero_as(std::string word) && {
   zero_word = std::move(word);
   return std::move(*this);
 }
+inline Field Field::or_plain(std::string key) && {
+  plain_key = std::move(key);
+  return std::move(*this);
+}
 inline Field Field::or_word(std::string text) && {
   size_word = std::move(text);
   return std::move(*this);

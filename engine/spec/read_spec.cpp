@@ -32,7 +32,7 @@ class Checker {
     check_devices();
     check_replicas();
     check_name();
-    if (spec_.train.early_stopping && spec_.data.val_split == 0) {
+    if (spec_.train.early_stopping && !spec_.data.val_split.holds_out()) {
       issue("train.early_stopping",
             fmt::format("early_stopping monitors {}, but nothing is held out: set data.val_split",
                         spec_.train.early_stopping->monitor));

@@ -105,7 +105,10 @@ class Page {
   static std::string type_text(const Field& field) {
     switch (field.type) {
       case FieldType::object:
-        return fmt::format("[mapping](#{})", anchor(field.object->name));
+        return fmt::format(
+            "{}[mapping](#{})",
+            field.plain_key.empty() ? "" : expected_text(plain_field(field)) + ", or a ",
+            anchor(field.object->name));
       case FieldType::objects:
         return fmt::format("list of [{}s](#{})", field.object->name, anchor(field.object->name));
       case FieldType::variant:
@@ -122,6 +125,7 @@ class Page {
     if (field.data_gives) return "required, or the data set's";
     if (field.is_required) return "required";
     if (field.follow) return fmt::format("follows `{}`", field.leader);
+    if (!field.plain_key.empty()) return default_text(plain_field(field), field.nested(owner));
     if (field.get) return std::visit(DefaultText{field}, field.get(owner));
     return field.is_optional ? "not set" : "";
   }

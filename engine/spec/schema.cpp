@@ -135,8 +135,11 @@ class SchemaMaker {
         return {{"anyOf", {string_schema(field), list_of(field, string_schema(field))}}};
       case FieldType::texts:
         return {{"type", "object"}, {"additionalProperties", {{"type", "string"}}}};
-      case FieldType::object:
-        return object(*field.object, field.nested(owner), is_partial);
+      case FieldType::object: {
+        Json mapping = object(*field.object, field.nested(owner), is_partial);
+        if (field.plain_key.empty()) return mapping;
+        return {{"anyOf", {type_of(plain_field(field), field.nested(owner), false), mapping}}};
+      }
       case FieldType::objects:
         return list_of(field, item(*field.object, field.append(owner)));
       case FieldType::variant:

@@ -157,6 +157,11 @@ class Writer {
           line(field.name + ": null", path);
           return;
         }
+        if (!field.plain_key.empty() && is_plain(field, nested)) {
+          const Field& plain = plain_field(field);
+          line(field.name + ": " + std::visit(ToYaml{plain}, plain.get(nested)), path);
+          return;
+        }
         open(field.name);
         this->object(*field.object, nested, path);
         close(": {}");
@@ -209,6 +214,15 @@ class Writer {
     const auto* string = std::get_if<std::string>(&value);
     if (string && string->empty() && field.type == FieldType::string) return;
     line(field.name + ": " + std::visit(ToYaml{field}, value), path);
+  }
+
+  /// Whether all fields but the one that a plain value stands for have their defaults.
+  static bool is_plain(const Field& field, const void* object) {
+    const std::shared_ptr<void> defaults = field.object->make();
+    const std::vector<Field>& all = field.object->fields;
+    return std::all_of(all.begin(), all.end(), [&](const Field& each) {
+      return each.name == field.plain_key || each.get(object) == each.get(defaults.get());
+    });
   }
 
   void variant(const VariantTable& table, const Variant& chosen, const std::string& path) {

@@ -152,6 +152,52 @@ ObjectTable warmup_table() {
       });
 }
 
+ObjectTable val_split_table() {
+  using S = ValSplitSpec;
+  return object_table<S>(
+      "val_split",
+      "Which training samples are held out for validation, chosen by the seed alone: the same ones "
+      "on any devices and after a resume. count, or fraction, or fold.",
+      {field("count", &S::count, "Number of samples; a plain number for val_split is this one.")
+           .at_least(0),
+       field("fraction", &S::fraction,
+             "Part of all samples, from 0 to below 1, rounded to whole samples and at least one.")
+           .at_least(0),
+       field("fold", &S::fold,
+             "[k, K], for cross-validation: the samples are divided into K parts of equal size, "
+             "and part k, from 1, is held out. Runs with k from 1 to K and the same seed hold each "
+             "sample out once.")
+           .items(2, 2)
+           .at_least(1),
+       field("stratify", &S::stratify,
+             "Hold out of each class by its share of the samples; needs class labels."),
+       field("group", &S::group,
+             "Name of a column of the training file (csv): lines with the same text in it, such as "
+             "pictures of one patient, are all trained on or all held out. The number of samples "
+             "is then as near to the one asked for as whole groups allow.")},
+      [](const S& s) -> std::string {
+        const int given = (s.count > 0 ? 1 : 0) + (s.fraction > 0 ? 1 : 0) + (s.fold ? 1 : 0);
+        if (given > 1)
+          return "expected one of count, fraction and fold, found several (0, or null for fold, "
+                 "takes back "
+                 "what another config or the line before gave)";
+        if (given == 0 && (s.stratify || !s.group.empty())) {
+          return "expected count, fraction or fold with stratify or group, found none";
+        }
+        if (!(s.fraction < 1)) {
+          return fmt::format("fraction: expected a number from 0 to below 1, found {:g}",
+                             s.fraction);
+        }
+        if (s.fold && ((*s.fold)[1] < 2 || (*s.fold)[0] > (*s.fold)[1])) {
+          return fmt::format(
+              "fold: expected [k, K] with K of at least 2 and k from 1 to K, found "
+              "[{}, {}]",
+              (*s.fold)[0], (*s.fold)[1]);
+        }
+        return {};
+      });
+}
+
 ObjectTable weights_table() {
   using S = WeightsSpec;
   return object_table<S>(
@@ -208,7 +254,8 @@ ObjectTable checkpoint_table(const ObjectTable& keep_best) {
 }  // namespace
 
 SpecTables::SpecTables(const Catalog& catalog)
-    : ema(ema_table()),
+    : val_split(val_split_table()),
+      ema(ema_table()),
       swa(swa_table()),
       early_stopping(early_stopping_table(catalog.better_direction)),
       on_divergence(on_divergence_table()),
@@ -224,10 +271,17 @@ SpecTables::SpecTables(const Catalog& catalog)
       {field("batch_size", &DataSpec::batch_size, "Samples per step, over all devices together.")
            .required()
            .range(1, 1 << 30),
-       field("val_split", &DataSpec::val_split,
-             "Number of training samples held out for validation.")
-           .at_least(0),
+       object_field("val_split", &DataSpec::val_split, val_split,
+                    "Training samples held out for validation: their number, or how they are "
+                    "chosen.")
+           .or_plain("count"),
        field("shuffle", &DataSpec::shuffle, "Shuffle the training samples anew in each epoch."),
+       field("sampler", &DataSpec::sampler,
+             "How often an epoch, which has as many samples as there are for training, sees which. "
+             "uniform: each once. balanced: every class as often as the others, however many "
+             "samples it has; those of a class take turns, also from epoch to epoch, and a sample "
+             "that comes more than once in an epoch is augmented anew each time. Needs class "
+             "labels."),
        field(
            "workers", &DataSpec::workers,
            "Threads of a process that decode samples, for all of its replicas, where the format "

@@ -88,11 +88,32 @@ struct TransformsSpec {
   std::vector<Variant> train, eval;
 };
 
+/// Which training samples are held out for validation: `count`, or `fraction`, or one of the parts
+/// of `fold`. At most one of the three is given; none holds nothing out.
+struct ValSplitSpec {
+  std::int64_t count = 0;
+  double fraction = 0;  ///< of all training samples, rounded to whole samples
+  std::optional<std::vector<std::int64_t>> fold = {};  ///< [k, K]: part k of K, from 1
+  bool stratify = false;                               ///< each class by its share
+  std::string group = {};  ///< column of the data; rows of one value stay together
+
+  bool holds_out() const { return count > 0 || fraction > 0 || fold.has_value(); }
+  friend bool operator==(const ValSplitSpec&, const ValSplitSpec&) = default;
+};
+
+/// How often an epoch sees which sample.
+enum class Sampler : std::uint8_t { uniform, balanced };
+constexpr auto enum_names(Sampler) {
+  return std::to_array<EnumName<Sampler>>(
+      {{Sampler::uniform, "uniform"}, {Sampler::balanced, "balanced"}});
+}
+
 struct DataSpec {
   Variant dataset;              ///< kind and its own fields (root, ...)
   std::int64_t batch_size = 0;  ///< global
-  std::int64_t val_split = 0;   ///< samples held out of the training files
+  ValSplitSpec val_split;       ///< held out of the training files
   bool shuffle = true;
+  Sampler sampler = Sampler::uniform;
   std::int64_t workers = 0;   ///< decoder threads of a process; 0 = auto
   std::int64_t prefetch = 4;  ///< batches decoded ahead
   OnBadSample on_bad_sample = OnBadSample::stop;

@@ -309,6 +309,7 @@ std::string expected_text(const Field& field) {
     case FieldType::texts:
       return "a mapping from strings to strings";
     case FieldType::object:
+      if (!field.plain_key.empty()) return expected_text(plain_field(field)) + ", or a mapping";
       return "a mapping";
     case FieldType::objects:
       return list_text(field, field.object->name, field.object->name + "s");
@@ -320,6 +321,12 @@ std::string expected_text(const Field& field) {
       return "a list of changes";
   }
   return {};
+}
+
+const Field& plain_field(const Field& object) {
+  const std::vector<Field>& all = object.object->fields;
+  return *std::find_if(all.begin(), all.end(),
+                       [&](const Field& field) { return field.name == object.plain_key; });
 }
 
 std::string most_text(const Field& field, std::size_t count) {

@@ -24,9 +24,9 @@ class OneByOne : public WrappedSource {
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     source().read(index, pixels, label);
   }
-  void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> pixels,
+  void read_in_epoch(const Occurrence& sample, std::span<std::byte> pixels,
                      std::int32_t& label) const override {
-    source().read_in_epoch(epoch, index, pixels, label);
+    source().read_in_epoch(sample, pixels, label);
   }
 };
 
@@ -83,17 +83,17 @@ class Probe {
   }
 
   /// Empty where the sample alone is finite all the way.
-  std::optional<Finding> look_at(std::int64_t id) {
+  std::optional<Finding> look_at(std::int64_t id, std::int64_t key) {
     std::int32_t label = 0;
     const std::int32_t slot = 0;
-    source_.read_in_epoch(scalars_.epoch, id, pixels_, label);
+    source_.read_in_epoch({scalars_.epoch, id, key}, pixels_, label);
     if (!targets_.empty()) source_.read_targets(id, targets_);
     HostBatch batch;
     batch.pixels = pixels_;
     batch.labels = {&label, 1};
     batch.targets = targets_;
     batch.slots = {&slot, 1};
-    batch.ids = {&id, 1};
+    batch.ids = {&key, 1};
     const StagedBatch staged = staging_.stage(0, scalars_, StepMetrics{}, batch, source_);
     std::optional<Finding> finding = forward(staged.batch);
     if (!finding) finding = loss(staged.batch);
@@ -171,25 +171,25 @@ class Probe {
   std::vector<Bf16> halves_;
 };
 
-std::vector<std::int64_t> samples_of(const Job& job, const BadStep& bad) {
-  const Split& split = job.splits.train;
-  const std::vector<std::int64_t> order = epoch_order(
-      split.size(), static_cast<std::uint64_t>(job.spec.seed), bad.epoch(), job.spec.data.shuffle);
-  std::vector<std::int64_t> ids;
-  for (std::int64_t i = bad.batch().begin; i < bad.batch().end; ++i) {
-    const auto position = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
-    ids.push_back(split.indices[position]);
-  }
-  return ids;
+/// Those of the step.
+EpochOrder samples_of(const Job& job, const BadStep& bad) {
+  const EpochOrder epoch = Sampling(job.splits.train, sampling_of(job.spec)).epoch(bad.epoch());
+  const auto of_step = [&](const std::vector<std::int64_t>& all) {
+    return std::vector<std::int64_t>(all.begin() + bad.batch().begin,
+                                     all.begin() + bad.batch().end);
+  };
+  return {of_step(epoch.indices), of_step(epoch.draw_keys())};
 }
 
 void look_at_samples(Backend& backend, const Job& job, const BadStep& bad,
-                     std::span<const float> params, Diagnosis& diagnosis) {
+                     const EpochOrder& samples, std::span<const float> params,
+                     Diagnosis& diagnosis) {
   Probe probe(backend, job, bad, params);
   std::optional<Probe::Finding> first;
-  for (const std::int64_t id : diagnosis.batch) {
+  for (std::size_t i = 0; i < samples.indices.size(); ++i) {
     beat("diagnosing a diverged step");
-    const auto finding = probe.look_at(id);
+    const std::int64_t id = samples.indices[i];
+    const auto finding = probe.look_at(id, samples.keys[i]);
     if (!finding) continue;
     diagnosis.samples.push_back(id);
     if (!first || finding->order < first->order) first = finding;
@@ -293,7 +293,8 @@ Diagnosis diagnose(Backend& backend, const Job& job, const BadStep& bad,
                    std::span<const float> params,
                    std::span<const std::pair<std::string, std::vector<float>>> optimizer) {
   Diagnosis diagnosis;
-  diagnosis.batch = samples_of(job, bad);
+  const EpochOrder samples = samples_of(job, bad);
+  diagnosis.batch = samples.indices;
   if (bad.is_weightless()) {
     diagnosis.place = Diagnosis::Place::no_sample;
     return diagnosis;
@@ -302,7 +303,7 @@ Diagnosis diagnose(Backend& backend, const Job& job, const BadStep& bad,
     if (bad.result().outcome == UpdateOutcome::broken) {
       look_at_weights(job.plan, params, optimizer, diagnosis);
     } else {
-      look_at_samples(backend, job, bad, params, diagnosis);
+      look_at_samples(backend, job, bad, samples, params, diagnosis);
     }
   } catch (const Error& error) {
     diagnosis.place = Diagnosis::Place::not_found;

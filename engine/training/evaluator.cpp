@@ -80,7 +80,7 @@ std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, 
                                                 const Job& job, const Split& split,
                                                 const std::string& name) {
   Loader::Options options = loader_options(job);
-  options.shuffle = false;
+  options.sampling.shuffle = false;
   Loader loader(split, options);
 
   EvalResult result;

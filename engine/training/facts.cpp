@@ -49,7 +49,7 @@ Facts facts_of(const Job& job, const Facts& options) {
       {"train.shards", std::to_string(spec.train.shards)},
       {"train.epochs", std::to_string(spec.train.epochs)},
       {"data.batch_size", std::to_string(spec.data.batch_size)},
-      {"data.val_split", std::to_string(spec.data.val_split)},
+      {"data.val_split", text_of(spec.data.val_split)},
       {"optimizer", spec.optimizer.type},
       {"optimizer.lr", fmt::format("{}", job.optimizer.lr)},
       {"loss", spec.loss.type},

@@ -35,7 +35,8 @@ DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan) {
           plan.classes,
           spec.data.on_bad_sample == OnBadSample::salvage,
           !divide_transforms(spec.data.transforms.train).host.empty() ||
-              !divide_transforms(spec.data.transforms.eval).host.empty()};
+              !divide_transforms(spec.data.transforms.eval).host.empty(),
+          spec.data.val_split.group};
 }
 
 std::vector<ParamPlace> param_places(const Plan& plan) {
@@ -45,6 +46,10 @@ std::vector<ParamPlace> param_places(const Plan& plan) {
     places.push_back({param.name, param.offset, param.count, param.is_frozen});
   }
   return places;
+}
+
+SamplingOptions sampling_of(const TrainSpec& spec) {
+  return {static_cast<std::uint64_t>(spec.seed), spec.data.shuffle, spec.data.sampler};
 }
 
 Loader::Options loader_options(const Job& job) {
@@ -148,6 +153,7 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   Job job;
   job.plan = std::move(plan);
   job.evaluation = make_evaluation_plan(job.plan);
+  check_sampler(spec.data.sampler, *sets.train);
   job.splits = make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
   const DataRequirements requirements = data_requirements(spec, job.plan);
   const auto seed = static_cast<std::uint64_t>(spec.seed);

@@ -122,6 +122,9 @@ DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan);
 /// below ~/.cache; empty when neither is known.
 std::string plan_cache_path();
 
+/// How a job orders its training samples.
+SamplingOptions sampling_of(const TrainSpec& spec);
+
 /// How a job reads its data, but for order and batch size: decoder threads and batches ahead.
 Loader::Options loader_options(const Job& job);
 

@@ -41,15 +41,11 @@ Job overfit_job(Job job, std::int64_t batches) {
   }
   // In the order of the first epoch: a data set that is sorted by class would begin with one class.
   Split& split = job.splits.train;
-  const std::vector<std::int64_t> order = epoch_order(
-      split.size(), static_cast<std::uint64_t>(job.spec.seed), 0, job.spec.data.shuffle);
-  std::vector<std::int64_t> chosen;
-  for (std::int64_t i = 0; i < job.batch_range(batches - 1).end; ++i) {
-    const auto position = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
-    chosen.push_back(split.indices[position]);
-  }
-  split.indices = std::move(chosen);
+  std::vector<std::int64_t> order = Sampling(split, sampling_of(job.spec)).epoch(0).indices;
+  order.resize(static_cast<std::size_t>(job.batch_range(batches - 1).end));
+  split.indices = std::move(order);
   job.spec.data.shuffle = false;
+  job.spec.data.sampler = Sampler::uniform;
   // With smoothed labels no loss is near zero.
   if (job.loss.compile_unsmoothed) job.loss.compile = job.loss.compile_unsmoothed;
   split.source = job.evaluated_substitutes ? job.evaluated_substitutes : job.evaluated_train.source;

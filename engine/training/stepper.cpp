@@ -17,8 +17,7 @@ constexpr std::size_t kWarmUpSteps = 3, kMeasuredSteps = 5;
 
 Loader::Options training_options(const Job& job) {
   Loader::Options options = loader_options(job);
-  options.seed = static_cast<std::uint64_t>(job.spec.seed);
-  options.shuffle = job.spec.data.shuffle;
+  options.sampling = sampling_of(job.spec);
   return options;
 }
 

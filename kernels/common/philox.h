@@ -17,7 +17,8 @@ enum class Use : std::uint32_t {
   split = 4,
   dropout = 5,
   synthesis = 6,
-  transform = 7
+  transform = 7,
+  balance = 8
 };
 
 struct Block {

@@ -2,6 +2,8 @@
 // calling thread.
 #include "kernels/backend.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cassert>
 #include <cstdlib>
@@ -216,6 +218,14 @@ class CpuBackend final : public Backend {
 
 std::unique_ptr<Backend> make_cpu_backend(int threads) {
   if (threads < 1) fail(ErrorKind::device, "cpu: needs at least 1 thread, not {}", threads);
+  // oneDNN would wait for ever for the threads that it does not get.
+  if (threads > omp_get_thread_limit()) {
+    fail(
+        ErrorKind::usage,
+        "cpu:{}: expected to have {} threads, but the environment variable OMP_THREAD_LIMIT allows "
+        "{}: unset it, or give the device as many threads as it allows",
+        threads, threads, omp_get_thread_limit());
+  }
   return std::make_unique<CpuBackend>(threads);
 }
 

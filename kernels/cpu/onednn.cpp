@@ -18,6 +18,13 @@
 namespace dpt::onednn {
 namespace {
 
+/// The team of the calling thread. It must be whole (OMP_DYNAMIC allows fewer threads): oneDNN's
+/// barriers count those that it asked for.
+void use_team(int threads) {
+  omp_set_dynamic(0);
+  omp_set_num_threads(threads);
+}
+
 using dnnl::memory;
 using Tag = memory::format_tag;
 
@@ -176,7 +183,7 @@ struct Primitive::Impl {
 
   void run(const Tensors& t) {
     // The OpenMP team size belongs to the calling thread, and another Backend may have changed it.
-    omp_set_num_threads(threads);
+    use_team(threads);
     auto* scratch = host<std::byte>(t.scratch);
     point_at(x, host<void>(t.x));
     point_at(y, host<void>(t.y));
@@ -289,7 +296,7 @@ memory::dims conv_weight_dims(const Conv2dDesc& d) {
 
 Primitive make_convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int threads) {
   require_bf16("a convolution", d.type);
-  omp_set_num_threads(threads);
+  use_team(threads);
   const memory::desc x = describe({d.batch, d.in.c, d.in.h, d.in.w}, Tag::nhwc, d.type);
   const memory::desc y =
       describe({d.batch, d.conv_out.c, d.conv_out.h, d.conv_out.w}, Tag::nhwc, d.type);
@@ -345,7 +352,7 @@ Primitive make_convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int t
 
 Primitive make_linear(const LinearDesc& d, Pass pass, bool fuse_relu, int threads) {
   require_bf16("a linear layer", d.type);
-  omp_set_num_threads(threads);
+  use_team(threads);
   const memory::desc x = describe({d.batch, d.in}, Tag::ab, d.type);
   const memory::desc y = describe({d.batch, d.out}, Tag::ab, d.type);
   const memory::desc forward_any = describe({d.out, d.in}, Tag::any, d.type);

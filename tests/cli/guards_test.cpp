@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include "app/requirements.h"
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/tiny.h"
+#include "tests/cli/workplace.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -35,6 +37,25 @@ void write_idx(const TempDir& dir, int first) {
 }
 
 }  // namespace
+
+TEST_CASE("a device with more threads than OpenMP may start is refused, and does not hang") {
+  const Workplace w;
+  setenv("OMP_THREAD_LIMIT", "1", 1);
+  const Finished refused = w.run({"train", "small.yaml", "devices=[\"cpu:2\"]"});
+  const Finished one = w.run({"train", "small.yaml", "devices=[cpu,cpu]", "--max-steps", "2"});
+  unsetenv("OMP_THREAD_LIMIT");
+  CHECK(refused.exit_code == 2);
+  check_contains(refused.err,
+                 "cpu:2: expected to have 2 threads, but the environment variable "
+                 "OMP_THREAD_LIMIT allows 1: unset it");
+  CHECK(one.exit_code == 0);
+  // Else oneDNN waits for the threads that are not there.
+  setenv("OMP_DYNAMIC", "true", 1);
+  const Finished dynamic =
+      w.run({"train", "small.yaml", "devices=[\"cpu:64\"]", "--max-steps", "2", "--run-dir", "d"});
+  unsetenv("OMP_DYNAMIC");
+  CHECK(dynamic.exit_code == 0);
+}
 
 TEST_CASE("--require: each relation below, at and above its bound") {
   using dpt::is_met;

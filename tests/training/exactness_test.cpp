@@ -382,6 +382,27 @@ TEST_CASE("transforms on the host: equal bits on any replicas, with any decoders
   }
 }
 
+TEST_CASE("balanced sampling: equal bits on any replicas, after a stop, staged or on the device") {
+  for (const std::string& device : device_kinds()) {
+    CAPTURE(device);
+    const std::string config = small_config(kSgd, 2), balanced = "data.sampler=balanced";
+    const auto job_on = [&](int replicas) {
+      return small_job(config, {replicas_on(device, replicas), "train.shards=8", balanced});
+    };
+    const TempDir whole, cut, staged;
+    const FinalState one = train_small(job_on(1), whole.path());
+    CHECK((one != train_on(config, replicas_on(device, 1), "8")));
+    train_small(job_on(3), cut.path(), nullptr, 7);
+    const Job two = job_on(2);
+    const StartingPoint rest =
+        start_from_checkpoint(two, cut.path() + "/checkpoints/" + checkpoint_name(7));
+    CHECK((train_small(two, cut.path(), &rest) == one));
+    Job read = job_on(2);
+    read.splits.train.source = std::make_shared<Unresident>(read.splits.train.source);
+    CHECK((train_small(read, staged.path()) == one));
+  }
+}
+
 TEST_CASE("data that is staged batch by batch gives the bits of data on the device") {
   for (const std::string& device : device_kinds()) {
     CAPTURE(device);

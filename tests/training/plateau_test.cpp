@@ -17,7 +17,7 @@ namespace {
 
 TrainSpec plateau_spec(OptionValues options) {
   TrainSpec spec = scheduled("plateau", 100, options);
-  spec.data.val_split = 10;
+  spec.data.val_split.count = 10;
   return spec;
 }
 

@@ -21,12 +21,13 @@ class PartlyBad final : public DataSource {
   SampleShape shape() const override { return {1, 1, 1}; }
   DType type() const override { return DType::u8; }
   const std::vector<std::string>& classes() const override { return classes_; }
-  void read_in_epoch(std::int64_t epoch, std::int64_t index, std::span<std::byte> pixels,
+  void read_in_epoch(const Occurrence& sample, std::span<std::byte> pixels,
                      std::int32_t& label) const override {
-    if (index == 9 && epoch == 1)
-      fail(ErrorKind::data, "{}: bad in its lower half", describe(index));
-    if (index == 10 && epoch == 1) throw DamagedCache("the cache is damaged");
-    read(index, pixels, label);
+    if (sample.index == 9 && sample.epoch == 1)
+      fail(ErrorKind::data, "{}: bad in its lower half", describe(sample.index));
+    if (sample.index == 10 && sample.epoch == 1) throw DamagedCache("the cache is damaged");
+    read(sample.index, pixels, label);
+    keys.push_back(sample.key);
   }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     if (bad_.contains(index)) fail(ErrorKind::data, "{}: bad", describe(index));
@@ -35,6 +36,8 @@ class PartlyBad final : public DataSource {
   }
   std::string describe(std::int64_t index) const override { return fmt::format("file {}", index); }
   std::string fingerprint() const override { return "partly bad"; }
+
+  mutable std::vector<std::int64_t> keys;  ///< of the draws of what was read
 
  private:
   std::set<std::int64_t> bad_;
@@ -52,7 +55,7 @@ TEST_CASE("the next sample of the split takes the place of one that cannot be re
   const auto label_of = [&](std::int64_t index) {
     std::byte pixel{};
     std::int32_t label = -1;
-    source->read_in_epoch(3, index, {&pixel, 1}, label);
+    source->read_in_epoch({3, index, index}, {&pixel, 1}, label);
     CHECK(std::to_integer<int>(pixel) == label);
     return label;
   };
@@ -66,6 +69,19 @@ TEST_CASE("the next sample of the split takes the place of one that cannot be re
   CHECK(bad->count() == 3);
 }
 
+TEST_CASE("what takes a sample's place draws as that sample, for each time in an epoch anew") {
+  const auto bad = std::make_shared<BadSamples>(3);
+  const auto files = std::make_shared<PartlyBad>(std::set<std::int64_t>{4});
+  const auto source = with_substitutes(files, {4, 6, 8}, bad);
+  std::byte pixel{};
+  std::int32_t label = -1;
+  for (const std::int64_t time : {0, 1, 2}) {
+    source->read_in_epoch({0, 4, 4 + 20 * time}, {&pixel, 1}, label);
+    CHECK(label == 6);
+  }
+  CHECK((files->keys == std::vector<std::int64_t>{6, 26, 46}));
+}
+
 TEST_CASE("whether a sample can be read is asked anew in each epoch, whatever came before") {
   const auto bad = std::make_shared<BadSamples>(3);
   const auto source =
@@ -73,7 +89,7 @@ TEST_CASE("whether a sample can be read is asked anew in each epoch, whatever ca
   const auto label_of = [&](std::int64_t epoch) {
     std::byte pixel{};
     std::int32_t label = -1;
-    source->read_in_epoch(epoch, 9, {&pixel, 1}, label);
+    source->read_in_epoch({epoch, 9, 9}, {&pixel, 1}, label);
     return label;
   };
   // A crop of the lower half shows what another does not.
@@ -83,7 +99,7 @@ TEST_CASE("whether a sample can be read is asked anew in each epoch, whatever ca
   std::byte pixel{};
   std::int32_t label = -1;
   CHECK(error_of([&] {
-          source->read_in_epoch(1, 10, {&pixel, 1}, label);
+          source->read_in_epoch({1, 10, 10}, {&pixel, 1}, label);
         }) == "the cache is damaged");
   CHECK(bad->count() == 1);
   const auto needed = needed_samples(std::make_shared<PartlyBad>(std::set<std::int64_t>{3}));
@@ -101,7 +117,7 @@ TEST_CASE("too many samples that cannot be read end the run, and so does none th
   const auto read = [](const DataSource& from, std::int64_t index) {
     std::byte pixel{};
     std::int32_t label = 0;
-    from.read_in_epoch(0, index, {&pixel, 1}, label);
+    from.read_in_epoch({0, index, index}, {&pixel, 1}, label);
   };
   read(*source, 3);
   CHECK(error_of([&] { read(*source, 1); }) ==

@@ -67,7 +67,7 @@ Bytes result(const HostPipeline& pipeline, const DataSource& source, std::int64_
              std::int64_t index) {
   Bytes pixels(static_cast<std::size_t>(pipeline.size().h * pipeline.size().w * source.shape().c));
   std::int32_t label = -1;
-  pipeline.read(source, epoch, index, std::as_writable_bytes(std::span(pixels)), label);
+  pipeline.read(source, {epoch, index, index}, std::as_writable_bytes(std::span(pixels)), label);
   CHECK(label == 0);
   return pixels;
 }
@@ -202,7 +202,7 @@ TEST_CASE("a loader's batches under transforms, with any number of decoders") {
   for (const int workers : {1, 3}) {
     Loader::Options options;
     options.decoders = std::make_shared<DecoderPool>(workers);
-    options.shuffle = false;
+    options.sampling.shuffle = false;
     Loader loader(split, options);
     for (const std::int64_t epoch : {0, 4, 1}) {
       loader.start(epoch, {{0, 2}, {2, 3}});

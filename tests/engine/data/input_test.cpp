@@ -189,8 +189,10 @@ TEST_CASE("input kernel: threads change nothing") {
     batch.ids.push_back(k);
   }
   const std::vector<float> one = run(desc, raw, batch, 0);
-  const auto team = make_backend(parse_device("cpu:3"));
-  CHECK(run_on(*team, desc, raw, batch, 0) == one);
+  if (omp_get_thread_limit() >= 3) {  // not under ThreadSanitizer
+    const auto team = make_backend(parse_device("cpu:3"));
+    CHECK(run_on(*team, desc, raw, batch, 0) == one);
+  }
   CHECK(run(desc, raw, batch, 1) != one);
 }
 
@@ -205,13 +207,13 @@ TEST_CASE("input kernel: a replica computes on the threads of its device and no 
   }
   for (const auto& [device, more] : {std::pair("cpu", 0), std::pair("cpu:3", 2)}) {
     CAPTURE(device);
+    if (more >= omp_get_thread_limit()) continue;  // as under ThreadSanitizer
     std::thread([&, device = device, more = more] {
       omp_set_num_threads(7);
       const int before = threads_of_this_process();
       const auto backend = make_backend(parse_device(device));
       run_on(*backend, desc, raw, batch, 0);
-      // OMP_THREAD_LIMIT may allow fewer, as under ThreadSanitizer.
-      CHECK(threads_of_this_process() - before == std::min(more, omp_get_thread_limit() - 1));
+      CHECK(threads_of_this_process() - before == more);
     }).join();
   }
 }

@@ -73,7 +73,7 @@ std::vector<Range> batches(std::int64_t n, std::int64_t size) {
 
 Loader::Options options(int workers, int prefetch = 3) {
   Loader::Options result;
-  result.seed = 7;
+  result.sampling.seed = 7;
   result.decoders = std::make_shared<DecoderPool>(workers);
   result.prefetch = prefetch;
   return result;

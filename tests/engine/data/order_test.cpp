@@ -75,7 +75,7 @@ DataSets synthetic(std::int64_t size, std::int64_t test_size) {
 
 TEST_CASE("splits part the training samples and leave the test set alone") {
   const DataSets sets = synthetic(1000, 50);
-  const Splits splits = make_splits(sets, 100, 1);
+  const Splits splits = make_splits(sets, {100}, 1);
   CHECK(splits.train.size() == 900);
   CHECK(splits.val.size() == 100);
   CHECK(splits.test.size() == 50);
@@ -91,12 +91,12 @@ TEST_CASE("splits part the training samples and leave the test set alone") {
   // Drawn from everywhere, and another seed draws others.
   CHECK(splits.val.indices.front() < 100);
   CHECK(splits.val.indices.back() > 900);
-  CHECK(make_splits(sets, 100, 1).val.indices == splits.val.indices);
-  CHECK(make_splits(sets, 100, 2).val.indices != splits.val.indices);
+  CHECK(make_splits(sets, {100}, 1).val.indices == splits.val.indices);
+  CHECK(make_splits(sets, {100}, 2).val.indices != splits.val.indices);
 }
 
 TEST_CASE("splits without validation or test") {
-  const Splits splits = make_splits(synthetic(10, 0), 0, 1);
+  const Splits splits = make_splits(synthetic(10, 0), {}, 1);
   CHECK(splits.train.indices == identity(10));
   CHECK(splits.val.size() == 0);
   CHECK(splits.test.size() == 0);
@@ -104,7 +104,7 @@ TEST_CASE("splits without validation or test") {
 
 TEST_CASE("a split that leaves nothing is refused") {
   for (const std::int64_t val_split : {10, 11, -1}) {
-    CHECK(error_of([&] { make_splits(synthetic(10, 0), val_split, 1); }, ErrorKind::usage) ==
+    CHECK(error_of([&] { make_splits(synthetic(10, 0), {val_split}, 1); }, ErrorKind::usage) ==
           fmt::format("data.val_split: {} of the 10 training samples would be held out, which "
                       "leaves nothing to train on: choose a number from 0 to 9",
                       val_split));

@@ -17,7 +17,7 @@ TEST_CASE("a good config arrives in the structs") {
   CHECK(spec.name == "small");
   CHECK(spec.seed == 7);
   CHECK(spec.data.batch_size == 64);
-  CHECK(spec.data.val_split == 100);
+  CHECK(spec.data.val_split.count == 100);
   CHECK(spec.data.shuffle);
   CHECK(spec.data.dataset.type == "images");
   CHECK(spec.data.dataset.as<SmallImages>().root ==
@@ -206,7 +206,8 @@ TEST_CASE("all errors of a file come in one run, in order of position") {
   CHECK(issues_of(text) ==
         Texts{"3:7: expected an integer of at least 0, found -7",
               "7:3: unknown key 'batchsize' in data set images, did you mean 'batch_size'? Known "
-              "keys: dataset, batch_size, val_split, shuffle, workers, prefetch, on_bad_sample, "
+              "keys: dataset, batch_size, val_split, shuffle, sampler, workers, prefetch, "
+              "on_bad_sample, "
               "max_bad_samples, cache, cache_shorter_side, transforms, root, classes",
               "15:66: expected an integer from 1 to 1024 or [height, width], found 'x'",
               "16:14: unknown layer 'Relu6', did you mean 'ReLU'? Known layers: Conv2d, ReLU, "

@@ -464,7 +464,7 @@ TEST_CASE("a config that extends another keeps what all kinds share, and lists r
   };
   const TrainSpec other = child("data: {dataset: synthetic}\n");
   CHECK(other.data.batch_size == 64);
-  CHECK(other.data.val_split == 100);
+  CHECK(other.data.val_split.count == 100);
   CHECK(other.data.transforms.train.size() == 2);
   CHECK(child("optimizer: {type: SGD, lr: 1}\n").optimizer.as<SmallSgd>().momentum == 0.5);
   CHECK(child("optimizer: {type: Adam, lr: 1}\n").optimizer.as<SmallSgd>().momentum == 0);
@@ -491,6 +491,7 @@ data:
   batch_size: 8
   val_split: 4
   shuffle: true
+  sampler: uniform
   workers: auto
   prefetch: 4
   on_bad_sample: stop

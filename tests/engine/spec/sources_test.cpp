@@ -61,7 +61,7 @@ TEST_CASE("extends: mappings merge, lists and values replace") {
   const TrainSpec spec = load_spec(small_catalog(), child);
   CHECK(spec.name == "small");
   CHECK(spec.data.batch_size == 32);
-  CHECK(spec.data.val_split == 100);
+  CHECK(spec.data.val_split.count == 100);
   CHECK(spec.model.input.size() == 3);
   CHECK(spec.model.layers.size() == 1);
   CHECK(spec.optimizer.as<SmallSgd>().momentum == 0.9);

@@ -1,0 +1,57 @@
+// Which samples an epoch sees, and in which order: pure functions of (seed, epoch) without a state
+// to save.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/data/split.h"
+#include "kernels/common/philox.h"
+
+namespace dpt {
+
+struct SamplingOptions {
+  std::uint64_t seed = 1;
+  bool shuffle = true;
+  Sampler sampler = Sampler::uniform;
+};
+
+/// What the positions of an epoch stand for.
+struct EpochOrder {
+  std::vector<std::int64_t> indices;  ///< of the samples in the source
+  std::vector<std::int64_t> keys;     ///< Occurrence::key of each; empty = the indices
+
+  const std::vector<std::int64_t>& draw_keys() const { return keys.empty() ? indices : keys; }
+};
+
+/// Throws ErrorKind::usage for Sampler::balanced without class labels.
+void check_sampler(Sampler sampler, const DataSource& source);
+
+/// The epochs of a split. Const and thread-safe.
+class Sampling {
+ public:
+  /// `split` must outlive it. Throws as check_sampler.
+  Sampling(const Split& split, const SamplingOptions& options);
+
+  /// As many samples as the split has.
+  EpochOrder epoch(std::int64_t epoch) const;
+
+ private:
+  EpochOrder uniform(std::int64_t epoch) const;
+  EpochOrder balanced(std::int64_t epoch) const;
+
+  const Split& split_;
+  SamplingOptions options_;
+  std::vector<std::vector<std::int64_t>> classes_;  ///< balanced: the indices of each that has some
+};
+
+/// A permutation of 0..n-1, pure function of the arguments (Fisher-Yates).
+std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed, philox::Use use,
+                                      std::uint64_t counter);
+
+/// The order of one epoch of Sampler::uniform: a permutation of 0..n-1, pure function of (seed,
+/// epoch); the identity without `shuffle`.
+std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::int64_t epoch,
+                                      bool shuffle);
+
+}  // namespace dpt

@@ -1,0 +1,39 @@
+// Subsets of a data set: what is trained on, held out for validation and tested on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/data/source.h"
+#include "engine/spec/train_spec.h"
+
+namespace dpt {
+
+/// A subset of a source, by sample index.
+struct Split {
+  std::shared_ptr<const DataSource> source;
+  std::vector<std::int64_t> indices;
+  std::int64_t size() const { return static_cast<std::int64_t>(indices.size()); }
+};
+
+struct Splits {
+  Split train, val, test;  ///< val and test may be empty
+};
+
+/// How many samples of the split each class has. REQUIRES: the samples have labels.
+std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes);
+
+/// Holds samples out of the training files as `spec` says: a function of it, the seed, the labels
+/// and the groups, the same for every epoch and device count, kept in ascending order. Throws
+/// ErrorKind::usage when nothing is left to train on, or the data lacks what is asked for.
+Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t seed);
+
+/// How many of n samples are held out, in groups about as many.
+std::int64_t held_out_count(const ValSplitSpec& spec, std::int64_t n);
+
+/// "5000", or "{fraction: 0.1, stratify: true}".
+std::string text_of(const ValSplitSpec& spec);
+
+}  // namespace dpt
