@@ -131,10 +131,10 @@ class SmokeTest {
     const Checkpoint through = load_checkpoint(checkpoint_of("through", kLastStep), job_.plan);
     const Checkpoint resumed = load_checkpoint(checkpoint_of("resumed", kLastStep), job_.plan);
     check_same("weights", through.params, resumed.params);
-    for (const auto& [name, values] : through.optimizer) {
+    for (const auto& state : through.optimizer) {
       const auto same = std::find_if(resumed.optimizer.begin(), resumed.optimizer.end(),
-                                     [&](const auto& state) { return state.first == name; });
-      check_same(name, values,
+                                     [&](const auto& each) { return each.first == state.first; });
+      check_same(state.first, state.second,
                  same == resumed.optimizer.end() ? std::vector<float>() : same->second);
     }
     return fmt::format(

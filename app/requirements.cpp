@@ -36,7 +36,7 @@ std::string take_one_of(std::string& text, const std::array<const char*, N>& cho
 }
 
 /// The whole of `text` as a finite number.
-std::optional<double> finite_number(const std::string& text) {
+std::optional<double> finite_bound(const std::string& text) {
   double value = 0;
   const char* end = text.data() + text.size();
   const auto number = std::from_chars(text.data(), end, value);
@@ -55,7 +55,7 @@ bool read_bound(std::string text, Requirement& requirement) {
     // A sign has been read already.
     if (text.empty() || text[0] == '-') return false;
   }
-  const std::optional<double> value = finite_number(text);
+  const std::optional<double> value = finite_bound(text);
   if (!value) return false;
   if (operation == '*') {
     requirement.factor = *value;

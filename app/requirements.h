@@ -1,6 +1,8 @@
 // Conditions on results: how `--require` is read, and what it is compared with.
 #pragma once
 
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -54,11 +54,11 @@ std::vector<RunGroup> groups_of_runs(const std::vector<ConfigValues>& configs,
     others.push_back(std::move(run.own));
   }
   for (std::size_t group = 0; group < groups.size(); ++group) {
-    for (const auto& [path, value] : own[group][0]) {
-      const bool differs =
-          std::any_of(own[group].begin(), own[group].end(),
-                      [&](const ConfigValues& each) { return each.at(path) != value; });
-      if (differs) groups[group].over.push_back(path);
+    for (const auto& first : own[group][0]) {
+      const bool differs = std::any_of(
+          own[group].begin(), own[group].end(),
+          [&](const ConfigValues& each) { return each.at(first.first) != first.second; });
+      if (differs) groups[group].over.push_back(first.first);
     }
   }
   std::erase_if(groups, [](const RunGroup& group) { return group.runs.size() < 2; });

@@ -64,7 +64,7 @@ std::string verdict_text(const Judgement& judgement) {
   return is_plain ? "**no**" : "**no**: " + markdown_text(judgement.reason);
 }
 
-std::string heading(const VerdictFacts& facts, const std::vector<Judgement>& judgements) {
+std::string verdict_heading(const VerdictFacts& facts, const std::vector<Judgement>& judgements) {
   if (!facts.error.empty()) return "failed, requirements not checked";
   const auto missed = count_of(judgements, Judgement::Verdict::not_met);
   if (missed == 0) {
@@ -78,7 +78,7 @@ std::string heading(const VerdictFacts& facts, const std::vector<Judgement>& jud
 
 std::string verdict_markdown(const VerdictFacts& facts, const std::vector<Judgement>& judgements) {
   std::string text = fmt::format("{}{}: {}\n\n{}", kMarkdownMark, facts.command,
-                                 heading(facts, judgements), markdown_text(facts.subject));
+                                 verdict_heading(facts, judgements), markdown_text(facts.subject));
   if (!facts.baseline.empty()) text += ", baseline " + markdown_text(facts.baseline);
   text += "\n";
   if (!facts.error.empty()) text += "\nError: " + markdown_text(facts.error) + "\n";

@@ -140,6 +140,25 @@ TEST_CASE("compare shows where configs differ, and the spread over seeds") {
   check_contains(none.err, "nowhere: expected the folder of a run, found no config.yaml in it");
 }
 
+TEST_CASE("compare gives the spread over folds") {
+  const Tiny w;
+  for (const char* fold : {"1", "2"}) {
+    w.run_well({"train", "small.yaml", "--run-dir", std::string("f") + fold,
+                std::string("data.val_split={fold: [") + fold + ", 4]}"});
+  }
+  auto out = json_out(w, {"compare", "f1", "f2"});
+  REQUIRE(out["groups"].size() == 1);
+  CHECK(out["groups"][0]["over"] == nlohmann::json::array({"data.val_split.fold"}));
+  const auto loss = [&](int run) -> double {
+    return out["runs"][static_cast<std::size_t>(run)]["results"]["val/loss"];
+  };
+  auto& spread = out["groups"][0]["results"]["val/loss"];
+  CHECK(spread["mean"].get<double>() == doctest::Approx((loss(0) + loss(1)) / 2));
+  CHECK(spread["std"].get<double>() == doctest::Approx(std::abs(loss(0) - loss(1)) / std::sqrt(2)));
+  check_contains(w.run_well({"compare", "f1", "f2"}).out,
+                 "\n2 runs that differ in the fold (data.val_split.fold) only: f1, f2\n");
+}
+
 TEST_CASE("runs that differ in seed or fold only are repetitions") {
   using dpt::ConfigValues;
   const auto run = [](const std::string& seed, const std::string& fold, const std::string& lr) {

@@ -122,6 +122,9 @@ TEST_CASE("smoke: several replicas, exact mode, averages, and what the config re
   const Smoke w(program_config());
   check_contains(w.passes("small.yaml"), "on 2 replica(s) (cpu, cpu): 4 steps of 8 samples");
   w.passes("small.yaml", {"train.shards=auto", "train.ema={decay: 0.9}"});
+  check_contains(w.passes("small.yaml", {"data.val_split={fold: [1, 5], stratify: true}",
+                                         "data.sampler=balanced"}),
+                 "4 of them for validation");
   w.passes("small.yaml",
            {"train.swa={from_epoch: 20}", "train.accumulate=2", "log.noise_scale=true",
             "lr_schedule={type: cosine, warmup: {steps: 900}}"});
