@@ -39,7 +39,8 @@ void check_replaceable(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   in.read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
   beginning.resize(static_cast<std::size_t>(in.gcount()));
-  if (beginning.find(kReportMarker) != std::string::npos) return;
+  // An empty one is a shell's (`> FILE`).
+  if (beginning.empty() || beginning.find(kReportMarker) != std::string::npos) return;
   fail(ErrorKind::usage,
        "{}: the file exists and was not made by dpt report: it is not replaced; give another name "
        "with -o, or remove it",
@@ -73,6 +74,9 @@ ReportedRun read_run(const std::string& folder, const std::string& label,
   try {
     run.evaluation = evaluate_for_report(folder, options);
   } catch (const Error& error) {
+    // What the command line asks for and cannot be is for its writer, not for the page's reader.
+    const bool is_asked_for = !options.overrides.empty() || !options.devices.empty();
+    if (error.kind() == ErrorKind::usage && is_asked_for) throw;
     run.evaluation_problem = error.what();
     say(
         fmt::format("warning: {}: not evaluated, so the report has no confusion matrix and no "
@@ -115,7 +119,9 @@ int run_report(const ReportOptions& options) {
   }
   const std::string page = report_page(runs);
   write_results(out, std::as_bytes(std::span(page)));
-  fmt::print("{}\n", out);
+  // A page that went to stdout itself has nothing added to it.
+  std::error_code error;
+  if (fs::is_regular_file(out, error)) fmt::print("{}\n", out);
   return 0;
 }
 

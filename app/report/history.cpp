@@ -105,9 +105,10 @@ class HistoryReader {
     if (parts == json.end() || !parts->is_object()) return;
     for (const auto& [name, seconds] : parts->items()) {
       if (!seconds.is_number()) continue;
+      const std::string& wanted = name;  // Clang captures no structured binding
       const auto known = std::find_if(ledger.parts.begin(), ledger.parts.end(),
-                                      [&](const auto& part) { return part.first == name; });
-      auto& part = known == ledger.parts.end() ? ledger.parts.emplace_back(name, 0.0) : *known;
+                                      [&](const auto& part) { return part.first == wanted; });
+      auto& part = known == ledger.parts.end() ? ledger.parts.emplace_back(wanted, 0.0) : *known;
       part.second += seconds.get<double>();
       ledger.seconds += seconds.get<double>();
     }

@@ -40,7 +40,7 @@ std::string html_text(const std::string& text) {
   return out;
 }
 
-std::string json_for_script(std::string json) {
+std::string json_for_script(const std::string& json) {
   // A '<' may only be in a string.
   std::string out;
   for (const char c : json) {

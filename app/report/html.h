@@ -15,7 +15,7 @@ namespace dpt {
 std::string html_text(const std::string& text);
 
 /// JSON as the content of a <script> of type application/json.
-std::string json_for_script(std::string json);
+std::string json_for_script(const std::string& json);
 
 std::string base64(std::span<const std::byte> bytes);
 

@@ -1,154 +1,17 @@
-// dpt report: what is on its page, of runs in any state; and that it is a page of its own.
+// dpt report: what is on its page.
 #include <doctest/doctest.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <sstream>
 
-#include "app/report/assets.h"
 #include "datasets/image.h"
-#include "tests/cli/tiny.h"
-#include "tests/support/npy_data.h"
-#include "tests/support/skip.h"
+#include "tests/cli/report_page.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
 namespace fs = std::filesystem;
-
-namespace {
-
-constexpr const char* kDigits = R"(version: 1
-name: digits
-data: {dataset: digits, val_split: 300, batch_size: 64}
-model:
-  input: [1, 8, 8]
-  layers: [{type: Flatten}, {type: Linear, name: fc, out_features: 10}]
-optimizer: {type: SGD, lr: 0.1}
-train: {epochs: 3}
-log: {every: 5}
-devices: [cpu]
-)";
-
-/// A build without Chart.js has no reports, and says so.
-bool lacks_charts() {
-  if (!dpt::report_assets().charts.empty()) return false;
-  skip_test("this build has no Chart.js (DPT_CHARTS)");
-  return true;
-}
-
-/// What is between the two texts; REQUIRES both, in this order.
-std::string between(const std::string& text, const std::string& begin, const std::string& end) {
-  const std::size_t at = text.find(begin);
-  INFO("looked for: ", begin);
-  REQUIRE(at != std::string::npos);
-  const std::size_t from = at + begin.size(), to = text.find(end, from);
-  REQUIRE(to != std::string::npos);
-  return text.substr(from, to - from);
-}
-
-std::string section(const std::string& page, const std::string& id) {
-  return between(page, "<section id=\"" + id + "\">", "</section>");
-}
-
-bool has_section(const std::string& page, const std::string& id) {
-  return contains(page, "<section id=\"" + id + "\">");
-}
-
-json curve_data(const std::string& page) {
-  return json::parse(
-      between(page, "<script type=\"application/json\" id=\"curve-data\">", "</script>"));
-}
-
-/// The points of a curve of the page; empty where it has none.
-json points_of(const std::string& page, const std::string& title, std::size_t run,
-               const std::string& of) {
-  const json data = curve_data(page);
-  for (const auto& chart : data["charts"]) {
-    if (chart["title"] != title) continue;
-    for (const auto& series : chart["series"]) {
-      if (series["run"] == run && series["of"] == of) return series["points"];
-    }
-  }
-  return json::array();
-}
-
-std::vector<std::byte> from_base64(const std::string& text) {
-  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::vector<std::byte> bytes;
-  std::uint32_t bits = 0;
-  int have = 0;
-  for (const char c : text) {
-    if (c == '=') break;
-    REQUIRE(digits.find(c) != std::string::npos);
-    bits = bits << 6 | static_cast<std::uint32_t>(digits.find(c));
-    have += 6;
-    if (have < 8) continue;
-    have -= 8;
-    bytes.push_back(static_cast<std::byte>(bits >> have & 0xff));
-  }
-  return bytes;
-}
-
-/// Cells of a table in a section, row by row, without their markup.
-std::vector<std::vector<std::string>> cells_of(const std::string& html, const std::string& style) {
-  std::vector<std::vector<std::string>> rows;
-  std::string table = between(html, "<table class=\"" + style + "\">", "</table>");
-  for (std::size_t at = table.find("<tr>"); at != std::string::npos; at = table.find("<tr>", at)) {
-    const std::size_t end = table.find("</tr>", at);
-    rows.emplace_back();
-    std::string cell;
-    bool is_markup = false;
-    for (std::size_t i = at + 4; i < end; ++i) {
-      if (table.compare(i, 5, "</td>") == 0 || table.compare(i, 5, "</th>") == 0) {
-        rows.back().push_back(cell);
-        cell.clear();
-      }
-      if (table[i] == '<') is_markup = true;
-      if (!is_markup) cell += table[i];
-      if (table[i] == '>') is_markup = false;
-    }
-    at = end;
-  }
-  return rows;
-}
-
-/// A small net on arrays with that kind of targets (npy_data.h), which are in `folder`.
-std::string arrays_config(const std::string& folder, const std::string& kind, bool weighted) {
-  return "version: 1\nname: arrays\ndata:\n" + npy_data(folder, kind, weighted) + R"(  val_split: 8
-  batch_size: 8
-  transforms:
-    train: [{type: Normalize, mean: [0.5], std: [0.5]}]
-    eval: [{type: Normalize, mean: [0.5], std: [0.5]}]
-model:
-  input: [1, 8, 8]
-  layers: [{type: Flatten}, {type: Linear, name: fc, out_features: 4}]
-optimizer: {type: SGD, lr: 0.001}
-train: {epochs: 2}
-devices: [cpu]
-loss: {type: )" +
-         loss_of_kind(kind) + "}\n";
-}
-
-/// A folder in which reports are made.
-struct Reports : Workplace {
-  explicit Reports(const std::string& config = kDigits) : Workplace(config) {}
-
-  /// The page that the command makes, and what it says on stderr.
-  std::string page(const std::vector<std::string>& words, std::string* messages = nullptr) const {
-    std::vector<std::string> command = {"report"};
-    command.insert(command.end(), words.begin(), words.end());
-    const Finished finished = run_well(command, {"-o", "page.html"});
-    CHECK(finished.out == "page.html\n");
-    if (messages) *messages = finished.err;
-    return read_file(dir.file("page.html"));
-  }
-};
-
-}  // namespace
 
 TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   if (lacks_charts()) return;
@@ -365,6 +228,8 @@ TEST_CASE("a report replaces no file but a report") {
   CHECK(folder.exit_code == 2);
   check_contains(folder.err, "-o runs: expected the name of a file, found a folder");
   CHECK(w.run({"report", "runs/tiny", "-o", "nowhere/own.html"}).exit_code == 3);
+  const Finished streamed = w.run_well({"report", "runs/tiny", "-o", "/dev/stdout"});
+  CHECK(streamed.out == read_file(w.dir.file("own.html")));
   const Finished twice = w.run({"report", "runs/tiny", "runs/tiny/", "-o", "own.html"});
   CHECK(twice.exit_code == 2);
   check_contains(twice.err, "runs/tiny: the run is given twice");
@@ -376,38 +241,6 @@ TEST_CASE("a report replaces no file but a report") {
   check_contains(only.err, "expected the folder of a run, found none");
   check_contains(w.run({"report", "--help"}).out, "--mistakes N");
   check_contains(w.run({"report", "--help"}).out, "-o,--out FILE");
-}
-
-TEST_CASE("a report of a run whose data is gone, or other data, has all but the evaluation") {
-  if (lacks_charts()) return;
-  const Reports w{""};
-  const std::string folder = w.dir.file("data");
-  fs::create_directories(folder);
-  write_file(w.dir.file("small.yaml"), arrays_config(folder, "labels", false));
-  w.run_well({"train", "small.yaml"});
-  fs::rename(folder, w.dir.file("moved"));
-  std::string messages;
-  std::string page = w.page({"runs/arrays"}, &messages);
-  check_contains(messages, "warning: runs/arrays: not evaluated, so the report has no confusion");
-  check_contains(section(page, "evaluation"), "Not evaluated: ");
-  check_contains(section(page, "evaluation"), "train_x.npy");
-  CHECK(has_section(page, "curves"));
-  CHECK(has_section(page, "time"));
-  // Words with a '=' change the config for the evaluation.
-  const std::string moved = w.dir.file("moved");
-  page = w.page(
-      {"runs/arrays", "data.train.images=" + moved + "/train_x.npy",
-       "data.train.targets=" + moved + "/train_y.npy", "data.test.images=" + moved + "/test_x.npy",
-       "data.test.targets=" + moved + "/test_y.npy"},
-      &messages);
-  CHECK(messages.empty());
-  check_contains(section(page, "evaluation"), "Confusion matrix");
-  // Results on other samples than the run's would not compare.
-  write_npy_part(moved, "test", "labels", 9, 1234);
-  fs::rename(moved, folder);
-  page = w.page({"runs/arrays"}, &messages);
-  check_contains(messages, "expected the run's test data (fingerprint ");
-  check_contains(section(page, "evaluation"), "expected the run&#39;s test data");
 }
 
 TEST_CASE("a report of targets that are values has the largest losses, and no classes") {
@@ -423,158 +256,4 @@ TEST_CASE("a report of targets that are values has the largest losses, and no cl
           3);
     CHECK(contains(evaluation, "Confusion matrix") == (kind == "soft_labels"));
   }
-}
-
-TEST_CASE("a report is made of logs in any state") {
-  if (lacks_charts()) return;
-  const Reports w{kTinyConfig};
-  w.run_well({"train", "small.yaml", "train.epochs=3"});
-  const std::string log = w.dir.file("runs/tiny/metrics.jsonl");
-  const std::string whole = read_file(log);
-
-  SUBCASE("the process was killed, and its last line is torn") {
-    fs::remove(w.dir.file("runs/tiny/summary.json"));
-    write_file(log,
-               whole.substr(0, whole.find("{\"v\":1,\"event\":\"run_end\"")) + "{\"v\":1,\"ev");
-    const std::string page = w.page({"runs/tiny"});
-    check_contains(section(page, "runs"), "<span class=\"bad\">interrupted</span>");
-    check_contains(section(page, "runs"), "1 line of metrics.jsonl is no whole JSON object");
-    check_contains(section(page, "time"), "Added up from the log: the run has no summary.");
-    CHECK(points_of(page, "loss", 0, "train").size() == 3);
-  }
-  SUBCASE("numbers that are not finite are gaps") {
-    write_file(log, whole +
-                        "{\"v\":1,\"event\":\"eval\",\"epoch\":4,\"step\":20,\"split\":\"val\","
-                        "\"loss\":null,\"nonfinite\":[\"loss\"]}\n");
-    const std::string page = w.page({"runs/tiny"});
-    const json points = points_of(page, "loss", 0, "val");
-    REQUIRE(points.size() == 4);
-    CHECK(points[3] == json({20, 4, nullptr}));
-    check_contains(section(page, "events"), "val: not finite: [&quot;loss&quot;]");
-  }
-  SUBCASE("the run has only begun, or the log is not there") {
-    fs::remove(w.dir.file("runs/tiny/summary.json"));
-    fs::remove_all(w.dir.file("runs/tiny/checkpoints"));
-    fs::remove(w.dir.file("runs/tiny/best.safetensors"));
-    write_file(log, whole.substr(0, whole.find('\n') + 1));
-    std::string messages;
-    const std::string begun = w.page({"runs/tiny"}, &messages);
-    check_contains(messages, "the run folder has no good checkpoint");
-    check_contains(section(begun, "curves"), "The logs have no numbers yet.");
-    check_contains(section(begun, "time"), "The logs do not say");
-    fs::remove(log);
-    check_contains(section(w.page({"runs/tiny"}), "runs"), "the log has no beginning of a run");
-  }
-  SUBCASE("an older log has no ledger") {
-    std::string older;
-    std::istringstream lines(whole);
-    for (std::string line; std::getline(lines, line);) {
-      if (!contains(line, "\"event\":\"ledger\"")) older += line + "\n";
-    }
-    write_file(log, older);
-    json summary = json::parse(read_file(w.dir.file("runs/tiny/summary.json")));
-    summary.erase("ledger");
-    write_file(w.dir.file("runs/tiny/summary.json"), summary.dump());
-    const std::string page = w.page({"runs/tiny"});
-    check_contains(section(page, "time"), "The logs do not say");
-    CHECK(points_of(page, "loss", 0, "train").size() == 3);
-  }
-  SUBCASE("lines are of wrong types") {
-    write_file(log, whole + R"({"v":1,"event":"step","step":"x","loss":[1]}
-{"v":1,"event":"ledger","parts":[1]}
-{"v":1,"event":5}
-[1]
-{"v":1,"event":"run_start","devices":{"a":1},"params":"many","steps_per_epoch":1e300}
-{"v":1,"event":"run_end","status":7,"best":[]}
-)");
-    write_file(w.dir.file("runs/tiny/summary.json"), "[1]");
-    CHECK(has_section(w.page({"runs/tiny"}), "curves"));
-  }
-  SUBCASE("very many points and events are shortened") {
-    std::string more;
-    for (int i = 16; i < 3216; ++i) {
-      more += fmt::format(
-          "{{\"v\":1,\"event\":\"step\",\"epoch\":4,\"step\":{},\"loss\":2}}\n"
-          "{{\"v\":1,\"event\":\"skipped_step\",\"epoch\":4,\"step\":{}}}\n",
-          i, i);
-    }
-    write_file(log, whole + more);
-    const std::string page = w.page({"runs/tiny"});
-    const json points = points_of(page, "loss of single steps", 0, "step");
-    CHECK(points.size() > 500);
-    CHECK(points.size() <= 1000);
-    CHECK(points.back() == json({3215, 643, 2}));
-    check_contains(section(page, "curves"), "are drawn as means of neighbouring ones");
-    CHECK(count_of(section(page, "events"), "step skipped") == 20);
-    check_contains(section(page, "events"), "and 3180 more events `skipped_step`");
-  }
-}
-
-TEST_CASE("a report of a run that is under way, and of one that was resumed") {
-  if (lacks_charts()) return;
-  const Workplace w;
-  const TempDir logs;
-  Program program({"train", "small.yaml", "--run-dir", "runs/r", "train.epochs=100000"},
-                  w.dir.path(), logs);
-  REQUIRE(wait_for_log(w.dir.file("runs/r"), "\"event\":\"ledger\""));
-  w.run_well({"report", "runs/r"});
-  const std::string page = read_file(w.dir.file("runs/r/report.html"));
-  check_contains(section(page, "runs"), ">running</span>");
-  check_contains(section(page, "time"), "the run has no summary");
-  program.send(SIGTERM);
-  program.wait();
-  w.run({"train", "small.yaml", "--run-dir", "runs/r", "train.epochs=100000", "--max-time", "1s"});
-  w.run_well({"report", "runs/r"});
-  const std::string resumed = read_file(w.dir.file("runs/r/report.html"));
-  check_contains(section(resumed, "events"), "resumed from ");
-  check_contains(section(resumed, "time"), "Added up over the processes of the run.");
-}
-
-TEST_CASE("text of users is no part of a report's markup") {
-  if (lacks_charts()) return;
-  const std::string hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&";
-  const Reports w{kTinyConfig};
-  w.run_well({"train", "small.yaml", "--run-dir", "runs/a"});
-  const std::string name = "runs/<b>&\"'\xff";
-  w.run_well({"train", "small.yaml", "--run-dir", name, "optimizer.lr=0.2"});
-  const std::string log = w.dir.file(name + "/metrics.jsonl");
-  const json lines[] = {
-      {{"v", 1}, {"event", "bad_sample"}, {"problem", hostile}},
-      {{"v", 1}, {"event", "run_start"}, {"run", hostile}, {"devices", {hostile}}},
-      {{"v", 1}, {"event", "eval"}, {"split", hostile}, {"step", 5}, {hostile, 1.5}},
-      {{"v", 1}, {"event", "ledger"}, {"seconds", 9}, {"parts", {{hostile, 9}}}},
-      {{"v", 1}, {"event", "run_end"}, {"status", hostile}, {"reason", hostile}}};
-  std::string text = read_file(log);
-  for (const json& line : lines) text += line.dump() + "\n";
-  write_file(log, text);
-  fs::remove(w.dir.file(name + "/summary.json"));
-  write_file(w.dir.file(name + "/config.yaml"),
-             read_file(w.dir.file(name + "/config.yaml")) + "# " + hostile + "\x01\n");
-  const std::string page = w.page({"runs/a", name});
-  // The page's own three scripts, and no other; and no element of the text.
-  CHECK(count_of(page, "</script>") == 3);
-  CHECK(count_of(page, "<img src=x") == 0);
-  CHECK(count_of(page, "<b>&\"'") == 0);
-  check_contains(section(page, "configs"),
-                 "&lt;img src=x onerror=alert(2)&gt;&quot;&#39;&amp;\\x01");
-  check_contains(section(page, "time"), "&lt;/script&gt;");
-  check_contains(section(page, "runs"), "&lt;b&gt;&amp;&quot;&#39;\xef\xbf\xbd");
-  CHECK(curve_data(page)["runs"][1] == "<b>&\"'\xef\xbf\xbd");
-  CHECK(points_of(page, hostile, 1, hostile).size() == 1);
-}
-
-TEST_CASE("a browser shows reports without an error, a request or a page that is too wide") {
-  if (lacks_charts()) return;
-  const TempDir dir;
-  const std::string command = "'" + source_dir() + "/scripts/check-report' --dpt '" +
-                              dpt_program() + "' > '" + dir.file("out") + "' 2>&1";
-  const int status = std::system(command.c_str());
-  const std::string out = read_file(dir.file("out"));
-  INFO(out);
-  REQUIRE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == 2 && contains(out, "no Chromium")) {
-    return skip_test("Chromium is not installed");
-  }
-  CHECK(WEXITSTATUS(status) == 0);
-  check_contains(out, "4 pages in 4 views and on paper: 0 problems");
 }
