@@ -8,8 +8,8 @@ endif()
 install(TARGETS dpt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # Manual pages and completion are written by the program, from its own commands. One for another kind of
-# machine cannot run here: its package has neither.
-if(NOT CMAKE_CROSSCOMPILING)
+# machine cannot run here, and one with sanitizers not in every environment: these have neither.
+if(NOT CMAKE_CROSSCOMPILING AND NOT DPT_SANITIZE)
   set(pages ${CMAKE_BINARY_DIR}/man)
   set(completion ${CMAKE_BINARY_DIR}/completion)
   set(compress "")
