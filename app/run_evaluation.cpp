@@ -5,8 +5,6 @@
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "engine/spec/read_spec.h"
-#include "engine/training/run_ranks.h"
-#include "engine/training/trainer.h"
 
 namespace dpt {
 
@@ -16,8 +14,8 @@ TrainSpec spec_for_evaluation(const CheckpointHeader& header, const std::string&
   // weights too.
   overrides.insert(overrides.begin(), "device_weights=auto");
   overrides.push_back("train.shards=0");
-  TrainSpec spec = load_stored_spec(catalog(), header.config, path,
-                                    with_devices(std::move(overrides), devices));
+  TrainSpec spec =
+      load_stored_spec(catalog(), header.config, path, with_devices(std::move(overrides), devices));
   // How today's data could be mixed or sampled for training does not matter.
   spec.data.transforms.batch.clear();
   spec.data.sampler = Sampler::uniform;
@@ -48,18 +46,6 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
     }
   }
   return difference.empty() ? difference : fmt::format("{}; {}", difference, effect);
-}
-
-EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
-                             const std::vector<float>& params) {
-  EvalResult result;
-  run_ranks(job, [&](Backend& backend, Communicator& communicator) {
-    Replica replica(backend, communicator, job);
-    replica.set_params(params);
-    EvalResult mine = evaluate_split(replica, job, split, name);
-    if (communicator.rank() == job.first_rank()) result = std::move(mine);
-  });
-  return result;
 }
 
 }  // namespace dpt

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "engine/checkpoints/checkpoint.h"
-#include "engine/training/evaluator.h"
+#include "engine/spec/train_spec.h"
+#include "engine/training/job.h"
 
 namespace dpt {
 
@@ -20,9 +21,5 @@ TrainSpec spec_for_evaluation(const CheckpointHeader& header, const std::string&
 /// the weights were trained on would be taken for unseen ones.
 std::string difference_from_run(const std::string& path, const CheckpointHeader& header,
                                 const Job& job, const std::string& split);
-
-/// The split with these weights, by all ranks of the job; the same on each of its processes.
-EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
-                             const std::vector<float>& params);
 
 }  // namespace dpt

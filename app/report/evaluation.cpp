@@ -13,6 +13,7 @@
 #include "app/run_evaluation.h"
 #include "datasets/image.h"
 #include "engine/data/target_rows.h"
+#include "engine/training/evaluator.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -98,9 +99,10 @@ class SampleChoice {
     const SampleShape shape = job_.eval_input.out;
     if ((shape.c != 1 && shape.c != 3) || shape.h * shape.w < 2) return;
     std::vector<SheetPicture> pictures;
-    for (const ReportedSample& sample : chosen) pictures.push_back({sample.index, 0, 0, {}});
+    for (const ReportedSample& sample : chosen)
+      pictures.push_back({sample.index, 0, sample.index, 0, {}});
     double low = 0, high = 1;
-    draw_samples(*split_.source, job_.eval_input, pictures, low, high);
+    draw_samples(*split_.source, job_.eval_input, {}, pictures, low, high);
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       chosen[i].png = encode_png(pictures[i].image);
       chosen[i].side = std::max(shape.h, shape.w);

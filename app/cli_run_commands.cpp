@@ -1,0 +1,365 @@
+// The options of the commands that make and use runs.
+#include <algorithm>
+#include <utility>
+
+#include "app/cli_options.h"
+#include "app/commands.h"
+
+namespace dpt {
+namespace {
+
+void add_process_options(CLI::App* command, ProcessOptions& options) {
+  CLI::Option* nproc =
+      command
+          ->add_option("--nproc", options.nproc,
+                       "Start this many processes of the command on this machine, which share "
+                       "the work; ends with the first exit code that is not 0")
+          ->check(CLI::Range(1, 256));
+  CLI::Option* rank =
+      command
+          ->add_option("--rank", options.flags.rank,
+                       "Which of the --world-size processes this is, from 0, where no launcher "
+                       "(torchrun, mpirun, srun) says so")
+          ->check(CLI::NonNegativeNumber);
+  CLI::Option* size = command
+                          ->add_option("--world-size", options.flags.size,
+                                       "How many processes share the work, on all machines")
+                          ->check(CLI::PositiveNumber);
+  CLI::Option* coordinator =
+      command
+          ->add_option("--coordinator", options.flags.coordinator,
+                       "HOST:PORT where rank 0 listens for the others: its machine, and a free "
+                       "port on it; the same for all processes")
+          ->check(not_empty());
+  for (CLI::Option* other : {rank, size, coordinator}) nproc->excludes(other);
+  command
+      ->add_option("--join-timeout", options.join_timeout,
+                   "How long the processes wait for each other at the start, e.g. 90s (default: "
+                   "5m); exit code 6")
+      ->check(not_empty());
+}
+
+/// Returns --require, without which there is none of the others.
+CLI::Option* add_gate_options(CLI::App* command, GateOptions& options) {
+  CLI::Option* require =
+      command
+          ->add_option(
+              "--require", options.requirements,
+              "Exit with code 7 unless this condition holds at the end, e.g. 'val/accuracy>=0.90' "
+              "or, with --baseline, 'test/accuracy>=baseline-0.005' (also baseline, baseline+N, "
+              "baseline*F); may be given several times")
+          ->allow_extra_args(false);
+  command
+      ->add_option("--baseline", options.baseline,
+                   "The run that --require compares with: its folder, its summary.json, or a file "
+                   "with the output of dpt eval --json")
+      ->check(not_empty())
+      ->needs(require);
+  command
+      ->add_option("--verdict", options.verdict,
+                   "Write what became of each --require to this file, as a table in Markdown")
+      ->check(not_empty())
+      ->needs(require);
+  command
+      ->add_option("--junit", options.junit,
+                   "Write it to this file as JUnit XML, with one test case for each --require")
+      ->check(not_empty())
+      ->needs(require);
+  return require;
+}
+
+void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
+  auto options = std::make_shared<TrainOptions>();
+  options->command = std::move(command);
+  CLI::App* train = app.add_subcommand(
+      "train", "Train the model of a config; run the same command again to resume");
+  train->add_option("config", options->config, kConfigHelp)->required();
+  train->add_option("overrides", options->overrides, kOverridesHelp);
+  train->add_option("--run-dir", options->run_dir, "Run folder (default: runs/NAME)")
+      ->check(not_empty());
+  CLI::Option* run_dir = train->get_option("--run-dir");
+  CLI::Option* resume =
+      train
+          ->add_option(
+              "--resume", options->resume,
+              "auto (default): resume if the run folder holds a run; never: start a new run "
+              "in a new folder; must: fail if there is nothing to resume; or a checkpoint "
+              "file to resume from (later checkpoints are moved to checkpoints/abandoned-N)")
+          ->check(not_empty());
+  train
+      ->add_option("--weights", options->weights,
+                   "Start from the weights of a safetensors file (torchvision names and layouts), "
+                   "in place of the config's weights.file")
+      ->check(not_empty());
+  train
+      ->add_option("--expect-missing", options->expect_missing,
+                   "Parameters that may be missing from the --weights file, e.g. fc2.*")
+      ->delimiter(',');
+  train
+      ->add_option("--expect-left-over", options->expect_left_over,
+                   "Tensors that the --weights file may have in addition to those of the model")
+      ->delimiter(',');
+  train->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
+  CLI::Option* dry_run = train->add_flag(
+      "--dry-run", options->dry_run,
+      "Check everything (for an image folder, decode images of each class; the weights or "
+      "the checkpoint to start from), print the plan, and exit without training");
+  train
+      ->add_option("--max-steps", options->max_steps,
+                   "Stop when the run has completed this many steps in total; exit code 0")
+      ->check(count());
+  CLI::Option* max_time =
+      train
+          ->add_option("--max-time", options->max_time,
+                       "Stop after this time, e.g. 3h50m, and save a checkpoint; exit code 75")
+          ->check(not_empty());
+  CLI::Option* require = add_gate_options(train, options->gate);
+  CLI::Option* overwrite =
+      train->add_flag("--overwrite", options->overwrite,
+                      "Replace the run in the folder; the old run is removed once the new one has "
+                      "saved a checkpoint");
+  CLI::Option* overfit =
+      train
+          ->add_option(
+              "--overfit", options->overfit,
+              "Only try whether the model can learn: train on this many batches, the same "
+              "again and again, without augmentation, until their loss is near zero; exit "
+              "code 7 if it is not after --max-steps steps (default 1000). Nothing is saved")
+          ->check(count());
+  for (CLI::Option* other : {run_dir, resume, dry_run, max_time, require, overwrite}) {
+    overfit->excludes(other);
+  }
+  // These two options take words until the next option, so also the overrides after them. No
+  // parameter has a '=' in its name.
+  train->parse_complete_callback([options] {
+    for (std::vector<std::string>* names : {&options->expect_missing, &options->expect_left_over}) {
+      const auto overrides = std::stable_partition(
+          names->begin(), names->end(),
+          [](const std::string& word) { return word.find('=') == std::string::npos; });
+      options->overrides.insert(options->overrides.end(), overrides, names->end());
+      names->erase(overrides, names->end());
+    }
+  });
+  add_process_options(train, options->processes);
+  train->add_flag("--rank-logs", options->processes.rank_logs,
+                  "Ranks other than 0 write logs/rank-N.log in the run folder");
+  CLI::Option* smoke = train->add_flag(
+      "--smoke", options->smoke,
+      "Only try whether everything fits together, in seconds and without the data: a few steps on "
+      "made-up samples of the config's shapes, evaluation, saving, resuming (compared bit by bit), "
+      "export. Uses a temporary folder, which is kept if it fails");
+  for (CLI::Option* other : train->get_options()) {
+    const std::string name = other->get_name();
+    if (name != "--smoke" && name != "--devices" && name != "--help" && other->nonpositional()) {
+      smoke->excludes(other);
+    }
+  }
+  set_body_of_processes(train, body, options, run_train);
+}
+
+void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
+  auto options = std::make_shared<EvalOptions>();
+  options->command = std::move(command);
+  CLI::App* eval =
+      app.add_subcommand("eval", "Evaluate a run's best checkpoint, or a checkpoint file");
+  eval->add_option("target", options->target, "Run folder or checkpoint file")->required();
+  eval->add_option("overrides", options->overrides,
+                   "key=value: replaces a value of the stored config, e.g. data.root=/elsewhere");
+  eval->add_option("--split", options->split, "train, val or test (default: test if there is one)")
+      ->check(CLI::IsMember({"train", "val", "test"}));
+  eval->add_option("--predictions", options->predictions,
+                   "Write a CSV file with one line per sample, in the order of the data set")
+      ->check(not_empty());
+  eval->add_flag("--probabilities", options->probabilities,
+                 "The --predictions file has the outputs for all classes, not only that of the "
+                 "predicted one")
+      ->needs(eval->get_option("--predictions"));
+  eval->add_option(
+          "--use", options->use,
+          "ema or swa: the average of the weights (train.ema, train.swa), the default where "
+          "the run kept one; raw: the weights themselves")
+      ->check(CLI::IsMember({"ema", "swa", "raw"}));
+  eval->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
+  add_gate_options(eval, options->gate);
+  eval->add_flag(
+      "--allow-other-data", options->allow_other_data,
+      "Evaluate even if the data differs from the run's (by the fingerprints of its "
+      "training and test samples) or is split differently; without this option: exit code 3");
+  eval->add_flag("--json", options->json, kJsonHelp);
+  add_process_options(eval, options->processes);
+  set_body_of_processes(eval, body, options, run_eval);
+}
+
+void add_predict_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
+  auto options = std::make_shared<PredictOptions>();
+  options->command = std::move(command);
+  CLI::App* predict = app.add_subcommand(
+      "predict",
+      "Predict pictures that need no labels, with a run's best checkpoint or a checkpoint file; "
+      "the training data need not be there. One line a picture, in the order given; exit code 3 "
+      "if a picture could not be read");
+  predict->add_option("target", options->target, "Run folder or checkpoint file")->required();
+  predict
+      ->add_option("pictures", options->pictures,
+                   "JPEG or PNG files; of a folder all that are below it, sorted by path")
+      ->required()
+      ->check(not_empty());
+  predict
+      ->add_option("--top", options->top, "The K most probable classes instead of the first alone")
+      ->check(count());
+  predict->add_option("--format", options->format, "csv (default), or jsonl: a JSON object a line")
+      ->check(CLI::IsMember({"csv", "jsonl"}));
+  predict->add_option("--out", options->out, "Write to this file instead of stdout")
+      ->check(not_empty());
+  predict
+      ->add_option("--use", options->use,
+                   "ema or swa: the average of the weights (train.ema, train.swa), the default "
+                   "where the run kept one; raw: the weights themselves")
+      ->check(CLI::IsMember({"ema", "swa", "raw"}));
+  predict->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
+  add_process_options(predict, options->processes);
+  set_body_of_processes(predict, body, options, run_predict);
+}
+
+void add_export_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<ExportOptions>();
+  CLI::App* command = app.add_subcommand(
+      "export", "Write a run's best checkpoint, or a checkpoint file, for other programs");
+  command->add_option("target", options->target, "Run folder or checkpoint file")->required();
+  command->add_option(
+      "overrides", options->overrides,
+      "key=value: replaces a value of the stored config, e.g. data.root=/elsewhere");
+  command
+      ->add_option(
+          "--torch", options->torch,
+          "Write a safetensors file with a state_dict of PyTorch: names, layouts and types "
+          "as torchvision has them, for load_state_dict(strict=True)")
+      ->check(not_empty());
+  CLI::Option* onnx =
+      command
+          ->add_option("--onnx", options->onnx,
+                       "Write an ONNX model: network and weights, for batches of any size")
+          ->check(not_empty());
+  command
+      ->add_flag("--include-normalisation", options->include_normalisation,
+                 "The ONNX model takes raw samples (bytes 0 to 255) and begins with the division "
+                 "by 255 and the Normalize of data.transforms.eval; without it, its input is "
+                 "what they give")
+      ->needs(onnx);
+  command
+      ->add_option(
+          "--use", options->use,
+          "ema or swa: the average of the weights (train.ema, train.swa), the default where "
+          "the run kept one; raw: the weights themselves")
+      ->check(CLI::IsMember({"ema", "swa", "raw"}));
+  command->add_flag("--overwrite", options->overwrite, "Replace a file that exists");
+  command->add_flag("--json", options->json, kJsonHelp);
+  set_body(command, body, options, run_export);
+}
+
+void add_runs_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<RunsOptions>();
+  CLI::App* runs = app.add_subcommand(
+      "runs", "List the runs in a folder: status, steps, best value, when they last logged");
+  runs->add_option("folder", options->folder, "Folder of run folders")->capture_default_str();
+  runs->add_flag("--json", options->json, kJsonHelp);
+  set_body(runs, body, options, run_runs);
+}
+
+void add_compare_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<CompareOptions>();
+  CLI::App* compare = app.add_subcommand(
+      "compare",
+      "Compare runs: where their configs differ, their results, and mean and standard deviation "
+      "over runs that differ in the seed or fold only");
+  compare->add_option("runs", options->runs, "Run folders, at least two")
+      ->required()
+      ->expected(2, -1);
+  compare->add_flag("--json", options->json, kJsonHelp);
+  set_body(compare, body, options, run_compare);
+}
+
+void add_report_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<ReportOptions>();
+  CLI::App* report = app.add_subcommand(
+      "report",
+      "Write one HTML file about runs, which needs no other file and no network: curves, confusion "
+      "matrix, worst mistakes, differences of the configs, where the time went. The best "
+      "checkpoint of each run is evaluated for it, on its test split (else val)");
+  report
+      ->add_option("runs", options->words,
+                   "Run folders; and key=value, which replaces a value of their configs for the "
+                   "evaluation, e.g. data.root=/elsewhere")
+      ->required()
+      ->check(not_empty());
+  report
+      ->add_option("-o,--out", options->out,
+                   "The file (default: report.html in the run's folder, of several runs in the "
+                   "current one). A report is replaced, any other file is not")
+      ->option_text("FILE")
+      ->check(not_empty());
+  report
+      ->add_option("--mistakes", options->mistakes,
+                   "The most certain mistakes and the largest losses, so many of each (default: "
+                   "12); 0: evaluate nothing, read the logs only")
+      ->option_text("N")
+      ->check(CLI::Range(0, 1000));
+  report->add_option("--devices", options->devices, kDevicesHelp)
+      ->option_text("DEVICES")
+      ->check(not_empty());
+  set_body(report, body, options, run_report);
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, CommandBody& body, std::vector<std::string> command) {
+  auto options = std::make_shared<BenchOptions>();
+  options->command = std::move(command);
+  CLI::App* bench = app.add_subcommand("bench", "Time the training loop of a config");
+  bench->add_option("config", options->config, kConfigHelp)->required();
+  bench->add_option("overrides", options->overrides, kOverridesHelp);
+  bench->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
+  CLI::Option* weights =
+      bench->add_option("--weights", options->weights, "Start from these weights (safetensors)")
+          ->check(not_empty());
+  CLI::Option* steps =
+      bench->add_option("--steps", options->steps, "Steps per round")->check(count());
+  bench->add_option("--rounds", options->rounds, "Number of rounds")->check(count());
+  CLI::Option* calls = bench->add_flag(
+      "--calls", options->calls,
+      "Time each call of a step (input, layers, loss, update) separately, on the first device");
+  CLI::Option* losses =
+      bench->add_flag("--losses", options->losses, "Print the loss of every step");
+  bench->add_flag("--json", options->json, kJsonHelp);
+  CLI::Option* serve = bench->add_flag(
+      "--serve", options->serve,
+      "Read 'run N' lines from stdin and answer each with the duration of N steps in seconds");
+  add_process_options(bench, options->processes);
+  CLI::Option* nproc = bench->get_option("--nproc");
+  CLI::Option* data = bench->add_flag(
+      "--data", options->data,
+      "Time the reading, decoding and transforming of samples on the host instead, by stage");
+  std::vector<CLI::Option*> of_processes = {nproc};
+  for (const char* name : {"--rank", "--world-size", "--coordinator"}) {
+    of_processes.push_back(bench->get_option(name));
+  }
+  for (CLI::Option* other : of_processes) {
+    calls->excludes(other);
+    data->excludes(other);
+  }
+  for (CLI::Option* other : {weights, steps, losses, serve}) calls->excludes(other);
+  for (CLI::Option* other : {weights, calls, losses, serve}) data->excludes(other);
+  set_body_of_processes(bench, body, options, run_bench);
+}
+
+void add_run_commands(CLI::App& app, CommandBody& body, const std::vector<std::string>& command) {
+  add_train_command(app, body, command);
+  add_eval_command(app, body, command);
+  add_predict_command(app, body, command);
+  add_export_command(app, body);
+  add_runs_command(app, body);
+  add_compare_command(app, body);
+  add_report_command(app, body);
+}
+
+}  // namespace dpt
