@@ -112,20 +112,23 @@ class SampleRows {
     return at;
   }
 
-  /// Row `r` of the output.
-  void write(const Placed& at, std::int64_t r, Out* line) const {
+  /// Rows [first, end) of the output, one after another.
+  void write(const Placed& at, std::int64_t first, std::int64_t end, Out* to) const {
     const SampleShape &in = desc_.raw, &out = desc_.out;
-    if (at.top + r < 0 || at.top + r >= in.h) {
-      padding(line, out.w);
-    } else {
-      const std::int64_t before = at.flip ? out.w - at.end : at.begin;
-      const std::int64_t after = out.w - before - (at.end - at.begin);
+    const std::int64_t before = at.flip ? out.w - at.end : at.begin;
+    const std::int64_t after = out.w - before - (at.end - at.begin);
+    for (std::int64_t r = first; r < end; ++r) {
+      Out* line = to + (r - first) * out.w * channels();
+      if (at.top + r < 0 || at.top + r >= in.h) {
+        padding(line, out.w);
+        continue;
+      }
       padding(line, before);
       map_pixels(at.from + ((at.top + r) * in.w + at.left + at.begin) * channels(),
                  line + before * channels(), at.end - at.begin, at.flip);
       padding(line + (out.w - after) * channels(), after);
     }
-    erase(at.erased, r, line);
+    erase(at.erased, first, end, to);
   }
   /// All rows of a sample that is not cropped, not flipped and not erased.
   void write_whole(const Placed& at, Out* to) const {
@@ -160,12 +163,16 @@ class SampleRows {
     }
   }
 
-  void erase(const InputBox& box, std::int64_t r, Out* line) const {
-    if (r < box.top || r - box.top >= box.height) return;
+  /// The part of the box that is in the rows [first, end).
+  void erase(const InputBox& box, std::int64_t first, std::int64_t end, Out* to) const {
     const std::int64_t count = channels();
-    for (std::int64_t p = box.left; p < box.left + box.width; ++p) {
-      for (std::int64_t c = 0; c < count; ++c) {
-        line[p * count + c] = erased_[static_cast<std::size_t>(c)];
+    const std::int64_t bottom = std::min<std::int64_t>(end, std::int64_t{box.top} + box.height);
+    for (std::int64_t r = std::max<std::int64_t>(first, box.top); r < bottom; ++r) {
+      Out* line = to + (r - first) * desc_.out.w * count;
+      for (std::int64_t p = box.left; p < box.left + box.width; ++p) {
+        for (std::int64_t c = 0; c < count; ++c) {
+          line[p * count + c] = erased_[static_cast<std::size_t>(c)];
+        }
       }
     }
   }
@@ -207,7 +214,7 @@ class CpuInput final : public InputOp {
 
   void alone(const typename Rows::Placed& at, T* to) const {
     if (whole_) return rows_.write_whole(at, to);
-    for (std::int64_t r = 0; r < out_.h; ++r) rows_.write(at, r, to + r * line_elements());
+    rows_.write(at, 0, out_.h, to);
   }
 
   void mixed(const InputArgs& args, std::int64_t k, T* to) {
@@ -218,9 +225,9 @@ class CpuInput final : public InputOp {
       float* line = lines_.data() + 2 * k * count;
       float* other = line + count;
       for (std::int64_t r = 0; r < out_.h; ++r, to += count) {
-        rows_.write(own, r, line);
+        rows_.write(own, r, r + 1, line);
         if (r >= mix.box.top && r - mix.box.top < mix.box.height) {
-          rows_.write(partner, r, other);
+          rows_.write(partner, r, r + 1, other);
           const std::int64_t end = (std::int64_t{mix.box.left} + mix.box.width) * out_.c;
           for (std::int64_t i = mix.box.left * out_.c; i < end; ++i) {
             line[i] = augment::mixed(mix, line[i], other[i]);
