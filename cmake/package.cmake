@@ -76,10 +76,10 @@ if(DPT_DEBIAN)
   string(REGEX REPLACE "^.*${matched}\n+" "" licence "${licence}")
   string(REGEX REPLACE "\n\n" "\n.\n" licence "${licence}")
   string(REGEX REPLACE "(^|\n)([^\n])" "\\1 \\2" dpt_licence "${licence}")
-  configure_file(${CMAKE_SOURCE_DIR}/cmake/debian/copyright.in ${CMAKE_BINARY_DIR}/debian/copyright @ONLY)
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/debian_copyright.in ${CMAKE_BINARY_DIR}/debian/copyright @ONLY)
   # SOURCE_DATE_EPOCH, if it is set, is the time.
   string(TIMESTAMP dpt_changelog_date "%a, %d %b %Y %H:%M:%S +0000" UTC)
-  configure_file(${CMAKE_SOURCE_DIR}/cmake/debian/changelog.in ${CMAKE_BINARY_DIR}/debian/changelog.Debian @ONLY)
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/debian_changelog.in ${CMAKE_BINARY_DIR}/debian/changelog.Debian @ONLY)
   configure_file(${CMAKE_SOURCE_DIR}/CHANGELOG.md ${CMAKE_BINARY_DIR}/debian/changelog COPYONLY)
   execute_process(COMMAND ${DPT_GZIP} -9nf changelog changelog.Debian
                   WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/debian COMMAND_ERROR_IS_FATAL ANY)
