@@ -129,17 +129,6 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
   for (CLI::Option* other : {run_dir, resume, dry_run, max_time, require, overwrite}) {
     overfit->excludes(other);
   }
-  // These two options take words until the next option, so also the overrides after them. No
-  // parameter has a '=' in its name.
-  train->parse_complete_callback([options] {
-    for (std::vector<std::string>* names : {&options->expect_missing, &options->expect_left_over}) {
-      const auto overrides = std::stable_partition(
-          names->begin(), names->end(),
-          [](const std::string& word) { return word.find('=') == std::string::npos; });
-      options->overrides.insert(options->overrides.end(), overrides, names->end());
-      names->erase(overrides, names->end());
-    }
-  });
   add_process_options(train, options->processes);
   train->add_flag("--rank-logs", options->processes.rank_logs,
                   "Ranks other than 0 write logs/rank-N.log in the run folder");
@@ -147,13 +136,27 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       "--smoke", options->smoke,
       "Only try whether everything fits together, in seconds and without the data: a few steps on "
       "made-up samples of the config's shapes, evaluation, saving, resuming (compared bit by bit), "
-      "export. Uses a temporary folder, which is kept if it fails");
-  for (CLI::Option* other : train->get_options()) {
-    const std::string name = other->get_name();
-    if (name != "--smoke" && name != "--devices" && name != "--help" && other->nonpositional()) {
-      smoke->excludes(other);
+      "export. Uses a temporary folder, which is kept if it fails. Of the other options only "
+      "--devices may stand beside it");
+  // These two options take words until the next option, so also the overrides after them. No
+  // parameter has a '=' in its name.
+  train->parse_complete_callback([options, train, smoke] {
+    for (std::vector<std::string>* names : {&options->expect_missing, &options->expect_left_over}) {
+      const auto overrides = std::stable_partition(
+          names->begin(), names->end(),
+          [](const std::string& word) { return word.find('=') == std::string::npos; });
+      options->overrides.insert(options->overrides.end(), overrides, names->end());
+      names->erase(overrides, names->end());
     }
-  }
+    // Not by `excludes`: each of the others would say so in its help text.
+    for (const CLI::Option* other : train->get_options()) {
+      const bool may_stand = other == smoke || !other->nonpositional() ||
+                             other->get_name() == "--devices" || other->get_name() == "--help";
+      if (smoke->count() > 0 && other->count() > 0 && !may_stand) {
+        throw CLI::ExcludesError("--smoke", other->get_name());
+      }
+    }
+  });
   set_body_of_processes(train, body, options, run_train);
 }
 
