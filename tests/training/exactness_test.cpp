@@ -66,7 +66,7 @@ TEST_CASE("exact mode: equal bits for 1, 2, 3, 4, 5 and 8 replicas") {
 TEST_CASE(
     "exact mode: branches that are added, multiplied and joined, equal bits for 1, 3 and 8 "
     "replicas and after a stop") {
-  std::string config = small_config(kSgd, 2);
+  std::string config = small_config(kSgd, kSanitized ? 1 : 2);
   const std::string flatten = "    - {type: Flatten}\n";
   config.replace(config.find(flatten), 0,
                  R"(    - {type: Conv2d, name: conv3, out_channels: 7, kernel_size: 3, padding: 1}
@@ -103,7 +103,7 @@ TEST_CASE(
     "a stop") {
   // Between them stands a layer that couples samples: each of the shared layers has a phase of its
   // own, over all micro-batches.
-  std::string config = small_config(kSgd, 2);
+  std::string config = small_config(kSgd, kSanitized ? 1 : 2);
   const std::string flatten = "    - {type: Flatten}\n";
   config.replace(config.find(flatten), 0,
                  R"(    - {type: Conv2d, name: conv3, out_channels: 7, kernel_size: 3, padding: 1}
@@ -126,6 +126,8 @@ TEST_CASE(
         CAPTURE(replicas);
         CHECK((train_on(with_sync, replicas_on(device, replicas), "8") == one));
       }
+      const bool slow = kSanitized && is_emulated(device);
+      if (slow && sync == "false") continue;
       // Fewer shards of more samples, each in three micro-batches.
       const auto in_pieces = [&](int replicas) {
         const TempDir folder;
@@ -136,7 +138,7 @@ TEST_CASE(
       const FinalState pieces = in_pieces(1);
       CHECK((in_pieces(2) == pieces));
       // Only rounding tells them from one shard in one piece, where the statistics are the same.
-      if (sync == "true") {
+      if (sync == "true" && !slow) {
         CHECK(weight_distance(train_on(with_sync, replicas_on(device, 1), "1"), one) < 1e-4);
         CHECK(weight_distance(pieces, one) < 1e-4);
       }
