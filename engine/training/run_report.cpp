@@ -228,7 +228,8 @@ std::string RunReport::epoch_line(bool improved) const {
     line += fmt::format(", val loss {:.4f}{}{}", *state.val_loss, accuracy(state.val_accuracy),
                         improved ? " (best)" : "");
   }
-  if (speed_) line += fmt::format(", {} images/s", format_rate(speed_->rate));
+  // Of the number in the log, which is whole: 25,649.6 is 25650 there and then 25.7k.
+  if (speed_) line += fmt::format(", {} images/s", format_rate(std::round(speed_->rate)));
   if (speed_ && speed_->wait >= 0.01) {
     line += fmt::format(", waiting for data {:.0f} % of the time", 100 * speed_->wait);
   }
