@@ -54,6 +54,7 @@ TEST_CASE("runs lists the runs of a folder, whatever became of them") {
   CHECK(runs[0]["best"] == summary["best"]);
   CHECK(runs[2]["results"]["test/accuracy"] == summary["test"]["accuracy"]);
   CHECK(runs[0]["results"]["test/loss"] == summary["test"]["loss"]);
+  CHECK(runs[0]["results"] == runs[2]["results"]);
   CHECK(runs[2]["changed"].get<std::string>().size() == 20);
 
   const std::string table = w.run_well({"runs"}).out;
@@ -66,6 +67,41 @@ TEST_CASE("runs lists the runs of a folder, whatever became of them") {
   const Finished none = w.run({"runs", "nowhere"});
   CHECK(none.exit_code == 3);
   check_contains(none.err, "nowhere: no such folder");
+}
+
+TEST_CASE("runs lists a run once, whatever links lead to it, and calls divergence by its name") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml", "--run-dir", "runs/a"});
+  CHECK(w.run({"train", "small.yaml", "--run-dir", "runs/b", "optimizer.lr=1e38"}).exit_code == 5);
+  fs::create_directory_symlink("b", w.dir.file("runs/b0"));
+  fs::create_directory_symlink("a", w.dir.file("runs/0"));
+  fs::create_directory_symlink(".", w.dir.file("runs/again"));
+  fs::create_directory_symlink("nowhere", w.dir.file("runs/gone"));
+  // A run of elsewhere is found by its link.
+  w.run_well({"train", "small.yaml", "--run-dir", "elsewhere/c"});
+  fs::create_directory_symlink(w.dir.file("elsewhere/c"), w.dir.file("runs/c"));
+  const auto runs = json_out(w, {"runs"})["runs"];
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[0]["folder"] == "runs/a");
+  CHECK(runs[1]["folder"] == "runs/b");
+  CHECK(runs[1]["status"] == "diverged");
+  CHECK(runs[2]["folder"] == "runs/c");
+}
+
+TEST_CASE("compare has numbers in one order, whichever run has them first") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml", "--run-dir", "a", "data.val_split=0"});
+  w.run_well({"train", "small.yaml", "--run-dir", "b"});
+  const std::string text = w.run_well({"compare", "a", "b"}).out;
+  std::size_t at = 0;
+  for (const char* name :
+       {"\nbest val/", "\ntrain/loss ", "\nval/loss ", "\ntest/loss ", "\nsteps "}) {
+    CAPTURE(name);
+    const std::size_t found = text.find(name);
+    CHECK(found != std::string::npos);
+    CHECK(found > at);
+    at = found;
+  }
 }
 
 TEST_CASE("a run that is under way is called running") {
