@@ -260,7 +260,8 @@ TEST_CASE("the verdict: a table in Markdown and test cases in JUnit XML") {
   xml = w.text("verdict.xml");
   CHECK(xml_problem(xml) == "");
   check_contains(xml, " tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"0\">");
-  CHECK(times_in(xml, "<failure message=\"not met: the value is " + loss + "\"/>") == 1);
+  CHECK(times_in(xml, "<failure message=\"not met: the value is " + loss +
+                          "\">not met: the value is " + loss + "</failure>") == 1);
 
   // The run fails before anything is judged.
   fs::remove_all(w.dir.file("new"));
