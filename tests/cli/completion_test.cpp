@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "app/cli.h"
+#include "app/command_tree.h"
 #include "tests/cli/tiny.h"
 #include "tests/support/skip.h"
 
@@ -196,4 +197,13 @@ TEST_CASE("the kinds of --allow that a shell offers are those that data check ta
   REQUIRE(value);
   check_contains(refusal,
                  fmt::format("expected one of {}\n", fmt::join(dpt::words_of(value->words), ", ")));
+}
+
+TEST_CASE("what shells show of an option is a whole clause") {
+  CHECK(dpt::brief("Write a file, e.g. x.csv; replaces it. More") == "Write a file, e.g. x.csv");
+  CHECK(dpt::brief("Check all (of a; of b), and exit. More") == "Check all (of a; of b), and exit");
+  CHECK(dpt::brief("First line\nSecond") == "First line");
+  CHECK(dpt::brief("The number 0.5") == "The number 0.5");
+  const std::string script = Tiny().run_well({"completion", "fish"}).out;
+  CHECK(script.find("e.g'") == std::string::npos);
 }
