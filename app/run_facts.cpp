@@ -80,7 +80,13 @@ void read_log(const std::string& path, RunFacts& facts) {
   std::ifstream lines(path);
   std::map<std::string, FactsJson> newest;
   facts.status = kInterrupted;
+  // Most of a long log; to read each of them takes long, and the last whole one tells.
+  std::string last_step;
   for (std::string line; std::getline(lines, line);) {
+    if (line.find(R"("event":"step")") != std::string::npos) {
+      if (line.back() == '}') last_step = std::move(line);
+      continue;
+    }
     const FactsJson json = FactsJson::parse(line, nullptr, false);
     if (!json.is_object()) continue;
     const std::string name = text_in(json, "event", "");
@@ -98,6 +104,8 @@ void read_log(const std::string& path, RunFacts& facts) {
     if (name == "epoch") newest["train"] = json;
     if (name == "eval") newest[text_in(json, "split", "")] = json;
   }
+  const FactsJson step = FactsJson::parse(last_step, nullptr, false);
+  if (step.is_object()) facts.steps = std::max(facts.steps, count_in(step, "step", 0));
   for (const char* split : {"train", "val", "test"}) {
     if (newest.count(split) > 0) add_results(split, newest[split], facts);
   }

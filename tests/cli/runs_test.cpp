@@ -29,7 +29,9 @@ TEST_CASE("runs lists the runs of a folder, whatever became of them") {
   fs::remove(w.dir.file("runs/killed/summary.json"));
   const std::string log = w.dir.file("runs/killed/metrics.jsonl");
   std::string text = read_file(log);
-  write_file(log, text.substr(0, text.find("{\"v\":1,\"event\":\"run_end\"")) + "{\"half a li");
+  write_file(log, text.substr(0, text.find("{\"v\":1,\"event\":\"run_end\"")) +
+                      R"({"v":1,"event":"step","epoch":2,"step":9,"loss":1}
+{"v":1,"event":"step","epoch":2,"step":1)");
   fs::create_directories(w.dir.file("runs/notes"));
   // Neither a folder of checkpoints nor one with a config is a run.
   fs::create_directories(w.dir.file("runs/engine/checkpoints"));
@@ -41,7 +43,7 @@ TEST_CASE("runs lists the runs of a folder, whatever became of them") {
   REQUIRE(runs.size() == 3);
   CHECK(runs[0]["folder"] == "runs/killed");
   CHECK(runs[0]["status"] == "interrupted");
-  CHECK(runs[0]["steps"] == 5);
+  CHECK(runs[0]["steps"] == 9);
   CHECK(runs[0]["best"]["step"] == 5);
   CHECK(runs[1]["folder"] == "runs/sweep/two");
   CHECK(runs[1]["status"] == "max_steps");
