@@ -147,6 +147,19 @@ TEST_CASE("a baseline is a run folder, its summary or the output of an evaluatio
                              w.loss(), w.loss() / 2));
 }
 
+TEST_CASE("a split without samples is exit code 3, of eval too") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml", "--run-dir", "a", "data.test_size=0"});
+  const Finished test = w.run({"eval", "a", "--require", "test/loss<=1"});
+  CHECK(test.exit_code == 3);
+  check_contains(test.err, "the test split is empty: ");
+  CHECK(w.run({"eval", "a", "--split", "test", "--require", "test/loss<=1"}).exit_code == 3);
+  CHECK(w.run({"eval", "a", "--require", "val/loss<=100"}).exit_code == 0);
+  // That of a split which is not evaluated is a mistake.
+  CHECK(w.run({"eval", "a", "--split", "val", "--require", "test/loss<=1"}).exit_code == 2);
+  CHECK(w.run({"eval", "a", "--require", "train/loss<=1"}).exit_code == 2);
+}
+
 TEST_CASE("what cannot be a baseline is refused, and says what to do") {
   const Gates w;
   const auto refusal = [&](const std::string& baseline, int code) {
