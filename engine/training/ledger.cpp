@@ -50,7 +50,9 @@ std::string advice_on(LedgerPart part, const Job& job) {
       return "give each replica more work per sum (data.batch_size), or use fewer replicas; it "
              "includes waiting for slower replicas (device_weights)";
     case LedgerPart::evaluation:
-      return "hold out fewer samples (data.val_split)";
+      return job.splits.val.size() > 0
+                 ? "hold out fewer samples (data.val_split)"
+                 : "it is the test at the end of the run: a longer one has less of it";
     case LedgerPart::logging:
       return "raise log.every";
     case LedgerPart::saving:

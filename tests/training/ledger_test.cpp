@@ -173,6 +173,12 @@ TEST_CASE("the verdict names the largest part, and what to do about what is no c
   CHECK(ledger_text(totals_with({{P::forward, 30}, {P::backward, 65}, {P::logging, 5}}), job) ==
         "time: forward 30 %, backward 65 %, logging 5 %; bound by compute: 95 %");
 
+  CHECK(verdict_of(totals_with({{P::evaluation, 1}}), job).advice ==
+        "hold out fewer samples (data.val_split)");
+  const Job unvalidated = small_job(small_config(kSgd), {cpus(1), "data.val_split=0"});
+  CHECK(verdict_of(totals_with({{P::evaluation, 1}}), unvalidated).advice ==
+        "it is the test at the end of the run: a longer one has less of it");
+
   CHECK(verdict_of(LedgerTotals(), job).bound_by.empty());
   CHECK(ledger_text(LedgerTotals(), job).empty());
   CHECK(ledger_json(LedgerTotals(), job).size() == 2);
