@@ -245,8 +245,8 @@ std::string ledger_section(const std::vector<ReportedRun>& runs) {
   }
   if (bars.empty()) {
     return section("time", "Where the time went",
-                   "<p>The logs do not say: only those of dpt with a ledger do, and from the end "
-                   "of the first epoch on.</p>\n");
+                   "<p>The logs do not say: they do from the end of the first epoch on, and those "
+                   "of older releases never.</p>\n");
   }
   HtmlTable table{"Time by part", "time", run_headings(runs), {}};
   for (const std::string& part : parts_in(runs)) {

@@ -66,6 +66,7 @@ TEST_CASE("a report is made of logs in any state") {
     check_contains(section(page, "runs"), "<span class=\"bad\">interrupted</span>");
     check_contains(section(page, "runs"), "1 line of metrics.jsonl is no whole JSON object");
     check_contains(section(page, "time"), "Added up from the log: the run has no summary.");
+    check_contains(section(page, "events"), "the log ends here: the process was killed");
     CHECK(points_of(page, "loss", 0, "train").size() == 3);
   }
   SUBCASE("numbers that are not finite are gaps") {
