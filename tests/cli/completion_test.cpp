@@ -183,7 +183,8 @@ TEST_CASE("help texts show the names of values, and what excludes an option") {
   check_contains(help, "--resume auto|never|must|CHECKPOINT\n");
   check_contains(help, "Run folder (default: runs/NAME) (not with --overfit)\n");
   CHECK_FALSE(contains(help, "TEXT"));
-  check_contains(w.run_well({"data", "show", "--help"}).out, "The PNG file (required)\n");
+  check_contains(w.run_well({"data", "show", "--help"}).out,
+                 "Write the picture to this PNG file (required)\n");
   check_contains(w.run_well({"export", "--help"}).out, " (with --onnx only)\n");
   // The hidden one is for the build.
   CHECK_FALSE(contains(w.run_well({"--help"}).out, "  man "));
