@@ -52,7 +52,7 @@ class RunSearch {
  private:
   std::error_code list(const std::string& folder, int depth) {
     std::error_code failure;
-    is_first(folder);
+    seen_.insert(real(folder));
     for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
          entry.increment(failure)) {
       std::error_code ignored;
@@ -68,8 +68,9 @@ class RunSearch {
 
   void look_at(const std::string& path, int depth) {
     constexpr int kDeepest = 3;
-    if (!is_first(path)) return;
+    if (seen_.count(real(path)) > 0) return;
     if (looks_like_run(path)) {
+      seen_.insert(real(path));
       runs_.push_back(path);
     } else if (depth + 1 < kDeepest) {
       if (const auto failure = list(path, depth + 1)) {
@@ -79,9 +80,9 @@ class RunSearch {
     }
   }
 
-  bool is_first(const std::string& path) {
+  static std::string real(const std::string& path) {
     std::error_code ignored;
-    return seen_.insert(fs::weakly_canonical(path, ignored).string()).second;
+    return fs::weakly_canonical(path, ignored).string();
   }
 
   std::vector<std::string> runs_;

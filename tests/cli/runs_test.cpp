@@ -82,9 +82,13 @@ TEST_CASE("runs lists a run once, whatever links lead to it, and calls divergenc
   // A run of elsewhere is found by its link.
   w.run_well({"train", "small.yaml", "--run-dir", "elsewhere/c"});
   fs::create_directory_symlink(w.dir.file("elsewhere/c"), w.dir.file("runs/c"));
+  // One that is too deep to be found, too.
+  w.run_well({"train", "small.yaml", "--run-dir", "runs/1/2/3/d"});
+  fs::create_directory_symlink("1/2/3", w.dir.file("runs/d"));
   const auto runs = json_out(w, {"runs"})["runs"];
-  REQUIRE(runs.size() == 3);
+  REQUIRE(runs.size() == 4);
   CHECK(runs[0]["folder"] == "runs/a");
+  CHECK(runs[3]["folder"] == "runs/d/d");
   CHECK(runs[1]["folder"] == "runs/b");
   CHECK(runs[1]["status"] == "diverged");
   CHECK(runs[2]["folder"] == "runs/c");
