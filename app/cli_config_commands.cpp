@@ -11,14 +11,15 @@ void add_config_lr_command(CLI::App& config, CommandBody& body) {
       "lr", "Print or draw the learning rate over the run of a config, without training");
   lr->add_option("config", options->config, kConfigHelp)->required();
   lr->add_option("overrides", options->overrides, kOverridesHelp);
-  lr->add_option("--samples", options->samples,
-                 "Number of samples in the training files, data.val_split included; the data is "
-                 "then not read")
+  lr->add_option(
+        "--samples", options->samples,
+        "Number of samples in the training files, those of data.val_split included; with it, "
+        "the data is not read")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}));
-  CLI::Option* rows =
-      lr->add_option("--rows", options->rows,
-                     "Rows of the table: if the rate changes more often, evenly spread steps")
-          ->check(CLI::Range(std::int64_t{2}, std::int64_t{10'000'000}));
+  CLI::Option* rows = lr->add_option("--rows", options->rows,
+                                     "Number of rows of the table; where the rate changes more "
+                                     "often, at evenly spread steps")
+                          ->check(CLI::Range(std::int64_t{2}, std::int64_t{10'000'000}));
   CLI::Option* plot = lr->add_flag("--plot", options->plot,
                                    "Draw a chart of plain characters instead of the table");
   lr->add_option("--png", options->png, "Also write a chart to this PNG file")->check(not_empty());
@@ -67,10 +68,9 @@ void add_data_check_command(CLI::App& data, CommandBody& body) {
   check->add_option("config", options->config, kConfigHelp)->required();
   check->add_option("overrides", options->overrides, kOverridesHelp);
   check
-      ->add_option(
-          "--allow", options->allowed,
-          "Findings of this kind are warnings, e.g. duplicate_across_splits of a published "
-          "data set; several: --allow A,B")
+      ->add_option("--allow", options->allowed,
+                   "Report findings of these kinds as warnings instead of errors, e.g. "
+                   "duplicate_across_splits of a published data set")
       ->delimiter(',')
       ->allow_extra_args(false);
   check->add_option("--workers", options->workers, "Threads that read (default: one for each core)")
@@ -87,14 +87,17 @@ void add_data_show_command(CLI::App& data, CommandBody& body) {
       "are normalised, and print which samples they are");
   show->add_option("config", options->config, kConfigHelp)->required();
   show->add_option("overrides", options->overrides, kOverridesHelp);
-  show->add_option("--out", options->out, "The PNG file")->required()->check(not_empty());
-  show->add_option(
-          "--split", options->split,
-          "train (default): the first samples of the epoch; val or test: evenly spread ones")
+  show->add_option("--out", options->out, "Write the picture to this PNG file")
+      ->required()
+      ->check(not_empty());
+  show->add_option("--split", options->split,
+                   "The split: of train (default), the first samples of the epoch are shown, of "
+                   "val and test "
+                   "evenly spread ones")
       ->check(CLI::IsMember({"train", "val", "test"}));
   const CLI::Range small(std::int64_t{1}, std::int64_t{10'000});
   show->add_option("--samples", options->samples,
-                   "Number of samples (default: 32, 8 of --versions)")
+                   "Number of samples (default: 32, or 8 with --versions)")
       ->check(small);
   show->add_option("--epoch", options->epoch, "The epoch whose random draws are shown (default: 1)")
       ->check(count());
@@ -129,7 +132,8 @@ void add_model_command(CLI::App& app, CommandBody& body) {
   CLI::App* model = app.add_subcommand("model", "Describe a model without training it");
   model->require_subcommand(1);
   CLI::App* summary = model->add_subcommand(
-      "summary", "Layers, output shapes, parameters, FLOPs, activation bytes, memory per replica");
+      "summary",
+      "Print layers, output shapes, parameters, FLOPs, activation bytes and memory per replica");
   summary->add_option("config", options->config, kConfigHelp)->required();
   summary->add_option("overrides", options->overrides, kOverridesHelp);
   summary->add_flag("--json", options->json, kJsonHelp);
@@ -140,13 +144,15 @@ void add_model_command(CLI::App& app, CommandBody& body) {
   gradcheck->add_option("config", check->config, kConfigHelp)->required();
   gradcheck->add_option("overrides", check->overrides, kOverridesHelp);
   gradcheck
-      ->add_option("--samples", check->samples,
-                   "Training samples whose loss is taken; default: 8, or all where there are fewer")
+      ->add_option(
+          "--samples", check->samples,
+          "Number of training samples in the loss (default: 8, or all where there are fewer)")
       ->check(CLI::Range(1, 1024));
   gradcheck
-      ->add_option("--device", check->device, "The device whose kernels are checked: cpu, cuda:0")
+      ->add_option("--device", check->device,
+                   "The device whose kernels are checked, cpu (default) or e.g. cuda:0")
       ->capture_default_str();
-  gradcheck->add_flag("--random", check->random, "Random images in place of the data");
+  gradcheck->add_flag("--random", check->random, "Use random images in place of the data");
   gradcheck->add_flag("--json", check->json, kJsonHelp);
   set_body(gradcheck, body, check, run_model_gradcheck);
 }

@@ -17,11 +17,11 @@ using CommandBody = std::function<int()>;
 
 inline constexpr const char* kConfigHelp = "Config file (YAML)";
 inline constexpr const char* kOverridesHelp =
-    "key=value: replaces a value of the config, e.g. optimizer.lr=0.1 or "
+    "Replaces a value of the config, e.g. optimizer.lr=0.1 or "
     "model.layers.conv1.out_channels=32";
 inline constexpr const char* kDevicesHelp =
     "Devices to use instead of the config's, e.g. cpu,cpu or auto";
-inline constexpr const char* kJsonHelp = "One JSON object on stdout";
+inline constexpr const char* kJsonHelp = "Print one JSON object on stdout";
 
 /// A number of steps or rounds.
 inline CLI::Range count() {

@@ -12,24 +12,24 @@ void add_process_options(CLI::App* command, ProcessOptions& options) {
   CLI::Option* nproc =
       command
           ->add_option("--nproc", options.nproc,
-                       "Start this many processes of the command on this machine, which share "
-                       "the work; ends with the first exit code that is not 0")
+                       "Run the command as this many processes on this machine, which share the "
+                       "work; the exit code is the first that is not 0")
           ->check(CLI::Range(1, 256));
   CLI::Option* rank =
       command
           ->add_option("--rank", options.flags.rank,
-                       "Which of the --world-size processes this is, from 0, where no launcher "
-                       "(torchrun, mpirun, srun) says so")
+                       "Number of this process, from 0 to --world-size - 1, where no launcher "
+                       "(torchrun, mpirun, srun) sets it")
           ->check(CLI::NonNegativeNumber);
   CLI::Option* size = command
                           ->add_option("--world-size", options.flags.size,
-                                       "How many processes share the work, on all machines")
+                                       "Number of processes that share the work, on all machines")
                           ->check(CLI::PositiveNumber);
   CLI::Option* coordinator =
       command
           ->add_option("--coordinator", options.flags.coordinator,
-                       "HOST:PORT where rank 0 listens for the others: its machine, and a free "
-                       "port on it; the same for all processes")
+                       "Where rank 0 listens for the others: its machine, and a free port on it; "
+                       "the same for all processes")
           ->check(not_empty());
   for (CLI::Option* other : {rank, size, coordinator}) nproc->excludes(other);
   command
@@ -57,12 +57,12 @@ CLI::Option* add_gate_options(CLI::App* command, GateOptions& options) {
       ->needs(require);
   command
       ->add_option("--verdict", options.verdict,
-                   "Write what became of each --require to this file, as a table in Markdown")
+                   "Write the outcome of each --require to this file, as a Markdown table")
       ->check(not_empty())
       ->needs(require);
   command
       ->add_option("--junit", options.junit,
-                   "Write it to this file as JUnit XML, with one test case for each --require")
+                   "Write the outcome of each --require to this file, as a test case in JUnit XML")
       ->check(not_empty())
       ->needs(require);
   return require;
@@ -82,9 +82,10 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       train
           ->add_option(
               "--resume", options->resume,
-              "auto (default): resume if the run folder holds a run; never: start a new run "
-              "in a new folder; must: fail if there is nothing to resume; or a checkpoint "
-              "file to resume from (later checkpoints are moved to checkpoints/abandoned-N)")
+              "What to resume: auto (default), the run in the run folder if there is one; never, "
+              "nothing: start a new run in a new folder; must, the run in the run folder, or fail; "
+              "or "
+              "a checkpoint file (later checkpoints are moved to checkpoints/abandoned-N)")
           ->check(not_empty());
   train
       ->add_option("--weights", options->weights,
@@ -102,8 +103,8 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
   train->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
   CLI::Option* dry_run = train->add_flag(
       "--dry-run", options->dry_run,
-      "Check everything (for an image folder, decode images of each class; the weights or "
-      "the checkpoint to start from), print the plan, and exit without training");
+      "Check the config, the data (of an image folder, decode some images of each class) and the "
+      "weights or checkpoint to start from, print the plan, and exit without training");
   train
       ->add_option("--max-steps", options->max_steps,
                    "Stop when the run has completed this many steps in total; exit code 0")
@@ -122,22 +123,22 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       train
           ->add_option(
               "--overfit", options->overfit,
-              "Only try whether the model can learn: train on this many batches, the same "
-              "again and again, without augmentation, until their loss is near zero; exit "
-              "code 7 if it is not after --max-steps steps (default 1000). Nothing is saved")
+              "Only test whether the model can learn: train on this many batches, over and over "
+              "and without augmentation, until their loss is near zero; exit code 7 if it is not "
+              "after --max-steps steps (default: 1000). Nothing is saved")
           ->check(count());
   for (CLI::Option* other : {run_dir, resume, dry_run, max_time, require, overwrite}) {
     overfit->excludes(other);
   }
   add_process_options(train, options->processes);
   train->add_flag("--rank-logs", options->processes.rank_logs,
-                  "Ranks other than 0 write logs/rank-N.log in the run folder");
+                  "Write the messages of ranks other than 0 to logs/rank-N.log in the run folder");
   CLI::Option* smoke = train->add_flag(
       "--smoke", options->smoke,
-      "Only try whether everything fits together, in seconds and without the data: a few steps on "
+      "Only test whether everything fits together, in seconds and without the data: a few steps on "
       "made-up samples of the config's shapes, evaluation, saving, resuming (compared bit by bit), "
-      "export. Uses a temporary folder, which is kept if it fails. Of the other options only "
-      "--devices may stand beside it");
+      "export. Uses a temporary folder, which is kept if a stage fails. Of the other options, only "
+      "--devices may be given with it");
   // These two options take words until the next option, so also the overrides after them. No
   // parameter has a '=' in its name.
   train->parse_complete_callback([options, train, smoke] {
@@ -167,20 +168,21 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
       app.add_subcommand("eval", "Evaluate a run's best checkpoint, or a checkpoint file");
   eval->add_option("target", options->target, "Run folder or checkpoint file")->required();
   eval->add_option("overrides", options->overrides,
-                   "key=value: replaces a value of the stored config, e.g. data.root=/elsewhere");
-  eval->add_option("--split", options->split, "train, val or test (default: test if there is one)")
+                   "Replaces a value of the stored config, e.g. data.root=/elsewhere");
+  eval->add_option("--split", options->split,
+                   "The split to evaluate (default: test if there is one, else val)")
       ->check(CLI::IsMember({"train", "val", "test"}));
   eval->add_option("--predictions", options->predictions,
                    "Write a CSV file with one line per sample, in the order of the data set")
       ->check(not_empty());
   eval->add_flag("--probabilities", options->probabilities,
-                 "The --predictions file has the outputs for all classes, not only that of the "
+                 "Write the outputs of all classes to the --predictions file, not only that of the "
                  "predicted one")
       ->needs(eval->get_option("--predictions"));
-  eval->add_option(
-          "--use", options->use,
-          "ema or swa: the average of the weights (train.ema, train.swa), the default where "
-          "the run kept one; raw: the weights themselves")
+  eval->add_option("--use", options->use,
+                   "Which weights: ema or swa, the average that train.ema or train.swa keeps (the "
+                   "default where "
+                   "the run has one), or raw, the weights themselves")
       ->check(CLI::IsMember({"ema", "swa", "raw"}));
   eval->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
   add_gate_options(eval, options->gate);
@@ -198,26 +200,30 @@ void add_predict_command(CLI::App& app, CommandBody& body, std::vector<std::stri
   options->command = std::move(command);
   CLI::App* predict = app.add_subcommand(
       "predict",
-      "Predict pictures that need no labels, with a run's best checkpoint or a checkpoint file; "
-      "the training data need not be there. One line a picture, in the order given; exit code 3 "
-      "if a picture could not be read");
+      "Classify pictures without labels, with a run's best checkpoint or a checkpoint file; the "
+      "training data is not needed. Writes one line per picture, in the order given; exit code 3 "
+      "if "
+      "a picture could not be read");
   predict->add_option("target", options->target, "Run folder or checkpoint file")->required();
   predict
       ->add_option("pictures", options->pictures,
-                   "JPEG or PNG files; of a folder all that are below it, sorted by path")
+                   "JPEG or PNG files; of a folder, all that are in or below it, sorted by path")
       ->required()
       ->check(not_empty());
   predict
-      ->add_option("--top", options->top, "The K most probable classes instead of the first alone")
+      ->add_option("--top", options->top, "Write the K most probable classes, not only the first")
       ->check(count());
-  predict->add_option("--format", options->format, "csv (default), or jsonl: a JSON object a line")
+  predict
+      ->add_option("--format", options->format,
+                   "The format: csv (default), or jsonl, one JSON object per line")
       ->check(CLI::IsMember({"csv", "jsonl"}));
   predict->add_option("--out", options->out, "Write to this file instead of stdout")
       ->check(not_empty());
   predict
       ->add_option("--use", options->use,
-                   "ema or swa: the average of the weights (train.ema, train.swa), the default "
-                   "where the run kept one; raw: the weights themselves")
+                   "Which weights: ema or swa, the average that train.ema or train.swa keeps (the "
+                   "default where "
+                   "the run has one), or raw, the weights themselves")
       ->check(CLI::IsMember({"ema", "swa", "raw"}));
   predict->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
   add_process_options(predict, options->processes);
@@ -229,9 +235,8 @@ void add_export_command(CLI::App& app, CommandBody& body) {
   CLI::App* command = app.add_subcommand(
       "export", "Write a run's best checkpoint, or a checkpoint file, for other programs");
   command->add_option("target", options->target, "Run folder or checkpoint file")->required();
-  command->add_option(
-      "overrides", options->overrides,
-      "key=value: replaces a value of the stored config, e.g. data.root=/elsewhere");
+  command->add_option("overrides", options->overrides,
+                      "Replaces a value of the stored config, e.g. data.root=/elsewhere");
   command
       ->add_option(
           "--torch", options->torch,
@@ -250,10 +255,10 @@ void add_export_command(CLI::App& app, CommandBody& body) {
                  "what they give")
       ->needs(onnx);
   command
-      ->add_option(
-          "--use", options->use,
-          "ema or swa: the average of the weights (train.ema, train.swa), the default where "
-          "the run kept one; raw: the weights themselves")
+      ->add_option("--use", options->use,
+                   "Which weights: ema or swa, the average that train.ema or train.swa keeps (the "
+                   "default where "
+                   "the run has one), or raw, the weights themselves")
       ->check(CLI::IsMember({"ema", "swa", "raw"}));
   command->add_flag("--overwrite", options->overwrite, "Replace a file that exists");
   command->add_flag("--json", options->json, kJsonHelp);
@@ -263,19 +268,23 @@ void add_export_command(CLI::App& app, CommandBody& body) {
 void add_runs_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<RunsOptions>();
   CLI::App* runs = app.add_subcommand(
-      "runs", "List the runs in a folder: status, steps, best value, when they last logged");
-  runs->add_option("folder", options->folder, "Folder of run folders")->capture_default_str();
+      "runs", "List the runs in a folder: status, last change, best value, steps");
+  runs->add_option("folder", options->folder,
+                   "Folder in which to look for runs, also in folders below it (default: runs); or "
+                   "the folder of "
+                   "one run")
+      ->capture_default_str();
   runs->add_flag("--json", options->json, kJsonHelp);
   set_body(runs, body, options, run_runs);
 }
 
 void add_compare_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<CompareOptions>();
-  CLI::App* compare = app.add_subcommand(
-      "compare",
-      "Compare runs: where their configs differ, their results, and mean and standard deviation "
-      "over runs that differ in the seed or fold only");
-  compare->add_option("runs", options->runs, "Run folders, at least two")
+  CLI::App* compare = app.add_subcommand("compare",
+                                         "Compare runs: differences of their configs, results, and "
+                                         "mean and standard deviation over runs "
+                                         "that differ in the seed or fold only");
+  compare->add_option("runs", options->runs, "The folders of two runs or more")
       ->required()
       ->expected(2, -1);
   compare->add_flag("--json", options->json, kJsonHelp);
@@ -287,8 +296,8 @@ void add_report_command(CLI::App& app, CommandBody& body) {
   CLI::App* report = app.add_subcommand(
       "report",
       "Write one HTML file about runs, which needs no other file and no network: curves, confusion "
-      "matrix, worst mistakes, differences of the configs, where the time went. The best "
-      "checkpoint of each run is evaluated for it, on its test split (else val)");
+      "matrix, worst mistakes, differences of the configs, where the time went. Evaluates the best "
+      "checkpoint of each run for it, on the test split (else val)");
   report
       ->add_option("runs", options->words,
                    "Run folders; and key=value, which replaces a value of their configs for the "
@@ -296,14 +305,15 @@ void add_report_command(CLI::App& app, CommandBody& body) {
       ->required()
       ->check(not_empty());
   report
-      ->add_option("-o,--out", options->out,
-                   "The file (default: report.html in the run's folder, of several runs in the "
-                   "current one). A report is replaced, any other file is not")
+      ->add_option(
+          "-o,--out", options->out,
+          "Write the page to this file (default: report.html in the run's folder, or for several "
+          "runs in the current folder). A report is replaced, any other file is not")
       ->option_text("FILE")
       ->check(not_empty());
   report
       ->add_option("--mistakes", options->mistakes,
-                   "The most certain mistakes and the largest losses, so many of each (default: "
+                   "Show so many of the most certain mistakes, and of the largest losses (default: "
                    "12); 0: evaluate nothing, read the logs only")
       ->option_text("N")
       ->check(CLI::Range(0, 1000));
@@ -326,8 +336,9 @@ void add_bench_command(CLI::App& app, CommandBody& body, std::vector<std::string
       bench->add_option("--weights", options->weights, "Start from these weights (safetensors)")
           ->check(not_empty());
   CLI::Option* steps =
-      bench->add_option("--steps", options->steps, "Steps per round")->check(count());
-  bench->add_option("--rounds", options->rounds, "Number of rounds")->check(count());
+      bench->add_option("--steps", options->steps, "Steps per round (default: 200)")
+          ->check(count());
+  bench->add_option("--rounds", options->rounds, "Number of rounds (default: 9)")->check(count());
   CLI::Option* calls = bench->add_flag(
       "--calls", options->calls,
       "Time each call of a step (input, layers, loss, update) separately, on the first device");

@@ -7,8 +7,11 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "app/commands.h"
+#include "app/console.h"
 #include "app/run_comparison.h"
 #include "app/run_facts.h"
 #include "app/run_groups.h"
@@ -28,25 +31,64 @@ bool looks_like_run(const std::string& path) {
   return fs::exists(path + "/config.yaml", ignored) && fs::exists(path + "/metrics.jsonl", ignored);
 }
 
-/// Folders of runs in `folder`, or below it in folders that hold none themselves; by name.
-std::vector<std::string> find_runs(const std::string& folder, int depth = 3) {
-  std::vector<std::string> runs;
-  std::error_code failure;
-  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
-       entry.increment(failure)) {
-    std::error_code ignored;
-    if (!entry->is_directory(ignored)) continue;
-    const std::string path = entry->path().string();
+/// Finds the folders of runs in a folder, or below it in folders that hold none themselves. What
+/// links lead to is looked at last, and only where it was not found without them.
+class RunSearch {
+ public:
+  /// By name. Throws ErrorKind::data where `folder` itself cannot be listed; one below it that
+  /// cannot is told and left out.
+  std::vector<std::string> in(const std::string& folder) {
+    if (const auto failure = list(folder, 0)) {
+      fail(ErrorKind::data, "{}: cannot list the folder: {}", folder, failure.message());
+    }
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      const auto [path, depth] = links_[i];  // a copy: looking finds more of them
+      look_at(path, depth);
+    }
+    std::sort(runs_.begin(), runs_.end());
+    return std::move(runs_);
+  }
+
+ private:
+  std::error_code list(const std::string& folder, int depth) {
+    std::error_code failure;
+    seen_.insert(real(folder));
+    for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+         entry.increment(failure)) {
+      std::error_code ignored;
+      if (!entry->is_directory(ignored)) continue;
+      if (entry->is_symlink(ignored)) {
+        links_.emplace_back(entry->path().string(), depth);
+      } else {
+        look_at(entry->path().string(), depth);
+      }
+    }
+    return failure;
+  }
+
+  void look_at(const std::string& path, int depth) {
+    constexpr int kDeepest = 3;
+    if (seen_.count(real(path)) > 0) return;
     if (looks_like_run(path)) {
-      runs.push_back(path);
-    } else if (depth > 1) {
-      for (std::string& each : find_runs(path, depth - 1)) runs.push_back(std::move(each));
+      seen_.insert(real(path));
+      runs_.push_back(path);
+    } else if (depth + 1 < kDeepest) {
+      if (const auto failure = list(path, depth + 1)) {
+        say(fmt::format("warning: {}: left out: cannot list the folder: {}", path,
+                        failure.message()));
+      }
     }
   }
-  if (failure) fail(ErrorKind::data, "{}: cannot list the folder: {}", folder, failure.message());
-  std::sort(runs.begin(), runs.end());
-  return runs;
-}
+
+  static std::string real(const std::string& path) {
+    std::error_code ignored;
+    return fs::weakly_canonical(path, ignored).string();
+  }
+
+  std::vector<std::string> runs_;
+  std::vector<std::pair<std::string, int>> links_;
+  std::set<std::string> seen_;
+};
 
 std::string best_text(const RunFacts& facts) {
   if (facts.best_name.empty()) return "-";
@@ -108,7 +150,7 @@ int run_runs(const RunsOptions& options) {
   }
   // The folder of a run may be named, too.
   const std::vector<std::string> folders =
-      is_run_folder(options.folder) ? std::vector{options.folder} : find_runs(options.folder);
+      is_run_folder(options.folder) ? std::vector{options.folder} : RunSearch().in(options.folder);
   std::vector<RunFacts> runs;
   for (const std::string& folder : folders) runs.push_back(read_run_facts(folder));
   if (options.json) {
@@ -137,7 +179,7 @@ int run_compare(const CompareOptions& options) {
     numbers.push_back(numbers_of(runs.back()));
   }
   const std::vector<std::string> differing = differing_paths(configs);
-  const std::vector<std::string> measured = names_in(numbers);
+  const std::vector<std::string> measured = measures_in(numbers);
   std::vector<ConfigValues> by_path;
   std::vector<bool> ended;
   for (const RunConfig& config : configs) by_path.push_back(config.by_path);

@@ -134,7 +134,15 @@ std::vector<const Command*> shown_commands(const Command& root) {
 }
 
 std::string brief(const std::string& doc) {
-  return doc.substr(0, std::min({doc.find("; "), doc.find(". "), doc.find('\n')}));
+  int depth = 0;
+  for (std::size_t i = 0; i < doc.size(); ++i) {
+    if (doc[i] == '(') ++depth;
+    if (doc[i] == ')') --depth;
+    const bool ends = (doc[i] == ';' || doc[i] == '.') && doc.compare(i + 1, 1, " ") == 0;
+    const bool is_abbreviation = i >= 3 && doc.compare(i - 3, 4, "e.g.") == 0;
+    if (doc[i] == '\n' || (ends && depth == 0 && !is_abbreviation)) return doc.substr(0, i);
+  }
+  return doc;
 }
 
 }  // namespace dpt

@@ -46,7 +46,8 @@ Command command_tree(const CLI::App& app);
 /// The commands that users see, `root` first, each followed by those below it.
 std::vector<const Command*> shown_commands(const Command& root);
 
-/// The first sentence of a description, up to the first semicolon.
+/// The first sentence of a description, up to the first semicolon; abbreviations and parentheses
+/// end none.
 std::string brief(const std::string& doc);
 
 }  // namespace dpt

@@ -141,10 +141,11 @@ Judgement judge_one(const Requirement& requirement, const Json& results, const B
   fail(ErrorKind::data,
        "--baseline {}: expected a run that has ended, found one that {}: {}, or name another run",
        path,
-       status == "running"   ? "is under way"
-       : status == "stopped" ? "was stopped"
-       : status == "failed"  ? "failed"
-                             : "was interrupted",
+       status == "running"    ? "is under way"
+       : status == "stopped"  ? "was stopped"
+       : status == "failed"   ? "failed"
+       : status == "diverged" ? "diverged"
+                              : "was interrupted",
        status == "running" ? "wait for its end"
                            : "let it go on to its end (the same dpt train command again)");
 }

@@ -63,4 +63,19 @@ std::optional<double> number_at(const RunNumbers& numbers, std::size_t run,
   return std::nullopt;
 }
 
+std::vector<std::string> measures_in(const RunNumbers& numbers) {
+  std::vector<std::string> names = names_in(numbers);
+  const auto place = [](const std::string& name) {
+    int at = 0;
+    for (const char* beginning : {"best ", "train/", "val/", "test/"}) {
+      if (name.rfind(beginning, 0) == 0) return at;
+      ++at;
+    }
+    return at;
+  };
+  std::stable_sort(names.begin(), names.end(),
+                   [&](const std::string& a, const std::string& b) { return place(a) < place(b); });
+  return names;
+}
+
 }  // namespace dpt

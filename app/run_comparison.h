@@ -54,4 +54,7 @@ std::vector<std::string> names_in(const Lists& lists) {
   return names;
 }
 
+/// Names of all numbers: the best, then those of the splits in their order, then the others.
+std::vector<std::string> measures_in(const RunNumbers& numbers);
+
 }  // namespace dpt

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "engine/checkpoints/file_io.h"
@@ -52,10 +53,12 @@ std::int64_t count_in(const FactsJson& line, const char* key, std::int64_t other
   return found != line.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
 }
 
-/// An object of results, as in summary.json and in `eval` lines.
+/// An object of results, as in summary.json and in the lines `epoch` and `eval`.
 void add_results(const std::string& split, const FactsJson& values, RunFacts& facts) {
   for (const auto& [key, value] : values.items()) {
-    const bool counts = key == "n" || key == "step" || key == "epoch" || key == "v";
+    static const std::set<std::string> others = {"n",       "step",         "epoch",    "v",
+                                                 "seconds", "images_per_s", "data_wait"};
+    const bool counts = others.count(key) > 0;
     if (value.is_number() && !counts) {
       facts.results.emplace_back(split + "/" + key, value.get<double>());
     }
@@ -75,9 +78,15 @@ void set_best(const FactsJson& best, RunFacts& facts) {
 /// What the log tells: the last step, how the last process ended, the newest results.
 void read_log(const std::string& path, RunFacts& facts) {
   std::ifstream lines(path);
-  std::map<std::string, FactsJson> evals;
+  std::map<std::string, FactsJson> newest;
   facts.status = kInterrupted;
+  // Most of a long log; to read each of them takes long, and the last whole one tells.
+  std::string last_step;
   for (std::string line; std::getline(lines, line);) {
+    if (line.find(R"("event":"step")") != std::string::npos) {
+      if (line.back() == '}') last_step = std::move(line);
+      continue;
+    }
     const FactsJson json = FactsJson::parse(line, nullptr, false);
     if (!json.is_object()) continue;
     const std::string name = text_in(json, "event", "");
@@ -86,11 +95,20 @@ void read_log(const std::string& path, RunFacts& facts) {
     if (name == "run_start") facts.status = kInterrupted;
     if (name == "run_end") {
       facts.status = text_in(json, "status", "ended");
+      const auto code = count_in(json, "exit_code", 0);
+      if (facts.status == "failed" && code == static_cast<std::int64_t>(ErrorKind::diverged)) {
+        facts.status = "diverged";
+      }
       if (json.contains("best")) set_best(json["best"], facts);
     }
-    if (name == "eval") evals[text_in(json, "split", "")] = json;
+    if (name == "epoch") newest["train"] = json;
+    if (name == "eval") newest[text_in(json, "split", "")] = json;
   }
-  for (const auto& [split, values] : evals) add_results(split, values, facts);
+  const FactsJson step = FactsJson::parse(last_step, nullptr, false);
+  if (step.is_object()) facts.steps = std::max(facts.steps, count_in(step, "step", 0));
+  for (const char* split : {"train", "val", "test"}) {
+    if (newest.count(split) > 0) add_results(split, newest[split], facts);
+  }
 }
 
 /// Of a run that was killed: what the best checkpoint says of itself.

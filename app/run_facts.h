@@ -11,8 +11,8 @@ namespace dpt {
 
 struct RunFacts {
   std::string folder;
-  /// "running", what the last run_end says ("ok", "max_steps", "stopped", "failed"), or
-  /// "interrupted": the process was killed.
+  /// "running", what the last run_end says ("ok", "max_steps", "stopped", "failed"; "diverged"
+  /// where it failed for that), or "interrupted": the process was killed.
   std::string status;
   std::int64_t steps = 0;         ///< done, as far as the log tells
   std::string best_name;          ///< the monitor: "val/accuracy"; empty = there is no best
@@ -21,7 +21,7 @@ struct RunFacts {
   std::int64_t changed = 0;       ///< when the log was last written, seconds since 1970
   std::optional<double> seconds;  ///< of the last process, where it ended well
   /// Of the last epoch, and of the test: "val/loss", "test/accuracy", ... in the order of
-  /// summary.json, else of the log.
+  /// summary.json.
   std::vector<std::pair<std::string, double>> results;
 };
 

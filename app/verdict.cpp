@@ -128,6 +128,16 @@ std::string xml_text(const std::string& text) {
   return out;
 }
 
+namespace {
+
+/// The rest of a test case. Jenkins shows the attribute, GitLab the text.
+std::string junit_outcome(const char* element, const std::string& reason) {
+  return fmt::format(">\n      <{0} message=\"{1}\">{1}</{0}>\n    </testcase>\n", element,
+                     xml_text(reason));
+}
+
+}  // namespace
+
 std::string verdict_junit(const VerdictFacts& facts, const std::vector<Judgement>& judgements) {
   const bool has_error = !facts.error.empty();
   const auto n = static_cast<std::int64_t>(judgements.size());
@@ -147,17 +157,15 @@ std::string verdict_junit(const VerdictFacts& facts, const std::vector<Judgement
   for (const Judgement& judgement : judgements) {
     text += fmt::format("    <testcase classname=\"dpt.{}\" name=\"{}\"", facts.command,
                         xml_text(judgement.requirement.text));
-    const std::string reason = xml_text(judgement.reason);
     if (has_error) {
-      text +=
-          fmt::format(">\n      <error message=\"{}\"/>\n    </testcase>\n", xml_text(facts.error));
+      text += junit_outcome("error", facts.error);
     } else if (judgement.verdict == Judgement::Verdict::met) {
       text += fmt::format(">\n      <system-out>{}</system-out>\n    </testcase>\n",
                           xml_text("the value is " + judgement.found));
     } else {
-      text += fmt::format(">\n      <{} message=\"{}\"/>\n    </testcase>\n",
-                          judgement.verdict == Judgement::Verdict::not_met ? "failure" : "skipped",
-                          reason);
+      text +=
+          junit_outcome(judgement.verdict == Judgement::Verdict::not_met ? "failure" : "skipped",
+                        judgement.reason);
     }
   }
   return text + "  </testsuite>\n</testsuites>\n";

@@ -208,6 +208,10 @@ RunHistory read_history(const std::string& folder) {
     if (!line.empty()) reader.line(line);
   }
   reader.end();
+  if (history.facts.status == "interrupted" && history.starts > 0) {
+    history.events.push_back({RunEvent::Weight::failure, history.facts.steps,
+                              "the log ends here: the process was killed"});
+  }
   read_summary(folder + "/summary.json", history);
   std::ifstream messages(folder + "/train.log");
   add_warnings(messages, history.events);

@@ -40,6 +40,19 @@ std::string html_text(const std::string& text) {
   return out;
 }
 
+std::string html_name(const std::string& name) {
+  constexpr std::size_t kMost = 44, kBeginning = 30, kEnd = 10;  // characters
+  const std::string text = as_utf8(name);
+  std::vector<std::size_t> begins;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80) begins.push_back(i);
+  }
+  if (begins.size() <= kMost) return html_text(text);
+  return fmt::format("<span title=\"{}\">{}&#8230;{}</span>", html_text(text),
+                     html_text(text.substr(0, begins[kBeginning])),
+                     html_text(text.substr(begins[begins.size() - kEnd])));
+}
+
 std::string json_for_script(const std::string& json) {
   // A '<' may only be in a string.
   std::string out;

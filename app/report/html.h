@@ -14,6 +14,10 @@ namespace dpt {
 /// control characters but line ends and tabs are shown as \\xNN.
 std::string html_text(const std::string& text);
 
+/// The same of a name, such as a class has. Of a long one the beginning and the end; a tooltip has
+/// all of it.
+std::string html_name(const std::string& name);
+
 /// JSON as the content of a <script> of type application/json.
 std::string json_for_script(const std::string& json);
 

@@ -26,9 +26,9 @@ std::string chart_title(const Chart& chart) {
   if (chart.name == "lr") return "learning rate";
   if (chart.name == "images_per_s") return "images/s";
   if (chart.name == "grad_norm") return "gradient norm";
-  if (chart.name == "data_wait") return "part of the time that waits for data";
+  if (chart.name == "data_wait") return "waiting for data, fraction of the time";
   if (chart.name == "noise_scale") return "gradient noise scale";
-  return chart.of_steps ? chart.name + " of single steps" : chart.name;
+  return chart.of_steps ? chart.name + " of the logged steps" : chart.name;
 }
 
 /// Speeds are shown as the steps have them.

@@ -16,6 +16,8 @@ constexpr std::size_t kMostInMatrix = 40;
 /// A table of more classes has only the worst.
 constexpr std::size_t kMostInTable = 100;
 constexpr std::size_t kMostPairs = 20;
+/// Of more runs, one is opened by a click: what comes after would be far down.
+constexpr std::size_t kMostOpen = 4;
 
 std::string scores_html(const EvaluatedClasses& of) {
   const std::vector<ClassScores>& classes = of.report.classes;
@@ -37,7 +39,7 @@ std::string scores_html(const EvaluatedClasses& of) {
                           fmt::format("{:.4f}", scores.recall), fmt::format("{:.4f}", scores.f1),
                           std::to_string(scores.support)});
   };
-  for (const std::size_t c : rows) add(html_text(of.names[c]), classes[c]);
+  for (const std::size_t c : rows) add(html_name(of.names[c]), classes[c]);
   add("macro average", of.report.macro);
   std::string out = "<h4>Classes</h4>\n" + table.text();
   if (is_shortened) {
@@ -70,10 +72,9 @@ std::string confusion_matrix_html(const EvaluatedClasses& of) {
   const bool is_short = std::all_of(of.names.begin(), of.names.end(),
                                     [](const std::string& name) { return name.size() <= 3; });
   std::string out =
-      "<h4>Confusion matrix</h4>\n<p class=\"note\">Rows: what samples are. Columns: what they "
-      "were "
-      "taken for.</p>\n<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion "
-      "matrix\"><table class=\"confusion\">\n<thead><tr><td></td>";
+      "<h4>Confusion matrix</h4>\n<p class=\"note\">Rows: labels. Columns: predictions.</p>\n"
+      "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion matrix\">"
+      "<table class=\"confusion\">\n<thead><tr><td></td>";
   for (std::size_t c = 0; c < classes; ++c) {
     out += fmt::format("<th scope=\"col\" title=\"{}\">{}</th>", html_text(of.names[c]),
                        is_short ? html_text(of.names[c]) : std::to_string(c));
@@ -82,7 +83,7 @@ std::string confusion_matrix_html(const EvaluatedClasses& of) {
   for (std::size_t label = 0; label < classes; ++label) {
     out += fmt::format("<tr><th scope=\"row\">{}{}</th>",
                        is_short ? std::string() : fmt::format("<small>{}</small> ", label),
-                       html_text(of.names[label]));
+                       html_name(of.names[label]));
     for (std::size_t c = 0; c < classes; ++c) {
       out += confusion_cell(confusions(of, label, c), of.report.classes[label].support, label == c);
     }
@@ -101,10 +102,10 @@ std::string confused_pairs_html(const EvaluatedClasses& of) {
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   const std::size_t all = pairs.size();
   pairs.resize(std::min(all, kMostPairs));
-  HtmlTable table{"Most frequent confusions", "pairs", {"is", "taken for", "samples"}, {}};
+  HtmlTable table{"Most frequent confusions", "pairs", {"label", "prediction", "samples"}, {}};
   for (const auto& [pair, count] : pairs) {
-    table.rows.push_back({html_text(of.names[static_cast<std::size_t>(pair.first)]),
-                          html_text(of.names[static_cast<std::size_t>(pair.second)]),
+    table.rows.push_back({html_name(of.names[static_cast<std::size_t>(pair.first)]),
+                          html_name(of.names[static_cast<std::size_t>(pair.second)]),
                           std::to_string(count)});
   }
   return fmt::format(
@@ -115,7 +116,7 @@ std::string confused_pairs_html(const EvaluatedClasses& of) {
 
 /// One sample: its picture, or its name where it is none, and what was said of it.
 std::string sample_html(const ReportedSample& sample, const std::string& outputs) {
-  const std::string what = fmt::format("sample {} ({}): {}, taken for {}", sample.index,
+  const std::string what = fmt::format("sample {} ({}): {}, predicted {}", sample.index,
                                        sample.file, sample.truth, sample.prediction);
   std::string out = fmt::format("<figure class=\"sample\" title=\"{}\">", html_text(what));
   if (sample.png.empty()) {
@@ -128,8 +129,8 @@ std::string sample_html(const ReportedSample& sample, const std::string& outputs
                        base64(sample.png));
   }
   const bool is_right = sample.confidence && sample.truth == sample.prediction;
-  out += fmt::format("<figcaption><b>{}</b>", html_text(sample.truth));
-  if (!is_right) out += fmt::format(" &#8594; {}", html_text(sample.prediction));
+  out += fmt::format("<figcaption><b>{}</b>", html_name(sample.truth));
+  if (!is_right) out += fmt::format(" &#8594; {}", html_name(sample.prediction));
   out += "<br><small>";
   if (sample.confidence) out += fmt::format("{} {:.4f}<br>", outputs, *sample.confidence);
   return out + fmt::format("loss {:.4f}<br>#{}</small></figcaption></figure>\n", sample.loss,
@@ -179,7 +180,8 @@ std::string evaluation_section(const std::vector<ReportedRun>& runs) {
   for (const ReportedRun& run : runs) {
     if (!run.evaluation && run.evaluation_problem.empty()) continue;
     if (runs.size() > 1) {
-      body += "<details open><summary><h3>" + html_text(run.label) + "</h3></summary>\n";
+      body += fmt::format("<details{}><summary><h3>{}</h3></summary>\n",
+                          runs.size() <= kMostOpen ? " open" : "", html_text(run.label));
     }
     if (run.evaluation) {
       body += evaluation_html(*run.evaluation);

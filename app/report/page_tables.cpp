@@ -36,7 +36,7 @@ std::string time_text(double seconds) {
 }
 
 std::string status_html(const std::string& status) {
-  const bool is_bad = status == "failed" || status == "interrupted";
+  const bool is_bad = status == "failed" || status == "diverged" || status == "interrupted";
   return fmt::format("<span class=\"{}\">{}</span>", is_bad ? "bad" : "", html_text(status));
 }
 
@@ -126,13 +126,23 @@ std::string ledger_bar(const TimeLedger& ledger) {
   return out + "</div>\n";
 }
 
+/// Browsers break lines after the hyphens of an option.
+std::string advice_html(const std::string& advice) {
+  std::string out = html_text(advice);
+  const std::size_t begin = out.find(" --");
+  if (begin == std::string::npos) return out;
+  const std::size_t end = std::min(out.find(' ', begin + 1), out.size());
+  return out.substr(0, begin + 1) + "<span class=\"word\">" +
+         out.substr(begin + 1, end - begin - 1) + "</span>" + out.substr(end);
+}
+
 std::string ledger_verdict(const ReportedRun& run, bool is_only) {
   const TimeLedger& ledger = run.history.ledger;
   std::string out = "<p>";
   if (!is_only) out += "<b>" + html_text(run.label) + "</b>: ";
   out += fmt::format("{} by <b>{}</b>: {:.0f} % of {}", is_only ? "Bound" : "bound",
                      html_text(ledger.bound_by), 100 * ledger.share, time_text(ledger.seconds));
-  if (!ledger.advice.empty()) out += "; " + html_text(ledger.advice);
+  if (!ledger.advice.empty()) out += "; " + advice_html(ledger.advice);
   out += ".";
   if (ledger.is_of_log) {
     out += run.history.starts > 1 ? " Added up over the processes of the run."
@@ -158,7 +168,7 @@ std::string runs_section(const std::vector<ReportedRun>& runs) {
   for (const ReportedRun& run : runs) {
     numbers.push_back(run.history.facts.results);
   }
-  for (const std::string& name : names_in(numbers)) {
+  for (const std::string& name : measures_in(numbers)) {
     std::vector<std::string> cells = {html_text(name)};
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const auto value = number_at(numbers, i, name);
@@ -235,8 +245,8 @@ std::string ledger_section(const std::vector<ReportedRun>& runs) {
   }
   if (bars.empty()) {
     return section("time", "Where the time went",
-                   "<p>The logs do not say: only those of dpt with a ledger do, and from the end "
-                   "of the first epoch on.</p>\n");
+                   "<p>The logs do not say: they do from the end of the first epoch on, and those "
+                   "of older releases never.</p>\n");
   }
   HtmlTable table{"Time by part", "time", run_headings(runs), {}};
   for (const std::string& part : parts_in(runs)) {

@@ -8,7 +8,11 @@
 
 #include <fmt/ranges.h>
 
+#include "engine/data/decoder_pool.h"
 #include "engine/training/job.h"
+#include "engine/training/process_devices.h"
+#include "engine/training/process_group.h"
+#include "kernels/devices.h"
 
 namespace dpt {
 namespace {
@@ -25,19 +29,30 @@ bool is_computing(LedgerPart part) {
   return part == LedgerPart::forward || part == LedgerPart::backward || part == LedgerPart::update;
 }
 
+int cores_of_process(const Job& job) {
+  const int cores = cpu_info().logical_allowed;
+  return job.processes ? own_part_of_cores(cores, job.processes->world()) : cores;
+}
+
 std::string advice_on(LedgerPart part, const Job& job) {
   switch (part) {
-    case LedgerPart::data:
-      return fmt::format(
-          "raise data.workers{}, or see which stage is slow: dpt bench CONFIG --data",
-          job.spec.data.cache.empty() ? ", keep decoded pictures (data.cache)" : "");
+    case LedgerPart::data: {
+      std::vector<std::string> ways;
+      if (job.decoders->threads() < cores_of_process(job)) ways.emplace_back("raise data.workers");
+      if (job.spec.data.cache.empty()) ways.emplace_back("keep decoded pictures (data.cache)");
+      ways.emplace_back("see which stage is slow: dpt bench CONFIG --data");
+      if (ways.size() > 1) ways.back() = "or " + ways.back();
+      return fmt::format("{}", fmt::join(ways, ways.size() > 2 ? ", " : " "));
+    }
     case LedgerPart::upload:
       return "send fewer bytes to the device: smaller samples, or u8 in place of f32";
     case LedgerPart::sum:
-      return "give each replica more work per sum (data.batch_size), or use fewer replicas; the "
-             "time of waiting for a slower replica is in it (device_weights)";
+      return "give each replica more work per sum (data.batch_size), or use fewer replicas; it "
+             "includes waiting for slower replicas (device_weights)";
     case LedgerPart::evaluation:
-      return "hold out fewer samples (data.val_split)";
+      return job.splits.val.size() > 0
+                 ? "hold out fewer samples (data.val_split)"
+                 : "it is the test at the end of the run: a longer one has less of it";
     case LedgerPart::logging:
       return "raise log.every";
     case LedgerPart::saving:
@@ -82,7 +97,20 @@ void Ledger::phases(const PhaseSeconds& seconds) {
   }
 }
 
+void Ledger::waited_for_data_of_others(double seconds) {
+  interval_.data_of_others += seconds;
+  whole_.data_of_others += seconds;
+}
+
 LedgerTotals Ledger::totals(const Account& account) const {
+  LedgerTotals totals = parts_of(account);
+  const double moved = std::min(account.data_of_others, totals[LedgerPart::sum]);
+  totals[LedgerPart::sum] -= moved;
+  totals[LedgerPart::data] += moved;
+  return totals;
+}
+
+LedgerTotals Ledger::parts_of(const Account& account) const {
   LedgerTotals totals;
   std::copy_n(account.seconds.begin(), kLedgerParts, totals.seconds.begin());
   // An interval without a timed step is taken to be as the rest of the run.
@@ -130,8 +158,11 @@ LedgerVerdict verdict_of(const LedgerTotals& totals, const Job& job) {
   verdict.bound_by = most > computing ? name_of(largest) : "compute";
   verdict.share = std::max(most, computing) / whole;
   if (most >= kWorthAdvice * whole) {
-    verdict.advice = fmt::format("{} takes {:.0f} %: {}", name_of(largest), 100 * most / whole,
-                                 advice_on(largest, job));
+    verdict.advice = advice_on(largest, job);
+    if (verdict.bound_by != name_of(largest)) {
+      verdict.advice = fmt::format("{} takes {:.0f} %: {}", name_of(largest), 100 * most / whole,
+                                   verdict.advice);
+    }
   }
   return verdict;
 }

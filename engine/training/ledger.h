@@ -16,11 +16,11 @@ namespace dpt {
 struct Job;
 
 enum class LedgerPart : std::uint8_t {
-  data,        ///< waiting for samples
+  data,        ///< waiting for samples, the own ones or a slower rank's
   upload,      ///< handing a batch to the device
   forward,     ///< with the loss
   backward,    ///< with the sums of a rank's own gradients
-  sum,         ///< over the ranks; with waiting for them
+  sum,         ///< over the ranks; with waiting for those that compute longer
   update,      ///< of the weights
   evaluation,  ///< validation and test
   logging,     ///< the log, the progress bar, TensorBoard
@@ -71,6 +71,9 @@ class Ledger {
 
   /// What the device did in a step, where it was timed: its time is divided in proportion.
   void phases(const PhaseSeconds& seconds);
+  /// So much of the time of sums was waiting for ranks that waited for their samples: it counts as
+  /// data.
+  void waited_for_data_of_others(double seconds);
 
   /// Since the last call, or the beginning.
   LedgerTotals take_interval();
@@ -84,11 +87,14 @@ class Ledger {
   struct Account {
     Seconds seconds{};
     PhaseSeconds phases{};
+    double data_of_others = 0;
   };
 
   /// What went before is booked; returns what it was booked as.
   std::size_t turn_to(std::size_t part);
   LedgerTotals totals(const Account& account) const;
+  /// As this thread and the device have spent it.
+  LedgerTotals parts_of(const Account& account) const;
 
   Clock::time_point turned_ = Clock::now();
   std::size_t part_ = static_cast<std::size_t>(LedgerPart::other);
@@ -99,7 +105,9 @@ class Ledger {
 struct LedgerVerdict {
   std::string bound_by;  ///< a part's name, or "compute": forward, backward and update
   double share = 0;      ///< of the whole time
-  std::string advice;    ///< empty where nothing but computing takes a tenth of the time
+  /// Begins with the part where that is not `bound_by`; empty where nothing but computing takes a
+  /// tenth of the time.
+  std::string advice;
 };
 LedgerVerdict verdict_of(const LedgerTotals& totals, const Job& job);
 
@@ -107,7 +115,8 @@ LedgerVerdict verdict_of(const LedgerTotals& totals, const Job& job);
 /// docs/log-format.md
 Json ledger_json(const LedgerTotals& totals, const Job& job);
 
-/// "time: forward 31 %, backward 52 %, ...; bound by compute: 85 %". Empty where no time passed.
+/// "time: data 62 %, forward 10 %, ...; bound by data: 62 %; raise data.workers, ...". Empty where
+/// no time passed.
 std::string ledger_text(const LedgerTotals& totals, const Job& job);
 
 }  // namespace dpt

@@ -75,6 +75,10 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
   if (!start.device_weights.empty()) set_device_weights(start.device_weights);
   next_step_ = step_at(start.position);
   adopt_sums();
+  // So many show what the ranks wait for; they travel once an epoch.
+  constexpr std::int64_t kMostWaits = 4096;
+  wait_stride_ = std::max<std::int64_t>(1, ceil_div(job.steps_per_epoch, kMostWaits));
+  waits_.resize(static_cast<std::size_t>(ceil_div(job.steps_per_epoch, wait_stride_)));
 }
 
 /// The state's sums of metrics, which are none where a run begins or an older release began it.
@@ -133,6 +137,10 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
     samples = loader_.next();
     if (job_.draws.mixes()) samples.mix = job_.draws.mix(state_.epoch, next_step_);
     wait_seconds_ += samples.wait_seconds;
+    if (next_step_ % wait_stride_ == 0) {
+      waits_[static_cast<std::size_t>(next_step_ / wait_stride_)] +=
+          static_cast<float>(samples.wait_seconds);
+    }
   }
   replica_.train_step(plan, samples, ledger_);
   ++state_.step;
@@ -240,6 +248,24 @@ void Stepper::finish_epoch() {
 
 double Stepper::take_wait_seconds() {
   return std::exchange(wait_seconds_, 0.0);
+}
+
+double Stepper::take_wait_for_others() {
+  const auto ranks = static_cast<std::size_t>(communicator_.size());
+  if (ranks == 1) return 0;
+  std::vector<float> all(ranks * waits_.size());
+  communicator_.all_gather(std::as_bytes(std::span<const float>(waits_)),
+                           std::as_writable_bytes(std::span<float>(all)));
+  double seconds = 0;
+  for (std::size_t i = 0; i < waits_.size(); ++i) {
+    float longest = waits_[i];
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      longest = std::max(longest, all[rank * waits_.size() + i]);
+    }
+    seconds += static_cast<double>(longest - waits_[i]);
+  }
+  std::fill(waits_.begin(), waits_.end(), 0.0F);
+  return seconds * static_cast<double>(wait_stride_);
 }
 
 }  // namespace dpt

@@ -74,6 +74,9 @@ class Stepper {
   const std::vector<double>& seconds_per_sample() const { return seconds_per_sample_; }
   /// Seconds that this rank has waited for data since the last call.
   double take_wait_seconds();
+  /// Collective. Of the steps since the last call, the seconds that this rank has waited in sums
+  /// for ranks whose samples came later than its own.
+  double take_wait_for_others();
 
  private:
   void take_one();
@@ -94,6 +97,9 @@ class Stepper {
   std::int64_t next_step_ = 0;  ///< index in the epoch
   bool started_ = false;        ///< the loader knows this epoch
   double wait_seconds_ = 0;
+  /// Of every wait_stride_-th step of the epoch, the same ones on every rank.
+  std::vector<float> waits_;
+  std::int64_t wait_stride_ = 1;
   bool calibrating_ = false;
   std::string why_lost_;             ///< steps that were queued; empty: none
   std::vector<double> own_seconds_;  ///< of the measured steps

@@ -108,6 +108,7 @@ class RankTrainer {
       }
       if (end_ || !close_epoch()) break;
     }
+    if (end_) note_waiting();
     save_last();
     if (!end_) test_best();
   }
@@ -267,9 +268,16 @@ class RankTrainer {
                       (spec.every > 0 && (improved || state.epoch % spec.every == 0));
     if (keep) divergence_.remember();
     if (keep || improved) save(keep, improved);
+    note_waiting();
     if (writes_) report_.ledger(ledger_.take_interval());
     report_.begin_interval();
     return true;
+  }
+
+  /// Called by all ranks. What a GPU waits for is not what its thread waits for, which is ahead.
+  void note_waiting() {
+    const double seconds = stepper_.take_wait_for_others();
+    if (writes_ && !backend_.info().queues) ledger_.waited_for_data_of_others(seconds);
   }
 
   /// Of train.swa: the weights at the end of this epoch go into their average, once; the epoch may

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "app/cli.h"
+#include "app/command_tree.h"
 #include "tests/cli/tiny.h"
 #include "tests/support/skip.h"
 
@@ -182,7 +183,8 @@ TEST_CASE("help texts show the names of values, and what excludes an option") {
   check_contains(help, "--resume auto|never|must|CHECKPOINT\n");
   check_contains(help, "Run folder (default: runs/NAME) (not with --overfit)\n");
   CHECK_FALSE(contains(help, "TEXT"));
-  check_contains(w.run_well({"data", "show", "--help"}).out, "The PNG file (required)\n");
+  check_contains(w.run_well({"data", "show", "--help"}).out,
+                 "Write the picture to this PNG file (required)\n");
   check_contains(w.run_well({"export", "--help"}).out, " (with --onnx only)\n");
   // The hidden one is for the build.
   CHECK_FALSE(contains(w.run_well({"--help"}).out, "  man "));
@@ -196,4 +198,13 @@ TEST_CASE("the kinds of --allow that a shell offers are those that data check ta
   REQUIRE(value);
   check_contains(refusal,
                  fmt::format("expected one of {}\n", fmt::join(dpt::words_of(value->words), ", ")));
+}
+
+TEST_CASE("what shells show of an option is a whole clause") {
+  CHECK(dpt::brief("Write a file, e.g. x.csv; replaces it. More") == "Write a file, e.g. x.csv");
+  CHECK(dpt::brief("Check all (of a; of b), and exit. More") == "Check all (of a; of b), and exit");
+  CHECK(dpt::brief("First line\nSecond") == "First line");
+  CHECK(dpt::brief("The number 0.5") == "The number 0.5");
+  const std::string script = Tiny().run_well({"completion", "fish"}).out;
+  CHECK(script.find("e.g'") == std::string::npos);
 }

@@ -147,6 +147,19 @@ TEST_CASE("a baseline is a run folder, its summary or the output of an evaluatio
                              w.loss(), w.loss() / 2));
 }
 
+TEST_CASE("a split without samples is exit code 3, of eval too") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml", "--run-dir", "a", "data.test_size=0"});
+  const Finished test = w.run({"eval", "a", "--require", "test/loss<=1"});
+  CHECK(test.exit_code == 3);
+  check_contains(test.err, "the test split is empty: ");
+  CHECK(w.run({"eval", "a", "--split", "test", "--require", "test/loss<=1"}).exit_code == 3);
+  CHECK(w.run({"eval", "a", "--require", "val/loss<=100"}).exit_code == 0);
+  // That of a split which is not evaluated is a mistake.
+  CHECK(w.run({"eval", "a", "--split", "val", "--require", "test/loss<=1"}).exit_code == 2);
+  CHECK(w.run({"eval", "a", "--require", "train/loss<=1"}).exit_code == 2);
+}
+
 TEST_CASE("what cannot be a baseline is refused, and says what to do") {
   const Gates w;
   const auto refusal = [&](const std::string& baseline, int code) {
@@ -260,7 +273,8 @@ TEST_CASE("the verdict: a table in Markdown and test cases in JUnit XML") {
   xml = w.text("verdict.xml");
   CHECK(xml_problem(xml) == "");
   check_contains(xml, " tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"0\">");
-  CHECK(times_in(xml, "<failure message=\"not met: the value is " + loss + "\"/>") == 1);
+  CHECK(times_in(xml, "<failure message=\"not met: the value is " + loss +
+                          "\">not met: the value is " + loss + "</failure>") == 1);
 
   // The run fails before anything is judged.
   fs::remove_all(w.dir.file("new"));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "app/report/html.h"
 #include "tests/cli/report_page.h"
 
 using namespace dpt::testing;
@@ -65,6 +66,7 @@ TEST_CASE("a report is made of logs in any state") {
     check_contains(section(page, "runs"), "<span class=\"bad\">interrupted</span>");
     check_contains(section(page, "runs"), "1 line of metrics.jsonl is no whole JSON object");
     check_contains(section(page, "time"), "Added up from the log: the run has no summary.");
+    check_contains(section(page, "events"), "the log ends here: the process was killed");
     CHECK(points_of(page, "loss", 0, "train").size() == 3);
   }
   SUBCASE("numbers that are not finite are gaps") {
@@ -125,7 +127,7 @@ TEST_CASE("a report is made of logs in any state") {
     }
     write_file(log, whole + more);
     const std::string page = w.page({"runs/tiny"});
-    const json points = points_of(page, "loss of single steps", 0, "step");
+    const json points = points_of(page, "loss of the logged steps", 0, "step");
     CHECK(points.size() > 500);
     CHECK(points.size() <= 1000);
     CHECK(points.back() == json({3215, 643, 2}));
@@ -202,4 +204,18 @@ TEST_CASE("a browser shows reports without an error, a request or a page that is
   }
   CHECK(WEXITSTATUS(status) == 0);
   check_contains(out, "4 pages in 4 views and on paper: 0 problems");
+}
+
+TEST_CASE("of long names of classes a report shows the beginning and the end") {
+  CHECK(dpt::html_name("cat <1>") == "cat &lt;1&gt;");
+  const std::string often(44, 'x');
+  CHECK(dpt::html_name(often) == often);
+  std::string name = "<";
+  for (int i = 0; i < 60; ++i) name += "\xC3\xA9";
+  name += "end";
+  const std::string html = dpt::html_name(name);
+  check_contains(html, "<span title=\"&lt;\xC3\xA9");
+  check_contains(html, "end\">&lt;\xC3\xA9");
+  check_contains(html, "\xC3\xA9&#8230;\xC3\xA9");
+  check_contains(html, "\xC3\xA9\x65nd</span>");
 }

@@ -69,7 +69,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   same(points_of(page, "accuracy", 0, "test"), {evals.back()}, "accuracy");
   evals.pop_back();
   same(points_of(page, "accuracy", 0, "val"), evals, "accuracy");
-  same(points_of(page, "loss of single steps", 0, "step"), events(log, "step"), "loss");
+  same(points_of(page, "loss of the logged steps", 0, "step"), events(log, "step"), "loss");
   same(points_of(page, "learning rate", 0, "step"), events(log, "step"), "lr");
   same(points_of(page, "images/s", 0, "step"), events(log, "step"), "images_per_s");
 

@@ -29,7 +29,9 @@ TEST_CASE("runs lists the runs of a folder, whatever became of them") {
   fs::remove(w.dir.file("runs/killed/summary.json"));
   const std::string log = w.dir.file("runs/killed/metrics.jsonl");
   std::string text = read_file(log);
-  write_file(log, text.substr(0, text.find("{\"v\":1,\"event\":\"run_end\"")) + "{\"half a li");
+  write_file(log, text.substr(0, text.find("{\"v\":1,\"event\":\"run_end\"")) +
+                      R"({"v":1,"event":"step","epoch":2,"step":9,"loss":1}
+{"v":1,"event":"step","epoch":2,"step":1)");
   fs::create_directories(w.dir.file("runs/notes"));
   // Neither a folder of checkpoints nor one with a config is a run.
   fs::create_directories(w.dir.file("runs/engine/checkpoints"));
@@ -41,7 +43,7 @@ TEST_CASE("runs lists the runs of a folder, whatever became of them") {
   REQUIRE(runs.size() == 3);
   CHECK(runs[0]["folder"] == "runs/killed");
   CHECK(runs[0]["status"] == "interrupted");
-  CHECK(runs[0]["steps"] == 5);
+  CHECK(runs[0]["steps"] == 9);
   CHECK(runs[0]["best"]["step"] == 5);
   CHECK(runs[1]["folder"] == "runs/sweep/two");
   CHECK(runs[1]["status"] == "max_steps");
@@ -54,6 +56,7 @@ TEST_CASE("runs lists the runs of a folder, whatever became of them") {
   CHECK(runs[0]["best"] == summary["best"]);
   CHECK(runs[2]["results"]["test/accuracy"] == summary["test"]["accuracy"]);
   CHECK(runs[0]["results"]["test/loss"] == summary["test"]["loss"]);
+  CHECK(runs[0]["results"] == runs[2]["results"]);
   CHECK(runs[2]["changed"].get<std::string>().size() == 20);
 
   const std::string table = w.run_well({"runs"}).out;
@@ -66,6 +69,45 @@ TEST_CASE("runs lists the runs of a folder, whatever became of them") {
   const Finished none = w.run({"runs", "nowhere"});
   CHECK(none.exit_code == 3);
   check_contains(none.err, "nowhere: no such folder");
+}
+
+TEST_CASE("runs lists a run once, whatever links lead to it, and calls divergence by its name") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml", "--run-dir", "runs/a"});
+  CHECK(w.run({"train", "small.yaml", "--run-dir", "runs/b", "optimizer.lr=1e38"}).exit_code == 5);
+  fs::create_directory_symlink("b", w.dir.file("runs/b0"));
+  fs::create_directory_symlink("a", w.dir.file("runs/0"));
+  fs::create_directory_symlink(".", w.dir.file("runs/again"));
+  fs::create_directory_symlink("nowhere", w.dir.file("runs/gone"));
+  // A run of elsewhere is found by its link.
+  w.run_well({"train", "small.yaml", "--run-dir", "elsewhere/c"});
+  fs::create_directory_symlink(w.dir.file("elsewhere/c"), w.dir.file("runs/c"));
+  // One that is too deep to be found, too.
+  w.run_well({"train", "small.yaml", "--run-dir", "runs/1/2/3/d"});
+  fs::create_directory_symlink("1/2/3", w.dir.file("runs/d"));
+  const auto runs = json_out(w, {"runs"})["runs"];
+  REQUIRE(runs.size() == 4);
+  CHECK(runs[0]["folder"] == "runs/a");
+  CHECK(runs[3]["folder"] == "runs/d/d");
+  CHECK(runs[1]["folder"] == "runs/b");
+  CHECK(runs[1]["status"] == "diverged");
+  CHECK(runs[2]["folder"] == "runs/c");
+}
+
+TEST_CASE("compare has numbers in one order, whichever run has them first") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml", "--run-dir", "a", "data.val_split=0"});
+  w.run_well({"train", "small.yaml", "--run-dir", "b"});
+  const std::string text = w.run_well({"compare", "a", "b"}).out;
+  std::size_t at = 0;
+  for (const char* name :
+       {"\nbest val/", "\ntrain/loss ", "\nval/loss ", "\ntest/loss ", "\nsteps "}) {
+    CAPTURE(name);
+    const std::size_t found = text.find(name);
+    CHECK(found != std::string::npos);
+    CHECK(found > at);
+    at = found;
+  }
 }
 
 TEST_CASE("a run that is under way is called running") {

@@ -9,6 +9,7 @@
 
 #include "app/train_report.h"
 #include "engine/training/stepper.h"
+#include "kernels/devices.h"
 #include "tests/training/run.h"
 
 using namespace dpt;
@@ -90,14 +91,74 @@ TEST_CASE("the device's time is divided as the phases of the timed steps are") {
   CHECK(whole[LedgerPart::backward] >= 0.012);
 }
 
+TEST_CASE("waiting for the data of other ranks is taken from the time of sums, and no other") {
+  Ledger ledger;
+  {
+    const Ledger::DeviceScope device(&ledger);
+    spend(8);
+  }
+  ledger.phases({1, 1, 2, 0});
+  ledger.waited_for_data_of_others(0.001);
+  const LedgerTotals first = ledger.take_interval();
+  CHECK(first[LedgerPart::data] == doctest::Approx(0.001));
+  CHECK(first[LedgerPart::sum] == doctest::Approx(2 * first[LedgerPart::forward] - 0.001));
+  {
+    const Ledger::DeviceScope device(&ledger);
+    spend(8);
+  }
+  ledger.waited_for_data_of_others(100);
+  const LedgerTotals second = ledger.take_interval();
+  CHECK(second[LedgerPart::sum] == 0);
+  CHECK(second[LedgerPart::data] == doctest::Approx(2 * second[LedgerPart::forward]));
+}
+
+namespace {
+
+/// The second replica's samples of each batch take their time, the first one's none.
+class SlowForOne : public Unresident {
+ public:
+  using Unresident::Unresident;
+  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
+    if (index % 12 >= 6) spend(3);
+    Unresident::read(index, pixels, label);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a run whose other replica waits for data is bound by data, not by sums") {
+  Job job = small_job(small_config(kSgd, 1),
+                      {cpus(2), "data.val_split=0", "data.shuffle=false", "data.workers=1",
+                       "data.prefetch=1", "checkpoint.every_steps=0"});
+  job.splits.train.source = std::make_shared<SlowForOne>(job.splits.train.source);
+  const TempDir folder;
+  RunFolder run(folder.path());
+  RunLog log(run.file("metrics.jsonl"));
+  Progress progress(true);
+  train(job, fresh_start(job), {}, run, log, progress);
+  const std::vector<nlohmann::json> ledgers = events(folder, "ledger");
+  REQUIRE(ledgers.size() == 1);
+  // 5 steps, and 6 samples in each of them.
+  CHECK(ledgers[0]["parts"]["data"] > 0.05);
+  CHECK(ledgers[0]["parts"]["data"] > ledgers[0]["parts"]["sum"]);
+}
+
 TEST_CASE("the verdict names the largest part, and what to do about what is no computing") {
-  const Job job = small_job(small_config(kSgd), {cpus(1)});
+  const Job job = small_job(small_config(kSgd), {cpus(1), "data.workers=1000"});
   using P = LedgerPart;
   const LedgerVerdict data = verdict_of(
       totals_with({{P::data, 62}, {P::forward, 10}, {P::backward, 20}, {P::other, 8}}), job);
   CHECK(data.bound_by == "data");
   CHECK(data.share == doctest::Approx(0.62));
-  CHECK(data.advice.find("data takes 62 %: raise data.workers") == 0);
+  // More threads than cores decode already.
+  CHECK(data.advice ==
+        "keep decoded pictures (data.cache) or see which stage is slow: dpt bench CONFIG --data");
+  if (cpu_info().logical_allowed > 1) {
+    const Job few = small_job(small_config(kSgd), {cpus(1), "data.workers=1"});
+    CHECK(ledger_text(totals_with({{P::data, 62}, {P::forward, 38}}), few) ==
+          "time: data 62 %, forward 38 %; bound by data: 62 %; raise data.workers, keep decoded "
+          "pictures (data.cache), or see which stage is slow: dpt bench CONFIG --data");
+  }
 
   const LedgerVerdict compute = verdict_of(
       totals_with({{P::forward, 30}, {P::backward, 40}, {P::update, 5}, {P::saving, 25}}), job);
@@ -111,6 +172,12 @@ TEST_CASE("the verdict names the largest part, and what to do about what is no c
   CHECK(good.advice.empty());
   CHECK(ledger_text(totals_with({{P::forward, 30}, {P::backward, 65}, {P::logging, 5}}), job) ==
         "time: forward 30 %, backward 65 %, logging 5 %; bound by compute: 95 %");
+
+  CHECK(verdict_of(totals_with({{P::evaluation, 1}}), job).advice ==
+        "hold out fewer samples (data.val_split)");
+  const Job unvalidated = small_job(small_config(kSgd), {cpus(1), "data.val_split=0"});
+  CHECK(verdict_of(totals_with({{P::evaluation, 1}}), unvalidated).advice ==
+        "it is the test at the end of the run: a longer one has less of it");
 
   CHECK(verdict_of(LedgerTotals(), job).bound_by.empty());
   CHECK(ledger_text(LedgerTotals(), job).empty());
