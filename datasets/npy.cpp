@@ -348,7 +348,7 @@ const ObjectTable& files_table() {
            .required(),
        path_field("targets", &NpyFiles::targets,
                   "Class labels (N,) of an integer type; or (N, K) or (N,) of any numbers, one for "
-                  "each output of the model (see target). dpt predict does without.")
+                  "each output of the model (see target).")
            .required_of_labels(),
        path_field(
            "weights", &NpyFiles::weights,

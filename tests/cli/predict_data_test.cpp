@@ -277,8 +277,14 @@ TEST_CASE("predict: a table without a label, whose columns are those of the run 
       json::parse(json_lines.out.substr(json_lines.out.rfind('\n', json_lines.out.size() - 2) + 1));
   CHECK(last.at("index") == 20);
   check_contains(last.at("error").get<std::string>(), "expected a number");
-  CHECK(w.run_well({"predict", "runs/small", "new.yaml", "data.val_split=20", "--split", "train"})
-            .out.starts_with("index,"));
+  // Of other samples than those that are asked for, nothing is told.
+  write_file(w.dir.file("new.csv"), text.insert(text.find('\n') + 1, "NA,x,1\n"));
+  const Finished val =
+      w.run_well({"predict", "runs/small", "new.yaml", "data.val_split=3", "--split", "val"});
+  CHECK(val.err.empty());
+  const std::vector<TableRow> held_out = table_rows(val.out);
+  CHECK(held_out.size() == 3);
+  for (const TableRow& row : held_out) CHECK(row.at("index") != "0");
 
   // Checkpoints of before do not name the columns.
   rewrite_checkpoint(w.dir.file("runs/small/best.safetensors"), w.dir.file("old.safetensors"),
