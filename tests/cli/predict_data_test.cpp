@@ -287,7 +287,8 @@ TEST_CASE("predict: a table without a label, whose columns are those of the run 
   for (const TableRow& row : held_out) CHECK(row.at("index") != "0");
 
   // Checkpoints of before do not name the columns.
-  rewrite_checkpoint(w.dir.file("runs/small/best.safetensors"), w.dir.file("old.safetensors"),
+  rewrite_checkpoint(w.dir.file("runs/small/checkpoints/step-00000016.safetensors"),
+                     w.dir.file("old.safetensors"),
                      [](dpt::Metadata& metadata, std::vector<dpt::TensorView>&) {
                        metadata["dpt.version"] = "1.6";
                        CHECK(metadata.at("dpt.features") == R"(["width","height"])");
