@@ -200,16 +200,22 @@ void add_predict_command(CLI::App& app, CommandBody& body, std::vector<std::stri
   options->command = std::move(command);
   CLI::App* predict = app.add_subcommand(
       "predict",
-      "Classify pictures without labels, with a run's best checkpoint or a checkpoint file; the "
-      "training data is not needed. Writes one line per picture, in the order given; exit code 3 "
-      "if "
-      "a picture could not be read");
+      "Predict pictures, or the samples of any data set, with a run's best checkpoint or a "
+      "checkpoint file; neither labels nor the training data are needed. Writes one line per "
+      "sample, in the order given; exit code 3 if a sample could not be read");
   predict->add_option("target", options->target, "Run folder or checkpoint file")->required();
   predict
-      ->add_option("pictures", options->pictures,
-                   "JPEG or PNG files; of a folder, all that are in or below it, sorted by path")
-      ->required()
+      ->add_option(
+          "inputs", options->inputs,
+          "JPEG or PNG files and folders; of a folder, all that are in or below it, sorted by path. "
+          "Or a config (.yaml), whose data section names the samples; data.KEY=VALUE replaces a "
+          "value of it, or without a config of the run's own, e.g. data.test.images=new.npy")
       ->check(not_empty());
+  predict
+      ->add_option("--split", options->split,
+                   "train, val, test or all: which samples of the data set (default: test if there "
+                   "is one, otherwise all)")
+      ->check(CLI::IsMember({"train", "val", "test", "all"}));
   predict
       ->add_option("--top", options->top, "Write the K most probable classes, not only the first")
       ->check(count());

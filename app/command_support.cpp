@@ -15,6 +15,7 @@
 #include "app/catalog.h"
 #include "app/console.h"
 #include "engine/checkpoints/file_io.h"
+#include "engine/checkpoints/run_metadata.h"
 #include "engine/collectives/process_links.h"
 #include "engine/spec/read_spec.h"
 #include "engine/spec/target_kinds.h"
@@ -113,11 +114,17 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, Missin
 void share_header(ProcessGroup& processes, CheckpointHeader& header) {
   nlohmann::json fields = {{"config", header.config}, {"classes", header.classes}};
   if (header.targets) fields["targets"] = name_of(*header.targets);
+  fields["features"] = header.features;
+  if (header.sample_type) fields["sample_type"] = name_of(*header.sample_type);
   fields = nlohmann::json::parse(processes.share("header of the checkpoint", json_text(fields)));
   header.config = fields.at("config").get<std::string>();
   header.classes = fields.at("classes").get<std::vector<std::string>>();
   if (fields.contains("targets")) {
     header.targets = enum_of<TargetKind>(fields.at("targets").get<std::string>());
+  }
+  header.features = fields.at("features").get<std::vector<std::string>>();
+  if (fields.contains("sample_type")) {
+    header.sample_type = sample_type_of(fields.at("sample_type").get<std::string>());
   }
 }
 

@@ -60,8 +60,8 @@ enum class MissingCache : std::uint8_t { make, leave };
 /// data that has no pictures, and as with_packed_cache.
 DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, MissingCache missing);
 
-/// Collective: config, classes and targets of the checkpoint of rank 0, which alone reads it, in
-/// `header` on all processes.
+/// Collective: config, classes, targets and kind of samples of the checkpoint of rank 0, which
+/// alone reads it, in `header` on all processes.
 void share_header(ProcessGroup& processes, CheckpointHeader& header);
 
 /// Says what should be said of data once: which classes have no samples.

@@ -51,8 +51,9 @@ struct EvalOptions {
 int run_eval(const EvalOptions& options);
 
 struct PredictOptions {
-  std::string target, out, devices, use, format = "csv";
-  std::vector<std::string> pictures;  ///< files and folders
+  std::string target, split, out, devices, use, format = "csv";
+  /// Pictures and folders; or a config, and overrides of its data section or of the run's.
+  std::vector<std::string> inputs;
   std::int64_t top = 1;
   ProcessOptions processes;
   std::vector<std::string> command;  ///< as in TrainOptions

@@ -50,6 +50,7 @@ _dpt_files() {
 # _dpt_value KIND WORDS VALUE
 _dpt_value() {
   local value=$3 head='' i
+  [[ $1 != samples || $value != data.* ]] || set -- override '' "$value"
   case $1 in
     list)
       [[ $value != *,* ]] || head=${value%,*},
@@ -72,7 +73,7 @@ _dpt_value() {
         folder) _dpt_files "$value" none ;;
         config) _dpt_files "$value" '*.y?(a)ml' ;;
         checkpoint | run) _dpt_files "$value" '*.safetensors' ;;
-        picture) _dpt_files "$value" '*.@(jpg|jpeg|png|JPG|JPEG|PNG)' ;;
+        samples) _dpt_files "$value" '*.@(jpg|jpeg|png|JPG|JPEG|PNG|yaml|yml)' ;;
       esac ;;
   esac
 }
@@ -145,8 +146,8 @@ const char* bash_kind(ValueKind kind) {
       return "checkpoint";
     case ValueKind::run:
       return "run";
-    case ValueKind::picture:
-      return "picture";
+    case ValueKind::samples:
+      return "samples";
     case ValueKind::list:
       return "list";
     case ValueKind::override_:

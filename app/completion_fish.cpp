@@ -71,6 +71,15 @@ function __dpt_files
     set -l suffixes (string join '|' -- (string escape --style=regex -- $argv))
     __fish_complete_path (__dpt_token) | string match -r -- ".*(?:/|$suffixes)(?:\t.*)?\$"
 end
+
+# Pictures and configs, or keys of `data`.
+function __dpt_samples
+    if string match -q -- 'data.*' (__dpt_token)
+        __dpt_overrides
+    else
+        __dpt_files .jpg .jpeg .png .yaml .yml
+    end
+end
 )sh";
 
 std::string fish_quoted(const std::string& text) {
@@ -99,8 +108,8 @@ std::string fish_value(const CommandOption& option) {
     case ValueKind::run:
       more = "(__dpt_files .safetensors)";
       break;
-    case ValueKind::picture:
-      more = "(__dpt_files .jpg .jpeg .png)";
+    case ValueKind::samples:
+      more = "(__dpt_samples)";
       break;
     case ValueKind::list:
       return " -f -a " + fish_quoted("(__dpt_list " + words + ")");

@@ -20,6 +20,14 @@ _dpt_checkpoint() {
   return ret
 }
 
+_dpt_samples() {
+  if [[ $PREFIX == data.* ]]; then
+    _dpt_override
+  else
+    _files -g '*.(#i)(jpg|jpeg|png|yaml|yml)(-.)'
+  fi
+}
+
 _dpt_list() {
   compset -P '*,'
   compadd -S '' -- "$@"
@@ -51,8 +59,8 @@ std::string zsh_action(const CommandOption& option) {
       return "_files -/";
     case ValueKind::config:
       return "_files -g \"*.y(|a)ml(-.)\"";
-    case ValueKind::picture:
-      return "_files -g \"*.(#i)(jpg|jpeg|png)(-.)\"";
+    case ValueKind::samples:
+      return "_dpt_samples";
     // The blank keeps _arguments from adding words of its own.
     case ValueKind::checkpoint:
     case ValueKind::run:

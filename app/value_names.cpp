@@ -13,8 +13,8 @@ constexpr ValueName kValueNames[] = {
     {"config", "CONFIG", ValueKind::config},
     {"file", "FILE", ValueKind::checkpoint},
     {"folder", "FOLDER", ValueKind::folder},
+    {"inputs", "PICTURE|FOLDER|CONFIG|KEY=VALUE", ValueKind::samples},
     {"overrides", "KEY=VALUE", ValueKind::override_},
-    {"pictures", "PICTURE|FOLDER", ValueKind::picture},
     {"runs", "RUN", ValueKind::folder},
     {"target", "RUN|CHECKPOINT", ValueKind::run},
     // Options.

@@ -129,25 +129,48 @@ std::shared_ptr<const DataSource> read_files(const CifarFacts& facts, const std:
   return std::make_shared<ResidentSource>(std::move(data));
 }
 
-DataSets open_cifar(const CifarFacts& facts, const Variant& options,
-                    const DataRequirements& requirements) {
+/// The folder of the files, which must be there.
+std::string folder_of_files(const CifarFacts& facts, const std::string& root) {
   namespace fs = std::filesystem;
-  const std::string& root = options.as<CifarOptions>().root;
   check_root(facts.name, root,
              fmt::format("{}, {} (or with the folder {})", fmt::join(facts.train_files, ", "),
                          fmt::join(facts.test_files, ", "), facts.folder),
              facts.name);
-  const std::string name = fmt::format("{} ({})", facts.name, root);
-  check_classes(name, facts.classes.size(), requirements);
-  check_shape(name, kShape, requirements);
   const fs::path inner = fs::path(root) / facts.folder;
   std::error_code error;
   const fs::path first = fs::path(root) / facts.train_files[0];
   const bool is_archive =
       fs::status(first, error).type() == fs::file_type::not_found && fs::is_directory(inner, error);
-  const std::string folder = is_archive ? inner.string() : root;
-  return {read_files(facts, folder, facts.train_files, facts.records),
-          read_files(facts, folder, facts.test_files, 10000)};
+  return is_archive ? inner.string() : root;
+}
+
+std::string name_with_root(const CifarFacts& facts, const std::string& root) {
+  return fmt::format("{} ({})", facts.name, root);
+}
+
+std::shared_ptr<const DataSource> read_part(const CifarFacts& facts, const std::string& folder,
+                                            DataPart part) {
+  return part == DataPart::train ? read_files(facts, folder, facts.train_files, facts.records)
+                                 : read_files(facts, folder, facts.test_files, 10000);
+}
+
+DataSets open_cifar(const CifarFacts& facts, const Variant& options,
+                    const DataRequirements& requirements) {
+  const std::string& root = options.as<CifarOptions>().root;
+  const std::string folder = folder_of_files(facts, root);
+  check_classes(name_with_root(facts, root), facts.classes.size(), requirements);
+  check_shape(name_with_root(facts, root), kShape, requirements);
+  return {read_part(facts, folder, DataPart::train), read_part(facts, folder, DataPart::test)};
+}
+
+/// Records have labels, whatever they are.
+std::shared_ptr<const DataSource> open_cifar_unlabelled(const CifarFacts& facts,
+                                                        const Variant& options, DataPart part,
+                                                        const DataRequirements& requirements) {
+  const std::string& root = options.as<CifarOptions>().root;
+  const std::string folder = folder_of_files(facts, root);
+  check_shape(name_with_root(facts, root), kShape, requirements);
+  return read_part(facts, folder, part);
 }
 
 ObjectTable table_of(const char* name, const char* doc) {
@@ -168,6 +191,10 @@ DatasetKind cifar10_kind() {
           [](const Variant& options, const DataRequirements& requirements) {
             return open_cifar(cifar10(), options, requirements);
           },
+          [](const Variant& options, DataPart part, const DataRequirements& requirements,
+             UnreadableSamples&) {
+            return open_cifar_unlabelled(cifar10(), options, part, requirements);
+          },
           false, DataFacts{{3, 32, 32}, 10}};
 }
 
@@ -178,6 +205,10 @@ DatasetKind cifar100_kind() {
   return {&table,
           [](const Variant& options, const DataRequirements& requirements) {
             return open_cifar(cifar100(), options, requirements);
+          },
+          [](const Variant& options, DataPart part, const DataRequirements& requirements,
+             UnreadableSamples&) {
+            return open_cifar_unlabelled(cifar100(), options, part, requirements);
           },
           false, DataFacts{{3, 32, 32}, 100}};
 }

@@ -50,6 +50,7 @@ class CsvFeatureSource final : public DataSource {
   DType type() const override { return DType::f32; }
   const std::vector<std::string>& classes() const override { return table_.samples.classes; }
   TargetShape targets() const override { return table_.samples.targets; }
+  const std::vector<std::string>& features() const override { return table_.feature_names; }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     assert(0 <= index && index < size());
     const auto i = static_cast<std::size_t>(index), n = table_.feature_names.size();
@@ -120,13 +121,16 @@ std::vector<std::uint64_t> sizes_of_pictures(const std::string& path, const std:
   return sizes;
 }
 
+/// What paths are relative to.
+std::string folder_of_pictures(const std::string& path, const CsvOptions& options) {
+  return options.root.empty() ? std::filesystem::path(path).parent_path().string() : options.root;
+}
+
 std::shared_ptr<const DataSource> make_source(const std::string& path, const CsvOptions& options,
                                               CsvTable table,
                                               const DataRequirements& requirements) {
   if (options.path.empty()) return std::make_shared<CsvFeatureSource>(path, std::move(table));
-  namespace fs = std::filesystem;
-  const std::string root =
-      options.root.empty() ? fs::path(path).parent_path().string() : options.root;
+  const std::string root = folder_of_pictures(path, options);
   Fingerprint hash;
   hash.add(fmt::format("csv pictures v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                        requirements.input.c));
@@ -162,6 +166,48 @@ DataSets open_csv(const Variant& variant, const DataRequirements& requirements) 
   return sets;
 }
 
+std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, DataPart part,
+                                                      const DataRequirements& requirements,
+                                                      UnreadableSamples& unreadable) {
+  const auto& options = variant.as<CsvOptions>();
+  if (part == DataPart::test && !options.test) return nullptr;
+  const std::string& path = part == DataPart::test ? options.test->file : options.train.file;
+  const bool pictures = !options.path.empty();
+  if (pictures) {
+    check_picture_channels("csv: " + path, requirements);
+    if (!options.root.empty()) check_root("csv", options.root, "the pictures", "");
+  }
+  // The order of the columns is that of the run, whatever it is in this file.
+  const bool of_run = !requirements.features.empty();
+  const std::vector<std::string>& features = of_run ? requirements.features : options.features;
+  if (!pictures && features.empty()) {
+    fail(ErrorKind::data,
+         "{}: expected the names of the features in the order of the model's input, which the "
+         "checkpoint does not have (the run had other data, or is of an older dpt): name them in "
+         "data.features, e.g. data.features=[width,length]",
+         path);
+  }
+  CsvTable table = read_csv_samples(path, options, features,
+                                    of_run ? "the checkpoint" : "data.features", unreadable);
+  if (!pictures) {
+    check_shape(path, {1, 1, static_cast<std::int64_t>(features.size())}, requirements);
+    return std::make_shared<CsvFeatureSource>(path, std::move(table));
+  }
+  // Files that are missing are found when they are read: each line keeps its place.
+  Fingerprint hash;
+  for (const std::string& picture : table.pictures) hash.add(picture);
+  return std::make_shared<CsvPictureSource>(path, folder_of_pictures(path, options),
+                                            std::move(table.pictures), std::move(table.samples),
+                                            requirements, 0, hash.text());
+}
+
+/// What is missing of the fields that say where the labels are.
+std::string check_csv_labels(const CsvOptions& options) {
+  if (!options.label.empty() || !options.targets.empty()) return {};
+  return "expected label (the column of the classes) or targets (columns of numbers), found "
+         "neither";
+}
+
 /// What is wrong with the fields as a whole.
 std::string check_csv(const CsvOptions& options) {
   if (!options.path.empty() && !options.features.empty()) {
@@ -170,10 +216,8 @@ std::string check_csv(const CsvOptions& options) {
   if (!options.root.empty() && options.path.empty()) {
     return "root: expected with path, the column with the paths of pictures";
   }
-  if (options.label.empty() == options.targets.empty()) {
-    return fmt::format(
-        "expected label (the column of the classes) or targets (columns of numbers), found {}",
-        options.label.empty() ? "neither" : "both");
+  if (!options.label.empty() && !options.targets.empty()) {
+    return "expected label (the column of the classes) or targets (columns of numbers), found both";
   }
   const bool is_labels = target_kind_of(options) == TargetKind::class_index;
   if (is_labels && !options.targets.empty()) {
@@ -216,10 +260,17 @@ const ObjectTable& csv_file_table() {
   return table;
 }
 
+ObjectTable with_labels_checked(ObjectTable table) {
+  table.check_labels = [](const void* options) {
+    return check_csv_labels(*static_cast<const CsvOptions*>(options));
+  };
+  return table;
+}
+
 }  // namespace
 
 DatasetKind csv_kind() {
-  static const ObjectTable table = object_table<CsvOptions>(
+  static const ObjectTable table = with_labels_checked(object_table<CsvOptions>(
       "csv",
       "CSV files with a line for each sample: its features, which are read into memory, or the "
       "path "
@@ -253,8 +304,8 @@ DatasetKind csv_kind() {
              "Decoded images are kept in memory if the whole set fits in this many MiB.")
            .range(0, 1048576)
            .changeable()},
-      check_csv);
-  DatasetKind kind = {&table, open_csv, true};
+      check_csv));
+  DatasetKind kind = {&table, open_csv, open_csv_unlabelled, true};
   kind.any_targets = true;
   kind.any_type = true;
   kind.declares = [](const Variant& variant) {

@@ -270,4 +270,43 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
   return table;
 }
 
+CsvTable read_csv_samples(const std::string& path, const CsvOptions& options,
+                          const std::vector<std::string>& features, const std::string& asked_by,
+                          UnreadableSamples& unreadable) {
+  CsvReader reader(path, options.delimiter.front());
+  CsvColumns columns;
+  if (!options.path.empty()) {
+    columns.path = reader.column(options.path, "data.path");
+  } else {
+    for (const std::string& name : features) {
+      columns.features.push_back(reader.column(name, asked_by));
+    }
+  }
+  CsvTable table;
+  if (!columns.path) table.feature_names = features;
+  while (reader.next()) {
+    const auto index = static_cast<std::int64_t>(table.lines.size());
+    table.lines.push_back(reader.line());
+    check_picture_count(path, table.lines.size());
+    if (columns.path) table.pictures.emplace_back(reader.field(*columns.path));
+    try {
+      if (columns.path && table.pictures.back().empty()) {
+        refuse_field(reader, *columns.path, "the path of a picture");
+      }
+      for (const std::size_t column : columns.features) {
+        table.features.push_back(number_in(reader, column));
+      }
+    } catch (const Error& error) {
+      unreadable.add(index, error.what());
+      table.features.resize(table.lines.size() * columns.features.size());
+    }
+    reserve_features(reader, table);
+  }
+  if (table.lines.empty()) {
+    fail(ErrorKind::data, "{}: expected a line for each sample after the header, found none", path);
+  }
+  table.samples.labels.resize(table.lines.size());
+  return table;
+}
+
 }  // namespace dpt

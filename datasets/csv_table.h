@@ -9,6 +9,7 @@
 
 #include "datasets/class_table.h"
 #include "datasets/picture_source.h"
+#include "engine/data/unreadable_samples.h"
 
 namespace dpt {
 
@@ -65,5 +66,12 @@ struct CsvTable {
 /// the file is that, and closes `classes`. Throws ErrorKind::data naming file, line and column.
 CsvTable read_csv_table(const std::string& path, const CsvOptions& options, const CsvTable* train,
                         ClassTable& classes, const DataRequirements& requirements);
+
+/// Reads the samples of a file that are to be predicted: those columns of it that `features` names
+/// or, where options have `path`, the paths. Other columns are not looked at. A line with a field
+/// that cannot be read is added to `unreadable`; its features are 0.
+CsvTable read_csv_samples(const std::string& path, const CsvOptions& options,
+                          const std::vector<std::string>& features, const std::string& asked_by,
+                          UnreadableSamples& unreadable);
 
 }  // namespace dpt

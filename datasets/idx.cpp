@@ -79,18 +79,47 @@ std::string find_file(const std::string& root, const std::string& prefix) {
   return found.empty() ? std::string() : (std::filesystem::path(root) / found[0]).string();
 }
 
+/// Reads as many labels as `data` has room for, and names the classes if they have no names.
+void read_labels(ByteStream& labels, const DataRequirements& requirements,
+                 ResidentSource::Data& data) {
+  std::vector<std::uint8_t> raw_labels(data.labels.size());
+  const std::uint64_t label_offset = labels.position();
+  labels.read(std::as_writable_bytes(std::span(raw_labels)),
+              fmt::format("{} labels", raw_labels.size()));
+  labels.expect_end();
+  if (data.classes.empty()) {
+    const std::int64_t largest = *std::max_element(raw_labels.begin(), raw_labels.end());
+    data.classes = numbered_classes(requirements.classes > 0 ? requirements.classes : largest + 1);
+  }
+  for (std::size_t i = 0; i < raw_labels.size(); ++i) {
+    if (raw_labels[i] >= data.classes.size()) {
+      check_label(raw_labels[i], data.classes.size(),
+                  fmt::format("{}, sample {} at offset {}", labels.name(), i, label_offset + i));
+    }
+  }
+  data.labels.assign(raw_labels.begin(), raw_labels.end());
+}
+
+void check_idx_root(const std::string& name, const std::string& root, const std::string& fetch) {
+  check_root(name, root,
+             "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
+             "t10k-labels-idx1-ubyte, plain or with .gz",
+             fetch);
+}
+
 }  // namespace
 
-std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, ByteStream labels,
+std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, std::optional<ByteStream> labels,
                                                 const std::vector<std::string>& classes,
                                                 std::optional<std::int64_t> size,
                                                 const DataRequirements& requirements) {
   const std::vector<std::int64_t> dims = read_header(images, 3, 4);
   const std::int64_t count = checked_count(images, dims[0]);
-  const std::int64_t label_count = checked_count(labels, read_header(labels, 1, 1)[0]);
+  const std::int64_t label_count =
+      labels ? checked_count(*labels, read_header(*labels, 1, 1)[0]) : count;
   if (count != label_count) {
     fail(ErrorKind::data, "{} has {}, but {} has {}: they do not belong together", images.name(),
-         counted(static_cast<std::uint64_t>(count), "image"), labels.name(),
+         counted(static_cast<std::uint64_t>(count), "image"), labels->name(),
          counted(static_cast<std::uint64_t>(label_count), "label"));
   }
   if (size && count != *size) {
@@ -104,28 +133,15 @@ std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, ByteStream la
       static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(shape.elements());
   images.expect(bytes, fmt::format("{} of {}", counted(static_cast<std::uint64_t>(count), "image"),
                                    shape_text(shape)));
-  labels.expect(static_cast<std::uint64_t>(count), fmt::format("{} labels", count));
+  if (labels) labels->expect(static_cast<std::uint64_t>(count), fmt::format("{} labels", count));
   check_shape(images.name(), shape, requirements);
 
   ResidentSource::Data data;
   data.shape = shape;
   data.classes = classes;
   data.files = {{images.name(), count}};
-  std::vector<std::uint8_t> raw_labels(static_cast<std::size_t>(count));
-  const std::uint64_t label_offset = labels.position();
-  labels.read(std::as_writable_bytes(std::span(raw_labels)), fmt::format("{} labels", count));
-  labels.expect_end();
-  if (data.classes.empty()) {
-    const std::int64_t largest = *std::max_element(raw_labels.begin(), raw_labels.end());
-    data.classes = numbered_classes(requirements.classes > 0 ? requirements.classes : largest + 1);
-  }
-  for (std::size_t i = 0; i < raw_labels.size(); ++i) {
-    if (raw_labels[i] >= data.classes.size()) {
-      check_label(raw_labels[i], data.classes.size(),
-                  fmt::format("{}, sample {} at offset {}", labels.name(), i, label_offset + i));
-    }
-  }
-  data.labels.assign(raw_labels.begin(), raw_labels.end());
+  data.labels.resize(static_cast<std::size_t>(count));
+  if (labels) read_labels(*labels, requirements, data);
   data.pixels = allocate_pixels(bytes, images.name());
   images.read({data.pixels.get(), bytes}, "the pixels");
   images.expect_end();
@@ -135,10 +151,7 @@ std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, ByteStream la
 DataSets open_idx(const std::string& name, const std::string& root, const IdxFacts* facts,
                   const DataRequirements& requirements) {
   const std::string fetch = facts ? facts->fetch : std::string();
-  check_root(name, root,
-             "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
-             "t10k-labels-idx1-ubyte, plain or with .gz",
-             fetch);
+  check_idx_root(name, root, fetch);
   if (facts) check_classes(fmt::format("{} ({})", name, root), facts->classes.size(), requirements);
   const auto open = [&](const std::string& part,
                         std::int64_t size) -> std::shared_ptr<const DataSource> {
@@ -157,6 +170,24 @@ DataSets open_idx(const std::string& name, const std::string& root, const IdxFac
                          facts ? std::optional(size) : std::nullopt, requirements);
   };
   return {open("train", facts ? facts->train_size : 0), open("t10k", facts ? facts->test_size : 0)};
+}
+
+std::shared_ptr<const DataSource> open_idx_images(const std::string& name, const std::string& root,
+                                                  const IdxFacts* facts, DataPart part,
+                                                  const DataRequirements& requirements) {
+  const std::string fetch = facts ? facts->fetch : std::string();
+  check_idx_root(name, root, fetch);
+  const bool is_test = part == DataPart::test;
+  const std::string prefix = is_test ? "t10k-images" : "train-images";
+  const std::string images = find_file(root, prefix);
+  if (images.empty()) {
+    if (is_test && !facts) return nullptr;
+    fail(ErrorKind::data, "{}: {} has no file {}-idx3-ubyte, plain or with .gz{}", name, root,
+         prefix, fetch_hint(fetch));
+  }
+  std::optional<std::int64_t> size;
+  if (facts) size = is_test ? facts->test_size : facts->train_size;
+  return read_idx_pair(ByteStream(images), std::nullopt, {}, size, requirements);
 }
 
 }  // namespace dpt

@@ -22,8 +22,9 @@ struct IdxFacts {
 };
 
 /// Reads one pair of files. `classes` names the labels; when it is empty, labels go from 0 to
-/// requirements.classes - 1. `size`: the number of samples, where it is known.
-std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, ByteStream labels,
+/// requirements.classes - 1. `size`: the number of samples, where it is known. Without `labels`,
+/// for samples to be predicted, they are 0.
+std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, std::optional<ByteStream> labels,
                                                 const std::vector<std::string>& classes,
                                                 std::optional<std::int64_t> size,
                                                 const DataRequirements& requirements);
@@ -32,5 +33,10 @@ std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, ByteStream la
 /// facts, a missing t10k-* pair means that there is no test set.
 DataSets open_idx(const std::string& name, const std::string& root, const IdxFacts* facts,
                   const DataRequirements& requirements);
+
+/// The images of one part alone: DatasetKind::open_unlabelled.
+std::shared_ptr<const DataSource> open_idx_images(const std::string& name, const std::string& root,
+                                                  const IdxFacts* facts, DataPart part,
+                                                  const DataRequirements& requirements);
 
 }  // namespace dpt

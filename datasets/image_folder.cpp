@@ -1,5 +1,6 @@
 // One folder per class: ROOT/train/CLASS/*.jpg|png and ROOT/test (or val)/CLASS/*. The files are
 // listed once, sorted by name.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <system_error>
@@ -95,15 +96,60 @@ LabelledFolders label_folders(const std::string& root, const std::string& part,
   return folders;
 }
 
+void check_image_root(const std::string& root, const DataRequirements& requirements) {
+  check_root("image_folder", root, "train/CLASS/*.jpg or *.png, and test or val likewise", "");
+  check_picture_channels("image_folder: " + root, requirements);
+}
+
+void check_train_folder(const std::string& root) {
+  if (has_folder(root, "train")) return;
+  fail(ErrorKind::data, "image_folder: {}: no folder train in it; expected {}/train/CLASS/*.jpg",
+       root, root);
+}
+
+/// The pictures of a part, folder by folder in the order of their labels. `samples` has the classes
+/// and is given the labels.
+std::shared_ptr<const DataSource> open_folders(const FolderListing& listing,
+                                               const std::string& root, const std::string& part,
+                                               const LabelledFolders& folders, bool may_be_empty,
+                                               PictureSource::Samples samples,
+                                               const DataRequirements& requirements,
+                                               std::int64_t cache_bytes) {
+  Fingerprint hash;
+  hash.add(fmt::format("image_folder v1 {}x{}x{}", requirements.input.h, requirements.input.w,
+                       requirements.input.c));
+  std::vector<std::string> names, files;
+  for (const auto& [label, name] : folders) names.push_back(name);
+  const std::vector<std::vector<ListedPicture>> pictures = listing.pictures(part, names);
+  auto listed = pictures.begin();
+  for (const auto& [label, name] : folders) {
+    const std::string folder = part + "/" + name;
+    if (listed->empty() && !may_be_empty) {
+      fail(ErrorKind::data, "{}: empty class folder: expected *.jpg, *.jpeg or *.png in it",
+           (fs::path(root) / folder).string());
+    }
+    for (const ListedPicture& picture : *listed) {
+      files.push_back(folder + "/" + picture.name);
+      hash.add(files.back());
+      hash.add(std::to_string(picture.bytes));
+      samples.labels.push_back(label);
+    }
+    ++listed;
+  }
+  if (files.empty()) {
+    fail(ErrorKind::data, "{}: no pictures in the class folders; expected {}/CLASS/*.jpg or *.png",
+         (fs::path(root) / part).string(), (fs::path(root) / part).string());
+  }
+  check_picture_count(root, files.size());
+  return std::make_shared<ImageFolderSource>(root, std::move(files), std::move(samples),
+                                             requirements, cache_bytes, hash.text());
+}
+
 DataSets open_image_folder(const Variant& variant, const DataRequirements& requirements) {
   const auto& options = variant.as<ImageFolderOptions>();
   const std::string& root = options.root;
-  check_root("image_folder", root, "train/CLASS/*.jpg or *.png, and test or val likewise", "");
-  check_picture_channels("image_folder: " + root, requirements);
-  if (!has_folder(root, "train")) {
-    fail(ErrorKind::data, "image_folder: {}: no folder train in it; expected {}/train/CLASS/*.jpg",
-         root, root);
-  }
+  check_image_root(root, requirements);
+  check_train_folder(root);
   const FolderListing listing(root);
   ClassTable table({}, fmt::format("{}/train", root), requirements);
   const auto open = [&](const std::string& part, bool is_training) {
@@ -113,37 +159,10 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
       check_classes(fmt::format("image_folder: {}/train ({})", root, some_of(table.names())),
                     table.names().size(), requirements);
     }
-    Fingerprint hash;
-    hash.add(fmt::format("image_folder v1 {}x{}x{}", requirements.input.h, requirements.input.w,
-                         requirements.input.c));
     PictureSource::Samples samples;
     samples.classes = table.names();
-    std::vector<std::string> names, files;
-    for (const auto& [label, name] : folders) names.push_back(name);
-    const std::vector<std::vector<ListedPicture>> pictures = listing.pictures(part, names);
-    auto listed = pictures.begin();
-    for (const auto& [label, name] : folders) {
-      const std::string folder = part + "/" + name;
-      if (listed->empty() && is_training) {
-        fail(ErrorKind::data, "{}: empty class folder: expected *.jpg, *.jpeg or *.png in it",
-             (fs::path(root) / folder).string());
-      }
-      for (const ListedPicture& picture : *listed) {
-        files.push_back(folder + "/" + picture.name);
-        hash.add(files.back());
-        hash.add(std::to_string(picture.bytes));
-        samples.labels.push_back(label);
-      }
-      ++listed;
-    }
-    if (files.empty()) {
-      fail(ErrorKind::data,
-           "{}: no pictures in the class folders; expected {}/CLASS/*.jpg or *.png",
-           (fs::path(root) / part).string(), (fs::path(root) / part).string());
-    }
-    check_picture_count(root, files.size());
-    return std::make_shared<ImageFolderSource>(root, std::move(files), std::move(samples),
-                                               requirements, options.cache_mib << 20, hash.text());
+    return open_folders(listing, root, part, folders, !is_training, std::move(samples),
+                        requirements, options.cache_mib << 20);
   };
   DataSets sets;
   sets.train = open("train", true);
@@ -159,6 +178,30 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
     sets.test = open(part, false);
   }
   return sets;
+}
+
+/// Folders may be of any classes; those of the checkpoint come first, in its order, so that samples
+/// have the numbers that they have in an evaluation.
+std::shared_ptr<const DataSource> open_image_folder_unlabelled(const Variant& variant,
+                                                               DataPart part,
+                                                               const DataRequirements& requirements,
+                                                               UnreadableSamples& /*unreadable*/) {
+  const auto& options = variant.as<ImageFolderOptions>();
+  const std::string& root = options.root;
+  check_image_root(root, requirements);
+  if (part == DataPart::train) check_train_folder(root);
+  const std::string folder = part == DataPart::train ? "train" : test_part(options);
+  if (folder.empty()) return nullptr;
+  const FolderListing listing(root);
+  const std::vector<std::string>& known = requirements.known_classes;
+  LabelledFolders folders;
+  auto next = static_cast<std::int32_t>(known.size());
+  for (const std::string& name : listing.classes(folder)) {
+    const auto found = std::find(known.begin(), known.end(), name);
+    folders[found == known.end() ? next++ : static_cast<std::int32_t>(found - known.begin())] =
+        name;
+  }
+  return open_folders(listing, root, folder, folders, true, {}, requirements, 0);
 }
 
 }  // namespace
@@ -177,7 +220,7 @@ DatasetKind image_folder_kind() {
              "Decoded images are kept in memory if the whole set fits in this many MiB.")
            .range(0, 1048576)
            .changeable()});
-  DatasetKind kind = {&table, open_image_folder, true};
+  DatasetKind kind = {&table, open_image_folder, open_image_folder_unlabelled, true};
   kind.declares = [](const Variant&) {
     return DeclaredSamples{true, TargetKind::class_index, false, DType::u8};
   };

@@ -22,6 +22,8 @@ const IdxFacts kFashionMnist{{"T-shirt/top", "Trouser", "Pullover", "Dress", "Co
                              10000,
                              "fashion_mnist"};
 
+const IdxFacts kDigits{kMnist.classes, 1437, 360, {}};
+
 const ObjectTable& idx_table() {
   static const ObjectTable table = object_table<IdxOptions>(
       "idx",
@@ -65,7 +67,7 @@ const ObjectTable& digits_table() {
 
 DataSets open_digits(const Variant& options, const DataRequirements& requirements) {
   const std::string& root = options.as<IdxOptions>().root;
-  const IdxFacts facts{kMnist.classes, 1437, 360, {}};
+  const IdxFacts& facts = kDigits;
   if (!root.empty()) return open_idx("digits", root, &facts, requirements);
   check_classes("digits", facts.classes.size(), requirements);
   const auto read = [&](std::span<const std::byte> images, std::span<const std::byte> labels,
@@ -79,11 +81,30 @@ DataSets open_digits(const Variant& options, const DataRequirements& requirement
           read(files.test_images, files.test_labels, "t10k", facts.test_size)};
 }
 
+std::shared_ptr<const DataSource> open_digits_unlabelled(const Variant& options, DataPart part,
+                                                         const DataRequirements& requirements,
+                                                         UnreadableSamples& /*unreadable*/) {
+  const std::string& root = options.as<IdxOptions>().root;
+  const bool is_test = part == DataPart::test;
+  if (!root.empty()) return open_idx_images("digits", root, &kDigits, part, requirements);
+  const EmbeddedDigits& files = embedded_digits();
+  return read_idx_pair(
+      ByteStream(is_test ? files.test_images : files.train_images,
+                 fmt::format("digits (built in): {}-images", is_test ? "t10k" : "train")),
+      std::nullopt, {}, is_test ? kDigits.test_size : kDigits.train_size, requirements);
+}
+
 }  // namespace
 
 DatasetKind idx_kind() {
-  return {&idx_table(), [](const Variant& options, const DataRequirements& requirements) {
+  return {&idx_table(),
+          [](const Variant& options, const DataRequirements& requirements) {
             return open_idx("idx", options.as<IdxOptions>().root, nullptr, requirements);
+          },
+          [](const Variant& options, DataPart part, const DataRequirements& requirements,
+             UnreadableSamples&) {
+            return open_idx_images("idx", options.as<IdxOptions>().root, nullptr, part,
+                                   requirements);
           }};
 }
 
@@ -91,6 +112,11 @@ DatasetKind mnist_kind() {
   return {&mnist_table(),
           [](const Variant& options, const DataRequirements& requirements) {
             return open_idx("mnist", options.as<IdxOptions>().root, &kMnist, requirements);
+          },
+          [](const Variant& options, DataPart part, const DataRequirements& requirements,
+             UnreadableSamples&) {
+            return open_idx_images("mnist", options.as<IdxOptions>().root, &kMnist, part,
+                                   requirements);
           },
           false, DataFacts{{1, 28, 28}, 10}};
 }
@@ -101,11 +127,16 @@ DatasetKind fashion_mnist_kind() {
             return open_idx("fashion_mnist", options.as<IdxOptions>().root, &kFashionMnist,
                             requirements);
           },
+          [](const Variant& options, DataPart part, const DataRequirements& requirements,
+             UnreadableSamples&) {
+            return open_idx_images("fashion_mnist", options.as<IdxOptions>().root, &kFashionMnist,
+                                   part, requirements);
+          },
           false, DataFacts{{1, 28, 28}, 10}};
 }
 
 DatasetKind digits_kind() {
-  return {&digits_table(), open_digits, false, DataFacts{{1, 8, 8}, 10}};
+  return {&digits_table(), open_digits, open_digits_unlabelled, false, DataFacts{{1, 8, 8}, 10}};
 }
 
 }  // namespace dpt

@@ -326,6 +326,19 @@ DataSets open_npy(const Variant& variant, const DataRequirements& requirements) 
   return sets;
 }
 
+std::shared_ptr<const DataSource> open_npy_unlabelled(const Variant& variant, DataPart part,
+                                                      const DataRequirements& requirements,
+                                                      UnreadableSamples& /*unreadable*/) {
+  const auto& options = variant.as<NpyOptions>();
+  if (part == DataPart::test && !options.test) return nullptr;
+  NpyArray images(part == DataPart::test ? options.test->images : options.train.images);
+  const SampleShape shape = sample_shape(images, requirements);
+  Targets none;
+  none.labels.resize(static_cast<std::size_t>(images.shape()[0]));
+  return std::make_shared<NpySource>(std::move(images), shape, std::move(none),
+                                     std::vector<std::string>());
+}
+
 const ObjectTable& files_table() {
   static const ObjectTable table = object_table<NpyFiles>(
       "npy files", "The arrays of some samples.",
@@ -336,7 +349,7 @@ const ObjectTable& files_table() {
        path_field("targets", &NpyFiles::targets,
                   "Class labels (N,) of an integer type; or (N, K) or (N,) of any numbers, one for "
                   "each output of the model (see target).")
-           .required(),
+           .required_of_labels(),
        path_field(
            "weights", &NpyFiles::weights,
            "Weights (N,) of the samples, float32 or float64, 0 or from 1e-12 to 1e12: the loss is "
@@ -364,7 +377,7 @@ DatasetKind npy_kind() {
              "they are floating (N,) or (N, 1); others must be named."),
        field("classes", &NpyOptions::classes,
              "Names of the classes, or of the outputs; numbers by default.")});
-  DatasetKind kind = {&table, open_npy, true};
+  DatasetKind kind = {&table, open_npy, open_npy_unlabelled, true};
   kind.any_targets = true;
   kind.any_type = true;
   kind.declares = [](const Variant& variant) {

@@ -1,17 +1,15 @@
 #include "datasets/picture_files.h"
 
 #include <algorithm>
-#include <cassert>
-#include <cstring>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "datasets/fingerprint.h"
 #include "datasets/image.h"
+#include "datasets/picture_source.h"
 #include "datasets/requirements.h"
-#include "engine/data/stage_clock.h"
+#include "datasets/unlabelled.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -41,93 +39,27 @@ std::vector<std::string> pictures_below(const std::string& folder) {
   return found;
 }
 
-class PictureFilesSource final : public DataSource {
+class PictureFilesSource final : public PictureSource {
  public:
-  PictureFilesSource(PictureFiles files, SampleShape shape, bool salvage,
-                     std::shared_ptr<UnreadablePictures> unreadable)
-      : files_(std::move(files)),
-        shape_(shape),
-        salvage_(salvage),
-        unreadable_(std::move(unreadable)) {}
+  PictureFilesSource(std::vector<std::string> paths, Samples samples,
+                     const DataRequirements& requirements, std::string fingerprint)
+      : PictureSource("the pictures", std::move(samples), requirements, 0, std::move(fingerprint)),
+        paths_(std::move(paths)) {}
 
-  std::int64_t size() const override { return static_cast<std::int64_t>(files_.paths.size()); }
-  SampleShape shape() const override { return shape_; }
-  DType type() const override { return DType::u8; }
-  const std::vector<std::string>& classes() const override { return files_.classes; }
-  TargetShape targets() const override { return files_.targets; }
-  bool resizes() const override { return true; }
-  std::int32_t label(std::int64_t) const override { return 0; }
-  /// Of the names: processes that share the work compare it.
-  std::string fingerprint() const override {
-    Fingerprint names;
-    for (const std::string& path : files_.paths) names.add(path);
-    return names.text();
-  }
   std::string describe(std::int64_t index) const override {
-    return files_.paths[static_cast<std::size_t>(index)];
+    return paths_[static_cast<std::size_t>(index)];
   }
 
-  void read_targets(std::int64_t, std::span<float> row) const override {
-    std::fill(row.begin(), row.end(), 0.0F);
-  }
-
-  Image read_part(std::int64_t index, const ChoosePart& choose,
-                  std::int32_t& label) const override {
-    label = 0;
-    const std::string path = describe(index);
-    // A choice has to be made once, also where the file turns out to be damaged after it.
-    std::optional<PicturePart> part;
-    const ChoosePart choose_once = [&](std::int64_t height, std::int64_t width) {
-      part = choose(height, width);
-      return *part;
-    };
-    try {
-      const std::vector<std::byte> file = read_image_file(path);
-      const StageTimer timer(DataStage::decode);
-      return decode_part(file, path, shape_.c, choose_once, {salvage_});
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::data) throw;
-      unreadable_->add(index, error.what());
-    }
-    if (!part) choose_once(shape_.h, shape_.w);
-    Image black{part->window.height, part->window.width, shape_.c, {}};
-    black.pixels.resize(static_cast<std::size_t>(black.height * black.width * black.channels));
-    return black;
-  }
-
-  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
-    const Image image = read_part(
-        index,
-        [&](std::int64_t height, std::int64_t width) {
-          return whole_picture(height, width, shape_.h, shape_.w);
-        },
-        label);
-    assert(image.pixels.size() == pixels.size());
-    std::memcpy(pixels.data(), image.pixels.data(), pixels.size());
+ protected:
+  std::vector<std::byte> read_file(std::int64_t index) const override {
+    return read_image_file(describe(index));
   }
 
  private:
-  PictureFiles files_;
-  SampleShape shape_;
-  bool salvage_;
-  std::shared_ptr<UnreadablePictures> unreadable_;
+  std::vector<std::string> paths_;
 };
 
 }  // namespace
-
-void UnreadablePictures::add(std::int64_t index, const std::string& problem) {
-  const std::lock_guard lock(mutex_);
-  problems_[index] = problem;
-}
-
-std::map<std::int64_t, std::string> UnreadablePictures::take_below(std::int64_t end) {
-  const std::lock_guard lock(mutex_);
-  std::map<std::int64_t, std::string> taken;
-  while (!problems_.empty() && problems_.begin()->first < end) {
-    taken.insert(problems_.extract(problems_.begin()));
-  }
-  return taken;
-}
 
 std::vector<std::string> list_pictures(const std::vector<std::string>& paths) {
   std::vector<std::string> all;
@@ -144,16 +76,23 @@ std::vector<std::string> list_pictures(const std::vector<std::string>& paths) {
 }
 
 std::shared_ptr<const DataSource> open_picture_files(
-    PictureFiles files, const DataRequirements& requirements,
-    std::shared_ptr<UnreadablePictures> unreadable) {
+    std::vector<std::string> paths, const DataRequirements& requirements,
+    const ModelOutputs& outputs, std::shared_ptr<UnreadableSamples> unreadable) {
   const SampleShape input = requirements.input;
   if (input.c != 1 && input.c != 3) {
     fail(ErrorKind::data,
          "pictures are read as 1 channel (grey) or 3 (RGB), but the model's input is {}",
          shape_text(input));
   }
-  return std::make_shared<PictureFilesSource>(std::move(files), input, requirements.salvage,
-                                              std::move(unreadable));
+  check_picture_count("the pictures", paths.size());
+  PictureSource::Samples samples;
+  samples.labels.resize(paths.size());
+  // Of the names: processes that share the work compare it.
+  Fingerprint names;
+  for (const std::string& path : paths) names.add(path);
+  return without_labels(std::make_shared<PictureFilesSource>(std::move(paths), std::move(samples),
+                                                             requirements, names.text()),
+                        outputs, std::move(unreadable));
 }
 
 }  // namespace dpt

@@ -4,6 +4,7 @@
 
 #include "datasets/class_table.h"
 #include "datasets/kinds.h"
+#include "datasets/unlabelled.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -75,6 +76,26 @@ DataSets open_dataset(const Variant& options, const DataRequirements& requiremen
            requirements.group, options.type, requirements.group);
     }
     return sets;
+  } catch (const std::filesystem::filesystem_error& error) {
+    fail(ErrorKind::data, "{}: {}", options.type, error.what());
+  }
+}
+
+std::shared_ptr<const DataSource> open_unlabelled(const Variant& options, DataPart part,
+                                                  const DataRequirements& requirements,
+                                                  const ModelOutputs& outputs,
+                                                  std::shared_ptr<UnreadableSamples> unreadable) {
+  const DatasetKind& kind = dataset_kind(options);
+  try {
+    const auto source = kind.open_unlabelled(options, part, requirements, *unreadable);
+    if (!source) return nullptr;
+    if (requirements.type && source->type() != *requirements.type) {
+      fail(ErrorKind::data,
+           "{}: expected samples of the type of the run's ({}), found {}: u8 becomes 0 to 1, fp32 "
+           "is taken as it is",
+           source->describe(0), name_of(*requirements.type), name_of(source->type()));
+    }
+    return without_labels(source, outputs, std::move(unreadable));
   } catch (const std::filesystem::filesystem_error& error) {
     fail(ErrorKind::data, "{}: {}", options.type, error.what());
   }

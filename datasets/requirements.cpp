@@ -14,6 +14,11 @@ std::string shape_text(SampleShape shape) {
 void check_shape(const std::string& name, SampleShape shape, const DataRequirements& requirements) {
   const SampleShape& input = requirements.input;
   if (shape == input || (requirements.any_size && shape.c == input.c)) return;
+  if (!requirements.known_classes.empty()) {
+    fail(ErrorKind::data,
+         "{}: the samples are {}, but the checkpoint's model takes {}: take samples of that shape",
+         name, shape_text(shape), shape_text(input));
+  }
   fail(ErrorKind::data,
        "{}: the images are {}, but model.input is [{}, {}, {}] (channels, height, width): write "
        "model.input: [{}, {}, {}]",

@@ -124,14 +124,27 @@ std::shared_ptr<const DataSource> make(const SyntheticOptions& options, std::int
   return std::make_shared<ResidentSource>(std::move(data));
 }
 
-DataSets open_synthetic(const Variant& variant, const DataRequirements& requirements) {
-  SyntheticOptions options = variant.as<SyntheticOptions>();
+SyntheticOptions with_classes(SyntheticOptions options, const DataRequirements& requirements) {
   if (options.classes == 0) options.classes = requirements.classes;
   if (options.classes == 0) options.classes = 10;
+  return options;
+}
+
+DataSets open_synthetic(const Variant& variant, const DataRequirements& requirements) {
+  const SyntheticOptions options = with_classes(variant.as<SyntheticOptions>(), requirements);
   check_classes(variant.where.text() + ": synthetic", static_cast<std::size_t>(options.classes),
                 requirements);
   return {make(options, options.size, 0, requirements.input),
           make(options, options.test_size, kTestStream, requirements.input)};
+}
+
+std::shared_ptr<const DataSource> open_synthetic_unlabelled(const Variant& variant, DataPart part,
+                                                            const DataRequirements& requirements,
+                                                            UnreadableSamples& /*unreadable*/) {
+  const SyntheticOptions options = with_classes(variant.as<SyntheticOptions>(), requirements);
+  return part == DataPart::train
+             ? make(options, options.size, 0, requirements.input)
+             : make(options, options.test_size, kTestStream, requirements.input);
 }
 
 }  // namespace
@@ -150,7 +163,7 @@ DatasetKind synthetic_kind() {
        field("difficulty", &SyntheticOptions::difficulty,
              "Fraction of noise: 0: patterns without noise, 1: only noise, which cannot be learnt.")
            .range(0, 1)});
-  return {&table, open_synthetic};
+  return {&table, open_synthetic, open_synthetic_unlabelled};
 }
 
 }  // namespace dpt

@@ -238,8 +238,8 @@ class ShardLabels {
   ClassTable table_;
 };
 
-/// Adds the samples of a shard.
-void read_shard(std::size_t number, ShardLabels& labels, ShardIndex& index) {
+/// Adds the samples of a shard. Without `labels` theirs are 0, and not looked at.
+void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
   const std::string& path = index.shards[number];
   TarReader reader(path);
   struct Open {
@@ -249,7 +249,7 @@ void read_shard(std::size_t number, ShardLabels& labels, ShardIndex& index) {
   std::optional<Open> open;
   const auto finish = [&] {
     if (!open) return;
-    if (!open->picture || (!open->cls && !open->json)) {
+    if (!open->picture || (labels && !open->cls && !open->json)) {
       fail(ErrorKind::data,
            "{}, sample {}: expected {}, found {} (the members of a sample follow each other, with "
            "the same name up to its first dot)",
@@ -260,12 +260,16 @@ void read_shard(std::size_t number, ShardLabels& labels, ShardIndex& index) {
     index.names += open->picture->name;
     index.pictures.push_back({open->picture->offset, open->picture->size, index.names.size(),
                               static_cast<std::uint32_t>(number)});
-    // Beside a .cls, .json is any description.
-    const TarMember& label = open->cls ? *open->cls : *open->json;
-    const std::string where = fmt::format("{}, {}", path, label.name);
-    const std::string text = reader.content(label);
-    index.labels.push_back(
-        labels.label_of(open->cls ? label_of_text(text) : label_of_json(text, where), where));
+    if (labels) {
+      // Beside a .cls, .json is any description.
+      const TarMember& label = open->cls ? *open->cls : *open->json;
+      const std::string where = fmt::format("{}, {}", path, label.name);
+      const std::string text = reader.content(label);
+      index.labels.push_back(
+          labels->label_of(open->cls ? label_of_text(text) : label_of_json(text, where), where));
+    } else {
+      index.labels.push_back(0);
+    }
     open.reset();
   };
   TarMember member;
@@ -280,6 +284,7 @@ void read_shard(std::size_t number, ShardLabels& labels, ShardIndex& index) {
     open->extensions += fmt::format("{}{}", open->extensions.empty() ? "" : ", ",
                                     name.extension.empty() ? "no extension" : "." + name.extension);
     std::optional<TarMember>* part = name.is_picture()          ? &open->picture
+                                     : !labels                  ? nullptr
                                      : name.extension == "cls"  ? &open->cls
                                      : name.extension == "json" ? &open->json
                                                                 : nullptr;
@@ -334,10 +339,8 @@ class WebDatasetSource final : public PictureSource {
   ShardIndex index_;
 };
 
-std::shared_ptr<const DataSource> open_shards(const ShardFiles& files, const char* field,
-                                              const WebDatasetOptions& options, bool is_training,
-                                              ShardLabels& labels,
-                                              const DataRequirements& requirements) {
+/// The samples of all shards that `files` names. Without `labels` theirs are 0.
+ShardIndex read_shards(const ShardFiles& files, const char* field, ShardLabels* labels) {
   ShardIndex index;
   index.shards = find_shards(files.shards, field);
   for (std::size_t i = 0; i < index.shards.size(); ++i) {
@@ -348,17 +351,17 @@ std::shared_ptr<const DataSource> open_shards(const ShardFiles& files, const cha
     fail(ErrorKind::data, "{}: expected samples, found none in {} shard{}", files.shards,
          index.shards.size(), index.shards.size() == 1 ? "" : "s");
   }
-  ClassTable& table = labels.table();
-  if (is_training) {
-    table.close(ClassOrder::numbers_first, index.labels);
-    if (table.is_from_samples()) {
-      check_classes(fmt::format("{} ({})", files.shards, some_of(table.names())),
-                    table.names().size(), requirements);
-    }
-  }
+  return index;
+}
+
+/// `named_classes`: part of the fingerprint.
+std::shared_ptr<const DataSource> make_source(const ShardFiles& files, ShardIndex index,
+                                              std::vector<std::string> classes, bool named_classes,
+                                              const DataRequirements& requirements,
+                                              std::int64_t cache_bytes) {
   PictureSource::Samples samples;
   samples.labels = std::move(index.labels);
-  samples.classes = table.names();
+  samples.classes = std::move(classes);
   Fingerprint hash;
   hash.add(fmt::format("webdataset v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                        requirements.input.c));
@@ -370,11 +373,28 @@ std::shared_ptr<const DataSource> open_shards(const ShardFiles& files, const cha
     hash.add(name);
     hash.add(fmt::format("{} {}", picture.size, samples.labels[i]));
   }
-  if (labels.are_names()) {
+  if (named_classes) {
     for (const std::string& name : samples.classes) hash.add(name);
   }
   return std::make_shared<WebDatasetSource>(files.shards, std::move(index), std::move(samples),
-                                            requirements, options.cache_mib << 20, hash.text());
+                                            requirements, cache_bytes, hash.text());
+}
+
+std::shared_ptr<const DataSource> open_shards(const ShardFiles& files, const char* field,
+                                              const WebDatasetOptions& options, bool is_training,
+                                              ShardLabels& labels,
+                                              const DataRequirements& requirements) {
+  ShardIndex index = read_shards(files, field, &labels);
+  ClassTable& table = labels.table();
+  if (is_training) {
+    table.close(ClassOrder::numbers_first, index.labels);
+    if (table.is_from_samples()) {
+      check_classes(fmt::format("{} ({})", files.shards, some_of(table.names())),
+                    table.names().size(), requirements);
+    }
+  }
+  return make_source(files, std::move(index), table.names(), labels.are_names(), requirements,
+                     options.cache_mib << 20);
 }
 
 DataSets open_webdataset(const Variant& variant, const DataRequirements& requirements) {
@@ -386,6 +406,17 @@ DataSets open_webdataset(const Variant& variant, const DataRequirements& require
   if (!options.test) return sets;
   sets.test = open_shards(*options.test, "data.test.shards", options, false, labels, requirements);
   return sets;
+}
+
+std::shared_ptr<const DataSource> open_webdataset_unlabelled(const Variant& variant, DataPart part,
+                                                             const DataRequirements& requirements,
+                                                             UnreadableSamples& /*unreadable*/) {
+  const auto& options = variant.as<WebDatasetOptions>();
+  if (part == DataPart::test && !options.test) return nullptr;
+  const ShardFiles& files = part == DataPart::test ? *options.test : options.train;
+  check_picture_channels("webdataset: " + files.shards, requirements);
+  const char* field = part == DataPart::test ? "data.test.shards" : "data.train.shards";
+  return make_source(files, read_shards(files, field, nullptr), {}, false, requirements, 0);
 }
 
 const ObjectTable& shards_table() {
@@ -421,7 +452,7 @@ DatasetKind webdataset_kind() {
              "Decoded images are kept in memory if the whole set fits in this many MiB.")
            .range(0, 1048576)
            .changeable()});
-  DatasetKind kind = {&table, open_webdataset, true};
+  DatasetKind kind = {&table, open_webdataset, open_webdataset_unlabelled, true};
   kind.declares = [](const Variant&) {
     return DeclaredSamples{true, TargetKind::class_index, false, DType::u8};
   };

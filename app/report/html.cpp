@@ -11,7 +11,7 @@ namespace dpt {
 namespace {
 
 /// With U+FFFD in the place of what is not UTF-8.
-std::string as_utf8(const std::string& text) {
+std::string utf8_for_page(const std::string& text) {
   return nlohmann::json::parse(json_text(nlohmann::json(text))).get<std::string>();
 }
 
@@ -19,7 +19,7 @@ std::string as_utf8(const std::string& text) {
 
 std::string html_text(const std::string& text) {
   std::string out;
-  for (const char c : as_utf8(text)) {
+  for (const char c : utf8_for_page(text)) {
     const auto byte = static_cast<unsigned char>(c);
     if (c == '&') {
       out += "&amp;";

@@ -161,6 +161,8 @@ Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
   checkpoint.config = std::move(header.config);
   checkpoint.classes = std::move(header.classes);
   checkpoint.targets = header.targets;
+  checkpoint.features = std::move(header.features);
+  checkpoint.sample_type = header.sample_type;
   checkpoint.dataset_fingerprint = std::move(header.dataset_fingerprint);
   checkpoint.test_fingerprint = std::move(header.test_fingerprint);
   checkpoint.shards = header.shards;

@@ -80,6 +80,8 @@ struct Checkpoint {
   std::string config;                                                 ///< resolved config, YAML
   std::vector<std::string> classes;
   std::optional<TargetKind> targets;  ///< of the data; unset in files of older releases
+  std::vector<std::string> features;  ///< DataSource::features
+  std::optional<DType> sample_type;   ///< DataSource::type; unset in files of older releases
   std::string dataset_fingerprint;    ///< of the training data
   std::string test_fingerprint;       ///< of the test data; empty without any
   std::int64_t shards = 0;            ///< 0 = fast mode
@@ -108,6 +110,8 @@ struct CheckpointHeader {
   std::string config;
   std::vector<std::string> classes;
   std::optional<TargetKind> targets;  ///< unset in files of before 1.6
+  std::vector<std::string> features;  ///< names of the columns, of a table; none before 1.7
+  std::optional<DType> sample_type;   ///< unset in files of before 1.7
   RunState state;
   std::int64_t shards = 0;
   std::vector<std::string> devices;

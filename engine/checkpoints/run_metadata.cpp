@@ -290,6 +290,13 @@ SchemaVersion read_version(const std::string& path, const Metadata& metadata) {
   return version;
 }
 
+std::optional<DType> sample_type_of(const std::string& name) {
+  for (const DType type : {DType::u8, DType::f32}) {
+    if (name == name_of(type)) return type;
+  }
+  return std::nullopt;
+}
+
 Metadata to_metadata(const Checkpoint& checkpoint) {
   Metadata metadata;
   metadata["format"] = "pt";  // Python loaders look for it
@@ -298,6 +305,8 @@ Metadata to_metadata(const Checkpoint& checkpoint) {
   metadata["dpt.config"] = checkpoint.config;
   metadata["dpt.classes"] = list_text(checkpoint.classes);
   if (checkpoint.targets) metadata["dpt.targets"] = name_of(*checkpoint.targets);
+  if (!checkpoint.features.empty()) metadata["dpt.features"] = list_text(checkpoint.features);
+  if (checkpoint.sample_type) metadata["dpt.sample_type"] = name_of(*checkpoint.sample_type);
   metadata["dpt.dataset_fingerprint"] = checkpoint.dataset_fingerprint;
   metadata["dpt.test_fingerprint"] = checkpoint.test_fingerprint;
   metadata["dpt.shards"] = number_text(checkpoint.shards);
@@ -330,6 +339,16 @@ CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata
     if (!header.targets && version.minor <= kSchemaMinor) {
       fail(ErrorKind::data, "{}: metadata 'dpt.targets': expected one of {}, found '{}'", path,
            fmt::join(all_names<TargetKind>(), ", "), it->second);
+    }
+  }
+  if (metadata.count("dpt.features") > 0) {
+    header.features = parse_list(path, metadata, "dpt.features");
+  }
+  if (const auto it = metadata.find("dpt.sample_type"); it != metadata.end()) {
+    header.sample_type = sample_type_of(it->second);
+    if (!header.sample_type && version.minor <= kSchemaMinor) {
+      fail(ErrorKind::data, "{}: metadata 'dpt.sample_type': expected u8 or fp32, found '{}'", path,
+           it->second);
     }
   }
   header.dataset_fingerprint = at(path, metadata, "dpt.dataset_fingerprint");

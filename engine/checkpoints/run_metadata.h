@@ -1,6 +1,7 @@
 // The part of a checkpoint that is not tensors: counters and texts as safetensors metadata.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@ namespace dpt {
 /// Version of what dpt writes. A file with the same major and any minor can be read; a minor adds
 /// things that an older reader may leave out.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 6;
+inline constexpr int kSchemaMinor = 7;
 
 struct SchemaVersion {
   int major = 0, minor = 0;
@@ -26,6 +27,9 @@ Metadata state_metadata(const RunState& state);
 RunState parse_state_metadata(const Metadata& metadata);
 /// Throws ErrorKind::data naming the key that is missing or malformed.
 CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata);
+
+/// u8 or f32 by its name, as headers have it.
+std::optional<DType> sample_type_of(const std::string& name);
 
 /// The names of the classes of the data that the file's weights were trained on.
 std::vector<std::string> stored_classes(const std::string& path, const Metadata& metadata);

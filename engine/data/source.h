@@ -45,6 +45,8 @@ class DataSource {
   /// and their label is the first of the largest; multi-hot targets are 0 to 1; without labels, the
   /// label is 0. Weights are finite, and at least 0.
   virtual TargetShape targets() const { return {}; }
+  /// Names of the values of a sample, where they are columns of a table; else none.
+  virtual const std::vector<std::string>& features() const;
   /// Writes the sample's row of targets().floats(); only called where that is above 0.
   virtual void read_targets(std::int64_t index, std::span<float> row) const;
   /// Writes one raw sample, shape().elements() of type(), and its label.
@@ -88,6 +90,15 @@ struct DataRequirements {
   std::string group = {};
   /// The classes of the checkpoint that the data is for; empty where the data decides.
   std::vector<std::string> known_classes = {};
+  /// Of samples to be predicted: what those of the checkpoint's run were, where it is known.
+  std::vector<std::string> features = {};
+  std::optional<DType> type = {};
+};
+
+/// What a model says of a sample.
+struct ModelOutputs {
+  std::vector<std::string> names;  ///< of the classes, or of the outputs
+  TargetShape targets;             ///< of what targets they were trained for
 };
 
 /// The two files of a data set: what is trained on (val_split is taken from it) and the test set.
@@ -95,6 +106,9 @@ struct DataSets {
   std::shared_ptr<const DataSource> train, test;  ///< test may be null; the classes are one table
   std::vector<std::string> notes = {};            ///< what the user should be told once
 };
+
+/// The files of a data set that are trained on, or its test files.
+enum class DataPart : std::uint8_t { train, test };
 
 /// What the options of a data set say of its samples, before any file is opened.
 struct DeclaredSamples {
@@ -104,10 +118,18 @@ struct DeclaredSamples {
   std::optional<DType> type;          ///< unset = the files know
 };
 
+class UnreadableSamples;
+
 /// One kind of data set.
 struct DatasetKind {
   const ObjectTable* table;
   DataSets (*open)(const Variant& options, const DataRequirements& requirements);
+  /// The samples of one part, to be predicted; null where there is no test part. The other part,
+  /// and labels, targets and weights, are not looked at and need not be there: no caller asks the
+  /// source for them. What is wrong with single samples may go to `unreadable`.
+  std::shared_ptr<const DataSource> (*open_unlabelled)(const Variant& options, DataPart part,
+                                                       const DataRequirements& requirements,
+                                                       UnreadableSamples& unreadable);
   bool lists_only = false;  ///< opening lists files; their content is read when it is needed
   std::optional<DataFacts> facts = {};  ///< where all data of the kind have them
   bool any_targets = false;             ///< may have others than class labels
@@ -126,5 +148,13 @@ std::optional<DataFacts> data_facts(const std::string& dataset);
 /// Opens the data set of a config. Throws ErrorKind::data where its classes are not one table, or
 /// not requirements.known_classes.
 DataSets open_dataset(const Variant& options, const DataRequirements& requirements);
+/// Opens one part of it to be predicted; null where it has no such part. Each sample has the label
+/// 0 and targets of 0, as a model with `outputs` asks for, whether or not the data has any. One
+/// that cannot be read is added to `unreadable`, and is 0 in all values. Throws ErrorKind::data
+/// where the samples are not what `requirements` asks for.
+std::shared_ptr<const DataSource> open_unlabelled(const Variant& options, DataPart part,
+                                                  const DataRequirements& requirements,
+                                                  const ModelOutputs& outputs,
+                                                  std::shared_ptr<UnreadableSamples> unreadable);
 
 }  // namespace dpt

@@ -212,6 +212,11 @@ std::int32_t DataSource::label(std::int64_t index) const {
   return label;
 }
 
+const std::vector<std::string>& DataSource::features() const {
+  static const std::vector<std::string> none;
+  return none;
+}
+
 void DataSource::read_in_epoch(const Occurrence& sample, std::span<std::byte> pixels,
                                std::int32_t& label) const {
   read(sample.index, pixels, label);

@@ -19,6 +19,7 @@ class WrappedSource : public DataSource {
   DType type() const override { return source_->type(); }
   const std::vector<std::string>& classes() const override { return source_->classes(); }
   TargetShape targets() const override { return source_->targets(); }
+  const std::vector<std::string>& features() const override { return source_->features(); }
   void read_targets(std::int64_t index, std::span<float> row) const override {
     source_->read_targets(index, row);
   }

@@ -132,8 +132,8 @@ void collect_paths(const std::vector<Field>& fields, const std::string& key,
 }  // namespace
 
 Binder::Binder(const ObjectTable& root, const std::string& file, std::vector<ConfigIssue>& issues,
-               std::map<std::string, Where>& origins)
-    : root_(root), file_(file), issues_(issues), origins_(origins) {}
+               std::map<std::string, Where>& origins, Labels labels)
+    : root_(root), file_(file), issues_(issues), origins_(origins), labels_(labels) {}
 
 void Binder::Scope::add(const std::vector<Field>& fields) {
   for (const Field& field : fields) {
@@ -144,6 +144,18 @@ void Binder::Scope::add(const std::vector<Field>& fields) {
 
 void Binder::issue(const Where& where, std::string text) {
   issues_.push_back({where, std::move(text)});
+}
+
+bool Binder::is_required(const Field& field) const {
+  return field.is_required && (!field.is_of_labels || labels_ == Labels::needed);
+}
+
+void Binder::run_checks(const ObjectTable& table, const void* target, const Where& where,
+                        const std::string& owner) {
+  std::string problem;
+  if (table.check_labels && labels_ == Labels::needed) problem = table.check_labels(target);
+  if (table.check && problem.empty()) problem = table.check(target);
+  if (!problem.empty()) issue(where, fmt::format("{}: {}", owner, problem));
 }
 
 void Binder::read_object(const ObjectTable& table, void* target, const YamlNode& node,
@@ -178,10 +190,7 @@ void Binder::read_object(const ObjectTable& table, void* target, const YamlNode&
   report_unknown_keys(node, scope, kinds);
   read_fields(table.fields, target, node, path, scope);
   if (chosen) read_options(*chosen, *table.choice.at(target), node, path, scope);
-  if (table.check && issues_.size() == issues_before) {
-    const std::string problem = table.check(target);
-    if (!problem.empty()) issue(node.where, fmt::format("{}: {}", scope.owner, problem));
-  }
+  if (issues_.size() == issues_before) run_checks(table, target, node.where, scope.owner);
 }
 
 void Binder::read_fields(const std::vector<Field>& fields, void* target, const YamlNode& node,
@@ -189,7 +198,7 @@ void Binder::read_fields(const std::vector<Field>& fields, void* target, const Y
   for (const Field& field : fields) {
     if (const YamlNode* child = node.find(field.name)) {
       read_field(field, target, *child, join(path, field.name));
-    } else if (field.is_required) {
+    } else if (is_required(field)) {
       if (std::find(scope.meant.begin(), scope.meant.end(), field.name) != scope.meant.end()) {
         continue;
       }
@@ -351,10 +360,7 @@ void Binder::read_options(const ObjectTable& table, Variant& target, const YamlN
   const std::size_t issues_before = issues_.size();
   fill_defaults(table.fields, options.get());
   read_fields(table.fields, options.get(), node, path, scope);
-  if (table.check && issues_.size() == issues_before) {
-    const std::string problem = table.check(options.get());
-    if (!problem.empty()) issue(node.where, fmt::format("{}: {}", scope.owner, problem));
-  }
+  if (issues_.size() == issues_before) run_checks(table, options.get(), node.where, scope.owner);
   target.options = options;
 }
 

@@ -1,6 +1,7 @@
 // Tree -> structs, by the field tables. Collects every problem instead of stopping at the first.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -10,11 +11,14 @@
 
 namespace dpt {
 
+/// Whether a config must say where the labels of the samples are.
+enum class Labels : std::uint8_t { needed, not_needed };
+
 class Binder {
  public:
   /// `root` is the table whose fields are searched for a key that stands in the wrong place.
   Binder(const ObjectTable& root, const std::string& file, std::vector<ConfigIssue>& issues,
-         std::map<std::string, Where>& origins);
+         std::map<std::string, Where>& origins, Labels labels = Labels::needed);
 
   /// Fills `target` from a mapping. `path` is its dotted path ("" for the root).
   void read_object(const ObjectTable& table, void* target, const YamlNode& node,
@@ -33,6 +37,9 @@ class Binder {
   };
 
   void issue(const Where& where, std::string text);
+  bool is_required(const Field& field) const;
+  void run_checks(const ObjectTable& table, const void* target, const Where& where,
+                  const std::string& owner);
   void read_fields(const std::vector<Field>& fields, void* target, const YamlNode& node,
                    const std::string& path, const Scope& scope);
   void read_field(const Field& field, void* target, const YamlNode& node, const std::string& path);
@@ -52,6 +59,7 @@ class Binder {
   std::string file_;
   std::vector<ConfigIssue>& issues_;
   std::map<std::string, Where>& origins_;
+  Labels labels_;
 };
 
 }  // namespace dpt

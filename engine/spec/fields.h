@@ -98,6 +98,7 @@ struct Field {
   std::string size_word;  ///< of a size2: what may be written instead; stands for -1, -1
   std::vector<std::string> choices;  ///< FieldType::choice
   bool not_of_blocks = false;        ///< of a layer: a block does not have it
+  bool is_of_labels = false;         ///< required only where the labels of samples are needed
   bool data_gives = false;     ///< required, but with `zoo` the data set gives it, where it can
   bool is_changeable = false;  ///< a resumed run may have another value, here and in all below
   std::string former_name;     ///< what configs called it once; empty = always as now
@@ -119,6 +120,8 @@ struct Field {
 
   // Builder calls; each returns the field.
   Field required() &&;
+  /// Required, but not of samples to be predicted, which need no labels.
+  Field required_of_labels() &&;
   /// Required; a network of the zoo takes it from the data set, if its DataFacts are known.
   Field given_by_data() &&;
   Field range(double low, double high) &&;
@@ -166,6 +169,8 @@ struct ObjectTable {
   std::function<std::shared_ptr<void>()> make;  ///< a struct with its defaults
   /// Checks across fields, after all of them were read. Returns the message, or empty.
   std::function<std::string(const void*)> check;
+  /// The same for what only labels of samples need; before `check`, where they are needed.
+  std::function<std::string(const void*)> check_labels;
   FlatChoice choice;
   bool is_activation = false;  ///< of a layer: a function of each value, for a block to end with
   bool is_block = false;       ///< of a layer: it stands for others

@@ -65,6 +65,10 @@ inline Field Field::required() && {
   is_required = true;
   return std::move(*this);
 }
+inline Field Field::required_of_labels() && {
+  is_required = is_of_labels = true;
+  return std::move(*this);
+}
 inline Field Field::given_by_data() && {
   is_required = data_gives = true;
   return std::move(*this);

@@ -10,6 +10,7 @@
 
 #include "engine/spec/binder.h"
 #include "engine/spec/blocks.h"
+#include "engine/spec/merge.h"
 #include "engine/spec/replica_checks.h"
 #include "engine/spec/scalars.h"
 #include "engine/spec/sources.h"
@@ -209,28 +210,67 @@ TrainSpec spec_or_throw(ReadResult result) {
 
 namespace {
 
-ReadResult read_any(const Catalog& catalog, const std::string& text, const std::string& file,
-                    const std::vector<std::string>& overrides, bool stored) {
-  const SpecTables tables(catalog);
-  ReadResult result;
+/// From the tree of a config to its spec, where nothing was wrong before. `files` are those of the
+/// tree, in the order of their issues.
+void read_tree(const Catalog& catalog, const SpecTables& tables, const YamlNode& tree,
+               const std::vector<std::string>& files, Labels labels, ReadResult& result) {
   TrainSpec& spec = result.spec;
-  spec.file = file;
-  std::vector<std::string> files;
-  const YamlNode tree =
-      load_tree(tables, catalog, text, file, overrides, stored, files, result.issues);
+  const std::string& file = spec.file;
   if (tree.kind != YamlNode::Kind::broken) {
     if (!tree.is_map()) {
       result.issues.push_back({tree.where, fmt::format("expected a config with the keys version, "
                                                        "data, model, ..., found {}",
                                                        found_text(tree))});
     } else if (!is_newer_version(tree, result.issues)) {
-      Binder(tables.root, file, result.issues, spec.origins)
+      Binder(tables.root, file, result.issues, spec.origins, labels)
           .read_object(tables.root, &spec, tree, "");
       Checker(catalog, spec, result.issues).check();
     }
   }
   sort_issues(result.issues, files);
+}
+
+ReadResult read_any(const Catalog& catalog, const std::string& text, const std::string& file,
+                    const std::vector<std::string>& overrides, bool stored) {
+  const SpecTables tables(catalog);
+  ReadResult result;
+  result.spec.file = file;
+  std::vector<std::string> files;
+  const YamlNode tree =
+      load_tree(tables, catalog, text, file, overrides, stored, files, result.issues);
+  read_tree(catalog, tables, tree, files, Labels::needed, result);
   return result;
+}
+
+/// Puts a child of one mapping in the place of another's; removes it where the first has none.
+void replace_child(YamlNode& to, const YamlNode& from, const char* key) {
+  remove_child(to, key);
+  if (const YamlNode* child = from.find(key)) to.children.push_back(*child);
+}
+
+/// Puts the data section of a config, and its seed, into the stored tree. What is about the model
+/// stays.
+void replace_data(YamlNode& stored, const YamlNode& other, std::vector<ConfigIssue>& issues) {
+  if (other.kind == YamlNode::Kind::broken) return;
+  const YamlNode* own = other.is_map() ? other.find("data") : nullptr;
+  if (!own || !own->is_map()) {
+    issues.push_back({own ? own->where : other.where,
+                      fmt::format("expected a config with a section data, a mapping, found {}",
+                                  own              ? found_text(*own)
+                                  : other.is_map() ? "none"
+                                                   : found_text(other))});
+    return;
+  }
+  YamlNode data = *own;
+  if (const YamlNode* before = stored.find("data")) {
+    for (const char* key : {"batch_size", "transforms"}) replace_child(data, *before, key);
+    // How damaged pictures are decoded, unless it is asked for otherwise.
+    if (!data.find("on_bad_sample")) replace_child(data, *before, "on_bad_sample");
+  }
+  for (const char* key : {"cache", "cache_shorter_side"}) remove_child(data, key);
+  remove_child(stored, "data");
+  stored.children.push_back(std::move(data));
+  replace_child(stored, other, "seed");
 }
 
 }  // namespace
@@ -283,6 +323,31 @@ TrainSpec load_stored_spec(const Catalog& catalog, const std::string& text, cons
   }
   if (overrides.empty()) return std::move(stored.spec);
   return spec_or_throw(read_any(catalog, text, file, overrides, true));
+}
+
+TrainSpec load_spec_to_predict(const Catalog& catalog, const std::string& text,
+                               const std::string& file, const std::vector<std::string>& overrides,
+                               const DataToPredict& samples) {
+  (void)load_stored_spec(catalog, text,
+                         file);  // what is wrong with it is no matter of today's data
+  const SpecTables tables(catalog);
+  ReadResult result;
+  result.spec.file = file;
+  std::vector<std::string> files, all = overrides;
+  if (samples.config.empty()) {
+    all.insert(all.end(), samples.overrides.begin(), samples.overrides.end());
+  }
+  YamlNode tree = load_tree(tables, catalog, text, file, all, true, files, result.issues);
+  if (!samples.config.empty()) {
+    replace_data(tree,
+                 load_data_tree(tables, read_config_text(samples.config), samples.config,
+                                samples.overrides, files, result.issues),
+                 result.issues);
+  }
+  // It asks for samples that are held out.
+  if (YamlNode* train = tree.find("train")) remove_child(*train, "early_stopping");
+  read_tree(catalog, tables, tree, files, Labels::not_needed, result);
+  return spec_or_throw(std::move(result));
 }
 
 }  // namespace dpt

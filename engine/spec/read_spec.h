@@ -50,6 +50,20 @@ TrainSpec with_explicit_layers(const TrainSpec& spec);
 TrainSpec load_stored_spec(const Catalog& catalog, const std::string& text, const std::string& file,
                            const std::vector<std::string>& overrides = {});
 
+/// The samples that the model of a checkpoint is to predict.
+struct DataToPredict {
+  /// A config of which the data section and the seed count; empty = those of the stored config.
+  std::string config;
+  std::vector<std::string> overrides;  ///< of the data section
+};
+
+/// The config stored in `file`, as load_stored_spec, with other data. What only training needs of
+/// them need not be there: labels and batch_size. Transforms and batch_size are always the stored
+/// ones.
+TrainSpec load_spec_to_predict(const Catalog& catalog, const std::string& text,
+                               const std::string& file, const std::vector<std::string>& overrides,
+                               const DataToPredict& samples);
+
 /// The dotted paths of the fields that may differ between the parts of a resumed run (those marked
 /// .changeable() in the tables); each stands for all below it.
 std::vector<std::string> changeable_fields(const Catalog& catalog);

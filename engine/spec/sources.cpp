@@ -142,4 +142,14 @@ YamlNode load_tree(const SpecTables& tables, const Catalog& catalog, const std::
   return tree;
 }
 
+YamlNode load_data_tree(const SpecTables& tables, const std::string& text, const std::string& file,
+                        const std::vector<std::string>& overrides, std::vector<std::string>& files,
+                        std::vector<ConfigIssue>& issues) {
+  YamlNode tree = Loader(tables, files, issues).load(text, file);
+  for (std::size_t i = 0; i < overrides.size() && tree.kind != YamlNode::Kind::broken; ++i) {
+    apply_override(tree, overrides[i], static_cast<int>(i) + 1, issues);
+  }
+  return tree;
+}
+
 }  // namespace dpt

@@ -20,4 +20,9 @@ YamlNode load_tree(const SpecTables& tables, const Catalog& catalog, const std::
                    const std::string& file, const std::vector<std::string>& overrides, bool stored,
                    std::vector<std::string>& files, std::vector<ConfigIssue>& issues);
 
+/// The same of a config whose data section alone is asked for: the model stays as it is written.
+YamlNode load_data_tree(const SpecTables& tables, const std::string& text, const std::string& file,
+                        const std::vector<std::string>& overrides, std::vector<std::string>& files,
+                        std::vector<ConfigIssue>& issues);
+
 }  // namespace dpt

@@ -350,6 +350,8 @@ class RankTrainer {
     checkpoint.config = job_.resolved_config;
     checkpoint.classes = job_.splits.train.source->classes();
     checkpoint.targets = job_.loss.targets.kind;
+    checkpoint.features = job_.splits.train.source->features();
+    checkpoint.sample_type = job_.splits.train.source->type();
     checkpoint.dataset_fingerprint = job_.splits.train.source->fingerprint();
     if (job_.splits.test.size() > 0) {
       checkpoint.test_fingerprint = job_.splits.test.source->fingerprint();

@@ -109,7 +109,9 @@ void check_completion(const Shell& shell) {
   CHECK(shell.offered("dpt train --resume ") ==
         Offered{"auto", "never", "must", "w.safetensors", "runs"});
   CHECK(shell.offered("dpt eval --predictions=no") == Offered{"notes.txt"});
-  CHECK(shell.offered("dpt predict runs/one ") == Offered{"p.jpg", "runs"});
+  CHECK(shell.offered("dpt predict runs/one ") ==
+        Offered{"p.jpg", "conf.yaml", "other.yml", "runs"});
+  CHECK(shell.offered("dpt predict runs/one data.datas") == Offered{"data.dataset="});
   // KEY=VALUE, after options with values, which are no arguments.
   CHECK(shell.offered("dpt train conf.yaml --run-dir runs optimizer.type") ==
         Offered{"optimizer.type="});

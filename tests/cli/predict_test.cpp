@@ -3,10 +3,10 @@
 
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/cli/table_rows.h"
 #include "tests/cli/terminal.h"
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
@@ -19,31 +19,6 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 namespace {
-
-using TableRow = std::map<std::string, std::string>;
-
-/// The rows of a table without quotes.
-std::vector<TableRow> table_rows(const std::string& text) {
-  std::vector<TableRow> rows;
-  std::vector<std::string> names;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    std::vector<std::string> fields;
-    for (std::size_t begin = 0; begin <= line.size();) {
-      const std::size_t end = std::min(line.find(',', begin), line.size());
-      fields.push_back(line.substr(begin, end - begin));
-      begin = end + 1;
-    }
-    if (names.empty()) {
-      names = fields;
-      continue;
-    }
-    REQUIRE(fields.size() == names.size());
-    rows.emplace_back();
-    for (std::size_t i = 0; i < names.size(); ++i) rows.back()[names[i]] = fields[i];
-  }
-  return rows;
-}
 
 constexpr const char* kPictureRun = R"(version: 1
 name: pictures
@@ -92,10 +67,6 @@ struct PictureRun : Workplace {
     write_file(dir.file("pictures/" + name), std::string(bytes.begin(), bytes.end()));
   }
 };
-
-double value_in(const TableRow& row, const std::string& name) {
-  return std::stod(row.at(name));
-}
 
 }  // namespace
 
@@ -351,7 +322,9 @@ TEST_CASE("predict says what it cannot do") {
   refused({"pictures/test", "--top", "0"}, 2, "--top");
   refused({"pictures/test", "--format", "xml"}, 2, "--format");
   refused({"pictures/test", "--use", "ema"}, 2, "the run was made without train.ema");
-  refused({}, 2, "pictures");
+  refused({}, 2, "expected pictures, a folder of them, a config (.yaml) whose data section names");
+  refused({"pictures/test", "--split", "test"}, 2, "expected pictures or a data set, found both");
+  refused({"pictures/test", "data.root=pictures"}, 2, "expected pictures or a data set");
   const std::string help = w.run_well({"predict", "--help"}).out;
   for (const char* option : {"--top", "--format", "--out", "--devices", "--use"}) {
     check_contains(help, option);

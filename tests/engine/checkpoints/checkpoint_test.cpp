@@ -71,6 +71,8 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(loaded.config == saved.config);
   CHECK(loaded.classes == saved.classes);
   CHECK(loaded.targets == TargetKind::multi_hot);
+  CHECK(loaded.features == std::vector<std::string>{"width", "a \"height\""});
+  CHECK(loaded.sample_type == DType::u8);
   CHECK(loaded.dataset_fingerprint == saved.dataset_fingerprint);
   CHECK(loaded.test_fingerprint == saved.test_fingerprint);
   CHECK(loaded.shards == 8);
@@ -81,6 +83,8 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(header.config == saved.config);
   CHECK(header.classes == saved.classes);
   CHECK(header.targets == TargetKind::multi_hot);
+  CHECK(header.features == loaded.features);
+  CHECK(header.sample_type == DType::u8);
   CHECK(header.state.step == 17);
   CHECK(header.shards == 8);
   CHECK(header.devices == saved.devices);
@@ -187,7 +191,7 @@ TEST_CASE("schema versions: a newer minor is read, a newer major is refused by n
                                 });
     return error_of([&] { load_checkpoint(other, plan); }, other);
   };
-  CHECK(with_version("1.7") == "no error");
+  CHECK(with_version("1.8") == "no error");
   CHECK(with_version("1.0") == "F: tensor 'ema.conv1.bias' is not in the config's model");
   const auto without_shares = [&](const std::string& version) {
     testing::rewrite_checkpoint(path, other, [&](Metadata& metadata, std::vector<TensorView>&) {
@@ -213,8 +217,12 @@ TEST_CASE("schema versions: a newer minor is read, a newer major is refused by n
   testing::rewrite_checkpoint(path, other, [&](Metadata& metadata, std::vector<TensorView>&) {
     metadata["dpt.version"] = "1.5";
     CHECK(metadata.erase("dpt.targets") == 1);
+    CHECK(metadata.erase("dpt.features") == 1);
+    CHECK(metadata.erase("dpt.sample_type") == 1);
   });
   CHECK(!read_checkpoint_header(other).targets);
+  CHECK(read_checkpoint_header(other).features.empty());
+  CHECK(!read_checkpoint_header(other).sample_type);
   CHECK(without_later("1.3") == "no error");
   CHECK(without_later("1.4") == "F: expected metadata 'dpt.schedule_segments', found none");
   CHECK(with_version("2.0") ==
@@ -243,6 +251,24 @@ TEST_CASE("targets of a kind that is not known are refused, but of a newer relea
         "'boxes'");
   rewrite("1.99");
   CHECK(!read_checkpoint_header(other).targets);
+}
+
+TEST_CASE("samples of a type that is not known are refused, but of a newer release left out") {
+  const TempDir folder;
+  const std::string path = folder.file("a"), other = folder.file("b");
+  const Plan plan = small_plan();
+  save_checkpoint(path, plan, small_checkpoint(plan));
+  const auto rewrite = [&](const std::string& version) {
+    testing::rewrite_checkpoint(path, other, [&](Metadata& metadata, std::vector<TensorView>&) {
+      metadata["dpt.version"] = version;
+      metadata["dpt.sample_type"] = "i64";
+    });
+  };
+  rewrite("1.7");
+  CHECK(error_of([&] { read_checkpoint_header(other); }, other) ==
+        "F: metadata 'dpt.sample_type': expected u8 or fp32, found 'i64'");
+  rewrite("1.99");
+  CHECK(!read_checkpoint_header(other).sample_type);
 }
 
 TEST_CASE("what does not fit is refused, naming it") {

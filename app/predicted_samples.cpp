@@ -1,0 +1,168 @@
+#include "app/predicted_samples.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <utility>
+
+#include "app/console.h"
+#include "datasets/image.h"
+#include "datasets/picture_files.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+/// Whether the word is KEY=VALUE, and no file.
+bool is_override(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  std::error_code error;
+  return equals != std::string::npos && word.find('/') > equals && !is_image_name(word) &&
+         !std::filesystem::exists(word, error);
+}
+
+/// What an override may say: where other samples are, not how the model sees them.
+void check_override(const std::string& word) {
+  const std::string key = word.substr(0, word.find('='));
+  const auto is_in = [&](const std::string& section) {
+    return key == section || key.starts_with(section + ".");
+  };
+  if (!is_in("data")) {
+    fail(ErrorKind::usage,
+         "{}: expected a key of the data section, such as data.test.images=new.npy: the model is "
+         "the checkpoint's",
+         word);
+  }
+  for (const char* fixed : {"data.transforms", "data.batch_size", "data.cache"}) {
+    if (!is_in(fixed)) continue;
+    fail(ErrorKind::usage, "{}: predict takes the {}", word,
+         is_in("data.cache") ? "samples from their files: leave it out"
+                             : "checkpoint's: leave it out");
+  }
+}
+
+std::vector<std::int64_t> all_of(const DataSource& source) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(source.size()));
+  std::iota(indices.begin(), indices.end(), std::int64_t{0});
+  return indices;
+}
+
+/// The training samples that are held out, or the others.
+std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& train,
+                                   const std::string& split, const TrainSpec& spec) {
+  const ValSplitSpec& held_out = spec.data.val_split;
+  if (held_out.stratify || !held_out.group.empty()) {
+    fail(ErrorKind::usage,
+         "--split {}: data.val_split: {}: expected a split that needs neither labels nor groups, "
+         "which predict does not read: dpt eval --split {} --predictions FILE predicts its samples",
+         split, text_of(held_out), split);
+  }
+  if (split == "val" && !held_out.holds_out()) {
+    fail(
+        ErrorKind::data,
+        "--split val: the val split is empty: data.val_split is 0; set it to the number of samples "
+        "to hold out");
+  }
+  const Splits splits =
+      make_splits({train, nullptr}, held_out, static_cast<std::uint64_t>(spec.seed));
+  return split == "val" ? splits.val.indices : splits.train.indices;
+}
+
+}  // namespace
+
+PredictInputs sort_inputs(const PredictOptions& options) {
+  PredictInputs inputs;
+  for (const std::string& word : options.inputs) {
+    if (word.ends_with(".yaml") || word.ends_with(".yml")) {
+      if (!inputs.data.config.empty()) {
+        fail(ErrorKind::usage, "expected one config, found {} and {}", inputs.data.config, word);
+      }
+      inputs.data.config = word;
+    } else if (is_override(word)) {
+      check_override(word);
+      inputs.data.overrides.push_back(word);
+    } else {
+      inputs.pictures.push_back(word);
+    }
+  }
+  const bool has_data =
+      !inputs.data.config.empty() || !inputs.data.overrides.empty() || !options.split.empty();
+  if (inputs.pictures.empty() && !has_data) {
+    fail(ErrorKind::usage,
+         "expected pictures, a folder of them, a config (.yaml) whose data section names the "
+         "samples, or data.KEY=VALUE or --split for those of the run's own");
+  }
+  if (!inputs.pictures.empty() && has_data) {
+    fail(ErrorKind::usage,
+         "{}: expected pictures or a data set, found both: a config (.yaml), data.KEY=VALUE and "
+         "--split are for data sets",
+         inputs.pictures.front());
+  }
+  return inputs;
+}
+
+PredictedPart open_pictures(const std::vector<std::string>& paths,
+                            const DataRequirements& requirements, const ModelOutputs& outputs) {
+  PredictedPart pictures;
+  pictures.unreadable = std::make_shared<UnreadableSamples>();
+  pictures.source =
+      open_picture_files(list_pictures(paths), requirements, outputs, pictures.unreadable);
+  pictures.indices = all_of(*pictures.source);
+  return pictures;
+}
+
+std::vector<PredictedPart> open_data(const PredictOptions& options, const PredictInputs& inputs,
+                                     const TrainSpec& spec, DataRequirements requirements,
+                                     const ModelOutputs& outputs, bool reports) {
+  const std::string& split = options.split;
+  const auto open = [&](DataPart part) {
+    PredictedPart opened;
+    opened.unreadable = std::make_shared<UnreadableSamples>();
+    opened.source =
+        open_unlabelled(spec.data.dataset, part, requirements, outputs, opened.unreadable);
+    // Both parts go through one input kernel.
+    if (opened.source) requirements.type = opened.source->type();
+    return opened;
+  };
+  std::vector<PredictedPart> parts;
+  if (split == "train" || split == "val" || split == "all") {
+    parts.push_back(open(DataPart::train));
+    parts[0].indices =
+        split == "all" ? all_of(*parts[0].source) : split_of(parts[0].source, split, spec);
+  }
+  if (split.empty() || split == "test" || split == "all") {
+    PredictedPart test = open(DataPart::test);
+    if (test.source) {
+      test.indices = all_of(*test.source);
+      if (!parts.empty()) test.first_index = parts[0].source->size();
+      parts.push_back(std::move(test));
+    } else if (split == "test") {
+      fail(ErrorKind::data, "--split test: the data set has no test samples: choose train or all");
+    }
+  }
+  if (!split.empty()) return parts;
+  const auto is_for = [&](const std::string& part) {
+    const std::vector<std::string>& words = inputs.data.overrides;
+    return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+      return word.starts_with(part + ".") || word.starts_with(part + "=");
+    });
+  };
+  const bool has_test = !parts.empty();
+  if (has_test && is_for("data.train") && !is_for("data.test")) {
+    fail(ErrorKind::usage,
+         "data.train was given, but the data set has test samples too, which are predicted by "
+         "default: say which with --split train, test or all");
+  }
+  if (!has_test) {
+    parts.push_back(open(DataPart::train));
+    parts[0].indices = all_of(*parts[0].source);
+  }
+  if (reports) {
+    say(fmt::format("note: {} samples: {}", parts[0].indices.size(),
+                    has_test ? "the test samples of the data set (--split test)"
+                             : "all of the data set (--split all), which has no test samples"));
+  }
+  return parts;
+}
+
+}  // namespace dpt

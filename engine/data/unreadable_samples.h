@@ -1,0 +1,24 @@
+// Samples to be predicted that cannot be read: each keeps its place.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace dpt {
+
+/// What is wrong with samples, by their index. Thread-safe.
+class UnreadableSamples {
+ public:
+  /// Of several problems of a sample, the first is kept.
+  void add(std::int64_t index, const std::string& problem);
+  /// Those of the samples before `end` that were not taken yet.
+  std::map<std::int64_t, std::string> take_below(std::int64_t end);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::int64_t, std::string> problems_;
+};
+
+}  // namespace dpt
