@@ -7,6 +7,7 @@
 
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
+#include "tests/support/gloo.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -365,6 +366,23 @@ TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and 
   const Finished many = train("many", one);
   CHECK(many.exit_code == 3);
   check_contains(many.err, "It is training sample number 2 that cannot be read");
+}
+
+TEST_CASE("on_bad_sample: skip names what only the second of two processes meets") {
+  if (lacks_gloo()) return;
+  const Workplace w(kFolderConfig);
+  for (const char* label : {"ant", "bee", "cow"}) {
+    const std::string folder = w.dir.file(std::string("pictures/train/") + label);
+    fs::create_directories(folder);
+    write_file(folder + "/1.png", kPicture);
+  }
+  write_file(w.dir.file("pictures/train/cow/2.png"), "");
+  const Finished done = w.run(
+      {"train", "small.yaml", "data.on_bad_sample=skip", "data.shuffle=false", "--nproc", "2"});
+  INFO(done.err);
+  CHECK(done.exit_code == 0);
+  check_contains(done.err, "[rank 1] warning: left out: ");
+  check_contains(done.err, "pictures/train/cow/2.png");
 }
 
 TEST_CASE("config check refuses transforms that leave pictures their own sizes, and tells these") {
