@@ -355,6 +355,10 @@ TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and 
   check_contains(overfit.err, "pictures/train/bee/2.png");
   CHECK(overfit.err.find("left out: ") == overfit.err.rfind("left out: "));
   CHECK(w.run({"train", "small.yaml", "--overfit", "1", "--max-steps", "5"}).exit_code == 3);
+  // data show draws what training sees.
+  const std::vector<std::string> show = {"data", "show", "small.yaml", "--out", "sheet.png"};
+  CHECK(w.run(show).exit_code == 3);
+  check_contains(w.run_well(show, skip).err, "left out: ");
   // An evaluation needs every sample.
   write_file(w.dir.file("pictures/test/ant/1.png"), "");
   const Finished eval = w.run({"eval", "with-cpu", "--allow-other-data"});
