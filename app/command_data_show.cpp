@@ -6,8 +6,10 @@
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "app/console.h"
 #include "app/contact_sheet.h"
 #include "datasets/image.h"
+#include "engine/data/bad_samples.h"
 #include "engine/data/host_pipeline.h"
 #include "engine/graph/plan.h"
 #include "engine/spec/read_spec.h"
@@ -78,7 +80,12 @@ int run_data_show(const DataShowOptions& options) {
   }
   const std::vector<Variant>& transforms =
       is_train ? spec.data.transforms.train : spec.data.transforms.eval;
-  const auto source = with_host_transforms(split.source, transforms, requirements.input, seed);
+  auto source = with_host_transforms(split.source, transforms, requirements.input, seed);
+  std::shared_ptr<BadSamples> bad;
+  if (is_train && spec.data.on_bad_sample == OnBadSample::skip && !source->resident()) {
+    bad = std::make_shared<BadSamples>(spec.data.max_bad_samples);
+    source = with_substitutes(source, split.indices, bad);
+  }
   const InputDesc input = make_input_desc(transforms, *source, requirements.input, seed);
   check_evaluation_transforms(spec.data.transforms);
   const SampleShape out = input.out;
@@ -105,6 +112,9 @@ int run_data_show(const DataShowOptions& options) {
   double low = 0, high = 1;
   const InputDraws draws(is_train ? spec.data.transforms : TransformsSpec{}, out, seed);
   draw_samples(*source, input, draws, pictures, low, high);
+  for (const std::string& problem : bad ? bad->take_new() : std::vector<std::string>()) {
+    say(fmt::format("warning: left out: {} (the sample after it is shown in its place)", problem));
+  }
   std::vector<std::vector<std::string>> captions;
   for (const SheetPicture& picture : pictures) {
     captions.push_back({});

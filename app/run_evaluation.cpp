@@ -27,7 +27,16 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
   std::string difference =
       difference_of_data("training", header.dataset_fingerprint, *job.splits.train.source);
   const char* effect = "the val split may contain samples that the weights were trained on";
-  if (split == "test") {
+  const TrainSpec run = load_stored_spec(catalog(), header.config, path);
+  if (run.data.cache_shorter_side != job.spec.data.cache_shorter_side) {
+    const auto text = [](std::int64_t side) {
+      return side == 0 ? std::string("full") : std::to_string(side);
+    };
+    difference =
+        fmt::format("expected pictures as the run read them (data.cache_shorter_side={}), found {}",
+                    text(run.data.cache_shorter_side), text(job.spec.data.cache_shorter_side));
+    effect = "the result does not compare with the run's";
+  } else if (split == "test") {
     effect = "the test samples may differ too";
     const std::string of_test =
         difference_of_data("test", header.test_fingerprint, *job.splits.test.source);
@@ -37,7 +46,6 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
     }
   } else if (difference.empty()) {
     // The split of the training files is a function of these.
-    const TrainSpec run = load_stored_spec(catalog(), header.config, path);
     if (run.seed != job.spec.seed || run.data.val_split != job.spec.data.val_split) {
       difference = fmt::format(
           "expected the run's split of the training files (seed={}, data.val_split={}), found "

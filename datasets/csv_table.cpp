@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <system_error>
@@ -58,6 +59,10 @@ float number_in(const CsvReader& reader, std::size_t column) {
   if (error == std::errc::invalid_argument || at != end) {
     refuse_field(reader, column, "a number");
   }
+  // Too small for a double is not out of range: it is 0 in fp32, as other small numbers are.
+  const bool is_tiny = error == std::errc::result_out_of_range &&
+                       std::abs(std::strtod(std::string(text).c_str(), nullptr)) < 1;
+  if (is_tiny) return text[0] == '-' ? -0.0F : 0.0F;
   constexpr auto kMost = static_cast<double>(std::numeric_limits<float>::max());
   if (error != std::errc{} || !std::isfinite(value) || std::abs(value) > kMost) {
     refuse_field(reader, column, "a finite number in the range of fp32");

@@ -3,10 +3,9 @@
 #include <cctype>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <system_error>
 
 #include "datasets/image.h"
+#include "datasets/tar_reader.h"
 #include "engine/data/stage_clock.h"
 #include "kernels/error.h"
 
@@ -21,20 +20,18 @@ bool is_image_name(const std::string& name) {
 
 std::vector<std::byte> read_image_file(const std::string& path) {
   // A file of more bytes is no picture of an allowed size.
-  constexpr std::uintmax_t kMostFileBytes = kMostImageBytes;
+  constexpr std::uint64_t kMostFileBytes = kMostImageBytes;
   const StageTimer timer(DataStage::read);
-  std::error_code error;
-  const std::uintmax_t bytes = fs::file_size(path, error);
-  if (error) fail(ErrorKind::data, "{}: {}", path, error.message());
+  const RandomAccessFile file(path);
+  const std::uint64_t bytes = file.size();
   if (bytes > kMostFileBytes) {
     fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB", path,
          bytes, kMostFileBytes >> 20);
   }
   std::vector<std::byte> content(bytes);
-  std::ifstream file(path, std::ios::binary);
-  file.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(bytes));
-  if (static_cast<std::uintmax_t>(file.gcount()) != bytes) {
-    fail(ErrorKind::data, "{}: only {} of {} bytes could be read", path, file.gcount(), bytes);
+  const std::size_t found = file.read(0, content.data(), content.size());
+  if (found != bytes) {
+    fail(ErrorKind::data, "{}: only {} of {} bytes could be read", path, found, bytes);
   }
   return content;
 }

@@ -29,6 +29,8 @@ namespace {
 
 /// One grey block takes two bits at least, or half a bit of a progressive scan.
 constexpr std::int64_t kMostJpegPixelsPerByte = 1024;
+/// Arithmetic coding has no least number of bits: only kMostImageBytes limits these.
+constexpr std::int64_t kMostArithmeticPixelsPerByte = kMostImageBytes;
 /// More scans than any encoder makes only burn time.
 constexpr int kMostScans = 256;
 
@@ -38,6 +40,7 @@ struct JpegDecoder {
   jpeg_progress_mgr progress{};
   std::jmp_buf on_failure;
   bool salvage = false;
+  bool is_unsupported = false;  ///< whole, for all that is known, but of a kind that is not read
   char text[JMSG_LENGTH_MAX] = "";
 
   JpegDecoder() = default;
@@ -53,6 +56,9 @@ JpegDecoder& decoder_of(j_common_ptr info) {
 [[noreturn]] void leave(j_common_ptr info) {
   JpegDecoder& decoder = decoder_of(info);
   info->err->format_message(info, decoder.text);
+  const int code = info->err->msg_code;
+  decoder.is_unsupported = code == JERR_BAD_PRECISION || code == JERR_SOF_UNSUPPORTED ||
+                           code == JERR_ARITH_NOTIMPL || code == JERR_CONVERSION_NOTIMPL;
   std::longjmp(decoder.on_failure, 1);
 }
 
@@ -232,14 +238,16 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std:
   JpegDecoder decoder;
   decoder.salvage = options.salvage;
   const auto check = [&](bool good) {
-    if (!good) fail(ErrorKind::data, "{}: corrupt JPEG: {}", name, decoder.text);
+    if (good) return;
+    fail(ErrorKind::data, "{}: {} JPEG: {}", name,
+         decoder.is_unsupported ? "unsupported" : "corrupt", decoder.text);
   };
   if (options.salvage) file = without_torn_segment(file);
   check(read_header(decoder, reinterpret_cast<const unsigned char*>(file.data()), file.size()));
   jpeg_decompress_struct& info = decoder.info;
   check_image_size(name, info.image_width, info.image_height,
                    std::max<std::int64_t>(info.num_components, channels), file.size(),
-                   kMostJpegPixelsPerByte);
+                   info.arith_code ? kMostArithmeticPixelsPerByte : kMostJpegPixelsPerByte);
   const PicturePart part = choose(info.image_height, info.image_width);
   const PixelBox &box = part.box, &window = part.window;
 

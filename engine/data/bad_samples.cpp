@@ -59,7 +59,7 @@ void BadSamples::add(std::int64_t index, const std::string& problem) {
   if (static_cast<std::int64_t>(met_.size()) <= most_) return;
   fail(ErrorKind::data,
        "{}. It is training sample number {} that cannot be read, and data.max_bad_samples is {}: "
-       "repair or remove the files (train.log names the others), or allow more",
+       "repair or remove the files (warnings name the others), or allow more",
        problem, met_.size(), most_);
 }
 

@@ -106,6 +106,11 @@ void Progress::warn(const std::string& text) {
   impl_->logger->warn("warning: {}", text);
 }
 
+void Progress::warn_always(const std::string& text) {
+  if (impl_->terminal->is_silent) fmt::print(stderr, "warning: {}\n", text);
+  warn(text);
+}
+
 void Progress::bar(double done_fraction, const std::string& text) {
   if (!impl_->terminal->is_terminal) return;
   constexpr int kCells = 24;

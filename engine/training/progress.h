@@ -20,6 +20,8 @@ class Progress {
 
   void info(const std::string& text);
   void warn(const std::string& text);
+  /// A warning that nobody else gives: a silent one writes it to stderr too.
+  void warn_always(const std::string& text);
 
   /// Redraws the bar, at most ten times a second. Does nothing where stderr is no terminal.
   void bar(double done_fraction, const std::string& text);

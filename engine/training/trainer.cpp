@@ -216,7 +216,7 @@ class RankTrainer {
   void name_bad_samples() {
     if (communicator_.rank() != job_.first_rank()) return;
     for (const std::string& problem : job_.bad_samples->take_new()) {
-      progress_.warn(fmt::format("left out: {}", problem));
+      progress_.warn_always(fmt::format("left out: {}", problem));
       if (writes_) log_.event("bad_sample", {{"problem", problem}});
     }
   }

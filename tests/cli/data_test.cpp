@@ -7,6 +7,7 @@
 
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
+#include "tests/support/gloo.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -354,6 +355,10 @@ TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and 
   check_contains(overfit.err, "pictures/train/bee/2.png");
   CHECK(overfit.err.find("left out: ") == overfit.err.rfind("left out: "));
   CHECK(w.run({"train", "small.yaml", "--overfit", "1", "--max-steps", "5"}).exit_code == 3);
+  // data show draws what training sees.
+  const std::vector<std::string> show = {"data", "show", "small.yaml", "--out", "sheet.png"};
+  CHECK(w.run(show).exit_code == 3);
+  check_contains(w.run_well(show, skip).err, "left out: ");
   // An evaluation needs every sample.
   write_file(w.dir.file("pictures/test/ant/1.png"), "");
   const Finished eval = w.run({"eval", "with-cpu", "--allow-other-data"});
@@ -365,6 +370,23 @@ TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and 
   const Finished many = train("many", one);
   CHECK(many.exit_code == 3);
   check_contains(many.err, "It is training sample number 2 that cannot be read");
+}
+
+TEST_CASE("on_bad_sample: skip names what only the second of two processes meets") {
+  if (lacks_gloo()) return;
+  const Workplace w(kFolderConfig);
+  for (const char* label : {"ant", "bee", "cow"}) {
+    const std::string folder = w.dir.file(std::string("pictures/train/") + label);
+    fs::create_directories(folder);
+    write_file(folder + "/1.png", kPicture);
+  }
+  write_file(w.dir.file("pictures/train/cow/2.png"), "");
+  const Finished done = w.run(
+      {"train", "small.yaml", "data.on_bad_sample=skip", "data.shuffle=false", "--nproc", "2"});
+  INFO(done.err);
+  CHECK(done.exit_code == 0);
+  check_contains(done.err, "[rank 1] warning: left out: ");
+  check_contains(done.err, "pictures/train/cow/2.png");
 }
 
 TEST_CASE("config check refuses transforms that leave pictures their own sizes, and tells these") {

@@ -113,6 +113,13 @@ TEST_CASE("formats: a CSV file of pictures is trained and resumed, and one that 
                  "; 60 training samples (60 files read, from every class)\n");
   check_resume(w);
   w.run_well({"train", "small.yaml", "data.cache=cache"});
+  const std::vector<std::string> smaller = {"eval", "runs/small", "data.cache=smaller",
+                                            "data.cache_shorter_side=4"};
+  const Finished other = w.run(smaller);
+  CHECK(other.exit_code == 3);
+  check_contains(other.err,
+                 "expected pictures as the run read them (data.cache_shorter_side=full), found 4");
+  w.run_well(smaller, {"--allow-other-data"});
   if (!lacks_gloo()) {
     // Processes make one file, once.
     w.run_well({"train", "small.yaml", "data.cache=shared", "--run-dir", "two", "--nproc", "2"});

@@ -243,7 +243,7 @@ TEST_CASE("predict names pictures that cannot be read and predicts the others") 
     CHECK(some.out == good.substr(0, first) + "torn.jpg,,,\n" + good.substr(first) +
                           "absent.png,,,\ntext.png,,,\n");
     check_contains(some.err, "dpt: torn.jpg: ");
-    check_contains(some.err, "dpt: absent.png: No such file or directory");
+    check_contains(some.err, "dpt: absent.png: cannot be opened: No such file or directory");
     check_contains(some.err, "dpt: text.png: ");
     check_contains(some.err, "3 of 18 pictures could not be read: they have no prediction");
   }

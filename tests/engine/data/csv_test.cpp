@@ -263,6 +263,10 @@ TEST_CASE("csv: fields that are no numbers or no classes") {
                       "of fp32, found '{}'",
                       wrong));
   }
+  dir.put("train.csv", "a,kind,b\n1e-400,x,-1e-400\n1e-50,x,1e-320\n");
+  const DataSets tiny = dir.read(kKind, kTwoFeatures);
+  CHECK(features(*tiny.train, 0) == std::vector<float>{0, 0});
+  CHECK(features(*tiny.train, 1) == std::vector<float>{0, 0});
   for (const char* wrong : {"0x10", "++1", "+-1", "1 2", "e5", "1_000"}) {
     CHECK(error(fmt::format("{},x,2", wrong)) ==
           fmt::format("$/train.csv, line 3, column 1 (a): expected a number, found '{}'", wrong));

@@ -1,5 +1,6 @@
 // A folder per class: listing, labels, resizing, the cache, and folders that are refused.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "kernels/heartbeat.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"
+#include "tests/support/skip.h"
 
 namespace dpt {
 namespace {
@@ -78,7 +80,30 @@ TEST_CASE("image_folder: a picture is decoded once when the cache takes the set"
   fs::remove(dir / "train/cat/2.png");
   CHECK(sample(*kept.train, 1) == before);
   CHECK(error_of([&] { sample(*fresh.train, 1); }, dir) ==
-        "$/train/cat/2.png: No such file or directory");
+        "$/train/cat/2.png: cannot be opened: No such file or directory");
+}
+
+TEST_CASE("image_folder: why a picture cannot be read is said") {
+  const FolderDir dir;
+  const DataSets sets = dir.read(kFolderRequirements, 0);
+  const auto reason = [&](std::int64_t index) {
+    return error_of([&] { sample(*sets.train, index); }, dir);
+  };
+  fs::remove(dir / "train/cat/10.png");
+  fs::create_directory(dir / "train/cat/10.png");
+  CHECK(reason(0) == "$/train/cat/10.png: not a file");
+  // Root may read anything.
+  const bool is_root = ::geteuid() == 0;
+  fs::permissions(dir.path(), fs::perms(0755));
+  fs::permissions(dir / "train/cat/2.png", fs::perms::none);
+  constexpr uid_t kNobody = 65534;
+  if (is_root && ::seteuid(kNobody) != 0) {
+    testing::skip_test("cannot act as another user here");
+    return;
+  }
+  const std::string found = reason(1);
+  if (is_root) REQUIRE(::seteuid(0) == 0);
+  CHECK(found == "$/train/cat/2.png: cannot be opened: Permission denied");
 }
 
 TEST_CASE("image_folder: many threads read the same pictures") {

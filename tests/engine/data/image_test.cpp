@@ -165,6 +165,17 @@ TEST_CASE("corrupt JPEG files are refused") {
   CHECK(error(bad).starts_with("x.img: corrupt JPEG: "));
 }
 
+TEST_CASE("a JPEG of a kind that is not read is not called corrupt") {
+  Bytes twelve_bits = jpeg(32, 32, 3, noise(32 * 32 * 3));
+  for (std::size_t i = 0; i + 4 < twelve_bits.size(); ++i) {
+    if (twelve_bits[i] != 0xff || twelve_bits[i + 1] != 0xc0) continue;
+    twelve_bits[i + 1] = 0xc1;
+    twelve_bits[i + 4] = 12;
+    break;
+  }
+  CHECK(error(twelve_bits).starts_with("x.img: unsupported JPEG: "));
+}
+
 TEST_CASE("what cameras write between a JPEG's markers is no damage, endless scans are") {
   const Bytes pixels(64, 100);
   const Bytes good = jpeg(8, 8, 1, pixels);

@@ -224,6 +224,19 @@ TEST_CASE("a window of a resized picture") {
   }
 }
 
+TEST_CASE("an area of one colour may take any number of pixels a byte in arithmetic coding") {
+  JpegStyle style;
+  style.arithmetic = true;
+  constexpr int kSide = 1000;
+  const Bytes flat(std::size_t{kSide} * kSide * 3, 200);
+  for (const bool progressive : {false, true}) {
+    style.progressive = progressive;
+    const Bytes file = jpeg(kSide, kSide, 3, flat, style);
+    REQUIRE(file.size() < kSide);
+    CHECK(decode_image(file_bytes(file), "x.jpg", 3).pixels == flat);
+  }
+}
+
 TEST_CASE("arithmetic coding changes no pixel") {
   for (const bool progressive : {false, true}) {
     JpegStyle style;
