@@ -19,7 +19,18 @@ import runs
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # Seconds that each stage would like; the stages before it leave them, if they can.
 WISHES = {"cudnn": 60, "sanitizer": 120, "train": 30, "exactness": 30, "start": 10, "calls": 40}
-WISHES.update(modes=25, bench=180)
+WISHES.update(modes=25, probes=20, ncu=60, bench=180)
+# Characters of a command's output that the log keeps at the beginning and at the end.
+MOST_LOGGED = 200_000
+
+
+def shortened(text):
+    """Output for the log: a program that repeats an error without end must not make the log too large
+    to be copied back."""
+    if len(text) <= 2 * MOST_LOGGED:
+        return text
+    left_out = len(text) - 2 * MOST_LOGGED
+    return f"{text[:MOST_LOGGED]}\n[{left_out} characters left out]\n{text[-MOST_LOGGED:]}"
 
 
 class Check:
@@ -43,6 +54,7 @@ class Check:
             DPT_DATA=str(ROOT / "data"),
             DPT_SOURCE_DIR=str(ROOT),
             DPT_BINARY=self.dpt,
+            DPT_IO_SHIM=str(work / "lib" / "libdpt_io_shim.so"),
             DPT=self.dpt,
             DPT_DEVICE=args.device,
             XDG_CACHE_HOME=str(work / "cache"),
@@ -141,7 +153,7 @@ class Check:
         seconds = time.monotonic() - begin
         with self.lock:
             words = " ".join(map(str, command))
-            self.log.write(f"\n$ {words}\n{text}\n[{code}, {seconds:.1f} s]\n")
+            self.log.write(f"\n$ {words}\n{shortened(text)}\n[{code}, {seconds:.1f} s]\n")
             self.log.flush()
         return code, text, seconds
 

@@ -130,7 +130,7 @@ def sanitizer_stage(check):
     stages = {
         f"sanitizer:{kind}{program.removeprefix('test_kernels').replace('_', ':')}": (kind, program)
         for program in programs
-        for kind in ("memcheck", "racecheck", "initcheck")
+        for kind in ("memcheck", "racecheck", "initcheck", "synccheck")
     }
     if not tool or not check.gpu_works():
         for name in stages:
