@@ -571,6 +571,25 @@ class Stages(unittest.TestCase):
         self.assertEqual(tools, {"memcheck", "racecheck", "initcheck", "synccheck"})
         self.assertEqual(len(check.notes), 8)
 
+    def test_the_pack_has_every_file_that_the_tests_read(self):
+        pack = (ROOT / "scripts" / "gpu-pack").read_text()
+        packed = re.search(r"^files=\((.*?)\)", pack, re.M | re.S)[1].split()
+        for name in packed:
+            self.assertTrue((ROOT / name).exists(), name)
+        read = set()
+        for path in [*(ROOT / "tests").rglob("*.cpp"), *(ROOT / "tests").rglob("*.h")]:
+            text = path.read_text()
+            read |= set(re.findall(r'source_dir\(\) \+\s*"/([^"\']+)', text))
+            read |= set(re.findall(r'"[^"]*\{\}/((?:tests|scripts|docs|configs)/[\w/]+)', text))
+        self.assertIn("scripts/check-export", read)
+        self.assertTrue(any(name.startswith("tests/cli/shells/") for name in read), read)
+        missing = [
+            name
+            for name in read
+            if not any(name.rstrip("/") == each or name.startswith(each + "/") for each in packed)
+        ]
+        self.assertEqual(missing, [])
+
     def test_the_peers_on_a_gpu_are_those_of_the_page(self):
         text = (ROOT / "scripts" / "bench-peers").read_text()
         self.assertIn('["eager", "compile-autotune", "graph"], ["scan"]', text)
