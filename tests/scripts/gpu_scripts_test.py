@@ -306,6 +306,65 @@ class Packs(unittest.TestCase):
         self.assertIn("found no file", done.stderr)
 
 
+class Repacking(unittest.TestCase):
+    def test_a_pack_of_this_commit_is_kept_and_only_its_results_are_replaced(self):
+        with tempfile.TemporaryDirectory() as name:
+            root, data = pathlib.Path(name) / "repository", pathlib.Path(name) / "data"
+            (root / "scripts").mkdir(parents=True)
+            shutil.copy(ROOT / "scripts" / "gpu-pack", root / "scripts")
+            (root / "scripts" / "setup.sh").write_text("say() { :; }\n")
+            (root / "scripts" / "install-deps").write_text("#!/bin/sh\nexit 7\n")
+            (root / "scripts" / "install-deps").chmod(0o755)
+            (root / ".gitignore").write_text("/build/\n")
+            (data / "fashion-mnist").mkdir(parents=True)
+            for kind in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+                (data / "fashion-mnist" / f"{kind}-ubyte.gz").touch()
+
+            def git(*words):
+                author = ["-c", "user.name=x", "-c", "user.email=x@x"]
+                done = subprocess.run(
+                    ["git", *author, *words], cwd=root, check=True, capture_output=True, text=True
+                )
+                return done.stdout.strip()
+
+            git("init", "-q")
+            git("add", "-A")
+            git("commit", "-qm", "x")
+            pack = root / "build" / "gpu-pack"
+            (pack / "earlier").mkdir(parents=True)
+            (pack / "earlier" / "01.json").write_text("old")
+            (pack / "programs.tar.xz").write_text("programs")
+            version = {"commit": git("rev-parse", "HEAD"), "uncommitted": [], "architectures": "90"}
+            version.update(cuda="ON", needs_glibc="GLIBC_2.34")
+            results = root / "build" / "gpu-check.json"
+            results.write_text('{"new": 1}')
+
+            def repack(**more):
+                (pack / "VERSION").write_text(json.dumps(dict(version, **more)))
+                env = dict(os.environ, DPT_DATA=str(data))
+                for unwanted in ("DPT_CUDA", "DPT_CUDA_ARCHITECTURES"):
+                    env.pop(unwanted, None)
+                command = [root / "scripts" / "gpu-pack", "--add", results]
+                return subprocess.run(command, env=env, capture_output=True, text=True)
+
+            done = repack()
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("needs glibc 2.34", done.stdout)
+            kept = {path.name: path.read_text() for path in (pack / "earlier").iterdir()}
+            self.assertEqual(kept, {"00.json": '{"new": 1}\n'})
+            self.assertEqual((pack / "programs.tar.xz").read_text(), "programs")
+            # Another commit, architecture or build, or edits: it goes on to the build.
+            for more in (
+                {"commit": "b" * 40},
+                {"architectures": "80"},
+                {"cuda": "OFF"},
+                {"uncommitted": ["kernels/x.cu"]},
+            ):
+                self.assertEqual(repack(**more).returncode, 7, more)
+            (root / "new.cpp").touch()
+            self.assertEqual(repack().returncode, 7)
+
+
 def spread(value):
     return {"median": value, "least": 0.9 * value, "most": 1.1 * value}
 
