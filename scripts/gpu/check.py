@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 WISHES = {"cudnn": 60, "sanitizer": 120, "train": 30, "exactness": 60, "start": 10, "calls": 40}
 WISHES.update(modes=25, probes=20, ncu=60, bench=180)
 # Characters of a command's output that the log keeps at the beginning and at the end.
-MOST_LOGGED = 200_000
+MOST_LOGGED = 100_000
 
 
 def shortened(text):

@@ -98,6 +98,8 @@ class DeviceBytes {
   explicit DeviceBytes(std::size_t bytes) {
     cuda_check(cudaMalloc(&memory_, bytes), "cudaMalloc");
     cuda_check(cudaMemset(memory_, 0, bytes), "cudaMemset");
+    // It is in the legacy stream, for which the probes' stream does not wait.
+    cuda_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
   DeviceBytes(const DeviceBytes&) = delete;
   DeviceBytes& operator=(const DeviceBytes&) = delete;
@@ -365,8 +367,6 @@ class Probes {
     const std::size_t bytes = std::min(options_.bytes, available / 4);
     const DeviceBytes a(bytes), b(bytes);
     const HostBytes host(bytes / 4);
-    // The memsets of the constructors are in the legacy stream, for which this one does not wait.
-    cuda_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     const auto copier = [&](void* to, const void* from, std::size_t count, cudaMemcpyKind kind) {
       return [=, this] {
         cuda_check(cudaMemcpyAsync(to, from, count, kind, stream_.get()), "cudaMemcpyAsync");

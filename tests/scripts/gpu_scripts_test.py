@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 import types
 import unittest
@@ -25,7 +26,7 @@ import correctness  # noqa: E402
 import counters  # noqa: E402
 import runs  # noqa: E402
 import speed  # noqa: E402
-from check import MOST_LOGGED, Check, shortened  # noqa: E402
+from check import MOST_LOGGED, WISHES, Check, shortened  # noqa: E402
 from rounds import Program, stop, survivors, take_turns  # noqa: E402
 
 SUMMARY = "[doctest] test cases:   11 |   11 passed | 0 failed | 54 skipped\n"
@@ -418,7 +419,8 @@ class Recorder:
     def __init__(self, folder, outputs=(), gpu=True, left=300.0):
         self.work = self.out = pathlib.Path(folder)
         self.outputs, self.gpu, self.left_s = list(outputs), gpu, left
-        self.args = types.SimpleNamespace(device="cuda:0")
+        self.args, self.earlier = types.SimpleNamespace(device="cuda:0"), []
+        self.gpus, self.lock = 1, threading.Lock()
         self.dpt, self.env, self.numbers = "dpt", {}, {}
         self.commands, self.limits, self.notes = [], [], {}
 
@@ -435,9 +437,10 @@ class Recorder:
         self.notes[stage] = (status, why)
 
     def run(self, command, limit, env=None):
-        self.commands.append([str(word) for word in command])
-        self.limits.append(limit)
-        code, text = self.outputs.pop(0)
+        with self.lock:  # Stages run programs at the same time.
+            self.commands.append([str(word) for word in command])
+            self.limits.append(limit)
+            code, text = self.outputs.pop(0)
         return code, text, 1.0
 
     judge = Check.judge
@@ -629,6 +632,50 @@ class Stages(unittest.TestCase):
         tools = {name.split(":")[1] for name in check.notes}
         self.assertEqual(tools, {"memcheck", "racecheck", "initcheck", "synccheck"})
         self.assertEqual(len(check.notes), 8)
+
+    def test_stages_leave_time_to_those_after_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "bin").mkdir()
+            for program in ("test_kernels_cudnn", "test_kernels_cuda"):
+                (pathlib.Path(folder) / "bin" / program).touch()
+            check = Recorder(folder, [(0, SUMMARY)] * 2, left=500.0)
+            correctness.cudnn_stage(check)
+        self.assertEqual(check.limits, [150.0] * 2)
+        # What a stage gets is what those requested after it leave.
+        stages = ["machine", "devices", "probes", "ncu", "bench"]
+        check = types.SimpleNamespace(
+            args=types.SimpleNamespace(stages=stages), left=lambda: 500.0, deadline=0
+        )
+        later = WISHES["ncu"] + WISHES["bench"]
+        self.assertEqual(Check.share(check, "probes"), 500.0 - later)
+        self.assertEqual(Check.share(check, "bench"), 500.0)
+        check.left = lambda: 100.0
+        self.assertEqual(Check.share(check, "probes"), 30.0)
+
+    def test_the_sanitizer_runs_what_has_not_passed(self):
+        def sanitizer(*passed):
+            find, correctness.find_sanitizer = correctness.find_sanitizer, lambda: "/x/sanitizer"
+            try:
+                with tempfile.TemporaryDirectory() as folder:
+                    (pathlib.Path(folder) / "bin").mkdir()
+                    for program in ("test_kernels", "test_kernels_cuda"):
+                        (pathlib.Path(folder) / "bin" / program).touch()
+                    clean = SUMMARY + "========= ERROR SUMMARY: 0 errors\n"
+                    check = Recorder(folder, [(0, "--kernel-name"), *[(0, clean)] * 8])
+                    check.earlier = [a_run("1", {name: stage("passed") for name in passed})]
+                    check.earlier[0]["stages"]["sanitizer:synccheck"] = stage("timed out")
+                    correctness.sanitizer_stage(check)
+            finally:
+                correctness.find_sanitizer = find
+            self.assertEqual({status for status, _ in check.notes.values()}, {"passed"})
+            return list(check.notes)
+
+        every = sanitizer()
+        self.assertEqual(len(every), 8)
+        rest = sanitizer("sanitizer:memcheck", "sanitizer:racecheck:cuda")
+        self.assertEqual(len(rest), 6)
+        self.assertNotIn("sanitizer:memcheck", rest)
+        self.assertIn("sanitizer:synccheck", rest)
 
     def test_the_pack_has_every_file_that_the_tests_read(self):
         pack = (ROOT / "scripts" / "gpu-pack").read_text()
