@@ -335,7 +335,7 @@ class Repacking(unittest.TestCase):
             (pack / "earlier").mkdir(parents=True)
             (pack / "earlier" / "01.json").write_text("old")
             (pack / "programs.tar.xz").write_text("programs")
-            version = {"commit": git("rev-parse", "HEAD"), "uncommitted": [], "architectures": "90"}
+            version = {"commit": git("rev-parse", "HEAD"), "uncommitted": [], "architectures": "90-real"}
             version.update(cuda="ON", needs_glibc="GLIBC_2.34")
             results = root / "build" / "gpu-check.json"
             results.write_text('{"new": 1}')
