@@ -67,7 +67,7 @@ def tests_stage(check):
     until = time.monotonic() + check.share("tests")
 
     def one(job):
-        limit = min(180.0, until - time.monotonic())
+        limit = min(240.0, until - time.monotonic())
         check.judge(*job, limit, lambda text: judge_tests(check, text))
 
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
