@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -31,6 +32,17 @@ def shortened(text):
         return text
     left_out = len(text) - 2 * MOST_LOGGED
     return f"{text[:MOST_LOGGED]}\n[{left_out} characters left out]\n{text[-MOST_LOGGED:]}"
+
+
+def last_words(text):
+    """What went wrong, from the output of a program that failed: of a test program the cases that
+    failed, else the last line."""
+    cases = list(dict.fromkeys(re.findall(r"^TEST CASE: +(.*)$", text, re.M)))
+    if cases:
+        more = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
+        return f"{len(cases)} failed: {'; '.join(case[:70] for case in cases[:3])}{more}"
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1][:150] if lines else "no output"
 
 
 class Check:
@@ -171,8 +183,7 @@ class Check:
         elif cannot and cannot(text):
             status, why = "not run", cannot(text)
         elif code != 0:
-            lines = [line for line in text.splitlines() if line.strip()]
-            status, why = "failed", f"exit code {code}: {lines[-1][:150] if lines else 'no output'}"
+            status, why = "failed", f"exit code {code}: {last_words(text)}"
         elif accept:
             problem, why = accept(text)
             if problem:

@@ -26,7 +26,7 @@ import correctness  # noqa: E402
 import counters  # noqa: E402
 import runs  # noqa: E402
 import speed  # noqa: E402
-from check import MOST_LOGGED, WISHES, Check, shortened  # noqa: E402
+from check import MOST_LOGGED, WISHES, Check, last_words, shortened  # noqa: E402
 from rounds import Program, stop, survivors, take_turns  # noqa: E402
 
 SUMMARY = "[doctest] test cases:   11 |   11 passed | 0 failed | 54 skipped\n"
@@ -699,6 +699,19 @@ class Stages(unittest.TestCase):
     def test_the_peers_on_a_gpu_are_those_of_the_page(self):
         text = (ROOT / "scripts" / "bench-peers").read_text()
         self.assertIn('["eager", "compile-autotune", "graph"], ["scan"]', text)
+
+    def test_a_failed_test_program_is_noted_with_its_cases(self):
+        line = "=" * 79 + "\nx_test.cpp:1:\nTEST CASE:  case {}\n\nx_test.cpp:2: ERROR: CHECK( a == b )\n"
+        text = "".join(line.format(i) for i in (1, 1, 2)) + "[doctest] Status: FAILURE!\n"
+        self.assertEqual(last_words(text), "2 failed: case 1; case 2")
+        many = "".join(line.format(i) for i in range(9))
+        self.assertEqual(last_words(many), "9 failed: case 0; case 1; case 2 and 6 more")
+        self.assertEqual(last_words("one\ntwo\n\n"), "two")
+        self.assertEqual(last_words(""), "no output")
+        with tempfile.TemporaryDirectory() as folder:
+            check = Recorder(folder, [(1, text)])
+            check.judge("tests:x", ["x"], 9)
+        self.assertEqual(check.notes["tests:x"][1], "exit code 1: 2 failed: case 1; case 2")
 
     def test_the_log_keeps_the_begin_and_the_end_of_a_long_output(self):
         self.assertEqual(shortened("short"), "short")
