@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -18,8 +19,30 @@ import runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # Seconds that each stage would like; the stages before it leave them, if they can.
-WISHES = {"cudnn": 60, "sanitizer": 120, "train": 30, "exactness": 30, "start": 10, "calls": 40}
-WISHES.update(modes=25, bench=180)
+WISHES = {"cudnn": 60, "sanitizer": 120, "train": 30, "exactness": 60, "start": 10, "calls": 40}
+WISHES.update(modes=25, probes=20, ncu=60, bench=180)
+# Characters of a command's output that the log keeps at the beginning and at the end.
+MOST_LOGGED = 100_000
+
+
+def shortened(text):
+    """Output for the log: a program that repeats an error without end must not make the log too large
+    to be copied back."""
+    if len(text) <= 2 * MOST_LOGGED:
+        return text
+    left_out = len(text) - 2 * MOST_LOGGED
+    return f"{text[:MOST_LOGGED]}\n[{left_out} characters left out]\n{text[-MOST_LOGGED:]}"
+
+
+def last_words(text):
+    """What went wrong, from the output of a program that failed: of a test program the cases that
+    failed, else the last line."""
+    cases = list(dict.fromkeys(re.findall(r"^TEST CASE: +(.*)$", text, re.M)))
+    if cases:
+        more = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
+        return f"{len(cases)} failed: {'; '.join(case[:70] for case in cases[:3])}{more}"
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1][:150] if lines else "no output"
 
 
 class Check:
@@ -43,6 +66,7 @@ class Check:
             DPT_DATA=str(ROOT / "data"),
             DPT_SOURCE_DIR=str(ROOT),
             DPT_BINARY=self.dpt,
+            DPT_IO_SHIM=str(work / "lib" / "libdpt_io_shim.so"),
             DPT=self.dpt,
             DPT_DEVICE=args.device,
             XDG_CACHE_HOME=str(work / "cache"),
@@ -141,7 +165,7 @@ class Check:
         seconds = time.monotonic() - begin
         with self.lock:
             words = " ".join(map(str, command))
-            self.log.write(f"\n$ {words}\n{text}\n[{code}, {seconds:.1f} s]\n")
+            self.log.write(f"\n$ {words}\n{shortened(text)}\n[{code}, {seconds:.1f} s]\n")
             self.log.flush()
         return code, text, seconds
 
@@ -159,8 +183,7 @@ class Check:
         elif cannot and cannot(text):
             status, why = "not run", cannot(text)
         elif code != 0:
-            lines = [line for line in text.splitlines() if line.strip()]
-            status, why = "failed", f"exit code {code}: {lines[-1][:150] if lines else 'no output'}"
+            status, why = "failed", f"exit code {code}: {last_words(text)}"
         elif accept:
             problem, why = accept(text)
             if problem:

@@ -1,6 +1,8 @@
 """Evaluates runs of gpu-check: combines several runs, compares them with the goals, and makes their rows
 of docs/gpu-results.md. A run is the content of its gpu-check.json."""
 
+import re
+
 # A stage with one of these results says nothing about the code.
 NO_VERDICT = ("timed out", "not run", "no GPU")
 
@@ -50,7 +52,7 @@ def combine(earlier, own):
         stages[name] = stage
     numbers = dict(earlier["numbers"])
     for name, values in own["numbers"].items():
-        if name in ("bench", "modes", "calls"):  # By configuration and by batch size.
+        if name in ("bench", "modes", "calls", "ncu"):  # By configuration and by batch size.
             kept = numbers[name] = dict(numbers.get(name, {}))
             for key, value in values.items():
                 if told(name, value) >= told(name, kept.get(key)):
@@ -64,11 +66,12 @@ def combine(earlier, own):
 
 
 def told(name, values):
-    """How much the numbers of one configuration of bench, or of one batch size of modes, tell:
-    those of a call that was cut off must not replace better ones."""
+    """How much the numbers of one configuration of bench, calls or ncu, or of one batch size of modes,
+    tell: those of a call that was cut off must not replace better ones."""
     if not values:
         return 0
-    return len(values[{"bench": "programs", "calls": "calls"}[name]] if name != "modes" else values)
+    parts = {"bench": "programs", "calls": "calls", "ncu": "kernels"}
+    return len(values[parts[name]] if name in parts else values)
 
 
 def complete(out):
@@ -124,6 +127,46 @@ def call_lines(run):
             beside = f"   floor {floor:7.2f} us" if floor else ""
             lines.append(f"  {call['name']:28} {call['us']:9.2f} us{beside}")
     return lines
+
+
+def probe_text(numbers):
+    """The probes in a line."""
+    edges = ", ".join(f"{name} {us:.2f}" for name, us in numbers["edge_us"].items())
+    copy = numbers["bandwidths"][0]["gb_per_s"]["median"]
+    text = f"us per dependency in a graph: {edges}; round trip {numbers['round_trip_us']:.1f} us"
+    return f"{text}; copy on the device {copy:.0f} GB/s"
+
+
+def probe_lines(numbers):
+    """The table of the probes."""
+    lines = ["Cost of launches and copies, us per call (median of the repeats, least to most):"]
+    for timing in numbers["timings"]:
+        device, host = timing["device_us"], timing["host_us"]
+        lines.append(
+            f"  {timing['name']:72} {device['median']:9.2f} ({device['least']:.2f} to "
+            f"{device['most']:.2f}), enqueued by the host in {host['median']:.2f}"
+        )
+    for bandwidth in numbers["bandwidths"]:
+        rate = bandwidth["gb_per_s"]
+        lines.append(
+            f"  {bandwidth['name']:72} {rate['median']:9.1f} GB/s "
+            f"({rate['least']:.1f} to {rate['most']:.1f})"
+        )
+    return lines
+
+
+def ncu_text(kernels):
+    """The profiled kernels of a step in a line."""
+    parts = []
+    for kernel in kernels:
+        name = re.sub(r"\(anonymous namespace\)::|<unnamed>::", "", kernel["kernel"])
+        name = re.split(r"[<(]", name)[0].split("::")[-1].split(" ")[-1]
+        parts.append(
+            f"{name} {kernel.get('us', 0):.1f} us, tensor pipe "
+            f"{kernel.get('tensor_pct', 0):.0f} %, {kernel.get('registers', 0):.0f} registers, "
+            f"{kernel.get('shared_wavefronts', 0):.0f} shared wavefronts"
+        )
+    return "; ".join(parts)
 
 
 def goals(run):
@@ -228,6 +271,10 @@ def rows(run):
         words = ", ".join(f"{call['name']} {call['us']:.1f}" for call in slowest)
         what = f"calls of a step, {config.replace(':', ', ')}"
         row(what, f"{out['step_us']:.1f} us in sequence; longest: {words}")
+    if "probes" in numbers:
+        row("launches and copies", probe_text(numbers["probes"]))
+    for config, out in numbers.get("ncu", {}).items():
+        row(f"convolution kernels, {config.replace(':', ', ')}", ncu_text(out["kernels"]))
     for config, out in bench_lines(run):
         batch, _, number_type = config.partition(":")
         what = f"LeNet, batch {batch}, {number_type}"

@@ -69,8 +69,10 @@ Finished run_with_environment(const std::vector<std::string>& arguments, const s
 IoRun run_watched(const std::vector<std::string>& arguments, const std::string& cwd,
                   const std::string& root, const std::optional<IoFault>& fault) {
   const TempDir logs;
+  // As tests/support/places.h: the build's library, or where it was moved to another machine.
+  const char* moved = std::getenv("DPT_IO_SHIM");
   std::vector<std::string> variables = {
-      std::string("LD_PRELOAD=") + DPT_IO_SHIM, "DPT_IO_ROOT=" + root,
+      std::string("LD_PRELOAD=") + (moved ? moved : DPT_IO_SHIM), "DPT_IO_ROOT=" + root,
       "DPT_IO_LOG=" + logs.file("calls"),
       // The sanitizer's library wants to be the first; its checks work as the second too.
       "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0"};

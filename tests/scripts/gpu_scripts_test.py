@@ -6,12 +6,14 @@ import importlib.machinery
 import json
 import os
 import pathlib
+import re
 import shutil
 import stat
 import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 import types
 import unittest
@@ -21,8 +23,10 @@ sys.dont_write_bytecode = True
 sys.path[:0] = [str(ROOT / "scripts" / "gpu"), str(ROOT / "scripts" / "peers")]
 
 import correctness  # noqa: E402
+import counters  # noqa: E402
 import runs  # noqa: E402
 import speed  # noqa: E402
+from check import MOST_LOGGED, WISHES, Check, last_words, shortened  # noqa: E402
 from rounds import Program, stop, survivors, take_turns  # noqa: E402
 
 SUMMARY = "[doctest] test cases:   11 |   11 passed | 0 failed | 54 skipped\n"
@@ -301,6 +305,420 @@ class Packs(unittest.TestCase):
         )
         self.assertEqual(done.returncode, 3)
         self.assertIn("found no file", done.stderr)
+
+
+class Repacking(unittest.TestCase):
+    def test_a_pack_of_this_commit_is_kept_and_only_its_results_are_replaced(self):
+        with tempfile.TemporaryDirectory() as name:
+            root, data = pathlib.Path(name) / "repository", pathlib.Path(name) / "data"
+            (root / "scripts").mkdir(parents=True)
+            shutil.copy(ROOT / "scripts" / "gpu-pack", root / "scripts")
+            (root / "scripts" / "setup.sh").write_text("say() { :; }\n")
+            (root / "scripts" / "install-deps").write_text("#!/bin/sh\nexit 7\n")
+            (root / "scripts" / "install-deps").chmod(0o755)
+            (root / ".gitignore").write_text("/build/\n")
+            (data / "fashion-mnist").mkdir(parents=True)
+            for kind in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+                (data / "fashion-mnist" / f"{kind}-ubyte.gz").touch()
+
+            def git(*words):
+                author = ["-c", "user.name=x", "-c", "user.email=x@x"]
+                done = subprocess.run(
+                    ["git", *author, *words], cwd=root, check=True, capture_output=True, text=True
+                )
+                return done.stdout.strip()
+
+            git("init", "-q")
+            git("add", "-A")
+            git("commit", "-qm", "x")
+            pack = root / "build" / "gpu-pack"
+            (pack / "earlier").mkdir(parents=True)
+            (pack / "earlier" / "01.json").write_text("old")
+            (pack / "programs.tar.xz").write_text("programs")
+            version = {"commit": git("rev-parse", "HEAD"), "uncommitted": [], "architectures": "90-real"}
+            version.update(cuda="ON", needs_glibc="GLIBC_2.34")
+            results = root / "build" / "gpu-check.json"
+            results.write_text('{"new": 1}')
+
+            def repack(**more):
+                (pack / "VERSION").write_text(json.dumps(dict(version, **more)))
+                env = dict(os.environ, DPT_DATA=str(data))
+                for unwanted in ("DPT_CUDA", "DPT_CUDA_ARCHITECTURES"):
+                    env.pop(unwanted, None)
+                command = [root / "scripts" / "gpu-pack", "--add", results]
+                return subprocess.run(command, env=env, capture_output=True, text=True)
+
+            done = repack()
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("needs glibc 2.34", done.stdout)
+            kept = {path.name: path.read_text() for path in (pack / "earlier").iterdir()}
+            self.assertEqual(kept, {"00.json": '{"new": 1}\n'})
+            self.assertEqual((pack / "programs.tar.xz").read_text(), "programs")
+            # Another commit, architecture or build, or edits: it goes on to the build.
+            for more in (
+                {"commit": "b" * 40},
+                {"architectures": "80"},
+                {"cuda": "OFF"},
+                {"uncommitted": ["kernels/x.cu"]},
+            ):
+                self.assertEqual(repack(**more).returncode, 7, more)
+            (root / "new.cpp").touch()
+            self.assertEqual(repack().returncode, 7)
+
+
+def spread(value):
+    return {"median": value, "least": 0.9 * value, "most": 1.1 * value}
+
+
+PROBES = {
+    "device": "NVIDIA H200",
+    "timings": [{"name": "step: graph", "device_us": spread(30.0), "host_us": spread(6.0)}],
+    "bandwidths": [{"name": "copy on the device", "gb_per_s": spread(4300.0)}],
+    "edge_us": {"1 block": 1.1, "full": 1.5, "full, programmatic": 0.9},
+    "round_trip_us": 9.5,
+}
+# What ncu prints: its own lines, the program's output, the table.
+NCU_HEAD = """==PROF== Connected to process 77 (/x/bin/dpt)
+ready
+==PROF== Profiling "conv_gemm" - 0: 0%....50%....100% - 3 passes
+12345 images/s
+==PROF== Disconnected from process 77
+"""
+NCU_NAMES = ["conv_gemm", "image_conv", "image_conv", "image_weights", "image_weights"]
+IDENTITY = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream"'
+IDENTITY += ',"Block Size","Grid Size","Device","CC"'
+
+
+def ncu_output(without=(), launches=5, page="raw"):
+    """The output of ncu over so many launches, with a number for each metric but some."""
+    values = {metric: None for metrics in counters.METRICS.values() for metric in metrics}
+    values.update(dict.fromkeys(values, "1,024"), **{"gpu__time_duration.sum": "12,500"})
+    values.update((metric, "n/a") for metric in without)
+    lines = []
+    for i in range(launches):
+        where = "dpt::(anonymous namespace)::" if NCU_NAMES[i] == "image_weights" else "dpt::"
+        kernel = f"void {where}{NCU_NAMES[i]}<dpt::Tf32, (dpt::Pass)0>(dpt::ConvGemm)"
+        own = f'"{i}","77","dpt","127.0.0.1","{kernel}","1","7","(256, 1, 1)","(132, 1, 1)","0","9.0"'
+        if page == "raw":
+            lines.append(",".join([own, *(f'"{value}"' for value in values.values())]))
+        else:
+            lines += [f'{own},"Section","{name}","unit","{text}"' for name, text in values.items()]
+    if page == "raw":
+        head = ",".join([IDENTITY, *(f'"{name}"' for name in values)])
+        units = ",".join(['"","","","","","","","","","",""', *(['"ns"'] * len(values))])
+        lines = [head, units, *lines]
+    else:
+        lines.insert(0, IDENTITY + ',"Section Name","Metric Name","Metric Unit","Metric Value"')
+    return NCU_HEAD + "\n".join(lines) + "\n"
+
+
+class Recorder:
+    """Plays the Check of a stage: answers each command with the next of the given outputs, and keeps
+    the commands and notes."""
+
+    def __init__(self, folder, outputs=(), gpu=True, left=300.0):
+        self.work = self.out = pathlib.Path(folder)
+        self.outputs, self.gpu, self.left_s = list(outputs), gpu, left
+        self.args, self.earlier = types.SimpleNamespace(device="cuda:0"), []
+        self.gpus, self.lock = 1, threading.Lock()
+        self.dpt, self.env, self.numbers = "dpt", {}, {}
+        self.commands, self.limits, self.notes = [], [], {}
+
+    def gpu_works(self):
+        return self.gpu
+
+    def share(self, stage):
+        return self.left_s
+
+    def say(self, text):
+        pass
+
+    def note(self, stage, status, why="", seconds=0.0, **more):
+        self.notes[stage] = (status, why)
+
+    def run(self, command, limit, env=None):
+        with self.lock:  # Stages run programs at the same time.
+            self.commands.append([str(word) for word in command])
+            self.limits.append(limit)
+            code, text = self.outputs.pop(0)
+        return code, text, 1.0
+
+    judge = Check.judge
+
+
+class Probes(unittest.TestCase):
+    def stage(self, code, text, **more):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "bin").mkdir()
+            (pathlib.Path(folder) / "bin" / "gpu_probes").touch()
+            check = Recorder(folder, [(code, text)], **more)
+            counters.probes_stage(check)
+        return check
+
+    def test_numbers_are_kept_and_shown(self):
+        check = self.stage(0, "a word\n" + json.dumps(PROBES) + "\n")
+        self.assertEqual(check.notes["probes"][0], "passed", check.notes)
+        self.assertIn("full, programmatic 0.90", check.notes["probes"][1])
+        self.assertEqual(check.numbers["probes"], PROBES)
+        self.assertLessEqual(check.limits[0], 60)
+        rows = runs.rows(a_run("1", {}, {"probes": PROBES}))
+        self.assertTrue(any("copy on the device 4300 GB/s" in row for row in rows))
+        lines = runs.probe_lines(PROBES)
+        self.assertRegex(lines[1], r"step: graph +30.00 \(27.00 to 33.00\).* 6.00")
+        self.assertIn("4300.0 GB/s", lines[2])
+
+    def test_output_that_is_not_whole_is_a_failure(self):
+        broken = [json.dumps(PROBES)[:-9], "", "[]", json.dumps(dict(PROBES, timings=[]))]
+        broken.append(json.dumps(dict(PROBES, edge_us={})))
+        zero = [{"name": "x", "device_us": spread(0.0), "host_us": spread(1.0)}]
+        broken.append(json.dumps(dict(PROBES, timings=zero)))
+        for text in broken:
+            check = self.stage(0, text)
+            self.assertEqual(check.notes["probes"][0], "failed", text)
+            self.assertNotIn("probes", check.numbers)
+        self.assertEqual(self.stage(1, "gpu_probes: it broke").notes["probes"][0], "failed")
+        self.assertEqual(self.stage(None, "").notes["probes"][0], "timed out")
+        self.assertEqual(self.stage(0, "", gpu=False).notes["probes"][0], "no GPU")
+
+    def test_a_pack_without_cuda_has_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            check = Recorder(folder)
+            counters.probes_stage(check)
+        self.assertEqual(check.notes["probes"][0], "not run")
+
+    def test_the_program_itself_on_an_emulated_gpu(self):
+        program = os.environ.get("DPT_GPU_PROBES")
+        if not program:
+            self.skipTest("DPT_GPU_PROBES names no program (ctest sets it where GPUs are emulated)")
+        few = ["--repeats", "3", "--calls", "3", "--mebibytes", "1"]
+        done = subprocess.run([program, *few], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        problem, _, numbers = counters.judge_probes(done.stdout)
+        self.assertEqual(problem, "")
+        names = [timing["name"] for timing in numbers["timings"]]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertGreaterEqual(len([name for name in names if name.startswith("step: ")]), 6)
+        self.assertEqual(len(numbers["bandwidths"]), 3)
+        done = subprocess.run([program, "--device", "9"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("no GPU number 9", done.stderr)
+        done = subprocess.run([program, "--repeats", "x"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        fault = dict(os.environ, DPT_EMULATED_FAIL="cudaGraphInstantiate:3:cudaErrorInvalidValue")
+        done = subprocess.run([program, *few], capture_output=True, text=True, env=fault)
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("cudaGraphInstantiate", done.stderr)
+
+
+class Counters(unittest.TestCase):
+    def stage(self, *outputs, tool="/x/ncu", **more):
+        """The stage with a played ncu, which gets every second output; the others are dpt's."""
+        find, counters.find_ncu = counters.find_ncu, lambda: tool
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                check = Recorder(folder, outputs, **more)
+                counters.ncu_stage(check)
+        finally:
+            counters.find_ncu = find
+        return check
+
+    def test_the_five_convolutions_of_both_configurations(self):
+        check = self.stage((0, "ok"), (0, ncu_output()), (0, "ok"), (0, ncu_output()))
+        for config in counters.CONFIGS:
+            self.assertEqual(check.notes[f"ncu:{config}"][0], "passed", check.notes)
+            kernels = check.numbers["ncu"][config]["kernels"]
+            self.assertEqual(len(kernels), 5)
+            self.assertEqual(kernels[0]["us"], 12.5)
+            self.assertEqual(kernels[0]["registers"], 1024)
+            self.assertEqual(kernels[0]["grid"], "(132, 1, 1)")
+        without, with_ncu = check.commands[:2]
+        self.assertEqual(with_ncu[-len(without) :], without)  # The same step.
+        self.assertEqual(with_ncu[with_ncu.index("--launch-count") + 1], "5")
+        self.assertIn("data.batch_size=4096", check.commands[3])
+        self.assertIn("train.precision=bf16", check.commands[3])
+        note = check.notes["ncu:256:tf32"][1]
+        self.assertIn("conv_gemm 12.5 us, tensor pipe 1024 %, 1024 registers", note)
+        rows = runs.rows(a_run("1", {}, check.numbers))
+        self.assertTrue(any("; image_weights 12.5 us" in row for row in rows))
+
+    def test_both_pages_of_ncu_are_read(self):
+        raw, details = (counters.parse_csv(ncu_output(page=page)) for page in ("raw", "details"))
+        self.assertEqual(len(raw), 5)
+        self.assertEqual(raw, details)
+        self.assertEqual(counters.parse_csv(NCU_HEAD), [])
+
+    def test_the_kernels_are_those_of_the_sources(self):
+        sources = " ".join(
+            path.read_text() for path in (ROOT / "kernels" / "cuda" / "conv").glob("image*.cu*")
+        ) + (ROOT / "kernels" / "cuda" / "conv" / "implicit_gemm.cuh").read_text()
+        for kernel in set(NCU_NAMES):
+            self.assertRegex(sources, rf"__global__[^;{{]*\b{kernel}\(")
+            self.assertRegex(kernel, counters.KERNELS.removeprefix("regex:"))
+        self.assertNotRegex("sum_splits_kernel", counters.KERNELS.removeprefix("regex:"))
+
+    def test_where_ncu_is_missing_or_not_permitted_it_is_not_run(self):
+        check = self.stage(tool=None)
+        self.assertEqual(check.notes["ncu:256:tf32"], ("not run", "this machine has no ncu"))
+        self.assertEqual(check.commands, [])
+        for line in (
+            "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU",
+            "==ERROR== Failed to initialize the profiler: LibraryNotLoaded",
+            "==ERROR== Profiling is not supported on device 0.",
+        ):
+            text = f"==PROF== Connected to process 77\n{line}\n"
+            check = self.stage(*[(0, "ok"), (1, text)] * 2)
+            status, why = check.notes["ncu:256:tf32"]
+            self.assertEqual(status, "not run", line)
+            self.assertIn("ncu says", why)
+            self.assertNotIn("256:tf32", check.numbers["ncu"])
+        # What the program under it says is no reason.
+        check = self.stage(*[(0, "ok"), (4, "dpt: Operation not permitted\n")] * 2)
+        self.assertEqual(check.notes["ncu:256:tf32"][0], "failed")
+
+    def test_a_metric_that_this_version_does_not_know_is_left_out(self):
+        name = counters.METRICS["tensor_pct"][0]
+        error = (1, f"==ERROR== Failed to find metric {name}\n")
+        good = [(0, "ok"), (0, ncu_output())]
+        check = self.stage((0, "ok"), error, (0, ncu_output(without=[name])), *good)
+        self.assertEqual(check.notes["ncu:256:tf32"][0], "passed", check.notes)
+        self.assertIn(name, " ".join(check.commands[1]))
+        self.assertNotIn(name, " ".join(check.commands[2]))
+        self.assertEqual(check.numbers["ncu"]["256:tf32"]["unknown_metrics"], [name])
+
+    def test_too_few_launches_or_numbers_are_a_failure(self):
+        check = self.stage(*[(0, "ok"), (0, ncu_output(launches=3))] * 2)
+        self.assertIn("3 launches were profiled, expected 5", check.notes["ncu:256:tf32"][1])
+        lacking = ncu_output(without=counters.METRICS["tensor_pct"])
+        check = self.stage(*[(0, "ok"), (0, lacking)] * 2)
+        self.assertEqual(check.notes["ncu:256:tf32"], ("failed", "ncu gave no number for tensor_pct"))
+        self.assertIn("256:tf32", check.numbers["ncu"])  # The other numbers are of use.
+        check = self.stage((4, "dpt: it broke"), (4, "dpt: it broke"))
+        self.assertEqual(check.notes["ncu:256:tf32"], ("failed", "without ncu: dpt: it broke"))
+
+    def test_it_ends_within_its_time(self):
+        check = self.stage(*[(0, "ok"), (None, "")] * 2, left=70.0)
+        self.assertEqual(check.notes["ncu:4096:bf16"][0], "timed out")
+        self.assertTrue(all(limit <= 70 for limit in check.limits), check.limits)
+
+    def test_calls_add_up_by_configuration(self):
+        five = {"kernels": counters.kernels_of(counters.parse_csv(ncu_output()))}
+        three = {"kernels": five["kernels"][:3]}
+        first = a_run("1", {}, {"ncu": {"256:tf32": five}, "probes": PROBES})
+        second = a_run("2", {}, {"ncu": {"256:tf32": three, "4096:bf16": five}})
+        both = runs.combine(first, second)["numbers"]
+        self.assertEqual(len(both["ncu"]["256:tf32"]["kernels"]), 5)
+        self.assertEqual(len(both["ncu"]["4096:bf16"]["kernels"]), 5)
+        self.assertEqual(both["probes"], PROBES)
+
+
+class Stages(unittest.TestCase):
+    def test_every_stage_has_a_call_and_the_sanitizer_all_its_tools(self):
+        script = str(ROOT / "scripts" / "gpu-check")
+        gpu_check = types.ModuleType("gpu_check")
+        gpu_check.__file__ = script
+        importlib.machinery.SourceFileLoader("gpu_check", script).exec_module(gpu_check)
+        asked = re.findall(r"gpu-check --out DIR --stages (\S+)", gpu_check.__doc__)
+        stages = [name for call in asked for name in call.split(",")]
+        self.assertEqual(set(stages) | set(gpu_check.ALWAYS), set(gpu_check.STAGES))
+        page = (ROOT / "docs" / "gpu-results.md").read_text()
+        table = re.findall(r"^\| [\d, ]+ \| `([\w,]+)` \|", page, re.M)
+        self.assertEqual(table, asked)
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "bin").mkdir()
+            for program in ("test_kernels", "test_kernels_cuda"):
+                (pathlib.Path(folder) / "bin" / program).touch()
+            check = Recorder(folder, gpu=False)
+            correctness.sanitizer_stage(check)
+        tools = {name.split(":")[1] for name in check.notes}
+        self.assertEqual(tools, {"memcheck", "racecheck", "initcheck", "synccheck"})
+        self.assertEqual(len(check.notes), 8)
+
+    def test_stages_leave_time_to_those_after_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "bin").mkdir()
+            for program in ("test_kernels_cudnn", "test_kernels_cuda"):
+                (pathlib.Path(folder) / "bin" / program).touch()
+            check = Recorder(folder, [(0, SUMMARY)] * 2, left=500.0)
+            correctness.cudnn_stage(check)
+        self.assertEqual(check.limits, [150.0] * 2)
+        # What a stage gets is what those requested after it leave.
+        stages = ["machine", "devices", "probes", "ncu", "bench"]
+        check = types.SimpleNamespace(
+            args=types.SimpleNamespace(stages=stages), left=lambda: 500.0, deadline=0
+        )
+        later = WISHES["ncu"] + WISHES["bench"]
+        self.assertEqual(Check.share(check, "probes"), 500.0 - later)
+        self.assertEqual(Check.share(check, "bench"), 500.0)
+        check.left = lambda: 100.0
+        self.assertEqual(Check.share(check, "probes"), 30.0)
+
+    def test_the_sanitizer_runs_what_has_not_passed(self):
+        def sanitizer(*passed):
+            find, correctness.find_sanitizer = correctness.find_sanitizer, lambda: "/x/sanitizer"
+            try:
+                with tempfile.TemporaryDirectory() as folder:
+                    (pathlib.Path(folder) / "bin").mkdir()
+                    for program in ("test_kernels", "test_kernels_cuda"):
+                        (pathlib.Path(folder) / "bin" / program).touch()
+                    clean = SUMMARY + "========= ERROR SUMMARY: 0 errors\n"
+                    check = Recorder(folder, [(0, "--kernel-name"), *[(0, clean)] * 8])
+                    check.earlier = [a_run("1", {name: stage("passed") for name in passed})]
+                    check.earlier[0]["stages"]["sanitizer:synccheck"] = stage("timed out")
+                    correctness.sanitizer_stage(check)
+            finally:
+                correctness.find_sanitizer = find
+            self.assertEqual({status for status, _ in check.notes.values()}, {"passed"})
+            return list(check.notes)
+
+        every = sanitizer()
+        self.assertEqual(len(every), 8)
+        rest = sanitizer("sanitizer:memcheck", "sanitizer:racecheck:cuda")
+        self.assertEqual(len(rest), 6)
+        self.assertNotIn("sanitizer:memcheck", rest)
+        self.assertIn("sanitizer:synccheck", rest)
+
+    def test_the_pack_has_every_file_that_the_tests_read(self):
+        pack = (ROOT / "scripts" / "gpu-pack").read_text()
+        packed = re.search(r"^files=\((.*?)\)", pack, re.M | re.S)[1].split()
+        for name in packed:
+            self.assertTrue((ROOT / name).exists(), name)
+        read = set()
+        for path in [*(ROOT / "tests").rglob("*.cpp"), *(ROOT / "tests").rglob("*.h")]:
+            text = path.read_text()
+            read |= set(re.findall(r'source_dir\(\) \+\s*"/([^"\']+)', text))
+            read |= set(re.findall(r'"[^"]*\{\}/((?:tests|scripts|docs|configs)/[\w/]+)', text))
+        self.assertIn("scripts/check-export", read)
+        self.assertTrue(any(name.startswith("tests/cli/shells/") for name in read), read)
+        missing = [
+            name
+            for name in read
+            if not any(name.rstrip("/") == each or name.startswith(each + "/") for each in packed)
+        ]
+        self.assertEqual(missing, [])
+
+    def test_the_peers_on_a_gpu_are_those_of_the_page(self):
+        text = (ROOT / "scripts" / "bench-peers").read_text()
+        self.assertIn('["eager", "compile-autotune", "graph"], ["scan"]', text)
+
+    def test_a_failed_test_program_is_noted_with_its_cases(self):
+        line = "=" * 79 + "\nx_test.cpp:1:\nTEST CASE:  case {}\n\nx_test.cpp:2: ERROR: CHECK( a == b )\n"
+        text = "".join(line.format(i) for i in (1, 1, 2)) + "[doctest] Status: FAILURE!\n"
+        self.assertEqual(last_words(text), "2 failed: case 1; case 2")
+        many = "".join(line.format(i) for i in range(9))
+        self.assertEqual(last_words(many), "9 failed: case 0; case 1; case 2 and 6 more")
+        self.assertEqual(last_words("one\ntwo\n\n"), "two")
+        self.assertEqual(last_words(""), "no output")
+        with tempfile.TemporaryDirectory() as folder:
+            check = Recorder(folder, [(1, text)])
+            check.judge("tests:x", ["x"], 9)
+        self.assertEqual(check.notes["tests:x"][1], "exit code 1: 2 failed: case 1; case 2")
+
+    def test_the_log_keeps_the_begin_and_the_end_of_a_long_output(self):
+        self.assertEqual(shortened("short"), "short")
+        text = shortened("b" * MOST_LOGGED + "x" * 10 * MOST_LOGGED + "e" * MOST_LOGGED)
+        self.assertLess(len(text), 3 * MOST_LOGGED)
+        self.assertTrue(text.startswith("bbb") and text.endswith("eee"))
+        self.assertIn(f"{10 * MOST_LOGGED} characters left out", text)
 
 
 class Turns(unittest.TestCase):
