@@ -42,7 +42,7 @@ std::string html_text(const std::string& text) {
 
 std::string html_name(const std::string& name) {
   constexpr std::size_t kMost = 44, kBeginning = 30, kEnd = 10;  // characters
-  const std::string text = as_utf8(name);
+  const std::string text = utf8_for_page(name);
   std::vector<std::size_t> begins;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80) begins.push_back(i);
