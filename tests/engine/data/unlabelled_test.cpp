@@ -192,7 +192,7 @@ TEST_CASE("unlabelled: pictures of a table, of which some are missing") {
   CHECK(pixels_of(*opened.source) == Bytes{7, 0, 0, 0, 7});
   const auto problems = opened.unreadable->take_below(5);
   REQUIRE(problems.size() == 3);
-  check_contains(problems.at(1), "pictures/gone.png: No such file or directory");
+  check_contains(problems.at(1), "pictures/gone.png: cannot be opened: No such file or directory");
   check_contains(problems.at(2), "pictures/bad.png: ");
   check_contains(problems.at(3), "x.csv, line 5, column 1 (file): expected the path of a picture");
 }
