@@ -339,7 +339,8 @@ TEST_CASE("predict: shards and tables of pictures without labels, bad ones where
     const std::vector<TableRow> rows = table_rows(one.out);
     check_rows(rows, eval);
     CHECK(rows[3].at("path").ends_with(is_table ? "pictures/03.png" : "bare.tar, 03.png"));
-    check_contains(one.err, is_table ? "pictures/07.png: cannot be opened: No such file" : "bare.tar, 07.png: ");
+    check_contains(one.err, is_table ? "pictures/07.png: cannot be opened: No such file"
+                                     : "bare.tar, 07.png: ");
     check_contains(one.err, "error: 1 of 20 samples could not be read");
     CHECK(w.run({"predict", "runs/small", words, "--devices", "cpu,cpu"}).out == one.out);
     if (!lacks_gloo()) {
