@@ -298,7 +298,8 @@ SpecTables::SpecTables(const Catalog& catalog)
            .changeable(),
        field(
            "on_bad_sample", &DataSpec::on_bad_sample,
-           "What follows a training sample that cannot be read. stop: the run ends, naming it. "
+           "What follows a training sample that cannot be read. stop: the run names it, saves its "
+           "last step and ends. "
            "skip: it is named, and the next sample in the order of the files takes its place; the "
            "same one on every rank and after a resume. An evaluation always needs every sample. "
            "salvage: of a damaged or truncated JPEG what can be decoded is taken, in evaluations "

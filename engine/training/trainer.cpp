@@ -82,7 +82,7 @@ class RankTrainer {
     try {
       train_epochs();
     } catch (const Error& error) {
-      if (error.kind() == ErrorKind::peer && job_.processes) save_what_is_left();
+      if (leaves_whole_state(error)) save_what_is_left();
       throw;
     }
     outcome_.end = end_.value_or(RunEnd::complete);
@@ -113,12 +113,21 @@ class RankTrainer {
     if (!end_) test_best();
   }
 
-  /// Another process is gone. This one has the whole state of the last step that all completed
-  /// (nothing was updated since), so no step is lost; but for sums over GPUs that were aborted with
-  /// steps queued behind them, which have updated the weights with what is no sum.
+  /// Whether this rank still has the state of the last step that all completed: a sample could not
+  /// be read for the next one, or for an evaluation, or another rank is gone. Of GPUs in one
+  /// process it is not known what a rank that failed has left in the others' queues.
+  bool leaves_whole_state(const Error& error) const {
+    if (error.kind() == ErrorKind::data) return reading_;
+    return error.kind() == ErrorKind::peer && (job_.processes || !backend_.info().queues);
+  }
+
+  /// Before leaving after such a failure. Nothing was updated since that step, so no step is lost;
+  /// but for sums over GPUs that were aborted with steps queued behind them, which have updated the
+  /// weights with what is no sum.
   void save_what_is_left() noexcept {
     if (!writes_ || !got_on_) return;
-    const ProcessGroup::Saving saving(*job_.processes);
+    std::optional<ProcessGroup::Saving> saving;
+    if (job_.processes) saving.emplace(*job_.processes);
     try {
       stepper_.drain();
       collect_save(saver_.wait());
@@ -144,7 +153,9 @@ class RankTrainer {
         end_ = RunEnd::max_steps;
         return;
       }
+      reading_ = true;
       stepper_.step(wants_stop(), report_.is_logged(next));
+      reading_ = false;
       got_on_ = true;
       if (writes_) report_.device_weights();
       if (writes_) collect_save(saver_.poll());
@@ -175,6 +186,7 @@ class RankTrainer {
 
   /// After a step that is not finite: continues as train.on_divergence says, or throws.
   void recover(const BadStep& bad) {
+    reading_ = false;
     const bool halts = job_.spec.train.on_divergence.policy == DivergencePolicy::halt;
     if (!halts || bad.is_weightless()) settle_best();
     if (divergence_.handle(bad)) {
@@ -229,7 +241,9 @@ class RankTrainer {
       return wants_stop() && (got_on_ || reason_ != StopReason::time_is_up);
     };
     const Ledger::Scope scope(ledger(), LedgerPart::evaluation);
+    reading_ = true;
     auto result = evaluate_split_unless(wants_to_leave, replica_, job_, split, name);
+    reading_ = false;
     if (!result) note_stopped();
     return result;
   }
@@ -460,6 +474,7 @@ class RankTrainer {
   std::optional<RunEnd> end_;
   StopReason reason_ = StopReason::none;
   bool stop_voted_ = false;
+  bool reading_ = false;      ///< in a step or an evaluation, which read samples
   bool got_on_ = false;       ///< this process has trained a step or closed an epoch
   Moment saved_{-1, -1};      ///< of the last save
   BestSoFar best_before_;     ///< of the evaluation before the last

@@ -308,6 +308,70 @@ TEST_CASE("pictures that cannot be read are named before a run") {
   for (const auto& check : checks) CHECK(w.run(check).exit_code == 3);
 }
 
+TEST_CASE("a picture that cannot be read ends a run, which has saved its last step") {
+  const Workplace w(kFolderConfig);
+  std::vector<std::string> pictures;
+  for (const char* part : {"train", "test"}) {
+    for (const char* label : {"ant", "bee", "cow"}) {
+      for (const char* name : {"1.png", "2.png"}) {
+        const std::string file =
+            w.dir.file(std::string("pictures/") + part + "/" + label + "/" + name);
+        fs::create_directories(fs::path(file).parent_path());
+        write_file(file, kPicture);
+        if (part == std::string("train")) pictures.push_back(file);
+      }
+    }
+  }
+  // Of the same size, so that the data is the run's as far as names and sizes tell.
+  std::string torn = kPicture;
+  torn.replace(40, 20, 20, '\0');
+  const auto train = [&](const std::string& folder, std::vector<std::string> more) {
+    more.insert(more.end(), {"data.batch_size=2", "train.shards=2", "log.every=1", "train.epochs=2",
+                             "--run-dir", folder});
+    return w.run({"train", "small.yaml"}, more);
+  };
+  const auto losses = [&](const std::string& folder) {
+    std::vector<double> all;
+    for (const json& step : events(w.dir.file(folder + "/metrics.jsonl"), "step")) {
+      all.push_back(step["loss"]);
+    }
+    return all;
+  };
+  CHECK(train("whole", {"data.shuffle=false"}).exit_code == 0);
+  CHECK(losses("whole").size() == 6);
+  for (const std::string devices : {"cpu", "cpu,cpu"}) {
+    CAPTURE(devices);
+    const std::vector<std::string> words = {"data.shuffle=false", "--devices", devices};
+    write_file(pictures[3], torn);  // of the second step, and of the second of two replicas
+    const Finished ended = train(devices, words);
+    CHECK(ended.exit_code == 3);
+    check_contains(ended.err, "pictures/train/bee/2.png");
+    check_contains(ended.err, "saved step 1 before leaving");
+    write_file(pictures[3], kPicture);
+    const Finished resumed = train(devices, words);
+    CHECK(resumed.exit_code == 0);
+    check_contains(resumed.err, "step 1");
+    CHECK((losses(devices) == losses("whole")));
+  }
+  // Evaluations need every sample. Where that is seen first, the epoch's steps are not lost.
+  int held_out = 0;
+  for (std::size_t i = 0; i < pictures.size(); ++i) {
+    CAPTURE(i);
+    write_file(pictures[i], torn);
+    const std::string folder = "without-" + std::to_string(i);
+    const std::vector<std::string> words = {"data.val_split=2", "data.on_bad_sample=skip"};
+    const Finished ended = train(folder, words);
+    write_file(pictures[i], kPicture);
+    if (ended.exit_code == 0) continue;
+    ++held_out;
+    CHECK(ended.exit_code == 3);
+    check_contains(ended.err, "saved step 2 before leaving");
+    CHECK(train(folder, words).exit_code == 0);
+    CHECK(losses(folder).size() == 4);
+  }
+  CHECK(held_out == 2);
+}
+
 TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and goes on") {
   const Workplace w(kFolderConfig);
   for (const char* label : {"ant", "bee", "cow"}) {

@@ -336,7 +336,8 @@ TEST_CASE("a stalled replica ends the run after train.stall_timeout, and a faile
     text = error.what();
   }
   check_contains(text, "has stalled (train.stall_timeout)");
-  CHECK(run.steps_of("checkpoint_failed") == StepList{1});
+  // Once more before leaving.
+  CHECK(run.steps_of("checkpoint_failed") == StepList{1, 1});
   check_contains(run.messages(), "cannot create its temporary file");
 }
 
