@@ -1,25 +1,19 @@
 #include "app/verdict.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "app/utf8_text.h"
 #include "kernels/error.h"
-#include "kernels/json_text.h"
 
 namespace dpt {
 namespace {
 
 constexpr const char* kReplacement = "\xEF\xBF\xBD";  ///< U+FFFD
 
-/// The text with U+FFFD in place of bytes that are not UTF-8.
-std::string as_utf8(const std::string& text) {
-  return Json::parse(json_text(Json(text))).get<std::string>();
-}
-
 /// A cell of a table, or a line of text: what Markdown would take for its own is escaped.
 std::string markdown_text(const std::string& text) {
   std::string out;
-  for (const char c : as_utf8(text)) {
+  for (const char c : utf8_text(text)) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
       out += ' ';
       continue;
@@ -99,7 +93,7 @@ std::string verdict_markdown(const VerdictFacts& facts, const std::vector<Judgem
 
 std::string xml_text(const std::string& text) {
   std::string out;
-  const std::string whole = as_utf8(text);
+  const std::string whole = utf8_text(text);
   for (std::size_t i = 0; i < whole.size(); ++i) {
     const char c = whole[i];
     const bool is_control = static_cast<unsigned char>(c) < 0x20;

@@ -3,23 +3,14 @@
 #include <fmt/format.h>
 
 #include <cassert>
-#include <nlohmann/json.hpp>
 
-#include "kernels/json_text.h"
+#include "app/utf8_text.h"
 
 namespace dpt {
-namespace {
-
-/// With U+FFFD in the place of what is not UTF-8.
-std::string utf8_for_page(const std::string& text) {
-  return nlohmann::json::parse(json_text(nlohmann::json(text))).get<std::string>();
-}
-
-}  // namespace
 
 std::string html_text(const std::string& text) {
   std::string out;
-  for (const char c : utf8_for_page(text)) {
+  for (const char c : utf8_text(text)) {
     const auto byte = static_cast<unsigned char>(c);
     if (c == '&') {
       out += "&amp;";
@@ -42,7 +33,7 @@ std::string html_text(const std::string& text) {
 
 std::string html_name(const std::string& name) {
   constexpr std::size_t kMost = 44, kBeginning = 30, kEnd = 10;  // characters
-  const std::string text = utf8_for_page(name);
+  const std::string text = utf8_text(name);
   std::vector<std::size_t> begins;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80) begins.push_back(i);
