@@ -61,25 +61,29 @@ make_bare_system() {
 
   # Only what is committed counts: that is what a user clones.
   git clone --quiet --no-hardlinks "$PWD" "$root/dpt"
-  local data=${DPT_DATA:-../shared/datasets}
-  data_mount=()
+  data=${DPT_DATA:-../shared/datasets}
   if [[ -d $data ]]; then
+    data=$(realpath "$data")
     mkdir -p "$root/data"
-    data_mount=("$(realpath "$data")")
+  else
+    data=''
   fi
 }
 
 # inside COMMAND: in the clone in the bare system, with nothing of this machine's environment. The
-# mounts live in a namespace of their own and vanish with the command.
+# mounts live in a namespace of their own and vanish with the command. $cuda, if it is set, is a CUDA
+# toolkit of this machine that the system has at /usr/local/cuda.
 inside() {
+  [[ -z ${cuda:-} ]] || mkdir -p "$root/usr/local/cuda"
   # shellcheck disable=SC2016  # expanded by the inner shell
   unshare --mount --fork bash -euc '
-    root=$1 command=$2 data=${3:-}
+    root=$1 command=$2 data=$3 cuda=$4
     mount -t proc proc "$root/proc"
     mount -t sysfs -o ro sysfs "$root/sys"
     mount --rbind /dev "$root/dev"
     [[ -z $data ]] || mount --bind -o ro "$data" "$root/data"
+    [[ -z $cuda ]] || mount --bind -o ro "$cuda" "$root/usr/local/cuda"
     exec env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 ${data:+DPT_DATA=/data} \
       chroot "$root" bash -c "cd /dpt && exec $command"
-  ' bash "$root" "$1" "${data_mount[@]}" </dev/null
+  ' bash "$root" "$1" "$data" "${cuda:-}" </dev/null
 }
