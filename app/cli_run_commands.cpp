@@ -127,7 +127,11 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
               "and without augmentation, until their loss is near zero; exit code 7 if it is not "
               "after --max-steps steps (default: 1000). Nothing is saved")
           ->check(count());
-  for (CLI::Option* other : {run_dir, resume, dry_run, max_time, require, overwrite}) {
+  CLI::Option* other_data = train->add_flag(
+      "--allow-other-data", options->allow_other_data,
+      "Resume even if the training data differs from the run's, e.g. because a broken picture was "
+      "replaced: with the same classes and as many samples; without this option: exit code 3");
+  for (CLI::Option* other : {run_dir, resume, dry_run, max_time, require, overwrite, other_data}) {
     overfit->excludes(other);
   }
   add_process_options(train, options->processes);

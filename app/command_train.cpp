@@ -185,20 +185,22 @@ void describe_run(const TrainOptions& options, const Job& job, const RunFolder& 
 void announce(const Job& job, const RunFolder& folder, const TrainStart& start, RunLog& log,
               Progress& progress) {
   const RunState& state = start.point.state;
-  log.event("run_start", {{"run", job.spec.name},
-                          {"devices", job.device_names()},
-                          {"params", job.plan.param_count},
-                          {"train_samples", job.splits.train.size()},
-                          {"val_samples", job.splits.val.size()},
-                          {"test_samples", job.splits.test.size()},
-                          {"batch_size", job.spec.data.batch_size},
-                          {"steps_per_epoch", job.steps_per_epoch},
-                          {"epochs", job.spec.train.epochs},
-                          {"shards", job.spec.train.shards},
-                          {"device_weights", state.device_weights.empty() ? job.device_weights
-                                                                          : state.device_weights},
-                          {"resumed_from", start.checkpoint},
-                          {"step", state.step}});
+  Json fields = {
+      {"run", job.spec.name},
+      {"devices", job.device_names()},
+      {"params", job.plan.param_count},
+      {"train_samples", job.splits.train.size()},
+      {"val_samples", job.splits.val.size()},
+      {"test_samples", job.splits.test.size()},
+      {"batch_size", job.spec.data.batch_size},
+      {"steps_per_epoch", job.steps_per_epoch},
+      {"epochs", job.spec.train.epochs},
+      {"shards", job.spec.train.shards},
+      {"device_weights", state.device_weights.empty() ? job.device_weights : state.device_weights},
+      {"resumed_from", start.checkpoint},
+      {"step", state.step}};
+  if (!start.other_data.empty()) fields["other_data"] = start.other_data;
+  log.event("run_start", fields);
   progress.info(fmt::format("run folder {}", folder.path()));
   progress.info(fmt::format("{} parameters, {} training samples, batch {} on {} replica(s) ({})",
                             job.plan.param_count, job.splits.train.size(), job.spec.data.batch_size,

@@ -32,7 +32,7 @@ struct TrainOptions {
   GateOptions gate;
   std::int64_t max_steps = 0;  ///< 0 = no limit
   std::int64_t overfit = 0;    ///< batches to learn by heart, without a run folder; 0 = train
-  bool dry_run = false, overwrite = false, smoke = false;
+  bool dry_run = false, overwrite = false, smoke = false, allow_other_data = false;
   ProcessOptions processes;
   std::vector<std::string> command;  ///< the words of the whole command line
 };

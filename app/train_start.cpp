@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Refuses to resume with a config other than the one that made the checkpoint.
-void check_same_config(const std::string& checkpoint, const std::string& folder, const Job& job) {
-  const CheckpointHeader header = read_checkpoint_header(checkpoint);
+void check_same_config(const std::string& checkpoint, const CheckpointHeader& header,
+                       const std::string& folder, const Job& job) {
   const std::vector<std::string> changes =
       refused_changes(catalog(), header.config, checkpoint, job.resolved_config);
   if (!changes.empty()) {
@@ -30,12 +30,13 @@ void check_same_config(const std::string& checkpoint, const std::string& folder,
          "--overwrite (replaces the run in {})",
          checkpoint, lines, fmt::join(changeable_fields(catalog()), ", "), folder);
   }
-  const std::string difference =
-      difference_of_data("training", header.dataset_fingerprint, *job.splits.train.source);
-  if (!difference.empty()) {
-    fail(ErrorKind::data, "{}: {}. Restore the data, or start a new run with --resume never",
-         checkpoint, difference);
-  }
+}
+
+/// Refuses to resume on other data than the run's, unless that is allowed and the samples can take
+/// the places of the run's: the order of an epoch is drawn from their number, and labels are
+/// positions in the list of classes. Returns the difference that was allowed.
+std::string check_same_data(const std::string& checkpoint, const CheckpointHeader& header,
+                            const Job& job, bool is_allowed) {
   const std::string classes =
       difference_of_classes(header.classes, job.splits.train.source->classes());
   if (!classes.empty()) {
@@ -44,6 +45,24 @@ void check_same_config(const std::string& checkpoint, const std::string& folder,
          "new run with --resume never",
          checkpoint, classes);
   }
+  const std::string difference =
+      difference_of_data("training", header.dataset_fingerprint, *job.splits.train.source);
+  if (difference.empty()) return {};
+  const std::int64_t samples = job.splits.train.size();
+  if (header.train_samples != 0 && header.train_samples != samples) {
+    fail(ErrorKind::data,
+         "{}: {}; the run trains on {} samples, this data has {} to train on. Restore the data, or "
+         "start a new run: --resume never{}",
+         checkpoint, difference, header.train_samples, samples,
+         is_allowed ? " (--allow-other-data needs as many samples as before)" : "");
+  }
+  if (!is_allowed) {
+    fail(ErrorKind::data,
+         "{}: {}. Restore the data, resume on this data with --allow-other-data (after a file was "
+         "repaired, for example), or start a new run with --resume never",
+         checkpoint, difference);
+  }
+  return difference;
 }
 
 /// A resumed run does not read its first weights again. That their file lies elsewhere now is no
@@ -155,7 +174,12 @@ TrainStart load_start(const TrainOptions& options, const Job& job, const std::st
     }
     return start;
   }
-  check_same_config(start.checkpoint, folder, job);
+  const CheckpointHeader header = read_checkpoint_header(start.checkpoint);
+  check_same_config(start.checkpoint, header, folder, job);
+  start.other_data = check_same_data(start.checkpoint, header, job, options.allow_other_data);
+  if (!start.other_data.empty()) {
+    progress.warn(fmt::format("{}: {} (--allow-other-data)", start.checkpoint, start.other_data));
+  }
   start.point = start_from_checkpoint(job, start.checkpoint);
   warn_of_other_weights(options.weights, job.spec, start, progress);
   name_monitors(start.checkpoint, start.point);

@@ -22,6 +22,7 @@ void check_keeps_config(const TrainOptions& options, const std::string& folder);
 /// Where a run starts, and what it was read from (empty for a fresh start).
 struct TrainStart {
   std::string checkpoint;
+  std::string other_data;  ///< how the data differs from the run's, where that was allowed
   StartingPoint point;
 };
 

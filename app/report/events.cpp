@@ -52,8 +52,9 @@ std::string starting_words(const EventJson& line) {
     }
   }
   const std::string from = event_text(line, "resumed_from");
-  return fmt::format("{}{}{}", from.empty() ? "started" : "resumed from " + from,
-                     devices.empty() ? "" : " on ", fmt::join(devices, ", "));
+  return fmt::format("{}{}{}{}", from.empty() ? "started" : "resumed from " + from,
+                     devices.empty() ? "" : " on ", fmt::join(devices, ", "),
+                     line.contains("other_data") ? ", with other data (--allow-other-data)" : "");
 }
 
 std::string ending_words(const EventJson& line) {

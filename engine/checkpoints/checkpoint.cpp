@@ -163,6 +163,7 @@ Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
   checkpoint.targets = header.targets;
   checkpoint.features = std::move(header.features);
   checkpoint.sample_type = header.sample_type;
+  checkpoint.train_samples = header.train_samples;
   checkpoint.dataset_fingerprint = std::move(header.dataset_fingerprint);
   checkpoint.test_fingerprint = std::move(header.test_fingerprint);
   checkpoint.shards = header.shards;

@@ -83,6 +83,7 @@ struct Checkpoint {
   std::vector<std::string> features;  ///< DataSource::features
   std::optional<DType> sample_type;   ///< DataSource::type; unset in files of older releases
   std::string dataset_fingerprint;    ///< of the training data
+  std::int64_t train_samples = 0;     ///< of the train split; 0 in files of older releases
   std::string test_fingerprint;       ///< of the test data; empty without any
   std::int64_t shards = 0;            ///< 0 = fast mode
   std::vector<std::string> devices;
@@ -112,6 +113,7 @@ struct CheckpointHeader {
   std::optional<TargetKind> targets;  ///< unset in files of before 1.6
   std::vector<std::string> features;  ///< names of the columns, of a table; none before 1.7
   std::optional<DType> sample_type;   ///< unset in files of before 1.7
+  std::int64_t train_samples = 0;     ///< 0 in files of before 1.8
   RunState state;
   std::int64_t shards = 0;
   std::vector<std::string> devices;

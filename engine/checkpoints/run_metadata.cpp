@@ -308,6 +308,9 @@ Metadata to_metadata(const Checkpoint& checkpoint) {
   if (!checkpoint.features.empty()) metadata["dpt.features"] = list_text(checkpoint.features);
   if (checkpoint.sample_type) metadata["dpt.sample_type"] = name_of(*checkpoint.sample_type);
   metadata["dpt.dataset_fingerprint"] = checkpoint.dataset_fingerprint;
+  if (checkpoint.train_samples > 0) {
+    metadata["dpt.train_samples"] = number_text(checkpoint.train_samples);
+  }
   metadata["dpt.test_fingerprint"] = checkpoint.test_fingerprint;
   metadata["dpt.shards"] = number_text(checkpoint.shards);
   metadata["dpt.devices"] = list_text(checkpoint.devices);
@@ -354,6 +357,9 @@ CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata
   header.dataset_fingerprint = at(path, metadata, "dpt.dataset_fingerprint");
   if (const auto it = metadata.find("dpt.test_fingerprint"); it != metadata.end()) {
     header.test_fingerprint = it->second;
+  }
+  if (const auto it = metadata.find("dpt.train_samples"); it != metadata.end()) {
+    header.train_samples = parse_number<std::int64_t>(path, "dpt.train_samples", it->second);
   }
   header.shards = parse_number<std::int64_t>(path, "dpt.shards", at(path, metadata, "dpt.shards"));
   header.devices = parse_list(path, metadata, "dpt.devices");

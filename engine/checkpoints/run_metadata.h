@@ -12,7 +12,7 @@ namespace dpt {
 /// Version of what dpt writes. A file with the same major and any minor can be read; a minor adds
 /// things that an older reader may leave out.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 7;
+inline constexpr int kSchemaMinor = 8;
 
 struct SchemaVersion {
   int major = 0, minor = 0;

@@ -367,6 +367,7 @@ class RankTrainer {
     checkpoint.features = job_.splits.train.source->features();
     checkpoint.sample_type = job_.splits.train.source->type();
     checkpoint.dataset_fingerprint = job_.splits.train.source->fingerprint();
+    checkpoint.train_samples = job_.splits.train.size();
     if (job_.splits.test.size() > 0) {
       checkpoint.test_fingerprint = job_.splits.test.source->fingerprint();
     }

@@ -190,6 +190,15 @@ TEST_CASE("a run resumes on its own data only") {
   CHECK(other.exit_code == 3);
   check_contains(other.err, "other data");
   CHECK(w.run({"train", "small.yaml", "train.epochs=3", "data.root=moved"}).exit_code == 0);
+  // Even where other data is allowed: the positions of a run of so many samples say nothing for it.
+  write_idx(w.dir.file("data"), "train", 50);
+  for (const std::string& option :
+       {std::string("train.epochs=4"), std::string("--allow-other-data")}) {
+    const Finished fewer = w.run({"train", "small.yaml", "train.epochs=4", option});
+    CHECK(fewer.exit_code == 3);
+    check_contains(fewer.err,
+                   "50 samples); the run trains on 50 samples, this data has 40 to train on");
+  }
 }
 
 TEST_CASE("a resume that is refused says what the run had and what it would have now") {
@@ -212,7 +221,8 @@ TEST_CASE("a resume that is refused says what the run had and what it would have
   CHECK(w.run(command).err ==
         "dpt: error: " + checkpoint + ": expected the run's training data (fingerprint " + had +
             "), found other data (fingerprint " + has +
-            ", 60 samples). Restore the data, or start a new run with --resume never\n");
+            ", 60 samples). Restore the data, resume on this data with --allow-other-data (after a "
+            "file was repaired, for example), or start a new run with --resume never\n");
 }
 
 TEST_CASE("the seed changes the order of the samples, and nothing does without shuffle") {
@@ -353,6 +363,25 @@ TEST_CASE("a picture that cannot be read ends a run, which has saved its last st
     check_contains(resumed.err, "step 1");
     CHECK((losses(devices) == losses("whole")));
   }
+  // Repaired to another size, the picture makes the data other data. The run goes on if asked to.
+  write_file(pictures[3], kPicture.substr(0, 50));
+  CHECK(train("repaired", {"data.shuffle=false"}).exit_code == 3);
+  write_file(pictures[3], kPicture);
+  const Finished refused = train("repaired", {"data.shuffle=false"});
+  CHECK(refused.exit_code == 3);
+  check_contains(refused.err, "resume on this data with --allow-other-data (after a file was");
+  const Finished allowed =
+      train("repaired", {"data.shuffle=false", "--allow-other-data", "--max-steps", "3"});
+  CHECK(allowed.exit_code == 0);
+  check_contains(allowed.err, "6 samples) (--allow-other-data)\n");
+  // What it saved since is of this data.
+  CHECK(train("repaired", {"data.shuffle=false"}).exit_code == 0);
+  CHECK((losses("repaired") == losses("whole")));
+  const std::vector<json> starts = events(w.dir.file("repaired/metrics.jsonl"), "run_start");
+  REQUIRE(starts.size() == 3);
+  CHECK_FALSE(starts[0].contains("other_data"));
+  check_contains(starts[1]["other_data"], "expected the run's training data (fingerprint ");
+  CHECK_FALSE(starts[2].contains("other_data"));
   // Evaluations need every sample. Where that is seen first, the epoch's steps are not lost.
   int held_out = 0;
   for (std::size_t i = 0; i < pictures.size(); ++i) {

@@ -117,6 +117,7 @@ inline Checkpoint small_checkpoint(const Plan& plan, std::int64_t step = 17) {
   checkpoint.targets = TargetKind::multi_hot;
   checkpoint.features = {"width", "a \"height\""};
   checkpoint.sample_type = DType::u8;
+  checkpoint.train_samples = 1797;
   checkpoint.dataset_fingerprint = "digits-123";
   checkpoint.test_fingerprint = "digits-45";
   checkpoint.shards = 8;
