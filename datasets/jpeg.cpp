@@ -297,8 +297,8 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std:
       if (pixels == Pixels::rgb_to_grey || pixels == Pixels::cmyk_to_grey) {
         rgb_to_grey(row, width, row);
       }
-      resizer.add(row + from);
     }
+    resizer.add(rows.data() + from, stride, count);
   }
   check(finish(decoder));
   Image image{window.height, window.width, resized_channels, {}};

@@ -11,14 +11,12 @@
 
 #include "engine/data/image.h"
 #include "engine/data/stage_clock.h"
-#include "kernels/cpu/features.h"
 #include "kernels/cpu/resize_rows.h"
 
 namespace dpt {
 namespace {
 
 using resize_rows::kBlock;
-using resize_rows::kBlockWords;
 using resize_rows::kColumns;
 using resize_rows::kPrecision;
 
@@ -60,11 +58,6 @@ void along_columns(const std::uint8_t* from, std::int64_t stride, const std::int
 }
 
 }  // namespace
-
-bool resizes_in_vectors() {
-  static const bool avx2 = CpuFeatures::detect().avx2;
-  return avx2;
-}
 
 ResizeTaps::ResizeTaps(const ResizeAxis& axis) {
   const double size = axis.end - axis.begin;
@@ -118,14 +111,16 @@ ResizeTaps::ResizeTaps(const ResizeAxis& axis) {
 }
 
 RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::int64_t channels,
-                       bool in_vectors)
-    : rows_(rows), columns_(columns), channels_(channels), in_vectors_(in_vectors) {
-  assert(!in_vectors || resizes_in_vectors());
+                       Vectors vectors)
+    : rows_(rows), columns_(columns), channels_(channels), vectors_(vectors) {
+  assert(vectors <= resize_rows::best_vectors());
   // Each pass rounds, so their order shows. Pillow's, from 13 on; before that, rows were always
   // shortened first.
   const std::int64_t fewer_rows = rows.in - rows.out;
   height_first_ = fewer_rows > 0 && fewer_rows > 2 * (columns.in - columns.out);
-  if (in_vectors_ && !columns_.is_identity() && (channels == 1 || channels == 3)) pack_columns();
+  if (vectors_ != Vectors::none && !columns_.is_identity() && (channels == 1 || channels == 3)) {
+    pack_columns();
+  }
   row_bytes_ = columns_.count() * channels_;
   // What a pass along rows writes.
   written_bytes_ =
@@ -136,33 +131,41 @@ RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::i
 }
 
 void RowResizer::pack_columns() {
-  const std::int64_t inputs = channels_ == 3 ? 2 : 4;  // of a group
   blocks_ = (columns_.count() + kBlock - 1) / kBlock;
-  groups_ = (columns_.longest() + inputs - 1) / inputs;
-  beyond_ = resize_rows::bytes_read_beyond(groups_);
   packed_first_.resize(static_cast<std::size_t>(blocks_ * kBlock));
-  packed_weights_.resize(static_cast<std::size_t>(blocks_ * groups_ * kBlockWords));
   for (std::int64_t i = 0; i < blocks_ * kBlock; ++i) {
     // The last block may have outputs that nobody wants.
-    const std::int64_t output = std::min(i, columns_.count() - 1);
     packed_first_[static_cast<std::size_t>(i)] =
-        static_cast<std::int32_t>(columns_.first(output) * channels_);
-    const std::int32_t* weights = columns_.weights(output);
-    const auto weight = [&](std::int64_t x) { return x < columns_.longest() ? weights[x] : 0; };
-    const std::int64_t lane = i % kBlock;
-    std::int32_t* packed = packed_weights_.data() + i / kBlock * groups_ * kBlockWords;
-    for (std::int64_t x = 0; x < groups_ * inputs; x += inputs, packed += kBlockWords) {
-      if (channels_ == 3) {
-        std::int32_t* four = packed + lane % 4 * 16 + lane / 4 * 4;
-        std::fill_n(four, 4, resize_rows::high_pair(weight(x), weight(x + 1)));
-        std::fill_n(four + 8, 4, resize_rows::low_pair(weight(x), weight(x + 1)));
-      } else {
-        packed[lane] = resize_rows::high_pair(weight(x), weight(x + 2));
-        packed[lane + 8] = resize_rows::low_pair(weight(x), weight(x + 2));
-        packed[lane + 16] = resize_rows::high_pair(weight(x + 1), weight(x + 3));
-        packed[lane + 24] = resize_rows::low_pair(weight(x + 1), weight(x + 3));
-      }
+        static_cast<std::int32_t>(columns_.first(std::min(i, columns_.count() - 1)) * channels_);
+  }
+  row_vectors_ = vectors_;
+  if (vectors_ == Vectors::vnni && channels_ == 3) pack_places();
+  const std::int64_t inputs = resize_rows::inputs_of_group(row_vectors_, channels_);
+  const std::int64_t words = resize_rows::words_of_group(row_vectors_, channels_);
+  groups_ = (columns_.longest() + inputs - 1) / inputs;
+  beyond_ = resize_rows::bytes_read_beyond(row_vectors_, channels_, groups_);
+  packed_weights_.resize(static_cast<std::size_t>(blocks_ * groups_ * words));
+  for (std::int64_t i = 0; i < blocks_ * kBlock; ++i) {
+    const std::int32_t* weights = columns_.weights(std::min(i, columns_.count() - 1));
+    std::int32_t* packed = packed_weights_.data() + i / kBlock * groups_ * words;
+    for (std::int64_t x = 0; x < groups_ * inputs; x += inputs, packed += words) {
+      std::int32_t group[4] = {};
+      std::copy_n(weights + x, std::min(inputs, columns_.longest() - x), group);
+      resize_rows::pack_group(row_vectors_, channels_, group, i % kBlock, packed);
     }
+  }
+}
+
+void RowResizer::pack_places() {
+  packed_places_.resize(static_cast<std::size_t>(blocks_ * resize_rows::kPlaces));
+  for (std::int64_t block = 0; block < blocks_; ++block) {
+    const std::int32_t* first = packed_first_.data() + block * kBlock;
+    if (!resize_rows::fits_places(first)) {
+      // The picture becomes much narrower: each output's inputs are loaded by themselves.
+      row_vectors_ = Vectors::avx2;
+      return;
+    }
+    resize_rows::pack_places(first, packed_places_.data() + block * resize_rows::kPlaces);
   }
 }
 
@@ -170,13 +173,9 @@ void RowResizer::along(const std::uint8_t* row, std::uint8_t* to) const {
   if (columns_.is_identity()) {
     std::memcpy(to, row, static_cast<std::size_t>(row_bytes_));
   } else if (blocks_ > 0) {
-    const resize_rows::PackedTaps taps{packed_first_.data(), packed_weights_.data(), blocks_,
-                                       groups_};
-    if (channels_ == 3) {
-      resize_rows::along_row_rgb_avx2(row, taps, to);
-    } else {
-      resize_rows::along_row_grey_avx2(row, taps, to);
-    }
+    const resize_rows::PackedTaps taps{packed_first_.data(), packed_places_.data(),
+                                       packed_weights_.data(), blocks_, groups_};
+    resize_rows::along_row(row_vectors_, channels_, row, taps, to);
   } else if (channels_ == 3) {
     along_row<3>(row, columns_, 3, to);
   } else if (channels_ == 1) {
@@ -192,28 +191,25 @@ void RowResizer::down(std::int64_t output, std::span<std::int32_t> words, std::u
   const std::int64_t length = rows_.length(output);
   if (rows_.is_identity()) {
     std::memcpy(to, from, static_cast<std::size_t>(kept_bytes_));
-  } else if (in_vectors_) {
-    const std::int64_t pairs = (length + 1) / 2;
-    for (std::int64_t p = 0; p < pairs; ++p) {
-      const std::int32_t second = 2 * p + 1 < length ? weights[2 * p + 1] : 0;
-      words[static_cast<std::size_t>(2 * p)] = resize_rows::high_pair(weights[2 * p], second);
-      words[static_cast<std::size_t>(2 * p + 1)] = resize_rows::low_pair(weights[2 * p], second);
-    }
-    resize_rows::along_columns_avx2(from, stride_, words.data(), pairs, length % 2 == 1,
-                                    round_up(kept_bytes_, kColumns), to);
+  } else if (vectors_ != Vectors::none) {
+    resize_rows::pack_column(vectors_, weights, length, words.data());
+    resize_rows::along_columns(vectors_, from, stride_, words.data(), length,
+                               round_up(kept_bytes_, kColumns), to);
   } else {
     along_columns(from, stride_, weights, length, kept_bytes_, words.data(), to);
   }
 }
 
-void RowResizer::add(const std::uint8_t* row) {
+void RowResizer::add(const std::uint8_t* row, std::size_t stride, std::int64_t count) {
   const StageTimer timer(DataStage::resize);
-  assert(added_ < rows().size());
-  std::uint8_t* to = kept_.get() + added_++ * stride_;
-  if (height_first_) {
-    std::memcpy(to, row, static_cast<std::size_t>(kept_bytes_));
-  } else {
-    along(row, to);
+  assert(added_ + count <= rows().size());
+  for (const std::int64_t end = added_ + count; added_ < end; ++added_, row += stride) {
+    std::uint8_t* to = kept_.get() + added_ * stride_;
+    if (height_first_) {
+      std::memcpy(to, row, static_cast<std::size_t>(kept_bytes_));
+    } else {
+      along(row, to);
+    }
   }
 }
 
@@ -225,8 +221,8 @@ void RowResizer::write(std::span<std::byte> to) const {
   std::vector<std::uint8_t> row(
       static_cast<std::size_t>(round_up(kept_bytes_, kColumns) + beyond_));
   std::vector<std::uint8_t> shortened(static_cast<std::size_t>(height_first_ ? written_bytes_ : 0));
-  std::vector<std::int32_t> words(
-      static_cast<std::size_t>(in_vectors_ ? round_up(rows_.longest(), 2) : kept_bytes_));
+  std::vector<std::int32_t> words(static_cast<std::size_t>(
+      vectors_ == Vectors::none ? kept_bytes_ : round_up(rows_.longest(), 4)));
   for (std::int64_t y = 0; y < rows_.count(); ++y, out += row_bytes_) {
     down(y, words, row.data());
     if (height_first_) along(row.data(), shortened.data());
@@ -242,17 +238,20 @@ void resize_rows_of(const Image& image, std::int64_t top, std::int64_t left, Row
                     std::span<std::byte> to) {
   const PixelRange rows = resizer.rows(), columns = resizer.columns();
   const auto needed = static_cast<std::size_t>(columns.size() * image.channels);
-  std::vector<std::uint8_t> last;
-  for (std::int64_t y = rows.begin; y < rows.end; ++y) {
-    const auto at =
-        static_cast<std::size_t>(((top + y) * image.width + left + columns.begin) * image.channels);
-    const std::uint8_t* row = image.pixels.data() + at;
-    if (image.pixels.size() - at < needed + static_cast<std::size_t>(resizer.bytes_beyond())) {
-      last.resize(needed + static_cast<std::size_t>(resizer.bytes_beyond()));
-      std::copy_n(row, needed, last.begin());
-      row = last.data();
-    }
-    resizer.add(row);
+  const std::size_t readable = needed + static_cast<std::size_t>(resizer.bytes_beyond());
+  const auto stride = static_cast<std::size_t>(image.width * image.channels);
+  const auto offset = [&](std::int64_t y) {
+    return static_cast<std::size_t>(((top + y) * image.width + left + columns.begin) *
+                                    image.channels);
+  };
+  // The last rows, behind which there is too little to read, are copied.
+  std::int64_t inside = rows.end;
+  while (inside > rows.begin && offset(inside - 1) + readable > image.pixels.size()) --inside;
+  resizer.add(image.pixels.data() + offset(rows.begin), stride, inside - rows.begin);
+  std::vector<std::uint8_t> last(readable);
+  for (std::int64_t y = inside; y < rows.end; ++y) {
+    std::copy_n(image.pixels.data() + offset(y), needed, last.begin());
+    resizer.add(last.data(), 0, 1);
   }
   resizer.write(to);
 }

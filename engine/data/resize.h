@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cpu/resize_rows.h"
+
 namespace dpt {
 
 /// One axis: [begin, end) of `in` pixels becomes `out` pixels, of which `count` from `first` on are
@@ -24,9 +26,6 @@ struct PixelRange {
   std::int64_t begin = 0, end = 0;
   std::int64_t size() const { return end - begin; }
 };
-
-/// Whether this processor has vector instructions for what follows. The bits are the same.
-bool resizes_in_vectors();
 
 /// The inputs of each wanted output and their weights, as Pillow computes them.
 class ResizeTaps {
@@ -58,21 +57,25 @@ class ResizeTaps {
 /// Takes the rows of a picture from top to bottom and resizes them. One thread at a time.
 class RowResizer {
  public:
-  /// `in_vectors` false: with plain instructions. REQUIRES: resizes_in_vectors() if it is true.
+  using Vectors = resize_rows::Vectors;
+
+  /// `vectors` does not change the bits. REQUIRES: this processor has them.
   RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::int64_t channels,
-             bool in_vectors = resizes_in_vectors());
+             Vectors vectors = resize_rows::best_vectors());
   /// The rows and the columns that are needed.
   PixelRange rows() const { return rows_.range(); }
   PixelRange columns() const { return columns_.range(); }
   /// Bytes behind the last pixel of a row that must be readable; their values do not matter.
   std::int64_t bytes_beyond() const { return height_first_ ? 0 : beyond_; }
-  /// The next row of rows(); `row` is its pixel at columns().begin.
-  void add(const std::uint8_t* row);
+  /// The next `count` of rows(), `stride` bytes apart; `row` is the first one's pixel at
+  /// columns().begin.
+  void add(const std::uint8_t* row, std::size_t stride, std::int64_t count);
   /// All outputs, (rows.count, columns.count, channels). REQUIRES: all of rows() were added.
   void write(std::span<std::byte> to) const;
 
  private:
   void pack_columns();
+  void pack_places();
   /// The pass along a row; `to` takes written_bytes_.
   void along(const std::uint8_t* row, std::uint8_t* to) const;
   /// One output of the pass along columns; `to` takes kept_bytes_, rounded up to whole vectors.
@@ -80,10 +83,12 @@ class RowResizer {
 
   ResizeTaps rows_, columns_;
   std::int64_t channels_, beyond_ = 0, added_ = 0;
-  bool in_vectors_, height_first_ = false;
+  Vectors vectors_;
+  bool height_first_ = false;
   std::int64_t row_bytes_ = 0, written_bytes_ = 0;
   std::int64_t blocks_ = 0, groups_ = 0;  // of the packed columns; no blocks: not packed
-  std::vector<std::int32_t> packed_first_, packed_weights_;
+  Vectors row_vectors_ = Vectors::none;  // of the pass along rows
+  std::vector<std::int32_t> packed_first_, packed_places_, packed_weights_;
   // Rows as they came (height_first_) or shortened.
   std::int64_t kept_bytes_ = 0, stride_ = 0;
   std::unique_ptr<std::uint8_t[]> kept_;  // (rows().size(), stride_)

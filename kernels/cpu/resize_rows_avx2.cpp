@@ -43,7 +43,7 @@ void along_row_rgb_avx2(const std::uint8_t* from, const PackedTaps& taps, std::u
       __m256i high[2], low[2];
 #pragma GCC unroll 2
       for (int q = 0; q < 2; ++q) high[q] = low[q] = _mm256_setzero_si256();
-      for (std::int64_t group = 0; group < taps.groups; ++group, packed += kBlockWords) {
+      for (std::int64_t group = 0; group < taps.groups; ++group, packed += 64) {
 #pragma GCC unroll 2
         for (int q = 0; q < 2; ++q) {
           const __m256i six = _mm256_inserti128_si256(
@@ -57,7 +57,7 @@ void along_row_rgb_avx2(const std::uint8_t* from, const PackedTaps& taps, std::u
 #pragma GCC unroll 2
       for (int q = 0; q < 2; ++q) sums[half + q] = rounded_sum(high[q], low[q]);
     }
-    weights += taps.groups * kBlockWords;
+    weights += taps.groups * 64;
     const __m256i bytes = _mm256_packus_epi16(_mm256_packs_epi32(sums[0], sums[1]),
                                               _mm256_packs_epi32(sums[2], sums[3]));
     const __m256i pixels = _mm256_shuffle_epi8(bytes, dense);
@@ -73,7 +73,7 @@ void along_row_grey_avx2(const std::uint8_t* from, const PackedTaps& taps, std::
   for (std::int64_t block = 0; block < taps.blocks; ++block, first += kBlock, to += kBlock) {
     const __m256i at = load256(first);
     __m256i high = _mm256_setzero_si256(), low = high;
-    for (std::int64_t group = 0; group < taps.groups; ++group, weights += kBlockWords) {
+    for (std::int64_t group = 0; group < taps.groups; ++group, weights += 32) {
       const __m256i four =
           _mm256_i32gather_epi32(reinterpret_cast<const int*>(from + 4 * group), at, 1);
       const __m256i evens = _mm256_and_si256(four, even);
@@ -90,22 +90,22 @@ void along_row_grey_avx2(const std::uint8_t* from, const PackedTaps& taps, std::
   }
 }
 
-void along_columns_avx2(const std::uint8_t* from, std::int64_t stride, const std::int32_t* weights,
-                        std::int64_t pairs, bool is_odd, std::int64_t bytes, std::uint8_t* to) {
+void along_columns_avx2(const std::uint8_t* from, std::int64_t stride, const std::int32_t* words,
+                        std::int64_t length, std::int64_t bytes, std::uint8_t* to) {
   const __m256i zero = _mm256_setzero_si256();
-  for (std::int64_t x = 0; x < bytes; x += kColumns) {
+  for (std::int64_t x = 0; x < bytes; x += 32) {
     __m256i high[4], low[4];
 #pragma GCC unroll 4
     for (int q = 0; q < 4; ++q) high[q] = low[q] = zero;
     const std::uint8_t* row = from + x;
-    for (std::int64_t p = 0; p < pairs; ++p, row += 2 * stride) {
+    for (std::int64_t y = 0; y < length; y += 2, row += 2 * stride) {
       const __m256i a = load256(row);
-      const __m256i b = is_odd && p + 1 == pairs ? a : load256(row + stride);
+      const __m256i b = y + 1 < length ? load256(row + stride) : a;
       const __m256i near = _mm256_unpacklo_epi8(a, b), far = _mm256_unpackhi_epi8(a, b);
       const __m256i pixels[] = {_mm256_unpacklo_epi8(near, zero), _mm256_unpackhi_epi8(near, zero),
                                 _mm256_unpacklo_epi8(far, zero), _mm256_unpackhi_epi8(far, zero)};
-      const __m256i above = _mm256_set1_epi32(weights[2 * p]);
-      const __m256i below = _mm256_set1_epi32(weights[2 * p + 1]);
+      const __m256i above = _mm256_set1_epi32(words[y]);
+      const __m256i below = _mm256_set1_epi32(words[y + 1]);
 #pragma GCC unroll 4
       for (int q = 0; q < 4; ++q) {
         high[q] = _mm256_add_epi32(high[q], _mm256_madd_epi16(pixels[q], above));

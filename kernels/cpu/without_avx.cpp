@@ -1,5 +1,5 @@
-// In place of features.cpp and of every *_avx2.cpp and *_avx512.cpp where the build is not for x86:
-// the processor offers none of it, so none of it is ever called.
+// In place of features.cpp and of every *_avx2.cpp, *_avx512.cpp and *_vnni.cpp where the build is
+// not for x86: the processor offers none of it, so none of it is ever called.
 #include <cstdlib>
 
 #include "kernels/cpu/batch_norm_rows.h"
@@ -51,7 +51,17 @@ void along_row_rgb_avx2(const std::uint8_t*, const PackedTaps&, std::uint8_t*) {
 void along_row_grey_avx2(const std::uint8_t*, const PackedTaps&, std::uint8_t*) {
   std::abort();
 }
-void along_columns_avx2(const std::uint8_t*, std::int64_t, const std::int32_t*, std::int64_t, bool,
+void along_columns_avx2(const std::uint8_t*, std::int64_t, const std::int32_t*, std::int64_t,
+                        std::int64_t, std::uint8_t*) {
+  std::abort();
+}
+void along_row_rgb_vnni(const std::uint8_t*, const PackedTaps&, std::uint8_t*) {
+  std::abort();
+}
+void along_row_grey_vnni(const std::uint8_t*, const PackedTaps&, std::uint8_t*) {
+  std::abort();
+}
+void along_columns_vnni(const std::uint8_t*, std::int64_t, const std::int32_t*, std::int64_t,
                         std::int64_t, std::uint8_t*) {
   std::abort();
 }
