@@ -39,6 +39,8 @@ std::vector<asio::ip::address> addresses_of_rank_0(const World& world, asio::io_
   const auto found = resolver.resolve(world.coordinator, "", failure);
   std::vector<asio::ip::address> addresses;
   if (failure) {
+    // Of a container or a minimal system without /etc/hosts. RFC 6761, 6.3: always the loopback.
+    if (world.coordinator == "localhost") return {asio::ip::address_v4::loopback()};
     why =
         fmt::format("the name '{}' of rank 0's machine: {}", world.coordinator, failure.message());
     return addresses;

@@ -65,7 +65,7 @@ class Gpus(unittest.TestCase):
             fake.write_text("#!/bin/sh\n" + nvidia_smi)
             fake.chmod(0o755)
             done = subprocess.run(
-                ["cmake", "-S", ROOT, "-B", pathlib.Path(folder, "build"), "-DDPT_TESTS=OFF"],
+                ["cmake", "-G", "Ninja", "-S", ROOT, "-B", pathlib.Path(folder, "build"), "-DDPT_TESTS=OFF"],
                 env=dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"),
                 capture_output=True, text=True,
             )  # fmt: skip

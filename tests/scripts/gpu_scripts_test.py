@@ -307,8 +307,16 @@ class Packs(unittest.TestCase):
         self.assertIn("found no file", done.stderr)
 
 
+def skip(test, reason):
+    """Skips it, and says so as scripts/skipped-tests counts it."""
+    print(f"\nskipped: {reason} [in: {test.id()}]", flush=True)
+    test.skipTest(reason)
+
+
 class Repacking(unittest.TestCase):
     def test_a_pack_of_this_commit_is_kept_and_only_its_results_are_replaced(self):
+        if not shutil.which("git"):
+            skip(self, "git is not installed")
         with tempfile.TemporaryDirectory() as name:
             root, data = pathlib.Path(name) / "repository", pathlib.Path(name) / "data"
             (root / "scripts").mkdir(parents=True)
@@ -773,9 +781,7 @@ class Peers(unittest.TestCase):
         """The numbers of a run with the given faults, and its exit code."""
         data = pathlib.Path(os.environ.get("DPT_DATA", ROOT.parent / "shared" / "datasets"))
         if not (data / "fashion-mnist" / "train-images-idx3-ubyte.gz").exists():
-            reason = f"{data}/fashion-mnist is not there (set DPT_DATA)"
-            print(f"\nskipped: {reason} [in: {self.id()}]", flush=True)  # for scripts/skipped-tests
-            self.skipTest(reason)
+            skip(self, f"{data}/fashion-mnist is not there (set DPT_DATA)")
         with tempfile.TemporaryDirectory() as folder:
             fake = pathlib.Path(folder) / "fake"
             fake.write_text(FAKE)
