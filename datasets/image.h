@@ -26,6 +26,8 @@ struct DecodeOptions {
   /// are grey, or for a progressive one those of the scans before it. Without it, it is an error.
   /// What stands before the pixels must be whole, and so must a PNG.
   bool salvage = false;
+  /// No JPEG is decoded without libjpeg (datasets/baseline_jpeg.h); for tests.
+  bool only_libjpeg = false;
 };
 
 /// Decodes a JPEG or PNG file, told apart by content, to 1 channel (grey) or 3 (RGB). The pixels

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "datasets/baseline_jpeg.h"
 #include "datasets/image.h"
 #include "datasets/pixels.h"
 #include "engine/data/resize.h"
@@ -279,6 +280,24 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std:
     return PixelRange{range.begin + by, range.end + by};
   };
   const Region region{moved(resizer.rows(), down.origin), moved(resizer.columns(), across.origin)};
+  const auto finished = [&] {
+    Image image{window.height, window.width, resized_channels, {}};
+    image.pixels.resize(static_cast<std::size_t>(window.height * window.width * resized_channels));
+    resizer.write(std::as_writable_bytes(std::span(image.pixels)));
+    return converted(std::move(image), channels);
+  };
+  if (eighths == 8 && pixels == Pixels::as_they_are && !options.only_libjpeg) {
+    BaselineJpeg baseline(info, region.rows, region.columns, resized_channels == 1);
+    if (baseline.decode()) {
+      const std::int64_t from = (region.columns.begin - baseline.left()) * resized_channels;
+      for (std::int64_t y = region.rows.begin; y < region.rows.end; y += kRows) {
+        const std::int64_t count = std::min(kRows, region.rows.end - y);
+        resizer.add(baseline.rows(y, count, resizer.bytes_beyond()) + from, baseline.stride(),
+                    count);
+      }
+      return finished();
+    }
+  }
   std::int64_t top = 0, left = 0;
   check(start(decoder, region, top, left));
   const auto width = static_cast<std::size_t>(info.output_width);
@@ -301,10 +320,7 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std:
     resizer.add(rows.data() + from, stride, count);
   }
   check(finish(decoder));
-  Image image{window.height, window.width, resized_channels, {}};
-  image.pixels.resize(static_cast<std::size_t>(window.height * window.width * resized_channels));
-  resizer.write(std::as_writable_bytes(std::span(image.pixels)));
-  return converted(std::move(image), channels);
+  return finished();
 }
 
 }  // namespace dpt

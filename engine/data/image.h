@@ -15,6 +15,18 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
+/// Such pixels that lie elsewhere.
+struct ImageView {
+  std::int64_t height = 0, width = 0, channels = 0;
+  std::span<const std::uint8_t> pixels;
+
+  ImageView(std::int64_t rows, std::int64_t columns, std::int64_t channels_of_each,
+            std::span<const std::uint8_t> bytes)
+      : height(rows), width(columns), channels(channels_of_each), pixels(bytes) {}
+  ImageView(const Image& image)  // NOLINT(google-explicit-constructor): an image is one
+      : ImageView(image.height, image.width, image.channels, image.pixels) {}
+};
+
 /// A rectangle of pixels.
 struct PixelBox {
   std::int64_t top = 0, left = 0, height = 0, width = 0;
@@ -50,6 +62,6 @@ void resize_bilinear(const Image& image, std::int64_t height, std::int64_t width
 
 /// The part of an image; the bits of a crop to `box`, a resize, and a crop to `window`. `exact` is
 /// not read.
-Image part_of(const Image& image, const PicturePart& part);
+Image part_of(const ImageView& image, const PicturePart& part);
 
 }  // namespace dpt

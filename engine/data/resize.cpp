@@ -234,8 +234,8 @@ void RowResizer::write(std::span<std::byte> to) const {
 namespace {
 
 /// Feeds the rows of `image`, whose pixel (0, 0) of the axes is (top, left).
-void resize_rows_of(const Image& image, std::int64_t top, std::int64_t left, RowResizer& resizer,
-                    std::span<std::byte> to) {
+void resize_rows_of(const ImageView& image, std::int64_t top, std::int64_t left,
+                    RowResizer& resizer, std::span<std::byte> to) {
   const PixelRange rows = resizer.rows(), columns = resizer.columns();
   const auto needed = static_cast<std::size_t>(columns.size() * image.channels);
   const std::size_t readable = needed + static_cast<std::size_t>(resizer.bytes_beyond());
@@ -274,7 +274,7 @@ PicturePart whole_picture(std::int64_t picture_height, std::int64_t picture_widt
   return {{0, 0, picture_height, picture_width}, height, width, {0, 0, height, width}};
 }
 
-Image part_of(const Image& image, const PicturePart& part) {
+Image part_of(const ImageView& image, const PicturePart& part) {
   const PixelBox &box = part.box, &window = part.window;
   RowResizer resizer(whole_axis(box.height, part.height, window.top, window.height),
                      whole_axis(box.width, part.width, window.left, window.width), image.channels);

@@ -227,8 +227,6 @@ class PackedSource final : public WrappedSource {
     const std::int64_t h = entry.height, w = entry.width, c = shape().c;
     const auto pixels = file_.bytes().subspan(static_cast<std::size_t>(entry.offset),
                                               static_cast<std::size_t>(h * w * c));
-    Image box;
-    PicturePart part = choose(h, w);
     {
       const StageTimer timer(DataStage::read);
       if (low_hash(pixels) != entry.hash) {
@@ -237,17 +235,9 @@ class PackedSource final : public WrappedSource {
             "file, and the next run makes it anew",
             path_, index, describe(index)));
       }
-      box = {part.box.height, part.box.width, c, {}};
-      const auto row = static_cast<std::size_t>(part.box.width * c);
-      box.pixels.resize(row * static_cast<std::size_t>(part.box.height));
-      for (std::int64_t y = 0; y < part.box.height; ++y) {
-        const std::int64_t from = ((part.box.top + y) * w + part.box.left) * c;
-        std::memcpy(box.pixels.data() + static_cast<std::size_t>(y) * row, pixels.data() + from,
-                    row);
-      }
     }
-    part.box = {0, 0, box.height, box.width};
-    return part_of(box, part);
+    return part_of({h, w, c, {reinterpret_cast<const std::uint8_t*>(pixels.data()), pixels.size()}},
+                   choose(h, w));
   }
 
  private:

@@ -7,6 +7,7 @@ namespace dpt {
 CpuFeatures CpuFeatures::detect() {
   CpuFeatures found;
   found.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  found.bmi2 = __builtin_cpu_supports("bmi2");
   found.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   found.vnni = found.avx512 && __builtin_cpu_supports("avx512vnni") &&

@@ -7,6 +7,7 @@
 #include "kernels/cpu/direct_linear.h"
 #include "kernels/cpu/features.h"
 #include "kernels/cpu/flat_avx2.h"
+#include "kernels/cpu/jpeg_loops.h"
 #include "kernels/cpu/optimizer_avx2.h"
 #include "kernels/cpu/resize_rows.h"
 
@@ -67,6 +68,38 @@ void along_columns_vnni(const std::uint8_t*, std::int64_t, const std::int32_t*, 
 }
 
 }  // namespace resize_rows
+
+namespace jpeg_loops {
+
+// are_available() is false.
+void skip_mcus(Scan&, std::int64_t) {
+  std::abort();
+}
+void read_mcu(Scan&, Block*, bool*) {
+  std::abort();
+}
+void fill_block(std::int16_t, std::uint8_t*, std::ptrdiff_t) {
+  std::abort();
+}
+void inverse_dct(const Block&, const Block&, std::uint8_t*, std::ptrdiff_t, std::uint8_t*,
+                 std::ptrdiff_t) {
+  std::abort();
+}
+void weighted_rows(const std::uint8_t*, const std::uint8_t*, std::int64_t, std::int16_t*) {
+  std::abort();
+}
+void widened_row(const std::uint8_t*, std::int64_t, std::int16_t*) {
+  std::abort();
+}
+void doubled_row(const std::int16_t*, std::int64_t, int, int, int, std::uint8_t*) {
+  std::abort();
+}
+void rgb_row(const std::uint8_t*, const std::uint8_t*, const std::uint8_t*, std::int64_t,
+             std::uint8_t*) {
+  std::abort();
+}
+
+}  // namespace jpeg_loops
 
 namespace direct {
 

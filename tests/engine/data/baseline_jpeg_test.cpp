@@ -1,0 +1,178 @@
+// Our decoding of baseline JPEG files against libjpeg's: equal bits, and the same verdict on what
+// is faulty.
+#include "datasets/baseline_jpeg.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "datasets/image.h"
+#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/support.h"
+#include "tests/support/skip.h"
+
+namespace dpt {
+namespace {
+
+using namespace data_test;
+
+/// The pixels of a part, or the message of the error.
+std::string outcome(const Bytes& file, std::int64_t channels, const ChoosePart& choose,
+                    bool only_libjpeg) {
+  DecodeOptions options;
+  options.only_libjpeg = only_libjpeg;
+  try {
+    const Image image =
+        decode_part(std::as_bytes(std::span(file)), "x.jpg", channels, choose, options);
+    return {image.pixels.begin(), image.pixels.end()};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+ChoosePart whole() {
+  return [](std::int64_t height, std::int64_t width) {
+    return whole_picture(height, width, height, width);
+  };
+}
+
+/// Whether our own decoder takes all of the file.
+bool is_taken(const Bytes& file) {
+  jpeg_decompress_struct info{};
+  jpeg_error_mgr errors{};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_decompress(&info);
+  jpeg_mem_src(&info, file.data(), file.size());
+  jpeg_read_header(&info, TRUE);
+  BaselineJpeg baseline(info, {0, info.image_height}, {0, info.image_width}, false);
+  const bool taken = baseline.decode();
+  jpeg_destroy_decompress(&info);
+  return taken;
+}
+
+/// Noise in which there are areas of one colour too, so that blocks of all kinds occur.
+Bytes mixed_picture(std::mt19937& random, int width, int height, int channels) {
+  Bytes pixels(static_cast<std::size_t>(width * height * channels));
+  const unsigned int strength = random() % 256;
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    const std::size_t area = i / 40 / static_cast<std::size_t>(channels) % 3;
+    const auto noise = static_cast<unsigned int>(random() % (strength + 1));
+    pixels[i] = static_cast<std::uint8_t>(area == 0 ? 90 : area == 1 ? 90 + noise / 2 : noise);
+  }
+  return pixels;
+}
+
+TEST_CASE("baseline JPEGs decoded without libjpeg have its bits") {
+  if (!jpeg_loops::are_available()) return testing::skip_test("this processor has no AVX2");
+  std::mt19937 random(1);
+  const int sampling[][2] = {{1, 1}, {2, 1}, {2, 2}};
+  int unequal = 0, not_taken = 0;
+  for (int i = 0; i < 600; ++i) {
+    const int* factors = sampling[random() % 3];
+    const int across = factors[0], down = factors[1];
+    const int channels = random() % 4 == 0 ? 1 : 3;
+    // Wider than 4 pixels, or colours are not interpolated.
+    const int width = 5 + static_cast<int>(random() % 150);
+    const int height = 1 + static_cast<int>(random() % 150);
+    JpegStyle style{across, down, false, false, 0, 1 + static_cast<int>(random() % 100)};
+    if (channels == 1) style.across = style.down = 2;
+    const Bytes file =
+        jpeg(width, height, channels, mixed_picture(random, width, height, channels), style);
+    CAPTURE(fmt::format("{}x{}, {} channels, sampled {}x{}, quality {}", width, height, channels,
+                        across, down, style.quality));
+    not_taken += !is_taken(file);
+    for (const std::int64_t wanted : {1, 3}) {
+      unequal += outcome(file, wanted, whole(), false) != outcome(file, wanted, whole(), true);
+      PicturePart part;
+      part.box.height = 1 + static_cast<std::int64_t>(random()) % height;
+      part.box.width = 1 + static_cast<std::int64_t>(random()) % width;
+      part.box.top = static_cast<std::int64_t>(random()) % (height - part.box.height + 1);
+      part.box.left = static_cast<std::int64_t>(random()) % (width - part.box.width + 1);
+      part.height =
+          random() % 2 == 0 ? part.box.height : 1 + static_cast<std::int64_t>(random() % 60);
+      part.width =
+          random() % 2 == 0 ? part.box.width : 1 + static_cast<std::int64_t>(random() % 60);
+      part.window = {0, 0, part.height, part.width};
+      part.exact = random() % 2 == 0;
+      const ChoosePart choose = [&](std::int64_t, std::int64_t) { return part; };
+      unequal += outcome(file, wanted, choose, false) != outcome(file, wanted, choose, true);
+    }
+    if (unequal > 0) break;
+  }
+  CHECK(unequal == 0);
+  CHECK(not_taken == 0);
+}
+
+TEST_CASE("kinds of JPEG that are left to libjpeg") {
+  if (!jpeg_loops::are_available()) return testing::skip_test("this processor has no AVX2");
+  std::mt19937 random(2);
+  const auto taken = [&](const JpegStyle& style, int width = 70) {
+    return is_taken(jpeg(width, 50, 3, mixed_picture(random, width, 50, 3), style));
+  };
+  CHECK(taken({}));
+  JpegStyle style;
+  style.progressive = true;
+  CHECK_FALSE(taken(style));
+  style = {};
+  style.arithmetic = true;
+  CHECK_FALSE(taken(style));
+  style = {};
+  style.restart = 3;
+  CHECK_FALSE(taken(style));
+  for (const auto& [across, down] : {std::pair{1, 2}, {4, 1}, {4, 2}}) {
+    style = {};
+    style.across = across;
+    style.down = down;
+    CHECK_FALSE(taken(style));
+  }
+  CHECK_FALSE(taken({}, 4));
+}
+
+TEST_CASE("faulty baseline JPEGs end as they do with libjpeg") {
+  if (!jpeg_loops::are_available()) return testing::skip_test("this processor has no AVX2");
+  std::mt19937 random(3);
+  const int sampling[][2] = {{1, 1}, {2, 1}, {2, 2}};
+  int unequal = 0, refused = 0, other_pixels = 0;
+  for (int i = 0; i < 40; ++i) {
+    const int across = sampling[i % 3][0], down = sampling[i % 3][1];
+    const int width = 20 + static_cast<int>(random() % 60),
+              height = 20 + static_cast<int>(random() % 60);
+    const Bytes good = jpeg(width, height, 3, mixed_picture(random, width, height, 3),
+                            {across, down, false, false, 0, 30 + 10 * (i % 7)});
+    const std::string expected = outcome(good, 3, whole(), true);
+    for (int fault = 0; fault < 100; ++fault) {
+      Bytes file = good;
+      // Anywhere, the tables too; half of them where the pixels are.
+      const std::size_t first = fault % 2 == 0 ? 2 : file.size() - file.size() / 3;
+      const std::size_t at = first + random() % (file.size() - first);
+      switch (random() % 4) {
+        case 0:
+          file[at] = static_cast<std::uint8_t>(file[at] ^ 1U << random() % 8);
+          break;
+        case 1:
+          file[at] = static_cast<std::uint8_t>(random());
+          break;
+        case 2:
+          file.erase(file.begin() + static_cast<long>(at));
+          break;
+        default:
+          file.resize(at);
+          break;
+      }
+      const std::string found = outcome(file, 3, whole(), false);
+      const std::string of_libjpeg = outcome(file, 3, whole(), true);
+      unequal += found != of_libjpeg;
+      refused += of_libjpeg.starts_with("x.jpg: ");
+      other_pixels += !of_libjpeg.starts_with("x.jpg: ") && of_libjpeg != expected;
+    }
+  }
+  CHECK(unequal == 0);
+  // All three endings occur.
+  CHECK(refused > 500);
+  CHECK(other_pixels > 500);
+}
+
+}  // namespace
+}  // namespace dpt
