@@ -257,7 +257,7 @@ TEST_CASE("control groups limit threads, old and new") {
 }
 
 TEST_CASE("what a kind of device is good at") {
-  const DeviceTraits& cpu = parse_device("cpu:2").traits();
+  const DeviceTraits cpu = parse_device("cpu:2").traits();
   CHECK(std::string(cpu.noun) == "CPU");
   CHECK(cpu.speed_is_threads);
   CHECK(cpu.arithmetic_varies);
@@ -266,7 +266,7 @@ TEST_CASE("what a kind of device is good at") {
   CHECK(cpu.pass_bytes == 1 << 20);
   CHECK(cpu.max_samples == 256);
   CHECK(cpu.steps_ahead == 0);
-  const DeviceTraits& gpu = parse_device("cuda:1").traits();
+  const DeviceTraits gpu = parse_device("cuda:1").traits();
   CHECK(std::string(gpu.noun) == "GPU");
   CHECK_FALSE(gpu.speed_is_threads);
   CHECK_FALSE(gpu.arithmetic_varies);
