@@ -223,7 +223,13 @@ void RowResizer::write(std::span<std::byte> to) const {
   std::vector<std::uint8_t> shortened(static_cast<std::size_t>(height_first_ ? written_bytes_ : 0));
   std::vector<std::int32_t> words(static_cast<std::size_t>(
       vectors_ == Vectors::none ? kept_bytes_ : round_up(rows_.longest(), 4)));
+  const std::uint8_t* end = out + to.size();
   for (std::int64_t y = 0; y < rows_.count(); ++y, out += row_bytes_) {
+    // What is written beyond a row is overwritten by the next one.
+    if (!height_first_ && end - out >= round_up(kept_bytes_, kColumns)) {
+      down(y, words, out);
+      continue;
+    }
     down(y, words, row.data());
     if (height_first_) along(row.data(), shortened.data());
     std::memcpy(out, height_first_ ? shortened.data() : row.data(),
