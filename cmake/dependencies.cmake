@@ -41,6 +41,16 @@ function(dpt_find_library target header library package)
 endfunction()
 dpt_find_library(dpt_onednn dnnl.hpp dnnl libdnnl-dev)
 dpt_find_library(dpt_xxhash xxhash.h xxhash libxxhash-dev)
+include(CheckCXXSymbolExists)
+# Functions that choose between vector instructions, where the library was built with them.
+set(CMAKE_REQUIRED_INCLUDES ${dpt_xxhash_INCLUDE_DIR})
+set(CMAKE_REQUIRED_LIBRARIES ${dpt_xxhash_LIBRARY})
+check_cxx_symbol_exists(XXH3_64bits_dispatch xxh_x86dispatch.h DPT_XXHASH_DISPATCH)
+unset(CMAKE_REQUIRED_INCLUDES)
+unset(CMAKE_REQUIRED_LIBRARIES)
+if(DPT_XXHASH_DISPATCH)
+  target_compile_definitions(dpt_xxhash INTERFACE DPT_XXHASH_DISPATCH)
+endif()
 
 # Gloo carries gradients between processes (engine/collectives/gloo.cpp).
 set(DPT_GLOO AUTO CACHE STRING "Worlds of several processes over TCP: AUTO, ON or OFF")

@@ -1,9 +1,10 @@
 #include "datasets/fingerprint.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <new>
+
+#include "kernels/xxhash.h"
 
 namespace dpt {
 namespace {

@@ -1,7 +1,5 @@
 #include "engine/checkpoints/safetensors.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -14,6 +12,7 @@
 #include "engine/checkpoints/file_io.h"
 #include "engine/checkpoints/safetensors_header.h"
 #include "kernels/error.h"
+#include "kernels/xxhash.h"
 
 namespace dpt {
 namespace {

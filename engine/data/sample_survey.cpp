@@ -1,7 +1,5 @@
 #include "engine/data/sample_survey.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -12,6 +10,7 @@
 #include "engine/data/perceptual_hash.h"
 #include "engine/data/worker_threads.h"
 #include "kernels/error.h"
+#include "kernels/xxhash.h"
 
 namespace dpt {
 namespace {

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <atomic>
@@ -27,6 +26,7 @@
 #include "engine/data/wrapped_source.h"
 #include "kernels/error.h"
 #include "kernels/heartbeat.h"
+#include "kernels/xxhash.h"
 
 namespace dpt {
 namespace {
