@@ -87,7 +87,7 @@ class RowResizer {
   bool height_first_ = false;
   std::int64_t row_bytes_ = 0, written_bytes_ = 0;
   std::int64_t blocks_ = 0, groups_ = 0;  // of the packed columns; no blocks: not packed
-  Vectors row_vectors_ = Vectors::none;  // of the pass along rows
+  Vectors row_vectors_ = Vectors::none;   // of the pass along rows
   std::vector<std::int32_t> packed_first_, packed_places_, packed_weights_;
   // Rows as they came (height_first_) or shortened.
   std::int64_t kept_bytes_ = 0, stride_ = 0;

@@ -10,8 +10,8 @@ CpuFeatures CpuFeatures::detect() {
   found.bmi2 = __builtin_cpu_supports("bmi2");
   found.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  found.vnni = found.avx512 && __builtin_cpu_supports("avx512vnni") &&
-               __builtin_cpu_supports("avx512vbmi");
+  found.vnni =
+      found.avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi");
   found.intel = __builtin_cpu_is("intel");
   found.amd = __builtin_cpu_is("amd");
   return found;

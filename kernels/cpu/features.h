@@ -5,7 +5,7 @@
 namespace dpt {
 
 struct CpuFeatures {
-  bool avx2 = false;    ///< AVX2 and FMA, with the 256-bit registers saved by the system
+  bool avx2 = false;  ///< AVX2 and FMA, with the 256-bit registers saved by the system
   bool bmi2 = false;
   bool avx512 = false;  ///< AVX-512 F, BW, DQ and VL, likewise
   bool vnni = false;    ///< avx512, its products of bytes (VNNI) and permutations of bytes (VBMI)
