@@ -69,15 +69,18 @@ void along_columns(Vectors vectors, const std::uint8_t* from, std::int64_t strid
                    const std::int32_t* words, std::int64_t length, std::int64_t bytes,
                    std::uint8_t* to);
 
-// What these call. REQUIRES: CpuFeatures::avx2, or CpuFeatures::vnni.
+// What these call. REQUIRES: CpuFeatures::avx2, or CpuFeatures::vnni. Words of a group:
 //
-// RGB, AVX2, groups of two inputs, 64 words: for each q < 4 eight words of high and eight of low
-// parts, four times the pair of output q, then four times that of output q + 4.
-// Grey, AVX2, groups of four inputs, 32 words: for inputs 0 and 2, then for inputs 1 and 3, eight
-// words of high and eight of low parts, one for each output.
-// RGB, VNNI, groups of four inputs, 96 words, fits_places of all blocks: for outputs 0 to 3, then 4
-// to 7, for each of a, b and c sixteen words, four times that of each output. Grey, VNNI, groups of
-// four inputs, 24 words: for each of a, b and c one word for each output.
+// RGB, AVX2, two inputs: 64; for each q < 4 eight words of high and eight of low parts, four times
+// the pair of output q, then four times that of output q + 4.
+//
+// Grey, AVX2, four inputs: 32; for inputs 0 and 2, then for inputs 1 and 3, eight words of high and
+// eight of low parts, one for each output.
+//
+// RGB, VNNI, four inputs: 96; for outputs 0 to 3, then 4 to 7, for each of a, b and c sixteen
+// words, four times that of each output. All blocks must fit their places.
+//
+// Grey, VNNI, four inputs: 24; for each of a, b and c one word for each output.
 void along_row_rgb_avx2(const std::uint8_t* from, const PackedTaps& taps, std::uint8_t* to);
 void along_row_grey_avx2(const std::uint8_t* from, const PackedTaps& taps, std::uint8_t* to);
 void along_columns_avx2(const std::uint8_t* from, std::int64_t stride, const std::int32_t* words,
