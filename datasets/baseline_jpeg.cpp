@@ -61,10 +61,11 @@ BaselineJpeg::Workspace& BaselineJpeg::workspace() {
   return workspace;
 }
 
-BaselineJpeg::BaselineJpeg(const jpeg_decompress_struct& info, PixelRange rows, PixelRange columns,
-                           bool grey)
+BaselineJpeg::BaselineJpeg(const jpeg_decompress_struct& info, int eighths, PixelRange rows,
+                           PixelRange columns, bool grey)
     : info_(info),
       memory_(workspace()),
+      eighths_(eighths),
       rows_(rows),
       columns_(columns),
       components_(grey ? 1 : info.num_components) {}
@@ -84,8 +85,9 @@ bool BaselineJpeg::is_of_the_kind() const {
   for (int c = 1; c < 3; ++c) {
     if (components[c].h_samp_factor != 1 || components[c].v_samp_factor != 1) return false;
   }
+  if (across == 1) return true;
   // Colours of fewer samples are not interpolated.
-  return across == 1 || info_.image_width > 4;
+  return eighths_ == DCTSIZE ? info_.image_width > 4 : down == 2;
 }
 
 bool BaselineJpeg::find_codes() {
@@ -144,7 +146,7 @@ bool BaselineJpeg::find_coded_bytes() {
 
 std::uint8_t* BaselineJpeg::plane_row(int component, std::int64_t row) const {
   const Plane& plane = planes_[component];
-  const std::int64_t first = mcu_rows_.begin * plane.down * DCTSIZE;
+  const std::int64_t first = mcu_rows_.begin * plane.down * plane.block;
   return memory_.planes[size_of(component)].data() + (row - first) * plane.stride;
 }
 
@@ -153,47 +155,52 @@ void BaselineJpeg::read_mcu(std::int64_t row, std::int64_t column) {
   bool has_ac[jpeg_loops::kMostBlocks];
   jpeg_loops::read_mcu(scan_, blocks, has_ac);
   if (!scan_.is_good) return;
-  struct {
-    const jpeg_loops::Block* block = nullptr;
-    std::uint8_t* to = nullptr;
-    std::int64_t stride = 0;
-  } waits;
+  // Two blocks of one size are transformed at once.
+  const jpeg_loops::Block* waiting = nullptr;
+  jpeg_loops::BlockPlace its_place;
+  int its_size = 0;
+  const auto transform_with = [&](const jpeg_loops::Block& other, jpeg_loops::BlockPlace place) {
+    jpeg_loops::inverse_dct(*waiting, its_place, other, place, its_size);
+    waiting = nullptr;
+  };
   int i = 0;
   for (int c = 0; c < components_; ++c) {
     const Plane& plane = planes_[c];
+    const int size = static_cast<int>(plane.block);
+    if (waiting && its_size != size) transform_with(*waiting, its_place);
     for (std::int64_t y = 0; y < plane.down; ++y) {
       for (std::int64_t x = 0; x < plane.across; ++x, ++i) {
-        std::uint8_t* to = plane_row(c, (row * plane.down + y) * DCTSIZE) +
-                           ((column - mcu_columns_.begin) * plane.across + x) * DCTSIZE;
-        if (!has_ac[i]) {
-          jpeg_loops::fill_block(blocks[i][0], to, plane.stride);
-        } else if (!waits.block) {
-          waits = {&blocks[i], to, plane.stride};
+        const jpeg_loops::BlockPlace place{
+            plane_row(c, (row * plane.down + y) * plane.block) +
+                ((column - mcu_columns_.begin) * plane.across + x) * plane.block,
+            plane.stride};
+        if (!has_ac[i] || size == 1) {
+          jpeg_loops::fill_block(blocks[i][0], size, place);
+        } else if (waiting) {
+          transform_with(blocks[i], place);
         } else {
-          jpeg_loops::inverse_dct(*waits.block, blocks[i], waits.to, waits.stride, to,
-                                  plane.stride);
-          waits.block = nullptr;
+          waiting = &blocks[i];
+          its_place = place;
+          its_size = size;
         }
       }
     }
   }
-  if (waits.block) {
-    jpeg_loops::inverse_dct(*waits.block, *waits.block, waits.to, waits.stride, waits.to,
-                            waits.stride);
-  }
+  if (waiting) transform_with(*waiting, its_place);
 }
 
 bool BaselineJpeg::decode() {
   if (!is_of_the_kind()) return false;
-  const std::int64_t height = info_.image_height, width = info_.image_width;
+  const auto scaled = [&](std::int64_t side) { return ceil_div(side * eighths_, DCTSIZE); };
+  const std::int64_t height = scaled(info_.image_height), width = scaled(info_.image_width);
   const bool is_grey = info_.num_components == 1;
   const jpeg_component_info& luma = info_.comp_info[0];
   // A scan of one component has one block at a time, whatever its factors.
   planes_[0].across = is_grey ? 1 : luma.h_samp_factor;
   planes_[0].down = is_grey ? 1 : luma.v_samp_factor;
-  mcu_width_ = planes_[0].across * DCTSIZE;
-  mcu_height_ = planes_[0].down * DCTSIZE;
-  mcus_per_row_ = ceil_div(width, mcu_width_);
+  mcu_width_ = planes_[0].across * eighths_;
+  mcu_height_ = planes_[0].down * eighths_;
+  mcus_per_row_ = ceil_div(std::int64_t{info_.image_width}, planes_[0].across * DCTSIZE);
   mcu_rows_ = {std::max<std::int64_t>(rows_.begin - kColourMargin, 0) / mcu_height_,
                ceil_div(std::min(rows_.end + kColourMargin, height), mcu_height_)};
   mcu_columns_ = {std::max<std::int64_t>(columns_.begin - kColourMargin, 0) / mcu_width_,
@@ -202,11 +209,13 @@ bool BaselineJpeg::decode() {
     return false;
   for (int c = 0; c < components_; ++c) {
     Plane& plane = planes_[c];
-    plane.stride = mcu_columns_.size() * plane.across * DCTSIZE;
+    // At a reduced size 4:2:0 needs no interpolation: its colours are reduced half as much.
+    plane.block = c > 0 && eighths_ < DCTSIZE ? eighths_ * planes_[0].across : eighths_;
+    plane.stride = mcu_columns_.size() * plane.across * plane.block;
     plane.height = ceil_div(height * plane.down, planes_[0].down);
     plane.width = ceil_div(width * plane.across, planes_[0].across);
     std::vector<std::uint8_t>& samples = memory_.planes[size_of(c)];
-    const std::int64_t rows = mcu_rows_.size() * plane.down * DCTSIZE;
+    const std::int64_t rows = mcu_rows_.size() * plane.down * plane.block;
     samples.resize(std::max(samples.size(), size_of(rows * plane.stride + jpeg_loops::kSamples)));
   }
   if (!find_codes() || !find_coded_bytes()) return false;
@@ -227,7 +236,7 @@ std::size_t BaselineJpeg::stride() const {
 
 const std::uint8_t* BaselineJpeg::colour_row(int component, std::int64_t row) {
   const Plane& plane = planes_[component];
-  if (planes_[0].across == 1) return plane_row(component, row);
+  if (plane.stride == planes_[0].stride) return plane_row(component, row);
   std::vector<std::int16_t>& sums = memory_.sums;
   sums.resize(std::max(sums.size(), size_of(round_up(plane.stride) + 2)));
   std::int16_t* from = sums.data() + 1;

@@ -17,12 +17,15 @@ namespace dpt {
 /// A part of a JPEG. A thread has one at a time, whose memory its next one uses again.
 class BaselineJpeg {
  public:
-  /// `info` has read the header of the file and nothing else. `grey`: only the luma is wanted.
-  BaselineJpeg(const jpeg_decompress_struct& info, PixelRange rows, PixelRange columns, bool grey);
+  /// `info` has read the header of the file and nothing else. The rows and columns are those of the
+  /// picture at `eighths` (1, 2, 4 or 8) of its size. `grey`: only the luma is wanted.
+  BaselineJpeg(const jpeg_decompress_struct& info, int eighths, PixelRange rows, PixelRange columns,
+               bool grey);
 
   /// Decodes the rows and columns. False for a file that is not faultless up to the last of the
   /// rows, or not of the kind: baseline, in one scan, without restart markers; grey, or YCbCr with
-  /// colours sampled 4:4:4, 4:2:2 or 4:2:0. Or if the processor lacks AVX2, or the part is large.
+  /// colours sampled 4:4:4, 4:2:0 or, at full size, 4:2:2. Or if the processor lacks AVX2, or the
+  /// part is large.
   bool decode();
 
   /// The column of the first pixel of rows(), at most the first one asked for.
@@ -40,6 +43,7 @@ class BaselineJpeg {
   /// Samples of one component at the MCUs that are decoded.
   struct Plane {
     std::int64_t across = 1, down = 1;  ///< blocks of an MCU
+    std::int64_t block = DCTSIZE;       ///< samples of a block, across and down
     std::int64_t stride = 0;
     std::int64_t height = 0, width = 0;  ///< of all of the picture
   };
@@ -55,9 +59,10 @@ class BaselineJpeg {
 
   const jpeg_decompress_struct& info_;
   Workspace& memory_;
+  int eighths_;
   PixelRange rows_, columns_;
   int components_;  ///< that are wanted
-  std::int64_t mcu_width_ = 8, mcu_height_ = 8, mcus_per_row_ = 0;
+  std::int64_t mcu_width_ = 0, mcu_height_ = 0, mcus_per_row_ = 0;
   PixelRange mcu_rows_, mcu_columns_;
   Plane planes_[3];
   jpeg_loops::Scan scan_;

@@ -286,8 +286,8 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std:
     resizer.write(std::as_writable_bytes(std::span(image.pixels)));
     return converted(std::move(image), channels);
   };
-  if (eighths == 8 && pixels == Pixels::as_they_are && !options.only_libjpeg) {
-    BaselineJpeg baseline(info, region.rows, region.columns, resized_channels == 1);
+  if (pixels == Pixels::as_they_are && !options.only_libjpeg) {
+    BaselineJpeg baseline(info, eighths, region.rows, region.columns, resized_channels == 1);
     if (baseline.decode()) {
       const std::int64_t from = (region.columns.begin - baseline.left()) * resized_channels;
       for (std::int64_t y = region.rows.begin; y < region.rows.end; y += kRows) {

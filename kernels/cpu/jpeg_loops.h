@@ -2,7 +2,7 @@
 // coefficients, the inverse DCT, upsampling of colours, and conversion to RGB. The bits are those
 // of libjpeg-turbo's default methods (JDCT_ISLOW, fancy upsampling).
 // Sources: ITU-T T.81 (codes, order of coefficients); for the formulas libjpeg's jidctint.c,
-// jdsample.c and jdcolor.c.
+// jidctred.c, jdsample.c and jdcolor.c.
 #pragma once
 
 #include <cstddef>
@@ -77,11 +77,16 @@ void skip_mcus(Scan& scan, std::int64_t mcus);
 /// Decodes one MCU. has_ac[i]: block i has more than its mean.
 void read_mcu(Scan& scan, Block* blocks, bool* has_ac);
 
-/// 8x8 samples of a block that has only its mean.
-void fill_block(std::int16_t mean, std::uint8_t* to, std::ptrdiff_t stride);
-/// The samples of two blocks, which may be the same.
-void inverse_dct(const Block& a, const Block& b, std::uint8_t* to_a, std::ptrdiff_t stride_a,
-                 std::uint8_t* to_b, std::ptrdiff_t stride_b);
+/// Where the samples of a block go: `size` of them across and down (1, 2, 4 or 8), in rows that are
+/// `stride` bytes apart.
+struct BlockPlace {
+  std::uint8_t* to = nullptr;
+  std::ptrdiff_t stride = 0;
+};
+/// Those of a block that has only its mean, or of any to one sample.
+void fill_block(std::int16_t mean, int size, BlockPlace place);
+/// Of two blocks, which may be the same. `size` is 2, 4 or 8.
+void inverse_dct(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b, int size);
 
 /// Samples that the loops below handle at a time: they read and write up to a multiple of it.
 inline constexpr std::int64_t kSamples = 16;

@@ -147,11 +147,20 @@ void read_mcu(Scan& scan, Block* blocks, bool* has_ac) {
   keep(scan, bits);
 }
 
-void fill_block(std::int16_t mean, std::uint8_t* to, std::ptrdiff_t stride) {
+void fill_block(std::int16_t mean, int size, BlockPlace place) {
   std::int32_t value = (mean + 4) >> 3;
   value = value < -128 ? 0 : value > 127 ? 255 : value + 128;
   const std::uint64_t row = static_cast<std::uint64_t>(value) * 0x0101010101010101U;
-  for (int y = 0; y < 8; ++y) __builtin_memcpy(to + y * stride, &row, sizeof row);
+  if (size == 8) {
+    for (int y = 0; y < 8; ++y) __builtin_memcpy(place.to + y * place.stride, &row, 8);
+  } else if (size == 4) {
+    for (int y = 0; y < 4; ++y) __builtin_memcpy(place.to + y * place.stride, &row, 4);
+  } else {
+    for (int y = 0; y < size; ++y) {
+      for (int x = 0; x < size; ++x)
+        place.to[y * place.stride + x] = static_cast<std::uint8_t>(value);
+    }
+  }
 }
 
 namespace {
@@ -249,14 +258,18 @@ void store_rows(__m128i rows, std::uint8_t* to, std::ptrdiff_t stride) {
 
 }  // namespace
 
-void inverse_dct(const Block& a, const Block& b, std::uint8_t* to_a, std::ptrdiff_t stride_a,
-                 std::uint8_t* to_b, std::ptrdiff_t stride_b) {
+namespace {
+
+/// Row `i` of block a, and of block b in the upper half.
+__m256i load_rows(const Block& a, const Block& b, int i) {
+  const __m128i of_a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + 8 * i));
+  const __m128i of_b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b + 8 * i));
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(of_a), of_b, 1);
+}
+
+void inverse_dct_8(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b) {
   __m256i v[8];
-  for (int i = 0; i < 8; ++i) {
-    const __m128i of_a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + 8 * i));
-    const __m128i of_b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b + 8 * i));
-    v[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(of_a), of_b, 1);
-  }
+  for (int i = 0; i < 8; ++i) v[i] = load_rows(a, b, i);
   transform<kConstBits - kPass1Bits>(v);
   transpose(v);
   transform<kConstBits + kPass1Bits + 3>(v);
@@ -277,8 +290,96 @@ void inverse_dct(const Block& a, const Block& b, std::uint8_t* to_a, std::ptrdif
       _mm256_unpacklo_epi32(left_low, right_low), _mm256_unpackhi_epi32(left_low, right_low),
       _mm256_unpacklo_epi32(left_high, right_high), _mm256_unpackhi_epi32(left_high, right_high)};
   for (int i = 0; i < 4; ++i) {
-    store_rows(_mm256_castsi256_si128(rows[i]), to_a + 2 * i * stride_a, stride_a);
-    store_rows(_mm256_extracti128_si256(rows[i], 1), to_b + 2 * i * stride_b, stride_b);
+    store_rows(_mm256_castsi256_si128(rows[i]), of_a.to + 2 * i * of_a.stride, of_a.stride);
+    store_rows(_mm256_extracti128_si256(rows[i], 1), of_b.to + 2 * i * of_b.stride, of_b.stride);
+  }
+}
+
+// Of jidctred.c, times 2^13.
+constexpr int k0_211 = 1730, k0_509 = 4176, k0_601 = 4926, k0_720 = 5906, k0_850 = 6967,
+              k1_061 = 8697, k1_272 = 10426, k1_451 = 11893, k2_172 = 17799, k3_624 = 29692;
+
+/// One pass from v[0] to v[7], without v[4], to four.
+template <int kShift>
+inline __attribute__((always_inline)) void transform_to_4(__m256i v[8]) {
+  const __m256i round = _mm256_set1_epi32(1 << (kShift - 1));
+  const Wide e0 = scaled(v[0]), half{round, round};
+  const Wide e2 = products(pairs_of(v[2], v[6]), k1_847, -k0_765);
+  const Wide mean = e0 + e0 + half;
+  const Wide even[2] = {mean + e2, mean - e2};
+  const Wide z75 = pairs_of(v[7], v[5]), z31 = pairs_of(v[3], v[1]);
+  const Wide inner = products(z75, -k0_211, k1_451) + products(z31, -k2_172, k1_061);
+  const Wide outer = products(z75, -k0_509, -k0_601) + products(z31, k0_899, k2_562);
+  v[0] = descaled<kShift>(even[0] + outer);
+  v[3] = descaled<kShift>(even[0] - outer);
+  v[1] = descaled<kShift>(even[1] + inner);
+  v[2] = descaled<kShift>(even[1] - inner);
+}
+
+void inverse_dct_4(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b) {
+  __m256i v[8];
+  for (int i = 0; i < 8; ++i) v[i] = load_rows(a, b, i);
+  transform_to_4<kConstBits - kPass1Bits + 1>(v);
+  for (int i = 4; i < 8; ++i) v[i] = _mm256_setzero_si256();
+  transpose(v);
+  transform_to_4<kConstBits + kPass1Bits + 3 + 1>(v);
+  // v[i] has column i: four rows of it.
+  const __m256i centre = _mm256_set1_epi8(-128);
+  const __m256i side_by_side = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, -1, -1, -1, -1, -1, -1, -1, -1));
+  const auto two = [&](__m256i left, __m256i right) {
+    return _mm256_shuffle_epi8(_mm256_xor_si256(_mm256_packs_epi16(left, right), centre),
+                               side_by_side);
+  };
+  const __m256i rows = _mm256_unpacklo_epi16(two(v[0], v[1]), two(v[2], v[3]));
+  std::uint32_t words[8];
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(words), rows);
+  for (int y = 0; y < 4; ++y) {
+    __builtin_memcpy(of_a.to + y * of_a.stride, words + y, 4);
+    __builtin_memcpy(of_b.to + y * of_b.stride, words + 4 + y, 4);
+  }
+}
+
+std::int32_t saturated(std::int32_t value, std::int32_t most) {
+  return value < -most - 1 ? -most - 1 : value > most ? most : value;
+}
+
+/// One pass of jidctred.c's 2x2: of the mean and the odd ones to two.
+void transform_to_2(const std::int32_t v[5], int shift, std::int32_t to[2]) {
+  const std::int32_t mean = v[0] * (1 << (kConstBits + 2)) + (1 << (shift - 1));
+  const std::int32_t odd = v[4] * -k0_720 + v[3] * k0_850 + v[2] * -k1_272 + v[1] * k3_624;
+  to[0] = saturated((mean + odd) >> shift, 32767);
+  to[1] = saturated((mean - odd) >> shift, 32767);
+}
+
+void inverse_dct_2(const Block& block, BlockPlace place) {
+  constexpr int kUsed[5] = {0, 1, 3, 5, 7};
+  std::int32_t columns[5][2];
+  for (int i = 0; i < 5; ++i) {
+    std::int32_t v[5];
+    for (int j = 0; j < 5; ++j) v[j] = block[8 * kUsed[j] + kUsed[i]];
+    transform_to_2(v, kConstBits - kPass1Bits + 2, columns[i]);
+  }
+  for (int y = 0; y < 2; ++y) {
+    std::int32_t v[5], row[2];
+    for (int i = 0; i < 5; ++i) v[i] = columns[i][y];
+    transform_to_2(v, kConstBits + kPass1Bits + 3 + 2, row);
+    for (int x = 0; x < 2; ++x) {
+      place.to[y * place.stride + x] = static_cast<std::uint8_t>(saturated(row[x], 127) + 128);
+    }
+  }
+}
+
+}  // namespace
+
+void inverse_dct(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b, int size) {
+  if (size == 8) {
+    inverse_dct_8(a, of_a, b, of_b);
+  } else if (size == 4) {
+    inverse_dct_4(a, of_a, b, of_b);
+  } else {
+    inverse_dct_2(a, of_a);
+    inverse_dct_2(b, of_b);
   }
 }
 

@@ -78,11 +78,10 @@ void skip_mcus(Scan&, std::int64_t) {
 void read_mcu(Scan&, Block*, bool*) {
   std::abort();
 }
-void fill_block(std::int16_t, std::uint8_t*, std::ptrdiff_t) {
+void fill_block(std::int16_t, int, BlockPlace) {
   std::abort();
 }
-void inverse_dct(const Block&, const Block&, std::uint8_t*, std::ptrdiff_t, std::uint8_t*,
-                 std::ptrdiff_t) {
+void inverse_dct(const Block&, BlockPlace, const Block&, BlockPlace, int) {
   std::abort();
 }
 void weighted_rows(const std::uint8_t*, const std::uint8_t*, std::int64_t, std::int16_t*) {

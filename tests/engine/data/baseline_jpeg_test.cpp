@@ -46,7 +46,7 @@ bool is_taken(const Bytes& file) {
   jpeg_create_decompress(&info);
   jpeg_mem_src(&info, file.data(), file.size());
   jpeg_read_header(&info, TRUE);
-  BaselineJpeg baseline(info, {0, info.image_height}, {0, info.image_width}, false);
+  BaselineJpeg baseline(info, 8, {0, info.image_height}, {0, info.image_width}, false);
   const bool taken = baseline.decode();
   jpeg_destroy_decompress(&info);
   return taken;
@@ -103,6 +103,42 @@ TEST_CASE("baseline JPEGs decoded without libjpeg have its bits") {
   }
   CHECK(unequal == 0);
   CHECK(not_taken == 0);
+}
+
+TEST_CASE("baseline JPEGs at reduced sizes have libjpeg's bits") {
+  if (!jpeg_loops::are_available()) return testing::skip_test("this processor has no AVX2");
+  std::mt19937 random(4);
+  const int sampling[][2] = {{1, 1}, {2, 1}, {2, 2}};
+  int unequal = 0, reduced[9] = {};
+  for (int i = 0; i < 300; ++i) {
+    const int* factors = sampling[random() % 3];
+    const int channels = random() % 4 == 0 ? 1 : 3;
+    const int width = 16 + static_cast<int>(random() % 200);
+    const int height = 16 + static_cast<int>(random() % 200);
+    const Bytes file =
+        jpeg(width, height, channels, mixed_picture(random, width, height, channels),
+             {factors[0], factors[1], false, false, 0, 1 + static_cast<int>(random() % 100)});
+    CAPTURE(fmt::format("{}x{}, {} channels, sampled {}x{}", width, height, channels, factors[0],
+                        factors[1]));
+    for (const std::int64_t wanted : {1, 3}) {
+      PicturePart part;
+      part.box.height =
+          std::max<std::int64_t>(8, height - static_cast<std::int64_t>(random() % 40));
+      part.box.width = std::max<std::int64_t>(8, width - static_cast<std::int64_t>(random() % 40));
+      part.box.top = static_cast<std::int64_t>(random()) % (height - part.box.height + 1);
+      part.box.left = static_cast<std::int64_t>(random()) % (width - part.box.width + 1);
+      const std::int64_t by = 2 + static_cast<std::int64_t>(random() % 9);
+      part.height = std::max<std::int64_t>(1, part.box.height / by);
+      part.width = std::max<std::int64_t>(1, part.box.width / by);
+      part.window = {0, 0, part.height, part.width};
+      part.exact = false;
+      ++reduced[jpeg_eighths(part)];
+      const ChoosePart choose = [&](std::int64_t, std::int64_t) { return part; };
+      unequal += outcome(file, wanted, choose, false) != outcome(file, wanted, choose, true);
+    }
+  }
+  CHECK(unequal == 0);
+  for (const int eighths : {1, 2, 4}) CHECK(reduced[eighths] > 50);
 }
 
 TEST_CASE("kinds of JPEG that are left to libjpeg") {
