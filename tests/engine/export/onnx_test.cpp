@@ -99,7 +99,7 @@ Texts ops_of(const onnx::Model& model) {
   for (const onnx::Node& node : model.graph().node()) ops.push_back(node.op_type());
   return ops;
 }
-const onnx::Node& node_of(const onnx::Model& model, const std::string& type) {
+const onnx::Node& node_of(const onnx::Model& model, const char* type) {
   for (const onnx::Node& node : model.graph().node()) {
     if (node.op_type() == type) return node;
   }
@@ -116,7 +116,7 @@ std::vector<std::int64_t> integers_of(const onnx::Node& node, const std::string&
   FAIL(node.op_type() << " has no " << name);
   return {};
 }
-const onnx::Tensor& tensor_of(const onnx::Model& model, const std::string& name) {
+const onnx::Tensor& tensor_of(const onnx::Model& model, std::string_view name) {
   for (const onnx::Tensor& tensor : model.graph().initializer()) {
     if (tensor.name() == name) return tensor;
   }
