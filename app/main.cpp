@@ -1,6 +1,8 @@
 // dpt: the data-parallel trainer. Everything is in the commands (command_*.cpp).
 #include "app/cli.h"
+#include "app/inherited_signals.h"
 
 int main(int argc, char** argv) {
+  dpt::restore_inherited_signals();
   return dpt::run_cli(argc, argv);
 }

@@ -10,8 +10,10 @@
 namespace dpt {
 namespace {
 
-/// Larger parts, of which there are no more than pixels to resize, would not stay in the cache.
+/// Larger parts, and files of more coded bytes, are left to libjpeg: a thread keeps the memory that
+/// its largest one took.
 constexpr std::int64_t kMostPartPixels = std::int64_t{1} << 22;
+constexpr std::size_t kMostCodedBytes = std::size_t{1} << 23;
 /// Samples beside a part that its colours are made of: one, of 4:2:0 two pixels.
 constexpr std::int64_t kColourMargin = 2;
 
@@ -125,7 +127,8 @@ bool BaselineJpeg::find_coded_bytes() {
   const JOCTET* from = info_.src->next_input_byte;
   const JOCTET* end = from + info_.src->bytes_in_buffer;
   std::vector<std::uint8_t>& coded = memory_.coded;
-  coded.resize(info_.src->bytes_in_buffer + jpeg_loops::kBytesBeyond);
+  if (info_.src->bytes_in_buffer > kMostCodedBytes) return false;
+  coded.resize(std::max(coded.size(), info_.src->bytes_in_buffer + jpeg_loops::kBytesBeyond));
   std::uint8_t* to = coded.data();
   for (;;) {
     const void* found = std::memchr(from, 0xff, static_cast<std::size_t>(end - from));
@@ -160,7 +163,7 @@ void BaselineJpeg::read_mcu(std::int64_t row, std::int64_t column) {
   jpeg_loops::BlockPlace its_place;
   int its_size = 0;
   const auto transform_with = [&](const jpeg_loops::Block& other, jpeg_loops::BlockPlace place) {
-    jpeg_loops::inverse_dct(*waiting, its_place, other, place, its_size);
+    scan_.is_good &= jpeg_loops::inverse_dct(*waiting, its_place, other, place, its_size);
     waiting = nullptr;
   };
   int i = 0;
@@ -203,6 +206,12 @@ bool BaselineJpeg::decode() {
   mcus_per_row_ = ceil_div(std::int64_t{info_.image_width}, planes_[0].across * DCTSIZE);
   mcu_rows_ = {std::max<std::int64_t>(rows_.begin - kColourMargin, 0) / mcu_height_,
                ceil_div(std::min(rows_.end + kColourMargin, height), mcu_height_)};
+  if (is_grey) {
+    // libjpeg reads as many rows of blocks at once as the component's factor says.
+    const std::int64_t at_once = luma.v_samp_factor;
+    mcu_rows_.end =
+        std::min(ceil_div(mcu_rows_.end, at_once) * at_once, ceil_div(height, mcu_height_));
+  }
   mcu_columns_ = {std::max<std::int64_t>(columns_.begin - kColourMargin, 0) / mcu_width_,
                   ceil_div(std::min(columns_.end + kColourMargin, width), mcu_width_)};
   if (mcu_rows_.size() * mcu_height_ * mcu_columns_.size() * mcu_width_ > kMostPartPixels)

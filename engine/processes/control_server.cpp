@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <asio/post.hpp>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -136,11 +137,33 @@ void ControlServer::on_gather(int rank, Message&& message) {
     its.has_said = false;
   }
   if (member.leaves) {
-    send_to_all(make_frame({{"type", "left"}}));
     all_left_ = true;
+    send_left();
   } else {
     send_to_all(make_frame({{"type", "gathered"}, {"sizes", sizes}}, all));
   }
+}
+
+/// Rank 0 is told last: its process may end at once, and what was not sent by then would be lost.
+void ControlServer::send_left() {
+  const Frame frame = make_frame({{"type", "left"}});
+  const auto connection_of = [this](std::size_t rank) -> Connection* {
+    const auto at = peers_.find(members_[rank].peer);
+    return at == peers_.end() ? nullptr : at->second.connection.get();
+  };
+  const auto waiting = std::make_shared<int>(1);
+  const auto sent = [connection_of, frame, waiting] {
+    if (--*waiting > 0) return;
+    if (Connection* of_rank_0 = connection_of(0)) of_rank_0->send(frame);
+  };
+  for (std::size_t rank = 1; rank < members_.size(); ++rank) {
+    Connection* connection = connection_of(rank);
+    if (!connection) continue;
+    ++*waiting;
+    connection->send(frame);
+    connection->when_sent(sent);
+  }
+  sent();
 }
 
 void ControlServer::on_join_timeout() {

@@ -96,6 +96,7 @@ class ControlServer {
   void send_beats(Clock::duration span);
   void fail_world(WorldFailure failure);
   void send_to_all(const Frame& frame);
+  void send_left();
   void close();
   void stop_if_done();
   bool all_came() const { return came_ == world_.size; }

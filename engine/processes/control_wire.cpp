@@ -170,6 +170,15 @@ void Connection::send(Frame frame) {
   if (to_send_.size() == 1) write();
 }
 
+void Connection::when_sent(std::function<void()> then) {
+  when_sent_ = std::move(then);
+  if (to_send_.empty() || is_over_) call_when_sent();
+}
+
+void Connection::call_when_sent() {
+  if (const auto then = std::exchange(when_sent_, nullptr)) then();
+}
+
 void Connection::write() {
   asio::async_write(socket_, asio::buffer(*to_send_.front()),
                     [self = shared_from_this()](const std::error_code& error, std::size_t) {
@@ -183,6 +192,7 @@ void Connection::write() {
                         return self->write();
                       }
                       if (self->is_finishing_) self->end_sending();
+                      self->call_when_sent();
                     });
 }
 
@@ -206,6 +216,7 @@ void Connection::close() {
   is_over_ = true;
   std::error_code ignored;
   socket_.close(ignored);
+  call_when_sent();
 }
 
 }  // namespace dpt::control

@@ -88,6 +88,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void allow(std::size_t most) { most_ = most; }
 
   void send(Frame frame);
+  /// Calls `then` once all that is to be sent was given to the system, or the connection is over.
+  void when_sent(std::function<void()> then);
   /// What is to be sent is sent, then the other end sees the end. What comes until it ends its side
   /// too is read, and ignored: a connection closed with something unread is reset, and the last
   /// that was sent may be lost with it.
@@ -104,6 +106,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_body();
   void dispatch();
   void write();
+  void call_when_sent();
   void end_sending();
   void end(const std::string& why);
 
@@ -114,6 +117,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::array<unsigned char, 4> length_{};
   std::string body_;
   std::deque<Frame> to_send_;
+  std::function<void()> when_sent_;
   bool is_over_ = false;
   bool is_finishing_ = false;
 };

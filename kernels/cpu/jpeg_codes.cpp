@@ -31,6 +31,8 @@ bool make_codes(const std::uint8_t bits[17], const std::uint8_t* symbols, bool i
       const std::uint32_t first = code << (kLookBits - length);
       for (std::uint32_t k = 0; k < 1U << (kLookBits - length); ++k) codes.look[first + k] = packed;
     }
+    // No code has ones only.
+    if (code >= 1U << length) return false;
     codes.end[length] = code << (16 - length);
   }
   return true;

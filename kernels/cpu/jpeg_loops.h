@@ -85,8 +85,9 @@ struct BlockPlace {
 };
 /// Those of a block that has only its mean, or of any to one sample.
 void fill_block(std::int16_t mean, int size, BlockPlace place);
-/// Of two blocks, which may be the same. `size` is 2, 4 or 8.
-void inverse_dct(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b, int size);
+/// Of two blocks, which may be the same. `size` is 2, 4 or 8. False where libjpeg's vector
+/// instructions would wrap, which no picture of samples makes them do.
+bool inverse_dct(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b, int size);
 
 /// Samples that the loops below handle at a time: they read and write up to a multiple of it.
 inline constexpr std::int64_t kSamples = 16;

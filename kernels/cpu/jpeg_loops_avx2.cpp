@@ -59,6 +59,8 @@ inline __attribute__((always_inline)) bool read_block(Bits& bits, const BlockKin
   if (packed == 0) return false;
   if (packed >> 24 != 0) dc += number(bits.window, packed);
   bits.drop(packed & 0xff);
+  // One that is out of range may have been passed over before.
+  if (dc > 32767 || dc < -32767) return false;
   if constexpr (kStore) {
     const std::int32_t mean = dc * kind.quantisers[0];
     // Of samples of 8 bits it is at most 1024, and the rounding; more might not fit below.
@@ -119,8 +121,7 @@ void skip_mcus(Scan& scan, std::int64_t mcus) {
     for (int i = 0; i < scan.block_count && scan.is_good; ++i) {
       const BlockKind& kind = scan.blocks[i];
       std::int32_t dc = scan.dc[kind.component];
-      scan.is_good =
-          read_block<false>(bits, kind, dc, nullptr, nullptr) && dc <= 32767 && dc >= -32767;
+      scan.is_good = read_block<false>(bits, kind, dc, nullptr, nullptr);
       scan.dc[kind.component] = dc;
     }
     // At most as many bytes behind the end as an MCU takes are looked at.
@@ -140,7 +141,6 @@ void read_mcu(Scan& scan, Block* blocks, bool* has_ac) {
     } else {
       scan.is_good = read_block<false>(bits, kind, dc, nullptr, nullptr);
     }
-    scan.is_good = scan.is_good && dc <= 32767 && dc >= -32767;
     scan.dc[kind.component] = dc;
   }
   scan.is_good = scan.is_good && bits.next <= scan.end + 8;
@@ -372,7 +372,10 @@ void inverse_dct_2(const Block& block, BlockPlace place) {
 
 }  // namespace
 
-void inverse_dct(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b, int size) {
+bool inverse_dct(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b, int size) {
+  // libjpeg shifts the first row of a block that has no others by two bits.
+  const __m256i moved = _mm256_add_epi16(load_rows(a, b, 0), _mm256_set1_epi16(8192));
+  if (!_mm256_testz_si256(moved, _mm256_set1_epi16(static_cast<short>(0xc000)))) return false;
   if (size == 8) {
     inverse_dct_8(a, of_a, b, of_b);
   } else if (size == 4) {
@@ -381,6 +384,7 @@ void inverse_dct(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_
     inverse_dct_2(a, of_a);
     inverse_dct_2(b, of_b);
   }
+  return true;
 }
 
 namespace {

@@ -81,7 +81,7 @@ void read_mcu(Scan&, Block*, bool*) {
 void fill_block(std::int16_t, int, BlockPlace) {
   std::abort();
 }
-void inverse_dct(const Block&, BlockPlace, const Block&, BlockPlace, int) {
+bool inverse_dct(const Block&, BlockPlace, const Block&, BlockPlace, int) {
   std::abort();
 }
 void weighted_rows(const std::uint8_t*, const std::uint8_t*, std::int64_t, std::int16_t*) {
