@@ -32,11 +32,9 @@ class BaselineJpeg {
   std::int64_t left() const { return mcu_columns_.begin * mcu_width_; }
   /// Bytes from one row to the next.
   std::size_t stride() const;
-  /// Row `top` and those below it, `count` in all and at most kMostRows. Valid until the next call.
+  /// Row `top` and those below it, `count` in all: a few. Valid until the next call.
   /// Behind the last of the columns asked for, `beyond` bytes may be read.
   const std::uint8_t* rows(std::int64_t top, std::int64_t count, std::int64_t beyond);
-
-  static constexpr std::int64_t kMostRows = 8;
 
  private:
   struct Workspace;

@@ -65,6 +65,23 @@ Bytes mixed_picture(std::mt19937& random, int width, int height, int channels) {
   return pixels;
 }
 
+/// A part of any kind, also one for which the picture may be decoded at a reduced size.
+PicturePart any_part(std::mt19937& random, std::int64_t height, std::int64_t width) {
+  const auto up_to = [&](std::int64_t most) {
+    return 1 + static_cast<std::int64_t>(random()) % most;
+  };
+  PicturePart part;
+  part.box.height = up_to(height);
+  part.box.width = up_to(width);
+  part.box.top = up_to(height - part.box.height + 1) - 1;
+  part.box.left = up_to(width - part.box.width + 1) - 1;
+  part.height = up_to(part.box.height);
+  part.width = up_to(part.box.width);
+  part.window = {0, 0, part.height, part.width};
+  part.exact = random() % 3 == 0;
+  return part;
+}
+
 TEST_CASE("baseline JPEGs decoded without libjpeg have its bits") {
   if (!jpeg_loops::are_available()) return testing::skip_test("this processor has no AVX2");
   std::mt19937 random(1);
@@ -86,17 +103,7 @@ TEST_CASE("baseline JPEGs decoded without libjpeg have its bits") {
     not_taken += !is_taken(file);
     for (const std::int64_t wanted : {1, 3}) {
       unequal += outcome(file, wanted, whole(), false) != outcome(file, wanted, whole(), true);
-      PicturePart part;
-      part.box.height = 1 + static_cast<std::int64_t>(random()) % height;
-      part.box.width = 1 + static_cast<std::int64_t>(random()) % width;
-      part.box.top = static_cast<std::int64_t>(random()) % (height - part.box.height + 1);
-      part.box.left = static_cast<std::int64_t>(random()) % (width - part.box.width + 1);
-      part.height =
-          random() % 2 == 0 ? part.box.height : 1 + static_cast<std::int64_t>(random() % 60);
-      part.width =
-          random() % 2 == 0 ? part.box.width : 1 + static_cast<std::int64_t>(random() % 60);
-      part.window = {0, 0, part.height, part.width};
-      part.exact = random() % 2 == 0;
+      const PicturePart part = any_part(random, height, width);
       const ChoosePart choose = [&](std::int64_t, std::int64_t) { return part; };
       unequal += outcome(file, wanted, choose, false) != outcome(file, wanted, choose, true);
     }
@@ -165,23 +172,6 @@ TEST_CASE("kinds of JPEG that are left to libjpeg") {
     CHECK_FALSE(taken(style));
   }
   CHECK_FALSE(taken({}, 4));
-}
-
-/// A part of any kind, also one for which the picture may be decoded at a reduced size.
-PicturePart any_part(std::mt19937& random, std::int64_t height, std::int64_t width) {
-  const auto up_to = [&](std::int64_t most) {
-    return 1 + static_cast<std::int64_t>(random()) % most;
-  };
-  PicturePart part;
-  part.box.height = up_to(height);
-  part.box.width = up_to(width);
-  part.box.top = up_to(height - part.box.height + 1) - 1;
-  part.box.left = up_to(width - part.box.width + 1) - 1;
-  part.height = up_to(part.box.height);
-  part.width = up_to(part.box.width);
-  part.window = {0, 0, part.height, part.width};
-  part.exact = random() % 3 == 0;
-  return part;
 }
 
 TEST_CASE("faulty baseline JPEGs end as they do with libjpeg") {
