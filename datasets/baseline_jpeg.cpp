@@ -21,10 +21,6 @@ std::size_t size_of(std::int64_t n) {
   return static_cast<std::size_t>(n);
 }
 
-std::int64_t round_up(std::int64_t n) {
-  return ceil_div(n, jpeg_loops::kSamples) * jpeg_loops::kSamples;
-}
-
 /// A table of codes, as the last file with other ones made it.
 struct CodesSlot {
   std::array<std::uint8_t, 17> bits{};
@@ -209,8 +205,7 @@ bool BaselineJpeg::decode() {
   if (is_grey) {
     // libjpeg reads as many rows of blocks at once as the component's factor says.
     const std::int64_t at_once = luma.v_samp_factor;
-    mcu_rows_.end =
-        std::min(ceil_div(mcu_rows_.end, at_once) * at_once, ceil_div(height, mcu_height_));
+    mcu_rows_.end = std::min(align_up(mcu_rows_.end, at_once), ceil_div(height, mcu_height_));
   }
   mcu_columns_ = {std::max<std::int64_t>(columns_.begin - kColourMargin, 0) / mcu_width_,
                   ceil_div(std::min(columns_.end + kColourMargin, width), mcu_width_)};
@@ -240,14 +235,15 @@ bool BaselineJpeg::decode() {
 }
 
 std::size_t BaselineJpeg::stride() const {
-  return size_of(components_ == 1 ? planes_[0].stride : 3 * round_up(planes_[0].stride));
+  return size_of(components_ == 1 ? planes_[0].stride
+                                  : 3 * align_up(planes_[0].stride, jpeg_loops::kSamples));
 }
 
 const std::uint8_t* BaselineJpeg::colour_row(int component, std::int64_t row) {
   const Plane& plane = planes_[component];
   if (plane.stride == planes_[0].stride) return plane_row(component, row);
   std::vector<std::int16_t>& sums = memory_.sums;
-  sums.resize(std::max(sums.size(), size_of(round_up(plane.stride) + 2)));
+  sums.resize(std::max(sums.size(), size_of(align_up(plane.stride, jpeg_loops::kSamples) + 2)));
   std::int16_t* from = sums.data() + 1;
   const bool is_weighted = planes_[0].down == 2;
   if (is_weighted) {
@@ -265,7 +261,8 @@ const std::uint8_t* BaselineJpeg::colour_row(int component, std::int64_t row) {
   from[-1] = from[0];
   from[count] = from[count - 1];
   std::vector<std::uint8_t>& colours = memory_.colours[size_of(component)];
-  colours.resize(std::max(colours.size(), size_of(2 * round_up(plane.stride))));
+  colours.resize(
+      std::max(colours.size(), size_of(2 * align_up(plane.stride, jpeg_loops::kSamples))));
   jpeg_loops::doubled_row(from, count, is_weighted ? 8 : 1, is_weighted ? 7 : 2,
                           is_weighted ? 4 : 2, colours.data());
   return colours.data();

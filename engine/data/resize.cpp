@@ -11,6 +11,7 @@
 
 #include "engine/data/image.h"
 #include "engine/data/stage_clock.h"
+#include "kernels/common/divide.h"
 #include "kernels/cpu/resize_rows.h"
 
 namespace dpt {
@@ -22,10 +23,6 @@ using resize_rows::kPrecision;
 
 std::uint8_t rounded(std::int32_t sum) {
   return static_cast<std::uint8_t>(std::clamp<std::int32_t>(sum >> kPrecision, 0, 255));
-}
-
-std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
 }
 
 /// A pixel of `channels` from each of the taps' inputs. kChannels 0: any number.
@@ -126,12 +123,12 @@ RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::i
   written_bytes_ =
       std::max(row_bytes_, blocks_ * kBlock * channels_ + resize_rows::kBytesWrittenBeyond);
   kept_bytes_ = height_first_ ? columns_.range().size() * channels_ : row_bytes_;
-  stride_ = round_up(height_first_ ? kept_bytes_ : written_bytes_, kColumns);
+  stride_ = align_up(height_first_ ? kept_bytes_ : written_bytes_, kColumns);
   kept_.reset(new std::uint8_t[static_cast<std::size_t>(stride_ * this->rows().size())]);
 }
 
 void RowResizer::pack_columns() {
-  blocks_ = (columns_.count() + kBlock - 1) / kBlock;
+  blocks_ = ceil_div(columns_.count(), kBlock);
   packed_first_.resize(static_cast<std::size_t>(blocks_ * kBlock));
   for (std::int64_t i = 0; i < blocks_ * kBlock; ++i) {
     // The last block may have outputs that nobody wants.
@@ -142,7 +139,7 @@ void RowResizer::pack_columns() {
   if (vectors_ == Vectors::vnni && channels_ == 3) pack_places();
   const std::int64_t inputs = resize_rows::inputs_of_group(row_vectors_, channels_);
   const std::int64_t words = resize_rows::words_of_group(row_vectors_, channels_);
-  groups_ = (columns_.longest() + inputs - 1) / inputs;
+  groups_ = ceil_div(columns_.longest(), inputs);
   beyond_ = resize_rows::bytes_read_beyond(row_vectors_, channels_, groups_);
   packed_weights_.resize(static_cast<std::size_t>(blocks_ * groups_ * words));
   for (std::int64_t i = 0; i < blocks_ * kBlock; ++i) {
@@ -194,7 +191,7 @@ void RowResizer::down(std::int64_t output, std::span<std::int32_t> words, std::u
   } else if (vectors_ != Vectors::none) {
     resize_rows::pack_column(vectors_, weights, length, words.data());
     resize_rows::along_columns(vectors_, from, stride_, words.data(), length,
-                               round_up(kept_bytes_, kColumns), to);
+                               align_up(kept_bytes_, kColumns), to);
   } else {
     along_columns(from, stride_, weights, length, kept_bytes_, words.data(), to);
   }
@@ -219,14 +216,14 @@ void RowResizer::write(std::span<std::byte> to) const {
   assert(to.size() == static_cast<std::size_t>(rows_.count() * row_bytes_));
   auto* out = reinterpret_cast<std::uint8_t*>(to.data());
   std::vector<std::uint8_t> row(
-      static_cast<std::size_t>(round_up(kept_bytes_, kColumns) + beyond_));
+      static_cast<std::size_t>(align_up(kept_bytes_, kColumns) + beyond_));
   std::vector<std::uint8_t> shortened(static_cast<std::size_t>(height_first_ ? written_bytes_ : 0));
   std::vector<std::int32_t> words(static_cast<std::size_t>(
-      vectors_ == Vectors::none ? kept_bytes_ : round_up(rows_.longest(), 4)));
+      vectors_ == Vectors::none ? kept_bytes_ : align_up(rows_.longest(), std::int64_t{4})));
   const std::uint8_t* end = out + to.size();
   for (std::int64_t y = 0; y < rows_.count(); ++y, out += row_bytes_) {
     // What is written beyond a row is overwritten by the next one.
-    if (!height_first_ && end - out >= round_up(kept_bytes_, kColumns)) {
+    if (!height_first_ && end - out >= align_up(kept_bytes_, kColumns)) {
       down(y, words, out);
       continue;
     }
