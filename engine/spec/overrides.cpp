@@ -164,7 +164,7 @@ class Override {
       text += " It is empty";
     } else {
       text += fmt::format(" It has the indices 0 to {}", node.children.size() - 1);
-      if (!names.empty()) text += fmt::format(" and the names {}", fmt::join(names, ", "));
+      if (!names.empty()) text += " and the names " + known_names(names);
     }
     issue(std::move(text));
   }

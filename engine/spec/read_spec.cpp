@@ -20,8 +20,6 @@
 namespace dpt {
 namespace {
 
-constexpr std::size_t kMaxIssues = 200;
-
 class Checker {
  public:
   Checker(const Catalog& catalog, TrainSpec& spec, std::vector<ConfigIssue>& issues)
