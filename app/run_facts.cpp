@@ -39,7 +39,11 @@ std::int64_t time_of(const std::string& path) {
 FactsJson read_json(const std::string& path) {
   std::ifstream in(path);
   if (!in) return {};
-  return FactsJson::parse(in, nullptr, false);
+  try {
+    return FactsJson::parse(in, nullptr, false);
+  } catch (const std::ios_base::failure&) {
+    return {};  // a folder, or a file that its disk does not give: no reason to hide other runs
+  }
 }
 
 // The value of a field, or `otherwise` where it is not there or is none of that type: a file that
