@@ -15,6 +15,7 @@
 #include "app/commands.h"
 #include "app/console.h"
 #include "engine/spec/fields.h"
+#include "engine/spec/secrets.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -102,7 +103,8 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
   }
   const std::string near =
       word[0] == '-' ? closest(word.substr(0, word.find('=')), names) : std::string();
-  fail(ErrorKind::usage, "unexpected argument '{}' of {}{} See {} --help", word, called,
+  fail(ErrorKind::usage, "unexpected argument '{}' of {}{} See {} --help",
+       without_secrets({word})[0], called,
        near.empty() ? "." : fmt::format(", did you mean '{}'?", near), called);
 }
 
@@ -144,6 +146,7 @@ int run_cli(int argc, const char* const* argv) {
   CLI::App app{kAppHelp};
   CommandBody body;
   define_commands(app, body, {argv, argv + argc});
+  remember_secrets_of({argv, argv + argc});
   const int code = run_guarded([&] {
     prepare_standard_streams();
     try {

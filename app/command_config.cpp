@@ -16,6 +16,7 @@
 #include "engine/optimizers/optimizer.h"
 #include "engine/schedules/schedule.h"
 #include "engine/spec/read_spec.h"
+#include "engine/spec/secrets.h"
 
 namespace dpt {
 namespace {
@@ -144,7 +145,7 @@ std::string check_weights(const TrainSpec& spec, const Plan& plan) {
   if (!spec.weights) return {};
   std::vector<float> params(static_cast<std::size_t>(plan.param_floats));
   const StartWeights weights{*spec.weights, "weights.file " + spec.weights->file, true};
-  return "; " + apply_start_weights(weights, plan, nullptr, params.data()).front();
+  return "; " + hide_secrets(apply_start_weights(weights, plan, nullptr, params.data()).front());
 }
 
 constexpr const char* kStarter =

@@ -15,6 +15,7 @@
 #include "engine/data/data_check.h"
 #include "engine/graph/plan.h"
 #include "engine/spec/read_spec.h"
+#include "engine/spec/secrets.h"
 #include "engine/training/job.h"
 #include "engine/training/stop.h"
 #include "kernels/devices.h"
@@ -305,7 +306,8 @@ DataReport check_config(const TrainSpec& spec, int workers) {
 int run_data_check(const DataOptions& options) {
   const Verdict verdict{allowed_kinds(options)};
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
-  const DataReport report = check_config(spec, workers_of(options));
+  DataReport report = check_config(spec, workers_of(options));
+  for (Finding& finding : report.findings) finding.message = hide_secrets(finding.message);
   if (report.interrupted) return stopped();
   if (options.json) {
     fmt::print("{}\n", json_text(json_of(report, verdict)));

@@ -13,6 +13,7 @@
 #include "engine/data/host_pipeline.h"
 #include "engine/graph/plan.h"
 #include "engine/spec/read_spec.h"
+#include "engine/spec/secrets.h"
 #include "engine/training/job.h"
 
 namespace dpt {
@@ -51,7 +52,7 @@ void print_table(const DataSource& source, const std::vector<SheetPicture>& pict
     const auto at = static_cast<std::int64_t>(i);
     fmt::print("{:>4} {:>6} {:>10}  {:<20}  {}\n", at / columns + 1, at % columns + 1,
                picture.index, printable(class_of(source, picture.label)),
-               printable(source.describe(picture.index)));
+               printable(hide_secrets(source.describe(picture.index))));
   }
 }
 

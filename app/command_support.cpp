@@ -84,7 +84,7 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, Missin
   options.shorter_side = spec.cache_shorter_side;
   options.salvage = spec.on_bad_sample == OnBadSample::salvage;
   options.threads = cpu_info().logical_allowed;
-  options.info = [](const std::string& text) { fmt::print(stderr, "dpt: {}\n", text); };
+  options.info = [](const std::string& text) { say(text); };
   const auto cached = [&](const std::shared_ptr<const DataSource>& source, const char* name) {
     if (!source) return source;
     options.path = (std::filesystem::path(spec.cache) / name).string();

@@ -8,6 +8,8 @@
 #include <memory>
 #include <set>
 
+#include "engine/spec/paths.h"
+
 namespace dpt {
 namespace {
 
@@ -85,12 +87,26 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
+/// True for values that name files or folders and nothing else but words.
+bool is_path(ValueKind kind) {
+  return kind == ValueKind::file || kind == ValueKind::folder || kind == ValueKind::config ||
+         kind == ValueKind::checkpoint || kind == ValueKind::run || kind == ValueKind::samples;
+}
+
+/// A shell leaves the tilde of `--run-dir=~/runs` alone.
+std::string replace_home(std::string& path) {
+  ExpandedPath expanded = expand_home(path);
+  if (expanded.problem.empty()) path = std::move(expanded.path);
+  return expanded.problem;
+}
+
 void name_values_below(CLI::App& app, const std::shared_ptr<CLI::FormatterBase>& formatter) {
   app.formatter(formatter);
   for (CLI::Option* option : app.get_options()) {
     const ValueName* value = value_name(option->get_name());
     // Messages show it too.
     if (value && option->get_type_size() != 0) option->type_name(std::string(value->name));
+    if (value && is_path(value->kind)) option->transform(CLI::Validator(replace_home, "", "path"));
   }
   for (CLI::App* below : app.get_subcommands({})) name_values_below(*below, formatter);
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <iostream>
 
+#include "engine/spec/secrets.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -30,7 +31,7 @@ void prepare_standard_streams() {
 void say(const std::string& text) noexcept {
   // One piece, so that the lines of several processes stay whole. fmt::print would throw.
   try {
-    const std::string line = "dpt: " + text + "\n";
+    const std::string line = "dpt: " + hide_secrets(text) + "\n";
     std::fwrite(line.data(), 1, line.size(), stderr);
   } catch (const std::bad_alloc&) {
     std::fputs("dpt: out of memory\n", stderr);

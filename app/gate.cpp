@@ -15,6 +15,7 @@
 #include "app/console.h"
 #include "app/verdict.h"
 #include "engine/checkpoints/file_io.h"
+#include "engine/spec/secrets.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -160,7 +161,8 @@ std::vector<Judgement> Gate::unchecked(const std::string& reason) const {
 void Gate::write(const std::vector<Judgement>& judgements, const std::string& error) {
   is_done_ = true;
   if (!writes_) return;
-  const VerdictFacts facts{command_, subject_, options_.baseline, error};
+  const VerdictFacts facts{command_, hide_secrets(subject_), hide_secrets(options_.baseline),
+                           hide_secrets(error)};
   const auto write_file = [](const std::string& path, const std::string& text) {
     if (!path.empty()) write_results(path, std::as_bytes(std::span(text)));
   };

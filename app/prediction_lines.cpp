@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/predictions.h"
+#include "engine/spec/secrets.h"
 #include "kernels/json_text.h"
 
 namespace dpt {
@@ -38,7 +39,7 @@ std::string PredictionLines::line(const PredictedPart& part, std::int64_t index,
                                   const SampleResults& samples, std::size_t position,
                                   const std::string* problem) const {
   const Name name{part.first_index + index,
-                  has_path_ ? part.source->describe(index) : std::string()};
+                  has_path_ ? hide_secrets(part.source->describe(index)) : std::string()};
   const std::span<const float> outputs =
       std::span(samples.outputs).subspan(position * width_, width_);
   std::vector<std::size_t> classes;
@@ -77,7 +78,7 @@ std::string PredictionLines::json_line(const Name& name, std::span<const float> 
     to[output_] = outputs[c];
   };
   if (problem) {
-    line["error"] = *problem;
+    line["error"] = hide_secrets(*problem);
     return json_text(line) + "\n";
   }
   if (labelled_) add(line, classes[0]);

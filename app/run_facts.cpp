@@ -13,6 +13,7 @@
 #include <set>
 #include <sstream>
 
+#include "app/lenient_json.h"
 #include "engine/checkpoints/file_io.h"
 #include "engine/checkpoints/safetensors.h"
 #include "kernels/error.h"
@@ -34,12 +35,6 @@ bool is_locked(const std::string& path) {
 std::int64_t time_of(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 ? static_cast<std::int64_t>(status.st_mtime) : 0;
-}
-
-FactsJson read_json(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return {};
-  return FactsJson::parse(in, nullptr, false);
 }
 
 // The value of a field, or `otherwise` where it is not there or is none of that type: a file that
@@ -154,7 +149,7 @@ RunFacts read_run_facts(const std::string& folder) {
   facts.changed = std::max(time_of(log), time_of(folder + "/config.yaml"));
   read_log(log, facts);
   // It is removed when a run that had ended goes on.
-  const FactsJson summary = read_json(folder + "/summary.json");
+  const FactsJson summary = lenient_json<FactsJson>(folder + "/summary.json");
   if (summary.is_object()) {
     facts.results.clear();
     for (const char* split : {"train", "val", "test"}) {

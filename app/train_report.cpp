@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/spec/secrets.h"
 #include "engine/training/run_report.h"
 
 namespace dpt {
@@ -53,7 +54,7 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
 
 std::string shell_command(const std::vector<std::string>& words) {
   std::string line;
-  for (const std::string& word : words) {
+  for (const std::string& word : without_secrets(words)) {
     if (!line.empty()) line += ' ';
     if (!word.empty() && word.find_first_not_of(kPlainCharacters) == std::string::npos) {
       line += word;

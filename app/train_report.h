@@ -15,7 +15,7 @@ namespace dpt {
 /// measured is in it.
 Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& outcome);
 
-/// The words of a command line, quoted for a shell.
+/// The words of a command line, quoted for a shell, without secrets (engine/spec/secrets.h).
 std::string shell_command(const std::vector<std::string>& words);
 
 /// How to resume a run that ended early: "run the same command again to resume", or the command.

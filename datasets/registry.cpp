@@ -5,6 +5,7 @@
 #include "datasets/class_table.h"
 #include "datasets/kinds.h"
 #include "datasets/unlabelled.h"
+#include "engine/spec/secrets.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -64,8 +65,29 @@ const DatasetKind& dataset_kind(const Variant& options) {
        options.where.text(), options.type);
 }
 
+namespace {
+
+/// A config stored in a checkpoint may name a variable that is not set here.
+void check_paths(const std::vector<Field>& fields, const void* object, const std::string& owner) {
+  for (const Field& field : fields) {
+    const std::string name = owner + "." + field.name;
+    if (field.type == FieldType::object) {
+      const void* nested = field.nested_const(object);
+      if (nested) check_paths(field.object->fields, nested, name);
+    }
+    if (field.type != FieldType::path) continue;
+    const PlainValue value = field.get(object);
+    const auto* path = std::get_if<std::string>(&value);
+    const std::string problem = path ? problem_of_stored_path(*path) : std::string();
+    if (!problem.empty()) fail(ErrorKind::usage, "{}: {}", name, problem);
+  }
+}
+
+}  // namespace
+
 DataSets open_dataset(const Variant& options, const DataRequirements& requirements) {
   const DatasetKind& kind = dataset_kind(options);
+  check_paths(options.table->fields, options.options.get(), "data");
   try {
     DataSets sets = kind.open(options, requirements);
     check_class_tables(sets, requirements.known_classes);

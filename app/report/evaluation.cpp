@@ -13,6 +13,7 @@
 #include "app/run_evaluation.h"
 #include "datasets/image.h"
 #include "engine/data/target_rows.h"
+#include "engine/spec/secrets.h"
 #include "engine/training/evaluator.h"
 #include "kernels/error.h"
 
@@ -77,7 +78,7 @@ class SampleChoice {
     for (const std::size_t position : positions) {
       ReportedSample& sample = chosen.emplace_back();
       sample.index = split_.indices[position];
-      sample.file = split_.source->describe(sample.index);
+      sample.file = hide_secrets(split_.source->describe(sample.index));
       sample.loss = static_cast<double>(samples_.loss[position]);
       if (labelled_) {
         const std::vector<std::string>& names = split_.source->classes();

@@ -9,6 +9,7 @@
 #include <set>
 #include <type_traits>
 
+#include "app/lenient_json.h"
 #include "app/report/events.h"
 
 namespace dpt {
@@ -181,8 +182,7 @@ void judge(TimeLedger& ledger) {
 /// The ledger and the time of a run in one process are those of its summary, which has all of it;
 /// of several processes, the summary has only the last.
 void read_summary(const std::string& path, RunHistory& history) {
-  std::ifstream in(path);
-  const HistoryJson summary = in ? HistoryJson::parse(in, nullptr, false) : HistoryJson();
+  const HistoryJson summary = lenient_json<HistoryJson>(path);
   history.ledger.is_of_log = true;
   if (!summary.is_object()) return judge(history.ledger);
   history.epochs = value_in(summary, "epochs", history.epochs);

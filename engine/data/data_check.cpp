@@ -16,6 +16,7 @@
 
 #include "engine/data/perceptual_hash.h"
 #include "engine/data/worker_threads.h"
+#include "engine/spec/secrets.h"
 
 namespace dpt {
 namespace {
@@ -390,7 +391,8 @@ bool is_error(FindingKind kind) {
 
 std::string name_of_sample(const DataReport& report, const SampleRef& sample) {
   const Split& split = report.splits[sample.split].split;
-  return split.source->describe(split.indices[static_cast<std::size_t>(sample.position)]);
+  return hide_secrets(
+      split.source->describe(split.indices[static_cast<std::size_t>(sample.position)]));
 }
 
 PictureSizes picture_sizes(const SurveyedSplit& split) {

@@ -132,8 +132,13 @@ void collect_paths(const std::vector<Field>& fields, const std::string& key,
 }  // namespace
 
 Binder::Binder(const ObjectTable& root, const std::string& file, std::vector<ConfigIssue>& issues,
-               std::map<std::string, Where>& origins, Labels labels)
-    : root_(root), file_(file), issues_(issues), origins_(origins), labels_(labels) {}
+               std::map<std::string, Where>& origins, Labels labels, Author author)
+    : root_(root),
+      file_(file),
+      issues_(issues),
+      origins_(origins),
+      labels_(labels),
+      author_(author) {}
 
 void Binder::Scope::add(const std::vector<Field>& fields) {
   for (const Field& field : fields) {
@@ -290,7 +295,8 @@ void Binder::read_value(const Field& field, void* target, const YamlNode& node,
   }
   PlainValue value;
   const std::size_t issues_before = issues_.size();
-  const bool converted = convert_value(field, node, value, issues_);
+  const bool converted =
+      convert_value(field, node, value, issues_, node.where.file == file_ ? author_ : Author::user);
   // In a file the position says which value is meant; a command line has none.
   for (std::size_t i = issues_before; i < issues_.size(); ++i) {
     if (issues_[i].where.line == 0) issues_[i].text = path + ": " + issues_[i].text;

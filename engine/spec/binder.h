@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/spec/spec_tables.h"
+#include "engine/spec/values.h"
 #include "engine/spec/yaml_tree.h"
 
 namespace dpt {
@@ -17,8 +18,10 @@ enum class Labels : std::uint8_t { needed, not_needed };
 class Binder {
  public:
   /// `root` is the table whose fields are searched for a key that stands in the wrong place.
+  /// `author` is that of `file`; what else was merged into the tree is the user's.
   Binder(const ObjectTable& root, const std::string& file, std::vector<ConfigIssue>& issues,
-         std::map<std::string, Where>& origins, Labels labels = Labels::needed);
+         std::map<std::string, Where>& origins, Labels labels = Labels::needed,
+         Author author = Author::user);
 
   /// Fills `target` from a mapping. `path` is its dotted path ("" for the root).
   void read_object(const ObjectTable& table, void* target, const YamlNode& node,
@@ -60,6 +63,7 @@ class Binder {
   std::vector<ConfigIssue>& issues_;
   std::map<std::string, Where>& origins_;
   Labels labels_;
+  Author author_;
 };
 
 }  // namespace dpt

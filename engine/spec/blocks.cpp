@@ -397,20 +397,22 @@ class Expander {
 
   /// Suggests from what can be seen from here: the children of each block around, so far.
   std::string unknown(const Reference& reference, const Scopes& scopes) {
+    std::string text = fmt::format("expected the name of an earlier layer in '{}', found {}",
+                                   reference.field, in_quotes(reference.name));
+    if (reported_.size() > kMaxIssues) return text;
     std::vector<std::string> names;
+    std::set<std::string> seen;
     for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope) {
       for (const std::string& child : children_[*scope]) {
-        if (std::find(names.begin(), names.end(), child) == names.end()) names.push_back(child);
+        if (seen.insert(child).second) names.push_back(child);
       }
     }
     std::vector<std::string> known = names;
     if (reference.field == std::string("from")) known.push_back("input");
     const std::string near = closest(reference.name, known);
-    std::string text = fmt::format("expected the name of an earlier layer in '{}', found {}",
-                                   reference.field, in_quotes(reference.name));
     text += near.empty() ? "." : fmt::format(", did you mean '{}'?", near);
     text += names.empty() ? " No layer comes before this one"
-                          : fmt::format(" Earlier layers: {}", fmt::join(names, ", "));
+                          : " Earlier layers: " + known_names(names);
     return text;
   }
 

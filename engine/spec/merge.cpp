@@ -1,6 +1,8 @@
 #include "engine/spec/merge.h"
 
 #include <algorithm>
+#include <string>
+#include <unordered_map>
 
 #include "engine/spec/patch.h"
 
@@ -77,12 +79,15 @@ void merge(YamlNode& base, YamlNode over, const std::string& tag,
     });
   }
   base.where = over.where;
+  std::unordered_map<std::string, std::size_t> index;
+  for (std::size_t i = 0; i < base.children.size(); ++i) index.emplace(base.children[i].key, i);
   for (YamlNode& child : over.children) {
-    YamlNode* old = base.find(child.key);
-    if (!old) {
+    const auto found = index.find(child.key);
+    if (found == index.end()) {
       base.children.push_back(std::move(child));
       continue;
     }
+    YamlNode* old = &base.children[found->second];
     std::string key = child.key;
     const Where key_where = child.key_where;
     merge(*old, std::move(child));

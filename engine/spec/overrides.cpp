@@ -98,11 +98,9 @@ class Override {
   YamlNode* list_item(YamlNode& node, std::size_t& at) {
     YamlNode* found = nullptr;
     std::size_t length = 0;
-    std::vector<std::string> names;
     for (YamlNode& item : node.children) {
       const std::string name = item.is_map() ? text_of_child(item, "name") : std::string{};
       if (name.empty()) continue;
-      names.push_back(name);
       const std::size_t end = at + name.size();
       const bool fits =
           path_.compare(at, name.size(), name) == 0 && (end == path_.size() || path_[end] == '.');
@@ -125,7 +123,7 @@ class Override {
       if (YamlNode* inside = layer_by_full_name(node, at)) return inside;
     }
     if (!found) {
-      no_such_item(node, path_.substr(0, at - 1), key, names);
+      no_such_item(node, path_.substr(0, at - 1), key);
       return nullptr;
     }
     at += length + 1;
@@ -155,8 +153,12 @@ class Override {
     return nullptr;
   }
 
-  void no_such_item(const YamlNode& node, const std::string& list, const std::string& key,
-                    const std::vector<std::string>& names) {
+  void no_such_item(const YamlNode& node, const std::string& list, const std::string& key) {
+    std::vector<std::string> names;
+    for (const YamlNode& item : node.children) {
+      const std::string name = item.is_map() ? text_of_child(item, "name") : std::string{};
+      if (!name.empty()) names.push_back(name);
+    }
     std::string text = fmt::format("{} has no item '{}'", list, key);
     const std::string near = closest(key, names);
     text += near.empty() ? "." : fmt::format(", did you mean '{}'?", near);
@@ -164,7 +166,7 @@ class Override {
       text += " It is empty";
     } else {
       text += fmt::format(" It has the indices 0 to {}", node.children.size() - 1);
-      if (!names.empty()) text += fmt::format(" and the names {}", fmt::join(names, ", "));
+      if (!names.empty()) text += " and the names " + known_names(names);
     }
     issue(std::move(text));
   }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <string>
+#include <unordered_map>
 
 #include "engine/spec/merge.h"
 #include "engine/spec/scalars.h"
@@ -132,9 +134,61 @@ void add_names(const YamlNode& list, std::int64_t& index, std::vector<std::strin
   }
 }
 
+/// Finds layers of a list as find_layer does. Those that are called by a plain name are in an
+/// index: a walk through the list for each of many changes would take quadratic time.
+class Finder {
+ public:
+  explicit Finder(YamlNode& layers) : layers_(layers) {}
+
+  std::optional<LayerPlace> find(const std::string& name) {
+    if (name.find('.') != std::string::npos || leading_index(name)) {
+      is_indexed_ = false;  // copies of a block may be written out
+      return find_layer(layers_, name);
+    }
+    if (!is_indexed_) make_index();
+    const auto found = index_.find(name);
+    if (found == index_.end()) return std::nullopt;
+    return LayerPlace{&layers_, found->second};
+  }
+
+  /// `count` layers were put before the one at `place`.
+  void inserted(const LayerPlace& place, std::size_t count) {
+    if (place.list != &layers_ || !is_indexed_) return;
+    for (auto& [name, at] : index_) {
+      if (at >= place.index) at += count;
+    }
+    for (std::size_t i = place.index; i < place.index + count; ++i) add(i);
+  }
+
+  /// A layer was removed or renamed.
+  void forget() { is_indexed_ = false; }
+
+ private:
+  void make_index() {
+    index_.clear();
+    for (std::size_t i = 0; i < layers_.children.size(); ++i) add(i);
+    is_indexed_ = true;
+  }
+
+  /// The first of several that have one name is the one that is meant.
+  void add(std::size_t at) {
+    const YamlNode& item = layers_.children[at];
+    if (!item.is_map() || !item.find("type")) return;
+    const std::string name = text_of_child(item, "name");
+    if (name.empty()) return;
+    const auto [other, is_new] = index_.emplace(name, at);
+    if (!is_new) other->second = std::min(other->second, at);
+  }
+
+  YamlNode& layers_;
+  std::unordered_map<std::string, std::size_t> index_;
+  bool is_indexed_ = false;
+};
+
 class Patcher {
  public:
-  Patcher(YamlNode& layers, std::vector<ConfigIssue>& issues) : layers_(layers), issues_(issues) {}
+  Patcher(YamlNode& layers, std::vector<ConfigIssue>& issues)
+      : layers_(layers), finder_(layers), issues_(issues) {}
 
   void apply(const YamlNode& entry) {
     const YamlNode* verb = verb_of(entry);
@@ -152,9 +206,11 @@ class Patcher {
             fmt::format("expected fields to change of the layer '{}', found none", *name.value));
       return;
     }
-    const std::optional<LayerPlace> place = find_layer(layers_, *name.value);
+    const std::optional<LayerPlace> place = finder_.find(*name.value);
     if (!place) {
-      issue(verb->where, no_such_layer(layers_, *name.value));
+      issue(verb->where, issues_.size() < kMaxIssues
+                             ? no_such_layer(layers_, *name.value)
+                             : "there is no layer " + in_quotes(*name.value));
       return;
     }
     if (is_insert) {
@@ -162,10 +218,12 @@ class Patcher {
     } else if (verb->key == "delete") {
       place->list->children.erase(place->list->children.begin() +
                                   static_cast<std::ptrdiff_t>(place->index));
+      finder_.forget();
     } else {
       YamlNode over = entry;
       remove_child(over, verb->key);
       over.key = place->item().key;
+      if (over.find("name")) finder_.forget();
       merge(place->item(), std::move(over), "type", {"name", "from"});
     }
   }
@@ -219,13 +277,16 @@ class Patcher {
     return false;
   }
 
-  static void insert(const LayerPlace& place, const YamlNode& layers, bool after) {
+  void insert(LayerPlace place, const YamlNode& layers, bool after) {
+    if (after) ++place.index;
     std::vector<YamlNode>& items = place.list->children;
-    items.insert(items.begin() + static_cast<std::ptrdiff_t>(place.index + (after ? 1 : 0)),
-                 layers.children.begin(), layers.children.end());
+    items.insert(items.begin() + static_cast<std::ptrdiff_t>(place.index), layers.children.begin(),
+                 layers.children.end());
+    finder_.inserted(place, layers.children.size());
   }
 
   YamlNode& layers_;
+  Finder finder_;
   std::vector<ConfigIssue>& issues_;
 };
 
@@ -262,7 +323,7 @@ std::string no_such_layer(YamlNode& layers, const std::string& name) {
   const std::string near = closest(name, names);
   return fmt::format("there is no layer {}{} Layers: {}", in_quotes(name),
                      near.empty() ? "." : fmt::format(", did you mean '{}'?", near),
-                     names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+                     names.empty() ? "none" : known_names(names));
 }
 
 void apply_patch(YamlNode& layers, const YamlNode& patch, std::vector<ConfigIssue>& issues) {

@@ -4,11 +4,16 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
+
+#include "engine/spec/secrets.h"
 
 namespace dpt {
 namespace {
 
-bool is_variable_name(const std::string& name) {
+constexpr int kMaxDefaults = 16;  ///< variables in defaults of variables
+
+bool is_variable_name(std::string_view name) {
   if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
   for (const char c : name) {
     const bool is_word =
@@ -18,48 +23,163 @@ bool is_variable_name(const std::string& name) {
   return true;
 }
 
-}  // namespace
+/// "https://...", of which dpt opens none.
+bool is_url(std::string_view text) {
+  const std::size_t colon = text.find("://");
+  if (colon == std::string_view::npos || colon == 0) return false;
+  return text.find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+             "0123456789+.-") == colon;
+}
 
-ExpandedPath expand_variables(const std::string& text) {
-  ExpandedPath result;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    if (text.compare(at, 3, "$${") == 0) {
-      result.path += "${";
-      at += 3;
-      continue;
+std::string normal_path(const std::string& path) {
+  std::string normal = std::filesystem::path(path).lexically_normal().string();
+  while (normal.size() > 1 && normal.back() == '/') normal.pop_back();
+  return normal;
+}
+
+/// What a variable's text became: the same twice, but for the values of secret variables.
+class Expansion {
+ public:
+  explicit Expansion(std::string_view text) : text_(text) {}
+
+  ExpandedPath expand() {
+    read(0, true, std::string_view::npos);
+    end_literal();
+    if (!has_secret_) result_.stored.clear();
+    return std::move(result_);
+  }
+
+ private:
+  /// Reads up to the '}' that ends the default which begins at `opened`, or to the end. What is
+  /// not used is only checked. False if there is a problem.
+  bool read(int depth, bool is_used, std::size_t opened) {
+    while (at_ < text_.size()) {
+      const std::string_view rest = text_.substr(at_);
+      if (opened != std::string_view::npos && rest[0] == '}') return true;
+      if (rest.starts_with("$${")) {
+        if (is_used) add("${");
+        at_ += 3;
+      } else if (rest.starts_with("${")) {
+        if (!variable(depth, is_used)) return false;
+      } else {
+        if (is_used) add(rest.substr(0, 1));
+        ++at_;
+      }
     }
-    if (text.compare(at, 2, "${") != 0) {
-      result.path += text[at++];
-      continue;
-    }
-    const std::size_t end = text.find('}', at);
-    if (end == std::string::npos) {
-      result.problem = "expected '}' after '${'";
-      return result;
-    }
-    const std::string inside = text.substr(at + 2, end - at - 2);
-    const std::size_t colon = inside.find(":-");
-    const std::string name = inside.substr(0, colon);
+    return opened == std::string_view::npos || no_end();
+  }
+
+  bool variable(int depth, bool is_used) {
+    const std::size_t begin = at_;
+    const std::size_t end = text_.find('}', at_);
+    if (end == std::string_view::npos) return no_end();
+    const std::size_t colon = text_.substr(0, end).find(":-", at_);
+    const bool has_default = colon != std::string_view::npos;
+    const std::string name(text_.substr(at_ + 2, (has_default ? colon : end) - at_ - 2));
     if (!is_variable_name(name)) {
-      result.problem =
-          fmt::format("expected ${{NAME}} or ${{NAME:-default}}, found '${{{}}}'", inside);
-      return result;
+      result_.problem = fmt::format("expected ${{NAME}} or ${{NAME:-default}}, found '{}'",
+                                    text_.substr(begin, end + 1 - begin));
+      return false;
     }
     const char* value = std::getenv(name.c_str());
-    if (value != nullptr && *value != '\0') {
-      result.path += value;
-    } else if (colon != std::string::npos) {
-      result.path += inside.substr(colon + 2);
-    } else {
-      result.problem = fmt::format(
+    const bool is_set = value != nullptr && *value != '\0';
+    if (is_used && is_set) add_variable(name, value);
+    if (is_used && !is_set && !has_default) {
+      result_.is_unset = true;
+      result_.problem = fmt::format(
           "the environment variable {} is not set: set it, or give a default as in "
           "${{{}:-folder}}",
           name, name);
-      return result;
+      return false;
     }
-    at = end + 1;
+    at_ = has_default ? colon + 2 : end;
+    if (has_default) {
+      if (depth == kMaxDefaults) {
+        result_.problem =
+            fmt::format("expected at most {} defaults in one another, found more", kMaxDefaults);
+        return false;
+      }
+      if (!read(depth + 1, is_used && !is_set, begin)) return false;
+    }
+    ++at_;
+    return true;
   }
+
+  bool no_end() {
+    result_.problem = "expected '}' after '${'";
+    return false;
+  }
+
+  void add(std::string_view part) {
+    result_.path += part;
+    literal_ += part;
+  }
+
+  void add_variable(const std::string& name, const std::string& value) {
+    if (!is_secret_name(name) && !has_url_login(value)) return add(value);
+    const std::string shown = fmt::format("${{{}}}", name);
+    remember_secret(value, shown);
+    remember_secret(normal_path(value), shown);
+    result_.path += value;
+    end_literal();
+    result_.stored += shown;
+    has_secret_ = true;
+  }
+
+  void end_literal() {
+    result_.stored += escape_variables(literal_);
+    literal_.clear();
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  ExpandedPath result_;
+  std::string literal_;  ///< of `stored`, not escaped yet
+  bool has_secret_ = false;
+};
+
+/// Replaces a leading "~/" of `path` by $HOME, or says why not.
+std::string home_of(std::string& path) {
+  if (path.empty() || path[0] != '~') return {};
+  if (path.size() > 1 && path[1] != '/') {
+    const std::string name = path.substr(0, path.find('/'));
+    return fmt::format(
+        "expected a path, found one that begins with '{}': only ~/ is read, as the home folder of "
+        "this user; write the folder out, or ./{} for a name that begins with '~'",
+        name, name);
+  }
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || *home == '\0') {
+    return "the environment variable HOME is not set, which '~/' stands for: write the folder out";
+  }
+  path.replace(0, 1, home);
+  return {};
+}
+
+void finish(ExpandedPath& result) {
+  if (!result.problem.empty()) return;
+  if (is_url(result.path)) {
+    result.problem = "expected a path of this machine, found a URL: dpt reads and writes files";
+    return;
+  }
+  const bool is_stored_too = result.stored.starts_with('~');
+  result.problem = home_of(result.path);
+  if (is_stored_too && result.problem.empty()) home_of(result.stored);
+}
+
+}  // namespace
+
+ExpandedPath expand_variables(const std::string& text) {
+  ExpandedPath result = Expansion(text).expand();
+  finish(result);
+  return result;
+}
+
+ExpandedPath expand_home(const std::string& text) {
+  ExpandedPath result;
+  result.path = text;
+  finish(result);
   return result;
 }
 
@@ -70,6 +190,21 @@ std::string escape_variables(const std::string& path) {
     out += path[i];
   }
   return out;
+}
+
+bool has_variable(std::string_view text) {
+  for (std::size_t at = text.find("${"); at != std::string_view::npos;
+       at = text.find("${", at + 2)) {
+    if (at == 0 || text[at - 1] != '$') return true;
+  }
+  return false;
+}
+
+std::string unescape_text(std::string text) {
+  for (std::size_t at = text.find("$${"); at != std::string::npos; at = text.find("$${", at + 2)) {
+    text.erase(at, 1);
+  }
+  return text;
 }
 
 std::string resolve_path(const std::string& path, const std::string& file) {

@@ -1,22 +1,39 @@
-// Paths in configs: ${VAR:-default}, and what relative ones are relative to.
+// Paths in configs and on command lines: ${VAR:-default}, ~/, and what relative ones are relative
+// to.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace dpt {
 
 /// A path with its variables replaced, or why that cannot be.
 struct ExpandedPath {
   std::string path;
-  std::string problem;  ///< empty = fine
+  std::string problem;    ///< empty = fine
+  bool is_unset = false;  ///< the problem is a variable that is not set
+  /// Text that expands to `path`, with ${NAME} for secret variables; empty if it has none.
+  std::string stored;
 };
 
 /// Replaces ${NAME} and ${NAME:-default} from the environment (the default also stands for an empty
-/// variable). `$${` stands for a literal `${`; any other `$` is itself.
+/// variable, and may contain variables), then a leading `~/` by $HOME. `$${` stands for a literal
+/// `${`; any other `$` is itself. Remembers the values of secret variables (secrets.h). `~NAME/`
+/// and URLs are problems.
 ExpandedPath expand_variables(const std::string& text);
 
-/// The opposite for a finished path: text that expand_variables turns into `path`.
+/// A path of a command line, where the shell has replaced variables: a leading `~/`, which it
+/// leaves alone in `--option=~/x`, becomes $HOME. `~NAME/` and URLs are problems.
+ExpandedPath expand_home(const std::string& text);
+
+/// The opposite of expand_variables for finished text: text that it turns into `path`.
 std::string escape_variables(const std::string& path);
+
+/// True if the text has a `${` that is not written `$${`.
+bool has_variable(std::string_view text);
+
+/// Text of a value that is no path, where variables are not read: `$${` becomes `${`.
+std::string unescape_text(std::string text);
 
 /// `path` made absolute against the folder of `file`; with `file` empty, against the working
 /// directory. An empty path stays empty.

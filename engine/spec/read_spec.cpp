@@ -20,8 +20,6 @@
 namespace dpt {
 namespace {
 
-constexpr std::size_t kMaxIssues = 200;
-
 class Checker {
  public:
   Checker(const Catalog& catalog, TrainSpec& spec, std::vector<ConfigIssue>& issues)
@@ -213,7 +211,8 @@ namespace {
 /// From the tree of a config to its spec, where nothing was wrong before. `files` are those of the
 /// tree, in the order of their issues.
 void read_tree(const Catalog& catalog, const SpecTables& tables, const YamlNode& tree,
-               const std::vector<std::string>& files, Labels labels, ReadResult& result) {
+               const std::vector<std::string>& files, Labels labels, Author author,
+               ReadResult& result) {
   TrainSpec& spec = result.spec;
   const std::string& file = spec.file;
   if (tree.kind != YamlNode::Kind::broken) {
@@ -222,7 +221,7 @@ void read_tree(const Catalog& catalog, const SpecTables& tables, const YamlNode&
                                                        "data, model, ..., found {}",
                                                        found_text(tree))});
     } else if (!is_newer_version(tree, result.issues)) {
-      Binder(tables.root, file, result.issues, spec.origins, labels)
+      Binder(tables.root, file, result.issues, spec.origins, labels, author)
           .read_object(tables.root, &spec, tree, "");
       Checker(catalog, spec, result.issues).check();
     }
@@ -238,7 +237,8 @@ ReadResult read_any(const Catalog& catalog, const std::string& text, const std::
   std::vector<std::string> files;
   const YamlNode tree =
       load_tree(tables, catalog, text, file, overrides, stored, files, result.issues);
-  read_tree(catalog, tables, tree, files, Labels::needed, result);
+  read_tree(catalog, tables, tree, files, Labels::needed, stored ? Author::dpt : Author::user,
+            result);
   return result;
 }
 
@@ -346,7 +346,7 @@ TrainSpec load_spec_to_predict(const Catalog& catalog, const std::string& text,
   }
   // It asks for samples that are held out.
   if (YamlNode* train = tree.find("train")) remove_child(*train, "early_stopping");
-  read_tree(catalog, tables, tree, files, Labels::not_needed, result);
+  read_tree(catalog, tables, tree, files, Labels::not_needed, Author::dpt, result);
   return spec_or_throw(std::move(result));
 }
 

@@ -15,6 +15,10 @@ struct ConfigIssue {
   std::string text;
 };
 
+/// Issues of a config that are reported; further ones are counted, and are not worth the time that
+/// finding a suggestion takes.
+inline constexpr std::size_t kMaxIssues = 200;
+
 struct ReadResult {
   TrainSpec spec;                   ///< valid only when issues is empty
   std::vector<ConfigIssue> issues;  ///< in order of position

@@ -27,9 +27,12 @@ that it is up to date.
 - Blocks (`Sequential`, `Residual`) hold layers and blocks; `repeat` makes copies. The layers of a block NAME
   are called NAME.CHILD, those of its copies NAME.0.CHILD, NAME.1.CHILD, ...; `from` finds names of the
   same block first. `dpt config show --expand` prints the layers that the blocks of a config stand for.
-- A path may contain `${NAME}` or `${NAME:-default}` from the environment (`$${` gives a literal `${`).
+- A path may contain `${NAME}` or `${NAME:-default}` from the environment, where the default may contain
+  variables too (`$${` gives a literal `${`). In any other value `${` is an error. A leading `~/` is the home folder.
   A relative path is relative to the config file that contains it; on the command line, to the
   working directory.
+- A variable is secret if `token`, `password`, `secret` or `key` is a word of its name (`S3_SECRET`). A stored config
+  keeps `${S3_SECRET}` in place of its value, and log and messages show that.
 - `true` and `false` are the only booleans; numbers are decimal without leading zeros; a string that
   looks like a number needs quotes. Aliases work; merge keys (`<<`), tags and several documents in
   one file do not.

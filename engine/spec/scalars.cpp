@@ -6,6 +6,8 @@
 #include <cmath>
 #include <string_view>
 
+#include <fmt/ranges.h>
+
 namespace dpt {
 namespace {
 
@@ -150,6 +152,14 @@ std::string in_quotes(const std::string& text) {
     }
   }
   return out + "'";
+}
+
+std::string known_names(const std::vector<std::string>& names) {
+  constexpr std::size_t kMaxNames = 20;
+  const std::size_t shown = std::min(names.size(), kMaxNames);
+  const std::string text = fmt::format(
+      "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  return shown == names.size() ? text : fmt::format("{}, ... ({} in all)", text, names.size());
 }
 
 std::string number_text(double value) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/spec/yaml_tree.h"
 
@@ -14,6 +15,8 @@ namespace dpt {
 std::string found_text(const YamlNode& node);
 /// `text` between single quotes, shortened and without control characters.
 std::string in_quotes(const std::string& text);
+/// Names that may stand somewhere, for a message: "a, b, c", the first 20 of many.
+std::string known_names(const std::vector<std::string>& names);
 /// `text` with the letters of ASCII in lower case, whatever the locale.
 std::string lower_case(std::string text);
 /// A number as people write it: 65536, 0.5.

@@ -7,6 +7,7 @@
 #include "engine/spec/paths.h"
 #include "engine/spec/read_spec.h"
 #include "engine/spec/scalars.h"
+#include "engine/spec/secrets.h"
 #include "engine/spec/spec_tables.h"
 #include "engine/spec/yaml_tree.h"
 
@@ -62,7 +63,8 @@ struct ToYaml {
   }
   std::string operator()(double value) const { return yaml_number(value); }
   std::string operator()(const std::string& value) const {
-    return yaml_string(field.type == FieldType::path ? escape_variables(value) : value);
+    return yaml_string(field.type == FieldType::path ? stored_path(value)
+                                                     : escape_variables(value));
   }
   std::string operator()(const Size2& value) const {
     if (!field.size_word.empty() && value == kWordSize) return field.size_word;
@@ -77,12 +79,13 @@ struct ToYaml {
     return yaml_list(value, yaml_integer);
   }
   std::string operator()(const std::vector<std::string>& value) const {
-    return yaml_list(value, yaml_string);
+    return yaml_list(value,
+                     [](const std::string& text) { return yaml_string(escape_variables(text)); });
   }
   std::string operator()(const TextPairs& value) const {
     std::vector<std::string> texts;
     for (const auto& [key, text] : value) {
-      texts.push_back(yaml_string(key) + ": " + yaml_string(text));
+      texts.push_back(yaml_string(key) + ": " + yaml_string(escape_variables(text)));
     }
     return fmt::format("{{{}}}", fmt::join(texts, ", "));
   }
@@ -257,8 +260,8 @@ class Writer {
   std::string origin(const std::string& path) const {
     const auto found = spec_.origins.find(path);
     if (found == spec_.origins.end()) return "default";
-    if (found->second.line == 0) return found->second.file;
-    return fmt::format("{}:{}", found->second.file, found->second.line);
+    const std::string file = hide_secrets(found->second.file);
+    return found->second.line == 0 ? file : fmt::format("{}:{}", file, found->second.line);
   }
 
   const TrainSpec& spec_;

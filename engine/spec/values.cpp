@@ -6,6 +6,7 @@
 
 #include "engine/spec/paths.h"
 #include "engine/spec/scalars.h"
+#include "engine/spec/secrets.h"
 #include "engine/spec/sources.h"
 
 namespace dpt {
@@ -88,8 +89,8 @@ Field element_of(const Field& field) {
 
 class Converter {
  public:
-  Converter(const Field& field, std::vector<ConfigIssue>& issues)
-      : field_(field), issues_(issues) {}
+  Converter(const Field& field, std::vector<ConfigIssue>& issues, Author author)
+      : field_(field), issues_(issues), author_(author) {}
 
   bool convert(const YamlNode& node, PlainValue& value) {
     if (node.kind == YamlNode::Kind::broken) return false;
@@ -124,7 +125,11 @@ class Converter {
   bool refuse(const YamlNode& node, const std::string& hint) {
     std::string text =
         fmt::format("expected {}, found {}", expected_text(field_), found_text(node));
-    if (!hint.empty()) text += "; " + hint;
+    if (!hint.empty()) {
+      text += "; " + hint;
+    } else if (node.kind == YamlNode::Kind::scalar && has_variable(node.text)) {
+      text += "; variables (${...}) are read in paths only";
+    }
     issues_.push_back({node.where, std::move(text)});
     return false;
   }
@@ -169,7 +174,16 @@ class Converter {
       if (near.empty()) near = closest(*scalar.value, field_.choices);
       return refuse(node, near.empty() ? std::string{} : fmt::format("did you mean '{}'?", near));
     }
-    return keep(scalar, node, value);
+    if (!scalar.value) return refuse(node, scalar.hint);
+    if (author_ == Author::user && has_variable(*scalar.value)) {
+      issues_.push_back({node.where, fmt::format("expected text without a variable, found {}: "
+                                                 "${{...}} is read in paths only; write $${{ for a "
+                                                 "literal ${{",
+                                                 in_quotes(*scalar.value))});
+      return false;
+    }
+    value = unescape_text(*scalar.value);
+    return true;
   }
 
   bool path(const YamlNode& node, PlainValue& value) {
@@ -177,12 +191,25 @@ class Converter {
     if (!scalar.value) return refuse(node, scalar.hint);
     if (scalar.value->empty() && field_.is_required) return refuse(node, {});
     const ExpandedPath expanded = expand_variables(*scalar.value);
+    if (expanded.is_unset && author_ == Author::dpt) {
+      remember_secret_path(*scalar.value, *scalar.value);
+      value = *scalar.value;
+      return true;
+    }
     if (!expanded.problem.empty()) {
       issues_.push_back({node.where, expanded.problem});
       return false;
     }
     const bool is_argument = node.where.line == 0;
-    value = resolve_path(expanded.path, is_argument ? std::string{} : node.where.file);
+    const std::string file = is_argument ? std::string{} : node.where.file;
+    const std::string path = resolve_path(expanded.path, file);
+    if (!expanded.stored.empty()) {
+      const bool is_absolute = expanded.path.starts_with('/');
+      const std::string folder =
+          is_absolute ? std::string{} : escape_variables(resolve_path("./", file));
+      remember_secret_path(path, folder + expanded.stored);
+    }
+    value = path;
     return true;
   }
 
@@ -202,8 +229,8 @@ class Converter {
     if (node.children.size() != 2) return refuse(node, {});
     PlainValue h, w;
     const Field one = element_of(field_);
-    const bool has_h = Converter(one, issues_).convert(node.children[0], h);
-    const bool has_w = Converter(one, issues_).convert(node.children[1], w);
+    const bool has_h = Converter(one, issues_, author_).convert(node.children[0], h);
+    const bool has_w = Converter(one, issues_, author_).convert(node.children[1], w);
     if (!has_h || !has_w) return false;
     value = Size2{std::get<std::int64_t>(h), std::get<std::int64_t>(w)};
     return true;
@@ -221,13 +248,13 @@ class Converter {
       if constexpr (std::is_same_v<T, std::string>) {
         if (node.kind != YamlNode::Kind::scalar) return refuse(node, {});
         PlainValue single;
-        if (!Converter(one, issues_).convert(node, single)) return false;
+        if (!Converter(one, issues_, author_).convert(node, single)) return false;
         value = std::vector<T>{std::get<T>(single)};
         return true;
       } else {
         std::vector<ConfigIssue> ignored;
         PlainValue single;
-        const bool is_one = Converter(one, ignored).convert(node, single);
+        const bool is_one = Converter(one, ignored, author_).convert(node, single);
         if (is_one && field_.one_is_list) {
           value = std::vector<T>{std::get<T>(single)};
           return true;
@@ -242,7 +269,7 @@ class Converter {
     bool is_good = true;
     for (const YamlNode& child : node.children) {
       PlainValue element;
-      if (Converter(one, issues_).convert(child, element)) {
+      if (Converter(one, issues_, author_).convert(child, element)) {
         all.push_back(std::get<T>(element));
       } else {
         is_good = false;
@@ -259,7 +286,7 @@ class Converter {
     bool is_good = true;
     for (const YamlNode& child : node.children) {
       PlainValue text;
-      if (Converter(one, issues_).convert(child, text)) {
+      if (Converter(one, issues_, author_).convert(child, text)) {
         all.emplace_back(child.key, std::get<std::string>(text));
       } else {
         is_good = false;
@@ -271,6 +298,7 @@ class Converter {
 
   const Field& field_;
   std::vector<ConfigIssue>& issues_;
+  Author author_;
 };
 
 }  // namespace
@@ -336,8 +364,8 @@ std::string most_text(const Field& field, std::size_t count) {
 }
 
 bool convert_value(const Field& field, const YamlNode& node, PlainValue& value,
-                   std::vector<ConfigIssue>& issues) {
-  return Converter(field, issues).convert(node, value);
+                   std::vector<ConfigIssue>& issues, Author author) {
+  return Converter(field, issues, author).convert(node, value);
 }
 
 }  // namespace dpt

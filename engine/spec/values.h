@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,15 @@ std::string expected_text(const Field& field);
 /// long, and where expected_text says how many there must be.
 std::string most_text(const Field& field, std::size_t count);
 
+/// Who wrote a config.
+enum class Author : std::uint8_t {
+  user,
+  dpt  ///< it is stored in a checkpoint: text of earlier versions may have `${`, and a path whose
+       ///< variable is not set matters only once it is opened
+};
+
 /// Converts `node` to what a field of a simple type holds. False, with issues, if it cannot be.
 bool convert_value(const Field& field, const YamlNode& node, PlainValue& value,
-                   std::vector<ConfigIssue>& issues);
+                   std::vector<ConfigIssue>& issues, Author author = Author::user);
 
 }  // namespace dpt

@@ -17,18 +17,6 @@ namespace {
 /// Ends a parse whose document must not be read on; the issue is already recorded.
 struct Refused {};
 
-std::size_t count_nodes(const YamlNode& node) {
-  std::size_t count = 1;
-  for (const YamlNode& child : node.children) count += count_nodes(child);
-  return count;
-}
-
-int depth_of(const YamlNode& node) {
-  int deepest = 0;
-  for (const YamlNode& child : node.children) deepest = std::max(deepest, depth_of(child));
-  return deepest + 1;
-}
-
 class TreeBuilder : public YAML::EventHandler {
  public:
   TreeBuilder(const std::string& text, const std::string& file, std::vector<ConfigIssue>& issues)
@@ -70,21 +58,23 @@ class TreeBuilder : public YAML::EventHandler {
     check_size(mark, 1, 1);
     YamlNode node;
     node.where = where(mark);
-    complete(std::move(node), anchor);
+    complete_leaf(std::move(node), anchor);
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
     YamlNode node;
+    int depth = 1;
     if (found == anchors_.end()) {
       issue(where(mark), "an alias is inside what it refers to: a config cannot be cyclic");
       node.kind = YamlNode::Kind::broken;
     } else {
-      node = found->second.node;
       check_size(mark, found->second.nodes, found->second.depth);
+      depth = found->second.depth;
+      node = copy_of(found->second);
     }
     if (expects_key()) node.where = where(mark);
-    complete(std::move(node), 0);
+    complete(std::move(node), 0, nodes_ - 1, depth);
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -97,7 +87,7 @@ class TreeBuilder : public YAML::EventHandler {
     node.is_plain = tag != "!";
     node.text = value;
     node.where = where(mark);
-    complete(std::move(node), anchor);
+    complete_leaf(std::move(node), anchor);
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -116,16 +106,22 @@ class TreeBuilder : public YAML::EventHandler {
   struct Open {
     YamlNode node;
     YAML::anchor_t anchor = 0;
-    bool has_key = false;  ///< map: the next node is a value
-    bool drop = false;     ///< map: the key was bad, so its value is read and forgotten
+    std::size_t nodes_before = 0;  ///< how many the config has before this one
+    int depth = 1;                 ///< levels so far, its own included
+    bool has_key = false;          ///< map: the next node is a value
+    bool drop = false;             ///< map: the key was bad, so its value is read and forgotten
     std::string key;
     Where key_where;
     std::map<std::string, int> lines;  ///< map: where each key stands
   };
+  /// A node that aliases may name. It stays where it is in the tree: keeping copies would take
+  /// memory for each level of anchors in one another.
   struct Anchored {
-    YamlNode node;
-    std::size_t nodes;
-    int depth;
+    std::vector<std::size_t> at;  ///< index among the children at each level, from the root
+    YamlNode leaf;                ///< instead, of a node without children or outside of the tree
+    bool is_leaf = false;
+    std::size_t nodes = 1;
+    int depth = 1;
   };
 
   std::size_t continuations_before(std::size_t offset) const {
@@ -168,18 +164,25 @@ class TreeBuilder : public YAML::EventHandler {
     entry.node.kind = kind;
     entry.node.where = where(mark);
     entry.anchor = anchor;
+    entry.nodes_before = nodes_ - 1;
     open_.push_back(std::move(entry));
   }
 
   void close() {
-    YamlNode node = std::move(open_.back().node);
-    const YAML::anchor_t anchor = open_.back().anchor;
+    Open closed = std::move(open_.back());
     open_.pop_back();
-    complete(std::move(node), anchor);
+    complete(std::move(closed.node), closed.anchor, closed.nodes_before, closed.depth);
   }
 
-  void complete(YamlNode node, YAML::anchor_t anchor) {
-    if (anchor != 0) anchors_[anchor] = {node, count_nodes(node), depth_of(node)};
+  void complete_leaf(YamlNode node, YAML::anchor_t anchor) {
+    complete(std::move(node), anchor, nodes_ - 1, 1);
+  }
+
+  /// Puts a node into its place. The config had `nodes_before` nodes before it and those in it,
+  /// which are `depth` levels.
+  void complete(YamlNode node, YAML::anchor_t anchor, std::size_t nodes_before, int depth) {
+    if (anchor != 0) keep(node, anchor, nodes_ - nodes_before, depth);
+    if (!open_.empty()) open_.back().depth = std::max(open_.back().depth, depth + 1);
     if (open_.empty()) {
       root_ = std::move(node);
       return;
@@ -198,6 +201,43 @@ class TreeBuilder : public YAML::EventHandler {
       if (node.kind == YamlNode::Kind::null) node.where = node.key_where;
       parent.node.children.push_back(std::move(node));
     }
+  }
+
+  /// Notes where the node is about to be put, for aliases.
+  void keep(const YamlNode& node, YAML::anchor_t anchor, std::size_t nodes, int depth) {
+    Anchored& anchored = anchors_[anchor];
+    anchored = {};
+    anchored.nodes = nodes;
+    anchored.depth = depth;
+    for (const Open& entry : open_) anchored.at.push_back(entry.node.children.size());
+    // A key, or the value of a bad one, or in either.
+    const bool is_outside = std::any_of(open_.begin(), open_.end(), [](const Open& entry) {
+      return entry.node.is_map() && (!entry.has_key || entry.drop);
+    });
+    anchored.is_leaf = node.children.empty() || is_outside;
+    if (!anchored.is_leaf) return;
+    anchored.leaf = node;
+    // It will not be in the tree, which has been reported.
+    if (!node.children.empty()) {
+      anchored.leaf = {};
+      anchored.leaf.kind = YamlNode::Kind::broken;
+    }
+  }
+
+  YamlNode copy_of(const Anchored& anchored) const {
+    if (anchored.is_leaf) return anchored.leaf;
+    // Down the levels that are still open, then into the tree.
+    const YamlNode* node = &open_.front().node;
+    std::size_t open = 1;
+    bool is_open = true;
+    for (const std::size_t index : anchored.at) {
+      is_open = is_open && index == node->children.size();
+      node = is_open ? &open_[open++].node : &node->children[index];
+    }
+    YamlNode copy = *node;
+    copy.key.clear();
+    copy.key_where = {};
+    return copy;
   }
 
   void take_key(Open& parent, const YamlNode& node) {
@@ -238,7 +278,7 @@ class TreeBuilder : public YAML::EventHandler {
   YamlNode root_;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, Anchored> anchors_;
-  std::size_t nodes_ = 0;
+  std::size_t nodes_ = 0;  ///< so far, with aliases expanded
 };
 
 /// Offset of the first byte that is not part of well-formed UTF-8, or npos.

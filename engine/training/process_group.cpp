@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/spec/secrets.h"
 #include "engine/training/process_devices.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
@@ -237,7 +238,7 @@ void ProcessGroup::report(const std::exception& error) noexcept {
   if (own && own->kind() == ErrorKind::peer) return;
   const ErrorKind kind = own ? own->kind() : ErrorKind::unexpected;
   try {
-    control_->fail(error.what(), static_cast<int>(kind));
+    control_->fail(hide_secrets(error.what()), static_cast<int>(kind));
   } catch (...) {
     // Without memory for a text: the connection that ends tells the others.
   }
@@ -252,7 +253,7 @@ int ProcessGroup::guard(const std::function<int()>& body) {
     if (!failure) failure = control_->wait_for_failure(kForCause);
     if (!failure) {
       // Nobody else knows of it: a stall among this process' replicas, a link that broke by itself.
-      control_->fail(error.what(), static_cast<int>(ErrorKind::peer));
+      control_->fail(hide_secrets(error.what()), static_cast<int>(ErrorKind::peer));
       throw;
     }
     if (failure->rank == world_.rank && !failure->is_lost) throw;

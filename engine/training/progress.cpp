@@ -13,6 +13,7 @@
 #include <mutex>
 #include <utility>
 
+#include "engine/spec/secrets.h"
 #include "engine/training/run_log.h"
 #include "kernels/error.h"
 
@@ -100,14 +101,14 @@ void Progress::also_to(const std::string& path) {
 }
 
 void Progress::info(const std::string& text) {
-  impl_->logger->info("{}", text);
+  impl_->logger->info("{}", hide_secrets(text));
 }
 void Progress::warn(const std::string& text) {
-  impl_->logger->warn("warning: {}", text);
+  impl_->logger->warn("warning: {}", hide_secrets(text));
 }
 
 void Progress::warn_always(const std::string& text) {
-  if (impl_->terminal->is_silent) fmt::print(stderr, "warning: {}\n", text);
+  if (impl_->terminal->is_silent) fmt::print(stderr, "warning: {}\n", hide_secrets(text));
   warn(text);
 }
 

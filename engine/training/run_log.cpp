@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/spec/secrets.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
 
@@ -34,6 +35,13 @@ void drop_nonfinite(const std::string& name, Json& value, std::vector<std::strin
   }
 }
 
+/// Paths and messages among the values.
+void hide_secrets_in(Json& value) {
+  if (value.is_string()) value = hide_secrets(value.get<std::string>());
+  if (!value.is_structured()) return;
+  for (Json& inner : value) hide_secrets_in(inner);
+}
+
 std::string line_of(const char* name, const Json& fields) {
   Json line;
   line["v"] = 1;
@@ -42,6 +50,7 @@ std::string line_of(const char* name, const Json& fields) {
   for (const auto& [key, value] : fields.items()) {
     line[key] = value;
     drop_nonfinite(key, line[key], nonfinite);
+    hide_secrets_in(line[key]);
   }
   if (!nonfinite.empty()) line["nonfinite"] = nonfinite;
   return json_text(line) + "\n";

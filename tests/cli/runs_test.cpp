@@ -94,6 +94,18 @@ TEST_CASE("runs lists a run once, whatever links lead to it, and calls divergenc
   CHECK(runs[2]["folder"] == "runs/c");
 }
 
+TEST_CASE("a run whose summary cannot be read hides no other run") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml", "--run-dir", "runs/a"});
+  w.run_well({"train", "small.yaml", "--run-dir", "runs/b"});
+  fs::remove(w.dir.file("runs/a/summary.json"));
+  fs::create_directory(w.dir.file("runs/a/summary.json"));
+  const Finished listed = w.run_well({"runs", "runs"});
+  check_contains(listed.out, "runs/a");
+  check_contains(listed.out, "runs/b");
+  CHECK(w.run({"report", "runs/a"}).exit_code != 1);
+}
+
 TEST_CASE("compare has numbers in one order, whichever run has them first") {
   const Tiny w;
   w.run_well({"train", "small.yaml", "--run-dir", "a", "data.val_split=0"});

@@ -52,7 +52,12 @@ PlanCache& PlanCache::of(const std::filesystem::path& file) {
 
 PlanCache::Machines PlanCache::read(const std::filesystem::path& file) {
   std::ifstream in(file);
-  const nlohmann::json all = nlohmann::json::parse(in, nullptr, false);
+  nlohmann::json all;
+  try {
+    all = nlohmann::json::parse(in, nullptr, false);
+  } catch (const std::ios_base::failure&) {
+    return {};  // its file system does not give it
+  }
   if (!all.is_object() || all.value("format", nlohmann::json()) != kFormat) return {};
   const auto found = all.find("machines");
   if (found == all.end() || !found->is_object()) return {};

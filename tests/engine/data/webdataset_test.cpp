@@ -2,12 +2,14 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "engine/data/loader.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/npy.h"
+#include "tests/support/skip.h"
 #include "tests/support/tar.h"
 #include "tests/support/text.h"
 
@@ -162,6 +164,40 @@ TEST_CASE(
   CHECK(sets.train->describe(2) == dir / "s.tar" + ", " + long_name + "g.png");
   for (int i = 0; i < 4; ++i) CHECK(sample(*sets.train, i).first == Bytes(16, 7));
   CHECK(sets.train->label(1) == 2);
+}
+
+TEST_CASE("webdataset: members behind more than 8 GiB are read, whichever way their size is said") {
+  const std::uint64_t size = (std::uint64_t{9} << 30) + 17;
+  // A size of binary digits, as GNU tar writes it, and one of an extended header.
+  std::string binary = tar_member("a.bin", "").substr(0, 512);
+  for (std::size_t i = 0; i < 12; ++i) {
+    binary[124 + i] = static_cast<char>(i < 4 ? 0 : size >> (8 * (11 - i)));
+  }
+  binary[124] = '\x80';
+  binary.replace(148, 8, "        ");
+  unsigned sum = 0;
+  for (const char c : binary) sum += static_cast<unsigned char>(c);
+  binary.replace(148, 8, fmt::format("{:06o}", sum) + std::string("\0 ", 2));
+  const std::string extended =
+      pax_header({{"size", fmt::format("{}", size)}}) + tar_member("a.bin", "").substr(0, 512);
+  for (const std::string& header : {binary, extended}) {
+    const TempDir dir;
+    const std::string start = pair_of("a", 0) + header;
+    const std::uint64_t behind = start.size() + (size + 511) / 512 * 512;
+    write_bytes(dir / "s.tar", start);
+    std::error_code error;
+    std::filesystem::resize_file(dir / "s.tar", behind, error);  // a hole
+    if (error) return testing::skip_test("needs a file system with sparse files");
+    std::ofstream(dir / "s.tar", std::ios::app | std::ios::binary) << pair_of("b", 1) << kTarEnd;
+    const DataSets sets = open_shards(dir, "s.tar");
+    REQUIRE(sets.train->size() == 2);
+    CHECK(sets.train->label(1) == 1);
+    std::vector<std::byte> pixels(16);
+    std::int32_t label = -1;
+    sets.train->read(1, pixels, label);
+    CHECK(label == 1);
+    CHECK(pixels[0] == std::byte{1});
+  }
 }
 
 TEST_CASE("webdataset: many threads read the same shards") {

@@ -369,3 +369,37 @@ TEST_CASE("the schema knows the zoo and patches") {
     CHECK_MESSAGE(page.find(part) != std::string::npos, part);
   }
 }
+
+TEST_CASE("patch: each change sees the names that the changes before it have made") {
+  CHECK(net_lines(net_config("  layers:\n"
+                             "    - {type: ReLU, name: a}\n"
+                             "    - {type: ReLU, name: b}\n"
+                             "    - {type: ReLU, name: c}\n"
+                             "    - {type: Flatten}\n"
+                             "    - {type: Linear, name: fc, out_features: 10}\n"
+                             "  patch:\n"
+                             "    - {change: b, type: ReLU}\n"
+                             "    - {insert_before: b, layers: [{type: ReLU, name: x}, {type: "
+                             "ReLU, name: y}]}\n"
+                             "    - {insert_after: b, layers: [{type: ReLU, name: z}]}\n"
+                             "    - {insert_after: x, layers: [{type: ReLU, name: w}]}\n"
+                             "    - {change: c, name: d}\n"
+                             "    - {delete: b}\n"
+                             "    - {insert_before: d, layers: [{type: ReLU, name: c}]}\n"
+                             "    - {insert_after: c, layers: [{type: ReLU, name: e}]}\n")) ==
+        Texts{"a ReLU", "x ReLU", "w ReLU", "y ReLU", "z ReLU", "c ReLU", "e ReLU", "d ReLU",
+              "8 Flatten", "fc Linear"});
+}
+
+TEST_CASE("patch: messages name some of many layers, and suggestions end with the issues shown") {
+  std::string text = "  layers:\n";
+  for (int i = 0; i < 300; ++i) text += fmt::format("    - {{type: ReLU, name: n{}}}\n", i);
+  text += "  patch:\n";
+  for (int i = 0; i < 300; ++i) text += fmt::format("    - {{delete: x{}}}\n", i);
+  const Texts issues = issues_of(net_config(text));
+  REQUIRE(issues.size() == kMaxIssues);
+  CHECK(issues[0].find("there is no layer 'x0', did you mean 'n0'? Layers: n0, n1, ") !=
+        std::string::npos);
+  CHECK(issues[0].ends_with(", n19, ... (300 in all)"));
+  CHECK(issues.back().ends_with(" (and 100 more)"));
+}

@@ -4,8 +4,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "engine/spec/paths.h"
+#include "engine/spec/secrets.h"
 #include "tests/engine/spec/small_catalog.h"
 #include "tests/support/temp_dir.h"
 
@@ -38,13 +40,23 @@ Texts file_issues(const TempDir& folder, const std::string& file, const Texts& o
 /// An environment variable for as long as the object lives.
 class Variable {
  public:
-  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Variable() { unsetenv(name_); }
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = getenv(name)) before_ = before;
+    setenv(name, value, 1);
+  }
+  ~Variable() {
+    if (before_) {
+      setenv(name_, before_->c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
   Variable(const Variable&) = delete;
   Variable& operator=(const Variable&) = delete;
 
  private:
   const char* name_;
+  std::optional<std::string> before_;
 };
 
 }  // namespace
@@ -260,7 +272,11 @@ TEST_CASE("variables are replaced in paths and nowhere else") {
   CHECK(root_of("a$b$") == here + "/a$b$");
   CHECK(root_of("$${A}") == here + "/${A}");
   CHECK(root_of("''") == "");
-  CHECK(good_spec(changed("name: small", "name: ${HOME}x")).name == "${HOME}x");
+  // The default is read as the rest, and only if it is used.
+  CHECK(root_of("'${DPT_TEST_UNSET:-${DPT_TEST_VARIABLE}/b}/x'") == "/somewhere/b/x");
+  CHECK(root_of("'${DPT_TEST_UNSET:-${DPT_TEST_UNSET2:-/c}}'") == "/c");
+  CHECK(root_of("'${DPT_TEST_VARIABLE:-${DPT_TEST_UNSET}}'") == "/somewhere");
+  CHECK(root_of("'${DPT_TEST_UNSET:-/$${A}}'") == "/${A}");
   const auto issue = [](const std::string& root) {
     return issues_of(changed("root: images", "root: " + root));
   };
@@ -270,6 +286,108 @@ TEST_CASE("variables are replaced in paths and nowhere else") {
   CHECK(issue("${DPT_TEST_UNSET/x") == Texts{"6:9: expected '}' after '${'"});
   CHECK(issue("${1X}") == Texts{"6:9: expected ${NAME} or ${NAME:-default}, found '${1X}'"});
   CHECK(issue("${}") == Texts{"6:9: expected ${NAME} or ${NAME:-default}, found '${}'"});
+  CHECK(issue("'${A:-${HOME}'") == Texts{"6:9: expected '}' after '${'"});
+  CHECK(issue("'${HOME:-${B }}'") ==
+        Texts{"6:9: expected ${NAME} or ${NAME:-default}, found '${B }'"});
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "${A:-";
+  CHECK(issue(deep + std::string(100'000, '}')) ==
+        Texts{"6:9: expected at most 16 defaults in one another, found more"});
+  CHECK(issue("s3://user:pw@host/x") ==
+        Texts{"6:9: expected a path of this machine, found a URL: dpt reads and writes files"});
+}
+
+TEST_CASE("a variable in a value that is no path is an error, `$` alone is not") {
+  const auto issue = [](const std::string& from, const std::string& to) {
+    return issues_of(changed(from, to));
+  };
+  CHECK(issue("name: small", "name: run-${USER}") ==
+        Texts{"2:7: expected text without a variable, found 'run-${USER}': ${...} is read in paths "
+              "only; write $${ for a literal ${"});
+  CHECK(issues_of(kGoodConfig, {"name=${USER"}) ==
+        Texts{"command line: name: expected text without a variable, found '${USER': ${...} is "
+              "read in paths only; write $${ for a literal ${"});
+  CHECK(issue("seed: 7", "seed: ${SEED}") ==
+        Texts{"3:7: expected an integer of at least 0, found '${SEED}'; variables (${...}) are "
+              "read in paths only"});
+  CHECK(issues_of(kGoodConfig, {"devices=['${DEVICE}']"}).size() == 1);
+  CHECK(issues_of(kGoodConfig, {"weights={file: x, map: {'${a}': '${b}'}}"}).size() == 1);
+  for (const char* name : {"a$b", "$", "$$", "$HOME", "a$", "{$}"}) {
+    CHECK(good_spec(changed("name: small", std::string("name: '") + name + "'")).name == name);
+  }
+  const TrainSpec spec = good_spec(changed("name: small", "name: a$${B}"));
+  CHECK(spec.name == "a${B}");
+  CHECK(good_spec(show_spec(small_catalog(), spec)).name == "a${B}");
+}
+
+TEST_CASE("a leading ~/ is the home folder") {
+  const Variable home("HOME", "/home/someone");
+  const Variable variable("DPT_TEST_VARIABLE", "~/x");
+  const auto root_of = [](const std::string& root) {
+    return good_spec(changed("root: images", "root: " + root)).data.dataset.as<SmallImages>().root;
+  };
+  const std::string here = std::filesystem::current_path().string();
+  CHECK(root_of("~/data") == "/home/someone/data");
+  CHECK(root_of("'~'") == "/home/someone");
+  CHECK(root_of("${DPT_TEST_UNSET:-~/a}") == "/home/someone/a");
+  CHECK(root_of("${DPT_TEST_VARIABLE}/a") == "/home/someone/x/a");
+  CHECK(root_of("./~/a") == here + "/~/a");
+  CHECK(root_of("a~/b") == here + "/a~/b");
+  CHECK(issues_of(kGoodConfig, {"data.root=~me/x"}) ==
+        Texts{"command line: data.root: expected a path, found one that begins with '~me': only ~/ "
+              "is read, as the home folder of this user; write the folder out, or ./~me for a name "
+              "that begins with '~'"});
+  unsetenv("HOME");
+  CHECK(issues_of(changed("root: images", "root: ~/data")) ==
+        Texts{"6:9: the environment variable HOME is not set, which '~/' stands for: write the "
+              "folder out"});
+}
+
+TEST_CASE("a secret variable stays in the stored config, which runs where it is set") {
+  const TempDir folder;
+  std::string written;
+  const std::string root = "root: '${DPT_TEST_SECRET}/a/../x'";
+  {
+    const Variable variable("DPT_TEST_SECRET", "/mnt/canary//");
+    const TrainSpec spec = good_spec(changed("root: images", root));
+    CHECK(spec.data.dataset.as<SmallImages>().root == "/mnt/canary/x");
+    written = show_spec(small_catalog(), spec);
+    CHECK(written.find("canary") == std::string::npos);
+    CHECK(written.find("root: \"${DPT_TEST_SECRET}/a/../x\"\n") != std::string::npos);
+    CHECK(hide_secrets("/mnt/canary/x/y: no such file") == "${DPT_TEST_SECRET}/x/y: no such file");
+    const TrainSpec again = load_stored_spec(small_catalog(), written, "c");
+    CHECK(again.data.dataset.as<SmallImages>().root == "/mnt/canary/x");
+    CHECK(show_spec(small_catalog(), again) == written);
+    // The same folder without the variable is no secret to the reader, but to others it is.
+    CHECK(show_spec(small_catalog(), good_spec(changed("root: images", "root: /mnt/canary/x")))
+              .find("canary") == std::string::npos);
+  }
+  {
+    const Variable variable("DPT_TEST_SECRET", "relative");
+    const TrainSpec spec =
+        load_spec_text(small_catalog(), changed("root: images", root), folder.file("c.yaml"));
+    CHECK(spec.data.dataset.as<SmallImages>().root == folder.file("relative/x"));
+    CHECK(show_spec(small_catalog(), spec).find(folder.path() + "/${DPT_TEST_SECRET}/a/../x") !=
+          std::string::npos);
+  }
+  // Where it is not set, what needs no data still reads the config.
+  const TrainSpec spec = load_stored_spec(small_catalog(), written, "c");
+  const std::string path = spec.data.dataset.as<SmallImages>().root;
+  CHECK(path == "${DPT_TEST_SECRET}/a/../x");
+  CHECK(problem_of_stored_path(path).starts_with(
+      "the environment variable DPT_TEST_SECRET is not set"));
+  CHECK(show_spec(small_catalog(), spec) == written);
+  CHECK(load_stored_spec(small_catalog(), written, "c", {"data.root=/y"})
+            .data.dataset.as<SmallImages>()
+            .root == "/y");
+  CHECK(issues_of(written).size() == 1);
+}
+
+TEST_CASE("a config of an earlier version keeps the variables in its texts") {
+  const TrainSpec spec =
+      load_stored_spec(small_catalog(), changed("name: small", "name: run-${USER}"), "c");
+  CHECK(spec.name == "run-${USER}");
+  CHECK(load_stored_spec(small_catalog(), show_spec(small_catalog(), spec), "c").name == spec.name);
 }
 
 TEST_CASE("a path on the command line is relative to the working directory") {

@@ -1,6 +1,7 @@
 // Enum fields, defaults that follow another field, what a resumed run may change, former names.
 #include <doctest/doctest.h>
 
+#include "engine/spec/blocks.h"
 #include "tests/engine/spec/small_catalog.h"
 
 using namespace dpt;
@@ -137,4 +138,20 @@ TEST_CASE("a field that an older release did not have counts as its default") {
   CHECK(refused_changes(small_catalog(), stored, "a",
                         shown(good_spec(kGoodConfig, {"train.autotune=false"}))) ==
         Texts{"train.autotune: true -> false"});
+}
+
+TEST_CASE("the config of as many layers as there may be reads back once it is stored") {
+  std::string layers = "    - {type: Conv2d, name: c0, out_channels: 1, kernel_size: 1}\n";
+  for (std::size_t i = 1; i < kMaxLayers; ++i) {
+    layers +=
+        fmt::format("    - {{type: Conv2d, name: c{}, out_channels: 1, kernel_size: 1}}\n", i);
+  }
+  const std::size_t at = kGoodConfig.find("  layers:\n"), end = kGoodConfig.find("optimizer:");
+  REQUIRE(at != std::string::npos);
+  REQUIRE(end != std::string::npos);
+  const std::string config =
+      kGoodConfig.substr(0, at) + "  layers:\n" + layers + kGoodConfig.substr(end);
+  const std::string stored = shown(good_spec(config));
+  CHECK(load_stored_spec(small_catalog(), stored, "c").model.layers.size() == kMaxLayers);
+  CHECK(refused_changes(small_catalog(), stored, "c", stored).empty());
 }
