@@ -244,7 +244,8 @@ TEST_CASE("sums of metrics that overflow cost no checkpoint, and a resumed run h
   CHECK(rest.state.epoch_sums[0] == HUGE_VAL);
   CHECK(rest.state.epoch_sums[1] == doctest::Approx(36e25));
   CHECK((train_small(job, folder.path(), &rest) == end));
-  CHECK(events(folder, "epoch").back() == events(whole, "epoch").back());
+  const auto epoch = events(folder, "epoch").back(), same = events(whole, "epoch").back();
+  for (const char* field : {"loss", "mean_absolute_error"}) CHECK(epoch[field] == same[field]);
   const auto eval = events(folder, "eval").front();
   CHECK(eval["r2"].is_null());
   CHECK((eval["nonfinite"] == nlohmann::json{"r2"}));
