@@ -30,7 +30,7 @@ void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
     const bool speaks = communicator.rank() == 0;
     std::int64_t samples = 0;
     Stepper stepper(job, replica, communicator, start.state, [&](const StepResult& result) {
-      samples += static_cast<std::int64_t>(result.metrics.count);
+      samples += result.metrics.count.count();
       if (speaks && print_losses) {
         fmt::print("loss {} {:.7g}\n", result.step, result.metrics.mean_loss());
       }

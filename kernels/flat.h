@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,7 +40,7 @@ struct OptimizerDesc {
 /// What an optimizer did with the update of a step.
 enum class UpdateOutcome : std::uint8_t {
   applied,  ///< written; all weights and optimizer state are finite
-  refused,  ///< the loss or the gradient was not finite: nothing was written
+  refused,  ///< the loss, the gradient or a running statistic was not finite: nothing was written
   broken,   ///< written, and a weight or optimizer state is no longer finite
   withheld  ///< an earlier step was refused or broken: nothing was written
 };
@@ -53,26 +54,54 @@ struct UpdateGuard {
 /// Sums that a loss adds up for metrics (LossDesc::sums), at most.
 inline constexpr int kMostMetricSums = 9;
 
+/// A sum in the flat gradient buffer, as the sum of two floats. Of counts it is exact: `high` is a
+/// multiple of kDigit and `low` below it, so that adding up the floats of up to 65,536 parts with
+/// up to 2^32 samples, in any order, rounds nowhere. Any other sum is all in `high`.
+struct SplitSum {
+  static constexpr std::int64_t kDigit = 256;
+  float high = 0, low = 0;
+
+  constexpr double value() const { return static_cast<double>(high) + static_cast<double>(low); }
+  /// REQUIRES: it is a count, from 0 to 2^32.
+  constexpr std::int64_t count() const {
+    return static_cast<std::int64_t>(high) + static_cast<std::int64_t>(low);
+  }
+  constexpr void add_count(std::int64_t more) {
+    const std::int64_t total = count() + more;
+    low = static_cast<float>(total % kDigit);
+    high = static_cast<float>(total - total % kDigit);
+  }
+  /// Rounds to fp32: infinite above its range.
+  constexpr void add(double more) { high = static_cast<float>(static_cast<double>(high) + more); }
+  bool operator==(const SplitSum&) const = default;
+};
+
 /// The first floats after the gradients in the flat gradient buffer; summed with them.
 struct StepMetrics {
   float loss_sum = 0;    ///< sum of the samples' losses
   float weight = 0;      ///< sum of the samples' weights: the mean loss is loss_sum / weight
-  float count = 0;       ///< samples
-  float labelled = 0;    ///< samples that count: their label is not ignored
+  SplitSum labelled;     ///< samples that count: their label is not ignored
+  SplitSum count;        ///< samples
   float stop_votes = 0;  ///< ranks that were asked to stop after this step
-  // Written by the optimizer, after the sum.
-  float outcome = 0;                 ///< an UpdateOutcome
-  float bad_norm = 0;                ///< StepScalars::grad_norm of a refused or broken update
-  float sums[kMostMetricSums] = {};  ///< of the samples that count, in the order of LossDesc::sums
+  // Written after the sum, by `check_running` and by the optimizer.
+  /// 0, or kFirstStatistic - the place, after the beginning of the first RunningRange, of the first
+  /// running statistic that the update would make non-finite.
+  std::uint32_t bad_statistic = 0;
+  float outcome = 0;   ///< an UpdateOutcome
+  float bad_norm = 0;  ///< StepScalars::grad_norm of a refused or broken update
+  /// Of the samples that count, in the order of LossDesc::sums.
+  SplitSum sums[kMostMetricSums];
+  float padding[4] = {};  ///< to whole cache lines
 
+  static constexpr std::uint32_t kFirstStatistic = 0xffffffff;
   double mean_loss() const { return static_cast<double>(loss_sum) / weight; }
   /// Samples, none of which counts: the mean is not defined.
-  constexpr bool is_weightless() const { return weight == 0 && count > 0; }
+  constexpr bool is_weightless() const { return weight == 0 && count.count() > 0; }
   /// What gradients are multiplied with; 0 where no sample counts, so that the zeros between the
   /// parameters' gradients, which no step writes again, stay zeros.
   constexpr float inverse_weight() const { return weight == 0 ? 0.0F : 1.0F / weight; }
 };
-static_assert(sizeof(StepMetrics) == 64);
+static_assert(sizeof(StepMetrics) == 128);
 
 /// What changes from step to step, in device memory so that a captured graph can read it. What only
 /// the optimizer's formula reads is in UpdateStep.
@@ -129,17 +158,32 @@ struct MomentMerge {
   float cross = 0;        ///< left's values times right's, over both
 };
 
+/// A count of updates among the flat fp32 parameters: the bits of a float are those of an integer,
+/// because fp32 does not count beyond 2^24. It stops at the largest bits that are a finite float's.
+struct UpdateCounter {
+  static constexpr std::int32_t kMax = 0x7f7fffff;
+  static constexpr std::int32_t count(float bits) { return std::bit_cast<std::int32_t>(bits); }
+  static constexpr float bits(std::int64_t count) {
+    const auto low = count < 0 ? 0 : count;
+    return std::bit_cast<float>(low < kMax ? static_cast<std::int32_t>(low) : kMax);
+  }
+  /// The counter after one more update.
+  static constexpr float next(float bits_now) {
+    return bits(static_cast<std::int64_t>(count(bits_now)) + 1);
+  }
+};
+
 /// A stretch of running statistics that follow the same rule.
 struct RunningRange {
   std::int64_t begin = 0, end = 0;  ///< floats, from the beginning of the parameters
   float momentum = 0.1F;  ///< the new statistics' part; below 0: 1 / the number of updates so far
-  std::int64_t counter = 0;  ///< the float that counts those updates
+  std::int64_t counter = 0;  ///< where those updates are counted (UpdateCounter)
 };
 
 struct RunningArgs {
   DevPtr params;   ///< the flat parameters, in which the running statistics lie
   DevPtr sums;     ///< the flat gradients: at the same places the statistics times samples
-  DevPtr metrics;  ///< StepMetrics: of how many samples, and whether the step was applied
+  DevPtr metrics;  ///< StepMetrics: number of samples, and whether the step was applied
 };
 
 /// A batch norm folded into the layer before it, which has a row of weights for each channel: with
@@ -169,8 +213,11 @@ class FlatKernels {
   /// parts. The parts, 2 * channels floats each, are clobbered.
   virtual void merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerge> merges,
                              std::span<const DevPtr> outs, std::int64_t channels) = 0;
+  /// Sets StepMetrics::bad_statistic if `update_running` would make a running statistic non-finite.
+  virtual void check_running(std::span<const RunningRange> ranges, const RunningArgs& args) = 0;
   /// The running statistics of every range approach those of the batch, as torch.nn.BatchNorm2d's
-  /// do, and each counter in [counters) grows by one; nothing, unless metrics.outcome is `applied`.
+  /// do, and each UpdateCounter in [counters) grows by one; nothing, unless metrics.outcome is
+  /// `applied` and check_running found them finite.
   virtual void update_running(std::span<const RunningRange> ranges, Range counters,
                               const RunningArgs& args) = 0;
   /// Writes the weights and biases of `folds` to `folded`, from the flat parameters.

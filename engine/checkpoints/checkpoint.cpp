@@ -32,6 +32,7 @@ const char* dtype_of(const Param& param) {
 
 void check_finite(const std::string& path, const std::string& name, const Param& param,
                   const float* values) {
+  if (param.spec.role == ParamRole::counter) return;
   for (std::int64_t i = 0; i < param.count; ++i) {
     if (std::isfinite(values[i])) continue;
     fail(ErrorKind::diverged,
@@ -141,7 +142,7 @@ std::string save_checkpoint(const std::string& path, const Plan& plan,
                            [&](std::size_t i) -> const void* {
                              const auto& [param, values] = tensors.sources[i];
                              if (param->spec.role == ParamRole::counter) {
-                               integers.assign(values, values + param->count);
+                               integers = counts_of(*param, values);
                                return integers.data();
                              }
                              file.resize(static_cast<std::size_t>(param->count));

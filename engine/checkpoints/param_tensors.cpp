@@ -15,11 +15,17 @@ void check_shape(const SafetensorsFile& file, const TensorEntry& entry, const Pa
        entry.name, fmt::join(param.spec.file_shape, ", "), fmt::join(entry.shape, ", "));
 }
 
+std::vector<std::int64_t> counts_of(const Param& param, const float* values) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(param.count));
+  std::transform(values, values + param.count, counts.begin(), &UpdateCounter::count);
+  return counts;
+}
+
 void read_into(const SafetensorsFile& file, const TensorEntry& entry, const Param& param,
                float* flat) {
   if (param.spec.role == ParamRole::counter) {
     const std::vector<std::int64_t> values = file.read_integers(entry);
-    std::copy(values.begin(), values.end(), flat + param.offset);
+    std::transform(values.begin(), values.end(), flat + param.offset, &UpdateCounter::bits);
   } else {
     from_file_layout(param, file.read_floats(entry).data(), flat + param.offset);
   }

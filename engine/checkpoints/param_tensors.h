@@ -9,6 +9,9 @@ namespace dpt {
 /// Throws ErrorKind::data, naming both, unless the shapes agree.
 void check_shape(const SafetensorsFile& file, const TensorEntry& entry, const Param& param);
 
+/// The counts of a parameter that is a counter; `values` are those of its place in the flat buffer.
+std::vector<std::int64_t> counts_of(const Param& param, const float* values);
+
 /// A tensor of a file into its place in the flat buffer. Throws ErrorKind::data for a dtype that it
 /// cannot have.
 void read_into(const SafetensorsFile& file, const TensorEntry& entry, const Param& param,

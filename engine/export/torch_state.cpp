@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/checkpoints/param_tensors.h"
 #include "engine/checkpoints/safetensors.h"
 
 namespace dpt {
@@ -24,7 +25,7 @@ void write_torch_state(const std::string& path, const Plan& plan, const std::vec
     const Param* param = all[i];
     const float* values = params.data() + param->offset;
     if (is_counter(param)) {
-      integers.assign(values, values + param->count);
+      integers = counts_of(*param, values);
       return integers.data();
     }
     file.resize(static_cast<std::size_t>(param->count));

@@ -17,15 +17,19 @@ class Concat final : public Layer {
 
   InputCount input_count() const override { return {2, kMaxInputs}; }
 
-  /// Vectors of one image size are those images flattened: their channels go side by side too.
+  /// Vectors of one image size are those images flattened: their channels go side by side too. Of
+  /// other vectors the features go one after another, in the order that files have.
   ActivationShape infer(std::span<const ActivationShape> in) const override {
     ActivationShape out = in[0];
     for (std::size_t k = 1; k < in.size(); ++k) {
-      const ActivationShape& other = in[k];
-      const bool is_alike =
-          other.flat == out.flat && other.shape.h == out.shape.h && other.shape.w == out.shape.w;
-      if (!is_alike) refuse(in[0], other, k + 1);
-      out.shape.c += other.shape.c;
+      if (in[k].flat != out.flat || (!out.flat && !is_size_of(in[0], in[k]))) {
+        refuse(in[0], in[k], k + 1);
+      }
+      out.shape.c += in[k].shape.c;
+    }
+    if (flattens(in)) {
+      out.shape = {1, 1, 0};
+      for (const ActivationShape& each : in) out.shape.c += each.elements();
     }
     return out;
   }
@@ -39,20 +43,24 @@ class Concat final : public Layer {
     desc.batch = context.batch;
     for (const ActivationShape& in : context.in) desc.in.push_back(in.shape);
     desc.out = context.out.shape;
+    desc.flatten = flattens(context.in);
     desc.type = context.type;
     return backend.concat(desc);
   }
 
  private:
+  static bool is_size_of(const ActivationShape& a, const ActivationShape& b) {
+    return a.shape.h == b.shape.h && a.shape.w == b.shape.w;
+  }
+  /// Whether they are vectors whose features lie in orders that do not interleave.
+  static bool flattens(std::span<const ActivationShape> in) {
+    return std::any_of(in.begin(), in.end(), [&](const ActivationShape& each) {
+      return each.flat && !is_size_of(in[0], each);
+    });
+  }
+
   [[noreturn]] static void refuse(const ActivationShape& first, const ActivationShape& other,
                                   std::size_t place) {
-    if (first.flat && other.flat) {
-      fail(ErrorKind::usage,
-           "expected vectors whose features are in one order, found in place 1 and {} vectors of "
-           "{} and {} features that are images of different sizes flattened, or only one of them "
-           "is; put a Linear after the Flatten",
-           place, first.text(), other.text());
-    }
     fail(ErrorKind::usage,
          "expected inputs of one height and width, found {} in place 1 and {} in place {}{}",
          first.text(), other.text(), place,
@@ -66,7 +74,7 @@ const ObjectTable& Concat::table() {
   static const ObjectTable table = joining_table(object_table<ConcatOptions>(
       "Concat",
       "The channels of two to eight layers' outputs side by side, which `from` names; of vectors "
-      "the features.",
+      "the features, also of flattened images of different sizes.",
       {}));
   return table;
 }

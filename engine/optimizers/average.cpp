@@ -7,12 +7,10 @@
 
 namespace dpt {
 
-OptimizerDesc average_desc(std::int64_t floats, Range counters) {
+OptimizerDesc average_desc(std::int64_t floats) {
   OptimizerDesc desc;
   desc.formula = formula_index<AverageFormula>();
-  for (const Range part : {Range{0, counters.begin}, Range{counters.end, floats}}) {
-    if (part.size() > 0) desc.ranges.push_back({part.begin, part.size(), 0});
-  }
+  if (floats > 0) desc.ranges.push_back({0, floats, 0});
   return desc;
 }
 

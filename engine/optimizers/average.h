@@ -9,8 +9,9 @@
 
 namespace dpt {
 
-/// Of `floats` parameters and running statistics; `counters`, a part of them, are not averaged.
-OptimizerDesc average_desc(std::int64_t floats, Range counters);
+/// Averages the first `floats` of the flat buffers: parameters and running statistics. The counters
+/// after them are not averaged.
+OptimizerDesc average_desc(std::int64_t floats);
 
 /// What of the average remains after update number `update`, counted from 1:
 /// min(decay, (1 + update) / (10 + update)), so that the initial weights are soon forgotten

@@ -203,6 +203,18 @@ void look_at_samples(Backend& backend, const Job& job, const BadStep& bad,
   diagnosis.parameter = first->parameter;
 }
 
+/// The running statistic that the update would have broken: the first in the order of forward.
+void look_at_statistics(const Plan& plan, const StepMetrics& metrics, Diagnosis& diagnosis) {
+  const std::int64_t place =
+      plan.running.front().begin + (StepMetrics::kFirstStatistic - metrics.bad_statistic);
+  const auto param = std::find_if(plan.params.begin(), plan.params.end(), [&](const Param& each) {
+    return each.offset <= place && place < each.offset + each.count;
+  });
+  diagnosis.place = Diagnosis::Place::statistics;
+  diagnosis.layer = plan.nodes[static_cast<std::size_t>(param->node)].name;
+  diagnosis.parameter = param->name;
+}
+
 /// The weights that the update broke, or else the optimizer state.
 void look_at_weights(const Plan& plan, std::span<const float> params,
                      std::span<const std::pair<std::string, std::vector<float>>> optimizer,
@@ -245,6 +257,8 @@ const char* name_of(Diagnosis::Place place) {
       return "loss";
     case Diagnosis::Place::gradient:
       return "gradient";
+    case Diagnosis::Place::statistics:
+      return "running statistics";
     case Diagnosis::Place::weights:
       return "weights";
     case Diagnosis::Place::no_sample:
@@ -267,6 +281,11 @@ std::string Diagnosis::text(const DataSource& source) const {
                          failure, batch.size(), list(batch, source));
     case Place::no_sample:
       return fmt::format("The batch's {} samples are {}", batch.size(), list(batch, source));
+    case Place::statistics:
+      return fmt::format(
+          "The first such values, in the order of forward, are in layer '{}' ({}). The batch's {} "
+          "samples are {}",
+          layer, parameter, batch.size(), list(batch, source));
     case Place::weights:
       return fmt::format(
           "The first such values, in the order of backward, are in layer '{}' ({}). The batch's {} "
@@ -303,7 +322,10 @@ Diagnosis diagnose(Backend& backend, const Job& job, const BadStep& bad,
     return diagnosis;
   }
   try {
-    if (bad.result().outcome == UpdateOutcome::broken) {
+    const StepMetrics& metrics = bad.result().metrics;
+    if (std::isfinite(bad.loss()) && metrics.bad_statistic != 0) {
+      look_at_statistics(job.plan, metrics, diagnosis);
+    } else if (bad.result().outcome == UpdateOutcome::broken) {
       look_at_weights(job.plan, params, optimizer, diagnosis);
     } else {
       look_at_samples(backend, job, bad, samples, params, diagnosis);

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kMetricsAt = kLine;
-constexpr std::size_t kUpdateAt = 2 * kLine;
-static_assert(sizeof(StepScalars) <= kLine && sizeof(StepMetrics) <= kLine);
+constexpr std::size_t kUpdateAt = kMetricsAt + sizeof(StepMetrics);
+static_assert(sizeof(StepScalars) <= kLine && sizeof(StepMetrics) % kLine == 0);
 static_assert(sizeof(UpdateStep) % kLine == 0);
 
 /// The block's layout for a batch of `samples` and an update of `groups`: scalars, metrics, update

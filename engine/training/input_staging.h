@@ -22,7 +22,7 @@ namespace dpt {
 /// A batch on the device, and what a step begins with.
 struct StagedBatch {
   DeviceBatch batch;
-  DevPtr metrics;  ///< StepMetrics padded to 64 bytes: zeros, and this rank's vote
+  DevPtr metrics;  ///< StepMetrics: zeros, and this rank's vote
   DevPtr update;   ///< the UpdateSteps of the step's parameter groups
   int buffer = 0;  ///< which of the sample buffers it lies in; 0 for data on the device
 };

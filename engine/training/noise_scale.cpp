@@ -29,13 +29,13 @@ std::optional<GradientNoise> noise_of(const StepResult& result, const PartLayout
                                       bool is_weighted) {
   if (!result.grad_norm) return std::nullopt;
   // The gradients are those of the sum of the losses, or of that sum over the samples of the batch.
-  const double scale = is_weighted ? 1.0 : static_cast<double>(result.metrics.count);
+  const double scale = is_weighted ? 1.0 : result.metrics.count.value();
   double parts = 0, samples = 0, squares = 0;
   const std::int64_t stride = layout.begin(1);
   for (std::size_t at = 0; at + static_cast<std::size_t>(stride) <= result.part_norms.size();
        at += static_cast<std::size_t>(stride)) {
     const auto floats = std::span(result.part_norms).subspan(at, static_cast<std::size_t>(stride));
-    const double weight = floats[0], labelled = floats[2];
+    const double weight = floats[0], labelled = SplitSum{floats[1], floats[2]}.value();
     if (!(weight > 0) || !(labelled > 0)) continue;
     double square = 0;
     for (const float norm : floats.subspan(PartLayout::kCounts)) {
@@ -45,7 +45,7 @@ std::optional<GradientNoise> noise_of(const StepResult& result, const PartLayout
     samples += labelled;
     squares += labelled * square * (scale / weight) * (scale / weight);
   }
-  const double big = result.metrics.labelled;
+  const double big = result.metrics.labelled.value();
   if (parts == 0 || !(samples / parts < big)) return std::nullopt;
   const GradientNoise noise =
       noise_of(squares / samples, samples / parts, *result.grad_norm * *result.grad_norm, big);

@@ -82,8 +82,9 @@ void PartNorms::measure(std::int64_t part, DevPtr gradients, DevPtr metrics, Dev
 }
 
 void PartNorms::measure_counts(std::int64_t part, DevPtr metrics, DevPtr floats) {
-  static_assert(offsetof(StepMetrics, labelled) - offsetof(StepMetrics, weight) ==
-                (PartLayout::kCounts - 1) * sizeof(float));
+  static_assert(offsetof(StepMetrics, labelled) + sizeof(SplitSum) -
+                    offsetof(StepMetrics, weight) ==
+                PartLayout::kCounts * sizeof(float));
   backend_.copy(at(floats, layout_.begin(part)), metrics + offsetof(StepMetrics, weight),
                 PartLayout::kCounts * sizeof(float));
 }

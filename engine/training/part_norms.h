@@ -38,8 +38,8 @@ class PartLayout {
   /// What is trained, as GradientSums' buckets cut it, without what is frozen.
   const std::vector<std::vector<Range>>& buckets() const { return buckets_; }
 
-  /// StepMetrics::weight, count and labelled of the part; its norms follow, in the order of
-  /// `buckets`.
+  /// StepMetrics::weight and the two floats of StepMetrics::labelled of the part; its norms follow,
+  /// in the order of `buckets`.
   static constexpr std::int64_t kCounts = 3;
   std::int64_t norms() const { return norms_; }
 

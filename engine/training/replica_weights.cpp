@@ -51,7 +51,7 @@ void ReplicaWeights::set_up_layer_norms(ReplicaMemory& memory) {
 }
 
 void ReplicaWeights::set_up_average(ReplicaMemory& memory) {
-  averaging_ = backend_.optimizer(average_desc(job_.plan.param_floats, job_.plan.counters));
+  averaging_ = backend_.optimizer(average_desc(job_.plan.counters.begin));
   if (job_.plan.type == DType::bf16) {
     average16_ =
         memory.allocate(static_cast<std::size_t>(job_.plan.param_floats) * size_of(DType::bf16),
@@ -172,10 +172,11 @@ void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch&
   args.steps = staged.update;
   args.metrics = metrics;
   args.guard = guard_.ptr();
+  const RunningArgs running = {params_.ptr(), gradients, metrics};
+  if (!job_.plan.running.empty()) backend_.check_running(job_.plan.running, running);
   optimizer_->step(args);
   if (!job_.plan.running.empty()) {
-    backend_.update_running(job_.plan.running, job_.plan.counters,
-                            {params_.ptr(), gradients, args.metrics});
+    backend_.update_running(job_.plan.running, job_.plan.counters, running);
   }
   if (job_.spec.train.ema) {
     update_average(staged.update + job_.update.groups.size() * sizeof(UpdateStep));

@@ -1,7 +1,8 @@
 #include "engine/training/results_ring.h"
 
 #include <cassert>
-#include <cmath>
+
+#include "kernels/common/update_outcome.h"
 
 namespace dpt {
 
@@ -45,6 +46,9 @@ StepResult ResultsRing::take() {
   StepResult result;
   result.step = slot.plan.step;
   result.metrics = returned->metrics;
+  // Shares of outputs that are right are added up in fp32, which must not make more than all.
+  SplitSum& right = result.metrics.sums[0];
+  if (right.value() > result.metrics.labelled.value()) right = result.metrics.labelled;
   result.lr = slot.plan.lr;
   if (has_norm(slot.plan)) result.grad_norm = returned->scalars.grad_norm;
   if (slot.has_times) {
@@ -61,8 +65,8 @@ StepResult ResultsRing::take() {
   }
   result.outcome = static_cast<UpdateOutcome>(static_cast<int>(returned->metrics.outcome));
   // A step without parameters to update has no update that could be refused.
-  if (result.outcome == UpdateOutcome::applied && !std::isfinite(result.metrics.loss_sum)) {
-    result.outcome = UpdateOutcome::refused;
+  if (result.outcome == UpdateOutcome::applied) {
+    result.outcome = decide_update(StepScalars{}, result.metrics, UpdateGuard{});
   }
   return result;
 }

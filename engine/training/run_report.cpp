@@ -110,7 +110,7 @@ bool RunReport::is_logged(std::int64_t step) const {
 }
 
 void RunReport::step(const StepResult& result) {
-  const auto samples = static_cast<std::int64_t>(result.metrics.count);
+  const auto samples = result.metrics.count.count();
   interval_samples_ += samples;
   run_samples_ += samples;
   const double loss = result.metrics.mean_loss();
@@ -118,9 +118,10 @@ void RunReport::step(const StepResult& result) {
   draw_bar(result, loss);
   if (!is_logged(result.step)) return;
   const double elapsed = seconds_since(interval_begun_) - interval_saving_;
-  const std::vector<double> sums(std::begin(result.metrics.sums), std::end(result.metrics.sums));
+  std::vector<double> sums;
+  for (const SplitSum& sum : result.metrics.sums) sums.push_back(sum.value());
   Json line = {{"epoch", stepper_.state().epoch + 1}, {"step", result.step}, {"loss", loss}};
-  add_values(line, job_.metrics.values({sums, result.metrics.labelled}, false));
+  add_values(line, job_.metrics.values({sums, result.metrics.labelled.value()}, false));
   line["lr"] = result.lr;
   line["grad_norm"] = result.grad_norm.value_or(0.0);
   add_noise(line, noise_);

@@ -33,6 +33,13 @@ std::string describe(const StepResult& result) {
   }
   const double loss = result.metrics.mean_loss();
   if (!std::isfinite(loss)) return fmt::format("the loss is {}", number(loss));
+  if (!std::isfinite(result.metrics.weight)) {
+    return "the sum of the weights of its samples (their own, loss.class_weights) is not finite";
+  }
+  if (result.metrics.bad_statistic != 0) {
+    return fmt::format(
+        "the loss is {:g}, but after the update some running statistics would not be finite", loss);
+  }
   if (result.outcome == UpdateOutcome::broken) {
     return fmt::format(
         "the loss is {:g}, but after the update some weights or optimizer state are not finite",
@@ -197,12 +204,12 @@ void Stepper::take_one() {
     state_.rollback_step = std::exchange(state_.rollback_candidate, -1);
   }
   state_.epoch_loss_sum += result.metrics.loss_sum;
-  state_.epoch_correct += result.metrics.sums[0];
+  state_.epoch_correct += result.metrics.sums[0].value();
   for (std::size_t i = 0; i < state_.epoch_sums.size(); ++i) {
-    state_.epoch_sums[i] += result.metrics.sums[i + 1];
+    state_.epoch_sums[i] += result.metrics.sums[i + 1].value();
   }
   state_.epoch_weight += result.metrics.weight;
-  state_.epoch_labelled += result.metrics.labelled;
+  state_.epoch_labelled += result.metrics.labelled.value();
   on_result_(result);
 }
 

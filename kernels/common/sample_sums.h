@@ -47,6 +47,15 @@ DPT_HOST_DEVICE inline float sample_sum(const MetricSum& sum, const RowFacts& fa
   return 0;
 }
 
+/// Adds what samples have added up of `kind` to its sum in StepMetrics.
+DPT_HOST_DEVICE inline void add_to_sum(SplitSum& sum, const MetricSum& kind, double of_samples) {
+  if (kind.kind == SampleSum::top_k) {
+    sum.add_count(static_cast<std::int64_t>(of_samples));
+  } else {
+    sum.add(of_samples);
+  }
+}
+
 /// Whether output c is above the label's.
 DPT_HOST_DEVICE inline bool is_above(float value, std::int32_t c, float at_label,
                                      std::int32_t label) {

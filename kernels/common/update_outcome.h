@@ -22,9 +22,9 @@ DPT_HOST_DEVICE inline UpdateOutcome decide_update(const StepScalars& now,
   // The guard may be set by this very step while some threads still ask.
   const std::int64_t bad_step = guard.bad_step;
   if (bad_step != 0 && bad_step < now.step) return UpdateOutcome::withheld;
-  if (!is_finite(metrics.loss_sum) || now.finite == 0 || metrics.is_weightless()) {
-    return UpdateOutcome::refused;
-  }
+  const bool is_good = is_finite(metrics.loss_sum) && is_finite(metrics.weight) &&
+                       now.finite != 0 && metrics.bad_statistic == 0 && !metrics.is_weightless();
+  if (!is_good) return UpdateOutcome::refused;
   return UpdateOutcome::applied;
 }
 

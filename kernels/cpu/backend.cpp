@@ -182,6 +182,9 @@ class CpuBackend final : public Backend {
                      std::span<const DevPtr> outs, std::int64_t channels) override {
     cpu_merge_moments(parts, merges, outs, channels);
   }
+  void check_running(std::span<const RunningRange> ranges, const RunningArgs& args) override {
+    cpu_check_running(ranges, args);
+  }
   void update_running(std::span<const RunningRange> ranges, Range counters,
                       const RunningArgs& args) override {
     cpu_update_running(ranges, counters, args);

@@ -6,6 +6,7 @@
 #include "kernels/common/align.h"
 #include "kernels/common/batch_norm_math.h"
 #include "kernels/common/divide.h"
+#include "kernels/common/update_outcome.h"
 #include "kernels/cpu/batch_norm_rows.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/features.h"
@@ -269,17 +270,42 @@ void cpu_merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerg
   }
 }
 
+void cpu_check_running(std::span<const RunningRange> ranges, const RunningArgs& args) {
+  auto& metrics = *host<StepMetrics>(args.metrics);
+  const auto samples = static_cast<float>(metrics.count.count());
+  const float* params = host<const float>(args.params);
+  const float* sums = host<const float>(args.sums);
+  for (const RunningRange& range : ranges) {
+    const float momentum = next_momentum(range, params);
+    const auto is_good = [&](std::int64_t i) {
+      return is_finite(running_update(params[i], sums[i], samples, momentum));
+    };
+    // Without a branch in the loop, which almost always finds nothing.
+    unsigned bad = 0;
+    for (std::int64_t i = range.begin; i < range.end; ++i) bad |= is_good(i) ? 0U : 1U;
+    if (bad == 0) continue;
+    std::int64_t first = range.begin;
+    while (is_good(first)) ++first;
+    metrics.bad_statistic =
+        StepMetrics::kFirstStatistic - static_cast<std::uint32_t>(first - ranges.front().begin);
+    return;
+  }
+}
+
 void cpu_update_running(std::span<const RunningRange> ranges, Range counters,
                         const RunningArgs& args) {
   const auto& metrics = *host<const StepMetrics>(args.metrics);
-  if (metrics.outcome != static_cast<float>(UpdateOutcome::applied)) return;
+  if (!updates_running(metrics)) return;
   float* params = host(args.params);
   const float* sums = host<const float>(args.sums);
-  for (std::int64_t i = counters.begin; i < counters.end; ++i) params[i] += 1.0F;
+  const auto samples = static_cast<float>(metrics.count.count());
+  for (std::int64_t i = counters.begin; i < counters.end; ++i) {
+    params[i] = UpdateCounter::next(params[i]);
+  }
   for (const RunningRange& range : ranges) {
-    const float momentum = range.momentum < 0 ? 1.0F / params[range.counter] : range.momentum;
+    const float momentum = counted_momentum(range, params);
     for (std::int64_t i = range.begin; i < range.end; ++i) {
-      params[i] = running_update(params[i], sums[i], metrics.count, momentum);
+      params[i] = running_update(params[i], sums[i], samples, momentum);
     }
   }
 }

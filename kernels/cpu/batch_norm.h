@@ -14,6 +14,7 @@ std::unique_ptr<Op> make_cpu_batch_norm(const BatchNormDesc& desc, int threads);
 // As FlatKernels.
 void cpu_merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerge> merges,
                        std::span<const DevPtr> outs, std::int64_t channels);
+void cpu_check_running(std::span<const RunningRange> ranges, const RunningArgs& args);
 void cpu_update_running(std::span<const RunningRange> ranges, Range counters,
                         const RunningArgs& args);
 void cpu_fold_norms(std::span<const NormFold> folds, DevPtr params, DevPtr folded);

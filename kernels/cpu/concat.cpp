@@ -4,24 +4,34 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/common/bf16.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/parallel.h"
 
 namespace dpt {
 namespace {
 
+/// Writes the transpose of `from` (rows, columns): an image goes from the order (H,W,C) to (C,H,W),
+/// or back.
+template <class T>
+void transpose(T* to, const T* from, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t column = 0; column < columns; ++column) {
+      to[column * rows + row] = from[row * columns + column];
+    }
+  }
+}
+
 class CpuConcat final : public Op {
  public:
-  CpuConcat(const ConcatDesc& desc, int threads) : desc_(desc), threads_(threads) {
-    std::int64_t channel = 0;
+  CpuConcat(const ConcatDesc& desc, int threads)
+      : desc_(desc), threads_(threads), rows_(desc.batch * desc.out.h * desc.out.w) {
     for (const SampleShape& in : desc.in) {
-      const auto bytes = [&](std::int64_t channels) {
-        return static_cast<std::size_t>(channels) * size_of(desc.type);
-      };
-      parts_.push_back({bytes(channel), bytes(in.c)});
-      channel += in.c;
+      const std::int64_t elements = desc.flatten ? in.elements() : in.c;
+      const std::size_t bytes = static_cast<std::size_t>(elements) * size_of(desc.type);
+      parts_.push_back({row_bytes_, bytes, elements / in.c, in.c});
+      row_bytes_ += bytes;
     }
-    pixel_bytes_ = static_cast<std::size_t>(channel) * size_of(desc.type);
   }
   bool backward_needs_x() const override { return false; }
   bool backward_needs_y() const override { return false; }
@@ -30,53 +40,60 @@ class CpuConcat final : public Op {
 
   void forward(const OpArgs& args) override {
     std::byte* y = host<std::byte>(args.y);
-    for_rows([&](std::int64_t first, std::int64_t end) {
-      for (std::size_t k = 0; k < parts_.size(); ++k) {
-        const Part& part = parts_[k];
-        const std::byte* x = host<const std::byte>(k == 0 ? args.x : args.more_x[k - 1]);
-        for (std::int64_t row = first; row < end; ++row) {
-          const auto at = static_cast<std::size_t>(row);
-          std::memcpy(y + at * pixel_bytes_ + part.offset, x + at * part.bytes, part.bytes);
-        }
-      }
+    for_rows([&](const Part& part, std::size_t k, std::size_t row) {
+      const std::byte* x = host<const std::byte>(k == 0 ? args.x : args.more_x[k - 1]);
+      copy(y + row * row_bytes_ + part.offset, x + row * part.bytes, part, part.pixels,
+           part.channels);
     });
   }
 
   void backward(const OpArgs& args) override {
     const std::byte* dy = host<const std::byte>(args.dy);
-    for_rows([&](std::int64_t first, std::int64_t end) {
-      for (std::size_t k = 0; k < parts_.size(); ++k) {
-        const Part& part = parts_[k];
-        std::byte* dx = host<std::byte>(k == 0 ? args.dx : args.more_dx[k - 1]);
-        if (!dx) continue;
-        for (std::int64_t row = first; row < end; ++row) {
-          const auto at = static_cast<std::size_t>(row);
-          std::memcpy(dx + at * part.bytes, dy + at * pixel_bytes_ + part.offset, part.bytes);
-        }
-      }
+    for_rows([&](const Part& part, std::size_t k, std::size_t row) {
+      std::byte* dx = host<std::byte>(k == 0 ? args.dx : args.more_dx[k - 1]);
+      if (!dx) return;
+      copy(dx + row * part.bytes, dy + row * row_bytes_ + part.offset, part, part.channels,
+           part.pixels);
     });
   }
   std::string implementation() const override { return "own"; }
 
  private:
-  /// Where an input's channels lie in a pixel of y.
+  /// Where an input lies in a row of y: a pixel, or where it flattens a sample.
   struct Part {
     std::size_t offset, bytes;
+    std::int64_t pixels, channels;  ///< of a row
   };
 
+  void copy(std::byte* to, const std::byte* from, const Part& part, std::int64_t rows,
+            std::int64_t columns) const {
+    if (part.pixels == 1 || part.channels == 1) {
+      std::memcpy(to, from, part.bytes);
+    } else if (desc_.type == DType::f32) {
+      transpose(reinterpret_cast<float*>(to), reinterpret_cast<const float*>(from), rows, columns);
+    } else {
+      transpose(reinterpret_cast<Bf16*>(to), reinterpret_cast<const Bf16*>(from), rows, columns);
+    }
+  }
+
+  /// Calls body(part, its index, row) for all.
   template <class Body>
   void for_rows(const Body& body) const {
-    const std::int64_t rows = desc_.batch * desc_.out.h * desc_.out.w;
     constexpr std::int64_t kRows = 64;
-    parallel_for(threads_, ceil_div(rows, kRows), [&](std::int64_t block) {
-      body(block * kRows, std::min(rows, (block + 1) * kRows));
+    parallel_for(threads_, ceil_div(rows_, kRows), [&](std::int64_t block) {
+      for (std::size_t k = 0; k < parts_.size(); ++k) {
+        for (std::int64_t row = block * kRows; row < std::min(rows_, (block + 1) * kRows); ++row) {
+          body(parts_[k], k, static_cast<std::size_t>(row));
+        }
+      }
     });
   }
 
   ConcatDesc desc_;
   int threads_;
+  std::int64_t rows_;
   std::vector<Part> parts_;
-  std::size_t pixel_bytes_ = 0;
+  std::size_t row_bytes_ = 0;
 };
 
 }  // namespace

@@ -89,15 +89,19 @@ class CpuLoss final : public LossOp {
       if (prediction) prediction[k] = row.prediction;
     }
     auto* metrics = host<StepMetrics>(args.metrics);
-    if (args.write == GradWrite::overwrite) *metrics = {.stop_votes = metrics->stop_votes};
+    if (args.write == GradWrite::overwrite) {
+      const float stop_votes = metrics->stop_votes;
+      *metrics = StepMetrics{};
+      metrics->stop_votes = stop_votes;
+    }
     const auto add = [](float& to, double value) {
       to = static_cast<float>(static_cast<double>(to) + value);
     };
     add(metrics->loss_sum, loss_sum);
     add(metrics->weight, weight);
-    metrics->count += static_cast<float>(d_.batch);
-    metrics->labelled += static_cast<float>(labelled);
-    for (int i = 0; i < sums_.count; ++i) add(metrics->sums[i], sums[i]);
+    metrics->count.add_count(d_.batch);
+    metrics->labelled.add_count(labelled);
+    for (int i = 0; i < sums_.count; ++i) add_to_sum(metrics->sums[i], sums_.of[i], sums[i]);
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/common/batch_norm_math.h"
+#include "kernels/common/update_outcome.h"
 #include "kernels/cuda/channel_sums.cuh"
 #include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
@@ -374,19 +375,32 @@ __global__ void merge_moments_kernel(Merges merges, std::int64_t channels) {
   }
 }
 
+__global__ void check_running_kernel(const float* params, const float* sums, StepMetrics* metrics,
+                                     RunningRange range, std::int64_t first) {
+  const float momentum = next_momentum(range, params);
+  const auto samples = static_cast<float>(metrics->count.count());
+  for (std::int64_t i = range.begin + global_thread(); i < range.end; i += grid_threads()) {
+    if (is_finite(running_update(params[i], sums[i], samples, momentum))) continue;
+    atomicMax(&metrics->bad_statistic,
+              StepMetrics::kFirstStatistic - static_cast<std::uint32_t>(i - first));
+    return;
+  }
+}
+
 __global__ void update_running_kernel(float* params, const float* sums, const StepMetrics* metrics,
                                       RunningRange range) {
-  if (metrics->outcome != static_cast<float>(UpdateOutcome::applied)) return;
-  const float momentum = range.momentum < 0 ? 1.0F / params[range.counter] : range.momentum;
+  if (!updates_running(*metrics)) return;
+  const float momentum = counted_momentum(range, params);
+  const auto samples = static_cast<float>(metrics->count.count());
   for (std::int64_t i = range.begin + global_thread(); i < range.end; i += grid_threads()) {
-    params[i] = running_update(params[i], sums[i], metrics->count, momentum);
+    params[i] = running_update(params[i], sums[i], samples, momentum);
   }
 }
 
 __global__ void count_updates_kernel(float* params, const StepMetrics* metrics, Range counters) {
-  if (metrics->outcome != static_cast<float>(UpdateOutcome::applied)) return;
+  if (!updates_running(*metrics)) return;
   for (std::int64_t i = counters.begin + global_thread(); i < counters.end; i += grid_threads()) {
-    params[i] += 1.0F;
+    params[i] = UpdateCounter::next(params[i]);
   }
 }
 
@@ -427,6 +441,15 @@ void cuda_merge_moments(const CudaContext& context, std::span<const DevPtr> part
     }
     launch(merge_moments_kernel, blocks_for(channels, kThreads), kThreads, 0, context.stream, some,
            channels);
+  }
+}
+
+void cuda_check_running(const CudaContext& context, std::span<const RunningRange> ranges,
+                        const RunningArgs& args) {
+  for (const RunningRange& range : ranges) {
+    launch(check_running_kernel, blocks_for(range.end - range.begin, kThreads), kThreads, 0,
+           context.stream, device<const float>(args.params), device<const float>(args.sums),
+           device<StepMetrics>(args.metrics), range, ranges.front().begin);
   }
 }
 

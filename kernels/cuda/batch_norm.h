@@ -15,6 +15,8 @@ std::unique_ptr<Op> make_cuda_batch_norm(const CudaContext& context, const Batch
 void cuda_merge_moments(const CudaContext& context, std::span<const DevPtr> parts,
                         std::span<const MomentMerge> merges, std::span<const DevPtr> outs,
                         std::int64_t channels);
+void cuda_check_running(const CudaContext& context, std::span<const RunningRange> ranges,
+                        const RunningArgs& args);
 void cuda_update_running(const CudaContext& context, std::span<const RunningRange> ranges,
                          Range counters, const RunningArgs& args);
 void cuda_fold_norms(const CudaContext& context, std::span<const NormFold> folds, DevPtr params,

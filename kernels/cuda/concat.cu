@@ -25,6 +25,30 @@ struct CopyColumns {
   }
 };
 
+/// Copies images in the order (H,W,C) to parts of rows in the order (C,H,W), or back.
+template <class Unit, bool kToRows>
+struct FlattenImages {
+  Unit* to;
+  const Unit* from;
+  std::int64_t channels, pixels, row;  ///< `row`: elements of a whole row
+
+  template <int kCount>
+  __device__ void at(std::int64_t i) const {
+    const std::int64_t elements = channels * pixels;
+    for (int k = 0; k < kCount; ++k) {
+      const std::int64_t image = (i + k) / elements, place = (i + k) - image * elements;
+      const std::int64_t channel = place / pixels, pixel = place - channel * pixels;
+      const std::int64_t in_image = image * elements + pixel * channels + channel;
+      const std::int64_t in_row = image * row + place;
+      if constexpr (kToRows) {
+        to[in_row] = from[in_image];
+      } else {
+        to[in_image] = from[in_row];
+      }
+    }
+  }
+};
+
 class CudaConcat final : public Op {
  public:
   CudaConcat(const CudaContext& context, const ConcatDesc& desc) : context_(context), desc_(desc) {}
@@ -34,11 +58,24 @@ class CudaConcat final : public Op {
   bool separate_gradients() const override { return true; }
 
   void forward(const OpArgs& args) override {
+    if (desc_.flatten) {
+      for_images([&](std::size_t k, std::size_t offset) {
+        flatten<true>(args.y + offset, k == 0 ? args.x : args.more_x[k - 1], desc_.in[k]);
+      });
+      return;
+    }
     for_parts([&](std::size_t k, std::size_t offset, std::size_t bytes) {
       copy(args.y + offset, pixel_bytes(), k == 0 ? args.x : args.more_x[k - 1], bytes, bytes);
     });
   }
   void backward(const OpArgs& args) override {
+    if (desc_.flatten) {
+      for_images([&](std::size_t k, std::size_t offset) {
+        const DevPtr dx = k == 0 ? args.dx : args.more_dx[k - 1];
+        if (dx) flatten<false>(dx, args.dy + offset, desc_.in[k]);
+      });
+      return;
+    }
     for_parts([&](std::size_t k, std::size_t offset, std::size_t bytes) {
       const DevPtr dx = k == 0 ? args.dx : args.more_dx[k - 1];
       if (dx) copy(dx, bytes, args.dy + offset, pixel_bytes(), bytes);
@@ -60,6 +97,30 @@ class CudaConcat final : public Op {
       use(k, bytes_of(channel), bytes_of(desc_.in[k].c));
       channel += desc_.in[k].c;
     }
+  }
+
+  /// Calls use(input, where it lies in a sample of y).
+  template <class Use>
+  void for_images(const Use& use) const {
+    std::int64_t element = 0;
+    for (std::size_t k = 0; k < desc_.in.size(); ++k) {
+      use(k, bytes_of(element));
+      element += desc_.in[k].elements();
+    }
+  }
+  template <bool kToRows>
+  void flatten(DevPtr to, DevPtr from, const SampleShape& image) const {
+    if (desc_.type == DType::f32) {
+      flatten_units<std::uint32_t, kToRows>(to, from, image);
+    } else {
+      flatten_units<std::uint16_t, kToRows>(to, from, image);
+    }
+  }
+  template <class Unit, bool kToRows>
+  void flatten_units(DevPtr to, DevPtr from, const SampleShape& image) const {
+    const FlattenImages<Unit, kToRows> body = {device<Unit>(to), device<const Unit>(from), image.c,
+                                               image.h * image.w, desc_.out.c};
+    for_each_pack<1>(context_, desc_.batch * image.elements(), false, body);
   }
 
   /// Of every pixel `bytes`, in the largest units that all addresses are multiples of.

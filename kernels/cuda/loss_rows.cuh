@@ -198,7 +198,9 @@ __device__ inline void run_row(const Call<T>& call, const Rows& rows, std::int32
     if (i >= call.sums.count) break;
     const float value = result.counts ? sample_sum(call.sums.of[i], facts) : 0.0F;
     sums.of[i] += static_cast<double>(value);
-    if (call.sample_sums) call.sample_sums[index * call.sums.count + i] = value;
+    if (call.sample_sums) {
+      call.sample_sums[static_cast<std::int64_t>(index) * call.sums.count + i] = value;
+    }
   }
   if (call.sample_loss) call.sample_loss[index] = result.loss;
   if (call.prediction) call.prediction[index] = largest.index;
@@ -272,10 +274,14 @@ __global__ void __launch_bounds__(kBlock) loss_kernel(Call<T> call, Rows rows) {
     StepMetrics& metrics = *call.metrics;
     metrics.loss_sum = plus(before.loss_sum, sums.loss);
     metrics.weight = plus(before.weight, sums.weight);
-    metrics.count = before.count + static_cast<float>(call.batch);
-    metrics.labelled = before.labelled + static_cast<float>(sums.labelled);
+    metrics.count = before.count;
+    metrics.count.add_count(call.batch);
+    metrics.labelled = before.labelled;
+    metrics.labelled.add_count(sums.labelled);
     for (int i = 0; i < kMostMetricSums; ++i) {
-      if (i < call.sums.count) metrics.sums[i] = plus(before.sums[i], sums.of[i]);
+      if (i >= call.sums.count) break;
+      metrics.sums[i] = before.sums[i];
+      add_to_sum(metrics.sums[i], call.sums.of[i], sums.of[i]);
     }
   }
 }

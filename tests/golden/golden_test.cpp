@@ -184,7 +184,7 @@ Trajectory follow(const Job& job, const std::vector<float>& init, double lr,
       replica.train_step(plan, part);
       const StepMetrics metrics = replica.take_result().metrics;
       if (communicator.rank() == 0) {
-        result.losses.push_back(static_cast<double>(metrics.loss_sum) / metrics.count);
+        result.losses.push_back(static_cast<double>(metrics.loss_sum) / metrics.count.value());
       }
     }
     if (communicator.rank() == 0) result.params = replica.params();

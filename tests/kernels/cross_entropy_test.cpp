@@ -22,11 +22,22 @@ struct Outcome {
   StepMetrics metrics;
 };
 
+/// What a step left: `value` in loss and weight, and counts, with 5 votes to stop.
+StepMetrics metrics_of(float value, const std::vector<SplitSum>& counts) {
+  StepMetrics metrics;
+  metrics.loss_sum = metrics.weight = value;
+  metrics.count = counts[0];
+  metrics.labelled = counts[1];
+  metrics.sums[0] = counts[2];
+  metrics.stop_votes = 5;
+  return metrics;
+}
+
 /// Runs the kernel on labels that are reached through slots, as batches on a device are.
 Outcome run(Backend& backend, const CrossEntropyDesc& d, const std::vector<float>& logits,
             const std::vector<std::int32_t>& labels, float inverse_count,
             const std::vector<float>& targets = {},
-            StepMetrics start = {NAN, NAN, NAN, NAN, 5, 0, 0, {NAN}},
+            const StepMetrics& start = metrics_of(NAN, {{NAN, NAN}, {NAN, NAN}, {NAN, NAN}}),
             GradWrite write = GradWrite::overwrite, bool in_place = false) {
   std::vector<std::int32_t> slots(labels.size()), resident(labels.size() * 2, -1);
   const std::size_t width = targets.size() / labels.size();
@@ -87,20 +98,20 @@ void check(const CrossEntropyDesc& d, const std::vector<float>& logits,
     CHECK(got.prediction == want.prediction);
     CHECK(static_cast<double>(got.metrics.loss_sum) ==
           doctest::Approx(want.loss_sum).epsilon(1e-6));
-    CHECK(got.metrics.sums[0] == static_cast<float>(want.correct));
-    CHECK(got.metrics.count == static_cast<float>(d.batch));
+    CHECK(got.metrics.sums[0].value() == static_cast<double>(want.correct));
+    CHECK(got.metrics.count.value() == static_cast<double>(d.batch));
     CHECK(static_cast<double>(got.metrics.weight) == doctest::Approx(want.weight).epsilon(1e-6));
-    CHECK(got.metrics.labelled == static_cast<float>(want.labelled));
+    CHECK(got.metrics.labelled.value() == static_cast<double>(want.labelled));
     CHECK(got.metrics.stop_votes == 5);  // not this kernel's to write
 
     const Outcome in_place = run(*backend, d, logits, labels, scale, targets,
-                                 {1, 2, 3, 4, 5, 0, 0, {6}}, GradWrite::add, true);
+                                 metrics_of(1, {{0, 3}, {0, 4}, {0, 6}}), GradWrite::add, true);
     CHECK(in_place.gradient == got.gradient);
     CHECK(in_place.outputs == got.outputs);
     CHECK(static_cast<double>(in_place.metrics.loss_sum) ==
           doctest::Approx(want.loss_sum + 1).epsilon(1e-6));
-    CHECK(in_place.metrics.sums[0] == static_cast<float>(want.correct + 6));
-    CHECK(in_place.metrics.count == static_cast<float>(d.batch + 3));
+    CHECK(in_place.metrics.sums[0].value() == static_cast<double>(want.correct + 6));
+    CHECK(in_place.metrics.count.value() == static_cast<double>(d.batch + 3));
     CHECK(in_place.metrics.stop_votes == 5);
 
     CrossEntropyDesc inference = d;

@@ -113,14 +113,15 @@ TEST_CASE("running statistics follow PyTorch's rule, and only an applied step") 
     INFO(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
     // Two floats with momentum 0.1, two with 0.25, two that average; then their counters.
-    const std::vector<float> start = {1, 2, 3, 4, 5, 6, 0, 9};
+    const std::vector<float> start = {
+        1, 2, 3, 4, 5, 6, UpdateCounter::bits(0), UpdateCounter::bits(9)};
     const std::vector<float> sums = {40, 80, 120, 160, 200, 240, 0, 0};
     const std::vector<RunningRange> ranges = {
         {0, 2, 0.1F, 6}, {2, 4, 0.25F, 6}, {4, 5, -1.0F, 6}, {5, 6, -1.0F, 7}};
     for (const auto outcome : {UpdateOutcome::applied, UpdateOutcome::refused,
                                UpdateOutcome::broken, UpdateOutcome::withheld}) {
       StepMetrics metrics;
-      metrics.count = 8;
+      metrics.count.add_count(8);
       metrics.outcome = static_cast<float>(outcome);
       const OnDevice<float> params(*backend, start), gradients(*backend, sums);
       const OnDevice<StepMetrics> on_device(*backend, {metrics});
@@ -130,16 +131,70 @@ TEST_CASE("running statistics follow PyTorch's rule, and only an applied step") 
         CHECK(now == start);
         continue;
       }
-      const double want[] = {0.9 * 1 + 0.1 * 5,
-                             0.9 * 2 + 0.1 * 10,
-                             0.75 * 3 + 0.25 * 15,
-                             0.75 * 4 + 0.25 * 20,
-                             25,
-                             0.9 * 6 + 0.1 * 30,
-                             1,
-                             10};
-      for (std::size_t i = 0; i < now.size(); ++i) CHECK(now[i] == doctest::Approx(want[i]));
+      const double want[] = {
+          0.9 * 1 + 0.1 * 5, 0.9 * 2 + 0.1 * 10, 0.75 * 3 + 0.25 * 15, 0.75 * 4 + 0.25 * 20, 25,
+          0.9 * 6 + 0.1 * 30};
+      for (std::size_t i = 0; i < 6; ++i) CHECK(now[i] == doctest::Approx(want[i]));
+      CHECK(UpdateCounter::count(now[6]) == 1);
+      CHECK(UpdateCounter::count(now[7]) == 10);
     }
+  }
+}
+
+TEST_CASE("updates are counted beyond what fp32 counts, and stop at the largest finite bits") {
+  constexpr std::int32_t kMany = 1 << 24;
+  for (const std::string& name : backend_names()) {
+    INFO(name);
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    StepMetrics metrics;
+    metrics.count.add_count(1);
+    const OnDevice<float> params(
+        *backend, {1, UpdateCounter::bits(kMany), UpdateCounter::bits(UpdateCounter::kMax)});
+    const OnDevice<float> sums(*backend, std::vector<float>(3, 0.0F));
+    const OnDevice<StepMetrics> on_device(*backend, {metrics});
+    const std::vector<RunningRange> ranges = {{0, 1, -1.0F, 1}};
+    backend->update_running(ranges, {1, 3}, {params.ptr(), sums.ptr(), on_device.ptr()});
+    const std::vector<float> now = params.get();
+    CHECK(now[0] == 1.0F - 1.0F / static_cast<float>(kMany + 1));
+    CHECK(UpdateCounter::count(now[1]) == kMany + 1);
+    CHECK(UpdateCounter::count(now[2]) == UpdateCounter::kMax);
+  }
+  CHECK(UpdateCounter::count(UpdateCounter::bits(-1)) == 0);
+  CHECK(UpdateCounter::count(UpdateCounter::bits(std::int64_t{1} << 40)) == UpdateCounter::kMax);
+  CHECK(std::isfinite(UpdateCounter::bits(UpdateCounter::kMax)));
+}
+
+TEST_CASE("the first running statistic that an update would make non-finite is found before it") {
+  constexpr float kHuge = 3e38F;
+  for (const std::string& name : backend_names()) {
+    INFO(name);
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    // From place 16 on: 1,000 with momentum 0.1, one that averages, then its counter.
+    const std::vector<RunningRange> ranges = {{16, 1016, 0.1F, 1017}, {1016, 1017, -1.0F, 1017}};
+    const auto found = [&](std::vector<std::pair<std::size_t, float>> sums, float start = 1) {
+      std::vector<float> all(1018, 0.0F);
+      for (const auto& [place, sum] : sums) all[place] = sum;
+      StepMetrics metrics;
+      metrics.count.add_count(8);
+      std::vector<float> values(1018, start);
+      values[1017] = UpdateCounter::bits(0);
+      const OnDevice<float> params(*backend, values), gradients(*backend, all);
+      const OnDevice<StepMetrics> on_device(*backend, {metrics});
+      const RunningArgs args = {params.ptr(), gradients.ptr(), on_device.ptr()};
+      backend->check_running(ranges, args);
+      const std::uint32_t bad = on_device.get()[0].bad_statistic;
+      backend->update_running(ranges, {1017, 1018}, args);
+      CHECK((params.get() == values) == (bad != 0));
+      return bad == 0 ? -1 : std::int64_t{StepMetrics::kFirstStatistic - bad};
+    };
+    CHECK(found({}) == -1);
+    CHECK(found({{16, kHuge}, {1016, -kHuge}}) == -1);
+    // What is no running statistic is not looked at.
+    CHECK(found({{15, INFINITY}, {1017, NAN}}) == -1);
+    CHECK(found({{16, INFINITY}}) == 0);
+    CHECK(found({{1015, NAN}, {700, -INFINITY}, {1016, NAN}}) == 684);
+    CHECK(found({{1016, NAN}}) == 1000);
+    CHECK(found({}, INFINITY) == 0);
   }
 }
 

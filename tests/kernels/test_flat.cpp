@@ -303,4 +303,45 @@ TEST_CASE("Rounding to bf16 goes to the nearest, ties to even, and keeps what is
   });
 }
 
+TEST_CASE("Counts are exact in fp32 sums of any parts, in any order") {
+  // Parts whose low digits are as large as they can be, and as many as a batch has shards.
+  constexpr std::size_t kParts = 65536;
+  std::vector<SplitSum> parts(kParts);
+  std::int64_t want = 0;
+  for (std::size_t i = 0; i < kParts; ++i) {
+    const auto count = static_cast<std::int64_t>(255 + 256 * (i % 250));
+    parts[i].add_count(count);
+    want += count;
+  }
+  CHECK(want > std::int64_t{1} << 30);
+  const auto sum_of = [&](std::size_t stride) {
+    SplitSum sum;
+    for (std::size_t i = 0; i < kParts; ++i) {
+      const SplitSum& part = parts[i * stride % kParts];
+      sum.high += part.high;
+      sum.low += part.low;
+    }
+    return sum.count();
+  };
+  CHECK(sum_of(1) == want);
+  CHECK(sum_of(40503) == want);
+  for (std::size_t half = kParts / 2; half > 0; half /= 2) {
+    for (std::size_t i = 0; i < half; ++i) {
+      parts[i].high += parts[i + half].high;
+      parts[i].low += parts[i + half].low;
+    }
+  }
+  CHECK(parts[0].count() == want);
+  CHECK(parts[0].value() == static_cast<double>(want));
+  // A sum of sums goes on counting.
+  parts[0].add_count(257);
+  CHECK(parts[0].count() == want + 257);
+  CHECK(parts[0].low < SplitSum::kDigit);
+
+  SplitSum real;
+  real.add(0.1);
+  real.add(1e39);
+  CHECK(real.value() == HUGE_VAL);
+}
+
 }  // namespace dpt::testing

@@ -34,10 +34,31 @@ TEST_CASE("Concat: inputs of other sizes are refused") {
   CHECK(error({vector_of(4), image(3, 1, 1)}) ==
         "expected inputs of one height and width, found 4 in place 1 and 3x1x1 in place 2; flatten "
         "the image (C x H x W) too, or neither");
-  CHECK(error({vector_of(4), {{4, 5, 3}, true}}) ==
-        "expected vectors whose features are in one order, found in place 1 and 2 vectors of 4 and "
-        "60 features that are images of different sizes flattened, or only one of them is; put a "
-        "Linear after the Flatten");
+  CHECK(
+      error({{{4, 5, 3}, true}, image(3, 4, 5)}) ==
+      "expected inputs of one height and width, found 60 in place 1 and 3x4x5 in place 2; flatten "
+      "the image (C x H x W) too, or neither");
+}
+
+TEST_CASE("Concat: flattened images of different sizes have torch.cat's order of features") {
+  const auto concat = layer("Concat");
+  const ActivationShape wide{{1, 2, 2}, true}, tall{{2, 1, 3}, true};
+  const std::vector<ActivationShape> in = {wide, vector_of(1), tall};
+  const ActivationShape out = concat->infer(in);
+  CHECK(out.flat);
+  CHECK(out.shape == SampleShape{1, 1, 11});
+  // Samples of (H,W,C): pixels one after another, of two channels (0 and 10), one value, and of
+  // three channels (20, 30 and 40).
+  CHECK(maths_of(*concat, in, 1).forward({0, 10, 1, 11, 5, 20, 30, 40, 21, 31, 41}, {}, {}) ==
+        Values{0, 1, 10, 11, 5, 20, 21, 30, 31, 40, 41});
+  for (const auto& shapes :
+       {in, std::vector<ActivationShape>{{{4, 5, 3}, true}, {{2, 3, 8}, true}, {{1, 1, 7}, true}},
+        std::vector<ActivationShape>{vector_of(4), {{9, 9, 1}, true}}}) {
+    check_layer(*concat, shapes, 3);
+    check_in_bf16(*concat, shapes, 3);
+  }
+  check_on_backends(*concat, std::vector<ActivationShape>{{{9, 9, 16}, true}, {{5, 7, 33}, true}},
+                    70);
 }
 
 TEST_CASE("Concat: numbers and gradients, of as many channels as fill a vector, and of others") {

@@ -61,6 +61,7 @@ class HostBackend : public Backend {
                      std::int64_t) override {
     no();
   }
+  void check_running(std::span<const RunningRange>, const RunningArgs&) override { no(); }
   void update_running(std::span<const RunningRange>, Range, const RunningArgs&) override { no(); }
   void fold_norms(std::span<const NormFold>, DevPtr, DevPtr) override { no(); }
   void to_bf16(DevPtr, DevPtr, std::int64_t) override { no(); }

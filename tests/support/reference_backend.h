@@ -269,12 +269,15 @@ class ReferenceCrossEntropy final : public LossOp {
     const reference::CrossEntropy result = reference::cross_entropy(
         desc_, read_floats(args.logits, count), labels, static_cast<double>(scale));
     if (desc_.training) write_floats(args.dlogits, result.gradient);
-    write_floats(args.metrics,
-                 {result.loss_sum, result.weight, static_cast<double>(desc_.batch),
-                  static_cast<double>(result.labelled)},
-                 args.write == GradWrite::add);
-    write_floats(args.metrics + offsetof(StepMetrics, sums), {static_cast<double>(result.correct)},
-                 args.write == GradWrite::add);
+    auto& metrics = *reinterpret_cast<StepMetrics*>(args.metrics.address);
+    const float stop_votes = metrics.stop_votes;
+    if (args.write == GradWrite::overwrite) metrics = StepMetrics{};
+    metrics.stop_votes = stop_votes;
+    metrics.loss_sum = static_cast<float>(static_cast<double>(metrics.loss_sum) + result.loss_sum);
+    metrics.weight = static_cast<float>(static_cast<double>(metrics.weight) + result.weight);
+    metrics.count.add_count(desc_.batch);
+    metrics.labelled.add_count(result.labelled);
+    metrics.sums[0].add_count(result.correct);
     if (args.sample_loss) write_floats(args.sample_loss, result.sample_loss);
     if (args.prediction) {
       std::memcpy(reinterpret_cast<void*>(args.prediction.address), result.prediction.data(),

@@ -18,6 +18,17 @@ void for_concat(const ConcatDesc& d, const Use& use) {
   const std::int64_t pixels = d.batch * d.out.h * d.out.w;
   std::int64_t at = 0, channel = 0;
   for (const SampleShape& in : d.in) {
+    if (d.flatten) {
+      for (std::int64_t n = 0; n < d.batch; ++n) {
+        for (std::int64_t pixel = 0; pixel < in.h * in.w; ++pixel) {
+          for (std::int64_t c = 0; c < in.c; ++c) {
+            use(index(at++), index(n * d.out.c + channel + c * in.h * in.w + pixel));
+          }
+        }
+      }
+      channel += in.elements();
+      continue;
+    }
     for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
       for (std::int64_t c = 0; c < in.c; ++c)
         use(index(at++), index(pixel * d.out.c + channel + c));

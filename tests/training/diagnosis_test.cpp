@@ -84,7 +84,8 @@ Diagnosis look(const Job& job, const std::vector<float>& params,
                std::int64_t epoch = 0) {
   StepResult result;
   result.step = 1;
-  result.metrics.count = result.metrics.weight = 12;
+  result.metrics.count.add_count(12);
+  result.metrics.weight = 12;
   result.outcome = outcome;
   const auto backend = make_backend(job.devices[0], {});
   return diagnose(*backend, job, BadStep(result, epoch, {0, 12}), params, optimizer);

@@ -329,7 +329,8 @@ TEST_CASE("a bad step in words: what is wrong, where, and with which learning ra
   result.step = 7;
   result.lr = 0.05;
   result.metrics.loss_sum = 24;
-  result.metrics.count = result.metrics.weight = 12;
+  result.metrics.count.add_count(12);
+  result.metrics.weight = 12;
   result.metrics.bad_norm = kInfinity;
   result.outcome = UpdateOutcome::refused;
   const auto told = [&] { return std::string(BadStep(result, 2, {12, 24}).what()); };
@@ -343,6 +344,19 @@ TEST_CASE("a bad step in words: what is wrong, where, and with which learning ra
                       "the loss is 2, but after the update some weights or optimizer state are "
                       "not finite" +
                       rate);
+  result.outcome = UpdateOutcome::refused;
+  result.metrics.bad_statistic = StepMetrics::kFirstStatistic;
+  CHECK(told() == where +
+                      "the loss is 2, but after the update some running statistics would not be "
+                      "finite" +
+                      rate);
+  result.metrics.weight = kInfinity;
+  CHECK(told() ==
+        where +
+            "the sum of the weights of its samples (their own, loss.class_weights) is not "
+            "finite" +
+            rate);
+  result.metrics.weight = 12;
   result.metrics.loss_sum = -kNaN;
   CHECK(told() == where + "the loss is nan" + rate);
   result.metrics.loss_sum = -kInfinity;

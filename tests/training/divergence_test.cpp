@@ -110,6 +110,71 @@ TEST_CASE("halt: an update that overflows is found at its own step") {
   }
 }
 
+namespace {
+
+/// A run with a sample whose channel has a variance beyond fp32: the normalised outputs, the loss
+/// and the gradient are finite, but not the running statistics.
+Job overflowing_statistics(std::vector<std::string> overrides, int epochs) {
+  std::string config = small_config(kSgd, epochs);
+  const std::string relu = "    - {type: ReLU}\n";
+  config.insert(config.find(relu), "    - {type: BatchNorm2d, name: bn, sync: true}\n");
+  return poisoned_job(config, std::move(overrides), 30, 2e19F);
+}
+
+/// Weights of the first convolution that cancel each other: the mean stays small.
+StartingPoint alternating_start(const Job& job) {
+  StartingPoint start = fresh_start(job);
+  for (const Param& param : job.plan.params) {
+    if (param.name != "conv1.weight") continue;
+    float* weights = start.params.data() + param.offset;
+    for (std::int64_t i = 0; i < param.count; ++i) weights[i] = i % 9 % 2 == 0 ? 0.3F : -0.3F;
+  }
+  return start;
+}
+
+}  // namespace
+
+TEST_CASE("running statistics that overflow make a step bad before anything is written") {
+  for (const std::string& device : device_kinds()) {
+    for (const char* shards : {"train.shards=0", "train.shards=4"}) {
+      for (const int replicas : {1, 2}) {
+        CAPTURE(device);
+        CAPTURE(shards);
+        CAPTURE(replicas);
+        const auto job = [&](std::vector<std::string> more) {
+          more.insert(more.end(), {replicas_on(device, replicas), shards});
+          return overflowing_statistics(std::move(more), 2);
+        };
+        const TempDir halted, skipping, rolling;
+        const StartingPoint start = alternating_start(job({}));
+        const std::string text = diverged(job({}), halted, &start);
+        check_contains(text, "training diverged at step 3 (epoch 1): the loss is ");
+        check_contains(text, "after the update some running statistics would not be finite");
+        check_contains(text, "in layer 'bn' (bn.running_var). The batch's 12 samples are ");
+        const auto event = events(halted, "diverged").at(0);
+        REQUIRE(event["first"] == "running statistics");
+        CHECK(event["layer"] == "bn");
+        CHECK(event["parameter"] == "bn.running_var");
+        CHECK(event["loss"].is_number());
+        CHECK(events(halted, "checkpoint").back()["step"] == 2);
+        all_checkpoints_are_finite(job({}), halted);
+
+        const Job skips = job({"train.on_divergence.policy=skip"});
+        CHECK(train_small(skips, skipping.path(), &start).step == 2 * kStepsPerEpoch);
+        CHECK(events(skipping, "skipped_step").size() == 2);
+        all_checkpoints_are_finite(skips, skipping);
+
+        const std::string limit =
+            diverged(job({"train.on_divergence={policy: rollback, max_rollbacks: 2}",
+                          "checkpoint.every_steps=0"}),
+                     rolling, &start);
+        check_contains(limit, "The run has rolled back 2 times");
+        CHECK(events(rolling, "rollback").size() == 2);
+      }
+    }
+  }
+}
+
 TEST_CASE("skip: the step changes nothing, and the run goes on with the same bits everywhere") {
   for (const std::string& device : device_kinds()) {
     for (const float value : {kNaN, kInfinity}) {

@@ -111,16 +111,17 @@ TEST_CASE("parts of unlike size, and samples that do not count") {
   const PartLayout layout(job);
   REQUIRE(layout.norms() == 2);  // before the frozen bias and after it
   StepResult result;
-  result.metrics.count = 12;
-  result.metrics.labelled = 10;
+  result.metrics.count.add_count(12);
+  result.metrics.labelled.add_count(10);
   result.metrics.weight = 20;
   result.grad_norm = std::sqrt(7.0);
   const auto parts = [&](std::vector<float> floats) {
     floats.resize(static_cast<std::size_t>(layout.floats()));
     result.part_norms = floats;
   };
-  // weight, count, labelled and two norms, of sums: |6|^2 + |8|^2 = 100, over 4^2, and 9 over 1.
-  parts({4, 5, 4, 6, 8, 0, 2, 0, 0, 0, 1, 1, 1, 0, 3});
+  // weight, labelled (in two floats) and two norms, of sums: |6|^2 + |8|^2 = 100, over 4^2, and 9
+  // over 1.
+  parts({4, 0, 4, 6, 8, 0, 0, 0, 0, 0, 1, 0, 1, 0, 3});
   const GradientNoise weighted = noise_of(result, layout, true).value();
   const GradientNoise want = noise_of((4 * 100.0 / 16 + 1 * 9.0) / 5, 2.5, 7, 10);
   CHECK(weighted.grad_sq == doctest::Approx(want.grad_sq));

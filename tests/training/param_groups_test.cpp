@@ -93,7 +93,8 @@ TEST_CASE("a frozen batch normalisation keeps its statistics, and uses them") {
       const bool stays = std::string(name) == "weight";
       CHECK(same_bits(end.of(second, end.start), end.of(second, end.state.params)) == stays);
     }
-    CHECK(end.of("bn2.num_batches_tracked", end.state.params) == std::vector<float>{kSteps});
+    CHECK(end.of("bn2.num_batches_tracked", end.state.params) ==
+          std::vector<float>{UpdateCounter::bits(kSteps)});
     for (const Node& node : end.job.plan.nodes) {
       CHECK(node.coupling.has_value() == (node.name == "bn2"));
     }

@@ -229,6 +229,28 @@ TEST_CASE("targets that the loss or a metric is not of, or the test samples do n
         "class, at least 2, found 1");
 }
 
+TEST_CASE("sums of metrics that overflow cost no checkpoint, and a resumed run has the same bits") {
+  const Targets targets("values", false, kSgd, 2);
+  // The squares of such errors are beyond fp32, but not their absolute values.
+  write_bytes(targets.data.file("train_y.npy"), npy({60, 4}, std::vector<float>(4 * 60, 1e25F)));
+  const Job job = targets.job(
+      {cpus(2), "loss={type: l1}", "metrics=[{type: r2}, {type: mean_absolute_error}]"});
+  const TempDir whole, folder;
+  const FinalState end = train_small(job, whole.path());
+  train_small(job, folder.path(), nullptr, 3);
+  const StartingPoint rest =
+      start_from_checkpoint(job, folder.path() + "/checkpoints/" + checkpoint_name(3));
+  REQUIRE(rest.state.epoch_sums.size() == 2);
+  CHECK(rest.state.epoch_sums[0] == HUGE_VAL);
+  CHECK(rest.state.epoch_sums[1] == doctest::Approx(36e25));
+  CHECK((train_small(job, folder.path(), &rest) == end));
+  const auto epoch = events(folder, "epoch").back(), same = events(whole, "epoch").back();
+  for (const char* field : {"loss", "mean_absolute_error"}) CHECK(epoch[field] == same[field]);
+  const auto eval = events(folder, "eval").front();
+  CHECK(eval["r2"].is_null());
+  CHECK((eval["nonfinite"] == nlohmann::json{"r2"}));
+}
+
 TEST_CASE("a loss that overflows is traced to the sample with the target that makes it so") {
   const Targets targets("values", true, kSgd, 1);
   std::vector<float> values(4 * 60, 0.5F);

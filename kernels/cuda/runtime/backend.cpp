@@ -371,6 +371,9 @@ class CudaBackend final : public Backend {
                      std::span<const DevPtr> outs, std::int64_t channels) override {
     cuda_merge_moments(context_, parts, merges, outs, channels);
   }
+  void check_running(std::span<const RunningRange> ranges, const RunningArgs& args) override {
+    cuda_check_running(context_, ranges, args);
+  }
   void update_running(std::span<const RunningRange> ranges, Range counters,
                       const RunningArgs& args) override {
     cuda_update_running(context_, ranges, counters, args);

@@ -236,12 +236,19 @@ TEST_CASE("metrics in the metadata are pairs of a name and a number") {
                            "and a number"));
   }
   metadata = good_metadata();
-  for (const char* bad : {"1,x", "-1", "inf"}) {
+  for (const char* bad : {"1,x", "-1", "-inf"}) {
     CAPTURE(bad);
     metadata["dpt.epoch_sums"] = bad;
     CHECK(error_of([&] { from_metadata("ckpt", metadata); }, "ckpt")
               .starts_with("F: metadata 'dpt.epoch_sums': expected"));
   }
+}
+
+TEST_CASE("sums of metrics may exceed what a step adds up in") {
+  Metadata metadata = good_metadata();
+  metadata["dpt.epoch_sums"] = "inf,3";
+  const RunState state = from_metadata("ckpt", metadata).state;
+  CHECK(state.epoch_sums == std::vector<double>{HUGE_VAL, 3});
 }
 
 TEST_CASE("a best that is not a number counts as none") {

@@ -30,6 +30,7 @@ model:
   for (const Param& param : plan.params) {
     std::vector<float> file(static_cast<std::size_t>(param.count));
     for (std::size_t i = 0; i < file.size(); ++i) file[i] = static_cast<float>(i + 1);
+    if (param.spec.role == ParamRole::counter) file[0] = UpdateCounter::bits((1 << 24) + 1);
     from_file_layout(param, file.data(), flat.data() + param.offset);
   }
   ExportFacts facts;
@@ -56,7 +57,7 @@ model:
   const TensorEntry& counter = *file.find("bn.num_batches_tracked");
   CHECK(counter.dtype == "I64");
   CHECK(counter.shape.empty());
-  CHECK(file.read_integers(counter) == std::vector<std::int64_t>{1});
+  CHECK(file.read_integers(counter) == std::vector<std::int64_t>{(1 << 24) + 1});
   for (const char* name : {"conv.weight", "fc.weight"}) {
     CAPTURE(name);
     const TensorEntry& weight = *file.find(name);

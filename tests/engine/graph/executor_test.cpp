@@ -41,8 +41,8 @@ void check_net(Backend& backend, const Plan& plan, const TestBatch& batch, doubl
   gradient.resize(result.grads.size());
   check_close("gradient", result.grads, gradient, tolerance);
   CHECK(result.metrics.loss_sum == doctest::Approx(want.loss_sum).epsilon(tolerance * 10));
-  CHECK(result.metrics.sums[0] == static_cast<float>(want.correct));
-  CHECK(result.metrics.count == static_cast<float>(batch.size));
+  CHECK(result.metrics.sums[0].value() == static_cast<double>(want.correct));
+  CHECK(result.metrics.count.value() == static_cast<double>(batch.size));
 
   std::vector<NetRunner*> evaluating = {&runner};
   std::optional<NetRunner> inference;
@@ -54,8 +54,8 @@ void check_net(Backend& backend, const Plan& plan, const TestBatch& batch, doubl
     check_close("loss per sample", eval.loss, want.sample_loss, tolerance * 10);
     CHECK(eval.prediction == want.prediction);
     CHECK(eval.metrics.loss_sum == doctest::Approx(want.loss_sum).epsilon(tolerance * 10));
-    CHECK(eval.metrics.sums[0] == static_cast<float>(want.correct));
-    CHECK(eval.metrics.count == static_cast<float>(batch.size));
+    CHECK(eval.metrics.sums[0].value() == static_cast<double>(want.correct));
+    CHECK(eval.metrics.count.value() == static_cast<double>(batch.size));
   }
 }
 
@@ -264,8 +264,8 @@ TEST_CASE("gradients and metrics are overwritten or added to, votes are left alo
     for (double& value : doubled) value *= 2;
     check_close("added", twice.grads, doubled, 1e-6);
     CHECK(twice.metrics.loss_sum == doctest::Approx(2 * once.metrics.loss_sum).epsilon(1e-6));
-    CHECK(twice.metrics.sums[0] == 2 * once.metrics.sums[0]);
-    CHECK(twice.metrics.count == 8);
+    CHECK(twice.metrics.sums[0].value() == 2 * once.metrics.sums[0].value());
+    CHECK(twice.metrics.count.value() == 8);
     CHECK(twice.metrics.stop_votes == 0);
     CHECK(same_bits(runner.train().grads, once.grads));
     for (const Param& param : plan.params) {

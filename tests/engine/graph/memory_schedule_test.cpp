@@ -222,7 +222,7 @@ TEST_CASE("the memory estimate counts flat buffers and activations") {
   const Plan plan = make_plan(lenet_spec());
   const MemoryEstimate memory = estimate_memory(plan, 128, 2);
   CHECK(memory.params == plan.param_floats * 4);
-  CHECK(memory.grads == (plan.param_floats + 16) * 4);
+  CHECK(memory.grads == (plan.param_floats + 32) * 4);
   CHECK(memory.optimizer == 2 * memory.params);
   CHECK(memory.activations > 128 * 4 * (28 * 28 + 20 * 13 * 13));
   CHECK(memory.total() == memory.params + memory.grads + memory.optimizer + memory.activations);

@@ -72,10 +72,10 @@ TEST_CASE("blocks that never meet share the same place, and gaps are used") {
 }
 
 TEST_CASE("gradients are cut into buckets of the size that is asked for, from their end") {
-  // a: 32 and 4 floats, b: 8 and 2, each padded to 16, and 16 of metrics.
+  // a: 32 and 4 floats, b: 8 and 2, each padded to 16, and 32 of metrics.
   const Plan plan =
       make_plan(ModelSpecBuilder({8, 1, 1}).add("Flatten").linear("a", 4).linear("b", 2).spec());
-  REQUIRE(plan.grad_floats() == 96);
+  REQUIRE(plan.grad_floats() == 112);
   using Cuts = std::vector<std::array<std::int64_t, 3>>;
   const auto cuts = [&](std::int64_t bytes) {
     Cuts all;
@@ -84,10 +84,10 @@ TEST_CASE("gradients are cut into buckets of the size that is asked for, from th
     }
     return all;
   };
-  CHECK(cuts(4) == Cuts{{2, 48, 96}, {1, 0, 48}});
-  CHECK(cuts(48 * 4) == Cuts{{2, 48, 96}, {1, 0, 48}});
-  CHECK(cuts(49 * 4) == Cuts{{1, 0, 96}});
-  CHECK(cuts(1 << 20) == Cuts{{1, 0, 96}});
+  CHECK(cuts(4) == Cuts{{2, 48, 112}, {1, 0, 48}});
+  CHECK(cuts(64 * 4) == Cuts{{2, 48, 112}, {1, 0, 48}});
+  CHECK(cuts(65 * 4) == Cuts{{1, 0, 112}});
+  CHECK(cuts(1 << 20) == Cuts{{1, 0, 112}});
 }
 
 }  // namespace

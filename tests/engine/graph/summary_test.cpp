@@ -26,7 +26,7 @@ fc2    Linear                          10       1,290        2.56 k         5.12
 total                                         129,068        4.50 M         8.76 M    16.9 KiB
 
 Per image: 13.3 MFLOP forward and backward (2 per multiply-add); sizes of activations exclude their gradients.
-Per replica (128 of 256 images on 2 replicas, 128 at once): parameters 504.4 KiB, gradients 504.4 KiB, optimizer 504.4 KiB, activations 4.5 MiB: 5.9 MiB in total for training, excluding the kernels' workspaces, the data and evaluation.
+Per replica (128 of 256 images on 2 replicas, 128 at once): parameters 504.4 KiB, gradients 504.5 KiB, optimizer 504.4 KiB, activations 4.5 MiB: 5.9 MiB in total for training, excluding the kernels' workspaces, the data and evaluation.
 )");
 }
 

@@ -131,7 +131,7 @@ TEST_CASE("losses, weights and gradients are those of PyTorch") {
       check_close("loss per sample", got.sample_loss, each["losses"].get<std::vector<double>>(),
                   1e-6);
       CHECK(static_cast<double>(got.metrics.weight) == doctest::Approx(weight));
-      CHECK(got.metrics.count == static_cast<float>(batch));
+      CHECK(got.metrics.count.value() == static_cast<double>(batch));
       CHECK(got.metrics.mean_loss() == doctest::Approx(each["mean"].get<double>()).epsilon(1e-6));
       std::vector<double> gradient = each["gradient"].get<std::vector<double>>();
       for (double& value : gradient) value *= scale ? 1.0 : weight;
@@ -157,8 +157,12 @@ TEST_CASE("losses, weights and gradients are those of PyTorch") {
         }
       }
       check_close("sums of a sample", got.sample_sums, of_samples, 1e-6);
-      check_close("sums", {got.metrics.sums, got.metrics.sums + sums.size()}, want, 1e-6);
-      CHECK(got.metrics.labelled == static_cast<float>(labelled));
+      std::vector<float> got_sums;
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        got_sums.push_back(static_cast<float>(got.metrics.sums[i].value()));
+      }
+      check_close("sums", got_sums, want, 1e-6);
+      CHECK(got.metrics.labelled.value() == static_cast<double>(labelled));
 
       // An evaluation measures the same and leaves the logits as they are.
       const auto eval = loss.compile(*backend, {batch, classes, DType::f32, false, sums});
@@ -199,7 +203,7 @@ TEST_CASE("soft labels of one class give the bits of its label") {
             run_loss(*backend, *soft.compile(*backend, shape), logits, {labels, rows});
         CHECK(got.sample_loss == want.sample_loss);
         CHECK(got.gradient == want.gradient);
-        CHECK(got.metrics.sums[0] == want.metrics.sums[0]);
+        CHECK(got.metrics.sums[0].value() == want.metrics.sums[0].value());
       }
     }
   }
@@ -226,10 +230,10 @@ TEST_CASE("a sample with the weight 0 is in no sum, whatever its outputs are") {
       const auto op = loss.compile(*backend, {3, 4, DType::f32, true, {{sum}}});
       const LossResult got = run_loss<float>(*backend, *op, {4, 0, 0, 0, NAN, 0, 9, 0, 0, 4, 0, 0},
                                              {{0, 0, 0}, rows}, std::nullopt);
-      CHECK(got.metrics.count == 3);
-      CHECK(got.metrics.labelled == 2);
+      CHECK(got.metrics.count.value() == 3);
+      CHECK(got.metrics.labelled.value() == 2);
       CHECK(got.metrics.weight == 2.5F);
-      CHECK(got.metrics.sums[0] == (labelled ? 1.0F : 1.5F));
+      CHECK(got.metrics.sums[0].value() == (labelled ? 1.0 : 1.5));
       CHECK(std::isfinite(got.metrics.loss_sum));
       CHECK(got.sample_loss[1] == 0);
       CHECK(std::vector(got.gradient.begin() + 4, got.gradient.begin() + 8) ==
@@ -305,6 +309,42 @@ TEST_CASE("gradients are divided by the weight that the sums hold") {
   }
 }
 
+TEST_CASE("samples are counted exactly beyond what fp32 counts") {
+  constexpr std::int64_t kMany = (std::int64_t{1} << 30) - 1;
+  const Loss loss = loss_of("cross_entropy", {{"ignore_index", 3}});
+  for (const std::string& name : backend_names()) {
+    CAPTURE(name);
+    const auto backend = make_backend(parse_device(name));
+    const auto op =
+        loss.compile(*backend, {3,
+                                4,
+                                DType::f32,
+                                false,
+                                {{SampleSum::top_k, 1}, {SampleSum::none}, {SampleSum::top_k, 2}}});
+    StepMetrics before;
+    for (SplitSum* sum : {&before.count, &before.labelled, &before.sums[0], &before.sums[2]}) {
+      sum->add_count(kMany);
+    }
+    const OnDevice<StepMetrics> metrics(*backend, {before});
+    // One right, one right among two, one that does not count.
+    const OnDevice<float> logits(*backend, {9, 1, 0, 0, 9, 1, 0, 0, 9, 0, 0, 0});
+    const OnDevice<std::int32_t> labels(*backend, {0, 1, 3}), slots(*backend, {0, 1, 2});
+    LossArgs args;
+    args.logits = logits.ptr();
+    args.labels = labels.ptr();
+    args.slots = slots.ptr();
+    args.metrics = metrics.ptr();
+    args.write = GradWrite::add;
+    op->run(args);
+    const StepMetrics got = metrics.get()[0];
+    CHECK(got.count.count() == kMany + 3);
+    CHECK(got.labelled.count() == kMany + 2);
+    CHECK(got.sums[0].count() == kMany + 1);
+    CHECK(got.sums[1].value() == 0);
+    CHECK(got.sums[2].value() == static_cast<double>(kMany + 2));
+  }
+}
+
 TEST_CASE("losses in bf16 are those of the rounded outputs") {
   for (const std::string& name : backend_names()) {
     CAPTURE(name);
@@ -357,10 +397,10 @@ TEST_CASE("cross_entropy: labels that do not count are in no sum") {
     // The prediction of the second sample, which is ignored, is right; its logits may be anything.
     const LossResult got = run_loss<float>(*backend, *op, {4, 0, 0, 0, NAN, 0, 9, 0, 0, 4, 0, 0},
                                            {0, 2, 0}, std::nullopt);
-    CHECK(got.metrics.count == 3);
-    CHECK(got.metrics.labelled == 2);
+    CHECK(got.metrics.count.value() == 3);
+    CHECK(got.metrics.labelled.value() == 2);
     CHECK(got.metrics.weight == 2);
-    CHECK(got.metrics.sums[0] == 1);
+    CHECK(got.metrics.sums[0].value() == 1);
     CHECK(std::isfinite(got.metrics.loss_sum));
     CHECK(got.sample_loss[1] == 0);
     CHECK(std::vector(got.gradient.begin() + 4, got.gradient.begin() + 8) ==

@@ -195,13 +195,15 @@ TEST_CASE("a guarded update is refused, broken or withheld, and says so") {
       StepScalars now;
       now.step = 7;
       now.grad_norm = 3;
+      StepMetrics metrics;
       const auto step = [&](Training& of, const std::vector<float>& grads, float loss) {
-        of.guarded_step(grads, 2, 0.1, now, {.loss_sum = loss});
+        metrics.loss_sum = loss;
+        of.guarded_step(grads, 2, 0.1, now, metrics);
       };
       const auto outcome_is = [&](UpdateOutcome outcome, std::int64_t bad_step) {
-        const StepMetrics metrics = training.metrics();
-        CHECK(metrics.outcome == static_cast<float>(outcome));
-        CHECK(metrics.bad_norm == (outcome == UpdateOutcome::applied ? 0.0F : 3.0F));
+        const StepMetrics after = training.metrics();
+        CHECK(after.outcome == static_cast<float>(outcome));
+        CHECK(after.bad_norm == (outcome == UpdateOutcome::applied ? 0.0F : 3.0F));
         CHECK(training.bad_step() == bad_step);
       };
       const auto unchanged = [&] {
@@ -211,7 +213,19 @@ TEST_CASE("a guarded update is refused, broken or withheld, and says so") {
           CHECK(same_bits(training.state(s), std::vector<float>(kCount, 0.25F)));
         }
       };
-      // What is known before the update: a loss, or a gradient that grad_norm has looked at.
+      // What is known before the update: a loss, a sum of weights, running statistics, or a
+      // gradient that grad_norm has looked at.
+      metrics.weight = kInfinity;
+      step(training, good, 1);
+      outcome_is(UpdateOutcome::refused, 7);
+      metrics.weight = 0;
+      training.clear_guard();
+      metrics.bad_statistic = StepMetrics::kFirstStatistic;
+      step(training, good, 1);
+      outcome_is(UpdateOutcome::refused, 7);
+      metrics.bad_statistic = 0;
+      unchanged();
+      training.clear_guard();
       for (const float loss : {kNan, kInfinity, -kInfinity}) {
         step(training, good, loss);
         outcome_is(UpdateOutcome::refused, 7);
@@ -262,7 +276,9 @@ TEST_CASE("an update that overflows the second moment alone is broken") {
       grads[at] = 1e25F;
       StepScalars now;
       now.step = 1;
-      training.guarded_step(grads, 1, 0.1, now, {.loss_sum = 1});
+      StepMetrics metrics;
+      metrics.loss_sum = 1;
+      training.guarded_step(grads, 1, 0.1, now, metrics);
       CHECK(std::isfinite(training.params()[at]));
       CHECK(training.metrics().outcome == static_cast<float>(UpdateOutcome::broken));
     }
