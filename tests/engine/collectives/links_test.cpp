@@ -201,27 +201,18 @@ TEST_CASE("What answers in place of a process must prove the secret, too") {
       close(one);
     }
   });
-  const auto options = [](int rank) {
-    LinkOptions result = local_links(rank, 2);
-    result.patience = std::chrono::milliseconds(rank == 0 ? 600 : 300);
-    return result;
-  };
-  std::string told;
-  const auto errors = run_links(
-      2, options, [](ProcessLinks&) { CHECK(false); },
-      [&](int rank, const std::string& invitation) {
-        if (rank != 0) return invitation;
-        return fmt::format("127.0.0.1 {} {}", ntohs(address.sin_port),
-                           invitation.substr(invitation.rfind(' ') + 1));
-      });
+  LinkOptions options = local_links(1, 2);
+  options.patience = std::chrono::milliseconds(300);
+  LinkConnector connector(options);
+  const std::string stranger_as_rank_0 =
+      fmt::format("127.0.0.1 {} 0123456789", ntohs(address.sin_port));
+  const std::string problem = connector.connect({stranger_as_rank_0, connector.invitation()});
   shutdown(listener, SHUT_RDWR);
   stranger.join();
   close(listener);
-  for (const std::string& error : errors) {
-    check_contains(error,
-                   "cannot connect the processes: rank 0: rank 1 (127.0.0.1) did not "
-                   "connect");
-  }
+  check_contains(problem, "rank 1: no connection to rank 0 at 127.0.0.1, port ");
+  check_contains(problem, "what listens there does not know the token of this run");
+  CHECK_FALSE(connector.take_sockets()[0].is_open());
 }
 
 TEST_CASE("Ends that disagree about an exchange say so") {
