@@ -220,7 +220,8 @@ bool LinkConnector::finish_connecting(Candidate& candidate) {
   if (error == 0 && !send_whole(candidate.socket.get(), greeting(candidate.rank))) error = errno;
   if (error != 0) return give_up(candidate, std::strerror(error));
   candidate.is_connecting = false;
-  give_up(candidate, "it does not answer");  // until it does
+  std::string& problem = peers_[static_cast<std::size_t>(candidate.rank)].problem;
+  if (problem.empty()) problem = "it does not answer";  // until it does
   return true;
 }
 

@@ -207,6 +207,7 @@ void ControlServer::tick() {
     }
     send_beats(span);
   }
+  accepted_ = 0;
   accept();  // an attempt may have failed for want of descriptors
   timer_.expires_after(period);
   timer_.async_wait([this](const std::error_code&) {

@@ -122,6 +122,7 @@ class ControlServer {
   std::uint64_t next_id_ = 1;
   int strangers_ = 0;     // peers that are no members
   bool accepts_ = false;  // a call of async_accept is under way
+  int accepted_ = 0;      // since the last tick
   std::int64_t refused_ = 0;
   std::string last_refused_;
   std::vector<Member> members_;

@@ -16,6 +16,9 @@ namespace {
 // Connections that have not shown that they belong here, beyond those of the processes that are
 // expected. Where more come, the oldest of them are closed; a process among those tries again.
 constexpr int kMaxStrangers = 64;
+// Once the world is complete, no more connections are taken between two beats: a flood of strangers
+// fills the system's queue, and takes no time of the run.
+constexpr int kMaxAccepted = 32;
 // Or join_timeout, if that is shorter.
 constexpr std::chrono::milliseconds kTimeToSayHello{5000};
 // So many refused connections are reported one by one.
@@ -29,7 +32,7 @@ bool is_power_of_ten(std::int64_t number) {
 }  // namespace
 
 void ControlServer::accept() {
-  if (accepts_ || is_closing_) return;
+  if (accepts_ || is_closing_ || (all_came() && accepted_ >= kMaxAccepted)) return;
   accepts_ = true;
   acceptor_.async_accept([this](const std::error_code& error, tcp::socket socket) {
     accepts_ = false;
@@ -39,6 +42,7 @@ void ControlServer::accept() {
       warn_of_refused("an unknown address", error.message());
       return close_oldest_stranger();
     }
+    ++accepted_;
     add_peer(std::move(socket));
     if (strangers_ > kMaxStrangers + world_.size - came_) close_oldest_stranger();
     accept();

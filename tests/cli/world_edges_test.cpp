@@ -116,7 +116,11 @@ TEST_CASE("few descriptors of one process are no lack of memory") {
   const Workplace w;
   for (int limit = 3; limit <= 12; ++limit) {
     TempDir logs;
-    Program program(train_command("run" + std::to_string(limit)), w.dir.path(), logs,
+    // An evaluation takes more memory than the steps before it.
+    std::vector<std::string> command = train_command("run" + std::to_string(limit));
+    command.insert(command.end(), {"--devices", "cpu", "data.val_split=120", "data.batch_size=4",
+                                   "train.shards=0", "checkpoint.every_steps=0"});
+    Program program(command, w.dir.path(), logs,
                     [&] { limit_descriptors(static_cast<rlim_t>(limit)); });
     const Finished finished = program.wait();
     CAPTURE(limit);
