@@ -14,10 +14,17 @@
 namespace dpt {
 namespace {
 
+/// What a run would find.
+World world_of_run() {
+  World world = detect_world();
+  require_started_tasks(world);
+  return world;
+}
+
 /// What the launcher says of this process. Where that is refused, a run would be, too.
 nlohmann::ordered_json world_json() {
   try {
-    const World world = detect_world();
+    const World world = world_of_run();
     nlohmann::ordered_json out = {{"rank", world.rank},
                                   {"size", world.size},
                                   {"local_rank", world.local_rank},
@@ -37,7 +44,7 @@ nlohmann::ordered_json world_json() {
 
 std::string world_text() {
   try {
-    return describe(detect_world());
+    return describe(world_of_run());
   } catch (const Error& error) {
     return fmt::format("refused: {}", error.what());
   }

@@ -16,7 +16,6 @@
 #include "app/console.h"
 #include "engine/checkpoints/file_io.h"
 #include "engine/checkpoints/run_metadata.h"
-#include "engine/collectives/process_links.h"
 #include "engine/spec/read_spec.h"
 #include "engine/spec/target_kinds.h"
 #include "engine/training/packed_cache.h"
@@ -26,8 +25,7 @@
 namespace dpt {
 
 std::string version_text() {
-  return fmt::format("dpt {} ({}, {})", DPT_VERSION, backends_built_in(),
-                     gloo_is_built_in() ? "Gloo" : "no Gloo");
+  return fmt::format("dpt {} ({})", DPT_VERSION, backends_built_in());
 }
 
 std::vector<std::string> with_devices(std::vector<std::string> overrides,

@@ -344,7 +344,16 @@ void announce_processes(const Job& job, RunLog& log, Progress& progress) {
                     {"local_rank", member.local_rank},
                     {"devices", devices}});
   }
-  log.event("processes", {{"launcher", job.processes->world().launcher}, {"processes", list}});
+  const bool has_token = !job.processes->world().token.empty();
+  if (!has_token) {
+    progress.info(
+        "DPT_TOKEN is not set: the connections prove a token that rank 0 has drawn, which keeps "
+        "out "
+        "strangers that come by accident, but nobody who means to");
+  }
+  log.event("processes", {{"launcher", job.processes->world().launcher},
+                          {"token", has_token ? "DPT_TOKEN" : "drawn by rank 0"},
+                          {"processes", list}});
 }
 
 /// What rank 0 has decided after a look at the run folder, for the others.
@@ -490,6 +499,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
 int run_train(const TrainOptions& options) {
   if (options.smoke) return run_smoke(options);
   const TrainLimits limits = limits_of(options);
+  if (!options.dry_run) require_started_tasks(detect_world(options.processes.flags));
   return run_in_world(options.processes, [&](ProcessGroup* processes) {
     Gate gate(options.gate, "train", options.config, !processes || processes->is_first(),
               !options.dry_run);

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -25,8 +24,11 @@
 #include <optional>
 
 #include "app/command_support.h"
+#include "engine/processes/descriptor_limit.h"
 #include "engine/processes/world.h"
+#include "kernels/descriptor.h"
 #include "kernels/error.h"
+#include "kernels/secret.h"
 
 namespace dpt {
 namespace {
@@ -41,34 +43,8 @@ constexpr std::size_t kLongestLine = 1 << 16, kMostWaiting = 1 << 20;
 /// How many ports the processes may try.
 constexpr int kPorts = 8;
 
-/// A file descriptor, closed at the end.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  int get() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-
- private:
-  int number_;
-};
-
 [[noreturn]] void fail_at(const char* what) {
   fail(ErrorKind::unexpected, "--nproc: {} failed: {}", what, std::strerror(errno));
-}
-
-/// Random bytes in hexadecimal digits.
-std::string random_text(std::size_t bytes) {
-  std::vector<unsigned char> data(bytes);
-  if (getrandom(data.data(), bytes, 0) != static_cast<ssize_t>(bytes)) fail_at("getrandom");
-  return fmt::format("{:02x}", fmt::join(data, ""));
 }
 
 /// Ports of the loopback on which nothing listened just now.
@@ -518,6 +494,12 @@ int launch_processes(int count, const std::string& program, const std::vector<st
 }
 
 int launch_processes(int count, const std::vector<std::string>& command) {
+  // Its own pipes to the processes; rank 0, which inherits the limit, has the most connections.
+  constexpr int kOwn = 32;
+  const int more = std::max(2 * count + kOwn, descriptors_to_run(0, count));
+  const std::string problem =
+      make_room_for_descriptors(more, fmt::format("--nproc {}: rank 0 needs", count));
+  if (!problem.empty()) throw Error(ErrorKind::device, problem);
   std::error_code error;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error)

@@ -52,28 +52,6 @@ if(DPT_XXHASH_DISPATCH)
   target_compile_definitions(dpt_xxhash INTERFACE DPT_XXHASH_DISPATCH)
 endif()
 
-# Gloo carries gradients between processes (engine/collectives/gloo.cpp).
-set(DPT_GLOO AUTO CACHE STRING "Worlds of several processes over TCP: AUTO, ON or OFF")
-set(DPT_WITH_GLOO OFF)
-set(dpt_gloo "")
-set(dpt_gloo_summary "one process only (DPT_GLOO is OFF)")
-if(DPT_GLOO STREQUAL "ON")
-  dpt_find_library(dpt_gloo gloo/transport/tcp/device.h gloo libgloo-dev)
-elseif(NOT DPT_GLOO STREQUAL "OFF")
-  find_path(dpt_gloo_INCLUDE_DIR gloo/transport/tcp/device.h)
-  find_library(dpt_gloo_LIBRARY gloo)
-  if(dpt_gloo_INCLUDE_DIR AND dpt_gloo_LIBRARY)
-    dpt_find_library(dpt_gloo gloo/transport/tcp/device.h gloo libgloo-dev)
-  else()
-    set(dpt_gloo_summary "one process only (Gloo was not found: install libgloo-dev, Debian's name)")
-  endif()
-endif()
-if(TARGET dpt_gloo)
-  set(DPT_WITH_GLOO ON)
-  set(dpt_gloo dpt_gloo)
-  set(dpt_gloo_summary "many processes over Gloo")
-endif()
-
 # Chart.js draws the curves of a report (app/report): one file of JavaScript, which becomes a part of
 # the program. DPT_CHARTS_FILE may name another copy of it.
 set(DPT_CHARTS AUTO CACHE STRING "dpt report, for which Chart.js is embedded: AUTO, ON or OFF")
@@ -136,4 +114,4 @@ endfunction()
 dpt_onednn_version(onednn)
 message(STATUS "dpt ${PROJECT_VERSION}: CPU with oneDNN ${onednn}, zlib ${ZLIB_VERSION_STRING}, "
                "libjpeg ${JPEG_VERSION}, libpng ${PNG_VERSION_STRING}, protobuf ${Protobuf_VERSION}; "
-               "${dpt_gloo_summary}; ${dpt_charts_summary}; ${dpt_cuda_summary}")
+               "${dpt_charts_summary}; ${dpt_cuda_summary}")

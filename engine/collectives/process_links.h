@@ -2,6 +2,7 @@
 // communicator's business (world_group.h); an implementation only moves.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -33,13 +34,18 @@ class ProcessLinks {
 /// A collective over the control channel: what each process says (any bytes), by rank.
 using GatherTexts = std::function<std::vector<std::string>(const std::string& mine)>;
 
-/// Whether this build has make_gloo_links.
-bool gloo_is_built_in();
+struct LinkOptions {
+  int rank = 0, size = 1;
+  std::string address;  ///< of this process, to which the others connect
+  /// The same on all processes. A connection counts once both ends have proven that they know it.
+  std::string secret;
+  /// The processes give up when no further one has connected for this long.
+  std::chrono::milliseconds patience = std::chrono::seconds(20);
+};
 
-/// Links over TCP by Gloo. `address`: of this process, to which the others connect. Collective.
-/// Throws ErrorKind::device where this build has none (saying how to get it), ErrorKind::peer when
-/// they cannot be made, naming the pair.
-std::unique_ptr<ProcessLinks> make_gloo_links(int rank, int size, const std::string& address,
-                                              const GatherTexts& gather);
+/// Makes links over TCP: one connection between each two processes. Whatever else connects to the
+/// port on which this process listens meanwhile is closed, and harms nothing. Collective. Throws
+/// ErrorKind::peer when the links cannot be made, naming the pair.
+std::unique_ptr<ProcessLinks> make_tcp_links(const LinkOptions& options, const GatherTexts& gather);
 
 }  // namespace dpt

@@ -15,6 +15,12 @@ struct ControlChannel::Impl {
   std::unique_ptr<control::ControlClient> client;
 };
 
+ErrorKind WorldFailure::kind() const {
+  const bool is_kind = exit_code >= static_cast<int>(ErrorKind::unexpected) &&
+                       exit_code <= static_cast<int>(ErrorKind::requirement);
+  return is_lost || !is_kind ? ErrorKind::peer : static_cast<ErrorKind>(exit_code);
+}
+
 ControlChannel::ControlChannel() : impl_(std::make_unique<Impl>()) {}
 ControlChannel::~ControlChannel() = default;
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "engine/processes/world.h"
+#include "kernels/error.h"
 #include "kernels/heartbeat.h"
 
 namespace dpt {
@@ -32,6 +33,10 @@ struct WorldFailure {
   bool is_lost = false;
   /// With which it ends, if it said so itself (an ErrorKind); 0 otherwise.
   int exit_code = 0;
+
+  /// Returns what the other processes end with: the kind of the cause, or ErrorKind::peer where a
+  /// process was lost or stalled.
+  ErrorKind kind() const;
 };
 
 class ControlChannel {

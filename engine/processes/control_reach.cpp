@@ -164,9 +164,7 @@ std::optional<Reached> judge(Attempt& made, bool& was_refused) {
 }  // namespace
 
 void throw_failure(const WorldFailure& failure) {
-  // What rank 0 says of processes that do not fit together.
-  const bool is_usage = failure.exit_code == static_cast<int>(ErrorKind::usage);
-  fail(is_usage ? ErrorKind::usage : ErrorKind::peer, "{}", failure.text);
+  throw Error(failure.kind(), failure.text);
 }
 
 std::thread start_channel_thread(const std::string& what, std::function<void()> body) {

@@ -181,12 +181,17 @@ void ControlServer::on_join_timeout() {
   for (const auto& [host, ranks] : came) {
     those += fmt::format("{}{} (host {})", those.empty() ? "" : ", ", ranks_text(ranks), host);
   }
-  fail_world({missing.front(),
-              fmt::format("{} did not join within {}; {} of {} processes came: {}. Rank 0 listens "
-                          "on {}",
-                          ranks_text(missing), seconds_text(options_.join_timeout), came_,
-                          world_.size, those, text_of(endpoint_)),
-              true, 0});
+  fail_world(
+      {missing.front(),
+       fmt::format("{} did not join within {}; {} of {} processes came: {}. Rank 0 listens "
+                   "on {}{}",
+                   ranks_text(missing), seconds_text(options_.join_timeout), came_, world_.size,
+                   those, text_of(endpoint_),
+                   refused_ == 0 ? std::string()
+                                 : fmt::format(", and has refused {} connection{}, at last "
+                                               "from {}",
+                                               refused_, refused_ == 1 ? "" : "s", last_refused_)),
+       true, 0});
 }
 
 void ControlServer::tick() {
@@ -202,6 +207,7 @@ void ControlServer::tick() {
     }
     send_beats(span);
   }
+  accepted_ = 0;
   accept();  // an attempt may have failed for want of descriptors
   timer_.expires_after(period);
   timer_.async_wait([this](const std::error_code&) {

@@ -70,6 +70,8 @@ class ControlServer {
   // Connections (control_server_peers.cpp).
   void accept();
   void add_peer(tcp::socket socket);
+  /// So that those that say nothing keep nobody out.
+  void close_oldest_stranger();
   void on_message(std::uint64_t id, Message&& message);
   void on_end(std::uint64_t id, const std::string& why);
   void remove(std::uint64_t id);
@@ -120,7 +122,9 @@ class ControlServer {
   std::uint64_t next_id_ = 1;
   int strangers_ = 0;     // peers that are no members
   bool accepts_ = false;  // a call of async_accept is under way
+  int accepted_ = 0;      // since the last tick
   std::int64_t refused_ = 0;
+  std::string last_refused_;
   std::vector<Member> members_;
   int came_ = 0, said_ = 0;
   std::optional<WorldFailure> failure_;

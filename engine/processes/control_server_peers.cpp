@@ -8,13 +8,17 @@
 #include "engine/processes/control_server.h"
 #include "engine/processes/control_text.h"
 #include "kernels/error.h"
+#include "kernels/secret.h"
 
 namespace dpt::control {
 namespace {
 
-// So many connections may be open that have not shown that they belong here; others wait in the
-// system's queue.
-constexpr int kMostStrangers = 64;
+// Connections that have not shown that they belong here, beyond those of the processes that are
+// expected. Where more come, the oldest of them are closed; a process among those tries again.
+constexpr int kMaxStrangers = 64;
+// Once the world is complete, no more connections are taken between two beats: a flood of strangers
+// fills the system's queue, and takes no time of the run.
+constexpr int kMaxAccepted = 32;
 // Or join_timeout, if that is shorter.
 constexpr std::chrono::milliseconds kTimeToSayHello{5000};
 // So many refused connections are reported one by one.
@@ -28,16 +32,31 @@ bool is_power_of_ten(std::int64_t number) {
 }  // namespace
 
 void ControlServer::accept() {
-  if (accepts_ || is_closing_ || strangers_ >= kMostStrangers) return;
+  if (accepts_ || is_closing_ || (all_came() && accepted_ >= kMaxAccepted)) return;
   accepts_ = true;
   acceptor_.async_accept([this](const std::error_code& error, tcp::socket socket) {
     accepts_ = false;
     if (is_closing_) return;
     // The next tick tries again: it may be for want of descriptors, which will not be better now.
-    if (error) return warn_of_refused("an unknown address", error.message());
+    if (error) {
+      warn_of_refused("an unknown address", error.message());
+      return close_oldest_stranger();
+    }
+    ++accepted_;
     add_peer(std::move(socket));
+    if (strangers_ > kMaxStrangers + world_.size - came_) close_oldest_stranger();
     accept();
   });
+}
+
+void ControlServer::close_oldest_stranger() {
+  for (const auto& [id, peer] : peers_) {
+    if (peer.state != Peer::State::unknown && peer.state != Peer::State::refused) continue;
+    if (peer.state == Peer::State::unknown) {
+      warn_of_refused(peer.connection->address(), "it said nothing, and too many others came");
+    }
+    return remove(id);
+  }
 }
 
 void ControlServer::add_peer(tcp::socket socket) {
@@ -194,6 +213,7 @@ void ControlServer::dismiss(Peer& peer, const Frame& answer) {
 
 void ControlServer::warn_of_refused(const std::string& address, const std::string& why) {
   ++refused_;
+  last_refused_ = fmt::format("{}: {}", address, why);
   if (refused_ > kMostReported && !is_power_of_ten(refused_)) return;
   warn(fmt::format("refused a connection to the control channel from {}: {}{}", address, why,
                    refused_ > kMostReported ? fmt::format(" ({} refused so far)", refused_) : ""));

@@ -78,16 +78,6 @@ WorldFailure failure_in(const nlohmann::json& head) {
           head.at("is_lost").get<bool>(), static_cast<int>(integer_in(head, "exit_code"))};
 }
 
-bool same_secret(std::string_view a, std::string_view b) {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  // As many steps as what came has bytes: its sender knows their number.
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const char other = b.empty() ? '\0' : b[i % b.size()];
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(other);
-  }
-  return difference == 0;
-}
-
 Clock::duration RunningTime::since_last_look(Clock::duration planned) {
   const Clock::time_point now = Clock::now();
   return std::min<Clock::duration>(now - std::exchange(last_, now), 2 * planned);

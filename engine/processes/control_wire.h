@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 using tcp = asio::ip::tcp;
 
 inline constexpr const char* kMagic = "dpt-control";
-inline constexpr int kProtocol = 1;
+inline constexpr int kProtocol = 2;
 /// Of a message from a process that has not yet shown that it belongs here.
 inline constexpr std::size_t kMostUnknown = 4096;
 /// Of the bytes of all processes in one all_gather.
@@ -53,9 +53,6 @@ WorldFailure failure_in(const nlohmann::json& head);
 
 /// "127.0.0.1:29500".
 std::string text_of(const tcp::endpoint& endpoint);
-
-/// Whether two secrets are equal, in a time that does not depend on where they differ.
-bool same_secret(std::string_view a, std::string_view b);
 
 /// The time in which this process ran. Between two looks no more counts than twice the time that
 /// was planned: a process that was suspended does not take the others for silent.

@@ -86,6 +86,21 @@ struct PlaceVariables {
   const char *rank, *size, *local_rank, *local_size;
 };
 
+/// True if a part of the variables is set, and can only be those of the one process that there is:
+/// sizes of 1, indices of 0. A shell or a script left them. An index among all processes says
+/// nothing without their number.
+bool is_leftover_of_one(const Environment& environment, const PlaceVariables& names) {
+  const auto is_unset_or = [&](const char* name, const char* value) {
+    return !is_set(environment, name) || env_text(environment, name) == value;
+  };
+  const bool has_rank = is_set(environment, names.rank), has_size = is_set(environment, names.size);
+  const bool is_complete = has_rank && has_size && is_set(environment, names.local_rank) &&
+                           is_set(environment, names.local_size);
+  return !is_complete && (has_size || !has_rank) && is_unset_or(names.rank, "0") &&
+         is_unset_or(names.size, "1") && is_unset_or(names.local_rank, "0") &&
+         is_unset_or(names.local_size, "1");
+}
+
 void check_below(const char* who, const char* index_name, int index, const char* size_name,
                  int size) {
   if (index < size) return;
@@ -252,6 +267,9 @@ std::optional<World> from_torchrun(const Environment& environment) {
   const char* who = is_elastic ? "torchrun" : "RANK and WORLD_SIZE";
   std::vector<const char*> names = {kNames.rank, kNames.size};
   const bool has_local = is_elastic || any_set(environment, {kNames.local_rank, kNames.local_size});
+  const bool is_pod =
+      !has_local && is_set(environment, kNames.rank) && is_set(environment, kNames.size);
+  if (!is_elastic && !is_pod && is_leftover_of_one(environment, kNames)) return std::nullopt;
   if (has_local) names.insert(names.end(), {kNames.local_rank, kNames.local_size});
   if (!is_set(environment, "DPT_COORDINATOR") && env_text(environment, kNames.size) != "1") {
     names.insert(names.end(), {"MASTER_ADDR", "MASTER_PORT"});
@@ -337,6 +355,7 @@ std::optional<World> from_open_mpi(const Environment& environment) {
   if (!any_set(environment, {kNames.rank, kNames.size, kNames.local_rank, kNames.local_size})) {
     return std::nullopt;
   }
+  if (is_leftover_of_one(environment, kNames)) return std::nullopt;
   check_all_set(environment, kWho, {kNames.rank, kNames.size, kNames.local_rank, kNames.local_size},
                 "start dpt with mpirun, which sets them all, or unset what was found");
   World world;
@@ -357,6 +376,7 @@ std::optional<World> from_mpich(const Environment& environment) {
   constexpr PlaceVariables kNames = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
   const bool has_local = any_set(environment, {kNames.local_rank, kNames.local_size});
   if (!has_local && !any_set(environment, {kNames.rank, kNames.size})) return std::nullopt;
+  if (is_leftover_of_one(environment, kNames)) return std::nullopt;
   // `srun --mpi=pmi2` speaks MPI's protocol to its tasks: Slurm's own variables say more.
   if (!has_local && is_set(environment, "SLURM_STEP_NUM_TASKS") &&
       env_text(environment, "SLURM_PROCID") == env_text(environment, kNames.rank) &&
@@ -475,8 +495,7 @@ std::optional<World> from_slurm(const Environment& environment) {
   return world;
 }
 
-/// Throws in an allocation of several tasks where no step was started: this process would do the
-/// work of one and leave the others idle.
+/// Throws in an allocation of several tasks.
 void check_slurm_batch(const Environment& environment) {
   // Without --ntasks, SLURM_NTASKS is not set.
   std::vector<const char*> names = {"SLURM_NTASKS"};
@@ -518,8 +537,6 @@ std::string this_host() {
 World detect_world(const Environment& environment, const WorldFlags& flags) {
   std::optional<World> found = from_flags(environment, flags);
   if (!found) found = from_launcher(environment);
-  // A shell on a cluster is a step of one task, with the variables of the job around it.
-  if (!found || (found->alone() && found->launcher == "Slurm")) check_slurm_batch(environment);
   World world = found.value_or(World());
   world.host = this_host();
   if (is_set(environment, "DPT_TOKEN")) {
@@ -535,6 +552,17 @@ World detect_world(const Environment& environment, const WorldFlags& flags) {
 
 World detect_world(const WorldFlags& flags) {
   return detect_world([](const char* name) -> const char* { return std::getenv(name); }, flags);
+}
+
+void require_started_tasks(const Environment& environment, const World& world) {
+  // A shell on a cluster is a step of one task, with the variables of the job around it.
+  if (world.launcher.empty() || (world.alone() && world.launcher == "Slurm")) {
+    check_slurm_batch(environment);
+  }
+}
+
+void require_started_tasks(const World& world) {
+  require_started_tasks([](const char* name) -> const char* { return std::getenv(name); }, world);
 }
 
 void refuse_nested_launch(const Environment& environment) {

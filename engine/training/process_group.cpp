@@ -7,10 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/processes/descriptor_limit.h"
 #include "engine/spec/secrets.h"
 #include "engine/training/process_devices.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
+#include "kernels/secret.h"
 
 namespace dpt {
 namespace {
@@ -72,22 +74,35 @@ std::string problem_of_gpus(const std::vector<ProcessGroup::Member>& members) {
   return {};
 }
 
-ErrorKind kind_of(const WorldFailure& failure) {
-  // These are of the run, or of how it was started: no restart makes them good.
-  for (const ErrorKind kind : {ErrorKind::usage, ErrorKind::diverged, ErrorKind::requirement}) {
-    if (failure.exit_code == static_cast<int>(kind)) return kind;
-  }
-  return ErrorKind::peer;
+/// What this process' limit of descriptors does not suffice for, or an empty text. The second one
+/// is for what it needs to tell the others.
+std::string problem_of_descriptors(const World& world, int more) {
+  return make_room_for_descriptors(more, fmt::format("rank {} (host {}) of {} processes needs",
+                                                     world.rank, world.host, world.size));
 }
 
 }  // namespace
 
 ProcessGroup::ProcessGroup(const World& world, const Options& options)
     : world_(world), options_(options) {
+  const std::string problem =
+      problem_of_descriptors(world, descriptors_to_run(world.rank, world.size));
+  // Those that can still join tell the others.
+  if (!problem.empty() &&
+      !problem_of_descriptors(world, descriptors_to_join(world.rank, world.size)).empty()) {
+    throw Error(ErrorKind::device, problem);
+  }
   ControlChannel::Options control;
   control.join_timeout = options.join_timeout;
   control.warn = options.warn;
-  control_ = ControlChannel::join(world, control);
+  try {
+    control_ = ControlChannel::join(world, control);
+    if (!problem.empty()) control_->fail(problem, static_cast<int>(ErrorKind::device));
+  } catch (const Error&) {
+    // Rank 0 may have even fewer descriptors than this process.
+    if (problem.empty()) throw;
+  }
+  if (!problem.empty()) throw Error(ErrorKind::device, problem);
   waiting_ = [this](const char* operation) {
     if (operation) {
       control_->begin_wait(operation);
@@ -154,7 +169,7 @@ void ProcessGroup::watch_end(const WorldFailure& failure) {
   }
   if (has_ended_) return;
   if (options_.end_process) {
-    options_.end_process(text_of(failure), static_cast<int>(kind_of(failure)));
+    options_.end_process(text_of(failure), static_cast<int>(failure.kind()));
   }
 }
 
@@ -191,8 +206,15 @@ void ProcessGroup::connect() {
   const auto gather = [this](const std::string& mine) {
     return control_->all_gather("addresses of links", mine);
   };
-  const std::string& address = members_[static_cast<std::size_t>(world_.rank)].address;
-  const auto make = [&] { return make_gloo_links(world_.rank, world_.size, address, gather); };
+  LinkOptions links;
+  links.rank = world_.rank;
+  links.size = world_.size;
+  links.address = members_[static_cast<std::size_t>(world_.rank)].address;
+  links.secret = world_.token;
+  if (links.secret.empty()) {
+    links.secret = share("the token of the run", is_first() ? random_text(16) : std::string());
+  }
+  const auto make = [&] { return make_tcp_links(links, gather); };
   auto made = std::make_unique<WatchedLinks>(make(), waiting_);
   auto beside = make();
   const std::lock_guard lock(mutex_);
@@ -257,7 +279,7 @@ int ProcessGroup::guard(const std::function<int()>& body) {
       throw;
     }
     if (failure->rank == world_.rank && !failure->is_lost) throw;
-    throw Error(kind_of(*failure), text_of(*failure));
+    throw Error(failure->kind(), text_of(*failure));
   }
 }
 

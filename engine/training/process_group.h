@@ -35,7 +35,8 @@ class ProcessGroup {
     /// that nothing wakes): prints the failure and ends it. Never returns.
     std::function<void(const std::string& text, int exit_code)> end_process;
   };
-  /// Joins the world; see ControlChannel::join. REQUIRES: !world.alone().
+  /// Joins the world; see ControlChannel::join. REQUIRES: !world.alone(). Throws ErrorKind::device
+  /// where a process may not open as many descriptors as its connections need.
   ProcessGroup(const World& world, const Options& options);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
@@ -56,7 +57,8 @@ class ProcessGroup {
   const std::vector<Member>& members() const { return members_; }
   /// Collective, before the first sum: throws ErrorKind::usage with the first difference.
   void compare(const Facts& facts);
-  /// Collective: makes the links. Throws as make_gloo_links.
+  /// Collective: makes the links, whose ends prove DPT_TOKEN to each other, or, where it is not
+  /// set, a token that rank 0 draws. Throws as make_tcp_links.
   void connect();
 
   /// Collective: a text of rank 0.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -14,7 +13,8 @@
 namespace dpt::host_system {
 namespace {
 
-constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+// Far above any memory; sums with what is used already must not overflow.
+constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
 
 /// The first line of a file, or nothing.
 std::optional<std::string> first_line(const std::string& path) {
@@ -153,6 +153,7 @@ int quota_cpus(const std::string& root) {
 
 Memory memory(const std::string& root) {
   const std::string info = root + "/proc/meminfo";
+  // Without /proc, or a descriptor for it, nothing is known of a limit.
   Memory found{number_field(info, "MemTotal").value_or(kNoLimit / 1024) * 1024,
                number_field(info, "MemAvailable").value_or(kNoLimit / 1024) * 1024};
   for (const std::string& folder : group_folders(root, "")) {

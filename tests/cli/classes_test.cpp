@@ -8,7 +8,6 @@
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
-#include "tests/support/gloo.h"
 #include "tests/support/tar.h"
 
 using namespace dpt::testing;
@@ -69,15 +68,13 @@ TEST_CASE("classes: an evaluation on other folders goes by their names") {
   check_contains(part.err,
                  "dpt: note: the training data has no samples of 1 of the 3 classes: dark\n"
                  "dpt: note: the test data has no samples of 1 of the 3 classes: dark\n");
-  if (!lacks_gloo()) {
-    const Finished two = eval({"--nproc", "2"});
-    INFO(two.err);
-    REQUIRE(two.exit_code == 0);
-    CHECK(json::parse(two.out)["accuracy"] == 1);
-    // Said once.
-    const std::string note = "note: the test data";
-    CHECK(two.err.find(note) == two.err.rfind(note));
-  }
+  const Finished two = eval({"--nproc", "2"});
+  INFO(two.err);
+  REQUIRE(two.exit_code == 0);
+  CHECK(json::parse(two.out)["accuracy"] == 1);
+  // Said once.
+  const std::string note = "note: the test data";
+  CHECK(two.err.find(note) == two.err.rfind(note));
   w.put("other/test", {"grey", "whites"});
   const Finished renamed = eval({});
   CHECK(renamed.exit_code == 3);

@@ -7,7 +7,6 @@
 
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
-#include "tests/support/gloo.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -466,7 +465,6 @@ TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and 
 }
 
 TEST_CASE("on_bad_sample: skip names what only the second of two processes meets") {
-  if (lacks_gloo()) return;
   const Workplace w(kFolderConfig);
   for (const char* label : {"ant", "bee", "cow"}) {
     const std::string folder = w.dir.file(std::string("pictures/train/") + label);

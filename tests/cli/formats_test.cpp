@@ -6,7 +6,6 @@
 
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
-#include "tests/support/gloo.h"
 #include "tests/support/tar.h"
 
 using namespace dpt::testing;
@@ -120,14 +119,12 @@ TEST_CASE("formats: a CSV file of pictures is trained and resumed, and one that 
   check_contains(other.err,
                  "expected pictures as the run read them (data.cache_shorter_side=full), found 4");
   w.run_well(smaller, {"--allow-other-data"});
-  if (!lacks_gloo()) {
-    // Processes make one file, once.
-    w.run_well({"train", "small.yaml", "data.cache=shared", "--run-dir", "two", "--nproc", "2"});
-    CHECK(std::filesystem::file_size(w.dir.file("shared/train.pack")) ==
-          std::filesystem::file_size(w.dir.file("cache/train.pack")));
-    CHECK(!std::filesystem::exists(w.dir.file("shared/train.pack.lock")));
-    CHECK(!std::filesystem::exists(w.dir.file("shared/train.pack.tmp")));
-  }
+  // Processes make one file, once.
+  w.run_well({"train", "small.yaml", "data.cache=shared", "--run-dir", "two", "--nproc", "2"});
+  CHECK(std::filesystem::file_size(w.dir.file("shared/train.pack")) ==
+        std::filesystem::file_size(w.dir.file("cache/train.pack")));
+  CHECK(!std::filesystem::exists(w.dir.file("shared/train.pack.lock")));
+  CHECK(!std::filesystem::exists(w.dir.file("shared/train.pack.tmp")));
   std::string damaged = picture(7);
   damaged.resize(damaged.size() / 2);
   write_file(w.dir.file("pictures/7.png"), damaged);

@@ -9,7 +9,6 @@
 #include "app/requirements.h"
 #include "app/verdict.h"
 #include "tests/cli/tiny.h"
-#include "tests/support/gloo.h"
 
 using namespace dpt::testing;
 using dpt::Error;

@@ -9,7 +9,6 @@
 #include "engine/checkpoints/checkpoint.h"
 #include "tests/cli/processes.h"
 #include "tests/support/events.h"
-#include "tests/support/gloo.h"
 
 using namespace dpt::testing;
 
@@ -68,7 +67,6 @@ TEST_CASE("devices tells which GPU is too old") {
 }
 
 TEST_CASE("GPUs of several processes give the bits of one process' GPUs, one process each") {
-  if (lacks_gloo()) return;
   const TempDir dir;
   write_file(dir.file("small.yaml"), program_config());
   const auto train = [](const char* run) {
@@ -123,7 +121,6 @@ struct WideInWorld {
 }  // namespace
 
 TEST_CASE_FIXTURE(WideInWorld, "GPUs of several processes sum large gradients without the host") {
-  if (lacks_gloo()) return;
   const std::vector<std::string> few = {"train.epochs=1"};
   std::vector<std::string> alone = train("alone", few);
   alone.insert(alone.end(), {"--devices", "cuda:0,cuda:1"});
@@ -140,7 +137,6 @@ TEST_CASE_FIXTURE(WideInWorld, "GPUs of several processes sum large gradients wi
 }
 
 TEST_CASE_FIXTURE(WideInWorld, "A process without NCCL is named in the log, and all do without") {
-  if (lacks_gloo()) return;
   Processes processes(on_devices(train("without", {"train.epochs=1"}), {"cuda:0", "cuda:1"}),
                       dir.path(), [](int rank) {
                         if (rank == 1) setenv("DPT_EMULATED_NCCL", "absent", 1);
@@ -153,7 +149,6 @@ TEST_CASE_FIXTURE(WideInWorld, "A process without NCCL is named in the log, and 
 }
 
 TEST_CASE_FIXTURE(WideInWorld, "Steps behind an aborted sum over GPUs are not saved") {
-  if (lacks_gloo()) return;
   for (const bool has_nccl : {true, false}) {
     CAPTURE(has_nccl);
     const std::string run = has_nccl ? "aborted" : "whole";

@@ -9,7 +9,6 @@
 #include "tests/cli/table_rows.h"
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
-#include "tests/support/gloo.h"
 #include "tests/support/npy_data.h"
 #include "tests/support/rewrite.h"
 #include "tests/support/tar.h"
@@ -101,15 +100,13 @@ TEST_CASE("predict: arrays without targets, as dpt eval, on any devices and proc
   check_rows(table_rows(one.out), test);
   CHECK(w.run_well(predict, {"--split", "test"}).err.empty());
   CHECK(w.run_well(predict, {"--devices", "cpu,cpu,cpu"}).out == one.out);
-  if (!lacks_gloo()) {
-    const Finished two = w.run_well(predict, {"--nproc", "2"});
-    CHECK(two.out == one.out);
-    CHECK(two.err == one.err);
-    const std::vector<std::string> file = {"--nproc", "3",         "--out",
-                                           "out.csv", "--devices", "cpu,cpu"};
-    CHECK(w.run_well(predict, file).out.empty());
-    CHECK(read_file(w.dir.file("out.csv")) == one.out);
-  }
+  const Finished two = w.run_well(predict, {"--nproc", "2"});
+  CHECK(two.out == one.out);
+  CHECK(two.err == one.err);
+  const std::vector<std::string> file = {"--nproc", "3",         "--out",
+                                         "out.csv", "--devices", "cpu,cpu"};
+  CHECK(w.run_well(predict, file).out.empty());
+  CHECK(read_file(w.dir.file("out.csv")) == one.out);
 
   const Finished top = w.run_well(predict, {"--top", "2"});
   CHECK(
@@ -270,7 +267,7 @@ TEST_CASE("predict: a table without a label, whose columns are those of the run 
   CHECK(bad.out == one.out + "20,,,\n");
   check_contains(bad.err, "new.csv, line 22, column 3 (width): expected a number, found 'NA'");
   check_contains(bad.err, "error: 1 of 21 samples could not be read: they have no prediction");
-  if (!lacks_gloo()) CHECK(w.run(predict, {"--nproc", "2"}).out == bad.out);
+  CHECK(w.run(predict, {"--nproc", "2"}).out == bad.out);
   const Finished json_lines = w.run(predict, {"--format", "jsonl", "--devices", "cpu,cpu"});
   CHECK(json_lines.exit_code == 3);
   const json last =
@@ -343,9 +340,7 @@ TEST_CASE("predict: shards and tables of pictures without labels, bad ones where
                                      : "bare.tar, 07.png: ");
     check_contains(one.err, "error: 1 of 20 samples could not be read");
     CHECK(w.run({"predict", "runs/small", words, "--devices", "cpu,cpu"}).out == one.out);
-    if (!lacks_gloo()) {
-      CHECK(w.run({"predict", "runs/small", words, "--nproc", "2"}).out == one.out);
-    }
+    CHECK(w.run({"predict", "runs/small", words, "--nproc", "2"}).out == one.out);
     std::istringstream lines(w.run({"predict", "runs/small", words, "--format", "jsonl"}).out);
     std::string line;
     for (int i = 0; i <= 7; ++i) REQUIRE(std::getline(lines, line));

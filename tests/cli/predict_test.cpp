@@ -10,7 +10,6 @@
 #include "tests/cli/terminal.h"
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
-#include "tests/support/gloo.h"
 #include "tests/support/npy_data.h"
 #include "tests/support/rewrite.h"
 
@@ -261,7 +260,6 @@ TEST_CASE("predict names pictures that cannot be read and predicts the others") 
 }
 
 TEST_CASE("predict over processes gives the lines of one, bad pictures where they were") {
-  if (lacks_gloo()) return;
   const PictureRun w;
   const std::string whole = read_file(w.dir.file("pictures/test/bee/10.jpg"));
   write_file(w.dir.file("pictures/test/ant/torn.jpg"), whole.substr(0, whole.size() / 2));
@@ -351,10 +349,8 @@ loss: {type: bce_with_logits}
   write_file(w.dir.file("a.png"), std::string(png.begin(), png.end()));
   check_contains(w.run_well({"predict", "runs/arrays", "a.png", "--top", "2"}).out,
                  "path,prediction,prediction_name,probability,prediction_2,");
-  if (!lacks_gloo()) {
-    check_contains(w.run_well({"predict", "runs/arrays", "a.png", "--nproc", "2"}).out,
-                   "path,prediction,prediction_name,probability\n");
-  }
+  check_contains(w.run_well({"predict", "runs/arrays", "a.png", "--nproc", "2"}).out,
+                 "path,prediction,prediction_name,probability\n");
   // Soft labels have classes too.
   write_file(w.dir.file("soft.yaml"), "version: 1\nname: soft\ndata:\n" +
                                           npy_data(w.dir.path(), "soft_labels", false) +

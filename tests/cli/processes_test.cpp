@@ -8,7 +8,6 @@
 
 #include "engine/checkpoints/checkpoint.h"
 #include "tests/cli/workplace.h"
-#include "tests/support/gloo.h"
 
 namespace dpt {
 namespace {
@@ -68,7 +67,6 @@ struct InWorld : Workplace {
 };
 
 TEST_CASE_FIXTURE(InWorld, "Exact mode gives the same bits on every layout of processes") {
-  if (lacks_gloo()) return;
   std::vector<std::string> alone = train("alone");
   alone.insert(alone.end(), {"--devices", "cpu,cpu,cpu,cpu"});
   const Finished one = run_dpt(alone, dir.path());
@@ -86,7 +84,6 @@ TEST_CASE_FIXTURE(InWorld, "Exact mode gives the same bits on every layout of pr
 }
 
 TEST_CASE_FIXTURE(InWorld, "Samples are mixed with the same partners on every layout") {
-  if (lacks_gloo()) return;
   const std::vector<std::string> mixed = {
       "train.epochs=2", "data.transforms.batch=[{type: MixUp}, {type: CutMix}]",
       "data.transforms.train=[{type: RandomHorizontalFlip}, {type: RandomErasing}]"};
@@ -101,7 +98,6 @@ TEST_CASE_FIXTURE(InWorld, "Samples are mixed with the same partners on every la
 
 TEST_CASE_FIXTURE(InWorld,
                   "Fast mode overlaps sums over processes with backward, with equal bits") {
-  if (lacks_gloo()) return;
   // Two replicas have one order of addition, so that the sums of one process are comparable.
   const std::vector<std::string> wide = {"train.shards=0", "model.layers.conv2.out_channels=200",
                                          "model.layers.conv1.out_channels=40"};
@@ -116,7 +112,6 @@ TEST_CASE_FIXTURE(InWorld,
 }
 
 TEST_CASE_FIXTURE(InWorld, "Rank 0 alone writes the run folder and speaks of it") {
-  if (lacks_gloo()) return;
   Processes processes(on_devices(train("run"), {"cpu", "cpu"}), dir.path());
   const auto finished = processes.wait();
   CHECK(finished[0].exit_code == 0);
@@ -133,7 +128,6 @@ TEST_CASE_FIXTURE(InWorld, "Rank 0 alone writes the run folder and speaks of it"
 }
 
 TEST_CASE_FIXTURE(InWorld, "The survivors of a killed process name it, save, and end with 6") {
-  if (lacks_gloo()) return;
   for (const int victim : {1, 0}) {
     CAPTURE(victim);
     const std::string name = "killed-" + std::to_string(victim);
@@ -166,7 +160,6 @@ TEST_CASE_FIXTURE(InWorld, "The survivors of a killed process name it, save, and
 }
 
 TEST_CASE_FIXTURE(InWorld, "No step is lost with a process, and the bits stay those of the run") {
-  if (lacks_gloo()) return;
   std::vector<std::string> command = train("lost");
   // Without checkpoints of its own until the end.
   command.insert(command.end(), {"train.epochs=60", "checkpoint.every_steps=0",
@@ -190,7 +183,6 @@ TEST_CASE_FIXTURE(InWorld, "No step is lost with a process, and the bits stay th
 }
 
 TEST_CASE_FIXTURE(InWorld, "What differs between processes is named before the first sum") {
-  if (lacks_gloo()) return;
   const std::vector<std::pair<std::string, std::string>> differences = {
       {"seed=4", "seed"},
       {"train.precision=bf16", "train.precision"},
@@ -222,7 +214,6 @@ TEST_CASE_FIXTURE(InWorld, "What differs between processes is named before the f
 }
 
 TEST_CASE_FIXTURE(InWorld, "An error of one process is every process' cause") {
-  if (lacks_gloo()) return;
   auto arguments = on_devices(train("bad"), {"cpu", "cpu"});
   arguments[1][1] = "no-such-config.yaml";
   Processes processes(arguments, dir.path());
@@ -236,7 +227,6 @@ TEST_CASE_FIXTURE(InWorld, "An error of one process is every process' cause") {
 }
 
 TEST_CASE_FIXTURE(InWorld, "A signal to one process stops all, with its exit code on each") {
-  if (lacks_gloo()) return;
   std::vector<std::string> command = train("stopped");
   command.insert(command.end(), {"train.epochs=4000", "checkpoint.keep_last=2"});
   Processes processes(on_devices(command, {"cpu", "cpu"}), dir.path());
@@ -249,7 +239,6 @@ TEST_CASE_FIXTURE(InWorld, "A signal to one process stops all, with its exit cod
 }
 
 TEST_CASE_FIXTURE(InWorld, "A condition that is not met is the result of every process") {
-  if (lacks_gloo()) return;
   std::vector<std::string> command = train("required");
   command.insert(command.end(), {"--require", "val/accuracy>=1.5"});
   Processes processes(on_devices(command, {"cpu", "cpu"}), dir.path());
@@ -261,7 +250,6 @@ TEST_CASE_FIXTURE(InWorld, "A condition that is not met is the result of every p
 }
 
 TEST_CASE_FIXTURE(InWorld, "A stopped process is named after the stall timeout") {
-  if (lacks_gloo()) return;
   std::vector<std::string> command = train("stalled");
   command.insert(command.end(),
                  {"train.epochs=4000", "checkpoint.keep_last=2", "train.stall_timeout=1"});
@@ -280,7 +268,6 @@ TEST_CASE_FIXTURE(InWorld, "A stopped process is named after the stall timeout")
 }
 
 TEST_CASE_FIXTURE(InWorld, "A stop of --overfit reaches the processes that got no signal") {
-  if (lacks_gloo()) return;
   Processes processes(on_devices({"train", "small.yaml", "--overfit", "1", "optimizer.lr=0",
                                   "--max-steps", "1000000000"},
                                  {"cpu", "cpu"}),
@@ -294,7 +281,6 @@ TEST_CASE_FIXTURE(InWorld, "A stop of --overfit reaches the processes that got n
 }
 
 TEST_CASE_FIXTURE(InWorld, "Options that processes must share are compared, too") {
-  if (lacks_gloo()) return;
   for (const std::vector<std::string>& option :
        {std::vector<std::string>{"--overfit", "2"}, {"--max-steps", "9"}}) {
     auto arguments = on_devices(train("options"), {"cpu", "cpu"});
@@ -313,7 +299,6 @@ TEST_CASE_FIXTURE(InWorld, "Options that processes must share are compared, too"
 }
 
 TEST_CASE_FIXTURE(InWorld, "A world that is suspended as a whole goes on when it wakes") {
-  if (lacks_gloo()) return;
   std::vector<std::string> command = train("suspended");
   command.insert(command.end(), {"train.epochs=12", "train.stall_timeout=1", "log.every=1"});
   Processes processes(on_devices(command, {"cpu", "cpu"}), dir.path());
@@ -336,7 +321,6 @@ const std::string kGrey(
     71);
 
 TEST_CASE("A process reads its own samples only") {
-  if (lacks_gloo()) return;
   Workplace w(R"(version: 1
 name: pictures
 data: {dataset: image_folder, root: pictures, batch_size: 4, shuffle: false}
@@ -380,7 +364,6 @@ devices: [cpu]
 }
 
 TEST_CASE_FIXTURE(InWorld, "eval over processes gives the results of one, in order") {
-  if (lacks_gloo()) return;
   train_on("evaluated", {"cpu", "cpu"});
   const auto eval = [&](const std::string& name) {
     return std::vector<std::string>{"eval",         dir.file("evaluated"), "--predictions",

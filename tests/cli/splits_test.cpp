@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/workplace.h"
-#include "tests/support/gloo.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -136,10 +135,8 @@ TEST_CASE("sampler: balanced gives the same weights on replicas and processes, a
   w.run_well(balanced, {"cut", "--max-steps", "13"});
   w.run_well(balanced, {"cut", "devices=[cpu,cpu]"});
   CHECK(last("cut") == one);
-  if (!lacks_gloo()) {
-    w.run_well(balanced, {"two", "--nproc", "2"});
-    CHECK(last("two") == one);
-  }
+  w.run_well(balanced, {"two", "--nproc", "2"});
+  CHECK(last("two") == one);
   w.run_well({"train", "small.yaml", "train.shards=6", "--run-dir", "plain"});
   CHECK(last("plain") != one);
 }

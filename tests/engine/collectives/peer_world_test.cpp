@@ -47,7 +47,6 @@ TEST_CASE("Processes that cannot sum over GPUs are named, the first of them, and
 #include "kernels/devices.h"
 #include "tests/engine/collectives/queued_backend.h"
 #include "tests/engine/collectives/worlds.h"
-#include "tests/support/gloo.h"
 
 namespace dpt {
 namespace {
@@ -86,7 +85,6 @@ std::vector<float> read(Backend& backend, const DeviceMemory& memory, std::size_
 const Layout kTwoTwos{2, 2};
 
 TEST_CASE("GPUs of two processes sum buckets, the same on all, over what was queued before") {
-  if (testing::lacks_gloo()) return;
   const FourGpus four;
   // The last bucket is longer than what the emulation carries at a time.
   const std::vector<std::int64_t> buckets = {1, 300, 70'000};
@@ -141,7 +139,6 @@ std::vector<std::string> reasons_of_all(const std::function<std::unique_ptr<Back
 }
 
 TEST_CASE("Where one process cannot, all fall back, and say who cannot and why") {
-  if (testing::lacks_gloo()) return;
   const FourGpus four;
   const auto last_without_gpu = [](int rank) -> std::unique_ptr<Backend> {
     if (rank == 3) return std::make_unique<QueuedBackend>();
@@ -160,7 +157,6 @@ TEST_CASE("Where one process cannot, all fall back, and say who cannot and why")
 }
 
 TEST_CASE("Where the GPUs cannot be connected, all fall back") {
-  if (testing::lacks_gloo()) return;
   const FourGpus four;
   const NcclThat fails("fails_to_connect");
   for (const std::string& reason : reasons_of_all(gpu)) {
@@ -169,7 +165,6 @@ TEST_CASE("Where the GPUs cannot be connected, all fall back") {
 }
 
 TEST_CASE("A rank that fails ends sums that ranks of other processes wait for") {
-  if (testing::lacks_gloo()) return;
   const FourGpus four;
   // Before it is in a sum, or never.
   for (const bool connects : {true, false}) {
@@ -209,7 +204,6 @@ TEST_CASE("A rank that fails ends sums that ranks of other processes wait for") 
 }
 
 TEST_CASE("An abort before sums are there ends their connecting") {
-  if (testing::lacks_gloo()) return;
   const FourGpus four;
   const auto backend = gpu(0);
   Backend* const backends[] = {backend.get()};
@@ -233,7 +227,6 @@ TEST_CASE("An abort before sums are there ends their connecting") {
 }
 
 TEST_CASE("A process waits for others when all its ranks wait for their GPUs") {
-  if (testing::lacks_gloo()) return;
   const FourGpus four;
   std::atomic<int> too_early = 0, in_process_1 = 0;
   std::promise<void> rank_2_waits, rank_2_has_seen;

@@ -1,9 +1,6 @@
 // Ranks as threads of several processes: the same bits as in one process, whatever the layout. The
-// "processes" are groups of threads here, over links in memory and over Gloo.
+// "processes" are groups of threads here, over links by TCP.
 #include <doctest/doctest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -15,7 +12,6 @@
 #include "engine/collectives/world_group.h"
 #include "tests/engine/collectives/ranks.h"
 #include "tests/engine/collectives/worlds.h"
-#include "tests/support/gloo.h"
 
 namespace dpt {
 namespace {
@@ -86,7 +82,6 @@ std::vector<std::vector<float>> reduce_in_world(const Layout& layout, std::int64
 }
 
 TEST_CASE("The sum has the same bits on every layout of ranks over processes") {
-  if (testing::lacks_gloo()) return;
   for (const Layout& layout :
        {Layout{1, 1}, Layout{2, 2}, Layout{1, 1, 1}, Layout{3, 1}, Layout{1, 2, 1, 3}}) {
     for (const std::int64_t shards : {7, 8}) {
@@ -109,7 +104,6 @@ TEST_CASE("The sum has the same bits on every layout of ranks over processes") {
 }
 
 TEST_CASE("Ranks and whole processes without shards take part in a sum") {
-  if (testing::lacks_gloo()) return;
   const Layout layout{2, 1, 1};
   const std::vector<Range> owners = {{0, 1}, {1, 1}, {1, 3}, {3, 3}};
   const auto expected = tree_of(3, 0, 2, 20'000);
@@ -117,7 +111,6 @@ TEST_CASE("Ranks and whole processes without shards take part in a sum") {
 }
 
 TEST_CASE("A sum in any order is one and the same on all ranks, run after run") {
-  if (testing::lacks_gloo()) return;
   const Layout layout{3, 3, 1};
   const std::int64_t count = 20'000;
   const auto run = [&] {
@@ -146,7 +139,6 @@ DevPtr at(std::vector<float>& values, std::int64_t first = 0) {
 }
 
 TEST_CASE("Sums that overlap with the computation are the sums in any order") {
-  if (testing::lacks_gloo()) return;
   const Layout layout{2, 1, 2};
   const std::int64_t count = 30'000;
   std::vector<std::vector<float>> results(5), expected(5);
@@ -176,7 +168,6 @@ TEST_CASE("Sums that overlap with the computation are the sums in any order") {
 }
 
 TEST_CASE("A process that fails ends the overlapped sums of the others") {
-  if (testing::lacks_gloo()) return;
   const auto body = [&](Communicator& comm, QueuedBackend&, ProcessLinks&) {
     std::string why_not;
     comm.set_up_overlapped_sums(why_not);
@@ -191,7 +182,6 @@ TEST_CASE("A process that fails ends the overlapped sums of the others") {
 }
 
 TEST_CASE("Small transfers reach every rank of every process") {
-  if (testing::lacks_gloo()) return;
   const Layout layout{2, 1, 2};
   const auto errors = run_world(layout, [&](Communicator& comm, QueuedBackend&, ProcessLinks&) {
     CHECK(comm.size() == 5);
@@ -212,7 +202,6 @@ TEST_CASE("Small transfers reach every rank of every process") {
 }
 
 TEST_CASE("Parts that are not those of the process' shards are refused") {
-  if (testing::lacks_gloo()) return;
   const auto errors =
       run_world({1, 1}, [&](Communicator& comm, QueuedBackend& backend, ProcessLinks& links) {
         Floats buffer(backend, std::vector<float>(64));
@@ -229,7 +218,6 @@ TEST_CASE("Parts that are not those of the process' shards are refused") {
 }
 
 TEST_CASE("An abort wakes the ranks of its process that wait for another process") {
-  if (testing::lacks_gloo()) return;
   std::vector<std::string> errors =
       run_world({2, 1}, [&](Communicator& comm, QueuedBackend&, ProcessLinks&) {
         if (comm.rank() == 2) throw Error(ErrorKind::data, "no such image");
@@ -245,13 +233,12 @@ TEST_CASE("An abort wakes the ranks of its process that wait for another process
 }
 
 TEST_CASE("Exchanges of an aborted process end with the cause") {
-  if (testing::lacks_gloo()) return;
   Gathering gathering(2);
   std::vector<std::thread> threads;
   for (int p = 0; p < 2; ++p) {
     threads.emplace_back([&, p] {
-      const auto links = make_gloo_links(
-          p, 2, "127.0.0.1", [&](const std::string& mine) { return gathering.gather(p, mine); });
+      const auto links = make_tcp_links(
+          local_links(p, 2), [&](const std::string& mine) { return gathering.gather(p, mine); });
       std::byte in{0}, out{1};
       std::vector<std::span<const std::byte>> send(2);
       std::vector<std::span<std::byte>> receive(2);
@@ -267,55 +254,11 @@ TEST_CASE("Exchanges of an aborted process end with the cause") {
       CHECK(text.find("rank 7 fell over") != std::string::npos);
       send[static_cast<std::size_t>(1 - p)] = {&out, 1};
       CHECK_THROWS_AS(links->exchange(send, receive, "barrier"), Error);
+      // Before that, links that end would break the other's.
+      gathering.gather(p, "has ended");
     });
   }
   for (std::thread& thread : threads) thread.join();
-}
-
-/// A connection to what listens at the first of some addresses of Gloo.
-int connect_as_stranger(const std::string& addresses) {
-  sockaddr_storage address = {};
-  std::memcpy(&address, addresses.data(), sizeof address);
-  const int number = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  REQUIRE(connect(number, reinterpret_cast<sockaddr*>(&address), sizeof(sockaddr_in)) == 0);
-  return number;
-}
-
-TEST_CASE("A stranger on a port of the links costs an attempt, not the run") {
-  if (testing::lacks_gloo()) return;
-  for (const bool stays : {false, true}) {
-    CAPTURE(stays);
-    constexpr int kSize = 3;
-    Gathering gathering(kSize);
-    std::vector<std::thread> threads;
-    std::vector<int> heard(kSize, -1);
-    int stranger = -1;
-    for (int p = 0; p < kSize; ++p) {
-      threads.emplace_back([&, p] {
-        int round = 0;
-        const auto links = make_gloo_links(p, kSize, "127.0.0.1", [&](const std::string& mine) {
-          // At the port where rank 1 waits for rank 2, before that one knows it.
-          if (p == 1 && round++ == 0) {
-            stranger = connect_as_stranger(mine.substr(mine.size() / 2));
-            const std::string garbage(200, '\xff');
-            if (stays) REQUIRE(send(stranger, garbage.data(), garbage.size(), 0) == 200);
-            if (!stays) close(stranger);
-          }
-          return gathering.gather(p, mine);
-        });
-        std::vector<std::span<const std::byte>> send(kSize);
-        std::vector<std::span<std::byte>> receive(kSize);
-        const auto to = static_cast<std::size_t>((p + 1) % kSize);
-        const auto from = static_cast<std::size_t>((p + kSize - 1) % kSize);
-        send[to] = std::as_bytes(std::span(&p, 1));
-        receive[from] = std::as_writable_bytes(std::span(&heard[static_cast<std::size_t>(p)], 1));
-        links->exchange(send, receive, "test");
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    CHECK(heard == std::vector<int>{2, 0, 1});
-    if (stays) close(stranger);
-  }
 }
 
 }  // namespace

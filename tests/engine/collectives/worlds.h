@@ -1,4 +1,4 @@
-// Worlds of several processes in one: each is a group of threads, over links of Gloo.
+// Worlds of several processes in one: each is a group of threads, over links by TCP.
 #pragma once
 
 #include <algorithm>
@@ -51,6 +51,16 @@ class Gathering {
   std::vector<Round> rounds_;
 };
 
+/// Links on this machine.
+inline LinkOptions local_links(int rank, int size) {
+  LinkOptions options;
+  options.rank = rank;
+  options.size = size;
+  options.address = "127.0.0.1";
+  options.secret = "of this test";
+  return options;
+}
+
 /// Where a thread stands in its world.
 struct WorldRank {
   int process, local;
@@ -80,8 +90,8 @@ inline std::vector<std::string> run_processes(const Layout& layout,
     errors[static_cast<std::size_t>(p)].resize(ranks);
     threads.emplace_back([&, p, ranks] {
       const auto gather = [&](const std::string& mine) { return gathering.gather(p, mine); };
-      auto links = make_gloo_links(p, processes, "127.0.0.1", gather);
-      auto beside = make_gloo_links(p, processes, "127.0.0.1", gather);
+      auto links = make_tcp_links(local_links(p, processes), gather);
+      auto beside = make_tcp_links(local_links(p, processes), gather);
       std::function<void(const char*)> waiting;
       if (options.waiting) waiting = [&](const char* text) { options.waiting(p, text); };
       auto owned = std::make_unique<WorldGroup>(layout, *links, beside.get(),

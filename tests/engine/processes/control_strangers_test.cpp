@@ -343,6 +343,40 @@ TEST_CASE("a complete world without a name is not harmed by another on its ports
   CHECK(contains(outcomes[2].text, "all processes of the job that listens there are present"));
 }
 
+TEST_CASE("rank 0 names what it refused when a process does not join") {
+  const std::vector<int> ports = free_ports(1);
+  World other = local_world(1, 2, ports);
+  other.token = "another secret";
+  const auto outcomes =
+      run_all({joins(local_world(0, 2, ports), impatient(3s)), joins(other, impatient(700ms))});
+  CHECK(outcomes[0].kind == kPeer);
+  CHECK(contains(outcomes[0].text, "rank 1 did not join within 3.0 s"));
+  CHECK(contains(outcomes[0].text, "and has refused "));
+  CHECK(contains(outcomes[0].text, ": it is a dpt process with another token (DPT_TOKEN)"));
+  CHECK(outcomes[1].kind == kUsage);
+}
+
+TEST_CASE("more silent strangers than are kept keep no process out") {
+  const std::vector<int> ports = free_ports(1);
+  Warnings warnings;
+  ControlChannel::Options options = quick_options();
+  options.join_timeout = kLong;
+  options.warn = warnings.sink();
+  std::vector<std::unique_ptr<Stranger>> silent;
+  const auto outcomes = run_all({joins(local_world(0, 2, ports), options), [&]() -> std::string {
+                                   while (silent.size() < 200) {
+                                     auto one = std::make_unique<Stranger>(ports[0]);
+                                     if (one->is_connected()) silent.push_back(std::move(one));
+                                   }
+                                   return joins(local_world(1, 2, ports), options)();
+                                 }});
+  for (const Outcome& outcome : outcomes) {
+    CAPTURE(outcome.text);
+    CHECK(outcome.text == "left");
+  }
+  CHECK(warnings.count("it said nothing, and too many others came") > 0);
+}
+
 TEST_CASE("strangers are refused and counted, and the run is unharmed") {
   const std::vector<int> ports = free_ports(1);
   Warnings warnings;
@@ -396,7 +430,8 @@ TEST_CASE("strangers are refused and counted, and the run is unharmed") {
                                      one.send_message(text);
                                      if (one.ends()) ++ended;
                                    }
-                                   // With `half`, as many as may be open: the next one has to wait.
+                                   // With `half`, as many as may be open: for the next one, the
+                                   // oldest is closed.
                                    std::vector<std::unique_ptr<Stranger>> silent;
                                    for (int i = 0; i < kSilent; ++i) {
                                      silent.push_back(std::make_unique<Stranger>(port));

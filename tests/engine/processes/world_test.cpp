@@ -31,10 +31,10 @@ World detect(const Variables& variables, const WorldFlags& flags = {}) {
   return detect_world(environment_of(variables), flags);
 }
 
-/// The text of the usage error that it ends with; empty where it does not.
+/// The text of the usage error that training ends with; empty where it does not.
 std::string refusal(const Variables& variables, const WorldFlags& flags = {}) {
   try {
-    detect(variables, flags);
+    require_started_tasks(environment_of(variables), detect(variables, flags));
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::usage);
     return error.what();
@@ -241,7 +241,7 @@ TEST_CASE("Slurm: the first machine of the step, ports by job and step") {
   }
 }
 
-TEST_CASE("Slurm without srun: several tasks are refused, one is a world of one") {
+TEST_CASE("Slurm without srun: training for several tasks is refused, one is a world of one") {
   // Of a batch script: it is process 0 of no step.
   const Variables batch = {{"SLURM_JOB_ID", "9"},
                            {"SLURM_NTASKS", "4"},
@@ -253,6 +253,8 @@ TEST_CASE("Slurm without srun: several tasks are refused, one is a world of one"
                  "this job has 4 tasks (SLURM_NTASKS=4), but srun did not start this process");
   check_contains(text, "srun dpt train");
   check_contains(text, "dpt train --nproc N");
+  // What takes no time of the others works: eval, predict, bench.
+  CHECK(detect(batch).alone());
   CHECK(detect(with(batch, {{"SLURM_NTASKS", "1"}})).alone());
   CHECK(detect(without(batch, "SLURM_NTASKS")).alone());
   // salloc's shell as a step of its own (use_interactive_step), and what a batch script inherits
@@ -329,6 +331,33 @@ TEST_CASE("half a set of variables: what was found, what is missing") {
       }
     }
   }
+}
+
+TEST_CASE("half a set that can only mean one process is no launcher's") {
+  for (const Variables& variables :
+       {Variables{{"LOCAL_RANK", "0"}}, Variables{{"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}},
+        Variables{{"WORLD_SIZE", "1"}}, Variables{{"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}},
+        Variables{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, Variables{{"PMI_SIZE", "1"}},
+        Variables{{"MPI_LOCALRANKID", "0"}}, Variables{{"OMPI_COMM_WORLD_SIZE", "1"}}}) {
+    CAPTURE(variables.begin()->first);
+    CHECK(refusal(variables).empty());
+    CHECK(detect(variables).alone());
+    // The launcher that did start this process counts.
+    CHECK(detect(with(kSlurm, variables)).launcher == "Slurm");
+    CHECK_NOTHROW(refuse_nested_launch(environment_of(variables)));
+  }
+  const std::vector<std::pair<Variables, std::string>> contradictions = {
+      {{{"LOCAL_RANK", "1"}}, "found LOCAL_RANK=1 in the environment, but not RANK, WORLD_SIZE"},
+      {{{"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}}, "but not RANK, WORLD_SIZE"},
+      {{{"RANK", "0"}}, "found RANK=0 in the environment, but not WORLD_SIZE"},
+      {{{"RANK", "1"}, {"WORLD_SIZE", "1"}}, "RANK=1 is not below WORLD_SIZE=1"},
+      {{{"PMI_RANK", "0"}}, "found PMI_RANK=0 in the environment, but not PMI_SIZE"},
+      {{{"PMI_RANK", "1"}, {"PMI_SIZE", "1"}}, "but not MPI_LOCALRANKID, MPI_LOCALNRANKS"},
+      {{{"PMI_SIZE", "2"}}, "but not PMI_RANK"},
+      {{{"LOCAL_RANK", ""}}, "but not RANK, WORLD_SIZE"}};
+  for (const auto& [variables, part] : contradictions) check_contains(refusal(variables), part);
+  // A complete set is a launcher's, of one process too.
+  CHECK(detect({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).launcher == "RANK and WORLD_SIZE");
 }
 
 TEST_CASE("values that cannot be: the variable and its value") {

@@ -1,0 +1,19 @@
+// Descriptors (open files and connections) that the processes of a world need, and the limit that
+// the system sets (RLIMIT_NOFILE, `ulimit -n`).
+#pragma once
+
+#include <string>
+
+namespace dpt {
+
+/// Returns an upper bound of the descriptors that process `rank` of `size` uses to join the others,
+/// in addition to those that are open.
+int descriptors_to_join(int rank, int size);
+/// The same for a whole run: connections to all others, and the run's own files.
+int descriptors_to_run(int rank, int size);
+
+/// Raises this process' soft limit as far as `more` descriptors need, if the hard limit allows it.
+/// Returns an empty text, or one for the user that begins with `who` and names need and limit.
+std::string make_room_for_descriptors(int more, const std::string& who);
+
+}  // namespace dpt
