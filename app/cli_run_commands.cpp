@@ -115,10 +115,10 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
                        "Stop after this time, e.g. 3h50m, and save a checkpoint; exit code 75")
           ->check(not_empty());
   CLI::Option* require = add_gate_options(train, options->gate);
-  CLI::Option* overwrite =
-      train->add_flag("--overwrite", options->overwrite,
-                      "Replace the run in the folder; the old run is removed once the new one has "
-                      "saved a checkpoint");
+  CLI::Option* overwrite = train->add_flag(
+      "--overwrite", options->overwrite,
+      "Replace the run in the folder; the old run is removed once the new one has "
+      "saved a regular checkpoint, and dpt runs --restore brings it back until then");
   CLI::Option* overfit =
       train
           ->add_option(
@@ -285,6 +285,10 @@ void add_runs_command(CLI::App& app, CommandBody& body) {
                    "the folder of "
                    "one run")
       ->capture_default_str();
+  runs->add_option(
+      "--restore", options->restore,
+      "Bring back the run that train --overwrite replaced in this run folder, while it is kept in "
+      "replaced/. The new run moves to checkpoints/abandoned-N");
   runs->add_flag("--json", options->json, kJsonHelp);
   set_body(runs, body, options, run_runs);
 }

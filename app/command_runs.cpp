@@ -140,9 +140,37 @@ std::vector<double> values_of(const RunNumbers& numbers, const std::vector<std::
   return values;
 }
 
+/// Undoes a `train --overwrite` that has not gone far.
+int restore_run(const std::string& path, bool json) {
+  if (!is_run_folder(path)) {
+    fail(ErrorKind::data, "--restore {}: expected a run folder, found none", path);
+  }
+  RunFolder folder(path);
+  if (!folder.restored()) {
+    if (!folder.has_replaced()) {
+      fail(ErrorKind::usage,
+           "--restore {}: expected a run that --overwrite replaced, in {}, found none. It is "
+           "removed when the new run saves its first regular checkpoint",
+           path, folder.file("replaced"));
+    }
+    folder.put_back();
+  }
+  const std::string& kept = folder.kept_of_new();
+  if (json) {
+    RunsJson out = {{"restored", folder.path()}};
+    if (!kept.empty()) out["abandoned"] = kept;
+    fmt::print("{}\n", json_text(out));
+    return 0;
+  }
+  fmt::print("restored the previous run in {}{}\n", folder.path(),
+             kept.empty() ? std::string() : "; what the new run saved is in " + kept);
+  return 0;
+}
+
 }  // namespace
 
 int run_runs(const RunsOptions& options) {
+  if (!options.restore.empty()) return restore_run(options.restore, options.json);
   std::error_code error;
   if (!fs::is_directory(options.folder, error)) {
     fail(ErrorKind::data, "{}: no such folder: name the folder that holds the runs",

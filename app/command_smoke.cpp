@@ -94,10 +94,10 @@ class SmokeTest {
                         const std::string& from) {
     RunFolder folder(folder_ + "/" + name);
     Progress progress(true);
-    progress.also_to(folder.file("train.log"));
+    progress.also_to(folder.at("train.log"));
     take_place(job_, folder, from, false, start,
                [&](const std::string& text) { progress.info(text); });
-    RunLog log(folder.file("metrics.jsonl"), [&](const std::string& text) { progress.warn(text); });
+    RunLog log(folder.at("metrics.jsonl"), [&](const std::string& text) { progress.warn(text); });
     TrainLimits limits;
     limits.max_steps = last;
     TrainOutcome outcome = train(job_, start, limits, folder, log, progress);

@@ -12,6 +12,7 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/gate.h"
+#include "app/replaced_run_messages.h"
 #include "app/start_weights.h"
 #include "app/train_report.h"
 #include "app/train_start.h"
@@ -57,7 +58,7 @@ void check_precision(const Job& job) {
 }
 
 /// Writes a file unless it has this content already: a resumed run needs no disk space for it.
-void write_if_changed(const std::string& path, const std::string& text) {
+void write_if_changed(const HeldPath& path, const std::string& text) {
   try {
     if (read_whole_file(path) == text) return;
   } catch (const Error&) {
@@ -75,7 +76,7 @@ void write_env(const RunFolder& folder, const Job& job) {
                 {"instruction_set", cpu.instruction_set},
                 {"cores_allowed", cpu.logical_allowed}};
   env["devices"] = job.device_names();
-  write_if_changed(folder.file("env.json"), json_text(env, 2) + "\n");
+  write_if_changed(folder.at("env.json"), json_text(env, 2) + "\n");
 }
 
 void print_plan(const Job& job) {
@@ -103,7 +104,7 @@ TrainLimits limits_of(const TrainOptions& options) {
 /// Whether best.safetensors is what the run knows as its best, by what it monitors now.
 bool has_its_best(const Job& job, const RunFolder& folder, const RunState& state) {
   return !state.best || (state.best_monitor == best_monitor_of(job.spec) &&
-                         why_not_best(folder.best(), state).empty());
+                         why_not_best(folder.best_place(), state).empty());
 }
 
 /// The results of a run that has nothing left to do, all of them written; null for another.
@@ -139,44 +140,14 @@ std::string complete_line(const Job& job, const RunFolder& folder, const RunStat
             : "To continue training, raise train.epochs");
 }
 
-/// "; its best weights are in r/checkpoints/abandoned-1", of a run whose predecessor is restored.
-std::string kept_text(const RunFolder& folder) {
-  if (folder.kept_of_new().empty()) return {};
-  return fmt::format("; its best weights, metrics.jsonl and train.log are in {}",
-                     folder.kept_of_new());
-}
-
-/// While the new run has saved no checkpoint, the one that it replaces comes back when it fails.
-class Replacement {
- public:
-  Replacement(RunFolder& folder, Progress& progress) : folder_(folder), progress_(progress) {}
-  Replacement(const Replacement&) = delete;
-  ~Replacement() {
-    try {
-      if (list_checkpoints(folder_.checkpoints()).empty() && folder_.put_back()) {
-        progress_.info(
-            fmt::format("restored the previous run in {}: the new run saved no checkpoint{}",
-                        folder_.path(), kept_text(folder_)));
-      }
-    } catch (const std::exception& error) {
-      progress_.warn(
-          fmt::format("{}; the old run is in {}/replaced", error.what(), folder_.path()));
-    }
-  }
-
- private:
-  RunFolder& folder_;
-  Progress& progress_;
-};
-
 /// The files that say what runs, before it does; the results of an earlier end go.
 void describe_run(const TrainOptions& options, const Job& job, const RunFolder& folder,
                   Progress& progress) {
-  write_if_changed(folder.file("config.yaml"), job.resolved_config);
-  write_if_changed(folder.file("command.txt"), shell_command(options.command) + "\n");
+  write_if_changed(folder.at("config.yaml"), job.resolved_config);
+  write_if_changed(folder.at("command.txt"), shell_command(options.command) + "\n");
   write_env(folder, job);
   try {
-    remove_durably(folder.file("summary.json"));
+    remove_durably(folder.at("summary.json"));
   } catch (const Error& error) {
     progress.warn(error.what());
   }
@@ -246,7 +217,8 @@ TrainOutcome train_and_record(const Job& job, const StartingPoint& start, const 
   try {
     TrainOutcome outcome = train(job, start, limits, folder, log, progress);
     summary = summary_of(job, folder, outcome);
-    write_file_atomically(folder.file("summary.json"), json_text(summary, 2) + "\n");
+    if (const std::string moved = folder.check_held(); !moved.empty()) progress.warn(moved);
+    write_file_atomically(folder.at("summary.json"), json_text(summary, 2) + "\n");
     Json end = {{"status", name_of(outcome.end)}, {"exit_code", exit_code_of(outcome.reason)}};
     for (const char* key : {"best", "test"}) {
       if (summary.contains(key)) end[key] = summary[key];
@@ -255,9 +227,11 @@ TrainOutcome train_and_record(const Job& job, const StartingPoint& start, const 
     return outcome;
   } catch (const Error& error) {
     progress.clear();
-    log.event("run_end", {{"status", "failed"},
-                          {"exit_code", static_cast<int>(error.kind())},
-                          {"reason", error.what()}});
+    if (is_held(folder)) {
+      log.event("run_end", {{"status", "failed"},
+                            {"exit_code", static_cast<int>(error.kind())},
+                            {"reason", error.what()}});
+    }
     throw;
   }
 }
@@ -417,8 +391,9 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   if (options.overfit > 0) return run_overfit(options, job);
   check_noise_scale(job);
   if (!job.writes()) return train_beside(options, std::move(job), limits);
-  const std::string folder_path = choose_folder(options, job.spec);
+  std::string folder_path = choose_folder(options, job.spec);
   check_keeps_config(options, folder_path);
+  check_may_write(folder_path);
   Progress progress;
   if (options.dry_run) {
     try_samples(job.splits.train.source.get());
@@ -431,7 +406,8 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   }
 
   // First everything is read and checked; until then nothing in the folder changes.
-  RunFolder folder(folder_path);
+  RunFolder folder = open_folder(options, job.spec, folder_path);
+  folder_path = folder.path();
   if (folder.restored()) {
     progress.info(
         fmt::format("restored the previous run in {}: the run that was to replace it had saved no "
@@ -441,7 +417,8 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   if (options.overwrite) {
     folder.check_only_ours();
   } else {
-    progress.also_to(folder.file("train.log"));
+    progress.also_to(folder.at("train.log"));
+    if (folder.has_replaced()) progress.info(replaced_text(folder));
   }
   TrainStart start = load_start(options, job, folder.path(), progress);
   continue_schedule(start, job, progress);
@@ -456,13 +433,21 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   }
 
   install_signal_handlers();
+  if (options.overwrite) {
+    folder.check_stays(start.checkpoint);
+    if (folder.has_replaced()) {
+      progress.info(
+          fmt::format("the unfinished run in {} is removed; the run before it stays in {}",
+                      folder.path(), folder.file("replaced")));
+    }
+  }
   const Replacement replacement(folder, progress);
   take_place(job, folder, start.checkpoint, options.overwrite, start.point,
              [&](const std::string& text) { progress.info(text); });
-  if (options.overwrite) progress.also_to(folder.file("train.log"));
+  if (options.overwrite) progress.also_to(folder.at("train.log"));
   describe_run(options, job, folder, progress);
-  RunLog log(folder.file("metrics.jsonl"), [&](const std::string& text) { progress.warn(text); });
-  TensorBoardLog tensorboard(folder.path(), [&](const std::string& text) { progress.warn(text); });
+  RunLog log(folder.at("metrics.jsonl"), [&](const std::string& text) { progress.warn(text); });
+  TensorBoardLog tensorboard(folder.place(), [&](const std::string& text) { progress.warn(text); });
   if (job.spec.log.tensorboard) {
     log.follow([&](const char* name, const Json& fields) { tensorboard.event(name, fields); });
   }
@@ -481,6 +466,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
         fmt::format("stopped at step {} ({}), checkpoint saved; {}", outcome.state.step,
                     outcome.end == RunEnd::max_steps ? "--max-steps" : name_of(outcome.reason),
                     how_to_go_on(options, job, folder, outcome.end)));
+    if (folder.has_replaced()) progress.info(replaced_text(folder));
   }
   if (const std::string text = ledger_text(outcome.ledger, job); !text.empty()) progress.info(text);
   // A requested condition is always checked; a run that will be resumed is checked at its end.

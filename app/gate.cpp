@@ -32,9 +32,11 @@ void check_verdict_file(const std::string& option, const std::string& path, cons
     fail(ErrorKind::usage, "{} {}: expected a file to write, found a folder", option, path);
   }
   if (fs::exists(status) && !fs::is_regular_file(status)) return;  // a device, a pipe
-  const std::string folder = folder_of(path);
+  // A folder that is missing, such as that of the run, is made with the file.
+  std::string folder = folder_of(path);
+  while (!fs::exists(folder, error) && folder_of(folder) != folder) folder = folder_of(folder);
   if (!fs::is_directory(folder, error)) {
-    fail(ErrorKind::usage, "{} {}: {}: no such folder: make it first", option, path, folder);
+    fail(ErrorKind::usage, "{} {}: {}: expected a folder, found a file", option, path, folder);
   }
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
     fail(ErrorKind::data, "{} {}: cannot write to the folder {}: {}", option, path, folder,
@@ -164,7 +166,9 @@ void Gate::write(const std::vector<Judgement>& judgements, const std::string& er
   const VerdictFacts facts{command_, hide_secrets(subject_), hide_secrets(options_.baseline),
                            hide_secrets(error)};
   const auto write_file = [](const std::string& path, const std::string& text) {
-    if (!path.empty()) write_results(path, std::as_bytes(std::span(text)));
+    if (path.empty()) return;
+    make_folders(folder_of(path));
+    write_results(path, std::as_bytes(std::span(text)));
   };
   write_file(options_.verdict, verdict_markdown(facts, judgements));
   write_file(options_.junit, verdict_junit(facts, judgements));

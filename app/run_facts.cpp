@@ -1,11 +1,8 @@
 #include "app/run_facts.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <ctime>
 #include <fstream>
 #include <map>
@@ -14,8 +11,8 @@
 #include <sstream>
 
 #include "app/lenient_json.h"
-#include "engine/checkpoints/file_io.h"
 #include "engine/checkpoints/safetensors.h"
+#include "engine/training/run_folder.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -24,13 +21,6 @@ namespace {
 using FactsJson = nlohmann::ordered_json;
 
 constexpr const char* kInterrupted = "interrupted";
-
-/// Whether a process holds the lock of a run folder. To find out is to take it for a moment,
-/// shared: so it is asked only of a run whose log does not say that its process ended.
-bool is_locked(const std::string& path) {
-  const FileHandle file = open_file(path, O_RDONLY | O_NONBLOCK);
-  return file.is_open() && ::flock(file.fd(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
 
 std::int64_t time_of(const std::string& path) {
   struct stat status {};
@@ -161,7 +151,7 @@ RunFacts read_run_facts(const std::string& folder) {
     if (summary.contains("best")) set_best(summary["best"], facts);
   }
   read_best(folder + "/best.safetensors", facts);
-  if (facts.status == kInterrupted && is_locked(folder + "/.lock")) facts.status = "running";
+  if (facts.status == kInterrupted && is_locked_run(folder)) facts.status = "running";
   return facts;
 }
 

@@ -70,7 +70,9 @@ std::string shell_command(const std::vector<std::string>& words) {
 std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunFolder& folder,
                          RunEnd end) {
   const bool resumes = options.resume == "auto" || options.resume == "must";
-  if (resumes && !options.overwrite && end != RunEnd::max_steps) {
+  const std::string path = folder.current_path();
+  const bool was_moved = path != folder.path();
+  if (resumes && !options.overwrite && end != RunEnd::max_steps && !was_moved) {
     return "run the same command again to resume";
   }
   std::vector<std::string> words;
@@ -80,14 +82,14 @@ std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunF
       if (word == name) ++i;  // and its value
       return word == name || word.rfind(name + "=", 0) == 0;
     };
-    if (word == "--overwrite" || is("--resume") ||
+    if (word == "--overwrite" || is("--resume") || (was_moved && is("--run-dir")) ||
         (end == RunEnd::max_steps && is("--max-steps"))) {
       continue;
     }
     words.push_back(word);
   }
-  if (options.run_dir.empty() && folder.path() != "runs/" + job.spec.name) {
-    words.insert(words.end(), {"--run-dir", folder.path()});
+  if (was_moved || (options.run_dir.empty() && path != "runs/" + job.spec.name)) {
+    words.insert(words.end(), {"--run-dir", path});
   }
   return "to resume: " + shell_command(words);
 }

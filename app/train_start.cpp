@@ -146,6 +146,13 @@ std::string choose_folder(const TrainOptions& options, const TrainSpec& spec) {
   return "runs/" + spec.name;
 }
 
+RunFolder open_folder(const TrainOptions& options, const TrainSpec& spec, const std::string& path) {
+  const std::vector<std::string> outputs = {options.gate.verdict, options.gate.junit};
+  const bool is_free = options.run_dir.empty() && options.resume == "never" && !options.overwrite;
+  if (is_free) return open_free_run_folder(spec.name, outputs);
+  return RunFolder(path, outputs);
+}
+
 void check_keeps_config(const TrainOptions& options, const std::string& folder) {
   std::error_code ignored;
   if (!fs::equivalent(options.config, folder + "/config.yaml", ignored)) return;

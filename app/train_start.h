@@ -5,6 +5,7 @@
 
 #include "app/commands.h"
 #include "engine/training/progress.h"
+#include "engine/training/run_folder.h"
 #include "engine/training/trainer.h"
 
 namespace dpt {
@@ -14,6 +15,10 @@ void check_options(const TrainOptions& options);
 
 /// The run folder that the options ask for.
 std::string choose_folder(const TrainOptions& options, const TrainSpec& spec);
+
+/// Opens it, or with `--resume never` and no `--run-dir` the first that is free. The files of
+/// --verdict and --junit in it belong to the run.
+RunFolder open_folder(const TrainOptions& options, const TrainSpec& spec, const std::string& path);
 
 /// Throws ErrorKind::usage when the config is a file of the user's that the resolved config would
 /// replace: `folder`/config.yaml, where no run has written it.

@@ -42,6 +42,7 @@ constexpr ValueName kValueNames[] = {
     {"--prose", "FOLDER", ValueKind::folder},
     {"--rank", "N"},
     {"--require", "CONDITION"},
+    {"--restore", "RUN", ValueKind::folder},
     {"--resume", "auto|never|must|CHECKPOINT", ValueKind::checkpoint, "auto never must"},
     {"--rounds", "N"},
     {"--rows", "N"},

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/requirements.h"
+#include "engine/training/run_files.h"
 
 namespace dpt {
 
@@ -14,11 +15,6 @@ struct VerdictFacts {
   std::string baseline;  ///< as Baseline::path
   std::string error;     ///< why the command failed before anything was checked; empty = it did not
 };
-
-/// The first characters of either kind of file, by which one that may be replaced is known.
-inline constexpr const char* kMarkdownMark = "# dpt ";
-inline constexpr const char* kJUnitMark =
-    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"dpt ";
 
 /// A heading with the verdict, and a table with a row for each requirement.
 std::string verdict_markdown(const VerdictFacts& facts, const std::vector<Judgement>& judgements);

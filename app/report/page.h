@@ -8,11 +8,9 @@
 #include "app/report/evaluation.h"
 #include "app/report/history.h"
 #include "app/run_comparison.h"
+#include "engine/training/run_files.h"
 
 namespace dpt {
-
-/// A page that dpt report made has it near its beginning.
-inline constexpr const char* kReportMarker = "<meta name=\"generator\" content=\"dpt report\">";
 
 struct ReportedRun {
   std::string label;  ///< short, and another for each run

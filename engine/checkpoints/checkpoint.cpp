@@ -107,8 +107,8 @@ const std::pair<std::string, std::vector<float>>* average_of(const Checkpoint& c
   return found == states.end() ? nullptr : &*found;
 }
 
-std::string save_checkpoint(const std::string& path, const Plan& plan,
-                            const Checkpoint& checkpoint) {
+std::string save_checkpoint(const HeldPath& place, const Plan& plan, const Checkpoint& checkpoint) {
+  const std::string& path = place.text();
   const auto floats = static_cast<std::size_t>(plan.param_floats);
   assert(checkpoint.params.size() == floats);
   // What could not be read again must not take the place of what can.
@@ -138,7 +138,7 @@ std::string save_checkpoint(const std::string& path, const Plan& plan,
   // One tensor at a time goes to the file's layout, so that no second copy of all is made.
   std::vector<float> file;
   std::vector<std::int64_t> integers;
-  return write_safetensors(path, to_metadata(checkpoint), tensors.views,
+  return write_safetensors(place, to_metadata(checkpoint), tensors.views,
                            [&](std::size_t i) -> const void* {
                              const auto& [param, values] = tensors.sources[i];
                              if (param->spec.role == ParamRole::counter) {
@@ -151,8 +151,9 @@ std::string save_checkpoint(const std::string& path, const Plan& plan,
                            });
 }
 
-Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
-  const SafetensorsFile file = SafetensorsFile::open(path);
+Checkpoint load_checkpoint(const HeldPath& place, const Plan& plan) {
+  const std::string& path = place.text();
+  const SafetensorsFile file = SafetensorsFile::open(place);
   check_undamaged(file);
   const SchemaVersion version = read_version(path, file.metadata());
   CheckpointHeader header = from_metadata(path, file.metadata());
@@ -197,8 +198,9 @@ Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
   return checkpoint;
 }
 
-CheckpointHeader read_checkpoint_header(const std::string& path) {
-  const SafetensorsFile file = SafetensorsFile::open(path);
+CheckpointHeader read_checkpoint_header(const HeldPath& place) {
+  const std::string& path = place.text();
+  const SafetensorsFile file = SafetensorsFile::open(place);
   check_undamaged(file);  // before a changed bit in it passes for another config
   CheckpointHeader header = from_metadata(path, file.metadata());
   header.checksum = file.stored_checksum();

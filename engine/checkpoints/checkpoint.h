@@ -98,12 +98,11 @@ const std::pair<std::string, std::vector<float>>* average_of(const Checkpoint& c
 /// Writes it under torchvision's names and layouts; optimizer state as "optim.STATE.PARAM".
 /// Refuses non-finite weights with ErrorKind::diverged, and counters that load_checkpoint would
 /// refuse with ErrorKind::data. Returns the new file's checksum.
-std::string save_checkpoint(const std::string& path, const Plan& plan,
-                            const Checkpoint& checkpoint);
+std::string save_checkpoint(const HeldPath& path, const Plan& plan, const Checkpoint& checkpoint);
 
 /// Reads and verifies. Throws ErrorKind::data naming what does not fit the plan; of a damaged file,
 /// with the newest good one next to it.
-Checkpoint load_checkpoint(const std::string& path, const Plan& plan);
+Checkpoint load_checkpoint(const HeldPath& path, const Plan& plan);
 
 /// The resolved config and class names stored in a checkpoint, without a plan. Verified as by
 /// load_checkpoint.
@@ -120,20 +119,22 @@ struct CheckpointHeader {
   std::string made_by, dataset_fingerprint, test_fingerprint;
   std::string checksum;  ///< as the file says, not compared with its bytes
 };
-CheckpointHeader read_checkpoint_header(const std::string& path);
+CheckpointHeader read_checkpoint_header(const HeldPath& path);
 
 /// "step-00001234.safetensors"
 std::string checkpoint_name(std::int64_t step);
 
 /// Paths of the checkpoints of a folder, newest step first, by name only. None if it is missing.
 std::vector<std::string> list_checkpoints(const std::string& folder);
+/// The same as steps.
+std::vector<std::int64_t> list_steps(const HeldPath& folder);
 
 /// The newest one that verifies; empty if there is none. `warn` gets a line for each that does not.
 std::string newest_good_checkpoint(const std::string& folder,
                                    const std::function<void(const std::string&)>& warn);
 
 /// What is wrong with a file as a checkpoint, or empty. Reads all of it.
-std::string defect_of(const std::string& path);
+std::string defect_of(const HeldPath& path);
 
 /// The step of "step-00001234.safetensors", or -1 for another name.
 std::int64_t step_of_checkpoint(std::string_view name);

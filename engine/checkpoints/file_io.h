@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "engine/checkpoints/held_path.h"
 
 namespace dpt {
 
@@ -25,7 +28,7 @@ class FileHandle {
 };
 
 /// Opens a regular file for reading and says how long it is. Throws ErrorKind::data.
-FileHandle open_regular_file(const std::string& path, std::uint64_t& size);
+FileHandle open_regular_file(const HeldPath& path, std::uint64_t& size);
 
 /// Reads exactly `to.size()` bytes at `offset`. Throws ErrorKind::data, also when the file ends
 /// before (it was truncated after it was opened).
@@ -41,7 +44,7 @@ int write_all(int fd, std::span<const std::byte> bytes);
 /// the path and the system's reason.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::string path);
+  explicit AtomicFile(HeldPath path);
   AtomicFile(const AtomicFile&) = delete;
   ~AtomicFile();
   void write(std::span<const std::byte> bytes);
@@ -50,36 +53,52 @@ class AtomicFile {
  private:
   [[noreturn]] void fail_at(const char* doing, int error) const;
 
-  std::string path_, temporary_;
+  HeldPath path_, temporary_;
   FileHandle file_;
   std::uint64_t written_ = 0;
   bool remove_ = false;
 };
 
 /// Writes a small text file with the same steps.
-void write_file_atomically(const std::string& path, const std::string& text);
+void write_file_atomically(const HeldPath& path, const std::string& text);
 
 /// A whole file as text. Throws ErrorKind::data.
-std::string read_whole_file(const std::string& path);
+std::string read_whole_file(const HeldPath& path);
+
+enum class EntryType : std::uint8_t { none, file, folder, link, other };
+/// The type of what stands there; of a link, of what it leads to (`none` if that is missing) unless
+/// `follow` is false. What cannot be looked at is `none`.
+EntryType entry_type(const HeldPath& path, bool follow = true);
+/// Whether two places are the same file or folder, which exists.
+bool is_same_entry(const HeldPath& a, const HeldPath& b);
+/// The names in a folder, sorted; empty if it is missing. Throws ErrorKind::data.
+std::vector<std::string> list_names(const HeldPath& folder);
 
 // What changes folders. Each throws ErrorKind::data with the path and the system's reason, and
 // returns after the folders concerned are durable.
 
 /// Makes the folder `path`, and those above it, where they are missing.
-void make_folders(const std::string& path);
-/// Gives the file or folder `from` the name `to`, which must be on the same file system.
-void move_durably(const std::string& from, const std::string& to);
+void make_folders(const HeldPath& path);
+/// Gives the file, folder or link `from` the name `to`. Across file systems it is copied, and
+/// removed when the copy is durable: a crash leaves `from`, or both.
+void move_durably(const HeldPath& from, const HeldPath& to);
 /// Makes `to` a copy of the file `from`, so that a crash leaves the old `to` or the new one. No
 /// hard link: whoever writes into one of the two names (cp does) would change the other.
-void copy_durably(const std::string& from, const std::string& to);
-/// Removes a file; one that is not there is no error.
-void remove_durably(const std::string& path);
+void copy_durably(const HeldPath& from, const HeldPath& to);
+/// Makes `to`, where nothing is, a link that says `target`.
+void link_durably(const std::string& target, const HeldPath& to);
+/// Removes a file or link; one that is not there is no error.
+void remove_durably(const HeldPath& path);
+/// Removes a file, a link, or a folder with all that is in it; what links lead to stays.
+void remove_tree(const HeldPath& path);
+/// Removes a folder if it is empty; says nothing of one that is not, or is missing.
+void remove_if_empty(const HeldPath& folder);
 
 /// fsync of a folder. Returns 0 or the errno of the failure; a file system without it counts as
 /// success.
-int sync_folder(const std::string& path);
+int sync_folder(const HeldPath& path);
 /// open(2) with O_CLOEXEC, repeated if a signal interrupts it. On failure errno says why.
-FileHandle open_file(const std::string& path, int flags, unsigned mode = 0);
+FileHandle open_file(const HeldPath& path, int flags, unsigned mode = 0);
 
 /// The suffix of temporary files: a crash may leave one, and nobody reads it.
 inline constexpr const char* kTemporarySuffix = ".tmp";

@@ -4,12 +4,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <filesystem>
 #include <limits>
 #include <string_view>
-#include <system_error>
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/file_io.h"
@@ -18,31 +15,14 @@
 namespace dpt {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kSuffix = ".safetensors";
 
-std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    names.push_back(it->path().filename().string());
-  }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    fail(ErrorKind::data, "{}: cannot list the folder: {}", folder, error.message());
-  }
-  return names;
-}
-
-std::int64_t step_of_path(std::string_view path) {
-  return step_of_checkpoint(path.substr(path.rfind('/') + 1));
-}
-
+/// Of a name that a crash left of the writing of a checkpoint.
 bool is_temporary(std::string_view name) {
   if (!name.ends_with(kTemporarySuffix)) return false;
   name.remove_suffix(std::string_view(kTemporarySuffix).size());
-  return name.size() > kSuffix.size() && name.ends_with(kSuffix);
+  return step_of_checkpoint(name) >= 0;
 }
 
 }  // namespace
@@ -61,9 +41,10 @@ std::int64_t step_of_checkpoint(std::string_view name) {
   return whole && step >= 0 && checkpoint_name(step) == name ? step : -1;
 }
 
-std::string defect_of(const std::string& path) {
+std::string defect_of(const HeldPath& place) {
+  const std::string& path = place.text();
   try {
-    switch (SafetensorsFile::open(path).check_integrity()) {
+    switch (SafetensorsFile::open(place).check_integrity()) {
       case Integrity::good:
         return {};
       case Integrity::mismatch:
@@ -81,15 +62,21 @@ std::string checkpoint_name(std::int64_t step) {
   return fmt::format("step-{:08d}.safetensors", step);
 }
 
-std::vector<std::string> list_checkpoints(const std::string& folder) {
+std::vector<std::int64_t> list_steps(const HeldPath& folder) {
   std::vector<std::int64_t> steps;
-  for (const std::string& name : names_in(folder)) {
+  for (const std::string& name : list_names(folder)) {
     const std::int64_t step = step_of_checkpoint(name);
     if (step >= 0) steps.push_back(step);
   }
   std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+std::vector<std::string> list_checkpoints(const std::string& folder) {
   std::vector<std::string> paths;
-  for (const std::int64_t step : steps) paths.push_back(folder + "/" + checkpoint_name(step));
+  for (const std::int64_t step : list_steps(folder)) {
+    paths.push_back(folder + "/" + checkpoint_name(step));
+  }
   return paths;
 }
 
@@ -103,18 +90,18 @@ std::string newest_good_checkpoint(const std::string& folder,
   return {};
 }
 
-Retention::Stamp Retention::stamp_of(const std::string& path) {
+Retention::Stamp Retention::stamp_of(const HeldPath& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return {};
+  if (::fstatat(path.at(), path.name(), &status, 0) != 0) return {};
   return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ino};
 }
 
-void Retention::note_good(const std::string& path) {
-  good_[path] = stamp_of(path);
+void Retention::note_good(const HeldPath& path) {
+  good_[path.text()] = stamp_of(path);
 }
 
-bool Retention::is_good(const std::string& path) {
-  const auto known = good_.find(path);
+bool Retention::is_good(const HeldPath& path) {
+  const auto known = good_.find(path.text());
   if (known != good_.end() && known->second == stamp_of(path)) return true;
   if (!defect_of(path).empty()) return false;
   note_good(path);
@@ -123,26 +110,26 @@ bool Retention::is_good(const std::string& path) {
 
 void Retention::apply(std::int64_t newest, const std::function<bool(std::int64_t)>& is_needed,
                       const std::function<void(const std::string&)>& warn) {
-  const auto remove = [&](const std::string& path) {
+  const auto remove = [&](const HeldPath& path) {
     try {
       remove_durably(path);
     } catch (const Error& error) {
       warn(error.what());
     }
-    good_.erase(path);
+    good_.erase(path.text());
   };
   std::int64_t good = 0;
-  for (const std::string& path : list_checkpoints(folder_)) {
-    const std::int64_t step = step_of_path(path);
+  for (const std::int64_t step : list_steps(folder_)) {
     if (step > newest) continue;
+    const HeldPath path = folder_ / checkpoint_name(step);
     if (good < std::max<std::int64_t>(1, keep_last_)) {
       if (is_good(path)) ++good;
     } else if (pinned_.count(step) == 0 && !is_needed(step)) {
       remove(path);
     }
   }
-  for (const std::string& name : names_in(folder_)) {
-    if (is_temporary(name)) remove(folder_ + "/" + name);
+  for (const std::string& name : list_names(folder_)) {
+    if (is_temporary(name)) remove(folder_ / name);
   }
 }
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "engine/checkpoints/held_path.h"
+
 namespace dpt {
 
 /// Removes old checkpoints. It remembers which files it knows to be good, so that a save reads no
@@ -16,11 +18,11 @@ class Retention {
  public:
   /// Of the files in `folder`, the newest `keep_last` (at least 1) good ones stay. A damaged file
   /// never counts: it cannot push out a good one.
-  Retention(std::string folder, std::int64_t keep_last)
+  Retention(HeldPath folder, std::int64_t keep_last)
       : folder_(std::move(folder)), keep_last_(keep_last) {}
 
   /// The file that this process has just written, or read whole, is good.
-  void note_good(const std::string& path);
+  void note_good(const HeldPath& path);
   /// This step's file is never removed: the run was resumed from it by name.
   void pin(std::int64_t step) { pinned_.insert(step); }
 
@@ -39,10 +41,10 @@ class Retention {
     std::uint64_t file = 0;
     bool operator==(const Stamp&) const = default;
   };
-  static Stamp stamp_of(const std::string& path);
-  bool is_good(const std::string& path);
+  static Stamp stamp_of(const HeldPath& path);
+  bool is_good(const HeldPath& path);
 
-  std::string folder_;
+  HeldPath folder_;
   std::int64_t keep_last_;
   std::map<std::string, Stamp> good_;
   std::set<std::int64_t> pinned_;

@@ -80,10 +80,11 @@ std::vector<float> convert(const std::vector<std::byte>& bytes, Convert to_float
 
 }  // namespace
 
-SafetensorsFile SafetensorsFile::open(const std::string& path) {
+SafetensorsFile SafetensorsFile::open(const HeldPath& place) {
+  const std::string& path = place.text();
   SafetensorsFile file;
   file.path_ = path;
-  file.file_ = std::make_shared<FileHandle>(open_regular_file(path, file.file_size_));
+  file.file_ = std::make_shared<FileHandle>(open_regular_file(place, file.file_size_));
   if (file.file_size_ < kLengthBytes) {
     fail(ErrorKind::data, "{}: expected a safetensors file, of at least 8 bytes, found {}", path,
          file.file_size_);
@@ -175,9 +176,10 @@ std::vector<std::int64_t> SafetensorsFile::read_integers(const TensorEntry& entr
   return integers;
 }
 
-std::string write_safetensors(const std::string& path, const Metadata& metadata,
+std::string write_safetensors(const HeldPath& place, const Metadata& metadata,
                               const std::vector<TensorView>& tensors, const TensorValues& values,
                               Checksum checksum) {
+  const std::string& path = place.text();
   std::set<std::string> names;
   for (const TensorView& tensor : tensors) {
     if (tensor.name == kIntegrityName || tensor.name == "__metadata__" ||
@@ -193,7 +195,7 @@ std::string write_safetensors(const std::string& path, const Metadata& metadata,
   const std::string header = format_safetensors_header(path, metadata, all);
   const std::uint64_t header_bytes = header.size();
 
-  AtomicFile file(path);
+  AtomicFile file(place);
   Hasher hasher;
   const auto put = [&](std::span<const std::byte> bytes) {
     hasher.add(bytes);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/checkpoints/held_path.h"
 #include "kernels/types.h"
 
 namespace dpt {
@@ -40,7 +41,7 @@ enum class Integrity : std::uint8_t { good, mismatch, absent };
 class SafetensorsFile {
  public:
   /// Throws ErrorKind::data with file, byte offset, what was expected and found.
-  static SafetensorsFile open(const std::string& path);
+  static SafetensorsFile open(const HeldPath& place);
 
   const std::string& path() const { return path_; }
   const Metadata& metadata() const { return metadata_; }
@@ -78,7 +79,7 @@ using TensorValues = std::function<const void*(std::size_t)>;
 /// is not used: the values are asked for one tensor after the other. For readers that refuse
 /// tensors they do not know, Checksum::none leaves dpt.integrity out; the result is then empty.
 enum class Checksum : std::uint8_t { append, none };
-std::string write_safetensors(const std::string& path, const Metadata& metadata,
+std::string write_safetensors(const HeldPath& place, const Metadata& metadata,
                               const std::vector<TensorView>& tensors,
                               const TensorValues& values = {},
                               Checksum checksum = Checksum::append);

@@ -1,10 +1,10 @@
 #include "engine/training/best.h"
 
 #include <cmath>
-#include <filesystem>
 
 #include <fmt/format.h>
 
+#include "engine/checkpoints/file_io.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -124,16 +124,17 @@ void adopt_early_stopping(const TrainSpec& spec, RunState& state) {
   state.early_monitor = now;
 }
 
-std::string why_not_best(const std::string& path, const RunState& state) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return path + ": no such file";
+std::string why_not_best(const HeldPath& path, const RunState& state) {
+  if (entry_type(path) == EntryType::none) return path.text() + ": no such file";
   try {
     const CheckpointHeader header = read_checkpoint_header(path);
     // Files from before 1.2 do not tell the checksum of their best.
     const bool same = state.best_checksum.empty()
                           ? header.state.step == state.best_step && header.state.best == state.best
                           : header.checksum == state.best_checksum;
-    if (!same) return fmt::format("{}: is another checkpoint, of step {}", path, header.state.step);
+    if (!same) {
+      return fmt::format("{}: is another checkpoint, of step {}", path.text(), header.state.step);
+    }
   } catch (const Error& error) {
     return error.what();
   }

@@ -37,7 +37,7 @@ bool has_stopped_early(const TrainSpec& spec, const RunState& state);
 
 /// Why the file `path` is not the best checkpoint that `state` knows; empty if it is. Reading the
 /// file's header verifies the whole file.
-std::string why_not_best(const std::string& path, const RunState& state);
+std::string why_not_best(const HeldPath& path, const RunState& state);
 
 /// On resume: forgets patience that was counted by another monitor.
 void adopt_early_stopping(const TrainSpec& spec, RunState& state);

@@ -70,7 +70,7 @@ StartingPoint rollback_origin(const Job& job, const StartingPoint& start,
   if (step == 0) return fresh_start(job);
   std::string path = start.folder + "/" + checkpoint_name(step);
   for (const auto& [other, file] : start.ancestors) {
-    if (other == step) path = file;
+    if (other == step) path = file.text();
   }
   StartingPoint origin;
   try {

@@ -1,7 +1,7 @@
 #include "engine/training/lineage.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <optional>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -15,20 +15,12 @@
 namespace dpt {
 namespace {
 
-namespace fs = std::filesystem;
-
-bool is_same(const std::string& a, const std::string& b) {
-  std::error_code ignored;
-  return fs::equivalent(a, b, ignored);
-}
-
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
+bool exists(const HeldPath& path) {
+  return entry_type(path) != EntryType::none;
 }
 
 /// A file's header, if it is an intact checkpoint.
-std::optional<CheckpointHeader> header_of(const std::string& path) {
+std::optional<CheckpointHeader> header_of(const HeldPath& path) {
   try {
     if (exists(path)) return read_checkpoint_header(path);
   } catch (const Error&) {
@@ -37,7 +29,7 @@ std::optional<CheckpointHeader> header_of(const std::string& path) {
   return std::nullopt;
 }
 
-bool is_best(const std::string& path, const RunState& state) {
+bool is_best(const HeldPath& path, const RunState& state) {
   return why_not_best(path, state).empty();
 }
 
@@ -45,33 +37,29 @@ bool is_best(const std::string& path, const RunState& state) {
 class Aside {
  public:
   explicit Aside(const RunFolder& folder) : folder_(folder) {}
-  const std::string& path() {
-    if (path_.empty()) path_ = folder_.make_abandoned();
-    return path_;
+  const HeldPath& place() {
+    if (!place_) place_ = folder_.make_abandoned();
+    return *place_;
   }
-  std::string place_for(const std::string& file) {
-    return path() + "/" + fs::path(file).filename().string();
-  }
+  HeldPath place_for(const HeldPath& file) { return place() / file.last_name(); }
 
  private:
   const RunFolder& folder_;
-  std::string path_;
+  std::optional<HeldPath> place_;
 };
 
 /// The relation of the resumed file to the folder.
 struct Origin {
-  bool is_own = false;    ///< of this run: in its folder, not among what was left aside
-  std::string own_place;  ///< its path as a checkpoint of the folder
+  bool is_own = false;  ///< of this run: in its folder, not among what was left aside
+  HeldPath own_place;   ///< as a checkpoint of the folder
   std::string checksum;
 };
 
 Origin origin_of(const RunFolder& folder, const std::string& from, const StartingPoint& start) {
-  Origin origin;
   const std::string source = folder_of(from);
-  origin.is_own = is_same(source, folder.checkpoints()) || is_same(source, folder.path());
-  origin.own_place = folder.checkpoint(start.state.step);
-  origin.checksum = start.checksum;
-  return origin;
+  const bool is_own =
+      is_same_entry(source, folder.at("checkpoints")) || is_same_entry(source, folder.place());
+  return {is_own, folder.checkpoint_place(start.state.step), start.checksum};
 }
 
 /// Leaves in checkpoints/ the resumed file and what it descends from. The resumed file takes its
@@ -89,11 +77,11 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
     }
     copy_durably(from, origin.own_place);
   }
-  std::vector<std::string> paths = list_checkpoints(folder.checkpoints());
-  std::reverse(paths.begin(), paths.end());
-  for (const std::string& path : paths) {
-    const std::int64_t other = step_of_checkpoint(fs::path(path).filename().string());
+  std::vector<std::int64_t> steps = list_steps(folder.at("checkpoints"));
+  std::reverse(steps.begin(), steps.end());
+  for (const std::int64_t other : steps) {
     if (other == step || (other < step && origin.is_own)) continue;
+    const HeldPath path = folder.checkpoint_place(other);
     move_durably(path, aside.place_for(path));
     left.push_back(other);
   }
@@ -102,7 +90,7 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
   notify(
       fmt::format("the run continues from step {}; the checkpoint(s) of step {}, which are not its "
                   "ancestors, are moved to {}",
-                  step, fmt::join(left, ", "), aside.path()));
+                  step, fmt::join(left, ", "), aside.place().text()));
 }
 
 /// What --overwrite, a resume or a fresh start leaves of the log.
@@ -110,9 +98,9 @@ void leave_log_lines(const RunFolder& folder, const std::string& from, const Sta
                      const Notify& notify) {
   try {
     const bool is_own = from.empty() || origin_of(folder, from, start).is_own;
-    const std::int64_t moved = is_own ? abandon_log_lines(folder.path(), start.state.step,
+    const std::int64_t moved = is_own ? abandon_log_lines(folder.place(), start.state.step,
                                                           start.state.epoch, start.state.rollbacks)
-                                      : abandon_log_lines(folder.path(), -1, -1);
+                                      : abandon_log_lines(folder.place(), -1, -1);
     if (moved > 0) {
       notify(
           fmt::format("{} line(s) of metrics.jsonl, of steps that will be repeated, are moved to "
@@ -178,15 +166,17 @@ void forget_best(RunState& state) {
 /// came before the new one was copied) is replaced.
 void leave_best(const RunFolder& folder, const StartingPoint& start, Aside& aside,
                 const Notify& notify) {
-  if (!exists(folder.best())) return;
-  const auto header = header_of(folder.best());
+  const HeldPath best = folder.best_place();
+  if (!exists(best)) return;
+  const auto header = header_of(best);
   if (header && start.state.best && header->state.step < start.state.best_step &&
       header->config == start.config) {
     return;
   }
-  const std::string to = aside.place_for(folder.best());
-  move_durably(folder.best(), to);
-  notify(fmt::format("{} is not the best checkpoint of this run: moved to {}", folder.best(), to));
+  const HeldPath to = aside.place_for(best);
+  move_durably(best, to);
+  notify(fmt::format("{} is not the best checkpoint of this run: moved to {}", best.text(),
+                     to.text()));
 }
 
 /// Makes best.safetensors the best that is known, and `start` agree with it.
@@ -238,11 +228,11 @@ void settle_best(const Job& job, const RunFolder& folder, const std::string& fro
   }
   if (best_file.empty()) {
     leave_best(folder, start, aside, notify);
-  } else if (!is_same(best_file, folder.best())) {
-    const auto there = header_of(folder.best());
+  } else if (!is_same_entry(best_file, folder.best_place())) {
+    const auto there = header_of(folder.best_place());
     if (!there || there->checksum != state.best_checksum) {
       leave_best(folder, start, aside, notify);
-      copy_durably(best_file, folder.best());
+      copy_durably(best_file, folder.best_place());
     }
   }
 }
@@ -258,14 +248,14 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
   if (overwrite) {
     for (std::string& path : candidates) path = folder.after_set_aside(path);
     // They stay there until the first save: a file in checkpoints/ would end the old run.
-    for (auto& [step, path] : start.ancestors) path = folder.after_set_aside(path);
+    for (auto& [step, path] : start.ancestors) path = folder.after_set_aside(path.text());
     resumed = folder.after_set_aside(from);
     folder.set_aside();
   } else {
     if (!from.empty()) leave_branch(folder, from, start, aside, notify);
     for (auto& [step, path] : start.ancestors) {
-      const std::string place = folder.checkpoint(step);
-      if (!is_same(path, place)) copy_durably(path, place);
+      const HeldPath place = folder.checkpoint_place(step);
+      if (!is_same_entry(path, place)) copy_durably(path, place);
       path = place;
     }
     leave_log_lines(folder, from, start, notify);
@@ -274,29 +264,31 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
   settle_best(job, folder, resumed, candidates, start, aside, notify);
 }
 
-void leave_later(const RunFolder& folder, const RunState& state, const Notify& notify) {
+void leave_later(RunFolder& folder, const RunState& state, const Notify& notify) {
+  if (const std::string moved = folder.check_held(); !moved.empty()) notify("warning: " + moved);
   Aside aside(folder);
   // The newest goes last: a crash on the way leaves a run that goes on from it, and comes here.
-  std::vector<std::string> paths = list_checkpoints(folder.checkpoints());
-  std::reverse(paths.begin(), paths.end());
-  for (const std::string& path : paths) {
-    const std::int64_t step = step_of_checkpoint(fs::path(path).filename().string());
+  std::vector<std::int64_t> steps = list_steps(folder.at("checkpoints"));
+  std::reverse(steps.begin(), steps.end());
+  for (const std::int64_t step : steps) {
     if (step <= state.step) continue;
+    const HeldPath path = folder.checkpoint_place(step);
     move_durably(path, aside.place_for(path));
-    notify(fmt::format("the checkpoint of step {} is moved to {}", step, aside.path()));
+    notify(fmt::format("the checkpoint of step {} is moved to {}", step, aside.place().text()));
   }
   try {
-    abandon_log_lines(folder.path(), state.step, state.epoch, state.rollbacks);
+    abandon_log_lines(folder.place(), state.step, state.epoch, state.rollbacks);
   } catch (const Error& error) {
     notify(fmt::format("warning: {}; steps may appear twice in metrics.jsonl", error.what()));
   }
 }
 
-std::string find_best(const RunFolder& folder, const RunState& state, const Notify& notify,
-                      const std::vector<std::pair<std::int64_t, std::string>>& ancestors) {
-  const std::string why_not = why_not_best(folder.best(), state);
-  if (why_not.empty()) return folder.best();
-  std::string other = folder.checkpoint(state.best_step);
+HeldPath find_best(const RunFolder& folder, const RunState& state, const Notify& notify,
+                   const std::vector<std::pair<std::int64_t, HeldPath>>& ancestors) {
+  const HeldPath best = folder.best_place();
+  const std::string why_not = why_not_best(best, state);
+  if (why_not.empty()) return best;
+  HeldPath other = folder.checkpoint_place(state.best_step);
   for (const auto& [step, path] : ancestors) {
     if (step == state.best_step && !exists(other)) other = path;
   }
@@ -306,12 +298,12 @@ std::string find_best(const RunFolder& folder, const RunState& state, const Noti
          "checkpoint is saved: restore the best one and run the same command again; if it is lost, "
          "remove {} and run the same command again, which continues with the best of the remaining "
          "checkpoints",
-         why_not, state.best_step, state.best_monitor, *state.best, folder.best());
+         why_not, state.best_step, state.best_monitor, *state.best, best.text());
   }
   notify(fmt::format("warning: {} was not the best checkpoint of this run; it is restored from {}",
-                     folder.best(), other));
-  copy_durably(other, folder.best());
-  return folder.best();
+                     best.text(), other.text()));
+  copy_durably(other, best);
+  return best;
 }
 
 }  // namespace dpt

@@ -33,12 +33,12 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
 
 /// After a rollback to `state`: checkpoints of later steps are moved to checkpoints/abandoned-N/,
 /// log lines to metrics.abandoned.jsonl (RunLog::reopen!). best.safetensors stays as it is.
-void leave_later(const RunFolder& folder, const RunState& state, const Notify& notify);
+void leave_later(RunFolder& folder, const RunState& state, const Notify& notify);
 
 /// The file that holds the best checkpoint of `state`: best.safetensors, which is restored from the
 /// checkpoints if another file has taken its place. Throws ErrorKind::data when there is none.
 /// `ancestors`: more files that may hold it (StartingPoint::ancestors).
-std::string find_best(const RunFolder& folder, const RunState& state, const Notify& notify,
-                      const std::vector<std::pair<std::int64_t, std::string>>& ancestors = {});
+HeldPath find_best(const RunFolder& folder, const RunState& state, const Notify& notify,
+                   const std::vector<std::pair<std::int64_t, HeldPath>>& ancestors = {});
 
 }  // namespace dpt

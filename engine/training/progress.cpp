@@ -1,18 +1,22 @@
 #include "engine/training/progress.h"
 
+#include <fcntl.h>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/basic_file_sink.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
+#include <span>
 #include <utility>
 
+#include "engine/checkpoints/file_io.h"
 #include "engine/spec/secrets.h"
 #include "engine/training/run_log.h"
 #include "kernels/error.h"
@@ -60,6 +64,21 @@ struct Terminal : spdlog::sinks::base_sink<std::mutex> {
   }
 };
 
+/// A file at a place, appended to.
+struct MessageFile : spdlog::sinks::base_sink<std::mutex> {
+  FileHandle file;
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t formatted;
+    formatter_->format(message, formatted);
+    const int error =
+        write_all(file.fd(), std::as_bytes(std::span(formatted.data(), formatted.size())));
+    if (error != 0) spdlog::throw_spdlog_ex("cannot write", error);
+  }
+  void flush_() override {}
+};
+
 }  // namespace
 
 struct Progress::Impl {
@@ -83,21 +102,18 @@ Progress::~Progress() {
   clear();
 }
 
-void Progress::also_to(const std::string& path) {
+void Progress::also_to(const HeldPath& path) {
   const auto go_without = [&](const std::string& why) {
     // As when the disk is full later: a log never ends a run.
-    warn(fmt::format("{}: cannot write: {}; the run continues without it", path, why));
+    warn(fmt::format("{}: cannot write: {}; the run continues without it", path.text(), why));
   };
   const std::string why = why_no_log(path);
   if (!why.empty()) return go_without(why);
-  try {
-    auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
-    file->set_pattern("%Y-%m-%dT%H:%M:%S%z %l %v");
-    impl_->logger->sinks().push_back(file);
-    impl_->logger->flush_on(spdlog::level::info);
-  } catch (const spdlog::spdlog_ex& error) {
-    go_without(error.what());
-  }
+  auto file = std::make_shared<MessageFile>();
+  file->file = open_file(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
+  if (!file->file.is_open()) return go_without(std::strerror(errno));
+  file->set_pattern("%Y-%m-%dT%H:%M:%S%z %l %v");
+  impl_->logger->sinks().push_back(file);
 }
 
 void Progress::info(const std::string& text) {

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "engine/checkpoints/held_path.h"
+
 namespace dpt {
 
 /// Messages go to stderr and, once a file is set, to it with time stamps. On a terminal the last
@@ -16,7 +18,7 @@ class Progress {
   ~Progress();
 
   /// Also writes every message to `path` (appended).
-  void also_to(const std::string& path);
+  void also_to(const HeldPath& path);
 
   void info(const std::string& text);
   void warn(const std::string& text);

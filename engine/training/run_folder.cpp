@@ -1,151 +1,183 @@
 #include "engine/training/run_folder.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <iterator>
-#include <string_view>
 #include <utility>
 
+#include <fmt/ranges.h>
+
 #include "engine/checkpoints/checkpoint.h"
-#include "engine/checkpoints/file_io.h"
+#include "engine/training/replaced_run.h"
+#include "engine/training/run_files.h"
+#include "engine/training/run_lock.h"
 #include "kernels/error.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kLockFile = "/.lock";
-
-/// Everything that a run writes into its folder, and dpt report. The checkpoints come first: while
-/// they are in place, so is the run.
-constexpr const char* kFiles[] = {"checkpoints",   "best.safetensors",
-                                  "config.yaml",   "command.txt",
-                                  "env.json",      "train.log",
-                                  "metrics.jsonl", "metrics.abandoned.jsonl",
-                                  "summary.json",  "logs",
-                                  "tensorboard",   "report.html"};
-
-/// What else is there: the lock, and the run that --overwrite replaces.
-constexpr const char* kOthers[] = {".lock", "replaced"};
-
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
-}
-
-/// One of ours, or what a crash left of the writing of one.
-bool is_ours(std::string_view name) {
-  if (name.ends_with(kTemporarySuffix)) {
-    name.remove_suffix(std::string_view(kTemporarySuffix).size());
-  }
-  const auto is_name = [&](const char* other) { return name == other; };
-  return std::any_of(std::begin(kFiles), std::end(kFiles), is_name) ||
-         std::any_of(std::begin(kOthers), std::end(kOthers), is_name);
-}
-
-/// Whether `path` is a folder that set_aside made, or what is left of it: it holds only what a run
-/// writes. Anything else of that name is the user's.
-bool is_set_aside(const std::string& path) {
-  std::error_code failure;
-  if (fs::symlink_status(path, failure).type() != fs::file_type::directory) return false;
-  for (fs::directory_iterator entry(path, failure), end; !failure && entry != end;
-       entry.increment(failure)) {
-    if (!is_ours(entry->path().filename().string())) return false;
-  }
-  return !failure;
-}
-
-/// Of a name in checkpoints/.
-bool is_checkpoint_name(std::string_view name) {
-  return name.starts_with("step-") || name.starts_with("abandoned-");
-}
-
-std::string make_abandoned_in(const std::string& checkpoints) {
-  for (int i = 1;; ++i) {
-    std::string path = fmt::format("{}/abandoned-{}", checkpoints, i);
-    if (exists(path)) continue;
+/// Opens the folder `path` for a run that may be the first one there.
+HeldPath open_run_folder(const std::string& path) {
+  check_may_write(path);
+  try {
     make_folders(path);
-    return path;
+    return HeldPath::hold(path);
+  } catch (const Error& error) {
+    fail(ErrorKind::data, "cannot create the run folder {}: {}. Choose another with --run-dir",
+         path, error.what());
   }
 }
 
-void remove_tree(const std::string& path) {
-  std::error_code failure;
-  fs::remove_all(path, failure);
-  if (failure) fail(ErrorKind::data, "{}: cannot remove it: {}", path, failure.message());
+/// The path of `path` relative to `folder`, both after links.
+std::string relative_to(const std::string& folder, const std::string& path) {
+  std::error_code ignored;
+  return fs::weakly_canonical(path, ignored)
+      .lexically_relative(fs::weakly_canonical(folder, ignored))
+      .string();
+}
+
+std::string without_slashes_at_end(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
 }
 
 }  // namespace
 
-RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
-  try {
-    make_folders(path_);
-  } catch (const Error& error) {
-    fail(ErrorKind::data, "cannot create the run folder {}: {}. Choose another with --run-dir",
-         path_, error.what());
+RunFolder::RunFolder(Unopened, std::string path, const std::vector<std::string>& outputs)
+    : path_(without_slashes_at_end(std::move(path))), root_(open_run_folder(path_)) {
+  for (const std::string& output : outputs) {
+    const std::string name = output.empty() ? std::string() : relative_to(path_, output);
+    if (!name.empty() && name.find('/') == std::string::npos) outputs_.push_back(name);
   }
-  lock_ = open_file(path_ + kLockFile, O_RDWR | O_CREAT, 0666).release();
-  if (lock_ < 0) {
+}
+
+RunFolder::RunFolder(std::string path, const std::vector<std::string>& outputs)
+    : RunFolder(Unopened(), std::move(path), outputs) {
+  if (open()) return;
+  fail(ErrorKind::usage,
+       "the run folder {} is in use by another dpt process: wait for it, stop it, or choose "
+       "another folder with --run-dir",
+       path_);
+}
+
+std::optional<RunFolder> RunFolder::open_unless_held(std::string path,
+                                                     const std::vector<std::string>& outputs) {
+  RunFolder folder(Unopened(), std::move(path), outputs);
+  if (!folder.open()) return std::nullopt;
+  return folder;
+}
+
+bool RunFolder::open() {
+  if (!lock()) return false;
+  write_marker(root_, outputs_);
+  const RestoredRun restored = recover_replaced_run(root_);
+  restored_ = restored.any;
+  if (!restored.abandoned.empty()) kept_of_new_ = checkpoints() + "/" + restored.abandoned;
+  make_folders(at("checkpoints"));
+  return true;
+}
+
+bool RunFolder::lock() {
+  lock_ = open_file(at(kLockFile), O_RDWR | O_CREAT, 0666);
+  if (!lock_.is_open()) {
     fail(ErrorKind::data, "cannot write into the run folder {}: {}. Choose another with --run-dir",
          path_, std::strerror(errno));
   }
-  int locked = 0;
-  do {
-    locked = ::flock(lock_, LOCK_EX | LOCK_NB);
-  } while (locked != 0 && errno == EINTR);
-  try {
-    if (locked != 0 && errno == EWOULDBLOCK) {
-      fail(ErrorKind::usage,
-           "the run folder {} is in use by another dpt process: wait for it, stop it, or choose "
-           "another folder with --run-dir",
-           path_);
-    }
-    if (locked != 0) {
-      fail(ErrorKind::data, "cannot lock {}{}: {}", path_, kLockFile, std::strerror(errno));
-    }
-    if (is_set_aside(replaced() + kTemporarySuffix)) remove_tree(replaced() + kTemporarySuffix);
-    if (exists(replaced() + "/checkpoints") && !list_checkpoints(checkpoints()).empty()) {
-      give_up_replaced();
-    } else {
-      restored_ = put_back();
-    }
-    make_folders(checkpoints());
-  } catch (...) {
-    ::close(lock_);
-    throw;
+  const LockResult result = try_lock(lock_);
+  if (result == LockResult::failed) {
+    fail(ErrorKind::data, "cannot lock {}/{}: {}", path_, kLockFile, std::strerror(errno));
   }
+  return result == LockResult::locked;
 }
 
-RunFolder::~RunFolder() {
-  if (lock_ >= 0) ::close(lock_);
+bool RunFolder::lock_again() {
+  // A folder that is being removed has lost its marker too, or will have by the next call.
+  if (!is_marked(root_)) return false;
+  FileHandle file = open_file(at(kLockFile), O_RDWR | O_CREAT | O_EXCL, 0666);
+  if (!file.is_open() || try_lock(file) != LockResult::locked) return false;
+  lock_ = std::move(file);
+  return true;
 }
 
-RunFolder::RunFolder(RunFolder&& other) noexcept
-    : path_(std::move(other.path_)),
-      lock_(std::exchange(other.lock_, -1)),
-      restored_(other.restored_),
-      kept_of_new_(std::move(other.kept_of_new_)) {}
+bool RunFolder::has_lock() {
+  struct stat mine {
+  }, there{};
+  if (::fstatat(root_.at(), kLockFile, &there, AT_SYMLINK_NOFOLLOW) == 0) {
+    return ::fstat(lock_.fd(), &mine) == 0 && mine.st_dev == there.st_dev &&
+           mine.st_ino == there.st_ino;
+  }
+  if (errno == ENOENT) return lock_again();
+  // Where it is not known, the write that follows tells its own reason.
+  return errno != ESTALE;
+}
+
+bool RunFolder::leads_here(const std::string& path) const {
+  return is_same_entry(path, root_);
+}
+
+std::string RunFolder::check_held() {
+  if (!has_lock()) {
+    fail(ErrorKind::data,
+         "the run folder {} was removed or replaced while this process was writing to it; nothing "
+         "more is written there. Start the run again, with another --run-dir if a run is there now",
+         path_);
+  }
+  if (said_moved_ || leads_here(path_)) return {};
+  said_moved_ = true;
+  const std::string now = current_path();
+  return fmt::format("the run folder {} was moved{}: the run continues to write to it there", path_,
+                     now == path_ ? std::string() : " to " + now);
+}
+
+std::string RunFolder::current_path() const {
+  if (leads_here(path_)) return path_;
+  std::error_code failure;
+  const std::string link = fmt::format("/proc/self/fd/{}", root_.at());
+  const std::string now = fs::read_symlink(link, failure).string();
+  return !failure && leads_here(now) ? now : path_;
+}
 
 std::string RunFolder::checkpoint(std::int64_t step) const {
   return checkpoints() + "/" + checkpoint_name(step);
 }
 
-std::string RunFolder::after_set_aside(const std::string& path) const {
-  if (path.empty() || !exists(path)) return path;
-  const std::string inside =
-      fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(path_)).string();
-  for (const char* name : kFiles) {
-    if (inside == name || inside.rfind(std::string(name) + "/", 0) == 0) {
-      return replaced() + "/" + inside;
-    }
+HeldPath RunFolder::checkpoint_place(std::int64_t step) const {
+  return at("checkpoints") / checkpoint_name(step);
+}
+
+std::string RunFolder::entry_at(const std::string& path) const {
+  if (path.empty() || entry_type(path) == EntryType::none) return {};
+  std::string inside = relative_to(path_, path);
+  // checkpoints/ may be a link to a folder elsewhere.
+  const std::string below = relative_to(checkpoints(), path);
+  if (below == ".") inside = "checkpoints";
+  if (!below.starts_with(".") && !below.starts_with(kReplacedCheckpoints)) {
+    inside = "checkpoints/" + below;
   }
-  return path;
+  for (const std::string& name : entries_of_run(root_)) {
+    const bool is_in = name == "checkpoints" && inside.starts_with("checkpoints/");
+    if (inside == name || is_in) return inside;
+  }
+  return {};
+}
+
+std::string RunFolder::after_set_aside(const std::string& path) const {
+  const std::string inside = entry_at(path);
+  return inside.empty() || has_replaced() ? path : file(kReplaced) + "/" + inside;
+}
+
+void RunFolder::check_stays(const std::string& path) const {
+  if (!has_replaced() || entry_at(path).empty()) return;
+  fail(ErrorKind::usage,
+       "{} belongs to the unfinished run in {}, which --overwrite removes (the run before it stays "
+       "in {}): copy the file to another folder, or choose another folder with --run-dir",
+       path, path_, file(kReplaced));
 }
 
 void RunFolder::check_only_ours() const {
@@ -155,98 +187,91 @@ void RunFolder::check_only_ours() const {
          "another folder with --run-dir",
          path_, name);
   };
-  std::error_code failure;
-  for (fs::directory_iterator entry(path_, failure), end; !failure && entry != end;
-       entry.increment(failure)) {
-    const std::string name = entry->path().filename().string();
-    if (!is_ours(name)) refuse(name);
+  const OwnNames own(root_);
+  for (const std::string& name : list_names(root_)) {
+    if (!own.has(name)) refuse(name);
   }
-  for (fs::directory_iterator entry(checkpoints(), failure), end; !failure && entry != end;
-       entry.increment(failure)) {
-    const std::string name = entry->path().filename().string();
-    if (!is_checkpoint_name(name)) refuse("checkpoints/" + name);
+  const bool is_link = entry_type(at("checkpoints"), false) == EntryType::link;
+  for (const std::string& name : list_names(at("checkpoints"))) {
+    const bool is_set_aside_there = is_link && name == kReplacedCheckpoints;
+    if (!is_checkpoint_name(name) && !is_set_aside_there) refuse("checkpoints/" + name);
   }
-  for (const std::string& name : {replaced(), replaced() + kTemporarySuffix}) {
-    if (exists(name) && !is_set_aside(name)) refuse(fs::path(name).filename().string());
+  for (const char* name : {kReplaced, kRemoved, kMoving, kRestoring}) {
+    if (entry_type(at(name), false) != EntryType::none && !is_set_aside(root_, name)) refuse(name);
   }
-  if (failure) fail(ErrorKind::data, "{}: cannot list the folder: {}", path_, failure.message());
 }
 
 void RunFolder::set_aside() {
-  std::error_code ignored;
-  const bool is_empty = std::none_of(std::begin(kFiles) + 1, std::end(kFiles),
-                                     [&](const char* name) { return exists(file(name)); }) &&
-                        fs::is_empty(checkpoints(), ignored);
-  if (is_empty) return;
-  make_folders(replaced());
-  for (const char* name : kFiles) {
-    if (exists(file(name))) move_durably(file(name), replaced() + "/" + name);
-    if (exists(file(name) + kTemporarySuffix)) remove_tree(file(name) + kTemporarySuffix);
-  }
-  make_folders(checkpoints());
+  set_run_aside(root_);
 }
 
 void RunFolder::give_up_replaced() {
-  if (!is_set_aside(replaced())) return;
-  // One step decides; a crash in the middle of the removal leaves what the next process removes.
-  const std::string goes = replaced() + kTemporarySuffix;
-  move_durably(replaced(), goes);
-  remove_tree(goes);
+  remove_replaced_run(root_);
+}
+
+bool RunFolder::has_replaced() const {
+  return has_replaced_run(root_);
 }
 
 bool RunFolder::put_back() {
-  if (!is_set_aside(replaced())) return false;
-  // While both runs have a checkpoints/, the other files in place are the new run's. Its own goes
-  // last of them, the old one comes back last, so that a crash on the way is known for what it is.
-  if (exists(replaced() + "/checkpoints") && exists(checkpoints())) leave_new_run();
-  bool any = false;
-  for (auto name = std::rbegin(kFiles); name != std::rend(kFiles); ++name) {
-    const std::string old = replaced() + "/" + *name;
-    if (!exists(old)) continue;
-    move_durably(old, file(*name));
-    any = true;
-  }
-  remove_tree(replaced());
-  return any;
+  const RestoredRun restored = restore_replaced_run(root_);
+  if (!restored.abandoned.empty()) kept_of_new_ = checkpoints() + "/" + restored.abandoned;
+  return restored.any;
 }
 
-void RunFolder::leave_new_run() {
-  if (exists(best())) {
-    const std::string to = make_abandoned_in(replaced() + "/checkpoints");
-    for (const char* name : {"train.log", "metrics.jsonl", "best.safetensors"}) {
-      if (exists(file(name))) move_durably(file(name), to + "/" + name);
-    }
-    kept_of_new_ = checkpoints() + "/" + fs::path(to).filename().string();
-  }
-  for (auto name = std::rbegin(kFiles); name != std::rend(kFiles); ++name) {
-    if (exists(file(*name))) remove_tree(file(*name));
-  }
+HeldPath RunFolder::make_abandoned() const {
+  return make_abandoned_in(at("checkpoints"));
 }
 
-std::string RunFolder::make_abandoned() const {
-  return make_abandoned_in(checkpoints());
+void check_may_write(const std::string& path) {
+  const std::vector<std::string> names = names_in_the_way(path);
+  if (names.empty()) return;
+  fail(ErrorKind::usage,
+       "{} is not the folder of a run of dpt, but holds {}, which a run would write over; nothing "
+       "was changed. Choose another folder with --run-dir",
+       path, fmt::join(names, ", "));
+}
+
+bool is_locked_run(const std::string& path) {
+  return is_locked(HeldPath(path) / kLockFile);
 }
 
 bool is_run_folder(const std::string& path) {
   std::error_code ignored;
-  if (fs::exists(path + "/config.yaml", ignored) || fs::exists(path + "/replaced", ignored)) {
-    return true;
+  for (const char* name : {"config.yaml", kReplaced, kMoving, kRestoring}) {
+    if (fs::exists(path + "/" + name, ignored)) return true;
   }
   return fs::is_directory(path + "/checkpoints", ignored) &&
          !fs::is_empty(path + "/checkpoints", ignored);
 }
 
 std::string folder_of_run(const std::string& path) {
-  const std::string replaced = path + "/replaced";
-  const bool is_left = is_set_aside(replaced) && exists(replaced + "/checkpoints") &&
-                       list_checkpoints(path + "/checkpoints").empty();
-  return is_left ? replaced : path;
+  const HeldPath folder(path);
+  for (const char* name : {kReplaced, kMoving, kRestoring}) {
+    const bool has_run = is_set_aside(folder, name) &&
+                         entry_type(folder / name / "checkpoints") == EntryType::folder;
+    if (has_run &&
+        (std::string_view(name) != kReplaced || list_steps(folder / "checkpoints").empty())) {
+      return path + "/" + name;
+    }
+  }
+  return path;
 }
 
-std::string free_run_folder(const std::string& name) {
-  std::string path = "runs/" + name;
-  for (int i = 2; is_run_folder(path); ++i) path = fmt::format("runs/{}-{}", name, i);
-  return path;
+std::string free_run_folder(const std::string& name, int first) {
+  for (int i = first;; ++i) {
+    const std::string path = i == 1 ? "runs/" + name : fmt::format("runs/{}-{}", name, i);
+    if (!is_run_folder(path) && names_in_the_way(path).empty()) return path;
+  }
+}
+
+RunFolder open_free_run_folder(const std::string& name, const std::vector<std::string>& outputs) {
+  for (int i = 1;; ++i) {
+    const std::string path = free_run_folder(name, i);
+    auto folder = RunFolder::open_unless_held(path, outputs);
+    // Another process may have taken the name in between, and even have ended.
+    if (folder && !is_run_folder(path)) return std::move(*folder);
+  }
 }
 
 }  // namespace dpt

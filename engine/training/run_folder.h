@@ -2,26 +2,38 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "engine/checkpoints/file_io.h"
 
 namespace dpt {
 
-/// An open run folder, locked by this process until it is destroyed (or the process dies).
+/// An open run folder, locked by this process until it is destroyed (or the process dies). Used by
+/// one thread at a time.
+///
+/// The folder is held by its descriptor: at() names files in it wherever it is moved, and what
+/// takes its path meanwhile is never written to. Paths are for messages.
 ///
 /// `--overwrite`: set_aside() moves the old run into replaced/, and give_up_replaced() removes it
-/// when the new run has saved its first checkpoint. Until then the old run can be restored: with
-/// put_back(), or, after a crash, by the next process that opens the folder.
+/// when the new run has saved its first regular checkpoint. Until then the old run can be restored:
+/// with put_back() or restore(), or, while the new one has no checkpoint, by the next process that
+/// opens the folder (replaced_run.h).
 class RunFolder {
  public:
   /// No folder: of a process that does not write the run's. Nothing else of it may be called but
   /// checkpoints().
   RunFolder() = default;
-  /// Creates the folder if needed, locks it, and finishes what a crash left half done. Throws
-  /// ErrorKind::usage when another process holds it, ErrorKind::data when it cannot be made or
-  /// written.
-  explicit RunFolder(std::string path);
-  ~RunFolder();
-  RunFolder(RunFolder&& other) noexcept;
+  /// Creates the folder if needed, locks it, marks it as a run's, and finishes what a crash left
+  /// half done. Throws ErrorKind::usage when another process holds it or check_may_write() does,
+  /// ErrorKind::data when it cannot be made or written. `outputs`: paths of other files that the
+  /// command writes; those in the folder belong to the run.
+  explicit RunFolder(std::string path, const std::vector<std::string>& outputs = {});
+  /// The same, or nothing when another process holds the folder.
+  static std::optional<RunFolder> open_unless_held(std::string path,
+                                                   const std::vector<std::string>& outputs);
+  RunFolder(RunFolder&& other) noexcept = default;
   RunFolder& operator=(RunFolder&&) = delete;
 
   const std::string& path() const { return path_; }
@@ -29,35 +41,71 @@ class RunFolder {
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string checkpoint(std::int64_t step) const;
   std::string best() const { return path_ + "/best.safetensors"; }
+  /// The folder, held open, and what is in it.
+  const HeldPath& place() const { return root_; }
+  HeldPath at(const std::string& name) const { return root_ / name; }
+  HeldPath checkpoint_place(std::int64_t step) const;
+  HeldPath best_place() const { return at("best.safetensors"); }
   /// Where a file of the old run is after set_aside(). Other paths stay as they are.
   std::string after_set_aside(const std::string& path) const;
+  /// Throws ErrorKind::usage for a file that set_aside() would remove.
+  void check_stays(const std::string& path) const;
+
+  /// Throws ErrorKind::data when the folder is removed, or another process has taken it over: then
+  /// nothing in it is this process' any more. Returns a message, once, when the folder was moved.
+  std::string check_held();
+  /// Where the folder is now, as far as it is known.
+  std::string current_path() const;
 
   /// Throws ErrorKind::usage when the folder holds anything that dpt does not write.
   void check_only_ours() const;
-  /// Moves everything that dpt wrote there into replaced/.
+  /// Moves everything that dpt wrote there into replaced/. Where a run is in it already, the
+  /// unfinished one that was to replace it is removed instead.
   void set_aside();
-  /// The new run has a checkpoint: removes the old one. Does nothing when nothing was set aside.
+  /// The new run has a regular checkpoint: removes the old one. Does nothing when nothing was set
+  /// aside.
   void give_up_replaced();
+  /// Whether an old run is in replaced/ while the new one has a checkpoint.
+  bool has_replaced() const;
   /// The new run has saved no checkpoint: restores the old one. Returns whether there was one.
   bool put_back();
-  /// Where put_back() left the best weights, log and messages of the new run, an abandoned-N;
-  /// empty where it had no best.
+  /// Where put_back() left the best weights, log and messages of the new run, or all of it if it
+  /// had checkpoints: an abandoned-N. Empty where it had nothing.
   const std::string& kept_of_new() const { return kept_of_new_; }
   /// Whether opening the folder has put back the run that a crash had left in replaced/.
   bool restored() const { return restored_; }
 
   /// Creates a folder for what a run moves aside: checkpoints/abandoned-1, -2, ...
-  std::string make_abandoned() const;
+  HeldPath make_abandoned() const;
 
  private:
-  std::string replaced() const { return path_ + "/replaced"; }
-  void leave_new_run();
+  struct Unopened {};
+  /// The name in the folder of a file of the run; empty for others.
+  std::string entry_at(const std::string& path) const;
+  RunFolder(Unopened, std::string path, const std::vector<std::string>& outputs);
+  /// Locks the folder and makes it a run's; false when another process holds it.
+  bool open();
+  bool lock();
+  /// Whether the lock in the folder is this process'.
+  bool has_lock();
+  /// Takes the lock again after its file was removed. False if another process was faster.
+  bool lock_again();
+  bool leads_here(const std::string& path) const;
 
   std::string path_;
-  int lock_ = -1;
-  bool restored_ = false;
+  HeldPath root_{""};
+  FileHandle lock_;
+  bool restored_ = false, said_moved_ = false;
   std::string kept_of_new_;
+  std::vector<std::string> outputs_;  ///< names in the folder
 };
+
+/// Throws ErrorKind::usage when `path` holds files that no run of dpt wrote and a run would write
+/// over. Changes nothing.
+void check_may_write(const std::string& path);
+
+/// Whether a process holds the lock of the run folder at `path`. Takes no lock.
+bool is_locked_run(const std::string& path);
 
 /// Whether the folder holds a run (its config.yaml or checkpoints).
 bool is_run_folder(const std::string& path);
@@ -66,7 +114,10 @@ bool is_run_folder(const std::string& path);
 /// --overwrite left the run that opening the folder restores. Changes nothing.
 std::string folder_of_run(const std::string& path);
 
-/// "runs/NAME" if that is free, else "runs/NAME-2", "runs/NAME-3", ...
-std::string free_run_folder(const std::string& name);
+/// "runs/NAME" if that is free, else "runs/NAME-2", "runs/NAME-3", ...: where no run is, and
+/// nothing that one would write over. `first`: the number to begin with.
+std::string free_run_folder(const std::string& name, int first = 1);
+/// Opens the first of them that no other process takes at the same time.
+RunFolder open_free_run_folder(const std::string& name, const std::vector<std::string>& outputs);
 
 }  // namespace dpt

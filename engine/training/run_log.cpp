@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -66,7 +65,7 @@ std::int64_t end_of_whole_lines(int file, std::int64_t end) {
 /// Reads a file line by line: a log may be larger than the memory.
 class LineReader {
  public:
-  explicit LineReader(std::string path, std::uint64_t begin = 0)
+  explicit LineReader(HeldPath path, std::uint64_t begin = 0)
       : path_(std::move(path)), next_(begin), file_(open_regular_file(path_, size_)) {}
 
   /// The next line, with its end. False when there is none; half a line, which RunLog drops, is
@@ -81,7 +80,7 @@ class LineReader {
       if (end != std::string::npos) break;
       if (next_ >= size_) return false;
       block_.resize(std::min<std::uint64_t>(kBlock, size_ - next_));
-      read_exactly(file_, path_, next_, std::as_writable_bytes(std::span(block_)));
+      read_exactly(file_, path_.text(), next_, std::as_writable_bytes(std::span(block_)));
       next_ += block_.size();
       at_ = 0;
     }
@@ -89,7 +88,7 @@ class LineReader {
   }
 
  private:
-  std::string path_;
+  HeldPath path_;
   std::uint64_t size_ = 0, next_;
   FileHandle file_;
   std::string block_;
@@ -99,19 +98,19 @@ class LineReader {
 /// A file that is replaced as a whole, in blocks.
 class Rewriting {
  public:
-  explicit Rewriting(const std::string& path) : file_(path) {}
+  explicit Rewriting(const HeldPath& path) : file_(path) {}
   void write(const std::string& text) {
     block_ += text;
     if (block_.size() >= kBlock) flush();
   }
   /// The first `bytes` of another file, or of the one that this replaces.
-  void copy(const std::string& path, std::uint64_t bytes) {
+  void copy(const HeldPath& path, std::uint64_t bytes) {
     std::uint64_t size = 0;
     const FileHandle from = open_regular_file(path, size);
     std::string part;
     for (std::uint64_t at = 0; at < bytes; at += part.size()) {
       part.resize(std::min<std::uint64_t>(kBlock, bytes - at));
-      read_exactly(from, path, at, std::as_writable_bytes(std::span(part)));
+      read_exactly(from, path.text(), at, std::as_writable_bytes(std::span(part)));
       write(part);
     }
   }
@@ -190,7 +189,7 @@ struct MovedLines {
   }
 };
 
-MovedLines find_moved(const std::string& path, Fates fates) {
+MovedLines find_moved(const HeldPath& path, Fates fates) {
   MovedLines sure, tests;
   std::uint64_t at = 0, last_end = 0;
   LineReader lines(path);
@@ -215,7 +214,7 @@ MovedLines find_moved(const std::string& path, Fates fates) {
 
 /// Calls `visit` with each line from the first that moves on, and whether it does, until it returns
 /// false. No line before them has changed what `fates` knows.
-void visit_lines(const std::string& path, const MovedLines& moved, Fates fates,
+void visit_lines(const HeldPath& path, const MovedLines& moved, Fates fates,
                  const std::function<bool(const std::string&, bool)>& visit) {
   std::uint64_t at = moved.first;
   LineReader lines(path, at);
@@ -226,7 +225,7 @@ void visit_lines(const std::string& path, const MovedLines& moved, Fates fates,
 }
 
 /// Whether `other` has, from `begin` to its end, just the lines that move.
-bool has_moved(const std::string& other, std::uint64_t begin, const std::string& path,
+bool has_moved(const HeldPath& other, std::uint64_t begin, const HeldPath& path,
                const MovedLines& moved, const Fates& fates) {
   bool same = true;
   LineReader there(other, begin);
@@ -240,23 +239,22 @@ bool has_moved(const std::string& other, std::uint64_t begin, const std::string&
 
 }  // namespace
 
-std::string why_no_log(const std::string& path) {
+std::string why_no_log(const HeldPath& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode) || S_ISCHR(status.st_mode)) {
-    return {};
-  }
+  const bool is_there = ::fstatat(path.at(), path.name(), &status, 0) == 0;
+  if (!is_there || S_ISREG(status.st_mode) || S_ISCHR(status.st_mode)) return {};
   return fmt::format("expected a file, found {}",
                      S_ISDIR(status.st_mode) ? "a folder" : "a device, pipe or socket");
 }
 
-RunLog::RunLog(std::string path, Warn warn) : path_(std::move(path)), warn_(std::move(warn)) {
-  if (!path_.empty()) append({});
+RunLog::RunLog(HeldPath path, Warn warn) : path_(std::move(path)), warn_(std::move(warn)) {
+  append({});
 }
 
 /// Returns 0 or the errno of the failure, as append does.
 int RunLog::open() {
-  if (!why_no_log(path_).empty()) return EINVAL;
-  FileHandle file = open_file(path_, O_RDWR | O_CREAT | O_APPEND, 0666);
+  if (!why_no_log(*path_).empty()) return EINVAL;
+  FileHandle file = open_file(*path_, O_RDWR | O_CREAT | O_APPEND, 0666);
   struct stat status {};
   if (!file.is_open() || ::fstat(file.fd(), &status) != 0) return errno;
   whole_ = end_of_whole_lines(file.fd(), status.st_size);
@@ -281,7 +279,7 @@ int RunLog::append(const std::string& text) {
 }
 
 void RunLog::event(const char* name, const Json& fields) {
-  if (path_.empty()) return;
+  if (!path_) return;
   write_event(name, fields);
   if (follower_) follower_(name, fields);
 }
@@ -296,27 +294,30 @@ void RunLog::write_event(const char* name, const Json& fields) {
   if (error == 0) return;
   ++lost_;
   if (warn_ && !std::exchange(warned_, true)) {
-    const std::string why = why_no_log(path_);
+    const std::string why = why_no_log(*path_);
     warn_(fmt::format("{}: cannot write: {}; the run continues; lines of its log are missing",
-                      path_, why.empty() ? std::generic_category().message(error) : why));
+                      path_->text(), why.empty() ? std::generic_category().message(error) : why));
   }
 }
 
-std::int64_t abandon_log_lines(const std::string& folder, std::int64_t step, std::int64_t epoch,
+void read_log_lines(const HeldPath& path, const std::function<void(const std::string&)>& visit) {
+  LineReader lines(path);
+  for (std::string line; lines.next(line);) visit(line);
+}
+
+std::int64_t abandon_log_lines(const HeldPath& folder, std::int64_t step, std::int64_t epoch,
                                std::int64_t rollbacks) {
-  const std::string path = folder + "/metrics.jsonl";
-  const std::string abandoned_path = folder + "/metrics.abandoned.jsonl";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return 0;
+  const HeldPath path = folder / "metrics.jsonl";
+  const HeldPath abandoned_path = folder / "metrics.abandoned.jsonl";
+  if (entry_type(path) == EntryType::none) return 0;
   const Fates fates(step, epoch, rollbacks);
   const MovedLines moved = find_moved(path, fates);
   if (moved.count == 0) return 0;
 
   // First where they go, then where they were: a crash between the two leaves them in both, and the
   // next time they are not appended again.
-  const std::uint64_t before = std::filesystem::exists(abandoned_path, ignored)
-                                   ? std::filesystem::file_size(abandoned_path)
-                                   : 0;
+  std::uint64_t before = 0;
+  if (entry_type(abandoned_path) != EntryType::none) open_regular_file(abandoned_path, before);
   if (before < moved.bytes ||
       !has_moved(abandoned_path, before - moved.bytes, path, moved, fates)) {
     Rewriting abandoned(abandoned_path);

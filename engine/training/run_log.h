@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -16,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 /// Why nothing can be appended to `path`, or empty. A pipe would hold a run up when nobody reads
 /// it.
-std::string why_no_log(const std::string& path);
+std::string why_no_log(const HeldPath& path);
 
 /// Appends one object a line. Numbers that are not finite become null and are named in
 /// `nonfinite`. Each line is written whole or not at all.
@@ -27,8 +28,9 @@ class RunLog {
  public:
   using Warn = std::function<void(const std::string&)>;
 
-  /// Without a path, writes nothing.
-  explicit RunLog(std::string path = {}, Warn warn = {});
+  /// Writes nothing.
+  RunLog() = default;
+  explicit RunLog(HeldPath path, Warn warn = {});
 
   /// {"v":1,"event":EVENT, fields...}
   void event(const char* name, const Json& fields);
@@ -44,7 +46,7 @@ class RunLog {
   int open();
   int append(const std::string& text);
 
-  std::string path_;
+  std::optional<HeldPath> path_;
   Warn warn_;
   Follower follower_;
   FileHandle file_;
@@ -53,10 +55,14 @@ class RunLog {
   bool is_whole_ = true, warned_ = false;
 };
 
+/// Calls `visit` with each whole line of a log, its end included, reading a part of the file at a
+/// time. Throws ErrorKind::data.
+void read_log_lines(const HeldPath& path, const std::function<void(const std::string&)>& visit);
+
 /// Moves the lines of `folder`/metrics.jsonl that came after the moment (step, epochs completed,
 /// rollbacks so far) at which a run goes on, to the end of metrics.abandoned.jsonl: these steps
 /// will be repeated. Returns how many. Throws ErrorKind::data; the log is as it was then.
-std::int64_t abandon_log_lines(const std::string& folder, std::int64_t step, std::int64_t epoch,
+std::int64_t abandon_log_lines(const HeldPath& folder, std::int64_t step, std::int64_t epoch,
                                std::int64_t rollbacks = 0);
 
 }  // namespace dpt

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -17,7 +16,7 @@ RunSaver::RunSaver(RunFolder& folder, const Plan& plan, std::int64_t keep_last, 
                    bool keeps_rollback_step)
     : folder_(folder),
       plan_(plan),
-      retention_(folder.checkpoints(), keep_last),
+      retention_(folder.at("checkpoints"), keep_last),
       keeps_rollback_step_(keeps_rollback_step) {
   if (pinned >= 0) retention_.pin(pinned);
 }
@@ -61,17 +60,23 @@ SaveResult RunSaver::save(const SaveRequest& request) {
   result.path = name;
   result.keep = request.keep;
   result.is_best = request.is_best;
-  if (request.is_best) keep_former_best(request, result);
   try {
-    result.checksum = save_checkpoint(folder_.file(name), plan_, request.checkpoint);
-    if (request.keep && request.is_best) copy_durably(folder_.file(name), folder_.best());
+    check_folder(result);
+    if (request.is_best) keep_former_best(request, result);
+    result.checksum = save_checkpoint(folder_.at(name), plan_, request.checkpoint);
+    if (request.keep && request.is_best) copy_durably(folder_.at(name), folder_.best_place());
     result.best_moved = request.is_best;
   } catch (...) {
     result.error = std::current_exception();
     if (request.is_best) {
       RunState saved = state;
       saved.best_checksum = result.checksum;
-      result.best_moved = why_not_best(folder_.best(), saved).empty();
+      result.best_moved = why_not_best(folder_.best_place(), saved).empty();
+    }
+    try {
+      check_folder(result);  // Perhaps the failure is that the folder is being removed.
+    } catch (const Error&) {
+      result.error = std::current_exception();
     }
     return result;
   }
@@ -79,18 +84,26 @@ SaveResult RunSaver::save(const SaveRequest& request) {
   return result;
 }
 
+void RunSaver::check_folder(SaveResult& result) {
+  try {
+    const std::string moved = folder_.check_held();
+    if (!moved.empty()) result.warnings.push_back(moved);
+  } catch (const Error&) {
+    result.lost_folder = true;
+    throw;
+  }
+}
+
 void RunSaver::keep_former_best(const SaveRequest& request, SaveResult& result) {
   try {
     for (const std::int64_t step : request.needed) {
-      const std::string place = folder_.checkpoint(step);
-      if (step == request.checkpoint.state.step || std::filesystem::exists(place) ||
-          !std::filesystem::exists(folder_.best())) {
+      const HeldPath place = folder_.checkpoint_place(step), best = folder_.best_place();
+      if (step == request.checkpoint.state.step || entry_type(place) != EntryType::none ||
+          entry_type(best) == EntryType::none) {
         continue;
       }
       // With checkpoint.every: 0 a best is saved as best.safetensors only.
-      if (read_checkpoint_header(folder_.best()).state.step == step) {
-        copy_durably(folder_.best(), place);
-      }
+      if (read_checkpoint_header(best).state.step == step) copy_durably(best, place);
     }
   } catch (const std::exception& error) {
     result.warnings.push_back(error.what());
@@ -104,14 +117,15 @@ void RunSaver::clean_up(const SaveRequest& request, SaveResult& result) {
     // best.safetensors alone is no checkpoint that a resumed run could start from.
     if (!result.keep) return;
     for (const auto& [step, file] : carried_) {
-      const std::string place = folder_.checkpoint(step);
-      if (!std::filesystem::exists(place) && std::filesystem::exists(file)) {
+      const HeldPath place = folder_.checkpoint_place(step);
+      if (entry_type(place) == EntryType::none && entry_type(file) != EntryType::none) {
         copy_durably(file, place);
       }
     }
     carried_.clear();
-    folder_.give_up_replaced();
-    retention_.note_good(folder_.file(result.path));
+    check_folder(result);
+    if (request.is_regular) folder_.give_up_replaced();
+    retention_.note_good(folder_.at(result.path));
     // The best goes only when best.safetensors is seen to hold it.
     const auto is_needed = [&](std::int64_t step) {
       if (keeps_rollback_step_ && step == state.rollback_step) return true;
@@ -119,11 +133,15 @@ void RunSaver::clean_up(const SaveRequest& request, SaveResult& result) {
       const auto& needed = request.needed;
       if (std::find(needed.begin(), needed.end(), step) != needed.end()) return true;
       return state.best && step == state.best_step && step != state.step &&
-             !why_not_best(folder_.best(), state).empty();
+             !why_not_best(folder_.best_place(), state).empty();
     };
     retention_.apply(state.step, is_needed, warn);
   } catch (const std::exception& error) {
-    warn(error.what());
+    if (result.lost_folder) {
+      result.error = std::current_exception();
+    } else {
+      warn(error.what());
+    }
   }
 }
 

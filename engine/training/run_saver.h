@@ -4,11 +4,12 @@
 //   1. the checkpoint: temporary file, write, fsync, rename, fsync of checkpoints/ (before a new
 //      best: a former one that a rollback may need gets a place in checkpoints/);
 //   2. if it is the best so far: a copy of it as best.safetensors, by the same steps;
-//   3. the run that --overwrite replaces, if any, is given up;
+//   3. after a regular checkpoint, the run that --overwrite replaces, if any, is given up;
 //   4. checkpoints that may go are removed.
 // Each step begins after the one before is durable, so that a crash at any instant leaves the
 // newest checkpoint whole, and a best that is this one or can be copied again from it (lineage.h).
 // 1 and 2 can fail a save; what goes wrong in 3 and 4 is a warning, because nothing is lost by it.
+// Before 1 and 3 the folder is seen to be this run's still; one that is not ends the run.
 #pragma once
 
 #include <atomic>
@@ -33,6 +34,8 @@ struct SaveRequest {
   bool is_best = false;
   /// Steps whose checkpoints stay too, and not only as best.safetensors: Divergence::best_steps.
   std::vector<std::int64_t> needed = {};
+  /// False for a checkpoint that is saved because the run stops, perhaps by mistake.
+  bool is_regular = true;
 };
 
 /// What came of it.
@@ -44,6 +47,7 @@ struct SaveResult {
   bool best_moved = false;
   std::string checksum;      ///< of the file
   std::exception_ptr error;  ///< null when it is saved
+  bool lost_folder = false;  ///< the error is that the folder is not this run's any more
   std::vector<std::string> warnings;
 };
 
@@ -60,9 +64,7 @@ class RunSaver {
 
   /// Step and file of checkpoints that get a place in checkpoints/ before the run that --overwrite
   /// replaces, which may hold them, is given up.
-  void carry(std::vector<std::pair<std::int64_t, std::string>> files) {
-    carried_ = std::move(files);
-  }
+  void carry(std::vector<std::pair<std::int64_t, HeldPath>> files) { carried_ = std::move(files); }
 
   /// Begins a save. REQUIRES: the result of the one before was taken.
   void start(SaveRequest request);
@@ -75,12 +77,14 @@ class RunSaver {
   SaveResult save(const SaveRequest& request);
   void keep_former_best(const SaveRequest& request, SaveResult& result);
   void clean_up(const SaveRequest& request, SaveResult& result);
+  /// Throws, and notes in `result`, when the folder is lost.
+  void check_folder(SaveResult& result);
 
   RunFolder& folder_;
   const Plan& plan_;
   Retention retention_;
   bool keeps_rollback_step_;
-  std::vector<std::pair<std::int64_t, std::string>> carried_;
+  std::vector<std::pair<std::int64_t, HeldPath>> carried_;
   std::thread thread_;
   std::atomic<bool> done_ = false;
   std::optional<SaveResult> result_;  ///< the thread's, until done_

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -21,9 +19,9 @@
 
 namespace dpt {
 namespace {
-namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "events.out.tfevents.";
+constexpr const char* kSuffix = ".dpt";
 
 double now() {
   const auto since = std::chrono::system_clock::now().time_since_epoch();
@@ -60,17 +58,17 @@ std::string key_of(const std::string& group, std::int64_t step) {
 }
 
 /// The keys of the lines of a log.
-std::set<std::string> keys_in(const std::string& log) {
+std::set<std::string> keys_in(const HeldPath& log) {
   std::set<std::string> keys;
-  std::ifstream lines(log);
-  for (std::string line; std::getline(lines, line);) {
+  if (entry_type(log) == EntryType::none) return keys;
+  read_log_lines(log, [&](const std::string& line) {
     const Json json = Json::parse(line, nullptr, false);  // half a line, or another program's
-    if (!json.is_object() || !json.contains("event") || !json["event"].is_string()) continue;
+    if (!json.is_object() || !json.contains("event") || !json["event"].is_string()) return;
     const auto step = json.find("step");
-    if (step == json.end() || !step->is_number_integer()) continue;
+    if (step == json.end() || !step->is_number_integer()) return;
     const std::string group = group_of(json["event"].get<std::string>(), json);
     if (!group.empty()) keys.insert(key_of(group, step->get<std::int64_t>()));
-  }
+  });
   return keys;
 }
 
@@ -98,42 +96,35 @@ Kept records_to_keep(const std::string& bytes, const std::set<std::string>& keys
   return kept;
 }
 
-/// Our files in a folder, oldest first.
-std::vector<std::string> event_files(const std::string& folder) {
-  std::vector<std::string> paths;
-  std::error_code failure;  // of a folder that is not there
-  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
-       entry.increment(failure)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with(kPrefix) && !name.ends_with(kTemporarySuffix)) {
-      paths.push_back(entry->path().string());
-    }
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
+/// Names of our files in a folder, oldest first.
+std::vector<std::string> event_files(const HeldPath& folder) {
+  std::vector<std::string> names = list_names(folder);
+  std::erase_if(names, [](const std::string& name) {
+    return !name.starts_with(kPrefix) || !name.ends_with(kSuffix);
+  });
+  return names;
 }
 
 /// TensorBoard reads files in the order of their names: each begins with a time, later than those
 /// of all before it.
-std::string next_path(const std::string& folder, const std::vector<std::string>& others) {
+std::string next_name(const std::vector<std::string>& others) {
   auto time = static_cast<std::int64_t>(now());
-  for (const std::string& other : others) {
-    const std::string name = fs::path(other).filename().string();
+  for (const std::string& name : others) {
     const std::int64_t its = std::strtoll(name.c_str() + std::string(kPrefix).size(), nullptr, 10);
     time = std::max(time, its + 1);
   }
-  return fmt::format("{}/{}{:010}.dpt", folder, kPrefix, time);
+  return fmt::format("{}{:010}{}", kPrefix, time, kSuffix);
 }
 
 }  // namespace
 
-TensorBoardLog::TensorBoardLog(std::string folder, RunLog::Warn warn)
-    : run_(std::move(folder)), folder_(run_ + "/tensorboard"), warn_(std::move(warn)) {}
+TensorBoardLog::TensorBoardLog(HeldPath folder, RunLog::Warn warn)
+    : run_(std::move(folder)), folder_(run_ / "tensorboard"), warn_(std::move(warn)) {}
 
 void TensorBoardLog::event(const std::string& name, const Json& fields) {
   if (name == "run_start" || name == "rollback") return begin(fields.value("step", 0));
   const std::string group = group_of(name, fields);
-  if (group.empty() || path_.empty()) return;
+  if (group.empty() || !path_) return;
   tensorboard::Event event;
   event.set_step(fields.value("step", std::int64_t{0}));
   for (const auto& [key, value] : fields.items()) {
@@ -149,8 +140,9 @@ void TensorBoardLog::begin(std::int64_t step) {
     make_folders(folder_);
     const std::vector<std::string> others = event_files(folder_);
     if (!others.empty()) {
-      const std::set<std::string> keys = keys_in(run_ + "/metrics.jsonl");
-      for (const std::string& other : others) {
+      const std::set<std::string> keys = keys_in(run_ / "metrics.jsonl");
+      for (const std::string& name : others) {
+        const HeldPath other = folder_ / name;
         const Kept kept = records_to_keep(read_whole_file(other), keys);
         if (kept.scalars == 0) {
           remove_durably(other);
@@ -159,9 +151,9 @@ void TensorBoardLog::begin(std::int64_t step) {
         }
       }
     }
-    path_ = next_path(folder_, others);
+    path_ = folder_ / next_name(others);
   } catch (const Error& error) {
-    path_.clear();
+    path_.reset();
     return lose(error.what());
   }
   tensorboard::Event version;
@@ -176,7 +168,7 @@ void TensorBoardLog::begin(std::int64_t step) {
 void TensorBoardLog::write(const std::string& record) {
   if (!file_.is_open()) {
     // Reopened after a failure: half a record would end what TensorBoard reads.
-    file_ = open_file(path_, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    file_ = open_file(*path_, O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (!file_.is_open()) return lose(std::generic_category().message(errno));
   }
   int error = ::ftruncate(file_.fd(), whole_) == 0 ? 0 : errno;
@@ -192,7 +184,7 @@ void TensorBoardLog::write(const std::string& record) {
 void TensorBoardLog::lose(const std::string& why) {
   if (!warn_ || std::exchange(warned_, true)) return;
   warn_(fmt::format("{}: cannot write: {}; the run continues; events for TensorBoard are missing",
-                    path_.empty() ? folder_ : path_, why));
+                    (path_ ? *path_ : folder_).text(), why));
 }
 
 }  // namespace dpt

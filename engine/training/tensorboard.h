@@ -19,8 +19,9 @@ namespace dpt {
 /// thread.
 class TensorBoardLog {
  public:
-  /// `folder` is the run's. Nothing is written before the first event run_start.
-  TensorBoardLog(std::string folder, RunLog::Warn warn);
+  /// `folder` is the run's. Nothing is written before the first event run_start; files in
+  /// tensorboard/ whose names do not end in ".dpt" are others' and stay as they are.
+  TensorBoardLog(HeldPath folder, RunLog::Warn warn);
 
   /// REQUIRES: the line is in metrics.jsonl already.
   void event(const std::string& name, const Json& fields);
@@ -30,7 +31,8 @@ class TensorBoardLog {
   void write(const std::string& record);
   void lose(const std::string& why);
 
-  std::string run_, folder_, path_;
+  HeldPath run_, folder_;
+  std::optional<HeldPath> path_;
   RunLog::Warn warn_;
   FileHandle file_;
   std::int64_t whole_ = 0;  ///< bytes of the records that are whole

@@ -31,7 +31,7 @@ void report_save(const SaveResult& result, bool may_fail, RunLog& log, Progress&
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::data) throw;
     log.event("checkpoint_failed", {{"step", result.step}, {"reason", error.what()}});
-    if (!may_fail) throw;
+    if (!may_fail || result.lost_folder) throw;
     progress.warn(fmt::format("{}; continuing (checkpoint.on_failure is continue)", error.what()));
   }
 }
@@ -133,7 +133,7 @@ class RankTrainer {
       collect_save(saver_.wait());
       if (moment() == saved_) return;
       if (best_failed_) best_before_.restore(stepper_.state());
-      saver_.start({snapshot(), true, false, divergence_.best_steps()});
+      saver_.start({snapshot(), true, false, divergence_.best_steps(), false});
       collect_save(saver_.wait(), false);
       progress_.info(fmt::format("saved step {} before leaving", stepper_.state().step));
     } catch (const std::exception& error) {
@@ -399,7 +399,7 @@ class RankTrainer {
       if (moment() != saved_) {
         const RunState& state = stepper_.state();
         const bool is_best = best_failed_ && state.best && state.best_step == state.step;
-        saver_.start({snapshot(), true, is_best, divergence_.best_steps()});
+        saver_.start({snapshot(), true, is_best, divergence_.best_steps(), !end_});
         best_failed_ = best_failed_ && !is_best;
         collect_save(saver_.wait(), false);
       }

@@ -29,7 +29,7 @@ struct StartingPoint {
   std::vector<std::string> devices;      ///< that the checkpoint was made on
   std::string made_by;                   ///< as the function, when it was made
   /// Step and file of other checkpoints that a rollback needs: of rollback_step, and the best then.
-  std::vector<std::pair<std::int64_t, std::string>> ancestors;
+  std::vector<std::pair<std::int64_t, HeldPath>> ancestors;
   bool is_saved = false;      ///< the run folder holds a checkpoint of just this state
   bool keep_forever = false;  ///< retention never removes that checkpoint
 };

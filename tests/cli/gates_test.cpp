@@ -313,7 +313,8 @@ TEST_CASE("files of verdicts are checked before the run, and take nothing away")
   check_contains(refusal({"--verdict", "small.yaml"}, 2),
                  "--verdict small.yaml: the file exists and is not an earlier verdict");
   CHECK(w.text("small.yaml") == config);
-  check_contains(refusal({"--junit", "out/verdict.xml"}, 2), "out: no such folder: make it first");
+  check_contains(refusal({"--junit", "small.yaml/out/verdict.xml"}, 2),
+                 "small.yaml: expected a folder, found a file");
   check_contains(refusal({"--junit", "runs"}, 2), "expected a file to write, found a folder");
   check_contains(refusal({"--junit", "a", "--verdict", "a"}, 2),
                  "expected two files, found a twice");

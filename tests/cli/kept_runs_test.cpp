@@ -102,7 +102,6 @@ TEST_CASE("--overwrite: what fails before the first save leaves the old run as i
   write_file(w.dir.file("r/summary.json.tmp"), "half");
   w.train_well({"--overwrite", "--weights", w.best(), "--max-steps", "2"});
   CHECK(steps_in(w.dir.file("r/checkpoints")) == Steps{2});
-  CHECK_FALSE(fs::exists(w.dir.file("r/replaced")));
   CHECK_FALSE(fs::exists(w.best()));
   CHECK_FALSE(fs::exists(w.dir.file("r/best.safetensors.tmp")));
 }
@@ -119,12 +118,14 @@ TEST_CASE("--overwrite: the messages of the new run stand in its train.log, each
   check_log("2");
   const Finished done = w.train_well({"--overwrite", "--max-steps", "3"});
   check_log("3");
+  // A regular checkpoint: from now on this is the run that another one replaces.
+  w.train_well({"--max-steps", "12", "--resume", "must"});
   const std::string restored = "restored the previous run in r: the new run saved no checkpoint\n";
   CHECK_FALSE(contains(done.err, restored));
   const Finished failed = w.train({"--overwrite", "optimizer.lr=1e20"});
   CHECK(failed.exit_code == 5);
   check_contains(failed.err, restored);
-  check_log("3");
+  check_contains(read_file(w.dir.file("r/train.log")), "stopped at step 12 (--max-steps)");
 }
 
 TEST_CASE("--overwrite: killed before the first save, the old run comes back") {

@@ -160,6 +160,8 @@ TEST_CASE("command.txt runs the same command again in a shell, whatever its word
 TEST_CASE("a run whose summary could not be written has one test result in its log") {
   const Workplace w(kTinyConfig);
   const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "r"};
+  w.run_well(command, {"--max-steps", "1"});
+  std::filesystem::remove(w.dir.file("r/summary.json"));
   std::filesystem::create_directories(w.dir.file("r/summary.json/x"));
   CHECK(w.run(command).exit_code == 3);
   std::filesystem::remove_all(w.dir.file("r/summary.json"));

@@ -31,7 +31,7 @@ struct IoRun {
 
 struct IoFault {
   int at = 0;
-  std::string what;  ///< ENOSPC, EIO, EINTR, short
+  std::string what;  ///< ENOSPC, EIO, EINTR, short, nothing, KILL
 };
 
 /// Runs dpt in `cwd` with calls below `root` written down, and one of them failing. A run that does

@@ -10,8 +10,9 @@ namespace dpt::testing {
 
 class TempDir {
  public:
-  TempDir() {
-    std::string form = (std::filesystem::temp_directory_path() / "dpt-test-XXXXXX").string();
+  TempDir() : TempDir(std::filesystem::temp_directory_path()) {}
+  explicit TempDir(const std::filesystem::path& parent) {
+    std::string form = (parent / "dpt-test-XXXXXX").string();
     if (!mkdtemp(form.data())) throw std::runtime_error("mkdtemp failed for " + form);
     path_ = form;
   }

@@ -370,7 +370,7 @@ TEST_CASE("the best file of a state: as it is, made again, or an error that says
   const RunState state = Branches::with_best(Branches::after_epoch(2, 0.4), best);
   const auto find = [&] {
     b.messages.clear();
-    return find_best(b.folder, state, [&](const std::string& text) { b.messages += text; });
+    return find_best(b.folder, state, [&](const std::string& text) { b.messages += text; }).text();
   };
   copy_durably(b.place(5), b.folder.best());
   CHECK(find() == b.folder.best());

@@ -2,6 +2,8 @@
 #include "engine/training/run_folder.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/file.h>
 
 #include <filesystem>
 #include <optional>
@@ -154,10 +156,22 @@ TEST_CASE("what a crash of --overwrite leaves: the old run while the new one has
   SUBCASE("saved") {
     const Plan plan = small_plan();
     save_checkpoint(path + "/checkpoints/" + checkpoint_name(1), plan, small_checkpoint(plan, 1));
-    const RunFolder folder(path);
+    RunFolder folder(path);
     CHECK_FALSE(folder.restored());
-    CHECK_FALSE(fs::exists(folder.file("replaced")));
+    CHECK(folder.has_replaced());
     CHECK_FALSE(fs::exists(folder.file("config.yaml")));
+    CHECK(list_checkpoints(folder.checkpoints()).size() == 1);
+    folder.give_up_replaced();
+    CHECK_FALSE(folder.has_replaced());
+    CHECK_FALSE(fs::exists(folder.file("replaced")));
+  }
+  SUBCASE("in the middle of setting aside") {
+    // By its name: whichever of its files are there, all of them belong to the old run.
+    fs::rename(path + "/replaced", path + "/replaced.moving");
+    fs::rename(path + "/replaced.moving/config.yaml", path + "/config.yaml");
+    const RunFolder folder(path);
+    CHECK(folder.restored());
+    for (const char* name : kAllFiles) CHECK(read_whole_file(folder.file(name)) == name);
     CHECK(list_checkpoints(folder.checkpoints()).size() == 1);
   }
   SUBCASE("in the middle of the removal") {
@@ -250,11 +264,11 @@ TEST_CASE("what is not a run's is refused by name, its own and half-written file
 TEST_CASE("folders for what is left aside are numbered") {
   const TempDir dir;
   const RunFolder folder(dir.file("run"));
-  CHECK(folder.make_abandoned() == folder.checkpoints() + "/abandoned-1");
-  CHECK(folder.make_abandoned() == folder.checkpoints() + "/abandoned-2");
+  CHECK(folder.make_abandoned().text() == folder.checkpoints() + "/abandoned-1");
+  CHECK(folder.make_abandoned().text() == folder.checkpoints() + "/abandoned-2");
   CHECK(fs::is_directory(folder.checkpoints() + "/abandoned-2"));
   fs::remove(folder.checkpoints() + "/abandoned-1");
-  CHECK(folder.make_abandoned() == folder.checkpoints() + "/abandoned-1");
+  CHECK(folder.make_abandoned().text() == folder.checkpoints() + "/abandoned-1");
 }
 
 TEST_CASE("the run of a folder is in replaced/ only while a new one has no checkpoint") {
@@ -288,4 +302,73 @@ TEST_CASE("a folder is a run's when it has a config, checkpoints, or one that wa
   fs::create_directory(dir.file("d"));
   write_file_atomically(dir.file("d/checkpoints"), "a file");
   CHECK_FALSE(is_run_folder(dir.file("d")));
+}
+
+TEST_CASE("the lock is seen without being taken, and what is not a run's does not count") {
+  const TempDir dir;
+  const std::string path = dir.file("run");
+  CHECK_FALSE(is_locked_run(path));
+  {
+    const RunFolder folder(path);
+    CHECK(is_locked_run(path));
+    CHECK(is_locked_run(path));
+  }
+  CHECK_FALSE(is_locked_run(path));
+  // The lock of an earlier version, which announces nothing.
+  const FileHandle file = open_file(path + "/.lock", O_RDWR);
+  REQUIRE(::flock(file.fd(), LOCK_EX | LOCK_NB) == 0);
+  CHECK(is_locked_run(path));
+  check_contains(refusal([&] { RunFolder second(path); }, ErrorKind::usage), "is in use by");
+  // A reader of an earlier version, which takes the lock for a moment.
+  REQUIRE(::flock(file.fd(), LOCK_SH | LOCK_NB) == 0);
+  CHECK_FALSE(is_locked_run(path));
+}
+
+TEST_CASE("what was moved, removed or taken over is told apart") {
+  const TempDir dir;
+  const std::string path = dir.file("run");
+  RunFolder folder(path);
+  CHECK(folder.check_held().empty());
+  CHECK(folder.current_path() == path);
+  fs::rename(path, dir.file("moved"));
+  check_contains(folder.check_held(), "was moved to " + dir.file("moved"));
+  CHECK(folder.check_held().empty());
+  CHECK(folder.current_path() == dir.file("moved"));
+  write_file_atomically(folder.at("summary.json"), "x");
+  CHECK(fs::exists(dir.file("moved/summary.json")));
+  CHECK_FALSE(fs::exists(path));
+  SUBCASE("removed") {
+    fs::remove_all(dir.file("moved"));
+    check_contains(refusal([&] { folder.check_held(); }, ErrorKind::data),
+                   "was removed or replaced");
+    CHECK_FALSE(fs::exists(dir.file("moved")));
+  }
+  SUBCASE("taken over") {
+    fs::remove(dir.file("moved/.lock"));
+    const RunFolder other(dir.file("moved"));
+    check_contains(refusal([&] { folder.check_held(); }, ErrorKind::data),
+                   "was removed or replaced");
+  }
+  SUBCASE("the lock alone was removed") {
+    fs::remove(dir.file("moved/.lock"));
+    CHECK(folder.check_held().empty());
+    check_contains(refusal([&] { RunFolder second(dir.file("moved")); }, ErrorKind::usage),
+                   "is in use by another dpt process");
+  }
+}
+
+TEST_CASE("a free folder is one that no other process holds") {
+  const TempDir dir;
+  const auto here = fs::current_path();
+  fs::current_path(dir.path());
+  {
+    const RunFolder first = open_free_run_folder("a", {});
+    const RunFolder second = open_free_run_folder("a", {});
+    CHECK(first.path() == "runs/a");
+    CHECK(second.path() == "runs/a-2");
+  }
+  CHECK(open_free_run_folder("a", {}).path() == "runs/a");
+  write_file_atomically("runs/a/config.yaml", "a run's");
+  CHECK(open_free_run_folder("a", {}).path() == "runs/a-2");
+  fs::current_path(here);
 }

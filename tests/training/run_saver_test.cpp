@@ -219,6 +219,42 @@ TEST_CASE("the run that --overwrite replaces goes when the first checkpoint is t
   }
 }
 
+TEST_CASE("a checkpoint that is saved because the run stops leaves the replaced run") {
+  Saves s(5);
+  s.save(1, true, true);
+  s.folder.set_aside();
+  SaveRequest stop = s.request(2, true, false);
+  stop.is_regular = false;
+  s.saver.start(std::move(stop));
+  CHECK(s.saver.wait()->error == nullptr);
+  CHECK(s.folder.has_replaced());
+  CHECK(s.save(3, true, false).error == nullptr);
+  CHECK_FALSE(fs::exists(s.folder.file("replaced")));
+}
+
+TEST_CASE("a save into a folder that was moved says so once, into one that is lost fails") {
+  Saves s(5);
+  s.save(1, true, false);
+  fs::rename(s.folder.path(), s.dir.file("moved"));
+  fs::create_directory(s.folder.path());
+  const SaveResult moved = s.save(2, true, true);
+  CHECK(moved.error == nullptr);
+  REQUIRE(moved.warnings.size() == 1);
+  check_contains(moved.warnings[0], "was moved to " + s.dir.file("moved"));
+  CHECK(s.save(3, true, false).warnings.empty());
+  CHECK(fs::is_empty(s.folder.path()));
+  CHECK(list_checkpoints(s.dir.file("moved/checkpoints")).size() == 3);
+  CHECK(fs::exists(s.dir.file("moved/best.safetensors")));
+  // Another process' now.
+  fs::remove(s.dir.file("moved/.lock"));
+  const RunFolder other(s.dir.file("moved"));
+  const SaveResult lost = s.save(4, true, true);
+  REQUIRE(lost.error != nullptr);
+  CHECK(lost.lost_folder);
+  check_contains(text_of(lost.error), "was removed or replaced");
+  CHECK(list_checkpoints(s.dir.file("moved/checkpoints")).size() == 3);
+}
+
 TEST_CASE("what goes wrong after the save is a warning") {
   Saves s(1);
   s.save(1, true, false);

@@ -437,15 +437,16 @@ TEST_CASE("a file without a checksum is no good checkpoint, whatever its name") 
 TEST_CASE("of temporary files only those of checkpoints go") {
   const TempDir folder;
   const char* const stay[] = {".safetensors.tmp", "notes-about-this-run.txt.tmp", "x.tmp",
-                              "x.safetensors.tmp.txt"};
+                              "x.safetensors.tmp", "x.safetensors.tmp.txt"};
   for (const char* name : stay) write_all_text(folder.file(name), "mine");
-  write_all_text(folder.file("x.safetensors.tmp"), "half a file");
+  const std::string half = folder.file(checkpoint_name(3) + ".tmp");
+  write_all_text(half, "half a file");
   apply_retention(folder.path(), 1);
   for (const char* name : stay) {
     CAPTURE(name);
     CHECK(std::filesystem::exists(folder.file(name)));
   }
-  CHECK_FALSE(std::filesystem::exists(folder.file("x.safetensors.tmp")));
+  CHECK_FALSE(std::filesystem::exists(half));
 }
 
 TEST_CASE("retention keeps the newest good ones; a damaged one cannot push out a good one") {

@@ -223,5 +223,69 @@ TEST_CASE("a handle closes its file once, and gives it away") {
   CHECK_FALSE(open_file(folder.file("none"), O_RDONLY).is_open());
 }
 
+TEST_CASE("a move to another file system is a copy, whatever is moved") {
+  const TempDir here;
+  const TempDir there("/dev/shm");
+  write_all_text(here.file("a"), "text");
+  fs::create_directories(here.file("d/inner"));
+  write_all_text(here.file("d/inner/b"), "more");
+  fs::create_symlink("inner/b", here.file("d/link"));
+  // What an earlier move left that did not end.
+  fs::create_directories(there.file("d.tmp/inner"));
+  for (const char* name : {"a", "d"}) {
+    move_durably(here.file(name), there.file(name));
+    CHECK_FALSE(fs::exists(here.file(name)));
+    CHECK_FALSE(fs::exists(there.file(name + std::string(".tmp"))));
+  }
+  CHECK(read_all(there.file("a")) == "text");
+  CHECK(read_all(there.file("d/inner/b")) == "more");
+  CHECK(fs::read_symlink(there.file("d/link")) == "inner/b");
+  // A folder may take the place of an empty one.
+  fs::create_directory(here.file("d"));
+  move_durably(there.file("d"), here.file("d"));
+  CHECK(read_all(here.file("d/inner/b")) == "more");
+}
+
+TEST_CASE("a folder that is held is the same one wherever it is moved") {
+  const TempDir dir;
+  fs::create_directory(dir.file("f"));
+  const HeldPath held = HeldPath::hold(dir.file("f"));
+  CHECK(held.text() == dir.file("f"));
+  CHECK((held / "a").folder().text() == dir.file("f"));
+  CHECK((held / "a" / "b").text() == dir.file("f/a/b"));
+  CHECK((held / "a" / "b").folder().text() == dir.file("f/a"));
+  CHECK((held / "a" / "b").last_name() == "b");
+  fs::rename(dir.file("f"), dir.file("g"));
+  fs::create_directory(dir.file("f"));
+  make_folders(held / "x" / "y");
+  write_file_atomically(held / "x/y/file", "text");
+  copy_durably(held / "x/y/file", held / "copy");
+  move_durably(held / "copy", held / "x" / "moved");
+  link_durably("y/file", held / "x" / "link");
+  CHECK(fs::is_empty(dir.file("f")));
+  CHECK(read_all(dir.file("g/x/moved")) == "text");
+  CHECK(read_whole_file(held / "x" / "link") == "text");
+  CHECK(list_names(held / "x") == std::vector<std::string>{"link", "moved", "y"});
+  CHECK(entry_type(held / "x" / "link") == EntryType::file);
+  CHECK(entry_type(held / "x" / "link", false) == EntryType::link);
+  CHECK(entry_type(held / "none") == EntryType::none);
+  CHECK(list_names(held / "none").empty());
+  CHECK(is_same_entry(held, dir.file("g")));
+  CHECK_FALSE(is_same_entry(held, dir.file("f")));
+  // What a link leads to stays.
+  write_all_text(dir.file("precious"), "mine");
+  fs::create_symlink(dir.file("precious"), dir.file("g/x/y/out"));
+  fs::create_directory_symlink(dir.path(), dir.file("g/x/up"));
+  remove_if_empty(held / "x");
+  CHECK(fs::exists(dir.file("g/x/y/file")));
+  remove_tree(held / "x");
+  CHECK(fs::is_empty(dir.file("g")));
+  CHECK(read_all(dir.file("precious")) == "mine");
+  fs::create_symlink("nowhere", dir.file("dangling"));
+  const std::string dangling = dir.file("dangling");
+  CHECK(error_of([&] { make_folders(dangling); }, dangling) ==
+        "F: expected a folder, found a link that leads nowhere");
+}
+
 }  // namespace
 }  // namespace dpt

@@ -5,7 +5,8 @@
 //   DPT_IO_LOG      where the calls are written down; the bytes of writes go to the same name with
 //                   ".data" appended
 //   DPT_IO_FAIL_AT  which call fails, counted from 1; DPT_IO_FAULT: ENOSPC, EIO, EINTR, or "short"
-//                   for a write that takes half of its bytes, "nothing" for one that takes none
+//                   for a write that takes half of its bytes, "nothing" for one that takes none,
+//                   "KILL" for a process that is killed before it makes the call
 //
 // One line per call: number, kind, path, second path, inode, flags or offset, bytes, errno, ended
 // by tabs (tests use no paths with tabs). Calls are made one at a time, so that the order in the
@@ -13,6 +14,7 @@
 // itself.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,6 +147,7 @@ class Call {
   /// The errno with which the call fails instead of being made; 0 to make it.
   int failure() const {
     if (!fails_ || shim().fault == "short" || shim().fault == "nothing") return 0;
+    if (shim().fault == "KILL") kill(getpid(), SIGKILL);
     return shim().fault == "ENOSPC" ? ENOSPC : shim().fault == "EINTR" ? EINTR : EIO;
   }
   bool is_short() const { return fails_ && shim().fault == "short"; }
@@ -392,6 +395,14 @@ int link(const char* from, const char* to) {
 int linkat(int a, const char* from, int b, const char* to, int flags) {
   return with_path("link", absolute(a, from), absolute(b, to),
                    [&] { return REAL(linkat)(a, from, b, to, flags); });
+}
+int symlink(const char* target, const char* path) {
+  return with_path("symlink", absolute(AT_FDCWD, path), {},
+                   [&] { return REAL(symlink)(target, path); });
+}
+int symlinkat(const char* target, int folder, const char* path) {
+  return with_path("symlink", absolute(folder, path), {},
+                   [&] { return REAL(symlinkat)(target, folder, path); });
 }
 int unlink(const char* path) {
   return with_path("unlink", absolute(AT_FDCWD, path), {}, [&] { return REAL(unlink)(path); });

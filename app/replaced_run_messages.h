@@ -1,0 +1,34 @@
+// dpt train --overwrite: what is said of the run that is replaced, and its return when the new one
+// fails early.
+#pragma once
+
+#include <string>
+
+#include "engine/training/progress.h"
+#include "engine/training/run_folder.h"
+
+namespace dpt {
+
+/// "; its best weights are in r/checkpoints/abandoned-1", of a run whose predecessor is restored;
+/// empty if nothing of it is kept.
+std::string kept_text(const RunFolder& folder);
+
+/// For a user who has replaced the wrong run, and has stopped the new one for it: how to undo that.
+std::string replaced_text(const RunFolder& folder);
+
+/// Whether the folder is this process' still: else nothing more may be written there.
+bool is_held(RunFolder& folder);
+
+/// While the new run has saved no checkpoint, the one that it replaces comes back when this ends.
+class Replacement {
+ public:
+  Replacement(RunFolder& folder, Progress& progress) : folder_(folder), progress_(progress) {}
+  Replacement(const Replacement&) = delete;
+  ~Replacement();
+
+ private:
+  RunFolder& folder_;
+  Progress& progress_;
+};
+
+}  // namespace dpt

@@ -1,0 +1,61 @@
+#include "engine/checkpoints/held_path.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "engine/checkpoints/file_io.h"
+#include "kernels/error.h"
+
+namespace dpt {
+
+HeldPath::HeldPath(std::string path) : name_(std::move(path)), text_(name_) {}
+
+HeldPath::HeldPath(const char* path) : HeldPath(std::string(path)) {}
+
+HeldPath HeldPath::hold(const std::string& path) {
+  // O_PATH: the right to list the folder is not needed.
+  FileHandle folder = open_file(path, O_PATH | O_DIRECTORY);
+  if (!folder.is_open()) {
+    fail(ErrorKind::data, "{}: cannot open the folder: {}", path, std::strerror(errno));
+  }
+  HeldPath place(path);
+  place.held_ = std::make_shared<const FileHandle>(std::move(folder));
+  place.name_ = ".";
+  return place;
+}
+
+int HeldPath::at() const {
+  return held_ ? held_->fd() : AT_FDCWD;
+}
+
+HeldPath HeldPath::operator/(std::string_view name) const {
+  HeldPath inner = *this;
+  inner.name_ = held_ && name_ == "." ? std::string(name) : name_ + "/" + std::string(name);
+  inner.text_ = text_ + "/" + std::string(name);
+  return inner;
+}
+
+HeldPath HeldPath::operator+(std::string_view suffix) const {
+  HeldPath other = *this;
+  other.name_ += suffix;
+  other.text_ += suffix;
+  return other;
+}
+
+HeldPath HeldPath::folder() const {
+  if (!held_) return folder_of(text_);
+  if (name_ == ".") return *this;
+  HeldPath above = *this;
+  above.name_ = folder_of(name_);
+  above.text_ = text_.substr(0, text_.rfind('/'));
+  return above;
+}
+
+std::string HeldPath::last_name() const {
+  return text_.substr(text_.rfind('/') + 1);
+}
+
+}  // namespace dpt

@@ -1,0 +1,42 @@
+// A place in the file system: a path, or a name in a folder that is held open, where it is found
+// after the folder was moved, and never in another folder that has taken its path.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace dpt {
+
+class FileHandle;
+
+/// Names a file or folder, which need not exist, for the functions of file_io.h. A string is a
+/// path. Copies share the held folder; immutable, so any thread may use it.
+class HeldPath {
+ public:
+  HeldPath(std::string path);  // NOLINT(google-explicit-constructor): a path is a place
+  HeldPath(const char* path);  // NOLINT(google-explicit-constructor)
+  /// The folder `path`, held open. Throws ErrorKind::data if it cannot be opened.
+  static HeldPath hold(const std::string& path);
+
+  /// The file or folder `name` in this folder.
+  HeldPath operator/(std::string_view name) const;
+  /// The folder that this is in; of a held folder, itself.
+  HeldPath folder() const;
+  /// This name with something appended.
+  HeldPath operator+(std::string_view suffix) const;
+
+  /// The path for messages. After a held folder was moved it is the old one.
+  const std::string& text() const { return text_; }
+  /// The last part of the path.
+  std::string last_name() const;
+  /// The first two arguments of openat(2) and its relatives.
+  int at() const;
+  const char* name() const { return name_.c_str(); }
+
+ private:
+  std::shared_ptr<const FileHandle> held_;  ///< null: `name_` is a path
+  std::string name_, text_;
+};
+
+}  // namespace dpt

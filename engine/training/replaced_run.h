@@ -1,0 +1,58 @@
+// The run that --overwrite replaces: kept in replaced/ until the new one has a checkpoint of its
+// own schedule, and brought back from there.
+//
+// Each step of a change is durable before the next, and the name of the folder says which change
+// a crash has interrupted:
+//   replaced.moving/     old run, of which some files are here and the others in place, as while
+//                        they are set aside or come back: all of them come back
+//   replaced/            the old run, whole; the files in place are the new run's
+//   replaced.restoring/  the old run, whole; the files of the new run in place leave
+//   replaced.tmp/        what is being removed
+// A rename of the folder is the one step that decides. Where checkpoints/ is a link, perhaps to
+// another disk, the link stays and the old checkpoints go to checkpoints/replaced/ on that disk; a
+// link replaced/checkpoints leads there.
+#pragma once
+
+#include <string>
+
+#include "engine/checkpoints/held_path.h"
+
+namespace dpt {
+
+/// True if the folder holds an old run, whole, and a new one with a checkpoint.
+bool has_replaced_run(const HeldPath& folder);
+
+/// Whether `name` in `folder` is a folder that only dpt has written to: anything else of that name
+/// is the user's.
+bool is_set_aside(const HeldPath& folder, const char* name);
+
+/// Moves everything of the run in `folder` to replaced/. Where a run is there already, that of
+/// `folder` is removed instead: it is a new one that has not got far.
+void set_run_aside(const HeldPath& folder);
+
+/// Removes the old run; does nothing if there is none.
+void remove_replaced_run(const HeldPath& folder);
+
+/// Brings back the old run, if there is one; of a new one that has checkpoints (or which a crash
+/// has interrupted in this), all files, else its best weights, log and messages if it has a best,
+/// go to checkpoints/abandoned-N.
+struct RestoredRun {
+  bool any = false;       ///< a run was brought back
+  std::string abandoned;  ///< abandoned-N, if files of the new run are kept
+};
+RestoredRun restore_replaced_run(const HeldPath& folder);
+
+/// Finishes what a crash has interrupted. An old run comes back unless the new one has a
+/// checkpoint.
+RestoredRun recover_replaced_run(const HeldPath& folder);
+
+/// Creates a folder for what a run moves aside: abandoned-1, -2, ... in `checkpoints`.
+HeldPath make_abandoned_in(const HeldPath& checkpoints);
+
+/// In checkpoints/ that is a link: the folder of the old run's checkpoints.
+inline constexpr const char* kReplacedCheckpoints = "replaced";
+
+/// Whether a run gives this name to something in its checkpoints/.
+bool is_checkpoint_name(std::string_view name);
+
+}  // namespace dpt

@@ -1,0 +1,197 @@
+#include "engine/training/run_files.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/checkpoints/file_io.h"
+#include "engine/training/run_log.h"
+#include "kernels/error.h"
+#include "kernels/json_text.h"
+
+namespace dpt {
+namespace {
+
+/// Everything that a run writes into its folder, and dpt report.
+constexpr std::array kFiles = {"checkpoints",   "best.safetensors",
+                               "config.yaml",   "command.txt",
+                               "env.json",      "train.log",
+                               "metrics.jsonl", "metrics.abandoned.jsonl",
+                               "summary.json",  "logs",
+                               "tensorboard",   "report.html"};
+
+/// What else is there.
+constexpr std::array kOthers = {kLockFile, kMarkerFile, kReplaced, kMoving, kRestoring};
+
+bool is_one_of(std::string_view name, std::span<const char* const> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// Of a file in logs/ or tensorboard/: others may put files there too.
+bool is_log_of_dpt(std::string_view folder, std::string_view name) {
+  if (folder == "tensorboard") {
+    return name.starts_with("events.out.tfevents.") && name.ends_with(".dpt");
+  }
+  return name.starts_with("rank-") && name.ends_with(".log");
+}
+
+bool is_shared_folder(std::string_view name) {
+  return name == "logs" || name == "tensorboard";
+}
+
+/// Up to `bytes` from the beginning of a regular file; empty for anything else.
+std::string beginning_of(const HeldPath& file, std::uint64_t bytes) {
+  if (entry_type(file) != EntryType::file) return {};
+  try {
+    std::uint64_t size = 0;
+    const FileHandle opened = open_regular_file(file, size);
+    std::string text(std::min(size, bytes), '\0');
+    read_exactly(opened, file.text(), 0, std::as_writable_bytes(std::span(text)));
+    return text;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// The names in the marker; a name that is a path is no name of dpt's.
+std::vector<std::string> names_in_marker(const HeldPath& folder) {
+  std::vector<std::string> names;
+  const std::string text = beginning_of(folder / kMarkerFile, 1 << 20);
+  const Json marker = Json::parse(text, nullptr, false);
+  const auto files = marker.is_object() ? marker.find("files") : marker.end();
+  if (files == marker.end() || !files->is_array()) return names;
+  for (const Json& name : *files) {
+    if (!name.is_string()) continue;
+    std::string plain = name.get<std::string>();
+    const bool is_path = plain.empty() || plain.front() == '.' || plain.find('/') != plain.npos;
+    if (!is_path) names.push_back(std::move(plain));
+  }
+  return names;
+}
+
+bool has_log_of_dpt(const HeldPath& folder) {
+  const std::string text = beginning_of(folder / "metrics.jsonl", 4096);
+  if (!text.starts_with(R"({"v":1,"event":")")) return false;
+  const std::string_view event = std::string_view(text).substr(16);
+  // The log begins with log_gap where the disk was full at first.
+  return event.starts_with("processes\"") || event.starts_with("run_start\"") ||
+         event.starts_with("log_gap\"");
+}
+
+bool is_checkpoint(const HeldPath& file) {
+  return entry_type(file) == EntryType::file && defect_of(file).empty();
+}
+
+bool has_checkpoint(const HeldPath& folder) {
+  const HeldPath checkpoints = folder / "checkpoints";
+  if (entry_type(checkpoints) == EntryType::folder) {
+    for (const std::int64_t step : list_steps(checkpoints)) {
+      if (is_checkpoint(checkpoints / checkpoint_name(step))) return true;
+    }
+  }
+  return is_checkpoint(folder / "best.safetensors");
+}
+
+bool is_run_without_marker(const HeldPath& folder) {
+  return has_log_of_dpt(folder) || has_checkpoint(folder);
+}
+
+/// Whether something would be lost if a run wrote under this name. An empty file or folder (made
+/// for the run, or by a shell's redirection) holds nothing, and pipes are not written to.
+bool holds_something(const HeldPath& path) {
+  const EntryType type = entry_type(path);
+  if (type == EntryType::folder) return !list_names(path).empty();
+  return type == EntryType::file && !beginning_of(path, 1).empty();
+}
+
+}  // namespace
+
+bool is_marked(const HeldPath& folder) {
+  return entry_type(folder / kMarkerFile) == EntryType::file;
+}
+
+bool is_run_of_dpt(const HeldPath& folder) {
+  if (is_marked(folder)) return true;
+  for (const HeldPath& place :
+       {folder, folder / kReplaced, folder / kMoving, folder / kRestoring}) {
+    if (is_run_without_marker(place)) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> names_in_the_way(const HeldPath& folder) {
+  std::vector<std::string> found;
+  if (entry_type(folder) != EntryType::folder || is_run_of_dpt(folder)) return found;
+  for (const char* name : kFiles) {
+    if (is_shared_folder(name)) continue;
+    for (const std::string& each : {std::string(name), name + std::string(kTemporarySuffix)}) {
+      if (holds_something(folder / each)) found.push_back(each);
+    }
+  }
+  // A folder of such a name is dpt's only if all in it is; then its files would be moved.
+  for (const char* name : {kReplaced, kMoving, kRestoring, kRemoved}) {
+    const std::vector<std::string> inside = entry_type(folder / name, false) == EntryType::folder
+                                                ? list_names(folder / name)
+                                                : std::vector<std::string>();
+    const bool is_dpts = std::all_of(inside.begin(), inside.end(), [](const std::string& each) {
+      return is_one_of(each, kFiles);
+    });
+    if (!inside.empty() && is_dpts) found.emplace_back(name);
+  }
+  return found;
+}
+
+void write_marker(const HeldPath& folder, const std::vector<std::string>& more) {
+  std::vector<std::string> names = names_in_marker(folder);
+  const std::size_t before = names.size();
+  std::vector<std::string> wanted(kFiles.begin(), kFiles.end());
+  wanted.insert(wanted.end(), more.begin(), more.end());
+  for (const std::string& name : wanted) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  if (is_marked(folder) && names.size() == before) return;
+  write_file_atomically(folder / kMarkerFile, json_text(Json{{"v", 1}, {"files", names}}) + "\n");
+}
+
+OwnNames::OwnNames(const HeldPath& folder) : folder_(folder), names_(names_in_marker(folder)) {}
+
+bool OwnNames::has(std::string_view name) const {
+  std::string_view whole = name;
+  if (whole.ends_with(kTemporarySuffix)) {
+    whole.remove_suffix(std::string_view(kTemporarySuffix).size());
+  }
+  return is_one_of(whole, kFiles) || is_one_of(whole, kOthers) ||
+         std::find(names_.begin(), names_.end(), whole) != names_.end() ||
+         is_output_of_dpt(folder_ / name);
+}
+
+std::vector<std::string> entries_of_run(const HeldPath& folder) {
+  const OwnNames own(folder);
+  std::vector<std::string> entries, rest;
+  for (const std::string& name : list_names(folder)) {
+    if (is_one_of(name, kOthers) || name.ends_with(kTemporarySuffix) || !own.has(name)) continue;
+    if (name == "checkpoints") {
+      entries.push_back(name);
+    } else if (is_shared_folder(name) && entry_type(folder / name) == EntryType::folder) {
+      for (const std::string& inner : list_names(folder / name)) {
+        if (is_log_of_dpt(name, inner)) rest.push_back(name + "/" + inner);
+      }
+    } else {
+      rest.push_back(name);
+    }
+  }
+  entries.insert(entries.end(), rest.begin(), rest.end());
+  return entries;
+}
+
+bool is_output_of_dpt(const HeldPath& file) {
+  const std::string text = beginning_of(file, 4096);
+  const std::string mark = kMarkdownMark;
+  return text.starts_with(mark + "train: ") || text.starts_with(mark + "eval: ") ||
+         text.starts_with(kJUnitMark) || text.find(kReportMarker) != std::string::npos;
+}
+
+}  // namespace dpt

@@ -1,0 +1,65 @@
+// The files of a run folder: which are dpt's, by the marker .dpt-run or, in folders of before it,
+// by what they hold. Nothing else of a folder is ever written over, moved or removed.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/checkpoints/held_path.h"
+
+namespace dpt {
+
+/// The first file that a run writes: JSON, {"v":1, "files":[...]}, with the names that dpt uses in
+/// the folder.
+inline constexpr const char* kMarkerFile = ".dpt-run";
+inline constexpr const char* kLockFile = ".lock";
+
+// Where files of the run that --overwrite replaces are (replaced_run.h).
+inline constexpr const char* kReplaced = "replaced";
+inline constexpr const char* kMoving = "replaced.moving";
+inline constexpr const char* kRestoring = "replaced.restoring";
+inline constexpr const char* kRemoved = "replaced.tmp";
+
+/// Whether the folder has the marker.
+bool is_marked(const HeldPath& folder);
+
+/// Whether dpt made the folder: it has the marker or, from before there was one, a metrics.jsonl
+/// that begins as dpt's or a checkpoint that verifies (which is read whole). A run that --overwrite
+/// replaces, in replaced/, counts too.
+bool is_run_of_dpt(const HeldPath& folder);
+
+/// The names in a folder that no run made which a run would write over; empty if there are none.
+std::vector<std::string> names_in_the_way(const HeldPath& folder);
+
+/// Writes the marker unless it is there and has all names that this version uses, and `more`. The
+/// names that another version has put there stay.
+void write_marker(const HeldPath& folder, const std::vector<std::string>& more = {});
+
+/// The names at the top of `folder` that dpt may have written. `name` may end in ".tmp".
+class OwnNames {
+ public:
+  explicit OwnNames(const HeldPath& folder);
+  bool has(std::string_view name) const;
+
+ private:
+  HeldPath folder_;
+  std::vector<std::string> names_;
+};
+
+/// What of a folder belongs to the run in it, relative to the folder: "checkpoints" first, then
+/// files, and of logs/ and tensorboard/ the files that dpt writes there.
+std::vector<std::string> entries_of_run(const HeldPath& folder);
+
+/// Whether a file at the top of a run folder is the output of another command that this run may
+/// replace: it begins as a verdict or a report does.
+bool is_output_of_dpt(const HeldPath& file);
+
+/// Beginnings of the files of --verdict and --junit, by which an earlier one is known, and what is
+/// near the beginning of a report.
+inline constexpr const char* kMarkdownMark = "# dpt ";
+inline constexpr const char* kJUnitMark =
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"dpt ";
+inline constexpr const char* kReportMarker = "<meta name=\"generator\" content=\"dpt report\">";
+
+}  // namespace dpt
