@@ -61,17 +61,21 @@ std::int64_t step_of_checkpoint(std::string_view name) {
   return whole && step >= 0 && checkpoint_name(step) == name ? step : -1;
 }
 
+std::string defect_of(const std::string& path, Integrity integrity) {
+  switch (integrity) {
+    case Integrity::good:
+      return {};
+    case Integrity::mismatch:
+      return path + ": is damaged: its bytes do not match its checksum";
+    case Integrity::absent:
+      break;
+  }
+  return path + ": has no checksum 'dpt.integrity'";
+}
+
 std::string defect_of(const std::string& path) {
   try {
-    switch (SafetensorsFile::open(path).check_integrity()) {
-      case Integrity::good:
-        return {};
-      case Integrity::mismatch:
-        return path + ": is damaged: its bytes do not match its checksum";
-      case Integrity::absent:
-        break;
-    }
-    return path + ": has no checksum 'dpt.integrity'";
+    return defect_of(path, SafetensorsFile::open(path).check_integrity());
   } catch (const Error& error) {
     return error.what();
   }
@@ -131,11 +135,15 @@ void Retention::apply(std::int64_t newest, const std::function<bool(std::int64_t
     }
     good_.erase(path);
   };
+  std::vector<std::string> paths = list_checkpoints(folder_);
+  std::erase_if(paths, [&](const std::string& path) { return step_of_path(path) > newest; });
+  const std::int64_t kept = std::max<std::int64_t>(1, keep_last_);
+  // While none is too many, nothing depends on which of them are good.
+  if (static_cast<std::int64_t>(paths.size()) <= kept) paths.clear();
   std::int64_t good = 0;
-  for (const std::string& path : list_checkpoints(folder_)) {
+  for (const std::string& path : paths) {
     const std::int64_t step = step_of_path(path);
-    if (step > newest) continue;
-    if (good < std::max<std::int64_t>(1, keep_last_)) {
+    if (good < kept) {
       if (is_good(path)) ++good;
     } else if (pinned_.count(step) == 0 && !is_needed(step)) {
       remove(path);

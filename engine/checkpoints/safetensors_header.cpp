@@ -44,22 +44,6 @@ std::string dtype_list() {
   return list;
 }
 
-/// What is wrong with a tensor's name, or empty.
-std::string name_defect(const std::string& name) {
-  if (name.empty()) return "expected a name, found an empty one";
-  if (name.size() > kLongestName) {
-    return fmt::format("expected a name of at most {} bytes, found {}", kLongestName, name.size());
-  }
-  for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) {
-      return fmt::format("expected a name of printable characters, found byte 0x{:02x} in it",
-                         static_cast<unsigned>(byte));
-    }
-  }
-  return {};
-}
-
 /// A name for messages: what a terminal would act on is not repeated.
 std::string shown(std::string name) {
   for (char& c : name) {
@@ -258,8 +242,9 @@ void check_layout(const std::string& path, const std::vector<TensorEntry>& tenso
   const TensorEntry* before = nullptr;
   for (const TensorEntry& tensor : tensors) {
     if (tensor.end > data_bytes) {
-      fail(ErrorKind::data, "{}: tensor '{}': ends at byte {} of the data, which has {}", path,
-           tensor.name, tensor.end, data_bytes);
+      fail(ErrorKind::data,
+           "{}: tensor '{}': ends at byte {} of the data, which has {}: the file is truncated",
+           path, tensor.name, tensor.end, data_bytes);
     }
     if (tensor.begin != end) {
       fail(ErrorKind::data,
@@ -317,6 +302,21 @@ std::string quoted(const std::string& path, const std::string& text) {
 }
 
 }  // namespace
+
+std::string name_defect(const std::string& name) {
+  if (name.empty()) return "expected a name, found an empty one";
+  if (name.size() > kLongestName) {
+    return fmt::format("expected a name of at most {} bytes, found {}", kLongestName, name.size());
+  }
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) {
+      return fmt::format("expected a name of printable characters, found byte 0x{:02x} in it",
+                         static_cast<unsigned>(byte));
+    }
+  }
+  return {};
+}
 
 std::uint64_t dtype_bytes(std::string_view dtype) {
   for (const auto& [name, bytes] : kDtypes) {
