@@ -11,11 +11,14 @@
 #include "engine/training/best.h"
 #include "engine/training/run_log.h"
 #include "kernels/error.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kLog = "metrics.jsonl";
 
 bool is_same(const std::string& a, const std::string& b) {
   std::error_code ignored;
@@ -52,10 +55,27 @@ class Aside {
   std::string place_for(const std::string& file) {
     return path() + "/" + fs::path(file).filename().string();
   }
+  /// Puts a copy of the log there, before its lines go: a resume of what is left there takes its
+  /// lines back.
+  void keep_log() {
+    const std::string log = folder_.file(kLog);
+    try {
+      if (!std::exchange(has_log_, true) && exists(log)) copy_durably(log, place_for(log));
+    } catch (const Error&) {
+      // On a full disk a run goes back nevertheless: the lines are in metrics.abandoned.jsonl.
+    }
+  }
+  /// The same of a checkpoint of the folder's line, with its log.
+  std::string place_for_own(const std::string& checkpoint) {
+    keep_log();
+    return place_for(checkpoint);
+  }
+  bool is_used() const { return !path_.empty(); }
 
  private:
   const RunFolder& folder_;
   std::string path_;
+  bool has_log_ = false;
 };
 
 /// The relation of the resumed file to the folder.
@@ -84,7 +104,7 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
   const auto here = header_of(origin.own_place);
   if (!here || here->checksum != origin.checksum) {
     if (exists(origin.own_place)) {
-      copy_durably(origin.own_place, aside.place_for(origin.own_place));
+      copy_durably(origin.own_place, aside.place_for_own(origin.own_place));
       left.push_back(step);
     }
     copy_durably(from, origin.own_place);
@@ -94,7 +114,7 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
   for (const std::string& path : paths) {
     const std::int64_t other = step_of_checkpoint(fs::path(path).filename().string());
     if (other == step || (other < step && origin.is_own)) continue;
-    move_durably(path, aside.place_for(path));
+    move_durably(path, aside.place_for_own(path));
     left.push_back(other);
   }
   if (left.empty()) return;
@@ -109,10 +129,22 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
 void leave_log_lines(const RunFolder& folder, const std::string& from, const StartingPoint& start,
                      const Notify& notify) {
   try {
+    const RunState& state = start.state;
+    // Of a branch that was left: next to its checkpoints.
+    const std::string branch = folder_of(from), log = branch + "/" + kLog;
+    if (!from.empty() && is_same(branch + "/..", folder.checkpoints()) && exists(log)) {
+      const RestoredLines lines =
+          restore_log_lines(folder.path(), log, state.step, state.epoch, state.rollbacks);
+      notify(fmt::format(
+          "{} line(s) of this branch are back in metrics.jsonl; {} line(s) of the other one are "
+          "moved to metrics.abandoned.jsonl",
+          lines.restored, lines.abandoned));
+      return;
+    }
     const bool is_own = from.empty() || origin_of(folder, from, start).is_own;
-    const std::int64_t moved = is_own ? abandon_log_lines(folder.path(), start.state.step,
-                                                          start.state.epoch, start.state.rollbacks)
-                                      : abandon_log_lines(folder.path(), -1, -1);
+    const std::int64_t moved =
+        is_own ? abandon_log_lines(folder.path(), state.step, state.epoch, state.rollbacks)
+               : abandon_log_lines(folder.path(), -1, -1);
     if (moved > 0) {
       notify(
           fmt::format("{} line(s) of metrics.jsonl, of steps that will be repeated, are moved to "
@@ -186,7 +218,33 @@ void leave_best(const RunFolder& folder, const StartingPoint& start, Aside& asid
   }
   const std::string to = aside.place_for(folder.best());
   move_durably(folder.best(), to);
-  notify(fmt::format("{} is not the best checkpoint of this run: moved to {}", folder.best(), to));
+  notify(fmt::format(
+      "{} is not the best checkpoint of this run: moved to {}{}", folder.best(), to,
+      header ? fmt::format(" (step {}; --resume {} continues from it)", header->state.step, to)
+             : ""));
+}
+
+/// How much the folders of abandoned branches hold: they stay until the user removes them.
+void report_abandoned(const RunFolder& folder, const Notify& notify) {
+  std::int64_t folders = 0;
+  std::uint64_t bytes = 0;
+  std::error_code failure;
+  for (fs::recursive_directory_iterator entry(folder.checkpoints(), failure), end;
+       !failure && entry != end; entry.increment(failure)) {
+    std::error_code ignored;
+    if (entry.depth() == 0) {
+      const bool is_left = entry->path().filename().string().starts_with("abandoned-");
+      if (!is_left) entry.disable_recursion_pending();
+      folders += is_left ? 1 : 0;
+    } else if (entry->is_regular_file(ignored)) {
+      const std::uint64_t size = entry->file_size(ignored);
+      if (!ignored) bytes += size;
+    }
+  }
+  notify(
+      fmt::format("{} abandoned branch(es) take {} and stay until you remove them: rm -r "
+                  "{}/abandoned-*",
+                  folders, mebibytes(bytes), folder.checkpoints()));
 }
 
 /// Makes best.safetensors the best that is known, and `start` agree with it.
@@ -268,10 +326,13 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
       if (!is_same(path, place)) copy_durably(path, place);
       path = place;
     }
+    // A new run where only the best of another one was left.
+    if (from.empty() && exists(folder.best())) aside.keep_log();
     leave_log_lines(folder, from, start, notify);
     start.is_saved = !from.empty();
   }
   settle_best(job, folder, resumed, candidates, start, aside, notify);
+  if (aside.is_used()) report_abandoned(folder, notify);
 }
 
 void leave_later(const RunFolder& folder, const RunState& state, const Notify& notify) {
@@ -282,7 +343,7 @@ void leave_later(const RunFolder& folder, const RunState& state, const Notify& n
   for (const std::string& path : paths) {
     const std::int64_t step = step_of_checkpoint(fs::path(path).filename().string());
     if (step <= state.step) continue;
-    move_durably(path, aside.place_for(path));
+    move_durably(path, aside.place_for_own(path));
     notify(fmt::format("the checkpoint of step {} is moved to {}", step, aside.path()));
   }
   try {
