@@ -42,7 +42,7 @@ constexpr ValueName kValueNames[] = {
     {"--prose", "FOLDER", ValueKind::folder},
     {"--rank", "N"},
     {"--require", "CONDITION"},
-    {"--resume", "auto|never|must|CHECKPOINT", ValueKind::checkpoint, "auto never must"},
+    {"--resume", "auto|never|must|CHECKPOINT", ValueKind::checkpoint, "auto never must best"},
     {"--rounds", "N"},
     {"--rows", "N"},
     {"--run-dir", "FOLDER", ValueKind::folder},
