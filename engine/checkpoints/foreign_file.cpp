@@ -107,10 +107,18 @@ bool is_pickle(std::string_view head) {
   return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5;
 }
 
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF"sv;
+
+std::string_view without_mark(std::string_view text) {
+  return text.starts_with(kByteOrderMark) ? text.substr(kByteOrderMark.size()) : text;
+}
+
+/// Whether the file begins with a good number of printable characters of ASCII.
 bool is_text(std::string_view head) {
-  return std::all_of(head.begin(), head.end(), [](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte >= 0x20 ? byte != 0x7F : (c == '\n' || c == '\r' || c == '\t');
+  constexpr std::size_t kEnough = 64;
+  const std::string_view begin = without_mark(head).substr(0, kEnough);
+  return std::all_of(begin.begin(), begin.end(), [](char c) {
+    return (c >= 0x20 && c < 0x7F) || c == '\n' || c == '\r' || c == '\t';
   });
 }
 
@@ -123,8 +131,7 @@ std::string first_line(std::string_view text) {
 /// Of a file of printable characters.
 std::string text_file(std::string_view head) {
   constexpr const char* kAgain = ". The download failed: download the file itself";
-  std::string_view text = head;
-  if (text.starts_with("\xEF\xBB\xBF"sv)) text.remove_prefix(3);
+  std::string_view text = without_mark(head);
   text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
   std::string begin(text.substr(0, 64));
   std::transform(begin.begin(), begin.end(), begin.begin(),

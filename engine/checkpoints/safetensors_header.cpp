@@ -350,10 +350,11 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
   HeaderReader reader(path);
   nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
   SafetensorsHeader header = reader.take();
-  std::sort(header.tensors.begin(), header.tensors.end(),
-            [](const TensorEntry& a, const TensorEntry& b) {
-              return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-            });
+  // Empty tensors share their place with others: they stay in the order of the header.
+  std::stable_sort(header.tensors.begin(), header.tensors.end(),
+                   [](const TensorEntry& a, const TensorEntry& b) {
+                     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+                   });
   check_layout(path, header.tensors, data_bytes);
   check_integrity_entry(path, header.tensors);
   check_integrity_is_there(path, header);

@@ -6,8 +6,8 @@
 
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/kept_runs.h"
+#include "tests/cli/outcome.h"
 #include "tests/support/places.h"
-#include "tests/support/rewrite.h"
 
 using namespace dpt;
 using namespace dpt::testing;
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 /// The config that all of them have.
-constexpr const char* kConfig = R"(version: 1
+constexpr const char* kEarlierConfig = R"(version: 1
 name: kept
 seed: 3
 data: {dataset: synthetic, size: 48, test_size: 6, classes: 3, val_split: 8, batch_size: 8}
@@ -29,7 +29,7 @@ checkpoint: {every_steps: 0, keep_last: 2}
 devices: [cpu]
 )";
 
-std::vector<std::string> versions() {
+std::vector<std::string> earlier_versions() {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(source_dir() + "/tests/golden/earlier")) {
     if (entry.is_directory()) names.push_back(entry.path().filename().string());
@@ -38,26 +38,13 @@ std::vector<std::string> versions() {
   return names;
 }
 
-Metadata metadata_of(const std::string& path) {
-  return SafetensorsFile::open(path).metadata();
-}
-
-/// All tensors of a file as they are stored; without the checksum.
-std::string tensors_of(const std::string& path) {
-  const SafetensorsFile file = SafetensorsFile::open(path);
-  std::string all;
-  for (const TensorEntry& entry : file.tensors()) {
-    if (entry.name == "dpt.integrity") continue;
-    const std::vector<std::byte> bytes = file.read(entry);
-    all += entry.name + ":";
-    all.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
-  return all;
+std::string version_in(const std::string& path) {
+  return SafetensorsFile::open(path).metadata().at("dpt.version");
 }
 
 /// A copy of the run of a version in a folder of its own.
 struct EarlierRun : Workplace {
-  explicit EarlierRun(const std::string& version) : Workplace(kConfig) {
+  explicit EarlierRun(const std::string& version) : Workplace(kEarlierConfig) {
     fs::copy(source_dir() + "/tests/golden/earlier/" + version, dir.file("r"),
              fs::copy_options::recursive);
   }
@@ -69,11 +56,11 @@ struct EarlierRun : Workplace {
 }  // namespace
 
 TEST_CASE("earlier versions: one run of each format version is kept") {
-  CHECK(versions() == Words{"1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7"});
-  for (const std::string& version : versions()) {
+  CHECK(earlier_versions() == Words{"1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7"});
+  for (const std::string& version : earlier_versions()) {
     CAPTURE(version);
     const EarlierRun w(version);
-    CHECK(metadata_of(w.newest()).at("dpt.version") == version);
+    CHECK(version_in(w.newest()) == version);
     const RunState state = state_of(w.newest());
     CHECK(state.step == 12);
     CHECK(state.epoch == 2);
@@ -85,14 +72,14 @@ TEST_CASE("earlier versions: one run of each format version is kept") {
 }
 
 TEST_CASE("earlier versions: a run goes on to the bits that its state has in a file of today") {
-  for (const std::string& version : versions()) {
+  for (const std::string& version : earlier_versions()) {
     CAPTURE(version);
     const EarlierRun w(version);
     // The same state as this release writes it: read, and written again one step later.
     const Finished moved = w.run_well(
         {"train", "small.yaml", "--run-dir", "today", "--resume", "r", "--max-steps", "13"});
     check_contains(moved.err, "at step 12 (epoch 3)");
-    CHECK(metadata_of(w.newest("today")).at("dpt.version") == "1.8");
+    CHECK(version_in(w.newest("today")) == "1.8");
     w.run_well({"train", "small.yaml", "--run-dir", "today"});
 
     const Finished run = w.run_well({"train", "small.yaml", "--run-dir", "r"});
@@ -110,7 +97,7 @@ TEST_CASE("earlier versions: a run goes on to the bits that its state has in a f
 }
 
 TEST_CASE("earlier versions: a run is evaluated, exported, listed, reported and started from") {
-  for (const std::string& version : versions()) {
+  for (const std::string& version : earlier_versions()) {
     CAPTURE(version);
     const EarlierRun w(version);
     check_contains(w.run_well({"eval", "r"}).out, "r/best.safetensors: test split, 6 samples");

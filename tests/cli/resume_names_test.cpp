@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Changes one byte in the middle of a file.
-void damage(const std::string& path) {
+void change_byte(const std::string& path) {
   std::string bytes = read_file(path);
   REQUIRE(bytes.size() > 100);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
@@ -27,7 +27,7 @@ std::string command_in(const std::string& text) {
   return text.substr(begin + 3, text.find('\n', begin + 1) - begin - 3);
 }
 
-std::vector<std::int64_t> steps_of(const std::vector<json>& events) {
+std::vector<std::int64_t> logged_steps(const std::vector<json>& events) {
   std::vector<std::int64_t> steps;
   for (const json& event : events) steps.push_back(event["step"]);
   return steps;
@@ -40,13 +40,11 @@ TEST_CASE("--resume: a step, a bare name, a part of the path, best, a folder") {
   w.train_well({});
   const auto resumed = [&](const std::string& name, const std::string& file, int step) {
     CAPTURE(name);
-    const Finished run = w.train_well({"--resume", name, "--dry-run"});
-    CHECK(run.err.empty());
     const std::string copy = "c";
     fs::remove_all(w.dir.file(copy));
     fs::copy(w.dir.file("r"), w.dir.file(copy), fs::copy_options::recursive);
-    const Finished done =
-        w.train_well({"--resume", name, "--max-steps", std::to_string(step + 1)}, copy);
+    const Finished done = w.train_well(
+        {"--resume", name, "train.epochs=4", "--max-steps", std::to_string(step + 1)}, copy);
     check_contains(done.err, fmt::format("resuming {} at step {} ", file, step));
   };
   const std::string place = "c/checkpoints/" + dpt::checkpoint_name(12);
@@ -100,7 +98,7 @@ TEST_CASE("damaged checkpoints: the message names the good best and the command 
   const KeptRuns w;
   w.train_well({});
   const std::int64_t step = state_of(w.best()).step;
-  for (const std::int64_t each : {12, 24, 36}) damage(w.checkpoint(each));
+  for (const std::int64_t each : {12, 24, 36}) change_byte(w.checkpoint(each));
   const auto before = contents(w.dir.file("r"));
   for (const char* resume : {"auto", "must"}) {
     const Finished bad = w.train({"train.epochs=4", "--resume", resume});
@@ -130,16 +128,17 @@ TEST_CASE("damaged checkpoints and best: the newest of an abandoned branch is na
   const KeptRuns w;
   w.train_well({});
   w.train_well({"--resume", "12", "--max-steps", "20"});
-  for (const std::int64_t each : {12, 20}) damage(w.checkpoint(each));
-  damage(w.best());
+  for (const std::int64_t each : {12, 20}) change_byte(w.checkpoint(each));
+  change_byte(w.best());
   const std::string branch = "r/checkpoints/abandoned-1/";
   for (const auto& entry : fs::directory_iterator(w.dir.file(branch))) {
-    if (entry.path().filename() == "best.safetensors") damage(entry.path().string());
+    if (entry.path().filename() == "best.safetensors") change_byte(entry.path().string());
   }
   const Finished bad = w.train({});
   CHECK(bad.exit_code == 3);
   check_contains(bad.err, branch + dpt::checkpoint_name(36) + " is good: step 36, epoch 3.");
-  for (const std::int64_t each : {24, 36}) damage(w.dir.file(branch + dpt::checkpoint_name(each)));
+  for (const std::int64_t each : {24, 36})
+    change_byte(w.dir.file(branch + dpt::checkpoint_name(each)));
   const Finished none = w.train({});
   CHECK(none.exit_code == 3);
   check_contains(none.err, "Start a new run with --overwrite or --resume never");
@@ -157,7 +156,7 @@ TEST_CASE("back to a branch that was left: its log lines come back, each step on
   const std::string left = train({"--resume", "12", "--max-steps", "20"});
   check_contains(left, "1 abandoned branch(es) take ");
   check_contains(left, " and stay until you remove them: rm -r r/checkpoints/abandoned-*");
-  CHECK(steps_of(w.events("step")).size() == 20);
+  CHECK(logged_steps(w.events("step")).size() == 20);
 
   const std::string branch = "r/checkpoints/abandoned-1/" + dpt::checkpoint_name(24);
   const std::string back = train({"--resume", branch});
@@ -165,12 +164,12 @@ TEST_CASE("back to a branch that was left: its log lines come back, each step on
   check_contains(back, " of this branch are back in metrics.jsonl; ");
   std::vector<std::int64_t> all(36);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i) + 1;
-  CHECK(steps_of(w.events("step")) == all);
+  CHECK(logged_steps(w.events("step")) == all);
   std::vector<std::int64_t> epochs;
   for (const json& event : w.events("epoch")) epochs.push_back(event["epoch"]);
   CHECK(epochs == Steps{1, 2, 3});
   // Of this branch, nothing stays behind but what was repeated; the other one is there, once.
-  std::vector<std::int64_t> gone = steps_of(w.events("step", "r", "metrics.abandoned.jsonl"));
+  std::vector<std::int64_t> gone = logged_steps(w.events("step", "r", "metrics.abandoned.jsonl"));
   std::sort(gone.begin(), gone.end());
   Steps expected;
   for (std::int64_t step = 13; step <= 20; ++step) expected.push_back(step);
@@ -180,7 +179,7 @@ TEST_CASE("back to a branch that was left: its log lines come back, each step on
   // And to the other one again, whose log is with its checkpoint.
   const std::string other = "r/checkpoints/abandoned-2/" + dpt::checkpoint_name(20);
   train({"--resume", other, "--max-steps", "20"});
-  CHECK(steps_of(w.events("step")) == Steps(all.begin(), all.begin() + 20));
+  CHECK(logged_steps(w.events("step")) == Steps(all.begin(), all.begin() + 20));
   CHECK(fs::exists(w.dir.file("r/checkpoints/abandoned-1/metrics.jsonl")));
 }
 
