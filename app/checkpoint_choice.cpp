@@ -1,5 +1,8 @@
 #include "app/checkpoint_choice.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <filesystem>
 
 #include "app/catalog.h"
@@ -66,6 +69,31 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
   return has_kept ? kept : newest;
 }
 
+/// Refuses a folder without a good checkpoint, with what it has instead.
+[[noreturn]] void refuse_folder(const std::string& folder, const CheckpointUse& use) {
+  const std::string replaced = folder_of_run(folder);
+  if (replaced != folder) {
+    fail(ErrorKind::data,
+         "{}: the run folder has no good checkpoint. {} holds the run that --overwrite was to "
+         "replace: {} that, or run dpt train again without --overwrite, which restores it",
+         folder, replaced, use.verb);
+  }
+  constexpr std::size_t kMax = 5;
+  std::vector<std::string> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().extension() == ".safetensors") files.push_back(entry->path().string());
+  }
+  if (files.empty()) fail(ErrorKind::data, "{}: the run folder has no good checkpoint", folder);
+  std::sort(files.rbegin(), files.rend());
+  const std::size_t more = files.size() > kMax ? files.size() - kMax : 0;
+  files.resize(files.size() - more);
+  fail(ErrorKind::data,
+       "{}: expected a run folder or a file, found a folder with {}{}: name the file to {}", folder,
+       fmt::join(files, ", "), more > 0 ? fmt::format(" and {} more", more) : "", use.verb);
+}
+
 }  // namespace
 
 std::string find_checkpoint(const std::string& target, const CheckpointUse& use) {
@@ -79,13 +107,7 @@ std::string find_checkpoint(const std::string& target, const CheckpointUse& use)
   if (!newest.empty()) return best_or_newest(target, newest, use);
   const std::string best = target + "/best.safetensors";
   if (!fs::exists(best, error)) {
-    const std::string replaced = folder_of_run(target);
-    fail(ErrorKind::data, "{}: the run folder has no good checkpoint{}", target,
-         replaced == target
-             ? std::string()
-             : fmt::format(". {} holds the run that --overwrite was to replace: {} that, or "
-                           "run dpt train again without --overwrite, which restores it",
-                           replaced, use.verb));
+    refuse_folder(target, use);
   }
   const std::string config = target + "/config.yaml";
   if (fs::exists(config, error) && !is_best_of_run(best, read_whole_file(config))) {

@@ -168,7 +168,10 @@ void add_inspect_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* inspect = app.add_subcommand(
       "inspect", "Show the contents of a safetensors file and verify its checksum");
-  inspect->add_option("file", options->file, "A checkpoint or any safetensors file")->required();
+  inspect
+      ->add_option("file", options->file,
+                   "A checkpoint, any safetensors file, or a run folder: its best checkpoint")
+      ->required();
   inspect->add_flag("--json", options->json, kJsonHelp);
   set_body(inspect, body, options, run_inspect);
 }

@@ -84,13 +84,14 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
               "--resume", options->resume,
               "What to resume: auto (default), the run in the run folder if there is one; never, "
               "nothing: start a new run in a new folder; must, the run in the run folder, or fail; "
-              "or "
-              "a checkpoint file (later checkpoints are moved to checkpoints/abandoned-N)")
+              "or a checkpoint: a file, a step of the run (28), best, or another run's folder "
+              "(later "
+              "checkpoints are moved to checkpoints/abandoned-N)")
           ->check(not_empty());
   train
       ->add_option("--weights", options->weights,
                    "Start from the weights of a safetensors file (torchvision names and layouts), "
-                   "in place of the config's weights.file")
+                   "or of a run folder's best checkpoint, in place of the config's weights.file")
       ->check(not_empty());
   train
       ->add_option("--expect-missing", options->expect_missing,

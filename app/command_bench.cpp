@@ -9,6 +9,7 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/console.h"
+#include "app/start_weights.h"
 #include "app/world_run.h"
 #include "engine/checkpoints/weights_file.h"
 #include "engine/spec/read_spec.h"
@@ -75,7 +76,7 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
   StartingPoint start = fresh_start(job);
   if (!options.weights.empty()) {
     WeightsSpec weights = job.spec.weights.value_or(WeightsSpec());
-    weights.file = options.weights;
+    weights.file = weights_file_of(options.weights);
     load_weights(weights, job.plan, &job.splits.train.source->classes(), start.params.data());
   }
 

@@ -2,8 +2,10 @@
 #include <fmt/ranges.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "app/checkpoint_choice.h"
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "engine/checkpoints/checkpoint.h"
@@ -13,6 +15,8 @@
 
 namespace dpt {
 namespace {
+
+constexpr CheckpointUse kToInspect = {"inspect", "inspect", "inspected"};
 
 const char* verdict_of(Integrity integrity) {
   switch (integrity) {
@@ -29,7 +33,9 @@ const char* verdict_of(Integrity integrity) {
 }  // namespace
 
 int run_inspect(const InspectOptions& options) {
-  const std::string& path = options.file;
+  std::error_code error;  // of a name that is too long or a folder that is closed to us
+  const bool is_folder = std::filesystem::is_directory(options.file, error);
+  const std::string path = is_folder ? find_checkpoint(options.file, kToInspect) : options.file;
   const SafetensorsFile file = SafetensorsFile::open(path);
   const Integrity integrity = file.check_integrity();
   if (options.json) {

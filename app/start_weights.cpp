@@ -1,9 +1,11 @@
 #include "app/start_weights.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include <fmt/ranges.h>
 
+#include "app/checkpoint_choice.h"
 #include "engine/checkpoints/weights_file.h"
 #include "engine/spec/name_patterns.h"
 #include "engine/spec/paths.h"
@@ -11,6 +13,8 @@
 
 namespace dpt {
 namespace {
+
+constexpr CheckpointUse kToStartFrom = {"train CONFIG --weights", "start from", "taken"};
 
 /// What the report says of the file's averages.
 std::string use_text(const WeightsReport& report) {
@@ -36,23 +40,41 @@ std::string head_line(const HeadReport& head) {
   return line;
 }
 
-/// Sorts names into those that were expected and surprises, and reports each.
+constexpr std::size_t kMaxNames = 20;  // of a kind: a file of another model may have thousands
+
+/// A line for each name, up to kMaxNames, and how many more there are.
+std::vector<std::string> lines_of(const char* what, const std::vector<std::string>& names,
+                                  const char* remark) {
+  std::vector<std::string> lines;
+  // One more takes no more room than its count.
+  const std::size_t shown = names.size() <= kMaxNames + 1 ? names.size() : kMaxNames;
+  for (std::size_t i = 0; i < shown; ++i) {
+    lines.push_back(fmt::format("  {}: {}{}", what, names[i], remark));
+  }
+  if (shown < names.size()) {
+    lines.push_back(fmt::format("  {}: and {} more{}", what, names.size() - shown, remark));
+  }
+  return lines;
+}
+
+/// Sorts names into those that were expected and surprises.
 class Expectation {
  public:
   Expectation(const char* what, const std::vector<std::string>& names,
-              const std::vector<std::string>& patterns, std::vector<std::string>& lines)
+              const std::vector<std::string>& patterns)
       : what_(what), names_(names), patterns_(patterns) {
     for (const std::string& name : names) {
-      const bool is_expected = matches_any(patterns, name);
-      lines.push_back(fmt::format("  {}: {}{}", what, name, is_expected ? " (expected)" : ""));
-      if (!is_expected) surprises_.push_back(name);
+      (matches_any(patterns, name) ? expected_ : surprises_).push_back(name);
     }
   }
 
   const std::vector<std::string>& surprises() const { return surprises_; }
+  std::vector<std::string> expected_lines() const {
+    return lines_of(what_, expected_, " (expected)");
+  }
   std::string surprise_lines() const {
     std::string text;
-    for (const std::string& name : surprises_) text += fmt::format("\n  {}: {}", what_, name);
+    for (const std::string& line : lines_of(what_, surprises_, "")) text += "\n" + line;
     return text;
   }
   /// A line for each pattern without a name.
@@ -70,7 +92,7 @@ class Expectation {
   const char* what_;
   const std::vector<std::string>& names_;
   const std::vector<std::string>& patterns_;
-  std::vector<std::string> surprises_;
+  std::vector<std::string> expected_, surprises_;
 };
 
 /// What to write into `weights` for a file that does not fit.
@@ -95,6 +117,11 @@ void replace_weights_file(const std::string& file, TrainSpec& spec) {
   if (spec.weights && !file.empty()) spec.weights->file = resolve_path(file, {});
 }
 
+std::string weights_file_of(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) ? find_checkpoint(path, kToStartFrom) : path;
+}
+
 std::optional<StartWeights> start_weights(const TrainOptions& options, const TrainSpec& spec) {
   if (options.weights.empty() && !spec.weights) return std::nullopt;
   StartWeights weights;
@@ -117,15 +144,19 @@ std::optional<StartWeights> start_weights(const TrainOptions& options, const Tra
 
 std::vector<std::string> apply_start_weights(const StartWeights& weights, const Plan& plan,
                                              const std::vector<std::string>* classes, float* flat) {
-  const WeightsReport report = load_weights(weights.spec, plan, classes, flat);
+  WeightsSpec spec = weights.spec;
+  spec.file = weights_file_of(spec.file);
+  const WeightsReport report = load_weights(spec, plan, classes, flat);
   std::vector<std::string> lines = {fmt::format(
-      "weights from {}{}: {} loaded, {} missing, {} left over", weights.spec.file, use_text(report),
+      "weights from {}{}: {} loaded, {} missing, {} left over", spec.file, use_text(report),
       report.loaded.size(), report.missing.size(), report.left_over.size())};
   if (report.head && classes) lines.push_back(head_line(*report.head));
-  const Expectation missing("missing from the file", report.missing, weights.spec.expect_missing,
-                            lines);
-  const Expectation left_over("left over in the file", report.left_over,
-                              weights.spec.expect_left_over, lines);
+  const Expectation missing("missing from the file", report.missing, spec.expect_missing);
+  const Expectation left_over("left over in the file", report.left_over, spec.expect_left_over);
+  for (const Expectation* each : {&missing, &left_over}) {
+    const std::vector<std::string> expected = each->expected_lines();
+    lines.insert(lines.end(), expected.begin(), expected.end());
+  }
   const std::string surprises = missing.surprise_lines() + left_over.surprise_lines();
   if (!surprises.empty()) {
     fail(ErrorKind::data, "{} does not fit the model:{}{}", weights.source, surprises,

@@ -11,6 +11,25 @@ namespace {
 constexpr const char* kPlainCharacters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
 
+/// The words of the command line that a resume keeps.
+std::vector<std::string> words_to_resume(const TrainOptions& options, bool without_max_steps,
+                                         bool without_run_dir) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < options.command.size(); ++i) {
+    const std::string& word = options.command[i];
+    const auto is = [&](const std::string& name) {
+      if (word == name) ++i;  // and its value
+      return word == name || word.rfind(name + "=", 0) == 0;
+    };
+    if (word == "--overwrite" || is("--resume") || (without_run_dir && is("--run-dir")) ||
+        (without_max_steps && is("--max-steps"))) {
+      continue;
+    }
+    words.push_back(word);
+  }
+  return words;
+}
+
 }  // namespace
 
 Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& outcome) {
@@ -67,6 +86,12 @@ std::string shell_command(const std::vector<std::string>& words) {
   return line;
 }
 
+std::string resume_command(const TrainOptions& options, const std::string& checkpoint) {
+  std::vector<std::string> words = words_to_resume(options, false, false);
+  words.insert(words.end(), {"--resume", checkpoint});
+  return shell_command(words);
+}
+
 std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunFolder& folder,
                          RunEnd end) {
   const bool resumes = options.resume == "auto" || options.resume == "must";
@@ -75,19 +100,7 @@ std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunF
   if (resumes && !options.overwrite && end != RunEnd::max_steps && !was_moved) {
     return "run the same command again to resume";
   }
-  std::vector<std::string> words;
-  for (std::size_t i = 0; i < options.command.size(); ++i) {
-    const std::string& word = options.command[i];
-    const auto is = [&](const std::string& name) {
-      if (word == name) ++i;  // and its value
-      return word == name || word.rfind(name + "=", 0) == 0;
-    };
-    if (word == "--overwrite" || is("--resume") || (was_moved && is("--run-dir")) ||
-        (end == RunEnd::max_steps && is("--max-steps"))) {
-      continue;
-    }
-    words.push_back(word);
-  }
+  std::vector<std::string> words = words_to_resume(options, end == RunEnd::max_steps, was_moved);
   if (was_moved || (options.run_dir.empty() && path != "runs/" + job.spec.name)) {
     words.insert(words.end(), {"--run-dir", path});
   }

@@ -18,6 +18,9 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
 /// The words of a command line, quoted for a shell, without secrets (engine/spec/secrets.h).
 std::string shell_command(const std::vector<std::string>& words);
 
+/// The command that resumes the run of `options` from a file.
+std::string resume_command(const TrainOptions& options, const std::string& checkpoint);
+
 /// How to resume a run that ended early: "run the same command again to resume", or the command.
 std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunFolder& folder,
                          RunEnd end);

@@ -7,8 +7,10 @@
 
 #include "app/catalog.h"
 #include "app/command_support.h"
+#include "app/resume_choice.h"
 #include "app/start_weights.h"
 #include "datasets/class_table.h"
+#include "engine/checkpoints/state_checks.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
 
@@ -84,34 +86,14 @@ void warn_of_other_weights(const std::string& argument, const TrainSpec& spec,
                   start.checkpoint, began));
 }
 
-/// The checkpoint to resume from, or empty for a fresh start.
-std::string find_checkpoint(const TrainOptions& options, const std::string& folder,
-                            Progress& progress) {
-  const std::string checkpoints = folder + "/checkpoints";
-  if (options.resume == "never") return {};
-  if (options.overwrite && options.resume == "auto") return {};
-  if (options.resume != "auto" && options.resume != "must") {
-    std::error_code error;  // of a name that is too long or a folder that is closed to us
-    if (!fs::is_regular_file(options.resume, error)) {
-      fail(ErrorKind::usage,
-           "--resume {}: expected auto, never, must or a checkpoint file, found no such file",
-           options.resume);
-    }
-    return options.resume;
+/// Refuses what could be trained but not read again from a checkpoint.
+void check_can_be_saved(const Job& job) {
+  check_tensor_names(job.plan, job.state_names());
+  try {
+    load_stored_spec(catalog(), job.resolved_config, "the config with all defaults");
+  } catch (const Error& error) {
+    fail(ErrorKind::usage, "a checkpoint of this run could not be resumed: {}", error.what());
   }
-  const std::string found =
-      newest_good_checkpoint(checkpoints, [&](const std::string& text) { progress.warn(text); });
-  if (!found.empty()) return found;
-  if (!list_checkpoints(checkpoints).empty()) {
-    fail(ErrorKind::data,
-         "{} has checkpoints, but none of them is good (see above). Start a new run with "
-         "--overwrite or --resume never",
-         checkpoints);
-  }
-  if (options.resume == "must") {
-    fail(ErrorKind::data, "--resume must: {} has no checkpoint", checkpoints);
-  }
-  return {};
 }
 
 /// Files from before 1.2 do not say what their best is a value of; their config does.
@@ -167,8 +149,9 @@ void check_keeps_config(const TrainOptions& options, const std::string& folder) 
 TrainStart load_start(const TrainOptions& options, const Job& job, const std::string& folder,
                       Progress& progress) {
   TrainStart start;
-  start.checkpoint = find_checkpoint(options, folder, progress);
-  if (start.checkpoint.empty()) {
+  std::optional<ResumeChoice> choice = choose_checkpoint(options, folder, job.plan, progress);
+  if (!choice) {
+    check_can_be_saved(job);
     start.point = fresh_start(job);
     if (const auto weights = start_weights(options, job.spec)) {
       const std::vector<std::string>& classes = job.splits.train.source->classes();
@@ -181,16 +164,17 @@ TrainStart load_start(const TrainOptions& options, const Job& job, const std::st
     }
     return start;
   }
-  const CheckpointHeader header = read_checkpoint_header(start.checkpoint);
+  start.checkpoint = choice->file.path();
+  const CheckpointHeader& header = choice->file.header();
   check_same_config(start.checkpoint, header, folder, job);
   start.other_data = check_same_data(start.checkpoint, header, job, options.allow_other_data);
   if (!start.other_data.empty()) {
     progress.warn(fmt::format("{}: {} (--allow-other-data)", start.checkpoint, start.other_data));
   }
-  start.point = start_from_checkpoint(job, start.checkpoint);
+  start.point = start_from_checkpoint(job, choice->file);
   warn_of_other_weights(options.weights, job.spec, start, progress);
   name_monitors(start.checkpoint, start.point);
-  start.point.keep_forever = start.checkpoint == options.resume;
+  start.point.keep_forever = choice->is_named;
   return start;
 }
 

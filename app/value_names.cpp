@@ -43,7 +43,7 @@ constexpr ValueName kValueNames[] = {
     {"--rank", "N"},
     {"--require", "CONDITION"},
     {"--restore", "RUN", ValueKind::folder},
-    {"--resume", "auto|never|must|CHECKPOINT", ValueKind::checkpoint, "auto never must"},
+    {"--resume", "auto|never|must|CHECKPOINT", ValueKind::checkpoint, "auto never must best"},
     {"--rounds", "N"},
     {"--rows", "N"},
     {"--run-dir", "FOLDER", ValueKind::folder},

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <filesystem>
 #include <set>
+#include <span>
+#include <string_view>
 
 #include "engine/checkpoints/file_io.h"
 #include "engine/checkpoints/param_tensors.h"
@@ -16,8 +19,10 @@
 namespace dpt {
 namespace {
 
+constexpr std::string_view kStatePrefix = "optim.";
+
 std::string state_tensor_name(const std::string& state, const Param& param) {
-  return fmt::format("optim.{}.{}", state, param.name);
+  return fmt::format("{}{}.{}", kStatePrefix, state, param.name);
 }
 
 /// Whether a state has a tensor for a parameter. Counters are not averaged.
@@ -55,40 +60,89 @@ struct FileTensors {
   }
 };
 
-/// Reads a tensor of a checkpoint into its place; `seen` collects what the plan asked for.
-void take(const SafetensorsFile& file, const std::string& name, const Param& param, float* flat,
-          std::set<std::string>& seen) {
-  const TensorEntry* entry = file.find(name);
-  if (!entry) {
-    fail(ErrorKind::data, "{}: expected tensor '{}' of the config's model, found none", file.path(),
-         name);
+/// Takes the tensors of a plan, and the states of its parameters, while their file is verified.
+/// What does not fit is left to VerifiedCheckpoint::take, which says so.
+class PlanReceiver : public TensorReceiver {
+ public:
+  PlanReceiver(const Plan& plan, std::vector<float>& params,
+               std::map<std::string, std::vector<float>, std::less<>>& states)
+      : params_(params), states_(states), floats_(static_cast<std::size_t>(plan.param_floats)) {
+    for (const Param& param : plan.params) by_name_.emplace(param.name, &param);
+    params_.assign(floats_, 0.0F);
   }
-  if (entry->dtype != dtype_of(param)) {
-    fail(ErrorKind::data, "{}: tensor '{}': expected {}, found {}", file.path(), name,
-         dtype_of(param), entry->dtype);
+
+  std::span<std::byte> place_for(const TensorEntry& entry) override {
+    param_ = nullptr;
+    flat_ = &params_;
+    if (const auto found = by_name_.find(entry.name); found != by_name_.end()) {
+      param_ = found->second;
+    } else if (entry.name.starts_with(kStatePrefix)) {
+      find_state(std::string_view(entry.name).substr(kStatePrefix.size()));
+    }
+    if (!param_ || entry.dtype != dtype_of(*param_) || entry.shape != param_->spec.file_shape) {
+      return {};
+    }
+    if (param_->spec.role == ParamRole::counter) {
+      integers_.resize(static_cast<std::size_t>(param_->count));
+      return std::as_writable_bytes(std::span(integers_));
+    }
+    values_.resize(static_cast<std::size_t>(param_->count));
+    return std::as_writable_bytes(std::span(values_));
   }
-  check_shape(file, *entry, param);
-  read_into(file, *entry, param, flat);
-  seen.insert(name);
-}
+
+  void received(const TensorEntry&) override {
+    flat_->resize(floats_);
+    float* to = flat_->data() + param_->offset;
+    if (param_->spec.role == ParamRole::counter) {
+      put_counts(*param_, integers_, to);
+    } else {
+      from_file_layout(*param_, values_.data(), to);
+    }
+  }
+
+ private:
+  /// "STATE.PARAM"; names of states have no dots.
+  void find_state(std::string_view name) {
+    const std::size_t dot = name.find('.');
+    if (dot == std::string_view::npos) return;
+    const std::string state(name.substr(0, dot));
+    const auto found = by_name_.find(name.substr(dot + 1));
+    if (found == by_name_.end() || !is_kept(state, *found->second)) return;
+    param_ = found->second;
+    flat_ = &states_[state];
+  }
+
+  std::vector<float>& params_;
+  std::map<std::string, std::vector<float>, std::less<>>& states_;
+  std::size_t floats_;
+  std::map<std::string_view, const Param*> by_name_;
+  const Param* param_ = nullptr;  ///< of the tensor that is being read
+  std::vector<float>* flat_ = nullptr;
+  std::vector<float> values_;
+  std::vector<std::int64_t> integers_;
+};
 
 std::string file_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-void check_undamaged(const SafetensorsFile& file) {
-  const Integrity integrity = file.check_integrity();
+void check_undamaged(const SafetensorsFile& file, Integrity integrity) {
   if (integrity == Integrity::good) return;
   // A file that is not of dpt, or of a later one, is called that.
   const bool says_version = file.metadata().contains("dpt.version");
   if (integrity == Integrity::absent || says_version) read_version(file.path(), file.metadata());
-  const std::string good = newest_good_checkpoint(folder_of(file.path()), [](const auto&) {});
+  const std::string folder = folder_of(file.path());
+  const std::string good = newest_good_checkpoint(folder, [](const auto&) {});
+  const std::string best =
+      std::filesystem::path(folder + "/../best.safetensors").lexically_normal().string();
+  const bool has_best = good.empty() && defect_of(best).empty();
   fail(ErrorKind::data, "{}: {}; {}", file.path(),
        integrity == Integrity::mismatch
            ? "is damaged: its bytes do not match its checksum"
            : "expected a checkpoint with the checksum 'dpt.integrity', found none",
-       good.empty() ? "there is no good checkpoint in its folder"
-                    : fmt::format("the newest good one in its folder is {}", file_name(good)));
+       !good.empty() ? fmt::format("the newest good one in its folder is {}", file_name(good))
+       : has_best ? fmt::format("there is no good checkpoint in its folder, but {} is good", best)
+                  : "there is no good checkpoint in its folder");
 }
 
 }  // namespace
@@ -105,6 +159,23 @@ const std::pair<std::string, std::vector<float>>* average_of(const Checkpoint& c
     return nullptr;
   }
   return found == states.end() ? nullptr : &*found;
+}
+
+void check_tensor_names(const Plan& plan, const std::vector<std::string>& states) {
+  for (const Param& param : plan.params) {
+    std::vector<std::string> names = {param.name};
+    for (const std::string& state : states) {
+      if (is_kept(state, param)) names.push_back(state_tensor_name(state, param));
+    }
+    for (const std::string& name : names) {
+      const std::string defect = name_defect(name);
+      if (defect.empty()) continue;
+      fail(ErrorKind::usage,
+           "layer '{}...': a checkpoint could not hold its tensor '{}...': {}; shorten the name of "
+           "the layer",
+           param.name.substr(0, 40), name.substr(0, 60), defect);
+    }
+  }
 }
 
 std::string save_checkpoint(const HeldPath& place, const Plan& plan, const Checkpoint& checkpoint) {
@@ -151,57 +222,113 @@ std::string save_checkpoint(const HeldPath& place, const Plan& plan, const Check
                            });
 }
 
-Checkpoint load_checkpoint(const HeldPath& place, const Plan& plan) {
-  const std::string& path = place.text();
-  const SafetensorsFile file = SafetensorsFile::open(place);
-  check_undamaged(file);
-  const SchemaVersion version = read_version(path, file.metadata());
-  CheckpointHeader header = from_metadata(path, file.metadata());
+VerifiedCheckpoint::VerifiedCheckpoint(SafetensorsFile file, const Plan& plan)
+    : plan_(&plan), file_(std::move(file)) {
+  PlanReceiver receiver(plan, params_, states_);
+  integrity_ = file_.check_integrity(receiver);
+}
 
-  Checkpoint checkpoint;
-  checkpoint.state = header.state;
-  checkpoint.config = std::move(header.config);
-  checkpoint.classes = std::move(header.classes);
-  checkpoint.targets = header.targets;
-  checkpoint.features = std::move(header.features);
-  checkpoint.sample_type = header.sample_type;
-  checkpoint.train_samples = header.train_samples;
-  checkpoint.dataset_fingerprint = std::move(header.dataset_fingerprint);
-  checkpoint.test_fingerprint = std::move(header.test_fingerprint);
-  checkpoint.shards = header.shards;
-  checkpoint.devices = std::move(header.devices);
-  checkpoint.made_by = std::move(header.made_by);
-  checkpoint.checksum = file.stored_checksum();
+VerifiedCheckpoint::VerifiedCheckpoint(const HeldPath& path, const Plan& plan)
+    : VerifiedCheckpoint(SafetensorsFile::open(path), plan) {
+  check_undamaged(file_,
+                  integrity_);  // before a changed bit in the header passes for another config
+  read_header();
+}
 
-  const auto floats = static_cast<std::size_t>(plan.param_floats);
-  std::set<std::string> seen{kIntegrityName};
-  checkpoint.params.assign(floats, 0.0F);
-  for (const Param& param : plan.params) {
-    take(file, param.name, param, checkpoint.params.data(), seen);
+void VerifiedCheckpoint::read_header() {
+  header_ = from_metadata(path(), file_.metadata());
+  header_.checksum = file_.stored_checksum();
+}
+
+std::optional<VerifiedCheckpoint> VerifiedCheckpoint::newest_good(
+    const std::string& folder, const Plan& plan,
+    const std::function<void(const std::string&)>& warn) {
+  for (const std::string& path : list_checkpoints(folder)) {
+    std::optional<VerifiedCheckpoint> found;
+    std::string defect;
+    try {
+      found = VerifiedCheckpoint(SafetensorsFile::open(path), plan);
+      defect = defect_of(path, found->integrity_);
+    } catch (const Error& error) {
+      defect = error.what();
+    }
+    if (defect.empty()) {
+      found->read_header();
+      return found;
+    }
+    warn(defect + "; it is skipped");
   }
-  for (const std::string& state : optimizer_states(path, file.metadata())) {
-    auto& [name, flat] = checkpoint.optimizer.emplace_back(state, std::vector<float>(floats));
-    for (const Param& param : plan.params) {
-      if (is_kept(name, param)) {
-        take(file, state_tensor_name(name, param), param, flat.data(), seen);
+  return std::nullopt;
+}
+
+/// Checks that a tensor fits; `seen` collects what the plan asked for.
+void VerifiedCheckpoint::check_param(const std::string& name, const Param& param,
+                                     std::set<std::string>& seen) const {
+  const TensorEntry* entry = file_.find(name);
+  if (!entry) {
+    fail(ErrorKind::data, "{}: expected tensor '{}' of the config's model, found none", path(),
+         name);
+  }
+  if (entry->dtype != dtype_of(param)) {
+    fail(ErrorKind::data, "{}: tensor '{}': expected {}, found {}", path(), name, dtype_of(param),
+         entry->dtype);
+  }
+  check_shape(file_, *entry, param);
+  seen.insert(name);
+}
+
+Checkpoint VerifiedCheckpoint::take() {
+  Checkpoint checkpoint;
+  checkpoint.state = header_.state;
+  checkpoint.config = header_.config;
+  checkpoint.classes = header_.classes;
+  checkpoint.targets = header_.targets;
+  checkpoint.features = header_.features;
+  checkpoint.sample_type = header_.sample_type;
+  checkpoint.train_samples = header_.train_samples;
+  checkpoint.dataset_fingerprint = header_.dataset_fingerprint;
+  checkpoint.test_fingerprint = header_.test_fingerprint;
+  checkpoint.shards = header_.shards;
+  checkpoint.devices = header_.devices;
+  checkpoint.made_by = header_.made_by;
+  checkpoint.checksum = header_.checksum;
+
+  std::set<std::string> seen{kIntegrityName};
+  for (const Param& param : plan_->params) check_param(param.name, param, seen);
+  checkpoint.params = std::move(params_);
+  for (const std::string& state : optimizer_states(path(), file_.metadata())) {
+    std::vector<float> flat;
+    if (const auto found = states_.find(state); found != states_.end()) {
+      flat = std::move(found->second);
+    }
+    flat.resize(checkpoint.params.size());
+    for (const Param& param : plan_->params) {
+      if (is_kept(state, param)) {
+        check_param(state_tensor_name(state, param), param, seen);
       } else if (param.spec.role == ParamRole::counter) {
         const float* own = checkpoint.params.data() + param.offset;
         std::copy_n(own, param.count, flat.data() + param.offset);
       }
     }
+    checkpoint.optimizer.emplace_back(state, std::move(flat));
   }
-  for (const TensorEntry& entry : file.tensors()) {
+  const SchemaVersion version = read_version(path(), file_.metadata());
+  for (const TensorEntry& entry : file_.tensors()) {
     // A newer minor version may have added something that can be left out.
     if (version.minor > kSchemaMinor || seen.count(entry.name) > 0) continue;
-    fail(ErrorKind::data, "{}: tensor '{}' is not in the config's model", path, entry.name);
+    fail(ErrorKind::data, "{}: tensor '{}' is not in the config's model", path(), entry.name);
   }
   return checkpoint;
+}
+
+Checkpoint load_checkpoint(const HeldPath& path, const Plan& plan) {
+  return VerifiedCheckpoint(path, plan).take();
 }
 
 CheckpointHeader read_checkpoint_header(const HeldPath& place) {
   const std::string& path = place.text();
   const SafetensorsFile file = SafetensorsFile::open(place);
-  check_undamaged(file);  // before a changed bit in it passes for another config
+  check_undamaged(file, file.check_integrity());  // before a changed bit passes for another config
   CheckpointHeader header = from_metadata(path, file.metadata());
   header.checksum = file.stored_checksum();
   return header;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -100,10 +101,6 @@ const std::pair<std::string, std::vector<float>>* average_of(const Checkpoint& c
 /// refuse with ErrorKind::data. Returns the new file's checksum.
 std::string save_checkpoint(const HeldPath& path, const Plan& plan, const Checkpoint& checkpoint);
 
-/// Reads and verifies. Throws ErrorKind::data naming what does not fit the plan; of a damaged file,
-/// with the newest good one next to it.
-Checkpoint load_checkpoint(const HeldPath& path, const Plan& plan);
-
 /// The resolved config and class names stored in a checkpoint, without a plan. Verified as by
 /// load_checkpoint.
 struct CheckpointHeader {
@@ -121,6 +118,39 @@ struct CheckpointHeader {
 };
 CheckpointHeader read_checkpoint_header(const HeldPath& path);
 
+/// A checkpoint that was read whole, once, and verified on the way.
+class VerifiedCheckpoint {
+ public:
+  /// Keeps the tensors that fit `plan`, which must outlive this. Throws ErrorKind::data: of a
+  /// damaged file, with the newest good one next to it.
+  VerifiedCheckpoint(const HeldPath& path, const Plan& plan);
+  /// The newest one of a folder that verifies; `warn` gets a line for each that does not.
+  static std::optional<VerifiedCheckpoint> newest_good(
+      const std::string& folder, const Plan& plan,
+      const std::function<void(const std::string&)>& warn);
+
+  const std::string& path() const { return file_.path(); }
+  const CheckpointHeader& header() const { return header_; }
+  /// The checkpoint. Throws ErrorKind::data naming what does not fit the plan. REQUIRES: called
+  /// once.
+  Checkpoint take();
+
+ private:
+  VerifiedCheckpoint(SafetensorsFile file, const Plan& plan);
+  void read_header();
+  void check_param(const std::string& name, const Param& param, std::set<std::string>& seen) const;
+
+  const Plan* plan_;
+  SafetensorsFile file_;
+  Integrity integrity_ = Integrity::absent;
+  CheckpointHeader header_;
+  std::vector<float> params_;
+  std::map<std::string, std::vector<float>, std::less<>> states_;
+};
+
+/// Reads and verifies, as VerifiedCheckpoint.
+Checkpoint load_checkpoint(const HeldPath& path, const Plan& plan);
+
 /// "step-00001234.safetensors"
 std::string checkpoint_name(std::int64_t step);
 
@@ -133,8 +163,11 @@ std::vector<std::int64_t> list_steps(const HeldPath& folder);
 std::string newest_good_checkpoint(const std::string& folder,
                                    const std::function<void(const std::string&)>& warn);
 
-/// What is wrong with a file as a checkpoint, or empty. Reads all of it.
+/// What is wrong with a file as a checkpoint, or empty. Reads all of it, unless this process has
+/// verified it before.
 std::string defect_of(const HeldPath& path);
+/// The same, where this is known of the file.
+std::string defect_of(const HeldPath& path, Integrity integrity);
 
 /// The step of "step-00001234.safetensors", or -1 for another name.
 std::int64_t step_of_checkpoint(std::string_view name);

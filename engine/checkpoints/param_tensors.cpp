@@ -21,11 +21,14 @@ std::vector<std::int64_t> counts_of(const Param& param, const float* values) {
   return counts;
 }
 
+void put_counts(const Param& param, std::span<const std::int64_t> counts, float* values) {
+  std::transform(counts.begin(), counts.begin() + param.count, values, &UpdateCounter::bits);
+}
+
 void read_into(const SafetensorsFile& file, const TensorEntry& entry, const Param& param,
                float* flat) {
   if (param.spec.role == ParamRole::counter) {
-    const std::vector<std::int64_t> values = file.read_integers(entry);
-    std::transform(values.begin(), values.end(), flat + param.offset, &UpdateCounter::bits);
+    put_counts(param, file.read_integers(entry), flat + param.offset);
   } else {
     from_file_layout(param, file.read_floats(entry).data(), flat + param.offset);
   }

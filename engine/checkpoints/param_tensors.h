@@ -1,6 +1,10 @@
 // A parameter as a tensor of a file: what checkpoints and files of weights have in common.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "engine/checkpoints/safetensors.h"
 #include "engine/graph/plan.h"
 
@@ -11,6 +15,9 @@ void check_shape(const SafetensorsFile& file, const TensorEntry& entry, const Pa
 
 /// The counts of a parameter that is a counter; `values` are those of its place in the flat buffer.
 std::vector<std::int64_t> counts_of(const Param& param, const float* values);
+
+/// Puts counts of a file into their place in the flat buffer: the inverse of counts_of.
+void put_counts(const Param& param, std::span<const std::int64_t> counts, float* values);
 
 /// A tensor of a file into its place in the flat buffer. Throws ErrorKind::data for a dtype that it
 /// cannot have.

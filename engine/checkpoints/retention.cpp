@@ -41,18 +41,21 @@ std::int64_t step_of_checkpoint(std::string_view name) {
   return whole && step >= 0 && checkpoint_name(step) == name ? step : -1;
 }
 
-std::string defect_of(const HeldPath& place) {
-  const std::string& path = place.text();
+std::string defect_of(const HeldPath& path, Integrity integrity) {
+  switch (integrity) {
+    case Integrity::good:
+      return {};
+    case Integrity::mismatch:
+      return path.text() + ": is damaged: its bytes do not match its checksum";
+    case Integrity::absent:
+      break;
+  }
+  return path.text() + ": has no checksum 'dpt.integrity'";
+}
+
+std::string defect_of(const HeldPath& path) {
   try {
-    switch (SafetensorsFile::open(place).check_integrity()) {
-      case Integrity::good:
-        return {};
-      case Integrity::mismatch:
-        return path + ": is damaged: its bytes do not match its checksum";
-      case Integrity::absent:
-        break;
-    }
-    return path + ": has no checksum 'dpt.integrity'";
+    return defect_of(path, SafetensorsFile::open(path).check_integrity());
   } catch (const Error& error) {
     return error.what();
   }
@@ -118,11 +121,15 @@ void Retention::apply(std::int64_t newest, const std::function<bool(std::int64_t
     }
     good_.erase(path.text());
   };
+  std::vector<std::int64_t> steps = list_steps(folder_);
+  std::erase_if(steps, [&](std::int64_t step) { return step > newest; });
+  const std::int64_t kept = std::max<std::int64_t>(1, keep_last_);
+  // While none is too many, nothing depends on which of them are good.
+  if (static_cast<std::int64_t>(steps.size()) <= kept) steps.clear();
   std::int64_t good = 0;
-  for (const std::int64_t step : list_steps(folder_)) {
-    if (step > newest) continue;
+  for (const std::int64_t step : steps) {
     const HeldPath path = folder_ / checkpoint_name(step);
-    if (good < std::max<std::int64_t>(1, keep_last_)) {
+    if (good < kept) {
       if (is_good(path)) ++good;
     } else if (pinned_.count(step) == 0 && !is_needed(step)) {
       remove(path);

@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cstring>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <set>
 #include <span>
 
 #include "engine/checkpoints/file_io.h"
+#include "engine/checkpoints/foreign_file.h"
 #include "engine/checkpoints/safetensors_header.h"
+#include "engine/checkpoints/verified_files.h"
 #include "kernels/error.h"
 #include "kernels/xxhash.h"
 
@@ -78,6 +82,72 @@ std::vector<float> convert(const std::vector<std::byte>& bytes, Convert to_float
   return floats;
 }
 
+/// Wants nothing.
+class NoReceiver : public TensorReceiver {
+ public:
+  std::span<std::byte> place_for(const TensorEntry&) override { return {}; }
+  void received(const TensorEntry&) override {}
+};
+
+/// Hashes a file from its beginning, in the order in which it is read.
+class HashingReader {
+ public:
+  HashingReader(const FileHandle& file, const std::string& path) : file_(file), path_(path) {}
+
+  /// The next bytes, as many as `place` has.
+  void read(std::span<std::byte> place) {
+    while (!place.empty()) {
+      // In blocks, which the hash finds in the processor's cache.
+      const std::span<std::byte> part = place.first(std::min(place.size(), kBlockBytes));
+      read_exactly(file_, path_, at_, part);
+      hasher_.add(part);
+      at_ += part.size();
+      place = place.subspan(part.size());
+    }
+  }
+  void skip_to(std::uint64_t end) {
+    block_.resize(kBlockBytes);
+    while (at_ < end) {
+      read(std::span(block_).first(std::min<std::uint64_t>(block_.size(), end - at_)));
+    }
+  }
+  Digest digest() const { return hasher_.digest(); }
+
+ private:
+  const FileHandle& file_;
+  const std::string& path_;
+  Hasher hasher_;
+  std::vector<std::byte> block_;
+  std::uint64_t at_ = 0;
+};
+
+/// Checks what must hold before any memory is asked for: that this is a safetensors file, whose
+/// header fits into it. `head` holds its first bytes. Returns the length of the header.
+std::uint64_t check_head(const std::string& path, const std::string& head, std::uint64_t size) {
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, head.data(), sizeof header_bytes);
+  const bool is_object = head.size() > kLengthBytes && head[kLengthBytes] == '{';
+  if (header_bytes <= kMostHeaderBytes && is_object) {
+    if (header_bytes <= size - kLengthBytes) return header_bytes;
+    fail(ErrorKind::data,
+         "{}: byte 0: expected a header that fits into the file ({} bytes), found {}: the file is "
+         "truncated",
+         path, size - kLengthBytes, header_bytes);
+  }
+  const std::string kind = describe_foreign_file(path, head);
+  if (!kind.empty()) fail(ErrorKind::data, "{}: expected a safetensors file, found {}", path, kind);
+  if (header_bytes > kMostHeaderBytes) {
+    fail(ErrorKind::data, "{}: byte 0: expected a header of at most {} bytes, found {}", path,
+         kMostHeaderBytes, header_bytes);
+  }
+  if (header_bytes > size - kLengthBytes) {
+    fail(ErrorKind::data,
+         "{}: byte 0: expected a header that fits into the file ({} bytes), found {}", path,
+         size - kLengthBytes, header_bytes);
+  }
+  return header_bytes;
+}
+
 }  // namespace
 
 SafetensorsFile SafetensorsFile::open(const HeldPath& place) {
@@ -89,18 +159,9 @@ SafetensorsFile SafetensorsFile::open(const HeldPath& place) {
     fail(ErrorKind::data, "{}: expected a safetensors file, of at least 8 bytes, found {}", path,
          file.file_size_);
   }
-  std::uint64_t header_bytes = 0;
-  read_exactly(*file.file_, path, 0, std::as_writable_bytes(std::span(&header_bytes, 1)));
-  // Checked against the file before any memory is asked for.
-  if (header_bytes > kMostHeaderBytes) {
-    fail(ErrorKind::data, "{}: byte 0: expected a header of at most {} bytes, found {}", path,
-         kMostHeaderBytes, header_bytes);
-  }
-  if (header_bytes > file.file_size_ - kLengthBytes) {
-    fail(ErrorKind::data,
-         "{}: byte 0: expected a header that fits into the file ({} bytes), found {}", path,
-         file.file_size_ - kLengthBytes, header_bytes);
-  }
+  std::string head(std::min<std::uint64_t>(file.file_size_, kForeignHeadBytes), '\0');
+  read_exactly(*file.file_, path, 0, std::as_writable_bytes(std::span(head)));
+  const std::uint64_t header_bytes = check_head(path, head, file.file_size_);
   std::string json(header_bytes, '\0');
   read_exactly(*file.file_, path, kLengthBytes, std::as_writable_bytes(std::span(json)));
   file.data_start_ = kLengthBytes + header_bytes;
@@ -108,31 +169,48 @@ SafetensorsFile SafetensorsFile::open(const HeldPath& place) {
       parse_safetensors_header(path, json, file.file_size_ - file.data_start_);
   file.metadata_ = std::move(header.metadata);
   file.tensors_ = std::move(header.tensors);
+  const std::vector<TensorEntry>& tensors = file.tensors_;
+  file.by_name_.resize(tensors.size());
+  std::iota(file.by_name_.begin(), file.by_name_.end(), std::size_t{0});
+  std::sort(file.by_name_.begin(), file.by_name_.end(),
+            [&](std::size_t a, std::size_t b) { return tensors[a].name < tensors[b].name; });
   return file;
 }
 
-const TensorEntry* SafetensorsFile::find(const std::string& name) const {
-  for (const TensorEntry& tensor : tensors_) {
-    if (tensor.name == name) return &tensor;
-  }
-  return nullptr;
+const TensorEntry* SafetensorsFile::find(std::string_view name) const {
+  const auto found = std::lower_bound(
+      by_name_.begin(), by_name_.end(), name,
+      [&](std::size_t index, std::string_view wanted) { return tensors_[index].name < wanted; });
+  return found != by_name_.end() && tensors_[*found].name == name ? &tensors_[*found] : nullptr;
 }
 
 Integrity SafetensorsFile::check_integrity() const {
+  if (find(kIntegrityName) && verified_files().contains(file_->fd())) return Integrity::good;
+  NoReceiver nothing;
+  return check_integrity(nothing);
+}
+
+Integrity SafetensorsFile::check_integrity(TensorReceiver& receiver) const {
   const TensorEntry* entry = find(kIntegrityName);
   if (!entry) return Integrity::absent;
-  Hasher hasher;
-  std::vector<std::byte> block(kBlockBytes);
-  const std::uint64_t end = data_start_ + entry->begin;
-  for (std::uint64_t at = 0; at < end;) {
-    const std::size_t n = std::min<std::uint64_t>(block.size(), end - at);
-    read_exactly(*file_, path_, at, std::span(block).first(n));
-    hasher.add(std::span(block).first(n));
-    at += n;
+  const auto stamp = VerifiedFiles::stamp_before_reading(file_->fd());
+  HashingReader reader(*file_, path_);
+  for (const TensorEntry& tensor : tensors_) {
+    if (&tensor == entry) break;  // the last one
+    const std::span<std::byte> place = receiver.place_for(tensor);
+    if (place.empty()) continue;
+    assert(place.size() == tensor.bytes());
+    reader.skip_to(data_start_ + tensor.begin);
+    reader.read(place);
+    receiver.received(tensor);
   }
+  const std::uint64_t end = data_start_ + entry->begin;
+  reader.skip_to(end);
   Digest stored;
   read_exactly(*file_, path_, end, stored);
-  return stored == hasher.digest() ? Integrity::good : Integrity::mismatch;
+  if (stored != reader.digest()) return Integrity::mismatch;
+  if (stamp) verified_files().add(file_->fd(), *stamp);
+  return Integrity::good;
 }
 
 std::string SafetensorsFile::stored_checksum() const {

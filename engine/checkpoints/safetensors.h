@@ -2,11 +2,14 @@
 // docs/checkpoints.md.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/checkpoints/held_path.h"
@@ -37,6 +40,17 @@ struct TensorEntry {
 
 enum class Integrity : std::uint8_t { good, mismatch, absent };
 
+/// Takes tensors while their file is verified.
+class TensorReceiver {
+ public:
+  virtual ~TensorReceiver() = default;
+  /// TensorEntry::bytes() bytes for the values as stored, valid until received(); empty: the tensor
+  /// is not wanted.
+  virtual std::span<std::byte> place_for(const TensorEntry& entry) = 0;
+  /// Called when they are filled.
+  virtual void received(const TensorEntry& entry) = 0;
+};
+
 /// A safetensors file, its header checked entirely: lengths, dtypes, shapes, offsets, duplicates.
 class SafetensorsFile {
  public:
@@ -47,9 +61,14 @@ class SafetensorsFile {
   const Metadata& metadata() const { return metadata_; }
   /// In the order of the data section; dpt.integrity included.
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
-  const TensorEntry* find(const std::string& name) const;
-  /// Reads the whole file: does dpt.integrity match the bytes before it?
+  /// The tensor of that name, or null. Takes logarithmic time.
+  const TensorEntry* find(std::string_view name) const;
+  /// Whether dpt.integrity matches the bytes before it. Reads the whole file, unless this process
+  /// has found these bytes good before (VerifiedFiles).
   Integrity check_integrity() const;
+  /// The same, always reading, and each tensor that `receiver` wants is read to its place on the
+  /// way: the file is read once. What was received counts only if the result is Integrity::good.
+  Integrity check_integrity(TensorReceiver& receiver) const;
   /// What dpt.integrity says, as 32 hexadecimal digits, without comparing; empty without it. Two
   /// files with the same one hold the same bytes.
   std::string stored_checksum() const;
@@ -66,6 +85,7 @@ class SafetensorsFile {
   std::shared_ptr<const FileHandle> file_;
   Metadata metadata_;
   std::vector<TensorEntry> tensors_;
+  std::vector<std::size_t> by_name_;  ///< indices of tensors_, sorted by name
   std::uint64_t data_start_ = 0, file_size_ = 0;
 };
 

@@ -44,22 +44,6 @@ std::string dtype_list() {
   return list;
 }
 
-/// What is wrong with a tensor's name, or empty.
-std::string name_defect(const std::string& name) {
-  if (name.empty()) return "expected a name, found an empty one";
-  if (name.size() > kLongestName) {
-    return fmt::format("expected a name of at most {} bytes, found {}", kLongestName, name.size());
-  }
-  for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) {
-      return fmt::format("expected a name of printable characters, found byte 0x{:02x} in it",
-                         static_cast<unsigned>(byte));
-    }
-  }
-  return {};
-}
-
 /// A name for messages: what a terminal would act on is not repeated.
 std::string shown(std::string name) {
   for (char& c : name) {
@@ -258,8 +242,9 @@ void check_layout(const std::string& path, const std::vector<TensorEntry>& tenso
   const TensorEntry* before = nullptr;
   for (const TensorEntry& tensor : tensors) {
     if (tensor.end > data_bytes) {
-      fail(ErrorKind::data, "{}: tensor '{}': ends at byte {} of the data, which has {}", path,
-           tensor.name, tensor.end, data_bytes);
+      fail(ErrorKind::data,
+           "{}: tensor '{}': ends at byte {} of the data, which has {}: the file is truncated",
+           path, tensor.name, tensor.end, data_bytes);
     }
     if (tensor.begin != end) {
       fail(ErrorKind::data,
@@ -318,6 +303,21 @@ std::string quoted(const std::string& path, const std::string& text) {
 
 }  // namespace
 
+std::string name_defect(const std::string& name) {
+  if (name.empty()) return "expected a name, found an empty one";
+  if (name.size() > kLongestName) {
+    return fmt::format("expected a name of at most {} bytes, found {}", kLongestName, name.size());
+  }
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) {
+      return fmt::format("expected a name of printable characters, found byte 0x{:02x} in it",
+                         static_cast<unsigned>(byte));
+    }
+  }
+  return {};
+}
+
 std::uint64_t dtype_bytes(std::string_view dtype) {
   for (const auto& [name, bytes] : kDtypes) {
     if (name == dtype) return bytes;
@@ -350,10 +350,11 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
   HeaderReader reader(path);
   nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
   SafetensorsHeader header = reader.take();
-  std::sort(header.tensors.begin(), header.tensors.end(),
-            [](const TensorEntry& a, const TensorEntry& b) {
-              return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-            });
+  // Empty tensors share their place with others: they stay in the order of the header.
+  std::stable_sort(header.tensors.begin(), header.tensors.end(),
+                   [](const TensorEntry& a, const TensorEntry& b) {
+                     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+                   });
   check_layout(path, header.tensors, data_bytes);
   check_integrity_entry(path, header.tensors);
   check_integrity_is_there(path, header);

@@ -31,6 +31,9 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
 std::string format_safetensors_header(const std::string& path, const Metadata& metadata,
                                       const std::vector<TensorView>& tensors);
 
+/// What is wrong with a tensor's name, or empty.
+std::string name_defect(const std::string& name);
+
 /// Bytes of one element, or 0 for an unknown dtype.
 std::uint64_t dtype_bytes(std::string_view dtype);
 

@@ -1,7 +1,9 @@
-// Whether the counters of a checkpoint are ones that a run of dpt can have.
+// Whether the counters of a checkpoint are ones that a run of dpt can have, and whether its tensors
+// can be saved.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/checkpoints/checkpoint.h"
 
@@ -11,5 +13,9 @@ namespace dpt {
 /// the file alone; what depends on the run (its samples, its steps an epoch) is checked where the
 /// run is resumed.
 void check_state(const std::string& path, const CheckpointHeader& header);
+
+/// Throws ErrorKind::usage if save_checkpoint would refuse the name of a tensor of the plan, or of
+/// one of the optimizer's `states` of it: to be called before a run has anything to lose.
+void check_tensor_names(const Plan& plan, const std::vector<std::string>& states);
 
 }  // namespace dpt

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -27,17 +29,31 @@ std::string average_prefix(WeightsUse use) {
   return fmt::format("optim.{}.", name_of(use));
 }
 
-/// What the model calls a tensor of the file: the longest prefix of the map is replaced.
-std::string renamed(const TextPairs& map, const std::string& name) {
-  const std::pair<std::string, std::string>* longest = nullptr;
-  for (const auto& entry : map) {
-    if (!name.starts_with(entry.first)) continue;
-    if (!longest || entry.first.size() > longest->first.size()) longest = &entry;
+/// Gives tensors of the file the names that the model has for them.
+class Renaming {
+ public:
+  explicit Renaming(const TextPairs& map) {
+    for (const auto& [from, to] : map) {
+      to_.emplace(from, to);
+      longest_ = std::max(longest_, from.size());
+    }
   }
-  return longest ? longest->second + name.substr(longest->first.size()) : name;
-}
+  /// Replaces the longest prefix that the map has.
+  std::string renamed(const std::string& name) const {
+    const std::string_view text = name;
+    for (std::size_t size = std::min(longest_, text.size()) + 1; size-- > 0;) {
+      const auto found = to_.find(text.substr(0, size));
+      if (found != to_.end()) return found->second + name.substr(size);
+    }
+    return name;
+  }
 
-/// At most so many of a list's names.
+ private:
+  std::map<std::string, std::string, std::less<>> to_;
+  std::size_t longest_ = 0;
+};
+
+/// Up to ten of a list's names.
 std::string some(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 10;
   const std::vector<std::string> shown(
@@ -68,7 +84,8 @@ class WeightsLoader {
         plan_(plan),
         classes_(classes),
         flat_(flat),
-        file_(SafetensorsFile::open(spec.file)) {}
+        file_(SafetensorsFile::open(spec.file)),
+        renaming_(spec.map) {}
 
   WeightsReport load() {
     if (file_.check_integrity() == Integrity::mismatch) {
@@ -78,23 +95,18 @@ class WeightsLoader {
     map_names();
     if (spec_.head) prepare_head();
     for (const Param& param : plan_.params) load_param(param);
-    for (const auto& [name, entry] : by_name_) {
-      if (!used_.contains(entry)) report_.left_over.push_back(entry->name);
+    for (const TensorEntry& entry : file_.tensors()) {
+      if (!is_ours(entry.name) && !used_.contains(&entry)) report_.left_over.push_back(entry.name);
     }
-    // In the order of the file.
-    std::sort(report_.left_over.begin(), report_.left_over.end(),
-              [&](const std::string& a, const std::string& b) {
-                return file_.find(a)->begin < file_.find(b)->begin;
-              });
     return std::move(report_);
   }
 
  private:
   bool has_average(WeightsUse use) const {
     const auto& tensors = file_.tensors();
-    return std::any_of(tensors.begin(), tensors.end(), [&](const TensorEntry& entry) {
-      return entry.name.starts_with(average_prefix(use));
-    });
+    const std::string prefix = average_prefix(use);
+    return std::any_of(tensors.begin(), tensors.end(),
+                       [&](const TensorEntry& entry) { return entry.name.starts_with(prefix); });
   }
 
   void choose_average() {
@@ -113,17 +125,17 @@ class WeightsLoader {
   }
 
   void map_names() {
+    std::set<std::string_view> names;
+    for (const TensorEntry& entry : file_.tensors()) {
+      if (!is_ours(entry.name)) names.insert(entry.name);
+    }
     for (const auto& pair : spec_.map) {
-      const std::string& from = pair.first;
-      const auto& tensors = file_.tensors();
-      const bool fits = std::any_of(tensors.begin(), tensors.end(), [&](const TensorEntry& entry) {
-        return !is_ours(entry.name) && entry.name.starts_with(from);
-      });
-      if (!fits) refuse_entry(pair);
+      const auto first = names.lower_bound(pair.first);
+      if (first == names.end() || !first->starts_with(pair.first)) refuse_entry(pair);
     }
     for (const TensorEntry& entry : file_.tensors()) {
       if (is_ours(entry.name)) continue;
-      const auto [other, is_new] = by_name_.emplace(renamed(spec_.map, entry.name), &entry);
+      const auto [other, is_new] = by_name_.emplace(renaming_.renamed(entry.name), &entry);
       if (is_new) continue;
       fail(ErrorKind::data, "{}: weights.map makes one name, '{}', of two tensors: '{}' and '{}'",
            file_.path(), other->first, other->second->name, entry.name);
@@ -135,7 +147,7 @@ class WeightsLoader {
     std::vector<std::string> names, wanted;
     for (const TensorEntry& tensor : file_.tensors()) {
       if (is_ours(tensor.name)) continue;
-      const std::string mapped = renamed(spec_.map, tensor.name);
+      const std::string mapped = renaming_.renamed(tensor.name);
       names.push_back(
           mapped == tensor.name ? mapped : fmt::format("{} (mapped to {})", tensor.name, mapped));
     }
@@ -155,6 +167,9 @@ class WeightsLoader {
           file_.path());
     }
     file_classes_ = stored_classes(file_.path(), file_.metadata());
+    for (const std::string& name : file_classes_) {
+      row_of_class_.emplace(name, static_cast<std::ptrdiff_t>(row_of_class_.size()));
+    }
     HeadReport head;
     head.layer = head_of(plan_);
     if (head.layer.empty()) {
@@ -166,9 +181,7 @@ class WeightsLoader {
     }
     if (classes_) {
       for (const std::string& name : *classes_) {
-        const bool is_known =
-            std::find(file_classes_.begin(), file_classes_.end(), name) != file_classes_.end();
-        (is_known ? head.copied : head.fresh).push_back(name);
+        (row_of_class_.contains(name) ? head.copied : head.fresh).push_back(name);
       }
       if (head.copied.empty()) {
         fail(ErrorKind::data,
@@ -300,9 +313,9 @@ class WeightsLoader {
     to_file_layout(param, flat_ + param.offset, to.data());
     const std::size_t width = to.size() / rows;
     for (std::size_t row = 0; row < rows; ++row) {
-      const auto old = std::find(file_classes_.begin(), file_classes_.end(), (*classes_)[row]);
-      if (old == file_classes_.end()) continue;
-      const auto begin = (old - file_classes_.begin()) * static_cast<std::ptrdiff_t>(width);
+      const auto old = row_of_class_.find((*classes_)[row]);
+      if (old == row_of_class_.end()) continue;
+      const auto begin = old->second * static_cast<std::ptrdiff_t>(width);
       std::copy_n(from.begin() + begin, width,
                   to.begin() + static_cast<std::ptrdiff_t>(row * width));
     }
@@ -314,9 +327,11 @@ class WeightsLoader {
   const std::vector<std::string>* classes_;
   float* flat_;
   SafetensorsFile file_;
+  Renaming renaming_;
   std::map<std::string, const TensorEntry*> by_name_;  ///< by the model's names
   std::set<const TensorEntry*> used_;
   std::vector<std::string> file_classes_;
+  std::map<std::string_view, std::ptrdiff_t> row_of_class_;  ///< of each of file_classes_
   WeightsReport report_;
 };
 
@@ -328,17 +343,20 @@ WeightsReport load_weights(const WeightsSpec& spec, const Plan& plan,
 }
 
 std::string patterns_for(const std::vector<std::string>& names) {
+  constexpr std::size_t kMax = 200;  // more are for no config, but for another file
   std::vector<std::string> patterns;
+  std::set<std::string> known;
   for (const std::string& name : names) {
     const std::size_t dot = name.rfind('.');
     std::string pattern = dot == std::string::npos ? name : name.substr(0, dot + 1) + "*";
     // Quotes, because a star begins an alias in YAML.
     pattern = fmt::format("\"{}\"", pattern);
-    if (std::find(patterns.begin(), patterns.end(), pattern) == patterns.end()) {
+    if (known.insert(pattern).second && known.size() <= kMax) {
       patterns.push_back(std::move(pattern));
     }
   }
-  return fmt::format("[{}]", fmt::join(patterns, ", "));
+  return fmt::format("[{}{}]", fmt::join(patterns, ", "),
+                     known.size() > kMax ? fmt::format(", and {} more", known.size() - kMax) : "");
 }
 
 std::string map_entry_for(const std::vector<std::string>& missing,

@@ -36,7 +36,7 @@ WeightsReport load_weights(const WeightsSpec& spec, const Plan& plan,
                            const std::vector<std::string>* classes, float* flat);
 
 /// The least a user has to add to WeightsSpec for these names to be expected: a pattern for each
-/// layer, as a YAML list.
+/// layer, as a YAML list; up to 200 of them.
 std::string patterns_for(const std::vector<std::string>& names);
 
 /// An entry of WeightsSpec::map that would give missing tensors the names of left-over ones, as

@@ -1,5 +1,8 @@
 #include "engine/training/lineage.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -11,9 +14,12 @@
 #include "engine/training/best.h"
 #include "engine/training/run_log.h"
 #include "kernels/error.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace {
+
+constexpr const char* kLog = "metrics.jsonl";
 
 bool exists(const HeldPath& path) {
   return entry_type(path) != EntryType::none;
@@ -42,10 +48,27 @@ class Aside {
     return *place_;
   }
   HeldPath place_for(const HeldPath& file) { return place() / file.last_name(); }
+  /// Puts a copy of the log there, before its lines go: a resume of what is left there takes its
+  /// lines back.
+  void keep_log() {
+    const HeldPath log = folder_.at(kLog);
+    try {
+      if (!std::exchange(has_log_, true) && exists(log)) copy_durably(log, place_for(log));
+    } catch (const Error&) {
+      // On a full disk a run goes back nevertheless: the lines are in metrics.abandoned.jsonl.
+    }
+  }
+  /// The same of a checkpoint of the folder's line, with its log.
+  HeldPath place_for_own(const HeldPath& checkpoint) {
+    keep_log();
+    return place_for(checkpoint);
+  }
+  bool is_used() const { return place_.has_value(); }
 
  private:
   const RunFolder& folder_;
   std::optional<HeldPath> place_;
+  bool has_log_ = false;
 };
 
 /// The relation of the resumed file to the folder.
@@ -72,7 +95,7 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
   const auto here = header_of(origin.own_place);
   if (!here || here->checksum != origin.checksum) {
     if (exists(origin.own_place)) {
-      copy_durably(origin.own_place, aside.place_for(origin.own_place));
+      copy_durably(origin.own_place, aside.place_for_own(origin.own_place));
       left.push_back(step);
     }
     copy_durably(from, origin.own_place);
@@ -82,7 +105,7 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
   for (const std::int64_t other : steps) {
     if (other == step || (other < step && origin.is_own)) continue;
     const HeldPath path = folder.checkpoint_place(other);
-    move_durably(path, aside.place_for(path));
+    move_durably(path, aside.place_for_own(path));
     left.push_back(other);
   }
   if (left.empty()) return;
@@ -97,10 +120,22 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
 void leave_log_lines(const RunFolder& folder, const std::string& from, const StartingPoint& start,
                      const Notify& notify) {
   try {
+    const RunState& state = start.state;
+    // Of a branch that was left: next to its checkpoints.
+    const std::string branch = folder_of(from), log = branch + "/" + kLog;
+    if (!from.empty() && is_same_entry(branch + "/..", folder.at("checkpoints")) && exists(log)) {
+      const RestoredLines lines =
+          restore_log_lines(folder.place(), log, state.step, state.epoch, state.rollbacks);
+      notify(fmt::format(
+          "{} line(s) of this branch are back in metrics.jsonl; {} line(s) of the other one are "
+          "moved to metrics.abandoned.jsonl",
+          lines.restored, lines.abandoned));
+      return;
+    }
     const bool is_own = from.empty() || origin_of(folder, from, start).is_own;
-    const std::int64_t moved = is_own ? abandon_log_lines(folder.place(), start.state.step,
-                                                          start.state.epoch, start.state.rollbacks)
-                                      : abandon_log_lines(folder.place(), -1, -1);
+    const std::int64_t moved =
+        is_own ? abandon_log_lines(folder.place(), state.step, state.epoch, state.rollbacks)
+               : abandon_log_lines(folder.place(), -1, -1);
     if (moved > 0) {
       notify(
           fmt::format("{} line(s) of metrics.jsonl, of steps that will be repeated, are moved to "
@@ -175,8 +210,37 @@ void leave_best(const RunFolder& folder, const StartingPoint& start, Aside& asid
   }
   const HeldPath to = aside.place_for(best);
   move_durably(best, to);
-  notify(fmt::format("{} is not the best checkpoint of this run: moved to {}", best.text(),
-                     to.text()));
+  notify(fmt::format(
+      "{} is not the best checkpoint of this run: moved to {}{}", best.text(), to.text(),
+      header
+          ? fmt::format(" (step {}; --resume {} continues from it)", header->state.step, to.text())
+          : ""));
+}
+
+/// Returns the bytes of a file, or of all files in a folder.
+std::uint64_t size_of(const HeldPath& path) {
+  struct stat status {};
+  if (::fstatat(path.at(), path.name(), &status, AT_SYMLINK_NOFOLLOW) != 0) return 0;
+  if (!S_ISDIR(status.st_mode)) return static_cast<std::uint64_t>(status.st_size);
+  std::uint64_t bytes = 0;
+  for (const std::string& name : list_names(path)) bytes += size_of(path / name);
+  return bytes;
+}
+
+/// Reports how much the folders of abandoned branches hold: they stay until the user removes them.
+void report_abandoned(const RunFolder& folder, const Notify& notify) {
+  std::int64_t folders = 0;
+  std::uint64_t bytes = 0;
+  const HeldPath checkpoints = folder.at("checkpoints");
+  for (const std::string& name : list_names(checkpoints)) {
+    if (!name.starts_with("abandoned-")) continue;
+    ++folders;
+    bytes += size_of(checkpoints / name);
+  }
+  notify(
+      fmt::format("{} abandoned branch(es) take {} and stay until you remove them: rm -r "
+                  "{}/abandoned-*",
+                  folders, mebibytes(bytes), folder.checkpoints()));
 }
 
 /// Makes best.safetensors the best that is known, and `start` agree with it.
@@ -258,10 +322,13 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
       if (!is_same_entry(path, place)) copy_durably(path, place);
       path = place;
     }
+    // A new run where only the best of another one was left.
+    if (from.empty() && exists(folder.best())) aside.keep_log();
     leave_log_lines(folder, from, start, notify);
     start.is_saved = !from.empty();
   }
   settle_best(job, folder, resumed, candidates, start, aside, notify);
+  if (aside.is_used()) report_abandoned(folder, notify);
 }
 
 void leave_later(RunFolder& folder, const RunState& state, const Notify& notify) {
@@ -273,7 +340,7 @@ void leave_later(RunFolder& folder, const RunState& state, const Notify& notify)
   for (const std::int64_t step : steps) {
     if (step <= state.step) continue;
     const HeldPath path = folder.checkpoint_place(step);
-    move_durably(path, aside.place_for(path));
+    move_durably(path, aside.place_for_own(path));
     notify(fmt::format("the checkpoint of step {} is moved to {}", step, aside.place().text()));
   }
   try {

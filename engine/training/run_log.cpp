@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -336,6 +337,61 @@ std::int64_t abandon_log_lines(const HeldPath& folder, std::int64_t step, std::i
   });
   kept.commit();
   return moved.count;
+}
+
+RestoredLines restore_log_lines(const HeldPath& folder, const HeldPath& branch_log,
+                                std::int64_t step, std::int64_t epoch, std::int64_t rollbacks) {
+  const HeldPath path = folder / "metrics.jsonl";
+  const HeldPath abandoned_path = folder / "metrics.abandoned.jsonl";
+  const Fates fates(step, epoch, rollbacks);
+  const auto each_of_branch = [&](const std::function<void(const std::string&)>& visit) {
+    MovedLines moved = find_moved(branch_log, fates);
+    moved.first = 0;
+    visit_lines(branch_log, moved, fates, [&](const std::string& line, bool moves) {
+      if (!moves) visit(line);
+      return true;
+    });
+  };
+  // How often each line of the new log is still to be found in the files that there are.
+  std::unordered_map<std::size_t, std::int64_t> expected;
+  const std::hash<std::string> hash;
+  each_of_branch([&](const std::string& line) { ++expected[hash(line)]; });
+  const auto is_expected = [&](const std::string& line) {
+    const auto found = expected.find(hash(line));
+    return found != expected.end() && found->second-- > 0;
+  };
+
+  RestoredLines result;
+  // The lines that stay come first, so that they are not taken for lines that return.
+  std::vector<bool> leaves;  // of each line of the log
+  if (entry_type(path) != EntryType::none) {
+    LineReader lines(path);
+    for (std::string line; lines.next(line);) leaves.push_back(!is_expected(line));
+  }
+  Rewriting abandoned(abandoned_path);
+  if (entry_type(abandoned_path) != EntryType::none) {
+    LineReader lines(abandoned_path);
+    for (std::string line; lines.next(line);) {
+      if (is_expected(line)) {
+        ++result.restored;
+      } else {
+        abandoned.write(line);
+      }
+    }
+  }
+  if (!leaves.empty()) {
+    LineReader lines(path);
+    auto each_leaves = leaves.begin();
+    for (std::string line; each_leaves != leaves.end() && lines.next(line); ++each_leaves) {
+      if (*each_leaves) abandoned.write(line);
+    }
+    result.abandoned = std::count(leaves.begin(), leaves.end(), true);
+  }
+  abandoned.commit();
+  Rewriting kept(path);
+  each_of_branch([&](const std::string& line) { kept.write(line); });
+  kept.commit();
+  return result;
 }
 
 }  // namespace dpt

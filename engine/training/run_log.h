@@ -65,4 +65,16 @@ void read_log_lines(const HeldPath& path, const std::function<void(const std::st
 std::int64_t abandon_log_lines(const HeldPath& folder, std::int64_t step, std::int64_t epoch,
                                std::int64_t rollbacks = 0);
 
+/// What restore_log_lines has moved.
+struct RestoredLines {
+  std::int64_t restored = 0, abandoned = 0;
+};
+
+/// Makes the lines of `branch_log`, the log of an abandoned branch, up to the moment at which the
+/// run goes on, those of `folder`/metrics.jsonl. Lines of that which are not among them move to
+/// metrics.abandoned.jsonl, which loses those that come back: each stands once. Throws
+/// ErrorKind::data; the log is as it was then.
+RestoredLines restore_log_lines(const HeldPath& folder, const HeldPath& branch_log,
+                                std::int64_t step, std::int64_t epoch, std::int64_t rollbacks);
+
 }  // namespace dpt

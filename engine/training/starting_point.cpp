@@ -22,7 +22,13 @@ StartingPoint fresh_start(const Job& job) {
 }
 
 StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
-  Checkpoint checkpoint = load_checkpoint(path, job.plan);
+  VerifiedCheckpoint file(path, job.plan);
+  return start_from_checkpoint(job, file);
+}
+
+StartingPoint start_from_checkpoint(const Job& job, VerifiedCheckpoint& file) {
+  const std::string& path = file.path();
+  Checkpoint checkpoint = file.take();
   check_fits(path, checkpoint.state, job);
   std::vector<std::string> names;
   for (const auto& [name, values] : checkpoint.optimizer) names.push_back(name);

@@ -256,7 +256,7 @@ TEST_CASE("a name that is too long for a file is that of no file") {
   check_contains(eval.err, ": no such run folder or checkpoint\n");
   const Finished train = w.run({"train", "small.yaml", "--resume", name});
   CHECK(train.exit_code == 2);
-  check_contains(train.err, "found no such file\n");
+  check_contains(train.err, "found no such file; runs/tiny/checkpoints has no checkpoint\n");
   CHECK(w.run({"train", name}).exit_code == 2);
   CHECK(w.run({"inspect", name}).exit_code == 3);
   CHECK(w.run({"train", "small.yaml", "--weights", name}).exit_code == 3);

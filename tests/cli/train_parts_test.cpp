@@ -367,7 +367,7 @@ TEST_CASE("where a run goes on: the newest checkpoint, the one that is named, or
   s.options.resume = s.dir.file("none.safetensors");
   check_contains(s.refused(ErrorKind::usage), "found no such file");
   s.options.resume = s.dir.path();
-  check_contains(s.refused(ErrorKind::usage), "found no such file");
+  check_contains(s.refused(ErrorKind::usage), s.dir.path() + "/checkpoints has no checkpoint");
 
   std::filesystem::create_directories(s.folder.checkpoints());
   std::filesystem::remove(s.folder.checkpoints());

@@ -140,3 +140,57 @@ TEST_CASE("weights: another number of classes, and what a config gets wrong") {
   check_contains(w.run({"config", "check", "c/tune.yaml"}).err,
                  "unknown key 'pretrained' in the config, did you mean 'weights'?");
 }
+
+TEST_CASE("weights: a run folder means its best checkpoint; other folders and files are named") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml", "train.epochs=2"});
+  const Finished run = w.run_well(
+      {"train", "small.yaml", "--run-dir", "r", "--weights", "runs/tiny", "--max-steps", "1"});
+  check_contains(run.err, "weights from runs/tiny/best.safetensors: 2 loaded");
+  // As the other commands that take a folder.
+  check_contains(w.run_well({"inspect", "runs/tiny"}).out, "integrity: good");
+  write_file(w.dir.file("tune.yaml"), "extends: small.yaml\nname: t\nweights: {file: runs/tiny}\n");
+  check_contains(w.run_well({"config", "check", "tune.yaml"}).out,
+                 "runs/tiny/best.safetensors: 2 loaded");
+
+  fs::create_directory(w.dir.file("hub"));
+  const auto refused = [&](const std::vector<std::string>& command, const std::string& text) {
+    const Finished bad = w.run(command);
+    CHECK(bad.exit_code == 3);
+    check_contains(bad.err, text);
+  };
+  const auto weights = [](const std::string& file) {
+    return std::vector<std::string>{"train", "small.yaml", "--run-dir", "n", "--weights", file};
+  };
+  refused(weights("hub"), "hub: the run folder has no good checkpoint");
+  fs::copy_file(w.dir.file("runs/tiny/best.safetensors"), w.dir.file("hub/model.safetensors"));
+  refused(weights("hub"),
+          "hub: expected a run folder or a file, found a folder with hub/model.safetensors: name "
+          "the file to start from");
+  // What newcomers have.
+  write_file(w.dir.file("w.pt"), std::string("PK\x03\x04", 4) + std::string(22, '\0') +
+                                     std::string("\x10\0\0\0", 4) + "archive/data.pkl");
+  const std::string torch = "w.pt: expected a safetensors file, found a PyTorch file (torch.save)";
+  refused(weights("w.pt"), torch);
+  refused({"train", "small.yaml", "--run-dir", "n", "--resume", "w.pt"}, torch);
+  refused({"eval", "w.pt"}, torch);
+  refused({"export", "w.pt", "--onnx", "w.onnx"}, torch);
+  refused({"inspect", "w.pt"}, torch);
+  CHECK_FALSE(fs::exists(w.dir.file("n/checkpoints/step-00000005.safetensors")));
+}
+
+TEST_CASE("weights: of many names that do not fit, twenty of a kind are listed") {
+  const Tiny w;
+  std::vector<TensorView> tensors;
+  for (int i = 0; i < 60; ++i) tensors.push_back({fmt::format("e.{}.w", i), "F32", {0}, nullptr});
+  write_safetensors(w.dir.file("many.safetensors"), {}, tensors);
+  const Finished bad =
+      w.run({"train", "small.yaml", "--weights", "many.safetensors", "--expect-missing", "fc.*"});
+  CHECK(bad.exit_code == 3);
+  CHECK(count_of(bad.err, "left over in the file: e.") == 20);
+  check_contains(bad.err, "\n  left over in the file: and 40 more\n");
+  const Finished good = w.run_well({"train", "small.yaml", "--weights", "many.safetensors",
+                                    "--expect-missing", "fc.*", "--expect-left-over", "e.*"});
+  CHECK(count_of(good.err, " (expected)\n") == 2 + 20 + 1);
+  check_contains(good.err, "  left over in the file: and 40 more (expected)\n");
+}

@@ -55,7 +55,8 @@ TEST_CASE("lengths that lie") {
   check({{"", "expected a safetensors file, of at least 8 bytes, found 0"},
          {"1234567", "expected a safetensors file, of at least 8 bytes, found 7"},
          {raw_file("{}", "", 3),
-          "byte 0: expected a header that fits into the file (2 bytes), found 3"},
+          "byte 0: expected a header that fits into the file (2 bytes), found 3: the file is "
+          "truncated"},
          {raw_file("{}", "", 100'000'001),
           "byte 0: expected a header of at most 100000000 bytes, found 100000001"},
          {std::string(8, '\xFF') + "{}",
@@ -153,8 +154,10 @@ TEST_CASE("sizes that wrap or do not fit") {
        {f32("1", "4,0"), "tensor 'a': data_offsets: it ends at 0, before it begins at 4"},
        {f32("1", "18446744073709551612,0"),
         "tensor 'a': data_offsets: it ends at 0, before it begins at 18446744073709551612"},
-       {f32("1000", "0,4000"), "tensor 'a': ends at byte 4000 of the data, which has 4"},
-       {f32("1", "0,4", 3), "tensor 'a': ends at byte 4 of the data, which has 3"},
+       {f32("1000", "0,4000"),
+        "tensor 'a': ends at byte 4000 of the data, which has 4: the file is truncated"},
+       {f32("1", "0,4", 3),
+        "tensor 'a': ends at byte 4 of the data, which has 3: the file is truncated"},
        {f32("1" + many_ones, "0,4"), "tensor 'a': shape: expected at most 32 dimensions"}});
 }
 
@@ -170,15 +173,17 @@ TEST_CASE("lengths, names and shapes at their bounds") {
     write_all_text(path, bytes);
     CHECK(open_error(path) == "no error");
   }
-  check({{raw_file("{}", "", 100'000'000),
-          "byte 0: expected a header that fits into the file (2 bytes), found 100000000"},
-         {tensor("{\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[0,4]}"),
-          "tensor 'a': expected 9223372036854775807 bytes for U8 [9223372036854775807], found 4 "
-          "(data_offsets 0 to 4)"},
-         // A space is printable, the last of the control characters is not.
-         {raw_file("{\"a b\":7}"), "tensor 'a b': expected an object, found 7"},
-         {raw_file("{\"a\\u007fb\":{}}"),
-          "tensor 'a?b': expected a name of printable characters, found byte 0x7f in it"}});
+  check(
+      {{raw_file("{}", "", 100'000'000),
+        "byte 0: expected a header that fits into the file (2 bytes), found 100000000: the file is "
+        "truncated"},
+       {tensor("{\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[0,4]}"),
+        "tensor 'a': expected 9223372036854775807 bytes for U8 [9223372036854775807], found 4 "
+        "(data_offsets 0 to 4)"},
+       // A space is printable, the last of the control characters is not.
+       {raw_file("{\"a b\":7}"), "tensor 'a b': expected an object, found 7"},
+       {raw_file("{\"a\\u007fb\":{}}"),
+        "tensor 'a?b': expected a name of printable characters, found byte 0x7f in it"}});
 }
 
 TEST_CASE("a file of dpt that lost all of its tensors is damaged") {

@@ -362,5 +362,27 @@ TEST_CASE("advice: a pattern for each layer, and the prefix that would make name
   CHECK(map_entry_for({"weight"}, {"fc.weight"}).empty());
 }
 
+TEST_CASE("weights: a file of 200,000 other tensors, a long map, and many classes take no time") {
+  // With a search through all names for each of them, this would take many minutes.
+  Loading l;
+  std::vector<std::string> names;
+  std::vector<TensorView> tensors;
+  constexpr int kTensors = 200'000;
+  for (int i = 0; i < kTensors; ++i) {
+    tensors.push_back({fmt::format("block.{}.experts.{}.weight", i % 100, i), "F32", {0}, nullptr});
+    if (i % 4 == 0) l.spec.map.emplace_back(tensors.back().name, fmt::format("renamed.{}", i));
+  }
+  l.write_conv("conv1.", tensors);
+  l.load();
+  CHECK(l.report.loaded == Names{"conv1.weight", "conv1.bias"});
+  REQUIRE(l.report.left_over.size() == kTensors);
+  CHECK(l.report.left_over[1] == "block.1.experts.1.weight");  // in the order of the file
+  CHECK(l.report.left_over.back() == tensors.back().name);
+  const std::string patterns = patterns_for(l.report.left_over);
+  CHECK(patterns.size() < 20'000);
+  testing::check_contains(patterns, "\"block.0.experts.0.*\", \"block.1.experts.1.*\"");
+  CHECK(patterns.ends_with(fmt::format(", and {} more]", kTensors - 200)));
+}
+
 }  // namespace
 }  // namespace dpt

@@ -1,0 +1,200 @@
+#include "app/resume_choice.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "app/train_report.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kBest = "best";
+
+bool is_file(const std::string& path) {
+  std::error_code error;  // of a name that is too long or a folder that is closed to us
+  return fs::is_regular_file(path, error);
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+/// The folders of abandoned branches, the oldest first.
+std::vector<std::string> abandoned_folders(const std::string& folder) {
+  constexpr std::string_view kPrefix = "abandoned-";
+  std::vector<std::pair<std::int64_t, std::string>> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder + "/checkpoints", error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(kPrefix)) continue;
+    // Users remove some of them.
+    std::int64_t number = 0;
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), number);
+    found.emplace_back(number, fmt::format("{}/checkpoints/{}", folder, name));
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> paths;
+  for (auto& [number, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+/// The step that a word names: "28", "step-28", "step-00000028.safetensors"; -1 for another.
+std::int64_t step_of_word(std::string_view word) {
+  constexpr std::string_view kPrefix = "step-", kSuffix = ".safetensors";
+  if (word.starts_with(kPrefix)) {
+    word.remove_prefix(kPrefix.size());
+    if (word.ends_with(kSuffix)) word.remove_suffix(kSuffix.size());
+  }
+  std::int64_t step = -1;
+  const char* end = word.data() + word.size();
+  const auto result = std::from_chars(word.data(), end, step);
+  return result.ec == std::errc() && result.ptr == end && step >= 0 ? step : -1;
+}
+
+/// The steps in a folder, in words: "the steps 28, 56"; long lists lose their middle.
+std::string steps_text(const std::string& folder) {
+  constexpr std::size_t kMax = 20, kLast = 3;
+  std::vector<std::string> steps;
+  for (const std::string& path : list_checkpoints(folder)) {
+    steps.push_back(std::to_string(step_of_checkpoint(fs::path(path).filename().string())));
+  }
+  std::reverse(steps.begin(), steps.end());
+  if (steps.empty()) return "no checkpoint";
+  if (steps.size() > kMax) {
+    const auto begin = steps.begin() + static_cast<std::ptrdiff_t>(kMax - kLast);
+    steps.erase(begin, steps.end() - static_cast<std::ptrdiff_t>(kLast));
+    steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(kMax - kLast), "...");
+  }
+  return fmt::format("the step{} {}", steps.size() > 1 ? "s" : "", fmt::join(steps, ", "));
+}
+
+/// Refuses a name of --resume, saying which there are.
+[[noreturn]] void refuse_name(const std::string& name, const std::string& folder) {
+  std::string text = fmt::format(
+      "--resume {}: expected auto, never, must, a checkpoint file, a step of the run, best, or "
+      "another run's folder, found no such file; {}/checkpoints has {}",
+      name, folder, steps_text(folder + "/checkpoints"));
+  for (const std::string& place : abandoned_folders(folder)) {
+    if (list_checkpoints(place).empty()) continue;
+    text += fmt::format("; {} has {}", place, steps_text(place));
+  }
+  if (is_file(folder + "/best.safetensors")) {
+    text += fmt::format("; --resume {} takes {}/best.safetensors", kBest, folder);
+  }
+  throw Error(ErrorKind::usage, text);
+}
+
+/// The file or folder that --resume names. A path that exists as it is written comes first, but a
+/// folder only after names in the run.
+std::string named_path(const std::string& name, const std::string& folder) {
+  if (is_file(name)) return name;
+  std::vector<std::string> places;
+  if (name == kBest) places.push_back(folder + "/best.safetensors");
+  const std::int64_t step = step_of_word(name);
+  if (step >= 0) places.push_back(folder + "/checkpoints/" + checkpoint_name(step));
+  if (!name.starts_with('/')) {
+    for (const char* inside : {"/checkpoints/", "/"}) {
+      places.push_back(folder + inside + name);
+      places.push_back(folder + inside + name + ".safetensors");
+    }
+  }
+  const auto found = std::find_if(places.begin(), places.end(), is_file);
+  if (found != places.end()) return *found;
+  if (!is_folder(name)) refuse_name(name, folder);
+  return name;
+}
+
+bool is_same(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return fs::equivalent(a, b, error);
+}
+
+/// Where the newest checkpoint of a folder is looked for: of a run, or one of checkpoints.
+std::string place_of_checkpoints(const std::string& folder) {
+  return list_checkpoints(folder).empty() ? folder + "/checkpoints" : folder;
+}
+
+/// The intact checkpoint to continue from where those in checkpoints/ are damaged: the best, else
+/// the newest of an abandoned branch. Returns its header and path.
+std::optional<std::pair<CheckpointHeader, std::string>> intact_elsewhere(
+    const std::string& folder) {
+  std::vector<std::string> paths = {folder + "/best.safetensors"};
+  std::vector<std::string> branches = abandoned_folders(folder);
+  std::reverse(branches.begin(), branches.end());
+  for (const std::string& branch : branches) {
+    for (const std::string& path : list_checkpoints(branch)) paths.push_back(path);
+    paths.push_back(branch + "/best.safetensors");
+  }
+  for (const std::string& path : paths) {
+    try {
+      if (is_file(path)) return std::pair(read_checkpoint_header(path), path);
+    } catch (const Error&) {
+      // Damaged, too.
+    }
+  }
+  return std::nullopt;
+}
+
+/// `what`: what is wrong with the run's checkpoints.
+[[noreturn]] void refuse_without_good(const TrainOptions& options, const std::string& folder,
+                                      const std::string& what) {
+  const auto intact = intact_elsewhere(folder);
+  if (!intact) {
+    fail(ErrorKind::data, "{}. Start a new run with --overwrite or --resume never", what);
+  }
+  const auto& [header, path] = *intact;
+  fail(ErrorKind::data,
+       "{}. {} is good: step {}, epoch {}. To continue from it:\n  {}\nTo start a new run instead: "
+       "--resume never",
+       what, path, header.state.step, header.state.epoch, resume_command(options, path));
+}
+
+std::optional<VerifiedCheckpoint> newest_of(const std::string& place, const Plan& plan,
+                                            Progress& progress) {
+  return VerifiedCheckpoint::newest_good(place, plan,
+                                         [&](const std::string& text) { progress.warn(text); });
+}
+
+}  // namespace
+
+std::optional<ResumeChoice> choose_checkpoint(const TrainOptions& options,
+                                              const std::string& folder, const Plan& plan,
+                                              Progress& progress) {
+  if (options.resume == "never") return std::nullopt;
+  if (options.overwrite && options.resume == "auto") return std::nullopt;
+  const std::string checkpoints = folder + "/checkpoints";
+  if (options.resume != "auto" && options.resume != "must") {
+    const std::string named = named_path(options.resume, folder);
+    if (!is_folder(named)) return ResumeChoice{VerifiedCheckpoint(named, plan), true};
+    const std::string place = place_of_checkpoints(named);
+    auto newest = newest_of(place, plan, progress);
+    if (newest) return ResumeChoice{*std::move(newest), !is_same(place, checkpoints)};
+    const bool is_empty = list_checkpoints(place).empty();
+    fail(is_empty ? ErrorKind::usage : ErrorKind::data,
+         "--resume {}: expected a run folder with a good checkpoint, {} has {}", options.resume,
+         place, is_empty ? "no checkpoint" : "damaged ones only (see above)");
+  }
+  if (auto newest = newest_of(checkpoints, plan, progress)) {
+    return ResumeChoice{*std::move(newest), false};
+  }
+  if (!list_checkpoints(checkpoints).empty()) {
+    refuse_without_good(options, folder,
+                        checkpoints + " has checkpoints, but none of them is good (see above)");
+  }
+  if (options.resume == "must") {
+    const std::string none = fmt::format("--resume must: {} has no checkpoint", checkpoints);
+    if (!intact_elsewhere(folder)) throw Error(ErrorKind::data, none);
+    refuse_without_good(options, folder, none);
+  }
+  return std::nullopt;
+}
+
+}  // namespace dpt

@@ -1,0 +1,188 @@
+#include "engine/checkpoints/foreign_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "kernels/json_text.h"
+
+namespace dpt {
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+/// A path as a literal of Python.
+std::string literal(const std::string& path) {
+  return json_text(nlohmann::json(path));
+}
+
+std::string converted_name(const std::string& path) {
+  return std::filesystem::path(path).replace_extension(".safetensors").string();
+}
+
+/// Lines of Python that convert `path`, and what to do with the result. `body` has {0} for the file
+/// and {1} for the new one.
+std::string conversion(const std::string& path, const std::string& body) {
+  const std::string to = converted_name(path);
+  return fmt::format(
+      ". dpt reads only safetensors. Convert the weights in Python:\n{}\nThen a run can start from "
+      "them: --weights {}",
+      fmt::format(fmt::runtime(body), literal(path), literal(to)), to);
+}
+
+std::string torch_file(const std::string& path) {
+  return "a PyTorch file (torch.save)" +
+         conversion(
+             path,
+             "  import torch; from safetensors.torch import save_file\n"
+             "  state = torch.load({0}, map_location=\"cpu\", weights_only=True)\n"
+             "  state = state.get(\"state_dict\", state.get(\"model\", state))  # Lightning, timm\n"
+             "  save_file({{name: each.clone().contiguous() for name, each in state.items()\n"
+             "             if torch.is_tensor(each)}}, {1})");
+}
+
+std::string numpy_archive(const std::string& path) {
+  return "a NumPy archive (.npz)" +
+         conversion(path,
+                    "  import numpy; from safetensors.numpy import save_file\n"
+                    "  arrays = numpy.load({0})\n"
+                    "  save_file({{name: numpy.ascontiguousarray(arrays[name]) for name in "
+                    "arrays.files}}, {1})");
+}
+
+std::string onnx_file(const std::string& path) {
+  return "an ONNX model" +
+         conversion(path,
+                    "  import onnx; from onnx import numpy_helper; "
+                    "from safetensors.numpy import save_file\n"
+                    "  save_file({{each.name: numpy_helper.to_array(each).copy()\n"
+                    "             for each in onnx.load({0}).graph.initializer}}, {1})") +
+         ". (Of a model that dpt exported, give the checkpoint instead)";
+}
+
+constexpr const char* kHdf5 =
+    "an HDF5 file, such as Keras writes. dpt reads only safetensors: load the weights in the "
+    "program that wrote them and save them with the safetensors package, with PyTorch's names and "
+    "layouts";
+
+/// The name of the first file in a zip archive; empty if it is cut.
+std::string_view first_member(std::string_view zip) {
+  constexpr std::size_t kLengthAt = 26, kNameAt = 30;
+  if (zip.size() < kNameAt) return {};
+  std::uint16_t length = 0;
+  std::memcpy(&length, zip.data() + kLengthAt, sizeof length);
+  return zip.substr(kNameAt, length);
+}
+
+std::string zip_file(const std::string& path, std::string_view head) {
+  const std::string_view member = first_member(head);
+  if (member.ends_with(".npy")) return numpy_archive(path);
+  // TorchScript too; the folder has the name of the file or "archive".
+  const std::size_t slash = member.find('/');
+  const std::string_view inside = slash == std::string_view::npos ? ""sv : member.substr(slash);
+  for (const char* name :
+       {"/data.pkl", "/version", "/.format_version", "/byteorder", "/constants.pkl", "/extra/"}) {
+    if (inside.starts_with(name)) return torch_file(path);
+  }
+  if (path.ends_with(".keras")) {
+    return "a Keras file. dpt reads only safetensors: load the weights in Keras and save them with "
+           "the safetensors package, with PyTorch's names and layouts";
+  }
+  return "a zip archive. Unpack it, and give the safetensors file that is in it";
+}
+
+/// ModelProto of ONNX: field 1 is its version, a small number; then come other fields of it.
+bool is_onnx(std::string_view head) {
+  constexpr std::string_view kNextFields = "\x12\x1a\x22\x28\x32\x3a\x42"sv;
+  return head.size() > 2 && head[0] == 8 && head[1] > 0 && head[1] < 64 &&
+         kNextFields.find(head[2]) != std::string_view::npos;
+}
+
+bool is_pickle(std::string_view head) {
+  return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5;
+}
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF"sv;
+
+std::string_view without_mark(std::string_view text) {
+  return text.starts_with(kByteOrderMark) ? text.substr(kByteOrderMark.size()) : text;
+}
+
+/// Whether the file begins with a good number of printable characters of ASCII.
+bool is_text(std::string_view head) {
+  constexpr std::size_t kEnough = 64;
+  const std::string_view begin = without_mark(head).substr(0, kEnough);
+  return std::all_of(begin.begin(), begin.end(), [](char c) {
+    return (c >= 0x20 && c < 0x7F) || c == '\n' || c == '\r' || c == '\t';
+  });
+}
+
+std::string first_line(std::string_view text) {
+  constexpr std::size_t kMax = 40;
+  const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
+  return fmt::format("'{}'{}", line.substr(0, kMax), line.size() > kMax ? "..." : "");
+}
+
+/// Of a file of printable characters.
+std::string text_file(std::string_view head) {
+  constexpr const char* kAgain = ". The download failed: download the file itself";
+  std::string_view text = without_mark(head);
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  std::string begin(text.substr(0, 64));
+  std::transform(begin.begin(), begin.end(), begin.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (begin.starts_with("version https://git-lfs")) {
+    return "a pointer of Git LFS, which stands for the file. Fetch the file itself: git lfs pull";
+  }
+  if (begin.starts_with("<!doctype html") || begin.starts_with("<html")) {
+    return std::string("an HTML page, such as of a login or an error") + kAgain;
+  }
+  if (begin.starts_with("<?xml")) {
+    return std::string("an XML text, such as the error of a server") + kAgain;
+  }
+  if (text.starts_with('{') && text.find("\"weight_map\"") != std::string_view::npos) {
+    return "the index of weights that are in several files. dpt reads one file: merge them in "
+           "Python with safetensors.torch.load_file and save_file";
+  }
+  return fmt::format("a text that begins with {}", first_line(text));
+}
+
+}  // namespace
+
+std::string describe_foreign_file(const std::string& path, std::string_view head) {
+  if (head.starts_with("PK\x03\x04"sv)) return zip_file(path, head);
+  if (head.starts_with("\x89HDF\r\n\x1a\n"sv)) return kHdf5;
+  if (is_pickle(head)) return torch_file(path);
+  if (is_onnx(head)) return onnx_file(path);
+  if (head.starts_with("\x93NUMPY"sv)) {
+    return "a NumPy array (.npy), which has no names. Save a dictionary of arrays with "
+           "safetensors.numpy.save_file";
+  }
+  if (head.starts_with("GGUF"sv)) {
+    return "a GGUF file, whose weights are quantised. Give the safetensors file that it was made "
+           "from";
+  }
+  constexpr std::size_t kTarMagicAt = 257;
+  if (head.size() > kTarMagicAt + 5 && head.substr(kTarMagicAt, 5) == "ustar") {
+    return "a tar archive. Unpack it, and give the safetensors file that is in it";
+  }
+  const std::pair<std::string_view, const char*> compressed[] = {{"\x1f\x8b"sv, "gzip -d"},
+                                                                 {"\x28\xb5\x2f\xfd"sv, "zstd -d"},
+                                                                 {"\xfd"
+                                                                  "7zXZ\0"sv,
+                                                                  "xz -d"},
+                                                                 {"BZh"sv, "bzip2 -d"}};
+  for (const auto& [magic, command] : compressed) {
+    if (head.starts_with(magic)) {
+      return fmt::format("a compressed file. Decompress it first: {}", command);
+    }
+  }
+  return head.size() >= 8 && is_text(head) ? text_file(head) : std::string();
+}
+
+}  // namespace dpt

@@ -1,0 +1,62 @@
+#include "engine/checkpoints/verified_files.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace dpt {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+std::int64_t nanoseconds(const struct timespec& time) {
+  return std::int64_t{time.tv_sec} * kSecond + time.tv_nsec;
+}
+
+/// Whether a change after the newest one in `stamp` would have another time. Local file systems
+/// count in ticks of up to 10 ms, others in whole seconds or two.
+bool is_settled(const FileStamp& stamp) {
+  const std::int64_t last = std::max(stamp.modified, stamp.changed);
+  const std::int64_t tick = last % kSecond == 0 ? 3 * kSecond : kSecond / 20;
+  const std::int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                               std::chrono::system_clock::now().time_since_epoch())
+                               .count();
+  return last + tick < now;
+}
+
+/// On failure, a stamp that no file has.
+FileStamp stamp_of(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return {};
+  return {status.st_size, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim), status.st_dev,
+          status.st_ino};
+}
+
+}  // namespace
+
+std::optional<FileStamp> VerifiedFiles::stamp_before_reading(int fd) {
+  const FileStamp stamp = stamp_of(fd);
+  if (stamp.size < 0 || !is_settled(stamp)) return std::nullopt;
+  return stamp;
+}
+
+bool VerifiedFiles::contains(int fd) const {
+  const FileStamp stamp = stamp_of(fd);
+  const std::lock_guard lock(mutex_);
+  const auto found = stamps_.find({stamp.device, stamp.inode});
+  return found != stamps_.end() && found->second == stamp;
+}
+
+void VerifiedFiles::add(int fd, const FileStamp& before) {
+  if (before != stamp_of(fd)) return;
+  const std::lock_guard lock(mutex_);
+  stamps_[{before.device, before.inode}] = before;
+}
+
+VerifiedFiles& verified_files() {
+  static VerifiedFiles files;
+  return files;
+}
+
+}  // namespace dpt

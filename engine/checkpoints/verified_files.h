@@ -1,0 +1,43 @@
+// Which files this process has read whole and found good, so that it need not read them again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace dpt {
+
+/// Shows, without reading, that a file has the same bytes as before: size and times of the last
+/// changes, in nanoseconds.
+struct FileStamp {
+  std::int64_t size = -1, modified = 0, changed = 0;
+  std::uint64_t device = 0, inode = 0;
+  bool operator==(const FileStamp&) const = default;
+};
+
+/// Remembers verified files by their stamps, whatever their names. Thread-safe.
+///
+/// A file that was changed just before it is read is not remembered: a second change in the same
+/// tick of the file system's clock would leave its stamp as it was.
+class VerifiedFiles {
+ public:
+  /// True if the open file has bytes that were found good.
+  bool contains(int fd) const;
+  /// The stamp of an open file that is about to be read, for add(); nothing if it cannot be
+  /// remembered.
+  static std::optional<FileStamp> stamp_before_reading(int fd);
+  /// The file was read whole and found good. Does nothing if it has changed since `before`.
+  void add(int fd, const FileStamp& before);
+
+ private:
+  using Key = std::pair<std::uint64_t, std::uint64_t>;  ///< device, inode
+  mutable std::mutex mutex_;
+  std::map<Key, FileStamp> stamps_;
+};
+
+/// The process' own.
+VerifiedFiles& verified_files();
+
+}  // namespace dpt

@@ -1,0 +1,218 @@
+// What --resume understands, what it says where it does not, and ways back: to the best where the
+// other checkpoints are damaged, and to a branch that was left.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/cli/kept_runs.h"
+
+using namespace dpt::testing;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Changes one byte in the middle of a file.
+void change_byte(const std::string& path) {
+  std::string bytes = read_file(path);
+  REQUIRE(bytes.size() > 100);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write_file(path, bytes);
+}
+
+/// The last line of a message that begins with "  ", without the indent.
+std::string command_in(const std::string& text) {
+  const std::size_t begin = text.rfind("\n  ");
+  REQUIRE(begin != std::string::npos);
+  return text.substr(begin + 3, text.find('\n', begin + 1) - begin - 3);
+}
+
+std::vector<std::int64_t> logged_steps(const std::vector<json>& events) {
+  std::vector<std::int64_t> steps;
+  for (const json& event : events) steps.push_back(event["step"]);
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("--resume: a step, a bare name, a part of the path, best, a folder") {
+  const KeptRuns w;
+  w.train_well({});
+  const auto resumed = [&](const std::string& name, const std::string& file, int step) {
+    CAPTURE(name);
+    const std::string copy = "c";
+    fs::remove_all(w.dir.file(copy));
+    fs::copy(w.dir.file("r"), w.dir.file(copy), fs::copy_options::recursive);
+    const Finished done = w.train_well(
+        {"--resume", name, "train.epochs=4", "--max-steps", std::to_string(step + 1)}, copy);
+    check_contains(done.err, fmt::format("resuming {} at step {} ", file, step));
+  };
+  const std::string place = "c/checkpoints/" + dpt::checkpoint_name(12);
+  resumed("12", place, 12);
+  resumed("step-12", place, 12);
+  resumed("step-00000012", place, 12);
+  resumed("step-00000012.safetensors", place, 12);
+  resumed("checkpoints/step-00000012.safetensors", place, 12);
+  const auto best = static_cast<int>(state_of(w.best()).step);
+  if (best < 36) resumed("best", "c/best.safetensors", best);
+  resumed("c/checkpoints", "c/checkpoints/" + dpt::checkpoint_name(36), 36);
+
+  // A run's folder is its newest checkpoint: that of the run itself is what a plain resume takes.
+  const Finished other =
+      w.train_well({"--resume", "r", "train.epochs=4", "--max-steps", "37"}, "n");
+  check_contains(other.err, "resuming r/checkpoints/" + dpt::checkpoint_name(36) + " at step 36");
+  CHECK(steps_in(w.dir.file("n/checkpoints")) == Steps{37, 36});
+  check_contains(w.train_well({"--resume", "r"}).err, "is complete");
+
+  // A file that is there under the very name comes first.
+  fs::copy_file(w.checkpoint(24), w.dir.file("12"));
+  const Finished file = w.train_well({"--resume", "12", "--max-steps", "25"}, "m");
+  check_contains(file.err, "resuming 12 at step 24 ");
+}
+
+TEST_CASE("--resume: a name that is none is answered with those that exist") {
+  const KeptRuns w;
+  w.train_well({});
+  w.train_well({"--resume", "12", "--max-steps", "20"});
+  for (const char* name : {"28", "step-00000028.safetensors", "runs/sc", "bset"}) {
+    const Finished bad = w.train({"--resume", name});
+    CHECK(bad.exit_code == 2);
+    check_contains(bad.err, fmt::format("--resume {}: expected auto, never, must, a checkpoint "
+                                        "file, a step of the run, best, or another run's folder, "
+                                        "found no such file; r/checkpoints has the steps 12, 20; "
+                                        "r/checkpoints/abandoned-1 has the steps 24, 36",
+                                        name));
+  }
+  fs::create_directory(w.dir.file("empty"));
+  const Finished empty = w.train({"--resume", "empty"});
+  CHECK(empty.exit_code == 2);
+  check_contains(empty.err,
+                 "--resume empty: expected a run folder with a good checkpoint, empty/checkpoints "
+                 "has no checkpoint");
+  const Finished fresh = w.train({"--resume", "3"}, "new");
+  CHECK(fresh.exit_code == 2);
+  check_contains(fresh.err, "new/checkpoints has no checkpoint");
+}
+
+TEST_CASE("damaged checkpoints: the message names the good best and the command to go on from it") {
+  const KeptRuns w;
+  w.train_well({});
+  const std::int64_t step = state_of(w.best()).step;
+  for (const std::int64_t each : {12, 24, 36}) change_byte(w.checkpoint(each));
+  const auto before = contents(w.dir.file("r"));
+  for (const char* resume : {"auto", "must"}) {
+    const Finished bad = w.train({"train.epochs=4", "--resume", resume});
+    CHECK(bad.exit_code == 3);
+    check_contains(bad.err,
+                   "r/checkpoints has checkpoints, but none of them is good (see above). "
+                   "r/best.safetensors is good: step " +
+                       std::to_string(step));
+    CHECK_FALSE(contains(bad.err, "--overwrite"));
+    check_contains(command_in(bad.err), " train small.yaml --run-dir r train.epochs=3");
+    check_contains(command_in(bad.err), " train.epochs=4 --resume r/best.safetensors");
+  }
+  const Finished one = w.train({"--resume", "36"});
+  CHECK(one.exit_code == 3);
+  check_contains(one.err, "there is no good checkpoint in its folder, but r/best.safetensors is");
+  auto after = contents(w.dir.file("r"));
+  after["train.log"] = before.at("train.log");
+  CHECK((after == before));
+
+  // The command does what it says, and the damaged files are not lost.
+  const Finished again = w.train_well({"train.epochs=4", "--resume", "r/best.safetensors"});
+  check_contains(again.err, "resuming r/best.safetensors at step " + std::to_string(step));
+  CHECK(w.summary()["epochs"] == 4);
+}
+
+TEST_CASE("damaged checkpoints and best: the newest of an abandoned branch is named, else none") {
+  const KeptRuns w;
+  w.train_well({});
+  w.train_well({"--resume", "12", "--max-steps", "20"});
+  for (const std::int64_t each : {12, 20}) change_byte(w.checkpoint(each));
+  change_byte(w.best());
+  const std::string branch = "r/checkpoints/abandoned-1/";
+  for (const auto& entry : fs::directory_iterator(w.dir.file(branch))) {
+    if (entry.path().filename() == "best.safetensors") change_byte(entry.path().string());
+  }
+  const Finished bad = w.train({});
+  CHECK(bad.exit_code == 3);
+  check_contains(bad.err, branch + dpt::checkpoint_name(36) + " is good: step 36, epoch 3.");
+  for (const std::int64_t each : {24, 36})
+    change_byte(w.dir.file(branch + dpt::checkpoint_name(each)));
+  const Finished none = w.train({});
+  CHECK(none.exit_code == 3);
+  check_contains(none.err, "Start a new run with --overwrite or --resume never");
+}
+
+TEST_CASE("back to a branch that was left: its log lines come back, each step once") {
+  const KeptRuns w;
+  const Words logged = {"log.every=1"};
+  const auto train = [&](Words more) {
+    more.insert(more.end(), logged.begin(), logged.end());
+    return w.train_well(more).err;
+  };
+  train({});
+  const std::string whole = read_file(w.dir.file("r/metrics.jsonl"));
+  const std::string left = train({"--resume", "12", "--max-steps", "20"});
+  check_contains(left, "1 abandoned branch(es) take ");
+  check_contains(left, " and stay until you remove them: rm -r r/checkpoints/abandoned-*");
+  CHECK(logged_steps(w.events("step")).size() == 20);
+
+  const std::string branch = "r/checkpoints/abandoned-1/" + dpt::checkpoint_name(24);
+  const std::string back = train({"--resume", branch});
+  check_contains(back, "2 abandoned branch(es) take ");
+  check_contains(back, " of this branch are back in metrics.jsonl; ");
+  std::vector<std::int64_t> all(36);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i) + 1;
+  CHECK(logged_steps(w.events("step")) == all);
+  std::vector<std::int64_t> epochs;
+  for (const json& event : w.events("epoch")) epochs.push_back(event["epoch"]);
+  CHECK(epochs == Steps{1, 2, 3});
+  // Of this branch, nothing stays behind but what was repeated; the other one is there, once.
+  std::vector<std::int64_t> gone = logged_steps(w.events("step", "r", "metrics.abandoned.jsonl"));
+  std::sort(gone.begin(), gone.end());
+  Steps expected;
+  for (std::int64_t step = 13; step <= 20; ++step) expected.push_back(step);
+  for (std::int64_t step = 25; step <= 36; ++step) expected.push_back(step);
+  CHECK(gone == expected);
+
+  // And to the other one again, whose log is with its checkpoint.
+  const std::string other = "r/checkpoints/abandoned-2/" + dpt::checkpoint_name(20);
+  train({"--resume", other, "--max-steps", "20"});
+  CHECK(logged_steps(w.events("step")) == Steps(all.begin(), all.begin() + 20));
+  CHECK(fs::exists(w.dir.file("r/checkpoints/abandoned-1/metrics.jsonl")));
+}
+
+TEST_CASE("names of 255 bytes work; one that no checkpoint could hold is refused before training") {
+  const KeptRuns w;
+  const std::string longest(255, 'n');
+  const std::string layer = "model.layers.fc1.name=";
+  w.train_well({layer + longest, "--max-steps", "2"}, longest);
+  w.train_well({layer + longest, "--max-steps", "3"}, longest);
+  check_contains(w.run_well({"eval", longest}).out, ": test split, 40 samples");
+  w.run_well({"export", longest, "--onnx", std::string(246, 'n') + ".onnx"});
+  // "optim.momentum_buffer.NAME.weight" has more than 1,024 bytes.
+  const Finished bad = w.train({layer + std::string(1000, 'n'), "--max-steps", "2"}, "bad");
+  CHECK(bad.exit_code == 2);
+  check_contains(bad.err, "a checkpoint could not hold its tensor 'optim.momentum_buffer.nnn");
+  check_contains(bad.err, "expected a name of at most 1024 bytes, found 1029");
+  CHECK(steps_in(w.dir.file("bad/checkpoints")).empty());
+}
+
+TEST_CASE("a run of which only the best is left: a new run says where it is and how to resume it") {
+  const KeptRuns w;
+  w.train_well({"log.every=1"});
+  const std::int64_t step = state_of(w.best()).step;
+  fs::remove_all(w.dir.file("r/checkpoints"));
+  const Finished must = w.train({"--resume", "must"});
+  CHECK(must.exit_code == 3);
+  check_contains(must.err, "--resume must: r/checkpoints has no checkpoint. r/best.safetensors is");
+  check_contains(command_in(must.err), " --resume r/best.safetensors");
+  const std::string moved = "r/checkpoints/abandoned-1/best.safetensors";
+  const Finished fresh = w.train_well({"log.every=1", "--max-steps", "2"});
+  check_contains(fresh.err, fmt::format("moved to {} (step {}; --resume {} continues from it)",
+                                        moved, step, moved));
+  w.train_well({"log.every=1", "--resume", moved});
+  CHECK(w.events("step").size() == 36);
+  CHECK(w.events("epoch").size() == 3);
+}
