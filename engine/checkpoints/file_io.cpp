@@ -41,19 +41,23 @@ int uninterrupted(Call call) {
 /// fsync, once: after a failed one the kernel may have dropped the data and report success the next
 /// time. (One that a signal interrupted has not failed.)
 int sync_once(int fd) {
+  const SystemCall call("syncing a file to disk");
   return uninterrupted([fd] { return ::fsync(fd); });
 }
 
 /// close, once: on Linux the descriptor is gone even when a signal interrupted the call.
 int close_once(int fd) {
+  const SystemCall call("closing a file");  // network file systems write what is left
   return ::close(fd) == 0 || errno == EINTR ? 0 : -1;
 }
 
 int unlink_file(const std::string& path) {
+  const SystemCall call("removing a file");
   return uninterrupted([&] { return ::unlink(path.c_str()); });
 }
 
 int rename_file(const std::string& from, const std::string& to) {
+  const SystemCall call("renaming a file");
   return uninterrupted([&] { return ::rename(from.c_str(), to.c_str()); });
 }
 
@@ -132,7 +136,7 @@ void read_exactly(const FileHandle& file, const std::string& path, std::uint64_t
 
 int write_all(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    beat("writing a file");
+    const SystemCall call("writing a file");
     const ssize_t put = ::write(fd, bytes.data(), std::min(bytes.size(), kLargestTransfer));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return errno;
@@ -168,9 +172,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
-  beat("syncing a file to disk");
   if (sync_once(file_.fd()) != 0) fail_at("sync to disk", errno);
-  beat("renaming a file");
   if (close_once(file_.release()) != 0) fail_at("close", errno);
   if (rename_file(temporary_, path_) != 0) fail_at("rename into place", errno);
   remove_ = false;
@@ -206,7 +208,11 @@ void make_folders(const std::string& path) {
     fail(ErrorKind::data, "{}: cannot create the folder: {}", path, reason(errno));
   }
   if (!fs::is_directory(path, ignored)) {
-    fail(ErrorKind::data, "{}: expected a folder, found a file", path);
+    const bool dangles = fs::is_symlink(fs::symlink_status(path, ignored));
+    fail(ErrorKind::data, "{}: expected a folder, found {}", path,
+         dangles ? "a link to " + fs::read_symlink(path, ignored).string() +
+                       ", which is not a folder: make that folder, or remove the link"
+                 : "a file");
   }
   require_durable_folder(above, path, "is created");
 }
