@@ -16,6 +16,7 @@
 #include "app/verdict.h"
 #include "engine/checkpoints/file_io.h"
 #include "kernels/error.h"
+#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
@@ -109,6 +110,13 @@ int Gate::guard(const std::function<int()>& body) {
   try {
     read_baseline();
     return body();
+  } catch (const StopRequested&) {
+    if (!is_done_) {
+      leave_unchecked(
+          "The run was stopped before its first step: requirements are checked at its "
+          "end.");
+    }
+    throw;
   } catch (const std::exception& error) {
     try {
       if (!is_done_) write(unchecked({}), error.what());
