@@ -16,7 +16,9 @@
 #include "app/console.h"
 #include "engine/spec/fields.h"
 #include "engine/spec/secrets.h"
+#include "engine/training/stop.h"
 #include "kernels/error.h"
+#include "kernels/start_thread.h"
 
 namespace dpt {
 namespace {
@@ -116,7 +118,7 @@ void define_commands(CLI::App& app, CommandBody& body, const std::vector<std::st
   app.footer(
       "Exit codes: 0 done, 1 unexpected failure, 2 usage or config, 3 data or checkpoint, 4 device "
       "or memory,\n5 diverged, 6 another replica failed or stalled, 7 --require not met,\n"
-      "75 stopped on request (run the same command again to resume),\n"
+      "75 stopped on request (SIGUSR1, SIGUSR2, SIGXCPU, --max-time; run the same command again),\n"
       "129 SIGHUP, 130 SIGINT, 143 SIGTERM (checkpoint saved).");
   add_run_commands(app, body, command);
   add_config_commands(app, body);
@@ -156,7 +158,9 @@ int run_cli(int argc, const char* const* argv) {
       if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
       fail_usage(app, error.what());
     }
-    return body();
+    // `train` ends with a checkpoint, or where nothing is lost; other commands have none to save.
+    if (!app.got_subcommand("train")) let_signals_end_process();
+    return run_with_large_stacks(body);
   });
   // A result that did not arrive is none, whatever the command thinks of it.
   const int lost = run_guarded([] {

@@ -34,8 +34,8 @@ void add_process_options(CLI::App* command, ProcessOptions& options) {
   for (CLI::Option* other : {rank, size, coordinator}) nproc->excludes(other);
   command
       ->add_option("--join-timeout", options.join_timeout,
-                   "How long the processes wait for each other at the start, e.g. 90s (default: "
-                   "5m); exit code 6")
+                   "How long the processes wait for each other at the start, e.g. 90s, up to 365d "
+                   "(default: 5m); exit code 6")
       ->check(not_empty());
 }
 
@@ -112,8 +112,10 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       ->check(count());
   CLI::Option* max_time =
       train
-          ->add_option("--max-time", options->max_time,
-                       "Stop after this time, e.g. 3h50m, and save a checkpoint; exit code 75")
+          ->add_option(
+              "--max-time", options->max_time,
+              "Stop after this time, e.g. 3h50m or a number of seconds, up to 365d, and save a "
+              "checkpoint; exit code 75")
           ->check(not_empty());
   CLI::Option* require = add_gate_options(train, options->gate);
   CLI::Option* overwrite = train->add_flag(

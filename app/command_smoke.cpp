@@ -28,6 +28,7 @@
 #include "engine/training/lineage.h"
 #include "engine/training/trainer.h"
 #include "kernels/error.h"
+#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
@@ -36,7 +37,9 @@ namespace {
 /// A new folder for temporary files; it stays if nothing says otherwise.
 std::string make_smoke_folder() {
   std::error_code error;
-  const std::string temporary = fs::temp_directory_path(error).string();
+  const char* named = std::getenv("TMPDIR");
+  const bool is_empty = named && *named == '\0';  // as good as not set, for other programs
+  const std::string temporary = is_empty ? "/tmp" : fs::temp_directory_path(error).string();
   if (error) {
     fail(ErrorKind::data, "--smoke: {}: set TMPDIR to a folder for temporary files",
          error.message());
@@ -48,11 +51,6 @@ std::string make_smoke_folder() {
   }
   return form;
 }
-
-/// A signal has asked for an end.
-struct SmokeStopped {
-  StopReason reason;
-};
 
 class SmokeTest {
  public:
@@ -76,7 +74,7 @@ class SmokeTest {
   void stage(const char* name, const std::function<std::string()>& work) {
     stage_ = name;
     const std::string result = work();
-    if (requested_stop() != StopReason::none) throw SmokeStopped{requested_stop()};
+    if (requested_stop() != StopReason::none) throw StopRequested();
     fmt::print("{:<9} {}\n", name, result);
     std::fflush(stdout);
   }
@@ -101,7 +99,7 @@ class SmokeTest {
     TrainLimits limits;
     limits.max_steps = last;
     TrainOutcome outcome = train(job_, start, limits, folder, log, progress);
-    if (outcome.end == RunEnd::stopped) throw SmokeStopped{outcome.reason};
+    if (outcome.end == RunEnd::stopped) throw StopRequested();
     if (outcome.state.step != last) {
       fail(ErrorKind::unexpected, "expected {} steps, found that training ended after {}", last,
            outcome.state.step);
@@ -211,16 +209,16 @@ int run_smoke(const TrainOptions& options) {
          "--smoke: expected one process, found a launcher that has started several: run it by "
          "itself, with the devices of one process");
   }
-  install_signal_handlers();
+  stop_request::is_starting = true;  // what is read before the first step ends at a stop
   const auto begun = std::chrono::steady_clock::now();
   const std::string folder = make_smoke_folder();
   SmokeTest test(options, folder);
   try {
     test.run();
-  } catch (const SmokeStopped& stopped) {
+  } catch (const StopRequested&) {
     remove_smoke_folder(folder);
-    say(fmt::format("smoke test stopped ({})", name_of(stopped.reason)));
-    return exit_code_of(stopped.reason);
+    say(fmt::format("smoke test stopped ({})", name_of(requested_stop())));
+    return exit_code_of(requested_stop());
   } catch (const std::exception& error) {
     fmt::print("smoke test failed: {}\n", test.stage_name());
     std::fflush(stdout);

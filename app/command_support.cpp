@@ -191,7 +191,16 @@ std::int64_t parse_duration(const std::string& text) {
   };
   constexpr std::array<Unit, 4> kUnits{{{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}};
   const auto bad = [&] {
-    fail(ErrorKind::usage, "'{}' is not a duration: expected one such as 3h50m, 90s or 2d", text);
+    fail(ErrorKind::usage,
+         "'{}' is not a duration: expected one such as 3h50m, 90s or 2d, or a number of seconds",
+         text);
+  };
+  // Deadlines that are computed from it must not overflow; a longer one is a mistake.
+  constexpr std::int64_t kYear = 365 * 86400;
+  const auto check_length = [&](std::int64_t count, std::int64_t seconds) {
+    if (count > kYear / seconds) {
+      fail(ErrorKind::usage, "'{}' is longer than a year: expected at most 365d", text);
+    }
   };
   if (text.empty()) bad();
   std::int64_t total = 0;
@@ -199,11 +208,14 @@ std::int64_t parse_duration(const std::string& text) {
   for (const char *at = text.data(), *end = at + text.size(); at != end;) {
     std::int64_t number = 0;
     const auto parsed = std::from_chars(at, end, number);
-    if (parsed.ec != std::errc() || number < 0 || number > 1'000'000) bad();
+    if (parsed.ec == std::errc::result_out_of_range && *at != '-') check_length(kYear + 1, 1);
+    if (parsed.ec != std::errc() || number < 0) bad();
     const char letter = parsed.ptr == end ? 's' : *parsed.ptr;
     while (unit < kUnits.size() && kUnits[unit].letter != letter) ++unit;
     if (unit == kUnits.size()) bad();
+    check_length(number, kUnits[unit].seconds);
     total += number * kUnits[unit++].seconds;
+    check_length(total, 1);
     at = parsed.ptr == end ? end : parsed.ptr + 1;
   }
   return total;

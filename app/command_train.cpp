@@ -13,6 +13,7 @@
 #include "app/commands.h"
 #include "app/gate.h"
 #include "app/replaced_run_messages.h"
+#include "app/start_phase.h"
 #include "app/start_weights.h"
 #include "app/train_report.h"
 #include "app/train_start.h"
@@ -29,6 +30,7 @@
 #include "engine/training/tensorboard.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
+#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace {
@@ -188,6 +190,7 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
   const std::string makers = inexact_makers(job, start.point.made_by, made_by(job));
   if (!makers.empty()) progress.warn(makers);
   if (const std::string small = small_shards(job); !small.empty()) progress.warn(small);
+  if (const std::string cores = why_cores_are_short(job); !cores.empty()) progress.warn(cores);
   if (job.plan.type == DType::bf16 &&
       std::any_of(job.devices.begin(), job.devices.end(),
                   [](const DeviceName& device) { return device.traits().bf16_is_slow; })) {
@@ -225,6 +228,10 @@ TrainOutcome train_and_record(const Job& job, const StartingPoint& start, const 
     }
     log.event("run_end", end);
     return outcome;
+  } catch (const StopRequested&) {
+    log.event("run_end", {{"status", name_of(RunEnd::stopped)},
+                          {"exit_code", exit_code_of(requested_stop())}});
+    throw;
   } catch (const Error& error) {
     progress.clear();
     if (is_held(folder)) {
@@ -256,7 +263,7 @@ void continue_schedule(const TrainStart& start, Job& job, Progress& progress) {
 }
 
 /// `--overfit`: no run folder is read or made.
-int run_overfit(const TrainOptions& options, const Job& whole) {
+int run_overfit(const TrainOptions& options, const Job& whole, StartPhase& phase) {
   constexpr std::int64_t kSteps = 1000;
   const Job job = overfit_job(whole, options.overfit);
   Progress progress(!whole.writes());
@@ -264,10 +271,10 @@ int run_overfit(const TrainOptions& options, const Job& whole) {
   fresh.resume = "never";
   TrainStart start;
   start.point = share_start(job, [&] { return load_start(fresh, job, "", progress).point; });
-  install_signal_handlers();
   progress.info(fmt::format(
       "trying to overfit {} batch(es), {} samples, on {} replica(s) ({}); nothing is saved",
       options.overfit, job.splits.train.size(), job.ranks(), fmt::join(job.device_names(), ", ")));
+  phase.begin_changes();
   std::int64_t next_line = 1;
   const OverfitResult result = overfit(
       job, start.point, options.max_steps > 0 ? options.max_steps : kSteps, requested_stop,
@@ -341,7 +348,8 @@ void tell_others(const Job& job, const std::string& decision, const std::string&
 
 /// A process of several that is not the first: it trains and writes nothing but, if asked to, its
 /// own log.
-int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits) {
+int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits,
+                 StartPhase& phase) {
   const std::string told = job.processes->share("decision to train", {});
   const std::size_t end = told.find('\n');
   if (told.substr(0, end) != kGoOn) return 0;
@@ -357,7 +365,7 @@ int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits
   // Its name is for messages: the file is rank 0's.
   if (!start.point.config.empty()) start.checkpoint = "the checkpoint of rank 0";
   continue_schedule(start, job, progress);
-  install_signal_handlers();
+  phase.begin_changes();
   RunFolder none;
   RunLog no_log;
   try {
@@ -373,7 +381,7 @@ int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits
 }
 
 int train_in_world(const TrainOptions& options, const TrainLimits& limits, ProcessGroup* processes,
-                   Gate& gate) {
+                   Gate& gate, StartPhase& phase) {
   check_options(options);
   TrainSpec spec =
       load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
@@ -388,9 +396,9 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   check_metrics_of(gate.requirements(), job.metrics);
   check_statistics(job);
   check_precision(job);
-  if (options.overfit > 0) return run_overfit(options, job);
+  if (options.overfit > 0) return run_overfit(options, job, phase);
   check_noise_scale(job);
-  if (!job.writes()) return train_beside(options, std::move(job), limits);
+  if (!job.writes()) return train_beside(options, std::move(job), limits, phase);
   std::string folder_path = choose_folder(options, job.spec);
   check_keeps_config(options, folder_path);
   check_may_write(folder_path);
@@ -432,7 +440,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
     }
   }
 
-  install_signal_handlers();
+  check_stop();
   if (options.overwrite) {
     folder.check_stays(start.checkpoint);
     if (folder.has_replaced()) {
@@ -441,6 +449,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
                       folder.path(), folder.file("replaced")));
     }
   }
+  phase.begin_changes();
   const Replacement replacement(folder, progress);
   take_place(job, folder, start.checkpoint, options.overwrite, start.point,
              [&](const std::string& text) { progress.info(text); });
@@ -462,10 +471,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   if (outcome.end == RunEnd::complete) {
     progress.info(done_line(outcome));
   } else {
-    progress.info(
-        fmt::format("stopped at step {} ({}), checkpoint saved; {}", outcome.state.step,
-                    outcome.end == RunEnd::max_steps ? "--max-steps" : name_of(outcome.reason),
-                    how_to_go_on(options, job, folder, outcome.end)));
+    progress.info(stopped_line(options, job, folder, outcome));
     if (folder.has_replaced()) progress.info(replaced_text(folder));
   }
   if (const std::string text = ledger_text(outcome.ledger, job); !text.empty()) progress.info(text);
@@ -485,11 +491,16 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
 int run_train(const TrainOptions& options) {
   if (options.smoke) return run_smoke(options);
   const TrainLimits limits = limits_of(options);
-  if (!options.dry_run) require_started_tasks(detect_world(options.processes.flags));
-  return run_in_world(options.processes, [&](ProcessGroup* processes) {
-    Gate gate(options.gate, "train", options.config, !processes || processes->is_first(),
-              !options.dry_run);
-    return gate.guard([&] { return train_in_world(options, limits, processes, gate); });
+  const World world = detect_world(options.processes.flags);
+  if (!options.dry_run) require_started_tasks(world);
+  StartPhase phase(world.rank == 0);
+  return phase.guard([&] {
+    return run_in_world(options.processes, [&](ProcessGroup* processes) {
+      const StartPhase::InWorld told(phase, processes);
+      Gate gate(options.gate, "train", options.config, !processes || processes->is_first(),
+                !options.dry_run);
+      return gate.guard([&] { return train_in_world(options, limits, processes, gate, phase); });
+    });
   });
 }
 

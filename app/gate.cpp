@@ -17,6 +17,7 @@
 #include "engine/checkpoints/file_io.h"
 #include "engine/spec/secrets.h"
 #include "kernels/error.h"
+#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
@@ -112,6 +113,13 @@ int Gate::guard(const std::function<int()>& body) {
   try {
     read_baseline();
     return body();
+  } catch (const StopRequested&) {
+    if (!is_done_) {
+      leave_unchecked(
+          "The run was stopped before its first step: requirements are checked at its "
+          "end.");
+    }
+    throw;
   } catch (const std::exception& error) {
     try {
       if (!is_done_) write(unchecked({}), error.what());

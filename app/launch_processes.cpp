@@ -24,8 +24,11 @@
 #include <optional>
 
 #include "app/command_support.h"
+#include "app/console.h"
 #include "engine/processes/descriptor_limit.h"
 #include "engine/processes/world.h"
+#include "engine/training/progress.h"
+#include "engine/training/stop.h"
 #include "kernels/descriptor.h"
 #include "kernels/error.h"
 #include "kernels/secret.h"
@@ -35,7 +38,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::array kPassedOn = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 /// As in engine/training/stop.cpp: within this time, signals are one request.
 constexpr std::chrono::milliseconds kOneRequest{100};
 /// A longer line is broken. With so much of messages waiting for a slow reader, no more are read.
@@ -132,7 +134,7 @@ class Messages {
  private:
   std::deque<std::string> lines_;
   std::size_t size_ = 0;
-  bool is_lost_ = false, is_terminal_ = isatty(STDERR_FILENO) == 1;
+  bool is_lost_ = false, is_terminal_ = stderr_redraws();
 };
 
 /// What one process writes to one of its streams.
@@ -201,7 +203,11 @@ class Signals {
     sigset_t mask;
     sigemptyset(&mask);
     sigaddset(&mask, SIGCHLD);
-    for (const int number : kPassedOn) sigaddset(&mask, number);
+    for (const int number : kStopSignals) {
+      if (!is_signal_ignored(number)) sigaddset(&mask, number);
+    }
+    blocked_ = mask;
+    sigdelset(&blocked_, SIGCHLD);
     sigprocmask(SIG_BLOCK, &mask, &before_);
     events_ = Descriptor(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!events_.is_open()) fail_at("signalfd");
@@ -214,7 +220,15 @@ class Signals {
     sigaction(SIGCHLD, &child_before_, nullptr);
   }
   Signals(const Signals&) = delete;
-  const sigset_t& mask_before() const { return before_; }
+  /// That of before; or with the signals that are passed on blocked, so that the child keeps them
+  /// for the program which it becomes.
+  sigset_t mask_of_children(bool blocks) const {
+    sigset_t mask = before_;
+    for (const int number : kStopSignals) {
+      if (blocks && sigismember(&blocked_, number) == 1) sigaddset(&mask, number);
+    }
+    return mask;
+  }
   int descriptor() const { return events_.get(); }
   std::optional<signalfd_siginfo> next() const {
     signalfd_siginfo info = {};
@@ -223,7 +237,7 @@ class Signals {
   }
 
  private:
-  sigset_t before_ = {};
+  sigset_t before_ = {}, blocked_ = {};
   struct sigaction child_before_ = {};
   Descriptor events_;
 };
@@ -247,6 +261,14 @@ bool is_failure(const Ending& ending) {
 /// failed (exit code 6) is a consequence.
 int order_of(const Ending& ending) {
   return ending.by_signal ? 0 : ending.code != static_cast<int>(ErrorKind::peer) ? 1 : 2;
+}
+
+/// What a process gets when the launcher has died: the first signal that asks it to save and end.
+int last_signal() {
+  for (const int number : {SIGTERM, SIGUSR1, SIGUSR2, SIGHUP, SIGINT}) {
+    if (!is_signal_ignored(number)) return number;
+  }
+  return SIGKILL;
 }
 
 class Launcher {
@@ -310,6 +332,7 @@ class Launcher {
       }
     }
     const pid_t launcher = getpid();
+    const sigset_t mask = signals_->mask_of_children(patience_.unblocks_signals);
     child.pid = fork();
     if (child.pid < 0) {
       fail(ErrorKind::unexpected, "--nproc {}: cannot start the process of rank {}: {}", count,
@@ -317,14 +340,14 @@ class Launcher {
     }
     if (child.pid == 0) {
       // Only what is allowed between fork and exec. The launcher may have gone before prctl.
-      prctl(PR_SET_PDEATHSIG, SIGTERM);
+      prctl(PR_SET_PDEATHSIG, last_signal());
       if (getppid() != launcher) _exit(128 + SIGTERM);
       if (rank != 0) {
         dup2(null.get(), STDIN_FILENO);
         dup2(out.get(), STDOUT_FILENO);
         dup2(err.get(), STDERR_FILENO);
       }
-      sigprocmask(SIG_SETMASK, &signals_->mask_before(), nullptr);
+      sigprocmask(SIG_SETMASK, &mask, nullptr);
       execve(program.c_str(), argv.data(), envp.data());
       const ssize_t ignored = write(STDERR_FILENO, refused.data(), refused.size());
       static_cast<void>(ignored);
@@ -489,6 +512,11 @@ bool must_launch(const ProcessOptions& options) {
 int launch_processes(int count, const std::string& program, const std::vector<std::string>& command,
                      const LaunchPatience& patience) {
   Launcher launcher(patience);
+  // From here on signals are passed on; what came before was for this process alone.
+  if (const StopReason noted = requested_stop(); noted != StopReason::none) {
+    say(fmt::format("stopped before the processes were started ({})", name_of(noted)));
+    return exit_code_of(noted);
+  }
   launcher.start(count, program, command);
   return launcher.wait();
 }
@@ -504,7 +532,9 @@ int launch_processes(int count, const std::vector<std::string>& command) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error)
     fail(ErrorKind::unexpected, "--nproc: cannot read /proc/self/exe: {}", error.message());
-  return launch_processes(count, program, command);
+  LaunchPatience patience;
+  patience.unblocks_signals = true;
+  return launch_processes(count, program, command, patience);
 }
 
 }  // namespace dpt

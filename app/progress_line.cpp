@@ -1,13 +1,12 @@
 #include "app/progress_line.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <exception>
 
 #include <fmt/format.h>
 
 #include "app/console.h"
+#include "engine/training/progress.h"
 
 namespace dpt {
 namespace {
@@ -17,8 +16,7 @@ constexpr std::chrono::seconds kBetweenLines{10};
 }  // namespace
 
 ProgressLine::ProgressLine()
-    : is_terminal_(isatty(STDERR_FILENO) == 1),
-      next_(std::chrono::steady_clock::now() + kBetweenLines) {}
+    : is_terminal_(stderr_redraws()), next_(std::chrono::steady_clock::now() + kBetweenLines) {}
 
 ProgressLine::~ProgressLine() {
   if (is_drawn_) std::fputs("\r\x1b[K", stderr);

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/secrets.h"
+#include "engine/training/process_devices.h"
+#include "engine/training/process_group.h"
 #include "engine/training/run_report.h"
 
 namespace dpt {
@@ -105,6 +107,30 @@ std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunF
     words.insert(words.end(), {"--run-dir", path});
   }
   return "to resume: " + shell_command(words);
+}
+
+std::string why_cores_are_short(const Job& job) {
+  const int cores = cpu_info().logical_allowed;
+  if (!job.processes || has_own_cores(cores, job.processes->world())) {
+    return why_cores_are_short(job.own_devices(), cores);
+  }
+  std::vector<DeviceName> devices;
+  for (const ProcessGroup::Member& member : job.processes->members()) {
+    if (member.host != job.processes->world().host) continue;
+    devices.insert(devices.end(), member.devices.begin(), member.devices.end());
+  }
+  return why_cores_are_short(devices, cores);
+}
+
+std::string stopped_line(const TrainOptions& options, const Job& job, const RunFolder& folder,
+                         const TrainOutcome& outcome) {
+  const char* why = outcome.end == RunEnd::max_steps ? "--max-steps" : name_of(outcome.reason);
+  if (outcome.state.step == 0 && outcome.state.epoch == 0) {
+    return fmt::format("stopped before the end of the first step ({}): there was nothing to save",
+                       why);
+  }
+  return fmt::format("stopped at step {} ({}), checkpoint saved; {}", outcome.state.step, why,
+                     how_to_go_on(options, job, folder, outcome.end));
 }
 
 }  // namespace dpt

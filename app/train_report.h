@@ -24,5 +24,10 @@ std::string resume_command(const TrainOptions& options, const std::string& check
 /// How to resume a run that ended early: "run the same command again to resume", or the command.
 std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunFolder& folder,
                          RunEnd end);
+/// As the function of process_devices.h, for the processes of a run on this machine.
+std::string why_cores_are_short(const Job& job);
+/// The last line of a run that ended early: where, why, what was saved and how to go on.
+std::string stopped_line(const TrainOptions& options, const Job& job, const RunFolder& folder,
+                         const TrainOutcome& outcome);
 
 }  // namespace dpt

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "kernels/error.h"
+#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace {
@@ -79,6 +80,7 @@ struct ByteStream::Impl {
   std::size_t inflate_some(std::byte* to, std::size_t bytes) {
     std::size_t done = 0;
     while (done < bytes) {
+      check_stop();
       if (!refill()) {
         if (gzip_ended) break;
         fail(ErrorKind::data,

@@ -14,6 +14,7 @@
 
 #include "engine/spec/fields.h"
 #include "kernels/error.h"
+#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace {
@@ -131,6 +132,7 @@ std::uint64_t CsvReader::position() const {
 }
 
 bool CsvReader::next() {
+  check_stop();
   if (!read_record()) return false;
   if (ends_.size() == header_.size()) return true;
   refuse(line_, fmt::format("expected {} field{}, as the header has, found {}", header_.size(),

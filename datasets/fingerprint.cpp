@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 
+#include "kernels/stop_request.h"
 #include "kernels/xxhash.h"
 
 namespace dpt {
@@ -25,7 +27,13 @@ Fingerprint::Fingerprint() : state_(XXH3_createState()) {
 }
 
 void Fingerprint::add(const void* bytes, std::size_t count) {
-  if (count > 0) XXH3_64bits_update(as_state(state_.get()), bytes, count);
+  constexpr std::size_t kBetweenPolls = std::size_t{64} << 20;
+  const auto* at = static_cast<const std::byte*>(bytes);
+  for (std::size_t part = 0; count > 0; at += part, count -= part) {
+    check_stop();
+    part = std::min(count, kBetweenPolls);
+    XXH3_64bits_update(as_state(state_.get()), at, part);
+  }
 }
 
 void Fingerprint::add(const std::string& text) {

@@ -8,6 +8,7 @@
 #include "engine/data/worker_threads.h"
 #include "kernels/error.h"
 #include "kernels/heartbeat.h"
+#include "kernels/stop_request.h"
 
 namespace dpt {
 
@@ -25,6 +26,7 @@ void for_each_part(std::size_t count, const std::string& what,
     for (std::size_t i = next++; i < failed; i = next++) {
       beat("listing files");
       try {
+        check_stop();
         body(i);
       } catch (...) {
         const std::lock_guard lock(mutex);

@@ -11,6 +11,7 @@
 #include "datasets/requirements.h"
 #include "datasets/unlabelled.h"
 #include "kernels/error.h"
+#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
@@ -22,6 +23,7 @@ std::vector<std::string> pictures_below(const std::string& folder) {
   std::error_code error;
   for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
        it.increment(error)) {
+    check_stop();
     if (it->path().filename().string().starts_with(".")) {
       it.disable_recursion_pending();
       continue;

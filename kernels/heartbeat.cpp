@@ -11,6 +11,27 @@ thread_local std::shared_ptr<Heartbeat> t_heartbeat;
 
 }  // namespace
 
+std::int64_t Heartbeat::now_ms() noexcept {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+SystemCall::SystemCall(const char* doing) noexcept : heartbeat_(heartbeat_of_thread()) {
+  if (!heartbeat_) return;
+  heartbeat_->beat(doing);
+  heartbeat_->patience_ends_ms_ =
+      Heartbeat::now_ms() + std::chrono::milliseconds(kLongestCall).count();
+  ++heartbeat_->calls_;
+}
+
+SystemCall::~SystemCall() {
+  if (!heartbeat_) return;
+  // The time since the last look counts as progress.
+  heartbeat_->beats_.fetch_add(1, std::memory_order_relaxed);
+  --heartbeat_->calls_;
+}
+
 std::string Heartbeat::text() const {
   const std::int64_t step = step_.load(std::memory_order_relaxed);
   const char* doing = doing_.load(std::memory_order_relaxed);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -19,12 +20,24 @@ class alignas(64) Heartbeat {
   }
   void set_step(std::int64_t step) noexcept { step_.store(step, std::memory_order_relaxed); }
 
-  std::uint64_t beats() const noexcept { return beats_.load(std::memory_order_relaxed); }
+  /// The number changes between two looks where the replica has made progress, or is in a call to
+  /// the system that may take long (SystemCall).
+  std::uint64_t beats() const noexcept {
+    if (calls_.load(std::memory_order_relaxed) > 0 && now_ms() < patience_ends_ms_) {
+      beats_.fetch_add(1, std::memory_order_relaxed);
+    }
+    return beats_.load(std::memory_order_relaxed);
+  }
   /// "step 17, reading samples": the last activity.
   std::string text() const;
 
  private:
-  std::atomic<std::uint64_t> beats_{0};
+  friend class SystemCall;
+  static std::int64_t now_ms() noexcept;
+
+  mutable std::atomic<std::uint64_t> beats_{0};
+  std::atomic<int> calls_{0};  ///< under way, of all threads
+  std::atomic<std::int64_t> patience_ends_ms_{0};
   std::atomic<std::int64_t> step_{0};
   std::atomic<const char*> doing_{nullptr};
 };
@@ -39,5 +52,21 @@ void set_heartbeat_of_thread(std::shared_ptr<Heartbeat> heartbeat) noexcept;
 inline void beat(const char* doing) noexcept {
   if (const auto& heartbeat = heartbeat_of_thread()) heartbeat->beat(doing);
 }
+
+/// While it lives, the calling thread is in a call to the file system that says nothing until it
+/// ends (fsync, rename). Its replica, if it has one, does not count as stalled meanwhile, for up to
+/// kLongestCall: a disk that hangs for ever ends the run all the same.
+class SystemCall {
+ public:
+  static constexpr std::chrono::minutes kLongestCall{30};
+
+  explicit SystemCall(const char* doing) noexcept;
+  ~SystemCall();
+  SystemCall(const SystemCall&) = delete;
+  SystemCall& operator=(const SystemCall&) = delete;
+
+ private:
+  std::shared_ptr<Heartbeat> heartbeat_;
+};
 
 }  // namespace dpt

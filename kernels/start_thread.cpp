@@ -1,9 +1,12 @@
 #include "kernels/start_thread.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 
 #include <condition_variable>
 #include <filesystem>
+#include <future>
 #include <mutex>
 #include <system_error>
 #include <utility>
@@ -50,6 +53,33 @@ int threads_of_this_process() {
 }
 
 }  // namespace
+
+int run_with_large_stacks(const std::function<int()>& body) {
+  constexpr std::size_t kEnough = std::size_t{1} << 20, kLarge = std::size_t{8} << 20;
+  pthread_attr_t defaults;
+  std::size_t size = kEnough;
+  // glibc's default for threads is the limit of the process' own stack.
+  if (pthread_getattr_default_np(&defaults) == 0) {
+    pthread_attr_getstacksize(&defaults, &size);
+    if (size < kEnough && pthread_attr_setstacksize(&defaults, kLarge) == 0) {
+      pthread_setattr_default_np(&defaults);
+    }
+    pthread_attr_destroy(&defaults);
+  }
+  if (size >= kEnough) return body();
+  std::packaged_task<int()> task(body);
+  std::future<int> result = task.get_future();
+  // Signals are for the thread that runs: what it blocks must not be taken by this one.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  start_thread("the command", [&] {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    task();
+  }).join();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return result.get();
+}
 
 std::thread start_thread(const std::string& what, std::function<void()> body) {
   try {

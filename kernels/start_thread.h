@@ -7,6 +7,11 @@
 
 namespace dpt {
 
+/// Returns what `body` returns, or throws what it throws. Where stacks are limited to less than 1
+/// MiB (ulimit -s), it runs on a thread with 8 MiB, as all threads get that start from then on,
+/// those of libraries too. To be called before any thread starts.
+int run_with_large_stacks(const std::function<int()>& body);
+
 /// A thread that runs `body`, flushes denormal numbers (kernels/cpu/denormals.h) and beats for the
 /// replica of the calling thread (kernels/heartbeat.h). Throws ErrorKind::device when the system
 /// starts no more threads: `what` says whose it would have been ("decoder thread 3 of 8"), and the

@@ -40,20 +40,24 @@ int uninterrupted(Call call) {
 /// fsync, once: after a failed one the kernel may have dropped the data and report success the next
 /// time. (One that a signal interrupted has not failed.)
 int sync_once(int fd) {
+  const SystemCall call("syncing a file to disk");
   return uninterrupted([fd] { return ::fsync(fd); });
 }
 
 /// close, once: on Linux the descriptor is gone even when a signal interrupted the call.
 int close_once(int fd) {
+  const SystemCall call("closing a file");  // network file systems write what is left
   return ::close(fd) == 0 || errno == EINTR ? 0 : -1;
 }
 
 /// Removes a name. `flags`: 0, or AT_REMOVEDIR for an empty folder.
 int unlink_entry(const HeldPath& path, int flags = 0) {
+  const SystemCall call("removing a file");
   return uninterrupted([&] { return ::unlinkat(path.at(), path.name(), flags); });
 }
 
 int rename_entry(const HeldPath& from, const HeldPath& to) {
+  const SystemCall call("renaming a file");
   return uninterrupted([&] { return ::renameat(from.at(), from.name(), to.at(), to.name()); });
 }
 
@@ -218,7 +222,7 @@ void read_exactly(const FileHandle& file, const std::string& path, std::uint64_t
 
 int write_all(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    beat("writing a file");
+    const SystemCall call("writing a file");
     const ssize_t put = ::write(fd, bytes.data(), std::min(bytes.size(), kLargestTransfer));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return errno;
@@ -254,9 +258,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
-  beat("syncing a file to disk");
   if (sync_once(file_.fd()) != 0) fail_at("sync to disk", errno);
-  beat("renaming a file");
   if (close_once(file_.release()) != 0) fail_at("close", errno);
   if (rename_entry(temporary_, path_) != 0) fail_at("rename into place", errno);
   remove_ = false;
@@ -293,8 +295,10 @@ void make_folders(const HeldPath& path) {
   }
   if (entry_type(path) != EntryType::folder) {
     const bool is_link = entry_type(path, false) == EntryType::link;
-    fail(ErrorKind::data, "{}: expected a folder, found a {}", path.text(),
-         is_link && entry_type(path) == EntryType::none ? "link that leads nowhere" : "file");
+    fail(ErrorKind::data, "{}: expected a folder, found {}", path.text(),
+         is_link ? "a link to " + read_link(path) +
+                       ", which is not a folder: make that folder, or remove the link"
+                 : "a file");
   }
   require_durable_folder(above, path, "is created");
 }

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "kernels/error.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace {
@@ -18,10 +19,6 @@ constexpr std::chrono::microseconds kSpin{200};
 // once a second.
 constexpr int kLooks = 16;
 constexpr std::chrono::milliseconds kLongestLook{1000};
-
-double seconds(std::chrono::steady_clock::duration time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 }  // namespace
 
@@ -200,15 +197,16 @@ std::string AbortableBarrier::stall_text(int rank, const char* operation, std::u
     if (!joined(other)) {
       missing += "never joined)";
     } else {
-      missing += fmt::format("{}; {} {:.1f} s)", ranks_[other].heartbeat->text(),
+      missing += fmt::format("{}; {} {})", ranks_[other].heartbeat->text(),
                              time >= stall_timeout_ ? "no heartbeat for" : "last heartbeat before",
-                             seconds(time));
+                             seconds_text(time));
     }
   }
   return fmt::format(
-      "rank {}: {} (collective call {}) waited {:.1f} s for {}: a replica that makes no progress "
-      "for {:.1f} s has stalled (train.stall_timeout)",
-      first_ + rank, operation, meeting + 1, seconds(waited), missing, seconds(stall_timeout_));
+      "rank {}: {} (collective call {}) waited {} for {}: a replica that makes no progress "
+      "for {} has stalled (train.stall_timeout)",
+      first_ + rank, operation, meeting + 1, seconds_text(waited), missing,
+      seconds_text(stall_timeout_));
 }
 
 }  // namespace dpt

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "kernels/start_thread.h"
+#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace {
@@ -63,6 +64,7 @@ bool run_workers(int workers, const std::string& what,
   std::unique_lock lock(all.mutex);
   while (!all.changed.wait_for(lock, kBetweenQuestions, [&all] { return all.running == 0; })) {
     lock.unlock();
+    check_stop();
     if (!is_stopped && wants_stop && wants_stop()) is_stopped = all.stop = true;
     lock.lock();
   }

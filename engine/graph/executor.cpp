@@ -8,6 +8,7 @@
 
 #include "engine/graph/memory_schedule.h"
 #include "engine/graph/name_stream.h"
+#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace {
@@ -79,6 +80,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const Node& node = plan.nodes[i];
     if (node.is_view) continue;
+    check_stop();  // kernels are made, and on GPUs timed
     const std::vector<ActivationShape> in = plan.shapes_into(node);
     LayerContext context;
     context.batch = batch;

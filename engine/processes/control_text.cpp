@@ -33,8 +33,4 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return text;
 }
 
-std::string seconds_text(std::chrono::steady_clock::duration time) {
-  return fmt::format("{:.1f} s", std::chrono::duration<double>(time).count());
-}
-
 }  // namespace dpt::control

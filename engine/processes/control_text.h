@@ -1,10 +1,11 @@
 // The words of the control channel's messages about processes.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "kernels/text.h"
 
 namespace dpt::control {
 
@@ -15,7 +16,5 @@ std::string name_of(int rank, const std::string& host, std::int64_t pid);
 std::string place_text(const std::string& heartbeat);
 /// "rank 3", "ranks 0 to 3 and 7": `ranks` ascend.
 std::string ranks_text(const std::vector<int>& ranks);
-/// "4.5 s".
-std::string seconds_text(std::chrono::steady_clock::duration time);
 
 }  // namespace dpt::control

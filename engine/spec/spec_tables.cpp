@@ -456,7 +456,8 @@ SpecTables::SpecTables(const Catalog& catalog)
            "stall_timeout", &TrainSection::stall_timeout,
            "Seconds without progress after which a replica that others wait for counts as stalled: "
            "the run ends with exit code 6. Time in which the process is suspended does not count, "
-           "and a slow replica that is still reading, computing or saving is not stalled.")
+           "and a slow replica that is still reading, computing or saving is not stalled: a single "
+           "sync, write or rename may take 30 minutes.")
            .range(0.01, 1e9)
            .changeable()},
       &problem_of_train);

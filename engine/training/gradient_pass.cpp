@@ -30,6 +30,12 @@ int GradientPass::branches() const {
   return most;
 }
 
+std::int64_t GradientPass::micro_batches(const WorkPartition& partition) {
+  return std::count_if(
+      partition.actions.begin(), partition.actions.end(),
+      [](const WorkAction& action) { return action.kind == WorkAction::Kind::train; });
+}
+
 std::int64_t GradientPass::micro_batch() const {
   std::int64_t most = 0;
   for (const auto& [samples, partition] : partitions_) {
@@ -158,14 +164,18 @@ void GradientPass::begin_buffer(const WorkPartition& partition, const WorkAction
   }
 }
 
-void GradientPass::compute(const WorkPartition& partition, const StagedBatch& staged,
+bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& staged,
                            const PassParams& params, DevPtr times,
-                           const std::function<void(int node)>& after_node) {
+                           const std::function<void(int node)>& after_node,
+                           const StopQuestion* gives_up) {
   static const std::function<void(int)> kNothing;
   if (partition.branches > 1) backend_.fork(partition.branches);
   const std::vector<WorkAction>& actions = partition.actions;
-  for (std::size_t i = 0; i < actions.size();) {
+  if (micro_batches(partition) < 2) gives_up = nullptr;
+  bool goes_on = true;
+  for (std::size_t i = 0; i < actions.size() && goes_on;) {
     const std::size_t first = i, end = i + together_from(partition, i);
+    if (gives_up && first > 0 && (*gives_up)()) return false;
     // All of a shard in one branch: its micro-batches add to what is there.
     const int branch = actions[i].buffer % partition.branches;
     if (partition.branches > 1) backend_.select_branch(branch);
@@ -197,14 +207,14 @@ void GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
       piece.write = action.write;
       piece.shard = action.shard;
     }
-    train_pieces(partition, i == actions.size() ? after_node : kNothing);
+    goes_on = train_pieces(partition, i == actions.size() ? after_node : kNothing, gives_up);
     // Where buckets are handed over during the pass that completes them, they are measured before.
     if (partition.branches == 1 && !after_node) measure_parts(partition, first, end - first);
   }
   // A rank without samples takes part with nothing.
   if (actions.empty() && lockstep_.couples_shards()) {
     pieces_.clear();
-    train_pieces(partition, kNothing);
+    train_pieces(partition, kNothing, nullptr);
   }
   if (partition.branches > 1) {
     backend_.join();
@@ -212,6 +222,7 @@ void GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
     if (!after_node) measure_parts(partition, 0, actions.size());
   }
   if (times) backend_.end_phase(times, StepPhase::backward);
+  return goes_on;
 }
 
 void GradientPass::measure_parts(const WorkPartition& partition, std::size_t first,
@@ -225,17 +236,19 @@ void GradientPass::measure_parts(const WorkPartition& partition, std::size_t fir
   }
 }
 
-void GradientPass::train_pieces(const WorkPartition& partition,
-                                const std::function<void(int)>& after_node) {
+bool GradientPass::train_pieces(const WorkPartition& partition,
+                                const std::function<void(int)>& after_node,
+                                const StopQuestion* gives_up) {
   if (lockstep_.couples_pieces()) {
-    if (!pieces_.empty() || lockstep_.couples_shards()) {
-      lockstep_.train(pieces_, partition.shard_sizes, after_node);
-    }
-    return;
+    if (pieces_.empty() && !lockstep_.couples_shards()) return true;
+    // The first bucket of overlapped sums has the metrics, which say that a step is given up.
+    return lockstep_.train(pieces_, partition.shard_sizes, after_node,
+                           after_node ? nullptr : gives_up);
   }
   for (const Piece& piece : pieces_) {
     piece.executor->train(piece.buffers, piece.batch, piece.write, after_node);
   }
+  return true;
 }
 
 }  // namespace dpt

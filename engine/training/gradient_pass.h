@@ -13,6 +13,7 @@
 #include "engine/training/lockstep.h"
 #include "engine/training/part_norms.h"
 #include "engine/training/pass_memory.h"
+#include "engine/training/step.h"
 #include "engine/training/work_partition.h"
 
 namespace dpt {
@@ -34,9 +35,12 @@ class GradientPass {
   /// Queues the passes. The buffers of partition.parts then hold the sums of gradients and metrics.
   /// `after_node`, if there is one, is called after each node of the pass that completes them.
   /// `times`: PhaseTimes in which forward and backward end, or null. Where shards are worked on at
-  /// the same time, forward is that of the queue itself.
-  void compute(const WorkPartition& partition, const StagedBatch& staged, const PassParams& params,
-               DevPtr times, const std::function<void(int node)>& after_node);
+  /// the same time, forward is that of the queue itself. False if `gives_up`, where it is given,
+  /// said so between two micro-batches: then the sums mean nothing, and those over ranks are still
+  /// the caller's to make.
+  bool compute(const WorkPartition& partition, const StagedBatch& staged, const PassParams& params,
+               DevPtr times, const std::function<void(int node)>& after_node,
+               const StopQuestion* gives_up = nullptr);
   /// The most samples of a micro-batch so far; 0 before a partition.
   std::int64_t micro_batch() const;
   /// Whether micro-batches are smaller than Job wants them, because the device has no more memory.
@@ -52,6 +56,7 @@ class GradientPass {
  private:
   WorkPartition cut(std::int64_t global_batch, ShardBuffers buffers, std::int64_t most) const;
   std::int64_t most_samples(std::int64_t global_batch);
+  static std::int64_t micro_batches(const WorkPartition& partition);
   std::size_t needed_beside(std::int64_t samples) const;
   /// How many branches of the queue work on the shards of a partition, which has a buffer for each,
   /// at the same time: as many as there is memory for.
@@ -62,7 +67,8 @@ class GradientPass {
   std::size_t kept_bytes(const WorkPartition& partition);
   void begin_buffer(const WorkPartition& partition, const WorkAction& action,
                     const StagedBatch& staged);
-  void train_pieces(const WorkPartition& partition, const std::function<void(int)>& after_node);
+  bool train_pieces(const WorkPartition& partition, const std::function<void(int)>& after_node,
+                    const StopQuestion* gives_up);
   /// With log.noise_scale: the norms of the parts of the batch that `count` actions from `first` on
   /// have completed.
   void measure_parts(const WorkPartition& partition, std::size_t first, std::size_t count);

@@ -26,13 +26,18 @@ double Lockstep::take_sum_seconds() {
   return std::exchange(sum_seconds_, 0.0);
 }
 
-void Lockstep::train(std::span<const Piece> pieces, std::span<const std::int64_t> shard_sizes,
-                     const std::function<void(int node)>& after_node) {
+bool Lockstep::train(std::span<const Piece> pieces, std::span<const std::int64_t> shard_sizes,
+                     const std::function<void(int node)>& after_node,
+                     const std::function<bool()>* gives_up) {
   const int count = static_cast<int>(coupled_.size());
   const auto batch =
       static_cast<double>(std::accumulate(shard_sizes.begin(), shard_sizes.end(), std::int64_t{0}));
+  bool goes_on = true;
   for (int phase = 0; phase <= 2 * count; ++phase) {
     for (const Piece& piece : pieces) {
+      const bool is_first = phase == 0 && &piece == &pieces.front();
+      if (goes_on && gives_up && !is_first) goes_on = !(*gives_up)();
+      if (!goes_on) break;
       const auto samples = static_cast<double>(shard_sizes[static_cast<std::size_t>(piece.shard)]);
       const Executor::Merged merged = [&](int node) {
         const auto coupled = std::find_if(coupled_.begin(), coupled_.end(),
@@ -56,6 +61,7 @@ void Lockstep::train(std::span<const Piece> pieces, std::span<const std::int64_t
       merge_over_shard(coupled, moments, phase, pieces);
     }
   }
+  return goes_on;
 }
 
 void Lockstep::merge(bool moments, std::span<const DevPtr> parts, std::span<const double> counts,

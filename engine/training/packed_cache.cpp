@@ -26,6 +26,7 @@
 #include "engine/data/wrapped_source.h"
 #include "kernels/error.h"
 #include "kernels/heartbeat.h"
+#include "kernels/stop_request.h"
 #include "kernels/xxhash.h"
 
 namespace dpt {
@@ -182,6 +183,7 @@ class CacheLock {
         fail(ErrorKind::data, "{}: cannot be locked: {}", path_, std::strerror(errno));
       }
       beat("waiting for the cache of decoded pictures");
+      check_stop();
       if (!told && options.info) {
         options.info(fmt::format("waiting for another process, which makes {}", options.path));
       }

@@ -15,9 +15,13 @@ std::vector<std::string> names_of(const std::vector<DeviceName>& devices) {
   return names;
 }
 
-int own_part_of_cores(int allowed, const World& world) {
+bool has_own_cores(int allowed, const World& world) {
   const auto machine = static_cast<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN));
-  if (std::int64_t{allowed} * world.local_size <= machine) return allowed;
+  return std::int64_t{allowed} * world.local_size <= machine;
+}
+
+int own_part_of_cores(int allowed, const World& world) {
+  if (has_own_cores(allowed, world)) return allowed;
   return static_cast<int>(
       std::max<std::int64_t>(1, even_part(allowed, world.local_size, world.local_rank).size()));
 }
@@ -41,6 +45,18 @@ std::vector<DeviceName> devices_of_process(const std::vector<std::string>& asked
     }
   }
   return {all.begin() + mine.begin, all.begin() + mine.end};
+}
+
+std::string why_cores_are_short(const std::vector<DeviceName>& devices, int cores) {
+  std::int64_t threads = 0;
+  for (const DeviceName& device : devices) {
+    if (device.kind == DeviceName::Kind::cpu) threads += device.threads;
+  }
+  if (threads <= cores) return {};
+  return fmt::format(
+      "the replicas on this machine compute with {} threads together, but share {} core{}: threads "
+      "that wait for one another make steps many times slower. Use up to {} thread{} in all",
+      threads, cores, cores == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
 }
 
 }  // namespace dpt

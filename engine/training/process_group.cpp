@@ -10,9 +10,11 @@
 #include "engine/processes/descriptor_limit.h"
 #include "engine/spec/secrets.h"
 #include "engine/training/process_devices.h"
+#include "engine/training/stop.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
 #include "kernels/secret.h"
+#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace {
@@ -135,6 +137,8 @@ std::string ProcessGroup::text_of(const WorldFailure& failure) const {
 }
 
 void ProcessGroup::on_failure(const WorldFailure& failure) {
+  // Another process of a run that is starting was asked to stop, this one perhaps not.
+  request_stop(stop_of_exit_code(failure.exit_code));
   std::shared_ptr<WorldGroup> group;
   {
     const std::lock_guard lock(mutex_);
@@ -259,8 +263,10 @@ void ProcessGroup::report(const std::exception& error) noexcept {
   const auto* own = dynamic_cast<const Error*>(&error);
   if (own && own->kind() == ErrorKind::peer) return;
   const ErrorKind kind = own ? own->kind() : ErrorKind::unexpected;
+  const bool stops = dynamic_cast<const StopRequested*>(&error) != nullptr;
   try {
-    control_->fail(hide_secrets(error.what()), static_cast<int>(kind));
+    control_->fail(hide_secrets(error.what()),
+                   stops ? exit_code_of(requested_stop()) : static_cast<int>(kind));
   } catch (...) {
     // Without memory for a text: the connection that ends tells the others.
   }
@@ -269,10 +275,16 @@ void ProcessGroup::report(const std::exception& error) noexcept {
 int ProcessGroup::guard(const std::function<int()>& body) {
   try {
     return body();
+  } catch (const StopRequested& stop) {
+    report(stop);
+    throw;
   } catch (const std::exception& error) {
+    // A process that is asked to stop while the run starts takes the others along.
+    check_stop();
     report(error);
     auto failure = control_->failure();
     if (!failure) failure = control_->wait_for_failure(kForCause);
+    if (failure && stop_of_exit_code(failure->exit_code) != StopReason::none) throw StopRequested();
     if (!failure) {
       // Nobody else knows of it: a stall among this process' replicas, a link that broke by itself.
       control_->fail(hide_secrets(error.what()), static_cast<int>(ErrorKind::peer));

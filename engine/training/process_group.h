@@ -70,11 +70,12 @@ class ProcessGroup {
   /// aborted when the world fails.
   std::shared_ptr<WorldGroup> make_group(std::chrono::milliseconds stall_timeout);
 
-  /// Tells all processes of an error of this one. What only follows from a failure elsewhere
-  /// (ErrorKind::peer) is not told.
+  /// Tells all processes of an error of this one, or of a stop before the first step, which then
+  /// stops them too. What only follows from a failure elsewhere (ErrorKind::peer) is not told.
   void report(const std::exception& error) noexcept;
   /// Runs `body`; an exception becomes known to all processes, and is replaced by the first cause
-  /// in the world where that is another one.
+  /// in the world where that is another one. While the run starts, a requested stop comes first
+  /// (StopRequested).
   int guard(const std::function<int()>& body);
   /// While something is saved after a failure, the process is not ended.
   class Saving {

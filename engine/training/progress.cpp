@@ -8,13 +8,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <span>
+#include <string_view>
 #include <utility>
+
+#include <fmt/ranges.h>
 
 #include "engine/checkpoints/file_io.h"
 #include "engine/spec/secrets.h"
@@ -79,16 +84,43 @@ struct MessageFile : spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
+/// The bar in up to `room` columns.
+std::string bar_line(double done_fraction, const std::vector<std::string>& parts,
+                     std::size_t room) {
+  constexpr std::size_t kMostCells = 24, kFewestCells = 8, kFrame = 3;
+  for (std::size_t first = 0; first < parts.size(); ++first) {
+    std::string text = fmt::format(
+        "{}", fmt::join(parts.begin() + static_cast<std::ptrdiff_t>(first), parts.end(), "  "));
+    const bool is_last = first + 1 == parts.size();
+    if (text.size() > room && !is_last) continue;
+    if (text.size() + kFrame + kFewestCells > room) return text.substr(0, room);
+    const std::size_t cells = std::min(kMostCells, room - text.size() - kFrame);
+    const auto full =
+        static_cast<std::size_t>(std::clamp(done_fraction, 0.0, 1.0) * static_cast<double>(cells));
+    return "[" + std::string(full, '=') + std::string(cells - full, ' ') + "] " + text;
+  }
+  return {};
+}
+
 }  // namespace
 
 struct Progress::Impl {
   std::shared_ptr<Terminal> terminal = std::make_shared<Terminal>();
   std::shared_ptr<spdlog::logger> logger = std::make_shared<spdlog::logger>("dpt", terminal);
+  std::chrono::milliseconds between_lines{};
+  std::atomic<std::chrono::steady_clock::time_point> last_line{std::chrono::steady_clock::now()};
 };
 
-Progress::Progress(bool silent) : impl_(std::make_unique<Impl>()) {
+bool stderr_redraws() {
+  const char* terminal = std::getenv("TERM");
+  return isatty(STDERR_FILENO) == 1 && (!terminal || std::string_view(terminal) != "dumb");
+}
+
+Progress::Progress(bool silent, std::chrono::milliseconds between_lines)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->between_lines = between_lines;
   impl_->terminal->is_silent = silent;
-  impl_->terminal->is_terminal = !silent && isatty(STDERR_FILENO) == 1;
+  impl_->terminal->is_terminal = !silent && stderr_redraws();
   impl_->terminal->set_pattern("%v");
   impl_->logger->set_error_handler([said = false](const std::string& reason) mutable {
     if (!std::exchange(said, true)) {
@@ -117,6 +149,7 @@ void Progress::also_to(const HeldPath& path) {
 }
 
 void Progress::info(const std::string& text) {
+  impl_->last_line = std::chrono::steady_clock::now();
   impl_->logger->info("{}", hide_secrets(text));
 }
 void Progress::warn(const std::string& text) {
@@ -128,14 +161,15 @@ void Progress::warn_always(const std::string& text) {
   warn(text);
 }
 
-void Progress::bar(double done_fraction, const std::string& text) {
-  if (!impl_->terminal->is_terminal) return;
-  constexpr int kCells = 24;
-  const int full = static_cast<int>(std::clamp(done_fraction, 0.0, 1.0) * kCells);
-  std::string line = "[" + std::string(static_cast<std::size_t>(full), '=') +
-                     std::string(static_cast<std::size_t>(kCells - full), ' ') + "] " + text;
-  line.resize(std::min(line.size(), static_cast<std::size_t>(impl_->terminal->width() - 1)));
-  impl_->terminal->draw(line);
+void Progress::status(double done_fraction, const std::vector<std::string>& parts) {
+  if (impl_->terminal->is_terminal) {
+    const auto room = static_cast<std::size_t>(impl_->terminal->width() - 1);
+    return impl_->terminal->draw(bar_line(done_fraction, parts, room));
+  }
+  if (impl_->terminal->is_silent) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - impl_->last_line.load() < impl_->between_lines) return;
+  info(fmt::format("{}", fmt::join(parts, ", ")));
 }
 
 void Progress::clear() {

@@ -48,7 +48,13 @@ void Replica::run_step(const StepPlan& plan, const StagedBatch& staged, Clock::t
 
   const auto gradients = [&] {
     if (timed) backend_.begin_phases(times);
-    gradients_.compute(partition, staged, weights_.on_device(), times, sums_.during_backward());
+    const bool can_ask = !backend_.info().queues && !plan.measure;
+    if (gradients_.compute(partition, staged, weights_.on_device(), times, sums_.during_backward(),
+                           can_ask ? plan.gives_up : nullptr)) {
+      return;
+    }
+    const StepMetrics metrics = given_up_metrics();
+    backend_.upload(passes_.metrics(partition.parts.front().buffer), &metrics, sizeof metrics);
   };
   const auto sum = [&] {
     sums_.sum(partition);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,10 +43,22 @@ void hide_secrets_in(Json& value) {
   for (Json& inner : value) hide_secrets_in(inner);
 }
 
+/// RFC 3339, in UTC, with milliseconds.
+std::string time_text() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  tm utc = {};
+  ::gmtime_r(&now.tv_sec, &utc);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900,
+                     utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                     now.tv_nsec / 1'000'000);
+}
+
 std::string line_of(const char* name, const Json& fields) {
   Json line;
   line["v"] = 1;
   line["event"] = name;
+  line["time"] = time_text();
   std::vector<std::string> nonfinite;
   for (const auto& [key, value] : fields.items()) {
     line[key] = value;

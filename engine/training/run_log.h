@@ -32,7 +32,7 @@ class RunLog {
   RunLog() = default;
   explicit RunLog(HeldPath path, Warn warn = {});
 
-  /// {"v":1,"event":EVENT, fields...}
+  /// {"v":1,"event":EVENT,"time":TIME, fields...}
   void event(const char* name, const Json& fields);
   /// Another reader of the events, called after each line is written (or lost).
   using Follower = std::function<void(const char* name, const Json& fields)>;

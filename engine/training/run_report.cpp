@@ -54,10 +54,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-RunReport::RunReport(const Job& job, std::int64_t first_step, Backend& backend,
-                     const Replica& replica, Stepper& stepper, RunLog& log, Progress& progress)
+RunReport::RunReport(const Job& job, std::int64_t first_step, std::int64_t last_step,
+                     Backend& backend, const Replica& replica, Stepper& stepper, RunLog& log,
+                     Progress& progress)
     : job_(job),
       first_step_(first_step),
+      last_step_(last_step),
       backend_(backend),
       replica_(replica),
       stepper_(stepper),
@@ -115,7 +117,7 @@ void RunReport::step(const StepResult& result) {
   run_samples_ += samples;
   const double loss = result.metrics.mean_loss();
   noise_.add(result);
-  draw_bar(result, loss);
+  show_status(result, loss);
   if (!is_logged(result.step)) return;
   const double elapsed = seconds_since(interval_begun_) - interval_saving_;
   std::vector<double> sums;
@@ -137,18 +139,19 @@ double RunReport::wait_fraction(double waited, double elapsed) {
   return elapsed > 0 ? std::round(1000 * waited / elapsed) / 1000 : 0.0;
 }
 
-void RunReport::draw_bar(const StepResult& result, double loss) {
+void RunReport::show_status(const StepResult& result, double loss) {
   const auto now = Clock::now();
-  if (now - bar_drawn_ < std::chrono::milliseconds(100)) return;
-  bar_drawn_ = now;
+  if (now - status_shown_ < std::chrono::milliseconds(100)) return;
+  status_shown_ = now;
   const double per_step = seconds_since(begun_) / static_cast<double>(result.step - first_step_);
   const double rate = static_cast<double>(run_samples_) / seconds_since(begun_);
-  progress_.bar(
-      static_cast<double>(result.step) / static_cast<double>(job_.total_steps),
-      fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {} images/s  {} left",
-                  stepper_.state().epoch + 1, job_.spec.train.epochs, result.step, job_.total_steps,
-                  loss, format_rate(rate),
-                  format_duration(per_step * static_cast<double>(job_.total_steps - result.step))));
+  progress_.status(
+      static_cast<double>(result.step) / static_cast<double>(last_step_),
+      {fmt::format("epoch {}/{}", stepper_.state().epoch + 1, job_.spec.train.epochs),
+       fmt::format("step {}/{}", result.step, last_step_), fmt::format("loss {:.4f}", loss),
+       fmt::format("{} images/s", format_rate(rate)),
+       fmt::format("{} left",
+                   format_duration(per_step * static_cast<double>(last_step_ - result.step)))});
 }
 
 void RunReport::device_weights() {

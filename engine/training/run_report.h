@@ -32,9 +32,10 @@ void add_values(Json& line, const EvalResult& result);
 /// For rank 0, whose replica stands for all. It also measures: speeds are those of this process.
 class RunReport {
  public:
-  /// `first_step`: the updates that were done before this process.
-  RunReport(const Job& job, std::int64_t first_step, Backend& backend, const Replica& replica,
-            Stepper& stepper, RunLog& log, Progress& progress);
+  /// `first_step`: the updates that were done before this process; `last_step`: those that are
+  /// done when it has reached its end.
+  RunReport(const Job& job, std::int64_t first_step, std::int64_t last_step, Backend& backend,
+            const Replica& replica, Stepper& stepper, RunLog& log, Progress& progress);
 
   /// Training begins.
   void begin();
@@ -75,12 +76,12 @@ class RunReport {
   };
 
   bool has_accuracy() const;
-  void draw_bar(const StepResult& result, double loss);
+  void show_status(const StepResult& result, double loss);
   double wait_fraction(double waited, double elapsed);
   std::string epoch_line(bool improved) const;
 
   const Job& job_;
-  std::int64_t first_step_;
+  std::int64_t first_step_, last_step_;
   Backend& backend_;
   const Replica& replica_;
   Stepper& stepper_;
@@ -91,7 +92,7 @@ class RunReport {
   std::int64_t run_samples_ = 0, interval_samples_ = 0, epoch_first_position_ = 0;
   double epoch_wait_ = 0, epoch_saving_ = 0, interval_saving_ = 0;
   std::optional<Speed> speed_;  ///< nothing where a resumed process had no step of the epoch left
-  Clock::time_point begun_, interval_begun_, epoch_begun_, bar_drawn_{};
+  Clock::time_point begun_, interval_begun_, epoch_begun_, status_shown_{};
 };
 
 }  // namespace dpt

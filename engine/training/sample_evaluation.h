@@ -13,6 +13,7 @@
 #include "engine/training/pass_memory.h"
 #include "engine/training/repeated_calls.h"
 #include "engine/training/replica_memory.h"
+#include "engine/training/step.h"
 
 namespace dpt {
 
@@ -29,9 +30,6 @@ struct SampleResults {
   /// A rank was asked to stop before it was done: there are no results, on any rank.
   bool interrupted = false;
 };
-
-/// Asked between micro-batches, on every rank: whether to leave an evaluation.
-using StopQuestion = std::function<bool()>;
 
 /// Used by the thread of its rank only; all ranks make the same calls.
 class SampleEvaluation {

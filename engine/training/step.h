@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -10,6 +12,10 @@
 #include "kernels/step_clock.h"
 
 namespace dpt {
+
+/// Asked between micro-batches, on every rank: whether to leave an evaluation, or to give up a
+/// step.
+using StopQuestion = std::function<bool()>;
 
 /// The inputs of a step.
 struct StepPlan {
@@ -19,6 +25,9 @@ struct StepPlan {
   std::int64_t global_batch = 0;  ///< samples over all ranks
   double lr = 0;
   bool vote_stop = false;
+  /// Null: the step is not given up. Asked by devices whose calls have run when they return, after
+  /// each micro-batch but the last.
+  const StopQuestion* gives_up = nullptr;
   bool want_grad_norm = false;
   /// Tell where the device's time goes: in each step of a device whose calls have run when they
   /// return; of one that queues, where it costs launches, in those with want_grad_norm.
@@ -28,6 +37,15 @@ struct StepPlan {
 
 /// By StepPhase.
 using PhaseSeconds = std::array<double, kStepPhases>;
+
+/// What a rank that gives a step up leaves in place of its sums: no update is written, and every
+/// rank sees why.
+inline StepMetrics given_up_metrics() {
+  StepMetrics metrics;
+  metrics.loss_sum = std::numeric_limits<float>::quiet_NaN();
+  metrics.stop_votes = std::numeric_limits<float>::infinity();
+  return metrics;
+}
 
 /// The numbers of one step, of the whole batch: equal on every rank.
 struct StepResult {
@@ -42,6 +60,9 @@ struct StepResult {
   std::vector<float> part_norms;
   std::optional<PhaseSeconds> phases;  ///< of this rank's device, where they were timed
   UpdateOutcome outcome = UpdateOutcome::applied;
+
+  /// A rank was asked to stop during the step: nothing was updated.
+  bool is_given_up() const { return metrics.stop_votes == std::numeric_limits<float>::infinity(); }
 };
 
 }  // namespace dpt

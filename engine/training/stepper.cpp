@@ -132,6 +132,7 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   plan.global_batch = batch.size();
   plan.lr = job_.schedule(state_.step) * state_.plateau_scale * state_.lr_scale;
   plan.vote_stop = vote_stop;
+  if (gives_up_) plan.gives_up = &gives_up_;
   plan.want_grad_norm = want_grad_norm;
   plan.time_phases = ledger_ != nullptr;
   // Whole batches only: a ragged one is other work, made ready at another time.
@@ -154,7 +155,7 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   ++next_step_;
   state_.position = batch.end;
   if (replica_.results_pending() > job_.steps_ahead) take_one();
-  if (plan.measure) note_own_seconds(own);
+  if (plan.measure && !has_given_up_) note_own_seconds(own);
 }
 
 void Stepper::note_own_seconds(std::int64_t samples) {
@@ -197,6 +198,8 @@ void Stepper::take_one() {
     state_.step = result.step - 1;
     state_.position = batch.begin;
     started_ = false;
+    has_given_up_ = result.is_given_up();
+    if (has_given_up_) return;
     throw BadStep(result, state_.epoch, batch);
   }
   state_.skipped_in_row = 0;

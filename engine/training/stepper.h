@@ -51,6 +51,13 @@ class Stepper {
   /// exchange their speeds; from then on the work is divided by RunState::device_weights. REQUIRES:
   /// !epoch_done().
   void step(bool vote_stop, bool want_grad_norm);
+  /// Steps are given up between their micro-batches from now on where `question`, which is asked on
+  /// this rank's thread, says so. Its rank then votes to stop, too. Not while speeds are measured,
+  /// nor on devices that queue.
+  void may_give_up(StopQuestion question) { gives_up_ = std::move(question); }
+  /// True once a rank gave a step up. The state is that before it, on every rank; no step may
+  /// follow.
+  bool has_given_up() const { return has_given_up_; }
   /// All steps of the current epoch are queued.
   bool epoch_done() const { return next_step_ == job_.steps_per_epoch; }
   /// Waits for all queued steps and passes on their results. Once steps were lost, throws
@@ -101,6 +108,8 @@ class Stepper {
   std::vector<float> waits_;
   std::int64_t wait_stride_ = 1;
   bool calibrating_ = false;
+  StopQuestion gives_up_;
+  bool has_given_up_ = false;
   std::string why_lost_;             ///< steps that were queued; empty: none
   std::vector<double> own_seconds_;  ///< of the measured steps
   std::vector<double> seconds_per_sample_;

@@ -14,6 +14,7 @@
 #include "engine/training/run_report.h"
 #include "engine/training/run_saver.h"
 #include "engine/training/stepper.h"
+#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace {
@@ -68,7 +69,10 @@ class RankTrainer {
             ledger()),
         divergence_(job, rollback_to, backend, communicator, replica_, stepper_, folder, log,
                     progress),
-        report_(job, start.state.step, backend, replica_, stepper_, log, progress) {
+        report_(job, start.state.step,
+                std::min(job.total_steps, limits.max_steps.value_or(job.total_steps)), backend,
+                replica_, stepper_, log, progress) {
+    stepper_.may_give_up([this] { return wants_stop() && reason_ != StopReason::time_is_up; });
     divergence_.begin(start);
     replica_.set_params(start.params);
     if (!start.optimizer.empty()) replica_.set_optimizer_state(start.optimizer);
@@ -109,6 +113,8 @@ class RankTrainer {
       if (end_ || !close_epoch()) break;
     }
     if (end_) note_waiting();
+    // Nothing was trained: the same command begins anew, with the same bits.
+    if (end_ == RunEnd::stopped && moment() == Moment{0, 0}) return;
     save_last();
     if (!end_) test_best();
   }
@@ -150,18 +156,24 @@ class RankTrainer {
       const std::int64_t next = stepper_.state().step + 1;
       if (limits_.max_steps && next > *limits_.max_steps) {
         stepper_.drain();
+        if (stepper_.has_given_up()) return note_stopped();
         end_ = RunEnd::max_steps;
         return;
       }
       reading_ = true;
       stepper_.step(wants_stop(), report_.is_logged(next));
       reading_ = false;
+      // Kernels are made and timed in the first step. From here on the ranks agree on where to
+      // stop.
+      stop_request::is_starting = false;
+      if (stepper_.has_given_up()) return note_stopped();
       got_on_ = true;
       if (writes_) report_.device_weights();
       if (writes_) collect_save(saver_.poll());
       // The last step of an epoch is saved with the epoch's results.
       if (is_step_to_save() && !stepper_.epoch_done()) {
         stepper_.drain();
+        if (stepper_.has_given_up()) return note_stopped();
         const auto begun = std::chrono::steady_clock::now();
         divergence_.remember();
         // A vote that arrived with the drain stops the run below, which saves.
@@ -175,6 +187,7 @@ class RankTrainer {
       }
     }
     stepper_.drain();
+    if (stepper_.has_given_up()) note_stopped();
   }
 
   /// Called by all ranks.
@@ -495,8 +508,14 @@ TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits
                  start.keep_forever ? start.state.step : -1,
                  job.spec.train.on_divergence.policy == DivergencePolicy::rollback);
   saver.carry(start.ancestors);
+  std::optional<StopWatch> watch;
+  if (job.writes()) {
+    watch.emplace(std::chrono::milliseconds(0),
+                  [&](StopReason reason) { progress.info(acknowledgement_of(reason)); });
+  }
   try {
     run_ranks(job, [&](Backend& backend, Communicator& communicator) {
+      check_stop();
       RankTrainer trainer(job, start, rollback_to, limits, backend, communicator, folder, saver,
                           log, progress);
       TrainOutcome mine = trainer.run();

@@ -12,6 +12,7 @@
 #include "app/cli.h"
 #include "app/command_tree.h"
 #include "tests/cli/tiny.h"
+#include "tests/support/pseudo_terminal.h"
 #include "tests/support/skip.h"
 
 using namespace dpt::testing;
@@ -123,7 +124,7 @@ void check_completion(const Shell& shell) {
 }  // namespace
 
 TEST_CASE("completion in bash") {
-  if (!is_installed("bash") || !is_installed("script")) return;
+  if (!is_installed("bash") || !is_installed("script") || !has_pseudo_terminals()) return;
   const Shell shell("bash");
   CHECK(std::system(("bash -n " + shell.dir.file("script")).c_str()) == 0);
   check_completion(shell);
@@ -131,7 +132,7 @@ TEST_CASE("completion in bash") {
 
 TEST_CASE("completion in bash with the package bash-completion") {
   const std::string package = "/usr/share/bash-completion/bash_completion";
-  if (!is_installed("bash") || !is_installed("script")) return;
+  if (!is_installed("bash") || !is_installed("script") || !has_pseudo_terminals()) return;
   if (!fs::exists(package)) return skip_test("bash-completion is not installed");
   const Shell shell("bash");
   CHECK(shell.offered("dpt eval --split=t", package) == Offered{"train", "test"});
@@ -139,7 +140,7 @@ TEST_CASE("completion in bash with the package bash-completion") {
 }
 
 TEST_CASE("completion in zsh") {
-  if (!is_installed("zsh")) return;
+  if (!is_installed("zsh") || !has_pseudo_terminals()) return;
   const Shell shell("zsh");
   CHECK(std::system(("zsh -n " + shell.dir.file("script")).c_str()) == 0);
   check_completion(shell);

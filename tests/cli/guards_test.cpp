@@ -1,6 +1,7 @@
 // Guards whose loss no other test would notice: a run that must be refused, a bound that is exactly
 // met, a loss that is infinite and not NaN.
 #include <doctest/doctest.h>
+#include <sched.h>
 #include <sys/stat.h>
 
 #include <cstdint>
@@ -12,8 +13,10 @@
 #include "app/command_support.h"
 #include "app/requirements.h"
 #include "engine/checkpoints/safetensors.h"
+#include "engine/training/process_devices.h"
 #include "tests/cli/tiny.h"
 #include "tests/cli/workplace.h"
+#include "tests/support/text.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -124,8 +127,19 @@ TEST_CASE("durations: units in falling order, each once") {
   CHECK(parse_duration("1m30s") == 90);
   CHECK(parse_duration("3h50m") == 13800);
   CHECK(parse_duration("2d1h1m1s") == 2 * 86400 + 3600 + 61);
-  CHECK(parse_duration("1000000") == 1'000'000);
-  for (const char* bad : {"", "s", "1x", "1s1m", "1m1m", "-1s", "1000001", "1 h", "1.5h"}) {
+  CHECK(parse_duration("2000000") == 2'000'000);
+  CHECK(parse_duration("365d") == 365 * 86400);
+  for (const char* long_one : {"366d", "365d1s", "8761h", "31536001", "99999999999999999999d"}) {
+    try {
+      parse_duration(long_one);
+      FAIL("accepted ", long_one);
+    } catch (const dpt::Error& error) {
+      CHECK(error.kind() == dpt::ErrorKind::usage);
+      CHECK(std::string(error.what()).find("is longer than a year: expected at most 365d") !=
+            std::string::npos);
+    }
+  }
+  for (const char* bad : {"", "s", "1x", "1s1m", "1m1m", "-1s", "1 h", "1.5h"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(parse_duration(bad), dpt::Error);
   }
@@ -160,6 +174,39 @@ TEST_CASE("--overwrite removes nothing from a folder that holds something else")
   const Finished foreign = w.run({"train", "small.yaml", "--run-dir", "mine", "--overwrite"});
   CHECK(foreign.exit_code == 2);
   CHECK(read_file(w.dir.file("mine/notes.txt")) == "mine");
+}
+
+TEST_CASE("a link that leads nowhere, in the place of the run folder, is named as what it is") {
+  const Tiny w;
+  fs::create_symlink("nowhere/else", w.dir.file("r"));
+  const Finished run = w.run({"train", "small.yaml", "--run-dir", "r"});
+  CHECK(run.exit_code == 3);
+  check_contains(run.err, "expected a folder, found a link to nowhere/else, which is not a folder");
+}
+
+TEST_CASE("more threads than cores are a warning, once") {
+  const std::vector<dpt::DeviceName> devices = {dpt::parse_device("cpu:2"),
+                                                dpt::parse_device("cpu")};
+  CHECK(dpt::why_cores_are_short(devices, 3).empty());
+  check_contains(dpt::why_cores_are_short(devices, 2),
+                 "compute with 3 threads together, but share 2 cores: ");
+  check_contains(dpt::why_cores_are_short(devices, 1), "Use up to 1 thread in all");
+  const Tiny w;
+  const auto on_one_core = [] {
+    cpu_set_t one;
+    sched_getaffinity(0, sizeof one, &one);
+    int first = 0;
+    while (!CPU_ISSET(first, &one)) ++first;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    sched_setaffinity(0, sizeof one, &one);
+  };
+  const Finished few = run_dpt({"train", "small.yaml", "--devices", "cpu", "--max-steps", "1"},
+                               w.dir.path(), on_one_core);
+  CHECK(few.err.find("threads together") == std::string::npos);
+  const Finished many = run_dpt({"train", "small.yaml", "--devices", "cpu,cpu", "--max-steps", "2"},
+                                w.dir.path(), on_one_core);
+  check_contains(many.err, "warning: the replicas on this machine compute with 2 threads together");
 }
 
 TEST_CASE("a pipe in the place of a log does not hold a run up") {

@@ -55,18 +55,22 @@ Finished interrupted(const InterruptedRuns& w, const std::vector<std::string>& c
 }  // namespace
 
 TEST_CASE(
-    "SIGTERM, SIGINT, SIGHUP and SIGUSR1 save a checkpoint, and the same command ends as if "
-    "nothing was") {
+    "signals that ask for a stop save a checkpoint, and the same command ends as if nothing was") {
   InterruptedRuns w;
   const Outcome whole = w.undisturbed({kLong});
   const std::vector<std::string> command = {"train", "small.yaml", "--run-dir", "cut", kLong};
-  for (const auto& [signal, exit_code] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130},
-                                          std::pair{SIGHUP, 129}, std::pair{SIGUSR1, 75}}) {
+  for (const auto& [signal, exit_code] :
+       {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}, std::pair{SIGHUP, 129},
+        std::pair{SIGUSR1, 75}, std::pair{SIGUSR2, 75}, std::pair{SIGXCPU, 75}}) {
     CAPTURE(signal);
     const Finished stopped = interrupted(w, command, signal);
     INFO(stopped.err);
     CHECK(stopped.exit_code == exit_code);
     CHECK(stopped.err.find("run the same command again to resume") != std::string::npos);
+    // Acknowledged before that, and in the log, too.
+    const std::string acknowledged = "stopping as soon as the state can be saved (";
+    CHECK(stopped.err.find(acknowledged) < stopped.err.find("stopped at step"));
+    CHECK(read_file(w.dir.file("cut/train.log")).find(acknowledged) != std::string::npos);
     const Finished rest = run_dpt(command, w.dir.path());
     INFO(rest.err);
     CHECK(rest.exit_code == 0);

@@ -71,7 +71,8 @@ class Program {
       if (chdir(cwd.c_str()) != 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0 || dup2(in, 0) < 0) {
         _exit(126);
       }
-      signal(SIGHUP, SIG_DFL);  // nohup has the tests ignore it, too
+      // What nohup, or a shell that started them in the background, has the tests ignore.
+      for (const int number : {SIGHUP, SIGINT, SIGTERM}) signal(number, SIG_DFL);
       if (in_child) in_child();
       execv(argv[0], argv.data());
       _exit(127);

@@ -156,6 +156,14 @@ TEST_CASE("smoke: the folder of the config's run is left alone") {
   CHECK(files() == before);
 }
 
+TEST_CASE("smoke: an empty TMPDIR is none") {
+  const Smoke w;
+  const Finished run =
+      run_dpt({"train", "--smoke", "small.yaml"}, w.dir.path(), [] { setenv("TMPDIR", "", 1); });
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+}
+
 TEST_CASE("smoke: what fails names its stage, and its files are kept") {
   const Smoke w;
   const Finished failed = w.smoke("small.yaml", {"optimizer.lr=1e38"});

@@ -1,12 +1,16 @@
 // Signals beyond the first, stopped processes, threads that cannot be started.
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 
 #include <filesystem>
 
 #include "tests/cli/outcome.h"
+#include "tests/cli/processes.h"
 #include "tests/cli/tiny.h"
 #include "tests/support/skip.h"
+#include "tests/support/text.h"
 
 using namespace dpt::testing;
 
@@ -157,15 +161,194 @@ TEST_CASE("several SIGHUPs are one request: a terminal that closes sends more th
   CHECK(run.program->wait().exit_code == 129);
 }
 
-TEST_CASE("nohup: an ignored SIGHUP stays ignored") {
-  const TempDir dir, logs;
-  write_file(dir.file("small.yaml"), program_config());
-  Program program({"train", "small.yaml", "train.epochs=100000"}, dir.path(), logs,
-                  [] { signal(SIGHUP, SIG_IGN); });
-  REQUIRE(wait_for_checkpoint(dir.file("runs/small")));
-  CHECK((signals_of(program.pid(), "SigIgn") & bit_of(SIGHUP)) != 0);
+TEST_CASE("signals that were ignored stay ignored: nohup, trap '', jobs in the background") {
+  for (const std::string devices : {"", "--nproc"}) {
+    const TempDir dir, logs;
+    write_file(dir.file("small.yaml"), program_config());
+    std::vector<std::string> command = {"train", "small.yaml", "train.epochs=100000"};
+    if (!devices.empty()) command.insert(command.end(), {"--nproc", "2", "--devices", "cpu"});
+    Program program(command, dir.path(), logs, [] {
+      for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGUSR2}) signal(number, SIG_IGN);
+    });
+    const std::string folder = dir.file("runs/small");
+    REQUIRE(wait_for_checkpoint(folder));
+    for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGUSR2}) {
+      CAPTURE(number);
+      CHECK((signals_of(program.pid(), "SigIgn") & bit_of(number)) != 0);
+      program.send(number);
+    }
+    const auto before = fs::file_size(folder + "/metrics.jsonl");
+    CHECK(wait_until([&] {
+      return !program.is_running() || fs::file_size(folder + "/metrics.jsonl") > before + 3000;
+    }));
+    program.send(SIGUSR1);
+    const Finished stopped = program.wait();
+    INFO(stopped.err);
+    CHECK(stopped.exit_code == 75);
+    CHECK(stopped.err.find("(SIGUSR1), checkpoint saved") != std::string::npos);
+  }
+}
+
+namespace {
+
+/// Has signals wait from before the program begins: they come at its first instant.
+std::function<void()> pending(std::vector<int> numbers) {
+  return [numbers] {
+    sigset_t mask;
+    sigemptyset(&mask);
+    for (const int number : numbers) sigaddset(&mask, number);
+    sigprocmask(SIG_BLOCK, &mask, nullptr);
+    for (const int number : numbers) raise(number);
+  };
+}
+
+}  // namespace
+
+TEST_CASE("a signal at the first instant of dpt train is a stop, and leaves a good folder") {
+  for (const auto& [number, exit_code] :
+       {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}, std::pair{SIGHUP, 129},
+        std::pair{SIGUSR1, 75}, std::pair{SIGUSR2, 75}, std::pair{SIGXCPU, 75}}) {
+    CAPTURE(number);
+    const Tiny w;
+    const TempDir logs;
+    const Finished stopped =
+        Program({"train", "small.yaml"}, w.dir.path(), logs, pending({number})).wait();
+    INFO(stopped.err);
+    CHECK(stopped.exit_code == exit_code);
+    CHECK(count_of(stopped.err, "stopped before the first step (SIG") == 1);
+    CHECK_FALSE(fs::exists(w.dir.file("runs")));
+  }
+}
+
+TEST_CASE("a stop before the first step keeps the run that --overwrite was to replace") {
+  const Tiny w;
+  const TempDir logs;
+  w.run_well({"train", "small.yaml"});
+  const Outcome before = outcome_of(w.dir.file("runs/tiny"));
+  const std::vector<std::string> command = {"train", "small.yaml", "--overwrite", "seed=9"};
+  CHECK(Program(command, w.dir.path(), logs, pending({SIGTERM})).wait().exit_code == 143);
+  CHECK((outcome_of(w.dir.file("runs/tiny")) == before));
+  CHECK_FALSE(fs::exists(w.dir.file("runs/tiny/replaced")));
+}
+
+namespace {
+
+/// A grey PNG of 2x2 pixels.
+std::string grey_picture() {
+  const std::string hex =
+      "89504e470d0a1a0a0000000d494844520000000200000002080000000057dd52f80000000e49444154789c631050"
+      "6030700000017600a1ec308af40000000049454e44ae426082";
+  std::string bytes;
+  for (std::size_t i = 0; i < hex.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  }
+  return bytes;
+}
+
+/// A run with a cache, whose lock is held here: the program waits as for another process.
+struct HeldCache {
+  TempDir dir;
+  int lock = -1;
+  HeldCache() {
+    write_file(dir.file("c.yaml"), R"(version: 1
+name: c
+data: {dataset: image_folder, root: data, batch_size: 2, cache: cache}
+model:
+  input: [1, 2, 2]
+  layers: [{type: Flatten}, {type: Linear, name: fc1, out_features: 2}]
+optimizer: {type: SGD, lr: 0.1}
+train: {epochs: 1}
+devices: [cpu]
+)");
+    for (const char* folder : {"data/train/a", "data/train/b"}) {
+      fs::create_directories(dir.file(folder));
+      write_file(dir.file(std::string(folder) + "/1.png"), grey_picture());
+    }
+    fs::create_directories(dir.file("cache"));
+    lock = open(dir.file("cache/train.pack.lock").c_str(), O_RDWR | O_CREAT, 0600);
+    REQUIRE(flock(lock, LOCK_EX) == 0);
+  }
+  ~HeldCache() { close(lock); }
+  static bool waits(Program& program, std::size_t processes) {
+    return wait_until([&] {
+      return !program.is_running() ||
+             count_of(program.messages(), "waiting for another process, which makes") == processes;
+    });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a stop while a cache is made, or waited for, comes at once") {
+  for (const std::size_t processes : {1, 2}) {
+    CAPTURE(processes);
+    HeldCache w;
+    const TempDir logs;
+    std::vector<std::string> command = {"train", "c.yaml"};
+    if (processes > 1) command.insert(command.end(), {"--nproc", "2"});
+    Program program(command, w.dir.path(), logs);
+    REQUIRE(HeldCache::waits(program, processes));
+    program.send(SIGUSR1);
+    const Finished stopped = program.wait();
+    INFO(stopped.err);
+    CHECK(stopped.exit_code == 75);
+    // One line a run, not one a process.
+    CHECK(count_of(stopped.err, "stopped before the first step (SIGUSR1)") == 1);
+    CHECK_FALSE(fs::exists(w.dir.file("runs")));
+    flock(w.lock, LOCK_UN);
+    const Finished rest = run_dpt(command, w.dir.path());
+    INFO(rest.err);
+    CHECK(rest.exit_code == 0);
+  }
+}
+
+TEST_CASE("a stop that reaches one process before the first step stops all, with its exit code") {
+  HeldCache w;
+  Processes run(on_devices({"train", "c.yaml"}, {"cpu", "cpu"}), w.dir.path());
+  for (const int rank : {0, 1}) REQUIRE(HeldCache::waits(run[rank], 1));
+  run[1].send(SIGTERM);
+  const std::vector<Finished> stopped = run.wait();
+  for (const Finished& each : stopped) {
+    INFO(each.err);
+    CHECK(each.exit_code == 143);
+  }
+  CHECK(count_of(stopped[0].err, "stopped before the first step (SIGTERM)") == 1);
+  CHECK(stopped[1].err.find("stopped before") == std::string::npos);
+}
+
+TEST_CASE("a stop while a process looks for the others ends it") {
+  const Tiny w;
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  REQUIRE(bind(listener, any, size) == 0);
+  REQUIRE(listen(listener, 1) == 0);
+  REQUIRE(getsockname(listener, any, &size) == 0);
+  const TempDir logs;
+  Program program({"train", "small.yaml", "--rank", "1", "--world-size", "2", "--coordinator",
+                   "127.0.0.1:" + std::to_string(ntohs(address.sin_port))},
+                  w.dir.path(), logs);
+  // It has reached what does not answer.
+  const int connection = accept(listener, nullptr, nullptr);
+  CHECK(connection >= 0);
   program.send(SIGTERM);
-  CHECK(program.wait().exit_code == 143);
+  const Finished stopped = program.wait();
+  INFO(stopped.err);
+  CHECK(stopped.exit_code == 143);
+  close(connection);
+  close(listener);
+}
+
+TEST_CASE("other commands end as any program does: by the signal") {
+  const Tiny w;
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGXCPU}) {
+    CAPTURE(number);
+    const TempDir logs;
+    CHECK(Program({"devices"}, w.dir.path(), logs, pending({number})).wait().exit_code == -number);
+  }
 }
 
 TEST_CASE("time in which the process is stopped is no stall") {
@@ -258,6 +441,28 @@ devices: [cpu]
     CHECK(run.err.find("134217728.0 MiB of stack for each thread (ulimit -s)") !=
           std::string::npos);
     CHECK(run.err.find("This process has 0 thread") == std::string::npos);
+  }
+}
+
+TEST_CASE("a small limit of the stack is no obstacle, neither for threads nor for the process") {
+  const TempDir dir;
+  write_file(dir.file("small.yaml"), program_config());
+  const std::vector<std::string> command = {"train", "small.yaml", "train.epochs=1"};
+  for (const std::string devices : {"cpu", "cpu,cpu", "cpu:2", "--nproc"}) {
+    CAPTURE(devices);
+    std::vector<std::string> words = command;
+    words.insert(words.end(), {"--run-dir", "run" + devices});
+    if (devices == "--nproc") {
+      words.insert(words.end(), {"--nproc", "2", "--devices", "cpu"});
+    } else {
+      words.insert(words.end(), {"--devices", devices});
+    }
+    const Finished run = run_dpt(words, dir.path(), [] {
+      const rlimit limit{rlim_t{64} << 10, rlim_t{64} << 10};
+      if (setrlimit(RLIMIT_STACK, &limit) != 0) _exit(124);
+    });
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/start_thread.h"
+#include "kernels/text.h"
 
 namespace dpt::testing {
 namespace {
@@ -38,6 +39,36 @@ TEST_CASE("a thread beats for the replica that started it, and no other") {
 
 TEST_CASE("threads that could be started have ended again") {
   for (const int count : {0, 1, 3}) CHECK_NOTHROW(require_threads("a test", count));
+}
+
+TEST_CASE("a long call to the system is progress while it lasts, of the thread's own replica") {
+  const auto mine = std::make_shared<Heartbeat>(), other = std::make_shared<Heartbeat>();
+  set_heartbeat_of_thread(mine);
+  {
+    const SystemCall call("syncing a file to disk");
+    std::uint64_t before = mine->beats();
+    for (int look = 0; look < 3; ++look) {
+      const std::uint64_t now = mine->beats();
+      CHECK(now > before);
+      before = now;
+    }
+    CHECK(mine->text() == "before its first step, syncing a file to disk");
+    CHECK(other->beats() == 0);
+  }
+  const std::uint64_t after = mine->beats();
+  CHECK(mine->beats() == after);
+  set_heartbeat_of_thread(nullptr);
+  const SystemCall of_nobody("renaming a file");
+  CHECK(mine->beats() == after);
+}
+
+TEST_CASE("seconds in messages: three digits below one, tenths from there on") {
+  using std::chrono::milliseconds;
+  CHECK(seconds_text(milliseconds(10)) == "0.01 s");
+  CHECK(seconds_text(milliseconds(250)) == "0.25 s");
+  CHECK(seconds_text(milliseconds(0)) == "0 s");
+  CHECK(seconds_text(milliseconds(1000)) == "1.0 s");
+  CHECK(seconds_text(milliseconds(4567)) == "4.6 s");
 }
 
 }  // namespace

@@ -6,8 +6,11 @@
 #include <sys/resource.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -27,6 +30,13 @@ std::vector<Json> lines_of(const std::string& path) {
   return lines;
 }
 
+/// The text of a log with "T" for each time, which must have its form.
+std::string without_times(const std::string& path) {
+  return std::regex_replace(read_whole_file(path),
+                            std::regex(R"re("time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")re"),
+                            "T");
+}
+
 }  // namespace
 
 TEST_CASE("a log that cannot be written warns once, and says later how much is missing") {
@@ -38,7 +48,7 @@ TEST_CASE("a log that cannot be written warns once, and says later how much is m
   rlimit usual{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &usual) == 0);
   const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{40, usual.rlim_max};  // in the middle of the second line
+  const rlimit small{80, usual.rlim_max};  // in the middle of the second line
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
   log.event("b", {{"x", 2}});
   log.event("c", {{"x", 3}});
@@ -55,12 +65,31 @@ TEST_CASE("a log that cannot be written warns once, and says later how much is m
   // The gap is told once.
   log.event("e", {{"x", 5}});
   REQUIRE(lines_of(path).size() == 4);
-  CHECK(lines_of(path)[3] == Json({{"v", 1}, {"event", "e"}, {"x", 5}}));
+  Json last = lines_of(path)[3];
+  CHECK(last.erase("time") == 1);
+  CHECK(last == Json({{"v", 1}, {"event", "e"}, {"x", 5}}));
   // A log whose file cannot even be made.
   RunLog nowhere(folder.file("none/metrics.jsonl"),
                  [&](const std::string& text) { warnings.push_back(text); });
   nowhere.event("a", {});
   CHECK(warnings.size() == 2);
+}
+
+TEST_CASE("each line has the time in UTC, also where the process has another time zone") {
+  const TempDir folder;
+  const std::string zone = std::getenv("TZ") ? std::getenv("TZ") : "";
+  setenv("TZ", "Asia/Tokyo", 1);
+  tzset();
+  const std::time_t before = std::time(nullptr);
+  RunLog(folder.file("l")).event("a", Json::object());
+  const std::time_t after = std::time(nullptr);
+  zone.empty() ? unsetenv("TZ") : setenv("TZ", zone.c_str(), 1);
+  tzset();
+  const std::string text = lines_of(folder.file("l"))[0]["time"];
+  std::tm utc = {};
+  REQUIRE(strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &utc) != nullptr);
+  CHECK(timegm(&utc) >= before);
+  CHECK(timegm(&utc) <= after);
 }
 
 TEST_CASE("text that is not UTF-8 and numbers that are not finite stand in the log all the same") {
@@ -87,11 +116,11 @@ TEST_CASE("half a line is gone as soon as a log is opened, and a replaced file i
   RunLog log(path);
   CHECK(read_whole_file(path) == "{\"event\":\"a\"}\n");
   log.event("c", Json::object());
-  CHECK(read_whole_file(path) == "{\"event\":\"a\"}\n{\"v\":1,\"event\":\"c\"}\n");
+  CHECK(without_times(path) == "{\"event\":\"a\"}\n{\"v\":1,\"event\":\"c\",T}\n");
   write_file_atomically(path, "{\"event\":\"d\"}\n");
   log.reopen();
   log.event("e", Json::object());
-  CHECK(read_whole_file(path) == "{\"event\":\"d\"}\n{\"v\":1,\"event\":\"e\"}\n");
+  CHECK(without_times(path) == "{\"event\":\"d\"}\n{\"v\":1,\"event\":\"e\",T}\n");
   write("no line at all");
   RunLog again(path);
   CHECK(read_whole_file(path).empty());

@@ -1,8 +1,11 @@
-// Requests to stop, at instants that the test chooses: during evaluations, and by --max-time.
+// Requests to stop, at instants that the test chooses: during evaluations and steps, by --max-time.
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <fstream>
+#include <future>
 #include <iterator>
 
 #include "tests/support/text.h"
@@ -186,4 +189,139 @@ TEST_CASE("denormals: replicas and their decoders flush them") {
     CHECK(in_decoders == 0);
     CHECK(in_replicas == 0);
   }
+}
+
+namespace {
+
+/// Answers a number of questions with no, all later ones with a request to stop.
+std::function<StopReason()> stop_after(int questions) {
+  const auto asked = std::make_shared<std::atomic<int>>(0);
+  return [=] { return (*asked)++ >= questions ? StopReason::terminate : StopReason::none; };
+}
+
+/// Some steps of three micro-batches (or of four shards), with everything that a step changes.
+std::string stepped_config(const std::string& sync) {
+  std::string config = small_config("{type: AdamW, lr: 0.01}", 2);
+  const std::string after = "name: conv1, out_channels: 5, kernel_size: 3, padding: 1}\n";
+  config.insert(config.find(after) + after.size(),
+                "    - {type: BatchNorm2d, name: bn, sync: " + sync + "}\n");
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("a stop during a step gives it up between its micro-batches, and changes no bit") {
+  const Job job = small_job(small_config(kSgdWithoutDecay, 2), {"train.accumulate=3", cpus(1)});
+  const TempDir whole_folder;
+  Run whole(whole_folder.path());
+  REQUIRE(whole.train(job, fresh_start(job), {}).end == RunEnd::complete);
+  // One question before each step, and two in it.
+  for (int questions = 0; questions < 9; ++questions) {
+    CAPTURE(questions);
+    const TempDir folder;
+    Run cut(folder.path());
+    TrainLimits limits;
+    limits.stop_request = stop_after(questions);
+    const TrainOutcome stopped = cut.train(job, fresh_start(job), limits);
+    CHECK(stopped.end == RunEnd::stopped);
+    CHECK(stopped.reason == StopReason::terminate);
+    CHECK(stopped.state.step == questions / 3);
+    CHECK(stopped.state.position == questions / 3 * 12);
+    // Nothing is saved of a run that has not made a step: it begins anew.
+    const bool is_saved = !list_checkpoints(cut.folder.checkpoints()).empty();
+    CHECK(is_saved == (questions >= 3));
+    const StartingPoint there = is_saved ? cut.newest(job) : fresh_start(job);
+    CHECK(there.state.step == questions / 3);
+    CHECK(cut.train(job, there, {}).end == RunEnd::complete);
+    CHECK((cut.newest(job).params == whole.newest(job).params));
+    CHECK((cut.newest(job).optimizer == whole.newest(job).optimizer));
+  }
+}
+
+TEST_CASE("a step that is given up: replicas, shards, batch norms, averages, rollbacks") {
+  struct Case {
+    std::string sync;
+    int replicas;
+    std::vector<std::string> overrides;
+  };
+  const Case cases[] = {
+      {"false", 1, {"train.accumulate=3", "train.ema={decay: 0.9}"}},
+      {"false", 2, {"train.accumulate=3"}},
+      {"true", 2, {"train.accumulate=2"}},
+      {"false", 1, {"train.shards=4"}},
+      {"true", 3, {"train.shards=4", "train.ema={decay: 0.9}"}},
+      {"false", 2, {"train.shards=4", "train.on_divergence={policy: rollback}"}},
+      {"true", 1, {"train.shards=3", "train.accumulate=2", "log.noise_scale=true"}},
+  };
+  for (const Case& each : cases) {
+    CAPTURE(each.sync);
+    CAPTURE(each.replicas);
+    CAPTURE(each.overrides);
+    std::vector<std::string> overrides = each.overrides;
+    overrides.push_back(cpus(each.replicas));
+    const Job job = small_job(stepped_config(each.sync), overrides);
+    const TempDir whole_folder, cut_folder;
+    Run whole(whole_folder.path());
+    const TrainOutcome undisturbed = whole.train(job, fresh_start(job), {});
+    REQUIRE(undisturbed.end == RunEnd::complete);
+    Run cut(cut_folder.path());
+    int stops = 0;
+    TrainOutcome outcome;
+    // Stopped again and again, each time a little later in a step.
+    for (int questions = 7;; questions += 2, ++stops) {
+      REQUIRE(stops < 100);
+      TrainLimits limits;
+      limits.stop_request = stop_after(questions);
+      const bool is_saved = !list_checkpoints(cut.folder.checkpoints()).empty();
+      outcome = cut.train(job, is_saved ? cut.newest(job) : fresh_start(job), limits);
+      if (outcome.end == RunEnd::complete) break;
+    }
+    CHECK(stops > 2);
+    CHECK((cut.newest(job).params == whole.newest(job).params));
+    CHECK((cut.newest(job).optimizer == whole.newest(job).optimizer));
+    CHECK(outcome.state.train_loss == undisturbed.state.train_loss);
+    CHECK(outcome.state.val_loss == undisturbed.state.val_loss);
+    REQUIRE(outcome.test);
+    CHECK(outcome.test->loss == undisturbed.test->loss);
+  }
+}
+
+TEST_CASE("--max-time lets a step of several micro-batches end") {
+  const Job job = small_job(small_config(kSgdWithoutDecay, 2), {"train.accumulate=3", cpus(1)});
+  const TempDir folder;
+  TrainLimits limits;
+  limits.max_time = std::chrono::seconds(0);
+  limits.begun = std::chrono::steady_clock::now() - std::chrono::hours(1);
+  Run run(folder.path());
+  CHECK(run.train(job, fresh_start(job), limits).state.step == 1);
+}
+
+TEST_CASE("a watch calls once a stop is requested and its patience over, unless it ends before") {
+  // Requests belong to the process, so each is made in one of its own.
+  const auto calls_in_child = [](std::chrono::milliseconds patience, bool requests) {
+    const pid_t pid = fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+      std::promise<StopReason> called;
+      auto reason = called.get_future();
+      bool is_called = false;
+      {
+        const StopWatch watch(patience, [&](StopReason why) { called.set_value(why); });
+        if (requests) request_stop(StopReason::user2);
+        const bool comes = requests && patience < std::chrono::hours(1);
+        if (comes) is_called = reason.get() == StopReason::user2;
+      }
+      if (!is_called) {
+        is_called = reason.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+      }
+      _exit(is_called ? 1 : 0);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  CHECK(calls_in_child(std::chrono::milliseconds(0), true) == 1);
+  CHECK(calls_in_child(std::chrono::milliseconds(1), true) == 1);
+  CHECK(calls_in_child(std::chrono::hours(1), true) == 0);
+  CHECK(calls_in_child(std::chrono::milliseconds(0), false) == 0);
 }

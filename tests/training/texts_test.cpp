@@ -12,6 +12,7 @@
 #include <regex>
 #include <stdexcept>
 
+#include "tests/support/pseudo_terminal.h"
 #include "tests/support/text.h"
 #include "tests/training/run.h"
 
@@ -184,12 +185,23 @@ TEST_CASE("how a run ended: its name in the log, and the exit code of a stop") {
   const std::tuple<StopReason, int, const char*> stops[] = {
       {StopReason::none, 0, "none"},           {StopReason::interrupt, 130, "SIGINT"},
       {StopReason::terminate, 143, "SIGTERM"}, {StopReason::hangup, 129, "SIGHUP"},
-      {StopReason::user, 75, "SIGUSR1"},       {StopReason::time_is_up, 75, "--max-time"}};
+      {StopReason::user, 75, "SIGUSR1"},       {StopReason::time_is_up, 75, "--max-time"},
+      {StopReason::user2, 75, "SIGUSR2"},      {StopReason::cpu_time, 75, "SIGXCPU"}};
   for (const auto& [reason, code, name] : stops) {
     CAPTURE(name);
     CHECK(exit_code_of(reason) == code);
     CHECK(std::string(name_of(reason)) == name);
+    CHECK(exit_code_of(stop_of_exit_code(code)) == code);
   }
+  for (const int failure : {1, 2, 3, 4, 5, 6, 7, 139}) {
+    CHECK(stop_of_exit_code(failure) == StopReason::none);
+  }
+  CHECK(acknowledgement_of(StopReason::user) ==
+        "stopping as soon as the state can be saved (SIGUSR1)");
+  check_contains(acknowledgement_of(StopReason::interrupt),
+                 "(SIGINT); Ctrl-C again ends the run at once, without a checkpoint");
+  check_contains(acknowledgement_of(StopReason::terminate),
+                 "(SIGTERM); a second SIGTERM ends the run at once, without a checkpoint");
 }
 
 TEST_CASE("what a config decides about the devices' libraries and patience") {
@@ -251,7 +263,7 @@ TEST_CASE("messages stand in train.log with time and level, warnings by name") {
     progress.warn("odd");
     // As soon as it was said.
     CHECK(count_of(read_whole_file(folder.file("train.log")), "\n") == 2);
-    progress.bar(0.5, "no terminal");
+    progress.status(0.5, {"soon after the last message"});
     std::filesystem::create_directory(folder.file("taken"));
     progress.also_to(folder.file("taken"));
   }
@@ -267,7 +279,7 @@ namespace {
 
 /// What a terminal with so many columns gets from a process that only says this.
 std::string on_terminal(unsigned short columns, const std::function<void(Progress&)>& says,
-                        bool silent = false) {
+                        bool silent = false, const char* kind = "xterm") {
   winsize size{};
   size.ws_row = 4;
   size.ws_col = columns;
@@ -275,6 +287,7 @@ std::string on_terminal(unsigned short columns, const std::function<void(Progres
   const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
   REQUIRE(pid >= 0);
   if (pid == 0) {
+    setenv("TERM", kind, 1);
     {
       Progress progress(silent);
       says(progress);
@@ -294,27 +307,25 @@ std::string on_terminal(unsigned short columns, const std::function<void(Progres
 }  // namespace
 
 TEST_CASE("the bar: its cells, its width, and messages above it") {
+  if (!has_pseudo_terminals()) return;
   const std::string clear = "\r\x1b[K";
-  CHECK(on_terminal(100, [](Progress& p) { p.bar(0.5, "half"); }) ==
+  CHECK(on_terminal(100, [](Progress& p) { p.status(0.5, {"half"}); }) ==
         clear + "[" + std::string(12, '=') + std::string(12, ' ') + "] half" + clear);
   CHECK(on_terminal(100,
                     [](Progress& p) {
-                      p.bar(0, "a");
-                      p.bar(1, "b");
-                      p.bar(1.5, "c");
-                      p.bar(-0.1, "d");
+                      p.status(0, {"a"});
+                      p.status(1, {"b"});
+                      p.status(1.5, {"c"});
+                      p.status(-0.1, {"d"});
                     }) == clear + "[" + std::string(24, ' ') + "] a" + clear + "[" +
                               std::string(24, '=') + "] b" + clear + "[" + std::string(24, '=') +
                               "] c" + clear + "[" + std::string(24, ' ') + "] d" + clear);
-  // One column stays free: a full line would wrap.
-  CHECK(on_terminal(31, [](Progress& p) { p.bar(1, "longer than that"); }) ==
-        clear + "[" + std::string(24, '=') + "] lon" + clear);
-  CHECK(on_terminal(0, [](Progress& p) { p.bar(1, std::string(100, 'x')); }) ==
-        clear + "[" + std::string(24, '=') + "] " + std::string(52, 'x') + clear);
+  CHECK(on_terminal(0, [](Progress& p) { p.status(1, {std::string(100, 'x')}); }) ==
+        clear + std::string(79, 'x') + clear);
   CHECK(on_terminal(100,
                     [](Progress& p) {
                       p.info("one");
-                      p.bar(1, "bar");
+                      p.status(1, {"bar"});
                       p.warn("two");
                       p.clear();
                       p.clear();
@@ -326,13 +337,69 @@ TEST_CASE("the bar: its cells, its width, and messages above it") {
             100,
             [](Progress& p) {
               p.info("one");
-              p.bar(1, "bar");
+              p.status(1, {"bar"});
             },
             true)
             .empty());
 }
 
+TEST_CASE("a bar on a narrow terminal keeps what matters most") {
+  if (!has_pseudo_terminals()) return;
+  const std::string clear = "\r\x1b[K";
+  const auto shown = [&](unsigned short columns) {
+    const std::string output = on_terminal(columns, [](Progress& p) {
+      p.status(0.5, {"epoch 104/1000", "step 2885/28000", "loss 0.0001", "73.1k images/s",
+                     "1:02:03 left"});
+    });
+    REQUIRE(output.size() >= 2 * clear.size());
+    return output.substr(clear.size(), output.size() - 2 * clear.size());
+  };
+  const std::string all =
+      "epoch 104/1000  step 2885/28000  loss 0.0001  73.1k images/s  1:02:03 left";
+  CHECK(shown(200) == "[" + std::string(12, '=') + std::string(12, ' ') + "] " + all);
+  // One column stays free: a full line would wrap.
+  CHECK(shown(102) == "[" + std::string(12, '=') + std::string(12, ' ') + "] " + all);
+  CHECK(shown(101) == "[" + std::string(11, '=') + std::string(12, ' ') + "] " + all);
+  CHECK(shown(86) == "[====    ] " + all);
+  CHECK(shown(85) == all);
+  CHECK(shown(80) == all);
+  CHECK(shown(75) == all);
+  CHECK(shown(74) == "[======      ] " + all.substr(16));
+  CHECK(shown(60) == all.substr(16));
+  CHECK(shown(58) == "[======       ] " + all.substr(33));
+  CHECK(shown(40) == "[====    ] " + all.substr(46));
+  CHECK(shown(20) == "1:02:03 left");
+  CHECK(shown(8) == "1:02:03");
+}
+
+TEST_CASE("without a terminal to draw on, the status is a message now and then") {
+  const TempDir folder;
+  const auto told = [&](const std::string& name, std::chrono::milliseconds between) {
+    Progress progress(false, between);
+    progress.also_to(folder.file(name));
+    progress.status(0.25, {"step 1/4", "1:02 left"});
+    progress.status(0.5, {"step 2/4", "0:40 left"});
+    progress.info("a message");
+    progress.status(0.75, {"step 3/4", "0:20 left"});
+    return read_whole_file(folder.file(name));
+  };
+  // On a terminal that cannot redraw, too; stderr of a test may be one that can.
+  if (!stderr_redraws()) {
+    const std::string each = told("each", std::chrono::milliseconds(0));
+    check_contains(each, " info step 1/4, 1:02 left\n");
+    CHECK(count_of(each, "\n") == 4);
+    CHECK(count_of(told("none", std::chrono::hours(1)), "\n") == 1);
+  }
+  if (!has_pseudo_terminals()) return;
+  const auto says = [](Progress& p) {
+    p.info("one");
+    p.status(0.5, {"too soon"});
+  };
+  CHECK(on_terminal(100, says, false, "dumb") == "one\r\n");
+}
+
 TEST_CASE("a train.log that cannot be written is said once, and the messages go on") {
+  if (!has_pseudo_terminals()) return;
   const std::string output = on_terminal(200, [](Progress& p) {
     p.also_to("/dev/full");
     p.info("one");

@@ -6,6 +6,7 @@
 #include "kernels/common/bf16.h"
 #include "kernels/common/philox.h"
 #include "kernels/cuda/runtime/check.h"
+#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace {
@@ -76,6 +77,7 @@ std::vector<float> Timing::times(std::size_t count, const std::function<void(std
   uncaptured_.assign(count, {});
   std::vector<std::size_t> good;
   for (std::size_t i = 0; i < count; ++i) {
+    check_stop();
     try {
       // What is loaded at the first run is loaded before the second one is timed.
       time([&] { run(i); });

@@ -1,0 +1,26 @@
+// Pseudo-terminals, which a chroot without devpts does not have.
+#pragma once
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/support/skip.h"
+
+namespace dpt::testing {
+
+/// False, with a line that says why the test case is skipped, where no pseudo-terminal can be made.
+inline bool has_pseudo_terminals() {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  bool works = terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0;
+  if (works) {
+    const int other = open(ptsname(terminal), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    works = other >= 0;
+    if (works) close(other);
+  }
+  if (terminal >= 0) close(terminal);
+  if (!works) skip_test("this system has no pseudo-terminals (/dev/ptmx, /dev/pts)");
+  return works;
+}
+
+}  // namespace dpt::testing
