@@ -53,6 +53,8 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
           run.seed, text_of(run.data.val_split), job.spec.seed, text_of(job.spec.data.val_split));
     }
   }
+    } else {
+      difference = difference_of_validation(header.val_fingerprint, job.splits.val);
   return difference.empty() ? difference : fmt::format("{}; {}", difference, effect);
 }
 

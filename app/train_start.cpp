@@ -45,11 +45,18 @@ std::string check_same_data(const std::string& checkpoint, const CheckpointHeade
          "new run with --resume never",
          checkpoint, classes);
   }
-  const std::string difference =
+  std::string difference =
       difference_of_data("training", header.dataset_fingerprint, *job.splits.train.source);
   if (difference.empty()) return {};
   const std::int64_t samples = job.splits.train.size();
-  if (header.train_samples != 0 && header.train_samples != samples) {
+  const bool is_same_training = difference.empty();
+  if (is_same_training) {
+    difference = difference_of_validation(header.val_fingerprint, job.splits.val);
+  }
+  if (difference.empty() && job.splits.test.size() > 0) {
+    difference = difference_of_data("test", header.test_fingerprint, *job.splits.test.source);
+  }
+  if (!is_same_training && header.train_samples != 0 && header.train_samples != samples) {
     fail(ErrorKind::data,
          "{}: {}; the run trains on {} samples, this data has {} to train on. Restore the data, or "
          "start a new run: --resume never{}",

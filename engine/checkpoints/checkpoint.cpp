@@ -166,6 +166,7 @@ Checkpoint load_checkpoint(const std::string& path, const Plan& plan) {
   checkpoint.train_samples = header.train_samples;
   checkpoint.dataset_fingerprint = std::move(header.dataset_fingerprint);
   checkpoint.test_fingerprint = std::move(header.test_fingerprint);
+  checkpoint.val_fingerprint = std::move(header.val_fingerprint);
   checkpoint.shards = header.shards;
   checkpoint.devices = std::move(header.devices);
   checkpoint.made_by = std::move(header.made_by);

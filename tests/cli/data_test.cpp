@@ -135,6 +135,19 @@ TEST_CASE("eval refuses other test data than the run's where it measures them") 
   CHECK(w.run({"eval", "runs/small", "--split", "val"}).exit_code == 0);
 }
 
+TEST_CASE("a resumed run refuses other test data, unless that is allowed") {
+  const IdxWorkplace w;
+  const std::vector<std::string> command = {"train", "small.yaml"};
+  w.run_well(command, {"--max-steps", "3"});
+  w.change_one_pixel("t10k");
+  const Finished other = w.run(command);
+  CHECK(other.exit_code == 3);
+  check_contains(other.err, "expected the run's test data (fingerprint xxh3:");
+  const Finished allowed = w.run_well(command, {"--allow-other-data"});
+  check_contains(allowed.err, "(--allow-other-data)");
+  w.run_well(command);
+}
+
 TEST_CASE("eval refuses another split of the same data, except where it does not matter") {
   const IdxWorkplace w;
   REQUIRE(w.run({"train", "small.yaml"}).exit_code == 0);
