@@ -12,6 +12,7 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/gate.h"
+#include "app/misfits.h"
 #include "app/start_weights.h"
 #include "app/train_report.h"
 #include "app/train_start.h"
@@ -32,13 +33,7 @@
 namespace dpt {
 namespace {
 
-void check_statistics(const Job& job) {
-  const std::string problem = problem_of_statistics(job);
-  if (!problem.empty()) throw Error(ErrorKind::usage, problem);
-}
-
-void check_noise_scale(const Job& job) {
-  const std::string problem = problem_of_noise_scale(job);
+void refuse(const std::string& problem) {
   if (!problem.empty()) throw Error(ErrorKind::usage, problem);
 }
 
@@ -217,6 +212,7 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
   const std::string makers = inexact_makers(job, start.point.made_by, made_by(job));
   if (!makers.empty()) progress.warn(makers);
   if (const std::string small = small_shards(job); !small.empty()) progress.warn(small);
+  for (const std::string& text : misfits_of(job, start)) progress.warn(text);
   if (job.plan.type == DType::bf16 &&
       std::any_of(job.devices.begin(), job.devices.end(),
                   [](const DeviceName& device) { return device.traits().bf16_is_slow; })) {
@@ -403,10 +399,10 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
     if (requirement.split != "train") split_by_name(job, requirement.split);
   }
   check_metrics_of(gate.requirements(), job.metrics);
-  check_statistics(job);
+  refuse(problem_of_statistics(job));
   check_precision(job);
   if (options.overfit > 0) return run_overfit(options, job);
-  check_noise_scale(job);
+  refuse(problem_of_noise_scale(job));
   if (!job.writes()) return train_beside(options, std::move(job), limits);
   const std::string folder_path = choose_folder(options, job.spec);
   check_keeps_config(options, folder_path);
@@ -417,6 +413,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
     const TrainStart start = load_start(options, job, folder_of_run(folder_path), progress);
     continue_schedule(start, job, progress);
     print_plan(job);
+    for (const std::string& text : misfits_of(job, start)) progress.warn(text);
     tell_others(job, "dry run", folder_path);
     return 0;
   }

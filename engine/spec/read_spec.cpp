@@ -24,8 +24,9 @@ constexpr std::size_t kMaxIssues = 200;
 
 class Checker {
  public:
-  Checker(const Catalog& catalog, TrainSpec& spec, std::vector<ConfigIssue>& issues)
-      : catalog_(catalog), spec_(spec), issues_(issues) {}
+  /// `is_new`: of a run to be made, not of one that was.
+  Checker(const Catalog& catalog, TrainSpec& spec, bool is_new, std::vector<ConfigIssue>& issues)
+      : catalog_(catalog), spec_(spec), is_new_(is_new), issues_(issues) {}
 
   void check() {
     expand_blocks(spec_.model, catalog_.layers, spec_.origins,
@@ -38,10 +39,24 @@ class Checker {
             fmt::format("early_stopping monitors {}, but nothing is held out: set data.val_split",
                         spec_.train.early_stopping->monitor));
     }
+    if (is_new_) check_keep_best();
     check_monitors();
   }
 
  private:
+  /// A monitor that somebody has chosen must be measured. Resolved configs say one even of a run
+  /// without validation: they have all fields.
+  void check_keep_best() {
+    if (spec_.data.val_split.holds_out() || !is_written("checkpoint.keep_best.monitor")) return;
+    const bool is_resolved = is_written("checkpoint.keep_best.mode") &&
+                             is_written("checkpoint.every") && is_written("checkpoint.keep_last") &&
+                             is_written("checkpoint.on_failure");
+    if (is_resolved) return;
+    issue("checkpoint.keep_best.monitor",
+          fmt::format("keep_best monitors {}, but nothing is held out: set data.val_split",
+                      spec_.checkpoint.keep_best.monitor));
+  }
+
   /// What is monitored must be measured.
   void check_monitors() {
     // A metric that could not be read has been reported, and has no name.
@@ -153,6 +168,7 @@ class Checker {
 
   const Catalog& catalog_;
   TrainSpec& spec_;
+  bool is_new_;
   std::vector<ConfigIssue>& issues_;
 };
 
@@ -211,9 +227,10 @@ TrainSpec spec_or_throw(ReadResult result) {
 namespace {
 
 /// From the tree of a config to its spec, where nothing was wrong before. `files` are those of the
-/// tree, in the order of their issues.
+/// tree, in the order of their issues. `is_new`: of a run to be made.
 void read_tree(const Catalog& catalog, const SpecTables& tables, const YamlNode& tree,
-               const std::vector<std::string>& files, Labels labels, ReadResult& result) {
+               const std::vector<std::string>& files, Labels labels, bool is_new,
+               ReadResult& result) {
   TrainSpec& spec = result.spec;
   const std::string& file = spec.file;
   if (tree.kind != YamlNode::Kind::broken) {
@@ -224,7 +241,7 @@ void read_tree(const Catalog& catalog, const SpecTables& tables, const YamlNode&
     } else if (!is_newer_version(tree, result.issues)) {
       Binder(tables.root, file, result.issues, spec.origins, labels)
           .read_object(tables.root, &spec, tree, "");
-      Checker(catalog, spec, result.issues).check();
+      Checker(catalog, spec, is_new, result.issues).check();
     }
   }
   sort_issues(result.issues, files);
@@ -238,7 +255,7 @@ ReadResult read_any(const Catalog& catalog, const std::string& text, const std::
   std::vector<std::string> files;
   const YamlNode tree =
       load_tree(tables, catalog, text, file, overrides, stored, files, result.issues);
-  read_tree(catalog, tables, tree, files, Labels::needed, result);
+  read_tree(catalog, tables, tree, files, Labels::needed, !stored, result);
   return result;
 }
 
@@ -346,7 +363,7 @@ TrainSpec load_spec_to_predict(const Catalog& catalog, const std::string& text,
   }
   // It asks for samples that are held out.
   if (YamlNode* train = tree.find("train")) remove_child(*train, "early_stopping");
-  read_tree(catalog, tables, tree, files, Labels::not_needed, result);
+  read_tree(catalog, tables, tree, files, Labels::not_needed, false, result);
   return spec_or_throw(std::move(result));
 }
 
