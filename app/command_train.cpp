@@ -130,7 +130,7 @@ std::string complete_line(const Job& job, const RunFolder& folder, const RunStat
   return fmt::format(
       "{} is complete: {} epochs{}. {}, or start a new run with --overwrite or --resume never",
       folder.path(), state.epoch, early ? ", stopped early" : "",
-      early ? "Change train.early_stopping in a new run"
+      early ? "To continue training, raise train.early_stopping.patience"
             : "To continue training, raise train.epochs");
 }
 

@@ -102,8 +102,8 @@ TEST_CASE("a resumed run may change what the tables mark, and nothing else") {
   CHECK(changeable_fields(small_catalog()) ==
         Texts{"data.workers", "data.prefetch", "data.on_bad_sample", "data.max_bad_samples",
               "data.cache", "data.root", "train.epochs", "train.on_more_epochs", "train.accumulate",
-              "train.on_divergence", "train.stall_timeout", "weights.file", "checkpoint", "log",
-              "devices", "device_weights"});
+              "train.early_stopping", "train.on_divergence", "train.stall_timeout", "weights.file",
+              "checkpoint", "log", "devices", "device_weights"});
   const auto changes = [](const std::string& stored, const Texts& overrides) {
     return refused_changes(small_catalog(), stored, "a.safetensors",
                            shown(good_spec(kGoodConfig, overrides)));
