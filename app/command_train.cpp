@@ -390,6 +390,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   check_options(options);
   TrainSpec spec =
       load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
+  check_name(options, spec);
   replace_weights_file(options.weights, spec);
   Job job =
       load_job(std::move(spec), processes, options.dry_run ? UsedFiles::none : UsedFiles::all);
@@ -412,8 +413,8 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
     try_samples(job.splits.test.source.get());
     const TrainStart start = load_start(options, job, folder_of_run(folder_path), progress);
     continue_schedule(start, job, progress);
-    print_plan(job);
     for (const std::string& text : misfits_of(job, start)) progress.warn(text);
+    print_plan(job);
     tell_others(job, "dry run", folder_path);
     return 0;
   }
