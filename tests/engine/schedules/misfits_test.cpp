@@ -19,23 +19,24 @@ TEST_CASE("a decay to 0 that ends before the run") {
   CHECK(misfits("polynomial", 25, {}, std::nullopt) == text);
   CHECK(misfits("polynomial", 5).empty());
   CHECK(misfits("polynomial", 25, {{"total_iters", std::int64_t{0}}}).empty());
-  CHECK(misfits("polynomial", 3)[0].find("5 epochs is longer than the run, which has 3 epochs") !=
-        std::string::npos);
+  CHECK(
+      misfits("polynomial", 3).at(0).find("5 epochs is longer than the run, which has 3 epochs") !=
+      std::string::npos);
   // The warm-up counts before it.
   TrainSpec warmed = scheduled("polynomial", 7);
   warmed.warmup.epochs = 2;
   CHECK(misfits_of_schedule(warmed, 4).empty());
   warmed.train.epochs = 8;
-  CHECK(misfits_of_schedule(warmed, 4)[0].find("from epoch 8 to the last one, 8") !=
+  CHECK(misfits_of_schedule(warmed, 4).at(0).find("from epoch 8 to the last one, 8") !=
         std::string::npos);
   // By steps, only where the data is known.
   const OptionValues by_step = {{"total_iters", std::int64_t{10}}, {"by", "step"}};
   CHECK(misfits("polynomial", 3, by_step, std::nullopt).empty());
-  CHECK(misfits("polynomial", 3, by_step)[0].find("from step 11 to the last one, 12") !=
+  CHECK(misfits("polynomial", 3, by_step).at(0).find("from step 11 to the last one, 12") !=
         std::string::npos);
   CHECK(misfits("linear", 9, {{"start_factor", 1.0}, {"end_factor", 0.0}}).size() == 1);
   CHECK(misfits("linear", 9).empty());
-  CHECK(misfits("linear", 4)[0].find("it never comes to where the learning rate is 1 * lr") !=
+  CHECK(misfits("linear", 4).at(0).find("it never comes to where the learning rate is 1 * lr") !=
         std::string::npos);
 }
 
@@ -71,7 +72,7 @@ TEST_CASE("a warm-up longer than the run") {
   CHECK(misfits_of_schedule(spec, 4).empty());
   spec.warmup = {};
   spec.warmup.steps = 13;
-  CHECK(misfits_of_schedule(spec, 4)[0].find("13 steps are more than the run has (12)") !=
+  CHECK(misfits_of_schedule(spec, 4).at(0).find("13 steps are more than the run has (12)") !=
         std::string::npos);
   CHECK(misfits_of_schedule(spec, std::nullopt).empty());
 }
