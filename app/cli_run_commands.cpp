@@ -175,7 +175,8 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
       app.add_subcommand("eval", "Evaluate a run's best checkpoint, or a checkpoint file");
   eval->add_option("target", options->target, "Run folder or checkpoint file")->required();
   eval->add_option("overrides", options->overrides,
-                   "Replaces a value of the stored config, e.g. data.root=/elsewhere");
+                   "Replaces a value of the stored config that says where the data is or what "
+                   "evaluates it, e.g. data.root=/elsewhere");
   eval->add_option("--split", options->split,
                    "The split to evaluate (default: test if there is one, else val)")
       ->check(CLI::IsMember({"train", "val", "test"}));
@@ -197,6 +198,10 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
       "--allow-other-data", options->allow_other_data,
       "Evaluate even if the data differs from the run's (by the fingerprints of its "
       "training and test samples) or is split differently; without this option: exit code 3");
+  eval->add_flag("--allow-other-model", options->allow_other_model,
+                 "Evaluate even if overrides change the network, the loss or the transforms: the "
+                 "weights were not trained for these. The results say so; without this option: "
+                 "exit code 2");
   eval->add_flag("--json", options->json, kJsonHelp);
   add_process_options(eval, options->processes);
   set_body_of_processes(eval, body, options, run_eval);
@@ -250,7 +255,8 @@ void add_export_command(CLI::App& app, CommandBody& body) {
       "export", "Write a run's best checkpoint, or a checkpoint file, for other programs");
   command->add_option("target", options->target, "Run folder or checkpoint file")->required();
   command->add_option("overrides", options->overrides,
-                      "Replaces a value of the stored config, e.g. data.root=/elsewhere");
+                      "Replaces a value of the stored config that says where the data is, e.g. "
+                      "data.root=/elsewhere");
   command
       ->add_option(
           "--torch", options->torch,
@@ -275,6 +281,10 @@ void add_export_command(CLI::App& app, CommandBody& body) {
                    "the run has one), or raw, the weights themselves")
       ->check(CLI::IsMember({"ema", "swa", "raw"}));
   command->add_flag("--overwrite", options->overwrite, "Replace a file that exists");
+  command->add_flag("--allow-other-model", options->allow_other_model,
+                    "Export even if overrides change the network, the loss or the transforms: the "
+                    "weights were not trained for these. The files' metadata says so; without this "
+                    "option: exit code 2");
   command->add_flag("--json", options->json, kJsonHelp);
   set_body(command, body, options, run_export);
 }

@@ -7,6 +7,8 @@
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "app/console.h"
+#include "app/misfits.h"
 #include "app/start_weights.h"
 #include "engine/data/host_pipeline.h"
 #include "engine/data/input_draws.h"
@@ -187,6 +189,10 @@ int run_config_check(const ConfigOptions& options) {
   const Plan plan = check_without_data(spec);
   const std::string weights = check_weights(spec, plan);
   const std::string data = check_listed_data(spec, plan);
+  // The steps of an epoch are not known here, and of the replicas only those that are listed.
+  for (const std::string& text : misfits_of({spec, plan, spec.devices.size(), {}, {}, false})) {
+    say("warning: " + text);
+  }
   fmt::print("{}: ok: {} layers, {} parameters{}{}\n", options.config, spec.model.layers.size(),
              plan.param_count, weights, data);
   return 0;

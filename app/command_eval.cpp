@@ -13,6 +13,7 @@
 #include "app/commands.h"
 #include "app/console.h"
 #include "app/gate.h"
+#include "app/model_changes.h"
 #include "app/predictions.h"
 #include "app/run_evaluation.h"
 #include "app/world_run.h"
@@ -26,18 +27,25 @@ namespace {
 
 constexpr CheckpointUse kToEvaluate{"eval", "evaluate", "evaluated"};
 
-/// Refuses to measure a checkpoint on other data than the run's, unless that is allowed.
-void check_same_data(const std::string& path, const CheckpointHeader& header, const Job& job,
-                     const std::string& split, bool is_allowed) {
+/// Refuses to measure a checkpoint on other data than the run's, unless that is allowed. Returns
+/// the difference that was allowed.
+std::string check_same_data(const std::string& path, const CheckpointHeader& header, const Job& job,
+                            const std::string& split, bool is_allowed) {
   const std::string difference = difference_from_run(path, header, job, split);
-  if (difference.empty()) return;
-  if (!is_allowed) {
+  if (!difference.empty() && !is_allowed) {
     fail(ErrorKind::data,
          "{}: {}. Restore the data, give its folder with data.root=DIR, or evaluate on this "
          "data with --allow-other-data",
          path, difference);
   }
-  say(fmt::format("warning: {}: {} (--allow-other-data)", path, difference));
+  return difference;
+}
+
+/// A warning that the results must not be read without: for the user and in the verdict.
+void warn_of(const std::string& path, const std::string& text, Gate& gate) {
+  if (text.empty()) return;
+  say(fmt::format("warning: {}: {}", path, text));
+  gate.note(text);
 }
 
 int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gate) {
@@ -48,12 +56,14 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
   CheckpointHeader header;
   if (reads) header = read_checkpoint_header(path);
   if (processes) share_header(*processes, header);
-  Job job =
-      load_job(spec_for_evaluation(header, path, options.overrides, options.devices), processes,
-               options.split.empty()     ? UsedFiles::default_split
-               : options.split == "test" ? UsedFiles::test
-                                         : UsedFiles::train,
-               header.classes);
+  EvaluationSpec config = spec_for_evaluation(header, path, options.overrides, options.devices);
+  check_model_changes(path, config.changes, "eval", options.allow_other_model,
+                      ", or evaluate the weights in this model with --allow-other-model");
+  Job job = load_job(std::move(config.spec), processes,
+                     options.split.empty()     ? UsedFiles::default_split
+                     : options.split == "test" ? UsedFiles::test
+                                               : UsedFiles::train,
+                     header.classes);
   const std::string name = !options.split.empty()       ? options.split
                            : job.splits.test.size() > 0 ? "test"
                                                         : "val";
@@ -78,7 +88,9 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
     evaluate_on_ranks(job, split, name, start.params);
     return 0;
   }
-  check_same_data(path, header, job, name, options.allow_other_data);
+  const std::string other_data = check_same_data(path, header, job, name, options.allow_other_data);
+  warn_of(path, text_of_changes(config.changes), gate);
+  warn_of(path, other_data.empty() ? other_data : other_data + " (--allow-other-data)", gate);
   const Checkpoint checkpoint = load_checkpoint(path, job.plan);
   const WeightsChoice chosen = choose_weights(checkpoint, options.use, job.spec, path);
 
@@ -96,6 +108,8 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
     add_values(out, result);
     if (classes) add_classes(out, *classes);
     if (chosen.has_average) out["weights"] = chosen.name;
+    if (!config.changes.empty()) out["other_model"] = config.changes;
+    if (!other_data.empty()) out["other_data"] = other_data;
     fmt::print("{}\n", json_text(out));
   } else {
     fmt::print("{}{}: {} split, {} samples: loss {:.4f}", path, chosen.words(), name, result.n,

@@ -9,7 +9,9 @@
 #include "app/checkpoint_choice.h"
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "app/console.h"
 #include "app/export_facts.h"
+#include "app/model_changes.h"
 #include "engine/export/onnx.h"
 #include "engine/export/torch_state.h"
 #include "engine/spec/read_spec.h"
@@ -47,10 +49,39 @@ std::string file_to_replace(const std::string& path) {
   return fs::canonical(path, error).string();
 }
 
-/// Raw samples are bytes, but for arrays and tables, whose files know.
-DType raw_type_of(const TrainSpec& spec, const Plan& plan) {
+/// Raw samples are bytes, but for arrays and tables, whose checkpoints know; those of before 1.7 do
+/// not, but the files do.
+DType raw_type_of(const TrainSpec& spec, const Plan& plan, const CheckpointHeader& header) {
   if (!dataset_kind(spec.data.dataset).any_type) return DType::u8;
+  if (header.sample_type) return *header.sample_type;
   return open_dataset(spec.data.dataset, data_requirements(spec, plan)).train->type();
+}
+
+/// What was written, for people or for programs.
+void report_files(const ExportOptions& options, const std::string& checkpoint, const Plan& plan,
+                  const ExportFacts& facts, const WeightsChoice& chosen,
+                  const std::vector<std::string>& changes) {
+  if (options.json) {
+    nlohmann::ordered_json out = {{"checkpoint", checkpoint},
+                                  {"step", facts.step},
+                                  {"weights", facts.weights},
+                                  {"params", plan.param_count}};
+    if (!changes.empty()) out["other_model"] = changes;
+    if (!options.torch.empty()) out["torch"] = options.torch;
+    if (!options.onnx.empty()) out["onnx"] = options.onnx;
+    fmt::print("{}\n", json_text(out));
+    return;
+  }
+  fmt::print("{}{}: step {}, {} parameters\n", checkpoint, chosen.words(), facts.step,
+             plan.param_count);
+  if (!options.torch.empty()) {
+    fmt::print("{}: {} tensors, a state_dict of PyTorch\n", options.torch, plan.params.size());
+  }
+  if (!options.onnx.empty()) {
+    fmt::print("{}: ONNX, opset {}, {} input of N x {}\n", options.onnx, kOnnxOpset,
+               !options.include_normalisation ? "normalised" : "raw",
+               fmt::join(facts.input, " x "));
+  }
 }
 
 }  // namespace
@@ -72,15 +103,20 @@ int run_export(const ExportOptions& options) {
   const std::string torch = options.torch.empty() ? "" : file_to_replace(options.torch);
   const CheckpointHeader header = read_checkpoint_header(path);
   const TrainSpec spec = load_stored_spec(catalog(), header.config, path, options.overrides);
+  const std::vector<std::string> changes = changes_of_model(header, path, options.overrides);
+  check_model_changes(path, changes, "export", options.allow_other_model,
+                      ", or export the weights in this model with --allow-other-model");
   const Plan plan = make_plan(spec);
   const Checkpoint checkpoint = load_checkpoint(path, plan);
   const WeightsChoice chosen = choose_weights(checkpoint, options.use, spec, path);
   // They are only opened if the model depends on them: they may be on another machine.
   std::optional<DType> raw_type;
   if (options.include_normalisation || !dataset_kind(spec.data.dataset).any_type) {
-    raw_type = raw_type_of(spec, plan);
+    raw_type = raw_type_of(spec, plan, header);
   }
-  const ExportFacts facts = export_facts_of(spec, header, chosen.name, raw_type);
+  ExportFacts facts = export_facts_of(spec, header, chosen.name, raw_type);
+  facts.other_model = text_of_changes(changes);
+  if (!changes.empty()) say(fmt::format("warning: {}: {}", path, facts.other_model));
 
   // All that can be refused is before anything is written.
   std::string model;
@@ -91,25 +127,7 @@ int run_export(const ExportOptions& options) {
   if (!options.torch.empty()) write_torch_state(torch, plan, *chosen.params, facts);
   if (!options.onnx.empty()) write_results(options.onnx, std::as_bytes(std::span(model)));
 
-  if (options.json) {
-    nlohmann::ordered_json out = {{"checkpoint", path},
-                                  {"step", facts.step},
-                                  {"weights", facts.weights},
-                                  {"params", plan.param_count}};
-    if (!options.torch.empty()) out["torch"] = options.torch;
-    if (!options.onnx.empty()) out["onnx"] = options.onnx;
-    fmt::print("{}\n", json_text(out));
-    return 0;
-  }
-  fmt::print("{}{}: step {}, {} parameters\n", path, chosen.words(), facts.step, plan.param_count);
-  if (!options.torch.empty()) {
-    fmt::print("{}: {} tensors, a state_dict of PyTorch\n", options.torch, plan.params.size());
-  }
-  if (!options.onnx.empty()) {
-    fmt::print("{}: ONNX, opset {}, {} input of N x {}\n", options.onnx, kOnnxOpset,
-               !options.include_normalisation ? "normalised" : "raw",
-               fmt::join(facts.input, " x "));
-  }
+  report_files(options, path, plan, facts, chosen, changes);
   return 0;
 }
 

@@ -206,7 +206,7 @@ int run_compare(const CompareOptions& options) {
     configs.push_back(config_of_run(folder));
     numbers.push_back(numbers_of(runs.back()));
   }
-  const std::vector<std::string> differing = differing_paths(configs);
+  const std::vector<ConfigDifference> differing = differences_of(configs);
   const std::vector<std::string> measured = measures_in(numbers);
   std::vector<ConfigValues> by_path;
   std::vector<bool> ended;
@@ -217,12 +217,9 @@ int run_compare(const CompareOptions& options) {
   if (options.json) {
     RunsJson out = {{"runs", RunsJson::array()}, {"differences", RunsJson::object()}};
     for (const RunFacts& run : runs) out["runs"].push_back(json_of(run));
-    for (const std::string& path : differing) {
+    for (const auto& [path, values] : differing) {
       RunsJson& list = out["differences"][path] = RunsJson::array();
-      for (const RunConfig& config : configs) {
-        const auto found = config.by_path.find(path);
-        list.push_back(found == config.by_path.end() ? RunsJson() : RunsJson(found->second));
-      }
+      for (const auto& value : values) list.push_back(value ? RunsJson(*value) : RunsJson());
     }
     out["groups"] = RunsJson::array();
     for (const auto& [group, over] : groups) {
@@ -242,9 +239,9 @@ int run_compare(const CompareOptions& options) {
 
   std::vector<std::vector<std::string>> rows{{""}};
   for (const RunFacts& run : runs) rows[0].push_back(run.folder);
-  for (const std::string& path : differing) {
+  for (const auto& [path, values] : differing) {
     auto& row = rows.emplace_back(std::vector{path});
-    for (const RunConfig& config : configs) row.push_back(config.at(path));
+    for (const auto& value : values) row.push_back(text_of(value));
   }
   auto& statuses = rows.emplace_back(std::vector<std::string>{"status"});
   for (const RunFacts& run : runs) statuses.push_back(run.status);

@@ -62,6 +62,15 @@ std::string difference_of_data(const char* name, const std::string& expected,
       name, expected, found, source.size());
 }
 
+std::string difference_of_validation(const std::string& expected, const Split& val) {
+  const std::string found = fingerprint_of(val);
+  if (expected.empty() || expected == found) return {};
+  return fmt::format(
+      "expected the run's validation samples (fingerprint {}), found {} others (fingerprint {}): "
+      "what data.val_split goes by, such as the column of group, has changed",
+      expected, val.size(), found);
+}
+
 void check_outputs(const TrainSpec& spec, std::int64_t outputs) {
   if (outputs != 1 || dataset_kind(spec.data.dataset).any_targets) return;
   fail(ErrorKind::usage,

@@ -34,6 +34,10 @@ void try_samples(const DataSource* source);
 std::string difference_of_data(const char* name, const std::string& expected,
                                const DataSource& source);
 
+/// How the samples held out of the same data differ from those of a run (`expected`, empty where it
+/// is not known); empty where they do not.
+std::string difference_of_validation(const std::string& expected, const Split& val);
+
 /// Throws ErrorKind::usage for a model with one output where the data set is of a kind that has
 /// class labels only. Needs no data.
 void check_outputs(const TrainSpec& spec, std::int64_t outputs);

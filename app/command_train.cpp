@@ -12,6 +12,7 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/gate.h"
+#include "app/misfits.h"
 #include "app/replaced_run_messages.h"
 #include "app/start_phase.h"
 #include "app/start_weights.h"
@@ -35,13 +36,7 @@
 namespace dpt {
 namespace {
 
-void check_statistics(const Job& job) {
-  const std::string problem = problem_of_statistics(job);
-  if (!problem.empty()) throw Error(ErrorKind::usage, problem);
-}
-
-void check_noise_scale(const Job& job) {
-  const std::string problem = problem_of_noise_scale(job);
+void refuse(const std::string& problem) {
   if (!problem.empty()) throw Error(ErrorKind::usage, problem);
 }
 
@@ -138,7 +133,7 @@ std::string complete_line(const Job& job, const RunFolder& folder, const RunStat
   return fmt::format(
       "{} is complete: {} epochs{}. {}, or start a new run with --overwrite or --resume never",
       folder.path(), state.epoch, early ? ", stopped early" : "",
-      early ? "Change train.early_stopping in a new run"
+      early ? "To continue training, raise train.early_stopping.patience"
             : "To continue training, raise train.epochs");
 }
 
@@ -191,6 +186,7 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
   if (!makers.empty()) progress.warn(makers);
   if (const std::string small = small_shards(job); !small.empty()) progress.warn(small);
   if (const std::string cores = why_cores_are_short(job); !cores.empty()) progress.warn(cores);
+  for (const std::string& text : misfits_of(job, start)) progress.warn(text);
   if (job.plan.type == DType::bf16 &&
       std::any_of(job.devices.begin(), job.devices.end(),
                   [](const DeviceName& device) { return device.traits().bf16_is_slow; })) {
@@ -385,6 +381,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   check_options(options);
   TrainSpec spec =
       load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
+  check_name(options, spec);
   replace_weights_file(options.weights, spec);
   Job job =
       load_job(std::move(spec), processes, options.dry_run ? UsedFiles::none : UsedFiles::all);
@@ -394,10 +391,10 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
     if (requirement.split != "train") split_by_name(job, requirement.split);
   }
   check_metrics_of(gate.requirements(), job.metrics);
-  check_statistics(job);
+  refuse(problem_of_statistics(job));
   check_precision(job);
   if (options.overfit > 0) return run_overfit(options, job, phase);
-  check_noise_scale(job);
+  refuse(problem_of_noise_scale(job));
   if (!job.writes()) return train_beside(options, std::move(job), limits, phase);
   std::string folder_path = choose_folder(options, job.spec);
   check_keeps_config(options, folder_path);
@@ -408,6 +405,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
     try_samples(job.splits.test.source.get());
     const TrainStart start = load_start(options, job, folder_of_run(folder_path), progress);
     continue_schedule(start, job, progress);
+    for (const std::string& text : misfits_of(job, start)) progress.warn(text);
     print_plan(job);
     tell_others(job, "dry run", folder_path);
     return 0;

@@ -44,7 +44,7 @@ struct EvalOptions {
   std::string target, split, predictions, devices, use;
   std::vector<std::string> overrides;
   GateOptions gate;
-  bool allow_other_data = false, probabilities = false, json = false;
+  bool allow_other_data = false, allow_other_model = false, probabilities = false, json = false;
   ProcessOptions processes;
   std::vector<std::string> command;  ///< as in TrainOptions
 };
@@ -63,7 +63,7 @@ int run_predict(const PredictOptions& options);
 struct ExportOptions {
   std::string target, torch, onnx, use;
   std::vector<std::string> overrides;
-  bool include_normalisation = false, overwrite = false, json = false;
+  bool include_normalisation = false, overwrite = false, allow_other_model = false, json = false;
 };
 int run_export(const ExportOptions& options);
 

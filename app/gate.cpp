@@ -94,6 +94,16 @@ void Gate::check_files() {
 void Gate::read_baseline() {
   if (!is_first_ || options_.baseline.empty()) return;
   baseline_ = load_baseline(options_.baseline);
+  for (const auto& [split, values] : baseline_.results.items()) {
+    for (const char* other : {"other_model", "other_data"}) {
+      if (!values.contains(other)) continue;
+      const std::string text = fmt::format(
+          "--baseline {}: its {} results were allowed to be of {} than the run's", baseline_.path,
+          split, other == std::string("other_model") ? "another model" : "other data");
+      say("warning: " + text);
+      note(text);
+    }
+  }
   // A bound that cannot be known is told now, and not after the training.
   std::vector<Judgement> judgements =
       unchecked("Nothing was run: the baseline does not have all that is asked for.");
@@ -172,7 +182,7 @@ void Gate::write(const std::vector<Judgement>& judgements, const std::string& er
   is_done_ = true;
   if (!writes_) return;
   const VerdictFacts facts{command_, hide_secrets(subject_), hide_secrets(options_.baseline),
-                           hide_secrets(error)};
+                           hide_secrets(error), notes_};
   const auto write_file = [](const std::string& path, const std::string& text) {
     if (path.empty()) return;
     make_folders(folder_of(path));

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/commands.h"
@@ -26,6 +27,8 @@ class Gate {
   /// where the baseline does not have a value that is asked for.
   int guard(const std::function<int()>& body);
 
+  /// A warning that belongs into the verdict.
+  void note(std::string warning) { notes_.push_back(std::move(warning)); }
   /// Writes the verdict; then throws ErrorKind::requirement unless all are met.
   void judge(const Json& results);
   /// Writes that nothing was checked, and why.
@@ -43,6 +46,7 @@ class Gate {
   std::string command_, subject_;
   bool is_first_, writes_, is_done_ = false;
   std::vector<Requirement> requirements_;
+  std::vector<std::string> notes_;
   Baseline baseline_;
 };
 

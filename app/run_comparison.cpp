@@ -2,19 +2,33 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+
+#include <fmt/ranges.h>
 
 #include "app/catalog.h"
 #include "engine/checkpoints/file_io.h"
-#include "engine/spec/flat_values.h"
 #include "engine/spec/read_spec.h"
 #include "kernels/error.h"
 
 namespace dpt {
+namespace {
 
-std::string RunConfig::at(const std::string& path) const {
-  const auto found = by_path.find(path);
-  return found == by_path.end() ? "-" : found->second;
+/// The lists whose items stand in different orders.
+void add_orders(const std::vector<RunConfig>& configs, std::vector<ConfigDifference>& out) {
+  for (const auto& [path, items] : configs[0].flat.orders) {
+    std::vector<std::vector<std::string>> lists;
+    for (const RunConfig& config : configs) {
+      const auto found = config.flat.orders.find(path);
+      if (found != config.flat.orders.end()) lists.push_back(found->second);
+    }
+    if (lists.size() < configs.size()) continue;
+    const std::vector<std::string> texts = differing_orders(lists);
+    if (!texts.empty()) out.push_back({path, {texts.begin(), texts.end()}});
+  }
 }
+
+}  // namespace
 
 std::string checked_run_folder(std::string folder) {
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
@@ -29,21 +43,32 @@ RunConfig config_of_run(const std::string& folder) {
   const std::string file = folder + "/config.yaml";
   const TrainSpec spec = load_stored_spec(catalog(), read_whole_file(file), file);
   RunConfig config;
-  config.values = flat_values(show_spec(catalog(), with_explicit_layers(spec)), file);
-  config.by_path = {config.values.begin(), config.values.end()};
+  config.flat = flat_config(show_to_compare(catalog(), spec), file);
+  config.by_path = {config.flat.values.begin(), config.flat.values.end()};
+  for (const auto& [path, items] : config.flat.orders) {
+    config.by_path[path] = fmt::format("{}", fmt::join(items, ", "));
+  }
   return config;
 }
 
-std::vector<std::string> differing_paths(const std::vector<RunConfig>& configs) {
-  std::vector<std::vector<std::pair<std::string, std::string>>> values;
-  for (const RunConfig& config : configs) values.push_back(config.values);
-  std::vector<std::string> paths = names_in(values);
-  std::erase_if(paths, [&](const std::string& path) {
-    return std::all_of(configs.begin(), configs.end(), [&](const RunConfig& config) {
-      return config.at(path) == configs[0].at(path);
-    });
-  });
-  return paths;
+std::vector<ConfigDifference> differences_of(const std::vector<RunConfig>& configs) {
+  std::vector<std::vector<std::pair<std::string, std::string>>> all;
+  for (const RunConfig& config : configs) all.push_back(config.flat.values);
+  std::vector<ConfigDifference> differences;
+  for (const std::string& path : names_in(all)) {
+    ConfigDifference difference{path, {}};
+    for (const RunConfig& config : configs) {
+      const auto found = config.by_path.find(path);
+      difference.values.push_back(found == config.by_path.end() ? std::nullopt
+                                                                : std::optional(found->second));
+    }
+    const auto& values = difference.values;
+    if (std::count(values.begin(), values.end(), values[0]) != std::ssize(values)) {
+      differences.push_back(std::move(difference));
+    }
+  }
+  if (!configs.empty()) add_orders(configs, differences);
+  return differences;
 }
 
 std::vector<std::pair<std::string, double>> numbers_of(const RunFacts& facts) {

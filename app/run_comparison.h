@@ -9,16 +9,21 @@
 #include <vector>
 
 #include "app/run_facts.h"
+#include "engine/spec/flat_values.h"
 
 namespace dpt {
 
-/// The values of a run's config, in its order, and by path.
+/// A run's config in the form in which configs are compared (show_to_compare).
 struct RunConfig {
-  std::vector<std::pair<std::string, std::string>> values;
+  FlatConfig flat;
+  /// Its values by path; the path of a list with named items has their names, in their order.
   std::map<std::string, std::string> by_path;
+};
 
-  /// "-" where the config has no such value.
-  std::string at(const std::string& path) const;
+/// A path at which configs differ.
+struct ConfigDifference {
+  std::string path;
+  std::vector<std::optional<std::string>> values;  ///< one for each config; unset: it has none
 };
 
 /// `folder` without slashes at its end. Throws ErrorKind::data where it is no run's: it has no
@@ -29,8 +34,13 @@ std::string checked_run_folder(std::string folder);
 /// reading a config throws.
 RunConfig config_of_run(const std::string& folder);
 
-/// The paths at which not all configs have the same value.
-std::vector<std::string> differing_paths(const std::vector<RunConfig>& configs);
+/// Where not all configs have the same value, or lists of theirs the same order.
+std::vector<ConfigDifference> differences_of(const std::vector<RunConfig>& configs);
+
+/// A value of a ConfigDifference as tables show it.
+inline std::string text_of(const std::optional<std::string>& value) {
+  return value.value_or("-");
+}
 
 /// What a run is compared by: results, the best value, steps and seconds.
 std::vector<std::pair<std::string, double>> numbers_of(const RunFacts& facts);

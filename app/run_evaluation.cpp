@@ -4,12 +4,14 @@
 
 #include "app/catalog.h"
 #include "app/command_support.h"
+#include "app/model_changes.h"
 #include "engine/spec/read_spec.h"
 
 namespace dpt {
 
-TrainSpec spec_for_evaluation(const CheckpointHeader& header, const std::string& path,
-                              std::vector<std::string> overrides, const std::string& devices) {
+EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::string& path,
+                                   std::vector<std::string> overrides, const std::string& devices) {
+  std::vector<std::string> changes = changes_of_model(header, path, overrides);
   // With other devices than at training, "auto" is what a reader of results expects, of device
   // weights too.
   overrides.insert(overrides.begin(), "device_weights=auto");
@@ -19,7 +21,7 @@ TrainSpec spec_for_evaluation(const CheckpointHeader& header, const std::string&
   // How today's data could be mixed or sampled for training does not matter.
   spec.data.transforms.batch.clear();
   spec.data.sampler = Sampler::uniform;
-  return spec;
+  return {std::move(spec), std::move(changes)};
 }
 
 std::string difference_from_run(const std::string& path, const CheckpointHeader& header,
@@ -51,6 +53,8 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
           "expected the run's split of the training files (seed={}, data.val_split={}), found "
           "seed={}, data.val_split={}",
           run.seed, text_of(run.data.val_split), job.spec.seed, text_of(job.spec.data.val_split));
+    } else {
+      difference = difference_of_validation(header.val_fingerprint, job.splits.val);
     }
   }
   return difference.empty() ? difference : fmt::format("{}; {}", difference, effect);

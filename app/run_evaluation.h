@@ -10,10 +10,17 @@
 
 namespace dpt {
 
-/// The config of a checkpoint, to evaluate it: where the data is and what runs it may be of today.
-/// `path` is its file, for messages.
-TrainSpec spec_for_evaluation(const CheckpointHeader& header, const std::string& path,
-                              std::vector<std::string> overrides, const std::string& devices);
+/// The config of a checkpoint, to evaluate it, and what of the model `overrides` have changed
+/// (changes_of_model), which the caller must refuse or report.
+struct EvaluationSpec {
+  TrainSpec spec;
+  std::vector<std::string> changes;
+};
+
+/// Where the data is and what runs it may be of today. `path` is the checkpoint's file, for
+/// messages.
+EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::string& path,
+                                   std::vector<std::string> overrides, const std::string& devices);
 
 /// How the data of the job differs from the run's as far as that concerns the results on `split`,
 /// and what follows; empty where it does not. Results on other data would be compared that do not

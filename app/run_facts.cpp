@@ -76,8 +76,19 @@ void read_log(const std::string& path, RunFacts& facts) {
     if (!json.is_object()) continue;
     const std::string name = text_in(json, "event", "");
     if (name.empty()) continue;
+    if (name == "run_start") {
+      // What earlier processes ended with may be of a branch that was abandoned since, or older
+      // than the best that this process has saved.
+      facts.status = kInterrupted;
+      facts.best_name.clear();
+      facts.best.reset();
+      facts.best_step = 0;
+      if (json.contains("step")) {
+        facts.steps = 0;
+        last_step.clear();
+      }
+    }
     facts.steps = std::max(facts.steps, count_in(json, "step", 0));
-    if (name == "run_start") facts.status = kInterrupted;
     if (name == "run_end") {
       facts.status = text_in(json, "status", "ended");
       const auto code = count_in(json, "exit_code", 0);
@@ -96,7 +107,7 @@ void read_log(const std::string& path, RunFacts& facts) {
   }
 }
 
-/// Of a run that was killed: what the best checkpoint says of itself.
+/// Of a run whose newest process has not ended, or failed: what the best checkpoint says of itself.
 void read_best(const std::string& path, RunFacts& facts) {
   if (!facts.best_name.empty() || time_of(path) == 0) return;
   try {

@@ -14,8 +14,10 @@ struct RunFacts {
   /// "running", what the last run_end says ("ok", "max_steps", "stopped", "failed"; "diverged"
   /// where it failed for that), or "interrupted": the process was killed.
   std::string status;
-  std::int64_t steps = 0;         ///< done, as far as the log tells
-  std::string best_name;          ///< the monitor: "val/accuracy"; empty = there is no best
+  std::int64_t steps = 0;  ///< done, as far as the log tells
+  /// The monitor of the best: "val/accuracy"; empty = there is none. It is what the newest process
+  /// ended with, or what best.safetensors says.
+  std::string best_name;
   std::optional<double> best;     ///< unset where it is not finite
   std::int64_t best_step = 0;     ///< of the best
   std::int64_t changed = 0;       ///< when the log was last written, seconds since 1970

@@ -105,7 +105,7 @@ std::vector<std::string> without_balance(const std::string& config,
                                          std::vector<std::string> overrides,
                                          std::vector<std::string>& notes) {
   const TrainSpec spec = load_spec(catalog(), config, overrides);
-  for (const auto& [path, value] : flat_values(show_spec(catalog(), spec), config)) {
+  for (const auto& [path, value] : flat_config(show_spec(catalog(), spec), config).values) {
     if (path != "loss.class_weights" || value != "balanced") continue;
     const std::vector<int> ones(static_cast<std::size_t>(make_plan(spec).classes), 1);
     overrides.push_back(fmt::format("loss.class_weights=[{}]", fmt::join(ones, ",")));

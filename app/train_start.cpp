@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include <fmt/ranges.h>
 
@@ -11,6 +12,7 @@
 #include "app/start_weights.h"
 #include "datasets/class_table.h"
 #include "engine/checkpoints/state_checks.h"
+#include "engine/spec/paths.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
 
@@ -47,11 +49,18 @@ std::string check_same_data(const std::string& checkpoint, const CheckpointHeade
          "new run with --resume never",
          checkpoint, classes);
   }
-  const std::string difference =
+  std::string difference =
       difference_of_data("training", header.dataset_fingerprint, *job.splits.train.source);
+  const bool is_same_training = difference.empty();
+  if (is_same_training) {
+    difference = difference_of_validation(header.val_fingerprint, job.splits.val);
+  }
+  if (difference.empty() && job.splits.test.size() > 0) {
+    difference = difference_of_data("test", header.test_fingerprint, *job.splits.test.source);
+  }
   if (difference.empty()) return {};
   const std::int64_t samples = job.splits.train.size();
-  if (header.train_samples != 0 && header.train_samples != samples) {
+  if (!is_same_training && header.train_samples != 0 && header.train_samples != samples) {
     fail(ErrorKind::data,
          "{}: {}; the run trains on {} samples, this data has {} to train on. Restore the data, or "
          "start a new run: --resume never{}",
@@ -104,6 +113,22 @@ void name_monitors(const std::string& path, StartingPoint& start) {
   state.best_monitor = best_monitor_of(spec);
 }
 
+/// The folder of the run that has written the config; empty for a config of the user's.
+std::string run_of_config(const std::string& config) {
+  const fs::path path = fs::path(config).lexically_normal();
+  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  std::error_code error;
+  std::ifstream log(folder + "/metrics.jsonl");
+  std::string line;
+  std::getline(log, line);
+  const bool is_log = line.find(R"("event":"run_start")") != std::string::npos ||
+                      line.find(R"("event":"processes")") != std::string::npos;
+  // A run that --overwrite has set aside is no place to train in.
+  const bool is_own = path.filename() == "config.yaml" && is_run_folder(folder) && is_log &&
+                      fs::weakly_canonical(folder, error).filename() != "replaced";
+  return is_own ? folder : std::string();
+}
+
 }  // namespace
 
 void check_options(const TrainOptions& options) {
@@ -112,6 +137,14 @@ void check_options(const TrainOptions& options) {
          "--overwrite and --resume must contradict each other: one starts a new run, the other "
          "requires an existing one. Give only one of them; nothing was changed");
   }
+}
+
+void check_name(const TrainOptions& options, const TrainSpec& spec) {
+  if (!is_stream(options.config) || spec.origins.contains("name")) return;
+  fail(ErrorKind::usage,
+       "{}: expected a name of the run, which a config that is no file does not have: give it one "
+       "with name: NAME, or with name=NAME on the command line",
+       options.config);
 }
 
 std::string choose_folder(const TrainOptions& options, const TrainSpec& spec) {
@@ -125,7 +158,8 @@ std::string choose_folder(const TrainOptions& options, const TrainSpec& spec) {
     return options.run_dir;
   }
   if (options.resume == "never" && !options.overwrite) return free_run_folder(spec.name);
-  return "runs/" + spec.name;
+  const std::string own = run_of_config(options.config);
+  return own.empty() ? "runs/" + spec.name : own;
 }
 
 RunFolder open_folder(const TrainOptions& options, const TrainSpec& spec, const std::string& path) {

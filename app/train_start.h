@@ -13,7 +13,12 @@ namespace dpt {
 /// Throws ErrorKind::usage for options that contradict each other.
 void check_options(const TrainOptions& options);
 
-/// The run folder that the options ask for.
+/// Throws ErrorKind::usage for a config without a name that is read from a stream: there is no file
+/// whose name could be the run's.
+void check_name(const TrainOptions& options, const TrainSpec& spec);
+
+/// The run folder that the options ask for. The config.yaml that a run has written leads back to
+/// the run's own folder.
 std::string choose_folder(const TrainOptions& options, const TrainSpec& spec);
 
 /// Opens it, or with `--resume never` and no `--run-dir` the first that is free. The files of

@@ -76,6 +76,9 @@ std::string verdict_markdown(const VerdictFacts& facts, const std::vector<Judgem
   if (!facts.baseline.empty()) text += ", baseline " + markdown_text(facts.baseline);
   text += "\n";
   if (!facts.error.empty()) text += "\nError: " + markdown_text(facts.error) + "\n";
+  for (const std::string& warning : facts.warnings) {
+    text += "\n**Warning**: " + markdown_text(warning) + "\n";
+  }
   text += "\n| metric | asked | found | baseline | met |\n|---|---|---|---|---|\n";
   for (const Judgement& judgement : judgements) {
     text += fmt::format("| {} | {} | {} | {} | {} |\n", markdown_text(judgement.requirement.name()),
@@ -146,6 +149,9 @@ std::string verdict_junit(const VerdictFacts& facts, const std::vector<Judgement
   if (!facts.baseline.empty()) {
     text +=
         fmt::format("      <property name=\"baseline\" value=\"{}\"/>\n", xml_text(facts.baseline));
+  }
+  for (const std::string& warning : facts.warnings) {
+    text += fmt::format("      <property name=\"warning\" value=\"{}\"/>\n", xml_text(warning));
   }
   text += "    </properties>\n";
   for (const Judgement& judgement : judgements) {

@@ -9,6 +9,7 @@
 #include "app/checkpoint_choice.h"
 #include "app/command_support.h"
 #include "app/contact_sheet.h"
+#include "app/model_changes.h"
 #include "app/predictions.h"
 #include "app/run_evaluation.h"
 #include "datasets/image.h"
@@ -124,9 +125,10 @@ ReportedEvaluation evaluate_for_report(const std::string& folder,
   ReportedEvaluation report;
   report.checkpoint = find_checkpoint(folder, kToReport);
   const CheckpointHeader header = read_checkpoint_header(report.checkpoint);
-  Job job =
-      load_job(spec_for_evaluation(header, report.checkpoint, options.overrides, options.devices),
-               nullptr, UsedFiles::default_split, header.classes);
+  EvaluationSpec config =
+      spec_for_evaluation(header, report.checkpoint, options.overrides, options.devices);
+  check_model_changes(report.checkpoint, config.changes, "report", false, "");
+  Job job = load_job(std::move(config.spec), nullptr, UsedFiles::default_split, header.classes);
   report.split = job.splits.test.size() > 0 ? "test" : "val";
   const Split& split = split_by_name(job, report.split);
   const std::string difference = difference_from_run(report.checkpoint, header, job, report.split);

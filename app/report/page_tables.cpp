@@ -223,9 +223,9 @@ std::string differences_section(const std::vector<ReportedRun>& runs) {
   }
   HtmlTable table{"Differences of the configs", "differences", kept, {}};
   if (configs.size() > 1) {
-    for (const std::string& path : differing_paths(configs)) {
+    for (const auto& [path, values] : differences_of(configs)) {
       auto& row = table.rows.emplace_back(std::vector{"<code>" + html_text(path) + "</code>"});
-      for (const RunConfig& config : configs) row.push_back(html_text(config.at(path)));
+      for (const auto& value : values) row.push_back(html_text(text_of(value)));
     }
   }
   std::string body = notes;

@@ -288,6 +288,7 @@ Checkpoint VerifiedCheckpoint::take() {
   checkpoint.train_samples = header_.train_samples;
   checkpoint.dataset_fingerprint = header_.dataset_fingerprint;
   checkpoint.test_fingerprint = header_.test_fingerprint;
+  checkpoint.val_fingerprint = header_.val_fingerprint;
   checkpoint.shards = header_.shards;
   checkpoint.devices = header_.devices;
   checkpoint.made_by = header_.made_by;

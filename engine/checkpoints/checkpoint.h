@@ -86,7 +86,8 @@ struct Checkpoint {
   std::string dataset_fingerprint;    ///< of the training data
   std::int64_t train_samples = 0;     ///< of the train split; 0 in files of older releases
   std::string test_fingerprint;       ///< of the test data; empty without any
-  std::int64_t shards = 0;            ///< 0 = fast mode
+  std::string val_fingerprint;  ///< of the held-out samples; empty without, and in older files
+  std::int64_t shards = 0;      ///< 0 = fast mode
   std::vector<std::string> devices;
   std::string made_by;   ///< library versions and instruction set
   std::string checksum;  ///< of the file that it was loaded from
@@ -113,7 +114,7 @@ struct CheckpointHeader {
   RunState state;
   std::int64_t shards = 0;
   std::vector<std::string> devices;
-  std::string made_by, dataset_fingerprint, test_fingerprint;
+  std::string made_by, dataset_fingerprint, test_fingerprint, val_fingerprint;
   std::string checksum;  ///< as the file says, not compared with its bytes
 };
 CheckpointHeader read_checkpoint_header(const HeldPath& path);

@@ -312,6 +312,9 @@ Metadata to_metadata(const Checkpoint& checkpoint) {
     metadata["dpt.train_samples"] = number_text(checkpoint.train_samples);
   }
   metadata["dpt.test_fingerprint"] = checkpoint.test_fingerprint;
+  if (!checkpoint.val_fingerprint.empty()) {
+    metadata["dpt.val_fingerprint"] = checkpoint.val_fingerprint;
+  }
   metadata["dpt.shards"] = number_text(checkpoint.shards);
   metadata["dpt.devices"] = list_text(checkpoint.devices);
   metadata["dpt.made_by"] = checkpoint.made_by;
@@ -357,6 +360,9 @@ CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata
   header.dataset_fingerprint = at(path, metadata, "dpt.dataset_fingerprint");
   if (const auto it = metadata.find("dpt.test_fingerprint"); it != metadata.end()) {
     header.test_fingerprint = it->second;
+  }
+  if (const auto it = metadata.find("dpt.val_fingerprint"); it != metadata.end()) {
+    header.val_fingerprint = it->second;
   }
   if (const auto it = metadata.find("dpt.train_samples"); it != metadata.end()) {
     header.train_samples = parse_number<std::int64_t>(path, "dpt.train_samples", it->second);

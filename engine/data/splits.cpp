@@ -13,6 +13,7 @@
 #include "engine/data/split.h"
 #include "engine/spec/target_kinds.h"
 #include "kernels/error.h"
+#include "kernels/xxhash.h"
 
 namespace dpt {
 namespace {
@@ -294,6 +295,12 @@ Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t
                       chosen.end(), std::back_inserter(rest));
   splits.train.indices = std::move(rest);
   return splits;
+}
+
+std::string fingerprint_of(const Split& split) {
+  if (split.indices.empty()) return {};
+  return fmt::format("xxh3:{:016x}", XXH3_64bits(split.indices.data(),
+                                                 split.indices.size() * sizeof(std::int64_t)));
 }
 
 }  // namespace dpt

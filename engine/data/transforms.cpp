@@ -3,8 +3,11 @@
 #include <cmath>
 #include <span>
 
+#include <fmt/ranges.h>
+
 #include "engine/data/host_options.h"
 #include "engine/data/host_pipeline.h"
+#include "engine/data/input_draws.h"
 #include "engine/data/loader.h"
 #include "engine/data/transform_tables.h"
 #include "kernels/error.h"
@@ -73,6 +76,18 @@ void apply_normalize(const Variant& transform, InputDesc& desc) {
   const auto& options = transform.as<NormalizeOptions>();
   desc.mean = per_channel(transform, "mean", options.mean, desc.raw.c, false);
   desc.stddev = per_channel(transform, "std", options.std, desc.raw.c, true);
+}
+
+/// "mean [0.5], std [0.25]" of each Normalize in a list; "nothing" for none.
+std::string normalisation_text(const std::vector<Variant>& transforms) {
+  std::vector<std::string> texts;
+  for (const Variant& transform : transforms) {
+    if (transform.table != &normalize_table()) continue;
+    const auto& options = transform.as<NormalizeOptions>();
+    texts.push_back(fmt::format("mean [{}], std [{}]", fmt::join(options.mean, ", "),
+                                fmt::join(options.std, ", ")));
+  }
+  return texts.empty() ? "nothing" : fmt::format("{}", fmt::join(texts, "; "));
 }
 
 void apply_erasing(const Variant& transform, InputDesc& desc) {
@@ -213,6 +228,16 @@ void check_transforms(const std::vector<Variant>& transforms, SampleShape model_
     if (HostPipeline(host, other, input, 0).size() == size) raw = {size.h, size.w, model_input.c};
   }
   make_input_desc(transforms, DType::u8, raw, model_input, 0);
+}
+
+std::string different_normalisation(const TransformsSpec& transforms) {
+  const std::string train = normalisation_text(transforms.train);
+  const std::string eval = normalisation_text(transforms.eval);
+  if (train == eval) return {};
+  return fmt::format(
+      "data.transforms: train has Normalize with {}, eval with {}: evaluations show the network "
+      "other values than it is trained on",
+      train, eval);
 }
 
 }  // namespace dpt

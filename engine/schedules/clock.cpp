@@ -26,6 +26,26 @@ Clock clock_after_warmup(Pace by, const ScheduledRun& run) {
   return clock;
 }
 
+std::string count_text(std::int64_t count, Pace by) {
+  return fmt::format("{} {}{}", count, name_of(by), count == 1 ? "" : "s");
+}
+
+std::string misfit_of_length(const Clock& clock, Pace by, const char* field, std::int64_t length,
+                             const std::string& at_end, bool is_short_bad) {
+  const std::string unit = name_of(by);
+  if (length < clock.length && is_short_bad) {
+    return fmt::format("{}: {} is over before the run: {} from {} {} to the last one, {}", field,
+                       count_text(length, by), at_end, unit, clock.begin + length + 1,
+                       clock.begin + clock.length);
+  }
+  if (length > clock.length) {
+    return fmt::format("{}: {} is longer than the run, which has {}{}: it never comes to where {}",
+                       field, count_text(length, by), count_text(clock.length, by),
+                       clock.begin > 0 ? " after the warm-up" : "", at_end);
+  }
+  return {};
+}
+
 void check_lowest(const Variant& options, const char* field, double lowest, double base_lr) {
   if (lowest <= base_lr) return;
   fail(ErrorKind::usage,

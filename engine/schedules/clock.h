@@ -41,6 +41,15 @@ Clock clock_of_run(Pace by, const ScheduledRun& run);
 /// so that the rate changes at the beginning of epochs.
 Clock clock_after_warmup(Pace by, const ScheduledRun& run);
 
+/// A sentence where a change of `length` units, which begins with the clock, ends before the run or
+/// after it. `field` is its name, `at_end` what holds from its end on, and `is_short_bad` whether
+/// that is worth a sentence.
+std::string misfit_of_length(const Clock& clock, Pace by, const char* field, std::int64_t length,
+                             const std::string& at_end, bool is_short_bad);
+
+/// "3 epochs", "1 step".
+std::string count_text(std::int64_t count, Pace by);
+
 /// Throws ErrorKind::usage if the lowest learning rate of a schedule is above its highest.
 void check_lowest(const Variant& options, const char* field, double lowest, double base_lr);
 

@@ -49,10 +49,16 @@ LrSchedule make_cosine_restarts(const Variant& variant, const ScheduledRun& run)
   };
 }
 
+std::string misfit_of_cosine_restarts(const Variant& variant, const ScheduledRun& run) {
+  const CosineRestartsOptions options = variant.as<CosineRestartsOptions>();
+  return misfit_of_length(clock_after_warmup(options.by, run), options.by, "T_0",
+                          options.first_length, "it starts again", false);
+}
+
 }  // namespace
 
 ScheduleKind cosine_restarts_kind() {
-  return {&cosine_restarts_table(), &make_cosine_restarts};
+  return {&cosine_restarts_table(), &make_cosine_restarts, &misfit_of_cosine_restarts};
 }
 
 }  // namespace dpt

@@ -41,10 +41,20 @@ LrSchedule make_linear_lr(const Variant& variant, const ScheduledRun& run) {
   };
 }
 
+std::string misfit_of_linear_lr(const Variant& variant, const ScheduledRun& run) {
+  const LinearLrOptions options = variant.as<LinearLrOptions>();
+  if (options.total_iters == 0) return {};
+  return misfit_of_length(
+      clock_after_warmup(options.by, run), options.by, "total_iters", options.total_iters,
+      options.end_factor > 0 ? fmt::format("the learning rate is {:g} * lr", options.end_factor)
+                             : "the learning rate is 0",
+      options.end_factor == 0);
+}
+
 }  // namespace
 
 ScheduleKind linear_kind() {
-  return {&linear_lr_table(), &make_linear_lr};
+  return {&linear_lr_table(), &make_linear_lr, &misfit_of_linear_lr};
 }
 
 }  // namespace dpt

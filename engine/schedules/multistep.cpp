@@ -1,6 +1,9 @@
 // A decay at each milestone, as torch.optim.lr_scheduler.MultiStepLR.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+
+#include <fmt/ranges.h>
 
 #include "engine/schedules/clock.h"
 
@@ -47,10 +50,22 @@ LrSchedule make_multistep(const Variant& variant, const ScheduledRun& run) {
   };
 }
 
+std::string misfit_of_multistep(const Variant& variant, const ScheduledRun& run) {
+  const MultistepOptions& options = variant.as<MultistepOptions>();
+  const std::int64_t length = clock_of_run(options.by, run).length;
+  const auto beyond =
+      std::lower_bound(options.milestones.begin(), options.milestones.end(), length);
+  if (beyond == options.milestones.end()) return {};
+  return fmt::format("milestones: {} {} not reached: the run has {}",
+                     fmt::join(beyond, options.milestones.end(), ", "),
+                     std::next(beyond) == options.milestones.end() ? "is" : "are",
+                     count_text(length, options.by));
+}
+
 }  // namespace
 
 ScheduleKind multistep_kind() {
-  return {&multistep_table(), &make_multistep};
+  return {&multistep_table(), &make_multistep, &misfit_of_multistep};
 }
 
 }  // namespace dpt

@@ -37,10 +37,17 @@ LrSchedule make_polynomial(const Variant& variant, const ScheduledRun& run) {
   };
 }
 
+std::string misfit_of_polynomial(const Variant& variant, const ScheduledRun& run) {
+  const PolynomialOptions options = variant.as<PolynomialOptions>();
+  if (options.total_iters == 0) return {};
+  return misfit_of_length(clock_after_warmup(options.by, run), options.by, "total_iters",
+                          options.total_iters, "the learning rate is 0", true);
+}
+
 }  // namespace
 
 ScheduleKind polynomial_kind() {
-  return {&polynomial_table(), &make_polynomial};
+  return {&polynomial_table(), &make_polynomial, &misfit_of_polynomial};
 }
 
 }  // namespace dpt

@@ -73,9 +73,17 @@ std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch
 
 namespace {
 
-/// One segment, with its warm-up.
-LrSchedule make_segment(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
-                        std::int64_t epochs) {
+const ScheduleKind& kind_of(const TrainSpec& spec) {
+  const auto kinds = schedule_kinds();
+  const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const ScheduleKind& entry) {
+    return entry.table->name == spec.lr_schedule.type;
+  });
+  assert(kind != kinds.end() && "the reader admits only names of schedule_table()");
+  return *kind;
+}
+
+ScheduledRun scheduled_run(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
+                           std::int64_t epochs) {
   assert(steps_per_epoch >= 1);
   const WarmupSpec& warmup = spec.warmup;
   ScheduledRun run;
@@ -85,15 +93,24 @@ LrSchedule make_segment(const TrainSpec& spec, double base_lr, std::int64_t step
   run.has_warmup = warmup.steps > 0 || warmup.epochs > 0;
   run.has_validation = spec.data.val_split.holds_out();
   run.warmup_steps = warmup_steps_of(spec, steps_per_epoch);
+  return run;
+}
 
-  const auto kinds = schedule_kinds();
-  const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const ScheduleKind& entry) {
-    return entry.table->name == spec.lr_schedule.type;
+/// Whether a schedule counts in steps and not in epochs.
+bool counts_steps(const Variant& schedule) {
+  const auto& fields = schedule.table->fields;
+  return std::any_of(fields.begin(), fields.end(), [&](const Field& field) {
+    return field.name == "by" && field.get(schedule.options.get()) == PlainValue("step");
   });
-  assert(kind != kinds.end() && "the reader admits only names of schedule_table()");
-  LrSchedule schedule = kind->make(spec.lr_schedule, run);
+}
+
+/// One segment, with its warm-up.
+LrSchedule make_segment(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
+                        std::int64_t epochs) {
+  const ScheduledRun run = scheduled_run(spec, base_lr, steps_per_epoch, epochs);
+  LrSchedule schedule = kind_of(spec).make(spec.lr_schedule, run);
   if (run.warmup_steps <= 0) return schedule;
-  const double start = warmup.start_factor;
+  const double start = spec.warmup.start_factor;
   return [schedule, start, warmup_steps = run.warmup_steps](std::int64_t step) {
     if (step >= warmup_steps) return schedule(step);
     const double share = static_cast<double>(step) / static_cast<double>(warmup_steps);
@@ -125,6 +142,30 @@ LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t 
     while (at > 0 && step < parts[at].begin) --at;
     return parts[at].schedule(std::min(step - parts[at].begin, parts[at].last));
   };
+}
+
+std::vector<std::string> misfits_of_schedule(const TrainSpec& spec,
+                                             std::optional<std::int64_t> steps_per_epoch) {
+  // Epochs are judged in any number of steps, of which a part of one is whole here.
+  constexpr std::int64_t kAnySteps = 1000;
+  const bool knows_steps = steps_per_epoch.has_value();
+  const ScheduledRun run =
+      scheduled_run(spec, 0, steps_per_epoch.value_or(kAnySteps), spec.train.epochs);
+  const bool has_known_warmup = knows_steps || spec.warmup.steps == 0;
+  if (has_known_warmup && run.warmup_steps > run.steps_per_epoch * run.epochs) {
+    const bool in_steps = spec.warmup.steps > 0;
+    return {fmt::format(
+        "lr_schedule.warmup: {} {} are more than the run has ({}): it never comes to the learning "
+        "rate of the schedule",
+        in_steps ? static_cast<double>(spec.warmup.steps) : spec.warmup.epochs,
+        in_steps ? "steps" : "epochs", in_steps ? run.steps_per_epoch * run.epochs : run.epochs)};
+  }
+  const ScheduleKind& kind = kind_of(spec);
+  const bool is_known = has_known_warmup && (knows_steps || !counts_steps(spec.lr_schedule));
+  if (!kind.misfit || !is_known) return {};
+  const std::string text = kind.misfit(spec.lr_schedule, run);
+  if (text.empty()) return {};
+  return {fmt::format("lr_schedule: {}: {}", spec.lr_schedule.type, text)};
 }
 
 }  // namespace dpt

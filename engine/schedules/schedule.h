@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/spec/train_spec.h"
@@ -29,12 +31,20 @@ struct ScheduledRun {
 struct ScheduleKind {
   const ObjectTable* table;
   LrSchedule (*make)(const Variant& options, const ScheduledRun& run);
+  /// A sentence on lengths that are allowed but do not fit the run's; empty where they do. Null:
+  /// the schedule has none.
+  std::string (*misfit)(const Variant& options, const ScheduledRun& run) = nullptr;
 };
 
 std::span<const ScheduleKind> schedule_kinds();
 const VariantTable& schedule_table();
 
 std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch);
+
+/// Sentences on a schedule or warm-up whose lengths do not fit the run: it ends early, or never
+/// gets there. Without `steps_per_epoch` only what is counted in epochs is judged.
+std::vector<std::string> misfits_of_schedule(const TrainSpec& spec,
+                                             std::optional<std::int64_t> steps_per_epoch);
 
 /// A run whose epochs were raised may follow its schedule several times, or end it early: begin and
 /// length of each time, in epochs, one after the other. A length of 0, in the last one, is that to

@@ -33,10 +33,18 @@ LrSchedule make_step(const Variant& variant, const ScheduledRun& run) {
   };
 }
 
+std::string misfit_of_step(const Variant& variant, const ScheduledRun& run) {
+  const StepOptions options = variant.as<StepOptions>();
+  const std::int64_t length = clock_of_run(options.by, run).length;
+  if (options.step_size < length) return {};
+  return fmt::format("step_size: the run has {}, so that the learning rate never changes",
+                     count_text(length, options.by));
+}
+
 }  // namespace
 
 ScheduleKind step_kind() {
-  return {&step_table(), &make_step};
+  return {&step_table(), &make_step, &misfit_of_step};
 }
 
 }  // namespace dpt

@@ -207,11 +207,19 @@ std::string unescape_text(std::string text) {
   return text;
 }
 
+bool is_stream(const std::string& file) {
+  const std::string path = std::filesystem::path(file).lexically_normal().string();
+  return path.starts_with("/dev/") || path.starts_with("/proc/");
+}
+
+std::string folder_of_config(const std::string& file) {
+  return is_stream(file) ? std::string() : std::filesystem::path(file).parent_path().string();
+}
+
 std::string resolve_path(const std::string& path, const std::string& file) {
   if (path.empty()) return path;
   namespace fs = std::filesystem;
-  const fs::path base = file.empty() ? fs::path{} : fs::path(file).parent_path();
-  return fs::absolute(base / path).lexically_normal().string();
+  return fs::absolute(fs::path(folder_of_config(file)) / path).lexically_normal().string();
 }
 
 }  // namespace dpt

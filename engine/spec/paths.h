@@ -35,8 +35,15 @@ bool has_variable(std::string_view text);
 /// Text of a value that is no path, where variables are not read: `$${` becomes `${`.
 std::string unescape_text(std::string text);
 
-/// `path` made absolute against the folder of `file`; with `file` empty, against the working
-/// directory. An empty path stays empty.
+/// Returns true if a config of that name is a stream, such as /dev/stdin or /dev/fd/63 of a
+/// shell's <(...): neither its name nor its folder says anything.
+bool is_stream(const std::string& file);
+
+/// Returns the folder that relative paths in a config are relative to: that of `file`; empty, which
+/// is the working directory, if `file` is empty or a stream.
+std::string folder_of_config(const std::string& file);
+
+/// `path` made absolute against folder_of_config(file). An empty path stays empty.
 std::string resolve_path(const std::string& path, const std::string& file);
 
 }  // namespace dpt

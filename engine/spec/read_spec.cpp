@@ -22,8 +22,9 @@ namespace {
 
 class Checker {
  public:
-  Checker(const Catalog& catalog, TrainSpec& spec, std::vector<ConfigIssue>& issues)
-      : catalog_(catalog), spec_(spec), issues_(issues) {}
+  /// `is_new`: of a run to be made, not of one that was.
+  Checker(const Catalog& catalog, TrainSpec& spec, bool is_new, std::vector<ConfigIssue>& issues)
+      : catalog_(catalog), spec_(spec), is_new_(is_new), issues_(issues) {}
 
   void check() {
     expand_blocks(spec_.model, catalog_.layers, spec_.origins,
@@ -36,10 +37,24 @@ class Checker {
             fmt::format("early_stopping monitors {}, but nothing is held out: set data.val_split",
                         spec_.train.early_stopping->monitor));
     }
+    if (is_new_) check_keep_best();
     check_monitors();
   }
 
  private:
+  /// A monitor that somebody has chosen must be measured. Resolved configs say one even of a run
+  /// without validation: they have all fields.
+  void check_keep_best() {
+    if (spec_.data.val_split.holds_out() || !is_written("checkpoint.keep_best.monitor")) return;
+    const bool is_resolved = is_written("checkpoint.keep_best.mode") &&
+                             is_written("checkpoint.every") && is_written("checkpoint.keep_last") &&
+                             is_written("checkpoint.on_failure");
+    if (is_resolved) return;
+    issue("checkpoint.keep_best.monitor",
+          fmt::format("keep_best monitors {}, but nothing is held out: set data.val_split",
+                      spec_.checkpoint.keep_best.monitor));
+  }
+
   /// What is monitored must be measured.
   void check_monitors() {
     // A metric that could not be read has been reported, and has no name.
@@ -151,6 +166,7 @@ class Checker {
 
   const Catalog& catalog_;
   TrainSpec& spec_;
+  bool is_new_;
   std::vector<ConfigIssue>& issues_;
 };
 
@@ -223,7 +239,7 @@ void read_tree(const Catalog& catalog, const SpecTables& tables, const YamlNode&
     } else if (!is_newer_version(tree, result.issues)) {
       Binder(tables.root, file, result.issues, spec.origins, labels, author)
           .read_object(tables.root, &spec, tree, "");
-      Checker(catalog, spec, result.issues).check();
+      Checker(catalog, spec, author == Author::user, result.issues).check();
     }
   }
   sort_issues(result.issues, files);

@@ -1,6 +1,8 @@
 // TrainSpec -> YAML that reads back to it, and the difference of two such texts.
 #include <algorithm>
 #include <map>
+#include <set>
+#include <span>
 #include <tuple>
 
 #include "engine/spec/flat_values.h"
@@ -272,16 +274,41 @@ class Writer {
   bool next_item_ = false;
 };
 
+/// A node without children as text. A string that would read as something else is in quotes.
+std::string flat_text(const YamlNode& node, bool is_in_list) {
+  if (node.kind == YamlNode::Kind::null) return "null";
+  if (node.is_list()) return "[]";
+  if (node.is_map()) return "{}";
+  if (node.is_plain) return node.text;
+  const bool looks_plain = node.text == "null" || node.text == "[]" || node.text == "{}";
+  const bool divides =
+      is_in_list && (node.text.empty() || node.text.find_first_of(",[]\"") != std::string::npos);
+  return looks_plain || divides ? '"' + node.text + '"' : node.text;
+}
+
+/// What the items of a list are called: by their names, else by their indices.
+std::vector<std::string> keys_of_items(const YamlNode& list) {
+  std::vector<std::string> keys;
+  std::set<std::string> names;
+  for (const YamlNode& item : list.children) {
+    const YamlNode* name = item.find("name");
+    keys.push_back(name ? name->text : std::string());
+    if (name) names.insert(name->text);
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (list.children[i].find("name")) continue;
+    // A name may be a number, too.
+    keys[i] = fmt::format("{}", i);
+    while (names.contains(keys[i])) keys[i].insert(0, "#");
+  }
+  return keys;
+}
+
 /// All values of a tree by dotted path, in order. Items of a list go by their name if they have
 /// one, and lists of plain values are one value.
-void flatten(const YamlNode& node, const std::string& path,
-             std::vector<std::pair<std::string, std::string>>& out) {
+void flatten(const YamlNode& node, const std::string& path, FlatConfig& out) {
   if (node.children.empty()) {
-    std::string text = node.text;
-    if (node.kind == YamlNode::Kind::null) text = "null";
-    if (node.is_list()) text = "[]";
-    if (node.is_map()) text = "{}";
-    out.emplace_back(path, text);
+    out.values.emplace_back(path, flat_text(node, false));
     return;
   }
   const bool is_plain_list =
@@ -289,19 +316,19 @@ void flatten(const YamlNode& node, const std::string& path,
                                     [](const YamlNode& child) { return child.children.empty(); });
   if (is_plain_list) {
     std::vector<std::string> texts;
-    for (const YamlNode& child : node.children) texts.push_back(child.text);
-    out.emplace_back(path, fmt::format("[{}]", fmt::join(texts, ", ")));
+    for (const YamlNode& child : node.children) texts.push_back(flat_text(child, true));
+    out.values.emplace_back(path, fmt::format("[{}]", fmt::join(texts, ", ")));
     return;
   }
-  std::size_t index = 0;
-  for (const YamlNode& child : node.children) {
-    std::string key = child.key;
-    if (node.is_list()) {
-      const YamlNode* name = child.find("name");
-      key = name ? name->text : fmt::format("{}", index);
-      ++index;
-    }
-    flatten(child, path.empty() ? key : path + "." + key, out);
+  const std::vector<std::string> items =
+      node.is_list() ? keys_of_items(node) : std::vector<std::string>();
+  const bool has_names =
+      node.is_list() && std::any_of(node.children.begin(), node.children.end(),
+                                    [](const YamlNode& child) { return child.find("name"); });
+  if (has_names) out.orders[path] = items;
+  for (std::size_t i = 0; i < node.children.size(); ++i) {
+    const std::string& key = node.is_list() ? items[i] : node.children[i].key;
+    flatten(node.children[i], path.empty() ? key : path + "." + key, out);
   }
 }
 
@@ -313,17 +340,48 @@ bool is_under(const std::string& path, const std::vector<std::string>& prefixes)
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> flat_values(const std::string& yaml,
-                                                             const std::string& which) {
+FlatConfig flat_config(const std::string& yaml, const std::string& which) {
   std::vector<ConfigIssue> issues;
   const YamlNode tree = parse_yaml(yaml, which, issues);
   if (!issues.empty()) {
     fail(ErrorKind::usage, "cannot compare configs: {}: {}", issues[0].where.text(),
          issues[0].text);
   }
-  std::vector<std::pair<std::string, std::string>> values;
-  flatten(tree, "", values);
-  return values;
+  FlatConfig config;
+  flatten(tree, "", config);
+  return config;
+}
+
+std::vector<std::string> differing_orders(const std::vector<std::vector<std::string>>& lists) {
+  if (lists.empty()) return {};
+  std::map<std::string, std::size_t> holders;
+  for (const std::vector<std::string>& list : lists) {
+    for (const std::string& item : list) ++holders[item];
+  }
+  std::vector<std::vector<std::string>> common = lists;
+  for (std::vector<std::string>& list : common) {
+    std::erase_if(list, [&](const std::string& item) { return holders[item] < lists.size(); });
+  }
+  const std::vector<std::string>& first = common[0];
+  const auto agree_at = [&](std::size_t i) {
+    return std::all_of(common.begin(), common.end(), [&](const auto& list) {
+      return list.size() == first.size() && list[i] == first[i];
+    });
+  };
+  std::size_t begin = 0, end = first.size();
+  while (begin < end && agree_at(begin)) ++begin;
+  if (begin == end) return {};
+  while (agree_at(end - 1)) --end;
+  constexpr std::size_t kShown = 2;  // of the items before and after
+  const std::size_t from = begin > kShown ? begin - 1 : 0;
+  const std::size_t to = first.size() - end > kShown ? end + 1 : first.size();
+  std::vector<std::string> texts;
+  for (const std::vector<std::string>& list : common) {
+    texts.push_back(fmt::format("{}{}{}", from > 0 ? "..., " : "",
+                                fmt::join(std::span(list).subspan(from, to - from), ", "),
+                                to < list.size() ? ", ..." : ""));
+  }
+  return texts;
 }
 
 std::string show_spec(const Catalog& catalog, const TrainSpec& spec, bool origins) {
@@ -335,18 +393,25 @@ std::string show_spec(const Catalog& catalog, const TrainSpec& spec, bool origin
 
 std::vector<std::string> diff_specs(const std::string& old_yaml, const std::string& new_yaml,
                                     const std::vector<std::string>& ignored) {
-  const auto before = flat_values(old_yaml, "old config");
-  const auto after = flat_values(new_yaml, "new config");
-  const std::map<std::string, std::string> old_values(before.begin(), before.end());
-  const std::map<std::string, std::string> new_values(after.begin(), after.end());
+  const FlatConfig before = flat_config(old_yaml, "old config");
+  const FlatConfig after = flat_config(new_yaml, "new config");
+  const std::map<std::string, std::string> old_values(before.values.begin(), before.values.end());
+  const std::map<std::string, std::string> new_values(after.values.begin(), after.values.end());
   std::vector<std::string> lines;
-  for (const auto& [path, value] : before) {
+  for (const auto& [path, items] : before.orders) {
+    const auto now = after.orders.find(path);
+    if (is_under(path, ignored) || now == after.orders.end()) continue;
+    const std::vector<std::string> orders = differing_orders({items, now->second});
+    if (orders.empty()) continue;
+    lines.push_back(fmt::format("{}: the order differs: {} -> {}", path, orders[0], orders[1]));
+  }
+  for (const auto& [path, value] : before.values) {
     const auto now = new_values.find(path);
     if (is_under(path, ignored) || (now != new_values.end() && now->second == value)) continue;
     lines.push_back(fmt::format("{}: {} -> {}", path, value,
                                 now == new_values.end() ? "(absent)" : now->second));
   }
-  for (const auto& [path, value] : after) {
+  for (const auto& [path, value] : after.values) {
     if (is_under(path, ignored) || old_values.contains(path)) continue;
     lines.push_back(fmt::format("{}: (absent) -> {}", path, value));
   }

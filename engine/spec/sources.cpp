@@ -73,7 +73,7 @@ class Loader {
     if (!expanded.problem.empty()) return broken(extends.where, expanded.problem);
     std::string path = expanded.path;
     if (!std::filesystem::path(path).is_absolute()) {
-      path = (std::filesystem::path(file).parent_path() / path).string();
+      path = (std::filesystem::path(folder_of_config(file)) / path).string();
     }
     const std::string id = identity(path);
     if (std::find(chain_.begin(), chain_.end(), id) != chain_.end()) {
@@ -119,6 +119,12 @@ std::string read_config_text(const std::string& file) {
   if (text.size() > kMaxConfigBytes) {
     fail(ErrorKind::usage, "cannot read the config {}: expected at most {} bytes, found more", file,
          kMaxConfigBytes);
+  }
+  if (text.empty() && std::filesystem::is_fifo(file, error)) {
+    fail(ErrorKind::usage,
+         "cannot read the config {}: the pipe is empty. It can be read only once: what reads a "
+         "config several times, such as --nproc and --smoke, needs a file",
+         file);
   }
   return text;
 }

@@ -441,7 +441,9 @@ SpecTables::SpecTables(const Catalog& catalog)
                     "An equal average of the weights after the last epochs; not together with "
                     "ema."),
        object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
-                    "When to end training before the last epoch."),
+                    "When to end training before the last epoch. A resumed run may change it: one "
+                    "that has stopped early goes on with a higher patience.")
+           .changeable(),
        object_field("on_divergence", &TrainSection::on_divergence, on_divergence,
                     "What to do after a step that is not finite.")
            .changeable(),

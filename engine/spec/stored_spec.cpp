@@ -64,6 +64,17 @@ void rename_former_keys(const ObjectTable& table, YamlNode& node) {
   if (table.choice.variants) rename_kind(*table.choice.variants, node);
 }
 
+std::string show_to_compare(const Catalog& catalog, const TrainSpec& spec) {
+  TrainSpec out = with_explicit_layers(spec);
+  std::vector<LayerSpec>& layers = out.model.written;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].from.empty()) layers[i].from = {i == 0 ? "input" : layers[i - 1].name};
+  }
+  // Without a length a warm-up has no effect, whatever its other fields' defaults were.
+  if (out.warmup.epochs == 0 && out.warmup.steps == 0) out.warmup = {};
+  return show_spec(catalog, out);
+}
+
 std::vector<std::string> changeable_fields(const Catalog& catalog) {
   const SpecTables tables(catalog);
   std::vector<std::string> paths;
@@ -73,12 +84,8 @@ std::vector<std::string> changeable_fields(const Catalog& catalog) {
 
 std::vector<std::string> refused_changes(const Catalog& catalog, const std::string& stored,
                                          const std::string& file, const std::string& resolved) {
-  // Both as today's dpt writes them: what an older one did not know has its default on both sides.
   const auto shown = [&](const std::string& text, const std::string& name) {
-    TrainSpec spec = load_stored_spec(catalog, text, name);
-    // Without a length a warm-up has no effect, whatever its other fields' defaults were.
-    if (spec.warmup.epochs == 0 && spec.warmup.steps == 0) spec.warmup = {};
-    return show_spec(catalog, with_explicit_layers(spec));
+    return show_to_compare(catalog, load_stored_spec(catalog, text, name));
   };
   return diff_specs(shown(stored, file), shown(resolved, "the config of this run"),
                     changeable_fields(catalog));

@@ -59,6 +59,7 @@ Facts facts_of(const Job& job, const Facts& options) {
       {"the number of training samples", std::to_string(job.splits.train.size())},
       {"the test data",
        job.splits.test.size() > 0 ? job.splits.test.source->fingerprint() : "none"},
+      {"the validation samples", fingerprint_of(job.splits.val)},
       {"the classes", fmt::format("{}", fmt::join(train.classes(), ", "))},
   };
   // In exact mode the bits are promised for one kind of device and instruction set.

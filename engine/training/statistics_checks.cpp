@@ -14,6 +14,14 @@ std::vector<Range> shards_of(const Job& job, std::int64_t batch) {
                     : proportional_parts(batch, job.device_weights);
 }
 
+/// The first layer whose statistics are those of a shard; null if there is none.
+const Node* local_statistics(const Plan& plan) {
+  const auto local = std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const Node& node) {
+    return node.coupling && !node.coupling->sync;
+  });
+  return local == plan.nodes.end() ? nullptr : &*local;
+}
+
 }  // namespace
 
 std::string problem_of_statistics(const Job& job) {
@@ -47,10 +55,8 @@ std::string problem_of_statistics(const Job& job) {
 }
 
 std::string small_shards(const Job& job) {
-  const auto local =
-      std::find_if(job.plan.nodes.begin(), job.plan.nodes.end(),
-                   [](const Node& node) { return node.coupling && !node.coupling->sync; });
-  if (local == job.plan.nodes.end()) return {};
+  const Node* local = local_statistics(job.plan);
+  if (!local) return {};
   const std::int64_t batch = job.batch_range(0).size();
   std::int64_t least = batch;
   for (const Range& shard : shards_of(job, batch)) {
@@ -67,6 +73,21 @@ std::string small_shards(const Job& job) {
       "batch normalisation (layer '{}' and others like it) works on shards of {} sample(s), which "
       "is few; with sync: true it works on the whole batch of {}",
       local->name, least, batch);
+}
+
+std::string replica_statistics(const TrainSpec& spec, const Plan& plan, std::size_t replicas,
+                               std::optional<std::size_t> before) {
+  const Node* local = local_statistics(plan);
+  const bool changes = before ? *before != replicas : replicas > 1;
+  if (!local || !changes || spec.train.shards > 0) return {};
+  const std::string number =
+      before ? fmt::format("the run had {} replica(s) and continues on {}", *before, replicas)
+             : fmt::format("there are {} replicas", replicas);
+  return fmt::format(
+      "{}, and batch normalisation (layer '{}' and others like it) uses the statistics of each "
+      "replica's part of the batch: the result depends on the number of replicas. sync: true in "
+      "these layers, or exact mode (train.shards), makes it the same on any number",
+      number, local->name);
 }
 
 }  // namespace dpt

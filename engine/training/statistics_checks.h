@@ -2,6 +2,8 @@
 // runs.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 
 #include "engine/training/job.h"
@@ -16,5 +18,11 @@ std::string problem_of_statistics(const Job& job);
 /// A sentence where shards of whole batches are so small that their statistics are mostly noise.
 /// Empty elsewhere.
 std::string small_shards(const Job& job);
+
+/// A sentence where each replica normalises by the statistics of its own part of the batch, so that
+/// the result depends on how many there are: of a new run with several, and of one that is resumed
+/// on another number than the `before` of its checkpoint. Empty elsewhere, and in exact mode.
+std::string replica_statistics(const TrainSpec& spec, const Plan& plan, std::size_t replicas,
+                               std::optional<std::size_t> before);
 
 }  // namespace dpt

@@ -196,8 +196,8 @@ TEST_CASE("a run that stopped early says what to change") {
       "train.early_stopping={monitor: val/accuracy, patience: 1}", "optimizer.lr=0"};
   w.run_well(command);
   CHECK(w.run_well(command).err ==
-        "runs/tiny is complete: 2 epochs, stopped early. Change train.early_stopping in a new "
-        "run, or start a new run with --overwrite or --resume never\n");
+        "runs/tiny is complete: 2 epochs, stopped early. To continue training, raise "
+        "train.early_stopping.patience, or start a new run with --overwrite or --resume never\n");
 }
 
 TEST_CASE("results of another end than this are not taken for the run's") {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tests/cli/outcome.h"
 #include "tests/cli/workplace.h"
 #include "tests/support/rewrite.h"
 
@@ -290,6 +291,30 @@ TEST_CASE("early stopping ends a run, and the same command again has nothing to 
   const Finished again = w.run(command);
   CHECK(again.exit_code == 0);
   check_contains(again.err, "is complete");
+}
+
+TEST_CASE(
+    "a run that stopped early goes on with more patience, as one that had it from the start") {
+  const Workplace w;
+  const auto train = [&](const char* folder, const char* early) {
+    return w.run_well({"train", "small.yaml", "--run-dir", folder, "optimizer.lr=0.000001", early});
+  };
+  const auto epochs = [&](const char* folder) {
+    return json::parse(read_file(w.dir.file(folder) + "/summary.json"))["epochs"];
+  };
+  train("whole", "train.early_stopping={monitor: val/accuracy, patience: 4}");
+  train("raised", "train.early_stopping={monitor: val/accuracy, patience: 2}");
+  CHECK(epochs("raised") == 3);
+  const Finished more =
+      train("raised", "train.early_stopping={monitor: val/accuracy, patience: 4}");
+  check_contains(more.err, "resuming raised/checkpoints/");
+  CHECK(epochs("raised") == 5);
+  CHECK((outcome_of(w.dir.file("raised")) == outcome_of(w.dir.file("whole"))));
+  // Another monitor counts anew, and without early stopping the run comes to its end.
+  train("raised", "train.early_stopping={monitor: val/accuracy, smoothing: 0.5, patience: 2}");
+  CHECK(epochs("raised") > 5);
+  train("raised", "train.early_stopping=null");
+  CHECK(epochs("raised") == 30);
 }
 
 TEST_CASE("config and model commands") {

@@ -134,6 +134,19 @@ TEST_CASE("eval refuses other test data than the run's where it measures them") 
   CHECK(w.run({"eval", "runs/small", "--split", "val"}).exit_code == 0);
 }
 
+TEST_CASE("a resumed run refuses other test data, unless that is allowed") {
+  const IdxWorkplace w;
+  const std::vector<std::string> command = {"train", "small.yaml"};
+  w.run_well(command, {"--max-steps", "3"});
+  w.change_one_pixel("t10k");
+  const Finished other = w.run(command);
+  CHECK(other.exit_code == 3);
+  check_contains(other.err, "expected the run's test data (fingerprint xxh3:");
+  const Finished allowed = w.run_well(command, {"--allow-other-data"});
+  check_contains(allowed.err, "(--allow-other-data)");
+  w.run_well(command);
+}
+
 TEST_CASE("eval refuses another split of the same data, except where it does not matter") {
   const IdxWorkplace w;
   REQUIRE(w.run({"train", "small.yaml"}).exit_code == 0);
@@ -258,10 +271,11 @@ TEST_CASE("evaluation uses the transforms of eval, not those of training") {
   const std::string train = "data.transforms.train=[{type: Normalize, mean: [9], std: [0.1]}]";
   const std::string eval = "data.transforms.eval=[{type: Normalize, mean: [9], std: [0.1]}]";
   const auto result = [&](const std::vector<std::string>& more) {
-    const Finished finished = w.run({"eval", "plain", "--json"}, more);
-    INFO(finished.err);
-    REQUIRE(finished.exit_code == 0);
-    return json::parse(finished.out);
+    json out =
+        json::parse(w.run_well({"eval", "plain", "--json", "--allow-other-model"}, more).out);
+    CHECK(out.contains("other_model") == !more.empty());
+    out.erase("other_model");
+    return out;
   };
   const auto val_losses = [&](const std::string& run) {
     std::vector<double> all;

@@ -12,6 +12,21 @@ using namespace dpt::testing;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
+namespace {
+
+/// The tiny config with a layer between its two.
+std::string with_activation() {
+  std::string text = kTinyConfig;
+  const std::string flatten = "{type: Flatten}, ";
+  text.replace(text.find(flatten), flatten.size(), flatten + "{type: ReLU, name: r}, ");
+  const std::string data = "batch_size: 8}";
+  return text.replace(text.find(data), data.size(),
+                      "batch_size: 8, transforms: {train: [{type: Normalize, mean: [0.3], std: "
+                      "[0.4]}], eval: [{type: Normalize, mean: [0.3], std: [0.4]}]}}");
+}
+
+}  // namespace
+
 TEST_CASE("eval: the newest checkpoint where there is no best, val where there is no test") {
   const Tiny w;
   w.run_well({"train", "small.yaml", "data.test_size=0", "train.epochs=2"});
@@ -197,4 +212,63 @@ TEST_CASE("inspect: what a damaged file and a good one are called") {
   CHECK(damaged.exit_code == 3);
   check_contains(damaged.out,
                  "\nintegrity: MISMATCH: bytes have changed since the file was written\n");
+}
+
+TEST_CASE("eval measures the checkpoint's model, or says that it is another") {
+  const Workplace w(with_activation());
+  w.run_well({"train", "small.yaml"});
+  const json usual = json::parse(w.run_well({"eval", "runs/tiny", "--json"}).out);
+  CHECK_FALSE(usual.contains("other_model"));
+  const Finished tanh = w.run({"eval", "runs/tiny", "model.layers.r.type=Tanh"});
+  CHECK(tanh.exit_code == 2);
+  check_contains(tanh.err,
+                 "runs/tiny/best.safetensors: expected the network, loss and transforms of the "
+                 "checkpoint, found others:\n  model.layers.r.type: ReLU -> Tanh\ndpt eval may "
+                 "replace where the data is (data.root and the other fields of the data set)");
+  check_contains(tanh.err, "--allow-other-model");
+  // Neither a gate nor a report passes on another network.
+  CHECK(w.run({"eval", "runs/tiny", "model.layers.r.type=Tanh", "--require", "test/loss<=100"})
+            .exit_code == 2);
+  for (const char* change : {"loss.label_smoothing=0.1", "data.transforms.eval=[]",
+                             "train.precision=bf16", "optimizer.lr=0.5",
+                             "model.layers=[{type: Flatten}, {type: Linear, name: fc, "
+                             "out_features: 3}]",
+                             "name=other", "train.freeze=[fc.*]"}) {
+    CAPTURE(change);
+    CHECK(w.run({"eval", "runs/tiny", change}).exit_code == 2);
+    CHECK(w.run({"report", "runs/tiny", change, "-o", "page.html"}).exit_code == 2);
+  }
+  // The same value again changes nothing; neither do these.
+  for (const char* change :
+       {"model.layers.r.type=ReLU", "data.batch_size=3", "data.workers=2", "devices=[cpu, cpu]",
+        "device_weights=[1]", "data.on_bad_sample=salvage", "log.every=9",
+        "metrics=[{type: per_class_accuracy}]"}) {
+    CAPTURE(change);
+    json same = json::parse(w.run_well({"eval", "runs/tiny", "--json", change}).out);
+    CHECK(same["loss"].get<double>() == doctest::Approx(usual["loss"].get<double>()));
+    CHECK_FALSE(same.contains("other_model"));
+  }
+}
+
+TEST_CASE("eval --allow-other-model: the results and the verdict say what differs") {
+  const Workplace w(with_activation());
+  w.run_well({"train", "small.yaml"});
+  const Finished done =
+      w.run_well({"eval", "runs/tiny", "model.layers.r.type=Tanh", "--allow-other-model", "--json",
+                  "--require", "test/loss<=100", "--verdict", "v.md", "--junit", "v.xml"});
+  CHECK(json::parse(done.out)["other_model"] == json::array({"model.layers.r.type: ReLU -> Tanh"}));
+  const std::string text =
+      "not the model of the checkpoint (--allow-other-model): model.layers.r.type: ReLU -> Tanh";
+  check_contains(done.err, "dpt: warning: runs/tiny/best.safetensors: " + text + "\n");
+  check_contains(read_file(w.dir.file("v.md")), "\n**Warning**: not the model of the checkpoint");
+  check_contains(read_file(w.dir.file("v.xml")),
+                 "<property name=\"warning\" value=\"not the model of the checkpoint");
+  // One that is a baseline is no better.
+  write_file(w.dir.file("other.json"), done.out);
+  const Finished compared = w.run({"eval", "runs/tiny", "--require", "test/loss<=baseline+9",
+                                   "--baseline", "other.json", "--verdict", "v.md"});
+  check_contains(compared.err,
+                 "dpt: warning: --baseline other.json: its test results were allowed to be of "
+                 "another model than the run's\n");
+  check_contains(read_file(w.dir.file("v.md")), "**Warning**: --baseline other.json");
 }

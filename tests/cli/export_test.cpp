@@ -137,3 +137,24 @@ TEST_CASE("onnxruntime and PyTorch compute what dpt does") {
   INFO(read_file(dir.file("out")));
   CHECK(status == 0);
 }
+
+TEST_CASE("export writes the checkpoint's model, or a file that says that it is another") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml"});
+  const std::string change = "loss.label_smoothing=0.25";
+  const Finished refused = w.run({"export", "runs/tiny", "--torch", "t.safetensors", change});
+  CHECK(refused.exit_code == 2);
+  check_contains(refused.err, "\n  loss.label_smoothing: 0 -> 0.25\ndpt export may replace");
+  CHECK_FALSE(fs::exists(w.dir.file("t.safetensors")));
+  CHECK(w.run({"export", "runs/tiny", "--torch", "t.safetensors", "name=other"}).exit_code == 2);
+  w.run_well({"export", "runs/tiny", "--torch", "t.safetensors", "data.size=100"});
+  CHECK(metadata_of(w.dir.file("t.safetensors")).count("other_model") == 0);
+  const Finished allowed = w.run_well({"export", "runs/tiny", "--torch", "o.safetensors", "--onnx",
+                                       "o.onnx", change, "--allow-other-model", "--json"});
+  const std::string text =
+      "not the model of the checkpoint (--allow-other-model): loss.label_smoothing: 0 -> 0.25";
+  check_contains(allowed.err, "dpt: warning: runs/tiny/best.safetensors: " + text);
+  CHECK(nlohmann::json::parse(allowed.out)["other_model"].size() == 1);
+  CHECK(metadata_of(w.dir.file("o.safetensors")).at("other_model") == text);
+  check_contains(read_file(w.dir.file("o.onnx")), text);
+}

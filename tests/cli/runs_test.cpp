@@ -194,6 +194,60 @@ TEST_CASE("compare shows where configs differ, and the spread over seeds") {
   check_contains(none.err, "nowhere: expected the folder of a run, found no config.yaml in it");
 }
 
+TEST_CASE("compare tells runs apart that differ in the order of their layers only") {
+  const Tiny w;
+  const auto train = [&](const char* folder, const char* layers, const char* seed) {
+    w.run_well({"train", "small.yaml", "--run-dir", folder, layers, seed});
+  };
+  const char* one =
+      "model.layers=[{type: Flatten}, {type: ReLU, name: r}, {type: Tanh, name: t}, {type: Linear, "
+      "name: fc, out_features: 3}]";
+  const char* other =
+      "model.layers=[{type: Flatten}, {type: Tanh, name: t}, {type: ReLU, name: r}, {type: Linear, "
+      "name: fc, out_features: 3}]";
+  train("a", one, "seed=1");
+  train("b", other, "seed=2");
+  const auto out = json_out(w, {"compare", "a", "b"});
+  CHECK(out["differences"]["model.layers"] == nlohmann::json({"0, r, t, fc", "0, t, r, fc"}));
+  CHECK(out["differences"]["model.layers.t.from"] == nlohmann::json({"[r]", "[0]"}));
+  CHECK(out["groups"].empty());
+  check_contains(w.run_well({"compare", "a", "b"}).out, "\nmodel.layers ");
+  // A resume takes the one for the other no more than a comparison does.
+  const Finished resumed = w.run({"train", "small.yaml", "--run-dir", "a", other});
+  CHECK(resumed.exit_code == 2);
+  check_contains(resumed.err, "model.layers: the order differs: 0, r, t, fc -> 0, t, r, fc\n");
+}
+
+TEST_CASE("runs: the best of a run that goes on is what its file says") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml", "train.epochs=2"});
+  const std::string log = w.dir.file("runs/tiny/metrics.jsonl");
+  const auto best = json_out(w, {"runs"})["runs"][0]["best"];
+  // The next process was killed: the log ends with what an earlier one had, of another branch.
+  std::string text = read_file(log);
+  const std::size_t end = text.find(R"("best":{"val/accuracy":)");
+  REQUIRE(end != std::string::npos);
+  const std::size_t value = text.find(':', end + 8) + 1;
+  text.replace(value, text.find(',', value) - value, "0.9999");
+  fs::remove(w.dir.file("runs/tiny/summary.json"));
+  write_file(log, text);
+  CHECK(json_out(w, {"runs"})["runs"][0]["best"]["val/accuracy"] == 0.9999);
+  write_file(log, text + R"({"v":1,"event":"run_start","step":4}
+)");
+  const auto killed = json_out(w, {"runs"})["runs"][0];
+  CHECK(killed["status"] == "interrupted");
+  CHECK(killed["best"] == best);
+  CHECK(killed["steps"] == 4);
+  // One that failed does not know a best either.
+  write_file(log, text + R"({"v":1,"event":"run_start","step":4}
+{"v":1,"event":"run_end","status":"failed","exit_code":3}
+)");
+  CHECK(json_out(w, {"runs"})["runs"][0]["best"] == best);
+  CHECK(json_out(w, {"compare", "runs/tiny", "runs/tiny"})["runs"][1]["best"] == best);
+  fs::remove(w.dir.file("runs/tiny/best.safetensors"));
+  CHECK_FALSE(json_out(w, {"runs"})["runs"][0].contains("best"));
+}
+
 TEST_CASE("compare gives the spread over folds") {
   const Tiny w;
   for (const char* fold : {"1", "2"}) {

@@ -68,6 +68,23 @@ TEST_CASE("val_split: a group column is no feature, and the split is the checkpo
   check_contains(resumed.err, "data.val_split.fraction: 0.25 -> 0.3");
 }
 
+TEST_CASE("val_split: other groups hold out other samples, which a resume and eval notice") {
+  const Patients w;
+  w.run_well({"train", "small.yaml", "--max-steps", "3"});
+  std::string text = read_file(w.dir.file("train.csv"));
+  for (std::size_t at = 0; (at = text.find(",p1,", at)) != std::string::npos;) text[at + 2] = '2';
+  write_file(w.dir.file("train.csv"), text);
+  const Finished resumed = w.run({"train", "small.yaml"});
+  CHECK(resumed.exit_code == 3);
+  check_contains(resumed.err, "expected the run's validation samples (fingerprint xxh3:");
+  const Finished eval = w.run({"eval", "runs/small", "--split", "val"});
+  CHECK(eval.exit_code == 3);
+  check_contains(eval.err, "the val split may contain samples that the weights were trained on");
+  const Finished allowed =
+      w.run_well({"eval", "runs/small", "--split", "val", "--allow-other-data", "--json"});
+  check_contains(json::parse(allowed.out)["other_data"], "expected the run's validation samples");
+}
+
 TEST_CASE("val_split: folds hold every sample out once") {
   const Patients w;
   int samples = 0;

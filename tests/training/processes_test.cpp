@@ -37,6 +37,22 @@ TEST_CASE("Of a config, the fields that differ are named; a process' own fields 
   CHECK(text.find("data.batch_size: 8 -> 9") != std::string::npos);
 }
 
+TEST_CASE("Of a config, the order of named layers is compared, in blocks too") {
+  const auto with = [](const std::string& layers) {
+    return Facts{{"the config", "model:\n  layers:\n" + layers + "devices: [cpu]\n"}};
+  };
+  const std::string c = "    - {type: ReLU, name: c}\n", r = "    - {type: ReLU, name: r}\n";
+  const std::string text = difference_of_facts({with(c + r), with(r + c)}, {"a", "b"});
+  CAPTURE(text);
+  CHECK(text.find("model.layers: the order differs: c, r -> r, c") != std::string::npos);
+  const auto block = [&](const char* items) {
+    return with(std::string("    - {type: Sequential, name: b, layers: [") + items + "]}\n");
+  };
+  const std::string inside = difference_of_facts(
+      {block("{name: c}, {name: r}"), block("{name: r}, {name: c}")}, {"a", "b"});
+  CHECK(inside.find("model.layers.b.layers: the order differs: c, r -> r, c") != std::string::npos);
+}
+
 TEST_CASE("Processes of a machine share its cores, unless their launcher has bound them") {
   const int machine = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   World world;

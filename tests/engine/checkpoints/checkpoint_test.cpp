@@ -77,6 +77,7 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(loaded.train_samples == 1797);
   CHECK(loaded.dataset_fingerprint == saved.dataset_fingerprint);
   CHECK(loaded.test_fingerprint == saved.test_fingerprint);
+  CHECK(loaded.val_fingerprint == saved.val_fingerprint);
   CHECK(loaded.shards == 8);
   CHECK(loaded.devices == saved.devices);
   CHECK(loaded.made_by == saved.made_by);
@@ -94,6 +95,7 @@ TEST_CASE("a checkpoint comes back as it was, every double and every float") {
   CHECK(header.made_by == saved.made_by);
   CHECK(header.dataset_fingerprint == saved.dataset_fingerprint);
   CHECK(header.test_fingerprint == saved.test_fingerprint);
+  CHECK(header.val_fingerprint == saved.val_fingerprint);
 }
 
 TEST_CASE("awkward numbers: none, extremes, denormals") {

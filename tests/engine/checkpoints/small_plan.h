@@ -120,6 +120,7 @@ inline Checkpoint small_checkpoint(const Plan& plan, std::int64_t step = 17) {
   checkpoint.train_samples = 1797;
   checkpoint.dataset_fingerprint = "digits-123";
   checkpoint.test_fingerprint = "digits-45";
+  checkpoint.val_fingerprint = "digits-67";
   checkpoint.shards = 8;
   checkpoint.devices = {"cpu", "cpu"};
   checkpoint.made_by = "dpt 0.1.0, oneDNN 2.6.3, avx512";

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/spec/flat_values.h"
 #include "engine/spec/paths.h"
 #include "engine/spec/scalars.h"
 #include "engine/spec/sources.h"
@@ -587,6 +588,32 @@ TEST_CASE("a field that may change covers what is below it, not what begins like
                    "l: [{a: 3}, {name: x, a: 4}]\nm: 1\nn: 2\no: 3\np: [1]\n",
                    {}) == Texts{"l.0.a: 1 -> 3", "l.x.a: 2 -> 4", "m: [] -> 1", "n: {} -> 2",
                                 "o: null -> 3", "p: [1, 2] -> [1]"});
+}
+
+TEST_CASE("diff_specs tells lists and words apart that read alike") {
+  CHECK(diff_specs("f: [\"a, b\"]\n", "f: [a, b]\n", {}) == Texts{"f: [\"a, b\"] -> [a, b]"});
+  CHECK(diff_specs("f: null\n", "f: \"null\"\n", {}) == Texts{"f: null -> \"null\""});
+  CHECK(diff_specs("f: []\n", "f: \"[]\"\n", {}) == Texts{"f: [] -> \"[]\""});
+  CHECK(diff_specs("f: [a b]\n", "f: [\"a b\"]\n", {}).empty());
+  // An item without a name is not one that is called like its index.
+  CHECK(diff_specs("l: [{name: 1, a: 1}, {a: 2}]\n", "l: [{name: 1, a: 1}, {a: 3}]\n", {}) ==
+        Texts{"l.#1.a: 2 -> 3"});
+}
+
+TEST_CASE("the order of a list with names differs where common items are elsewhere") {
+  using Lists = std::vector<Texts>;
+  CHECK(differing_orders(Lists{}).empty());
+  CHECK(differing_orders({{"a", "b"}, {"a", "b"}}).empty());
+  CHECK(differing_orders({{"a", "x", "b"}, {"a", "b", "y"}}).empty());
+  CHECK(differing_orders({{"a", "b"}, {"b", "x", "a"}}) == Texts{"a, b", "b, a"});
+  // What many items have in common before and after is left out.
+  CHECK(differing_orders({{"1", "2", "3", "a", "b", "4", "5", "6"},
+                          {"1", "2", "3", "b", "a", "4", "5", "6"},
+                          {"1", "2", "3", "a", "b", "4", "5", "6"}}) ==
+        Texts{"..., 3, a, b, 4, ...", "..., 3, b, a, 4, ...", "..., 3, a, b, 4, ..."});
+  CHECK(diff_specs("l: [{name: a}, {name: b}]\n", "l: [{name: b}, {name: a}]\n", {}) ==
+        Texts{"l: the order differs: a, b -> b, a"});
+  CHECK(diff_specs("l: [{name: a}, {name: b}]\n", "l: [{name: b}, {name: a}]\n", {"l"}).empty());
 }
 
 TEST_CASE("a list that may be a single number") {

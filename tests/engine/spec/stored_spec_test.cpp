@@ -103,8 +103,8 @@ TEST_CASE("a resumed run may change what the tables mark, and nothing else") {
   CHECK(changeable_fields(small_catalog()) ==
         Texts{"data.workers", "data.prefetch", "data.on_bad_sample", "data.max_bad_samples",
               "data.cache", "data.root", "train.epochs", "train.on_more_epochs", "train.accumulate",
-              "train.on_divergence", "train.stall_timeout", "weights.file", "checkpoint", "log",
-              "devices", "device_weights"});
+              "train.early_stopping", "train.on_divergence", "train.stall_timeout", "weights.file",
+              "checkpoint", "log", "devices", "device_weights"});
   const auto changes = [](const std::string& stored, const Texts& overrides) {
     return refused_changes(small_catalog(), stored, "a.safetensors",
                            shown(good_spec(kGoodConfig, overrides)));
@@ -154,4 +154,82 @@ TEST_CASE("the config of as many layers as there may be reads back once it is st
   const std::string stored = shown(good_spec(config));
   CHECK(load_stored_spec(small_catalog(), stored, "c").model.layers.size() == kMaxLayers);
   CHECK(refused_changes(small_catalog(), stored, "c", stored).empty());
+}
+
+namespace {
+
+/// The good config with other layers.
+std::string with_layers(const std::string& layers) {
+  std::string text = kGoodConfig;
+  const std::size_t begin = text.find("    - {type: Conv2d"), end = text.find("loss: ");
+  return text.replace(begin, end - begin, layers);
+}
+
+Texts changes_of(const std::string& before, const std::string& after) {
+  return refused_changes(small_catalog(), shown(good_spec(before)), "a.safetensors",
+                         shown(good_spec(after)));
+}
+
+constexpr const char* kHead =
+    "    - {type: Flatten, name: f}\n    - {type: Linear, name: fc, out_features: 10}\n";
+
+}  // namespace
+
+TEST_CASE("the order of named layers is part of what a resumed run may not change") {
+  const std::string conv = "    - {type: Conv2d, name: c, out_channels: 4, kernel_size: 3}\n";
+  const std::string same = "    - {type: Conv2d, name: d, out_channels: 4, kernel_size: 3}\n";
+  const std::string relu = "    - {type: ReLU, name: r}\n";
+  const Texts changes =
+      changes_of(with_layers(conv + relu + same + kHead), with_layers(conv + same + relu + kHead));
+  CHECK(changes == Texts{"model.layers: the order differs: c, r, d, f, fc -> c, d, r, f, fc",
+                         "model.layers.r.from: [c] -> [d]", "model.layers.d.from: [r] -> [c]",
+                         "model.layers.f.from: [d] -> [r]"});
+  // In a block, too.
+  const auto block = [](const char* first, const char* second) {
+    return with_layers(
+        fmt::format("    - type: Sequential\n      name: b\n      layers:\n"
+                    "        - {{type: {}}}\n        - {{type: {}}}\n{}",
+                    first, second, kHead));
+  };
+  CHECK(changes_of(block("ReLU, name: x", "Conv2d, name: y, out_channels: 4, kernel_size: 3"),
+                   block("Conv2d, name: y, out_channels: 4, kernel_size: 3", "ReLU, name: x"))
+            .at(0) == "model.layers: the order differs: b.x, b.y, f, fc -> b.y, b.x, f, fc");
+  // One more layer is another input of the next one, and no other order.
+  CHECK(changes_of(with_layers(conv + kHead), with_layers(conv + relu + kHead)) ==
+        Texts{"model.layers.f.from: [c] -> [r]", "model.layers.r.type: (absent) -> ReLU",
+              "model.layers.r.name: (absent) -> r", "model.layers.r.from: (absent) -> [c]"});
+}
+
+TEST_CASE("inputs that are written and those that follow from the order are the same") {
+  const auto branches = [](const std::string& first, const std::string& second,
+                           const std::string& in) {
+    return with_layers("    - {type: ReLU, name: stem}\n    - {type: ReLU, name: " + first + in +
+                       "}\n    - {type: ReLU, name: " + second +
+                       ", from: stem}\n    - {type: Add, name: sum, from: [a, b]}\n" + kHead);
+  };
+  CHECK(changes_of(branches("a", "b", ""), branches("a", "b", ", from: stem")).empty());
+  CHECK(changes_of(with_layers(kHead), with_layers("    - {type: Flatten, name: f, from: input}\n"
+                                                   "    - {type: Linear, name: fc, "
+                                                   "out_features: 10, from: f}\n"))
+            .empty());
+  // The same function, but other places in the buffers and other draws.
+  CHECK(changes_of(branches("a", "b", ""), branches("b", "a", "")) ==
+        Texts{"model.layers: the order differs: stem, a, b, sum, ... -> stem, b, a, sum, ..."});
+  std::string other = branches("a", "b", "");
+  const std::string from = "from: [a, b]";
+  other.replace(other.find(from), from.size(), "from: [b, a]");
+  CHECK(changes_of(branches("a", "b", ""), other) ==
+        Texts{"model.layers.sum.from: [a, b] -> [b, a]"});
+}
+
+TEST_CASE("a text as it was stored before inputs were compared is the same run still") {
+  // No `from` is in it, and a block stands as it was written.
+  const std::string config =
+      with_layers("    - {type: Sequential, name: b, repeat: 2, layers: [{type: ReLU}]}\n" +
+                  std::string(kHead));
+  const std::string stored = shown(good_spec(config));
+  CHECK(stored.find("from") == std::string::npos);
+  CHECK(
+      refused_changes(small_catalog(), stored, "a", shown(with_explicit_layers(good_spec(config))))
+          .empty());
 }

@@ -1,0 +1,25 @@
+#include "app/misfits.h"
+
+#include "engine/data/input_draws.h"
+#include "engine/schedules/schedule.h"
+#include "engine/training/statistics_checks.h"
+
+namespace dpt {
+
+std::vector<std::string> misfits_of(const MisfitContext& run) {
+  std::vector<std::string> texts;
+  if (!run.has_segments) texts = misfits_of_schedule(run.spec, run.steps_per_epoch);
+  texts.push_back(different_normalisation(run.spec.data.transforms));
+  texts.push_back(replica_statistics(run.spec, run.plan, run.replicas, run.replicas_before));
+  std::erase(texts, std::string());
+  return texts;
+}
+
+std::vector<std::string> misfits_of(const Job& job, const TrainStart& start) {
+  std::optional<std::size_t> before;
+  if (!start.checkpoint.empty()) before = start.point.devices.size();
+  return misfits_of({job.spec, job.plan, static_cast<std::size_t>(job.ranks()), before,
+                     job.steps_per_epoch, !job.schedule_segments.empty()});
+}
+
+}  // namespace dpt

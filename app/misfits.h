@@ -1,0 +1,33 @@
+// What of a run is allowed but hardly meant, or makes its result depend on the machine: warnings of
+// dpt config check and of the start of dpt train.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/train_start.h"
+#include "engine/graph/plan.h"
+#include "engine/spec/train_spec.h"
+#include "engine/training/job.h"
+
+namespace dpt {
+
+struct MisfitContext {
+  const TrainSpec& spec;
+  const Plan& plan;
+  std::size_t replicas = 1;
+  std::optional<std::size_t> replicas_before;   ///< those of the checkpoint that is resumed
+  std::optional<std::int64_t> steps_per_epoch;  ///< where the data is known
+  bool has_segments = false;  ///< epochs were added, and the run has said what its schedule does
+};
+
+/// A sentence on each; none for most configs.
+std::vector<std::string> misfits_of(const MisfitContext& run);
+
+/// The same of a run that begins at `start`.
+std::vector<std::string> misfits_of(const Job& job, const TrainStart& start);
+
+}  // namespace dpt

@@ -1,0 +1,69 @@
+#include "app/model_changes.h"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "app/catalog.h"
+#include "engine/spec/read_spec.h"
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+/// The paths that may differ: what a resumed run may change, and what says which samples are used
+/// and what is measured.
+std::vector<std::string> free_paths() {
+  std::vector<std::string> paths = changeable_fields(catalog());
+  for (const char* path : {"seed", "metrics", "data.val_split", "data.batch_size",
+                           "data.cache_shorter_side", "data.sampler", "data.shuffle"}) {
+    paths.emplace_back(path);
+  }
+  const VariantTable& kinds = catalog().datasets;
+  paths.push_back("data." + kinds.tag);
+  for (const ObjectTable* kind : kinds.alternatives) {
+    for (const Field& field : kind->fields) paths.push_back("data." + field.name);
+  }
+  return paths;
+}
+
+/// The changes one after the other: the first ones, and how many more there are.
+std::string list_text(const std::vector<std::string>& changes, const std::string& separator) {
+  constexpr std::size_t kMaxShown = 20;
+  const std::size_t shown = std::min(kMaxShown, changes.size());
+  const std::string text = fmt::format(
+      "{}",
+      fmt::join(changes.begin(), changes.begin() + static_cast<std::ptrdiff_t>(shown), separator));
+  const std::size_t more = changes.size() - shown;
+  return more == 0 ? text : fmt::format("{}{}(and {} more)", text, separator, more);
+}
+
+}  // namespace
+
+std::vector<std::string> changes_of_model(const CheckpointHeader& header, const std::string& path,
+                                          const std::vector<std::string>& overrides) {
+  if (overrides.empty()) return {};
+  const auto shown = [&](const std::vector<std::string>& words) {
+    return show_to_compare(catalog(), load_stored_spec(catalog(), header.config, path, words));
+  };
+  return diff_specs(shown({}), shown(overrides), free_paths());
+}
+
+void check_model_changes(const std::string& path, const std::vector<std::string>& changes,
+                         const std::string& command, bool allowed, const std::string& way_out) {
+  if (changes.empty() || allowed) return;
+  fail(ErrorKind::usage,
+       "{}: expected the network, loss and transforms of the checkpoint, found others:\n  {}\n"
+       "dpt {} may replace where the data is (data.root and the other fields of the data set), "
+       "data.workers, data.prefetch, data.cache, data.on_bad_sample, data.batch_size, "
+       "data.val_split, seed, metrics, devices and device_weights. Leave the others out{}",
+       path, list_text(changes, "\n  "), command, way_out);
+}
+
+std::string text_of_changes(const std::vector<std::string>& changes) {
+  if (changes.empty()) return {};
+  return fmt::format("not the model of the checkpoint (--allow-other-model): {}",
+                     list_text(changes, "; "));
+}
+
+}  // namespace dpt

@@ -1,0 +1,99 @@
+// What is allowed but hardly meant: warnings of dpt config check and of the start of dpt train.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "tests/cli/tiny.h"
+
+using namespace dpt::testing;
+
+namespace {
+
+/// The tiny config with a batch normalisation.
+std::string with_norm(const char* options = "") {
+  std::string text = kTinyConfig;
+  const std::string head = "{type: Linear, name: fc";
+  const std::string norm = std::string("{type: BatchNorm1d, name: n") + options + "}, ";
+  text.insert(text.find(head), norm);
+  return text;
+}
+
+constexpr const char* kLocalStatistics =
+    "batch normalisation (layer 'n' and others like it) uses the statistics of each replica's part "
+    "of the batch: the result depends on the number of replicas. sync: true in these layers";
+
+}  // namespace
+
+TEST_CASE("batch normalisation of each replica by itself is said at the start and at a resume") {
+  const Workplace w(with_norm());
+  const auto train = [&](const std::vector<std::string>& more) {
+    return w.run_well({"train", "small.yaml", "train.epochs=9", "data.batch_size=32"}, more).err;
+  };
+  const auto warns = [](const std::string& text) {
+    return text.find(kLocalStatistics) != std::string::npos;
+  };
+  CHECK_FALSE(warns(train({"--max-steps", "1"})));
+  CHECK_FALSE(warns(train({"--max-steps", "2"})));
+  const std::string resumed = train({"--max-steps", "3", "--devices", "cpu,cpu"});
+  check_contains(resumed, "warning: the run had 1 replica(s) and continues on 2, and ");
+  CHECK(warns(resumed));
+  CHECK_FALSE(warns(train({"--max-steps", "4", "--devices", "cpu,cpu"})));
+  CHECK(warns(train({"--max-steps", "5", "--devices", "cpu"})));
+  const std::string fresh = train({"--run-dir", "r", "--devices", "cpu,cpu", "--max-steps", "1"});
+  check_contains(fresh, "warning: there are 2 replicas, and ");
+  CHECK(warns(fresh));
+  check_contains(read_file(w.dir.file("r/train.log")), kLocalStatistics);
+  // Exact mode has its own statistics, and sync: true those of the whole batch.
+  CHECK_FALSE(warns(
+      train({"--run-dir", "s", "--devices", "cpu,cpu", "--max-steps", "1", "train.shards=2"})));
+  CHECK_FALSE(warns(train(
+      {"--run-dir", "t", "--devices", "cpu,cpu", "--max-steps", "1", "model.layers.n.sync=true"})));
+  const std::string checked =
+      w.run_well({"config", "check", "small.yaml", "devices=[cpu, cpu]"}).err;
+  CHECK(warns(checked));
+  CHECK(w.run_well({"config", "check", "small.yaml"}).err.empty());
+}
+
+TEST_CASE(
+    "a schedule that does not fit the run, and other normalisation in evaluations, are said") {
+  const Tiny w;
+  const std::vector<std::string> change = {"train.epochs=9", "lr_schedule={type: polynomial}"};
+  const std::string text =
+      "dpt: warning: lr_schedule: polynomial: total_iters: 5 epochs is over before the run: the "
+      "learning rate is 0 from epoch 6 to the last one, 9\n";
+  CHECK(w.run_well({"config", "check", "small.yaml"}, change).err == text);
+  check_contains(w.run_well({"train", "small.yaml", "--dry-run"}, change).err, text.substr(5));
+  const std::string start = w.run_well({"train", "small.yaml"}, change).err;
+  check_contains(start, text.substr(5));
+  CHECK(start.find("total_iters") == start.rfind("total_iters"));
+  check_contains(read_file(w.dir.file("runs/tiny/train.log")), "total_iters: 5 epochs");
+
+  const std::string transforms =
+      "data.transforms={train: [{type: Normalize, mean: [0.5], std: [0.25]}], eval: []}";
+  CHECK(w.run_well({"config", "check", "small.yaml", transforms}).err ==
+        "dpt: warning: data.transforms: train has Normalize with mean [0.5], std [0.25], eval with "
+        "nothing: evaluations show the network other values than it is trained on\n");
+}
+
+TEST_CASE("the shipped configs have nothing that is hardly meant") {
+  const TempDir dir;
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/configs")) {
+    const std::string file = entry.path().string();
+    const Finished checked = run_dpt({"config", "check", file}, dir.path());
+    CAPTURE(file);
+    // Some need data that is not here, which is another matter.
+    CHECK(checked.err.find("warning") == std::string::npos);
+  }
+}
+
+TEST_CASE("keep_best of a run without validation: refused where it was chosen, read where stored") {
+  const Tiny w;
+  const std::string chosen = "checkpoint.keep_best.monitor=val/loss";
+  const Finished refused = w.run({"train", "small.yaml", "data.val_split=0", chosen});
+  CHECK(refused.exit_code == 2);
+  check_contains(refused.err, "keep_best monitors val/loss, but nothing is held out");
+  // What a run without validation has stored runs again, and is evaluated.
+  w.run_well({"train", "small.yaml", "data.val_split=0"});
+  w.run_well({"train", "runs/tiny/config.yaml", "train.epochs=2"});
+  w.run_well({"eval", "runs/tiny"});
+}
