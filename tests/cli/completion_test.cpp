@@ -108,7 +108,7 @@ void check_completion(const Shell& shell) {
   CHECK(shell.offered("dpt eval ") == Offered{"w.safetensors", "runs"});
   CHECK(shell.offered("dpt train conf.yaml --run-dir ") == Offered{"runs"});
   CHECK(shell.offered("dpt train --resume ") ==
-        Offered{"auto", "never", "must", "w.safetensors", "runs"});
+        Offered{"auto", "never", "must", "best", "w.safetensors", "runs"});
   CHECK(shell.offered("dpt eval --predictions=no") == Offered{"notes.txt"});
   CHECK(shell.offered("dpt predict runs/one ") ==
         Offered{"p.jpg", "conf.yaml", "other.yml", "runs"});

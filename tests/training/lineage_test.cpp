@@ -105,7 +105,8 @@ TEST_CASE("a resume in place: what is later goes aside, what it descends from st
     check_contains(b.messages,
                    "the run continues from step 10; the checkpoint(s) of step 15, 20, ");
     check_contains(b.messages, b.folder.checkpoints() + "/abandoned-1");
-    CHECK(count_of(b.messages, "\n") == 1);
+    check_contains(b.messages, "1 abandoned branch(es) take ");
+    CHECK(count_of(b.messages, "\n") == 2);
   }
   SUBCASE("from best.safetensors") {
     b.write_log(kLog);
