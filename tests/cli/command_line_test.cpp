@@ -225,7 +225,7 @@ TEST_CASE("a run that goes on leaves files alone that say already what they shou
   const Tiny w;
   const std::vector<std::string> command = {"train", "small.yaml", "train.epochs=3"};
   const auto begin = [&] {
-    w.run_well(command, {"--overwrite", "--max-time", "1000d", "--max-steps", "2"});
+    w.run_well(command, {"--overwrite", "--max-time", "300d", "--max-steps", "2"});
   };
   begin();
   const std::string folder = w.dir.file("runs/tiny/");
