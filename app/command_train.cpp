@@ -16,6 +16,8 @@
 #include "app/replaced_run_messages.h"
 #include "app/start_phase.h"
 #include "app/start_weights.h"
+#include "app/train_announcement.h"
+#include "app/train_overfit.h"
 #include "app/train_report.h"
 #include "app/train_start.h"
 #include "app/world_run.h"
@@ -24,7 +26,6 @@
 #include "engine/training/best.h"
 #include "engine/training/lineage.h"
 #include "engine/training/noise_scale.h"
-#include "engine/training/overfit.h"
 #include "engine/training/process_devices.h"
 #include "engine/training/resume_checks.h"
 #include "engine/training/statistics_checks.h"
@@ -150,66 +151,6 @@ void describe_run(const TrainOptions& options, const Job& job, const RunFolder& 
   }
 }
 
-void announce(const Job& job, const RunFolder& folder, const TrainStart& start, RunLog& log,
-              Progress& progress) {
-  const RunState& state = start.point.state;
-  Json fields = {
-      {"run", job.spec.name},
-      {"devices", job.device_names()},
-      {"params", job.plan.param_count},
-      {"train_samples", job.splits.train.size()},
-      {"val_samples", job.splits.val.size()},
-      {"test_samples", job.splits.test.size()},
-      {"batch_size", job.spec.data.batch_size},
-      {"steps_per_epoch", job.steps_per_epoch},
-      {"epochs", job.spec.train.epochs},
-      {"shards", job.spec.train.shards},
-      {"device_weights", state.device_weights.empty() ? job.device_weights : state.device_weights},
-      {"resumed_from", start.checkpoint},
-      {"step", state.step}};
-  if (!start.other_data.empty()) fields["other_data"] = start.other_data;
-  log.event("run_start", fields);
-  progress.info(fmt::format("run folder {}", folder.path()));
-  progress.info(fmt::format("{} parameters, {} training samples, batch {} on {} replica(s) ({})",
-                            job.plan.param_count, job.splits.train.size(), job.spec.data.batch_size,
-                            job.ranks(), fmt::join(job.device_names(), ", ")));
-  if (!start.checkpoint.empty()) {
-    progress.info(fmt::format("resuming {} at step {} (epoch {})", start.checkpoint, state.step,
-                              state.epoch + 1));
-    const TrainSpec before = load_stored_spec(catalog(), start.point.config, start.checkpoint);
-    const std::string change = learning_rate_change(job, before, state);
-    if (!change.empty()) progress.warn(change);
-  }
-  const std::string inexact = inexact_devices(job, start.point.devices);
-  if (!inexact.empty()) progress.warn(inexact);
-  const std::string makers = inexact_makers(job, start.point.made_by, made_by(job));
-  if (!makers.empty()) progress.warn(makers);
-  if (const std::string small = small_shards(job); !small.empty()) progress.warn(small);
-  if (const std::string cores = why_cores_are_short(job); !cores.empty()) progress.warn(cores);
-  for (const std::string& text : misfits_of(job, start)) progress.warn(text);
-  if (job.plan.type == DType::bf16 &&
-      std::any_of(job.devices.begin(), job.devices.end(),
-                  [](const DeviceName& device) { return device.traits().bf16_is_slow; })) {
-    progress.warn(kBf16OnCpu);
-  }
-  if (job.spec.train.ema) {
-    progress.info(fmt::format(
-        "validation, keep_best, early stopping and the test look at the moving average of the "
-        "weights (train.ema, decay {:g})",
-        job.spec.train.ema->decay));
-  }
-  if (const auto& swa = job.spec.train.swa) {
-    progress.info(fmt::format(
-        "from epoch {} on, validation, keep_best, early stopping and the test look at the average "
-        "of the weights after {} (train.swa)",
-        swa->from_epoch,
-        swa->every == 1 ? std::string("every epoch") : fmt::format("every {} epochs", swa->every)));
-  }
-  if (job.splits.val.size() == 0) {
-    progress.info("no validation samples (data.val_split is 0)");
-  }
-}
-
 /// Trains, and writes the results to summary.json and the log.
 TrainOutcome train_and_record(const Job& job, const StartingPoint& start, const TrainLimits& limits,
                               RunFolder& folder, RunLog& log, Progress& progress, Json& summary) {
@@ -258,81 +199,6 @@ void continue_schedule(const TrainStart& start, Job& job, Progress& progress) {
   if (!text.empty()) progress.info(text);
 }
 
-/// `--overfit`: no run folder is read or made.
-int run_overfit(const TrainOptions& options, const Job& whole, StartPhase& phase) {
-  constexpr std::int64_t kSteps = 1000;
-  const Job job = overfit_job(whole, options.overfit);
-  Progress progress(!whole.writes());
-  TrainOptions fresh = options;
-  fresh.resume = "never";
-  TrainStart start;
-  start.point = share_start(job, [&] { return load_start(fresh, job, "", progress).point; });
-  progress.info(fmt::format(
-      "trying to overfit {} batch(es), {} samples, on {} replica(s) ({}); nothing is saved",
-      options.overfit, job.splits.train.size(), job.ranks(), fmt::join(job.device_names(), ", ")));
-  phase.begin_changes();
-  std::int64_t next_line = 1;
-  const OverfitResult result = overfit(
-      job, start.point, options.max_steps > 0 ? options.max_steps : kSteps, requested_stop,
-      [&](const OverfitResult& round) {
-        if (job.bad_samples) {
-          for (const std::string& problem : job.bad_samples->take_new()) {
-            progress.warn(fmt::format("left out: {}", problem));
-          }
-        }
-        if (round.steps < next_line) return;
-        next_line = 2 * round.steps;
-        const std::string accuracy =
-            round.accuracy ? fmt::format(", accuracy {:.4f}", *round.accuracy) : "";
-        progress.info(fmt::format("step {}: loss {:.6g}{}", round.steps, round.loss, accuracy));
-      });
-  if (result.stop != StopReason::none) {
-    progress.info(fmt::format("stopped at step {} ({})", result.steps, name_of(result.stop)));
-    return exit_code_of(result.stop);
-  }
-  const std::string text = fmt::format(
-      "the loss of the same {} samples was {:.6g} in the first step and is {:.6g} after {} "
-      "steps{}{}",
-      job.splits.train.size(), result.first_loss, result.loss, result.steps,
-      result.accuracy ? fmt::format(" (accuracy {:.4f})", *result.accuracy) : "",
-      result.least > 0 ? fmt::format("; the least that it can be is {:.6g}", result.least) : "");
-  if (!result.has_fallen()) {
-    fail(ErrorKind::requirement, "--overfit {}: {}; expected at most {:.6g}. {}", options.overfit,
-         text, result.target, overfit_advice(job, result));
-  }
-  progress.info(fmt::format("the model can learn: {}", text));
-  return 0;
-}
-
-/// The members of the world in the log and for the user, before anything can go wrong with them.
-void announce_processes(const Job& job, RunLog& log, Progress& progress) {
-  if (!job.processes) return;
-  progress.info(describe(job.processes->world()));
-  Json list = Json::array();
-  int rank = 0;
-  for (const ProcessGroup::Member& member : job.processes->members()) {
-    const std::vector<std::string> devices = names_of(member.devices);
-    progress.info(fmt::format("rank {}: {} ({}), process {}: {}", rank, member.host, member.address,
-                              member.pid, fmt::join(devices, ", ")));
-    list.push_back({{"rank", rank++},
-                    {"host", member.host},
-                    {"address", member.address},
-                    {"pid", member.pid},
-                    {"local_rank", member.local_rank},
-                    {"devices", devices}});
-  }
-  const bool has_token = !job.processes->world().token.empty();
-  if (!has_token) {
-    progress.info(
-        "DPT_TOKEN is not set: the connections prove a token that rank 0 has drawn, which keeps "
-        "out "
-        "strangers that come by accident, but nobody who means to");
-  }
-  log.event("processes", {{"launcher", job.processes->world().launcher},
-                          {"token", has_token ? "DPT_TOKEN" : "drawn by rank 0"},
-                          {"processes", list}});
-}
-
 /// What rank 0 has decided after a look at the run folder, for the others.
 constexpr const char* kGoOn = "go on";
 
@@ -376,50 +242,45 @@ int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits
   }
 }
 
-int train_in_world(const TrainOptions& options, const TrainLimits& limits, ProcessGroup* processes,
-                   Gate& gate, StartPhase& phase) {
-  check_options(options);
-  TrainSpec spec =
-      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
-  check_name(options, spec);
-  replace_weights_file(options.weights, spec);
-  Job job =
-      load_job(std::move(spec), processes, options.dry_run ? UsedFiles::none : UsedFiles::all);
-  compare_and_connect(job, {{"--max-steps", std::to_string(options.max_steps)},
-                            {"--overfit", std::to_string(options.overfit)}});
-  for (const Requirement& requirement : gate.requirements()) {
-    if (requirement.split != "train") split_by_name(job, requirement.split);
-  }
-  check_metrics_of(gate.requirements(), job.metrics);
-  refuse(problem_of_statistics(job));
-  check_precision(job);
-  if (options.overfit > 0) return run_overfit(options, job, phase);
-  refuse(problem_of_noise_scale(job));
-  if (!job.writes()) return train_beside(options, std::move(job), limits, phase);
-  std::string folder_path = choose_folder(options, job.spec);
-  check_keeps_config(options, folder_path);
-  check_may_write(folder_path);
+/// Checks all that a run would need, and prints what it would do.
+int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
   Progress progress;
-  if (options.dry_run) {
-    try_samples(job.splits.train.source.get());
-    try_samples(job.splits.test.source.get());
-    const TrainStart start = load_start(options, job, folder_of_run(folder_path), progress);
-    continue_schedule(start, job, progress);
-    for (const std::string& text : misfits_of(job, start)) progress.warn(text);
-    print_plan(job);
-    tell_others(job, "dry run", folder_path);
-    return 0;
-  }
+  try_samples(job.splits.train.source.get());
+  try_samples(job.splits.test.source.get());
+  const TrainStart start = load_start(options, job, folder_of_run(folder), progress);
+  continue_schedule(start, job, progress);
+  for (const std::string& text : misfits_of(job, start)) progress.warn(text);
+  print_plan(job);
+  tell_others(job, "dry run", folder);
+  return 0;
+}
 
+/// Says how the run ended, and judges it.
+void conclude(const TrainOptions& options, const Job& job, const RunFolder& folder,
+              const TrainOutcome& outcome, const Json& summary, Gate& gate, Progress& progress) {
+  if (outcome.end == RunEnd::complete) {
+    progress.info(done_line(outcome));
+  } else {
+    progress.info(stopped_line(options, job, folder, outcome));
+    if (folder.has_replaced()) progress.info(replaced_text(folder));
+  }
+  if (const std::string text = ledger_text(outcome.ledger, job); !text.empty()) progress.info(text);
+  // A requested condition is always checked; a run that will be resumed is checked at its end.
+  if (outcome.end != RunEnd::stopped) {
+    gate.judge(summary);
+  } else {
+    gate.leave_unchecked(
+        fmt::format("The run was stopped at step {} ({}): requirements are checked at its end.",
+                    outcome.state.step, name_of(outcome.reason)));
+  }
+}
+
+int train_in_folder(const TrainOptions& options, const TrainLimits& limits, Job job,
+                    const std::string& folder_path, Gate& gate, StartPhase& phase) {
   // First everything is read and checked; until then nothing in the folder changes.
   RunFolder folder = open_folder(options, job.spec, folder_path);
-  folder_path = folder.path();
-  if (folder.restored()) {
-    progress.info(
-        fmt::format("restored the previous run in {}: the run that was to replace it had saved no "
-                    "checkpoint{}",
-                    folder.path(), kept_text(folder)));
-  }
+  Progress progress;
+  if (folder.restored()) progress.info(restored_text(folder));
   if (options.overwrite) {
     folder.check_only_ours();
   } else {
@@ -432,7 +293,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
     const Json results = results_of_complete(job, folder, start);
     if (!results.is_null()) {
       progress.info(complete_line(job, folder, start.point.state));
-      tell_others(job, "complete", folder_path);
+      tell_others(job, "complete", folder.path());
       gate.judge(results);
       return 0;
     }
@@ -460,28 +321,40 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   }
   announce_processes(job, log, progress);
   announce(job, folder, start, log, progress);
-  tell_others(job, kGoOn, folder_path);
+  tell_others(job, kGoOn, folder.path());
   share_start(job, [&] { return start.point; });
   Json summary;
   const TrainOutcome outcome =
       train_and_record(job, start.point, limits, folder, log, progress, summary);
-
-  if (outcome.end == RunEnd::complete) {
-    progress.info(done_line(outcome));
-  } else {
-    progress.info(stopped_line(options, job, folder, outcome));
-    if (folder.has_replaced()) progress.info(replaced_text(folder));
-  }
-  if (const std::string text = ledger_text(outcome.ledger, job); !text.empty()) progress.info(text);
-  // A requested condition is always checked; a run that will be resumed is checked at its end.
-  if (outcome.end != RunEnd::stopped) {
-    gate.judge(summary);
-  } else {
-    gate.leave_unchecked(
-        fmt::format("The run was stopped at step {} ({}): requirements are checked at its end.",
-                    outcome.state.step, name_of(outcome.reason)));
-  }
+  conclude(options, job, folder, outcome, summary, gate, progress);
   return exit_code_of(outcome.reason);
+}
+
+int train_in_world(const TrainOptions& options, const TrainLimits& limits, ProcessGroup* processes,
+                   Gate& gate, StartPhase& phase) {
+  check_options(options);
+  TrainSpec spec =
+      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
+  check_name(options, spec);
+  replace_weights_file(options.weights, spec);
+  Job job =
+      load_job(std::move(spec), processes, options.dry_run ? UsedFiles::none : UsedFiles::all);
+  compare_and_connect(job, {{"--max-steps", std::to_string(options.max_steps)},
+                            {"--overfit", std::to_string(options.overfit)}});
+  for (const Requirement& requirement : gate.requirements()) {
+    if (requirement.split != "train") split_by_name(job, requirement.split);
+  }
+  check_metrics_of(gate.requirements(), job.metrics);
+  refuse(problem_of_statistics(job));
+  check_precision(job);
+  if (options.overfit > 0) return run_overfit(options, job, phase);
+  refuse(problem_of_noise_scale(job));
+  if (!job.writes()) return train_beside(options, std::move(job), limits, phase);
+  const std::string folder = choose_folder(options, job.spec);
+  check_keeps_config(options, folder);
+  check_may_write(folder);
+  return options.dry_run ? dry_run(options, job, folder)
+                         : train_in_folder(options, limits, std::move(job), folder, gate, phase);
 }
 
 }  // namespace

@@ -7,11 +7,22 @@
 #include "kernels/error.h"
 
 namespace dpt {
+namespace {
 
+/// "; its best weights ... are in r/checkpoints/abandoned-1", of a run whose predecessor is
+/// restored; empty if nothing of it is kept.
 std::string kept_text(const RunFolder& folder) {
   if (folder.kept_of_new().empty()) return {};
   return fmt::format("; its best weights, metrics.jsonl and train.log are in {}",
                      folder.kept_of_new());
+}
+
+}  // namespace
+
+std::string restored_text(const RunFolder& folder) {
+  return fmt::format(
+      "restored the previous run in {}: the run that was to replace it had saved no checkpoint{}",
+      folder.path(), kept_text(folder));
 }
 
 std::string replaced_text(const RunFolder& folder) {

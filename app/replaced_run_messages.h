@@ -9,9 +9,9 @@
 
 namespace dpt {
 
-/// "; its best weights are in r/checkpoints/abandoned-1", of a run whose predecessor is restored;
-/// empty if nothing of it is kept.
-std::string kept_text(const RunFolder& folder);
+/// Opening the folder has restored the run that a killed --overwrite was to replace: says so, and
+/// where what the new run had saved is kept.
+std::string restored_text(const RunFolder& folder);
 
 /// For a user who has replaced the wrong run, and has stopped the new one for it: how to undo that.
 std::string replaced_text(const RunFolder& folder);

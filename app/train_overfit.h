@@ -1,0 +1,14 @@
+// dpt train --overfit N: whether the model can learn N batches by heart.
+#pragma once
+
+#include "app/commands.h"
+#include "app/start_phase.h"
+#include "engine/training/job.h"
+
+namespace dpt {
+
+/// Trains on the first batches of `whole` until their loss has fallen; no run folder is read or
+/// made. Returns the exit code. Throws ErrorKind::requirement if the loss has not fallen.
+int run_overfit(const TrainOptions& options, const Job& whole, StartPhase& phase);
+
+}  // namespace dpt
