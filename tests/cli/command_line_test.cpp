@@ -142,7 +142,7 @@ TEST_CASE("a dry run counts replicas and what the optimizer keeps") {
                               .out;
   check_contains(out, "Per image: 192 FLOP forward and backward");
   check_contains(out,
-                 "(4 of 8 images on 2 replicas, 4 at once): parameters 256 B, gradients 320 B, "
+                 "(4 of 8 images on 2 replicas, 4 at once): parameters 256 B, gradients 384 B, "
                  "optimizer 512 B");
   check_contains(out,
                  "train 40 samples, val 8, test 6; 5 steps per epoch, 5 in total; 2 replica(s): ");

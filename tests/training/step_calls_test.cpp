@@ -57,7 +57,7 @@ TEST_CASE("a step uploads no more than its own samples' numbers, after an evalua
     const Backwards given(source, samples);
     const StagedBatch staged = staging.stage(slot, scalars, metrics, given.batch, source);
     // Two lines for scalars and metrics; of a sample, the id in 64 bits and the slot in 32.
-    CHECK(backend.take_calls().uploaded_bytes == 128 + static_cast<std::size_t>(samples) * 12);
+    CHECK(backend.take_calls().uploaded_bytes == 192 + static_cast<std::size_t>(samples) * 12);
     CHECK(at<StepScalars>(staged.batch.scalars, 0).lr == 0.25F);
     CHECK(at<StepMetrics>(staged.metrics, 0).stop_votes == 1);
     for (std::size_t k = 0; k < given.ids.size(); ++k) {
@@ -107,7 +107,7 @@ TEST_CASE("a step is one copy to the device, one launch and one copy back") {
     epochs(2, true);
     backend.take_calls();
     const int steps = static_cast<int>(job.steps_per_epoch);
-    const std::size_t bytes = static_cast<std::size_t>(steps) * (128 + sizeof(UpdateStep)) +
+    const std::size_t bytes = static_cast<std::size_t>(steps) * (192 + sizeof(UpdateStep)) +
                               static_cast<std::size_t>(job.splits.train.size()) * 12;
     epochs(1, false);
     CHECK((backend.take_calls() == CountingBackend::Calls{steps, steps, steps, 0, bytes}));

@@ -283,8 +283,10 @@ TEST_CASE("a folder that is held is the same one wherever it is moved") {
   CHECK(read_all(dir.file("precious")) == "mine");
   fs::create_symlink("nowhere", dir.file("dangling"));
   const std::string dangling = dir.file("dangling");
-  CHECK(error_of([&] { make_folders(dangling); }, dangling) ==
-        "F: expected a folder, found a link that leads nowhere");
+  CHECK(
+      error_of([&] { make_folders(dangling); }, dangling) ==
+      "F: expected a folder, found a link to nowhere, which is not a folder: make that folder, or "
+      "remove the link");
 }
 
 }  // namespace
