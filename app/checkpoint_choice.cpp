@@ -69,7 +69,7 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
   return has_kept ? kept : newest;
 }
 
-/// Refuses a folder without a good checkpoint, with what it has instead.
+/// Refuses a folder without a good checkpoint, naming what it has instead.
 [[noreturn]] void refuse_folder(const std::string& folder, const CheckpointUse& use) {
   const std::string replaced = folder_of_run(folder);
   if (replaced != folder) {

@@ -158,7 +158,8 @@ int run_cli(int argc, const char* const* argv) {
       if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
       fail_usage(app, error.what());
     }
-    // `train` ends with a checkpoint, or where nothing is lost; other commands have none to save.
+    // `train` ends with a checkpoint, or before it has anything to lose; other commands have none
+    // to save.
     if (!app.got_subcommand("train")) let_signals_end_process();
     return run_with_large_stacks(body);
   });

@@ -189,7 +189,8 @@ int run_config_check(const ConfigOptions& options) {
   const Plan plan = check_without_data(spec);
   const std::string weights = check_weights(spec, plan);
   const std::string data = check_listed_data(spec, plan);
-  // The steps of an epoch are not known here, and of the replicas only those that are listed.
+  // The number of steps per epoch is unknown here; of the replicas only those that are listed are
+  // known.
   for (const std::string& text : misfits_of({spec, plan, spec.devices.size(), {}, {}, false})) {
     say("warning: " + text);
   }

@@ -14,7 +14,7 @@
 namespace dpt {
 namespace {
 
-/// What a run would find.
+/// Returns the world that a run would find.
 World world_of_run() {
   World world = detect_world();
   require_started_tasks(world);

@@ -41,7 +41,7 @@ std::string check_same_data(const std::string& path, const CheckpointHeader& hea
   return difference;
 }
 
-/// A warning that the results must not be read without: for the user and in the verdict.
+/// Adds a warning that must accompany the results, for the user and in the verdict.
 void warn_of(const std::string& path, const std::string& text, Gate& gate) {
   if (text.empty()) return;
   say(fmt::format("warning: {}: {}", path, text));

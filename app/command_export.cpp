@@ -49,15 +49,15 @@ std::string file_to_replace(const std::string& path) {
   return fs::canonical(path, error).string();
 }
 
-/// Raw samples are bytes, but for arrays and tables, whose checkpoints know; those of before 1.7 do
-/// not, but the files do.
+/// Returns the type of raw samples: bytes, except for arrays and tables, whose type the checkpoint
+/// knows or, for checkpoints from before 1.7, the files.
 DType raw_type_of(const TrainSpec& spec, const Plan& plan, const CheckpointHeader& header) {
   if (!dataset_kind(spec.data.dataset).any_type) return DType::u8;
   if (header.sample_type) return *header.sample_type;
   return open_dataset(spec.data.dataset, data_requirements(spec, plan)).train->type();
 }
 
-/// What was written, for people or for programs.
+/// Reports what was written, for people or for programs.
 void report_files(const ExportOptions& options, const std::string& checkpoint, const Plan& plan,
                   const ExportFacts& facts, const WeightsChoice& chosen,
                   const std::vector<std::string>& changes) {

@@ -33,7 +33,7 @@ const char* verdict_of(Integrity integrity) {
 }  // namespace
 
 int run_inspect(const InspectOptions& options) {
-  std::error_code error;  // of a name that is too long or a folder that is closed to us
+  std::error_code error;  // for a name that is too long or an inaccessible folder
   const bool is_folder = std::filesystem::is_directory(options.file, error);
   const std::string path = is_folder ? find_checkpoint(options.file, kToInspect) : options.file;
   const SafetensorsFile file = SafetensorsFile::open(path);

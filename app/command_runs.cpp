@@ -140,7 +140,7 @@ std::vector<double> values_of(const RunNumbers& numbers, const std::vector<std::
   return values;
 }
 
-/// Undoes a `train --overwrite` that has not gone far.
+/// Undoes a `train --overwrite` that has not got far.
 int restore_run(const std::string& path, bool json) {
   if (!is_run_folder(path)) {
     fail(ErrorKind::data, "--restore {}: expected a run folder, found none", path);

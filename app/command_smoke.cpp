@@ -38,7 +38,7 @@ namespace {
 std::string make_smoke_folder() {
   std::error_code error;
   const char* named = std::getenv("TMPDIR");
-  const bool is_empty = named && *named == '\0';  // as good as not set, for other programs
+  const bool is_empty = named && *named == '\0';  // other programs treat it as not set
   const std::string temporary = is_empty ? "/tmp" : fs::temp_directory_path(error).string();
   if (error) {
     fail(ErrorKind::data, "--smoke: {}: set TMPDIR to a folder for temporary files",
@@ -209,7 +209,7 @@ int run_smoke(const TrainOptions& options) {
          "--smoke: expected one process, found a launcher that has started several: run it by "
          "itself, with the devices of one process");
   }
-  stop_request::is_starting = true;  // what is read before the first step ends at a stop
+  stop_request::is_starting = true;  // a stop ends reading before the first step
   const auto begun = std::chrono::steady_clock::now();
   const std::string folder = make_smoke_folder();
   SmokeTest test(options, folder);

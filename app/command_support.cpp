@@ -204,7 +204,7 @@ std::int64_t parse_duration(const std::string& text) {
          "'{}' is not a duration: expected one such as 3h50m, 90s or 2d, or a number of seconds",
          text);
   };
-  // Deadlines that are computed from it must not overflow; a longer one is a mistake.
+  // Deadlines computed from it must not overflow; a longer one is a mistake.
   constexpr std::int64_t kYear = 365 * 86400;
   const auto check_length = [&](std::int64_t count, std::int64_t seconds) {
     if (count > kYear / seconds) {

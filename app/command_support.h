@@ -34,8 +34,8 @@ void try_samples(const DataSource* source);
 std::string difference_of_data(const char* name, const std::string& expected,
                                const DataSource& source);
 
-/// How the samples held out of the same data differ from those of a run (`expected`, empty where it
-/// is not known); empty where they do not.
+/// Describes how the samples held out of the same data differ from those of a run (`expected`,
+/// empty if unknown). Returns an empty text if they do not differ.
 std::string difference_of_validation(const std::string& expected, const Split& val);
 
 /// Throws ErrorKind::usage for a model with one output where the data set is of a kind that has

@@ -242,7 +242,7 @@ int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits
   }
 }
 
-/// Checks all that a run would need, and prints what it would do.
+/// Checks everything that a run would need, and prints what it would do.
 int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
   Progress progress;
   try_samples(job.splits.train.source.get());
@@ -255,7 +255,7 @@ int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
   return 0;
 }
 
-/// Says how the run ended, and judges it.
+/// Reports how the run ended, and judges it.
 void conclude(const TrainOptions& options, const Job& job, const RunFolder& folder,
               const TrainOutcome& outcome, const Json& summary, Gate& gate, Progress& progress) {
   if (outcome.end == RunEnd::complete) {

@@ -87,13 +87,13 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-/// True for values that name files or folders and nothing else but words.
+/// Returns true for values that only name files or folders.
 bool is_path(ValueKind kind) {
   return kind == ValueKind::file || kind == ValueKind::folder || kind == ValueKind::config ||
          kind == ValueKind::checkpoint || kind == ValueKind::run || kind == ValueKind::samples;
 }
 
-/// A shell leaves the tilde of `--run-dir=~/runs` alone.
+/// Replaces the tilde of `--run-dir=~/runs`, which shells leave alone.
 std::string replace_home(std::string& path) {
   ExpandedPath expanded = expand_home(path);
   if (expanded.problem.empty()) path = std::move(expanded.path);

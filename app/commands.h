@@ -69,7 +69,7 @@ int run_export(const ExportOptions& options);
 
 struct RunsOptions {
   std::string folder = "runs";
-  std::string restore;  ///< a run folder; instead of a list
+  std::string restore;  ///< run folder to restore, instead of printing a list
   bool json = false;
 };
 int run_runs(const RunsOptions& options);

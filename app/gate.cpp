@@ -33,7 +33,7 @@ void check_verdict_file(const std::string& option, const std::string& path, cons
     fail(ErrorKind::usage, "{} {}: expected a file to write, found a folder", option, path);
   }
   if (fs::exists(status) && !fs::is_regular_file(status)) return;  // a device, a pipe
-  // A folder that is missing, such as that of the run, is made with the file.
+  // A missing folder, such as that of the run, is created with the file.
   std::string folder = folder_of(path);
   while (!fs::exists(folder, error) && folder_of(folder) != folder) folder = folder_of(folder);
   if (!fs::is_directory(folder, error)) {

@@ -27,7 +27,7 @@ class Gate {
   /// where the baseline does not have a value that is asked for.
   int guard(const std::function<int()>& body);
 
-  /// A warning that belongs into the verdict.
+  /// Adds a warning to the verdict.
   void note(std::string warning) { notes_.push_back(std::move(warning)); }
   /// Writes the verdict; then throws ErrorKind::requirement unless all are met.
   void judge(const Json& results);

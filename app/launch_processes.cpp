@@ -220,8 +220,8 @@ class Signals {
     sigaction(SIGCHLD, &child_before_, nullptr);
   }
   Signals(const Signals&) = delete;
-  /// That of before; or with the signals that are passed on blocked, so that the child keeps them
-  /// for the program which it becomes.
+  /// Returns the former mask, with the signals that are passed on blocked if `blocks`, so that the
+  /// child keeps them for the program that it becomes.
   sigset_t mask_of_children(bool blocks) const {
     sigset_t mask = before_;
     for (const int number : kStopSignals) {
@@ -263,7 +263,8 @@ int order_of(const Ending& ending) {
   return ending.by_signal ? 0 : ending.code != static_cast<int>(ErrorKind::peer) ? 1 : 2;
 }
 
-/// What a process gets when the launcher has died: the first signal that asks it to save and end.
+/// Returns the signal for a process whose launcher has died: the first that asks it to save and
+/// end.
 int last_signal() {
   for (const int number : {SIGTERM, SIGUSR1, SIGUSR2, SIGHUP, SIGINT}) {
     if (!is_signal_ignored(number)) return number;
@@ -512,7 +513,7 @@ bool must_launch(const ProcessOptions& options) {
 int launch_processes(int count, const std::string& program, const std::vector<std::string>& command,
                      const LaunchPatience& patience) {
   Launcher launcher(patience);
-  // From here on signals are passed on; what came before was for this process alone.
+  // Signals are passed on from here on; earlier ones were for this process alone.
   if (const StopReason noted = requested_stop(); noted != StopReason::none) {
     say(fmt::format("stopped before the processes were started ({})", name_of(noted)));
     return exit_code_of(noted);
@@ -522,7 +523,8 @@ int launch_processes(int count, const std::string& program, const std::vector<st
 }
 
 int launch_processes(int count, const std::vector<std::string>& command) {
-  // Its own pipes to the processes; rank 0, which inherits the limit, has the most connections.
+  // Includes this process' pipes to the processes; rank 0, which inherits the limit, has the most
+  // connections.
   constexpr int kOwn = 32;
   const int more = std::max(2 * count + kOwn, descriptors_to_run(0, count));
   const std::string problem =

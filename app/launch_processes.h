@@ -15,8 +15,8 @@ namespace dpt {
 struct LaunchPatience {
   std::chrono::milliseconds before_term = std::chrono::seconds(10);
   std::chrono::milliseconds before_kill = std::chrono::seconds(60);  ///< after SIGTERM: it may save
-  /// The program unblocks kStopSignals itself when it handles them, as dpt does: they begin
-  /// blocked, and none is lost while the program is loaded.
+  /// True if the program unblocks kStopSignals itself when it handles them, as dpt does. They then
+  /// begin blocked, so that none is lost while the program is loaded.
   bool unblocks_signals = false;
 };
 
@@ -30,10 +30,10 @@ bool must_launch(const ProcessOptions& options);
 /// of this process; what the others write, to stdout too, appears on stderr line by line after
 /// "[rank N] ".
 ///
-/// kStopSignals go on to all processes, but for what a terminal has sent them already and those
-/// that are ignored. None outlives this process: if it is killed, they get SIGTERM, or another
-/// signal that stops them where SIGTERM is ignored. A stop that was requested before the first is
-/// started (requested_stop) is the result.
+/// Passes kStopSignals on to all processes, except those that a terminal has already sent to them
+/// and those that are ignored. No process outlives this one: if this one is killed, the others get
+/// SIGTERM, or another stop signal if SIGTERM is ignored. A stop that was requested before the
+/// first process is started (requested_stop) is the result.
 ///
 /// The result is the exit code of the first that ended with another one than 0, or where that only
 /// says that another process failed (6), the first of theirs that says why; that of a process that

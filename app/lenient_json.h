@@ -7,8 +7,8 @@
 
 namespace dpt {
 
-/// The value in a file; null if the file cannot be opened or read (a folder, a disk that fails),
-/// and a discarded value if it is not JSON. Throws nothing.
+/// Returns the value in a file: null if the file cannot be opened or read (a folder, a disk that
+/// fails), and a discarded value if it is not JSON. Throws nothing.
 template <class Json>
 Json lenient_json(const std::string& path) {
   std::ifstream in(path);

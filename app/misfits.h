@@ -1,5 +1,5 @@
-// What of a run is allowed but hardly meant, or makes its result depend on the machine: warnings of
-// dpt config check and of the start of dpt train.
+// Warnings of dpt config check and of the start of dpt train about settings that are allowed but
+// probably unintended, or that make the result depend on the machine.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,15 @@ struct MisfitContext {
   const TrainSpec& spec;
   const Plan& plan;
   std::size_t replicas = 1;
-  std::optional<std::size_t> replicas_before;   ///< those of the checkpoint that is resumed
-  std::optional<std::int64_t> steps_per_epoch;  ///< where the data is known
-  bool has_segments = false;  ///< epochs were added, and the run has said what its schedule does
+  std::optional<std::size_t> replicas_before;   ///< number in the checkpoint that is resumed
+  std::optional<std::int64_t> steps_per_epoch;  ///< set if the data is known
+  bool has_segments = false;  ///< epochs were added, and the run has reported its schedule
 };
 
-/// A sentence on each; none for most configs.
+/// Returns one sentence for each misfit; empty for most configs.
 std::vector<std::string> misfits_of(const MisfitContext& run);
 
-/// The same of a run that begins at `start`.
+/// Returns the same for a run that begins at `start`.
 std::vector<std::string> misfits_of(const Job& job, const TrainStart& start);
 
 }  // namespace dpt

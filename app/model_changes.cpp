@@ -11,8 +11,8 @@
 namespace dpt {
 namespace {
 
-/// The paths that may differ: what a resumed run may change, and what says which samples are used
-/// and what is measured.
+/// Returns the paths that may differ: what a resumed run may change, and what selects the samples
+/// and the measurements.
 std::vector<std::string> free_paths() {
   std::vector<std::string> paths = changeable_fields(catalog());
   for (const char* path : {"seed", "metrics", "data.val_split", "data.batch_size",
@@ -27,7 +27,7 @@ std::vector<std::string> free_paths() {
   return paths;
 }
 
-/// The changes one after the other: the first ones, and how many more there are.
+/// Lists the changes: the first ones, and the number of further ones.
 std::string list_text(const std::vector<std::string>& changes, const std::string& separator) {
   constexpr std::size_t kMaxShown = 20;
   const std::size_t shown = std::min(kMaxShown, changes.size());

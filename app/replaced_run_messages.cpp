@@ -9,7 +9,7 @@
 namespace dpt {
 namespace {
 
-/// "; its best weights ... are in r/checkpoints/abandoned-1", of a run whose predecessor is
+/// Returns "; its best weights ... are in r/checkpoints/abandoned-1" for a run whose predecessor is
 /// restored; empty if nothing of it is kept.
 std::string kept_text(const RunFolder& folder) {
   if (folder.kept_of_new().empty()) return {};

@@ -1,5 +1,5 @@
-// dpt train --overwrite: what is said of the run that is replaced, and its return when the new one
-// fails early.
+// Messages of dpt train --overwrite about the run that is replaced, and the return of that run if
+// the new one fails early.
 #pragma once
 
 #include <string>
@@ -9,17 +9,18 @@
 
 namespace dpt {
 
-/// Opening the folder has restored the run that a killed --overwrite was to replace: says so, and
-/// where what the new run had saved is kept.
+/// Returns the message that opening the folder has restored the run that a killed --overwrite was
+/// to replace, and where the data that the new run had saved is kept.
 std::string restored_text(const RunFolder& folder);
 
-/// For a user who has replaced the wrong run, and has stopped the new one for it: how to undo that.
+/// Returns how to undo the replacement, for a user who replaced the wrong run and stopped the new
+/// one.
 std::string replaced_text(const RunFolder& folder);
 
-/// Whether the folder is this process' still: else nothing more may be written there.
+/// Returns true if the folder is still this process'. Otherwise nothing more may be written there.
 bool is_held(RunFolder& folder);
 
-/// While the new run has saved no checkpoint, the one that it replaces comes back when this ends.
+/// Restores the replaced run on destruction if the new run has saved no checkpoint.
 class Replacement {
  public:
   Replacement(RunFolder& folder, Progress& progress) : folder_(folder), progress_(progress) {}

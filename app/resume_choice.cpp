@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kBest = "best";
 
 bool is_file(const std::string& path) {
-  std::error_code error;  // of a name that is too long or a folder that is closed to us
+  std::error_code error;  // for a name that is too long or an inaccessible folder
   return fs::is_regular_file(path, error);
 }
 
@@ -26,7 +26,7 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, error);
 }
 
-/// The folders of abandoned branches, the oldest first.
+/// Returns the folders of abandoned branches, oldest first.
 std::vector<std::string> abandoned_folders(const std::string& folder) {
   constexpr std::string_view kPrefix = "abandoned-";
   std::vector<std::pair<std::int64_t, std::string>> found;
@@ -46,7 +46,8 @@ std::vector<std::string> abandoned_folders(const std::string& folder) {
   return paths;
 }
 
-/// The step that a word names: "28", "step-28", "step-00000028.safetensors"; -1 for another.
+/// Returns the step that a word names: "28", "step-28", "step-00000028.safetensors"; -1 for any
+/// other.
 std::int64_t step_of_word(std::string_view word) {
   constexpr std::string_view kPrefix = "step-", kSuffix = ".safetensors";
   if (word.starts_with(kPrefix)) {
@@ -59,7 +60,7 @@ std::int64_t step_of_word(std::string_view word) {
   return result.ec == std::errc() && result.ptr == end && step >= 0 ? step : -1;
 }
 
-/// The steps in a folder, in words: "the steps 28, 56"; long lists lose their middle.
+/// Lists the steps in a folder: "the steps 28, 56"; long lists are shortened in the middle.
 std::string steps_text(const std::string& folder) {
   constexpr std::size_t kMax = 20, kLast = 3;
   std::vector<std::string> steps;
@@ -76,7 +77,7 @@ std::string steps_text(const std::string& folder) {
   return fmt::format("the step{} {}", steps.size() > 1 ? "s" : "", fmt::join(steps, ", "));
 }
 
-/// Refuses a name of --resume, saying which there are.
+/// Refuses a name of --resume, listing those that exist.
 [[noreturn]] void refuse_name(const std::string& name, const std::string& folder) {
   std::string text = fmt::format(
       "--resume {}: expected auto, never, must, a checkpoint file, a step of the run, best, or "
@@ -92,8 +93,8 @@ std::string steps_text(const std::string& folder) {
   throw Error(ErrorKind::usage, text);
 }
 
-/// The file or folder that --resume names. A path that exists as it is written comes first, but a
-/// folder only after names in the run.
+/// Returns the file or folder that --resume names. An existing path of that name takes precedence,
+/// but a folder only after names in the run.
 std::string named_path(const std::string& name, const std::string& folder) {
   if (is_file(name)) return name;
   std::vector<std::string> places;
@@ -117,13 +118,14 @@ bool is_same(const std::string& a, const std::string& b) {
   return fs::equivalent(a, b, error);
 }
 
-/// Where the newest checkpoint of a folder is looked for: of a run, or one of checkpoints.
+/// Returns the folder to search for the newest checkpoint: `folder` is a run's, or one of
+/// checkpoints.
 std::string place_of_checkpoints(const std::string& folder) {
   return list_checkpoints(folder).empty() ? folder + "/checkpoints" : folder;
 }
 
-/// The intact checkpoint to continue from where those in checkpoints/ are damaged: the best, else
-/// the newest of an abandoned branch. Returns its header and path.
+/// Finds the intact checkpoint to continue from if those in checkpoints/ are damaged: the best,
+/// else the newest of an abandoned branch. Returns its header and path.
 std::optional<std::pair<CheckpointHeader, std::string>> intact_elsewhere(
     const std::string& folder) {
   std::vector<std::string> paths = {folder + "/best.safetensors"};
@@ -137,13 +139,13 @@ std::optional<std::pair<CheckpointHeader, std::string>> intact_elsewhere(
     try {
       if (is_file(path)) return std::pair(read_checkpoint_header(path), path);
     } catch (const Error&) {
-      // Damaged, too.
+      // This one is damaged, too.
     }
   }
   return std::nullopt;
 }
 
-/// `what`: what is wrong with the run's checkpoints.
+/// Refuses to resume; `what` is what is wrong with the run's checkpoints.
 [[noreturn]] void refuse_without_good(const TrainOptions& options, const std::string& folder,
                                       const std::string& what) {
   const auto intact = intact_elsewhere(folder);

@@ -1,5 +1,5 @@
-// Which checkpoint dpt train resumes: what --resume names, or the newest good one of the run
-// folder.
+// Choice of the checkpoint that dpt train resumes: the one that --resume names, or the newest good
+// one of the run folder.
 #pragma once
 
 #include <optional>
@@ -11,15 +11,16 @@
 
 namespace dpt {
 
-/// The checkpoint to resume, which was read and verified.
+/// Checkpoint to resume, already read and verified.
 struct ResumeChoice {
   VerifiedCheckpoint file;
-  bool is_named = false;  ///< by --resume, not only as the newest of the run folder
+  bool is_named = false;  ///< named by --resume, not just the newest of the run folder
 };
 
-/// Finds it for the run in `folder`; nothing for a fresh start. `progress` gets a warning for each
-/// damaged file that is skipped. Throws ErrorKind::usage for a name that is none, with those that
-/// exist, and ErrorKind::data for damaged files, with what is good and the command to resume it.
+/// Finds the checkpoint for the run in `folder`; nothing for a fresh start. Warns through
+/// `progress` of each damaged file that is skipped. Throws ErrorKind::usage for an unknown name,
+/// listing those that exist, and ErrorKind::data for damaged files, naming an intact one and the
+/// command that resumes it.
 std::optional<ResumeChoice> choose_checkpoint(const TrainOptions& options,
                                               const std::string& folder, const Plan& plan,
                                               Progress& progress);

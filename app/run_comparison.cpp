@@ -14,7 +14,7 @@
 namespace dpt {
 namespace {
 
-/// The lists whose items stand in different orders.
+/// Adds the lists whose items are in different orders.
 void add_orders(const std::vector<RunConfig>& configs, std::vector<ConfigDifference>& out) {
   for (const auto& [path, items] : configs[0].flat.orders) {
     std::vector<std::vector<std::string>> lists;

@@ -13,17 +13,17 @@
 
 namespace dpt {
 
-/// A run's config in the form in which configs are compared (show_to_compare).
+/// Config of a run in the form in which configs are compared (show_to_compare).
 struct RunConfig {
   FlatConfig flat;
-  /// Its values by path; the path of a list with named items has their names, in their order.
+  /// Values by path; the path of a list with named items has their names, in their order.
   std::map<std::string, std::string> by_path;
 };
 
-/// A path at which configs differ.
+/// Path at which configs differ.
 struct ConfigDifference {
   std::string path;
-  std::vector<std::optional<std::string>> values;  ///< one for each config; unset: it has none
+  std::vector<std::optional<std::string>> values;  ///< one for each config; unset if it has none
 };
 
 /// `folder` without slashes at its end. Throws ErrorKind::data where it is no run's: it has no
@@ -34,10 +34,10 @@ std::string checked_run_folder(std::string folder);
 /// reading a config throws.
 RunConfig config_of_run(const std::string& folder);
 
-/// Where not all configs have the same value, or lists of theirs the same order.
+/// Finds where configs have different values, or the same items of a list in different orders.
 std::vector<ConfigDifference> differences_of(const std::vector<RunConfig>& configs);
 
-/// A value of a ConfigDifference as tables show it.
+/// Formats a value of a ConfigDifference for tables.
 inline std::string text_of(const std::optional<std::string>& value) {
   return value.value_or("-");
 }

@@ -10,15 +10,15 @@
 
 namespace dpt {
 
-/// The config of a checkpoint, to evaluate it, and what of the model `overrides` have changed
-/// (changes_of_model), which the caller must refuse or report.
+/// Config of a checkpoint for an evaluation, and the changes that `overrides` have made to the
+/// model (changes_of_model), which the caller must refuse or report.
 struct EvaluationSpec {
   TrainSpec spec;
   std::vector<std::string> changes;
 };
 
-/// Where the data is and what runs it may be of today. `path` is the checkpoint's file, for
-/// messages.
+/// Reads the config of a checkpoint; `overrides` may say where the data is today and what runs the
+/// evaluation. `path` is the checkpoint's file, for messages.
 EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::string& path,
                                    std::vector<std::string> overrides, const std::string& devices);
 

@@ -77,8 +77,8 @@ void read_log(const std::string& path, RunFacts& facts) {
     const std::string name = text_in(json, "event", "");
     if (name.empty()) continue;
     if (name == "run_start") {
-      // What earlier processes ended with may be of a branch that was abandoned since, or older
-      // than the best that this process has saved.
+      // The results of earlier processes may belong to a branch that was abandoned since, or be
+      // older than the best that this process has saved.
       facts.status = kInterrupted;
       facts.best_name.clear();
       facts.best.reset();
@@ -107,7 +107,8 @@ void read_log(const std::string& path, RunFacts& facts) {
   }
 }
 
-/// Of a run whose newest process has not ended, or failed: what the best checkpoint says of itself.
+/// Reads what the best checkpoint says of itself, for a run whose newest process has failed or not
+/// ended.
 void read_best(const std::string& path, RunFacts& facts) {
   if (!facts.best_name.empty() || time_of(path) == 0) return;
   try {

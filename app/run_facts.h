@@ -14,9 +14,9 @@ struct RunFacts {
   /// "running", what the last run_end says ("ok", "max_steps", "stopped", "failed"; "diverged"
   /// where it failed for that), or "interrupted": the process was killed.
   std::string status;
-  std::int64_t steps = 0;  ///< done, as far as the log tells
-  /// The monitor of the best: "val/accuracy"; empty = there is none. It is what the newest process
-  /// ended with, or what best.safetensors says.
+  std::int64_t steps = 0;  ///< done, according to the log
+  /// Monitor of the best value, such as "val/accuracy"; empty if there is none. It is the one that
+  /// the newest process ended with, or that of best.safetensors.
   std::string best_name;
   std::optional<double> best;     ///< unset where it is not finite
   std::int64_t best_step = 0;     ///< of the best

@@ -12,7 +12,8 @@
 namespace dpt {
 namespace {
 
-/// What polls for a stop ends within milliseconds; freeing what was read takes longer.
+/// Time for loops that poll for a stop: they end within milliseconds, but freeing what was read
+/// takes longer.
 constexpr std::chrono::milliseconds kPatience{1000};
 
 }  // namespace

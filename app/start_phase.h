@@ -1,5 +1,5 @@
-// The time from the beginning of `dpt train` to its first step, in which a stop that is requested
-// ends the command at once: there is nothing to save yet.
+// The time from the beginning of `dpt train` to its first step, during which a requested stop ends
+// the command at once: there is nothing to save yet.
 #pragma once
 
 #include <functional>
@@ -11,18 +11,18 @@
 
 namespace dpt {
 
-/// One at a time.
+/// Start phase of a command. Only one may exist at a time.
 class StartPhase {
  public:
-  /// `speaks`: this process tells the user; of several, the first.
+  /// `speaks`: true if this process tells the user; of several processes, only the first does.
   explicit StartPhase(bool speaks);
   ~StartPhase();
   StartPhase(const StartPhase&) = delete;
 
-  /// Runs `body`, the start and the run itself, and returns its result. A stop before the first
-  /// step ends it with a message and the stop's exit code.
+  /// Runs `body`, the start and the run itself, and returns its result. If a stop comes before the
+  /// first step, prints a message and returns the stop's exit code.
   int guard(const std::function<int()>& body);
-  /// While it lives, the other processes are told of a stop.
+  /// Reports a stop to the other processes while it lives.
   class InWorld {
    public:
     InWorld(StartPhase& phase, ProcessGroup* processes) : phase_(phase) {
@@ -34,14 +34,15 @@ class StartPhase {
    private:
     StartPhase& phase_;
   };
-  /// Until now the process has changed nothing that its sudden end would leave unfinished: a loop
-  /// that does not poll for a stop is not waited for longer than a second. From now on it is.
+  /// Marks the beginning of changes that a sudden end of the process would leave unfinished. Before
+  /// it, the command waits up to a second for a loop that does not poll for a stop; after it, until
+  /// the loop ends.
   void begin_changes() { watch_.reset(); }
 
  private:
   void set_processes(ProcessGroup* processes);
   void say_stopped(StopReason reason) const;
-  /// For a loop that does not poll. Never returns.
+  /// Ends the process if a loop does not poll. Never returns.
   void end_process(StopReason reason);
 
   bool speaks_;

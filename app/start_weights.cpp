@@ -40,13 +40,13 @@ std::string head_line(const HeadReport& head) {
   return line;
 }
 
-constexpr std::size_t kMaxNames = 20;  // of a kind: a file of another model may have thousands
+constexpr std::size_t kMaxNames = 20;  // per kind: a file of another model may have thousands
 
-/// A line for each name, up to kMaxNames, and how many more there are.
+/// Formats a line for each name, up to kMaxNames, and the number of further ones.
 std::vector<std::string> lines_of(const char* what, const std::vector<std::string>& names,
                                   const char* remark) {
   std::vector<std::string> lines;
-  // One more takes no more room than its count.
+  // Showing one more takes no more room than its count.
   const std::size_t shown = names.size() <= kMaxNames + 1 ? names.size() : kMaxNames;
   for (std::size_t i = 0; i < shown; ++i) {
     lines.push_back(fmt::format("  {}: {}{}", what, names[i], remark));
@@ -57,7 +57,7 @@ std::vector<std::string> lines_of(const char* what, const std::vector<std::strin
   return lines;
 }
 
-/// Sorts names into those that were expected and surprises.
+/// Sorts names into expected ones and surprises.
 class Expectation {
  public:
   Expectation(const char* what, const std::vector<std::string>& names,

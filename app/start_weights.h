@@ -20,8 +20,8 @@ struct StartWeights {
 /// `--weights FILE` takes the place of weights.file where the config has `weights`.
 void replace_weights_file(const std::string& file, TrainSpec& spec);
 
-/// The file of weights that `path` names: of a run folder, its best checkpoint, as `dpt eval` takes
-/// it. Throws ErrorKind::data for a folder without one.
+/// Returns the weights file that `path` names: for a run folder, its best checkpoint, as in `dpt
+/// eval`. Throws ErrorKind::data for a folder without one.
 std::string weights_file_of(const std::string& path);
 
 /// What the options and the config ask for; nothing, if a new run starts from initial values.

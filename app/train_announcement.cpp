@@ -18,7 +18,7 @@
 namespace dpt {
 namespace {
 
-/// The event run_start.
+/// Writes the event run_start.
 void log_run_start(const Job& job, const TrainStart& start, RunLog& log) {
   const RunState& state = start.point.state;
   Json fields = {
@@ -39,7 +39,7 @@ void log_run_start(const Job& job, const TrainStart& start, RunLog& log) {
   log.event("run_start", fields);
 }
 
-/// Warns of what makes this run another one than the user may think, or slow.
+/// Warns of what may make this run slow, or different from what the user expects.
 void warn_at_start(const Job& job, const TrainStart& start, Progress& progress) {
   const std::string inexact = inexact_devices(job, start.point.devices);
   if (!inexact.empty()) progress.warn(inexact);
@@ -55,7 +55,7 @@ void warn_at_start(const Job& job, const TrainStart& start, Progress& progress) 
   }
 }
 
-/// Says which weights and samples evaluations see.
+/// Reports which weights and samples evaluations see.
 void announce_evaluation(const Job& job, Progress& progress) {
   if (job.spec.train.ema) {
     progress.info(fmt::format(

@@ -1,4 +1,4 @@
-// dpt train, before the first step: what the log and the user learn of the run.
+// Announcements of dpt train before the first step, for the log and the user.
 #pragma once
 
 #include "app/train_start.h"
@@ -9,12 +9,12 @@
 
 namespace dpt {
 
-/// Writes the members of the world to the log and for the user (event `processes`), before anything
+/// Writes the members of the world to the log (event `processes`) and for the user, before anything
 /// can go wrong with them. Does nothing in a run of one process.
 void announce_processes(const Job& job, RunLog& log, Progress& progress);
 
-/// Writes the event `run_start`; says what is trained, where it starts, and what the user should
-/// know of it.
+/// Writes the event `run_start`, and tells the user what is trained, where it starts, and what else
+/// matters.
 void announce(const Job& job, const RunFolder& folder, const TrainStart& start, RunLog& log,
               Progress& progress);
 

@@ -1,4 +1,4 @@
-// dpt train --overfit N: whether the model can learn N batches by heart.
+// dpt train --overfit N: tests if the model can memorise N batches.
 #pragma once
 
 #include "app/commands.h"
@@ -7,8 +7,8 @@
 
 namespace dpt {
 
-/// Trains on the first batches of `whole` until their loss has fallen; no run folder is read or
-/// made. Returns the exit code. Throws ErrorKind::requirement if the loss has not fallen.
+/// Trains on the first batches of `whole` until their loss has fallen. Reads and creates no run
+/// folder. Returns the exit code. Throws ErrorKind::requirement if the loss has not fallen.
 int run_overfit(const TrainOptions& options, const Job& whole, StartPhase& phase);
 
 }  // namespace dpt

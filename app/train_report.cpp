@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kPlainCharacters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
 
-/// The words of the command line that a resume keeps.
+/// Returns the words of the command line that a resume keeps.
 std::vector<std::string> words_to_resume(const TrainOptions& options, bool without_max_steps,
                                          bool without_run_dir) {
   std::vector<std::string> words;

@@ -15,18 +15,19 @@ namespace dpt {
 /// measured is in it.
 Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& outcome);
 
-/// The words of a command line, quoted for a shell, without secrets (engine/spec/secrets.h).
+/// Returns the words of a command line, quoted for a shell, without secrets
+/// (engine/spec/secrets.h).
 std::string shell_command(const std::vector<std::string>& words);
 
-/// The command that resumes the run of `options` from a file.
+/// Returns the command that resumes the run of `options` from a checkpoint.
 std::string resume_command(const TrainOptions& options, const std::string& checkpoint);
 
 /// How to resume a run that ended early: "run the same command again to resume", or the command.
 std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunFolder& folder,
                          RunEnd end);
-/// As the function of process_devices.h, for the processes of a run on this machine.
+/// Calls the function of process_devices.h for the processes of a run on this machine.
 std::string why_cores_are_short(const Job& job);
-/// The last line of a run that ended early: where, why, what was saved and how to go on.
+/// Returns the last line of a run that ended early: where, why, what was saved and how to continue.
 std::string stopped_line(const TrainOptions& options, const Job& job, const RunFolder& folder,
                          const TrainOutcome& outcome);
 

@@ -95,7 +95,7 @@ void warn_of_other_weights(const std::string& argument, const TrainSpec& spec,
                   start.checkpoint, began));
 }
 
-/// Refuses what could be trained but not read again from a checkpoint.
+/// Refuses what could be trained but not read back from a checkpoint.
 void check_can_be_saved(const Job& job) {
   check_tensor_names(job.plan, job.state_names());
   try {
@@ -113,7 +113,7 @@ void name_monitors(const std::string& path, StartingPoint& start) {
   state.best_monitor = best_monitor_of(spec);
 }
 
-/// The folder of the run that has written the config; empty for a config of the user's.
+/// Returns the folder of the run that wrote the config; empty for a config of the user's.
 std::string run_of_config(const std::string& config) {
   const fs::path path = fs::path(config).lexically_normal();
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
@@ -123,7 +123,7 @@ std::string run_of_config(const std::string& config) {
   std::getline(log, line);
   const bool is_log = line.find(R"("event":"run_start")") != std::string::npos ||
                       line.find(R"("event":"processes")") != std::string::npos;
-  // A run that --overwrite has set aside is no place to train in.
+  // A run that --overwrite has set aside must not be trained.
   const bool is_own = path.filename() == "config.yaml" && is_run_folder(folder) && is_log &&
                       fs::weakly_canonical(folder, error).filename() != "replaced";
   return is_own ? folder : std::string();
@@ -142,8 +142,8 @@ void check_options(const TrainOptions& options) {
 void check_name(const TrainOptions& options, const TrainSpec& spec) {
   if (!is_stream(options.config) || spec.origins.contains("name")) return;
   fail(ErrorKind::usage,
-       "{}: expected a name of the run, which a config that is no file does not have: give it one "
-       "with name: NAME, or with name=NAME on the command line",
+       "{}: expected a name of the run, which a config that is not a file does not have: give it "
+       "one with name: NAME, or with name=NAME on the command line",
        options.config);
 }
 

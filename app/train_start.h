@@ -13,16 +13,16 @@ namespace dpt {
 /// Throws ErrorKind::usage for options that contradict each other.
 void check_options(const TrainOptions& options);
 
-/// Throws ErrorKind::usage for a config without a name that is read from a stream: there is no file
-/// whose name could be the run's.
+/// Throws ErrorKind::usage if a config without a name is read from a stream: there is no file name
+/// to name the run after.
 void check_name(const TrainOptions& options, const TrainSpec& spec);
 
-/// The run folder that the options ask for. The config.yaml that a run has written leads back to
-/// the run's own folder.
+/// Returns the run folder that the options ask for. The config.yaml of a run leads back to the
+/// run's own folder.
 std::string choose_folder(const TrainOptions& options, const TrainSpec& spec);
 
-/// Opens it, or with `--resume never` and no `--run-dir` the first that is free. The files of
-/// --verdict and --junit in it belong to the run.
+/// Opens that folder, or, with `--resume never` and no `--run-dir`, the first free one. The files
+/// of --verdict and --junit in it belong to the run.
 RunFolder open_folder(const TrainOptions& options, const TrainSpec& spec, const std::string& path);
 
 /// Throws ErrorKind::usage when the config is a file of the user's that the resolved config would

@@ -14,7 +14,7 @@ struct VerdictFacts {
   std::string subject;   ///< the config, run or checkpoint that it was called with
   std::string baseline;  ///< as Baseline::path
   std::string error;     ///< why the command failed before anything was checked; empty = it did not
-  std::vector<std::string> warnings = {};  ///< without which the verdict must not be read
+  std::vector<std::string> warnings = {};  ///< must accompany the verdict
 };
 
 /// A heading with the verdict, and a table with a row for each requirement.

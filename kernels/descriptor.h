@@ -1,4 +1,4 @@
-// A file descriptor that has an owner.
+// A file descriptor with an owner.
 #pragma once
 
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 namespace dpt {
 
-/// Closes its descriptor at the end; -1 is none. Movable.
+/// Owner of a descriptor, which it closes at the end; -1 is none. Movable.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}

@@ -40,7 +40,7 @@ struct OptimizerDesc {
 /// What an optimizer did with the update of a step.
 enum class UpdateOutcome : std::uint8_t {
   applied,  ///< written; all weights and optimizer state are finite
-  refused,  ///< the loss, the gradient or a running statistic was not finite: nothing was written
+  refused,  ///< the loss, the gradient or a running statistic was non-finite; nothing was written
   broken,   ///< written, and a weight or optimizer state is no longer finite
   withheld  ///< an earlier step was refused or broken: nothing was written
 };
@@ -54,9 +54,9 @@ struct UpdateGuard {
 /// Sums that a loss adds up for metrics (LossDesc::sums), at most.
 inline constexpr int kMostMetricSums = 9;
 
-/// A sum in the flat gradient buffer, as the sum of two floats. Of counts it is exact: `high` is a
+/// Sum in the flat gradient buffer, as the sum of two floats. It is exact for counts: `high` is a
 /// multiple of kDigit and `low` below it, so that adding up the floats of up to 65,536 parts with
-/// up to 2^32 samples, in any order, rounds nowhere. Any other sum is all in `high`.
+/// up to 2^32 samples, in any order, never rounds. Any other sum is all in `high`.
 struct SplitSum {
   static constexpr std::int64_t kDigit = 256;
   float high = 0, low = 0;
@@ -84,14 +84,14 @@ struct StepMetrics {
   SplitSum count;        ///< samples
   float stop_votes = 0;  ///< ranks that were asked to stop after this step
   // Written after the sum, by `check_running` and by the optimizer.
-  /// 0, or kFirstStatistic - the place, after the beginning of the first RunningRange, of the first
-  /// running statistic that the update would make non-finite.
+  /// 0, or kFirstStatistic minus the place, after the beginning of the first RunningRange, of the
+  /// first running statistic that the update would make non-finite.
   std::uint32_t bad_statistic = 0;
   float outcome = 0;   ///< an UpdateOutcome
   float bad_norm = 0;  ///< StepScalars::grad_norm of a refused or broken update
-  /// Of the samples that count, in the order of LossDesc::sums.
+  /// Sums over the samples that count, in the order of LossDesc::sums.
   SplitSum sums[kMostMetricSums];
-  float padding[4] = {};  ///< to whole cache lines
+  float padding[4] = {};  ///< fills whole cache lines
 
   static constexpr std::uint32_t kFirstStatistic = 0xffffffff;
   double mean_loss() const { return static_cast<double>(loss_sum) / weight; }
@@ -158,8 +158,8 @@ struct MomentMerge {
   float cross = 0;        ///< left's values times right's, over both
 };
 
-/// A count of updates among the flat fp32 parameters: the bits of a float are those of an integer,
-/// because fp32 does not count beyond 2^24. It stops at the largest bits that are a finite float's.
+/// Count of updates among the flat fp32 parameters: the bits of a float are those of an integer,
+/// because fp32 does not count beyond 2^24. It stops at the largest bits of a finite float.
 struct UpdateCounter {
   static constexpr std::int32_t kMax = 0x7f7fffff;
   static constexpr std::int32_t count(float bits) { return std::bit_cast<std::int32_t>(bits); }
@@ -177,7 +177,7 @@ struct UpdateCounter {
 struct RunningRange {
   std::int64_t begin = 0, end = 0;  ///< floats, from the beginning of the parameters
   float momentum = 0.1F;  ///< the new statistics' part; below 0: 1 / the number of updates so far
-  std::int64_t counter = 0;  ///< where those updates are counted (UpdateCounter)
+  std::int64_t counter = 0;  ///< place of the count of those updates (UpdateCounter)
 };
 
 struct RunningArgs {
@@ -216,8 +216,8 @@ class FlatKernels {
   /// Sets StepMetrics::bad_statistic if `update_running` would make a running statistic non-finite.
   virtual void check_running(std::span<const RunningRange> ranges, const RunningArgs& args) = 0;
   /// The running statistics of every range approach those of the batch, as torch.nn.BatchNorm2d's
-  /// do, and each UpdateCounter in [counters) grows by one; nothing, unless metrics.outcome is
-  /// `applied` and check_running found them finite.
+  /// do, and each UpdateCounter in [counters) grows by one. Nothing changes unless metrics.outcome
+  /// is `applied` and check_running found them finite.
   virtual void update_running(std::span<const RunningRange> ranges, Range counters,
                               const RunningArgs& args) = 0;
   /// Writes the weights and biases of `folds` to `folded`, from the flat parameters.

@@ -20,8 +20,8 @@ class alignas(64) Heartbeat {
   }
   void set_step(std::int64_t step) noexcept { step_.store(step, std::memory_order_relaxed); }
 
-  /// The number changes between two looks where the replica has made progress, or is in a call to
-  /// the system that may take long (SystemCall).
+  /// Returns a number that has changed since the last look if the replica has made progress, or is
+  /// in a system call that may take long (SystemCall).
   std::uint64_t beats() const noexcept {
     if (calls_.load(std::memory_order_relaxed) > 0 && now_ms() < patience_ends_ms_) {
       beats_.fetch_add(1, std::memory_order_relaxed);
@@ -36,7 +36,7 @@ class alignas(64) Heartbeat {
   static std::int64_t now_ms() noexcept;
 
   mutable std::atomic<std::uint64_t> beats_{0};
-  std::atomic<int> calls_{0};  ///< under way, of all threads
+  std::atomic<int> calls_{0};  ///< system calls under way, of all threads
   std::atomic<std::int64_t> patience_ends_ms_{0};
   std::atomic<std::int64_t> step_{0};
   std::atomic<const char*> doing_{nullptr};
@@ -53,9 +53,9 @@ inline void beat(const char* doing) noexcept {
   if (const auto& heartbeat = heartbeat_of_thread()) heartbeat->beat(doing);
 }
 
-/// While it lives, the calling thread is in a call to the file system that says nothing until it
-/// ends (fsync, rename). Its replica, if it has one, does not count as stalled meanwhile, for up to
-/// kLongestCall: a disk that hangs for ever ends the run all the same.
+/// Marks the calling thread, while it lives, as being in a call to the file system that reports
+/// nothing until it ends (fsync, rename). The thread's replica, if it has one, does not count as
+/// stalled meanwhile, for up to kLongestCall: a disk that hangs forever still ends the run.
 class SystemCall {
  public:
   static constexpr std::chrono::minutes kLongestCall{30};

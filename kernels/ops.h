@@ -161,8 +161,8 @@ struct BatchNormDesc {
 struct ConcatDesc {
   std::int64_t batch = 0;
   std::vector<SampleShape> in;  ///< 2 to kMaxInputs
-  /// Inputs of any sizes: y, of 1x1 pixels, has their elements one input after another, each in the
-  /// order (C,H,W).
+  /// True for inputs of any sizes: y, of 1x1 pixels, has their elements one input after another,
+  /// each in the order (C,H,W).
   bool flatten = false;
   SampleShape out;
   DType type = DType::f32;

@@ -80,7 +80,7 @@ std::string random_text(std::size_t bytes) {
 
 bool same_secret(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
-  // As many steps as what came has bytes: its sender knows their number.
+  // The number of steps is the length of the received text, which its sender knows anyway.
   for (std::size_t i = 0; i < a.size(); ++i) {
     const char other = b.empty() ? '\0' : b[i % b.size()];
     difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(other);

@@ -7,9 +7,9 @@
 
 namespace dpt {
 
-/// Returns what `body` returns, or throws what it throws. Where stacks are limited to less than 1
-/// MiB (ulimit -s), it runs on a thread with 8 MiB, as all threads get that start from then on,
-/// those of libraries too. To be called before any thread starts.
+/// Returns what `body` returns, or throws what it throws. If stacks are limited to less than 1 MiB
+/// (ulimit -s), runs it on a thread with 8 MiB; all threads get that from then on, including those
+/// of libraries. Call this before any thread starts.
 int run_with_large_stacks(const std::function<int()>& body);
 
 /// A thread that runs `body`, flushes denormal numbers (kernels/cpu/denormals.h) and beats for the

@@ -7,7 +7,7 @@
 
 namespace dpt {
 
-/// Thrown by check_stop. Nothing has failed, so it is not an Error.
+/// Thrown by check_stop. It is not an Error, because nothing has failed.
 class StopRequested : public std::exception {
  public:
   const char* what() const noexcept override { return "stopped on request"; }
@@ -21,8 +21,8 @@ inline std::atomic<bool> is_starting{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
 }  // namespace stop_request
 
-/// Throws StopRequested where a stop is requested and training has not begun. From then on the
-/// trainer decides where it stops, and this does nothing. Any thread whose exceptions are passed
+/// Throws StopRequested if a stop is requested and training has not begun. From then on the trainer
+/// decides where to stop, and this does nothing. Call it on any thread whose exceptions are passed
 /// on; it costs two loads.
 inline void check_stop() {
   if (stop_request::is_starting.load(std::memory_order_relaxed) &&

@@ -14,7 +14,7 @@ inline std::string mebibytes(std::uint64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1024.0 * 1024.0));
 }
 
-/// "4.5 s"; three digits of less than a second: "0.05 s".
+/// Formats a duration: "4.5 s"; below a second with three digits: "0.05 s".
 inline std::string seconds_text(std::chrono::steady_clock::duration time) {
   const double seconds = std::chrono::duration<double>(time).count();
   return seconds < 1 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.1f} s", seconds);

@@ -61,7 +61,7 @@ struct FileTensors {
 };
 
 /// Takes the tensors of a plan, and the states of its parameters, while their file is verified.
-/// What does not fit is left to VerifiedCheckpoint::take, which says so.
+/// Leaves what does not fit to VerifiedCheckpoint::take, which reports it.
 class PlanReceiver : public TensorReceiver {
  public:
   PlanReceiver(const Plan& plan, std::vector<float>& params,
@@ -101,7 +101,7 @@ class PlanReceiver : public TensorReceiver {
   }
 
  private:
-  /// "STATE.PARAM"; names of states have no dots.
+  /// Finds a state "STATE.PARAM"; names of states have no dots.
   void find_state(std::string_view name) {
     const std::size_t dot = name.find('.');
     if (dot == std::string_view::npos) return;
@@ -116,7 +116,7 @@ class PlanReceiver : public TensorReceiver {
   std::map<std::string, std::vector<float>, std::less<>>& states_;
   std::size_t floats_;
   std::map<std::string_view, const Param*> by_name_;
-  const Param* param_ = nullptr;  ///< of the tensor that is being read
+  const Param* param_ = nullptr;  ///< parameter of the tensor that is being read
   std::vector<float>* flat_ = nullptr;
   std::vector<float> values_;
   std::vector<std::int64_t> integers_;
@@ -261,7 +261,7 @@ std::optional<VerifiedCheckpoint> VerifiedCheckpoint::newest_good(
   return std::nullopt;
 }
 
-/// Checks that a tensor fits; `seen` collects what the plan asked for.
+/// Checks that a tensor fits; `seen` collects the names that the plan asked for.
 void VerifiedCheckpoint::check_param(const std::string& name, const Param& param,
                                      std::set<std::string>& seen) const {
   const TensorEntry* entry = file_.find(name);

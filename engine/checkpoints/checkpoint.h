@@ -86,8 +86,8 @@ struct Checkpoint {
   std::string dataset_fingerprint;    ///< of the training data
   std::int64_t train_samples = 0;     ///< of the train split; 0 in files of older releases
   std::string test_fingerprint;       ///< of the test data; empty without any
-  std::string val_fingerprint;  ///< of the held-out samples; empty without, and in older files
-  std::int64_t shards = 0;      ///< 0 = fast mode
+  std::string val_fingerprint;        ///< held-out samples; empty if none or in older files
+  std::int64_t shards = 0;            ///< 0 = fast mode
   std::vector<std::string> devices;
   std::string made_by;   ///< library versions and instruction set
   std::string checksum;  ///< of the file that it was loaded from
@@ -119,21 +119,22 @@ struct CheckpointHeader {
 };
 CheckpointHeader read_checkpoint_header(const HeldPath& path);
 
-/// A checkpoint that was read whole, once, and verified on the way.
+/// Checkpoint whose file was read completely, once, and verified on the way.
 class VerifiedCheckpoint {
  public:
-  /// Keeps the tensors that fit `plan`, which must outlive this. Throws ErrorKind::data: of a
-  /// damaged file, with the newest good one next to it.
+  /// Keeps the tensors that fit `plan`, which must outlive this object. Throws ErrorKind::data for
+  /// a damaged file, naming the newest good one next to it.
   VerifiedCheckpoint(const HeldPath& path, const Plan& plan);
-  /// The newest one of a folder that verifies; `warn` gets a line for each that does not.
+  /// Returns the newest checkpoint of a folder that verifies; `warn` gets a line for each that does
+  /// not.
   static std::optional<VerifiedCheckpoint> newest_good(
       const std::string& folder, const Plan& plan,
       const std::function<void(const std::string&)>& warn);
 
   const std::string& path() const { return file_.path(); }
   const CheckpointHeader& header() const { return header_; }
-  /// The checkpoint. Throws ErrorKind::data naming what does not fit the plan. REQUIRES: called
-  /// once.
+  /// Returns the checkpoint. Throws ErrorKind::data naming what does not fit the plan. REQUIRES:
+  /// called once.
   Checkpoint take();
 
  private:
@@ -149,7 +150,7 @@ class VerifiedCheckpoint {
   std::map<std::string, std::vector<float>, std::less<>> states_;
 };
 
-/// Reads and verifies, as VerifiedCheckpoint.
+/// Reads and verifies a checkpoint as VerifiedCheckpoint does.
 Checkpoint load_checkpoint(const HeldPath& path, const Plan& plan);
 
 /// "step-00001234.safetensors"
@@ -157,17 +158,17 @@ std::string checkpoint_name(std::int64_t step);
 
 /// Paths of the checkpoints of a folder, newest step first, by name only. None if it is missing.
 std::vector<std::string> list_checkpoints(const std::string& folder);
-/// The same as steps.
+/// Returns the same as steps.
 std::vector<std::int64_t> list_steps(const HeldPath& folder);
 
 /// The newest one that verifies; empty if there is none. `warn` gets a line for each that does not.
 std::string newest_good_checkpoint(const std::string& folder,
                                    const std::function<void(const std::string&)>& warn);
 
-/// What is wrong with a file as a checkpoint, or empty. Reads all of it, unless this process has
-/// verified it before.
+/// Returns the defect of a file as a checkpoint, or an empty text. Reads the whole file unless this
+/// process has verified it before.
 std::string defect_of(const HeldPath& path);
-/// The same, where this is known of the file.
+/// Returns the same for a file whose integrity is already known.
 std::string defect_of(const HeldPath& path, Integrity integrity);
 
 /// The step of "step-00001234.safetensors", or -1 for another name.

@@ -50,7 +50,7 @@ int close_once(int fd) {
   return ::close(fd) == 0 || errno == EINTR ? 0 : -1;
 }
 
-/// Removes a name. `flags`: 0, or AT_REMOVEDIR for an empty folder.
+/// Removes an entry. `flags`: 0, or AT_REMOVEDIR for an empty folder.
 int unlink_entry(const HeldPath& path, int flags = 0) {
   const SystemCall call("removing a file");
   return uninterrupted([&] { return ::unlinkat(path.at(), path.name(), flags); });
@@ -81,7 +81,7 @@ std::string read_link(const HeldPath& path) {
   return target;
 }
 
-/// Copies a file, a link or a whole folder to `to`, where nothing is.
+/// Copies a file, a link or a whole folder to `to`, which must not exist.
 void copy_entry(const HeldPath& from, const HeldPath& to) {
   switch (entry_type(from, false)) {
     case EntryType::folder:
@@ -96,7 +96,7 @@ void copy_entry(const HeldPath& from, const HeldPath& to) {
   }
 }
 
-/// Removes a folder and what is in it, or a file or link; nothing is durable yet.
+/// Removes a folder and what is in it, or a file or link. Makes nothing durable yet.
 void remove_entries(const HeldPath& path) {
   const bool is_folder = entry_type(path, false) == EntryType::folder;
   if (is_folder) {
@@ -107,7 +107,7 @@ void remove_entries(const HeldPath& path) {
   }
 }
 
-/// What renaming would do, where `to` is on another file system.
+/// Does what renaming would do, if `to` is on another file system.
 void move_by_copy(const HeldPath& from, const HeldPath& to) {
   const HeldPath copy = to + kTemporarySuffix;
   remove_tree(copy);

@@ -66,12 +66,12 @@ void write_file_atomically(const HeldPath& path, const std::string& text);
 std::string read_whole_file(const HeldPath& path);
 
 enum class EntryType : std::uint8_t { none, file, folder, link, other };
-/// The type of what stands there; of a link, of what it leads to (`none` if that is missing) unless
-/// `follow` is false. What cannot be looked at is `none`.
+/// Returns the type of the entry; for a link, the type of its target (`none` if that is missing)
+/// unless `follow` is false. Returns `none` if the entry cannot be examined.
 EntryType entry_type(const HeldPath& path, bool follow = true);
-/// Whether two places are the same file or folder, which exists.
+/// Returns true if two paths lead to the same existing file or folder.
 bool is_same_entry(const HeldPath& a, const HeldPath& b);
-/// The names in a folder, sorted; empty if it is missing. Throws ErrorKind::data.
+/// Returns the names in a folder, sorted; empty if it is missing. Throws ErrorKind::data.
 std::vector<std::string> list_names(const HeldPath& folder);
 
 // What changes folders. Each throws ErrorKind::data with the path and the system's reason, and
@@ -79,19 +79,19 @@ std::vector<std::string> list_names(const HeldPath& folder);
 
 /// Makes the folder `path`, and those above it, where they are missing.
 void make_folders(const HeldPath& path);
-/// Gives the file, folder or link `from` the name `to`. Across file systems it is copied, and
-/// removed when the copy is durable: a crash leaves `from`, or both.
+/// Renames the file, folder or link `from` to `to`. Across file systems, copies it and removes the
+/// original when the copy is durable: a crash leaves `from`, or both.
 void move_durably(const HeldPath& from, const HeldPath& to);
 /// Makes `to` a copy of the file `from`, so that a crash leaves the old `to` or the new one. No
 /// hard link: whoever writes into one of the two names (cp does) would change the other.
 void copy_durably(const HeldPath& from, const HeldPath& to);
-/// Makes `to`, where nothing is, a link that says `target`.
+/// Creates the link `to`, which must not exist, with the target `target`.
 void link_durably(const std::string& target, const HeldPath& to);
-/// Removes a file or link; one that is not there is no error.
+/// Removes a file or link; a missing one is not an error.
 void remove_durably(const HeldPath& path);
-/// Removes a file, a link, or a folder with all that is in it; what links lead to stays.
+/// Removes a file, a link, or a folder with all that is in it; targets of links stay.
 void remove_tree(const HeldPath& path);
-/// Removes a folder if it is empty; says nothing of one that is not, or is missing.
+/// Removes a folder if it is empty; ignores one that is missing or not empty.
 void remove_if_empty(const HeldPath& folder);
 
 /// fsync of a folder. Returns 0 or the errno of the failure; a file system without it counts as

@@ -16,7 +16,7 @@ namespace {
 
 using std::string_view_literals::operator""sv;
 
-/// A path as a literal of Python.
+/// Returns a path as a Python literal.
 std::string literal(const std::string& path) {
   return json_text(nlohmann::json(path));
 }
@@ -25,8 +25,8 @@ std::string converted_name(const std::string& path) {
   return std::filesystem::path(path).replace_extension(".safetensors").string();
 }
 
-/// Lines of Python that convert `path`, and what to do with the result. `body` has {0} for the file
-/// and {1} for the new one.
+/// Returns lines of Python that convert `path`, and what to do with the result. `body` has {0} for
+/// the file and {1} for the new one.
 std::string conversion(const std::string& path, const std::string& body) {
   const std::string to = converted_name(path);
   return fmt::format(
@@ -70,7 +70,7 @@ constexpr const char* kHdf5 =
     "program that wrote them and save them with the safetensors package, with PyTorch's names and "
     "layouts";
 
-/// The name of the first file in a zip archive; empty if it is cut.
+/// Returns the name of the first file in a zip archive; empty if it is truncated.
 std::string_view first_member(std::string_view zip) {
   constexpr std::size_t kLengthAt = 26, kNameAt = 30;
   if (zip.size() < kNameAt) return {};
@@ -82,7 +82,7 @@ std::string_view first_member(std::string_view zip) {
 std::string zip_file(const std::string& path, std::string_view head) {
   const std::string_view member = first_member(head);
   if (member.ends_with(".npy")) return numpy_archive(path);
-  // TorchScript too; the folder has the name of the file or "archive".
+  // Includes TorchScript; the folder has the name of the file or "archive".
   const std::size_t slash = member.find('/');
   const std::string_view inside = slash == std::string_view::npos ? ""sv : member.substr(slash);
   for (const char* name :
@@ -96,7 +96,7 @@ std::string zip_file(const std::string& path, std::string_view head) {
   return "a zip archive. Unpack it, and give the safetensors file that is in it";
 }
 
-/// ModelProto of ONNX: field 1 is its version, a small number; then come other fields of it.
+/// Recognises a ModelProto of ONNX: field 1 is its version, a small number; other fields follow.
 bool is_onnx(std::string_view head) {
   constexpr std::string_view kNextFields = "\x12\x1a\x22\x28\x32\x3a\x42"sv;
   return head.size() > 2 && head[0] == 8 && head[1] > 0 && head[1] < 64 &&
@@ -113,7 +113,7 @@ std::string_view without_mark(std::string_view text) {
   return text.starts_with(kByteOrderMark) ? text.substr(kByteOrderMark.size()) : text;
 }
 
-/// Whether the file begins with a good number of printable characters of ASCII.
+/// Returns true if the file begins with enough printable ASCII characters.
 bool is_text(std::string_view head) {
   constexpr std::size_t kEnough = 64;
   const std::string_view begin = without_mark(head).substr(0, kEnough);
@@ -128,7 +128,7 @@ std::string first_line(std::string_view text) {
   return fmt::format("'{}'{}", line.substr(0, kMax), line.size() > kMax ? "..." : "");
 }
 
-/// Of a file of printable characters.
+/// Describes a file of printable characters.
 std::string text_file(std::string_view head) {
   constexpr const char* kAgain = ". The download failed: download the file itself";
   std::string_view text = without_mark(head);

@@ -16,7 +16,7 @@ HeldPath::HeldPath(std::string path) : name_(std::move(path)), text_(name_) {}
 HeldPath::HeldPath(const char* path) : HeldPath(std::string(path)) {}
 
 HeldPath HeldPath::hold(const std::string& path) {
-  // O_PATH: the right to list the folder is not needed.
+  // O_PATH does not need the right to list the folder.
   FileHandle folder = open_file(path, O_PATH | O_DIRECTORY);
   if (!folder.is_open()) {
     fail(ErrorKind::data, "{}: cannot open the folder: {}", path, std::strerror(errno));

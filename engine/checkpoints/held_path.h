@@ -1,5 +1,5 @@
-// A place in the file system: a path, or a name in a folder that is held open, where it is found
-// after the folder was moved, and never in another folder that has taken its path.
+// A location in the file system: a path, or a name in a folder that is held open. The latter is
+// found even after the folder was moved, and never in another folder that has taken its path.
 #pragma once
 
 #include <memory>
@@ -16,21 +16,21 @@ class HeldPath {
  public:
   HeldPath(std::string path);  // NOLINT(google-explicit-constructor): a path is a place
   HeldPath(const char* path);  // NOLINT(google-explicit-constructor)
-  /// The folder `path`, held open. Throws ErrorKind::data if it cannot be opened.
+  /// Opens and holds the folder `path`. Throws ErrorKind::data if it cannot be opened.
   static HeldPath hold(const std::string& path);
 
-  /// The file or folder `name` in this folder.
+  /// Returns the file or folder `name` in this folder.
   HeldPath operator/(std::string_view name) const;
-  /// The folder that this is in; of a held folder, itself.
+  /// Returns the folder that contains this; for a held folder, itself.
   HeldPath folder() const;
-  /// This name with something appended.
+  /// Returns this name with something appended.
   HeldPath operator+(std::string_view suffix) const;
 
-  /// The path for messages. After a held folder was moved it is the old one.
+  /// Returns the path for messages. It stays the same after a held folder was moved.
   const std::string& text() const { return text_; }
-  /// The last part of the path.
+  /// Returns the last part of the path.
   std::string last_name() const;
-  /// The first two arguments of openat(2) and its relatives.
+  /// Return the first two arguments of openat(2) and its relatives.
   int at() const;
   const char* name() const { return name_.c_str(); }
 

@@ -13,10 +13,10 @@ namespace dpt {
 /// Throws ErrorKind::data, naming both, unless the shapes agree.
 void check_shape(const SafetensorsFile& file, const TensorEntry& entry, const Param& param);
 
-/// The counts of a parameter that is a counter; `values` are those of its place in the flat buffer.
+/// Returns the counts of a parameter that is a counter; `values` is its place in the flat buffer.
 std::vector<std::int64_t> counts_of(const Param& param, const float* values);
 
-/// Puts counts of a file into their place in the flat buffer: the inverse of counts_of.
+/// Writes the counts of a file to their place in the flat buffer: the inverse of counts_of.
 void put_counts(const Param& param, std::span<const std::int64_t> counts, float* values);
 
 /// A tensor of a file into its place in the flat buffer. Throws ErrorKind::data for a dtype that it

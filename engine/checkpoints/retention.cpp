@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kSuffix = ".safetensors";
 
-/// Of a name that a crash left of the writing of a checkpoint.
+/// Returns true for a temporary name that a crash left while a checkpoint was written.
 bool is_temporary(std::string_view name) {
   if (!name.ends_with(kTemporarySuffix)) return false;
   name.remove_suffix(std::string_view(kTemporarySuffix).size());
@@ -124,7 +124,7 @@ void Retention::apply(std::int64_t newest, const std::function<bool(std::int64_t
   std::vector<std::int64_t> steps = list_steps(folder_);
   std::erase_if(steps, [&](std::int64_t step) { return step > newest; });
   const std::int64_t kept = std::max<std::int64_t>(1, keep_last_);
-  // While none is too many, nothing depends on which of them are good.
+  // If no checkpoint has to go, it does not matter which of them are good.
   if (static_cast<std::int64_t>(steps.size()) <= kept) steps.clear();
   std::int64_t good = 0;
   for (const std::int64_t step : steps) {

@@ -82,7 +82,7 @@ std::vector<float> convert(const std::vector<std::byte>& bytes, Convert to_float
   return floats;
 }
 
-/// Wants nothing.
+/// Receiver that wants nothing.
 class NoReceiver : public TensorReceiver {
  public:
   std::span<std::byte> place_for(const TensorEntry&) override { return {}; }
@@ -94,10 +94,10 @@ class HashingReader {
  public:
   HashingReader(const FileHandle& file, const std::string& path) : file_(file), path_(path) {}
 
-  /// The next bytes, as many as `place` has.
+  /// Reads the next bytes, as many as `place` has.
   void read(std::span<std::byte> place) {
     while (!place.empty()) {
-      // In blocks, which the hash finds in the processor's cache.
+      // Reads in blocks, which the hash then finds in the processor's cache.
       const std::span<std::byte> part = place.first(std::min(place.size(), kBlockBytes));
       read_exactly(file_, path_, at_, part);
       hasher_.add(part);
@@ -121,7 +121,7 @@ class HashingReader {
   std::uint64_t at_ = 0;
 };
 
-/// Checks what must hold before any memory is asked for: that this is a safetensors file, whose
+/// Checks what must hold before any memory is allocated: that this is a safetensors file, whose
 /// header fits into it. `head` holds its first bytes. Returns the length of the header.
 std::uint64_t check_head(const std::string& path, const std::string& head, std::uint64_t size) {
   std::uint64_t header_bytes = 0;

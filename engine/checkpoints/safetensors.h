@@ -40,14 +40,14 @@ struct TensorEntry {
 
 enum class Integrity : std::uint8_t { good, mismatch, absent };
 
-/// Takes tensors while their file is verified.
+/// Receiver of tensors while their file is verified.
 class TensorReceiver {
  public:
   virtual ~TensorReceiver() = default;
-  /// TensorEntry::bytes() bytes for the values as stored, valid until received(); empty: the tensor
-  /// is not wanted.
+  /// Returns TensorEntry::bytes() bytes for the values as stored, valid until received(); empty if
+  /// the tensor is not wanted.
   virtual std::span<std::byte> place_for(const TensorEntry& entry) = 0;
-  /// Called when they are filled.
+  /// Called when these bytes are filled.
   virtual void received(const TensorEntry& entry) = 0;
 };
 
@@ -61,13 +61,14 @@ class SafetensorsFile {
   const Metadata& metadata() const { return metadata_; }
   /// In the order of the data section; dpt.integrity included.
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
-  /// The tensor of that name, or null. Takes logarithmic time.
+  /// Returns the tensor of that name, or null. Takes logarithmic time.
   const TensorEntry* find(std::string_view name) const;
-  /// Whether dpt.integrity matches the bytes before it. Reads the whole file, unless this process
-  /// has found these bytes good before (VerifiedFiles).
+  /// Checks that dpt.integrity matches the bytes before it. Reads the whole file unless this
+  /// process has found these bytes good before (VerifiedFiles).
   Integrity check_integrity() const;
-  /// The same, always reading, and each tensor that `receiver` wants is read to its place on the
-  /// way: the file is read once. What was received counts only if the result is Integrity::good.
+  /// Does the same, but always reads, and reads each tensor that `receiver` wants to its place on
+  /// the way, so that the file is read once. Received tensors count only if the result is
+  /// Integrity::good.
   Integrity check_integrity(TensorReceiver& receiver) const;
   /// What dpt.integrity says, as 32 hexadecimal digits, without comparing; empty without it. Two
   /// files with the same one hold the same bytes.

@@ -350,7 +350,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
   HeaderReader reader(path);
   nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
   SafetensorsHeader header = reader.take();
-  // Empty tensors share their place with others: they stay in the order of the header.
+  // Empty tensors share their place with others, so they stay in the order of the header.
   std::stable_sort(header.tensors.begin(), header.tensors.end(),
                    [](const TensorEntry& a, const TensorEntry& b) {
                      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

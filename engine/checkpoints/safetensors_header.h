@@ -31,7 +31,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
 std::string format_safetensors_header(const std::string& path, const Metadata& metadata,
                                       const std::vector<TensorView>& tensors);
 
-/// What is wrong with a tensor's name, or empty.
+/// Returns the defect of a tensor's name, or an empty text.
 std::string name_defect(const std::string& name);
 
 /// Bytes of one element, or 0 for an unknown dtype.

@@ -29,7 +29,7 @@ struct Checker {
     if (std::isfinite(found) && 0 <= found && found <= high) return;
     fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected {}, found {}", path, key, why, found);
   }
-  /// A sum may exceed fp32, in which a step adds up, and is then not finite.
+  /// Checks a sum, which may exceed fp32, in which a step adds up, and is then non-finite.
   void sum(const char* key, double found) const {
     if (std::isnan(found) || 0 <= found) return;
     fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected sums of at least 0, found {}", path, key,

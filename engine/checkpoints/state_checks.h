@@ -1,5 +1,5 @@
-// Whether the counters of a checkpoint are ones that a run of dpt can have, and whether its tensors
-// can be saved.
+// Checks that a run of dpt can have the counters of a checkpoint, and that its tensors can be
+// saved.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace dpt {
 void check_state(const std::string& path, const CheckpointHeader& header);
 
 /// Throws ErrorKind::usage if save_checkpoint would refuse the name of a tensor of the plan, or of
-/// one of the optimizer's `states` of it: to be called before a run has anything to lose.
+/// one of the optimizer's `states` for it. Call this before a run has anything to lose.
 void check_tensor_names(const Plan& plan, const std::vector<std::string>& states);
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// Which files this process has read whole and found good, so that it need not read them again.
+// Files that this process has read completely and found good, so that it need not read them again.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// Shows, without reading, that a file has the same bytes as before: size and times of the last
-/// changes, in nanoseconds.
+/// Size and times of the last changes, in nanoseconds, which show without reading that a file has
+/// the same bytes as before.
 struct FileStamp {
   std::int64_t size = -1, modified = 0, changed = 0;
   std::uint64_t device = 0, inode = 0;
@@ -19,16 +19,17 @@ struct FileStamp {
 
 /// Remembers verified files by their stamps, whatever their names. Thread-safe.
 ///
-/// A file that was changed just before it is read is not remembered: a second change in the same
-/// tick of the file system's clock would leave its stamp as it was.
+/// Does not remember a file that was changed just before it is read: a second change in the same
+/// tick of the file system's clock would leave its stamp unchanged.
 class VerifiedFiles {
  public:
-  /// True if the open file has bytes that were found good.
+  /// Returns true if the bytes of the open file were found good.
   bool contains(int fd) const;
-  /// The stamp of an open file that is about to be read, for add(); nothing if it cannot be
+  /// Returns the stamp of an open file that is about to be read, for add(); nothing if it cannot be
   /// remembered.
   static std::optional<FileStamp> stamp_before_reading(int fd);
-  /// The file was read whole and found good. Does nothing if it has changed since `before`.
+  /// Records that the file was read completely and found good. Does nothing if it has changed since
+  /// `before`.
   void add(int fd, const FileStamp& before);
 
  private:
@@ -37,7 +38,7 @@ class VerifiedFiles {
   std::map<Key, FileStamp> stamps_;
 };
 
-/// The process' own.
+/// Returns the instance of this process.
 VerifiedFiles& verified_files();
 
 }  // namespace dpt

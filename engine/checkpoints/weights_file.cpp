@@ -29,7 +29,7 @@ std::string average_prefix(WeightsUse use) {
   return fmt::format("optim.{}.", name_of(use));
 }
 
-/// Gives tensors of the file the names that the model has for them.
+/// Maps names of tensors in the file to the names that the model has for them.
 class Renaming {
  public:
   explicit Renaming(const TextPairs& map) {
@@ -38,7 +38,7 @@ class Renaming {
       longest_ = std::max(longest_, from.size());
     }
   }
-  /// Replaces the longest prefix that the map has.
+  /// Replaces the longest prefix that is in the map.
   std::string renamed(const std::string& name) const {
     const std::string_view text = name;
     for (std::size_t size = std::min(longest_, text.size()) + 1; size-- > 0;) {
@@ -53,7 +53,7 @@ class Renaming {
   std::size_t longest_ = 0;
 };
 
-/// Up to ten of a list's names.
+/// Lists up to ten of the names.
 std::string some(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 10;
   const std::vector<std::string> shown(
@@ -331,7 +331,7 @@ class WeightsLoader {
   std::map<std::string, const TensorEntry*> by_name_;  ///< by the model's names
   std::set<const TensorEntry*> used_;
   std::vector<std::string> file_classes_;
-  std::map<std::string_view, std::ptrdiff_t> row_of_class_;  ///< of each of file_classes_
+  std::map<std::string_view, std::ptrdiff_t> row_of_class_;  ///< row of each of file_classes_
   WeightsReport report_;
 };
 
@@ -343,7 +343,7 @@ WeightsReport load_weights(const WeightsSpec& spec, const Plan& plan,
 }
 
 std::string patterns_for(const std::vector<std::string>& names) {
-  constexpr std::size_t kMax = 200;  // more are for no config, but for another file
+  constexpr std::size_t kMax = 200;  // more belong to another file, not into a config
   std::vector<std::string> patterns;
   std::set<std::string> known;
   for (const std::string& name : names) {

@@ -20,18 +20,18 @@
 namespace dpt {
 namespace {
 
-// After an attempt that failed, and the longest wait for a socket.
+// Pause after a failed attempt, and the longest wait for a socket.
 constexpr std::chrono::milliseconds kPause{50};
-// Connections that have proven nothing, beyond those of the processes that are expected. Where more
+// Limit of connections that have proven nothing, beyond those of the expected processes. If more
 // come, the oldest of them are closed; a process among those tries again.
 constexpr std::size_t kMaxStrangers = 64;
 constexpr std::string_view kGreeting = "dptlink1";
-// Greeting: the word, the ranks of the two processes, the proof; answer: the proof.
+// A greeting has the word, the ranks of the two processes and the proof; an answer has the proof.
 constexpr std::size_t kProofBytes = 32, kGreetingBytes = kGreeting.size() + 4 + 4 + kProofBytes;
 
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-/// The numeric address as a structure of the system; null if it is none.
+/// Returns the numeric address as a structure of the system; null if it is invalid.
 Addresses resolve(const std::string& address, const std::string& port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -55,7 +55,7 @@ std::string port_of(int listener) {
   return std::to_string(ntohs(port));
 }
 
-/// Of a rank, the lowest byte first.
+/// Encodes a rank, lowest byte first.
 std::string four_bytes(int number) {
   std::string bytes;
   for (int shift = 0; shift < 32; shift += 8) {
@@ -70,7 +70,7 @@ int number_of(std::string_view bytes) {
   return static_cast<int>(number);
 }
 
-/// A few bytes into a new connection, whose buffer has room for them.
+/// Sends a few bytes over a new connection, whose buffer has room for them.
 bool send_whole(int socket, const std::string& bytes) {
   return send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
          static_cast<ssize_t>(bytes.size());
@@ -103,7 +103,7 @@ std::string LinkConnector::connect(const std::vector<std::string>& invitations) 
     start_attempts();
     const Clock::time_point before = Clock::now();
     wait();
-    // A process that was stopped itself does not take the others for slow.
+    // A process that was suspended itself does not take the others for slow.
     idle_ += std::min<Clock::duration>(Clock::now() - before, 2 * kPause);
     if (missing_ < missing) idle_ = Clock::duration{0};
     if (idle_ >= options_.patience) return problem();

@@ -1,6 +1,7 @@
-// Connects each two processes of a world by TCP. Each process listens on one port; of two, the one
-// of the higher rank connects to the other. Both then prove to each other that they know the
-// secret, without saying it. What does not is a stranger: it is closed, and takes nobody's place.
+// Connects each pair of processes of a world by TCP. Each process listens on one port; in a pair,
+// the one of the higher rank connects to the other. Both then prove to each other that they know
+// the secret, without revealing it. A connection that does not is a stranger: it is closed, and
+// takes nobody's place.
 #pragma once
 
 #include <chrono>
@@ -15,18 +16,19 @@ namespace dpt {
 
 class LinkConnector {
  public:
-  /// Listens at once, on a port that the system chooses. Throws ErrorKind::peer where it cannot.
+  /// Listens at once, on a port that the system chooses. Throws ErrorKind::peer on failure.
   explicit LinkConnector(const LinkOptions& options);
 
-  /// Returns what each other process must be told before it can connect: address, port, and a
-  /// random number which makes proofs good for these connections only.
+  /// Returns what each other process must know before it can connect: address, port, and a random
+  /// number that makes proofs valid for these connections only.
   std::string invitation() const;
 
   /// Connects to all others, whose invitations are given by rank, and closes the port. Returns an
-  /// empty text, or why not all are connected. Call it once.
+  /// empty text, or the reason why not all are connected. Call it once.
   std::string connect(const std::vector<std::string>& invitations);
 
-  /// Returns the connections by rank, not blocking; after connect. That of this process is none.
+  /// Returns the connections by rank, in non-blocking mode; that of this process is empty. Call it
+  /// after connect.
   std::vector<Descriptor> take_sockets() { return std::move(sockets_); }
 
  private:
@@ -34,15 +36,15 @@ class LinkConnector {
 
   struct Peer {
     std::string address, port, nonce;
-    Clock::time_point next_attempt;  ///< to connect to it
+    Clock::time_point next_attempt;  ///< earliest time to connect to it
     bool is_being_tried = false;
-    std::string problem;  ///< of the last attempt
+    std::string problem;  ///< failure of the last attempt
   };
-  /// A connection that has not proven anything yet.
+  /// Connection that has not proven anything yet.
   struct Candidate {
     Descriptor socket;
-    int rank = -1;               ///< of the process that it was made to; -1 = it came
-    bool is_connecting = false;  ///< the system has not yet said that the other end is reached
+    int rank = -1;               ///< process that it was made to; -1 = incoming
+    bool is_connecting = false;  ///< the other end is not reached yet
     std::string received;
   };
   using Candidates = std::list<Candidate>;
@@ -50,10 +52,10 @@ class LinkConnector {
   void read(const std::vector<std::string>& invitations);
   void start_attempts();
   void attempt(int rank);
-  /// One round of waiting: for the candidates, and for new ones.
+  /// Waits once, for the candidates and for new ones.
   void wait();
   void accept_one();
-  /// The socket of the candidate has something to say. Returns false if it is to be dropped.
+  /// Handles an event of the candidate's socket. Returns false if the candidate is to be dropped.
   bool advance(Candidate& candidate);
   bool finish_connecting(Candidate& candidate);
   bool receive(Candidate& candidate, std::size_t size);
@@ -65,7 +67,7 @@ class LinkConnector {
   std::string greeting(int to) const;
   std::string proof(const char* role, int from, int to) const;
   std::string problem() const;
-  /// How many processes have yet to connect to this one.
+  /// Returns the number of processes that have yet to connect to this one.
   std::size_t expected() const;
 
   const LinkOptions options_;
@@ -76,7 +78,7 @@ class LinkConnector {
   std::vector<Descriptor> sockets_;
   Candidates candidates_;
   int missing_ = 0;    ///< processes that are not yet connected
-  int strangers_ = 0;  ///< connections that came and proved nothing
+  int strangers_ = 0;  ///< incoming connections that proved nothing
   Clock::duration idle_{0};
   Clock::time_point no_accept_before_;
 };

@@ -36,16 +36,17 @@ using GatherTexts = std::function<std::vector<std::string>(const std::string& mi
 
 struct LinkOptions {
   int rank = 0, size = 1;
-  std::string address;  ///< of this process, to which the others connect
-  /// The same on all processes. A connection counts once both ends have proven that they know it.
+  std::string address;  ///< address of this process, to which the others connect
+  /// Shared secret of all processes. A connection counts once both ends have proven that they know
+  /// it.
   std::string secret;
-  /// The processes give up when no further one has connected for this long.
+  /// Time after which the processes give up if no further one has connected.
   std::chrono::milliseconds patience = std::chrono::seconds(20);
 };
 
-/// Makes links over TCP: one connection between each two processes. Whatever else connects to the
-/// port on which this process listens meanwhile is closed, and harms nothing. Collective. Throws
-/// ErrorKind::peer when the links cannot be made, naming the pair.
+/// Makes links over TCP: one connection for each pair of processes. Anything else that connects
+/// meanwhile to the port on which this process listens is closed, and does no harm. Collective.
+/// Throws ErrorKind::peer if the links cannot be made, naming the pair.
 std::unique_ptr<ProcessLinks> make_tcp_links(const LinkOptions& options, const GatherTexts& gather);
 
 }  // namespace dpt

@@ -1,6 +1,6 @@
-// Links between processes over TCP. They move bytes and nothing else: what is added stays ours, so
-// that the bits depend on nobody. The thread that exchanges does all the work: it writes what the
-// connections take and reads what has come, until all is done.
+// Links between processes over TCP. They only move bytes: dpt does all additions itself, so that
+// the bits depend on nothing else. The thread that exchanges does all the work: it writes what the
+// connections accept and reads what has arrived, until all is done.
 //
 // Every message begins with its place in the sequence of exchanges and its size, so that ends that
 // disagree notice it.
@@ -33,11 +33,11 @@ struct Header {
 struct Message {
   Header header;
   std::byte* data = nullptr;
-  std::size_t done = 0;  ///< bytes, the header's among them
+  std::size_t done = 0;  ///< bytes, including the header's
 
   std::size_t size() const { return sizeof header + header.bytes; }
   bool is_done() const { return done == size(); }
-  /// What is left of the header and of the data.
+  /// Returns what is left of the header and of the data.
   std::array<iovec, 2> rest() {
     const std::size_t head = std::min(done, sizeof header), body = done - head;
     return {iovec{reinterpret_cast<std::byte*>(&header) + head, sizeof header - head},
@@ -71,11 +71,11 @@ class TcpLinks : public ProcessLinks {
       out_[p] = in_[p] = {};
       out_[p].done = in_[p].done = sizeof(Header);
       if (!sockets_[p].is_open()) continue;
-      // Nothing is written to what is sent.
+      // Sent data is never written to.
       begin(out_[p], const_cast<std::byte*>(send[p].data()), send[p].size());
       begin(in_[p], receive[p].data(), receive[p].size());
     }
-    // Each begins with another process, so that not all send to one.
+    // Each process begins with a different peer, so that not all send to the same one.
     for (int i = 1; i < size_; ++i) {
       const int p = (rank_ + i) % size_;
       if (!out_[static_cast<std::size_t>(p)].is_done()) write(p);
@@ -94,7 +94,7 @@ class TcpLinks : public ProcessLinks {
       }
       aborted_.store(true);
     }
-    // It stays readable: every later wait returns at once.
+    // The event stays readable: every later wait returns at once.
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
   }
@@ -106,7 +106,7 @@ class TcpLinks : public ProcessLinks {
     ++left_;
   }
 
-  /// Waits for connections that are ready, and does what they are ready for.
+  /// Waits for connections that are ready, and handles them.
   void wait() {
     ready_.assign(1, {wake_.get(), POLLIN, 0});
     waited_.clear();
@@ -117,7 +117,7 @@ class TcpLinks : public ProcessLinks {
       ready_.push_back({sockets_[at].get(), static_cast<short>(events), 0});
       waited_.push_back(p);
     }
-    // Nothing here decides that a process is too slow: the control channel does, and aborts.
+    // This does not decide that a process is too slow: the control channel does, and aborts.
     if (poll(ready_.data(), ready_.size(), -1) < 0) {
       if (errno == EINTR) return;
       fail(ErrorKind::unexpected, "rank {}: {}: poll failed: {}", rank_, operation_,
@@ -128,13 +128,13 @@ class TcpLinks : public ProcessLinks {
       const int p = waited_[i];
       const int events = ready_[i + 1].revents;
       const auto at = static_cast<std::size_t>(p);
-      // An error is found by the call that meets it; what has come before it is read first.
+      // An error is found by the call that meets it; data that arrived before it is read first.
       if ((events & (POLLIN | POLLERR | POLLHUP)) != 0 && !in_[at].is_done()) read(p);
       if ((events & (POLLOUT | POLLERR | POLLHUP)) != 0 && !out_[at].is_done()) write(p);
     }
   }
 
-  /// Bytes that were moved; 0 if none can be now.
+  /// Returns the number of bytes moved; 0 if none can be now.
   std::size_t moved(int peer, ssize_t count) {
     if (count > 0) return static_cast<std::size_t>(count);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
@@ -163,7 +163,7 @@ class TcpLinks : public ProcessLinks {
     call.msg_iov = rest.data();
     call.msg_iovlen = rest.size();
     message.done += moved(peer, recvmsg(sockets_[static_cast<std::size_t>(peer)].get(), &call, 0));
-    // Bytes of the header that have not come are the expected ones.
+    // Header bytes that have not arrived are set to the expected ones.
     if (came.sequence != expected.sequence || came.bytes != expected.bytes) {
       throw_broken(peer, fmt::format("the processes disagree: expected exchange {} of {} bytes, "
                                      "found exchange {} of {} bytes",
@@ -177,7 +177,7 @@ class TcpLinks : public ProcessLinks {
     fail(ErrorKind::peer, "rank {}: {} was stopped: {}", rank_, operation_, cause_);
   }
 
-  /// After it the connection is in the middle of a message: no later exchange can be.
+  /// Throws. The connection is then in the middle of a message, so no later exchange can follow.
   [[noreturn]] void throw_broken(int peer, const std::string& why) {
     if (aborted_.load()) throw_aborted();
     const std::string text = fmt::format("rank {}: {}: the connection to rank {} broke: {}", rank_,
@@ -189,11 +189,11 @@ class TcpLinks : public ProcessLinks {
   const int rank_, size_;
   const std::vector<Descriptor> sockets_;  ///< by rank
   const Descriptor wake_;                  ///< readable once aborted
-  // Of the present exchange.
+  // State of the present exchange.
   const char* operation_ = "";
   std::uint64_t sequence_ = 0;
   std::vector<Message> out_, in_;
-  int left_ = 0;  ///< messages that are not done
+  int left_ = 0;  ///< unfinished messages
   std::vector<pollfd> ready_;
   std::vector<int> waited_;
 
@@ -208,7 +208,7 @@ std::unique_ptr<ProcessLinks> make_tcp_links(const LinkOptions& options,
                                              const GatherTexts& gather) {
   LinkConnector connector(options);
   const std::string problem = connector.connect(gather(connector.invitation()));
-  // A process that others cannot reach has something to say, too: the first one speaks for all.
+  // A process that others cannot reach has a problem to report, too: the first one speaks for all.
   for (const std::string& text : gather(problem)) {
     if (!text.empty()) throw Error(ErrorKind::peer, "cannot connect the processes: " + text);
   }

@@ -76,8 +76,8 @@ struct SampleTargets {
 std::int32_t mix_targets(const TargetShape& mixed, const BatchMix& mix, const SampleTargets& own,
                          const SampleTargets& partner, float* row);
 
-/// A sentence where training and evaluation normalise differently, so that an evaluation shows the
-/// network other values than it was trained on; empty where they do not.
+/// Returns a sentence if training and evaluation normalise differently, so that an evaluation shows
+/// the network values other than those it was trained on; empty otherwise.
 std::string different_normalisation(const TransformsSpec& transforms);
 
 /// Throws ErrorKind::usage where the list of evaluation has a transform that only training has.

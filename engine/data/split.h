@@ -30,8 +30,8 @@ std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes)
 /// ErrorKind::usage when nothing is left to train on, or the data lacks what is asked for.
 Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t seed);
 
-/// Tells the samples of a split from others of the same data: "xxh3:" and 16 hexadecimal digits
-/// over their indices; empty for no samples.
+/// Returns a text that tells the samples of a split from others of the same data: "xxh3:" and 16
+/// hexadecimal digits over their indices; empty for no samples.
 std::string fingerprint_of(const Split& split);
 
 /// How many of n samples are held out, in groups about as many.

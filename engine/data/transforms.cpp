@@ -78,7 +78,7 @@ void apply_normalize(const Variant& transform, InputDesc& desc) {
   desc.stddev = per_channel(transform, "std", options.std, desc.raw.c, true);
 }
 
-/// "mean [0.5], std [0.25]" of each Normalize in a list; "nothing" for none.
+/// Returns "mean [0.5], std [0.25]" for each Normalize in a list; "nothing" if there is none.
 std::string normalisation_text(const std::vector<Variant>& transforms) {
   std::vector<std::string> texts;
   for (const Variant& transform : transforms) {

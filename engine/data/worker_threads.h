@@ -10,8 +10,8 @@ namespace dpt {
 /// Runs `body` in `workers` threads (at least one) until all have returned. Meanwhile the calling
 /// thread calls `wants_stop` ten times a second and once at the end; when that is true, `stop` is
 /// set, and `body` is to return soon. False if it was stopped. `what` names the threads in messages
-/// ("reader"). Throws what a `body` has thrown first, after all have ended, and as start_thread and
-/// check_stop.
+/// ("reader"). Rethrows the first exception of a `body` after all have ended; also throws as
+/// start_thread and check_stop do.
 bool run_workers(int workers, const std::string& what,
                  const std::function<void(const std::atomic<bool>& stop)>& body,
                  const std::function<bool()>& wants_stop);

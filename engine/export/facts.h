@@ -21,7 +21,7 @@ struct ExportFacts {
   /// Raw samples are divided by it first: 255 for bytes. Unset where that was not looked up.
   std::optional<float> scale;
   std::vector<float> mean, stddev;  ///< by channel; then (x - mean) / std; empty: not done
-  std::string other_model;          ///< how the model is not the checkpoint's; empty: it is
+  std::string other_model;          ///< difference from the checkpoint's model; empty if none
 };
 
 /// The facts as texts, lists as JSON (docs/export.md). No key begins with "dpt.": in a safetensors

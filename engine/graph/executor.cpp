@@ -80,7 +80,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const Node& node = plan.nodes[i];
     if (node.is_view) continue;
-    check_stop();  // kernels are made, and on GPUs timed
+    check_stop();  // creating kernels takes time, as does timing them on GPUs
     const std::vector<ActivationShape> in = plan.shapes_into(node);
     LayerContext context;
     context.batch = batch;

@@ -84,8 +84,8 @@ struct Plan {
   std::vector<const Param*> updated() const;
   /// The shapes of what a node reads, in order.
   std::vector<ActivationShape> shapes_into(const Node& node) const;
-  /// Floats of the gradient buffer: param_floats, then StepMetrics. In the place of running
-  /// statistics stand those of the step, times samples.
+  /// Number of floats of the gradient buffer: param_floats, then StepMetrics. The places of running
+  /// statistics hold those of the step, times samples.
   std::int64_t grad_floats() const {
     return param_floats + static_cast<std::int64_t>(sizeof(StepMetrics) / sizeof(float));
   }

@@ -17,8 +17,8 @@ class Concat final : public Layer {
 
   InputCount input_count() const override { return {2, kMaxInputs}; }
 
-  /// Vectors of one image size are those images flattened: their channels go side by side too. Of
-  /// other vectors the features go one after another, in the order that files have.
+  /// Vectors of one image size are flattened images: their channels are concatenated too. For other
+  /// vectors the features are concatenated, in the order that files have.
   ActivationShape infer(std::span<const ActivationShape> in) const override {
     ActivationShape out = in[0];
     for (std::size_t k = 1; k < in.size(); ++k) {
@@ -52,7 +52,7 @@ class Concat final : public Layer {
   static bool is_size_of(const ActivationShape& a, const ActivationShape& b) {
     return a.shape.h == b.shape.h && a.shape.w == b.shape.w;
   }
-  /// Whether they are vectors whose features lie in orders that do not interleave.
+  /// Returns true for vectors whose features lie in orders that do not interleave.
   static bool flattens(std::span<const ActivationShape> in) {
     return std::any_of(in.begin(), in.end(), [&](const ActivationShape& each) {
       return each.flat && !is_size_of(in[0], each);
@@ -73,8 +73,8 @@ class Concat final : public Layer {
 const ObjectTable& Concat::table() {
   static const ObjectTable table = joining_table(object_table<ConcatOptions>(
       "Concat",
-      "The channels of two to eight layers' outputs side by side, which `from` names; of vectors "
-      "the features, also of flattened images of different sizes.",
+      "The channels of the outputs of two to eight layers, which `from` names, side by side; for "
+      "vectors, the features, also of flattened images of different sizes.",
       {}));
   return table;
 }

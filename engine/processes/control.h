@@ -34,8 +34,8 @@ struct WorldFailure {
   /// With which it ends, if it said so itself (an ErrorKind); 0 otherwise.
   int exit_code = 0;
 
-  /// Returns what the other processes end with: the kind of the cause, or ErrorKind::peer where a
-  /// process was lost or stalled.
+  /// Returns the kind of error that the other processes end with: that of the cause, or
+  /// ErrorKind::peer if a process was lost or stalled.
   ErrorKind kind() const;
 };
 

@@ -33,7 +33,7 @@ struct Reached {
 Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoint* known,
                      const ControlChannel::Options& options);
 
-/// Throws the failure with its kind: join() fails with it.
+/// Throws the failure with its kind, so that join() fails with it.
 [[noreturn]] void throw_failure(const WorldFailure& failure);
 
 /// A thread on which no signal is handled: those are for the threads that wait for them.

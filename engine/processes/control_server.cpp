@@ -188,7 +188,7 @@ void ControlServer::on_join_timeout() {
                    ranks_text(missing), seconds_text(options_.join_timeout), came_, world_.size,
                    those, text_of(endpoint_),
                    refused_ == 0 ? std::string()
-                                 : fmt::format(", and has refused {} connection{}, at last "
+                                 : fmt::format(", and has refused {} connection{}, most recently "
                                                "from {}",
                                                refused_, refused_ == 1 ? "" : "s", last_refused_)),
        true, 0});

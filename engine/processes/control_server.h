@@ -70,7 +70,7 @@ class ControlServer {
   // Connections (control_server_peers.cpp).
   void accept();
   void add_peer(tcp::socket socket);
-  /// So that those that say nothing keep nobody out.
+  /// Closes the oldest stranger, so that silent connections keep nobody out.
   void close_oldest_stranger();
   void on_message(std::uint64_t id, Message&& message);
   void on_end(std::uint64_t id, const std::string& why);

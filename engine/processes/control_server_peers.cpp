@@ -13,11 +13,11 @@
 namespace dpt::control {
 namespace {
 
-// Connections that have not shown that they belong here, beyond those of the processes that are
-// expected. Where more come, the oldest of them are closed; a process among those tries again.
+// Limit of connections that have not shown that they belong here, beyond those of the expected
+// processes. If more come, the oldest of them are closed; a process among those tries again.
 constexpr int kMaxStrangers = 64;
-// Once the world is complete, no more connections are taken between two beats: a flood of strangers
-// fills the system's queue, and takes no time of the run.
+// Limit of connections that are accepted between two beats once the world is complete: a flood of
+// strangers then fills the system's queue, and takes no time from the run.
 constexpr int kMaxAccepted = 32;
 // Or join_timeout, if that is shorter.
 constexpr std::chrono::milliseconds kTimeToSayHello{5000};

@@ -11,14 +11,14 @@
 namespace dpt {
 namespace {
 
-// A loop of events has three, its connection one.
+// An event loop has three, its connection one.
 constexpr int kChannel = 8;
-// Connections of strangers that are open at once: on the control channel, or while the links are
+// Connections of strangers that are open at once, on the control channel or while the links are
 // made.
 constexpr int kStrangers = 64;
-// Data, checkpoint, logs; each thread may have a file of its own.
+// Data, checkpoint and logs; each thread may have a file of its own.
 constexpr int kOwnFiles = 32;
-// No process of dpt has a descriptor above that without having inherited it.
+// Processes of dpt have higher descriptors only if they inherited them.
 constexpr int kMaxCounted = 1 << 16;
 
 int open_descriptors(rlim_t limit) {

@@ -6,14 +6,14 @@
 
 namespace dpt {
 
-/// Returns an upper bound of the descriptors that process `rank` of `size` uses to join the others,
-/// in addition to those that are open.
+/// Returns an upper bound on the descriptors that process `rank` of `size` uses to join the others,
+/// in addition to those that are already open.
 int descriptors_to_join(int rank, int size);
-/// The same for a whole run: connections to all others, and the run's own files.
+/// Returns the same for a whole run: connections to all others, and the run's own files.
 int descriptors_to_run(int rank, int size);
 
 /// Raises this process' soft limit as far as `more` descriptors need, if the hard limit allows it.
-/// Returns an empty text, or one for the user that begins with `who` and names need and limit.
+/// Returns an empty text, or a message that begins with `who` and names the need and the limit.
 std::string make_room_for_descriptors(int more, const std::string& who);
 
 }  // namespace dpt

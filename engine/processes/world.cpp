@@ -86,9 +86,9 @@ struct PlaceVariables {
   const char *rank, *size, *local_rank, *local_size;
 };
 
-/// True if a part of the variables is set, and can only be those of the one process that there is:
-/// sizes of 1, indices of 0. A shell or a script left them. An index among all processes says
-/// nothing without their number.
+/// Returns true if only some of the variables are set, and they can only be those of a single
+/// process: sizes of 1, indices of 0. A shell or a script left them. An index among all processes
+/// says nothing without their number.
 bool is_leftover_of_one(const Environment& environment, const PlaceVariables& names) {
   const auto is_unset_or = [&](const char* name, const char* value) {
     return !is_set(environment, name) || env_text(environment, name) == value;

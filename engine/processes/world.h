@@ -38,14 +38,14 @@ using Environment = std::function<const char*(const char* name)>;
 /// Throws ErrorKind::usage for half a set of variables (listing what was found), values that
 /// contradict each other, and a world of several machines without an address of rank 0: each text
 /// says what to do. Half a set that can only mean one process (a size of 1, LOCAL_RANK=0 alone) is
-/// no launcher's. docs/cluster.md has the variables of each launcher.
+/// ignored. docs/cluster.md has the variables of each launcher.
 World detect_world(const Environment& environment, const WorldFlags& flags = {});
 /// From this process' environment.
 World detect_world(const WorldFlags& flags = {});
 
 /// Throws ErrorKind::usage in a batch script of several tasks for which no step was started: this
-/// process would do the work of one and leave the others idle. For what takes its time (training);
-/// `world` is what detect_world has found.
+/// process would do the work of one and leave the others idle. Meant for long-running commands
+/// (training). `world` is the result of detect_world.
 void require_started_tasks(const Environment& environment, const World& world);
 void require_started_tasks(const World& world);
 

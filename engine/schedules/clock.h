@@ -41,13 +41,13 @@ Clock clock_of_run(Pace by, const ScheduledRun& run);
 /// so that the rate changes at the beginning of epochs.
 Clock clock_after_warmup(Pace by, const ScheduledRun& run);
 
-/// A sentence where a change of `length` units, which begins with the clock, ends before the run or
-/// after it. `field` is its name, `at_end` what holds from its end on, and `is_short_bad` whether
-/// that is worth a sentence.
+/// Returns a sentence if a change of `length` units, which begins with the clock, ends before the
+/// run or after it. `field` is its name, `at_end` what holds from its end on; `is_short_bad` is
+/// true if an early end is worth a sentence.
 std::string misfit_of_length(const Clock& clock, Pace by, const char* field, std::int64_t length,
                              const std::string& at_end, bool is_short_bad);
 
-/// "3 epochs", "1 step".
+/// Formats a count: "3 epochs", "1 step".
 std::string count_text(std::int64_t count, Pace by);
 
 /// Throws ErrorKind::usage if the lowest learning rate of a schedule is above its highest.

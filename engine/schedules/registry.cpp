@@ -96,7 +96,7 @@ ScheduledRun scheduled_run(const TrainSpec& spec, double base_lr, std::int64_t s
   return run;
 }
 
-/// Whether a schedule counts in steps and not in epochs.
+/// Returns true if a schedule counts in steps, not in epochs.
 bool counts_steps(const Variant& schedule) {
   const auto& fields = schedule.table->fields;
   return std::any_of(fields.begin(), fields.end(), [&](const Field& field) {
@@ -104,7 +104,7 @@ bool counts_steps(const Variant& schedule) {
   });
 }
 
-/// One segment, with its warm-up.
+/// Returns one segment, with its warm-up.
 LrSchedule make_segment(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
                         std::int64_t epochs) {
   const ScheduledRun run = scheduled_run(spec, base_lr, steps_per_epoch, epochs);
@@ -146,7 +146,8 @@ LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t 
 
 std::vector<std::string> misfits_of_schedule(const TrainSpec& spec,
                                              std::optional<std::int64_t> steps_per_epoch) {
-  // Epochs are judged in any number of steps, of which a part of one is whole here.
+  // Number of steps per epoch if it is unknown: large enough that a part of an epoch is whole
+  // steps.
   constexpr std::int64_t kAnySteps = 1000;
   const bool knows_steps = steps_per_epoch.has_value();
   const ScheduledRun run =

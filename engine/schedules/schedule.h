@@ -31,8 +31,8 @@ struct ScheduledRun {
 struct ScheduleKind {
   const ObjectTable* table;
   LrSchedule (*make)(const Variant& options, const ScheduledRun& run);
-  /// A sentence on lengths that are allowed but do not fit the run's; empty where they do. Null:
-  /// the schedule has none.
+  /// Returns a sentence about lengths that are allowed but do not fit the run's; empty if they do.
+  /// Null if the schedule has no lengths.
   std::string (*misfit)(const Variant& options, const ScheduledRun& run) = nullptr;
 };
 
@@ -41,8 +41,8 @@ const VariantTable& schedule_table();
 
 std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch);
 
-/// Sentences on a schedule or warm-up whose lengths do not fit the run: it ends early, or never
-/// gets there. Without `steps_per_epoch` only what is counted in epochs is judged.
+/// Returns sentences about a schedule or warm-up whose length does not fit the run: it ends early,
+/// or never reaches its end. Without `steps_per_epoch`, judges only what is counted in epochs.
 std::vector<std::string> misfits_of_schedule(const TrainSpec& spec,
                                              std::optional<std::int64_t> steps_per_epoch);
 

@@ -18,7 +18,7 @@ enum class Labels : std::uint8_t { needed, not_needed };
 class Binder {
  public:
   /// `root` is the table whose fields are searched for a key that stands in the wrong place.
-  /// `author` is that of `file`; what else was merged into the tree is the user's.
+  /// `author` is that of `file`; anything else merged into the tree is the user's.
   Binder(const ObjectTable& root, const std::string& file, std::vector<ConfigIssue>& issues,
          std::map<std::string, Where>& origins, Labels labels = Labels::needed,
          Author author = Author::user);

@@ -8,20 +8,20 @@
 
 namespace dpt {
 
-/// A resolved config (from show_spec), taken apart.
+/// Resolved config (from show_spec), taken apart.
 struct FlatConfig {
-  /// The values by their dotted paths, items of lists by name or index, in the order of the text.
+  /// Values by their dotted paths, items of lists by name or index, in the order of the text.
   std::vector<std::pair<std::string, std::string>> values;
-  /// Items of each list that has named ones, in their order, by the path of the list. The order of
-  /// such a list is in none of the values.
+  /// Names of the items of each list that has named ones, in their order, by the path of the list.
+  /// The values do not contain this order.
   std::map<std::string, std::vector<std::string>> orders;
 };
 
-/// `which` names the config in the error (ErrorKind::usage).
+/// Takes a config apart. `which` names it in the error (ErrorKind::usage).
 FlatConfig flat_config(const std::string& yaml, const std::string& which);
 
-/// Where lists have the items that are in all of them in different orders: these orders as texts,
-/// one for each list, of which a common beginning and end are cut down to "...". Otherwise empty.
+/// Returns, if the items that all lists have in common are in different orders, these orders as
+/// texts, one for each list, with a common beginning and end shortened to "...". Otherwise empty.
 std::vector<std::string> differing_orders(const std::vector<std::vector<std::string>>& lists);
 
 }  // namespace dpt

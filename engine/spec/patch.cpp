@@ -134,8 +134,8 @@ void add_names(const YamlNode& list, std::int64_t& index, std::vector<std::strin
   }
 }
 
-/// Finds layers of a list as find_layer does. Those that are called by a plain name are in an
-/// index: a walk through the list for each of many changes would take quadratic time.
+/// Finds layers of a list as find_layer does. An index holds those with a plain name: a walk
+/// through the list for each of many changes would take quadratic time.
 class Finder {
  public:
   explicit Finder(YamlNode& layers) : layers_(layers) {}
@@ -151,7 +151,7 @@ class Finder {
     return LayerPlace{&layers_, found->second};
   }
 
-  /// `count` layers were put before the one at `place`.
+  /// Records that `count` layers were inserted before the one at `place`.
   void inserted(const LayerPlace& place, std::size_t count) {
     if (place.list != &layers_ || !is_indexed_) return;
     for (auto& [name, at] : index_) {
@@ -160,7 +160,7 @@ class Finder {
     for (std::size_t i = place.index; i < place.index + count; ++i) add(i);
   }
 
-  /// A layer was removed or renamed.
+  /// Records that a layer was removed or renamed.
   void forget() { is_indexed_ = false; }
 
  private:
@@ -170,7 +170,7 @@ class Finder {
     is_indexed_ = true;
   }
 
-  /// The first of several that have one name is the one that is meant.
+  /// The first of several layers with the same name is the one that is meant.
   void add(std::size_t at) {
     const YamlNode& item = layers_.children[at];
     if (!item.is_map() || !item.find("type")) return;

@@ -23,7 +23,7 @@ bool is_variable_name(std::string_view name) {
   return true;
 }
 
-/// "https://...", of which dpt opens none.
+/// Returns true for "https://...", which dpt never opens.
 bool is_url(std::string_view text) {
   const std::size_t colon = text.find("://");
   if (colon == std::string_view::npos || colon == 0) return false;
@@ -38,7 +38,7 @@ std::string normal_path(const std::string& path) {
   return normal;
 }
 
-/// What a variable's text became: the same twice, but for the values of secret variables.
+/// Result of expanding a text: two copies that differ only in the values of secret variables.
 class Expansion {
  public:
   explicit Expansion(std::string_view text) : text_(text) {}
@@ -51,8 +51,8 @@ class Expansion {
   }
 
  private:
-  /// Reads up to the '}' that ends the default which begins at `opened`, or to the end. What is
-  /// not used is only checked. False if there is a problem.
+  /// Reads up to the '}' that ends the default that begins at `opened`, or to the end. Text that is
+  /// not used is only checked. Returns false if there is a problem.
   bool read(int depth, bool is_used, std::size_t opened) {
     while (at_ < text_.size()) {
       const std::string_view rest = text_.substr(at_);
@@ -97,7 +97,7 @@ class Expansion {
     if (has_default) {
       if (depth == kMaxDefaults) {
         result_.problem =
-            fmt::format("expected at most {} defaults in one another, found more", kMaxDefaults);
+            fmt::format("expected at most {} nested defaults, found more", kMaxDefaults);
         return false;
       }
       if (!read(depth + 1, is_used && !is_set, begin)) return false;
@@ -135,11 +135,11 @@ class Expansion {
   std::string_view text_;
   std::size_t at_ = 0;
   ExpandedPath result_;
-  std::string literal_;  ///< of `stored`, not escaped yet
+  std::string literal_;  ///< end of `stored`, not escaped yet
   bool has_secret_ = false;
 };
 
-/// Replaces a leading "~/" of `path` by $HOME, or says why not.
+/// Replaces a leading "~/" of `path` by $HOME, or returns why it cannot.
 std::string home_of(std::string& path) {
   if (path.empty() || path[0] != '~') return {};
   if (path.size() > 1 && path[1] != '/') {

@@ -1,5 +1,4 @@
-// Paths in configs and on command lines: ${VAR:-default}, ~/, and what relative ones are relative
-// to.
+// Paths in configs and on command lines: ${VAR:-default}, ~/, and the base of relative ones.
 #pragma once
 
 #include <string>
@@ -22,28 +21,29 @@ struct ExpandedPath {
 /// and URLs are problems.
 ExpandedPath expand_variables(const std::string& text);
 
-/// A path of a command line, where the shell has replaced variables: a leading `~/`, which it
-/// leaves alone in `--option=~/x`, becomes $HOME. `~NAME/` and URLs are problems.
+/// Expands a path of a command line, where the shell has replaced variables: a leading `~/`, which
+/// the shell leaves alone in `--option=~/x`, becomes $HOME. `~NAME/` and URLs are problems.
 ExpandedPath expand_home(const std::string& text);
 
-/// The opposite of expand_variables for finished text: text that it turns into `path`.
+/// Inverts expand_variables: returns text that it turns into `path`.
 std::string escape_variables(const std::string& path);
 
 /// True if the text has a `${` that is not written `$${`.
 bool has_variable(std::string_view text);
 
-/// Text of a value that is no path, where variables are not read: `$${` becomes `${`.
+/// Returns the text of a value that is not a path, where variables are not read: `$${` becomes
+/// `${`.
 std::string unescape_text(std::string text);
 
-/// Returns true if a config of that name is a stream, such as /dev/stdin or /dev/fd/63 of a
-/// shell's <(...): neither its name nor its folder says anything.
+/// Returns true if a config of that name is a stream, such as /dev/stdin or /dev/fd/63 of a shell's
+/// <(...), whose name and folder have no meaning.
 bool is_stream(const std::string& file);
 
-/// Returns the folder that relative paths in a config are relative to: that of `file`; empty, which
-/// is the working directory, if `file` is empty or a stream.
+/// Returns the folder that relative paths in a config are relative to: that of `file`, or empty
+/// (the working directory) if `file` is empty or a stream.
 std::string folder_of_config(const std::string& file);
 
-/// `path` made absolute against folder_of_config(file). An empty path stays empty.
+/// Makes `path` absolute against folder_of_config(file). An empty path stays empty.
 std::string resolve_path(const std::string& path, const std::string& file);
 
 }  // namespace dpt

@@ -22,7 +22,7 @@ namespace {
 
 class Checker {
  public:
-  /// `is_new`: of a run to be made, not of one that was.
+  /// `is_new`: true for a run to be started, false for an existing one.
   Checker(const Catalog& catalog, TrainSpec& spec, bool is_new, std::vector<ConfigIssue>& issues)
       : catalog_(catalog), spec_(spec), is_new_(is_new), issues_(issues) {}
 
@@ -42,8 +42,8 @@ class Checker {
   }
 
  private:
-  /// A monitor that somebody has chosen must be measured. Resolved configs say one even of a run
-  /// without validation: they have all fields.
+  /// Checks that a monitor that somebody has chosen is measured. Resolved configs have all fields,
+  /// and thus a monitor even for a run without validation.
   void check_keep_best() {
     if (spec_.data.val_split.holds_out() || !is_written("checkpoint.keep_best.monitor")) return;
     const bool is_resolved = is_written("checkpoint.keep_best.mode") &&

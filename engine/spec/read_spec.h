@@ -15,8 +15,8 @@ struct ConfigIssue {
   std::string text;
 };
 
-/// Issues of a config that are reported; further ones are counted, and are not worth the time that
-/// finding a suggestion takes.
+/// Maximum number of issues of a config that are reported; further ones are only counted, because
+/// finding suggestions takes time.
 inline constexpr std::size_t kMaxIssues = 200;
 
 struct ReadResult {
@@ -48,9 +48,9 @@ std::string show_spec(const Catalog& catalog, const TrainSpec& spec, bool origin
 /// The same run with the layers that its blocks stand for, under their full names.
 TrainSpec with_explicit_layers(const TrainSpec& spec);
 
-/// The config as text for flat_config and diff_specs, in one form for one run: as today's dpt
-/// writes it, so that what an older one did not know has its default; each layer under its full
-/// name, with the names of its inputs, written or not; without what has no effect.
+/// Returns the config as text for flat_config and diff_specs, in one form for one run: as today's
+/// dpt writes it, so that fields unknown to an older dpt have their defaults; each layer under its
+/// full name, with the names of its inputs, written or not; without what has no effect.
 std::string show_to_compare(const Catalog& catalog, const TrainSpec& spec);
 
 /// Reads a config that dpt stored, as show_spec made it: one of an older release counts as if it
@@ -82,9 +82,9 @@ std::vector<std::string> changeable_fields(const Catalog& catalog);
 std::vector<std::string> refused_changes(const Catalog& catalog, const std::string& stored,
                                          const std::string& file, const std::string& resolved);
 
-/// What differs between two resolved configs (from show_spec), as lines "path: old -> new", or
-/// "path: the order differs: a, b -> b, a" of a list with named items, leaving out `ignored`
-/// top-level or dotted prefixes.
+/// Lists the differences between two resolved configs (from show_spec), as lines "path: old ->
+/// new", or "path: the order differs: a, b -> b, a" for a list with named items, leaving out
+/// `ignored` top-level or dotted prefixes.
 std::vector<std::string> diff_specs(const std::string& old_yaml, const std::string& new_yaml,
                                     const std::vector<std::string>& ignored);
 

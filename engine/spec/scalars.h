@@ -15,7 +15,7 @@ namespace dpt {
 std::string found_text(const YamlNode& node);
 /// `text` between single quotes, shortened and without control characters.
 std::string in_quotes(const std::string& text);
-/// Names that may stand somewhere, for a message: "a, b, c", the first 20 of many.
+/// Lists the names that are allowed somewhere, for a message: "a, b, c", the first 20 of many.
 std::string known_names(const std::vector<std::string>& names);
 /// `text` with the letters of ASCII in lower case, whatever the locale.
 std::string lower_case(std::string text);

@@ -15,12 +15,12 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kSecretWords = {"token", "password", "secret", "key"};
 constexpr std::size_t kMinSecret = 4;
-/// Shorter values count only as a whole part of a path or after a '=': "train" may be a folder's
-/// secret name and is a word of every log.
+/// Minimum length of a value that is found anywhere. Shorter values count only as a whole part of a
+/// path or after a '=': "train" may be a folder's secret name and is a word in every log.
 constexpr std::size_t kMinAnywhere = 8;
 
-/// What was remembered. A process of dpt reads its environment and arguments once, so that nothing
-/// is ever forgotten.
+/// Remembered secrets. A process of dpt reads its environment and arguments once, so nothing is
+/// ever forgotten.
 struct Memory {
   std::mutex mutex;
   std::map<std::string, std::string> shown;  ///< value -> text in its place
@@ -37,13 +37,14 @@ bool is_word_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/// Part of a path in a config that names what is set, rather than what the user calls a layer.
+/// Returns the part of an override's path that names what is set, and not what the user calls a
+/// layer.
 std::string_view name_of_override(std::string_view path) {
   const bool has_given_names = path.starts_with("model.") || path.starts_with("weights.map.");
   return has_given_names ? path.substr(path.rfind('.') + 1) : path;
 }
 
-/// A value with a secret name within a word: where it begins. Nothing if the word has none.
+/// Returns where a value with a secret name begins within a word; nothing if the word has none.
 std::optional<std::size_t> secret_in(const std::string& word) {
   const std::size_t equals = word.find('=');
   if (equals == std::string::npos || equals == 0) return std::nullopt;
@@ -53,7 +54,7 @@ std::optional<std::size_t> secret_in(const std::string& word) {
   return is_secret ? std::optional(equals + 1) : std::nullopt;
 }
 
-/// True if the word is an option without a value, whose value is the next word.
+/// Returns true if the word is an option without a value, whose value is the next word.
 bool is_open_option(const std::string& word) {
   return word.starts_with("--") && word.find('=') == std::string::npos && is_secret_name(word);
 }
@@ -87,7 +88,7 @@ Login find_login(std::string_view text, std::size_t from) {
     const std::size_t end = std::min(text.find_first_of("/?#'\"` \t\n", begin), text.size());
     const std::size_t mark = text.substr(0, end).rfind('@');
     if (mark == std::string_view::npos || mark <= begin) continue;
-    // With one slash it may be a URL that was made a path of, or "host:/a@b".
+    // Text with one slash may be a URL that was turned into a path, or "host:/a@b".
     if (is_url || text.substr(begin, mark - begin).find(':') != std::string_view::npos) {
       return {begin, mark};
     }
@@ -95,7 +96,8 @@ Login find_login(std::string_view text, std::size_t from) {
   return {};
 }
 
-/// True if the text from `at` to `end` is a whole part of a path, or all that is set to something.
+/// Returns true if the text from `at` to `end` is a whole part of a path, or a whole value that is
+/// set.
 bool is_whole_value(const std::string& text, std::size_t at, std::size_t end) {
   const char before = at == 0 ? ' ' : text[at - 1], after = end == text.size() ? ' ' : text[end];
   if (is_word_letter(before) || is_word_letter(after)) return false;
@@ -163,7 +165,7 @@ std::string hide_secrets(std::string text) {
   Memory& all = memory();
   if (!all.has_values) return text;
   const std::lock_guard lock(all.mutex);
-  // The longer ones first: a secret may begin as another one.
+  // Longer values come first: a secret may begin as another one does.
   std::vector<std::pair<std::string, std::string>> values(all.shown.begin(), all.shown.end());
   std::stable_sort(values.begin(), values.end(),
                    [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });

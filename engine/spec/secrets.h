@@ -1,4 +1,4 @@
-// Secrets: which names and values are, and how they stay out of what dpt writes.
+// Secrets: which names and values are secret, and how they stay out of what dpt writes.
 //
 // Every command line, message and log line that dpt writes passes through one of the two functions
 // `without_secrets` and `hide_secrets`. Paths keep working: a config stores `${VAR}` in place of
@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// Text that stands in place of a secret.
+/// Text shown in place of a secret.
 inline constexpr const char* kHidden = "***";
 
 /// True if token, password, secret or key is a word of `name`, in upper or lower case. Words are
@@ -21,28 +21,29 @@ bool is_secret_name(std::string_view name);
 /// True if the text has a URL with a user or password.
 bool has_url_login(std::string_view text);
 
-/// The words of a command line with *** for the values of options and overrides with secret names
-/// (`--token x`, `--token=x`, `TOKEN=x`), and without what hide_secrets hides. Of an override of
-/// the model or of weights.map only the last part of the path counts as its name: the others are
-/// names that the user has given to layers and tensors.
+/// Returns the words of a command line with *** for the values of options and overrides with secret
+/// names (`--token x`, `--token=x`, `TOKEN=x`), and without what hide_secrets hides. In an override
+/// of the model or of weights.map, only the last part of the path counts as its name: the other
+/// parts are names that the user has given to layers and tensors.
 std::vector<std::string> without_secrets(const std::vector<std::string>& words);
 
-/// From now on, hide_secrets writes `shown` for `value`. Values of fewer than 4 bytes are too
-/// common to be found again in a text and are ignored. Thread-safe.
+/// Makes hide_secrets write `shown` for `value` from now on. Ignores values of fewer than 4 bytes,
+/// which are too common in texts. Thread-safe.
 void remember_secret(const std::string& value, const std::string& shown = kHidden);
-/// The same for each value that without_secrets would hide because of its name.
+/// Does the same for each value that without_secrets would hide because of its name.
 void remember_secrets_of(const std::vector<std::string>& words);
 
-/// A message without the values that were remembered, and with *** for user and password of URLs.
+/// Returns a message without the remembered values, and with *** for user and password of URLs.
 /// Thread-safe.
 std::string hide_secrets(std::string text);
 
-/// `path`, which a config wrote as `written` with the value of a secret variable in it, is to be
-/// stored as `written`. Thread-safe.
+/// Records that `path`, which a config wrote as `written` with the value of a secret variable in
+/// it, is to be stored as `written`. Thread-safe.
 void remember_secret_path(const std::string& path, const std::string& written);
-/// A stored path whose variable is not set: says so; empty for any other path. Thread-safe.
+/// Returns a message if the variable of a stored path is not set; empty for any other path.
+/// Thread-safe.
 std::string problem_of_stored_path(const std::string& path);
-/// Text of a config for a resolved path: expanding and resolving it gives `path` again.
+/// Returns the text of a config for a resolved path: expanding and resolving it gives `path` again.
 /// Thread-safe.
 std::string stored_path(const std::string& path);
 

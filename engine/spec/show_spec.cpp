@@ -274,7 +274,7 @@ class Writer {
   bool next_item_ = false;
 };
 
-/// A node without children as text. A string that would read as something else is in quotes.
+/// Returns a node without children as text. A string that would read as something else is quoted.
 std::string flat_text(const YamlNode& node, bool is_in_list) {
   if (node.kind == YamlNode::Kind::null) return "null";
   if (node.is_list()) return "[]";
@@ -286,7 +286,7 @@ std::string flat_text(const YamlNode& node, bool is_in_list) {
   return looks_plain || divides ? '"' + node.text + '"' : node.text;
 }
 
-/// What the items of a list are called: by their names, else by their indices.
+/// Returns the keys of the items of a list: their names, else their indices.
 std::vector<std::string> keys_of_items(const YamlNode& list) {
   std::vector<std::string> keys;
   std::set<std::string> names;
@@ -372,7 +372,7 @@ std::vector<std::string> differing_orders(const std::vector<std::vector<std::str
   while (begin < end && agree_at(begin)) ++begin;
   if (begin == end) return {};
   while (agree_at(end - 1)) --end;
-  constexpr std::size_t kShown = 2;  // of the items before and after
+  constexpr std::size_t kShown = 2;  // items shown before and after
   const std::size_t from = begin > kShown ? begin - 1 : 0;
   const std::size_t to = first.size() - end > kShown ? end + 1 : first.size();
   std::vector<std::string> texts;

@@ -442,7 +442,7 @@ SpecTables::SpecTables(const Catalog& catalog)
                     "ema."),
        object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
                     "When to end training before the last epoch. A resumed run may change it: one "
-                    "that has stopped early goes on with a higher patience.")
+                    "that has stopped early continues with a higher patience.")
            .changeable(),
        object_field("on_divergence", &TrainSection::on_divergence, on_divergence,
                     "What to do after a step that is not finite.")

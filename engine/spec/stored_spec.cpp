@@ -70,7 +70,7 @@ std::string show_to_compare(const Catalog& catalog, const TrainSpec& spec) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (layers[i].from.empty()) layers[i].from = {i == 0 ? "input" : layers[i - 1].name};
   }
-  // Without a length a warm-up has no effect, whatever its other fields' defaults were.
+  // A warm-up without a length has no effect, whatever the defaults of its other fields were.
   if (out.warmup.epochs == 0 && out.warmup.steps == 0) out.warmup = {};
   return show_spec(catalog, out);
 }

@@ -17,10 +17,10 @@ std::string expected_text(const Field& field);
 /// long, and where expected_text says how many there must be.
 std::string most_text(const Field& field, std::size_t count);
 
-/// Who wrote a config.
+/// Author of a config.
 enum class Author : std::uint8_t {
   user,
-  dpt  ///< it is stored in a checkpoint: text of earlier versions may have `${`, and a path whose
+  dpt  ///< stored in a checkpoint: text of earlier versions may have `${`, and a path whose
        ///< variable is not set matters only once it is opened
 };
 

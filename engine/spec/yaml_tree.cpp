@@ -106,19 +106,19 @@ class TreeBuilder : public YAML::EventHandler {
   struct Open {
     YamlNode node;
     YAML::anchor_t anchor = 0;
-    std::size_t nodes_before = 0;  ///< how many the config has before this one
-    int depth = 1;                 ///< levels so far, its own included
+    std::size_t nodes_before = 0;  ///< number of nodes before this one
+    int depth = 1;                 ///< levels so far, including its own
     bool has_key = false;          ///< map: the next node is a value
     bool drop = false;             ///< map: the key was bad, so its value is read and forgotten
     std::string key;
     Where key_where;
     std::map<std::string, int> lines;  ///< map: where each key stands
   };
-  /// A node that aliases may name. It stays where it is in the tree: keeping copies would take
-  /// memory for each level of anchors in one another.
+  /// Node that aliases may name. It stays where it is in the tree: keeping copies would take memory
+  /// for each level of nested anchors.
   struct Anchored {
     std::vector<std::size_t> at;  ///< index among the children at each level, from the root
-    YamlNode leaf;                ///< instead, of a node without children or outside of the tree
+    YamlNode leaf;                ///< used for a node without children or outside of the tree
     bool is_leaf = false;
     std::size_t nodes = 1;
     int depth = 1;
@@ -178,8 +178,8 @@ class TreeBuilder : public YAML::EventHandler {
     complete(std::move(node), anchor, nodes_ - 1, 1);
   }
 
-  /// Puts a node into its place. The config had `nodes_before` nodes before it and those in it,
-  /// which are `depth` levels.
+  /// Puts a node into its place. The config had `nodes_before` nodes before it, which itself is
+  /// `depth` levels deep.
   void complete(YamlNode node, YAML::anchor_t anchor, std::size_t nodes_before, int depth) {
     if (anchor != 0) keep(node, anchor, nodes_ - nodes_before, depth);
     if (!open_.empty()) open_.back().depth = std::max(open_.back().depth, depth + 1);
@@ -210,14 +210,14 @@ class TreeBuilder : public YAML::EventHandler {
     anchored.nodes = nodes;
     anchored.depth = depth;
     for (const Open& entry : open_) anchored.at.push_back(entry.node.children.size());
-    // A key, or the value of a bad one, or in either.
+    // The node is a key, or the value of a bad one, or within either.
     const bool is_outside = std::any_of(open_.begin(), open_.end(), [](const Open& entry) {
       return entry.node.is_map() && (!entry.has_key || entry.drop);
     });
     anchored.is_leaf = node.children.empty() || is_outside;
     if (!anchored.is_leaf) return;
     anchored.leaf = node;
-    // It will not be in the tree, which has been reported.
+    // It will not be in the tree, which was already reported.
     if (!node.children.empty()) {
       anchored.leaf = {};
       anchored.leaf.kind = YamlNode::Kind::broken;
@@ -226,7 +226,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   YamlNode copy_of(const Anchored& anchored) const {
     if (anchored.is_leaf) return anchored.leaf;
-    // Down the levels that are still open, then into the tree.
+    // Walks down the levels that are still open, then into the tree.
     const YamlNode* node = &open_.front().node;
     std::size_t open = 1;
     bool is_open = true;

@@ -36,9 +36,9 @@ struct YamlNode {
   YamlNode* find(const std::string& name);
 };
 
-// The config of kMaxLayers layers, as dpt writes it with all defaults, is within both.
+// Limits that a config of kMaxLayers layers, as dpt writes it with all defaults, stays within.
 inline constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
-inline constexpr std::size_t kMaxConfigNodes = 400'000;  ///< with aliases expanded
+inline constexpr std::size_t kMaxConfigNodes = 400'000;  ///< counted with aliases expanded
 inline constexpr int kMaxConfigDepth = 64;
 
 /// Parses one document. What is wrong goes to `issues`; the tree is what could be read, and

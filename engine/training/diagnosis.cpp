@@ -203,7 +203,7 @@ void look_at_samples(Backend& backend, const Job& job, const BadStep& bad,
   diagnosis.parameter = first->parameter;
 }
 
-/// The running statistic that the update would have broken: the first in the order of forward.
+/// Finds the running statistic that the update would have broken: the first in forward order.
 void look_at_statistics(const Plan& plan, const StepMetrics& metrics, Diagnosis& diagnosis) {
   const std::int64_t place =
       plan.running.front().begin + (StepMetrics::kFirstStatistic - metrics.bad_statistic);

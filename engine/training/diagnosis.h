@@ -16,18 +16,18 @@ struct Diagnosis {
   /// What is the first that is not finite.
   enum class Place : std::uint8_t {
     unknown,     ///< no single sample shows it: it arises in the sum over the batch
-    input,       ///< what the input kernel makes of a sample
-    output,      ///< of a layer, forward
-    loss,        ///< of a sample, although its logits are finite
-    gradient,    ///< of a parameter, backward
+    input,       ///< sample after the input kernel
+    output,      ///< output of a layer, forward
+    loss,        ///< loss of a sample, although its logits are finite
+    gradient,    ///< gradient of a parameter, backward
     statistics,  ///< a running statistic, after the update that was refused
-    weights,     ///< after the update; the samples cannot be run again with the weights of before
-    no_sample,   ///< nothing but the mean over no sample: none of them counts in the loss
-    not_found    ///< looking for it failed
+    weights,     ///< weights after the update; the samples cannot be rerun with the old ones
+    no_sample,   ///< mean over no sample: none of them counts in the loss
+    not_found    ///< the search failed
   };
   Place place = Place::unknown;
   std::string layer;                  ///< where the place has one
-  std::string parameter;              ///< of `gradient`, `statistics` and `weights`
+  std::string parameter;              ///< set for `gradient`, `statistics` and `weights`
   std::vector<std::int64_t> samples;  ///< indices in the data set: those that show it alone
   std::vector<std::int64_t> batch;    ///< and all of the step
   std::string failure;                ///< of `not_found`

@@ -241,7 +241,7 @@ bool GradientPass::train_pieces(const WorkPartition& partition,
                                 const StopQuestion* gives_up) {
   if (lockstep_.couples_pieces()) {
     if (pieces_.empty() && !lockstep_.couples_shards()) return true;
-    // The first bucket of overlapped sums has the metrics, which say that a step is given up.
+    // The first bucket of overlapped sums has the metrics, which tell that a step was given up.
     return lockstep_.train(pieces_, partition.shard_sizes, after_node,
                            after_node ? nullptr : gives_up);
   }

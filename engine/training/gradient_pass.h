@@ -35,9 +35,9 @@ class GradientPass {
   /// Queues the passes. The buffers of partition.parts then hold the sums of gradients and metrics.
   /// `after_node`, if there is one, is called after each node of the pass that completes them.
   /// `times`: PhaseTimes in which forward and backward end, or null. Where shards are worked on at
-  /// the same time, forward is that of the queue itself. False if `gives_up`, where it is given,
-  /// said so between two micro-batches: then the sums mean nothing, and those over ranks are still
-  /// the caller's to make.
+  /// the same time, forward is that of the queue itself. Returns false if `gives_up`, if given,
+  /// returned true between two micro-batches: the sums then mean nothing, and the caller must still
+  /// make those over ranks.
   bool compute(const WorkPartition& partition, const StagedBatch& staged, const PassParams& params,
                DevPtr times, const std::function<void(int node)>& after_node,
                const StopQuestion* gives_up = nullptr);

@@ -48,17 +48,18 @@ class Aside {
     return *place_;
   }
   HeldPath place_for(const HeldPath& file) { return place() / file.last_name(); }
-  /// Puts a copy of the log there, before its lines go: a resume of what is left there takes its
-  /// lines back.
+  /// Puts a copy of the log there before its lines go: resuming what is left there takes its lines
+  /// back.
   void keep_log() {
     const HeldPath log = folder_.at(kLog);
     try {
       if (!std::exchange(has_log_, true) && exists(log)) copy_durably(log, place_for(log));
     } catch (const Error&) {
-      // On a full disk a run goes back nevertheless: the lines are in metrics.abandoned.jsonl.
+      // If the disk is full, the run goes back nevertheless: the lines are in
+      // metrics.abandoned.jsonl.
     }
   }
-  /// The same of a checkpoint of the folder's line, with its log.
+  /// Returns the place for a checkpoint of the folder's line, with its log.
   HeldPath place_for_own(const HeldPath& checkpoint) {
     keep_log();
     return place_for(checkpoint);
@@ -73,8 +74,8 @@ class Aside {
 
 /// The relation of the resumed file to the folder.
 struct Origin {
-  bool is_own = false;  ///< of this run: in its folder, not among what was left aside
-  HeldPath own_place;   ///< as a checkpoint of the folder
+  bool is_own = false;  ///< the file is this run's: in its folder, and not set aside
+  HeldPath own_place;   ///< its place as a checkpoint of the folder
   std::string checksum;
 };
 
@@ -121,7 +122,7 @@ void leave_log_lines(const RunFolder& folder, const std::string& from, const Sta
                      const Notify& notify) {
   try {
     const RunState& state = start.state;
-    // Of a branch that was left: next to its checkpoints.
+    // The file belongs to an abandoned branch, whose log is next to its checkpoints.
     const std::string branch = folder_of(from), log = branch + "/" + kLog;
     if (!from.empty() && is_same_entry(branch + "/..", folder.at("checkpoints")) && exists(log)) {
       const RestoredLines lines =
@@ -227,7 +228,7 @@ std::uint64_t size_of(const HeldPath& path) {
   return bytes;
 }
 
-/// Reports how much the folders of abandoned branches hold: they stay until the user removes them.
+/// Reports how much disk space abandoned branches take: they stay until the user removes them.
 void report_abandoned(const RunFolder& folder, const Notify& notify) {
   std::int64_t folders = 0;
   std::uint64_t bytes = 0;
@@ -322,7 +323,7 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
       if (!is_same_entry(path, place)) copy_durably(path, place);
       path = place;
     }
-    // A new run where only the best of another one was left.
+    // This is a new run in a folder in which another run left only its best.
     if (from.empty() && exists(folder.best())) aside.keep_log();
     leave_log_lines(folder, from, start, notify);
     start.is_saved = !from.empty();

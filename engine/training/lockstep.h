@@ -39,8 +39,8 @@ class Lockstep {
 
   /// Trains on `pieces`: those of one shard, or, with couples_shards(), all of this rank, which may
   /// have none; ordered by shard. `shard_sizes` are the samples of every shard of the batch.
-  /// `after_node` is called for the last piece only. False if `gives_up`, asked after each piece
-  /// and phase, said so: nothing more was computed, but the other ranks got their sums.
+  /// `after_node` is called for the last piece only. Returns false if `gives_up`, asked after each
+  /// piece and phase, returned true: nothing more was computed, but the other ranks got their sums.
   bool train(std::span<const Piece> pieces, std::span<const std::int64_t> shard_sizes,
              const std::function<void(int node)>& after_node,
              const std::function<bool()>* gives_up = nullptr);

@@ -13,7 +13,7 @@ namespace dpt {
 /// As a config names them: "cpu", "cpu:4", "cuda:0".
 std::vector<std::string> names_of(const std::vector<DeviceName>& devices);
 
-/// True where the launcher has bound each process of this machine to cores of its own.
+/// Returns true if the launcher has bound each process of this machine to cores of its own.
 bool has_own_cores(int allowed, const World& world);
 
 /// The cores, of `allowed`, that this process has to itself: all that its launcher has bound it to,
@@ -26,8 +26,8 @@ int own_part_of_cores(int allowed, const World& world);
 std::vector<DeviceName> devices_of_process(const std::vector<std::string>& asked,
                                            const World& world);
 
-/// One sentence where the replicas of `devices` compute with more threads together than the `cores`
-/// that they share; empty otherwise.
+/// Returns one sentence if the replicas of `devices` together compute with more threads than the
+/// `cores` that they share; empty otherwise.
 std::string why_cores_are_short(const std::vector<DeviceName>& devices, int cores);
 
 }  // namespace dpt

@@ -76,8 +76,8 @@ std::string problem_of_gpus(const std::vector<ProcessGroup::Member>& members) {
   return {};
 }
 
-/// What this process' limit of descriptors does not suffice for, or an empty text. The second one
-/// is for what it needs to tell the others.
+/// Returns what exceeds this process' limit of descriptors, or an empty text. Called for the whole
+/// run, and for what it takes to tell the others.
 std::string problem_of_descriptors(const World& world, int more) {
   return make_room_for_descriptors(more, fmt::format("rank {} (host {}) of {} processes needs",
                                                      world.rank, world.host, world.size));
@@ -89,7 +89,7 @@ ProcessGroup::ProcessGroup(const World& world, const Options& options)
     : world_(world), options_(options) {
   const std::string problem =
       problem_of_descriptors(world, descriptors_to_run(world.rank, world.size));
-  // Those that can still join tell the others.
+  // Processes that can still join tell the others.
   if (!problem.empty() &&
       !problem_of_descriptors(world, descriptors_to_join(world.rank, world.size)).empty()) {
     throw Error(ErrorKind::device, problem);
@@ -137,7 +137,7 @@ std::string ProcessGroup::text_of(const WorldFailure& failure) const {
 }
 
 void ProcessGroup::on_failure(const WorldFailure& failure) {
-  // Another process of a run that is starting was asked to stop, this one perhaps not.
+  // Another process of a run that is starting was asked to stop, but perhaps not this one.
   request_stop(stop_of_exit_code(failure.exit_code));
   std::shared_ptr<WorldGroup> group;
   {
@@ -279,7 +279,7 @@ int ProcessGroup::guard(const std::function<int()>& body) {
     report(stop);
     throw;
   } catch (const std::exception& error) {
-    // A process that is asked to stop while the run starts takes the others along.
+    // A process that is asked to stop while the run starts also stops the others.
     check_stop();
     report(error);
     auto failure = control_->failure();

@@ -36,7 +36,7 @@ class ProcessGroup {
     std::function<void(const std::string& text, int exit_code)> end_process;
   };
   /// Joins the world; see ControlChannel::join. REQUIRES: !world.alone(). Throws ErrorKind::device
-  /// where a process may not open as many descriptors as its connections need.
+  /// if a process may not open as many descriptors as its connections need.
   ProcessGroup(const World& world, const Options& options);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
@@ -57,8 +57,8 @@ class ProcessGroup {
   const std::vector<Member>& members() const { return members_; }
   /// Collective, before the first sum: throws ErrorKind::usage with the first difference.
   void compare(const Facts& facts);
-  /// Collective: makes the links, whose ends prove DPT_TOKEN to each other, or, where it is not
-  /// set, a token that rank 0 draws. Throws as make_tcp_links.
+  /// Collective: makes the links, whose ends prove to each other that they know DPT_TOKEN or, if it
+  /// is not set, a token that rank 0 draws. Throws as make_tcp_links does.
   void connect();
 
   /// Collective: a text of rank 0.
@@ -70,12 +70,12 @@ class ProcessGroup {
   /// aborted when the world fails.
   std::shared_ptr<WorldGroup> make_group(std::chrono::milliseconds stall_timeout);
 
-  /// Tells all processes of an error of this one, or of a stop before the first step, which then
-  /// stops them too. What only follows from a failure elsewhere (ErrorKind::peer) is not told.
+  /// Reports to all processes an error of this one, or a stop before the first step, which then
+  /// stops them too. Does not report consequences of a failure elsewhere (ErrorKind::peer).
   void report(const std::exception& error) noexcept;
   /// Runs `body`; an exception becomes known to all processes, and is replaced by the first cause
-  /// in the world where that is another one. While the run starts, a requested stop comes first
-  /// (StopRequested).
+  /// in the world if that is a different one. While the run starts, a requested stop takes
+  /// precedence (StopRequested).
   int guard(const std::function<int()>& body);
   /// While something is saved after a failure, the process is not ended.
   class Saving {

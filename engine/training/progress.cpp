@@ -69,7 +69,7 @@ struct Terminal : spdlog::sinks::base_sink<std::mutex> {
   }
 };
 
-/// A file at a place, appended to.
+/// Sink that appends to a file at a place.
 struct MessageFile : spdlog::sinks::base_sink<std::mutex> {
   FileHandle file;
 
@@ -84,7 +84,7 @@ struct MessageFile : spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
-/// The bar in up to `room` columns.
+/// Returns the bar in up to `room` columns.
 std::string bar_line(double done_fraction, const std::vector<std::string>& parts,
                      std::size_t room) {
   constexpr std::size_t kMostCells = 24, kFewestCells = 8, kFrame = 3;

@@ -11,14 +11,14 @@
 
 namespace dpt {
 
-/// True where stderr is a terminal that lines can be redrawn on (TERM is not "dumb").
+/// Returns true if stderr is a terminal whose lines can be redrawn (TERM is not "dumb").
 bool stderr_redraws();
 
 /// Messages go to stderr and, once a file is set, to it with time stamps. On a terminal the last
 /// line is the bar. Used by one thread at a time, but for the logger, which is thread-safe.
 class Progress {
  public:
-  /// A silent one writes to its file only: for tests and benchmarks. `between_lines`: see status.
+  /// `silent`: write to the file only, for tests and benchmarks. `between_lines`: see status.
   explicit Progress(bool silent = false,
                     std::chrono::milliseconds between_lines = std::chrono::seconds(30));
   ~Progress();
@@ -31,9 +31,10 @@ class Progress {
   /// A warning that nobody else gives: a silent one writes it to stderr too.
   void warn_always(const std::string& text);
 
-  /// How far the work has come; `parts` from the least to the most important. On a terminal they
-  /// follow the cells of a bar; where it is too narrow, first the cells shrink and go, then the
-  /// first parts. Elsewhere a message has them, `between_lines` after the last message.
+  /// Shows how far the work has come; `parts` are ordered from the least to the most important. On
+  /// a terminal they follow the cells of a bar; if it is too narrow, the cells shrink and vanish
+  /// first, then the first parts. Elsewhere a message has them, `between_lines` after the last
+  /// message.
   void status(double done_fraction, const std::vector<std::string>& parts);
   /// Removes the bar.
   void clear();

@@ -13,9 +13,10 @@ namespace dpt {
 namespace {
 
 constexpr const char* kCheckpoints = "checkpoints";
-/// Text of the link replaced/checkpoints where checkpoints/ is a link.
+/// Target of the link replaced/checkpoints if checkpoints/ is a link.
 constexpr const char* kLinkToReplaced = "../checkpoints/replaced";
-/// In the checkpoints of a run that comes back: the new run's files, until all of them are there.
+/// Folder for the new run's files, in the checkpoints of a run that comes back, until all are
+/// there.
 constexpr const char* kLeaving = "abandoned-new.tmp";
 
 bool has_entry(const HeldPath& path) {
@@ -32,7 +33,7 @@ void move_entry(const HeldPath& from, const HeldPath& to, const std::string& nam
   move_durably(from / name, to / name);
 }
 
-/// The files that dpt gives names to in checkpoints/, the newest checkpoint last.
+/// Lists the files in checkpoints/ that have names of dpt's, the newest checkpoint last.
 std::vector<std::string> names_of_checkpoints(const HeldPath& checkpoints) {
   std::vector<std::string> names;
   for (const std::string& name : list_names(checkpoints)) {
@@ -49,7 +50,7 @@ void move_checkpoints(const HeldPath& from, const HeldPath& to) {
   for (const std::string& name : names_of_checkpoints(from)) move_entry(from, to, name);
 }
 
-/// Folders that are not a run's alone go when nothing is left in them.
+/// Removes folders that are not only a run's if nothing is left in them.
 void remove_emptied(const HeldPath& folder) {
   for (const char* name : {"logs", "tensorboard"}) remove_if_empty(folder / name);
 }
@@ -69,15 +70,15 @@ void bring_checkpoints_back(const HeldPath& folder, const HeldPath& aside) {
   } else if (!has_entry(folder / kCheckpoints)) {
     if (has_entry(aside / kCheckpoints)) move_entry(aside, folder, kCheckpoints);
   } else {
-    // Something else is in the new run's folder, which therefore stayed.
+    // The new run's folder stayed, because something else is in it.
     for (const std::string& name : list_names(aside / kCheckpoints)) {
       move_entry(aside, folder, kCheckpoints + ("/" + name));
     }
   }
 }
 
-/// From replaced.moving/: every file comes back. A folder that another version has moved whole may
-/// hold others' files too.
+/// Brings every file back from replaced.moving/. A folder that another version has moved whole may
+/// also hold files of others.
 bool bring_back(const HeldPath& folder) {
   const HeldPath aside = folder / kMoving;
   bool any = has_entry(aside / kCheckpoints);
@@ -97,8 +98,8 @@ bool bring_back(const HeldPath& folder) {
   return any;
 }
 
-/// Removes what is in place of a run, the newest checkpoint last: after a crash on the way the run
-/// can still go on from it.
+/// Removes the run in place, the newest checkpoint last, so that the run can still continue from it
+/// after a crash on the way.
 void remove_run(const HeldPath& folder) {
   const HeldPath checkpoints = folder / kCheckpoints;
   for (const std::string& name : names_of_checkpoints(checkpoints)) remove_tree(checkpoints / name);
@@ -108,14 +109,15 @@ void remove_run(const HeldPath& folder) {
   remove_emptied(folder);
 }
 
-/// abandoned-1, or the first number that is free.
+/// Returns abandoned-1, or the first number that is free.
 HeldPath free_abandoned_in(const HeldPath& checkpoints) {
   int i = 1;
   while (has_entry(checkpoints / fmt::format("abandoned-{}", i))) ++i;
   return checkpoints / fmt::format("abandoned-{}", i);
 }
 
-/// From replaced.restoring/: the files of the new run leave. Returns the name of where they are.
+/// Moves the files of the new run away, while the old one is in replaced.restoring/. Returns the
+/// name of the folder that has them.
 std::string leave_new_run(const HeldPath& folder) {
   const HeldPath checkpoints = folder / kCheckpoints, old = folder / kRestoring / kCheckpoints;
   const HeldPath leaving = old / kLeaving;
@@ -212,8 +214,8 @@ void remove_replaced_run(const HeldPath& folder) {
 
 RestoredRun restore_replaced_run(const HeldPath& folder) {
   if (is_set_aside(folder, kReplaced)) {
-    // Where one of the two has no checkpoints/, an earlier version was moving the old run's files,
-    // and those in place are its own.
+    // If one of the two has no checkpoints/, an earlier version was moving the old run's files, and
+    // those in place are the old run's own.
     const bool is_new =
         has_entry(folder / kCheckpoints) && has_entry(folder / kReplaced / kCheckpoints);
     move_durably(folder / kReplaced, folder / (is_new ? kRestoring : kMoving));

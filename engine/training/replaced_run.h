@@ -3,8 +3,8 @@
 //
 // Each step of a change is durable before the next, and the name of the folder says which change
 // a crash has interrupted:
-//   replaced.moving/     old run, of which some files are here and the others in place, as while
-//                        they are set aside or come back: all of them come back
+//   replaced.moving/     old run, with some files here and the others in place, while they are
+//                        set aside or come back: a recovery brings all of them back
 //   replaced/            the old run, whole; the files in place are the new run's
 //   replaced.restoring/  the old run, whole; the files of the new run in place leave
 //   replaced.tmp/        what is being removed
@@ -19,40 +19,40 @@
 
 namespace dpt {
 
-/// True if the folder holds an old run, whole, and a new one with a checkpoint.
+/// Returns true if the folder holds a complete old run, and a new one with a checkpoint.
 bool has_replaced_run(const HeldPath& folder);
 
-/// Whether `name` in `folder` is a folder that only dpt has written to: anything else of that name
-/// is the user's.
+/// Returns true if `name` in `folder` is a folder that only dpt has written to: anything else of
+/// that name is the user's.
 bool is_set_aside(const HeldPath& folder, const char* name);
 
-/// Moves everything of the run in `folder` to replaced/. Where a run is there already, that of
-/// `folder` is removed instead: it is a new one that has not got far.
+/// Moves everything of the run in `folder` to replaced/. If that already holds a run, removes the
+/// one in `folder` instead: it is a new run that has not got far.
 void set_run_aside(const HeldPath& folder);
 
 /// Removes the old run; does nothing if there is none.
 void remove_replaced_run(const HeldPath& folder);
 
-/// Brings back the old run, if there is one; of a new one that has checkpoints (or which a crash
-/// has interrupted in this), all files, else its best weights, log and messages if it has a best,
-/// go to checkpoints/abandoned-N.
+/// Result of bringing back the old run, if there is one. If the new run has checkpoints (or a crash
+/// interrupted this move), all its files go to checkpoints/abandoned-N; otherwise, if it has a
+/// best, its best weights, log and messages do.
 struct RestoredRun {
-  bool any = false;       ///< a run was brought back
+  bool any = false;       ///< true if a run was brought back
   std::string abandoned;  ///< abandoned-N, if files of the new run are kept
 };
 RestoredRun restore_replaced_run(const HeldPath& folder);
 
-/// Finishes what a crash has interrupted. An old run comes back unless the new one has a
+/// Finishes what a crash has interrupted. The old run comes back unless the new one has a
 /// checkpoint.
 RestoredRun recover_replaced_run(const HeldPath& folder);
 
 /// Creates a folder for what a run moves aside: abandoned-1, -2, ... in `checkpoints`.
 HeldPath make_abandoned_in(const HeldPath& checkpoints);
 
-/// In checkpoints/ that is a link: the folder of the old run's checkpoints.
+/// Name of the folder, in a checkpoints/ that is a link, with the old run's checkpoints.
 inline constexpr const char* kReplacedCheckpoints = "replaced";
 
-/// Whether a run gives this name to something in its checkpoints/.
+/// Returns true if a run gives this name to something in its checkpoints/.
 bool is_checkpoint_name(std::string_view name);
 
 }  // namespace dpt

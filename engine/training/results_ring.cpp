@@ -46,7 +46,7 @@ StepResult ResultsRing::take() {
   StepResult result;
   result.step = slot.plan.step;
   result.metrics = returned->metrics;
-  // Shares of outputs that are right are added up in fp32, which must not make more than all.
+  // Fractions of correct outputs are added up in fp32, which must not exceed the total.
   SplitSum& right = result.metrics.sums[0];
   if (right.value() > result.metrics.labelled.value()) right = result.metrics.labelled;
   result.lr = slot.plan.lr;

@@ -15,7 +15,7 @@
 namespace dpt {
 namespace {
 
-/// Everything that a run writes into its folder, and dpt report.
+/// Names of everything that a run, or dpt report, writes into the folder.
 constexpr std::array kFiles = {"checkpoints",   "best.safetensors",
                                "config.yaml",   "command.txt",
                                "env.json",      "train.log",
@@ -23,14 +23,14 @@ constexpr std::array kFiles = {"checkpoints",   "best.safetensors",
                                "summary.json",  "logs",
                                "tensorboard",   "report.html"};
 
-/// What else is there.
+/// Names of other entries.
 constexpr std::array kOthers = {kLockFile, kMarkerFile, kReplaced, kMoving, kRestoring};
 
 bool is_one_of(std::string_view name, std::span<const char* const> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// Of a file in logs/ or tensorboard/: others may put files there too.
+/// Returns true for dpt's own file in logs/ or tensorboard/: others may put files there too.
 bool is_log_of_dpt(std::string_view folder, std::string_view name) {
   if (folder == "tensorboard") {
     return name.starts_with("events.out.tfevents.") && name.ends_with(".dpt");
@@ -42,7 +42,7 @@ bool is_shared_folder(std::string_view name) {
   return name == "logs" || name == "tensorboard";
 }
 
-/// Up to `bytes` from the beginning of a regular file; empty for anything else.
+/// Returns up to `bytes` from the beginning of a regular file; empty for anything else.
 std::string beginning_of(const HeldPath& file, std::uint64_t bytes) {
   if (entry_type(file) != EntryType::file) return {};
   try {
@@ -56,7 +56,7 @@ std::string beginning_of(const HeldPath& file, std::uint64_t bytes) {
   }
 }
 
-/// The names in the marker; a name that is a path is no name of dpt's.
+/// Returns the names in the marker; a name that is a path is not one of dpt's.
 std::vector<std::string> names_in_marker(const HeldPath& folder) {
   std::vector<std::string> names;
   const std::string text = beginning_of(folder / kMarkerFile, 1 << 20);
@@ -76,7 +76,7 @@ bool has_log_of_dpt(const HeldPath& folder) {
   const std::string text = beginning_of(folder / "metrics.jsonl", 4096);
   if (!text.starts_with(R"({"v":1,"event":")")) return false;
   const std::string_view event = std::string_view(text).substr(16);
-  // The log begins with log_gap where the disk was full at first.
+  // The log begins with log_gap if the disk was full at first.
   return event.starts_with("processes\"") || event.starts_with("run_start\"") ||
          event.starts_with("log_gap\"");
 }
@@ -99,8 +99,8 @@ bool is_run_without_marker(const HeldPath& folder) {
   return has_log_of_dpt(folder) || has_checkpoint(folder);
 }
 
-/// Whether something would be lost if a run wrote under this name. An empty file or folder (made
-/// for the run, or by a shell's redirection) holds nothing, and pipes are not written to.
+/// Returns true if something would be lost if a run wrote under this name. An empty file or folder
+/// (created for the run, or by a shell's redirection) holds nothing, and pipes are not written to.
 bool holds_something(const HeldPath& path) {
   const EntryType type = entry_type(path);
   if (type == EntryType::folder) return !list_names(path).empty();
@@ -131,7 +131,7 @@ std::vector<std::string> names_in_the_way(const HeldPath& folder) {
       if (holds_something(folder / each)) found.push_back(each);
     }
   }
-  // A folder of such a name is dpt's only if all in it is; then its files would be moved.
+  // A folder of such a name is dpt's only if everything in it is; its files would then be moved.
   for (const char* name : {kReplaced, kMoving, kRestoring, kRemoved}) {
     const std::vector<std::string> inside = entry_type(folder / name, false) == EntryType::folder
                                                 ? list_names(folder / name)

@@ -1,5 +1,5 @@
-// The files of a run folder: which are dpt's, by the marker .dpt-run or, in folders of before it,
-// by what they hold. Nothing else of a folder is ever written over, moved or removed.
+// Files of a run folder: dpt's are known by the marker .dpt-run or, in folders older than the
+// marker, by their content. Nothing else in a folder is ever overwritten, moved or removed.
 #pragma once
 
 #include <string>
@@ -15,28 +15,29 @@ namespace dpt {
 inline constexpr const char* kMarkerFile = ".dpt-run";
 inline constexpr const char* kLockFile = ".lock";
 
-// Where files of the run that --overwrite replaces are (replaced_run.h).
+// Folders for files of the run that --overwrite replaces (replaced_run.h).
 inline constexpr const char* kReplaced = "replaced";
 inline constexpr const char* kMoving = "replaced.moving";
 inline constexpr const char* kRestoring = "replaced.restoring";
 inline constexpr const char* kRemoved = "replaced.tmp";
 
-/// Whether the folder has the marker.
+/// Returns true if the folder has the marker.
 bool is_marked(const HeldPath& folder);
 
-/// Whether dpt made the folder: it has the marker or, from before there was one, a metrics.jsonl
-/// that begins as dpt's or a checkpoint that verifies (which is read whole). A run that --overwrite
-/// replaces, in replaced/, counts too.
+/// Returns true if dpt made the folder: it has the marker or, if it is older than the marker, a
+/// metrics.jsonl that begins as dpt's do or a checkpoint that verifies (which is read completely).
+/// A run that --overwrite replaces, in replaced/, counts too.
 bool is_run_of_dpt(const HeldPath& folder);
 
-/// The names in a folder that no run made which a run would write over; empty if there are none.
+/// Lists the names in a folder that no run made which a run would overwrite; empty if there are
+/// none.
 std::vector<std::string> names_in_the_way(const HeldPath& folder);
 
-/// Writes the marker unless it is there and has all names that this version uses, and `more`. The
-/// names that another version has put there stay.
+/// Writes the marker unless it exists and has all names that this version uses, and `more`. Names
+/// that another version has put there stay.
 void write_marker(const HeldPath& folder, const std::vector<std::string>& more = {});
 
-/// The names at the top of `folder` that dpt may have written. `name` may end in ".tmp".
+/// Names at the top of `folder` that dpt may have written. `name` may end in ".tmp".
 class OwnNames {
  public:
   explicit OwnNames(const HeldPath& folder);
@@ -47,16 +48,16 @@ class OwnNames {
   std::vector<std::string> names_;
 };
 
-/// What of a folder belongs to the run in it, relative to the folder: "checkpoints" first, then
-/// files, and of logs/ and tensorboard/ the files that dpt writes there.
+/// Lists what belongs to the run in a folder, relative to the folder: "checkpoints" first, then
+/// files, and, in logs/ and tensorboard/, the files that dpt writes there.
 std::vector<std::string> entries_of_run(const HeldPath& folder);
 
-/// Whether a file at the top of a run folder is the output of another command that this run may
-/// replace: it begins as a verdict or a report does.
+/// Returns true if a file at the top of a run folder is the output of another command that this run
+/// may replace: it begins as a verdict or a report does.
 bool is_output_of_dpt(const HeldPath& file);
 
-/// Beginnings of the files of --verdict and --junit, by which an earlier one is known, and what is
-/// near the beginning of a report.
+/// Beginnings of the files of --verdict and --junit, by which an earlier one is recognised, and a
+/// text near the beginning of a report.
 inline constexpr const char* kMarkdownMark = "# dpt ";
 inline constexpr const char* kJUnitMark =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"dpt ";

@@ -34,7 +34,7 @@ HeldPath open_run_folder(const std::string& path) {
   }
 }
 
-/// The path of `path` relative to `folder`, both after links.
+/// Returns `path` relative to `folder`, both with links resolved.
 std::string relative_to(const std::string& folder, const std::string& path) {
   std::error_code ignored;
   return fs::weakly_canonical(path, ignored)
@@ -113,7 +113,7 @@ bool RunFolder::has_lock() {
            mine.st_ino == there.st_ino;
   }
   if (errno == ENOENT) return lock_again();
-  // Where it is not known, the write that follows tells its own reason.
+  // If it is unknown, the write that follows reports its own reason.
   return errno != ESTALE;
 }
 

@@ -13,8 +13,8 @@ namespace dpt {
 /// An open run folder, locked by this process until it is destroyed (or the process dies). Used by
 /// one thread at a time.
 ///
-/// The folder is held by its descriptor: at() names files in it wherever it is moved, and what
-/// takes its path meanwhile is never written to. Paths are for messages.
+/// The folder is held by its descriptor: at() names files in it even after it was moved, and a
+/// folder that has taken its path meanwhile is never written to. Paths are for messages.
 ///
 /// `--overwrite`: set_aside() moves the old run into replaced/, and give_up_replaced() removes it
 /// when the new run has saved its first regular checkpoint. Until then the old run can be restored:
@@ -26,11 +26,11 @@ class RunFolder {
   /// checkpoints().
   RunFolder() = default;
   /// Creates the folder if needed, locks it, marks it as a run's, and finishes what a crash left
-  /// half done. Throws ErrorKind::usage when another process holds it or check_may_write() does,
-  /// ErrorKind::data when it cannot be made or written. `outputs`: paths of other files that the
-  /// command writes; those in the folder belong to the run.
+  /// half done. Throws ErrorKind::usage if another process holds it or check_may_write() throws it,
+  /// and ErrorKind::data if it cannot be created or written. `outputs`: paths of other files that
+  /// the command writes; those in the folder belong to the run.
   explicit RunFolder(std::string path, const std::vector<std::string>& outputs = {});
-  /// The same, or nothing when another process holds the folder.
+  /// Does the same, or returns nothing if another process holds the folder.
   static std::optional<RunFolder> open_unless_held(std::string path,
                                                    const std::vector<std::string>& outputs);
   RunFolder(RunFolder&& other) noexcept = default;
@@ -41,7 +41,7 @@ class RunFolder {
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string checkpoint(std::int64_t step) const;
   std::string best() const { return path_ + "/best.safetensors"; }
-  /// The folder, held open, and what is in it.
+  /// Return the folder, held open, and what is in it.
   const HeldPath& place() const { return root_; }
   HeldPath at(const std::string& name) const { return root_ / name; }
   HeldPath checkpoint_place(std::int64_t step) const;
@@ -51,26 +51,26 @@ class RunFolder {
   /// Throws ErrorKind::usage for a file that set_aside() would remove.
   void check_stays(const std::string& path) const;
 
-  /// Throws ErrorKind::data when the folder is removed, or another process has taken it over: then
-  /// nothing in it is this process' any more. Returns a message, once, when the folder was moved.
+  /// Throws ErrorKind::data if the folder was removed, or another process has taken it over:
+  /// nothing in it is this process' any more. Returns a message, once, if the folder was moved.
   std::string check_held();
-  /// Where the folder is now, as far as it is known.
+  /// Returns where the folder is now, as far as it is known.
   std::string current_path() const;
 
   /// Throws ErrorKind::usage when the folder holds anything that dpt does not write.
   void check_only_ours() const;
-  /// Moves everything that dpt wrote there into replaced/. Where a run is in it already, the
-  /// unfinished one that was to replace it is removed instead.
+  /// Moves everything that dpt wrote there into replaced/. If that already holds a run, removes
+  /// instead the unfinished one that was to replace it.
   void set_aside();
-  /// The new run has a regular checkpoint: removes the old one. Does nothing when nothing was set
-  /// aside.
+  /// Removes the old run, because the new one has a regular checkpoint. Does nothing if nothing was
+  /// set aside.
   void give_up_replaced();
-  /// Whether an old run is in replaced/ while the new one has a checkpoint.
+  /// Returns true if an old run is in replaced/ while the new one has a checkpoint.
   bool has_replaced() const;
   /// The new run has saved no checkpoint: restores the old one. Returns whether there was one.
   bool put_back();
-  /// Where put_back() left the best weights, log and messages of the new run, or all of it if it
-  /// had checkpoints: an abandoned-N. Empty where it had nothing.
+  /// Returns where put_back() left the best weights, log and messages of the new run, or all of it
+  /// if it had checkpoints: an abandoned-N. Empty if it had nothing.
   const std::string& kept_of_new() const { return kept_of_new_; }
   /// Whether opening the folder has put back the run that a crash had left in replaced/.
   bool restored() const { return restored_; }
@@ -80,15 +80,15 @@ class RunFolder {
 
  private:
   struct Unopened {};
-  /// The name in the folder of a file of the run; empty for others.
+  /// Returns the name in the folder of a file of the run; empty for others.
   std::string entry_at(const std::string& path) const;
   RunFolder(Unopened, std::string path, const std::vector<std::string>& outputs);
-  /// Locks the folder and makes it a run's; false when another process holds it.
+  /// Locks the folder and makes it a run's. Returns false if another process holds it.
   bool open();
   bool lock();
-  /// Whether the lock in the folder is this process'.
+  /// Returns true if the lock in the folder is this process'.
   bool has_lock();
-  /// Takes the lock again after its file was removed. False if another process was faster.
+  /// Takes the lock again after its file was removed. Returns false if another process was faster.
   bool lock_again();
   bool leads_here(const std::string& path) const;
 
@@ -100,11 +100,11 @@ class RunFolder {
   std::vector<std::string> outputs_;  ///< names in the folder
 };
 
-/// Throws ErrorKind::usage when `path` holds files that no run of dpt wrote and a run would write
-/// over. Changes nothing.
+/// Throws ErrorKind::usage if `path` holds files that no run of dpt wrote and that a run would
+/// overwrite. Changes nothing.
 void check_may_write(const std::string& path);
 
-/// Whether a process holds the lock of the run folder at `path`. Takes no lock.
+/// Returns true if a process holds the lock of the run folder at `path`. Takes no lock.
 bool is_locked_run(const std::string& path);
 
 /// Whether the folder holds a run (its config.yaml or checkpoints).
@@ -114,8 +114,8 @@ bool is_run_folder(const std::string& path);
 /// --overwrite left the run that opening the folder restores. Changes nothing.
 std::string folder_of_run(const std::string& path);
 
-/// "runs/NAME" if that is free, else "runs/NAME-2", "runs/NAME-3", ...: where no run is, and
-/// nothing that one would write over. `first`: the number to begin with.
+/// Returns "runs/NAME" if that is free, else "runs/NAME-2", "runs/NAME-3", ...: free means without
+/// a run and without anything that a run would overwrite. `first`: the number to begin with.
 std::string free_run_folder(const std::string& name, int first = 1);
 /// Opens the first of them that no other process takes at the same time.
 RunFolder open_free_run_folder(const std::string& name, const std::vector<std::string>& outputs);

@@ -13,7 +13,7 @@
 namespace dpt {
 namespace {
 
-/// Of the whole file.
+/// Returns a lock of the whole file.
 struct flock whole_file(short type) {
   struct flock lock {};
   lock.l_type = type;
@@ -21,13 +21,14 @@ struct flock whole_file(short type) {
   return lock;
 }
 
-/// Whether another open file description has announced that it holds the lock.
+/// Returns true if another open file description has announced that it holds the lock.
 bool is_announced(int file) {
   struct flock lock = whole_file(F_RDLCK);
   return ::fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-/// Whether the kernel's list has an flock of the file: that of a dpt train that announces nothing.
+/// Returns true if the kernel lists an flock of the file: that of a dpt train that announces
+/// nothing.
 bool is_listed(int file) {
   struct stat status {};
   std::ifstream locks("/proc/locks");
@@ -59,7 +60,7 @@ LockResult try_lock(const FileHandle& file) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  // Without it (some network file systems refuse) the lock holds all the same.
+  // Without the announcement (some network file systems refuse it) the lock holds all the same.
   struct flock announcement = whole_file(F_WRLCK);
   static_cast<void>(::fcntl(file.fd(), F_OFD_SETLK, &announcement));
   return LockResult::locked;

@@ -1,6 +1,6 @@
 // The lock of a run folder: flock(2) of its .lock decides, as in every version of dpt. A lock of
-// the open file description (F_OFD_SETLK), which can be asked about without being taken, says that
-// dpt train holds it.
+// the open file description (F_OFD_SETLK), which can be tested without being taken, shows that dpt
+// train holds it.
 #pragma once
 
 #include "engine/checkpoints/file_io.h"
@@ -9,11 +9,11 @@ namespace dpt {
 
 enum class LockResult : std::uint8_t { locked, held_by_other, failed };
 
-/// Tries to lock an open file; on failure errno says why. A lock that was taken for a moment only
-/// (the dpt runs of earlier versions did) is waited for, up to a second.
+/// Tries to lock an open file; on failure errno says why. Waits up to a second for a lock that is
+/// taken only for a moment (as the dpt runs of earlier versions did).
 LockResult try_lock(const FileHandle& file);
 
-/// Whether a process holds the lock of the file. Takes none; false if that cannot be found out.
+/// Returns true if a process holds the lock of the file. Takes no lock; false if this is unknown.
 bool is_locked(const HeldPath& file);
 
 }  // namespace dpt

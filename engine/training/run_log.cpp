@@ -36,14 +36,14 @@ void drop_nonfinite(const std::string& name, Json& value, std::vector<std::strin
   }
 }
 
-/// Paths and messages among the values.
+/// Hides secrets in paths and messages among the values.
 void hide_secrets_in(Json& value) {
   if (value.is_string()) value = hide_secrets(value.get<std::string>());
   if (!value.is_structured()) return;
   for (Json& inner : value) hide_secrets_in(inner);
 }
 
-/// RFC 3339, in UTC, with milliseconds.
+/// Returns the time as RFC 3339, in UTC, with milliseconds.
 std::string time_text() {
   timespec now = {};
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -365,7 +365,7 @@ RestoredLines restore_log_lines(const HeldPath& folder, const HeldPath& branch_l
       return true;
     });
   };
-  // How often each line of the new log is still to be found in the files that there are.
+  // Counts how often each line of the new log has yet to be found in the existing files.
   std::unordered_map<std::size_t, std::int64_t> expected;
   const std::hash<std::string> hash;
   each_of_branch([&](const std::string& line) { ++expected[hash(line)]; });
@@ -375,8 +375,8 @@ RestoredLines restore_log_lines(const HeldPath& folder, const HeldPath& branch_l
   };
 
   RestoredLines result;
-  // The lines that stay come first, so that they are not taken for lines that return.
-  std::vector<bool> leaves;  // of each line of the log
+  // Lines that stay come first, so that they are not taken for lines that return.
+  std::vector<bool> leaves;  // one for each line of the log
   if (entry_type(path) != EntryType::none) {
     LineReader lines(path);
     for (std::string line; lines.next(line);) leaves.push_back(!is_expected(line));

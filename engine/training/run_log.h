@@ -55,8 +55,8 @@ class RunLog {
   bool is_whole_ = true, warned_ = false;
 };
 
-/// Calls `visit` with each whole line of a log, its end included, reading a part of the file at a
-/// time. Throws ErrorKind::data.
+/// Calls `visit` with each whole line of a log, including its end, reading the file in parts.
+/// Throws ErrorKind::data.
 void read_log_lines(const HeldPath& path, const std::function<void(const std::string&)>& visit);
 
 /// Moves the lines of `folder`/metrics.jsonl that came after the moment (step, epochs completed,
@@ -65,15 +65,15 @@ void read_log_lines(const HeldPath& path, const std::function<void(const std::st
 std::int64_t abandon_log_lines(const HeldPath& folder, std::int64_t step, std::int64_t epoch,
                                std::int64_t rollbacks = 0);
 
-/// What restore_log_lines has moved.
+/// Numbers of lines that restore_log_lines has moved.
 struct RestoredLines {
   std::int64_t restored = 0, abandoned = 0;
 };
 
 /// Makes the lines of `branch_log`, the log of an abandoned branch, up to the moment at which the
-/// run goes on, those of `folder`/metrics.jsonl. Lines of that which are not among them move to
-/// metrics.abandoned.jsonl, which loses those that come back: each stands once. Throws
-/// ErrorKind::data; the log is as it was then.
+/// run continues, those of `folder`/metrics.jsonl. Other lines of metrics.jsonl move to
+/// metrics.abandoned.jsonl, from which those that come back are removed: each line exists once.
+/// Throws ErrorKind::data, leaving the log unchanged.
 RestoredLines restore_log_lines(const HeldPath& folder, const HeldPath& branch_log,
                                 std::int64_t step, std::int64_t epoch, std::int64_t rollbacks);
 

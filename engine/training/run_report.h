@@ -32,8 +32,8 @@ void add_values(Json& line, const EvalResult& result);
 /// For rank 0, whose replica stands for all. It also measures: speeds are those of this process.
 class RunReport {
  public:
-  /// `first_step`: the updates that were done before this process; `last_step`: those that are
-  /// done when it has reached its end.
+  /// `first_step`: number of updates done before this process; `last_step`: number of updates done
+  /// when it has reached its end.
   RunReport(const Job& job, std::int64_t first_step, std::int64_t last_step, Backend& backend,
             const Replica& replica, Stepper& stepper, RunLog& log, Progress& progress);
 

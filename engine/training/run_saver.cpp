@@ -74,7 +74,7 @@ SaveResult RunSaver::save(const SaveRequest& request) {
       result.best_moved = why_not_best(folder_.best_place(), saved).empty();
     }
     try {
-      check_folder(result);  // Perhaps the failure is that the folder is being removed.
+      check_folder(result);  // The cause may be that the folder is being removed.
     } catch (const Error&) {
       result.error = std::current_exception();
     }

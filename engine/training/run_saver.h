@@ -9,7 +9,7 @@
 // Each step begins after the one before is durable, so that a crash at any instant leaves the
 // newest checkpoint whole, and a best that is this one or can be copied again from it (lineage.h).
 // 1 and 2 can fail a save; what goes wrong in 3 and 4 is a warning, because nothing is lost by it.
-// Before 1 and 3 the folder is seen to be this run's still; one that is not ends the run.
+// Before 1 and 3 the folder is checked to be still this run's; if it is not, the run ends.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ struct SaveResult {
   bool best_moved = false;
   std::string checksum;      ///< of the file
   std::exception_ptr error;  ///< null when it is saved
-  bool lost_folder = false;  ///< the error is that the folder is not this run's any more
+  bool lost_folder = false;  ///< the error: the folder is no longer this run's
   std::vector<std::string> warnings;
 };
 
@@ -77,7 +77,7 @@ class RunSaver {
   SaveResult save(const SaveRequest& request);
   void keep_former_best(const SaveRequest& request, SaveResult& result);
   void clean_up(const SaveRequest& request, SaveResult& result);
-  /// Throws, and notes in `result`, when the folder is lost.
+  /// Throws if the folder is lost, and notes it in `result`.
   void check_folder(SaveResult& result);
 
   RunFolder& folder_;

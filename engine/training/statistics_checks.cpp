@@ -14,7 +14,7 @@ std::vector<Range> shards_of(const Job& job, std::int64_t batch) {
                     : proportional_parts(batch, job.device_weights);
 }
 
-/// The first layer whose statistics are those of a shard; null if there is none.
+/// Returns the first layer whose statistics are those of a shard; null if there is none.
 const Node* local_statistics(const Plan& plan) {
   const auto local = std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const Node& node) {
     return node.coupling && !node.coupling->sync;

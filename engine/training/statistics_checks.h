@@ -19,9 +19,10 @@ std::string problem_of_statistics(const Job& job);
 /// Empty elsewhere.
 std::string small_shards(const Job& job);
 
-/// A sentence where each replica normalises by the statistics of its own part of the batch, so that
-/// the result depends on how many there are: of a new run with several, and of one that is resumed
-/// on another number than the `before` of its checkpoint. Empty elsewhere, and in exact mode.
+/// Returns a sentence if each replica normalises by the statistics of its own part of the batch, so
+/// that the result depends on the number of replicas: for a new run with several, and for one that
+/// is resumed on a number other than the `before` of its checkpoint. Empty otherwise, and in exact
+/// mode.
 std::string replica_statistics(const TrainSpec& spec, const Plan& plan, std::size_t replicas,
                                std::optional<std::size_t> before);
 

@@ -13,8 +13,8 @@
 
 namespace dpt {
 
-/// Asked between micro-batches, on every rank: whether to leave an evaluation, or to give up a
-/// step.
+/// Question asked between micro-batches, on every rank: true to leave an evaluation, or to give up
+/// a step.
 using StopQuestion = std::function<bool()>;
 
 /// The inputs of a step.
@@ -25,8 +25,8 @@ struct StepPlan {
   std::int64_t global_batch = 0;  ///< samples over all ranks
   double lr = 0;
   bool vote_stop = false;
-  /// Null: the step is not given up. Asked by devices whose calls have run when they return, after
-  /// each micro-batch but the last.
+  /// Null if the step is never given up. Asked after each micro-batch but the last, by devices
+  /// whose calls have completed when they return.
   const StopQuestion* gives_up = nullptr;
   bool want_grad_norm = false;
   /// Tell where the device's time goes: in each step of a device whose calls have run when they
@@ -38,8 +38,8 @@ struct StepPlan {
 /// By StepPhase.
 using PhaseSeconds = std::array<double, kStepPhases>;
 
-/// What a rank that gives a step up leaves in place of its sums: no update is written, and every
-/// rank sees why.
+/// Returns what a rank that gives up a step leaves in place of its sums: no update is written, and
+/// every rank sees why.
 inline StepMetrics given_up_metrics() {
   StepMetrics metrics;
   metrics.loss_sum = std::numeric_limits<float>::quiet_NaN();
@@ -61,7 +61,7 @@ struct StepResult {
   std::optional<PhaseSeconds> phases;  ///< of this rank's device, where they were timed
   UpdateOutcome outcome = UpdateOutcome::applied;
 
-  /// A rank was asked to stop during the step: nothing was updated.
+  /// Returns true if a rank was asked to stop during the step: nothing was updated.
   bool is_given_up() const { return metrics.stop_votes == std::numeric_limits<float>::infinity(); }
 };
 

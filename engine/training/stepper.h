@@ -51,12 +51,12 @@ class Stepper {
   /// exchange their speeds; from then on the work is divided by RunState::device_weights. REQUIRES:
   /// !epoch_done().
   void step(bool vote_stop, bool want_grad_norm);
-  /// Steps are given up between their micro-batches from now on where `question`, which is asked on
-  /// this rank's thread, says so. Its rank then votes to stop, too. Not while speeds are measured,
-  /// nor on devices that queue.
+  /// Gives up steps between their micro-batches from now on if `question`, which is asked on this
+  /// rank's thread, returns true. The rank then votes to stop, too. Has no effect while speeds are
+  /// measured, or on devices that queue.
   void may_give_up(StopQuestion question) { gives_up_ = std::move(question); }
-  /// True once a rank gave a step up. The state is that before it, on every rank; no step may
-  /// follow.
+  /// Returns true once a rank has given up a step. The state is that before the step, on every
+  /// rank; no step may follow.
   bool has_given_up() const { return has_given_up_; }
   /// All steps of the current epoch are queued.
   bool epoch_done() const { return next_step_ == job_.steps_per_epoch; }

@@ -48,7 +48,7 @@ std::int64_t now_ms() {
   return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-/// Also called by a signal handler.
+/// Notes a signal. Also called by a signal handler.
 void note_signal(int number) {
   int expected = 0;
   g_signal.compare_exchange_strong(expected, number);
@@ -117,7 +117,7 @@ void install_signal_handlers() {
 
 void let_signals_end_process() {
   struct sigaction action = {};
-  // The kernel takes no standard action for signals to the first process of a PID namespace.
+  // The kernel takes no default action for signals to the first process of a PID namespace.
   action.sa_handler = getpid() == 1 ? end_at_once : SIG_DFL;
   for (const int number : kStopSignals) {
     if (!is_signal_ignored(number)) sigaction(number, &action, nullptr);
@@ -140,7 +140,7 @@ StopWatch::StopWatch(std::chrono::milliseconds patience, std::function<void(Stop
   try {
     thread_ = start_thread("the watch for signals", [this] { watch(); });
   } catch (const Error&) {
-    // The request itself works without it.
+    // The request itself works without the thread.
   }
 }
 
@@ -162,7 +162,7 @@ void StopWatch::watch() {
     lock.lock();
   }
   if (requested_stop() == StopReason::none) return;
-  // Without patience it is called also where the work has ended meanwhile.
+  // Without patience the function is called even if the work has ended meanwhile.
   if (patience_.count() > 0 && ended_.wait_for(lock, patience_, [this] { return has_ended_; })) {
     return;
   }

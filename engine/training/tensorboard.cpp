@@ -96,7 +96,7 @@ Kept records_to_keep(const std::string& bytes, const std::set<std::string>& keys
   return kept;
 }
 
-/// Names of our files in a folder, oldest first.
+/// Lists the names of our files in a folder, oldest first.
 std::vector<std::string> event_files(const HeldPath& folder) {
   std::vector<std::string> names = list_names(folder);
   std::erase_if(names, [](const std::string& name) {

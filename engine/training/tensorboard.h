@@ -19,8 +19,8 @@ namespace dpt {
 /// thread.
 class TensorBoardLog {
  public:
-  /// `folder` is the run's. Nothing is written before the first event run_start; files in
-  /// tensorboard/ whose names do not end in ".dpt" are others' and stay as they are.
+  /// `folder` is the run's. Nothing is written before the first event run_start. Files in
+  /// tensorboard/ whose names do not end in ".dpt" belong to others and stay unchanged.
   TensorBoardLog(HeldPath folder, RunLog::Warn warn);
 
   /// REQUIRES: the line is in metrics.jsonl already.

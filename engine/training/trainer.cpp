@@ -113,7 +113,7 @@ class RankTrainer {
       if (end_ || !close_epoch()) break;
     }
     if (end_) note_waiting();
-    // Nothing was trained: the same command begins anew, with the same bits.
+    // Nothing was trained: the same command starts again, with the same bits.
     if (end_ == RunEnd::stopped && moment() == Moment{0, 0}) return;
     save_last();
     if (!end_) test_best();
@@ -163,7 +163,7 @@ class RankTrainer {
       reading_ = true;
       stepper_.step(wants_stop(), report_.is_logged(next));
       reading_ = false;
-      // Kernels are made and timed in the first step. From here on the ranks agree on where to
+      // Kernels are created and timed in the first step. From here on the ranks agree on where to
       // stop.
       stop_request::is_starting = false;
       if (stepper_.has_given_up()) return note_stopped();

@@ -75,7 +75,7 @@ StartingPoint fresh_start(const Job& job);
 
 /// The starting point of a checkpoint. Throws ErrorKind::data when it does not fit the job.
 StartingPoint start_from_checkpoint(const Job& job, const std::string& path);
-/// The same of one that was read already: takes what it holds.
+/// Does the same with a checkpoint that was already read, taking its content.
 StartingPoint start_from_checkpoint(const Job& job, VerifiedCheckpoint& file);
 
 /// What made a result: libraries, instruction set and maker of the processor, devices. Kept in

@@ -50,12 +50,12 @@ DPT_HOST_DEVICE inline float unbiased_sum(float squares, float values, float sam
   return squares / (values > 1.0F ? values - 1.0F : 1.0F) * samples;
 }
 
-/// The momentum of update number `update` of a range, counted from 1.
+/// Returns the momentum of update number `update` of a range, counted from 1.
 DPT_HOST_DEVICE inline float momentum_at(const RunningRange& range, std::int32_t update) {
   return range.momentum < 0 ? 1.0F / static_cast<float>(update) : range.momentum;
 }
 
-/// The same of the update that comes next, or that was counted already.
+/// Return the momentum of the next update, and of the one that is already counted.
 DPT_HOST_DEVICE inline float next_momentum(const RunningRange& range, const float* params) {
   return momentum_at(range, UpdateCounter::count(UpdateCounter::next(params[range.counter])));
 }
@@ -63,7 +63,7 @@ DPT_HOST_DEVICE inline float counted_momentum(const RunningRange& range, const f
   return momentum_at(range, UpdateCounter::count(params[range.counter]));
 }
 
-/// Whether running statistics are updated.
+/// Returns true if running statistics are updated.
 DPT_HOST_DEVICE inline bool updates_running(const StepMetrics& metrics) {
   return metrics.outcome == static_cast<float>(UpdateOutcome::applied) &&
          metrics.bad_statistic == 0;

@@ -47,7 +47,7 @@ DPT_HOST_DEVICE inline float sample_sum(const MetricSum& sum, const RowFacts& fa
   return 0;
 }
 
-/// Adds what samples have added up of `kind` to its sum in StepMetrics.
+/// Adds the total of `kind` over samples to its sum in StepMetrics.
 DPT_HOST_DEVICE inline void add_to_sum(SplitSum& sum, const MetricSum& kind, double of_samples) {
   if (kind.kind == SampleSum::top_k) {
     sum.add_count(static_cast<std::int64_t>(of_samples));

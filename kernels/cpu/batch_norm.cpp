@@ -280,7 +280,7 @@ void cpu_check_running(std::span<const RunningRange> ranges, const RunningArgs& 
     const auto is_good = [&](std::int64_t i) {
       return is_finite(running_update(params[i], sums[i], samples, momentum));
     };
-    // Without a branch in the loop, which almost always finds nothing.
+    // The loop, which almost always finds nothing, has no branch.
     unsigned bad = 0;
     for (std::int64_t i = range.begin; i < range.end; ++i) bad |= is_good(i) ? 0U : 1U;
     if (bad == 0) continue;

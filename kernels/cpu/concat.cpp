@@ -59,10 +59,10 @@ class CpuConcat final : public Op {
   std::string implementation() const override { return "own"; }
 
  private:
-  /// Where an input lies in a row of y: a pixel, or where it flattens a sample.
+  /// Place of an input in a row of y: a pixel, or, if it flattens, a sample.
   struct Part {
     std::size_t offset, bytes;
-    std::int64_t pixels, channels;  ///< of a row
+    std::int64_t pixels, channels;  ///< per row
   };
 
   void copy(std::byte* to, const std::byte* from, const Part& part, std::int64_t rows,

@@ -13,7 +13,7 @@
 namespace dpt::host_system {
 namespace {
 
-// Far above any memory; sums with what is used already must not overflow.
+// Limit far above any memory; sums with what is already used must not overflow.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
 
 /// The first line of a file, or nothing.
@@ -153,7 +153,7 @@ int quota_cpus(const std::string& root) {
 
 Memory memory(const std::string& root) {
   const std::string info = root + "/proc/meminfo";
-  // Without /proc, or a descriptor for it, nothing is known of a limit.
+  // Without /proc, or a descriptor for it, no limit is known.
   Memory found{number_field(info, "MemTotal").value_or(kNoLimit / 1024) * 1024,
                number_field(info, "MemAvailable").value_or(kNoLimit / 1024) * 1024};
   for (const std::string& folder : group_folders(root, "")) {

@@ -99,7 +99,7 @@ class CudaConcat final : public Op {
     }
   }
 
-  /// Calls use(input, where it lies in a sample of y).
+  /// Calls use(input, its place in a sample of y).
   template <class Use>
   void for_images(const Use& use) const {
     std::int64_t element = 0;

@@ -72,7 +72,7 @@ TEST_CASE("classes: an evaluation on other folders goes by their names") {
   INFO(two.err);
   REQUIRE(two.exit_code == 0);
   CHECK(json::parse(two.out)["accuracy"] == 1);
-  // Said once.
+  // The note appears once.
   const std::string note = "note: the test data";
   CHECK(two.err.find(note) == two.err.rfind(note));
   w.put("other/test", {"grey", "whites"});

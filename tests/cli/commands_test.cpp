@@ -310,7 +310,7 @@ TEST_CASE(
   check_contains(more.err, "resuming raised/checkpoints/");
   CHECK(epochs("raised") == 5);
   CHECK((outcome_of(w.dir.file("raised")) == outcome_of(w.dir.file("whole"))));
-  // Another monitor counts anew, and without early stopping the run comes to its end.
+  // Another monitor starts a new count, and without early stopping the run reaches its end.
   train("raised", "train.early_stopping={monitor: val/accuracy, smoothing: 0.5, patience: 2}");
   CHECK(epochs("raised") > 5);
   train("raised", "train.early_stopping=null");

@@ -1,5 +1,5 @@
-// Run folders and checkpoints that earlier releases wrote, in tests/golden/earlier/VERSION: this
-// one loads, resumes, evaluates and exports them. README.md there says what made each.
+// Run folders and checkpoints of earlier releases, in tests/golden/earlier/VERSION: this release
+// loads, resumes, evaluates and exports them. The README.md there says what made each.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The config that all of them have.
+/// Config that all of them have.
 constexpr const char* kEarlierConfig = R"(version: 1
 name: kept
 seed: 3
@@ -42,7 +42,7 @@ std::string version_in(const std::string& path) {
   return SafetensorsFile::open(path).metadata().at("dpt.version");
 }
 
-/// A copy of the run of a version in a folder of its own.
+/// Copy of the run of a version in a folder of its own.
 struct EarlierRun : Workplace {
   explicit EarlierRun(const std::string& version) : Workplace(kEarlierConfig) {
     fs::copy(source_dir() + "/tests/golden/earlier/" + version, dir.file("r"),
@@ -75,7 +75,7 @@ TEST_CASE("earlier versions: a run goes on to the bits that its state has in a f
   for (const std::string& version : earlier_versions()) {
     CAPTURE(version);
     const EarlierRun w(version);
-    // The same state as this release writes it: read, and written again one step later.
+    // The state is the same as this release writes it: read, and written again one step later.
     const Finished moved = w.run_well(
         {"train", "small.yaml", "--run-dir", "today", "--resume", "r", "--max-steps", "13"});
     check_contains(moved.err, "at step 12 (epoch 3)");
@@ -87,7 +87,7 @@ TEST_CASE("earlier versions: a run goes on to the bits that its state has in a f
     CHECK(tensors_of(w.newest()) == tensors_of(w.newest("today")));
     CHECK(state_of(w.newest()).best == state_of(w.newest("today")).best);
     CHECK(state_of(w.newest()).step == 20);
-    // Its log holds each epoch once.
+    // The log holds each epoch once.
     std::vector<std::int64_t> epochs;
     for (const auto& event : events(w.dir.file("r/metrics.jsonl"), "epoch")) {
       epochs.push_back(event["epoch"]);

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The tiny config with a layer between its two.
+/// Returns the tiny config with a layer between its two.
 std::string with_activation() {
   std::string text = kTinyConfig;
   const std::string flatten = "{type: Flatten}, ";
@@ -226,7 +226,7 @@ TEST_CASE("eval measures the checkpoint's model, or says that it is another") {
                  "checkpoint, found others:\n  model.layers.r.type: ReLU -> Tanh\ndpt eval may "
                  "replace where the data is (data.root and the other fields of the data set)");
   check_contains(tanh.err, "--allow-other-model");
-  // Neither a gate nor a report passes on another network.
+  // A gate or a report never passes on another network.
   CHECK(w.run({"eval", "runs/tiny", "model.layers.r.type=Tanh", "--require", "test/loss<=100"})
             .exit_code == 2);
   for (const char* change : {"loss.label_smoothing=0.1", "data.transforms.eval=[]",
@@ -238,7 +238,7 @@ TEST_CASE("eval measures the checkpoint's model, or says that it is another") {
     CHECK(w.run({"eval", "runs/tiny", change}).exit_code == 2);
     CHECK(w.run({"report", "runs/tiny", change, "-o", "page.html"}).exit_code == 2);
   }
-  // The same value again changes nothing; neither do these.
+  // Setting the same value again changes nothing; neither do these.
   for (const char* change :
        {"model.layers.r.type=ReLU", "data.batch_size=3", "data.workers=2", "devices=[cpu, cpu]",
         "device_weights=[1]", "data.on_bad_sample=salvage", "log.every=9",
@@ -263,7 +263,7 @@ TEST_CASE("eval --allow-other-model: the results and the verdict say what differ
   check_contains(read_file(w.dir.file("v.md")), "\n**Warning**: not the model of the checkpoint");
   check_contains(read_file(w.dir.file("v.xml")),
                  "<property name=\"warning\" value=\"not the model of the checkpoint");
-  // One that is a baseline is no better.
+  // A result of another model is no better as a baseline.
   write_file(w.dir.file("other.json"), done.out);
   const Finished compared = w.run({"eval", "runs/tiny", "--require", "test/loss<=baseline+9",
                                    "--baseline", "other.json", "--verdict", "v.md"});

@@ -1,5 +1,5 @@
-// Whose a folder is: what no run wrote is never written over, moved or removed; a run keeps to its
-// own folder wherever that is moved; a run that was replaced by mistake comes back.
+// Ownership of a folder: what no run wrote is never overwritten, moved or removed; a run keeps to
+// its own folder wherever it is moved; a run that was replaced by mistake comes back.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A run that goes on until it is stopped, with a checkpoint now and then.
+/// Runs until it is stopped, with a checkpoint now and then.
 const Words kEndless = {"train",
                         "small.yaml",
                         "--run-dir",
@@ -30,7 +30,7 @@ Words with(Words words, const Words& more) {
   return words;
 }
 
-/// Waits until the run in `folder` has a checkpoint of a step after `step`; gives its step.
+/// Waits until the run in `folder` has a checkpoint of a step after `step`; returns its step.
 std::int64_t wait_for_step_after(Program& program, const std::string& folder, std::int64_t step) {
   std::int64_t newest = 0;
   const bool has_it = wait_until([&] {
@@ -68,7 +68,7 @@ TEST_CASE("a folder that no run made keeps every file that a run would write ove
       CHECK_FALSE(fs::exists(w.dir.file(folder + "/.lock")));
     }
   }
-  // The default folder of the name is passed over by --resume never.
+  // The default folder of the name is skipped by --resume never.
   fs::create_directories(w.dir.file("runs"));
   fs::rename(w.dir.file("of-env.json"), w.dir.file("runs/small"));
   CHECK(w.run({"train", "small.yaml", "--max-steps", "1"}).exit_code == 2);
@@ -78,7 +78,7 @@ TEST_CASE("a folder that no run made keeps every file that a run would write ove
 
 TEST_CASE("a folder with other files, or prepared for a run, is taken") {
   const Workplace w;
-  // The place of the config itself, and what is there for other reasons.
+  // The folder has the config itself, and files that are there for other reasons.
   fs::create_directories(w.dir.file("logs"));
   fs::create_directories(w.dir.file("tensorboard"));
   fs::create_directories(w.dir.file("disk"));
@@ -111,7 +111,7 @@ TEST_CASE("runs of before the marker are known, and get one") {
     CHECK(marker["v"] == 1);
     CHECK(marker["files"].size() >= 12);
   }
-  // What only looks like one: a log of another program, and a checkpoint that does not verify.
+  // These only look like a run's: a log of another program, and a checkpoint that does not verify.
   unmark({"metrics.jsonl", "best.safetensors"});
   write_file(w.dir.file("r/metrics.jsonl"), R"({"loss":1})");
   const std::string checkpoint = w.checkpoint(6);
@@ -156,7 +156,7 @@ TEST_CASE("--overwrite takes verdicts and reports of the run along") {
   CHECK(fs::exists(w.dir.file("r/junit.xml")));
   CHECK_FALSE(fs::exists(w.dir.file("r/of-eval.md")));
   CHECK_FALSE(fs::exists(w.dir.file("r/report.html")));
-  // Anything else of the user's still refuses.
+  // Any other file of the user's is still a reason to refuse.
   write_file(w.dir.file("r/README.md"), "# dpt and I");
   const Finished refused = w.train({"--overwrite"});
   CHECK(refused.exit_code == 2);
@@ -185,7 +185,7 @@ TEST_CASE("a run whose folder was removed or replaced ends, and harms nobody") {
     TempDir logs;
     Program program(kEndless, w.dir.path(), logs);
     wait_for_step_after(program, w.dir.file("r"), 0);
-    // Removed as one: the run may write while rm is on its way.
+    // The rename removes the folder at once: the run may write while rm is under way.
     fs::rename(w.dir.file("r"), w.dir.file("gone"));
     for (const char* name : {".dpt-run", ".lock"}) fs::remove(w.dir.file("gone") + "/" + name);
     std::error_code ignored;
@@ -215,7 +215,7 @@ TEST_CASE("a lock that was taken over ends a run, one that was removed is made a
   REQUIRE(wait_until([&] { return fs::exists(w.dir.file("r/.lock")) || !program.is_running(); }));
   wait_for_step_after(program, w.dir.file("r"), first);
   check_contains(w.train({}).err, "the run folder r is in use by another dpt process");
-  // Another process' lock, in a folder that was emptied and used again.
+  // The lock becomes another process', as in a folder that was emptied and used again.
   write_file(w.dir.file("other.lock"), "");
   fs::rename(w.dir.file("other.lock"), w.dir.file("r/.lock"));
   const Finished ended = program.wait();
@@ -244,7 +244,7 @@ TEST_CASE("a run follows its folder when that is moved, whoever takes its path")
     check_contains(read_file(to + "/train.log"), "stopped at step");
     CHECK(fs::exists(w.dir.file("r")) == is_taken);
     if (is_taken) check_contains(w.train_well({"seed=4"}).err, "is complete");
-    // It can be resumed where it is.
+    // The run can be resumed where it is.
     Words again = kEndless;
     again[3] = to;
     const Finished resumed = w.run(with(again, {"--max-steps", "1"}));

@@ -119,7 +119,7 @@ TEST_CASE("formats: a CSV file of pictures is trained and resumed, and one that 
   check_contains(other.err,
                  "expected pictures as the run read them (data.cache_shorter_side=full), found 4");
   w.run_well(smaller, {"--allow-other-data"});
-  // Processes make one file, once.
+  // Several processes create one file, once.
   w.run_well({"train", "small.yaml", "data.cache=shared", "--run-dir", "two", "--nproc", "2"});
   CHECK(std::filesystem::file_size(w.dir.file("shared/train.pack")) ==
         std::filesystem::file_size(w.dir.file("cache/train.pack")));

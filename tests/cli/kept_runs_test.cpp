@@ -118,7 +118,7 @@ TEST_CASE("--overwrite: the messages of the new run stand in its train.log, each
   check_log("2");
   const Finished done = w.train_well({"--overwrite", "--max-steps", "3"});
   check_log("3");
-  // A regular checkpoint: from now on this is the run that another one replaces.
+  // This saves a regular checkpoint: from now on another run replaces this one.
   w.train_well({"--max-steps", "12", "--resume", "must"});
   const std::string restored = "restored the previous run in r: the new run saved no checkpoint\n";
   CHECK_FALSE(contains(done.err, restored));

@@ -1,4 +1,5 @@
-// What is allowed but hardly meant: warnings of dpt config check and of the start of dpt train.
+// Settings that are allowed but probably unintended: warnings of dpt config check and of the start
+// of dpt train.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -9,7 +10,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// The tiny config with a batch normalisation.
+/// Returns the tiny config with a batch normalisation.
 std::string with_norm(const char* options = "") {
   std::string text = kTinyConfig;
   const std::string head = "{type: Linear, name: fc";
@@ -43,7 +44,7 @@ TEST_CASE("batch normalisation of each replica by itself is said at the start an
   check_contains(fresh, "warning: there are 2 replicas, and ");
   CHECK(warns(fresh));
   check_contains(read_file(w.dir.file("r/train.log")), kLocalStatistics);
-  // Exact mode has its own statistics, and sync: true those of the whole batch.
+  // Exact mode has its own statistics, and sync: true uses those of the whole batch.
   CHECK_FALSE(warns(
       train({"--run-dir", "s", "--devices", "cpu,cpu", "--max-steps", "1", "train.shards=2"})));
   CHECK_FALSE(warns(train(
@@ -81,7 +82,7 @@ TEST_CASE("the shipped configs have nothing that is hardly meant") {
     const std::string file = entry.path().string();
     const Finished checked = run_dpt({"config", "check", file}, dir.path());
     CAPTURE(file);
-    // Some need data that is not here, which is another matter.
+    // Some need data that is not here, which is a different message.
     CHECK(checked.err.find("warning") == std::string::npos);
   }
 }
@@ -92,7 +93,7 @@ TEST_CASE("keep_best of a run without validation: refused where it was chosen, r
   const Finished refused = w.run({"train", "small.yaml", "data.val_split=0", chosen});
   CHECK(refused.exit_code == 2);
   check_contains(refused.err, "keep_best monitors val/loss, but nothing is held out");
-  // What a run without validation has stored runs again, and is evaluated.
+  // The stored config of a run without validation runs again, and is evaluated.
   w.run_well({"train", "small.yaml", "data.val_split=0"});
   w.run_well({"train", "runs/tiny/config.yaml", "train.epochs=2"});
   w.run_well({"eval", "runs/tiny"});

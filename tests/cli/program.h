@@ -71,7 +71,7 @@ class Program {
       if (chdir(cwd.c_str()) != 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0 || dup2(in, 0) < 0) {
         _exit(126);
       }
-      // What nohup, or a shell that started them in the background, has the tests ignore.
+      // Signals that nohup, or a shell that started the tests in the background, makes them ignore.
       for (const int number : {SIGHUP, SIGINT, SIGTERM}) signal(number, SIG_DFL);
       if (in_child) in_child();
       execv(argv[0], argv.data());

@@ -1,5 +1,5 @@
-// What --resume understands, what it says where it does not, and ways back: to the best where the
-// other checkpoints are damaged, and to a branch that was left.
+// Names that --resume understands, its message for others, and ways back: to the best if the other
+// checkpoints are damaged, and to an abandoned branch.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ void change_byte(const std::string& path) {
   write_file(path, bytes);
 }
 
-/// The last line of a message that begins with "  ", without the indent.
+/// Returns the last line of a message that begins with "  ", without the indent.
 std::string command_in(const std::string& text) {
   const std::size_t begin = text.rfind("\n  ");
   REQUIRE(begin != std::string::npos);
@@ -57,14 +57,15 @@ TEST_CASE("--resume: a step, a bare name, a part of the path, best, a folder") {
   if (best < 36) resumed("best", "c/best.safetensors", best);
   resumed("c/checkpoints", "c/checkpoints/" + dpt::checkpoint_name(36), 36);
 
-  // A run's folder is its newest checkpoint: that of the run itself is what a plain resume takes.
+  // A run's folder means its newest checkpoint: for the run itself, the one that a plain resume
+  // takes.
   const Finished other =
       w.train_well({"--resume", "r", "train.epochs=4", "--max-steps", "37"}, "n");
   check_contains(other.err, "resuming r/checkpoints/" + dpt::checkpoint_name(36) + " at step 36");
   CHECK(steps_in(w.dir.file("n/checkpoints")) == Steps{37, 36});
   check_contains(w.train_well({"--resume", "r"}).err, "is complete");
 
-  // A file that is there under the very name comes first.
+  // An existing file of exactly that name takes precedence.
   fs::copy_file(w.checkpoint(24), w.dir.file("12"));
   const Finished file = w.train_well({"--resume", "12", "--max-steps", "25"}, "m");
   check_contains(file.err, "resuming 12 at step 24 ");
@@ -118,7 +119,7 @@ TEST_CASE("damaged checkpoints: the message names the good best and the command 
   after["train.log"] = before.at("train.log");
   CHECK((after == before));
 
-  // The command does what it says, and the damaged files are not lost.
+  // The command works as described, and the damaged files are not lost.
   const Finished again = w.train_well({"train.epochs=4", "--resume", "r/best.safetensors"});
   check_contains(again.err, "resuming r/best.safetensors at step " + std::to_string(step));
   CHECK(w.summary()["epochs"] == 4);
@@ -168,7 +169,8 @@ TEST_CASE("back to a branch that was left: its log lines come back, each step on
   std::vector<std::int64_t> epochs;
   for (const json& event : w.events("epoch")) epochs.push_back(event["epoch"]);
   CHECK(epochs == Steps{1, 2, 3});
-  // Of this branch, nothing stays behind but what was repeated; the other one is there, once.
+  // Only what was repeated of this branch stays in the abandoned lines; the other branch's is
+  // there, once.
   std::vector<std::int64_t> gone = logged_steps(w.events("step", "r", "metrics.abandoned.jsonl"));
   std::sort(gone.begin(), gone.end());
   Steps expected;
@@ -176,7 +178,7 @@ TEST_CASE("back to a branch that was left: its log lines come back, each step on
   for (std::int64_t step = 25; step <= 36; ++step) expected.push_back(step);
   CHECK(gone == expected);
 
-  // And to the other one again, whose log is with its checkpoint.
+  // Go to the other branch again, whose log is with its checkpoint.
   const std::string other = "r/checkpoints/abandoned-2/" + dpt::checkpoint_name(20);
   train({"--resume", other, "--max-steps", "20"});
   CHECK(logged_steps(w.events("step")) == Steps(all.begin(), all.begin() + 20));
@@ -191,7 +193,7 @@ TEST_CASE("names of 255 bytes work; one that no checkpoint could hold is refused
   w.train_well({layer + longest, "--max-steps", "3"}, longest);
   check_contains(w.run_well({"eval", longest}).out, ": test split, 40 samples");
   w.run_well({"export", longest, "--onnx", std::string(246, 'n') + ".onnx"});
-  // "optim.momentum_buffer.NAME.weight" has more than 1,024 bytes.
+  // The name "optim.momentum_buffer.NAME.weight" has more than 1,024 bytes.
   const Finished bad = w.train({layer + std::string(1000, 'n'), "--max-steps", "2"}, "bad");
   CHECK(bad.exit_code == 2);
   check_contains(bad.err, "a checkpoint could not hold its tensor 'optim.momentum_buffer.nnn");

@@ -212,7 +212,7 @@ TEST_CASE("compare tells runs apart that differ in the order of their layers onl
   CHECK(out["differences"]["model.layers.t.from"] == nlohmann::json({"[r]", "[0]"}));
   CHECK(out["groups"].empty());
   check_contains(w.run_well({"compare", "a", "b"}).out, "\nmodel.layers ");
-  // A resume takes the one for the other no more than a comparison does.
+  // A resume, like a comparison, does not take one for the other.
   const Finished resumed = w.run({"train", "small.yaml", "--run-dir", "a", other});
   CHECK(resumed.exit_code == 2);
   check_contains(resumed.err, "model.layers: the order differs: 0, r, t, fc -> 0, t, r, fc\n");
@@ -223,7 +223,8 @@ TEST_CASE("runs: the best of a run that goes on is what its file says") {
   w.run_well({"train", "small.yaml", "train.epochs=2"});
   const std::string log = w.dir.file("runs/tiny/metrics.jsonl");
   const auto best = json_out(w, {"runs"})["runs"][0]["best"];
-  // The next process was killed: the log ends with what an earlier one had, of another branch.
+  // The next process was killed: the log ends with the result of an earlier one, from another
+  // branch.
   std::string text = read_file(log);
   const std::size_t end = text.find(R"("best":{"val/accuracy":)");
   REQUIRE(end != std::string::npos);
@@ -238,7 +239,7 @@ TEST_CASE("runs: the best of a run that goes on is what its file says") {
   CHECK(killed["status"] == "interrupted");
   CHECK(killed["best"] == best);
   CHECK(killed["steps"] == 4);
-  // One that failed does not know a best either.
+  // A process that failed does not know a best either.
   write_file(log, text + R"({"v":1,"event":"run_start","step":4}
 {"v":1,"event":"run_end","status":"failed","exit_code":3}
 )");

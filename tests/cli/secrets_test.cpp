@@ -1,4 +1,5 @@
-// Secrets of the environment and the command line: no file of a run and no output has them.
+// Secrets in the environment and the command line: they appear in no file of a run and in no
+// output.
 #include <doctest/doctest.h>
 
 #include <sys/resource.h>
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kCanary = "canary4711";
 
-/// Arrays below a folder whose name is known from the environment alone.
+/// Arrays in a folder whose name comes only from the environment.
 struct SecretData : Workplace {
   std::string root = dir.file("canary4711-bucket");
 
@@ -133,7 +134,7 @@ TEST_CASE("secrets of the environment: errors of every command name the variable
   }
   w.check_files("runs");
   CHECK(count_of(read_file(w.dir.file("v.md")) + read_file(w.dir.file("j.xml")), kCanary) == 0);
-  // Without the variable, what needs no data still works.
+  // Commands that need no data still work without the variable.
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{{"inspect", "runs/small/best.safetensors"},
                                              {"runs", "runs"},
@@ -174,7 +175,7 @@ TEST_CASE("secrets of the command line: words that are refused, and words that a
   CHECK(!fs::exists(w.dir.file("https:")));
   CHECK(!fs::exists(w.dir.file("runs")));
 
-  // A layer may be called so: what is set is its option, and the command runs again.
+  // A layer may have such a name: its option is what is set, and the command runs again.
   const std::string fc =
       "model.layers=[{type: Flatten}, {type: Linear, name: key, out_features: 1}]";
   run({"train", "small.yaml", fc, "model.layers.key.out_features=3", "--max-steps", "2"}, 0);

@@ -191,7 +191,7 @@ TEST_CASE("signals that were ignored stay ignored: nohup, trap '', jobs in the b
 
 namespace {
 
-/// Has signals wait from before the program begins: they come at its first instant.
+/// Makes signals pending before the program begins: they arrive at its first instant.
 std::function<void()> pending(std::vector<int> numbers) {
   return [numbers] {
     sigset_t mask;
@@ -233,7 +233,7 @@ TEST_CASE("a stop before the first step keeps the run that --overwrite was to re
 
 namespace {
 
-/// A grey PNG of 2x2 pixels.
+/// Returns a grey PNG of 2x2 pixels.
 std::string grey_picture() {
   const std::string hex =
       "89504e470d0a1a0a0000000d494844520000000200000002080000000057dd52f80000000e49444154789c631050"
@@ -245,7 +245,7 @@ std::string grey_picture() {
   return bytes;
 }
 
-/// A run with a cache, whose lock is held here: the program waits as for another process.
+/// Run with a cache whose lock is held here: the program waits as if for another process.
 struct HeldCache {
   TempDir dir;
   int lock = -1;
@@ -292,7 +292,7 @@ TEST_CASE("a stop while a cache is made, or waited for, comes at once") {
     const Finished stopped = program.wait();
     INFO(stopped.err);
     CHECK(stopped.exit_code == 75);
-    // One line a run, not one a process.
+    // The message appears once per run, not once per process.
     CHECK(count_of(stopped.err, "stopped before the first step (SIGUSR1)") == 1);
     CHECK_FALSE(fs::exists(w.dir.file("runs")));
     flock(w.lock, LOCK_UN);
@@ -331,7 +331,7 @@ TEST_CASE("a stop while a process looks for the others ends it") {
   Program program({"train", "small.yaml", "--rank", "1", "--world-size", "2", "--coordinator",
                    "127.0.0.1:" + std::to_string(ntohs(address.sin_port))},
                   w.dir.path(), logs);
-  // It has reached what does not answer.
+  // The program has connected to a peer that does not answer.
   const int connection = accept(listener, nullptr, nullptr);
   CHECK(connection >= 0);
   program.send(SIGTERM);

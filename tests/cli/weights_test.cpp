@@ -147,7 +147,7 @@ TEST_CASE("weights: a run folder means its best checkpoint; other folders and fi
   const Finished run = w.run_well(
       {"train", "small.yaml", "--run-dir", "r", "--weights", "runs/tiny", "--max-steps", "1"});
   check_contains(run.err, "weights from runs/tiny/best.safetensors: 2 loaded");
-  // As the other commands that take a folder.
+  // Other commands that take a folder do the same.
   check_contains(w.run_well({"inspect", "runs/tiny"}).out, "integrity: good");
   write_file(w.dir.file("tune.yaml"), "extends: small.yaml\nname: t\nweights: {file: runs/tiny}\n");
   check_contains(w.run_well({"config", "check", "tune.yaml"}).out,
@@ -167,7 +167,7 @@ TEST_CASE("weights: a run folder means its best checkpoint; other folders and fi
   refused(weights("hub"),
           "hub: expected a run folder or a file, found a folder with hub/model.safetensors: name "
           "the file to start from");
-  // What newcomers have.
+  // New users have files like these.
   write_file(w.dir.file("w.pt"), std::string("PK\x03\x04", 4) + std::string(22, '\0') +
                                      std::string("\x10\0\0\0", 4) + "archive/data.pkl");
   const std::string torch = "w.pt: expected a safetensors file, found a PyTorch file (torch.save)";

@@ -1,5 +1,5 @@
-// Edges of a world of processes: exit codes of the first cause, limits of descriptors, jobs whose
-// tasks nobody started, and worlds without a token.
+// Edge cases of a world of processes: exit codes of the first cause, limits of descriptors, jobs
+// whose tasks nobody started, and worlds without a token.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -41,7 +41,7 @@ TEST_CASE("every process ends with the exit code of the first cause") {
     auto& its = arguments[static_cast<std::size_t>(cause.rank)];
     if (cause.code == 4) its.resize(its.size() - 2);
     its.insert(its.end(), cause.more.begin(), cause.more.end());
-    if (cause.code == 3) {  // the option is of all
+    if (cause.code == 3) {  // all need the option
       for (auto& each : arguments) {
         if (&each != &its) each.insert(each.end(), cause.more.begin(), cause.more.end());
       }
@@ -62,7 +62,7 @@ TEST_CASE("every process ends with the exit code of the first cause") {
 TEST_CASE("too few descriptors for the connections: one line on every rank before connecting") {
   const Workplace w;
   for (const int poor : {0, 1}) {
-    // It can tell the others, or not even that.
+    // At the first limit it can tell the others; at the second not even that.
     for (const int limit : {40, 8}) {
       CAPTURE(poor);
       CAPTURE(limit);

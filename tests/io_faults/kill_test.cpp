@@ -1,5 +1,5 @@
-// A process that is killed before any of its calls while a run is replaced, discarded or brought
-// back: the run that --overwrite replaces is whole again, or the new one has a checkpoint.
+// Processes that are killed before any of their calls while a run is replaced, discarded or brought
+// back: the run that --overwrite replaces is complete again, or the new one has a checkpoint.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -22,8 +22,8 @@ using Files = std::map<std::string, std::string>;
 
 const Words kRun = {"train", "watched.yaml", "--run-dir", "run"};
 
-/// A run folder, with checkpoints/ in it or on "another disk", which the tests cannot have: another
-/// folder.
+/// A run folder, with checkpoints/ in it or on "another disk", for which the tests can only use
+/// another folder.
 struct RunPlace {
   TempDir dir;
   explicit RunPlace(bool linked) {
@@ -44,8 +44,8 @@ struct RunPlace {
     INFO(finished.err);
     REQUIRE(finished.exit_code == 0);
   }
-  /// Files of the run as a reader sees them, through a link too, but for what a later process adds
-  /// messages to.
+  /// Returns the files of the run as a reader sees them, also through a link, except those to which
+  /// a later process adds messages.
   Files files() const {
     Files found;
     for (const auto& entry : fs::recursive_directory_iterator(
@@ -59,7 +59,7 @@ struct RunPlace {
   }
 };
 
-/// The tensors of all checkpoints among the files.
+/// Returns the tensors of all checkpoints among the files.
 std::set<std::string> tensors_in(const RunPlace& place) {
   std::set<std::string> found;
   for (const auto& [name, bytes] : place.files()) {
@@ -72,10 +72,10 @@ struct Case {
   std::string name;
   bool linked;
   std::vector<Words> before;  ///< arguments of dpt train, in turn; the first makes the old run
-  Words command;              ///< of dpt; it is killed
+  Words command;              ///< command of dpt that is killed
 };
 
-/// Kills the command before each of its calls in turn; `check` looks at what the place is then.
+/// Kills the command before each of its calls in turn; `check` examines the place afterwards.
 void check_kills(const Case& c,
                  const std::function<std::string(const RunPlace&, const Files&)>& check) {
   CAPTURE(c.name);
@@ -135,7 +135,8 @@ std::string missing_of(const Files& old, const Files& now) {
   return {};
 }
 
-/// After an unfinished --overwrite: the old run comes back, or the new one has a checkpoint.
+/// Checks the result of an unfinished --overwrite: the old run comes back, or the new one has a
+/// checkpoint.
 std::string old_or_new(const RunPlace& place, const Files& old) {
   const Finished again = place.run({"runs", "--restore", "run"});
   if (again.exit_code == 0 || !fs::exists(place.dir.file("run/checkpoints"))) {

@@ -22,7 +22,7 @@ struct Outcome {
   StepMetrics metrics;
 };
 
-/// What a step left: `value` in loss and weight, and counts, with 5 votes to stop.
+/// Returns what a step left: `value` in loss and weight, and counts, with 5 votes to stop.
 StepMetrics metrics_of(float value, const std::vector<SplitSum>& counts) {
   StepMetrics metrics;
   metrics.loss_sum = metrics.weight = value;

@@ -209,7 +209,7 @@ TEST_CASE("control groups limit memory, and file cache counts as free") {
 
 TEST_CASE("memory: without a word about it there is no limit") {
   Machine machine;
-  constexpr std::uint64_t kAll = std::uint64_t{1} << 62;  // no sum of it and a use overflows
+  constexpr std::uint64_t kAll = std::uint64_t{1} << 62;  // adding a use to it does not overflow
   CHECK(host_system::memory(machine.root()).total == kAll);
   CHECK(host_system::memory(machine.root()).free == kAll);
   machine.write("/proc/self/cgroup", "0::/a");

@@ -169,7 +169,7 @@ TEST_CASE("the first running statistic that an update would make non-finite is f
   for (const std::string& name : backend_names()) {
     INFO(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
-    // From place 16 on: 1,000 with momentum 0.1, one that averages, then its counter.
+    // Places from 16 on: 1,000 with momentum 0.1, one that averages, then its counter.
     const std::vector<RunningRange> ranges = {{16, 1016, 0.1F, 1017}, {1016, 1017, -1.0F, 1017}};
     const auto found = [&](std::vector<std::pair<std::size_t, float>> sums, float start = 1) {
       std::vector<float> all(1018, 0.0F);
@@ -189,7 +189,7 @@ TEST_CASE("the first running statistic that an update would make non-finite is f
     };
     CHECK(found({}) == -1);
     CHECK(found({{16, kHuge}, {1016, -kHuge}}) == -1);
-    // What is no running statistic is not looked at.
+    // Values other than running statistics are not checked.
     CHECK(found({{15, INFINITY}, {1017, NAN}}) == -1);
     CHECK(found({{16, INFINITY}}) == 0);
     CHECK(found({{1015, NAN}, {700, -INFINITY}, {1016, NAN}}) == 684);

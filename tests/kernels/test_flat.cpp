@@ -304,7 +304,7 @@ TEST_CASE("Rounding to bf16 goes to the nearest, ties to even, and keeps what is
 }
 
 TEST_CASE("Counts are exact in fp32 sums of any parts, in any order") {
-  // Parts whose low digits are as large as they can be, and as many as a batch has shards.
+  // The low digits of the parts are as large as possible, and there are as many parts as shards.
   constexpr std::size_t kParts = 65536;
   std::vector<SplitSum> parts(kParts);
   std::int64_t want = 0;
@@ -333,7 +333,7 @@ TEST_CASE("Counts are exact in fp32 sums of any parts, in any order") {
   }
   CHECK(parts[0].count() == want);
   CHECK(parts[0].value() == static_cast<double>(want));
-  // A sum of sums goes on counting.
+  // A sum of sums continues counting.
   parts[0].add_count(257);
   CHECK(parts[0].count() == want + 257);
   CHECK(parts[0].low < SplitSum::kDigit);

@@ -47,8 +47,8 @@ TEST_CASE("Concat: flattened images of different sizes have torch.cat's order of
   const ActivationShape out = concat->infer(in);
   CHECK(out.flat);
   CHECK(out.shape == SampleShape{1, 1, 11});
-  // Samples of (H,W,C): pixels one after another, of two channels (0 and 10), one value, and of
-  // three channels (20, 30 and 40).
+  // Samples in the order (H,W,C): pixels one after another, with two channels (0 and 10), one
+  // value, and three channels (20, 30 and 40).
   CHECK(maths_of(*concat, in, 1).forward({0, 10, 1, 11, 5, 20, 30, 40, 21, 31, 41}, {}, {}) ==
         Values{0, 1, 10, 11, 5, 20, 21, 30, 31, 40, 41});
   for (const auto& shapes :

@@ -9,7 +9,8 @@
 
 namespace dpt::testing {
 
-/// False, with a line that says why the test case is skipped, where no pseudo-terminal can be made.
+/// Returns false, after a line that says why the test case is skipped, if no pseudo-terminal can be
+/// made.
 inline bool has_pseudo_terminals() {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   bool works = terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0;

@@ -112,8 +112,8 @@ TEST_CASE("halt: an update that overflows is found at its own step") {
 
 namespace {
 
-/// A run with a sample whose channel has a variance beyond fp32: the normalised outputs, the loss
-/// and the gradient are finite, but not the running statistics.
+/// Returns a run with a sample whose channel has a variance beyond fp32: the normalised outputs,
+/// the loss and the gradient are finite, but the running statistics are not.
 Job overflowing_statistics(std::vector<std::string> overrides, int epochs) {
   std::string config = small_config(kSgd, epochs);
   const std::string relu = "    - {type: ReLU}\n";
@@ -121,7 +121,7 @@ Job overflowing_statistics(std::vector<std::string> overrides, int epochs) {
   return poisoned_job(config, std::move(overrides), 30, 2e19F);
 }
 
-/// Weights of the first convolution that cancel each other: the mean stays small.
+/// Returns weights of the first convolution that cancel each other: the mean stays small.
 StartingPoint alternating_start(const Job& job) {
   StartingPoint start = fresh_start(job);
   for (const Param& param : job.plan.params) {

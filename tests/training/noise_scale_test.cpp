@@ -119,8 +119,8 @@ TEST_CASE("parts of unlike size, and samples that do not count") {
     floats.resize(static_cast<std::size_t>(layout.floats()));
     result.part_norms = floats;
   };
-  // weight, labelled (in two floats) and two norms, of sums: |6|^2 + |8|^2 = 100, over 4^2, and 9
-  // over 1.
+  // Each part has weight, labelled (in two floats) and two norms, of sums: |6|^2 + |8|^2 = 100,
+  // over 4^2, and 9 over 1.
   parts({4, 0, 4, 6, 8, 0, 0, 0, 0, 0, 1, 0, 1, 0, 3});
   const GradientNoise weighted = noise_of(result, layout, true).value();
   const GradientNoise want = noise_of((4 * 100.0 / 16 + 1 * 9.0) / 5, 2.5, 7, 10);

@@ -166,7 +166,7 @@ TEST_CASE("what a crash of --overwrite leaves: the old run while the new one has
     CHECK_FALSE(fs::exists(folder.file("replaced")));
   }
   SUBCASE("in the middle of setting aside") {
-    // By its name: whichever of its files are there, all of them belong to the old run.
+    // The name decides: whichever of its files are there, all of them belong to the old run.
     fs::rename(path + "/replaced", path + "/replaced.moving");
     fs::rename(path + "/replaced.moving/config.yaml", path + "/config.yaml");
     const RunFolder folder(path);
@@ -314,12 +314,12 @@ TEST_CASE("the lock is seen without being taken, and what is not a run's does no
     CHECK(is_locked_run(path));
   }
   CHECK_FALSE(is_locked_run(path));
-  // The lock of an earlier version, which announces nothing.
+  // An earlier version's lock announces nothing.
   const FileHandle file = open_file(path + "/.lock", O_RDWR);
   REQUIRE(::flock(file.fd(), LOCK_EX | LOCK_NB) == 0);
   CHECK(is_locked_run(path));
   check_contains(refusal([&] { RunFolder second(path); }, ErrorKind::usage), "is in use by");
-  // A reader of an earlier version, which takes the lock for a moment.
+  // A reader of an earlier version takes the lock for a moment.
   REQUIRE(::flock(file.fd(), LOCK_SH | LOCK_NB) == 0);
   CHECK_FALSE(is_locked_run(path));
 }

@@ -30,7 +30,7 @@ std::vector<Json> lines_of(const std::string& path) {
   return lines;
 }
 
-/// The text of a log with "T" for each time, which must have its form.
+/// Returns the text of a log with "T" for each time, which must have the right form.
 std::string without_times(const std::string& path) {
   return std::regex_replace(read_whole_file(path),
                             std::regex(R"re("time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")re"),

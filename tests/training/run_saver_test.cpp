@@ -245,7 +245,7 @@ TEST_CASE("a save into a folder that was moved says so once, into one that is lo
   CHECK(fs::is_empty(s.folder.path()));
   CHECK(list_checkpoints(s.dir.file("moved/checkpoints")).size() == 3);
   CHECK(fs::exists(s.dir.file("moved/best.safetensors")));
-  // Another process' now.
+  // The folder now belongs to another process.
   fs::remove(s.dir.file("moved/.lock"));
   const RunFolder other(s.dir.file("moved"));
   const SaveResult lost = s.save(4, true, true);

@@ -193,13 +193,14 @@ TEST_CASE("denormals: replicas and their decoders flush them") {
 
 namespace {
 
-/// Answers a number of questions with no, all later ones with a request to stop.
+/// Answers the first questions with no, all later ones with a request to stop.
 std::function<StopReason()> stop_after(int questions) {
   const auto asked = std::make_shared<std::atomic<int>>(0);
   return [=] { return (*asked)++ >= questions ? StopReason::terminate : StopReason::none; };
 }
 
-/// Some steps of three micro-batches (or of four shards), with everything that a step changes.
+/// Returns the config of some steps of three micro-batches (or of four shards), with everything
+/// that a step changes.
 std::string stepped_config(const std::string& sync) {
   std::string config = small_config("{type: AdamW, lr: 0.01}", 2);
   const std::string after = "name: conv1, out_channels: 5, kernel_size: 3, padding: 1}\n";
@@ -215,7 +216,7 @@ TEST_CASE("a stop during a step gives it up between its micro-batches, and chang
   const TempDir whole_folder;
   Run whole(whole_folder.path());
   REQUIRE(whole.train(job, fresh_start(job), {}).end == RunEnd::complete);
-  // One question before each step, and two in it.
+  // There is one question before each step, and two in it.
   for (int questions = 0; questions < 9; ++questions) {
     CAPTURE(questions);
     const TempDir folder;
@@ -227,7 +228,7 @@ TEST_CASE("a stop during a step gives it up between its micro-batches, and chang
     CHECK(stopped.reason == StopReason::terminate);
     CHECK(stopped.state.step == questions / 3);
     CHECK(stopped.state.position == questions / 3 * 12);
-    // Nothing is saved of a run that has not made a step: it begins anew.
+    // Nothing is saved of a run that has not made a step: it starts anew.
     const bool is_saved = !list_checkpoints(cut.folder.checkpoints()).empty();
     CHECK(is_saved == (questions >= 3));
     const StartingPoint there = is_saved ? cut.newest(job) : fresh_start(job);
@@ -267,7 +268,7 @@ TEST_CASE("a step that is given up: replicas, shards, batch norms, averages, rol
     Run cut(cut_folder.path());
     int stops = 0;
     TrainOutcome outcome;
-    // Stopped again and again, each time a little later in a step.
+    // The run is stopped again and again, each time a little later in a step.
     for (int questions = 7;; questions += 2, ++stops) {
       REQUIRE(stops < 100);
       TrainLimits limits;
@@ -297,7 +298,7 @@ TEST_CASE("--max-time lets a step of several micro-batches end") {
 }
 
 TEST_CASE("a watch calls once a stop is requested and its patience over, unless it ends before") {
-  // Requests belong to the process, so each is made in one of its own.
+  // Requests belong to the process, so each is made in a process of its own.
   const auto calls_in_child = [](std::chrono::milliseconds patience, bool requests) {
     const pid_t pid = fork();
     REQUIRE(pid >= 0);

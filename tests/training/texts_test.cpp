@@ -383,7 +383,7 @@ TEST_CASE("without a terminal to draw on, the status is a message now and then")
     progress.status(0.75, {"step 3/4", "0:20 left"});
     return read_whole_file(folder.file(name));
   };
-  // On a terminal that cannot redraw, too; stderr of a test may be one that can.
+  // This also holds for a terminal that cannot redraw; stderr of a test may be one that can.
   if (!stderr_redraws()) {
     const std::string each = told("each", std::chrono::milliseconds(0));
     check_contains(each, " info step 1/4, 1:02 left\n");

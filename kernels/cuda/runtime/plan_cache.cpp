@@ -56,7 +56,7 @@ PlanCache::Machines PlanCache::read(const std::filesystem::path& file) {
   try {
     all = nlohmann::json::parse(in, nullptr, false);
   } catch (const std::ios_base::failure&) {
-    return {};  // its file system does not give it
+    return {};  // its file system does not provide it
   }
   if (!all.is_object() || all.value("format", nlohmann::json()) != kFormat) return {};
   const auto found = all.find("machines");

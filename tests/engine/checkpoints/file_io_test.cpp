@@ -230,7 +230,7 @@ TEST_CASE("a move to another file system is a copy, whatever is moved") {
   fs::create_directories(here.file("d/inner"));
   write_all_text(here.file("d/inner/b"), "more");
   fs::create_symlink("inner/b", here.file("d/link"));
-  // What an earlier move left that did not end.
+  // An earlier move that did not finish left this.
   fs::create_directories(there.file("d.tmp/inner"));
   for (const char* name : {"a", "d"}) {
     move_durably(here.file(name), there.file(name));
@@ -272,7 +272,7 @@ TEST_CASE("a folder that is held is the same one wherever it is moved") {
   CHECK(list_names(held / "none").empty());
   CHECK(is_same_entry(held, dir.file("g")));
   CHECK_FALSE(is_same_entry(held, dir.file("f")));
-  // What a link leads to stays.
+  // The target of a link stays.
   write_all_text(dir.file("precious"), "mine");
   fs::create_symlink(dir.file("precious"), dir.file("g/x/y/out"));
   fs::create_directory_symlink(dir.path(), dir.file("g/x/up"));

@@ -1,4 +1,4 @@
-// Files of other programs in place of a safetensors file: the message says what they are.
+// Files of other programs given as a safetensors file: the message says what they are.
 #include <doctest/doctest.h>
 
 #include "engine/checkpoints/foreign_file.h"
@@ -12,7 +12,7 @@ namespace {
 using testing::check_contains;
 using std::string_literals::operator""s;
 
-/// The beginning of a zip archive whose first file has that name.
+/// Returns the beginning of a zip archive whose first file has that name.
 std::string zip(const std::string& member) {
   std::string bytes = "PK\x03\x04"s + std::string(22, '\0');
   bytes += static_cast<char>(member.size());
@@ -20,7 +20,7 @@ std::string zip(const std::string& member) {
   return bytes + std::string(64, '\0');
 }
 
-/// What opening such a file says, without its path.
+/// Returns the error for opening such a file, without its path.
 std::string said(const std::string& bytes, const std::string& name = "w.pt") {
   const TempDir folder;
   const std::string path = folder.file(name);

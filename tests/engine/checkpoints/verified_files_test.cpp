@@ -1,4 +1,4 @@
-// A checkpoint is read once: what this process has verified is known, until it changes.
+// Checkpoints are read once: a file that this process has verified is known until it changes.
 #include "engine/checkpoints/verified_files.h"
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@
 namespace dpt {
 namespace {
 
-/// Bytes that this process has asked the system for so far; -1 where the system does not say.
+/// Returns the bytes that this process has read so far; -1 if the system does not say.
 std::int64_t bytes_read() {
   std::ifstream io("/proc/self/io");
   std::string name;
@@ -42,9 +42,9 @@ struct LargeFiles {
     checkpoint.optimizer.clear();
     save_checkpoint(path(step), plan, checkpoint);
   }
-  /// A change that is as old as those of files that earlier processes wrote.
+  /// Waits until a change is as old as those of files that earlier processes wrote.
   static void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(120)); }
-  /// Whole files of that size that `work` reads.
+  /// Returns how many whole files of that size `work` reads.
   template <class Work>
   static double files_read(Work work) {
     const std::int64_t before = bytes_read();
@@ -124,7 +124,7 @@ TEST_CASE("a file that has just changed, or will have, is not remembered") {
     const struct timespec when { seconds.count(), 1 + (time - seconds).count() % 999'999'999 };
     const struct timespec times[2] = {when, when};
     REQUIRE(::futimens(file.fd(), times) == 0);
-    LargeFiles::settle();  // the time of the change of the times
+    LargeFiles::settle();  // lets the change of the times itself age
     return VerifiedFiles::stamp_before_reading(file.fd());
   };
   CHECK_FALSE(changed_at(std::chrono::hours(1)).has_value());  // a clock that is ahead
@@ -134,7 +134,7 @@ TEST_CASE("a file that has just changed, or will have, is not remembered") {
   CHECK_FALSE(known.contains(file.fd()));
   known.add(file.fd(), *old);
   CHECK(known.contains(file.fd()));
-  // What has changed while it was read is not known.
+  // A file that changed while it was read is not known.
   VerifiedFiles others;
   changed_at(-std::chrono::hours(2));
   others.add(file.fd(), *old);

@@ -363,7 +363,7 @@ TEST_CASE("advice: a pattern for each layer, and the prefix that would make name
 }
 
 TEST_CASE("weights: a file of 200,000 other tensors, a long map, and many classes take no time") {
-  // With a search through all names for each of them, this would take many minutes.
+  // A search through all names for each of them would take many minutes.
   Loading l;
   std::vector<std::string> names;
   std::vector<TensorView> tensors;

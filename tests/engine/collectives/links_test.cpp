@@ -1,4 +1,4 @@
-// Links between processes: what they carry, who may not be one of their ends, and how they fail.
+// Links between processes: what they carry, who may not be an end of one, and how they fail.
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -21,10 +21,10 @@ namespace {
 
 using testing::check_contains;
 using LinksBody = std::function<void(ProcessLinks&)>;
-/// Sees an invitation before the others do, and may replace it.
+/// Function that sees an invitation before the others do, and may replace it.
 using Meddler = std::function<std::string(int rank, const std::string& invitation)>;
 
-/// Makes links between `size` threads and runs `body` on each; the errors by rank.
+/// Makes links between `size` threads and runs `body` on each; returns the errors by rank.
 std::vector<std::string> run_links(int size, const std::function<LinkOptions(int rank)>& options,
                                    const LinksBody& body, const Meddler& meddle = {}) {
   Gathering gathering(size);
@@ -42,14 +42,14 @@ std::vector<std::string> run_links(int size, const std::function<LinkOptions(int
         CHECK(error.kind() == ErrorKind::peer);
         errors[static_cast<std::size_t>(p)] = error.what();
       }
-      gathering.gather(p, "");  // nobody loses what this process has sent
+      gathering.gather(p, "");  // keeps the links open until the others have received
     });
   }
   for (std::thread& thread : threads) thread.join();
   return errors;
 }
 
-/// Each process sends `count` numbers of its own to each other one, and checks what comes.
+/// Sends `count` numbers from each process to each other one, and checks what arrives.
 void exchange_numbers(ProcessLinks& links, std::size_t count) {
   const auto size = static_cast<std::size_t>(links.size());
   const auto value = [&](std::size_t from, std::size_t to) {
@@ -110,7 +110,7 @@ TEST_CASE("Links carry what each process sends to each other, of any size") {
         [&](ProcessLinks& links) {
           CHECK(links.size() == size);
           for (const std::size_t count : {1, 0, 1000, 0, 3'000'000}) exchange_numbers(links, count);
-          // Only from the first to the last.
+          // Data goes only from the first to the last.
           std::vector<std::span<const std::byte>> send(static_cast<std::size_t>(size));
           std::vector<std::span<std::byte>> receive(send.size());
           int number = links.rank() == 0 ? 7 : 0;
@@ -153,7 +153,7 @@ TEST_CASE("Strangers on every port of the links change nothing") {
       [](ProcessLinks& links) { exchange_numbers(links, 1000); },
       [&](int rank, const std::string& invitation) {
         const std::lock_guard lock(mutex);
-        // They stay, and are more than are kept at once.
+        // These connections stay open, and are more than are kept at once.
         for (int i = 0; i < 40; ++i) {
           strangers.come(invitation, "");
           strangers.come(invitation, std::string(200, '\xff'));
@@ -194,7 +194,7 @@ TEST_CASE("What answers in place of a process must prove the secret, too") {
     for (;;) {
       const int one = accept(listener, nullptr, nullptr);
       if (one < 0) return;
-      // What it has got is good for the other direction only.
+      // The proof that it has received is valid for the other direction only.
       std::string greeting(48, '\0');
       recv(one, greeting.data(), greeting.size(), MSG_WAITALL);
       send(one, greeting.data() + 16, 32, MSG_NOSIGNAL);
@@ -252,7 +252,7 @@ TEST_CASE("An exchange after one that broke throws") {
 TEST_CASE("Without descriptors, links fail with a message") {
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
-  // The lowest free number is the first that is not allowed.
+  // The lowest free number becomes the first that is not allowed.
   const int lowest = dup(0);
   REQUIRE(lowest >= 0);
   close(lowest);

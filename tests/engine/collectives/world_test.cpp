@@ -254,7 +254,7 @@ TEST_CASE("Exchanges of an aborted process end with the cause") {
       CHECK(text.find("rank 7 fell over") != std::string::npos);
       send[static_cast<std::size_t>(1 - p)] = {&out, 1};
       CHECK_THROWS_AS(links->exchange(send, receive, "barrier"), Error);
-      // Before that, links that end would break the other's.
+      // Links that close earlier would break the other process' links.
       gathering.gather(p, "has ended");
     });
   }

@@ -1,4 +1,4 @@
-// Worlds of several processes in one: each is a group of threads, over links by TCP.
+// Worlds of several processes in one: each is a group of threads, linked by TCP.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class Gathering {
   std::vector<Round> rounds_;
 };
 
-/// Links on this machine.
+/// Returns options for links on this machine.
 inline LinkOptions local_links(int rank, int size) {
   LinkOptions options;
   options.rank = rank;

@@ -168,7 +168,7 @@ TEST_CASE(
 
 TEST_CASE("webdataset: members behind more than 8 GiB are read, whichever way their size is said") {
   const std::uint64_t size = (std::uint64_t{9} << 30) + 17;
-  // A size of binary digits, as GNU tar writes it, and one of an extended header.
+  // One size has binary digits, as GNU tar writes it, and one is in an extended header.
   std::string binary = tar_member("a.bin", "").substr(0, 512);
   for (std::size_t i = 0; i < 12; ++i) {
     binary[124 + i] = static_cast<char>(i < 4 ? 0 : size >> (8 * (11 - i)));

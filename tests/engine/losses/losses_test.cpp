@@ -326,7 +326,7 @@ TEST_CASE("samples are counted exactly beyond what fp32 counts") {
       sum->add_count(kMany);
     }
     const OnDevice<StepMetrics> metrics(*backend, {before});
-    // One right, one right among two, one that does not count.
+    // One label is right, one is right among two, one does not count.
     const OnDevice<float> logits(*backend, {9, 1, 0, 0, 9, 1, 0, 0, 9, 0, 0, 0});
     const OnDevice<std::int32_t> labels(*backend, {0, 1, 3}), slots(*backend, {0, 1, 2});
     LossArgs args;

@@ -213,8 +213,8 @@ TEST_CASE("a guarded update is refused, broken or withheld, and says so") {
           CHECK(same_bits(training.state(s), std::vector<float>(kCount, 0.25F)));
         }
       };
-      // What is known before the update: a loss, a sum of weights, running statistics, or a
-      // gradient that grad_norm has looked at.
+      // These are known to be bad before the update: a loss, a sum of weights, running statistics,
+      // or a gradient that grad_norm has checked.
       metrics.weight = kInfinity;
       step(training, good, 1);
       outcome_is(UpdateOutcome::refused, 7);

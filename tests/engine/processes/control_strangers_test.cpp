@@ -430,8 +430,8 @@ TEST_CASE("strangers are refused and counted, and the run is unharmed") {
                                      one.send_message(text);
                                      if (one.ends()) ++ended;
                                    }
-                                   // With `half`, as many as may be open: for the next one, the
-                                   // oldest is closed.
+                                   // With `half`, these are as many as may be open: the next one
+                                   // closes the oldest.
                                    std::vector<std::unique_ptr<Stranger>> silent;
                                    for (int i = 0; i < kSilent; ++i) {
                                      silent.push_back(std::make_unique<Stranger>(port));

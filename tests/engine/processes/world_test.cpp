@@ -31,7 +31,7 @@ World detect(const Variables& variables, const WorldFlags& flags = {}) {
   return detect_world(environment_of(variables), flags);
 }
 
-/// The text of the usage error that training ends with; empty where it does not.
+/// Returns the text of the usage error that training ends with; empty if it does not.
 std::string refusal(const Variables& variables, const WorldFlags& flags = {}) {
   try {
     require_started_tasks(environment_of(variables), detect(variables, flags));
@@ -253,7 +253,7 @@ TEST_CASE("Slurm without srun: training for several tasks is refused, one is a w
                  "this job has 4 tasks (SLURM_NTASKS=4), but srun did not start this process");
   check_contains(text, "srun dpt train");
   check_contains(text, "dpt train --nproc N");
-  // What takes no time of the others works: eval, predict, bench.
+  // Commands that waste no time of the other tasks work: eval, predict, bench.
   CHECK(detect(batch).alone());
   CHECK(detect(with(batch, {{"SLURM_NTASKS", "1"}})).alone());
   CHECK(detect(without(batch, "SLURM_NTASKS")).alone());
@@ -356,7 +356,7 @@ TEST_CASE("half a set that can only mean one process is no launcher's") {
       {{{"PMI_SIZE", "2"}}, "but not PMI_RANK"},
       {{{"LOCAL_RANK", ""}}, "but not RANK, WORLD_SIZE"}};
   for (const auto& [variables, part] : contradictions) check_contains(refusal(variables), part);
-  // A complete set is a launcher's, of one process too.
+  // A complete set is a launcher's, even of a single process.
   CHECK(detect({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).launcher == "RANK and WORLD_SIZE");
 }
 

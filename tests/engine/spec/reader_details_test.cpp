@@ -606,7 +606,7 @@ TEST_CASE("the order of a list with names differs where common items are elsewhe
   CHECK(differing_orders({{"a", "b"}, {"a", "b"}}).empty());
   CHECK(differing_orders({{"a", "x", "b"}, {"a", "b", "y"}}).empty());
   CHECK(differing_orders({{"a", "b"}, {"b", "x", "a"}}) == Texts{"a, b", "b, a"});
-  // What many items have in common before and after is left out.
+  // A long common beginning and end of the lists is left out.
   CHECK(differing_orders({{"1", "2", "3", "a", "b", "4", "5", "6"},
                           {"1", "2", "3", "b", "a", "4", "5", "6"},
                           {"1", "2", "3", "a", "b", "4", "5", "6"}}) ==

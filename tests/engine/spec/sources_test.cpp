@@ -272,7 +272,7 @@ TEST_CASE("variables are replaced in paths and nowhere else") {
   CHECK(root_of("a$b$") == here + "/a$b$");
   CHECK(root_of("$${A}") == here + "/${A}");
   CHECK(root_of("''") == "");
-  // The default is read as the rest, and only if it is used.
+  // The default is expanded like the rest, and only if it is used.
   CHECK(root_of("'${DPT_TEST_UNSET:-${DPT_TEST_VARIABLE}/b}/x'") == "/somewhere/b/x");
   CHECK(root_of("'${DPT_TEST_UNSET:-${DPT_TEST_UNSET2:-/c}}'") == "/c");
   CHECK(root_of("'${DPT_TEST_VARIABLE:-${DPT_TEST_UNSET}}'") == "/somewhere");
@@ -292,7 +292,7 @@ TEST_CASE("variables are replaced in paths and nowhere else") {
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "${A:-";
   CHECK(issue(deep + std::string(100'000, '}')) ==
-        Texts{"6:9: expected at most 16 defaults in one another, found more"});
+        Texts{"6:9: expected at most 16 nested defaults, found more"});
   CHECK(issue("s3://user:pw@host/x") ==
         Texts{"6:9: expected a path of this machine, found a URL: dpt reads and writes files"});
 }
@@ -358,7 +358,8 @@ TEST_CASE("a secret variable stays in the stored config, which runs where it is 
     const TrainSpec again = load_stored_spec(small_catalog(), written, "c");
     CHECK(again.data.dataset.as<SmallImages>().root == "/mnt/canary/x");
     CHECK(show_spec(small_catalog(), again) == written);
-    // The same folder without the variable is no secret to the reader, but to others it is.
+    // The same folder without the variable is known to whoever reads the config, but a secret to
+    // others.
     CHECK(show_spec(small_catalog(), good_spec(changed("root: images", "root: /mnt/canary/x")))
               .find("canary") == std::string::npos);
   }
@@ -370,7 +371,7 @@ TEST_CASE("a secret variable stays in the stored config, which runs where it is 
     CHECK(show_spec(small_catalog(), spec).find(folder.path() + "/${DPT_TEST_SECRET}/a/../x") !=
           std::string::npos);
   }
-  // Where it is not set, what needs no data still reads the config.
+  // Commands that need no data still read the config without the variable.
   const TrainSpec spec = load_stored_spec(small_catalog(), written, "c");
   const std::string path = spec.data.dataset.as<SmallImages>().root;
   CHECK(path == "${DPT_TEST_SECRET}/a/../x");

@@ -158,7 +158,7 @@ TEST_CASE("the config of as many layers as there may be reads back once it is st
 
 namespace {
 
-/// The good config with other layers.
+/// Returns the good config with other layers.
 std::string with_layers(const std::string& layers) {
   std::string text = kGoodConfig;
   const std::size_t begin = text.find("    - {type: Conv2d"), end = text.find("loss: ");
@@ -184,7 +184,7 @@ TEST_CASE("the order of named layers is part of what a resumed run may not chang
   CHECK(changes == Texts{"model.layers: the order differs: c, r, d, f, fc -> c, d, r, f, fc",
                          "model.layers.r.from: [c] -> [d]", "model.layers.d.from: [r] -> [c]",
                          "model.layers.f.from: [d] -> [r]"});
-  // In a block, too.
+  // The same holds in a block.
   const auto block = [](const char* first, const char* second) {
     return with_layers(
         fmt::format("    - type: Sequential\n      name: b\n      layers:\n"
@@ -194,7 +194,7 @@ TEST_CASE("the order of named layers is part of what a resumed run may not chang
   CHECK(changes_of(block("ReLU, name: x", "Conv2d, name: y, out_channels: 4, kernel_size: 3"),
                    block("Conv2d, name: y, out_channels: 4, kernel_size: 3", "ReLU, name: x"))
             .at(0) == "model.layers: the order differs: b.x, b.y, f, fc -> b.y, b.x, f, fc");
-  // One more layer is another input of the next one, and no other order.
+  // One more layer means another input of the next one, but no other order.
   CHECK(changes_of(with_layers(conv + kHead), with_layers(conv + relu + kHead)) ==
         Texts{"model.layers.f.from: [c] -> [r]", "model.layers.r.type: (absent) -> ReLU",
               "model.layers.r.name: (absent) -> r", "model.layers.r.from: (absent) -> [c]"});
@@ -212,7 +212,7 @@ TEST_CASE("inputs that are written and those that follow from the order are the 
                                                    "    - {type: Linear, name: fc, "
                                                    "out_features: 10, from: f}\n"))
             .empty());
-  // The same function, but other places in the buffers and other draws.
+  // The function is the same, but the places in the buffers and the draws differ.
   CHECK(changes_of(branches("a", "b", ""), branches("b", "a", "")) ==
         Texts{"model.layers: the order differs: stem, a, b, sum, ... -> stem, b, a, sum, ..."});
   std::string other = branches("a", "b", "");
@@ -223,7 +223,7 @@ TEST_CASE("inputs that are written and those that follow from the order are the 
 }
 
 TEST_CASE("a text as it was stored before inputs were compared is the same run still") {
-  // No `from` is in it, and a block stands as it was written.
+  // The text has no `from`, and a block is stored as it was written.
   const std::string config =
       with_layers("    - {type: Sequential, name: b, repeat: 2, layers: [{type: ReLU}]}\n" +
                   std::string(kHead));

@@ -62,7 +62,7 @@ TEST_CASE("an alias is a copy, also of a list or a mapping") {
 
 TEST_CASE("aliases find what they name wherever it stands") {
   std::vector<std::string> issues;
-  // In lists and mappings that are open, in those that are complete, and through other aliases.
+  // Aliases are expanded in open lists and mappings, in complete ones, and through other aliases.
   const YamlNode tree = parse(
       "a: &a [0, &b {k: &c [7, 8]}, *b, {m: *c}]\nd: {e: [*c, *b], f: &f {g: *a}}\nh: [*f, *a]\n",
       issues);
