@@ -88,6 +88,7 @@ nlohmann::json as_json(const TrainSpec& spec, const LrCurve& curve,
 }  // namespace
 
 int run_config_lr(const LrOptions& options) {
+  check_replaceable("--png", options.png, "PNG file", {"\x89PNG"});
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
   const std::int64_t samples = training_samples(spec, options.samples);
   LrCurve curve;

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include <fmt/ranges.h>
@@ -159,6 +160,24 @@ Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes, Us
   kept.model.zoo = {};
   std::string resolved = show_spec(catalog(), kept);
   return make_job(std::move(spec), std::move(plan), sets, std::move(resolved), processes);
+}
+
+void check_replaceable(const std::string& option, const std::string& path, const char* what,
+                       std::initializer_list<std::string_view> beginnings) {
+  std::error_code error;
+  if (path.empty() || !std::filesystem::is_regular_file(path, error)) return;
+  std::size_t longest = 0;
+  for (const std::string_view beginning : beginnings) longest = std::max(longest, beginning.size());
+  std::string start(longest, '\0');
+  std::ifstream in(path, std::ios::binary);
+  in.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<std::size_t>(in.gcount()));
+  const bool is_earlier =
+      std::any_of(beginnings.begin(), beginnings.end(),
+                  [&](std::string_view beginning) { return start.starts_with(beginning); });
+  if (start.empty() || is_earlier) return;
+  fail(ErrorKind::usage, "{} {}: the file exists and is not an earlier {}: name another file",
+       option, path, what);
 }
 
 void write_results(const std::string& path, std::span<const std::byte> bytes) {

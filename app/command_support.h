@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/checkpoints/checkpoint.h"
@@ -70,6 +72,12 @@ void share_header(ProcessGroup& processes, CheckpointHeader& header);
 
 /// Says what should be said of data once: which classes have no samples.
 void say_notes(const DataSets& sets);
+
+/// Throws ErrorKind::usage if `path` is a file that is not an earlier `what`, which begins with one
+/// of `beginnings`; writing there would destroy it. Empty and missing files, devices and pipes
+/// pass.
+void check_replaceable(const std::string& option, const std::string& path, const char* what,
+                       std::initializer_list<std::string_view> beginnings);
 
 /// Writes results to what `path` is: a device or a pipe is written to; a file, also one that a link
 /// leads to, is replaced as a whole.

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -43,14 +42,7 @@ void check_verdict_file(const std::string& option, const std::string& path, cons
     fail(ErrorKind::data, "{} {}: cannot write to the folder {}: {}", option, path, folder,
          std::strerror(errno));
   }
-  if (!fs::exists(status)) return;
-  std::string start(std::strlen(mark), '\0');
-  std::ifstream in(path, std::ios::binary);
-  in.read(start.data(), static_cast<std::streamsize>(start.size()));
-  if (in.gcount() > 0 && start != mark) {
-    fail(ErrorKind::usage,
-         "{} {}: the file exists and is not an earlier verdict: name another file", option, path);
-  }
+  check_replaceable(option, path, "verdict", {mark});
 }
 
 }  // namespace

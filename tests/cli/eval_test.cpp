@@ -138,6 +138,14 @@ TEST_CASE("eval: bounds of metrics, and predictions of a part of the samples") {
 
   w.run_well({"eval", "runs/tiny", "--split", "val", "--predictions", "val.csv"});
   w.run_well({"eval", "runs/tiny", "--split", "train", "--predictions", "train.csv"});
+  // Only an earlier table is replaced.
+  w.run_well({"eval", "runs/tiny", "--split", "train", "--predictions", "train.csv"});
+  const std::string best = read_file(w.dir.file("runs/tiny/best.safetensors"));
+  const Finished refused =
+      w.run({"eval", "runs/tiny", "--predictions", "runs/tiny/best.safetensors"});
+  CHECK(refused.exit_code == 2);
+  check_contains(refused.err, "the file exists and is not an earlier table of predictions");
+  CHECK((read_file(w.dir.file("runs/tiny/best.safetensors")) == best));
   std::vector<int> all;
   const auto add = [&](const std::string& file) {
     std::istringstream csv(read_file(w.dir.file(file)));
@@ -222,8 +230,8 @@ TEST_CASE("eval measures the checkpoint's model, or says that it is another") {
   const Finished tanh = w.run({"eval", "runs/tiny", "model.layers.r.type=Tanh"});
   CHECK(tanh.exit_code == 2);
   check_contains(tanh.err,
-                 "runs/tiny/best.safetensors: expected the network, loss and transforms of the "
-                 "checkpoint, found others:\n  model.layers.r.type: ReLU -> Tanh\ndpt eval may "
+                 "runs/tiny/best.safetensors: expected the values of the checkpoint, found "
+                 "others:\n  model.layers.r.type: ReLU -> Tanh\ndpt eval may "
                  "replace where the data is (data.root and the other fields of the data set)");
   check_contains(tanh.err, "--allow-other-model");
   // A gate or a report never passes on another network.

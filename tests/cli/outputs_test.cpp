@@ -363,7 +363,7 @@ devices: [cpu]
   REQUIRE(eval.exit_code == 0);
   const std::string csv = read_file(dir.file("p.csv"));
   // What is there is written to, not replaced.
-  write_file(dir.file("target.csv"), "old");
+  write_file(dir.file("target.csv"), "index,label of an earlier table");
   std::filesystem::create_symlink("target.csv", dir.file("link.csv"));
   REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);
   const int reader = open(dir.file("pipe").c_str(), O_RDWR);
