@@ -443,13 +443,15 @@ class Launcher {
           "dpt: rank {} (process {}) was killed by signal {} ({}{})", child.rank, child.pid, number,
           strsignal(number),
           number == SIGKILL && !has_killed_ ? "; the system does so when memory runs out" : ""));
-    } else if (is_failure(ending) && (!failed_rank_ || is_first_cause(ending))) {
+    } else if (is_failure(ending) && (!ended_rank_ || is_first_cause(ending))) {
       messages_.add(fmt::format("dpt: rank {} (process {}) ended with exit code {}", child.rank,
                                 child.pid, ending.code));
     }
     if (exit_code_ == 0 || is_first_cause(ending)) exit_code_ = ending.code;
-    if (is_failure(ending) && !failed_rank_) {
-      failed_rank_ = child.rank;
+    // After a stop the others may take as long as they do, but rank 0, which saves, ends last.
+    const bool is_last_of_stop = child.rank == 0 && ending.code != 0;
+    if ((is_failure(ending) || is_last_of_stop) && !ended_rank_) {
+      ended_rank_ = child.rank;
       deadline_ = Clock::now() + patience_.before_term;
     }
   }
@@ -469,9 +471,8 @@ class Launcher {
     };
     if (!has_terminated_) {
       messages_.add(
-          fmt::format("dpt: {} did not end within {:g} s of the failure of rank {}: sends "
-                      "SIGTERM",
-                      running_ranks(), seconds(patience_.before_term), *failed_rank_));
+          fmt::format("dpt: {} did not end within {:g} s of the end of rank {}: sends SIGTERM",
+                      running_ranks(), seconds(patience_.before_term), *ended_rank_));
       has_terminated_ = true;
       deadline_ = Clock::now() + patience_.before_kill;
       send(SIGTERM);
@@ -492,7 +493,7 @@ class Launcher {
   std::vector<Child> children_;
   std::optional<Clock::time_point> interrupted_;  // by the first SIGINT or SIGTERM
   std::optional<Clock::time_point> deadline_;
-  std::optional<int> failed_rank_;
+  std::optional<int> ended_rank_;  ///< the first after whose end the others should end too
   bool has_terminated_ = false, has_killed_ = false;
   int exit_code_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -262,7 +263,10 @@ std::shared_ptr<WorldGroup> ProcessGroup::make_group(std::chrono::milliseconds s
 void ProcessGroup::report(const std::exception& error) noexcept {
   const auto* own = dynamic_cast<const Error*>(&error);
   if (own && own->kind() == ErrorKind::peer) return;
-  const ErrorKind kind = own ? own->kind() : ErrorKind::unexpected;
+  const bool lacks_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  const ErrorKind kind = own            ? own->kind()
+                         : lacks_memory ? ErrorKind::device
+                                        : ErrorKind::unexpected;
   const bool stops = dynamic_cast<const StopRequested*>(&error) != nullptr;
   try {
     control_->fail(hide_secrets(error.what()),
@@ -284,7 +288,11 @@ int ProcessGroup::guard(const std::function<int()>& body) {
     report(error);
     auto failure = control_->failure();
     if (!failure) failure = control_->wait_for_failure(kForCause);
-    if (failure && stop_of_exit_code(failure->exit_code) != StopReason::none) throw StopRequested();
+    if (failure && stop_of_exit_code(failure->exit_code) != StopReason::none) {
+      // on_failure may not have been called yet, and the exit code is that of the request.
+      request_stop(stop_of_exit_code(failure->exit_code));
+      throw StopRequested();
+    }
     if (!failure) {
       // Nobody else knows of it: a stall among this process' replicas, a link that broke by itself.
       control_->fail(hide_secrets(error.what()), static_cast<int>(ErrorKind::peer));

@@ -271,7 +271,7 @@ TEST_CASE("--nproc: processes that do not end after a failure are ended, and nam
   CHECK(asked.wait() == 3);
   const std::string text = asked.text("stderr");
   check_contains(text,
-                 "dpt: ranks 0, 2 did not end within 0.05 s of the failure of rank 1: sends "
+                 "dpt: ranks 0, 2 did not end within 0.05 s of the end of rank 1: sends "
                  "SIGTERM\n");
   CHECK_FALSE(contains(text, "SIGKILL"));
 
