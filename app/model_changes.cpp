@@ -53,7 +53,7 @@ void check_model_changes(const std::string& path, const std::vector<std::string>
                          const std::string& command, bool allowed, const std::string& way_out) {
   if (changes.empty() || allowed) return;
   fail(ErrorKind::usage,
-       "{}: expected the network, loss and transforms of the checkpoint, found others:\n  {}\n"
+       "{}: expected the values of the checkpoint, found others:\n  {}\n"
        "dpt {} may replace where the data is (data.root and the other fields of the data set), "
        "data.workers, data.prefetch, data.cache, data.on_bad_sample, data.batch_size, "
        "data.val_split, seed, metrics, devices and device_weights. Leave the others out{}",

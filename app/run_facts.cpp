@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -62,7 +63,10 @@ void set_best(const FactsJson& best, RunFacts& facts) {
 
 /// What the log tells: the last step, how the last process ended, the newest results.
 void read_log(const std::string& path, RunFacts& facts) {
-  std::ifstream lines(path);
+  std::error_code error;
+  // Nobody may write to a pipe.
+  std::ifstream lines;
+  if (std::filesystem::is_regular_file(path, error)) lines.open(path);
   std::map<std::string, FactsJson> newest;
   facts.status = kInterrupted;
   // Most of a long log; to read each of them takes long, and the last whole one tells.

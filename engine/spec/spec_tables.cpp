@@ -460,7 +460,7 @@ SpecTables::SpecTables(const Catalog& catalog)
            "the run ends with exit code 6. Time in which the process is suspended does not count, "
            "and a slow replica that is still reading, computing or saving is not stalled: a single "
            "sync, write or rename may take 30 minutes.")
-           .range(0.01, 1e9)
+           .range(0.01, 31'536'000)
            .changeable()},
       &problem_of_train);
 

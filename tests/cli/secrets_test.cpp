@@ -195,6 +195,11 @@ TEST_CASE("a tilde in an option's value is the home folder") {
   CHECK(!fs::exists(w.dir.file("~")));
   CHECK(run({"eval", "~/runs/a", "--predictions", "~/p.csv"}).exit_code == 0);
   CHECK(fs::exists(home + "/p.csv"));
+  // Only configs read variables: no folder of that name is made.
+  const Finished variable = run({"train", "small.yaml", "--run-dir", "${HOME}/b"});
+  CHECK(variable.exit_code == 2);
+  check_contains(variable.err, "variables are not read in options");
+  CHECK(!fs::exists(w.dir.file("${HOME}")));
   CHECK(
       run({"train", "~/runs/a/config.yaml", "--run-dir", "b", "--resume=~/runs/a/best.safetensors"})
           .exit_code == 0);
