@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include <fmt/ranges.h>
 
 #include "app/train_report.h"
+#include "engine/training/run_files.h"
+#include "engine/training/run_log.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -159,6 +162,35 @@ std::optional<std::pair<CheckpointHeader, std::string>> intact_elsewhere(
        what, path, header.state.step, header.state.epoch, resume_command(options, path));
 }
 
+/// Refuses to continue from the run that --overwrite replaced in the same folder: its log would go
+/// with replaced/.
+void check_is_not_replaced(const std::string& named, const std::string& folder) {
+  std::error_code error;
+  const fs::path replaced = fs::weakly_canonical(folder + "/" + kReplaced, error);
+  const fs::path inside = fs::weakly_canonical(named, error).lexically_relative(replaced);
+  if (inside.empty() || *inside.begin() == "..") return;
+  fail(ErrorKind::usage,
+       "--resume {}: this is the run that --overwrite replaced. To bring it back:\n  dpt runs "
+       "--restore {}",
+       named, folder);
+}
+
+/// Returns the last step whose checkpoint went to checkpoints/, by the log of the run; -1 if there
+/// is none.
+std::int64_t last_saved_step(const std::string& folder) {
+  const std::string log = folder + "/metrics.jsonl";
+  std::int64_t step = -1;
+  if (!is_file(log)) return step;
+  read_log_lines(log, [&](const std::string& line) {
+    if (line.find("\"event\":\"checkpoint\"") == std::string::npos) return;
+    const Json event = Json::parse(line, nullptr, false);
+    if (event.is_object() && event.value("path", "").starts_with("checkpoints/")) {
+      step = event.value("step", step);
+    }
+  });
+  return step;
+}
+
 std::optional<VerifiedCheckpoint> newest_of(const std::string& place, const Plan& plan,
                                             Progress& progress) {
   return VerifiedCheckpoint::newest_good(place, plan,
@@ -175,6 +207,7 @@ std::optional<ResumeChoice> choose_checkpoint(const TrainOptions& options,
   const std::string checkpoints = folder + "/checkpoints";
   if (options.resume != "auto" && options.resume != "must") {
     const std::string named = named_path(options.resume, folder);
+    if (!options.overwrite) check_is_not_replaced(named, folder);
     if (!is_folder(named)) return ResumeChoice{VerifiedCheckpoint(named, plan), true};
     const std::string place = place_of_checkpoints(named);
     auto newest = newest_of(place, plan, progress);
@@ -195,6 +228,14 @@ std::optional<ResumeChoice> choose_checkpoint(const TrainOptions& options,
     const std::string none = fmt::format("--resume must: {} has no checkpoint", checkpoints);
     if (!intact_elsewhere(folder)) throw Error(ErrorKind::data, none);
     refuse_without_good(options, folder, none);
+  }
+  if (const std::int64_t step = last_saved_step(folder); step >= 0) {
+    refuse_without_good(
+        options, folder,
+        fmt::format(
+            "{} has no checkpoint, but the run has saved step {} there: bring the files back "
+            "(if the folder is on another disk, is it mounted?)",
+            checkpoints, step));
   }
   return std::nullopt;
 }

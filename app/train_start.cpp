@@ -26,8 +26,10 @@ void check_same_config(const std::string& checkpoint, const CheckpointHeader& he
   const std::vector<std::string> changes =
       refused_changes(catalog(), header.config, checkpoint, job.resolved_config);
   if (!changes.empty()) {
+    constexpr std::size_t kMax = 20;
     std::string lines;
-    for (const std::string& change : changes) lines += "\n  " + change;
+    for (std::size_t i = 0; i < std::min(kMax, changes.size()); ++i) lines += "\n  " + changes[i];
+    if (changes.size() > kMax) lines += fmt::format("\n  and {} more", changes.size() - kMax);
     fail(ErrorKind::usage,
          "{} was saved with another config:{}\nA resumed run may change only {}. Restore the "
          "values, or start a new run: --resume never (in a new folder), --run-dir DIR, or "
@@ -117,15 +119,12 @@ void name_monitors(const std::string& path, StartingPoint& start) {
 std::string run_of_config(const std::string& config) {
   const fs::path path = fs::path(config).lexically_normal();
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-  std::error_code error;
   std::ifstream log(folder + "/metrics.jsonl");
   std::string line;
   std::getline(log, line);
   const bool is_log = line.find(R"("event":"run_start")") != std::string::npos ||
                       line.find(R"("event":"processes")") != std::string::npos;
-  // A run that --overwrite has set aside must not be trained.
-  const bool is_own = path.filename() == "config.yaml" && is_run_folder(folder) && is_log &&
-                      fs::weakly_canonical(folder, error).filename() != "replaced";
+  const bool is_own = path.filename() == "config.yaml" && is_run_folder(folder) && is_log;
   return is_own ? folder : std::string();
 }
 

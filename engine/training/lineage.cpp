@@ -325,6 +325,10 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
     }
     // This is a new run in a folder in which another run left only its best.
     if (from.empty() && exists(folder.best())) aside.keep_log();
+    // The best may be among what was moved aside.
+    if (aside.is_used()) {
+      candidates.push_back((aside.place() / checkpoint_name(start.state.best_step)).text());
+    }
     leave_log_lines(folder, from, start, notify);
     start.is_saved = !from.empty();
   }

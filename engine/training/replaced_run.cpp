@@ -151,6 +151,21 @@ RestoredRun finish_restoring(const HeldPath& folder) {
   return restored;
 }
 
+/// Returns true for what systems leave in any folder: Finder's notes, and files that are open on
+/// NFS and were removed.
+bool is_litter(std::string_view name) {
+  return name == ".DS_Store" || name.starts_with("._") || name.starts_with(".nfs");
+}
+
+/// Returns a name in the folder `name` that no run wrote; empty if there is none.
+std::string foreign_name_in(const HeldPath& folder, const char* name) {
+  const OwnNames own(folder), inside(folder / name);
+  for (const std::string& each : list_names(folder / name)) {
+    if (!own.has(each) && !inside.has(each) && !is_litter(each)) return each;
+  }
+  return {};
+}
+
 void finish_removal(const HeldPath& folder) {
   if (!is_set_aside(folder, kRemoved)) return;
   const HeldPath linked = folder / kCheckpoints / kReplacedCheckpoints;
@@ -161,7 +176,12 @@ void finish_removal(const HeldPath& folder) {
 }  // namespace
 
 bool is_checkpoint_name(std::string_view name) {
-  return name.starts_with("step-") || name.starts_with("abandoned-");
+  constexpr std::string_view kAbandoned = "abandoned-";
+  if (name.starts_with(kAbandoned)) return is_number(name.substr(kAbandoned.size()));
+  if (name.ends_with(kTemporarySuffix)) {
+    name.remove_suffix(std::string_view(kTemporarySuffix).size());
+  }
+  return step_of_checkpoint(name) >= 0;
 }
 
 HeldPath make_abandoned_in(const HeldPath& checkpoints) {
@@ -171,11 +191,22 @@ HeldPath make_abandoned_in(const HeldPath& checkpoints) {
 }
 
 bool is_set_aside(const HeldPath& folder, const char* name) {
-  if (entry_type(folder / name, false) != EntryType::folder) return false;
-  const OwnNames own(folder), inside(folder / name);
-  const std::vector<std::string> names = list_names(folder / name);
-  return std::all_of(names.begin(), names.end(),
-                     [&](const std::string& each) { return own.has(each) || inside.has(each); });
+  return entry_type(folder / name, false) == EntryType::folder &&
+         foreign_name_in(folder, name).empty();
+}
+
+void check_replaced_run(const HeldPath& folder) {
+  for (const char* name : {kMoving, kReplaced, kRestoring}) {
+    const HeldPath aside = folder / name;
+    if (entry_type(aside, false) != EntryType::folder || is_set_aside(folder, name) ||
+        list_steps(aside / kCheckpoints).empty()) {
+      continue;
+    }
+    fail(ErrorKind::usage,
+         "{} holds the run that --overwrite replaced, and files that dpt did not write ({}): move "
+         "them away; nothing was changed",
+         aside.text(), foreign_name_in(folder, name));
+  }
 }
 
 bool has_replaced_run(const HeldPath& folder) {

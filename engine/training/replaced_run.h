@@ -33,6 +33,10 @@ void set_run_aside(const HeldPath& folder);
 /// Removes the old run; does nothing if there is none.
 void remove_replaced_run(const HeldPath& folder);
 
+/// Throws ErrorKind::usage if a folder of a replaced run holds files of others too: it would be
+/// taken for the user's, and the run in it for lost.
+void check_replaced_run(const HeldPath& folder);
+
 /// Result of bringing back the old run, if there is one. If the new run has checkpoints (or a crash
 /// interrupted this move), all its files go to checkpoints/abandoned-N; otherwise, if it has a
 /// best, its best weights, log and messages do.

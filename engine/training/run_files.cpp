@@ -35,7 +35,10 @@ bool is_log_of_dpt(std::string_view folder, std::string_view name) {
   if (folder == "tensorboard") {
     return name.starts_with("events.out.tfevents.") && name.ends_with(".dpt");
   }
-  return name.starts_with("rank-") && name.ends_with(".log");
+  constexpr std::string_view kPrefix = "rank-", kSuffix = ".log";
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
+  name.remove_prefix(kPrefix.size());
+  return name.size() > kSuffix.size() && is_number(name.substr(0, name.size() - kSuffix.size()));
 }
 
 bool is_shared_folder(std::string_view name) {
@@ -56,11 +59,18 @@ std::string beginning_of(const HeldPath& file, std::uint64_t bytes) {
   }
 }
 
+/// Returns the marker; null if the file is missing or not one of dpt's.
+Json read_marker(const HeldPath& folder) {
+  const std::string text = beginning_of(folder / kMarkerFile, 1 << 20);
+  Json marker = Json::parse(text, nullptr, false);
+  const bool is_dpts = marker.is_object() && marker.contains("v") && marker.contains("files");
+  return is_dpts ? marker : Json();
+}
+
 /// Returns the names in the marker; a name that is a path is not one of dpt's.
 std::vector<std::string> names_in_marker(const HeldPath& folder) {
   std::vector<std::string> names;
-  const std::string text = beginning_of(folder / kMarkerFile, 1 << 20);
-  const Json marker = Json::parse(text, nullptr, false);
+  const Json marker = read_marker(folder);
   const auto files = marker.is_object() ? marker.find("files") : marker.end();
   if (files == marker.end() || !files->is_array()) return names;
   for (const Json& name : *files) {
@@ -109,8 +119,14 @@ bool holds_something(const HeldPath& path) {
 
 }  // namespace
 
+bool is_number(std::string_view text) {
+  const bool has_digits = std::all_of(text.begin(), text.end(),
+                                      [](char digit) { return digit >= '0' && digit <= '9'; });
+  return has_digits && !text.empty() && (text.size() == 1 || text.front() != '0');
+}
+
 bool is_marked(const HeldPath& folder) {
-  return entry_type(folder / kMarkerFile) == EntryType::file;
+  return !read_marker(folder).is_null();
 }
 
 bool is_run_of_dpt(const HeldPath& folder) {
@@ -164,7 +180,8 @@ bool OwnNames::has(std::string_view name) const {
     whole.remove_suffix(std::string_view(kTemporarySuffix).size());
   }
   return is_one_of(whole, kFiles) || is_one_of(whole, kOthers) ||
-         std::find(names_.begin(), names_.end(), whole) != names_.end() ||
+         (std::find(names_.begin(), names_.end(), whole) != names_.end() &&
+          entry_type(folder_ / name, false) != EntryType::folder) ||
          is_output_of_dpt(folder_ / name);
 }
 

@@ -21,6 +21,9 @@ inline constexpr const char* kMoving = "replaced.moving";
 inline constexpr const char* kRestoring = "replaced.restoring";
 inline constexpr const char* kRemoved = "replaced.tmp";
 
+/// Returns true if the text is a whole number as dpt writes it: digits, no leading zero.
+bool is_number(std::string_view text);
+
 /// Returns true if the folder has the marker.
 bool is_marked(const HeldPath& folder);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -42,6 +43,29 @@ std::string relative_to(const std::string& folder, const std::string& path) {
       .string();
 }
 
+/// Refuses a folder inside one that another run has made for itself, and may remove.
+void check_is_no_part_of_run(const std::string& path) {
+  constexpr std::array<std::string_view, 6> kParts = {"checkpoints", "logs",     "tensorboard",
+                                                      kReplaced,     kRestoring, kMoving};
+  std::error_code ignored;
+  for (fs::path part = fs::weakly_canonical(path, ignored); part.has_relative_path();
+       part = part.parent_path()) {
+    const std::string name = part.filename().string(), run = part.parent_path().string();
+    const bool is_part = std::find(kParts.begin(), kParts.end(), name) != kParts.end();
+    if (!is_part || !is_run_of_dpt(run)) continue;
+    if (name == kReplaced) {
+      fail(ErrorKind::usage,
+           "{} is the run that --overwrite replaced in {}; nothing was changed. Bring it back "
+           "first: "
+           "dpt runs --restore {}",
+           path, run, run);
+    }
+    fail(ErrorKind::usage,
+         "{} is a part of the run in {}; nothing was changed. Choose another folder with --run-dir",
+         path, run);
+  }
+}
+
 std::string without_slashes_at_end(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
@@ -75,6 +99,7 @@ std::optional<RunFolder> RunFolder::open_unless_held(std::string path,
 
 bool RunFolder::open() {
   if (!lock()) return false;
+  check_replaced_run(root_);
   write_marker(root_, outputs_);
   const RestoredRun restored = recover_replaced_run(root_);
   restored_ = restored.any;
@@ -84,7 +109,8 @@ bool RunFolder::open() {
 }
 
 bool RunFolder::lock() {
-  lock_ = open_file(at(kLockFile), O_RDWR | O_CREAT, 0666);
+  // No link is followed: the lock must be in this folder.
+  lock_ = open_file(at(kLockFile), O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
   if (!lock_.is_open()) {
     fail(ErrorKind::data, "cannot write into the run folder {}: {}. Choose another with --run-dir",
          path_, std::strerror(errno));
@@ -195,6 +221,14 @@ void RunFolder::check_only_ours() const {
   for (const std::string& name : list_names(at("checkpoints"))) {
     const bool is_set_aside_there = is_link && name == kReplacedCheckpoints;
     if (!is_checkpoint_name(name) && !is_set_aside_there) refuse("checkpoints/" + name);
+    const HeldPath inside = at("checkpoints") / name;
+    if (entry_type(inside, false) != EntryType::folder) continue;
+    const OwnNames own_inside(inside);
+    for (const std::string& each : list_names(inside)) {
+      if (!is_checkpoint_name(each) && !own_inside.has(each)) {
+        refuse("checkpoints/" + name + "/" + each);
+      }
+    }
   }
   for (const char* name : {kReplaced, kRemoved, kMoving, kRestoring}) {
     if (entry_type(at(name), false) != EntryType::none && !is_set_aside(root_, name)) refuse(name);
@@ -224,6 +258,7 @@ HeldPath RunFolder::make_abandoned() const {
 }
 
 void check_may_write(const std::string& path) {
+  check_is_no_part_of_run(path);
   const std::vector<std::string> names = names_in_the_way(path);
   if (names.empty()) return;
   fail(ErrorKind::usage,

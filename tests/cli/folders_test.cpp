@@ -106,17 +106,66 @@ TEST_CASE("runs of before the marker are known, and get one") {
   const Words missing[] = {{}, {"metrics.jsonl"}, {"checkpoints", "best.safetensors"}};
   for (int i = 0; i < 3; ++i) {
     unmark(missing[i]);
-    w.train_well({"--max-steps", steps[i]});
+    // Without its checkpoints a run is not continued; it can be replaced.
+    const Words more = i < 2 ? Words{} : Words{"--overwrite"};
+    w.train_well(with({"--max-steps", steps[i]}, more));
     const json marker = json::parse(read_file(w.dir.file("r/.dpt-run")));
     CHECK(marker["v"] == 1);
     CHECK(marker["files"].size() >= 12);
   }
   // These only look like a run's: a log of another program, and a checkpoint that does not verify.
-  unmark({"metrics.jsonl", "best.safetensors"});
+  unmark({"metrics.jsonl", "best.safetensors", "replaced"});
   write_file(w.dir.file("r/metrics.jsonl"), R"({"loss":1})");
   const std::string checkpoint = w.checkpoint(6);
   fs::resize_file(checkpoint, fs::file_size(checkpoint) - 1);
   CHECK(w.train({}).exit_code == 2);
+}
+
+TEST_CASE("--overwrite refuses names that only look like a checkpoint's or a branch's") {
+  const KeptRuns w;
+  w.train_well({"--max-steps", "2"});
+  for (const char* name : {"step-notes.md", "step-2.safetensors", "abandoned-mine/notes.txt",
+                           "abandoned-1/notes.txt", "replaced/notes.txt"}) {
+    CAPTURE(name);
+    const fs::path file = w.dir.file(std::string("r/checkpoints/") + name);
+    fs::create_directories(file.parent_path());
+    write_file(file.string(), "mine");
+    const Finished refused = w.train({"--overwrite"});
+    CHECK(refused.exit_code == 2);
+    check_contains(refused.err, "which is not part of a run");
+    CHECK(read_file(file.string()) == "mine");
+    const bool is_inside = file.parent_path().filename() != "checkpoints";
+    fs::remove_all(is_inside ? file.parent_path() : file);
+  }
+}
+
+TEST_CASE("a marker that dpt did not write makes no run of a folder") {
+  const Workplace w;
+  for (const char* marker : {"", "mine", "[1]", R"({"v":1})"}) {
+    CAPTURE(marker);
+    fs::create_directories(w.dir.file("r"));
+    write_file(w.dir.file("r/.dpt-run"), marker);
+    write_file(w.dir.file("r/config.yaml"), "mine");
+    CHECK(w.run({"train", "small.yaml", "--run-dir", "r"}).exit_code == 2);
+    CHECK(read_file(w.dir.file("r/config.yaml")) == "mine");
+  }
+}
+
+TEST_CASE("a replaced run that waits among files of others is not taken for lost") {
+  const KeptRuns w;
+  w.train_well({});
+  w.train_well({"seed=4", "checkpoint.every=0", "--overwrite", "--max-steps", "5"});
+  write_file(w.dir.file("r/replaced/.DS_Store"), "litter");
+  write_file(w.dir.file("r/replaced/notes.txt"), "mine");
+  for (const Words& words :
+       {Words{"runs", "--restore", "r"}, Words{"train", "small.yaml", "--run-dir", "r"}}) {
+    const Finished refused = w.run(words);
+    CHECK(refused.exit_code == 2);
+    check_contains(refused.err, "files that dpt did not write (notes.txt)");
+  }
+  fs::remove(w.dir.file("r/replaced/notes.txt"));
+  w.run_well({"runs", "--restore", "r"});
+  CHECK(w.summary()["steps"] == 36);
 }
 
 TEST_CASE("--overwrite leaves what others keep in logs/ and tensorboard/") {
@@ -124,6 +173,7 @@ TEST_CASE("--overwrite leaves what others keep in logs/ and tensorboard/") {
   w.train_well({"--max-steps", "2", "log.tensorboard=true"});
   fs::create_directories(w.dir.file("r/logs"));
   write_file(w.dir.file("r/logs/precious.log"), "mine");
+  write_file(w.dir.file("r/logs/rank-a.log"), "mine");
   write_file(w.dir.file("r/logs/rank-1.log"), "the run's");
   const std::string other = "r/tensorboard/events.out.tfevents.1.host.2.0";
   write_file(w.dir.file(other), "mine");
@@ -287,6 +337,30 @@ TEST_CASE("--overwrite by mistake, stopped at once: the old run can be brought b
     CHECK(nothing.exit_code == 2);
     check_contains(nothing.err, "expected a run that --overwrite replaced, in r/replaced");
     check_contains(w.train_well({}).err, "is complete");
+  }
+  SUBCASE("the old one is not trained where it waits") {
+    const auto all_but_messages = [&] {
+      auto files = contents(w.dir.file("r"));
+      files.erase("train.log");
+      return files;
+    };
+    const auto waiting = all_but_messages();
+    for (const Words& words :
+         {Words{"train", "r/replaced/config.yaml"},
+          Words{"train", "small.yaml", "--run-dir", "r/replaced"},
+          Words{"train", "small.yaml", "--run-dir", "r", "--resume", "r/replaced"}}) {
+      CAPTURE(words.back());
+      const Finished refused = w.run(words);
+      CHECK(refused.exit_code == 2);
+      check_contains(refused.err, "dpt runs --restore ");
+    }
+    for (const char* part : {"r/checkpoints", "r/checkpoints/abandoned-1", "r/logs/x"}) {
+      CAPTURE(part);
+      const Finished refused = w.run({"train", "small.yaml", "--run-dir", part});
+      CHECK(refused.exit_code == 2);
+      check_contains(refused.err, " is a part of the run in ");
+    }
+    CHECK((all_but_messages() == waiting));
   }
   SUBCASE("a plain train goes on with the new one, and its regular checkpoint ends the old one") {
     w.train_well(with(mistake, {"--max-steps", "7"}));

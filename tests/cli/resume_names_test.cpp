@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "tests/cli/kept_runs.h"
 
@@ -185,6 +186,22 @@ TEST_CASE("back to a branch that was left: its log lines come back, each step on
   CHECK(fs::exists(w.dir.file("r/checkpoints/abandoned-1/metrics.jsonl")));
 }
 
+TEST_CASE("back to a branch whose best is an ancestor that is moved aside: the best stays") {
+  const KeptRuns w;
+  w.train_well({"checkpoint.every_steps=4", "checkpoint.keep_last=40"});
+  const Words more = {"checkpoint.every_steps=4", "checkpoint.keep_last=40"};
+  const auto train = [&](Words words) {
+    words.insert(words.end(), more.begin(), more.end());
+    return w.train_well(words).err;
+  };
+  const auto best_of_branch = state_of(w.checkpoint(16)).best_step;
+  train({"--resume", "12", "--max-steps", "14"});
+  const std::string back =
+      train({"--resume", "abandoned-1/" + dpt::checkpoint_name(16), "--max-steps", "17"});
+  CHECK(back.find("was not found") == std::string::npos);
+  CHECK(state_of(w.best()).step == best_of_branch);
+}
+
 TEST_CASE("names of 255 bytes work; one that no checkpoint could hold is refused before training") {
   const KeptRuns w;
   const std::string longest(255, 'n');
@@ -210,6 +227,19 @@ TEST_CASE("a run of which only the best is left: a new run says where it is and 
   CHECK(must.exit_code == 3);
   check_contains(must.err, "--resume must: r/checkpoints has no checkpoint. r/best.safetensors is");
   check_contains(command_in(must.err), " --resume r/best.safetensors");
+  const Finished plain = w.train({"log.every=1"});
+  CHECK(plain.exit_code == 3);
+  check_contains(plain.err, "r/checkpoints has no checkpoint, but the run has saved step 36 there");
+  check_contains(command_in(plain.err), " --resume r/best.safetensors");
+  CHECK(w.events("step").size() == 36);
+
+  // The log of a run that never had a checkpoint but its best.
+  std::string lines;
+  std::istringstream log(read_file(w.dir.file("r/metrics.jsonl")));
+  for (std::string line; std::getline(log, line);) {
+    if (line.find(R"("event":"checkpoint")") == std::string::npos) lines += line + "\n";
+  }
+  write_file(w.dir.file("r/metrics.jsonl"), lines);
   const std::string moved = "r/checkpoints/abandoned-1/best.safetensors";
   const Finished fresh = w.train_well({"log.every=1", "--max-steps", "2"});
   check_contains(fresh.err, fmt::format("moved to {} (step {}; --resume {} continues from it)",
