@@ -171,9 +171,8 @@ TEST_CASE("the schema of each sort of field") {
   CHECK(bare(train["precision"]) ==
         json::parse(R"({"default": "fp32", "type": "string", "enum": ["fp32", "tf32", "bf16"]})"));
   CHECK(bare(train["autotune"]) == json::parse(R"({"default": true, "type": "boolean"})"));
-  CHECK(
-      bare(train["stall_timeout"]) ==
-      json::parse(R"({"default": 600, "type": "number", "minimum": 0.01, "maximum": 31536000})"));
+  CHECK(bare(train["stall_timeout"]) ==
+        json::parse(R"({"default": 600, "type": "number", "minimum": 0.01, "maximum": 31536000})"));
   CHECK(full["train"]["required"] == json({"epochs"}));
   const json& early = train["early_stopping"];
   CHECK_FALSE(early.contains("default"));
