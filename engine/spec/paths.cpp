@@ -179,7 +179,7 @@ ExpandedPath expand_variables(const std::string& text) {
 ExpandedPath expand_home(const std::string& text) {
   ExpandedPath result;
   result.path = text;
-  // Of KEY=VALUE, the value is read as that of a config.
+  // Leaves KEY=VALUE alone: its value is read as that of a config.
   if (has_variable(text) && text.find('=') > text.find("${")) {
     result.problem = fmt::format(
         "variables are not read in options: let the shell replace those of '{}' (no single quotes)",

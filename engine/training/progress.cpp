@@ -87,14 +87,14 @@ struct MessageFile : spdlog::sinks::base_sink<std::mutex> {
 /// Returns the bar in up to `room` columns.
 std::string bar_line(double done_fraction, const std::vector<std::string>& parts,
                      std::size_t room) {
-  constexpr std::size_t kMostCells = 24, kFewestCells = 8, kFrame = 3;
+  constexpr std::size_t kMaxCells = 24, kMinCells = 8, kFrame = 3;
   for (std::size_t first = 0; first < parts.size(); ++first) {
     std::string text = fmt::format(
         "{}", fmt::join(parts.begin() + static_cast<std::ptrdiff_t>(first), parts.end(), "  "));
     const bool is_last = first + 1 == parts.size();
     if (text.size() > room && !is_last) continue;
-    if (text.size() + kFrame + kFewestCells > room) return text.substr(0, room);
-    const std::size_t cells = std::min(kMostCells, room - text.size() - kFrame);
+    if (text.size() + kFrame + kMinCells > room) return text.substr(0, room);
+    const std::size_t cells = std::min(kMaxCells, room - text.size() - kFrame);
     const auto full =
         static_cast<std::size_t>(std::clamp(done_fraction, 0.0, 1.0) * static_cast<double>(cells));
     return "[" + std::string(full, '=') + std::string(cells - full, ' ') + "] " + text;
