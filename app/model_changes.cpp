@@ -27,8 +27,9 @@ std::vector<std::string> free_paths() {
   return paths;
 }
 
-/// Lists the changes: the first ones, and the number of further ones.
-std::string list_text(const std::vector<std::string>& changes, const std::string& separator) {
+}  // namespace
+
+std::string list_of_changes(const std::vector<std::string>& changes, const std::string& separator) {
   constexpr std::size_t kMaxShown = 20;
   const std::size_t shown = std::min(kMaxShown, changes.size());
   const std::string text = fmt::format(
@@ -37,8 +38,6 @@ std::string list_text(const std::vector<std::string>& changes, const std::string
   const std::size_t more = changes.size() - shown;
   return more == 0 ? text : fmt::format("{}{}(and {} more)", text, separator, more);
 }
-
-}  // namespace
 
 std::vector<std::string> changes_of_model(const CheckpointHeader& header, const std::string& path,
                                           const std::vector<std::string>& overrides) {
@@ -57,13 +56,13 @@ void check_model_changes(const std::string& path, const std::vector<std::string>
        "dpt {} may replace where the data is (data.root and the other fields of the data set), "
        "data.workers, data.prefetch, data.cache, data.on_bad_sample, data.batch_size, "
        "data.val_split, seed, metrics, devices and device_weights. Leave the others out{}",
-       path, list_text(changes, "\n  "), command, way_out);
+       path, list_of_changes(changes, "\n  "), command, way_out);
 }
 
 std::string text_of_changes(const std::vector<std::string>& changes) {
   if (changes.empty()) return {};
   return fmt::format("not the model of the checkpoint (--allow-other-model): {}",
-                     list_text(changes, "; "));
+                     list_of_changes(changes, "; "));
 }
 
 }  // namespace dpt

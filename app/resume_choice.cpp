@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "app/train_report.h"
+#include "engine/checkpoints/file_io.h"
 #include "engine/training/run_files.h"
 #include "engine/training/run_log.h"
 #include "kernels/error.h"
@@ -116,11 +117,6 @@ std::string named_path(const std::string& name, const std::string& folder) {
   return name;
 }
 
-bool is_same(const std::string& a, const std::string& b) {
-  std::error_code error;
-  return fs::equivalent(a, b, error);
-}
-
 /// Returns the folder to search for the newest checkpoint: `folder` is a run's, or one of
 /// checkpoints.
 std::string place_of_checkpoints(const std::string& folder) {
@@ -211,7 +207,7 @@ std::optional<ResumeChoice> choose_checkpoint(const TrainOptions& options,
     if (!is_folder(named)) return ResumeChoice{VerifiedCheckpoint(named, plan), true};
     const std::string place = place_of_checkpoints(named);
     auto newest = newest_of(place, plan, progress);
-    if (newest) return ResumeChoice{*std::move(newest), !is_same(place, checkpoints)};
+    if (newest) return ResumeChoice{*std::move(newest), !is_same_entry(place, checkpoints)};
     const bool is_empty = list_checkpoints(place).empty();
     fail(is_empty ? ErrorKind::usage : ErrorKind::data,
          "--resume {}: expected a run folder with a good checkpoint, {} has {}", options.resume,

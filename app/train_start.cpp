@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/ranges.h>
 
 #include "app/catalog.h"
 #include "app/command_support.h"
+#include "app/model_changes.h"
 #include "app/resume_choice.h"
 #include "app/start_weights.h"
 #include "datasets/class_table.h"
@@ -15,6 +15,7 @@
 #include "engine/spec/paths.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
+#include "engine/training/run_files.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
@@ -26,15 +27,12 @@ void check_same_config(const std::string& checkpoint, const CheckpointHeader& he
   const std::vector<std::string> changes =
       refused_changes(catalog(), header.config, checkpoint, job.resolved_config);
   if (!changes.empty()) {
-    constexpr std::size_t kMax = 20;
-    std::string lines;
-    for (std::size_t i = 0; i < std::min(kMax, changes.size()); ++i) lines += "\n  " + changes[i];
-    if (changes.size() > kMax) lines += fmt::format("\n  and {} more", changes.size() - kMax);
     fail(ErrorKind::usage,
-         "{} was saved with another config:{}\nA resumed run may change only {}. Restore the "
+         "{} was saved with another config:\n  {}\nA resumed run may change only {}. Restore the "
          "values, or start a new run: --resume never (in a new folder), --run-dir DIR, or "
          "--overwrite (replaces the run in {})",
-         checkpoint, lines, fmt::join(changeable_fields(catalog()), ", "), folder);
+         checkpoint, list_of_changes(changes, "\n  "),
+         fmt::join(changeable_fields(catalog()), ", "), folder);
   }
 }
 
@@ -119,12 +117,8 @@ void name_monitors(const std::string& path, StartingPoint& start) {
 std::string run_of_config(const std::string& config) {
   const fs::path path = fs::path(config).lexically_normal();
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-  std::ifstream log(folder + "/metrics.jsonl");
-  std::string line;
-  std::getline(log, line);
-  const bool is_log = line.find(R"("event":"run_start")") != std::string::npos ||
-                      line.find(R"("event":"processes")") != std::string::npos;
-  const bool is_own = path.filename() == "config.yaml" && is_run_folder(folder) && is_log;
+  const bool is_own =
+      path.filename() == "config.yaml" && is_run_folder(folder) && has_log_of_dpt(folder);
   return is_own ? folder : std::string();
 }
 

@@ -82,15 +82,6 @@ std::vector<std::string> names_in_marker(const HeldPath& folder) {
   return names;
 }
 
-bool has_log_of_dpt(const HeldPath& folder) {
-  const std::string text = beginning_of(folder / "metrics.jsonl", 4096);
-  if (!text.starts_with(R"({"v":1,"event":")")) return false;
-  const std::string_view event = std::string_view(text).substr(16);
-  // The log begins with log_gap if the disk was full at first.
-  return event.starts_with("processes\"") || event.starts_with("run_start\"") ||
-         event.starts_with("log_gap\"");
-}
-
 bool is_checkpoint(const HeldPath& file) {
   return entry_type(file) == EntryType::file && defect_of(file).empty();
 }
@@ -123,6 +114,15 @@ bool is_number(std::string_view text) {
   const bool has_digits = std::all_of(text.begin(), text.end(),
                                       [](char digit) { return digit >= '0' && digit <= '9'; });
   return has_digits && !text.empty() && (text.size() == 1 || text.front() != '0');
+}
+
+bool has_log_of_dpt(const HeldPath& folder) {
+  const std::string text = beginning_of(folder / "metrics.jsonl", 4096);
+  if (!text.starts_with(R"({"v":1,"event":")")) return false;
+  const std::string_view event = std::string_view(text).substr(16);
+  // The log begins with log_gap if the disk was full at first.
+  return event.starts_with("processes\"") || event.starts_with("run_start\"") ||
+         event.starts_with("log_gap\"");
 }
 
 bool is_marked(const HeldPath& folder) {

@@ -27,6 +27,9 @@ bool is_number(std::string_view text);
 /// Returns true if the folder has the marker.
 bool is_marked(const HeldPath& folder);
 
+/// Returns true if the folder has a metrics.jsonl that begins as dpt's do.
+bool has_log_of_dpt(const HeldPath& folder);
+
 /// Returns true if dpt made the folder: it has the marker or, if it is older than the marker, a
 /// metrics.jsonl that begins as dpt's do or a checkpoint that verifies (which is read completely).
 /// A run that --overwrite replaces, in replaced/, counts too.
