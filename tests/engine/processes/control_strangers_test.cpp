@@ -430,7 +430,7 @@ TEST_CASE("strangers are refused and counted, and the run is unharmed") {
                                      one.send_message(text);
                                      if (one.ends()) ++ended;
                                    }
-                                   // With `half`, these are as many as may be open: the next one
+                                   // These, for `half`, are as many as may be open: the next one
                                    // closes the oldest.
                                    std::vector<std::unique_ptr<Stranger>> silent;
                                    for (int i = 0; i < kSilent; ++i) {
