@@ -11,6 +11,7 @@
 
 #include "engine/spec/secrets.h"
 #include "kernels/error.h"
+#include "kernels/message_writer.h"
 
 namespace dpt {
 
@@ -29,12 +30,10 @@ void prepare_standard_streams() {
 }
 
 void say(const std::string& text) noexcept {
-  // One piece, so that the lines of several processes stay whole. fmt::print would throw.
   try {
-    const std::string line = "dpt: " + hide_secrets(text) + "\n";
-    std::fwrite(line.data(), 1, line.size(), stderr);
+    stderr_writer().write("dpt: " + hide_secrets(text) + "\n");
   } catch (const std::bad_alloc&) {
-    std::fputs("dpt: out of memory\n", stderr);
+    stderr_writer().write("dpt: out of memory\n");
   }
 }
 

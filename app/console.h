@@ -12,7 +12,7 @@ namespace dpt {
 /// are discarded.
 void prepare_standard_streams();
 
-/// "dpt: TEXT" on stderr; never fails.
+/// "dpt: TEXT" on stderr, unless nobody reads it (kernels/message_writer.h); never fails.
 void say(const std::string& text) noexcept;
 
 /// Flushes stdout. Throws ErrorKind::data when not all of it arrived.

@@ -31,6 +31,7 @@
 #include "engine/training/stop.h"
 #include "kernels/descriptor.h"
 #include "kernels/error.h"
+#include "kernels/message_writer.h"
 #include "kernels/secret.h"
 
 namespace dpt {
@@ -42,6 +43,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kOneRequest{100};
 /// A longer line is broken. With so much of messages waiting for a slow reader, no more are read.
 constexpr std::size_t kLongestLine = 1 << 16, kMostWaiting = 1 << 20;
+/// How long the last messages wait for a reader of stderr.
+constexpr std::chrono::seconds kPatience{5};
 /// How many ports the processes may try.
 constexpr int kPorts = 8;
 
@@ -307,7 +310,8 @@ class Launcher {
     for (Child& child : children_) {
       for (Output& output : child.outputs) {
         // A process of theirs may still have the pipe: no more than what is there.
-        while (!output.read_into(messages_)) flush();
+        while (!output.read_into(messages_) && flush()) {
+        }
         output.end_line(messages_);
       }
     }
@@ -357,8 +361,10 @@ class Launcher {
     children_.push_back(std::move(child));
   }
 
-  void flush() {
-    while (!messages_.empty()) messages_.write_some();
+  /// Returns false if nobody takes what is left.
+  bool flush() {
+    while (!messages_.empty() && stderr_writer().is_ready(kPatience)) messages_.write_some();
+    return messages_.empty();
   }
 
   std::size_t running() const {

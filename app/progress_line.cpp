@@ -1,12 +1,12 @@
 #include "app/progress_line.h"
 
-#include <cstdio>
 #include <exception>
 
 #include <fmt/format.h>
 
 #include "app/console.h"
 #include "engine/training/progress.h"
+#include "kernels/message_writer.h"
 
 namespace dpt {
 namespace {
@@ -19,7 +19,7 @@ ProgressLine::ProgressLine()
     : is_terminal_(stderr_redraws()), next_(std::chrono::steady_clock::now() + kBetweenLines) {}
 
 ProgressLine::~ProgressLine() {
-  if (is_drawn_) std::fputs("\r\x1b[K", stderr);
+  if (is_drawn_) stderr_writer().write_if_ready("\r\x1b[K");
 }
 
 void ProgressLine::update(const std::string& done_what, std::int64_t done, std::int64_t total,
@@ -30,9 +30,7 @@ void ProgressLine::update(const std::string& done_what, std::int64_t done, std::
     const std::string text =
         fmt::format("{} {} of {} {} ({} %)", done_what, done, total, things, 100 * done / total);
     if (is_terminal_) {
-      const std::string line = "\r" + text + "\x1b[K";
-      std::fwrite(line.data(), 1, line.size(), stderr);
-      std::fflush(stderr);
+      stderr_writer().write_if_ready("\r" + text + "\x1b[K");
       is_drawn_ = true;
     } else {
       say(text);

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -25,6 +24,7 @@
 #include "engine/spec/secrets.h"
 #include "engine/training/run_log.h"
 #include "kernels/error.h"
+#include "kernels/message_writer.h"
 
 namespace dpt {
 
@@ -39,11 +39,11 @@ struct Terminal : spdlog::sinks::base_sink<std::mutex> {
   void draw(const std::string& line) {
     const std::lock_guard lock(mutex_);
     bar = line;
-    write("\r\x1b[K" + bar);
+    stderr_writer().write_if_ready("\r\x1b[K" + bar);
   }
   void erase() {
     const std::lock_guard lock(mutex_);
-    if (!bar.empty()) write("\r\x1b[K");
+    if (!bar.empty()) stderr_writer().write_if_ready("\r\x1b[K");
     bar.clear();
   }
   int width() const {
@@ -58,15 +58,9 @@ struct Terminal : spdlog::sinks::base_sink<std::mutex> {
     spdlog::memory_buf_t formatted;
     formatter_->format(message, formatted);
     const std::string text(formatted.data(), formatted.size());
-    write(bar.empty() ? text : "\r\x1b[K" + text + bar);
+    stderr_writer().write(bar.empty() ? text : "\r\x1b[K" + text + bar);
   }
-  void flush_() override { std::fflush(stderr); }
-
- private:
-  static void write(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stderr);
-    std::fflush(stderr);
-  }
+  void flush_() override {}
 };
 
 /// Sink that appends to a file at a place.
@@ -124,8 +118,8 @@ Progress::Progress(bool silent, std::chrono::milliseconds between_lines)
   impl_->terminal->set_pattern("%v");
   impl_->logger->set_error_handler([said = false](const std::string& reason) mutable {
     if (!std::exchange(said, true)) {
-      fmt::print(stderr, "warning: train.log: {}; the run continues; messages are missing there\n",
-                 reason);
+      stderr_writer().write(fmt::format(
+          "warning: train.log: {}; the run continues; messages are missing there\n", reason));
     }
   });
 }
@@ -157,7 +151,9 @@ void Progress::warn(const std::string& text) {
 }
 
 void Progress::warn_always(const std::string& text) {
-  if (impl_->terminal->is_silent) fmt::print(stderr, "warning: {}\n", hide_secrets(text));
+  if (impl_->terminal->is_silent) {
+    stderr_writer().write(fmt::format("warning: {}\n", hide_secrets(text)));
+  }
   warn(text);
 }
 

@@ -78,6 +78,45 @@ TEST_CASE("a run goes on without its terminal: a pipe that nobody reads, streams
   check_complete("full");
 }
 
+TEST_CASE("a run ends, is stopped and saves while nobody reads stderr: a pipe that stays full") {
+  ShortRuns w;
+  int ends[2];
+  REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+  // Blocking, as a shell makes it, once it is full.
+  REQUIRE(fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0);
+  const std::string page(4096, 'x');
+  while (write(ends[1], page.data(), page.size()) > 0) {
+  }
+  REQUIRE(fcntl(ends[1], F_SETFL, 0) == 0);
+  const auto stuck = [&] { dup2(ends[1], 2); };
+  const TempDir plain_logs, stopped_logs, processes_logs;
+  const auto train = [&](const std::string& folder, const TempDir& logs,
+                         const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"train", "small.yaml", "--run-dir", folder};
+    words.insert(words.end(), more.begin(), more.end());
+    return std::make_unique<Program>(words, w.dir.path(), logs, stuck);
+  };
+  // Together: each waits some seconds for a reader.
+  const auto plain = train("plain", plain_logs, {"train.epochs=2"});
+  const auto stopped = train("stopped", stopped_logs, {"train.epochs=1000000"});
+  const auto processes = train("processes", processes_logs, {"train.epochs=2", "--nproc", "2"});
+  const auto steps_of = [&](const std::string& folder) {
+    return json::parse(read_file(w.dir.file(folder + "/summary.json")))["steps"];
+  };
+  CHECK(wait_for_checkpoint(w.dir.file("stopped")));
+  stopped->send(SIGTERM);
+  CHECK(stopped->wait().exit_code == 128 + SIGTERM);
+  CHECK(steps_of("stopped") > 0);
+  CHECK(plain->wait().exit_code == 0);
+  CHECK(steps_of("plain") == 24);
+  CHECK(processes->wait().exit_code == 0);
+  CHECK(steps_of("processes") == 24);
+  // The file has what nobody saw.
+  CHECK(read_file(w.dir.file("plain/train.log")).find("epoch 2") != std::string::npos);
+  close(ends[0]);
+  close(ends[1]);
+}
+
 TEST_CASE("results that do not arrive are a failure of every command that has some") {
   ShortRuns w;
   REQUIRE(w.train("run").exit_code == 0);
