@@ -14,6 +14,7 @@
 #include "app/command_tree.h"
 #include "app/commands.h"
 #include "app/console.h"
+#include "app/world_run.h"
 #include "engine/spec/fields.h"
 #include "engine/spec/secrets.h"
 #include "engine/training/stop.h"
@@ -87,9 +88,9 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
        fmt::join(names, ", "));
 }
 
-/// Throws the usage error: a word that the chosen command has no use for comes first, since what
+/// Returns the usage error: a word that the chosen command has no use for comes first, since what
 /// CLI11 says (`why`) may follow from it.
-[[noreturn]] void fail_usage(const CLI::App& app, const std::string& why) {
+std::string usage_problem(const CLI::App& app, const std::string& why) {
   const CLI::App* command = &app;
   std::string called = app.get_name();
   while (command->remaining().empty() && !command->get_subcommands().empty()) {
@@ -97,7 +98,7 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
     called += " " + command->get_name();
   }
   const std::vector<std::string> extras = command->remaining();
-  if (extras.empty()) fail(ErrorKind::usage, "{}. See {} --help", why, called);
+  if (extras.empty()) return fmt::format("{}. See {} --help", why, called);
   const std::string& word = extras[0];
   std::vector<std::string> names;
   for (const CLI::Option* option : command->get_options()) {
@@ -105,9 +106,9 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
   }
   const std::string near =
       word[0] == '-' ? closest(word.substr(0, word.find('=')), names) : std::string();
-  fail(ErrorKind::usage, "unexpected argument '{}' of {}{} See {} --help",
-       without_secrets({word})[0], called,
-       near.empty() ? "." : fmt::format(", did you mean '{}'?", near), called);
+  return fmt::format("unexpected argument '{}' of {}{} See {} --help", without_secrets({word})[0],
+                     called, near.empty() ? "." : fmt::format(", did you mean '{}'?", near),
+                     called);
 }
 
 /// Defines everything. `app` and `body` must outlive the call of the body.
@@ -147,8 +148,10 @@ Command all_commands() {
 int run_cli(int argc, const char* const* argv) {
   CLI::App app{kAppHelp};
   CommandBody body;
-  define_commands(app, body, {argv, argv + argc});
-  remember_secrets_of({argv, argv + argc});
+  const std::vector<std::string> words(argv, argv + argc);
+  define_commands(app, body, words);
+  remember_secrets_of(words);
+  std::string wrong_words;
   const int code = run_guarded([&] {
     prepare_standard_streams();
     try {
@@ -156,13 +159,18 @@ int run_cli(int argc, const char* const* argv) {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-      fail_usage(app, error.what());
+      wrong_words = usage_problem(app, error.what());
+      throw Error(ErrorKind::usage, wrong_words);
     }
     // `train` ends with a checkpoint, or before it has anything to lose; other commands have none
     // to save.
     if (!app.got_subcommand("train")) let_signals_end_process();
     return run_with_large_stacks(body);
   });
+  if (!wrong_words.empty()) {
+    let_signals_end_process();
+    report_wrong_words(words, wrong_words);
+  }
   // A result that did not arrive is none, whatever the command thinks of it.
   const int lost = run_guarded([] {
     flush_results();

@@ -132,7 +132,8 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
 int run_bench(const BenchOptions& options) {
   if (options.calls) return run_bench_calls(options);
   if (options.data) return run_bench_data(options);
-  return run_in_world(options.processes,
+  const RunIdentity run = identity_of("bench", options.config, options.overrides);
+  return run_in_world(options.processes, run,
                       [&](ProcessGroup* processes) { return bench_in_world(options, processes); });
 }
 

@@ -132,8 +132,9 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
 }  // namespace
 
 int run_eval(const EvalOptions& options) {
-  check_replaceable("--predictions", options.predictions, "table of predictions", {"index,"});
-  return run_in_world(options.processes, [&](ProcessGroup* processes) {
+  const RunIdentity run = identity_of("eval", options.target, options.overrides);
+  return run_in_world(options.processes, run, [&](ProcessGroup* processes) {
+    check_replaceable("--predictions", options.predictions, "table of predictions", {"index,"});
     Gate gate(options.gate, "eval", options.target, !processes || processes->is_first(), true);
     return gate.guard([&] { return eval_in_world(options, processes, gate); });
   });

@@ -212,10 +212,11 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
 }  // namespace
 
 int run_predict(const PredictOptions& options) {
-  check_replaceable("--out", options.out, "list of predictions",
-                    {"index,prediction", "index,path,prediction", "path,prediction",
-                     "{\"index\":", "{\"path\":"});
-  return run_in_world(options.processes, [&](ProcessGroup* processes) {
+  const RunIdentity run = identity_of("predict", options.target, {});
+  return run_in_world(options.processes, run, [&](ProcessGroup* processes) {
+    check_replaceable("--out", options.out, "list of predictions",
+                      {"index,prediction", "index,path,prediction", "path,prediction",
+                       "{\"index\":", "{\"path\":"});
     return predict_in_world(options, processes);
   });
 }

@@ -119,12 +119,9 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, Missin
   return sets;
 }
 
-void share_header(ProcessGroup& processes, CheckpointHeader& header) {
-  nlohmann::json fields = {{"config", header.config}, {"classes", header.classes}};
-  if (header.targets) fields["targets"] = name_of(*header.targets);
-  fields["features"] = header.features;
-  if (header.sample_type) fields["sample_type"] = name_of(*header.sample_type);
-  fields = nlohmann::json::parse(processes.share("header of the checkpoint", json_text(fields)));
+/// Takes the header of rank 0 from its text.
+void read_header(const std::string& text, CheckpointHeader& header) {
+  const nlohmann::json fields = nlohmann::json::parse(text);
   header.config = fields.at("config").get<std::string>();
   header.classes = fields.at("classes").get<std::vector<std::string>>();
   if (fields.contains("targets")) {
@@ -134,6 +131,15 @@ void share_header(ProcessGroup& processes, CheckpointHeader& header) {
   if (fields.contains("sample_type")) {
     header.sample_type = sample_type_of(fields.at("sample_type").get<std::string>());
   }
+}
+
+void share_header(ProcessGroup& processes, CheckpointHeader& header) {
+  nlohmann::json fields = {{"config", header.config}, {"classes", header.classes}};
+  if (header.targets) fields["targets"] = name_of(*header.targets);
+  fields["features"] = header.features;
+  if (header.sample_type) fields["sample_type"] = name_of(*header.sample_type);
+  const std::string said = processes.share("header of the checkpoint", json_text(fields));
+  read_said(0, "header of the checkpoint", [&] { read_header(said, header); });
 }
 
 void say_notes(const DataSets& sets) {
@@ -196,19 +202,6 @@ void write_results(const std::string& path, std::span<const std::byte> bytes) {
   const FileHandle file = open_file(path, O_WRONLY | O_NOCTTY);
   const int failure = file.is_open() ? write_all(file.fd(), bytes) : errno;
   if (failure != 0) fail(ErrorKind::data, "{}: cannot write: {}", path, std::strerror(failure));
-}
-
-std::string printable(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
 }
 
 std::int64_t parse_duration(const std::string& text) {

@@ -12,6 +12,7 @@
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/training/job.h"
+#include "kernels/text.h"
 
 namespace dpt {
 
@@ -82,9 +83,6 @@ void check_replaceable(const std::string& option, const std::string& path, const
 /// Writes results to what `path` is: a device or a pipe is written to; a file, also one that a link
 /// leads to, is replaced as a whole.
 void write_results(const std::string& path, std::span<const std::byte> bytes);
-
-/// The text with control characters shown as \\xNN: a file must not drive the reader's terminal.
-std::string printable(const std::string& text);
 
 /// "3h50m", "90s", "2d" -> seconds. Throws ErrorKind::usage showing the form.
 std::int64_t parse_duration(const std::string& text);

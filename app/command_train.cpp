@@ -90,8 +90,9 @@ void print_plan(const Job& job) {
       job.total_steps, job.ranks(), made_by(job));
 }
 
-TrainLimits limits_of(const TrainOptions& options) {
-  TrainLimits limits;  // its clock starts here: reading the data counts
+TrainLimits limits_of(const TrainOptions& options, std::chrono::steady_clock::time_point begun) {
+  TrainLimits limits;
+  limits.begun = begun;
   if (options.max_steps > 0) limits.max_steps = options.max_steps;
   if (!options.max_time.empty()) {
     limits.max_time = std::chrono::seconds(parse_duration(options.max_time));
@@ -340,7 +341,10 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   Job job =
       load_job(std::move(spec), processes, options.dry_run ? UsedFiles::none : UsedFiles::all);
   compare_and_connect(job, {{"--max-steps", std::to_string(options.max_steps)},
-                            {"--overfit", std::to_string(options.overfit)}});
+                            {"--overfit", std::to_string(options.overfit)},
+                            {"--resume", options.resume},
+                            {"--overwrite", options.overwrite ? "given" : "not given"},
+                            {"--dry-run", options.dry_run ? "given" : "not given"}});
   for (const Requirement& requirement : gate.requirements()) {
     if (requirement.split != "train") split_by_name(job, requirement.split);
   }
@@ -361,12 +365,14 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
 
 int run_train(const TrainOptions& options) {
   if (options.smoke) return run_smoke(options);
-  const TrainLimits limits = limits_of(options);
+  const auto begun = std::chrono::steady_clock::now();
   const World world = detect_world(options.processes.flags);
   if (!options.dry_run) require_started_tasks(world);
   StartPhase phase(world.rank == 0);
   return phase.guard([&] {
-    return run_in_world(options.processes, [&](ProcessGroup* processes) {
+    const RunIdentity run = identity_of("train", options.config, options.overrides);
+    return run_in_world(options.processes, run, [&](ProcessGroup* processes) {
+      const TrainLimits limits = limits_of(options, begun);
       const StartPhase::InWorld told(phase, processes);
       Gate gate(options.gate, "train", options.config, !processes || processes->is_first(),
                 !options.dry_run);

@@ -18,13 +18,13 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <filesystem>
 #include <map>
 #include <optional>
 
 #include "app/command_support.h"
 #include "app/console.h"
+#include "app/rank_output.h"
 #include "engine/processes/descriptor_limit.h"
 #include "engine/processes/world.h"
 #include "engine/training/progress.h"
@@ -41,8 +41,6 @@ using Clock = std::chrono::steady_clock;
 
 /// As in engine/training/stop.cpp: within this time, signals are one request.
 constexpr std::chrono::milliseconds kOneRequest{100};
-/// A longer line is broken. With so much of messages waiting for a slow reader, no more are read.
-constexpr std::size_t kLongestLine = 1 << 16, kMostWaiting = 1 << 20;
 /// How long the last messages wait for a reader of stderr.
 constexpr std::chrono::seconds kPatience{5};
 /// How many ports the processes may try.
@@ -104,94 +102,11 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-/// Whole lines on their way to stderr, whose reader may be slow or gone.
-class Messages {
- public:
-  void add(const std::string& line) {
-    if (is_lost_) return;
-    // Rank 0 may have drawn a progress bar where the line begins.
-    lines_.push_back((is_terminal_ ? "\r\x1b[K" : "") + line + "\n");
-    size_ += lines_.back().size();
-  }
-  bool empty() const { return lines_.empty(); }
-  bool is_full() const { return size_ > kMostWaiting; }
-  /// Writes one piece, which a pipe that poll has found ready takes without waiting.
-  void write_some() {
-    if (lines_.empty()) return;
-    std::string& line = lines_.front();
-    const ssize_t written =
-        write(STDERR_FILENO, line.data(), std::min<std::size_t>(line.size(), PIPE_BUF));
-    if (written < 0) {
-      if (errno == EINTR || errno == EAGAIN) return;
-      // As for a run: messages that nobody reads change nothing.
-      is_lost_ = true;
-      lines_.clear();
-      size_ = 0;
-      return;
-    }
-    size_ -= static_cast<std::size_t>(written);
-    line.erase(0, static_cast<std::size_t>(written));
-    if (line.empty()) lines_.pop_front();
-  }
-
- private:
-  std::deque<std::string> lines_;
-  std::size_t size_ = 0;
-  bool is_lost_ = false, is_terminal_ = stderr_redraws();
-};
-
-/// What one process writes to one of its streams.
-class Output {
- public:
-  Output(int rank, Descriptor pipe)
-      : prefix_(fmt::format("[rank {}] ", rank)), pipe_(std::move(pipe)) {
-    fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
-  }
-  bool is_open() const { return pipe_.is_open(); }
-  int descriptor() const { return pipe_.get(); }
-  /// Takes what is there, as long as `messages` has room; false if there was more.
-  bool read_into(Messages& messages) {
-    std::array<char, 1 << 14> buffer;
-    while (is_open()) {
-      if (messages.is_full()) return false;
-      const ssize_t got = read(pipe_.get(), buffer.data(), buffer.size());
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && errno == EAGAIN) return true;
-      if (got <= 0) {
-        end_line(messages);
-        pipe_ = Descriptor();
-        return true;
-      }
-      split({buffer.data(), static_cast<std::size_t>(got)}, messages);
-    }
-    return true;
-  }
-  /// For the last line, which need not end.
-  void end_line(Messages& messages) {
-    if (line_.empty()) return;
-    messages.add(prefix_ + line_);
-    line_.clear();
-  }
-
- private:
-  void split(std::string_view text, Messages& messages) {
-    for (const char c : text) {
-      if (c == '\n' || line_.size() == kLongestLine) {
-        messages.add(prefix_ + line_);
-        line_.clear();
-      }
-      if (c != '\n') line_ += c;
-    }
-  }
-  std::string prefix_, line_;
-  Descriptor pipe_;
-};
-
 struct Child {
   int rank = 0;
   pid_t pid = 0;
-  std::vector<Output> outputs;
-  bool is_running = true;
+  std::vector<RankOutput> outputs;
+  bool is_running = true, is_suspended = false;
   int status = 0;
 };
 
@@ -302,13 +217,14 @@ class Launcher {
       poll_once();
       pass_on_signals();
       reap();
+      watch_suspended();
       press_on();
     }
     // Signals act again: a reader that does not read must not hold this process.
     signals_.reset();
     flush();
     for (Child& child : children_) {
-      for (Output& output : child.outputs) {
+      for (RankOutput& output : child.outputs) {
         // A process of theirs may still have the pipe: no more than what is there.
         while (!output.read_into(messages_) && flush()) {
         }
@@ -382,14 +298,14 @@ class Launcher {
   void poll_once() {
     std::vector<pollfd> wanted = {{signals_->descriptor(), POLLIN, 0}};
     if (!messages_.empty()) wanted.push_back({STDERR_FILENO, POLLOUT, 0});
-    std::vector<Output*> read;
+    std::vector<RankOutput*> read;
     for (Child& child : children_) {
-      for (Output& output : child.outputs) {
+      for (RankOutput& output : child.outputs) {
         if (output.is_open() && !messages_.is_full()) read.push_back(&output);
       }
     }
     const std::size_t first = wanted.size();
-    for (const Output* output : read) wanted.push_back({output->descriptor(), POLLIN, 0});
+    for (const RankOutput* output : read) wanted.push_back({output->descriptor(), POLLIN, 0});
     int timeout = -1;
     if (deadline_) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
@@ -426,9 +342,11 @@ class Launcher {
     std::vector<Child*> ended;
     for (Child& child : children_) {
       if (!child.is_running) continue;
-      const pid_t got = waitpid(child.pid, &child.status, WNOHANG);
+      const pid_t got = waitpid(child.pid, &child.status, WNOHANG | WUNTRACED | WCONTINUED);
       if (got == 0 || (got < 0 && errno == EINTR)) continue;
       if (got < 0) fail_at("waitpid");
+      child.is_suspended = WIFSTOPPED(child.status);
+      if (WIFSTOPPED(child.status) || WIFCONTINUED(child.status)) continue;
       child.is_running = false;
       ended.push_back(&child);
     }
@@ -437,7 +355,7 @@ class Launcher {
     });
     for (Child* child : ended) {
       // Its last words come before what is said of it.
-      for (Output& output : child->outputs) output.read_into(messages_);
+      for (RankOutput& output : child->outputs) output.read_into(messages_);
       note_end(*child);
     }
   }
@@ -469,6 +387,21 @@ class Launcher {
     return exit_code_ == kPeer && !ending.by_signal && is_failure(ending) && ending.code != kPeer;
   }
 
+  /// Sets a deadline for suspended processes, once all others have ended and nothing else does:
+  /// they would be waited for forever. If one continues, it has the time it needs.
+  void watch_suspended() {
+    const auto is_busy = [](const Child& child) { return child.is_running && !child.is_suspended; };
+    const bool only_suspended = running() > 0 && running() < children_.size() &&
+                                std::none_of(children_.begin(), children_.end(), is_busy);
+    if (only_suspended && !deadline_ && !has_terminated_) {
+      waits_for_suspended_ = true;
+      deadline_ = Clock::now() + patience_.before_term;
+    } else if (!only_suspended && waits_for_suspended_ && !has_terminated_) {
+      waits_for_suspended_ = false;
+      deadline_.reset();
+    }
+  }
+
   /// Ends the processes that should have ended by themselves.
   void press_on() {
     if (!deadline_ || Clock::now() < *deadline_ || running() == 0) return;
@@ -476,12 +409,15 @@ class Launcher {
       return static_cast<double>(time.count()) / 1000;
     };
     if (!has_terminated_) {
-      messages_.add(
-          fmt::format("dpt: {} did not end within {:g} s of the end of rank {}: sends SIGTERM",
-                      running_ranks(), seconds(patience_.before_term), *ended_rank_));
+      messages_.add(fmt::format("dpt: {} did not end within {:g} s of the end of {}: sends SIGTERM",
+                                running_ranks(), seconds(patience_.before_term),
+                                waits_for_suspended_ ? "all others, and is suspended"
+                                                     : fmt::format("rank {}", *ended_rank_)));
       has_terminated_ = true;
       deadline_ = Clock::now() + patience_.before_kill;
       send(SIGTERM);
+      // A suspended one then saves what it can, and ends.
+      send(SIGCONT);
       return;
     }
     messages_.add(fmt::format("dpt: {} did not end within {:g} s of SIGTERM: sends SIGKILL",
@@ -495,11 +431,12 @@ class Launcher {
 
   LaunchPatience patience_;
   std::optional<Signals> signals_{std::in_place};
-  Messages messages_;
+  RankMessages messages_;
   std::vector<Child> children_;
   std::optional<Clock::time_point> interrupted_;  // by the first SIGINT or SIGTERM
   std::optional<Clock::time_point> deadline_;
-  std::optional<int> ended_rank_;  ///< the first after whose end the others should end too
+  std::optional<int> ended_rank_;     ///< the first after whose end the others should end too
+  bool waits_for_suspended_ = false;  ///< that is what the deadline is for
   bool has_terminated_ = false, has_killed_ = false;
   int exit_code_ = 0;
 };

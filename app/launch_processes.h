@@ -14,7 +14,8 @@ namespace dpt {
 /// do not end.
 struct LaunchPatience {
   std::chrono::milliseconds before_term = std::chrono::seconds(10);
-  std::chrono::milliseconds before_kill = std::chrono::seconds(60);  ///< after SIGTERM: it may save
+  /// After SIGTERM (and SIGCONT, for one that is suspended): it may save.
+  std::chrono::milliseconds before_kill = std::chrono::seconds(60);
   /// True if the program unblocks kStopSignals itself when it handles them, as dpt does. They then
   /// begin blocked, so that none is lost while the program is loaded.
   bool unblocks_signals = false;

@@ -29,7 +29,6 @@ StartPhase::~StartPhase() {
 
 int StartPhase::guard(const std::function<int()>& body) {
   try {
-    check_stop();
     return body();
   } catch (const StopRequested&) {
     watch_.reset();

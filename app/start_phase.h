@@ -20,7 +20,8 @@ class StartPhase {
   StartPhase(const StartPhase&) = delete;
 
   /// Runs `body`, the start and the run itself, and returns its result. If a stop comes before the
-  /// first step, prints a message and returns the stop's exit code.
+  /// first step (also one that came before the start: `body` checks for it once it can tell the
+  /// other processes), prints a message and returns the stop's exit code.
   int guard(const std::function<int()>& body);
   /// Reports a stop to the other processes while it lives.
   class InWorld {

@@ -17,8 +17,10 @@ std::int64_t Heartbeat::now_ms() noexcept {
       .count();
 }
 
-SystemCall::SystemCall(const char* doing) noexcept : heartbeat_(heartbeat_of_thread()) {
+SystemCall::SystemCall(const char* doing) noexcept
+    : heartbeat_(heartbeat_of_thread()), doing_(doing) {
   if (!heartbeat_) return;
+  before_ = heartbeat_->doing_.load(std::memory_order_relaxed);
   heartbeat_->beat(doing);
   heartbeat_->patience_ends_ms_ =
       Heartbeat::now_ms() + std::chrono::milliseconds(kLongestCall).count();
@@ -30,6 +32,9 @@ SystemCall::~SystemCall() {
   // The time since the last look counts as progress.
   heartbeat_->beats_.fetch_add(1, std::memory_order_relaxed);
   --heartbeat_->calls_;
+  // Another thread of the replica may have beaten since.
+  const char* expected = doing_;
+  heartbeat_->doing_.compare_exchange_strong(expected, before_, std::memory_order_relaxed);
 }
 
 std::string Heartbeat::text() const {

@@ -55,7 +55,8 @@ inline void beat(const char* doing) noexcept {
 
 /// Marks the calling thread, while it lives, as being in a call to the file system that reports
 /// nothing until it ends (fsync, rename). The thread's replica, if it has one, does not count as
-/// stalled meanwhile, for up to kLongestCall: a disk that hangs forever still ends the run.
+/// stalled meanwhile, for up to kLongestCall: a disk that hangs forever still ends the run. The
+/// call is the replica's last activity only while it lasts.
 class SystemCall {
  public:
   static constexpr std::chrono::minutes kLongestCall{30};
@@ -67,6 +68,7 @@ class SystemCall {
 
  private:
   std::shared_ptr<Heartbeat> heartbeat_;
+  const char *doing_, *before_ = nullptr;
 };
 
 }  // namespace dpt

@@ -78,6 +78,11 @@ std::string random_text(std::size_t bytes) {
   return fmt::format("{:02x}", fmt::join(data, ""));
 }
 
+std::string hexadecimal(std::string_view bytes) {
+  return fmt::format("{:02x}",
+                     fmt::join(std::vector<unsigned char>(bytes.begin(), bytes.end()), ""));
+}
+
 bool same_secret(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
   // The number of steps is the length of the received text, which its sender knows anyway.
@@ -95,6 +100,13 @@ std::string hmac_sha256(std::string_view key, std::string_view message) {
   for (char& c : inner) c = static_cast<char>(c ^ 0x36);
   for (char& c : outer) c = static_cast<char>(c ^ 0x5c);
   return sha256(outer + sha256(inner.append(message)));
+}
+
+std::string connection_proof(std::string_view key, std::string_view purpose, ProofRole role,
+                             const ProofEnd& from, const ProofEnd& to) {
+  return hmac_sha256(
+      key, fmt::format("{}: rank {} {} {} to rank {} {}", purpose, from.rank, from.nonce,
+                       role == ProofRole::connects ? "connects" : "accepts", to.rank, to.nonce));
 }
 
 }  // namespace dpt

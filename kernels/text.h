@@ -1,13 +1,36 @@
-// Numbers as messages show them.
+// Numbers and texts as messages show them.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace dpt {
+
+/// Returns the text with control characters, except those in `kept`, shown as \\xNN: text from
+/// elsewhere must not drive the reader's terminal. (In UTF-8, C2 80 to C2 9F are control
+/// characters, too.)
+inline std::string printable(std::string_view text, std::string_view kept = {}) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool is_c1 = byte == 0xc2 && i + 1 < text.size() &&
+                       static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
+                       static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (is_c1) {
+      out += fmt::format("\\xc2\\x{:02x}", static_cast<unsigned char>(text[++i]));
+    } else if ((byte < 0x20 || byte == 0x7f) && kept.find(text[i]) == kept.npos) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
 
 /// "12.5 MiB".
 inline std::string mebibytes(std::uint64_t bytes) {

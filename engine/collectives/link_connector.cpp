@@ -241,9 +241,9 @@ bool LinkConnector::judge_greeting(Candidate& candidate) {
   const std::string_view theirs = bytes.substr(kGreetingBytes - kProofBytes);
   if (bytes.substr(0, kGreeting.size()) != kGreeting ||
       number_of(bytes.substr(kGreeting.size() + 4)) != options_.rank ||
-      !same_secret(theirs, proof("connects", from, options_.rank)) ||
+      !same_secret(theirs, proof(ProofRole::connects, from, options_.rank)) ||
       sockets_[static_cast<std::size_t>(from)].is_open() ||
-      !send_whole(candidate.socket.get(), proof("accepts", from, options_.rank))) {
+      !send_whole(candidate.socket.get(), proof(ProofRole::accepts, from, options_.rank))) {
     return false;
   }
   accept_as(from, candidate);
@@ -251,7 +251,7 @@ bool LinkConnector::judge_greeting(Candidate& candidate) {
 }
 
 bool LinkConnector::judge_answer(Candidate& candidate) {
-  if (!same_secret(candidate.received, proof("accepts", options_.rank, candidate.rank))) {
+  if (!same_secret(candidate.received, proof(ProofRole::accepts, options_.rank, candidate.rank))) {
     return give_up(candidate, "what listens there does not know the token of this run");
   }
   accept_as(candidate.rank, candidate);
@@ -267,15 +267,15 @@ void LinkConnector::accept_as(int rank, Candidate& candidate) {
 
 std::string LinkConnector::greeting(int to) const {
   return std::string(kGreeting) + four_bytes(options_.rank) + four_bytes(to) +
-         proof("connects", options_.rank, to);
+         proof(ProofRole::connects, options_.rank, to);
 }
 
-std::string LinkConnector::proof(const char* role, int from, int to) const {
-  const auto nonce = [&](int rank) {
-    return rank == options_.rank ? nonce_ : peers_[static_cast<std::size_t>(rank)].nonce;
+std::string LinkConnector::proof(ProofRole role, int from, int to) const {
+  const auto end = [&](int rank) {
+    return ProofEnd{rank,
+                    rank == options_.rank ? nonce_ : peers_[static_cast<std::size_t>(rank)].nonce};
   };
-  return hmac_sha256(options_.secret, fmt::format("dpt links: rank {} {} {} to rank {} {}", from,
-                                                  nonce(from), role, to, nonce(to)));
+  return connection_proof(options_.secret, "dpt links", role, end(from), end(to));
 }
 
 std::string LinkConnector::problem() const {

@@ -11,6 +11,7 @@
 
 #include "engine/collectives/process_links.h"
 #include "kernels/descriptor.h"
+#include "kernels/secret.h"
 
 namespace dpt {
 
@@ -65,7 +66,7 @@ class LinkConnector {
   bool give_up(Candidate& candidate, const std::string& why);
   void drop(Candidates::iterator at);
   std::string greeting(int to) const;
-  std::string proof(const char* role, int from, int to) const;
+  std::string proof(ProofRole role, int from, int to) const;
   std::string problem() const;
   /// Returns the number of processes that have yet to connect to this one.
   std::size_t expected() const;

@@ -4,8 +4,10 @@
 // collective is trusted to notice.
 //
 // Rank 0 listens on one interface: the loopback where all processes are on one machine, else that
-// of its address as the coordinator. A connection says the token first; one that does not is
-// closed, with a warning, and harms nothing.
+// of its address as the coordinator. Both ends of a connection first prove that they know the token
+// (control_handshake.h); one that does not is closed, with a warning, and harms nothing. In a world
+// without a token and without a name, a process that shows another RunIdentity or another size is
+// refused alone.
 //
 // Time in which a process was suspended itself does not count for what it thinks of the others: a
 // whole job that is suspended goes on when it wakes.
@@ -17,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/processes/world.h"
@@ -39,12 +42,46 @@ struct WorldFailure {
   ErrorKind kind() const;
 };
 
+/// What a process says of its run before it joins, where the run has neither a name (World::job)
+/// nor a token: then nothing else distinguishes two runs on the same port. Empty texts: unknown.
+struct RunIdentity {
+  std::string title;    ///< for messages: command and config
+  std::string options;  ///< digest of the command and its overrides
+  std::string config;   ///< digest of the config's path
+  std::string content;  ///< digest of the config file
+
+  /// Returns true if the two can be of one run: the same options, and the same config by its path
+  /// (a copy may be out of date: the run must hear of it) or by its content (the paths of machines
+  /// may differ).
+  bool may_be_same(const RunIdentity& other) const {
+    return options == other.options &&
+           (config == other.config || (!content.empty() && content == other.content));
+  }
+};
+
+/// Thrown by ControlChannel::join when the world fails before it is complete.
+class JoinFailed : public Error {
+ public:
+  explicit JoinFailed(WorldFailure failure)
+      : Error(failure.kind(), failure.text), failure_(std::move(failure)) {}
+  const WorldFailure& failure() const { return failure_; }
+
+ private:
+  WorldFailure failure_;
+};
+
 class ControlChannel {
  public:
   struct Options {
+    RunIdentity run;
+    /// Returns the exit code of a stop that this process was asked for, or 0. A stop ends join with
+    /// StopRequested, after the other processes were told, if rank 0 can be reached within half a
+    /// second.
+    std::function<int()> requested_stop;
     std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
     /// A process that makes no progress for so long has stalled (train.stall_timeout); until it is
-    /// known, that of the default.
+    /// known (set_stall_timeout), that of the default, and one that says nothing for as long as
+    /// join_timeout is lost.
     std::chrono::milliseconds stall_timeout = std::chrono::minutes(10);
     /// Beats are sent so often. Tests shorten it.
     std::chrono::milliseconds beat_every = std::chrono::milliseconds(250);
@@ -57,7 +94,8 @@ class ControlChannel {
 
   /// Connects all processes of the world; returns when all are there. REQUIRES: !world.alone().
   /// Throws ErrorKind::peer naming the ranks that did not come within join_timeout, and
-  /// ErrorKind::usage where two say the same rank, or another size, or the token is wrong.
+  /// ErrorKind::usage where two say the same rank, or another size, or the token is wrong. Throws
+  /// JoinFailed with what another process said of a failure, and StopRequested.
   static std::unique_ptr<ControlChannel> join(const World& world, const Options& options);
   /// Without leave(), the others take this process for lost.
   ~ControlChannel();

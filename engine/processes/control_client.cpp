@@ -10,10 +10,16 @@
 
 #include "engine/processes/control_text.h"
 #include "kernels/error.h"
+#include "kernels/stop_request.h"
 
 namespace dpt::control {
 namespace {
 
+// A request to stop wakes nobody.
+constexpr std::chrono::milliseconds kLookForStop{50};
+// At the end of join_timeout, rank 0 must have been silent for so long (or an eighth of the
+// timeout) to be given up: one that answers knows itself who is missing.
+constexpr std::chrono::milliseconds kSilentRank0{2000};
 // fail() returns after so long at the latest.
 constexpr std::chrono::seconds kTimeToFail{1};
 constexpr std::size_t kMostFailureText = 32768;
@@ -26,10 +32,13 @@ ControlClient::ControlClient(const World& world, const ControlChannel::Options& 
       options_(options),
       work_(asio::make_work_guard(io_)),
       timer_(io_),
-      stall_timeout_(options.stall_timeout) {
+      stall_timeout_(options.stall_timeout),
+      silence_limit_(SilenceLimit::at_start(options)) {
   if (!heartbeat_of_thread()) set_heartbeat_of_thread(std::make_shared<Heartbeat>());
   watched_.push_back(heartbeat_of_thread());
+  const Clock::time_point begun = Clock::now();
   Reached reached = reach_rank_0(world_, io_, known, options_);
+  joining_ = Clock::now() - begun;
   connection_ = std::move(reached.connection);
   host_of_rank_0_ = std::move(reached.host);
   pid_of_rank_0_ = reached.pid;
@@ -55,13 +64,27 @@ ControlClient::ControlClient(const World& world, const ControlChannel::Options& 
       }
     }
   });
+  wait_for_all();
+}
+
+void ControlClient::wait_for_all() {
+  bool is_stopped = false;
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return has_joined_ || failure_; });
-  if (has_joined_) return;
+  while (!changed_.wait_for(lock, kLookForStop, [&] { return has_joined_ || failure_; })) {
+    const int code = options_.requested_stop ? options_.requested_stop() : 0;
+    if (code == 0) continue;
+    is_stopped = true;
+    lock.unlock();
+    fail(StopRequested().what(), code);
+    lock.lock();
+  }
+  // A stop of one that has joined is told when it shows.
+  if (has_joined_ && !failure_) return;
   const WorldFailure failure = *failure_;
   lock.unlock();
   io_.stop();
   thread_.join();
+  if (is_stopped) throw StopRequested();
   throw_failure(failure);
 }
 
@@ -117,6 +140,7 @@ void ControlClient::watch(std::vector<std::shared_ptr<Heartbeat>> heartbeats) {
 void ControlClient::set_stall_timeout(std::chrono::milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   stall_timeout_ = timeout;
+  silence_limit_ = {timeout};
 }
 
 void ControlClient::begin_wait(const char* operation) {
@@ -207,10 +231,12 @@ ControlClient::Beat ControlClient::next_beat(Clock::duration span) {
 
 void ControlClient::tick() {
   Clock::duration stall_timeout{};
+  SilenceLimit silence_limit;
   {
     const std::lock_guard lock(mutex_);
     if (failure_ || has_left_) return;
     stall_timeout = stall_timeout_;
+    silence_limit = silence_limit_;
   }
   const Clock::duration period = beat_period(options_.beat_every, stall_timeout);
   const Clock::duration span = time_.since_last_look(period);
@@ -226,12 +252,13 @@ void ControlClient::tick() {
                                   {"progress", beat.progress},
                                   {"quiet", beat.quiet.count()}}));
   }
-  if (rank_0_silent_ >= stall_timeout) {
+  if (gives_up_joining(span)) return;
+  if (rank_0_silent_ >= silence_limit.time) {
     WorldFailure failure{
         0,
-        fmt::format("{} does not answer: nothing was received from it for {} "
-                    "(train.stall_timeout); it was last {}",
-                    name_of_rank_0(), seconds_text(stall_timeout), place_text(place_of_rank_0_)),
+        fmt::format("{} does not answer: nothing was received from it for {} ({}); it was last {}",
+                    name_of_rank_0(), seconds_text(silence_limit.time), silence_limit.option,
+                    place_text(place_of_rank_0_)),
         true, 0};
     // Should it wake, it learns why the others are gone.
     nlohmann::json head = json_of(failure);
@@ -243,11 +270,29 @@ void ControlClient::tick() {
   timer_.async_wait([this](const std::error_code&) { tick(); });
 }
 
+bool ControlClient::gives_up_joining(Clock::duration span) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (has_joined_) return false;
+  }
+  joining_ += span;
+  const auto limit = std::min<Clock::duration>(kSilentRank0, options_.join_timeout / 8);
+  if (joining_ < options_.join_timeout || rank_0_silent_ < limit) return false;
+  set_failure({0,
+               fmt::format("{} does not answer: it accepted {} and has said nothing for {}. The "
+                           "processes did not all join within {} (--join-timeout). Is it suspended "
+                           "or overloaded?",
+                           name_of_rank_0(), name_of(world_.rank, world_.host, ::getpid()),
+                           seconds_text(rank_0_silent_), seconds_text(options_.join_timeout)),
+               true, 0});
+  return true;
+}
+
 void ControlClient::on_message(Message&& message) {
   rank_0_silent_ = Clock::duration{0};
   const std::string type = text_in(message.head, "type");
   if (type == "beat") {
-    place_of_rank_0_ = text_in(message.head, "place");
+    place_of_rank_0_ = printable_in(message.head, "place");
   } else if (type == "failure") {
     set_failure(failure_in(message.head));
   } else if (type == "joined") {
@@ -255,21 +300,34 @@ void ControlClient::on_message(Message&& message) {
     has_joined_ = true;
     changed_.notify_all();
   } else if (type == "gathered") {
-    std::vector<std::string> all;
-    std::size_t at = 0;
-    for (const nlohmann::json& size : message.head.at("sizes")) {
-      all.push_back(message.bytes.substr(at, size.get<std::size_t>()));
-      at += all.back().size();
-    }
-    const std::lock_guard lock(mutex_);
-    gathered_ = std::move(all);
-    changed_.notify_all();
+    on_gathered(message);
   } else if (type == "left") {
     connection_->close();
     const std::lock_guard lock(mutex_);
     has_left_ = true;
     changed_.notify_all();
   }
+}
+
+void ControlClient::on_gathered(const Message& message) {
+  std::vector<std::string> all;
+  std::size_t at = 0;
+  bool is_whole = true;
+  for (const nlohmann::json& entry : message.head.at("sizes")) {
+    is_whole =
+        entry.is_number_unsigned() && entry.get<std::uint64_t>() <= message.bytes.size() - at;
+    if (!is_whole) break;
+    all.push_back(message.bytes.substr(at, entry.get<std::size_t>()));
+    at += all.back().size();
+  }
+  if (!is_whole || all.size() != static_cast<std::size_t>(world_.size) ||
+      at != message.bytes.size()) {
+    connection_->close();
+    return on_end(kNoMessage);
+  }
+  const std::lock_guard lock(mutex_);
+  gathered_ = std::move(all);
+  changed_.notify_all();
 }
 
 void ControlClient::on_end(const std::string& why) {

@@ -52,9 +52,15 @@ class ControlClient {
     std::chrono::milliseconds quiet{0};
   };
 
+  /// Returns when all processes are there.
+  void wait_for_all();
+
   // On the thread.
   void tick();
+  /// Returns true if the time to join is over and rank 0 does not answer: that is the failure.
+  bool gives_up_joining(Clock::duration span);
   void on_message(Message&& message);
+  void on_gathered(const Message& message);
   void on_end(const std::string& why);
   void set_failure(WorldFailure failure);
   void call_back();
@@ -79,6 +85,7 @@ class ControlClient {
   // Of the thread.
   RunningTime time_;
   std::string place_of_rank_0_ = "before its first step";
+  Clock::duration joining_{0};
   Clock::duration rank_0_silent_{0};
   Clock::duration since_beat_{0};
   Clock::duration quiet_{0};
@@ -87,6 +94,7 @@ class ControlClient {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   Clock::duration stall_timeout_;
+  SilenceLimit silence_limit_;
   std::vector<std::shared_ptr<Heartbeat>> watched_;
   std::uint64_t beats_of_ours_ = 0;  // among those of the watched
   std::int64_t waits_ = 0;           // begun and ended

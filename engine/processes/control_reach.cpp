@@ -14,9 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "engine/processes/control_handshake.h"
 #include "engine/processes/control_text.h"
 #include "kernels/error.h"
 #include "kernels/start_thread.h"
+#include "kernels/stop_request.h"
 
 namespace dpt::control {
 namespace {
@@ -25,8 +27,12 @@ namespace {
 constexpr std::chrono::milliseconds kPause{100};
 // What listens on a port has this long to answer, or an eighth of join_timeout if that is shorter.
 constexpr std::chrono::milliseconds kLongestAttempt{5000};
+// After a stop of this process was requested.
+constexpr std::chrono::milliseconds kTimeToTell{500};
 // Of an answer that says why a process cannot join.
 constexpr std::size_t kMostAnswered = std::size_t{64} << 10;
+// Of the reason for which whatever listens there refuses this process.
+constexpr std::size_t kLongestReason = 1000;
 
 /// The addresses of rank 0's machine; empty, with the reason, where its name is not known (yet).
 std::vector<asio::ip::address> addresses_of_rank_0(const World& world, asio::io_context& io,
@@ -78,85 +84,179 @@ struct Attempt {
   std::shared_ptr<Connection> connection;
   std::string why;
   nlohmann::json answer;
+  bool is_proven = false;  // by rank 0's proof in the answer
 };
 
-/// Runs `io` until `is_over` or `until`.
+/// Time for which a process looks for rank 0. A requested stop leaves it only as long as it takes
+/// to tell a rank 0 that listens.
+class JoinTime {
+ public:
+  explicit JoinTime(const ControlChannel::Options& options)
+      : requested_stop_(options.requested_stop), until_(Clock::now() + options.join_timeout) {}
+
+  bool is_stopped() {
+    if (!is_stopped_ && requested_stop_ && requested_stop_() != 0) {
+      is_stopped_ = true;
+      until_ = std::min<Clock::time_point>(until_, Clock::now() + kTimeToTell);
+    }
+    return is_stopped_;
+  }
+  bool is_over() {
+    is_stopped();
+    return Clock::now() >= until_;
+  }
+  /// Returns the end of a pause of this length, which a stop may shorten by kPause at most.
+  Clock::time_point after(Clock::duration time) const {
+    return std::min<Clock::time_point>(until_, Clock::now() + time);
+  }
+
+ private:
+  std::function<int()> requested_stop_;
+  Clock::time_point until_;
+  bool is_stopped_ = false;
+};
+
+/// Runs `io` until `is_over`, or until `limit` or the time to join has passed.
 template <class Condition>
-void run_until(asio::io_context& io, Clock::time_point until, Condition is_over) {
-  while (!is_over() && Clock::now() < until) {
+void run_until(asio::io_context& io, JoinTime& time, Clock::time_point limit, Condition is_over) {
+  while (!is_over() && !time.is_over() && Clock::now() < limit) {
     io.restart();
-    io.run_one_until(until);
+    io.run_one_until(std::min<Clock::time_point>(limit, time.after(kPause)));
   }
 }
 
-/// `until` must be soon.
-Attempt attempt(asio::io_context& io, const tcp::endpoint& endpoint, const Frame& hello,
-                std::chrono::milliseconds network_timeout, Clock::time_point until) {
-  Attempt result;
+/// What this process says, to whatever listens.
+class Introduction {
+ public:
+  Introduction(const World& world, const RunIdentity& run)
+      : hello_{{"type", "hello"},    {"protocol", kProtocol}, {"job", world.job},
+               {"rank", world.rank}, {"size", world.size},    {"host", world.host},
+               {"pid", ::getpid()}},
+        token_(world.token),
+        rank_(world.rank) {
+    // Where a token or a name decides, nobody needs to know more.
+    const bool is_nameless = token_.empty() && world.job.empty();
+    const RunIdentity shown = is_nameless ? run : RunIdentity();
+    hello_["title"] = shown.title;
+    hello_["options"] = shown.options;
+    hello_["config"] = shown.config;
+    hello_["content"] = shown.content;
+  }
+
+  static Frame greeting(const std::string& nonce) {
+    return make_frame({{"type", "greeting"}, {"magic", kMagic}, {"nonce", nonce}});
+  }
+  Frame hello(const Handshake& handshake) const {
+    nlohmann::json hello = hello_;
+    hello["proof"] = handshake.proof(ProofRole::connects, rank_);
+    return make_frame(hello);
+  }
+  Handshake begin() const { return {token_, new_nonce(), {}}; }
+  int rank() const { return rank_; }
+
+ private:
+  nlohmann::json hello_;
+  std::string token_;
+  int rank_;
+};
+
+/// Conversation with what listens at an endpoint. It outlives an attempt whose time is over.
+struct Conversation {
+  Handshake handshake;
+  bool is_over = false;
+  std::string why;
+  nlohmann::json answer;
+
+  /// Returns the next message to send, or null if this is the answer.
+  Frame reply_to(nlohmann::json&& head, const Introduction& mine) {
+    if (handshake.nonce_of_rank_0.empty() && text_in(head, "type") == "challenge") {
+      handshake.nonce_of_rank_0 = text_in(head, "nonce");
+      if (is_nonce(handshake.nonce_of_rank_0)) return mine.hello(handshake);
+    }
+    answer = std::move(head);
+    is_over = true;
+    return nullptr;
+  }
+};
+
+/// Connects; null, with the reason, if there is no connection by `limit`.
+std::shared_ptr<tcp::socket> connect(asio::io_context& io, const tcp::endpoint& endpoint,
+                                     JoinTime& time, Clock::time_point limit, std::string& why) {
   // The handlers outlive this call where the time is over.
   auto socket = std::make_shared<tcp::socket>(io);
   auto error = std::make_shared<std::optional<std::error_code>>();
   socket->async_connect(endpoint,
                         [socket, error](const std::error_code& outcome) { *error = outcome; });
-  run_until(io, until, [&] { return error->has_value(); });
+  run_until(io, time, limit, [&] { return error->has_value(); });
   std::error_code ignored;
   if (!error->has_value()) {
     socket->close(ignored);
-    result.why = "no connection";
-    return result;
+    why = "no connection";
+  } else if (error->value()) {
+    why = error->value().message();
+  } else if (socket->local_endpoint(ignored) == socket->remote_endpoint(ignored)) {
+    // Where nobody listens, a socket may be connected to itself.
+    why = "Connection refused";
   }
-  if (error->value()) {
-    result.why = error->value().message();
-    return result;
-  }
-  // Where nobody listens, a socket may be connected to itself.
-  if (socket->local_endpoint(ignored) == socket->remote_endpoint(ignored)) {
-    result.why = "Connection refused";
-    return result;
-  }
-  struct Outcome {
-    bool is_there = false;
-    std::string why;
-    nlohmann::json answer;
-  };
-  const auto outcome = std::make_shared<Outcome>();
+  return why.empty() ? socket : nullptr;
+}
+
+/// Asks what listens at `endpoint`, until `limit`, whether it is rank 0.
+Attempt attempt(asio::io_context& io, const tcp::endpoint& endpoint,
+                const std::shared_ptr<const Introduction>& mine,
+                std::chrono::milliseconds network_timeout, JoinTime& time,
+                Clock::time_point limit) {
+  Attempt result;
+  const auto socket = connect(io, endpoint, time, limit, result.why);
+  if (!socket) return result;
+  const auto talk = std::make_shared<Conversation>();
+  talk->handshake = mine->begin();
   result.connection = std::make_shared<Connection>(std::move(*socket), network_timeout);
-  result.connection->start({[outcome](Message&& message) {
-                              outcome->answer = std::move(message.head);
-                              outcome->is_there = true;
-                            },
-                            [outcome](const std::string& why) {
-                              outcome->why = why;
-                              outcome->is_there = true;
-                            }},
-                           kMostAnswered);
-  result.connection->send(hello);
-  run_until(io, until, [&] { return outcome->is_there; });
-  if (!outcome->is_there) {
+  Connection* const connection = result.connection.get();  // it owns its handlers
+  connection->start({[talk, mine, connection](Message&& message) {
+                       if (talk->is_over) return;
+                       if (const Frame next = talk->reply_to(std::move(message.head), *mine)) {
+                         connection->send(next);
+                       }
+                     },
+                     [talk](const std::string& why) {
+                       talk->why = why;
+                       talk->is_over = true;
+                     }},
+                    kMostAnswered);
+  connection->send(Introduction::greeting(talk->handshake.nonce_of_process));
+  run_until(io, time, limit, [&] { return talk->is_over; });
+  if (!talk->is_over) {
     result.why = "what listens there does not answer";
-  } else if (!outcome->why.empty()) {
-    result.why = "what listens there is not dpt: " + outcome->why;
+  } else if (!talk->why.empty()) {
+    result.why = "what listens there is not dpt, or another version of it: " + talk->why;
   }
-  result.answer = outcome->answer;
-  if (!result.why.empty()) result.connection->close();
+  result.answer = talk->answer;
+  result.is_proven = result.why.empty() &&
+                     talk->handshake.is_proven(result.answer, ProofRole::accepts, mine->rank());
+  if (!result.why.empty()) connection->close();
   return result;
 }
 
 /// The connection, if this process is welcome; else `why` says why not. Throws where it makes no
-/// sense to try again.
+/// sense to try again: only what has proven that it is rank 0 of this run can say so.
 std::optional<Reached> judge(Attempt& made, bool& was_refused) {
   if (!made.why.empty()) return std::nullopt;
   const std::string type = text_in(made.answer, "type");
-  if (type == "welcome") {
-    return Reached{made.connection, text_in(made.answer, "host"), integer_in(made.answer, "pid")};
+  if (type == "welcome" && made.is_proven) {
+    return Reached{made.connection, printable_in(made.answer, "host"),
+                   integer_in(made.answer, "pid")};
   }
   made.connection->close();
-  if (type == "failure") throw_failure(failure_in(made.answer));
+  if (type == "failure" && made.is_proven) throw_failure(failure_in(made.answer));
   if (type == "refused") {
-    const std::string why = text_in(made.answer, "why");
-    if (text_in(made.answer, "kind") == "usage") fail(ErrorKind::usage, "{}", why);
+    const std::string why = printable_in(made.answer, "why").substr(0, kLongestReason);
+    if (text_in(made.answer, "kind") == "usage" && made.is_proven)
+      fail(ErrorKind::usage, "{}", why);
     was_refused = true;
     made.why = "refused: " + why;
+  } else if (type == "welcome" || type == "failure") {
+    made.why = "what listens there does not know the token of this run (DPT_TOKEN)";
   }
   return std::nullopt;
 }
@@ -164,7 +264,7 @@ std::optional<Reached> judge(Attempt& made, bool& was_refused) {
 }  // namespace
 
 void throw_failure(const WorldFailure& failure) {
-  throw Error(failure.kind(), failure.text);
+  throw JoinFailed(failure);
 }
 
 std::thread start_channel_thread(const std::string& what, std::function<void()> body) {
@@ -187,6 +287,7 @@ tcp::endpoint listen(const World& world, tcp::acceptor& acceptor,
   for (;;) {
     addresses = addresses_of_rank_0(world, io, tried);
     if (!addresses.empty() || Clock::now() >= until) break;
+    if (options.requested_stop && options.requested_stop() != 0) throw StopRequested();
     std::this_thread::sleep_for(kPause);  // names of new machines take a while to spread
   }
   for (const int port : world.ports) {
@@ -217,22 +318,15 @@ tcp::endpoint listen(const World& world, tcp::acceptor& acceptor,
 
 Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoint* known,
                      const ControlChannel::Options& options) {
-  const Frame hello = make_frame({{"type", "hello"},
-                                  {"magic", kMagic},
-                                  {"protocol", kProtocol},
-                                  {"token", world.token},
-                                  {"job", world.job},
-                                  {"rank", world.rank},
-                                  {"size", world.size},
-                                  {"host", world.host},
-                                  {"pid", ::getpid()}});
-  if (hello->size() > kMostUnknown) {
+  const auto mine = std::make_shared<const Introduction>(world, options.run);
+  const std::size_t length = mine->hello(mine->begin())->size();
+  if (length > kMostUnknown) {
     fail(ErrorKind::usage,
          "rank {}: what it has to say of itself is {} bytes long, at most {} are allowed: shorten "
-         "the token (DPT_TOKEN) or the job's name",
-         world.rank, hello->size(), kMostUnknown);
+         "the job's name",
+         world.rank, length, kMostUnknown);
   }
-  const Clock::time_point until = Clock::now() + options.join_timeout;
+  JoinTime time(options);
   const auto limit = std::min<std::chrono::milliseconds>(kLongestAttempt, options.join_timeout / 8);
   std::map<std::string, std::string> outcomes;  // by address, the last attempt's
   bool was_refused = false;
@@ -251,9 +345,9 @@ Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoi
       }
     }
     for (const tcp::endpoint& endpoint : endpoints) {
-      if (Clock::now() >= until) break;
-      Attempt made = attempt(io, endpoint, hello, options.network_timeout,
-                             std::min<Clock::time_point>(until, Clock::now() + limit));
+      if (time.is_over()) break;
+      Attempt made =
+          attempt(io, endpoint, mine, options.network_timeout, time, Clock::now() + limit);
       try {
         if (auto reached = judge(made, was_refused)) return std::move(*reached);
       } catch (const nlohmann::json::exception&) {
@@ -262,8 +356,9 @@ Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoi
       made.connection.reset();
       outcomes[text_of(endpoint)] = made.why.empty() ? "what listens there is not dpt" : made.why;
     }
-    std::this_thread::sleep_until(std::min<Clock::time_point>(until, Clock::now() + kPause));
-  } while (Clock::now() < until);
+    std::this_thread::sleep_until(time.after(kPause));
+  } while (!time.is_over());
+  if (time.is_stopped()) throw StopRequested();
   std::string tried;
   for (const auto& [address, outcome] : outcomes) {
     tried += fmt::format("{}{}{}{}", tried.empty() ? "" : "; ", address,

@@ -21,7 +21,10 @@ constexpr std::chrono::seconds kLastWait{1};
 }  // namespace
 
 ControlServer::ControlServer(const World& world, const ControlChannel::Options& options)
-    : world_(world), options_(options), stall_timeout_(options.stall_timeout) {
+    : world_(world),
+      options_(options),
+      stall_timeout_(options.stall_timeout),
+      silence_limit_(SilenceLimit::at_start(options)) {
   members_.resize(static_cast<std::size_t>(world.size));
   endpoint_ = listen(world, acceptor_, options);
   asio::post(io_, [this] {
@@ -45,7 +48,10 @@ ControlServer::~ControlServer() {
 }
 
 void ControlServer::set_stall_timeout(std::chrono::milliseconds timeout) {
-  asio::post(io_, [this, timeout] { stall_timeout_ = timeout; });
+  asio::post(io_, [this, timeout] {
+    stall_timeout_ = timeout;
+    silence_limit_ = {timeout};
+  });
 }
 
 void ControlServer::close() {
@@ -57,7 +63,7 @@ void ControlServer::close() {
       {0, fmt::format("{} was lost: its connection ended{}", name(0), last_seen(0)), true, 0});
   for (auto at = peers_.begin(); at != peers_.end();) {
     const auto peer = at++;
-    if (peer->second.state == Peer::State::unknown) remove(peer->first);
+    if (peer->second.is_stranger()) remove(peer->first);
   }
   last_wait_.expires_after(kLastWait);
   last_wait_.async_wait([this](const std::error_code&) { io_.stop(); });
@@ -93,8 +99,8 @@ void ControlServer::on_member_message(int rank, Message&& message) {
 }
 
 void ControlServer::on_beat(Member& member, const nlohmann::json& beat) {
-  member.place = text_in(beat, "place");
-  member.waits_in = text_in(beat, "waits_in");
+  member.place = printable_in(beat, "place");
+  member.waits_in = printable_in(beat, "waits_in");
   member.quiet = std::chrono::milliseconds(integer_in(beat, "quiet"));
   const std::int64_t progress = integer_in(beat, "progress");
   if (std::exchange(member.progress, progress) != progress) all_wait_ = Clock::duration{0};
@@ -103,7 +109,7 @@ void ControlServer::on_beat(Member& member, const nlohmann::json& beat) {
 void ControlServer::on_gather(int rank, Message&& message) {
   if (failure_ || all_left_) return;
   Member& member = members_[static_cast<std::size_t>(rank)];
-  member.what = text_in(message.head, "what");
+  member.what = printable_in(message.head, "what");
   member.leaves = message.head.at("leaves").get<bool>();
   member.said = std::move(message.bytes);
   all_wait_ = Clock::duration{0};
@@ -181,16 +187,21 @@ void ControlServer::on_join_timeout() {
   for (const auto& [host, ranks] : came) {
     those += fmt::format("{}{} (host {})", those.empty() ? "" : ", ", ranks_text(ranks), host);
   }
+  std::string others;
+  for (const std::string& process : other_runs_) {
+    others += (others.empty() ? ". Refused as of another run: " : "; ") + process;
+  }
   fail_world(
       {missing.front(),
        fmt::format("{} did not join within {}; {} of {} processes came: {}. Rank 0 listens "
-                   "on {}{}",
+                   "on {}{}{}",
                    ranks_text(missing), seconds_text(options_.join_timeout), came_, world_.size,
                    those, text_of(endpoint_),
                    refused_ == 0 ? std::string()
                                  : fmt::format(", and has refused {} connection{}, most recently "
                                                "from {}",
-                                               refused_, refused_ == 1 ? "" : "s", last_refused_)),
+                                               refused_, refused_ == 1 ? "" : "s", last_refused_),
+                   others),
        true, 0});
 }
 
@@ -220,12 +231,12 @@ void ControlServer::watch_members(Clock::duration span) {
     Member& member = members_[static_cast<std::size_t>(rank)];
     if (member.peer == 0) continue;
     member.silent += span;
-    if (member.silent >= stall_timeout_) {
-      fail_world({rank,
-                  fmt::format("{} does not answer: nothing was received from it for {} "
-                              "(train.stall_timeout){}",
-                              name(rank), seconds_text(stall_timeout_), last_seen(rank)),
-                  true, 0});
+    if (member.silent >= silence_limit_.time) {
+      fail_world(
+          {rank,
+           fmt::format("{} does not answer: nothing was received from it for {} ({}){}", name(rank),
+                       seconds_text(silence_limit_.time), silence_limit_.option, last_seen(rank)),
+           true, 0});
     } else if (all_came() && member.waits_in.empty() && member.quiet >= stall_timeout_) {
       fail_world({rank,
                   fmt::format("{} has stalled: it made no progress for {} (train.stall_timeout) {}",

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,14 +39,20 @@ class ControlServer {
   /// A connection, first of an unknown process.
   struct Peer {
     enum class State {
-      unknown,   ///< has said nothing yet
-      welcome,   ///< belongs here, and has not yet answered that it still wants to
-      refused,   ///< has been told why it cannot join
-      is_member  ///< is `rank` of the world
+      unknown,     ///< has said nothing yet
+      challenged,  ///< has said that it speaks this protocol, and has proven nothing yet
+      welcome,     ///< belongs here, and has not yet answered that it still wants to
+      refused,     ///< has been told why it cannot join
+      is_member    ///< is `rank` of the world
     };
+    bool has_proven() const { return !proof.empty(); }
+    /// Returns true if it has yet to say who it is.
+    bool is_stranger() const { return state == State::unknown || state == State::challenged; }
     State state = State::unknown;
     std::shared_ptr<Connection> connection;
     std::unique_ptr<asio::steady_timer> deadline;  // until it is a member
+    std::string its_nonce, nonce;                  // of the handshake
+    std::string proof;  // rank 0's, for answers; empty until it has proven itself
     int rank = -1;
     std::string host;
     std::int64_t pid = 0;
@@ -75,15 +82,29 @@ class ControlServer {
   void on_message(std::uint64_t id, Message&& message);
   void on_end(std::uint64_t id, const std::string& why);
   void remove(std::uint64_t id);
+  void on_greeting(std::uint64_t id, const nlohmann::json& greeting);
   void on_hello(std::uint64_t id, const nlohmann::json& hello);
+  /// Returns true if the process knows the token; if not, it is refused.
+  bool has_token(Peer& peer, const nlohmann::json& hello);
+  /// Judges a hello that is proven.
+  void admit(Peer& peer, const nlohmann::json& hello);
+  /// Returns true if a process that does not fit may belong to another run: this one has neither a
+  /// token nor a name. Such a process is refused alone.
+  bool is_nameless() const { return world_.token.empty() && world_.job.empty(); }
+  /// Returns why the process belongs to another run than this nameless one, or an empty text.
+  std::string difference_of_runs(const nlohmann::json& hello) const;
+  void refuse_other_run(Peer& peer, const std::string& its_name, const std::string& why);
   void on_present(std::uint64_t id);
-  /// Why the process, whose hello carries the right token, does not fit into this world; or empty.
+  /// Returns why the process, whose hello is proven, does not fit into this world; or an empty
+  /// text.
   std::string misfit(const Peer& peer, const nlohmann::json& hello) const;
   std::string duplicate_text(const Peer& peer) const;
   /// `kind`: "usage" = it cannot be of use anywhere; "stranger" = it may belong to another world.
   void refuse(Peer& peer, const char* kind, const std::string& why);
   /// The answer is the last that it gets.
-  void dismiss(Peer& peer, const Frame& answer);
+  void dismiss(Peer& peer, const nlohmann::json& answer);
+  /// Returns the answer with rank 0's proof, if the process has given its own.
+  Frame answer_to(const Peer& peer, nlohmann::json answer) const;
   void warn_of_refused(const std::string& address, const std::string& why);
   void warn(const std::string& text) noexcept;
 
@@ -115,6 +136,7 @@ class ControlServer {
   asio::steady_timer last_wait_{io_};
   RunningTime time_;
   Clock::duration stall_timeout_;
+  SilenceLimit silence_limit_;
   Clock::duration joining_{0};
   Clock::duration all_wait_{0};
 
@@ -125,6 +147,7 @@ class ControlServer {
   int accepted_ = 0;      // since the last tick
   std::int64_t refused_ = 0;
   std::string last_refused_;
+  std::set<std::string> other_runs_;  // processes of other runs, and why; a few
   std::vector<Member> members_;
   int came_ = 0, said_ = 0;
   std::optional<WorldFailure> failure_;

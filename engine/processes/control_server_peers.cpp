@@ -5,10 +5,10 @@
 #include <memory>
 #include <utility>
 
+#include "engine/processes/control_handshake.h"
 #include "engine/processes/control_server.h"
 #include "engine/processes/control_text.h"
 #include "kernels/error.h"
-#include "kernels/secret.h"
 
 namespace dpt::control {
 namespace {
@@ -23,6 +23,8 @@ constexpr int kMaxAccepted = 32;
 constexpr std::chrono::milliseconds kTimeToSayHello{5000};
 // So many refused connections are reported one by one.
 constexpr std::int64_t kMostReported = 20;
+// Processes of other runs that are named if this one does not become complete.
+constexpr std::size_t kMaxNamed = 8;
 
 bool is_power_of_ten(std::int64_t number) {
   while (number % 10 == 0) number /= 10;
@@ -51,8 +53,8 @@ void ControlServer::accept() {
 
 void ControlServer::close_oldest_stranger() {
   for (const auto& [id, peer] : peers_) {
-    if (peer.state != Peer::State::unknown && peer.state != Peer::State::refused) continue;
-    if (peer.state == Peer::State::unknown) {
+    if (!peer.is_stranger() && peer.state != Peer::State::refused) continue;
+    if (peer.is_stranger()) {
       warn_of_refused(peer.connection->address(), "it said nothing, and too many others came");
     }
     return remove(id);
@@ -69,7 +71,7 @@ void ControlServer::add_peer(tcp::socket socket) {
   peer.deadline->async_wait([this, id, limit](const std::error_code& error) {
     const auto at = peers_.find(id);
     if (error || at == peers_.end()) return;
-    if (at->second.state == Peer::State::unknown) {
+    if (at->second.is_stranger()) {
       warn_of_refused(at->second.connection->address(),
                       fmt::format("it did not say who it is within {}", seconds_text(limit)));
     }
@@ -84,6 +86,8 @@ void ControlServer::on_message(std::uint64_t id, Message&& message) {
   Peer& peer = peers_.at(id);
   switch (peer.state) {
     case Peer::State::unknown:
+      return on_greeting(id, message.head);
+    case Peer::State::challenged:
       return on_hello(id, message.head);
     case Peer::State::welcome:
       return on_present(id);
@@ -98,7 +102,7 @@ void ControlServer::on_end(std::uint64_t id, const std::string& why) {
   const Peer& peer = peers_.at(id);
   const Peer::State state = peer.state;
   const int rank = peer.rank;
-  if (state == Peer::State::unknown) warn_of_refused(peer.connection->address(), why);
+  if (peer.is_stranger()) warn_of_refused(peer.connection->address(), why);
   remove(id);
   if (state != Peer::State::is_member) return;
   members_[static_cast<std::size_t>(rank)].peer = 0;
@@ -114,41 +118,111 @@ void ControlServer::remove(std::uint64_t id) {
   stop_if_done();
 }
 
+void ControlServer::on_greeting(std::uint64_t id, const nlohmann::json& greeting) {
+  Peer& peer = peers_.at(id);
+  const std::string type = text_in(greeting, "type");
+  if (text_in(greeting, "magic") != kMagic) return on_end(id, kNoMessage);
+  if (type == "hello") {
+    const std::string why = fmt::format(
+        "rank 0 runs a newer version of dpt, which speaks version {} of the control channel's "
+        "protocol. All processes must run the same dpt",
+        kProtocol);
+    warn_of_refused(peer.connection->address(), "it is a dpt process of an older version");
+    return refuse(peer, "usage", why);
+  }
+  peer.its_nonce = text_in(greeting, "nonce");
+  if (type != "greeting" || !is_nonce(peer.its_nonce)) return on_end(id, kNoMessage);
+  peer.nonce = new_nonce();
+  peer.state = Peer::State::challenged;
+  peer.connection->send(make_frame({{"type", "challenge"}, {"nonce", peer.nonce}}));
+}
+
+bool ControlServer::has_token(Peer& peer, const nlohmann::json& hello) {
+  const std::int64_t rank = integer_in(hello, "rank");
+  const Handshake handshake{world_.token, peer.its_nonce, peer.nonce};
+  if (!handshake.is_proven(hello, ProofRole::connects, rank)) {
+    warn_of_refused(peer.connection->address(),
+                    "it is a dpt process with another token (DPT_TOKEN)");
+    refuse(peer, "stranger", "the token there is another (DPT_TOKEN)");
+    return false;
+  }
+  peer.proof = handshake.proof(ProofRole::accepts, rank);
+  return true;
+}
+
 void ControlServer::on_hello(std::uint64_t id, const nlohmann::json& hello) {
   Peer& peer = peers_.at(id);
-  if (text_in(hello, "type") != "hello" || text_in(hello, "magic") != kMagic) {
-    return on_end(id, "what it sent is no message of dpt");
+  if (text_in(hello, "type") != "hello") return on_end(id, kNoMessage);
+  if (!has_token(peer, hello)) return;
+  if (text_in(hello, "job") != world_.job) {
+    warn_of_refused(peer.connection->address(), "it is a dpt process of another job");
+    return refuse(peer, "stranger", "another job runs there");
   }
-  const bool has_token = same_secret(text_in(hello, "token"), world_.token);
-  if (!has_token || text_in(hello, "job") != world_.job) {
-    const char* why = has_token ? "it is a dpt process of another job"
-                                : "it is a dpt process with another token (DPT_TOKEN)";
-    warn_of_refused(peer.connection->address(), why);
-    return refuse(peer, "stranger",
-                  has_token ? "another job runs there" : "the token there is another (DPT_TOKEN)");
-  }
-  peer.host = text_in(hello, "host");
+  admit(peer, hello);
+}
+
+void ControlServer::admit(Peer& peer, const nlohmann::json& hello) {
+  peer.host = printable_in(hello, "host");
   peer.pid = integer_in(hello, "pid");
   const std::int64_t rank = integer_in(hello, "rank");
   peer.rank = rank >= 0 && rank < world_.size ? static_cast<int>(rank) : -1;
+  const std::string its_name = name_of(static_cast<int>(rank), peer.host, peer.pid);
+  if (is_nameless()) {
+    const std::string other = difference_of_runs(hello);
+    if (!other.empty()) return refuse_other_run(peer, its_name, other);
+  }
   const std::string why = misfit(peer, hello);
   if (failure_ || all_left_) {
     if (all_came()) return refuse(peer, "stranger", "the job that listens there is about to end");
-    return dismiss(peer, make_frame(json_of(*failure_)));
+    return dismiss(peer, json_of(*failure_));
   }
   if (!why.empty()) {
-    // Without a name and a token, two jobs on the same ports cannot be told apart: a process of
-    // another job must not end this one, once that is complete.
-    if (all_came() && world_.token.empty() && world_.job.empty()) {
-      warn_of_refused(peer.connection->address(), why);
-      return refuse(peer, "stranger", "all processes of the job that listens there are present");
-    }
+    if (all_came() && is_nameless()) return refuse_other_run(peer, its_name, why);
     refuse(peer, "usage", why);
     return fail_world({peer.rank, why, false, static_cast<int>(ErrorKind::usage)});
   }
   peer.state = Peer::State::welcome;
   peer.connection->send(
-      make_frame({{"type", "welcome"}, {"host", world_.host}, {"pid", ::getpid()}}));
+      answer_to(peer, {{"type", "welcome"}, {"host", world_.host}, {"pid", ::getpid()}}));
+}
+
+std::string ControlServer::difference_of_runs(const nlohmann::json& hello) const {
+  const std::int64_t size = integer_in(hello, "size");
+  if (integer_in(hello, "protocol") != kProtocol) return "it runs another version of dpt";
+  if (size != world_.size) {
+    return fmt::format("it was started in a world of {} processes, this run has {}", size,
+                       world_.size);
+  }
+  const RunIdentity its{printable_in(hello, "title"), text_in(hello, "options"),
+                        text_in(hello, "config"), text_in(hello, "content")};
+  if (options_.run.may_be_same(its)) return {};
+  const bool same_options = its.options == options_.run.options;
+  return fmt::format("it runs {} with {}, this run {}", its.title,
+                     same_options ? "another config" : "other options", options_.run.title);
+}
+
+void ControlServer::refuse_other_run(Peer& peer, const std::string& its_name,
+                                     const std::string& why) {
+  if (all_came()) {
+    warn_of_refused(peer.connection->address(), fmt::format("{}: {}", its_name, why));
+    return refuse(peer, "stranger", "all processes of the job that listens there are present");
+  }
+  const std::string named = fmt::format("{}, {}", its_name, why);
+  const bool is_known = other_runs_.count(named) != 0;
+  if (other_runs_.size() < kMaxNamed) other_runs_.insert(named);
+  const std::string text = fmt::format("{} belongs to another run: {}", its_name, why);
+  // It tries again and again; once is enough.
+  if (is_known) {
+    ++refused_;
+    last_refused_ = fmt::format("{}: {}", peer.connection->address(), text);
+  } else {
+    warn_of_refused(peer.connection->address(), text);
+  }
+  refuse(peer, "stranger",
+         fmt::format("another run listens there ({} on host {}, pid {}): this process was refused "
+                     "because {}. Give each run a port of its own, or a name (DPT_JOB)",
+                     options_.run.title.empty() ? "dpt" : options_.run.title, world_.host,
+                     ::getpid(), why));
 }
 
 std::string ControlServer::misfit(const Peer& peer, const nlohmann::json& hello) const {
@@ -189,7 +263,7 @@ void ControlServer::on_present(std::uint64_t id) {
     // Both were welcome, and the other one was first.
     fail_world({peer.rank, duplicate_text(peer), false, static_cast<int>(ErrorKind::usage)});
   }
-  if (failure_) return dismiss(peer, make_frame(json_of(*failure_)));
+  if (failure_) return dismiss(peer, json_of(*failure_));
   --strangers_;
   peer.state = Peer::State::is_member;
   peer.deadline.reset();
@@ -202,12 +276,18 @@ void ControlServer::on_present(std::uint64_t id) {
 }
 
 void ControlServer::refuse(Peer& peer, const char* kind, const std::string& why) {
-  dismiss(peer, make_frame({{"type", "refused"}, {"kind", kind}, {"why", why}}));
+  dismiss(peer, {{"type", "refused"}, {"kind", kind}, {"why", why}});
 }
 
-void ControlServer::dismiss(Peer& peer, const Frame& answer) {
+Frame ControlServer::answer_to(const Peer& peer, nlohmann::json answer) const {
+  if (peer.has_proven()) answer["proof"] = peer.proof;
+  return make_frame(answer);
+}
+
+void ControlServer::dismiss(Peer& peer, const nlohmann::json& answer) {
+  const Frame frame = answer_to(peer, answer);
   peer.state = Peer::State::refused;
-  peer.connection->send(answer);
+  peer.connection->send(frame);
   peer.connection->finish();
 }
 

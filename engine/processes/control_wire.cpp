@@ -17,6 +17,7 @@
 
 #include "kernels/error.h"
 #include "kernels/json_text.h"
+#include "kernels/text.h"
 
 namespace dpt::control {
 namespace {
@@ -58,6 +59,10 @@ std::string text_in(const nlohmann::json& head, const char* key) {
   return head.at(key).get<std::string>();
 }
 
+std::string printable_in(const nlohmann::json& head, const char* key) {
+  return printable(text_in(head, key));
+}
+
 std::int64_t integer_in(const nlohmann::json& head, const char* key) {
   const nlohmann::json& value = head.at(key);
   // Numbers with a fraction may be too large for any integer; an object as an integer throws.
@@ -74,13 +79,21 @@ nlohmann::json json_of(const WorldFailure& failure) {
 }
 
 WorldFailure failure_in(const nlohmann::json& head) {
-  return {static_cast<int>(integer_in(head, "rank")), text_in(head, "text"),
+  // A message of several lines may be that of a config.
+  return {static_cast<int>(integer_in(head, "rank")), printable(text_in(head, "text"), "\n"),
           head.at("is_lost").get<bool>(), static_cast<int>(integer_in(head, "exit_code"))};
 }
 
 Clock::duration RunningTime::since_last_look(Clock::duration planned) {
   const Clock::time_point now = Clock::now();
   return std::min<Clock::duration>(now - std::exchange(last_, now), 2 * planned);
+}
+
+SilenceLimit SilenceLimit::at_start(const ControlChannel::Options& options) {
+  const auto join =
+      std::max<std::chrono::milliseconds>(options.join_timeout, std::chrono::seconds(5));
+  if (join < options.stall_timeout) return {join, "--join-timeout"};
+  return {options.stall_timeout};
 }
 
 Clock::duration beat_period(std::chrono::milliseconds beat_every, Clock::duration stall_timeout) {
@@ -126,8 +139,7 @@ void Connection::read_body() {
   std::size_t size = 0;
   for (const unsigned char byte : length_) size = size << 8 | byte;
   if (size > most_) {
-    return end(
-        fmt::format("what it sent is no message of dpt ({} bytes of at most {})", size, most_));
+    return end(fmt::format("{} ({} bytes of at most {})", kNoMessage, size, most_));
   }
   body_.resize(size);
   asio::async_read(socket_, asio::buffer(body_),
@@ -149,7 +161,7 @@ void Connection::dispatch() {
     if (text_size < body_.size()) message.bytes = body_.substr(text_size + 1);
     handlers->on_message(std::move(message));
   } catch (const nlohmann::json::exception&) {
-    return end("what it sent is no message of dpt");
+    return end(kNoMessage);
   }
   if (!is_over_) read_length();
 }

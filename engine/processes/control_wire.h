@@ -26,13 +26,16 @@ using Clock = std::chrono::steady_clock;
 using tcp = asio::ip::tcp;
 
 inline constexpr const char* kMagic = "dpt-control";
-inline constexpr int kProtocol = 2;
+inline constexpr int kProtocol = 3;
 /// Of a message from a process that has not yet shown that it belongs here.
 inline constexpr std::size_t kMostUnknown = 4096;
 /// Of the bytes of all processes in one all_gather.
 inline constexpr std::size_t kMostGathered = std::size_t{16} << 20;
 /// Of a message of a process that belongs here: those bytes, and what is said of them.
 inline constexpr std::size_t kMostKnown = kMostGathered + (std::size_t{1} << 20);
+
+/// Says why a connection ends whose other end does not speak this protocol.
+inline constexpr const char* kNoMessage = "what it sent is no message of dpt";
 
 struct Message {
   nlohmann::json head;
@@ -46,6 +49,8 @@ Frame make_frame(const nlohmann::json& head, std::string_view bytes = {});
 /// A member of a message; throws nlohmann::json::exception where it is missing or of another type,
 /// which ends the connection that the message came from.
 std::string text_in(const nlohmann::json& head, const char* key);
+/// Returns the text with its control characters escaped, for messages to the user.
+std::string printable_in(const nlohmann::json& head, const char* key);
 std::int64_t integer_in(const nlohmann::json& head, const char* key);
 
 nlohmann::json json_of(const WorldFailure& failure);
@@ -62,6 +67,16 @@ class RunningTime {
 
  private:
   Clock::time_point last_ = Clock::now();
+};
+
+/// Time for which a process may say nothing, not even a beat, and the option that sets it.
+struct SilenceLimit {
+  Clock::duration time{};
+  const char* option = "train.stall_timeout";
+
+  /// Until the run has set its stall timeout, the time to join limits the silence, too: a process
+  /// that is suspended or gone holds up a start no longer. Five seconds are always allowed.
+  static SilenceLimit at_start(const ControlChannel::Options& options);
 };
 
 /// How often beats are sent: `beat_every`, but several times in a stall timeout.

@@ -8,6 +8,9 @@
 
 namespace dpt {
 
+/// Limit of the processes of a world: what they need of connections and memory grows with it.
+inline constexpr int kMaxProcesses = 1 << 16;
+
 struct World {
   int rank = 0, size = 1;              ///< of this process, and how many there are
   int local_rank = 0, local_size = 1;  ///< the same among those on this machine
@@ -36,9 +39,9 @@ struct WorldFlags {
 using Environment = std::function<const char*(const char* name)>;
 
 /// Throws ErrorKind::usage for half a set of variables (listing what was found), values that
-/// contradict each other, and a world of several machines without an address of rank 0: each text
-/// says what to do. Half a set that can only mean one process (a size of 1, LOCAL_RANK=0 alone) is
-/// ignored. docs/cluster.md has the variables of each launcher.
+/// contradict each other, more than kMaxProcesses, and a world of several machines without an
+/// address of rank 0: each text says what to do. Half a set that can only mean one process (a size
+/// of 1, LOCAL_RANK=0 alone) is ignored. docs/cluster.md has the variables of each launcher.
 World detect_world(const Environment& environment, const WorldFlags& flags = {});
 /// From this process' environment.
 World detect_world(const WorldFlags& flags = {});

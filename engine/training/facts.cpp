@@ -12,12 +12,6 @@ namespace {
 
 constexpr const char* kConfig = "the config";
 
-/// What may differ: each process brings its own devices, and reads the same data (whose fingerprint
-/// is compared) from where it has it, in its own way.
-const std::vector<std::string> kOwnFields = {"devices",    "data.root",    "data.train",
-                                             "data.test",  "data.workers", "data.prefetch",
-                                             "data.cache", "weights"};
-
 std::string place_text(std::size_t rank, const std::vector<std::string>& hosts) {
   return fmt::format("rank {} ({})", rank, hosts[rank]);
 }
@@ -28,12 +22,19 @@ std::string difference_of_values(const std::string& name, const std::string& one
   if (name != kConfig) {
     return fmt::format("{} is \"{}\" on {} and \"{}\" on {}", name, one, on_one, other, on_other);
   }
-  const std::vector<std::string> lines = diff_specs(one, other, kOwnFields);
+  const std::vector<std::string> lines = diff_specs(one, other, fields_of_process());
   if (lines.empty()) return {};
   return fmt::format("the config ({} -> {}): {}", on_one, on_other, fmt::join(lines, "; "));
 }
 
 }  // namespace
+
+const std::vector<std::string>& fields_of_process() {
+  static const std::vector<std::string> fields = {"devices",    "data.root",    "data.train",
+                                                  "data.test",  "data.workers", "data.prefetch",
+                                                  "data.cache", "weights"};
+  return fields;
+}
 
 Facts facts_of(const Job& job, const Facts& options) {
   const TrainSpec& spec = job.spec;

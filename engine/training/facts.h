@@ -13,6 +13,10 @@ struct Job;
 /// Names, and values as texts; the resolved config comes last.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
+/// Fields of the config that may differ between the processes: each brings its own devices, and
+/// reads the same data (whose fingerprint is compared) from its own place, in its own way.
+const std::vector<std::string>& fields_of_process();
+
 /// `options`: what the command line adds to the config.
 Facts facts_of(const Job& job, const Facts& options = {});
 

@@ -39,9 +39,8 @@ std::string member_text(const ProcessGroup::Member& member) {
   return json_text(json);
 }
 
-ProcessGroup::Member parse_member(const std::string& text) {
+void parse_member(const std::string& text, ProcessGroup::Member& member) {
   const MemberJson json = MemberJson::parse(text);
-  ProcessGroup::Member member;
   member.host = json.at("host").get<std::string>();
   member.address = json.at("address").get<std::string>();
   member.pid = json.at("pid").get<int>();
@@ -50,7 +49,6 @@ ProcessGroup::Member parse_member(const std::string& text) {
   for (const MemberJson& device : json.at("devices")) {
     member.devices.push_back(parse_device(device.get<std::string>()));
   }
-  return member;
 }
 
 /// What is wrong where two processes of a machine share a GPU: by accident it is as slow as it is
@@ -84,7 +82,40 @@ std::string problem_of_descriptors(const World& world, int more) {
                                                      world.rank, world.host, world.size));
 }
 
+ControlChannel::Options control_options(const ProcessGroup::Options& options) {
+  ControlChannel::Options control;
+  control.run = options.run;
+  control.join_timeout = options.join_timeout;
+  control.warn = options.warn;
+  // Other commands than training are ended by the signals themselves.
+  control.requested_stop = [] {
+    return stop_request::is_starting ? exit_code_of(requested_stop()) : 0;
+  };
+  return control;
+}
+
 }  // namespace
+
+void read_said(int rank, const char* what, const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const nlohmann::json::exception&) {
+    fail(ErrorKind::peer,
+         "rank {} sent something other than what dpt says as '{}': expected the same version of "
+         "dpt on every rank. If another program can listen on the port of rank 0, set DPT_TOKEN",
+         rank, what);
+  }
+}
+
+void ProcessGroup::report_failed_start(const World& world, const Options& options,
+                                       const std::string& text, ErrorKind kind) {
+  try {
+    const auto control = ControlChannel::join(world, control_options(options));
+    control->fail(text, static_cast<int>(kind));
+  } catch (const Error&) {
+    // Rank 0 may have a problem of its own, or not be there.
+  }
+}
 
 ProcessGroup::ProcessGroup(const World& world, const Options& options)
     : world_(world), options_(options) {
@@ -95,17 +126,19 @@ ProcessGroup::ProcessGroup(const World& world, const Options& options)
       !problem_of_descriptors(world, descriptors_to_join(world.rank, world.size)).empty()) {
     throw Error(ErrorKind::device, problem);
   }
-  ControlChannel::Options control;
-  control.join_timeout = options.join_timeout;
-  control.warn = options.warn;
-  try {
-    control_ = ControlChannel::join(world, control);
-    if (!problem.empty()) control_->fail(problem, static_cast<int>(ErrorKind::device));
-  } catch (const Error&) {
-    // Rank 0 may have even fewer descriptors than this process.
-    if (problem.empty()) throw;
+  if (!problem.empty()) {
+    report_failed_start(world, options, problem, ErrorKind::device);
+    throw Error(ErrorKind::device, problem);
   }
-  if (!problem.empty()) throw Error(ErrorKind::device, problem);
+  try {
+    control_ = ControlChannel::join(world, control_options(options));
+  } catch (const JoinFailed& error) {
+    const StopReason stop = stop_of_exit_code(error.failure().exit_code);
+    if (!stop_request::is_starting || stop == StopReason::none) throw;
+    // Another process was asked to stop, and with it this one.
+    request_stop(stop);
+    throw StopRequested();
+  }
   waiting_ = [this](const char* operation) {
     if (operation) {
       control_->begin_wait(operation);
@@ -189,7 +222,8 @@ const std::vector<ProcessGroup::Member>& ProcessGroup::introduce(
   mine.devices = devices;
   members_.clear();
   for (const std::string& text : control_->all_gather("members", member_text(mine))) {
-    members_.push_back(parse_member(text));
+    const int rank = static_cast<int>(members_.size());
+    read_said(rank, "members", [&] { parse_member(text, members_.emplace_back()); });
   }
   const std::string problem = problem_of_gpus(members_);
   if (!problem.empty()) throw Error(ErrorKind::usage, problem);
@@ -200,7 +234,8 @@ void ProcessGroup::compare(const Facts& facts) {
   std::vector<Facts> all;
   std::vector<std::string> hosts;
   for (const std::string& text : control_->all_gather("facts", json_text(MemberJson(facts)))) {
-    all.push_back(MemberJson::parse(text).get<Facts>());
+    const int rank = static_cast<int>(all.size());
+    read_said(rank, "facts", [&] { all.push_back(MemberJson::parse(text).get<Facts>()); });
   }
   for (const Member& member : members_) hosts.push_back(member.host);
   const std::string difference = difference_of_facts(all, hosts);

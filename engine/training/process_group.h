@@ -25,9 +25,14 @@
 
 namespace dpt {
 
+/// Runs `read`, which takes apart what process `rank` said as `what`. Throws ErrorKind::peer if it
+/// is not what dpt says there.
+void read_said(int rank, const char* what, const std::function<void()>& read);
+
 class ProcessGroup {
  public:
   struct Options {
+    RunIdentity run;
     std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
     /// Gets lines for the user, on any thread.
     std::function<void(const std::string&)> warn;
@@ -36,7 +41,8 @@ class ProcessGroup {
     std::function<void(const std::string& text, int exit_code)> end_process;
   };
   /// Joins the world; see ControlChannel::join. REQUIRES: !world.alone(). Throws ErrorKind::device
-  /// if a process may not open as many descriptors as its connections need.
+  /// if a process may not open as many descriptors as its connections need. A requested stop, of
+  /// this process or of another, ends it with StopRequested while a run starts.
   ProcessGroup(const World& world, const Options& options);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
@@ -69,6 +75,11 @@ class ProcessGroup {
   /// The ranks of this process as threads, for one run; `heartbeats` are watched. The group is
   /// aborted when the world fails.
   std::shared_ptr<WorldGroup> make_group(std::chrono::milliseconds stall_timeout);
+
+  /// Joins the others only to report that this process failed. If they cannot be told, does
+  /// nothing.
+  static void report_failed_start(const World& world, const Options& options,
+                                  const std::string& text, ErrorKind kind);
 
   /// Reports to all processes an error of this one, or a stop before the first step, which then
   /// stops them too. Does not report consequences of a failure elsewhere (ErrorKind::peer).

@@ -72,19 +72,22 @@ StartingPoint share_start(const Job& job, const std::function<StartingPoint()>& 
             {"devices", start.devices},
             {"made_by", start.made_by}};
   }
-  text = nlohmann::json::parse(processes.share("starting point", json_text(text)));
+  const std::string said = processes.share("starting point", json_text(text));
   if (!job.writes()) {
-    start.state = parse_state_metadata(text.at("state").get<Metadata>());
-    start.config = text.at("config").get<std::string>();
-    start.devices = text.at("devices").get<std::vector<std::string>>();
-    start.made_by = text.at("made_by").get<std::string>();
-    const auto floats = static_cast<std::size_t>(job.plan.param_floats);
-    start.params.resize(floats);
-    if (text.at("has_states").get<bool>()) {
-      for (const std::string& name : job.state_names()) {
-        start.optimizer.emplace_back(name, std::vector<float>(floats));
+    read_said(0, "starting point", [&] {
+      text = nlohmann::json::parse(said);
+      start.state = parse_state_metadata(text.at("state").get<Metadata>());
+      start.config = text.at("config").get<std::string>();
+      start.devices = text.at("devices").get<std::vector<std::string>>();
+      start.made_by = text.at("made_by").get<std::string>();
+      const auto floats = static_cast<std::size_t>(job.plan.param_floats);
+      start.params.resize(floats);
+      if (text.at("has_states").get<bool>()) {
+        for (const std::string& name : job.state_names()) {
+          start.optimizer.emplace_back(name, std::vector<float>(floats));
+        }
       }
-    }
+    });
   }
   processes.share(std::as_writable_bytes(std::span<float>(start.params)), "sharing the weights");
   for (auto& [name, values] : start.optimizer) {

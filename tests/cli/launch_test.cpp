@@ -301,6 +301,36 @@ TEST_CASE("--nproc: after a stop on request, the others have all the time they n
   }
 }
 
+TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on request") {
+  const std::string script =
+      "trap 'exit 143' TERM; echo $$ > part.$DPT_RANK; mv part.$DPT_RANK pid.$DPT_RANK; "
+      "while :; do sleep 0.02; done";
+  Launch launch(3, script, {50ms, 1h});
+  REQUIRE(launch.wait_for({"pid.0", "pid.1", "pid.2"}));
+  const std::string pid = split_lines(launch.text("pid.0"))[0];
+  kill(static_cast<pid_t>(std::stol(pid)), SIGSTOP);
+  REQUIRE(wait_until([&] { return state_of(pid) == 'T'; }));
+  launch.send(SIGTERM);
+  CHECK(launch.wait() == 143);
+  CHECK(launch.text("stderr") ==
+        "dpt: rank 0 did not end within 0.05 s of the end of all others, and is suspended: sends "
+        "SIGTERM\n");
+
+  // One that continues has the time it needs.
+  Launch awake(2, "trap 'exit 75' USR1; trap 'echo > term' TERM; " + script.substr(22), {1h, 50ms});
+  REQUIRE(awake.wait_for({"pid.0", "pid.1"}));
+  const std::string its = split_lines(awake.text("pid.0"))[0];
+  const auto its_pid = static_cast<pid_t>(std::stol(its));
+  kill(its_pid, SIGSTOP);
+  REQUIRE(wait_until([&] { return state_of(its) == 'T'; }));
+  awake.send(SIGUSR1);
+  const std::string other = split_lines(awake.text("pid.1"))[0];
+  REQUIRE(wait_until([&] { return state_of(other) == '\0'; }));
+  kill(its_pid, SIGCONT);
+  CHECK(awake.wait() == 75);
+  CHECK(awake.text("stderr").empty());
+}
+
 /// Counts the signals that it gets, and ends with SIGUSR1.
 std::string counting() {
   return "n=0; trap 'n=$((n+1)); echo > got.$DPT_RANK.$n' INT TERM HUP; "

@@ -59,6 +59,95 @@ TEST_CASE("every process ends with the exit code of the first cause") {
   }
 }
 
+TEST_CASE("a wrong command line of one rank ends all, with its message") {
+  const Workplace w;
+  for (const int rank : {0, 1}) {
+    for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--overfit", "1"},
+                                                  {"--no-such-option"},
+                                                  {"--max-time", "soon"}}) {
+      // Without a token, what remains of the command line tells that it is of this run.
+      for (const bool has_token : {true, false}) {
+        CAPTURE(rank);
+        CAPTURE(wrong[0]);
+        CAPTURE(has_token);
+        auto arguments = on_devices(train_command("run"), {"cpu", "cpu"});
+        auto& its = arguments[static_cast<std::size_t>(rank)];
+        its.insert(its.end(), wrong.begin(), wrong.end());
+        Processes processes(arguments, w.dir.path(), [&](int) {
+          if (!has_token) unsetenv("DPT_TOKEN");
+        });
+        const auto finished = processes.wait();
+        for (const Finished& each : finished) {
+          CAPTURE(each.err);
+          CHECK(each.exit_code == 2);
+          check_contains(each.err, wrong.back() == "1" ? "--overfit" : wrong.back());
+        }
+        check_contains(finished[static_cast<std::size_t>(1 - rank)].err,
+                       fmt::format("rank {} (host ", rank));
+      }
+    }
+  }
+  CHECK_FALSE(std::filesystem::exists(w.dir.file("run")));
+}
+
+TEST_CASE("a wrong command line joins nothing where it says of no process, or runs in one") {
+  const Workplace w;
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"train", "small.yaml", "--no-such-option"},
+        {"train", "small.yaml", "--no-such-option", "--nproc", "2"},
+        {"train", "small.yaml", "--no-such-option", "--rank", "0"},
+        {"train", "small.yaml", "--no-such-option", "--smoke", "--rank", "1", "--world-size", "2",
+         "--coordinator", "127.0.0.1:1"},
+        {"devices", "--no-such-option", "--rank", "1", "--world-size", "2", "--coordinator",
+         "127.0.0.1:1"}}) {
+    const Finished finished = w.run(command);
+    CAPTURE(finished.err);
+    CHECK(finished.exit_code == 2);
+    check_contains(finished.err, "unexpected argument");
+  }
+}
+
+TEST_CASE("options that must be the same on all processes are compared") {
+  const Workplace w;
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--resume", "never"}, {"--overwrite"}, {"--dry-run"}}) {
+    CAPTURE(more[0]);
+    auto arguments = on_devices(train_command("run"), {"cpu", "cpu"});
+    arguments[1].insert(arguments[1].end(), more.begin(), more.end());
+    Processes processes(arguments, w.dir.path());
+    for (const Finished& each : processes.wait()) {
+      CAPTURE(each.err);
+      CHECK(each.exit_code == 2);
+      check_contains(each.err, more[0] + " is \"");
+    }
+  }
+  CHECK_FALSE(std::filesystem::exists(w.dir.file("run")));
+}
+
+TEST_CASE("without a token, a process with another config is of another run and ends alone") {
+  const Workplace w;
+  write_file(w.dir.file("copy.yaml"), program_config());
+  write_file(w.dir.file("other.yaml"), program_config() + "\n# another one\n");
+  for (const bool is_other : {false, true}) {
+    auto arguments = on_devices(train_command("run"), {"cpu", "cpu"});
+    arguments[1][1] = is_other ? "other.yaml" : "copy.yaml";
+    arguments[1].insert(arguments[1].end(), {"data.workers=1"});  // this may differ
+    if (is_other) {
+      for (auto& each : arguments) each.insert(each.end(), {"--join-timeout", "5s"});
+    }
+    Processes processes(arguments, w.dir.path(), [](int) { unsetenv("DPT_TOKEN"); });
+    const auto finished = processes.wait();
+    CAPTURE(finished[0].err);
+    CAPTURE(finished[1].err);
+    CHECK(finished[0].exit_code == (is_other ? 6 : 0));
+    CHECK(finished[1].exit_code == (is_other ? 2 : 0));
+    if (!is_other) continue;
+    check_contains(finished[0].err, "Refused as of another run: rank 1 (host ");
+    check_contains(finished[1].err, "another run listens there (train ");
+    check_contains(finished[1].err, "other.yaml with another config");
+  }
+}
+
 TEST_CASE("too few descriptors for the connections: one line on every rank before connecting") {
   const Workplace w;
   for (const int poor : {0, 1}) {

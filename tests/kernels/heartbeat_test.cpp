@@ -55,11 +55,28 @@ TEST_CASE("a long call to the system is progress while it lasts, of the thread's
     CHECK(mine->text() == "before its first step, syncing a file to disk");
     CHECK(other->beats() == 0);
   }
+  CHECK(mine->text() == "before its first step");
+  mine->beat("training");
+  { const SystemCall call("renaming a file"); }
+  CHECK(mine->text() == "before its first step, training");
+  {
+    const SystemCall call("renaming a file");
+    mine->beat("reading samples");  // another thread's
+  }
+  CHECK(mine->text() == "before its first step, reading samples");
   const std::uint64_t after = mine->beats();
   CHECK(mine->beats() == after);
   set_heartbeat_of_thread(nullptr);
   const SystemCall of_nobody("renaming a file");
   CHECK(mine->beats() == after);
+}
+
+TEST_CASE("control characters of texts from elsewhere are shown, not obeyed") {
+  CHECK(printable("plain, \xc3\xa9 and \\") == "plain, \xc3\xa9 and \\");
+  CHECK(printable("a\x1b[2J\x7f\n") == "a\\x1b[2J\\x7f\\x0a");
+  CHECK(printable("two\nlines\r", "\n") == "two\nlines\\x0d");
+  CHECK(printable("\xc2\x9b") == "\\xc2\\x9b");
+  CHECK(printable("\xc2\xa0\xc2") == "\xc2\xa0\xc2");
 }
 
 TEST_CASE("seconds in messages: three digits below one, tenths from there on") {

@@ -172,6 +172,20 @@ TEST_CASE("a stopped process is named after the stall timeout, and told so when 
   }
 }
 
+TEST_CASE("while a run starts, a stopped process is lost after the join timeout already") {
+  ControlChannel::Options options = options_with_stall(1h);
+  options.join_timeout = 5s;
+  std::vector<Processes> worlds;
+  for (int i = 0; i < 2; ++i) worlds.push_back(start_world(2, options, work));
+  for (const std::size_t stopped : {0, 1}) worlds[stopped][stopped]->signal(SIGSTOP);
+  for (const std::size_t stopped : {0, 1}) {
+    const std::string text = worlds[stopped][1 - stopped]->line();
+    CHECK(contains(text, name_in(worlds[stopped], static_cast<int>(stopped)) +
+                             " does not answer: nothing was received from it for 5.0 s "
+                             "(--join-timeout)"));
+  }
+}
+
 TEST_CASE("a process that goes on before the stall timeout, and a whole job after it, go on") {
   Processes processes = start_world(3, options_with_stall(1s), work);
   for (const auto& process : processes) {

@@ -310,6 +310,15 @@ TEST_CASE("processes of dpt --nproc") {
   check_contains(refusal({{"DPT_TOKEN", ""}}), "DPT_TOKEN is empty");
 }
 
+TEST_CASE("a world has a largest size, and it names who asked for a larger one") {
+  const WorldFlags flags{0, 2147483647, "127.0.0.1:29400"};
+  check_contains(refusal({}, flags),
+                 "a world of 2147483647 processes (--world-size): expected at most 65536");
+  check_contains(refusal(with(kNproc, {{"DPT_WORLD_SIZE", "65537"}})),
+                 "a world of 65537 processes (dpt --nproc): expected at most 65536");
+  CHECK(detect({}, {0, 65536, "127.0.0.1:29400"}).size == 65536);
+}
+
 TEST_CASE("half a set of variables: what was found, what is missing") {
   const std::map<const Variables*, std::set<std::string>> needed = {
       {&kTorchrun,

@@ -1,0 +1,41 @@
+// How the two ends of a connection of the control channel prove to each other that they know the
+// token of the run, which itself is never sent:
+//
+//     process -> rank 0   greeting   a random number
+//     rank 0 -> process   challenge  another one
+//     process -> rank 0   hello      who it is, and its proof
+//     rank 0 -> process   welcome    or why not, and rank 0's proof
+//
+// Rank 0 judges nothing in a hello before its proof. A process believes an answer only with rank
+// 0's proof; without one, it may belong to anything that listens there. Both numbers are part of
+// both proofs, so that neither can be used again. Without a token (World::token) the proofs keep
+// out nobody who speaks dpt's protocol on purpose.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "kernels/secret.h"
+
+namespace dpt::control {
+
+/// Returns a new random number for a connection.
+std::string new_nonce();
+
+/// Returns true if the text can be the number of an end: nothing else may be part of a proof.
+bool is_nonce(const std::string& text);
+
+/// Handshake of one connection, as each of its ends sees it once it has both numbers.
+struct Handshake {
+  std::string token;
+  std::string nonce_of_process, nonce_of_rank_0;
+
+  /// Returns the proof of process `rank` (connects) or of rank 0 towards it (accepts).
+  std::string proof(ProofRole role, std::int64_t rank) const;
+  /// Returns true if `head` has this proof.
+  bool is_proven(const nlohmann::json& head, ProofRole role, std::int64_t rank) const;
+};
+
+}  // namespace dpt::control

@@ -1,0 +1,73 @@
+// Reading what launchers say of a process in variables of its environment, with messages that name
+// the launcher and the variable.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/processes/world.h"
+
+namespace dpt::launchers {
+
+/// How many ports all processes try in turn.
+inline constexpr int kPortCount = 8;
+inline constexpr int kLastPort = 65535;
+
+bool is_set(const Environment& environment, const char* name);
+/// Returns the value, or an empty text if the variable is not set.
+std::string env_text(const Environment& environment, const char* name);
+
+/// Returns the whole number that `text` is, digits only, or nothing.
+std::optional<std::int64_t> number_in(std::string_view text);
+
+/// Returns the number in a variable that is set. `who` names the launcher.
+int env_number(const Environment& environment, const char* who, const char* name, int least,
+               int most = std::numeric_limits<int>::max());
+
+/// Throws if some of `names` are not set; `advice` says what to do.
+void check_all_set(const Environment& environment, const char* who,
+                   const std::vector<const char*>& names, const std::string& advice);
+bool any_set(const Environment& environment, std::initializer_list<const char*> names);
+
+/// Variables in which a launcher says which process of how many this one is.
+struct PlaceVariables {
+  const char *rank, *size, *local_rank, *local_size;
+};
+
+/// Returns true if only some of the variables are set, and they can only be those of a single
+/// process: sizes of 1, indices of 0. A shell or a script left them. An index among all processes
+/// says nothing without their number.
+bool is_leftover_of_one(const Environment& environment, const PlaceVariables& names);
+
+/// Throws unless the index is below the size, and the local size not above the size; the names are
+/// those of their variables.
+void check_below(const char* who, const char* index_name, int index, const char* size_name,
+                 int size);
+void check_local_size(const char* who, const char* local_name, int local_size,
+                      const char* size_name, int size);
+
+/// Reads and checks the place of this process among those of this machine, and among all.
+void read_local_place(World& world, const Environment& environment, const char* who,
+                      const PlaceVariables& names);
+void read_place(World& world, const Environment& environment, const char* who,
+                const PlaceVariables& names);
+
+/// Reads HOST:PORT, or [ADDRESS]:PORT for an IPv6 address. `option` names where it was found.
+void read_coordinator(World& world, const char* option, const std::string& text);
+
+/// Returns ports that all processes of a job choose alike. Jobs get the same block or a disjoint
+/// one.
+std::vector<int> ports_of(const World& world);
+/// Takes the address in DPT_COORDINATOR, or the loopback if all processes are on this machine.
+/// Returns false if it is neither.
+bool set_coordinator(World& world, const Environment& environment);
+
+/// Returns true if the name or address is that of the loopback.
+bool is_this_machine(const std::string& host);
+
+}  // namespace dpt::launchers
