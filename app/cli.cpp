@@ -87,6 +87,17 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
        fmt::join(names, ", "));
 }
 
+/// Throws if a word is an option with "=" and nothing after it: CLI11 would take the next word as
+/// its value.
+void check_values(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--") return;
+    if (!word.starts_with("--") || word.find('=') != word.size() - 1) continue;
+    fail(ErrorKind::usage, "{}: expected a value after '=', found an empty string", word);
+  }
+}
+
 /// Throws the usage error: a word that the chosen command has no use for comes first, since what
 /// CLI11 says (`why`) may follow from it.
 [[noreturn]] void fail_usage(const CLI::App& app, const std::string& why) {
@@ -153,6 +164,7 @@ int run_cli(int argc, const char* const* argv) {
     prepare_standard_streams();
     try {
       check_command(app, argc, argv, 1);
+      check_values(argc, argv);
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
