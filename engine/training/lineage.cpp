@@ -194,15 +194,19 @@ std::vector<std::string> best_candidates(const RunFolder& folder, const std::str
 }
 
 /// StartingPoint::ancestors, where they are next to the resumed file: checkpoints of the folder
-/// that it is in, or of the run whose best.safetensors it is.
-void find_ancestors(const Job& job, const std::string& from, StartingPoint& start) {
+/// that it is in, or of the run whose best.safetensors it is. Those of an abandoned branch may be
+/// in checkpoints/ of `folder`.
+void find_ancestors(const Job& job, const RunFolder& folder, const std::string& from,
+                    StartingPoint& start) {
   const std::int64_t step = start.state.rollback_step;
   if (job.spec.train.on_divergence.policy != DivergencePolicy::rollback || from.empty() ||
       step <= 0 || step == start.state.step) {
     return;
   }
   const std::string source = folder_of(from);
-  for (const std::string& place : {source, source + "/checkpoints"}) {
+  std::vector<std::string> places = {source, source + "/checkpoints"};
+  if (shared_steps(folder, from).contains(step)) places.push_back(folder.checkpoints());
+  for (const std::string& place : places) {
     const std::string path = place + "/" + checkpoint_name(step);
     const auto header = header_of(path);
     if (!header || header->state.step != step) continue;
@@ -337,7 +341,7 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
   Aside aside(folder);
   std::vector<std::string> candidates = best_candidates(folder, from, start.state);
   std::string resumed = from;
-  find_ancestors(job, from, start);
+  find_ancestors(job, folder, from, start);
   if (overwrite) {
     for (std::string& path : candidates) path = folder.after_set_aside(path);
     // They stay there until the first save: a file in checkpoints/ would end the old run.
