@@ -318,6 +318,26 @@ void conclude(const TrainOptions& options, const Job& job, const RunFolder& fold
   }
 }
 
+/// Ends a run that has nothing left to do, with its results. Returns false for another.
+bool conclude_complete(const Job& job, const RunFolder& folder, const TrainStart& start, Gate& gate,
+                       Progress& progress) {
+  Json results = results_of_complete(job, folder, start);
+  if (results.is_null()) return false;
+  progress.info(complete_line(job, folder, start.point.state));
+  note_new_place(folder, results, progress);
+  tell_others(job, "complete", folder.path());
+  gate.judge(results);
+  return true;
+}
+
+/// Refuses to replace a run that the new one needs; reports one that is removed at once.
+void begin_overwrite(const RunFolder& folder, const TrainStart& start, Progress& progress) {
+  folder.check_stays(start.checkpoint);
+  if (!folder.has_replaced()) return;
+  progress.info(fmt::format("the unfinished run in {} is removed; the run before it stays in {}",
+                            folder.path(), folder.file("replaced")));
+}
+
 /// Returns the options, with the run's own config in place of one from a stream, which nobody can
 /// read again: for command.txt and for commands in messages.
 TrainOptions with_lasting_config(TrainOptions options, const RunFolder& folder) {
@@ -342,29 +362,13 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
   }
   TrainStart start = load_start(options, job, folder.path(), progress);
   continue_schedule(start, job, progress);
-  if (!options.overwrite) {
-    Json results = results_of_complete(job, folder, start);
-    if (!results.is_null()) {
-      progress.info(complete_line(job, folder, start.point.state));
-      note_new_place(folder, results, progress);
-      tell_others(job, "complete", folder.path());
-      gate.judge(results);
-      return 0;
-    }
-  }
+  if (!options.overwrite && conclude_complete(job, folder, start, gate, progress)) return 0;
 
   if (const std::string text = fewer_epochs_text(job, start.point.state); !text.empty()) {
     progress.info(text);
   }
   check_stop();
-  if (options.overwrite) {
-    folder.check_stays(start.checkpoint);
-    if (folder.has_replaced()) {
-      progress.info(
-          fmt::format("the unfinished run in {} is removed; the run before it stays in {}",
-                      folder.path(), folder.file("replaced")));
-    }
-  }
+  if (options.overwrite) begin_overwrite(folder, start, progress);
   phase.begin_changes();
   const Replacement replacement(folder, progress);
   take_place(job, folder, start.checkpoint, options.overwrite, start.point,
