@@ -85,6 +85,11 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
        entry.increment(error)) {
     if (entry->path().extension() == ".safetensors") files.push_back(entry->path().string());
   }
+  if (files.empty() && !is_run_folder(folder)) {
+    fail(ErrorKind::data,
+         "{}: expected a run folder or a file to {}, found a folder without checkpoints", folder,
+         use.verb);
+  }
   if (files.empty()) fail(ErrorKind::data, "{}: the run folder has no good checkpoint", folder);
   std::sort(files.rbegin(), files.rend());
   const std::size_t more = files.size() > kMax ? files.size() - kMax : 0;

@@ -88,6 +88,18 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
        fmt::join(names, ", "));
 }
 
+/// Returns a message for an option with "=" and nothing after it, whose value CLI11 would take from
+/// the next word; else an empty text.
+std::string problem_of_values(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--") break;
+    if (!word.starts_with("--") || word.find('=') != word.size() - 1) continue;
+    return fmt::format("{}: expected a value after '=', found an empty string", word);
+  }
+  return {};
+}
+
 /// Returns the usage error: a word that the chosen command has no use for comes first, since what
 /// CLI11 says (`why`) may follow from it.
 std::string usage_problem(const CLI::App& app, const std::string& why) {
@@ -156,6 +168,8 @@ int run_cli(int argc, const char* const* argv) {
     prepare_standard_streams();
     try {
       check_command(app, argc, argv, 1);
+      wrong_words = problem_of_values(argc, argv);
+      if (!wrong_words.empty()) throw Error(ErrorKind::usage, wrong_words);
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version

@@ -213,7 +213,8 @@ std::int64_t parse_duration(const std::string& text) {
   constexpr std::array<Unit, 4> kUnits{{{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}};
   const auto bad = [&] {
     fail(ErrorKind::usage,
-         "'{}' is not a duration: expected one such as 3h50m, 90s or 2d, or a number of seconds",
+         "'{}' is not a duration: expected whole numbers with units such as 3h50m, 90s or 2d, or "
+         "one number, of seconds",
          text);
   };
   // Deadlines computed from it must not overflow; a longer one is a mistake.
@@ -231,6 +232,10 @@ std::int64_t parse_duration(const std::string& text) {
     const auto parsed = std::from_chars(at, end, number);
     if (parsed.ec == std::errc::result_out_of_range && *at != '-') check_length(kYear + 1, 1);
     if (parsed.ec != std::errc() || number < 0) bad();
+    if (parsed.ptr == end && at != text.data()) {
+      fail(ErrorKind::usage,
+           "'{}' ends with a number without a unit: expected d, h, m or s after it", text);
+    }
     const char letter = parsed.ptr == end ? 's' : *parsed.ptr;
     while (unit < kUnits.size() && kUnits[unit].letter != letter) ++unit;
     if (unit == kUnits.size()) bad();

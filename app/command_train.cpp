@@ -22,12 +22,14 @@
 #include "app/train_start.h"
 #include "app/world_run.h"
 #include "engine/graph/executor.h"
+#include "engine/spec/paths.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/best.h"
 #include "engine/training/lineage.h"
 #include "engine/training/noise_scale.h"
 #include "engine/training/process_devices.h"
 #include "engine/training/resume_checks.h"
+#include "engine/training/run_files.h"
 #include "engine/training/statistics_checks.h"
 #include "engine/training/tensorboard.h"
 #include "engine/training/trainer.h"
@@ -130,13 +132,38 @@ Json results_of_complete(const Job& job, const RunFolder& folder, const TrainSta
   return is_its_own ? summary : Json();
 }
 
+/// Returns a message for a run that has trained more epochs than the config asks for, else an empty
+/// text.
+std::string fewer_epochs_text(const Job& job, const RunState& state) {
+  if (state.epoch <= job.spec.train.epochs) return {};
+  return fmt::format(
+      "already trained {} epochs, the config asks for {}: nothing to train. To continue training, "
+      "raise train.epochs, or start a new run with --overwrite or --resume never",
+      state.epoch, job.spec.train.epochs);
+}
+
 std::string complete_line(const Job& job, const RunFolder& folder, const RunState& state) {
   const bool early = state.epoch < job.spec.train.epochs;
+  if (const std::string fewer = fewer_epochs_text(job, state); !fewer.empty()) {
+    return fmt::format("{}: {}", folder.path(), fewer);
+  }
   return fmt::format(
       "{} is complete: {} epochs{}. {}, or start a new run with --overwrite or --resume never",
       folder.path(), state.epoch, early ? ", stopped early" : "",
       early ? "To continue training, raise train.early_stopping.patience"
             : "To continue training, raise train.epochs");
+}
+
+/// Writes the run's place into the results of a run that was moved since.
+void note_new_place(const RunFolder& folder, Json& results, Progress& progress) {
+  const bool has_place = results.contains("folder") && results["folder"].is_string();
+  if (has_place && is_same_entry(results["folder"].get<std::string>(), folder.place())) return;
+  results["folder"] = folder.path();
+  try {
+    write_file_atomically(folder.at("summary.json"), json_text(results, 2) + "\n");
+  } catch (const Error& error) {
+    progress.warn(error.what());
+  }
 }
 
 /// The files that say what runs, before it does; the results of an earlier end go.
@@ -209,6 +236,20 @@ void tell_others(const Job& job, const std::string& decision, const std::string&
   }
 }
 
+/// Also writes the messages to `file`, unless that is a file of others.
+void write_rank_log(const std::string& file, Progress& progress) {
+  std::error_code ignored;
+  const bool has_text = std::filesystem::file_size(file, ignored) > 0 && !ignored;
+  if (has_text && !is_message_log(file)) {
+    progress.warn_always(
+        fmt::format("{}: expected a log of dpt, found another file: this process writes none. Move "
+                    "the file away, or leave out --rank-logs",
+                    file));
+    return;
+  }
+  progress.also_to(file);
+}
+
 /// A process of several that is not the first: it trains and writes nothing but, if asked to, its
 /// own log.
 int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits,
@@ -220,7 +261,7 @@ int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits
   if (options.processes.rank_logs) {
     const std::string logs = told.substr(end + 1) + "/logs";
     make_folders(logs);
-    progress.also_to(fmt::format("{}/rank-{}.log", logs, job.processes->world().rank));
+    write_rank_log(fmt::format("{}/rank-{}.log", logs, job.processes->world().rank), progress);
     progress.info(describe(job.processes->world()));
   }
   TrainStart start;
@@ -245,6 +286,7 @@ int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits
 
 /// Checks everything that a run would need, and prints what it would do.
 int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
+  check_may_write(folder);
   Progress progress;
   try_samples(job.splits.train.source.get());
   try_samples(job.splits.test.source.get());
@@ -258,11 +300,12 @@ int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
 
 /// Reports how the run ended, and judges it.
 void conclude(const TrainOptions& options, const Job& job, const RunFolder& folder,
-              const TrainOutcome& outcome, const Json& summary, Gate& gate, Progress& progress) {
+              const RunState& start, const TrainOutcome& outcome, const Json& summary, Gate& gate,
+              Progress& progress) {
   if (outcome.end == RunEnd::complete) {
     progress.info(done_line(outcome));
   } else {
-    progress.info(stopped_line(options, job, folder, outcome));
+    progress.info(stopped_line(options, job, folder, start, outcome));
     if (folder.has_replaced()) progress.info(replaced_text(folder));
   }
   if (const std::string text = ledger_text(outcome.ledger, job); !text.empty()) progress.info(text);
@@ -276,10 +319,40 @@ void conclude(const TrainOptions& options, const Job& job, const RunFolder& fold
   }
 }
 
-int train_in_folder(const TrainOptions& options, const TrainLimits& limits, Job job,
+/// Ends a run that has nothing left to do, with its results. Returns false for another.
+bool conclude_complete(const Job& job, const RunFolder& folder, const TrainStart& start, Gate& gate,
+                       Progress& progress) {
+  Json results = results_of_complete(job, folder, start);
+  if (results.is_null()) return false;
+  progress.info(complete_line(job, folder, start.point.state));
+  note_new_place(folder, results, progress);
+  tell_others(job, "complete", folder.path());
+  gate.judge(results);
+  return true;
+}
+
+/// Refuses to replace a run that the new one needs; reports one that is removed at once.
+void begin_overwrite(const RunFolder& folder, const TrainStart& start, Progress& progress) {
+  folder.check_stays(start.checkpoint);
+  if (!folder.has_replaced()) return;
+  progress.info(fmt::format("the unfinished run in {} is removed; the run before it stays in {}",
+                            folder.path(), folder.file("replaced")));
+}
+
+/// Returns the options, with the run's own config in place of one from a stream, which nobody can
+/// read again: for command.txt and for commands in messages.
+TrainOptions with_lasting_config(TrainOptions options, const RunFolder& folder) {
+  if (!is_stream(options.config)) return options;
+  const auto word = std::find(options.command.begin(), options.command.end(), options.config);
+  if (word != options.command.end()) *word = folder.file("config.yaml");
+  return options;
+}
+
+int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job job,
                     const std::string& folder_path, Gate& gate, StartPhase& phase) {
   // First everything is read and checked; until then nothing in the folder changes.
-  RunFolder folder = open_folder(options, job.spec, folder_path);
+  RunFolder folder = open_folder(given, job.spec, folder_path);
+  const TrainOptions options = with_lasting_config(given, folder);
   Progress progress;
   if (folder.restored()) progress.info(restored_text(folder));
   if (options.overwrite) {
@@ -290,25 +363,13 @@ int train_in_folder(const TrainOptions& options, const TrainLimits& limits, Job 
   }
   TrainStart start = load_start(options, job, folder.path(), progress);
   continue_schedule(start, job, progress);
-  if (!options.overwrite) {
-    const Json results = results_of_complete(job, folder, start);
-    if (!results.is_null()) {
-      progress.info(complete_line(job, folder, start.point.state));
-      tell_others(job, "complete", folder.path());
-      gate.judge(results);
-      return 0;
-    }
-  }
+  if (!options.overwrite && conclude_complete(job, folder, start, gate, progress)) return 0;
 
-  check_stop();
-  if (options.overwrite) {
-    folder.check_stays(start.checkpoint);
-    if (folder.has_replaced()) {
-      progress.info(
-          fmt::format("the unfinished run in {} is removed; the run before it stays in {}",
-                      folder.path(), folder.file("replaced")));
-    }
+  if (const std::string text = fewer_epochs_text(job, start.point.state); !text.empty()) {
+    progress.info(text);
   }
+  check_stop();
+  if (options.overwrite) begin_overwrite(folder, start, progress);
   phase.begin_changes();
   const Replacement replacement(folder, progress);
   take_place(job, folder, start.checkpoint, options.overwrite, start.point,
@@ -327,7 +388,7 @@ int train_in_folder(const TrainOptions& options, const TrainLimits& limits, Job 
   Json summary;
   const TrainOutcome outcome =
       train_and_record(job, start.point, limits, folder, log, progress, summary);
-  conclude(options, job, folder, outcome, summary, gate, progress);
+  conclude(options, job, folder, start.point.state, outcome, summary, gate, progress);
   return exit_code_of(outcome.reason);
 }
 
@@ -356,7 +417,6 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   if (!job.writes()) return train_beside(options, std::move(job), limits, phase);
   const std::string folder = choose_folder(options, job.spec);
   check_keeps_config(options, folder);
-  check_may_write(folder);
   return options.dry_run ? dry_run(options, job, folder)
                          : train_in_folder(options, limits, std::move(job), folder, gate, phase);
 }

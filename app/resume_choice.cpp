@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include <fmt/ranges.h>
@@ -21,32 +20,20 @@ namespace {
 constexpr const char* kBest = "best";
 
 bool is_file(const std::string& path) {
-  std::error_code error;  // for a name that is too long or an inaccessible folder
-  return fs::is_regular_file(path, error);
-}
-
-bool is_folder(const std::string& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
+  return entry_type(path) == EntryType::file;
 }
 
 /// Returns the folders of abandoned branches, oldest first.
 std::vector<std::string> abandoned_folders(const std::string& folder) {
-  constexpr std::string_view kPrefix = "abandoned-";
-  std::vector<std::pair<std::int64_t, std::string>> found;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder + "/checkpoints", error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (!name.starts_with(kPrefix)) continue;
-    // Users remove some of them.
-    std::int64_t number = 0;
-    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), number);
-    found.emplace_back(number, fmt::format("{}/checkpoints/{}", folder, name));
+  std::vector<std::int64_t> found;
+  const std::string checkpoints = folder + "/checkpoints";
+  for (const std::string& name : list_names(checkpoints)) {
+    if (const std::int64_t number = number_of_abandoned(name); number >= 0) found.push_back(number);
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> paths;
-  for (auto& [number, path] : found) paths.push_back(std::move(path));
+  for (const std::int64_t number : found)
+    paths.push_back(checkpoints + "/" + abandoned_name(number));
   return paths;
 }
 
@@ -113,7 +100,7 @@ std::string named_path(const std::string& name, const std::string& folder) {
   }
   const auto found = std::find_if(places.begin(), places.end(), is_file);
   if (found != places.end()) return *found;
-  if (!is_folder(name)) refuse_name(name, folder);
+  if (entry_type(name) != EntryType::folder) refuse_name(name, folder);
   return name;
 }
 
@@ -174,17 +161,8 @@ void check_is_not_replaced(const std::string& named, const std::string& folder) 
 /// Returns the last step whose checkpoint went to checkpoints/, by the log of the run; -1 if there
 /// is none.
 std::int64_t last_saved_step(const std::string& folder) {
-  const std::string log = folder + "/metrics.jsonl";
-  std::int64_t step = -1;
-  if (!is_file(log)) return step;
-  read_log_lines(log, [&](const std::string& line) {
-    if (line.find("\"event\":\"checkpoint\"") == std::string::npos) return;
-    const Json event = Json::parse(line, nullptr, false);
-    if (event.is_object() && event.value("path", "").starts_with("checkpoints/")) {
-      step = event.value("step", step);
-    }
-  });
-  return step;
+  const auto lines = lines_of_checkpoints(folder + "/metrics.jsonl");
+  return lines.empty() ? -1 : lines.rbegin()->first;
 }
 
 std::optional<VerifiedCheckpoint> newest_of(const std::string& place, const Plan& plan,
@@ -204,7 +182,8 @@ std::optional<ResumeChoice> choose_checkpoint(const TrainOptions& options,
   if (options.resume != "auto" && options.resume != "must") {
     const std::string named = named_path(options.resume, folder);
     if (!options.overwrite) check_is_not_replaced(named, folder);
-    if (!is_folder(named)) return ResumeChoice{VerifiedCheckpoint(named, plan), true};
+    if (entry_type(named) != EntryType::folder)
+      return ResumeChoice{VerifiedCheckpoint(named, plan), true};
     const std::string place = place_of_checkpoints(named);
     auto newest = newest_of(place, plan, progress);
     if (newest) return ResumeChoice{*std::move(newest), !is_same_entry(place, checkpoints)};

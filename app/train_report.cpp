@@ -38,7 +38,7 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
   Json summary;
   summary["v"] = 1;
   summary["run"] = job.spec.name;
-  summary["folder"] = folder.path();
+  summary["folder"] = folder.current_path();
   summary["status"] = name_of(outcome.end);
   summary["exit_code"] = exit_code_of(outcome.reason);
   summary["epochs"] = outcome.state.epoch;
@@ -123,11 +123,16 @@ std::string why_cores_are_short(const Job& job) {
 }
 
 std::string stopped_line(const TrainOptions& options, const Job& job, const RunFolder& folder,
-                         const TrainOutcome& outcome) {
+                         const RunState& start, const TrainOutcome& outcome) {
   const char* why = outcome.end == RunEnd::max_steps ? "--max-steps" : name_of(outcome.reason);
   if (outcome.state.step == 0 && outcome.state.epoch == 0) {
     return fmt::format("stopped before the end of the first step ({}): there was nothing to save",
                        why);
+  }
+  if (outcome.end == RunEnd::max_steps && outcome.state.step == start.step) {
+    return fmt::format("the run has {} steps already (--max-steps {}): nothing was trained; {}",
+                       start.step, options.max_steps,
+                       how_to_go_on(options, job, folder, outcome.end));
   }
   return fmt::format("stopped at step {} ({}), checkpoint saved; {}", outcome.state.step, why,
                      how_to_go_on(options, job, folder, outcome.end));

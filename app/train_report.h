@@ -27,8 +27,9 @@ std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunF
                          RunEnd end);
 /// Calls the function of process_devices.h for the processes of a run on this machine.
 std::string why_cores_are_short(const Job& job);
-/// Returns the last line of a run that ended early: where, why, what was saved and how to continue.
+/// Returns the last line of a run that began at `start` and ended early: where, why, what was saved
+/// and how to continue.
 std::string stopped_line(const TrainOptions& options, const Job& job, const RunFolder& folder,
-                         const TrainOutcome& outcome);
+                         const RunState& start, const TrainOutcome& outcome);
 
 }  // namespace dpt

@@ -21,18 +21,31 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
+/// Returns how to get a run that `changes` do not prevent.
+std::string remedy_for(const std::vector<std::string>& changes, const TrainOptions& options,
+                       const std::string& folder) {
+  const bool has_name = std::any_of(changes.begin(), changes.end(), [](const std::string& change) {
+    return change.starts_with("name:");
+  });
+  std::string text = "Restore the values";
+  if (has_name) text += " (to choose the folder, give --run-dir DIR instead of another name)";
+  if (options.overwrite) {
+    return text + ", or leave out --resume: --overwrite alone starts a new run in " + folder;
+  }
+  return text + ", or start a new run: --resume never (in a new folder), --run-dir DIR, or " +
+         "--overwrite (replaces the run in " + folder + ")";
+}
+
 /// Refuses to resume with a config other than the one that made the checkpoint.
 void check_same_config(const std::string& checkpoint, const CheckpointHeader& header,
-                       const std::string& folder, const Job& job) {
+                       const TrainOptions& options, const std::string& folder, const Job& job) {
   const std::vector<std::string> changes =
       refused_changes(catalog(), header.config, checkpoint, job.resolved_config);
   if (!changes.empty()) {
     fail(ErrorKind::usage,
-         "{} was saved with another config:\n  {}\nA resumed run may change only {}. Restore the "
-         "values, or start a new run: --resume never (in a new folder), --run-dir DIR, or "
-         "--overwrite (replaces the run in {})",
+         "{} was saved with another config:\n  {}\nA resumed run may change only {}. {}",
          checkpoint, list_of_changes(changes, "\n  "),
-         fmt::join(changeable_fields(catalog()), ", "), folder);
+         fmt::join(changeable_fields(catalog()), ", "), remedy_for(changes, options, folder));
   }
 }
 
@@ -193,7 +206,7 @@ TrainStart load_start(const TrainOptions& options, const Job& job, const std::st
   }
   start.checkpoint = choice->file.path();
   const CheckpointHeader& header = choice->file.header();
-  check_same_config(start.checkpoint, header, folder, job);
+  check_same_config(start.checkpoint, header, options, folder, job);
   start.other_data = check_same_data(start.checkpoint, header, job, options.allow_other_data);
   if (!start.other_data.empty()) {
     progress.warn(fmt::format("{}: {} (--allow-other-data)", start.checkpoint, start.other_data));

@@ -1,7 +1,7 @@
 // Which checkpoints a folder has, which is the newest good one, and which may go.
 #include "engine/checkpoints/retention.h"
 
-#include <sys/stat.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <charconv>
@@ -93,22 +93,14 @@ std::string newest_good_checkpoint(const std::string& folder,
   return {};
 }
 
-Retention::Stamp Retention::stamp_of(const HeldPath& path) {
-  struct stat status {};
-  if (::fstatat(path.at(), path.name(), &status, 0) != 0) return {};
-  return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ino};
-}
-
 void Retention::note_good(const HeldPath& path) {
-  good_[path.text()] = stamp_of(path);
+  const FileHandle file = open_file(path, O_RDONLY | O_NONBLOCK);
+  if (file.is_open()) written_.add_written(file.fd());
 }
 
-bool Retention::is_good(const HeldPath& path) {
-  const auto known = good_.find(path.text());
-  if (known != good_.end() && known->second == stamp_of(path)) return true;
-  if (!defect_of(path).empty()) return false;
-  note_good(path);
-  return true;
+bool Retention::is_good(const HeldPath& path) const {
+  const FileHandle file = open_file(path, O_RDONLY | O_NONBLOCK);
+  return (file.is_open() && written_.contains(file.fd())) || defect_of(path).empty();
 }
 
 void Retention::apply(std::int64_t newest, const std::function<bool(std::int64_t)>& is_needed,
@@ -119,7 +111,6 @@ void Retention::apply(std::int64_t newest, const std::function<bool(std::int64_t
     } catch (const Error& error) {
       warn(error.what());
     }
-    good_.erase(path.text());
   };
   std::vector<std::int64_t> steps = list_steps(folder_);
   std::erase_if(steps, [&](std::int64_t step) { return step > newest; });

@@ -3,17 +3,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "engine/checkpoints/held_path.h"
+#include "engine/checkpoints/verified_files.h"
 
 namespace dpt {
 
-/// Removes old checkpoints. It remembers which files it knows to be good, so that a save reads no
-/// file again. Used by one thread at a time.
+/// Removes old checkpoints. Reads no file that this process has written (note_good) or verified
+/// before (verified_files.h). Used by one thread at a time.
 class Retention {
  public:
   /// Of the files in `folder`, the newest `keep_last` (at least 1) good ones stay. A damaged file
@@ -21,7 +21,7 @@ class Retention {
   Retention(HeldPath folder, std::int64_t keep_last)
       : folder_(std::move(folder)), keep_last_(keep_last) {}
 
-  /// The file that this process has just written, or read whole, is good.
+  /// Records that the file is good, which this process has just written.
   void note_good(const HeldPath& path);
   /// This step's file is never removed: the run was resumed from it by name.
   void pin(std::int64_t step) { pinned_.insert(step); }
@@ -34,19 +34,11 @@ class Retention {
              const std::function<void(const std::string&)>& warn);
 
  private:
-  /// What shows, without reading, that a file has the same bytes as before: size, time of change,
-  /// inode number.
-  struct Stamp {
-    std::int64_t size = -1, seconds = 0, nanoseconds = 0;
-    std::uint64_t file = 0;
-    bool operator==(const Stamp&) const = default;
-  };
-  static Stamp stamp_of(const HeldPath& path);
-  bool is_good(const HeldPath& path);
+  bool is_good(const HeldPath& path) const;
 
   HeldPath folder_;
   std::int64_t keep_last_;
-  std::map<std::string, Stamp> good_;
+  VerifiedFiles written_;
   std::set<std::int64_t> pinned_;
 };
 

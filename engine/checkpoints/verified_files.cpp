@@ -54,6 +54,12 @@ void VerifiedFiles::add(int fd, const FileStamp& before) {
   stamps_[{before.device, before.inode}] = before;
 }
 
+void VerifiedFiles::add_written(int fd) {
+  const FileStamp stamp = stamp_of(fd);
+  const std::lock_guard lock(mutex_);
+  stamps_[{stamp.device, stamp.inode}] = stamp;
+}
+
 VerifiedFiles& verified_files() {
   static VerifiedFiles files;
   return files;

@@ -31,6 +31,9 @@ class VerifiedFiles {
   /// Records that the file was read completely and found good. Does nothing if it has changed since
   /// `before`.
   void add(int fd, const FileStamp& before);
+  /// Records that the file is good, because this process has just written it. REQUIRES: nothing
+  /// else could write into it meanwhile.
+  void add_written(int fd);
 
  private:
   using Key = std::pair<std::uint64_t, std::uint64_t>;  ///< device, inode

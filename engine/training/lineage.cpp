@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -12,6 +13,7 @@
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/file_io.h"
 #include "engine/training/best.h"
+#include "engine/training/run_files.h"
 #include "engine/training/run_log.h"
 #include "kernels/error.h"
 #include "kernels/text.h"
@@ -86,12 +88,38 @@ Origin origin_of(const RunFolder& folder, const std::string& from, const Startin
   return {is_own, folder.checkpoint_place(start.state.step), start.checksum};
 }
 
+/// Returns true for a file of an abandoned branch of this folder that has its log next to it.
+bool is_of_branch(const RunFolder& folder, const std::string& from) {
+  const std::string branch = folder_of(from);
+  return !from.empty() && is_same_entry(branch + "/..", folder.at("checkpoints")) &&
+         exists(branch + "/" + kLog);
+}
+
+/// Returns the steps of checkpoints that the folder's line of descent has in common with the
+/// abandoned branch of the file `from`: both logs say the same about them, with the same time.
+std::set<std::int64_t> shared_steps(const RunFolder& folder, const std::string& from) {
+  std::set<std::int64_t> shared;
+  if (!is_of_branch(folder, from)) return shared;
+  try {
+    const auto branch = lines_of_checkpoints(folder_of(from) + "/" + kLog);
+    for (const auto& [step, line] : lines_of_checkpoints(folder.at(kLog))) {
+      const auto found = branch.find(step);
+      if (found != branch.end() && found->second == line) shared.insert(step);
+    }
+  } catch (const Error&) {
+    // Without the logs, all of the other line moves: nothing is lost, and a message says so.
+    shared.clear();
+  }
+  return shared;
+}
+
 /// Leaves in checkpoints/ the resumed file and what it descends from. The resumed file takes its
 /// place first and the newest goes last, so that a crash on the way leaves a run that goes on.
 void leave_branch(const RunFolder& folder, const std::string& from, const StartingPoint& start,
                   Aside& aside, const Notify& notify) {
   const Origin origin = origin_of(folder, from, start);
   const std::int64_t step = start.state.step;
+  const std::set<std::int64_t> shared = shared_steps(folder, from);
   std::vector<std::int64_t> left;
   const auto here = header_of(origin.own_place);
   if (!here || here->checksum != origin.checksum) {
@@ -104,7 +132,8 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
   std::vector<std::int64_t> steps = list_steps(folder.at("checkpoints"));
   std::reverse(steps.begin(), steps.end());
   for (const std::int64_t other : steps) {
-    if (other == step || (other < step && origin.is_own)) continue;
+    const bool is_ancestor = other < step && (origin.is_own || shared.contains(other));
+    if (other == step || is_ancestor) continue;
     const HeldPath path = folder.checkpoint_place(other);
     move_durably(path, aside.place_for_own(path));
     left.push_back(other);
@@ -123,10 +152,9 @@ void leave_log_lines(const RunFolder& folder, const std::string& from, const Sta
   try {
     const RunState& state = start.state;
     // The file belongs to an abandoned branch, whose log is next to its checkpoints.
-    const std::string branch = folder_of(from), log = branch + "/" + kLog;
-    if (!from.empty() && is_same_entry(branch + "/..", folder.at("checkpoints")) && exists(log)) {
-      const RestoredLines lines =
-          restore_log_lines(folder.place(), log, state.step, state.epoch, state.rollbacks);
+    if (is_of_branch(folder, from)) {
+      const RestoredLines lines = restore_log_lines(folder.place(), folder_of(from) + "/" + kLog,
+                                                    state.step, state.epoch, state.rollbacks);
       notify(fmt::format(
           "{} line(s) of this branch are back in metrics.jsonl; {} line(s) of the other one are "
           "moved to metrics.abandoned.jsonl",
@@ -166,15 +194,19 @@ std::vector<std::string> best_candidates(const RunFolder& folder, const std::str
 }
 
 /// StartingPoint::ancestors, where they are next to the resumed file: checkpoints of the folder
-/// that it is in, or of the run whose best.safetensors it is.
-void find_ancestors(const Job& job, const std::string& from, StartingPoint& start) {
+/// that it is in, or of the run whose best.safetensors it is. Those of an abandoned branch may be
+/// in checkpoints/ of `folder`.
+void find_ancestors(const Job& job, const RunFolder& folder, const std::string& from,
+                    StartingPoint& start) {
   const std::int64_t step = start.state.rollback_step;
   if (job.spec.train.on_divergence.policy != DivergencePolicy::rollback || from.empty() ||
       step <= 0 || step == start.state.step) {
     return;
   }
   const std::string source = folder_of(from);
-  for (const std::string& place : {source, source + "/checkpoints"}) {
+  std::vector<std::string> places = {source, source + "/checkpoints"};
+  if (shared_steps(folder, from).contains(step)) places.push_back(folder.checkpoints());
+  for (const std::string& place : places) {
     const std::string path = place + "/" + checkpoint_name(step);
     const auto header = header_of(path);
     if (!header || header->state.step != step) continue;
@@ -234,7 +266,7 @@ void report_abandoned(const RunFolder& folder, const Notify& notify) {
   std::uint64_t bytes = 0;
   const HeldPath checkpoints = folder.at("checkpoints");
   for (const std::string& name : list_names(checkpoints)) {
-    if (!name.starts_with("abandoned-")) continue;
+    if (number_of_abandoned(name) < 0) continue;
     ++folders;
     bytes += size_of(checkpoints / name);
   }
@@ -309,7 +341,7 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
   Aside aside(folder);
   std::vector<std::string> candidates = best_candidates(folder, from, start.state);
   std::string resumed = from;
-  find_ancestors(job, from, start);
+  find_ancestors(job, folder, from, start);
   if (overwrite) {
     for (std::string& path : candidates) path = folder.after_set_aside(path);
     // They stay there until the first save: a file in checkpoints/ would end the old run.

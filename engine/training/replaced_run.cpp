@@ -111,9 +111,9 @@ void remove_run(const HeldPath& folder) {
 
 /// Returns abandoned-1, or the first number that is free.
 HeldPath free_abandoned_in(const HeldPath& checkpoints) {
-  int i = 1;
-  while (has_entry(checkpoints / fmt::format("abandoned-{}", i))) ++i;
-  return checkpoints / fmt::format("abandoned-{}", i);
+  std::int64_t number = 1;
+  while (has_entry(checkpoints / abandoned_name(number))) ++number;
+  return checkpoints / abandoned_name(number);
 }
 
 /// Moves the files of the new run away, while the old one is in replaced.restoring/. Returns the
@@ -176,8 +176,7 @@ void finish_removal(const HeldPath& folder) {
 }  // namespace
 
 bool is_checkpoint_name(std::string_view name) {
-  constexpr std::string_view kAbandoned = "abandoned-";
-  if (name.starts_with(kAbandoned)) return is_number(name.substr(kAbandoned.size()));
+  if (number_of_abandoned(name) >= 0) return true;
   if (name.ends_with(kTemporarySuffix)) {
     name.remove_suffix(std::string_view(kTemporarySuffix).size());
   }

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/file_io.h"
+#include "engine/training/linked_checkpoints.h"
 #include "engine/training/run_log.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
+#include "kernels/secret.h"
 
 namespace dpt {
 namespace {
@@ -22,6 +25,8 @@ constexpr std::array kFiles = {"checkpoints",   "best.safetensors",
                                "metrics.jsonl", "metrics.abandoned.jsonl",
                                "summary.json",  "logs",
                                "tensorboard",   "report.html"};
+
+constexpr std::string_view kAbandoned = "abandoned-";
 
 /// Names of other entries.
 constexpr std::array kOthers = {kLockFile, kMarkerFile, kReplaced, kMoving, kRestoring};
@@ -82,6 +87,10 @@ std::vector<std::string> names_in_marker(const HeldPath& folder) {
   return names;
 }
 
+void replace_marker(const HeldPath& folder, const Json& marker) {
+  write_file_atomically(folder / kMarkerFile, json_text(marker) + "\n");
+}
+
 bool is_checkpoint(const HeldPath& file) {
   return entry_type(file) == EntryType::file && defect_of(file).empty();
 }
@@ -104,7 +113,10 @@ bool is_run_without_marker(const HeldPath& folder) {
 /// (created for the run, or by a shell's redirection) holds nothing, and pipes are not written to.
 bool holds_something(const HeldPath& path) {
   const EntryType type = entry_type(path);
-  if (type == EntryType::folder) return !list_names(path).empty();
+  if (type == EntryType::folder) {
+    const std::vector<std::string> names = list_names(path);
+    return !std::all_of(names.begin(), names.end(), is_record_of_checkpoints);
+  }
   return type == EntryType::file && !beginning_of(path, 1).empty();
 }
 
@@ -114,6 +126,18 @@ bool is_number(std::string_view text) {
   const bool has_digits = std::all_of(text.begin(), text.end(),
                                       [](char digit) { return digit >= '0' && digit <= '9'; });
   return has_digits && !text.empty() && (text.size() == 1 || text.front() != '0');
+}
+
+std::string abandoned_name(std::int64_t number) {
+  return fmt::format("{}{}", kAbandoned, number);
+}
+
+std::int64_t number_of_abandoned(std::string_view name) {
+  if (!name.starts_with(kAbandoned)) return -1;
+  name.remove_prefix(kAbandoned.size());
+  std::int64_t number = -1;
+  const auto result = std::from_chars(name.data(), name.data() + name.size(), number);
+  return is_number(name) && result.ec == std::errc() ? number : -1;
 }
 
 bool has_log_of_dpt(const HeldPath& folder) {
@@ -160,6 +184,21 @@ std::vector<std::string> names_in_the_way(const HeldPath& folder) {
   return found;
 }
 
+std::string id_in_marker(const HeldPath& folder) {
+  const Json marker = read_marker(folder);
+  const bool has_id = marker.is_object() && marker.contains("id") && marker["id"].is_string();
+  return has_id ? marker["id"].get<std::string>() : std::string();
+}
+
+std::string make_id_in_marker(const HeldPath& folder) {
+  Json marker = read_marker(folder);
+  if (const std::string id = id_in_marker(folder); !id.empty()) return id;
+  std::string id = random_text(16);
+  marker["id"] = id;
+  replace_marker(folder, marker);
+  return id;
+}
+
 void write_marker(const HeldPath& folder, const std::vector<std::string>& more) {
   std::vector<std::string> names = names_in_marker(folder);
   const std::size_t before = names.size();
@@ -169,7 +208,10 @@ void write_marker(const HeldPath& folder, const std::vector<std::string>& more) 
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
   if (is_marked(folder) && names.size() == before) return;
-  write_file_atomically(folder / kMarkerFile, json_text(Json{{"v", 1}, {"files", names}}) + "\n");
+  Json marker = read_marker(folder);
+  marker["v"] = 1;
+  marker["files"] = names;
+  replace_marker(folder, marker);
 }
 
 OwnNames::OwnNames(const HeldPath& folder) : folder_(folder), names_(names_in_marker(folder)) {}
@@ -194,7 +236,9 @@ std::vector<std::string> entries_of_run(const HeldPath& folder) {
       entries.push_back(name);
     } else if (is_shared_folder(name) && entry_type(folder / name) == EntryType::folder) {
       for (const std::string& inner : list_names(folder / name)) {
-        if (is_log_of_dpt(name, inner)) rest.push_back(name + "/" + inner);
+        const bool is_own =
+            is_log_of_dpt(name, inner) && (name != "logs" || is_message_log(folder / name / inner));
+        if (is_own) rest.push_back(name + "/" + inner);
       }
     } else {
       rest.push_back(name);
@@ -202,6 +246,21 @@ std::vector<std::string> entries_of_run(const HeldPath& folder) {
   }
   entries.insert(entries.end(), rest.begin(), rest.end());
   return entries;
+}
+
+bool is_message_log(const HeldPath& file) {
+  // "2026-11-25T09:30:00+01:00 info rank 1 of 2"; Progress::also_to writes it.
+  constexpr std::string_view kTime = "0000-00-00T00:00:00+00:00 ";
+  const std::string begin = beginning_of(file, 64);
+  const std::string_view text = begin;
+  if (text.size() < kTime.size()) return false;
+  for (std::size_t i = 0; i < kTime.size(); ++i) {
+    const bool is_digit = text[i] >= '0' && text[i] <= '9';
+    const bool is_sign = kTime[i] == '+' && (text[i] == '+' || text[i] == '-');
+    if (kTime[i] == '0' ? !is_digit : !is_sign && text[i] != kTime[i]) return false;
+  }
+  const std::string_view level = text.substr(kTime.size());
+  return level.starts_with("info ") || level.starts_with("warning ");
 }
 
 bool is_output_of_dpt(const HeldPath& file) {

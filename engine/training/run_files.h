@@ -2,6 +2,7 @@
 // marker, by their content. Nothing else in a folder is ever overwritten, moved or removed.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +12,7 @@
 namespace dpt {
 
 /// The first file that a run writes: JSON, {"v":1, "files":[...]}, with the names that dpt uses in
-/// the folder.
+/// the folder, and perhaps "id".
 inline constexpr const char* kMarkerFile = ".dpt-run";
 inline constexpr const char* kLockFile = ".lock";
 
@@ -23,6 +24,11 @@ inline constexpr const char* kRemoved = "replaced.tmp";
 
 /// Returns true if the text is a whole number as dpt writes it: digits, no leading zero.
 bool is_number(std::string_view text);
+
+/// Returns "abandoned-N", the name of a folder in checkpoints/ for what a run moves aside.
+std::string abandoned_name(std::int64_t number);
+/// Returns N of "abandoned-N", or -1 for another name.
+std::int64_t number_of_abandoned(std::string_view name);
 
 /// Returns true if the folder has the marker.
 bool is_marked(const HeldPath& folder);
@@ -43,6 +49,12 @@ std::vector<std::string> names_in_the_way(const HeldPath& folder);
 /// that another version has put there stay.
 void write_marker(const HeldPath& folder, const std::vector<std::string>& more = {});
 
+/// Returns the random id of the run folder in its marker; empty if it has none. Only folders whose
+/// checkpoints are elsewhere have one (linked_checkpoints.h).
+std::string id_in_marker(const HeldPath& folder);
+/// Returns the same after giving the folder an id if it has none. REQUIRES: it has a marker.
+std::string make_id_in_marker(const HeldPath& folder);
+
 /// Names at the top of `folder` that dpt may have written. `name` may end in ".tmp".
 class OwnNames {
  public:
@@ -61,6 +73,9 @@ std::vector<std::string> entries_of_run(const HeldPath& folder);
 /// Returns true if a file at the top of a run folder is the output of another command that this run
 /// may replace: it begins as a verdict or a report does.
 bool is_output_of_dpt(const HeldPath& file);
+
+/// Returns true if a file begins as a log of dpt's messages does, with a time and a level.
+bool is_message_log(const HeldPath& file);
 
 /// Beginnings of the files of --verdict and --junit, by which an earlier one is recognised, and a
 /// text near the beginning of a report.

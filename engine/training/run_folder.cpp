@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "engine/checkpoints/checkpoint.h"
+#include "engine/training/linked_checkpoints.h"
 #include "engine/training/replaced_run.h"
 #include "engine/training/run_files.h"
 #include "engine/training/run_lock.h"
@@ -71,6 +72,34 @@ std::string without_slashes_at_end(std::string path) {
   return path;
 }
 
+/// Returns the names of the runs that a folder which is no run itself holds.
+std::vector<std::string> runs_in(const HeldPath& folder) {
+  std::vector<std::string> runs;
+  if (entry_type(folder) != EntryType::folder || is_marked(folder)) return runs;
+  for (const std::string& name : list_names(folder)) {
+    const HeldPath inside = folder / name;
+    const bool is_run = entry_type(inside) == EntryType::folder && is_run_folder(inside.text()) &&
+                        (is_marked(inside) || has_log_of_dpt(inside));
+    if (is_run) runs.push_back(name);
+  }
+  if (!runs.empty() && is_run_of_dpt(folder)) runs.clear();
+  return runs;
+}
+
+/// Refuses a folder of runs, which commands would take for one run, and not see those in it.
+void check_holds_no_runs(const std::string& path) {
+  std::vector<std::string> runs = runs_in(path);
+  if (runs.empty()) return;
+  constexpr std::size_t kMax = 3;
+  const std::size_t more = runs.size() > kMax ? runs.size() - kMax : 0;
+  runs.resize(runs.size() - more);
+  fail(ErrorKind::usage,
+       "{} holds runs ({}{}), which a run in it would hide; nothing was changed. Give the run a "
+       "folder of its own, such as --run-dir {}/NAME",
+       path, fmt::join(runs, ", "), more > 0 ? fmt::format(" and {} more", more) : "",
+       without_slashes_at_end(path));
+}
+
 }  // namespace
 
 RunFolder::RunFolder(Unopened, std::string path, const std::vector<std::string>& outputs)
@@ -101,6 +130,7 @@ bool RunFolder::open() {
   if (!lock()) return false;
   check_replaced_run(root_);
   write_marker(root_, outputs_);
+  checkpoints_lock_ = hold_linked_checkpoints(root_);
   const RestoredRun restored = recover_replaced_run(root_);
   restored_ = restored.any;
   if (!restored.abandoned.empty()) kept_of_new_ = checkpoints() + "/" + restored.abandoned;
@@ -220,6 +250,7 @@ void RunFolder::check_only_ours() const {
   const bool is_link = entry_type(at("checkpoints"), false) == EntryType::link;
   for (const std::string& name : list_names(at("checkpoints"))) {
     const bool is_set_aside_there = is_link && name == kReplacedCheckpoints;
+    if (is_record_of_checkpoints(name)) continue;
     if (!is_checkpoint_name(name) && !is_set_aside_there) refuse("checkpoints/" + name);
     const HeldPath inside = at("checkpoints") / name;
     if (entry_type(inside, false) != EntryType::folder) continue;
@@ -259,6 +290,10 @@ HeldPath RunFolder::make_abandoned() const {
 
 void check_may_write(const std::string& path) {
   check_is_no_part_of_run(path);
+  const std::string checkpoints = path + "/checkpoints";
+  if (entry_type(checkpoints, false) == EntryType::link) check_is_no_part_of_run(checkpoints);
+  check_linked_checkpoints(path);
+  check_holds_no_runs(path);
   const std::vector<std::string> names = names_in_the_way(path);
   if (names.empty()) return;
   fail(ErrorKind::usage,
@@ -276,8 +311,14 @@ bool is_run_folder(const std::string& path) {
   for (const char* name : {"config.yaml", kReplaced, kMoving, kRestoring}) {
     if (fs::exists(path + "/" + name, ignored)) return true;
   }
-  return fs::is_directory(path + "/checkpoints", ignored) &&
-         !fs::is_empty(path + "/checkpoints", ignored);
+  const std::string checkpoints = path + "/checkpoints";
+  if (!fs::is_directory(checkpoints, ignored)) return false;
+  std::error_code failure;
+  for (fs::directory_iterator entry(checkpoints, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    if (!is_record_of_checkpoints(entry->path().filename().string())) return true;
+  }
+  return static_cast<bool>(failure);
 }
 
 std::string folder_of_run(const std::string& path) {
@@ -296,7 +337,9 @@ std::string folder_of_run(const std::string& path) {
 std::string free_run_folder(const std::string& name, int first) {
   for (int i = first;; ++i) {
     const std::string path = i == 1 ? "runs/" + name : fmt::format("runs/{}-{}", name, i);
-    if (!is_run_folder(path) && names_in_the_way(path).empty()) return path;
+    if (!is_run_folder(path) && names_in_the_way(path).empty() && runs_in(path).empty()) {
+      return path;
+    }
   }
 }
 

@@ -95,6 +95,7 @@ class RunFolder {
   std::string path_;
   HeldPath root_{""};
   FileHandle lock_;
+  FileHandle checkpoints_lock_;  ///< of the folder that `checkpoints` is a link to, if it is one
   bool restored_ = false, said_moved_ = false;
   std::string kept_of_new_;
   std::vector<std::string> outputs_;  ///< names in the folder

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/checkpoints/checkpoint.h"
 #include "engine/spec/secrets.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
@@ -319,6 +320,23 @@ void read_log_lines(const HeldPath& path, const std::function<void(const std::st
   for (std::string line; lines.next(line);) visit(line);
 }
 
+std::map<std::int64_t, std::string> lines_of_checkpoints(const HeldPath& log) {
+  std::map<std::int64_t, std::string> lines;
+  if (entry_type(log) != EntryType::file) return lines;
+  read_log_lines(log, [&](const std::string& line) {
+    // Parse only lines that may be it: most are of steps.
+    if (line.find("\"event\":\"checkpoint\"") == std::string::npos) return;
+    const Json event = Json::parse(line, nullptr, false);
+    if (!event.is_object() || !event.contains("path") || !event["path"].is_string()) return;
+    const std::string path = event["path"].get<std::string>();
+    constexpr std::string_view kFolder = "checkpoints/";
+    if (!path.starts_with(kFolder)) return;
+    const std::int64_t step = step_of_checkpoint(std::string_view(path).substr(kFolder.size()));
+    if (step >= 0) lines[step] = line;
+  });
+  return lines;
+}
+
 std::int64_t abandon_log_lines(const HeldPath& folder, std::int64_t step, std::int64_t epoch,
                                std::int64_t rollbacks) {
   const HeldPath path = folder / "metrics.jsonl";
@@ -368,13 +386,16 @@ RestoredLines restore_log_lines(const HeldPath& folder, const HeldPath& branch_l
   // Counts how often each line of the new log has yet to be found in the existing files.
   std::unordered_map<std::size_t, std::int64_t> expected;
   const std::hash<std::string> hash;
-  each_of_branch([&](const std::string& line) { ++expected[hash(line)]; });
+  RestoredLines result;
+  each_of_branch([&](const std::string& line) {
+    ++expected[hash(line)];
+    ++result.restored;
+  });
   const auto is_expected = [&](const std::string& line) {
     const auto found = expected.find(hash(line));
     return found != expected.end() && found->second-- > 0;
   };
 
-  RestoredLines result;
   // Lines that stay come first, so that they are not taken for lines that return.
   std::vector<bool> leaves;  // one for each line of the log
   if (entry_type(path) != EntryType::none) {
@@ -385,11 +406,7 @@ RestoredLines restore_log_lines(const HeldPath& folder, const HeldPath& branch_l
   if (entry_type(abandoned_path) != EntryType::none) {
     LineReader lines(abandoned_path);
     for (std::string line; lines.next(line);) {
-      if (is_expected(line)) {
-        ++result.restored;
-      } else {
-        abandoned.write(line);
-      }
+      if (!is_expected(line)) abandoned.write(line);
     }
   }
   if (!leaves.empty()) {
@@ -399,6 +416,7 @@ RestoredLines restore_log_lines(const HeldPath& folder, const HeldPath& branch_l
       if (*each_leaves) abandoned.write(line);
     }
     result.abandoned = std::count(leaves.begin(), leaves.end(), true);
+    result.restored -= std::count(leaves.begin(), leaves.end(), false);
   }
   abandoned.commit();
   Rewriting kept(path);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -59,13 +60,17 @@ class RunLog {
 /// Throws ErrorKind::data.
 void read_log_lines(const HeldPath& path, const std::function<void(const std::string&)>& visit);
 
+/// Returns, for each step that was saved in checkpoints/, the last line of a log that says so;
+/// empty if there is no log.
+std::map<std::int64_t, std::string> lines_of_checkpoints(const HeldPath& log);
+
 /// Moves the lines of `folder`/metrics.jsonl that came after the moment (step, epochs completed,
 /// rollbacks so far) at which a run goes on, to the end of metrics.abandoned.jsonl: these steps
 /// will be repeated. Returns how many. Throws ErrorKind::data; the log is as it was then.
 std::int64_t abandon_log_lines(const HeldPath& folder, std::int64_t step, std::int64_t epoch,
                                std::int64_t rollbacks = 0);
 
-/// Numbers of lines that restore_log_lines has moved.
+/// Numbers of lines that metrics.jsonl has gained and lost by restore_log_lines.
 struct RestoredLines {
   std::int64_t restored = 0, abandoned = 0;
 };

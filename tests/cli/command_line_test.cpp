@@ -59,6 +59,7 @@ TEST_CASE("what a command line lacks, and numbers out of range, are usage errors
                                                 {"train", "small.yaml", "--max-time"},
                                                 {"train", "small.yaml", "--weights", ""},
                                                 {"train", "small.yaml", "--weights="},
+                                                {"train", "small.yaml", "--resume=", "--dry-run"},
                                                 {"train", "small.yaml", "--run-dir", ""},
                                                 {"train", "small.yaml", "--resume", ""},
                                                 {"train", "small.yaml", "--max-time", ""},
@@ -74,6 +75,8 @@ TEST_CASE("what a command line lacks, and numbers out of range, are usage errors
     CHECK_FALSE(finished.err.empty());
     CHECK(finished.out.empty());
   }
+  check_contains(w.run({"train", "small.yaml", "--resume=", "--dry-run"}).err,
+                 "--resume=: expected a value after '=', found an empty string");
   CHECK_FALSE(fs::exists(w.dir.file("runs")));
 }
 

@@ -174,7 +174,8 @@ TEST_CASE("--overwrite leaves what others keep in logs/ and tensorboard/") {
   fs::create_directories(w.dir.file("r/logs"));
   write_file(w.dir.file("r/logs/precious.log"), "mine");
   write_file(w.dir.file("r/logs/rank-a.log"), "mine");
-  write_file(w.dir.file("r/logs/rank-1.log"), "the run's");
+  write_file(w.dir.file("r/logs/rank-1.log"), "2026-11-25T09:30:00+01:00 info rank 1 of 2\n");
+  write_file(w.dir.file("r/logs/rank-2.log"), "mine");
   const std::string other = "r/tensorboard/events.out.tfevents.1.host.2.0";
   write_file(w.dir.file(other), "mine");
   const auto count_own = [&] {
@@ -188,6 +189,7 @@ TEST_CASE("--overwrite leaves what others keep in logs/ and tensorboard/") {
   w.train_well({"--overwrite", "log.tensorboard=false"});
   CHECK(read_file(w.dir.file("r/logs/precious.log")) == "mine");
   CHECK_FALSE(fs::exists(w.dir.file("r/logs/rank-1.log")));
+  CHECK(read_file(w.dir.file("r/logs/rank-2.log")) == "mine");
   CHECK(read_file(w.dir.file(other)) == "mine");
   CHECK(count_own() == 0);
   CHECK_FALSE(fs::exists(w.dir.file("r/replaced")));
@@ -426,7 +428,10 @@ TEST_CASE("checkpoints/ may be a link to another file system, through everything
     CHECK_FALSE(fs::exists(disk.file("replaced")));
     w.train_well(with(other, {"--overwrite"}));
     CHECK(steps_in(disk.path()) == Steps{36});
-    CHECK(std::distance(fs::directory_iterator(disk.path()), {}) == 1);
+    const auto is_shown = [](const fs::directory_entry& entry) {
+      return entry.path().filename().string().front() != '.';
+    };
+    CHECK(std::count_if(fs::directory_iterator(disk.path()), {}, is_shown) == 1);
     CHECK_FALSE(fs::exists(w.dir.file("r/replaced")));
   }
 }

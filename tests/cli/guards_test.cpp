@@ -139,10 +139,13 @@ TEST_CASE("durations: units in falling order, each once") {
             std::string::npos);
     }
   }
-  for (const char* bad : {"", "s", "1x", "1s1m", "1m1m", "-1s", "1 h", "1.5h"}) {
+  for (const char* bad :
+       {"", "s", "1x", "1s1m", "1m1m", "-1s", "1 h", "1.5h", "0.001", "1m30", "1h2m3"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(parse_duration(bad), dpt::Error);
   }
+  CHECK_THROWS_WITH(parse_duration("1m30"),
+                    "'1m30' ends with a number without a unit: expected d, h, m or s after it");
 }
 
 TEST_CASE("--overwrite removes nothing from a folder that holds something else") {

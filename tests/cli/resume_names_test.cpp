@@ -186,6 +186,46 @@ TEST_CASE("back to a branch that was left: its log lines come back, each step on
   CHECK(fs::exists(w.dir.file("r/checkpoints/abandoned-1/metrics.jsonl")));
 }
 
+TEST_CASE("back to a branch that was left: the ancestors of both lines stay where they are") {
+  const KeptRuns w;
+  const auto train = [&](Words more) {
+    more.insert(more.end(), {"checkpoint.every_steps=4", "log.every=1"});
+    return w.train_well(more).err;
+  };
+  train({});
+  const std::string old_16 = checksum_of(w.checkpoint(16));
+  train({"--resume", "12", "--max-steps", "18"});
+  REQUIRE(steps_in(w.dir.file("r/checkpoints")) == Steps{18, 16, 12, 8, 4});
+  const auto time_of_12 = fs::last_write_time(w.checkpoint(12));
+  SUBCASE("with its log") {
+    // A line more or less in metrics.abandoned.jsonl changes nothing of what comes back: 13 to 24.
+    fs::remove(w.dir.file("r/metrics.abandoned.jsonl"));
+    const std::string back = train({"--resume", "abandoned-1/step-00000024", "--max-steps", "25"});
+    CHECK(steps_in(w.dir.file("r/checkpoints")) == Steps{25, 24, 12, 8, 4});
+    CHECK(steps_in(w.dir.file("r/checkpoints/abandoned-2")) == Steps{18, 16});
+    CHECK(fs::last_write_time(w.checkpoint(12)) == time_of_12);
+    check_contains(back, "the checkpoint(s) of step 16, 18, which are not its ancestors");
+    std::istringstream lines(read_file(w.dir.file("r/checkpoints/abandoned-1/metrics.jsonl")));
+    std::int64_t count = 0;
+    for (std::string line; std::getline(lines, line);) {
+      const std::int64_t step = json::parse(line).value("step", std::int64_t{-1});
+      if (step > 12 && step <= 24) ++count;
+    }
+    check_contains(back, std::to_string(count) + " line(s) of this branch are back");
+  }
+  SUBCASE("a file of the same step that the other line has saved again is no ancestor") {
+    train({"--resume", "abandoned-1/step-00000020", "--max-steps", "21"});
+    CHECK(steps_in(w.dir.file("r/checkpoints")) == Steps{21, 20, 12, 8, 4});
+    CHECK(checksum_of(w.dir.file("r/checkpoints/abandoned-1/step-00000016.safetensors")) == old_16);
+  }
+  SUBCASE("without its log, all of the other line moves") {
+    fs::remove(w.dir.file("r/checkpoints/abandoned-1/metrics.jsonl"));
+    train({"--resume", "abandoned-1/step-00000024", "--max-steps", "25"});
+    CHECK(steps_in(w.dir.file("r/checkpoints")) == Steps{25, 24});
+    CHECK(steps_in(w.dir.file("r/checkpoints/abandoned-2")) == Steps{18, 16, 12, 8, 4});
+  }
+}
+
 TEST_CASE("back to a branch whose best is an ancestor that is moved aside: the best stays") {
   const KeptRuns w;
   w.train_well({"checkpoint.every_steps=4", "checkpoint.keep_last=40"});
@@ -196,6 +236,8 @@ TEST_CASE("back to a branch whose best is an ancestor that is moved aside: the b
   };
   const auto best_of_branch = state_of(w.checkpoint(16)).best_step;
   train({"--resume", "12", "--max-steps", "14"});
+  // Without the log of the branch its ancestors are not known, and move.
+  fs::remove(w.dir.file("r/checkpoints/abandoned-1/metrics.jsonl"));
   const std::string back =
       train({"--resume", "abandoned-1/" + dpt::checkpoint_name(16), "--max-steps", "17"});
   CHECK(back.find("was not found") == std::string::npos);

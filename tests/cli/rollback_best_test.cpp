@@ -76,6 +76,19 @@ TEST_CASE("rollback: a best that best.safetensors alone holds is kept when a lat
   CHECK(summary["best"]["step"] == 20);
 }
 
+TEST_CASE(
+    "rollback: a branch that was left finds the ancestor that it shares with the other line") {
+  const Rollbacks w;
+  w.run_well(w.command("whole", "3"));
+  w.run_well(w.command("r", "3"), {"--max-steps", "15"});
+  w.run_well(w.command("r", "3"), {"--resume", "10", "--max-steps", "12"});
+  const Finished back =
+      w.run_well(w.command("r", "3"), {"--resume", "abandoned-1/step-00000015.safetensors"});
+  w.rollback("r", 10);
+  CHECK_FALSE(contains(back.err, "a rollback would go back to"));
+  CHECK((w.outcome("r") == w.outcome("whole")));
+}
+
 TEST_CASE("rollback: its checkpoint is found from wherever the run is resumed") {
   const Rollbacks w;
   w.run_well(w.command("whole", "3"));

@@ -162,7 +162,8 @@ TEST_CASE("weights: a run folder means its best checkpoint; other folders and fi
   const auto weights = [](const std::string& file) {
     return std::vector<std::string>{"train", "small.yaml", "--run-dir", "n", "--weights", file};
   };
-  refused(weights("hub"), "hub: the run folder has no good checkpoint");
+  refused(weights("hub"),
+          "hub: expected a run folder or a file to start from, found a folder without checkpoints");
   fs::copy_file(w.dir.file("runs/tiny/best.safetensors"), w.dir.file("hub/model.safetensors"));
   refused(weights("hub"),
           "hub: expected a run folder or a file, found a folder with hub/model.safetensors: name "
