@@ -48,7 +48,8 @@ class TestPrograms(unittest.TestCase):
                 mutate.tests_for(name)
 
     def test_code_of_other_devices_is_refused(self):
-        done = subprocess.run([SCRIPT, "--list", "kernels/cuda/without_cuda.cpp"], capture_output=True, text=True)
+        words = [SCRIPT, "--list", "kernels/cuda/without_cuda.cpp"]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("not host code that tests cover", done.stderr)
 
