@@ -548,6 +548,24 @@ TEST_CASE("data show draws what data.cache holds, or says that it is not made ye
   CHECK(read_file(w.dir.file("whole.png")) == read_file(w.dir.file("files.png")));
 }
 
+TEST_CASE("eval makes a cache of the pictures that it reads, and of no others") {
+  const Workplace w(kFolderConfig);
+  for (const char* part : {"train", "test"}) {
+    for (const char* label : {"ant", "bee", "cow"}) {
+      const std::string folder = w.dir.file(std::string("pictures/") + part + "/" + label);
+      fs::create_directories(folder);
+      const auto png = dpt::data_test::png(4, 4, 1, dpt::data_test::noise(16));
+      write_file(folder + "/" + part + ".png", std::string(png.begin(), png.end()));
+    }
+  }
+  w.run_well({"train", "small.yaml"});
+  for (const std::string split : {"train", "test"}) {
+    w.run_well({"eval", "runs/pictures", "--split", split, "data.cache=" + split});
+    CHECK(fs::exists(w.dir.file(split + "/train.pack")) == (split == "train"));
+    CHECK(fs::exists(w.dir.file(split + "/test.pack")) == (split == "test"));
+  }
+}
+
 TEST_CASE("config check tells how many pictures it found, and how many it read") {
   const Workplace w(kFolderConfig);
   const auto put = [&](const std::string& part, int each) {

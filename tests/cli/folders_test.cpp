@@ -188,6 +188,7 @@ TEST_CASE("--overwrite leaves what others keep in logs/ and tensorboard/") {
   CHECK(count_own() == 1);
   w.train_well({"--overwrite", "log.tensorboard=false"});
   CHECK(read_file(w.dir.file("r/logs/precious.log")) == "mine");
+  CHECK(read_file(w.dir.file("r/logs/rank-a.log")) == "mine");
   CHECK_FALSE(fs::exists(w.dir.file("r/logs/rank-1.log")));
   CHECK(read_file(w.dir.file("r/logs/rank-2.log")) == "mine");
   CHECK(read_file(w.dir.file(other)) == "mine");

@@ -389,14 +389,32 @@ TEST_CASE("--nproc: Ctrl-C in a terminal reaches each process once, from the ter
   close(terminal);
 }
 
-TEST_CASE("--nproc: no process outlives a launcher that is killed") {
-  Launch launch(3, "echo $$ > part.$DPT_RANK; mv part.$DPT_RANK pid.$DPT_RANK; exec sleep 1000");
-  const std::vector<std::string> pids = {"pid.0", "pid.1", "pid.2"};
-  REQUIRE(launch.wait_for(pids));
-  launch.send(SIGKILL);
-  CHECK(launch.wait() == -SIGKILL);
-  for (const std::string& name : pids) {
-    CHECK(wait_until([&] { return has_ended(split_lines(launch.text(name))[0]); }));
+TEST_CASE("--nproc: signals that the launcher ignores are not passed on") {
+  Launch launch(2, "exec env --default-signal=INT sh -c \"$COUNTING\"", {}, [] {
+    signal(SIGINT, SIG_IGN);
+    setenv("COUNTING", counting().c_str(), 1);
+  });
+  REQUIRE(launch.wait_for({"ready.0", "ready.1"}));
+  launch.send(SIGINT);
+  launch.send(SIGUSR1);
+  CHECK(launch.wait() == 75);
+  for (const char* name : {"count.0", "count.1"}) CHECK(launch.text(name) == "0\n");
+}
+
+TEST_CASE("--nproc: no process outlives a launcher that is killed, whatever it ignores") {
+  for (const int ignored : {SIGUSR2, SIGTERM}) {
+    CAPTURE(ignored);
+    Launch launch(3, "echo $$ > part.$DPT_RANK; mv part.$DPT_RANK pid.$DPT_RANK; exec sleep 1000",
+                  {}, [&] { signal(ignored, SIG_IGN); });
+    const std::vector<std::string> pids = {"pid.0", "pid.1", "pid.2"};
+    REQUIRE(launch.wait_for(pids));
+    launch.send(SIGKILL);
+    CHECK(launch.wait() == -SIGKILL);
+    for (const std::string& name : pids) {
+      const std::string pid = split_lines(launch.text(name))[0];
+      CHECK(wait_until([&] { return has_ended(pid); }));
+      if (!has_ended(pid)) kill(std::stoi(pid), SIGKILL);
+    }
   }
 }
 

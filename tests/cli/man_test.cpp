@@ -47,6 +47,8 @@ TEST_CASE("manual: every command has a page with all of its options") {
                                 ".SH OPTIONS\n", ".SH EXIT STATUS\n", ".SH SEE ALSO\n"}) {
       CHECK(count_of(page, section) == 1);
     }
+    // Each sentence has a line of its own. A space at its beginning would be a break.
+    CHECK(page.find("\n ") == std::string::npos);
     for (const dpt::CommandOption& option : command->options) {
       check_contains(page, "\\fB" + with_minus_signs(option.name) + "\\fR");
     }

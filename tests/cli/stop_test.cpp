@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -349,6 +350,24 @@ TEST_CASE("other commands end as any program does: by the signal") {
     const TempDir logs;
     CHECK(Program({"devices"}, w.dir.path(), logs, pending({number})).wait().exit_code == -number);
   }
+}
+
+TEST_CASE("signals that were ignored stay ignored in other commands, too") {
+  const Tiny w;
+  const TempDir logs;
+  const std::string pipe = w.dir.file("pipe");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  Program program({"config", "check", "pipe"}, w.dir.path(), logs,
+                  [] { signal(SIGTERM, SIG_IGN); });
+  // A writer can open the pipe once the command reads it.
+  int writer = -1;
+  REQUIRE(wait_until([&] { return (writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK)) >= 0; }));
+  CHECK((signals_of(program.pid(), "SigIgn") & bit_of(SIGTERM)) != 0);
+  CHECK((signals_of(program.pid(), "SigIgn") & bit_of(SIGINT)) == 0);
+  const std::string config = read_file(w.dir.file("small.yaml"));
+  CHECK(write(writer, config.data(), config.size()) == static_cast<ssize_t>(config.size()));
+  close(writer);
+  CHECK(program.wait().exit_code == 0);
 }
 
 TEST_CASE("time in which the process is stopped is no stall") {

@@ -2,7 +2,15 @@
 #include "kernels/heartbeat.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+#include "kernels/error.h"
 #include "kernels/start_thread.h"
 #include "kernels/text.h"
 
@@ -39,6 +47,32 @@ TEST_CASE("a thread beats for the replica that started it, and no other") {
 
 TEST_CASE("threads that could be started have ended again") {
   for (const int count : {0, 1, 3}) CHECK_NOTHROW(require_threads("a test", count));
+}
+
+TEST_CASE("a thread that cannot be started: the limit of addresses is named if it is set") {
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // which need addresses of their own
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    std::int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (rlim_t{4} << 20);
+    setrlimit(RLIMIT_AS, &limit);
+    std::string text;
+    try {
+      require_threads("a test", 1000);
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    _exit(text.find(" of addresses (ulimit -v)") != std::string::npos ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+#endif
 }
 
 TEST_CASE("a long call to the system is progress while it lasts, of the thread's own replica") {

@@ -208,6 +208,8 @@ TEST_CASE("Descriptions that Winograd's convolution takes") {
   CHECK(!takes(conv_case(8, {8, 8, 16}, 64, {3, 3}, {1, 1}, {1, 1})));
   CHECK(!takes(conv_case(8, {8, 8, 64}, 16, {3, 3}, {1, 1}, {1, 1})));
   CHECK(!takes(conv_case(1, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1})));
+  CHECK(!takes(conv_case(31, {2, 2, 64}, 64, {3, 3}, {1, 1}, {1, 1})));
+  CHECK(takes(conv_case(32, {2, 2, 64}, 64, {3, 3}, {1, 1}, {1, 1})));
   CHECK(!takes(conv_case(31, {4, 4, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
   CHECK(takes(conv_case(32, {4, 4, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
   // Sixteen channels pay on one kind of processor.

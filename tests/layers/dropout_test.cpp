@@ -186,9 +186,12 @@ TEST_CASE("dropout passes its input on in evaluation, and with p = 0") {
   for (const auto& backend : all_backends()) {
     CAPTURE(backend->info().name);
     for (const bool training : {false, true}) {
-      DropoutDesc desc = description(3, {2, 3, 5}, training ? 0.0 : 0.5, false);
+      DropoutDesc desc = description(3, {2, 3, 5}, training ? 0.0 : 0.5, true);
       desc.training = training;
+      CHECK(backend->dropout(desc)->scratch_bytes() == 0);
+      desc.channels = false;
       const std::unique_ptr<Op> op = backend->dropout(desc);
+      CHECK(op->scratch_bytes() == 0);
       const std::vector<float> x = random_values(90, 1), dy = random_values(90, 2);
       OpRunner runner(*backend, *op, x, {}, {}, 90);  // without numbers to draw by
       CHECK(runner.forward() == x);

@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <functional>
+#include <memory>
 
 #include "engine/checkpoints/safetensors.h"
+#include "kernels/heartbeat.h"
 #include "tests/engine/checkpoints/files.h"
 
 namespace dpt {
@@ -287,6 +290,33 @@ TEST_CASE("a folder that is held is the same one wherever it is moved") {
       error_of([&] { make_folders(dangling); }, dangling) ==
       "F: expected a folder, found a link to nowhere, which is not a folder: make that folder, or "
       "remove the link");
+}
+
+TEST_CASE("every call that a disk may hold up is progress of the thread's replica") {
+  const TempDir folder;
+  const std::string a = folder.file("a"), taken = folder.file("taken");
+  write_all_text(a, "a");
+  fs::create_directory(taken);
+  const auto heartbeat_of = [](const std::function<void()>& work) {
+    const auto before = heartbeat_of_thread();
+    auto heartbeat = std::make_shared<Heartbeat>();
+    set_heartbeat_of_thread(heartbeat);
+    work();
+    set_heartbeat_of_thread(before);
+    return heartbeat;
+  };
+  const auto last = [&](const std::function<void()>& work) { return heartbeat_of(work)->text(); };
+  CHECK(last([&] { sync_folder(taken); }) == "before its first step, syncing a file to disk");
+  CHECK(last([&] { CHECK_THROWS_AS(move_durably(a, taken), Error); }) ==
+        "before its first step, renaming a file");
+  CHECK(last([&] { remove_if_empty(taken); }) == "before its first step, removing a file");
+  const FileHandle file = open_file(a, O_WRONLY);
+  const std::string bytes = "bytes";
+  CHECK(last([&] { CHECK(write_all(file.fd(), std::as_bytes(std::span(bytes))) == 0); }) ==
+        "before its first step, writing a file");
+  // Removing what a crash left over, a write, a sync, a close, a rename and a sync of the folder:
+  // each counts when it begins and when it ends.
+  CHECK(heartbeat_of([&] { write_file_atomically(folder.file("b"), "text"); })->beats() == 12);
 }
 
 }  // namespace

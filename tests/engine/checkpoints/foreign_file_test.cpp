@@ -58,6 +58,7 @@ TEST_CASE("foreign files are named by their first bytes") {
       {"{\"metadata\": {\"total_size\": 1}, \"weight_map\": {\"a\": \"b\"}}",
        "found the index of weights that are in several files"},
       {"Not Found: the page that you look for", "found a text that begins with 'Not Found: "},
+      {"No file.", "found a text that begins with 'No file.'"},
   };
   for (const Case& one : cases) {
     CAPTURE(one.text);

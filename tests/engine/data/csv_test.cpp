@@ -193,6 +193,17 @@ TEST_CASE("csv: quotes, line ends, byte order mark, other delimiters, lines in f
   CHECK(is_right);
 }
 
+TEST_CASE("csv: room is made for the features of a long table, and not for more") {
+  const CsvDir dir;
+  std::string text = "a,b,kind\n";
+  constexpr int kLines = 300'000;
+  for (int i = 0; i < kLines; ++i) text += std::to_string(i) + ",0.125,ant\n";
+  dir.put("train.csv", text);
+  const DataSets sets = dir.read(kKind, kTwoFeatures);
+  CHECK(sets.train->size() == kLines);
+  CHECK(features(*sets.train, kLines - 1) == std::vector<float>{kLines - 1, 0.125F});
+}
+
 TEST_CASE("csv: files that are none") {
   const CsvDir dir;
   const auto error = [&](const std::string& text) {

@@ -247,6 +247,35 @@ TEST_CASE("a survey and a search end soon when they are asked to") {
   CHECK(find_similar_hashes(equal, 5, 2, [] { return true; }).interrupted);
 }
 
+TEST_CASE("a comparison of similar pictures ends soon when it is asked to") {
+  // The third read, the first of the comparison, lasts until it was asked to stop.
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool reached = false, asked = false;
+  int reads = 0;
+  const auto source = std::make_shared<MadeSource>(
+      2, SampleShape{32, 32, 1}, DType::u8, [&](std::int64_t index, std::span<std::byte> pixels) {
+        for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = std::byte(i * i / 7 % 256);
+        pixels[0] = std::byte(index);
+        std::unique_lock lock(mutex);
+        if (++reads <= 2) return;
+        reached = true;
+        changed.wait(lock, [&] { return asked; });
+      });
+  Splits splits;
+  splits.train = whole(source);
+  DataCheckOptions options;
+  options.workers = 1;
+  options.wants_stop = [&] {
+    const std::lock_guard lock(mutex);
+    asked = reached;
+    changed.notify_all();
+    return asked;
+  };
+  CHECK(check_data(splits, options).interrupted);
+  CHECK(reached);
+}
+
 TEST_CASE("worker threads: what one throws ends all, and is thrown") {
   std::atomic<int> ended{0};
   const std::string text = error_of(

@@ -90,5 +90,22 @@ TEST_CASE("gradients are cut into buckets of the size that is asked for, from th
   CHECK(cuts(1 << 20) == Cuts{{1, 0, 112}});
 }
 
+TEST_CASE("buckets hold the gradients of a first layer that has parameters") {
+  const Plan plan =
+      make_plan(ModelSpecBuilder({1, 4, 4})
+                    .add("Conv2d", {{"out_channels", integer(2)}, {"kernel_size", square(3)}}, "c")
+                    .add("Flatten")
+                    .linear("a", 2)
+                    .spec());
+  for (const std::int64_t bytes : {4, 1 << 20}) {
+    std::int64_t end = plan.grad_floats();
+    for (const GradientBucket& bucket : gradient_buckets(plan, bytes)) {
+      CHECK(bucket.end == end);
+      end = bucket.begin;
+    }
+    CHECK(end == 0);
+  }
+}
+
 }  // namespace
 }  // namespace dpt::testing

@@ -30,6 +30,19 @@ Per replica (128 of 256 images on 2 replicas, 128 at once): parameters 504.4 KiB
 )");
 }
 
+TEST_CASE("activations take the bytes of their outputs, views and layers in place none") {
+  const Plan plan = make_plan(ModelSpecBuilder({8, 1, 1})
+                                  .add("Flatten")
+                                  .linear("a", 4)
+                                  .linear("b", 2)
+                                  .add("Dropout")
+                                  .linear("c", 3)
+                                  .spec());
+  std::vector<std::int64_t> bytes;
+  for (const LayerRow& row : plan.rows) bytes.push_back(row.activation_bytes);
+  CHECK(bytes == std::vector<std::int64_t>{0, 16, 8, 0, 12});
+}
+
 TEST_CASE("the summary as JSON") {
   const TrainSpec spec = lenet_spec();
   const auto json = nlohmann::json::parse(summary_json(spec, make_plan(spec), 3, 2));

@@ -61,6 +61,9 @@ TEST_CASE("the calibration error of bins of a fifteenth") {
   const std::vector<float> more = {0.2F, 0.25F};
   CHECK(calibration_error(more_labels, more_predictions, more) ==
         doctest::Approx((0.8 + 0.25) / 2).epsilon(1e-7));
+  // A sum of rounded exponentials may exceed 1 by a bit: it belongs to the last bin.
+  const std::vector<float> above = {1, std::nextafter(1.0F, 2.0F)};
+  CHECK(calibration_error(more_labels, Ints{2, 1}, above) == doctest::Approx(0.5).epsilon(1e-6));
   const std::vector<float> broken = {0.2F, NAN};
   CHECK(std::isnan(calibration_error(more_labels, more_predictions, broken)));
 }
