@@ -246,6 +246,7 @@ int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits
 int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
   Progress progress;
   try_samples(job.splits.train.source.get());
+  if (job.splits.has_own_val) try_samples(job.splits.val.source.get());
   try_samples(job.splits.test.source.get());
   const TrainStart start = load_start(options, job, folder_of_run(folder), progress);
   continue_schedule(start, job, progress);
@@ -333,8 +334,7 @@ int train_in_folder(const TrainOptions& options, const TrainLimits& limits, Job 
 int train_in_world(const TrainOptions& options, const TrainLimits& limits, ProcessGroup* processes,
                    Gate& gate, StartPhase& phase) {
   check_options(options);
-  TrainSpec spec =
-      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
+  TrainSpec spec = load_train_spec(options, processes);
   check_name(options, spec);
   replace_weights_file(options.weights, spec);
   Job job =

@@ -14,9 +14,9 @@ constexpr const char* kConfig = "the config";
 
 /// What may differ: each process brings its own devices, and reads the same data (whose fingerprint
 /// is compared) from where it has it, in its own way.
-const std::vector<std::string> kOwnFields = {"devices",    "data.root",    "data.train",
-                                             "data.test",  "data.workers", "data.prefetch",
-                                             "data.cache", "weights"};
+const std::vector<std::string> kOwnFields = {"devices",       "data.root",  "data.train",
+                                             "data.val",      "data.test",  "data.workers",
+                                             "data.prefetch", "data.cache", "weights"};
 
 std::string place_text(std::size_t rank, const std::vector<std::string>& hosts) {
   return fmt::format("rank {} ({})", rank, hosts[rank]);
@@ -59,7 +59,7 @@ Facts facts_of(const Job& job, const Facts& options) {
       {"the number of training samples", std::to_string(job.splits.train.size())},
       {"the test data",
        job.splits.test.size() > 0 ? job.splits.test.source->fingerprint() : "none"},
-      {"the validation samples", fingerprint_of(job.splits.val)},
+      {"the validation samples", validation_fingerprint(job.splits)},
       {"the classes", fmt::format("{}", fmt::join(train.classes(), ", "))},
   };
   // In exact mode the bits are promised for one kind of device and instruction set.
