@@ -132,11 +132,12 @@ std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
   make_objective(adopted, plan.classes, splits);
   std::size_t tried = 0;
   std::string counts = fmt::format("{} training samples", sets.train->size());
-  for (const DataSource* source : {sets.train.get(), sets.test.get()}) {
+  for (const DataSource* source : {sets.train.get(), sets.val.get(), sets.test.get()}) {
     if (!source) continue;
     try_samples(source);
     tried += source->samples_to_try().size();
   }
+  if (sets.val) counts += fmt::format(", {} validation samples", sets.val->size());
   if (sets.test) counts += fmt::format(", {} test samples", sets.test->size());
   if (tried > 0) counts += fmt::format(" ({} files read, from every class)", tried);
   return "; " + counts;

@@ -77,7 +77,7 @@ int run_data_show(const DataShowOptions& options) {
   const Split& split = is_train ? splits.train : options.split == "val" ? splits.val : splits.test;
   if (!split.source || split.size() == 0) {
     fail(ErrorKind::data, "--split {}: the config has no such samples{}", options.split,
-         options.split == "val" ? " (data.val_split is 0)" : "");
+         options.split == "val" ? " (data.val_split is 0, and the data set has none)" : "");
   }
   const std::vector<Variant>& transforms =
       is_train ? spec.data.transforms.train : spec.data.transforms.eval;

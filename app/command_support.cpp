@@ -63,13 +63,15 @@ std::string difference_of_data(const char* name, const std::string& expected,
       name, expected, found, source.size());
 }
 
-std::string difference_of_validation(const std::string& expected, const Split& val) {
-  const std::string found = fingerprint_of(val);
+std::string difference_of_validation(const std::string& expected, const Splits& splits) {
+  const std::string found = validation_fingerprint(splits);
   if (expected.empty() || expected == found) return {};
   return fmt::format(
-      "expected the run's validation samples (fingerprint {}), found {} others (fingerprint {}): "
-      "what data.val_split goes by, such as the column of group, has changed",
-      expected, val.size(), found);
+      "expected the run's validation samples (fingerprint {}), found {} others (fingerprint {}){}",
+      expected, splits.val.size(), found.empty() ? "none" : found,
+      splits.has_own_val
+          ? ""
+          : ": what data.val_split goes by, such as the column of group, has changed");
 }
 
 void check_outputs(const TrainSpec& spec, std::int64_t outputs) {
@@ -113,6 +115,7 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, Missin
   if (used == UsedFiles::all || used == UsedFiles::train || (defaults && !sets.test)) {
     sets.train = cached(sets.train, "train.pack");
   }
+  if (used == UsedFiles::all || used == UsedFiles::train) sets.val = cached(sets.val, "val.pack");
   if (used == UsedFiles::all || used == UsedFiles::test || defaults) {
     sets.test = cached(sets.test, "test.pack");
   }

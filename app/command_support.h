@@ -37,9 +37,9 @@ void try_samples(const DataSource* source);
 std::string difference_of_data(const char* name, const std::string& expected,
                                const DataSource& source);
 
-/// Describes how the samples held out of the same data differ from those of a run (`expected`,
-/// empty if unknown). Returns an empty text if they do not differ.
-std::string difference_of_validation(const std::string& expected, const Split& val);
+/// Describes how the validation samples differ from those of a run (`expected`, empty if unknown).
+/// Returns an empty text if they do not differ.
+std::string difference_of_validation(const std::string& expected, const Splits& splits);
 
 /// Throws ErrorKind::usage for a model with one output where the data set is of a kind that has
 /// class labels only. Needs no data.

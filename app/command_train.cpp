@@ -289,6 +289,7 @@ int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
   check_may_write(folder);
   Progress progress;
   try_samples(job.splits.train.source.get());
+  if (job.splits.has_own_val) try_samples(job.splits.val.source.get());
   try_samples(job.splits.test.source.get());
   const TrainStart start = load_start(options, job, folder_of_run(folder), progress);
   continue_schedule(start, job, progress);
@@ -395,8 +396,7 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
 int train_in_world(const TrainOptions& options, const TrainLimits& limits, ProcessGroup* processes,
                    Gate& gate, StartPhase& phase) {
   check_options(options);
-  TrainSpec spec =
-      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
+  TrainSpec spec = load_train_spec(options, processes);
   check_name(options, spec);
   replace_weights_file(options.weights, spec);
   Job job =

@@ -58,10 +58,9 @@ std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& trai
          split, text_of(held_out), split);
   }
   if (split == "val" && !held_out.holds_out()) {
-    fail(
-        ErrorKind::data,
-        "--split val: the val split is empty: data.val_split is 0; set it to the number of samples "
-        "to hold out");
+    fail(ErrorKind::data,
+         "--split val: the val split is empty: data.val_split is 0, and the data set has no "
+         "validation set; set val_split to the number of samples to hold out");
   }
   const Splits splits =
       make_splits({train, nullptr}, held_out, static_cast<std::uint64_t>(spec.seed));
@@ -125,18 +124,22 @@ std::vector<PredictedPart> open_data(const PredictOptions& options, const Predic
     return opened;
   };
   std::vector<PredictedPart> parts;
-  if (split == "train" || split == "val" || split == "all") {
+  const auto add_all_of = [&](DataPart part) {
+    PredictedPart opened = open(part);
+    if (!opened.source) return false;
+    opened.indices = all_of(*opened.source);
+    for (const PredictedPart& before : parts) opened.first_index += before.source->size();
+    parts.push_back(std::move(opened));
+    return true;
+  };
+  if (split == "all") add_all_of(DataPart::train);
+  const bool has_own_val = (split == "val" || split == "all") && add_all_of(DataPart::val);
+  if (split == "train" || (split == "val" && !has_own_val)) {
     parts.push_back(open(DataPart::train));
-    parts[0].indices =
-        split == "all" ? all_of(*parts[0].source) : split_of(parts[0].source, split, spec);
+    parts[0].indices = split_of(parts[0].source, split, spec);
   }
   if (split.empty() || split == "test" || split == "all") {
-    PredictedPart test = open(DataPart::test);
-    if (test.source) {
-      test.indices = all_of(*test.source);
-      if (!parts.empty()) test.first_index = parts[0].source->size();
-      parts.push_back(std::move(test));
-    } else if (split == "test") {
+    if (!add_all_of(DataPart::test) && split == "test") {
       fail(ErrorKind::data, "--split test: the data set has no test samples: choose train or all");
     }
   }
@@ -154,11 +157,13 @@ std::vector<PredictedPart> open_data(const PredictOptions& options, const Predic
          "default: say which with --split train, test or all");
   }
   if (!has_test) {
-    parts.push_back(open(DataPart::train));
-    parts[0].indices = all_of(*parts[0].source);
+    add_all_of(DataPart::train);
+    add_all_of(DataPart::val);
   }
   if (reports) {
-    say(fmt::format("note: {} samples: {}", parts[0].indices.size(),
+    std::size_t samples = 0;
+    for (const PredictedPart& part : parts) samples += part.indices.size();
+    say(fmt::format("note: {} samples: {}", samples,
                     has_test ? "the test samples of the data set (--split test)"
                              : "all of the data set (--split all), which has no test samples"));
   }

@@ -54,7 +54,7 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
           "seed={}, data.val_split={}",
           run.seed, text_of(run.data.val_split), job.spec.seed, text_of(job.spec.data.val_split));
     } else {
-      difference = difference_of_validation(header.val_fingerprint, job.splits.val);
+      difference = difference_of_validation(header.val_fingerprint, job.splits);
     }
   }
   return difference.empty() ? difference : fmt::format("{}; {}", difference, effect);

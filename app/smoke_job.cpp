@@ -37,7 +37,7 @@ TrainSpec shortened_spec(TrainSpec spec, const std::string& folder,
   }
   if (!spec.data.cache.empty()) spec.data.cache = folder + "/cache";
   spec.data.batch_size = smoke_batch(spec);
-  if (ValSplitSpec& split = spec.data.val_split; split.holds_out()) {
+  if (ValSplitSpec& split = spec.data.val_split; spec.data.may_validate()) {
     // Made-up samples have no columns, and too few of each class to be stratified.
     split = {.count = split.count > 0 ? std::min(split.count, kFewSamples) : kFewSamples};
   }

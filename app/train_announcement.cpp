@@ -71,7 +71,7 @@ void announce_evaluation(const Job& job, Progress& progress) {
         swa->every == 1 ? std::string("every epoch") : fmt::format("every {} epochs", swa->every)));
   }
   if (job.splits.val.size() == 0) {
-    progress.info("no validation samples (data.val_split is 0)");
+    progress.info("no validation samples (data.val_split is 0, and the data set has none)");
   }
 }
 

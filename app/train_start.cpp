@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include <fmt/ranges.h>
 
@@ -11,9 +12,11 @@
 #include "app/resume_choice.h"
 #include "app/start_weights.h"
 #include "datasets/class_table.h"
+#include "engine/checkpoints/file_io.h"
 #include "engine/checkpoints/state_checks.h"
 #include "engine/spec/paths.h"
 #include "engine/spec/read_spec.h"
+#include "engine/spec/sources.h"
 #include "engine/training/best.h"
 #include "engine/training/run_files.h"
 
@@ -66,7 +69,7 @@ std::string check_same_data(const std::string& checkpoint, const CheckpointHeade
       difference_of_data("training", header.dataset_fingerprint, *job.splits.train.source);
   const bool is_same_training = difference.empty();
   if (is_same_training) {
-    difference = difference_of_validation(header.val_fingerprint, job.splits.val);
+    difference = difference_of_validation(header.val_fingerprint, job.splits);
   }
   if (difference.empty() && job.splits.test.size() > 0) {
     difference = difference_of_data("test", header.test_fingerprint, *job.splits.test.source);
@@ -135,6 +138,29 @@ std::string run_of_config(const std::string& config) {
   return is_own ? folder : std::string();
 }
 
+/// Returns values_of_run for the run that will be resumed, going by its config.yaml; nothing for a
+/// new run.
+std::vector<std::string> values_of_resumed_run(const TrainOptions& options, const TrainSpec& spec) {
+  const bool is_named = options.resume != "auto" && options.resume != "must";
+  if (options.resume == "never" || (options.overwrite && !is_named)) return {};
+  std::error_code ignored;
+  std::string folder = choose_folder(options, spec);
+  if (is_named && fs::exists(options.resume, ignored)) {
+    // A run, one of its files, or a file of its checkpoints/ or checkpoints/abandoned-N.
+    fs::path place = options.resume;
+    for (int up = 0; up < 3 && !is_run_folder(place.string()); ++up) place = place.parent_path();
+    folder = place.string();
+  }
+  folder = folder_of_run(folder);
+  const std::string file = folder + "/config.yaml";
+  if (!is_run_folder(folder) || !fs::is_regular_file(file, ignored)) return {};
+  try {
+    return values_of_run(catalog(), spec, read_whole_file(file), file);
+  } catch (const Error&) {
+    return {};  // it is compared with the checkpoint's config later
+  }
+}
+
 }  // namespace
 
 void check_options(const TrainOptions& options) {
@@ -166,6 +192,21 @@ std::string choose_folder(const TrainOptions& options, const TrainSpec& spec) {
   if (options.resume == "never" && !options.overwrite) return free_run_folder(spec.name);
   const std::string own = run_of_config(options.config);
   return own.empty() ? "runs/" + spec.name : own;
+}
+
+TrainSpec load_train_spec(const TrainOptions& options, ProcessGroup* processes) {
+  std::vector<std::string> overrides = with_devices(options.overrides, options.devices);
+  const std::string text = read_config_text(options.config);
+  const auto load = [&] { return load_spec_text(catalog(), text, options.config, overrides); };
+  TrainSpec spec = load();
+  // Each process opens the data before it knows what rank 0 resumes.
+  std::vector<std::string> kept;
+  if (!processes || processes->is_first()) kept = values_of_resumed_run(options, spec);
+  std::string lines = fmt::format("{}", fmt::join(kept, "\n"));
+  if (processes) lines = processes->share("values of the run", lines);
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line);) overrides.push_back(line);
+  return lines.empty() ? std::move(spec) : load();
 }
 
 RunFolder open_folder(const TrainOptions& options, const TrainSpec& spec, const std::string& path) {

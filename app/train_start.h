@@ -4,6 +4,7 @@
 #include <string>
 
 #include "app/commands.h"
+#include "engine/training/process_group.h"
 #include "engine/training/progress.h"
 #include "engine/training/run_folder.h"
 #include "engine/training/trainer.h"
@@ -20,6 +21,10 @@ void check_name(const TrainOptions& options, const TrainSpec& spec);
 /// Returns the run folder that the options ask for. The config.yaml of a run leads back to the
 /// run's own folder.
 std::string choose_folder(const TrainOptions& options, const TrainSpec& spec);
+
+/// Reads the config, with the overrides. If a run is resumed, fields that are newer than the run
+/// and that the config does not set have the run's values (values_of_run).
+TrainSpec load_train_spec(const TrainOptions& options, ProcessGroup* processes);
 
 /// Opens that folder, or, with `--resume never` and no `--run-dir`, the first free one. The files
 /// of --verdict and --junit in it belong to the run.

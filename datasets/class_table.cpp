@@ -227,10 +227,12 @@ void check_class_tables(DataSets& sets, const std::vector<std::string>& known) {
     // Numbers mean themselves: without a model there are as many as the largest label says.
     return others == classes || (are_numbers(others) && are_numbers(classes));
   };
-  if (sets.test && !are_equal(sets.test->classes())) {
+  for (const auto& [source, part] :
+       {std::pair(sets.val.get(), "validation"), std::pair(sets.test.get(), "test")}) {
+    if (!source || are_equal(source->classes())) continue;
     fail(ErrorKind::data,
-         "the classes of the test data are not those of the training data: {} ({} and {} classes)",
-         difference_of_classes(classes, sets.test->classes()), sets.test->classes().size(),
+         "the classes of the {} data are not those of the training data: {} ({} and {} classes)",
+         part, difference_of_classes(classes, source->classes()), source->classes().size(),
          classes.size());
   }
   // Names of today for a run that had none are welcome.
@@ -244,7 +246,8 @@ void check_class_tables(DataSets& sets, const std::vector<std::string>& known) {
   }
   if (sets.train->targets().kind != TargetKind::class_index || are_numbers(classes)) return;
   for (const auto& [source, split] :
-       {std::pair(sets.train.get(), "training"), std::pair(sets.test.get(), "test")}) {
+       {std::pair(sets.train.get(), "training"), std::pair(sets.val.get(), "validation"),
+        std::pair(sets.test.get(), "test")}) {
     if (!source) continue;
     const std::string gap = gap_of(*source, split);
     if (!gap.empty()) sets.notes.push_back(gap);

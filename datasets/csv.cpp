@@ -156,13 +156,16 @@ DataSets open_csv(const Variant& variant, const DataRequirements& requirements) 
   ClassTable classes(has_classes ? options.classes : std::vector<std::string>(), options.train.file,
                      requirements);
   CsvTable train = read_csv_table(options.train.file, options, nullptr, classes, requirements);
-  std::optional<CsvTable> test;
-  if (options.test) {
-    test = read_csv_table(options.test->file, options, &train, classes, requirements);
-  }
   DataSets sets;
+  const auto open = [&](const std::optional<CsvFile>& file) {
+    if (!file) return std::shared_ptr<const DataSource>();
+    return make_source(file->file, options,
+                       read_csv_table(file->file, options, &train, classes, requirements),
+                       requirements);
+  };
+  sets.val = open(options.val);
+  sets.test = open(options.test);
   sets.train = make_source(options.train.file, options, std::move(train), requirements);
-  if (test) sets.test = make_source(options.test->file, options, std::move(*test), requirements);
   return sets;
 }
 
@@ -170,8 +173,9 @@ std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, Da
                                                       const DataRequirements& requirements,
                                                       UnreadableSamples& unreadable) {
   const auto& options = variant.as<CsvOptions>();
-  if (part == DataPart::test && !options.test) return nullptr;
-  const std::string& path = part == DataPart::test ? options.test->file : options.train.file;
+  const CsvFile* file = files_of(options, part);
+  if (!file) return nullptr;
+  const std::string& path = file->file;
   const bool pictures = !options.path.empty();
   if (pictures) {
     check_picture_channels("csv: " + path, requirements);
@@ -276,6 +280,7 @@ DatasetKind csv_kind() {
       "path "
       "of its picture, which is read as image_folder does; and its label or targets.",
       {train_files_field(&CsvOptions::train, csv_file_table()),
+       val_files_field(&CsvOptions::val, csv_file_table()),
        test_files_field(&CsvOptions::test, csv_file_table()),
        field(
            "path", &CsvOptions::path,
@@ -312,7 +317,7 @@ DatasetKind csv_kind() {
     const auto& options = variant.as<CsvOptions>();
     const bool pictures = !options.path.empty();
     return DeclaredSamples{pictures, target_kind_of(options), false,
-                           pictures ? DType::u8 : DType::f32};
+                           pictures ? DType::u8 : DType::f32, options.val.has_value()};
   };
   return kind;
 }

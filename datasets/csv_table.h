@@ -36,7 +36,7 @@ struct CsvFile {
 
 struct CsvOptions {
   CsvFile train;
-  std::optional<CsvFile> test;
+  std::optional<CsvFile> test, val;
   std::string path;
   std::string root;
   std::vector<std::string> features;

@@ -1,5 +1,5 @@
-// One folder per class: ROOT/train/CLASS/*.jpg|png and ROOT/test (or val)/CLASS/*. The files are
-// listed once, sorted by name.
+// One folder per class: ROOT/train/CLASS/*.jpg|png, and val/CLASS/* and test/CLASS/* if there are
+// such folders. The files are listed once, sorted by name.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -19,8 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kAuto = "auto";
+constexpr const char* kNone = "none";
+
 struct ImageFolderOptions {
   std::string root;
+  std::string val = kAuto;
   std::string test;
   std::int64_t cache_mib = 1024;
 };
@@ -61,21 +65,84 @@ bool has_folder(const std::string& root, const std::string& name) {
   return type == fs::file_type::directory;
 }
 
-/// The folder of the test set: as configured, or `test` or `val`, whichever exists; or empty.
-std::string test_part(const ImageFolderOptions& options) {
-  const auto is_there = [&](const char* part) { return has_folder(options.root, part); };
-  if (!options.test.empty()) {
-    if (has_folder(options.root, options.test)) return options.test;
-    fail(ErrorKind::data, "image_folder: {}: no folder {} in it, which data.test names",
-         options.root, options.test);
+/// Returns `name`, a folder that a field of the config names, if it exists.
+std::string named_folder(const std::string& root, const char* field, const std::string& name) {
+  if (has_folder(root, name)) return name;
+  fail(ErrorKind::data, "image_folder: {}: no folder {} in it, which data.{} names", root, name,
+       field);
+}
+
+/// Returns the folder of the test set; empty if there is none.
+std::string test_folder(const ImageFolderOptions& options) {
+  const std::string& root = options.root;
+  if (!options.test.empty()) return named_folder(root, "test", options.test);
+  if (has_folder(root, "test")) return "test";
+  // As in earlier releases, whose runs have `val: none`.
+  return options.val == kNone && has_folder(root, "val") ? "val" : "";
+}
+
+/// Returns the folder of the validation set; empty if there is none.
+std::string val_folder(const ImageFolderOptions& options, const std::string& test) {
+  if (options.val == kNone) return {};
+  const std::string& root = options.root;
+  if (options.val != kAuto) return named_folder(root, "val", options.val);
+  std::vector<std::string> found;
+  for (const char* name : {"val", "valid", "validation"}) {
+    if (name != test && has_folder(root, name)) found.emplace_back(name);
   }
-  if (is_there("test") && is_there("val")) {
+  if (found.size() > 1) {
     fail(ErrorKind::data,
-         "image_folder: {}: both test and val exist: choose the test set with test: test or test: "
-         "val",
-         options.root);
+         "image_folder: {}: expected one folder of validation samples, found {}: name it with val: "
+         "{}",
+         root, fmt::join(found, " and "), found[0]);
   }
-  return is_there("test") ? "test" : is_there("val") ? "val" : "";
+  return found.empty() ? std::string() : found[0];
+}
+
+/// Folders of a root, by part; empty if there is no such part.
+struct PartFolders {
+  std::string train = "train", val, test;
+
+  explicit PartFolders(const ImageFolderOptions& options) {
+    test = test_folder(options);
+    val = val_folder(options, test);
+    check_differ(options.root, "validation", val, "training", train);
+    check_differ(options.root, "test", test, "training", train);
+    check_differ(options.root, "test", test, "validation", val);
+  }
+  const std::string& of(DataPart part) const {
+    return part == DataPart::train ? train : part == DataPart::val ? val : test;
+  }
+
+ private:
+  static void check_differ(const std::string& root, const char* set, const std::string& part,
+                           const char* other_set, const std::string& other) {
+    std::error_code error;
+    if (part.empty() || other.empty()) return;
+    if (!fs::equivalent(fs::path(root) / part, fs::path(root) / other, error)) return;
+    fail(ErrorKind::data,
+         "image_folder: {}: expected a {} set in {}, found the {} set itself; for a result on the "
+         "training samples: dpt eval RUN --split train",
+         root, set, part, other_set);
+  }
+};
+
+/// Returns a note about folders that are no part; empty if there are none.
+std::string note_of_other_folders(const std::string& root, const PartFolders& parts) {
+  std::vector<std::string> others;
+  std::error_code error;
+  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    const std::string name = it->path().filename().string();
+    const bool is_part = name == parts.train || name == parts.val || name == parts.test;
+    if (!is_part && !name.starts_with(".") && it->is_directory(ignored)) others.push_back(name);
+  }
+  if (others.empty()) return {};
+  std::sort(others.begin(), others.end());
+  return fmt::format(
+      "image_folder: {}: not read: {}; its parts are train, val (or valid, validation) and test, "
+      "unless data.val and data.test name others",
+      root, some_of(others));
 }
 
 /// The class folders of a part by their labels.
@@ -97,7 +164,7 @@ LabelledFolders label_folders(const std::string& root, const std::string& part,
 }
 
 void check_image_root(const std::string& root, const DataRequirements& requirements) {
-  check_root("image_folder", root, "train/CLASS/*.jpg or *.png, and test or val likewise", "");
+  check_root("image_folder", root, "train/CLASS/*.jpg or *.png, and val and test likewise", "");
   check_picture_channels("image_folder: " + root, requirements);
 }
 
@@ -165,17 +232,12 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
                         requirements, options.cache_mib << 20);
   };
   DataSets sets;
-  sets.train = open("train", true);
-  const std::string part = test_part(options);
-  if (!part.empty()) {
-    std::error_code error;
-    if (fs::equivalent(fs::path(root) / part, fs::path(root) / "train", error)) {
-      fail(ErrorKind::data,
-           "image_folder: {}: expected a test set in {}, found the training set itself; for a "
-           "result on the training samples: dpt eval RUN --split train",
-           root, part);
-    }
-    sets.test = open(part, false);
+  const PartFolders parts(options);
+  sets.train = open(parts.train, true);
+  if (!parts.val.empty()) sets.val = open(parts.val, false);
+  if (!parts.test.empty()) sets.test = open(parts.test, false);
+  if (std::string note = note_of_other_folders(root, parts); !note.empty()) {
+    sets.notes.push_back(std::move(note));
   }
   return sets;
 }
@@ -190,7 +252,7 @@ std::shared_ptr<const DataSource> open_image_folder_unlabelled(const Variant& va
   const std::string& root = options.root;
   check_image_root(root, requirements);
   if (part == DataPart::train) check_train_folder(root);
-  const std::string folder = part == DataPart::train ? "train" : test_part(options);
+  const std::string folder = PartFolders(options).of(part);
   if (folder.empty()) return nullptr;
   const FolderListing listing(root);
   const std::vector<std::string>& known = requirements.known_classes;
@@ -212,17 +274,27 @@ DatasetKind image_folder_kind() {
       "JPEG and PNG files in one folder per class; resized to the model's input (bilinear, "
       "antialiased) and converted to its channels (grey or RGB).",
       {path_field("root", &ImageFolderOptions::root,
-                  "Folder with train/CLASS/*.jpg and, for a test set, test/CLASS/* or val/CLASS/*.")
+                  "Folder with train/CLASS/*.jpg and, if there are such sets, val/CLASS/* for "
+                  "validation and test/CLASS/* for the test.")
            .required(),
+       field("val", &ImageFolderOptions::val,
+             "Name of the validation set's folder. auto: val, valid or validation, whichever "
+             "exists and is not the test set. none: no validation set; val is then the test set if "
+             "there is no folder test, as in releases without this field.")
+           .stored_as(std::string(kNone)),
        field("test", &ImageFolderOptions::test,
-             "Name of the test set's folder; empty: test or val, whichever exists."),
+             "Name of the test set's folder; empty: test, if it exists."),
        field("cache_mib", &ImageFolderOptions::cache_mib,
              "Decoded images are kept in memory if the whole set fits in this many MiB.")
            .range(0, 1048576)
            .changeable()});
   DatasetKind kind = {&table, open_image_folder, open_image_folder_unlabelled, true};
-  kind.declares = [](const Variant&) {
-    return DeclaredSamples{true, TargetKind::class_index, false, DType::u8};
+  kind.declares = [](const Variant& variant) {
+    DeclaredSamples declared{true, TargetKind::class_index, false, DType::u8};
+    const std::string& val = variant.as<ImageFolderOptions>().val;
+    declared.validation = val == kNone ? std::optional(false) : std::nullopt;
+    if (val != kNone && val != kAuto) declared.validation = true;
+    return declared;
   };
   return kind;
 }

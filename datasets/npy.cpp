@@ -37,7 +37,7 @@ struct NpyFiles {
 
 struct NpyOptions {
   NpyFiles train;
-  std::optional<NpyFiles> test;
+  std::optional<NpyFiles> test, val;
   NpyTarget target = NpyTarget::from_array;
   std::vector<std::string> classes;
 };
@@ -308,21 +308,32 @@ std::shared_ptr<const NpySource> open_files(const NpyFiles& files, const NpyOpti
                                      std::move(classes));
 }
 
+/// Returns true if a part has weights: the samples of the others then have the weight 1.
+bool is_weighted(const NpyOptions& options) {
+  const auto has_weights = [](const std::optional<NpyFiles>& files) {
+    return files && !files->weights.empty();
+  };
+  return !options.train.weights.empty() || has_weights(options.test) || has_weights(options.val);
+}
+
 DataSets open_npy(const Variant& variant, const DataRequirements& requirements) {
   const auto& options = variant.as<NpyOptions>();
-  const bool weighted =
-      !options.train.weights.empty() || (options.test && !options.test->weights.empty());
+  const bool weighted = is_weighted(options);
   DataSets sets;
   // Made for the first labels: other targets have none.
   std::optional<ClassTable> table;
   sets.train = open_files(options.train, options, true, weighted, table, requirements);
-  if (!options.test) return sets;
-  sets.test = open_files(*options.test, options, false, weighted, table, requirements);
-  if (sets.test->type() != sets.train->type()) {
-    fail(ErrorKind::data, "{}: expected elements of the type of {} ({}), found {}",
-         options.test->images, options.train.images, name_of(sets.train->type()),
-         name_of(sets.test->type()));
-  }
+  const auto open = [&](const std::optional<NpyFiles>& files) {
+    if (!files) return std::shared_ptr<const NpySource>();
+    auto source = open_files(*files, options, false, weighted, table, requirements);
+    if (source->type() != sets.train->type()) {
+      fail(ErrorKind::data, "{}: expected elements of the type of {} ({}), found {}", files->images,
+           options.train.images, name_of(sets.train->type()), name_of(source->type()));
+    }
+    return source;
+  };
+  sets.val = open(options.val);
+  sets.test = open(options.test);
   return sets;
 }
 
@@ -330,8 +341,9 @@ std::shared_ptr<const DataSource> open_npy_unlabelled(const Variant& variant, Da
                                                       const DataRequirements& requirements,
                                                       UnreadableSamples& /*unreadable*/) {
   const auto& options = variant.as<NpyOptions>();
-  if (part == DataPart::test && !options.test) return nullptr;
-  NpyArray images(part == DataPart::test ? options.test->images : options.train.images);
+  const NpyFiles* files = files_of(options, part);
+  if (!files) return nullptr;
+  NpyArray images(files->images);
   const SampleShape shape = sample_shape(images, requirements);
   Targets none;
   none.labels.resize(static_cast<std::size_t>(images.shape()[0]));
@@ -355,8 +367,8 @@ const ObjectTable& files_table() {
            "Weights (N,) of the samples, float32 or float64, 0 or from 1e-12 to 1e12: the loss is "
            "the sum of weight * loss over that of the weights. A sample with the weight 0 counts "
            "neither in the loss nor in the metrics, which weigh all others alike; its image and "
-           "targets must be finite all the same. Where only one of train and test has weights, "
-           "those of the other are 1.")});
+           "targets must be finite all the same. If only some of train, val and test have "
+           "weights, those of the others are 1.")});
   return table;
 }
 
@@ -369,6 +381,7 @@ DatasetKind npy_kind() {
       "(numpy.savez, numpy.savez_compressed). Files are mapped into memory and must not change "
       "while they are used.",
       {train_files_field(&NpyOptions::train, files_table()),
+       val_files_field(&NpyOptions::val, files_table()),
        test_files_field(&NpyOptions::test, files_table()),
        field("target", &NpyOptions::target,
              "What the targets are. labels: the number of the class. soft_labels: a probability of "
@@ -382,9 +395,8 @@ DatasetKind npy_kind() {
   kind.any_type = true;
   kind.declares = [](const Variant& variant) {
     const auto& options = variant.as<NpyOptions>();
-    const bool weighted =
-        !options.train.weights.empty() || (options.test && !options.test->weights.empty());
-    return DeclaredSamples{false, named_target_kind(options.target), weighted, std::nullopt};
+    return DeclaredSamples{false, named_target_kind(options.target), is_weighted(options),
+                           std::nullopt, options.val.has_value()};
   };
   return kind;
 }

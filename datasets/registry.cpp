@@ -57,6 +57,13 @@ std::optional<DataFacts> data_facts(const std::string& dataset) {
   return std::nullopt;
 }
 
+std::optional<bool> declares_validation(const Variant& options) {
+  for (const DatasetKind& kind : dataset_kinds()) {
+    if (kind.table == options.table && kind.declares) return kind.declares(options).validation;
+  }
+  return false;
+}
+
 const DatasetKind& dataset_kind(const Variant& options) {
   for (const DatasetKind& kind : dataset_kinds()) {
     if (kind.table == options.table) return kind;
@@ -108,6 +115,7 @@ std::shared_ptr<const DataSource> open_unlabelled(const Variant& options, DataPa
                                                   const ModelOutputs& outputs,
                                                   std::shared_ptr<UnreadableSamples> unreadable) {
   const DatasetKind& kind = dataset_kind(options);
+  if (part == DataPart::val && !declares_validation(options).value_or(true)) return nullptr;
   try {
     const auto source = kind.open_unlabelled(options, part, requirements, *unreadable);
     if (!source) return nullptr;

@@ -1,8 +1,9 @@
-// The fields `train` and `test` of data sets whose files are named for each of the two.
+// The fields `train`, `val` and `test` of data sets whose files are named for each part.
 #pragma once
 
 #include <optional>
 
+#include "engine/data/source.h"
 #include "engine/spec/fields.h"
 
 namespace dpt {
@@ -15,6 +16,20 @@ Field train_files_field(Files Options::*member, const ObjectTable& files) {
 template <class Options, class Files>
 Field test_files_field(std::optional<Files> Options::*member, const ObjectTable& files) {
   return object_field("test", member, files, "The test samples; none by default.");
+}
+
+template <class Options, class Files>
+Field val_files_field(std::optional<Files> Options::*member, const ObjectTable& files) {
+  return object_field("val", member, files,
+                      "The validation samples, in place of data.val_split; none by default.");
+}
+
+/// Returns the files of a part; null if the options name none.
+template <class Options>
+auto files_of(const Options& options, DataPart part) {
+  if (part == DataPart::train) return &options.train;
+  const auto& files = part == DataPart::test ? options.test : options.val;
+  return files ? &*files : nullptr;
 }
 
 }  // namespace dpt

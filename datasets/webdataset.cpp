@@ -37,7 +37,7 @@ constexpr auto enum_names(ShardLabel) {
 
 struct WebDatasetOptions {
   ShardFiles train;
-  std::optional<ShardFiles> test;
+  std::optional<ShardFiles> test, val;
   ShardLabel label_type = ShardLabel::as_first;
   std::vector<std::string> classes;
   std::int64_t cache_mib = 1024;
@@ -397,14 +397,31 @@ std::shared_ptr<const DataSource> open_shards(const ShardFiles& files, const cha
                      options.cache_mib << 20);
 }
 
+const char* field_of(DataPart part) {
+  switch (part) {
+    case DataPart::train:
+      return "data.train.shards";
+    case DataPart::val:
+      return "data.val.shards";
+    default:
+      return "data.test.shards";
+  }
+}
+
 DataSets open_webdataset(const Variant& variant, const DataRequirements& requirements) {
   const auto& options = variant.as<WebDatasetOptions>();
   check_picture_channels("webdataset: " + options.train.shards, requirements);
   ShardLabels labels(options, requirements);
   DataSets sets;
-  sets.train = open_shards(options.train, "data.train.shards", options, true, labels, requirements);
-  if (!options.test) return sets;
-  sets.test = open_shards(*options.test, "data.test.shards", options, false, labels, requirements);
+  sets.train =
+      open_shards(options.train, field_of(DataPart::train), options, true, labels, requirements);
+  const auto open = [&](DataPart part) {
+    const ShardFiles* files = files_of(options, part);
+    if (!files) return std::shared_ptr<const DataSource>();
+    return open_shards(*files, field_of(part), options, false, labels, requirements);
+  };
+  sets.val = open(DataPart::val);
+  sets.test = open(DataPart::test);
   return sets;
 }
 
@@ -412,11 +429,11 @@ std::shared_ptr<const DataSource> open_webdataset_unlabelled(const Variant& vari
                                                              const DataRequirements& requirements,
                                                              UnreadableSamples& /*unreadable*/) {
   const auto& options = variant.as<WebDatasetOptions>();
-  if (part == DataPart::test && !options.test) return nullptr;
-  const ShardFiles& files = part == DataPart::test ? *options.test : options.train;
-  check_picture_channels("webdataset: " + files.shards, requirements);
-  const char* field = part == DataPart::test ? "data.test.shards" : "data.train.shards";
-  return make_source(files, read_shards(files, field, nullptr), {}, false, requirements, 0);
+  const ShardFiles* files = files_of(options, part);
+  if (!files) return nullptr;
+  check_picture_channels("webdataset: " + files->shards, requirements);
+  return make_source(*files, read_shards(*files, field_of(part), nullptr), {}, false, requirements,
+                     0);
 }
 
 const ObjectTable& shards_table() {
@@ -441,6 +458,7 @@ DatasetKind webdataset_kind() {
       "JSON (.json). "
       "Others are ignored. The shards must not change while they are used.",
       {train_files_field(&WebDatasetOptions::train, shards_table()),
+       val_files_field(&WebDatasetOptions::val, shards_table()),
        test_files_field(&WebDatasetOptions::test, shards_table()),
        field("label_type", &WebDatasetOptions::label_type,
              "What labels are. name: the name of the class. number: that of the class, from 0. "
@@ -453,8 +471,9 @@ DatasetKind webdataset_kind() {
            .range(0, 1048576)
            .changeable()});
   DatasetKind kind = {&table, open_webdataset, open_webdataset_unlabelled, true};
-  kind.declares = [](const Variant&) {
-    return DeclaredSamples{true, TargetKind::class_index, false, DType::u8};
+  kind.declares = [](const Variant& variant) {
+    return DeclaredSamples{true, TargetKind::class_index, false, DType::u8,
+                           variant.as<WebDatasetOptions>().val.has_value()};
   };
   return kind;
 }

@@ -101,14 +101,17 @@ struct ModelOutputs {
   TargetShape targets;             ///< of what targets they were trained for
 };
 
-/// The two files of a data set: what is trained on (val_split is taken from it) and the test set.
+/// The parts of a data set: what is trained on, the test set, and the validation set. Where there
+/// is no validation set, data.val_split holds samples out of the training set. The classes are one
+/// table.
 struct DataSets {
-  std::shared_ptr<const DataSource> train, test;  ///< test may be null; the classes are one table
-  std::vector<std::string> notes = {};            ///< what the user should be told once
+  std::shared_ptr<const DataSource> train;
+  std::shared_ptr<const DataSource> test = {}, val = {};  ///< may be null
+  std::vector<std::string> notes = {};                    ///< what the user should be told once
 };
 
-/// The files of a data set that are trained on, or its test files.
-enum class DataPart : std::uint8_t { train, test };
+/// A part of a data set with files of its own.
+enum class DataPart : std::uint8_t { train, test, val };
 
 /// What the options of a data set say of its samples, before any file is opened.
 struct DeclaredSamples {
@@ -116,6 +119,8 @@ struct DeclaredSamples {
   std::optional<TargetKind> targets;  ///< unset = the files know
   bool weighted = false;              ///< with weights of the samples
   std::optional<DType> type;          ///< unset = the files know
+  /// Has a validation set of its own; unset = the files know.
+  std::optional<bool> validation = false;
 };
 
 class UnreadableSamples;
@@ -124,7 +129,7 @@ class UnreadableSamples;
 struct DatasetKind {
   const ObjectTable* table;
   DataSets (*open)(const Variant& options, const DataRequirements& requirements);
-  /// The samples of one part, to be predicted; null where there is no test part. The other part,
+  /// The samples of one part, to be predicted; null where there is no such part. The other parts,
   /// and labels, targets and weights, are not looked at and need not be there: no caller asks the
   /// source for them. What is wrong with single samples may go to `unreadable`.
   std::shared_ptr<const DataSource> (*open_unlabelled)(const Variant& options, DataPart part,
@@ -145,6 +150,8 @@ const VariantTable& dataset_table();
 const DatasetKind& dataset_kind(const Variant& options);
 /// Of the kind with that name.
 std::optional<DataFacts> data_facts(const std::string& dataset);
+/// Returns whether a data set has a validation set of its own; unset if only its files tell.
+std::optional<bool> declares_validation(const Variant& options);
 /// Opens the data set of a config. Throws ErrorKind::data where its classes are not one table, or
 /// not requirements.known_classes.
 DataSets open_dataset(const Variant& options, const DataRequirements& requirements);

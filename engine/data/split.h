@@ -19,20 +19,23 @@ struct Split {
 };
 
 struct Splits {
-  Split train, val, test;  ///< val and test may be empty
+  Split train, val, test;    ///< val and test may be empty
+  bool has_own_val = false;  ///< val is a part of the data set, not held out of train
 };
 
 /// How many samples of the split each class has. REQUIRES: the samples have labels.
 std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes);
 
-/// Holds samples out of the training files as `spec` says: a function of it, the seed, the labels
-/// and the groups, the same for every epoch and device count, kept in ascending order. Throws
-/// ErrorKind::usage when nothing is left to train on, or the data lacks what is asked for.
+/// Takes the validation set of the data, or holds samples out of the training set as `spec` says: a
+/// function of it, the seed, the labels and the groups, the same for every epoch and device count,
+/// kept in ascending order. Throws ErrorKind::usage when nothing is left to train on, the data
+/// lacks what is asked for, or it has a validation set and samples should be held out as well.
 Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t seed);
 
-/// Returns a text that tells the samples of a split from others of the same data: "xxh3:" and 16
-/// hexadecimal digits over their indices; empty for no samples.
-std::string fingerprint_of(const Split& split);
+/// Returns a text that tells the validation samples from others of the same data: "xxh3:" and 16
+/// hexadecimal digits over their indices, or the fingerprint of a validation set of its own; empty
+/// for no samples.
+std::string validation_fingerprint(const Splits& splits);
 
 /// How many of n samples are held out, in groups about as many.
 std::int64_t held_out_count(const ValSplitSpec& spec, std::int64_t n);

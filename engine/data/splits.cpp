@@ -203,6 +203,14 @@ void check_val_split(const ValSplitSpec& spec, const DataSource& source) {
   }
 }
 
+[[noreturn]] void refuse_two_validation_sets(const ValSplitSpec& spec, const DataSource& val) {
+  fail(ErrorKind::usage,
+       "data.val_split: {}: the data set has a validation set of its own (the first of its {} "
+       "samples: {}), and no samples can be held out as well. Drop val_split, or leave the "
+       "validation set out of the config; for an image folder, data.test=val makes it the test set",
+       text_of(spec), val.size(), val.describe(0));
+}
+
 }  // namespace
 
 std::int32_t DataSource::label(std::int64_t index) const {
@@ -276,8 +284,14 @@ Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t
   check_val_split(spec, source);
   Splits splits;
   splits.test = all(sets.test);
-  splits.val.source = sets.train;
   splits.train = all(sets.train);
+  splits.has_own_val = sets.val != nullptr;
+  if (splits.has_own_val) {
+    if (spec.holds_out()) refuse_two_validation_sets(spec, *sets.val);
+    splits.val = all(sets.val);
+    return splits;
+  }
+  splits.val.source = sets.train;
   if (!spec.holds_out()) return splits;
   Indices& chosen = splits.val.indices;
   chosen = !spec.group.empty() ? grouped_choice(spec, source, seed)
@@ -297,8 +311,10 @@ Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t
   return splits;
 }
 
-std::string fingerprint_of(const Split& split) {
+std::string validation_fingerprint(const Splits& splits) {
+  const Split& split = splits.val;
   if (split.indices.empty()) return {};
+  if (splits.has_own_val) return split.source->fingerprint();
   return fmt::format("xxh3:{:016x}", XXH3_64bits(split.indices.data(),
                                                  split.indices.size() * sizeof(std::int64_t)));
 }

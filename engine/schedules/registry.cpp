@@ -91,7 +91,7 @@ ScheduledRun scheduled_run(const TrainSpec& spec, double base_lr, std::int64_t s
   run.steps_per_epoch = steps_per_epoch;
   run.epochs = epochs;
   run.has_warmup = warmup.steps > 0 || warmup.epochs > 0;
-  run.has_validation = spec.data.val_split.holds_out();
+  run.has_validation = spec.data.may_validate();
   run.warmup_steps = warmup_steps_of(spec, steps_per_epoch);
   return run;
 }

@@ -217,7 +217,9 @@ void Binder::read_fields(const std::vector<Field>& fields, void* target, const Y
     }
   }
   for (const Field& field : fields) {
-    if (field.follow && !node.find(field.name)) field.set(target, field.follow(target));
+    if (node.find(field.name)) continue;
+    if (field.follow) field.set(target, field.follow(target));
+    if (field.stored_default && author_ == Author::dpt) field.set(target, *field.stored_default);
   }
 }
 

@@ -102,6 +102,8 @@ struct Field {
   bool data_gives = false;     ///< required, but with `zoo` the data set gives it, where it can
   bool is_changeable = false;  ///< a resumed run may have another value, here and in all below
   std::string former_name;     ///< what configs called it once; empty = always as now
+  /// Value in configs that dpt stored before the field existed; unset = the member's default.
+  std::optional<PlainValue> stored_default;
   std::string plain_key;  ///< of an object: the field that a plain value instead of a mapping is
   std::string leader;     ///< the field from which the default follows; empty = none
   std::function<PlainValue(const void*)> follow;  ///< that default; null = the member's own
@@ -135,6 +137,9 @@ struct Field {
   /// Its name in older configs. A config that uses it gets an error with the new name; one stored
   /// in a checkpoint is read as if it had the new name.
   Field formerly(std::string name) &&;
+  /// A field that changes what is computed and is newer than some stored configs: those that lack
+  /// it have `value`. A resumed run whose config does not set it keeps the value of the run.
+  Field stored_as(PlainValue value) &&;
   /// Where it is not written, its value is make(struct), which depends on the field `leader`.
   template <class S, class T>
   Field follows(std::string leader, T (*make)(const S&)) &&;

@@ -101,6 +101,10 @@ inline Field Field::formerly(std::string old) && {
   former_name = std::move(old);
   return std::move(*this);
 }
+inline Field Field::stored_as(PlainValue value) && {
+  stored_default = std::move(value);
+  return std::move(*this);
+}
 template <class S, class T>
 Field Field::follows(std::string from, T (*make)(const S&)) && {
   leader = std::move(from);

@@ -32,20 +32,36 @@ class Checker {
     check_devices();
     check_replicas();
     check_name();
-    if (spec_.train.early_stopping && !spec_.data.val_split.holds_out()) {
-      issue("train.early_stopping",
-            fmt::format("early_stopping monitors {}, but nothing is held out: set data.val_split",
-                        spec_.train.early_stopping->monitor));
-    }
+    check_validation();
     if (is_new_) check_keep_best();
     check_monitors();
   }
 
  private:
+  /// Notes whether the data set may have a validation set, and refuses what needs one that is not
+  /// there.
+  void check_validation() {
+    DataSpec& data = spec_.data;
+    std::optional<bool> declared = false;
+    if (catalog_.declares_validation && data.dataset.table) {
+      declared = catalog_.declares_validation(data.dataset);
+    }
+    data.may_have_val = declared.value_or(true);
+    if (declared.value_or(false) && data.val_split.holds_out()) {
+      issue("data.val_split",
+            "expected data.val or data.val_split, found both: leave one of them out");
+    }
+    if (spec_.train.early_stopping && !data.may_validate()) {
+      issue("train.early_stopping",
+            fmt::format("early_stopping monitors {}, but nothing is held out: set data.val_split",
+                        spec_.train.early_stopping->monitor));
+    }
+  }
+
   /// Checks that a monitor that somebody has chosen is measured. Resolved configs have all fields,
   /// and thus a monitor even for a run without validation.
   void check_keep_best() {
-    if (spec_.data.val_split.holds_out() || !is_written("checkpoint.keep_best.monitor")) return;
+    if (spec_.data.may_validate() || !is_written("checkpoint.keep_best.monitor")) return;
     const bool is_resolved = is_written("checkpoint.keep_best.mode") &&
                              is_written("checkpoint.every") && is_written("checkpoint.keep_last") &&
                              is_written("checkpoint.on_failure");

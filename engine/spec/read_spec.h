@@ -77,6 +77,12 @@ TrainSpec load_spec_to_predict(const Catalog& catalog, const std::string& text,
 /// .changeable() in the tables); each stands for all below it.
 std::vector<std::string> changeable_fields(const Catalog& catalog);
 
+/// Returns the values of the stored run, as overrides, of fields that are newer than some stored
+/// configs (Field::stored_as), where `spec` does not set them and has others. `stored` was read
+/// from `file`. A run is resumed with them, whatever their defaults are today.
+std::vector<std::string> values_of_run(const Catalog& catalog, const TrainSpec& spec,
+                                       const std::string& stored, const std::string& file);
+
 /// What a resumed run has changed but may not, as lines "path: old -> new". `stored` was read from
 /// `file`; `resolved` is the run's config of today (from show_spec).
 std::vector<std::string> refused_changes(const Catalog& catalog, const std::string& stored,

@@ -2,7 +2,9 @@
 #include "engine/spec/stored_spec.h"
 
 #include <algorithm>
+#include <map>
 
+#include "engine/spec/flat_values.h"
 #include "engine/spec/read_spec.h"
 
 namespace dpt {
@@ -36,20 +38,20 @@ void rename_fields(const std::vector<Field>& fields, YamlNode& node) {
   }
 }
 
-/// Adds the paths of changeable fields; what is below one is covered by it.
-void collect_changeable(const std::vector<Field>& fields, const std::string& prefix,
-                        std::vector<std::string>& paths) {
+/// Adds the paths of the fields that are wanted; what is below one is covered by it.
+void collect_paths(const std::vector<Field>& fields, bool (*is_wanted)(const Field&),
+                   const std::string& prefix, std::vector<std::string>& paths) {
   const auto collect_kinds = [&](const VariantTable& kinds, const std::string& path) {
     for (const ObjectTable* kind : kinds.alternatives) {
-      collect_changeable(kind->fields, path + ".", paths);
+      collect_paths(kind->fields, is_wanted, path + ".", paths);
     }
   };
   for (const Field& field : fields) {
     const std::string path = prefix + field.name;
-    if (field.is_changeable) {
+    if (is_wanted(field)) {
       if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
     } else if (field.type == FieldType::object) {
-      collect_changeable(field.object->fields, path + ".", paths);
+      collect_paths(field.object->fields, is_wanted, path + ".", paths);
       if (field.object->choice.variants) collect_kinds(*field.object->choice.variants, path);
     } else if (field.type == FieldType::variant) {
       collect_kinds(*field.variants, path);
@@ -78,8 +80,29 @@ std::string show_to_compare(const Catalog& catalog, const TrainSpec& spec) {
 std::vector<std::string> changeable_fields(const Catalog& catalog) {
   const SpecTables tables(catalog);
   std::vector<std::string> paths;
-  collect_changeable(tables.root.fields, {}, paths);
+  collect_paths(
+      tables.root.fields, [](const Field& field) { return field.is_changeable; }, {}, paths);
   return paths;
+}
+
+std::vector<std::string> values_of_run(const Catalog& catalog, const TrainSpec& spec,
+                                       const std::string& stored, const std::string& file) {
+  const SpecTables tables(catalog);
+  std::vector<std::string> paths, overrides;
+  collect_paths(
+      tables.root.fields, [](const Field& field) { return field.stored_default.has_value(); }, {},
+      paths);
+  const auto values_of = [&](const TrainSpec& read) {
+    const FlatConfig flat = flat_config(show_spec(catalog, read), file);
+    return std::map<std::string, std::string>(flat.values.begin(), flat.values.end());
+  };
+  const auto run = values_of(load_stored_spec(catalog, stored, file)), today = values_of(spec);
+  for (const std::string& path : paths) {
+    const auto theirs = run.find(path), ours = today.find(path);
+    if (theirs == run.end() || ours == today.end() || spec.origins.contains(path)) continue;
+    if (theirs->second != ours->second) overrides.push_back(path + "=" + theirs->second);
+  }
+  return overrides;
 }
 
 std::vector<std::string> refused_changes(const Catalog& catalog, const std::string& stored,

@@ -113,6 +113,8 @@ struct DataSpec {
   Variant dataset;              ///< kind and its own fields (root, ...)
   std::int64_t batch_size = 0;  ///< global
   ValSplitSpec val_split;       ///< held out of the training files
+  /// The data set may have a validation set of its own: no field, but what the reader has found.
+  bool may_have_val = false;
   bool shuffle = true;
   Sampler sampler = Sampler::uniform;
   std::int64_t workers = 0;   ///< decoder threads of a process; 0 = auto
@@ -122,6 +124,9 @@ struct DataSpec {
   std::string cache;                    ///< folder; empty = none (engine/training/packed_cache.h)
   std::int64_t cache_shorter_side = 0;  ///< 0 = pictures are kept as they are
   TransformsSpec transforms;
+
+  /// Returns false if there certainly are no validation samples.
+  bool may_validate() const { return val_split.holds_out() || may_have_val; }
 };
 
 struct WarmupSpec {
@@ -260,6 +265,8 @@ struct Catalog {
   std::vector<std::string> (*measured_names)(const std::vector<Variant>& metrics) = nullptr;
   /// Which values of a monitor ("val/loss") are better.
   std::optional<Direction> (*better_direction)(const std::string& monitor) = nullptr;
+  /// Whether a data set has a validation set of its own; unset if only its files tell. Null: none.
+  std::optional<bool> (*declares_validation)(const Variant& dataset) = nullptr;
 };
 
 }  // namespace dpt

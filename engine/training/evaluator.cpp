@@ -118,9 +118,17 @@ const Split& split_by_name(const Job& job, const std::string& name) {
     fail(ErrorKind::usage, "unknown split '{}': expected train, val or test", name);
   }
   if (split->size() == 0) {
-    fail(ErrorKind::data, "the {} split is empty: {}", name,
-         name == "val" ? "data.val_split is 0; set it to the number of samples to hold out"
-                       : "the data set has no such files");
+    std::string why = "the data set has no such files";
+    if (name == "val") {
+      why =
+          "data.val_split is 0; set it to the number of samples to hold out, or give the data set "
+          "a validation set";
+    } else if (job.splits.has_own_val && job.spec.data.dataset.type == "image_folder") {
+      why +=
+          "; its folder val, which was the test set in earlier releases, is the validation set: "
+          "ask for val, or make it the test set with data.test=val";
+    }
+    fail(ErrorKind::data, "the {} split is empty: {}", name, why);
   }
   return *split;
 }

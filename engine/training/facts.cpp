@@ -30,9 +30,9 @@ std::string difference_of_values(const std::string& name, const std::string& one
 }  // namespace
 
 const std::vector<std::string>& fields_of_process() {
-  static const std::vector<std::string> fields = {"devices",    "data.root",    "data.train",
-                                                  "data.test",  "data.workers", "data.prefetch",
-                                                  "data.cache", "weights"};
+  static const std::vector<std::string> fields = {"devices",       "data.root",  "data.train",
+                                                  "data.val",      "data.test",  "data.workers",
+                                                  "data.prefetch", "data.cache", "weights"};
   return fields;
 }
 
@@ -60,7 +60,7 @@ Facts facts_of(const Job& job, const Facts& options) {
       {"the number of training samples", std::to_string(job.splits.train.size())},
       {"the test data",
        job.splits.test.size() > 0 ? job.splits.test.source->fingerprint() : "none"},
-      {"the validation samples", fingerprint_of(job.splits.val)},
+      {"the validation samples", validation_fingerprint(job.splits)},
       {"the classes", fmt::format("{}", fmt::join(train.classes(), ", "))},
   };
   // In exact mode the bits are promised for one kind of device and instruction set.

@@ -8,6 +8,7 @@
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/data/host_pipeline.h"
 #include "engine/data/transform_tables.h"
+#include "engine/schedules/plateau.h"
 #include "engine/spec/replica_checks.h"
 #include "engine/training/process_devices.h"
 #include "kernels/common/divide.h"
@@ -135,6 +136,23 @@ void check_reduced_decoding(const DataSpec& data) {
   }
 }
 
+/// Refuses to monitor validation samples that the data set turns out not to have.
+void check_monitored(const TrainSpec& spec, std::int64_t val_samples) {
+  if (val_samples > 0) return;
+  const auto refuse = [](const char* who, const std::string& monitor) {
+    fail(ErrorKind::usage,
+         "{} monitors {}, but the data set has no validation samples, and none are held out: set "
+         "data.val_split",
+         who, monitor);
+  };
+  if (spec.train.early_stopping) {
+    refuse("train.early_stopping", spec.train.early_stopping->monitor);
+  }
+  if (const PlateauOptions* plateau = plateau_of(spec)) {
+    refuse("lr_schedule: plateau", plateau->monitor);
+  }
+}
+
 /// The devices of all processes, in the order of the processes, which have been introduced.
 void gather_devices(const ProcessGroup& processes, Job& job) {
   int rank = 0;
@@ -155,6 +173,7 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.evaluation = make_evaluation_plan(job.plan);
   check_sampler(spec.data.sampler, *sets.train);
   job.splits = make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
+  check_monitored(spec, job.splits.val.size());
   const DataRequirements requirements = data_requirements(spec, job.plan);
   const auto seed = static_cast<std::uint64_t>(spec.seed);
   const auto under = [&](const std::shared_ptr<const DataSource>& source,
@@ -185,7 +204,12 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
     job.evaluated_train.source = needed_samples(job.evaluated_train.source);
     job.splits.test.source = needed_samples(job.splits.test.source);
   }
-  job.splits.val.source = job.evaluated_train.source;
+  if (job.splits.has_own_val) {
+    job.splits.val.source = under(sets.val, transforms.eval);
+    if (leaves_out) job.splits.val.source = needed_samples(job.splits.val.source);
+  } else {
+    job.splits.val.source = job.evaluated_train.source;
+  }
   Objective objective = make_objective(spec, job.plan.classes, job.splits);
   job.loss = std::move(objective.loss);
   job.mixed_loss = std::move(objective.mixed_loss);

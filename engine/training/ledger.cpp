@@ -51,7 +51,7 @@ std::string advice_on(LedgerPart part, const Job& job) {
              "includes waiting for slower replicas (device_weights)";
     case LedgerPart::evaluation:
       return job.splits.val.size() > 0
-                 ? "hold out fewer samples (data.val_split)"
+                 ? "validate on fewer samples (data.val_split)"
                  : "it is the test at the end of the run: a longer one has less of it";
     case LedgerPart::logging:
       return "raise log.every";

@@ -384,7 +384,7 @@ class RankTrainer {
     if (job_.splits.test.size() > 0) {
       checkpoint.test_fingerprint = job_.splits.test.source->fingerprint();
     }
-    checkpoint.val_fingerprint = fingerprint_of(job_.splits.val);
+    checkpoint.val_fingerprint = validation_fingerprint(job_.splits);
     checkpoint.shards = job_.spec.train.shards;
     checkpoint.devices = job_.device_names();
     checkpoint.made_by = made_by(job_);

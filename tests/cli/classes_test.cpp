@@ -6,46 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoints/safetensors.h"
-#include "tests/cli/workplace.h"
+#include "tests/cli/picture_folders.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/support/tar.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
 namespace fs = std::filesystem;
-
-namespace {
-
-/// Pictures of three classes that are told apart by their brightness alone.
-std::string picture_of(const std::string& name, int number) {
-  const int base = name == "dark" ? 10 : name == "grey" ? 120 : 230;
-  const dpt::data_test::Bytes bytes = dpt::data_test::png(
-      2, 2, 1, dpt::data_test::Bytes(4, static_cast<std::uint8_t>(base + number)));
-  return {bytes.begin(), bytes.end()};
-}
-
-std::string config_of(const std::string& data) {
-  return "version: 1\nname: small\ndata:\n  batch_size: 6\n" + data +
-         "model:\n  input: [1, 2, 2]\n  layers:\n    - {type: Flatten}\n"
-         "    - {type: Linear, name: fc1, out_features: 8}\n    - {type: ReLU}\n"
-         "    - {type: Linear, name: fc2, out_features: 3}\n"
-         "optimizer: {type: Adam, lr: 0.05}\ntrain: {epochs: 40}\ndevices: [cpu]\n";
-}
-
-struct FolderWorkplace : Workplace {
-  FolderWorkplace() : Workplace(config_of("  dataset: image_folder\n  root: photos\n")) {}
-  void put(const std::string& folder, const std::vector<std::string>& classes) const {
-    fs::remove_all(dir.file(folder));
-    for (const std::string& name : classes) {
-      fs::create_directories(dir.file(folder + "/" + name));
-      for (int i = 0; i < 6; ++i) {
-        write_file(dir.file(fmt::format("{}/{}/{}.png", folder, name, i)), picture_of(name, i));
-      }
-    }
-  }
-};
-
-}  // namespace
 
 TEST_CASE("classes: an evaluation on other folders goes by their names") {
   const FolderWorkplace w;
@@ -90,17 +57,19 @@ TEST_CASE("classes: an evaluation on other folders goes by their names") {
         R"(["dark","grey","white"])");
 }
 
-TEST_CASE("classes: a test set that lacks one is measured, one with another is refused") {
+TEST_CASE("classes: a validation set that lacks one is measured, one with another is refused") {
   const FolderWorkplace w;
   w.put("photos/train", {"dark", "grey", "white"});
   w.put("photos/val", {"grey", "white"});
-  const std::string note = "dpt: note: the test data has no samples of 1 of the 3 classes: dark";
+  const std::string note =
+      "dpt: note: the validation data has no samples of 1 of the 3 classes: dark";
   for (const char* command : {"config", "train"}) {
     std::vector<std::string> arguments = {command, "small.yaml"};
     if (command == std::string("config")) arguments.insert(arguments.begin() + 1, "check");
     check_contains(w.run_well(arguments).err, note);
   }
-  CHECK(json::parse(w.run_well({"eval", "runs/small", "--json"}).out)["accuracy"] == 1);
+  CHECK(json::parse(
+            w.run_well({"eval", "runs/small", "--split", "val", "--json"}).out)["accuracy"] == 1);
   w.put("photos/val", {"blue", "grey"});
   const Finished other = w.run({"train", "small.yaml", "--overwrite"});
   CHECK(other.exit_code == 3);

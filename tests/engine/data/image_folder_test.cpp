@@ -194,33 +194,83 @@ TEST_CASE("image_folder: a few of the classes' names in messages") {
   CHECK(dir.error().starts_with("image_folder: $/train (ant, bee, cat, dog, emu, ...): the data"));
 }
 
-TEST_CASE("image_folder: val serves as test set; both need a word") {
+TEST_CASE(
+    "image_folder: val is the validation set, under each of its names, and test the test set") {
   const FolderDir dir;
-  fs::rename(dir / "test", dir / "val");
-  CHECK(dir.read().test->size() == 2);
-  dir.write("test/cat/1.png", grey_png(1));
-  CHECK(
-      dir.error() ==
-      "image_folder: $: both test and val exist: choose the test set with test: test or test: val");
-  const auto with_test = [&](const std::string& name) {
-    return open("image_folder", {{"root", dir.path()}, {"test", name}}, kFolderRequirements);
-  };
-  CHECK(with_test("val").test->size() == 2);
-  CHECK(error_of([&] { with_test("x"); }, dir) ==
-        "image_folder: $: no folder x in it, which data.test names");
-  // Its results would be those of samples that were trained on.
-  for (const char* train : {"train", "./train/", "val/../train"}) {
-    CHECK(error_of([&] { with_test(train); }, dir)
-              .starts_with(fmt::format("image_folder: $: expected a test set in {}, found the "
-                                       "training set itself",
-                                       train)));
+  CHECK(dir.read().val == nullptr);
+  for (const char* name : {"val", "valid", "validation"}) {
+    CAPTURE(name);
+    dir.write(fmt::format("{}/dog/1.png", name), grey_png(7));
+    const DataSets sets = dir.read();
+    REQUIRE(sets.val);
+    CHECK(sample(*sets.val, 0) == std::pair(Bytes(48, 7), 1));
+    CHECK(sets.val->classes() == sets.train->classes());
+    CHECK(sets.test->size() == 2);
+    fs::remove_all(dir / name);
   }
+  fs::rename(dir / "test", dir / "val");
+  CHECK(dir.read().val->size() == 2);
+  CHECK(dir.read().test == nullptr);
+  dir.write("valid/cat/1.png", grey_png(1));
+  CHECK(dir.error() ==
+        "image_folder: $: expected one folder of validation samples, found val and valid: name it "
+        "with val: val");
+}
+
+TEST_CASE("image_folder: data.val and data.test name other folders, or none") {
+  const FolderDir dir;
+  dir.write("val/cat/1.png", grey_png(1));
+  const auto with = [&](const Fields& more) {
+    Fields fields = {{"root", dir.path()}};
+    fields.insert(fields.end(), more.begin(), more.end());
+    return open("image_folder", fields, kFolderRequirements);
+  };
+  const auto error = [&](const Fields& more) { return error_of([&] { with(more); }, dir); };
+  const DataSets tested = with({{"test", std::string("val")}});
+  CHECK(tested.test->size() == 1);
+  CHECK(tested.val == nullptr);
+  const DataSets swapped = with({{"test", std::string("val")}, {"val", std::string("test")}});
+  CHECK(swapped.val->size() == 2);
+  const DataSets without = with({{"val", std::string("none")}});
+  CHECK(without.val == nullptr);
+  CHECK(without.test->size() == 2);
+  CHECK(error({{"test", std::string("x")}}) ==
+        "image_folder: $: no folder x in it, which data.test names");
+  CHECK(error({{"val", std::string("x")}}) ==
+        "image_folder: $: no folder x in it, which data.val names");
+  // Their results would be those of samples that were trained on, or tuned on.
+  for (const char* train : {"train", "./train/", "val/../train"}) {
+    for (const char* part : {"test", "val"}) {
+      CHECK(error({{part, std::string(train)}})
+                .starts_with(fmt::format("image_folder: $: expected a {} set in {}, found the "
+                                         "training set itself",
+                                         part == std::string("val") ? "validation" : part, train)));
+    }
+  }
+  CHECK(error({{"val", std::string("test")}})
+            .find("expected a test set in test, found the validation set itself") !=
+        std::string::npos);
+  // As runs of earlier releases have it.
   fs::remove_all(dir / "test");
+  const DataSets earlier = with({{"val", std::string("none")}});
+  CHECK(earlier.test->size() == 1);
+  CHECK(earlier.val == nullptr);
   fs::remove_all(dir / "val");
   CHECK(dir.read().test == nullptr);
   fs::create_directory_symlink("train", dir / "val");
-  CHECK(dir.error().find("expected a test set in val, found the training set itself") !=
+  CHECK(dir.error().find("expected a validation set in val, found the training set itself") !=
         std::string::npos);
+}
+
+TEST_CASE("image_folder: folders that are no part are named in a note") {
+  const FolderDir dir;
+  CHECK(dir.read().notes.empty());
+  dir.write("Validate/cat/1.png", grey_png(1));
+  dir.write(".git/x", {});
+  dir.write("README.md", {});
+  REQUIRE(dir.read().notes.size() == 1);
+  CHECK(dir.read().notes[0].find(": not read: Validate; its parts are train, val (or valid, "
+                                 "validation) and test") != std::string::npos);
 }
 
 TEST_CASE("image_folder: folders that are refused") {
@@ -232,7 +282,7 @@ TEST_CASE("image_folder: folders that are refused") {
               },
               dir) ==
           "image_folder: $/none: no such folder; expected a folder with train/CLASS/*.jpg or "
-          "*.png, and test or val likewise");
+          "*.png, and val and test likewise");
     fs::remove_all(dir / "train");
     CHECK(dir.error() == "image_folder: $: no folder train in it; expected $/train/CLASS/*.jpg");
   }

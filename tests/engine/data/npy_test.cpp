@@ -261,6 +261,12 @@ TEST_CASE("npy: arrays that do not fit the model or one another") {
   check_contains(error(dir, {{"classes", std::vector<std::string>{"a", "b", "c"}}}, 2),
                  "data.classes: the data set has 3 classes, but the model's last layer has 2");
   dir.put("bytes", npy<std::uint8_t>({3, 2}, std::vector<std::uint8_t>(6)));
+  CHECK(error(dir, {{"val.images", dir / "bytes.npy"}, {"val.targets", dir / "y.npy"}})
+            .find("expected elements of the type of") != std::string::npos);
+  const DataSets validated =
+      open_npy(dir, {{"val.images", dir / "x.npy"}, {"val.targets", dir / "y.npy"}});
+  CHECK(validated.val->size() == validated.train->size());
+  CHECK(!validated.test);
   CHECK(error(dir, {{"test.images", dir / "bytes.npy"}, {"test.targets", dir / "y.npy"}}) ==
         "$/bytes.npy: expected elements of the type of $/x.npy (fp32), found u8");
 }

@@ -87,6 +87,10 @@ TEST_CASE("webdataset: samples of several shards, in any order of members") {
   CHECK(named.train->size() == 2);
   CHECK(named.test->size() == 3);
   CHECK(named.test->classes()[2] == "c");
+  CHECK(!named.val);
+  const DataSets validated = open_shards(dir, "s-01.tar", {{"val.shards", dir / "s-00.tar"}});
+  CHECK(validated.val->size() == 2);
+  CHECK(!validated.test);
   // Without a model, as many classes as there are, and the test set has no others.
   CHECK(open_shards(dir, "s-00.tar", {}, {{4, 4, 1}, 0}).train->classes().size() == 2);
   CHECK(error_of(
