@@ -210,8 +210,12 @@ ObjectTable weights_table() {
       {path_field(
            "file", &S::file,
            "A safetensors file with torchvision's names and layouts, such as a checkpoint of "
-           "dpt. --weights replaces it.")
+           "dpt, or a file of PyTorch's torch.save (.pth, .pt). --weights replaces it.")
            .required(),
+       field("key", &S::key,
+             "Of a file of PyTorch with several dictionaries of tensors, the one to take, such as "
+             "state_dict_ema or ema.module. Not set: the file's own tensors, else its only "
+             "dictionary, else model or state_dict."),
        field("map", &S::map,
              "Prefixes of the names in the file, and what the model has in their place, such as "
              "{\"module.\": \"\", \"features.\": \"backbone.\"}. The longest prefix that fits is "
@@ -228,8 +232,9 @@ ObjectTable weights_table() {
            "head", &S::head,
            "by_class_name: of the last layer with parameters, a Linear or Conv2d with an output "
            "for each class, the rows are copied whose class the file has under the same name; the "
-           "others keep their initial values. Only a checkpoint of dpt knows its classes. Not "
-           "set: this layer is loaded as any other."),
+           "others keep their initial values. Only a checkpoint of dpt knows its classes. new: the "
+           "last layer with parameters keeps its initial values, whatever the file has under its "
+           "names. Not set: this layer is loaded as any other."),
        field("use", &S::use,
              "Of a checkpoint of dpt with an average of the weights. ema: the moving average "
              "(train.ema). swa: the average of epochs (train.swa). raw: the weights themselves. "

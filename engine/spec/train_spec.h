@@ -196,9 +196,10 @@ struct LogSpec {
 };
 
 /// How the rows of the last layer are taken from a file of weights.
-enum class HeadRows : std::uint8_t { by_class_name };
+enum class HeadRows : std::uint8_t { by_class_name, fresh };
 constexpr auto enum_names(HeadRows) {
-  return std::to_array<EnumName<HeadRows>>({{HeadRows::by_class_name, "by_class_name"}});
+  return std::to_array<EnumName<HeadRows>>(
+      {{HeadRows::by_class_name, "by_class_name"}, {HeadRows::fresh, "new"}});
 }
 
 /// What is taken from a checkpoint that holds the weights and averages of them.
@@ -211,6 +212,7 @@ constexpr auto enum_names(WeightsUse) {
 /// The weights that a run starts from.
 struct WeightsSpec {
   std::string file;
+  std::optional<std::string> key;  ///< a dictionary in a file of PyTorch; unset = the usual one
   TextPairs map;  ///< prefixes of the file's names, and what stands for them in the model
   std::vector<std::string> expect_missing, expect_left_over;  ///< patterns
   std::optional<HeadRows> head;   ///< unset = the last layer is as any other
