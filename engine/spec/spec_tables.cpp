@@ -53,6 +53,18 @@ ObjectTable early_stopping_table(BetterDirection better) {
   return with_direction_checked<S>(std::move(table), better);
 }
 
+ObjectTable freeze_table() {
+  using S = FreezeSpec;
+  return object_table<S>(
+      "freeze", "Parameters that stay as they are.",
+      {field("params", &S::params,
+             "Patterns over the names of parameters, such as \"conv1.*\". A star is any number of "
+             "characters, a question mark one; a pattern that matches nothing is an error. A list "
+             "for freeze is this one. Empty, with except: all parameters."),
+       field("except", &S::except,
+             "Patterns over the names of those that are trained nevertheless, such as \"fc.*\".")});
+}
+
 ObjectTable ema_table() {
   return object_table<EmaSpec>(
       "ema",
@@ -260,6 +272,7 @@ ObjectTable checkpoint_table(const ObjectTable& keep_best) {
 
 SpecTables::SpecTables(const Catalog& catalog)
     : val_split(val_split_table()),
+      freeze(freeze_table()),
       ema(ema_table()),
       swa(swa_table()),
       early_stopping(early_stopping_table(catalog.better_direction)),
@@ -436,11 +449,12 @@ SpecTables::SpecTables(const Catalog& catalog)
              "Maximum absolute value of each element of the gradient, as torch's clip_grad_value_; "
              "not together with grad_clip_norm.")
            .range(1e-30, 1e38),
-       field("freeze", &TrainSection::freeze,
-             "Patterns over the names of parameters, such as \"conv1.*\": those that match stay as "
-             "they are, and no gradient is computed where none is needed. A star is any number of "
-             "characters, a question mark one. Where all tensors of a BatchNorm are named, it uses "
-             "its running statistics and leaves them as they are."),
+       object_field("freeze", &TrainSection::freeze, freeze,
+                    "Parameters that stay as they are: a list of patterns, or {params: [...], "
+                    "except: [...]}; {except: [\"fc.*\"]} freezes all but fc. No gradient is "
+                    "computed where none is needed. Where all tensors of a BatchNorm are named, it "
+                    "uses its running statistics and leaves them as they are.")
+           .or_plain("params"),
        object_field("ema", &TrainSection::ema, ema, "A moving average of the weights."),
        object_field("swa", &TrainSection::swa, swa,
                     "An equal average of the weights after the last epochs; not together with "

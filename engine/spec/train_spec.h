@@ -158,15 +158,21 @@ struct SwaSpec {
   std::int64_t every = 1;       ///< epochs
 };
 
+/// Patterns over the names of parameters that stay as they are.
+struct FreezeSpec {
+  std::vector<std::string> params;  ///< empty with `except` = all
+  std::vector<std::string> except;  ///< those that are trained nevertheless
+};
+
 struct TrainSection {
   std::int64_t epochs = 0;
   std::optional<MoreEpochs> on_more_epochs;  ///< unset = refused where the rate would change
   std::int64_t shards = 0;                   ///< 0 = auto (fast mode); N = exact mode with N shards
   std::int64_t accumulate = 1;               ///< least number of micro-batches of a shard
   std::optional<double> grad_clip_norm, grad_clip_value;
-  std::vector<std::string> freeze;  ///< patterns over parameters' names
-  std::optional<EmaSpec> ema;       ///< a run keeps one average at most: this,
-  std::optional<SwaSpec> swa;       ///< this, or none
+  FreezeSpec freeze;
+  std::optional<EmaSpec> ema;  ///< a run keeps one average at most: this,
+  std::optional<SwaSpec> swa;  ///< this, or none
   std::optional<EarlyStoppingSpec> early_stopping;
   OnDivergenceSpec on_divergence;
   Precision precision = Precision::fp32;
