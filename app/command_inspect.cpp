@@ -97,9 +97,9 @@ std::string line_of(const TorchDictionary& dictionary, bool is_usual) {
   }
   if (dictionary.others.size() > kMax) others.emplace_back("...");
   return fmt::format(
-      "{}: {} tensors{}{}",
+      "{}: {} tensor{}{}{}",
       dictionary.key.empty() ? "the file's own dictionary" : printable(dictionary.key),
-      dictionary.tensors.size(),
+      dictionary.tensors.size(), dictionary.tensors.size() == 1 ? "" : "s",
       others.empty() ? "" : fmt::format("; no tensors: {}", fmt::join(others, ", ")),
       is_usual ? " (taken unless weights.key says otherwise)" : "");
 }

@@ -231,9 +231,9 @@ TEST_CASE("weights: a file of PyTorch starts a run, and inspect shows it") {
   check_contains(shown, "ema: 2 tensors\n");
   check_contains(shown, "fc.weight                                F32    [3, 16]");
   check_contains(shown, "integrity: good: the values have the archive's checksums (CRC-32)\n");
-  const std::string json = w.run_well({"inspect", "w.pth", "--json"}).out;
-  check_contains(json, R"("usual": "state_dict")");
-  check_contains(json, R"("key": "ema")");
+  const std::string listed = w.run_well({"inspect", "w.pth", "--json"}).out;
+  check_contains(listed, R"("usual": "state_dict")");
+  check_contains(listed, R"("key": "ema")");
 
   // The prefix that would make the file fit comes first, and nothing after it is advice.
   const std::vector<std::string> check = {"config", "check", "tune.yaml"};
