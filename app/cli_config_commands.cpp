@@ -167,10 +167,12 @@ void add_devices_command(CLI::App& app, CommandBody& body) {
 void add_inspect_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* inspect = app.add_subcommand(
-      "inspect", "Show the contents of a safetensors file and verify its checksum");
+      "inspect", "Show the contents of a safetensors or PyTorch file and verify its checksum");
   inspect
-      ->add_option("file", options->file,
-                   "A checkpoint, any safetensors file, or a run folder: its best checkpoint")
+      ->add_option(
+          "file", options->file,
+          "A checkpoint, any safetensors file, a file of torch.save (.pth), or a run folder: its "
+          "best checkpoint")
       ->required();
   inspect->add_flag("--json", options->json, kJsonHelp);
   set_body(inspect, body, options, run_inspect);

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "app/checkpoint_choice.h"
+#include "engine/checkpoints/weights_advice.h"
 #include "engine/checkpoints/weights_file.h"
 #include "engine/spec/name_patterns.h"
 #include "engine/spec/paths.h"
@@ -15,6 +16,18 @@ namespace dpt {
 namespace {
 
 constexpr CheckpointUse kToStartFrom = {"train CONFIG --weights", "start from", "taken"};
+
+/// Names the dictionary of a file of PyTorch that was taken, and those that were not.
+std::string key_text(const WeightsReport& report) {
+  constexpr std::size_t kMax = 3;
+  if (report.key.empty()) return {};
+  std::string text = fmt::format(" ({}", report.key);
+  for (std::size_t i = 0; i < std::min(report.other_keys.size(), kMax); ++i) {
+    text += fmt::format("{}{}", i == 0 ? "; not " : ", ",
+                        report.other_keys[i].empty() ? "the file's own" : report.other_keys[i]);
+  }
+  return text + (report.other_keys.size() > kMax ? ", ...)" : ")");
+}
 
 /// What the report says of the file's averages.
 std::string use_text(const WeightsReport& report) {
@@ -31,6 +44,13 @@ std::string use_text(const WeightsReport& report) {
 }
 
 std::string head_line(const HeadReport& head) {
+  if (head.is_new) {
+    std::string line = fmt::format("  head '{}': new, with initial values", head.layer);
+    if (!head.skipped.empty()) {
+      line += fmt::format("; {} of the file: not read", fmt::join(head.skipped, ", "));
+    }
+    return line;
+  }
   const std::size_t classes = head.copied.size() + head.fresh.size();
   std::string line = fmt::format("  head '{}': the rows of {} of {} classes, by name", head.layer,
                                  head.copied.size(), classes);
@@ -40,7 +60,7 @@ std::string head_line(const HeadReport& head) {
   return line;
 }
 
-constexpr std::size_t kMaxNames = 20;  // per kind: a file of another model may have thousands
+constexpr std::size_t kMaxNames = 10;  // per kind: a file of another model may have thousands
 
 /// Formats a line for each name, up to kMaxNames, and the number of further ones.
 std::vector<std::string> lines_of(const char* what, const std::vector<std::string>& names,
@@ -95,18 +115,37 @@ class Expectation {
   std::vector<std::string> expected_, surprises_;
 };
 
-/// What to write into `weights` for a file that does not fit.
-std::string advice(const Expectation& missing, const Expectation& left_over) {
+/// Returns the entry of `weights.map` that would make the names fit, with what to do with it;
+/// empty if there is none.
+std::string map_advice(const StartWeights& weights, const Expectation& missing,
+                       const Expectation& left_over) {
+  const std::string entry = map_entry_for(missing.surprises(), left_over.surprises());
+  if (entry.empty()) return {};
+  if (weights.is_strict) {
+    return fmt::format(
+        " its names differ by a prefix. Map them: add to the config's `weights`:\n  map: {}",
+        entry);
+  }
+  return fmt::format(
+      " its names differ by a prefix. Map them: add to the config:\n  weights: "
+      "{{file: {}, map: {}}}",
+      weights.spec.file, entry);
+}
+
+/// Returns the patterns to write for a file that does not fit.
+std::string pattern_advice(const StartWeights& weights, const WeightsReport& report,
+                           const Expectation& missing, const Expectation& left_over) {
+  if (!weights.is_strict) {
+    return "\nIf this is intended, name these tensors with --expect-missing and "
+           "--expect-left-over (patterns such as fc.*; a star is any number of characters)";
+  }
   std::string text = "\nIf this is intended, add to the config's `weights`:";
   if (!missing.surprises().empty()) {
-    text += fmt::format("\n  expect_missing: {}", patterns_for(missing.surprises()));
+    text += fmt::format("\n  expect_missing: {}", patterns_for(missing.surprises(), report.loaded));
   }
   if (!left_over.surprises().empty()) {
-    text += fmt::format("\n  expect_left_over: {}", patterns_for(left_over.surprises()));
-  }
-  const std::string entry = map_entry_for(missing.surprises(), left_over.surprises());
-  if (!entry.empty()) {
-    text += fmt::format("\nIf only the names differ, map them instead:\n  map: {}", entry);
+    text +=
+        fmt::format("\n  expect_left_over: {}", patterns_for(left_over.surprises(), report.used));
   }
   return text;
 }
@@ -148,9 +187,13 @@ std::vector<std::string> apply_start_weights(const StartWeights& weights, const 
   spec.file = weights_file_of(spec.file);
   const WeightsReport report = load_weights(spec, plan, classes, flat);
   std::vector<std::string> lines = {fmt::format(
-      "weights from {}{}: {} loaded, {} missing, {} left over", spec.file, use_text(report),
-      report.loaded.size(), report.missing.size(), report.left_over.size())};
-  if (report.head && classes) lines.push_back(head_line(*report.head));
+      "weights from {}{}{}: {} loaded, {} missing, {} left over", spec.file, key_text(report),
+      use_text(report), report.loaded.size(), report.missing.size(), report.left_over.size())};
+  if (report.head && (classes || report.head->is_new)) lines.push_back(head_line(*report.head));
+  if (!report.zeroed.empty()) {
+    lines.push_back(fmt::format("  missing from the file: {} counters of batches, which start at 0",
+                                report.zeroed.size()));
+  }
   const Expectation missing("missing from the file", report.missing, spec.expect_missing);
   const Expectation left_over("left over in the file", report.left_over, spec.expect_left_over);
   for (const Expectation* each : {&missing, &left_over}) {
@@ -159,11 +202,9 @@ std::vector<std::string> apply_start_weights(const StartWeights& weights, const 
   }
   const std::string surprises = missing.surprise_lines() + left_over.surprise_lines();
   if (!surprises.empty()) {
-    fail(ErrorKind::data, "{} does not fit the model:{}{}", weights.source, surprises,
-         weights.is_strict
-             ? advice(missing, left_over)
-             : "\nIf this is intended, name these tensors with --expect-missing and "
-               "--expect-left-over (patterns such as fc.*; a star is any number of characters)");
+    const std::string map = map_advice(weights, missing, left_over);
+    fail(ErrorKind::data, "{} does not fit the model:{}{}{}", weights.source, map, surprises,
+         map.empty() ? pattern_advice(weights, report, missing, left_over) : "");
   }
   if (!weights.is_strict) return lines;
   const std::string idle = missing.idle_patterns("weights.expect_missing") +

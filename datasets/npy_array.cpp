@@ -10,8 +10,8 @@
 
 #include <fmt/ranges.h>
 
-#include "datasets/zip_archive.h"
-#include "engine/data/mapped_file.h"
+#include "engine/files/mapped_file.h"
+#include "engine/files/zip_archive.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -216,7 +216,8 @@ struct ArrayPlace {
 /// The .npy file in an archive.
 std::span<const std::byte> content_of(const ArrayPlace& place, const MappedFile& file,
                                       std::vector<std::byte>& inflated) {
-  const ZipArchive archive(file.bytes(), place.file);
+  const ZipArchive archive(file.bytes(), place.file,
+                           "write it with numpy.savez or numpy.savez_compressed");
   const std::vector<ZipMember>& members = archive.members();
   const auto found = std::find_if(members.begin(), members.end(), [&](const ZipMember& member) {
     return member.name == place.member || member.name == place.member + ".npy";

@@ -26,24 +26,21 @@ std::string converted_name(const std::string& path) {
 }
 
 /// Returns lines of Python that convert `path`, and what to do with the result. `body` has {0} for
-/// the file and {1} for the new one.
-std::string conversion(const std::string& path, const std::string& body) {
+/// the file and {1} for the new one. `remark` may follow "in Python".
+std::string conversion(const std::string& path, const std::string& body, const char* remark = "") {
   const std::string to = converted_name(path);
   return fmt::format(
-      ". dpt reads only safetensors. Convert the weights in Python:\n{}\nThen a run can start from "
-      "them: --weights {}",
-      fmt::format(fmt::runtime(body), literal(path), literal(to)), to);
+      ". Convert the weights in Python{}:\n{}\nThen a run can start from them: --weights {}",
+      remark, fmt::format(fmt::runtime(body), literal(path), literal(to)), to);
 }
 
-std::string torch_file(const std::string& path) {
-  return "a PyTorch file (torch.save)" +
-         conversion(
-             path,
-             "  import torch; from safetensors.torch import save_file\n"
-             "  state = torch.load({0}, map_location=\"cpu\", weights_only=True)\n"
-             "  state = state.get(\"state_dict\", state.get(\"model\", state))  # Lightning, timm\n"
-             "  save_file({{name: each.clone().contiguous() for name, each in state.items()\n"
-             "             if torch.is_tensor(each)}}, {1})");
+/// Returns the text for a zip archive of PyTorch where only a file of dpt will do.
+std::string torch_archive(const std::string& path) {
+  return fmt::format(
+      "a PyTorch file (torch.save), which may hold weights, but not what else a checkpoint of dpt "
+      "has. A new run can start from its weights: dpt train CONFIG --weights {0}. dpt inspect {0} "
+      "shows what it holds",
+      path);
 }
 
 std::string numpy_archive(const std::string& path) {
@@ -65,6 +62,8 @@ std::string onnx_file(const std::string& path) {
          ". (Of a model that dpt exported, give the checkpoint instead)";
 }
 
+constexpr std::string_view kZipMark = "PK\x03\x04"sv;
+
 constexpr const char* kHdf5 =
     "an HDF5 file, such as Keras writes. dpt reads only safetensors: load the weights in the "
     "program that wrote them and save them with the safetensors package, with PyTorch's names and "
@@ -79,16 +78,21 @@ std::string_view first_member(std::string_view zip) {
   return zip.substr(kNameAt, length);
 }
 
-std::string zip_file(const std::string& path, std::string_view head) {
-  const std::string_view member = first_member(head);
-  if (member.ends_with(".npy")) return numpy_archive(path);
-  // Includes TorchScript; the folder has the name of the file or "archive".
+/// Returns true for the first member of an archive of PyTorch.
+bool is_torch_member(std::string_view member) {
+  // The folder has the name of the file or "archive".
   const std::size_t slash = member.find('/');
   const std::string_view inside = slash == std::string_view::npos ? ""sv : member.substr(slash);
-  for (const char* name :
-       {"/data.pkl", "/version", "/.format_version", "/byteorder", "/constants.pkl", "/extra/"}) {
-    if (inside.starts_with(name)) return torch_file(path);
+  for (const char* name : {"/data.pkl", "/version", "/.format_version", "/byteorder",
+                           "/constants.pkl", "/extra/", "/data/0"}) {
+    if (inside.starts_with(name)) return true;
   }
+  return false;
+}
+
+std::string zip_file(const std::string& path, std::string_view head) {
+  if (first_member(head).ends_with(".npy")) return numpy_archive(path);
+  if (is_torch_archive(head)) return torch_archive(path);
   if (path.ends_with(".keras")) {
     return "a Keras file. dpt reads only safetensors: load the weights in Keras and save them with "
            "the safetensors package, with PyTorch's names and layouts";
@@ -155,9 +159,13 @@ std::string text_file(std::string_view head) {
 }  // namespace
 
 std::string describe_foreign_file(const std::string& path, std::string_view head) {
-  if (head.starts_with("PK\x03\x04"sv)) return zip_file(path, head);
+  if (head.starts_with(kZipMark)) return zip_file(path, head);
   if (head.starts_with("\x89HDF\r\n\x1a\n"sv)) return kHdf5;
-  if (is_pickle(head)) return torch_file(path);
+  if (is_pickle(head)) {
+    return "a PyTorch file (torch.save) in its old format, a pickle without a zip archive, which "
+           "dpt does not read" +
+           torch_conversion(path, TorchContent::pickle);
+  }
   if (is_onnx(head)) return onnx_file(path);
   if (head.starts_with("\x93NUMPY"sv)) {
     return "a NumPy array (.npy), which has no names. Save a dictionary of arrays with "
@@ -183,6 +191,39 @@ std::string describe_foreign_file(const std::string& path, std::string_view head
     }
   }
   return head.size() >= 8 && is_text(head) ? text_file(head) : std::string();
+}
+
+bool is_torch_archive(std::string_view head) {
+  return head.starts_with(kZipMark) && is_torch_member(first_member(head));
+}
+
+std::string torch_conversion(const std::string& path, TorchContent content) {
+  const std::string save =
+      "  save_file({{name: each.clone().contiguous() for name, each in state.items()\n"
+      "             if torch.is_tensor(each)}}, {1})";
+  const std::string imports = "  import torch; from safetensors.torch import save_file\n";
+  switch (content) {
+    case TorchContent::pickle:
+      return conversion(path,
+                        imports +
+                            "  state = torch.load({0}, map_location=\"cpu\", weights_only=True)\n"
+                            "  state = state.get(\"state_dict\", state.get(\"model\", state))\n" +
+                            save);
+    case TorchContent::objects:
+      return conversion(path,
+                        imports +
+                            "  found = torch.load({0}, map_location=\"cpu\", weights_only=False)\n"
+                            "  if isinstance(found, dict): found = found.get(\"state_dict\", "
+                            "found.get(\"model\", "
+                            "found))\n"
+                            "  state = found if isinstance(found, dict) else found.state_dict()\n" +
+                            save,
+                        ", if you trust the file (torch.load then runs code that it holds)");
+    case TorchContent::script:
+      break;
+  }
+  return conversion(
+      path, imports + "  state = torch.jit.load({0}, map_location=\"cpu\").state_dict()\n" + save);
 }
 
 }  // namespace dpt

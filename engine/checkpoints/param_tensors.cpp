@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-void check_shape(const SafetensorsFile& file, const TensorEntry& entry, const Param& param) {
+void check_shape(const TensorFile& file, const TensorEntry& entry, const Param& param) {
   if (entry.shape == param.spec.file_shape) return;
   fail(ErrorKind::data,
        "{}: tensor '{}': expected the shape [{}] of the config's model, found [{}]", file.path(),
@@ -25,8 +25,7 @@ void put_counts(const Param& param, std::span<const std::int64_t> counts, float*
   std::transform(counts.begin(), counts.begin() + param.count, values, &UpdateCounter::bits);
 }
 
-void read_into(const SafetensorsFile& file, const TensorEntry& entry, const Param& param,
-               float* flat) {
+void read_into(const TensorFile& file, const TensorEntry& entry, const Param& param, float* flat) {
   if (param.spec.role == ParamRole::counter) {
     put_counts(param, file.read_integers(entry), flat + param.offset);
   } else {

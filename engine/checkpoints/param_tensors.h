@@ -5,13 +5,13 @@
 #include <span>
 #include <vector>
 
-#include "engine/checkpoints/safetensors.h"
+#include "engine/checkpoints/tensor_file.h"
 #include "engine/graph/plan.h"
 
 namespace dpt {
 
 /// Throws ErrorKind::data, naming both, unless the shapes agree.
-void check_shape(const SafetensorsFile& file, const TensorEntry& entry, const Param& param);
+void check_shape(const TensorFile& file, const TensorEntry& entry, const Param& param);
 
 /// Returns the counts of a parameter that is a counter; `values` is its place in the flat buffer.
 std::vector<std::int64_t> counts_of(const Param& param, const float* values);
@@ -21,7 +21,6 @@ void put_counts(const Param& param, std::span<const std::int64_t> counts, float*
 
 /// A tensor of a file into its place in the flat buffer. Throws ErrorKind::data for a dtype that it
 /// cannot have.
-void read_into(const SafetensorsFile& file, const TensorEntry& entry, const Param& param,
-               float* flat);
+void read_into(const TensorFile& file, const TensorEntry& entry, const Param& param, float* flat);
 
 }  // namespace dpt

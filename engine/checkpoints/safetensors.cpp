@@ -7,7 +7,6 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <numeric>
 #include <set>
 #include <span>
 
@@ -54,32 +53,6 @@ std::string text_of(const Digest& digest) {
   std::string text;
   for (const std::byte byte : digest) text += fmt::format("{:02x}", std::to_integer<int>(byte));
   return text;
-}
-
-float from_bf16(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
-float from_f16(std::uint16_t bits) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
-  const std::uint32_t magnitude = bits & 0x7FFFU;
-  if (magnitude >= 0x7C00U) {  // infinity or NaN
-    return std::bit_cast<float>(sign | 0x7F800000U | (magnitude & 0x3FFU) << 13);
-  }
-  // As a float, the bits read 2^-112 times the value; the product is exact, subnormals included.
-  const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
-}
-
-template <class T, class Convert>
-std::vector<float> convert(const std::vector<std::byte>& bytes, Convert to_float) {
-  std::vector<float> floats(bytes.size() / sizeof(T));
-  for (std::size_t i = 0; i < floats.size(); ++i) {
-    T value;
-    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-    floats[i] = to_float(value);
-  }
-  return floats;
 }
 
 /// Receiver that wants nothing.
@@ -152,8 +125,7 @@ std::uint64_t check_head(const std::string& path, const std::string& head, std::
 
 SafetensorsFile SafetensorsFile::open(const HeldPath& place) {
   const std::string& path = place.text();
-  SafetensorsFile file;
-  file.path_ = path;
+  SafetensorsFile file(path);
   file.file_ = std::make_shared<FileHandle>(open_regular_file(place, file.file_size_));
   if (file.file_size_ < kLengthBytes) {
     fail(ErrorKind::data, "{}: expected a safetensors file, of at least 8 bytes, found {}", path,
@@ -167,21 +139,8 @@ SafetensorsFile SafetensorsFile::open(const HeldPath& place) {
   file.data_start_ = kLengthBytes + header_bytes;
   SafetensorsHeader header =
       parse_safetensors_header(path, json, file.file_size_ - file.data_start_);
-  file.metadata_ = std::move(header.metadata);
-  file.tensors_ = std::move(header.tensors);
-  const std::vector<TensorEntry>& tensors = file.tensors_;
-  file.by_name_.resize(tensors.size());
-  std::iota(file.by_name_.begin(), file.by_name_.end(), std::size_t{0});
-  std::sort(file.by_name_.begin(), file.by_name_.end(),
-            [&](std::size_t a, std::size_t b) { return tensors[a].name < tensors[b].name; });
+  file.set_contents(std::move(header.metadata), std::move(header.tensors));
   return file;
-}
-
-const TensorEntry* SafetensorsFile::find(std::string_view name) const {
-  const auto found = std::lower_bound(
-      by_name_.begin(), by_name_.end(), name,
-      [&](std::size_t index, std::string_view wanted) { return tensors_[index].name < wanted; });
-  return found != by_name_.end() && tensors_[*found].name == name ? &tensors_[*found] : nullptr;
 }
 
 Integrity SafetensorsFile::check_integrity() const {
@@ -194,8 +153,8 @@ Integrity SafetensorsFile::check_integrity(TensorReceiver& receiver) const {
   const TensorEntry* entry = find(kIntegrityName);
   if (!entry) return Integrity::absent;
   const auto stamp = VerifiedFiles::stamp_before_reading(file_->fd());
-  HashingReader reader(*file_, path_);
-  for (const TensorEntry& tensor : tensors_) {
+  HashingReader reader(*file_, path());
+  for (const TensorEntry& tensor : tensors()) {
     if (&tensor == entry) break;  // the last one
     const std::span<std::byte> place = receiver.place_for(tensor);
     if (place.empty()) continue;
@@ -207,7 +166,7 @@ Integrity SafetensorsFile::check_integrity(TensorReceiver& receiver) const {
   const std::uint64_t end = data_start_ + entry->begin;
   reader.skip_to(end);
   Digest stored;
-  read_exactly(*file_, path_, end, stored);
+  read_exactly(*file_, path(), end, stored);
   if (stored != reader.digest()) return Integrity::mismatch;
   if (stamp) verified_files().add(file_->fd(), *stamp);
   return Integrity::good;
@@ -217,41 +176,12 @@ std::string SafetensorsFile::stored_checksum() const {
   const TensorEntry* entry = find(kIntegrityName);
   if (!entry) return {};
   Digest stored;
-  read_exactly(*file_, path_, data_start_ + entry->begin, stored);
+  read_exactly(*file_, path(), data_start_ + entry->begin, stored);
   return text_of(stored);
 }
 
-std::vector<std::byte> SafetensorsFile::read(const TensorEntry& entry) const {
-  std::vector<std::byte> bytes(entry.bytes());
-  read_exactly(*file_, path_, data_start_ + entry.begin, bytes);
-  return bytes;
-}
-
-std::vector<float> SafetensorsFile::read_floats(const TensorEntry& entry) const {
-  if (entry.dtype == "F32") {
-    std::vector<float> floats(entry.bytes() / sizeof(float));
-    read_exactly(*file_, path_, data_start_ + entry.begin,
-                 std::as_writable_bytes(std::span(floats)));
-    return floats;
-  }
-  if (entry.dtype == "F16") return convert<std::uint16_t>(read(entry), from_f16);
-  if (entry.dtype == "BF16") return convert<std::uint16_t>(read(entry), from_bf16);
-  if (entry.dtype == "F64") {
-    return convert<double>(read(entry), [](double value) { return static_cast<float>(value); });
-  }
-  fail(ErrorKind::data, "{}: tensor '{}': expected F32, F16, BF16 or F64, found {}", path_,
-       entry.name, entry.dtype);
-}
-
-std::vector<std::int64_t> SafetensorsFile::read_integers(const TensorEntry& entry) const {
-  if (entry.dtype != "I64") {
-    fail(ErrorKind::data, "{}: tensor '{}': expected I64, found {}", path_, entry.name,
-         entry.dtype);
-  }
-  std::vector<std::int64_t> integers(entry.bytes() / sizeof(std::int64_t));
-  read_exactly(*file_, path_, data_start_ + entry.begin,
-               std::as_writable_bytes(std::span(integers)));
-  return integers;
+void SafetensorsFile::read_to(const TensorEntry& entry, std::span<std::byte> to) const {
+  read_exactly(*file_, path(), data_start_ + entry.begin, to);
 }
 
 std::string write_safetensors(const HeldPath& place, const Metadata& metadata,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,8 @@
 #include "engine/checkpoints/param_tensors.h"
 #include "engine/checkpoints/run_metadata.h"
 #include "engine/checkpoints/safetensors.h"
+#include "engine/checkpoints/torch_file.h"
+#include "engine/checkpoints/weights_advice.h"
 #include "engine/spec/name_patterns.h"
 #include "kernels/error.h"
 
@@ -61,8 +64,18 @@ std::string some(const std::vector<std::string>& names) {
   return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMost ? ", ..." : "");
 }
 
-/// The layer that holds the parameters of the last one with any, where these have a row for each
-/// class: of a Linear or Conv2d with as many outputs. Empty where it is another layer.
+/// Returns the layer that holds the parameters of the last one with any; empty if none has.
+std::string last_layer(const Plan& plan) {
+  std::string last;
+  for (const LayerRow& row : plan.rows) {
+    if (row.params == 0 && row.shares.empty()) continue;
+    last = row.shares.empty() ? row.name : row.shares;
+  }
+  return last;
+}
+
+/// Returns that layer if its parameters have a row for each class: of a Linear or Conv2d with as
+/// many outputs. Else empty.
 std::string head_of(const Plan& plan) {
   std::string head;
   for (const LayerRow& row : plan.rows) {
@@ -76,6 +89,26 @@ std::string head_of(const Plan& plan) {
   return head;
 }
 
+/// Opens the file, of either format, and notes in the report which of its dictionaries is taken.
+std::unique_ptr<const TensorFile> open_weights(const WeightsSpec& spec, WeightsReport& report) {
+  if (!is_torch_file(spec.file)) {
+    auto file = std::make_unique<SafetensorsFile>(SafetensorsFile::open(spec.file));
+    if (!spec.key) return file;
+    fail(
+        ErrorKind::data,
+        "{}: weights.key: expected a file of PyTorch, which may hold several dictionaries, found a "
+        "safetensors file: remove the key",
+        spec.file);
+  }
+  auto file = std::make_unique<TorchFile>(TorchFile::open(spec.file));
+  file->choose(spec.key);
+  report.key = file->chosen().key;
+  for (const TorchDictionary& each : file->dictionaries()) {
+    if (&each != &file->chosen()) report.other_keys.push_back(each.key);
+  }
+  return file;
+}
+
 class WeightsLoader {
  public:
   WeightsLoader(const WeightsSpec& spec, const Plan& plan, const std::vector<std::string>* classes,
@@ -84,7 +117,8 @@ class WeightsLoader {
         plan_(plan),
         classes_(classes),
         flat_(flat),
-        file_(SafetensorsFile::open(spec.file)),
+        holder_(open_weights(spec, report_)),
+        file_(*holder_),
         renaming_(spec.map) {}
 
   WeightsReport load() {
@@ -159,43 +193,50 @@ class WeightsLoader {
   }
 
   void prepare_head() {
+    HeadReport head;
+    const bool is_new = spec_.head == HeadRows::fresh;
+    head.is_new = is_new;
+    head.layer = is_new ? last_layer(plan_) : head_of(plan_);
+    if (head.layer.empty()) {
+      fail(ErrorKind::data, "{}: weights.head: {}: expected a model {}", file_.path(),
+           name_of(*spec_.head),
+           is_new ? "with a layer that has parameters, found none"
+                  : fmt::format("whose last layer with parameters is a Linear or Conv2d with {} "
+                                "outputs, one for each class",
+                                plan_.classes));
+    }
+    report_.head = std::move(head);
+    if (!is_new) compare_classes();
+  }
+
+  /// Finds the rows of the data's classes in the file.
+  void compare_classes() {
     if (!file_.metadata().contains("dpt.classes")) {
       fail(
           ErrorKind::data,
           "{}: weights.head: by_class_name: expected a checkpoint of dpt, which holds the names of "
-          "its classes ('dpt.classes'), found none",
+          "its classes ('dpt.classes'), found none. To start the layer anew: weights.head: new",
           file_.path());
     }
     file_classes_ = stored_classes(file_.path(), file_.metadata());
     for (const std::string& name : file_classes_) {
       row_of_class_.emplace(name, static_cast<std::ptrdiff_t>(row_of_class_.size()));
     }
-    HeadReport head;
-    head.layer = head_of(plan_);
-    if (head.layer.empty()) {
-      fail(
-          ErrorKind::data,
-          "{}: weights.head: by_class_name: expected a model whose last layer with parameters is a "
-          "Linear or Conv2d with {} outputs, one for each class",
-          file_.path(), plan_.classes);
+    if (!classes_) return;
+    HeadReport& head = *report_.head;
+    for (const std::string& name : *classes_) {
+      (row_of_class_.contains(name) ? head.copied : head.fresh).push_back(name);
     }
-    if (classes_) {
-      for (const std::string& name : *classes_) {
-        (row_of_class_.contains(name) ? head.copied : head.fresh).push_back(name);
-      }
-      if (head.copied.empty()) {
-        fail(ErrorKind::data,
-             "{}: weights.head: by_class_name: none of its classes ({}) is a class of the data "
-             "({}). To start the layer anew, leave weights.head out and name its tensors in "
-             "weights.expect_missing and weights.expect_left_over",
-             file_.path(), some(file_classes_), some(*classes_));
-      }
+    if (head.copied.empty()) {
+      fail(ErrorKind::data,
+           "{}: weights.head: by_class_name: none of its classes ({}) is a class of the data "
+           "({}). To start the layer anew: weights.head: new",
+           file_.path(), some(file_classes_), some(*classes_));
     }
-    report_.head = std::move(head);
   }
 
   bool is_head(const Param& param) const {
-    return report_.head && !param.spec.file_shape.empty() &&
+    return report_.head && (report_.head->is_new || !param.spec.file_shape.empty()) &&
            plan_.nodes[static_cast<std::size_t>(param.node)].name == report_.head->layer;
   }
 
@@ -220,14 +261,20 @@ class WeightsLoader {
 
   void load_param(const Param& param) {
     const auto found = by_name_.find(param.name);
+    const bool is_new = is_head(param) && report_.head->is_new;
+    if (is_new) {
+      if (found != by_name_.end()) skip(*found->second);
+      return;
+    }
     if (found == by_name_.end() || (!is_head(param) && is_set_aside(*found->second, param))) {
-      report_.missing.push_back(param.name);
+      load_without(param);
       return;
     }
     const TensorEntry& entry = *found->second;
     const TensorEntry& values = values_of(entry, param);
     used_.insert(&entry);
     report_.loaded.push_back(param.name);
+    report_.used.push_back(entry.name);
     if (is_head(param)) {
       load_rows(values, param);
       return;
@@ -238,6 +285,25 @@ class WeightsLoader {
     std::vector<float> read(static_cast<std::size_t>(param.count));
     to_file_layout(param, flat_ + param.offset, read.data());
     check_values(values, param, read);
+  }
+
+  /// Notes a tensor of the last layer that the file has, and that is not read.
+  void skip(const TensorEntry& entry) {
+    used_.insert(&entry);
+    report_.head->skipped.push_back(entry.name);
+  }
+
+  /// Notes a parameter that the file lacks. A counter is 0 then, as in PyTorch, whose older files
+  /// have none; a pattern may name it all the same.
+  void load_without(const Param& param) {
+    const bool is_counter = param.spec.role == ParamRole::counter;
+    if (!is_counter || matches_any(spec_.expect_missing, param.name)) {
+      report_.missing.push_back(param.name);
+      return;
+    }
+    const std::vector<std::int64_t> zeros(static_cast<std::size_t>(param.count));
+    put_counts(param, zeros, flat_ + param.offset);
+    report_.zeroed.push_back(param.name);
   }
 
   /// `read` holds the tensor's values. A NaN or an infinity would be in the first loss, and a
@@ -282,9 +348,13 @@ class WeightsLoader {
           "; '{}' reads images of {} channel(s) (model.input), the file's reads {}: the channels "
           "of a file's weights are not adapted",
           node.name, param.spec.file_shape[1], entry.shape[1]);
+    } else if (last_layer(plan_) == node.name) {
+      text += ". To start this layer anew, add to the config's `weights`:\n  head: new";
     } else {
-      text +=
-          ". To keep the initial values instead, expect it to be missing and to be left over, both";
+      text += fmt::format(
+          ". To keep the initial values instead, add to the config's `weights`:\n  expect_missing: "
+          "{}\n  expect_left_over: {}",
+          pattern_for_layer(param.name), pattern_for_layer(entry.name));
     }
     throw Error(ErrorKind::data, text);
   }
@@ -326,13 +396,14 @@ class WeightsLoader {
   const Plan& plan_;
   const std::vector<std::string>* classes_;
   float* flat_;
-  SafetensorsFile file_;
+  WeightsReport report_;
+  std::unique_ptr<const TensorFile> holder_;
+  const TensorFile& file_;
   Renaming renaming_;
   std::map<std::string, const TensorEntry*> by_name_;  ///< by the model's names
   std::set<const TensorEntry*> used_;
   std::vector<std::string> file_classes_;
   std::map<std::string_view, std::ptrdiff_t> row_of_class_;  ///< row of each of file_classes_
-  WeightsReport report_;
 };
 
 }  // namespace
@@ -340,48 +411,6 @@ class WeightsLoader {
 WeightsReport load_weights(const WeightsSpec& spec, const Plan& plan,
                            const std::vector<std::string>* classes, float* flat) {
   return WeightsLoader(spec, plan, classes, flat).load();
-}
-
-std::string patterns_for(const std::vector<std::string>& names) {
-  constexpr std::size_t kMax = 200;  // more belong to another file, not into a config
-  std::vector<std::string> patterns;
-  std::set<std::string> known;
-  for (const std::string& name : names) {
-    const std::size_t dot = name.rfind('.');
-    std::string pattern = dot == std::string::npos ? name : name.substr(0, dot + 1) + "*";
-    // Quotes, because a star begins an alias in YAML.
-    pattern = fmt::format("\"{}\"", pattern);
-    if (known.insert(pattern).second && known.size() <= kMax) {
-      patterns.push_back(std::move(pattern));
-    }
-  }
-  return fmt::format("[{}{}]", fmt::join(patterns, ", "),
-                     known.size() > kMax ? fmt::format(", and {} more", known.size() - kMax) : "");
-}
-
-std::string map_entry_for(const std::vector<std::string>& missing,
-                          const std::vector<std::string>& left_over) {
-  std::map<std::pair<std::string, std::string>, int> entries;
-  // What one name has before the whole other one, or before what both end with after a dot.
-  const auto count = [&](const std::vector<std::string>& longer,
-                         const std::vector<std::string>& shorter, bool is_file) {
-    const std::set<std::string> known(shorter.begin(), shorter.end());
-    for (const std::string& name : longer) {
-      for (std::size_t dot = name.find('.'); dot != std::string::npos;
-           dot = name.find('.', dot + 1)) {
-        if (!known.contains(name.substr(dot + 1))) continue;
-        const std::string prefix = name.substr(0, dot + 1);
-        ++entries[is_file ? std::pair(prefix, std::string()) : std::pair(std::string(), prefix)];
-      }
-    }
-  };
-  count(left_over, missing, true);
-  count(missing, left_over, false);
-  const auto most =
-      std::max_element(entries.begin(), entries.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == entries.end() || most->second < 2) return {};
-  return fmt::format("{{\"{}\": \"{}\"}}", most->first.first, most->first.second);
 }
 
 }  // namespace dpt

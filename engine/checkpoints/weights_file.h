@@ -13,16 +13,22 @@ namespace dpt {
 /// WeightsSpec::head: which rows of the last layer came from the file.
 struct HeadReport {
   std::string layer;
+  bool is_new = false;               ///< the layer keeps its initial values
+  std::vector<std::string> skipped;  ///< names in the file of its tensors, which were not read
   std::vector<std::string> copied, fresh;  ///< names of classes
 };
 
 /// What a file gives to a plan.
 struct WeightsReport {
   std::vector<std::string> loaded, missing;  ///< names of the model's tensors
-  std::vector<std::string> left_over;        ///< names in the file
+  std::vector<std::string> used, left_over;  ///< names in the file
+  std::vector<std::string> zeroed;           ///< counters that the file lacks
   /// What was taken of a file that has averages of its weights; unset for another.
   std::optional<WeightsUse> use;
   std::optional<HeadReport> head;
+  /// Keys of the dictionary that was taken and of the others, where a file of PyTorch has several.
+  std::string key;
+  std::vector<std::string> other_keys;
 };
 
 /// Copies every parameter that the file has into `flat`, in buffer layout, with the initial values.
@@ -34,14 +40,5 @@ struct WeightsReport {
 /// that is damaged or does not hold what the spec asks for.
 WeightsReport load_weights(const WeightsSpec& spec, const Plan& plan,
                            const std::vector<std::string>* classes, float* flat);
-
-/// The least a user has to add to WeightsSpec for these names to be expected: a pattern for each
-/// layer, as a YAML list; up to 200 of them.
-std::string patterns_for(const std::vector<std::string>& names);
-
-/// An entry of WeightsSpec::map that would give missing tensors the names of left-over ones, as
-/// YAML; empty if there is none.
-std::string map_entry_for(const std::vector<std::string>& missing,
-                          const std::vector<std::string>& left_over);
 
 }  // namespace dpt

@@ -454,26 +454,48 @@ class PlanBuilder {
     });
   }
 
-  bool is_frozen(const std::string& param) const { return matches_any(spec_.train.freeze, param); }
+  bool is_frozen(const std::string& param) const {
+    const FreezeSpec& freeze = spec_.train.freeze;
+    const bool is_named =
+        freeze.params.empty() ? !freeze.except.empty() : matches_any(freeze.params, param);
+    return is_named && !matches_any(freeze.except, param);
+  }
 
   void check_frozen() {
-    std::vector<std::string> names;
-    for (const Param& param : plan_.params) names.push_back(param.name);
-    for (std::size_t i = 0; i < spec_.train.freeze.size(); ++i) {
-      const std::string problem = problem_of_pattern(spec_.train.freeze[i], names);
-      if (!problem.empty()) issue(where_frozen(i), "train.freeze: " + problem);
-    }
-    if (std::all_of(plan_.params.begin(), plan_.params.end(),
-                    [](const Param& param) { return param.is_frozen || !param.is_trained(); })) {
-      issue(where_frozen(0),
+    const FreezeSpec& freeze = spec_.train.freeze;
+    check_patterns("params", freeze.params, freeze.except.empty() ? "" : ".params");
+    check_patterns("except", freeze.except, ".except");
+    const auto is_idle = [](const Param& param) { return param.is_frozen || !param.is_trained(); };
+    if (std::all_of(plan_.params.begin(), plan_.params.end(), is_idle)) {
+      issue(where_frozen("params", 0),
             "train.freeze: all parameters are frozen, so there is nothing to train");
     }
+    if (!freeze.except.empty() &&
+        std::none_of(plan_.params.begin(), plan_.params.end(),
+                     [](const Param& param) { return param.is_frozen; })) {
+      issue(
+          where_frozen("except", 0),
+          "train.freeze.except names all that would be frozen: remove train.freeze, or name fewer");
+    }
   }
-  Where where_frozen(std::size_t i) const {
-    const auto at = spec_.origins.find(fmt::format("train.freeze.{}", i));
-    const auto list = spec_.origins.find("train.freeze");
-    if (at != spec_.origins.end()) return at->second;
-    return list != spec_.origins.end() ? list->second : Where{};
+  void check_patterns(const char* key, const std::vector<std::string>& patterns,
+                      const char* suffix) {
+    std::vector<std::string> names;
+    for (const Param& param : plan_.params) names.push_back(param.name);
+    for (std::size_t i = 0; i < patterns.size(); ++i) {
+      const std::string problem = problem_of_pattern(patterns[i], names);
+      if (problem.empty()) continue;
+      issue(where_frozen(key, i), fmt::format("train.freeze{}: {}", suffix, problem));
+    }
+  }
+  Where where_frozen(const char* key, std::size_t i) const {
+    for (const std::string& path :
+         {fmt::format("train.freeze.{}.{}", key, i), fmt::format("train.freeze.{}", key),
+          std::string("train.freeze")}) {
+      const auto found = spec_.origins.find(path);
+      if (found != spec_.origins.end()) return found->second;
+    }
+    return {};
   }
 
   struct Issue {

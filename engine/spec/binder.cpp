@@ -275,7 +275,8 @@ void Binder::read_field(const Field& field, void* target, const YamlNode& node,
 /// The value that stands instead of an object, as a mapping with that field alone.
 void Binder::read_plain(const Field& field, void* target, const YamlNode& node,
                         const std::string& path) {
-  if (node.kind != YamlNode::Kind::scalar) {
+  const bool takes_list = plain_field(field).type == FieldType::strings;
+  if (node.kind != YamlNode::Kind::scalar && !(takes_list && node.is_list())) {
     std::string text = fmt::format("expected {}, found {}", expected_text(field), found_text(node));
     if (node.where.line == 0) text = path + ": " + text;
     issue(node.where, std::move(text));

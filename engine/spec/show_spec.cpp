@@ -164,7 +164,10 @@ class Writer {
         }
         if (!field.plain_key.empty() && is_plain(field, nested)) {
           const Field& plain = plain_field(field);
-          line(field.name + ": " + std::visit(ToYaml{plain}, plain.get(nested)), path);
+          const PlainValue value = plain.get(nested);
+          const auto* strings = std::get_if<std::vector<std::string>>(&value);
+          if (strings && strings->empty()) return;  // as an absent list
+          line(field.name + ": " + std::visit(ToYaml{plain}, value), path);
           return;
         }
         open(field.name);

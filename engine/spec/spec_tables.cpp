@@ -53,6 +53,18 @@ ObjectTable early_stopping_table(BetterDirection better) {
   return with_direction_checked<S>(std::move(table), better);
 }
 
+ObjectTable freeze_table() {
+  using S = FreezeSpec;
+  return object_table<S>(
+      "freeze", "Parameters that stay as they are.",
+      {field("params", &S::params,
+             "Patterns over the names of parameters, such as \"conv1.*\". A star is any number of "
+             "characters, a question mark one; a pattern that matches nothing is an error. A list "
+             "for freeze is this one. Empty, with except: all parameters."),
+       field("except", &S::except,
+             "Patterns over the names of those that are trained nevertheless, such as \"fc.*\".")});
+}
+
 ObjectTable ema_table() {
   return object_table<EmaSpec>(
       "ema",
@@ -210,8 +222,12 @@ ObjectTable weights_table() {
       {path_field(
            "file", &S::file,
            "A safetensors file with torchvision's names and layouts, such as a checkpoint of "
-           "dpt. --weights replaces it.")
+           "dpt, or a file of PyTorch's torch.save (.pth, .pt). --weights replaces it.")
            .required(),
+       field("key", &S::key,
+             "Of a file of PyTorch with several dictionaries of tensors, the one to take, such as "
+             "state_dict_ema or ema.module. Not set: the file's own tensors, else its only "
+             "dictionary, else model or state_dict."),
        field("map", &S::map,
              "Prefixes of the names in the file, and what the model has in their place, such as "
              "{\"module.\": \"\", \"features.\": \"backbone.\"}. The longest prefix that fits is "
@@ -228,8 +244,9 @@ ObjectTable weights_table() {
            "head", &S::head,
            "by_class_name: of the last layer with parameters, a Linear or Conv2d with an output "
            "for each class, the rows are copied whose class the file has under the same name; the "
-           "others keep their initial values. Only a checkpoint of dpt knows its classes. Not "
-           "set: this layer is loaded as any other."),
+           "others keep their initial values. Only a checkpoint of dpt knows its classes. new: the "
+           "last layer with parameters keeps its initial values, whatever the file has under its "
+           "names. Not set: this layer is loaded as any other."),
        field("use", &S::use,
              "Of a checkpoint of dpt with an average of the weights. ema: the moving average "
              "(train.ema). swa: the average of epochs (train.swa). raw: the weights themselves. "
@@ -255,6 +272,7 @@ ObjectTable checkpoint_table(const ObjectTable& keep_best) {
 
 SpecTables::SpecTables(const Catalog& catalog)
     : val_split(val_split_table()),
+      freeze(freeze_table()),
       ema(ema_table()),
       swa(swa_table()),
       early_stopping(early_stopping_table(catalog.better_direction)),
@@ -431,11 +449,12 @@ SpecTables::SpecTables(const Catalog& catalog)
              "Maximum absolute value of each element of the gradient, as torch's clip_grad_value_; "
              "not together with grad_clip_norm.")
            .range(1e-30, 1e38),
-       field("freeze", &TrainSection::freeze,
-             "Patterns over the names of parameters, such as \"conv1.*\": those that match stay as "
-             "they are, and no gradient is computed where none is needed. A star is any number of "
-             "characters, a question mark one. Where all tensors of a BatchNorm are named, it uses "
-             "its running statistics and leaves them as they are."),
+       object_field("freeze", &TrainSection::freeze, freeze,
+                    "Parameters that stay as they are: a list of patterns, or {params: [...], "
+                    "except: [...]}; {except: [\"fc.*\"]} freezes all but fc. No gradient is "
+                    "computed where none is needed. Where all tensors of a BatchNorm are named, it "
+                    "uses its running statistics and leaves them as they are.")
+           .or_plain("params"),
        object_field("ema", &TrainSection::ema, ema, "A moving average of the weights."),
        object_field("swa", &TrainSection::swa, swa,
                     "An equal average of the weights after the last epochs; not together with "

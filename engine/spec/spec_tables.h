@@ -13,7 +13,8 @@ struct SpecTables {
   SpecTables& operator=(const SpecTables&) = delete;
 
   ObjectTable val_split, transforms, data, layer, sequential, residual, model, loss, warmup,
-      schedule, ema, swa, early_stopping, on_divergence, train, weights, keep_best, checkpoint, log;
+      schedule, freeze, ema, swa, early_stopping, on_divergence, train, weights, keep_best,
+      checkpoint, log;
   VariantTable layer_kinds;  ///< the layers of the catalog, and the blocks
   ObjectTable root;          ///< of a TrainSpec
 };

@@ -163,15 +163,21 @@ struct SwaSpec {
   std::int64_t every = 1;       ///< epochs
 };
 
+/// Patterns over the names of parameters that stay as they are.
+struct FreezeSpec {
+  std::vector<std::string> params;  ///< empty with `except` = all
+  std::vector<std::string> except;  ///< those that are trained nevertheless
+};
+
 struct TrainSection {
   std::int64_t epochs = 0;
   std::optional<MoreEpochs> on_more_epochs;  ///< unset = refused where the rate would change
   std::int64_t shards = 0;                   ///< 0 = auto (fast mode); N = exact mode with N shards
   std::int64_t accumulate = 1;               ///< least number of micro-batches of a shard
   std::optional<double> grad_clip_norm, grad_clip_value;
-  std::vector<std::string> freeze;  ///< patterns over parameters' names
-  std::optional<EmaSpec> ema;       ///< a run keeps one average at most: this,
-  std::optional<SwaSpec> swa;       ///< this, or none
+  FreezeSpec freeze;
+  std::optional<EmaSpec> ema;  ///< a run keeps one average at most: this,
+  std::optional<SwaSpec> swa;  ///< this, or none
   std::optional<EarlyStoppingSpec> early_stopping;
   OnDivergenceSpec on_divergence;
   Precision precision = Precision::fp32;
@@ -201,9 +207,10 @@ struct LogSpec {
 };
 
 /// How the rows of the last layer are taken from a file of weights.
-enum class HeadRows : std::uint8_t { by_class_name };
+enum class HeadRows : std::uint8_t { by_class_name, fresh };
 constexpr auto enum_names(HeadRows) {
-  return std::to_array<EnumName<HeadRows>>({{HeadRows::by_class_name, "by_class_name"}});
+  return std::to_array<EnumName<HeadRows>>(
+      {{HeadRows::by_class_name, "by_class_name"}, {HeadRows::fresh, "new"}});
 }
 
 /// What is taken from a checkpoint that holds the weights and averages of them.
@@ -216,6 +223,7 @@ constexpr auto enum_names(WeightsUse) {
 /// The weights that a run starts from.
 struct WeightsSpec {
   std::string file;
+  std::optional<std::string> key;  ///< a dictionary in a file of PyTorch; unset = the usual one
   TextPairs map;  ///< prefixes of the file's names, and what stands for them in the model
   std::vector<std::string> expect_missing, expect_left_over;  ///< patterns
   std::optional<HeadRows> head;   ///< unset = the last layer is as any other

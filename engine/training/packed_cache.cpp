@@ -20,10 +20,10 @@
 
 #include "engine/checkpoints/file_io.h"
 #include "engine/data/host_transform.h"
-#include "engine/data/mapped_file.h"
 #include "engine/data/stage_clock.h"
 #include "engine/data/worker_threads.h"
 #include "engine/data/wrapped_source.h"
+#include "engine/files/mapped_file.h"
 #include "kernels/error.h"
 #include "kernels/heartbeat.h"
 #include "kernels/stop_request.h"

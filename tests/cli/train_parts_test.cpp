@@ -313,15 +313,20 @@ TEST_CASE("weights: what the patterns of the config do not expect is refused, wi
   weights.file = file;
   weights.expect_missing = {"conv1.*"};
   const std::string refused = s.refused(ErrorKind::data);
-  check_contains(refused, "weights.file " + file +
-                              " does not fit the model:\n  missing from the file: conv2.weight\n");
   check_contains(refused,
-                 "\nIf this is intended, add to the config's `weights`:\n"
-                 "  expect_missing: [\"conv2.*\", \"fc1.*\", \"fc2.*\"]\n"
-                 "  expect_left_over: [\"net.fc2.*\", \"net.conv2.*\", \"extra.*\"]\n"
-                 "If only the names differ, map them instead:\n  map: {\"net.\": \"\"}");
+                 "weights.file " + file +
+                     " does not fit the model: its names differ by a prefix. Map them: add "
+                     "to the config's `weights`:\n  map: {\"net.\": \"\"}\n"
+                     "  missing from the file: conv2.weight\n");
   CHECK_FALSE(contains(refused, "conv1"));
+  // The patterns name nothing that was loaded.
   weights.map = {{"net.", ""}};
+  const std::string mapped = s.refused(ErrorKind::data);
+  check_contains(mapped, " does not fit the model:\n  missing from the file: conv2.weight\n");
+  check_contains(mapped,
+                 "\nIf this is intended, add to the config's `weights`:\n"
+                 "  expect_missing: [\"conv2.weight\", \"fc1.*\", \"fc2.weight\"]\n"
+                 "  expect_left_over: [\"extra.*\"]");
   weights.expect_missing = {"conv1.*", "*.weight", "fc1.*"};
   weights.expect_left_over = {"extra.*"};
   CHECK(s.load().point.state.rollback_step == -1);

@@ -5,6 +5,7 @@
 
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/tiny.h"
+#include "tests/support/torch_archive.h"
 
 using namespace dpt;
 using namespace dpt::testing;
@@ -130,10 +131,10 @@ TEST_CASE("weights: another number of classes, and what a config gets wrong") {
   refused("pre.safetensors", "expected a mapping for weights, found 'pre.safetensors'");
   refused("{path: pre.safetensors}",
           "unknown key 'path' in weights, did you mean 'file'? Known "
-          "keys: file, map, expect_missing, expect_left_over, head, use");
+          "keys: file, key, map, expect_missing, expect_left_over, head, use");
   refused("{file: x, map: [a]}", "expected a mapping from strings to strings, found a list of 1");
   refused("{file: x, map: {a: 1}}", "expected a string, found 1; put it into quotes");
-  refused("{file: x, head: by_name}", "expected 'by_class_name', found 'by_name'");
+  refused("{file: x, head: by_name}", "expected one of by_class_name, new, found 'by_name'");
   refused("{file: x, use: best}", "expected one of ema, swa, raw, found 'best'");
   refused("{map: {a: b}}", "missing key 'file' in weights");
   w.write_config("pretrained: {file: x}\n");
@@ -169,18 +170,20 @@ TEST_CASE("weights: a run folder means its best checkpoint; other folders and fi
           "hub: expected a run folder or a file, found a folder with hub/model.safetensors: name "
           "the file to start from");
   // New users have files like these.
-  write_file(w.dir.file("w.pt"), std::string("PK\x03\x04", 4) + std::string(22, '\0') +
-                                     std::string("\x10\0\0\0", 4) + "archive/data.pkl");
-  const std::string torch = "w.pt: expected a safetensors file, found a PyTorch file (torch.save)";
-  refused(weights("w.pt"), torch);
+  write_file(w.dir.file("w.pt"), torch_archive(pickle(pickled::ordered({})), {}));
+  const std::string torch =
+      "w.pt: expected a safetensors file, found a PyTorch file (torch.save), ";
+  refused(weights("w.pt"), "w.pt: expected a dictionary of tensors, such as a state_dict, found a");
   refused({"train", "small.yaml", "--run-dir", "n", "--resume", "w.pt"}, torch);
   refused({"eval", "w.pt"}, torch);
+  refused({"eval", "w.pt"},
+          "start from its weights: dpt train CONFIG --weights w.pt. dpt inspect w");
   refused({"export", "w.pt", "--onnx", "w.onnx"}, torch);
-  refused({"inspect", "w.pt"}, torch);
+  refused({"inspect", "w.pt"}, "w.pt: expected a dictionary of tensors");
   CHECK_FALSE(fs::exists(w.dir.file("n/checkpoints/step-00000005.safetensors")));
 }
 
-TEST_CASE("weights: of many names that do not fit, twenty of a kind are listed") {
+TEST_CASE("weights: of many names that do not fit, ten of a kind are listed") {
   const Tiny w;
   std::vector<TensorView> tensors;
   for (int i = 0; i < 60; ++i) tensors.push_back({fmt::format("e.{}.w", i), "F32", {0}, nullptr});
@@ -188,10 +191,82 @@ TEST_CASE("weights: of many names that do not fit, twenty of a kind are listed")
   const Finished bad =
       w.run({"train", "small.yaml", "--weights", "many.safetensors", "--expect-missing", "fc.*"});
   CHECK(bad.exit_code == 3);
-  CHECK(count_of(bad.err, "left over in the file: e.") == 20);
-  check_contains(bad.err, "\n  left over in the file: and 40 more\n");
+  CHECK(count_of(bad.err, "left over in the file: e.") == 10);
+  check_contains(bad.err, "\n  left over in the file: and 50 more\n");
   const Finished good = w.run_well({"train", "small.yaml", "--weights", "many.safetensors",
                                     "--expect-missing", "fc.*", "--expect-left-over", "e.*"});
-  CHECK(count_of(good.err, " (expected)\n") == 2 + 20 + 1);
-  check_contains(good.err, "  left over in the file: and 40 more (expected)\n");
+  CHECK(count_of(good.err, " (expected)\n") == 2 + 10 + 1);
+  check_contains(good.err, "  left over in the file: and 50 more (expected)\n");
+}
+
+namespace {
+
+/// Views of one storage of 51 numbers, as the tiny network's layer under a prefix.
+std::string torch_state(const std::string& prefix, std::int64_t outputs = 3) {
+  return pickled::ordered(
+      {{prefix + "fc.weight", PickledTensor{{outputs, 16}, {1, 3}, "0", 51}.text()},
+       {prefix + "fc.bias", PickledTensor{{outputs}, {1}, "0", 51, 48}.text()}});
+}
+std::string torch_file(const pickled::Pairs& dictionaries) {
+  return torch_archive(pickle(pickled::dictionary(dictionaries)), {{"0", counted(51)}});
+}
+
+}  // namespace
+
+TEST_CASE("weights: a file of PyTorch starts a run, and inspect shows it") {
+  const Tiny w;
+  write_file(w.dir.file("w.pth"), torch_file({{"epoch", pickled::integer(3)},
+                                              {"state_dict", torch_state("")},
+                                              {"ema", torch_state("module.")}}));
+  const Finished run = w.run_well({"train", "small.yaml", kStill, "--weights", "w.pth"});
+  check_contains(run.err, "weights from w.pth (state_dict; not ema): 2 loaded, 0 missing, 0 left");
+  const SafetensorsFile best = SafetensorsFile::open(w.dir.file("runs/tiny/best.safetensors"));
+  const std::vector<float> weight = best.read_floats(*best.find("fc.weight"));
+  CHECK(weight[1] == 3);   // a step along the inputs
+  CHECK(weight[16] == 1);  // and one along the outputs
+  CHECK(best.read_floats(*best.find("fc.bias")) == std::vector<float>{48, 49, 50});
+
+  const std::string shown = w.run_well({"inspect", "w.pth"}).out;
+  check_contains(shown, "state_dict: 2 tensors (taken unless weights.key says otherwise)\n");
+  check_contains(shown, "ema: 2 tensors\n");
+  check_contains(shown, "fc.weight                                F32    [3, 16]");
+  check_contains(shown, "integrity: good: the values have the archive's checksums (CRC-32)\n");
+  const std::string listed = w.run_well({"inspect", "w.pth", "--json"}).out;
+  check_contains(listed, R"("usual":"state_dict")");
+  check_contains(listed, R"("key":"ema")");
+
+  // The prefix that would make the file fit comes first, and nothing after it is advice.
+  const std::vector<std::string> check = {"config", "check", "tune.yaml"};
+  write_file(w.dir.file("tune.yaml"),
+             "extends: small.yaml\nname: t\nweights: {file: w.pth, key: ema}\n");
+  const Finished prefix = w.run(check);
+  CHECK(prefix.exit_code == 3);
+  check_contains(prefix.err,
+                 "w.pth does not fit the model: its names differ by a prefix. Map them: add to the "
+                 "config's `weights`:\n  map: {\"module.\": \"\"}\n  missing from the file: fc.w");
+  CHECK_FALSE(contains(prefix.err, "expect_missing"));
+  check_contains(w.run_well(check, {"weights.map={module.: ''}"}).out,
+                 "w.pth (ema; not state_dict): 2 loaded, 0 missing, 0 left over");
+  const Finished unknown = w.run(check, {"weights.key=em"});
+  CHECK(unknown.exit_code == 3);
+  check_contains(unknown.err,
+                 "weights.key: found no dictionary of tensors 'em'. It has these "
+                 "dictionaries of tensors:\n  state_dict: 2 tensors\n  ema: 2 tensors");
+}
+
+TEST_CASE("weights: head: new replaces the last layer in one word") {
+  const Tiny w;
+  write_file(w.dir.file("w.pth"), torch_file({{"model", torch_state("", 2)}}));
+  write_file(w.dir.file("tune.yaml"), "extends: small.yaml\nname: t\nweights: {file: w.pth}\n");
+  const Finished bad = w.run({"config", "check", "tune.yaml"});
+  CHECK(bad.exit_code == 3);
+  check_contains(
+      bad.err,
+      "w.pth: tensor 'fc.weight': expected the shape [3, 16] of the config's model, found "
+      "[2, 16]. To start this layer anew, add to the config's `weights`:\n  head: new\n");
+  const Finished good = w.run_well({"train", "tune.yaml", "weights.head=new"});
+  check_contains(good.err, "w.pth (model): 0 loaded, 0 missing, 0 left over");
+  check_contains(
+      good.err,
+      "  head 'fc': new, with initial values; fc.weight, fc.bias of the file: not read\n");
 }

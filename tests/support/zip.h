@@ -14,6 +14,7 @@ struct ZipStyle {
   bool deflated = false;
   bool zip64 = false;          ///< sizes in zip64's field of both headers, as of more than 4 GiB
   int method = -1, flags = 0;  ///< what the headers say; -1: what is true
+  bool has_crc = true;         ///< false: 0, as torch.save may write
 };
 
 inline std::string little_endian(std::uint64_t value, int bytes) {
@@ -43,8 +44,9 @@ inline std::string zip(const std::vector<std::pair<std::string, std::string>>& m
   std::string file, list;
   for (const auto& [name, content] : members) {
     const std::string packed = style.deflated ? deflated(content) : content;
-    const auto crc =
-        crc32(0, reinterpret_cast<const Bytef*>(content.data()), static_cast<uInt>(content.size()));
+    const auto crc = style.has_crc ? crc32(0, reinterpret_cast<const Bytef*>(content.data()),
+                                           static_cast<uInt>(content.size()))
+                                   : 0;
     const int method = style.method >= 0 ? style.method : style.deflated ? 8 : 0;
     const std::string sizes =
         style.zip64 ? std::string(8, '\xff')

@@ -34,10 +34,11 @@ TEST_CASE("foreign files are named by their first bytes") {
   };
   const std::string tar = std::string(257, 'a') + "ustar" + std::string(300, '\0');
   const std::vector<Case> cases = {
-      {zip("archive/data.pkl"), "found a PyTorch file (torch.save). dpt reads only safetensors. "},
+      {zip("archive/data.pkl"), "found a PyTorch file (torch.save), which may hold weights"},
       {zip("w/data.pkl"), "found a PyTorch file (torch.save)"},
       {zip("w/.format_version"), "found a PyTorch file (torch.save)"},
-      {"\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19."s, "found a PyTorch file (torch.save)"},
+      {"\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19."s,
+       "found a PyTorch file (torch.save) in its old format"},
       {zip("conv1.weight.npy"), "found a NumPy archive (.npz)"},
       {zip("word/document.xml"), "found a zip archive. Unpack it"},
       {"PK\x03\x04PK\x03\x04"s, "found a zip archive"},
@@ -69,7 +70,7 @@ TEST_CASE("foreign files are named by their first bytes") {
 }
 
 TEST_CASE("the conversion of a PyTorch file names both files, quoted for Python") {
-  const std::string text = describe_foreign_file("my \"w\".ckpt", zip("w/data.pkl"));
+  const std::string text = describe_foreign_file("my \"w\".ckpt", "\x80\x02\x8a\x0al");
   check_contains(text, R"(torch.load("my \"w\".ckpt", map_location="cpu", weights_only=True))");
   check_contains(text, R"(state.get("state_dict", state.get("model", state)))");
   check_contains(text, R"(}, "my \"w\".safetensors"))");

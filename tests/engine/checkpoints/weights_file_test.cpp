@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/checkpoints/weights_advice.h"
 #include "tests/engine/checkpoints/files.h"
 #include "tests/engine/checkpoints/small_plan.h"
 #include "tests/support/rewrite.h"
@@ -84,7 +85,8 @@ TEST_CASE("weights only: loaded, missing, left over, other types, wrong shapes")
   write_safetensors(path, {}, {{"conv1.bias", "F32", {1}, &other}});
   CHECK(l.error() ==
         "F: tensor 'conv1.bias': expected the shape [2] of the config's model, found [1]. To keep "
-        "the initial values instead, expect it to be missing and to be left over, both");
+        "the initial values instead, add to the config's `weights`:\n  expect_missing: "
+        "[\"conv1.*\"]\n  expect_left_over: [\"conv1.*\"]");
   std::string bytes = read_all(path);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   write_all_text(path, bytes);
@@ -258,8 +260,7 @@ TEST_CASE("weights.head: the rows of classes that both have, by name") {
   l.classes = {"d", "e"};
   CHECK(l.error() ==
         "F: weights.head: by_class_name: none of its classes (x, c, a) is a class of the data (d, "
-        "e). To start the layer anew, leave weights.head out and name its tensors in "
-        "weights.expect_missing and weights.expect_left_over");
+        "e). To start the layer anew: weights.head: new");
   l.classes = {"a", "b", "c"};
   checkpoint.classes = {"a", "b"};
   save_checkpoint(l.spec.file, l.plan, checkpoint);
@@ -271,7 +272,7 @@ TEST_CASE("weights.head: the rows of classes that both have, by name") {
   CHECK(
       l.error() ==
       "F: weights.head: by_class_name: expected a checkpoint of dpt, which holds the names of its "
-      "classes ('dpt.classes'), found none");
+      "classes ('dpt.classes'), found none. To start the layer anew: weights.head: new");
 }
 
 TEST_CASE("weights.head: the layer that it is") {
@@ -320,7 +321,8 @@ TEST_CASE("weights of another shape: refused, or set aside where both lists name
   l.write_conv("conv1.", {{"fc1.weight", "F32", {5, 12}, values.data()}});
   CHECK(
       l.error().starts_with("F: tensor 'fc1.weight': expected the shape [3, 12] of the config's "
-                            "model, found [5, 12]. To keep"));
+                            "model, found [5, 12]. To start this layer anew, add to "
+                            "the config's `weights`:\n  head: new"));
   l.spec.expect_missing = {"fc1.*"};
   CHECK(l.error().starts_with("F: tensor 'fc1.weight': expected the shape"));
   l.spec.expect_left_over = {"*.weight"};
@@ -338,6 +340,53 @@ TEST_CASE("weights of another shape: refused, or set aside where both lists name
   CHECK(l.report.missing == Names{"fc1.weight"});
 }
 
+TEST_CASE("weights.head: new: the last layer keeps its initial values, whatever the file has") {
+  Loading l;
+  const std::vector<float> values(60, 1.0F);
+  l.spec.head = HeadRows::fresh;
+  const auto check_head = [&](const Names& skipped) {
+    l.load(false);
+    CHECK(l.report.loaded == Names{"conv1.weight", "conv1.bias"});
+    CHECK(l.report.missing.empty());
+    CHECK(l.report.left_over.empty());
+    REQUIRE(l.report.head);
+    CHECK(l.report.head->layer == "fc1");
+    CHECK(l.report.head->is_new);
+    CHECK(l.report.head->skipped == skipped);
+    CHECK(l.at(2, 0) == 9.0F);
+    CHECK(l.at(1, 0) == 0.5F);
+  };
+  l.write_conv("conv1.", {{"fc1.weight", "F32", {5, 12}, values.data()}});
+  check_head({"fc1.weight"});
+  l.write_conv("conv1.", {{"fc1.weight", "F32", {3, 12}, values.data()}});
+  check_head({"fc1.weight"});
+  l.write_conv("conv1.");
+  check_head({});
+  l.spec.map = {{"module.", ""}};
+  l.write_conv("module.conv1.", {{"module.fc1.weight", "F32", {5, 12}, values.data()}});
+  check_head({"module.fc1.weight"});
+  // Any layer with parameters may be the last.
+  l.plan.rows[1].type = "BatchNorm1d";
+  check_head({"module.fc1.weight"});
+}
+
+TEST_CASE("a counter that the file lacks is 0, and a pattern may name it") {
+  Loading l;
+  Param& counter = l.plan.params[2];
+  counter.name = "bn1.num_batches_tracked";
+  counter.spec.role = ParamRole::counter;
+  l.write_conv("conv1.");
+  l.load();
+  CHECK(l.report.missing.empty());
+  CHECK(l.report.zeroed == Names{"bn1.num_batches_tracked"});
+  CHECK(l.at(2, 0) == 0);
+  // As configs wrote it when this was an error.
+  l.spec.expect_missing = {"bn1.*"};
+  l.load();
+  CHECK(l.report.missing == Names{"bn1.num_batches_tracked"});
+  CHECK(l.report.zeroed.empty());
+}
+
 TEST_CASE("a first convolution that reads images of other channels is called that") {
   Loading l;
   const std::vector<float> values(24, 1.0F);
@@ -352,7 +401,15 @@ TEST_CASE("a first convolution that reads images of other channels is called tha
 }
 
 TEST_CASE("advice: a pattern for each layer, and the prefix that would make names equal") {
-  CHECK(patterns_for({"a.b.weight", "a.b.bias", "c", "a.weight"}) == R"(["a.b.*", "c", "a.*"])");
+  CHECK(patterns_for({"a.b.weight", "a.b.bias", "c", "a.weight"}, {"d.weight"}) ==
+        R"(["a.b.*", "c", "a.*"])");
+  // No pattern names what is loaded.
+  CHECK(patterns_for({"a.b.weight", "a.weight"}, {"a.b.bias"}) == R"(["a.b.weight", "a.weight"])");
+  const Names counters = {"bn1.num_batches_tracked", "a.bn2.num_batches_tracked"};
+  CHECK(patterns_for(counters, {"bn1.weight", "a.bn2.weight"}) == R"(["*.num_batches_tracked"])");
+  CHECK(patterns_for(counters, {"bn1.weight", "a.bn2.weight", "bn3.num_batches_tracked"}) ==
+        R"(["bn1.num_batches_tracked", "a.bn2.num_batches_tracked"])");
+  CHECK(pattern_for_layer("module.fc.weight") == R"(["module.fc.*"])");
   const Names model = {"conv1.weight", "layer1.0.bias"};
   CHECK(map_entry_for(model, {"module.conv1.weight", "module.layer1.0.bias", "x.y"}) ==
         R"({"module.": ""})");
@@ -378,7 +435,7 @@ TEST_CASE("weights: a file of 200,000 other tensors, a long map, and many classe
   REQUIRE(l.report.left_over.size() == kTensors);
   CHECK(l.report.left_over[1] == "block.1.experts.1.weight");  // in the order of the file
   CHECK(l.report.left_over.back() == tensors.back().name);
-  const std::string patterns = patterns_for(l.report.left_over);
+  const std::string patterns = patterns_for(l.report.left_over, l.report.used);
   CHECK(patterns.size() < 20'000);
   testing::check_contains(patterns, "\"block.0.experts.0.*\", \"block.1.experts.1.*\"");
   CHECK(patterns.ends_with(fmt::format(", and {} more]", kTensors - 200)));

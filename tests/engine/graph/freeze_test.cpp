@@ -9,7 +9,7 @@ namespace {
 
 Plan frozen_lenet(std::vector<std::string> patterns) {
   TrainSpec spec = lenet_spec();
-  spec.train.freeze = std::move(patterns);
+  spec.train.freeze.params = std::move(patterns);
   return make_plan(spec);
 }
 
@@ -49,7 +49,7 @@ TEST_CASE("buckets of frozen layers are summed when backward ends") {
                        .linear("b", 4)
                        .linear("c", 2)
                        .spec();
-  spec.train.freeze = {"a.*"};
+  spec.train.freeze.params = {"a.*"};
   const Plan plan = make_plan(spec);
   // Nodes 1 to 3 have 48, 32 and 32 floats, and metrics come after them.
   using Cuts = std::vector<std::array<std::int64_t, 3>>;
@@ -60,6 +60,32 @@ TEST_CASE("buckets of frozen layers are summed when backward ends") {
   CHECK(cuts == Cuts{{3, 80, 144}, {2, 48, 80}, {2, 0, 48}});
 }
 
+TEST_CASE("train.freeze with except: all others, or those of a list") {
+  const auto frozen = [](std::vector<std::string> params, std::vector<std::string> except) {
+    TrainSpec spec = lenet_spec();
+    spec.train.freeze = {std::move(params), std::move(except)};
+    std::vector<std::string> names;
+    for (const Param& param : make_plan(spec).params) {
+      if (param.is_frozen) names.push_back(param.name);
+    }
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(frozen({}, {}).empty());
+  CHECK(frozen({}, {"fc*"}) == Names{"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias"});
+  CHECK(frozen({"conv*", "fc1.*"}, {"*.bias"}) ==
+        Names{"conv1.weight", "conv2.weight", "fc1.weight"});
+  const auto error = [&](const std::vector<std::string>& params,
+                         const std::vector<std::string>& except) {
+    return error_text([&] { frozen(params, except); });
+  };
+  CHECK(error({}, {"fc9.*"}).starts_with("train.freeze.except: 'fc9.*' matches no parameter; did"));
+  CHECK(error({"conv9.*"}, {"fc1.*"})
+            .starts_with("train.freeze.params: 'conv9.*' matches no parameter; did"));
+  CHECK(error({"conv1.*"}, {"conv*"}) ==
+        "train.freeze.except names all that would be frozen: remove train.freeze, or name fewer");
+}
+
 TEST_CASE("mistakes in train.freeze") {
   const auto error = [](std::vector<std::string> patterns) {
     return error_text([&] { frozen_lenet(std::move(patterns)); });
@@ -68,8 +94,8 @@ TEST_CASE("mistakes in train.freeze") {
         "train.freeze: 'conv3.*' matches no parameter; did you mean 'conv1.*'?");
   CHECK(error({"*"}) == "train.freeze: all parameters are frozen, so there is nothing to train");
   TrainSpec spec = lenet_spec();
-  spec.train.freeze = {"conv1.*", "conv3.*"};
-  spec.origins["train.freeze.1"] = {"net.yaml", 30, 22};
+  spec.train.freeze.params = {"conv1.*", "conv3.*"};
+  spec.origins["train.freeze.params.1"] = {"net.yaml", 30, 22};
   CHECK(error_text([&] { make_plan(spec); }) ==
         "net.yaml:30:22: train.freeze: 'conv3.*' matches no parameter; did you mean 'conv1.*'?");
 }
@@ -77,7 +103,7 @@ TEST_CASE("mistakes in train.freeze") {
 TEST_CASE("the summary tells what is frozen") {
   TrainSpec spec = lenet_spec();
   CHECK(summary_text(spec, make_plan(spec), 1).find("frozen") == std::string::npos);
-  spec.train.freeze = {"conv*"};
+  spec.train.freeze.params = {"conv*"};
   const std::string text = summary_text(spec, make_plan(spec), 1);
   CHECK(text.find("25,250 of the parameters are frozen (4 of 8 tensors).\n") != std::string::npos);
   CHECK(summary_json(spec, make_plan(spec), 1).find("\"frozen\": true") != std::string::npos);

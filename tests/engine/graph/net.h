@@ -490,7 +490,7 @@ inline TrainSpec shared_net() {
                        .shares("fc2")
                        .linear("fc5", 3)
                        .spec();
-  spec.train.freeze = {"conv1.bias"};
+  spec.train.freeze.params = {"conv1.bias"};
   return spec;
 }
 

@@ -162,12 +162,12 @@ TEST_CASE("shared weights are parameters of the first layer, which the others na
   CHECK(cuts == std::vector<std::array<std::int64_t, 3>>{{6, 64, 128}, {2, 32, 64}, {1, 0, 32}});
 
   // Frozen by its one name, for all layers.
-  spec.train.freeze = {"a.*"};
+  spec.train.freeze.params = {"a.*"};
   const Plan frozen = make_plan(spec);
   for (const int node : {1, 3, 5}) CHECK(frozen.nodes[static_cast<std::size_t>(node)].is_frozen);
   CHECK_FALSE(frozen.values[2].needs_gradient);
   CHECK(frozen.values[3].needs_gradient);
-  spec.train.freeze = {"a.*", "b.*"};
+  spec.train.freeze.params = {"a.*", "b.*"};
   for (const int value : {2, 3, 4, 5, 6}) {
     CHECK_FALSE(make_plan(spec).values[static_cast<std::size_t>(value)].needs_gradient);
   }

@@ -28,6 +28,8 @@ TEST_CASE("a shown config reads back to an equal spec") {
       changed("seed: 7",
               "seed: 7\nweights: {file: '$${x}', map: {'': b., \"a: \\\"\": '{', '1': 'no'}, "
               "expect_missing: '*.bias', head: by_class_name, use: raw}"),
+      changed("shards: auto", "shards: 8, freeze: [conv1.*, '*.bias']"),
+      changed("shards: auto", "shards: 8, freeze: {params: a.*, except: [fc.*, '?']}"),
   };
   for (const std::string& config : configs) {
     const TrainSpec spec = good_spec(config);
@@ -45,6 +47,8 @@ TEST_CASE("a shown config reads back to an equal spec") {
     CHECK(again.model.layers[2].from == spec.model.layers[2].from);
     CHECK(again.model.layers[1].name == spec.model.layers[1].name);
     CHECK(again.train.early_stopping.has_value() == spec.train.early_stopping.has_value());
+    CHECK(again.train.freeze.params == spec.train.freeze.params);
+    CHECK(again.train.freeze.except == spec.train.freeze.except);
     CHECK(again.devices == spec.devices);
     CHECK(again.device_weights == spec.device_weights);
     CHECK(again.weights.has_value() == spec.weights.has_value());
@@ -60,6 +64,28 @@ TEST_CASE("a shown config reads back to an equal spec") {
     CHECK(shown(load_spec_text(small_catalog(), show_spec(small_catalog(), spec, true),
                                "/elsewhere/shown.yaml")) == text);
   }
+}
+
+TEST_CASE("train.freeze is a list, as it always was, or a mapping") {
+  const auto frozen = [](const std::string& freeze) {
+    return good_spec(changed("shards: auto", "shards: 8, freeze: " + freeze)).train.freeze;
+  };
+  CHECK(frozen("[a.*, b]").params == Texts{"a.*", "b"});
+  CHECK(frozen("a.*").params == Texts{"a.*"});
+  CHECK(frozen("[]").params.empty());
+  const FreezeSpec both = frozen("{params: [a.*], except: b.*}");
+  CHECK(both.params == Texts{"a.*"});
+  CHECK(both.except == Texts{"b.*"});
+  CHECK(frozen("{except: [fc.*]}").params.empty());
+  // A stored config has a list where an older dpt would expect it.
+  const auto line_of = [](const std::string& freeze) {
+    const std::string text = shown(good_spec(changed("shards: auto", "freeze: " + freeze)));
+    const std::size_t at = text.find("  freeze:");
+    return text.substr(at, text.find("  ema", at) - at);
+  };
+  CHECK(line_of("[a.*]") == "  freeze: [\"a.*\"]\n");
+  CHECK(line_of("{params: a.*}") == "  freeze: [\"a.*\"]\n");
+  CHECK(line_of("{except: [fc.*]}") == "  freeze:\n    except: [\"fc.*\"]\n");
 }
 
 TEST_CASE("config show --origins says where each value came from") {

@@ -1,4 +1,4 @@
-#include "datasets/zip_archive.h"
+#include "engine/files/zip_archive.h"
 
 #include <zlib.h>
 
@@ -93,7 +93,7 @@ void read_zip64(const ZipBytes& bytes, std::uint64_t at, std::uint64_t end, ZipM
   }
 }
 
-std::uint32_t checksum(std::span<const std::byte> content) {
+std::uint32_t crc32_of(std::span<const std::byte> content) {
   return static_cast<std::uint32_t>(
       crc32_z(0, reinterpret_cast<const Bytef*>(content.data()), content.size()));
 }
@@ -122,8 +122,8 @@ bool inflate_all(std::span<const std::byte> packed, std::span<std::byte> to) {
 
 }  // namespace
 
-ZipArchive::ZipArchive(std::span<const std::byte> file, std::string path)
-    : file_(file), path_(std::move(path)) {
+ZipArchive::ZipArchive(std::span<const std::byte> file, std::string path, std::string remedy)
+    : file_(file), path_(std::move(path)), remedy_(std::move(remedy)) {
   const ZipBytes bytes(file_, path_);
   const std::uint64_t end = find_end(bytes, path_);
   std::uint64_t count = bytes.number(end + 10, 2), at = bytes.number(end + 16, 4);
@@ -158,14 +158,15 @@ ZipArchive::ZipArchive(std::span<const std::byte> file, std::string path)
 }
 
 std::span<const std::byte> ZipArchive::content(const ZipMember& member,
-                                               std::vector<std::byte>& inflated) const {
+                                               std::vector<std::byte>& inflated,
+                                               ZipChecksum checksum) const {
   const std::string name = fmt::format("{}, member {}", path_, member.name);
   if ((member.flags & 1) != 0) fail(ErrorKind::data, "{}: encrypted, which is not read", name);
   if (member.method != kStored && member.method != kDeflated) {
     fail(ErrorKind::data,
-         "{}: expected a member that is stored or deflated, found the compression method {}: write "
-         "it with numpy.savez or numpy.savez_compressed",
-         name, member.method);
+         "{}: expected a member that is stored or deflated, found the compression method {}: "
+         "{}",
+         name, member.method, remedy_);
   }
   const ZipBytes bytes(file_, name);
   bytes.need_mark(member.header, kLocalBytes, kLocalMark, "a local header");
@@ -188,7 +189,8 @@ std::span<const std::byte> ZipArchive::content(const ZipMember& member,
     }
     content = inflated;
   }
-  const std::uint32_t found = checksum(content);
+  if (checksum == ZipChecksum::ignore) return content;
+  const std::uint32_t found = crc32_of(content);
   if (found == member.crc) return content;
   fail(ErrorKind::data, "{}: damaged: expected the checksum (CRC-32) {:08x}, found {:08x}", name,
        member.crc, found);

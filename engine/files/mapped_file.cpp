@@ -1,4 +1,4 @@
-#include "engine/data/mapped_file.h"
+#include "engine/files/mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,0 +1,17 @@
+// Names of what a pickle consists of, for messages.
+// Source: CPython's Lib/pickletools.py
+#pragma once
+
+#include <string_view>
+
+#include "engine/checkpoints/torch_pickle.h"
+
+namespace dpt {
+
+/// Returns the name of an opcode of protocol 0 to 5; empty for another byte.
+std::string_view pickle_opcode_name(unsigned char opcode);
+
+/// Describes a kind of value: "a list".
+const char* kind_text(PickleKind kind);
+
+}  // namespace dpt

@@ -1,0 +1,56 @@
+// A file that torch.save wrote (.pth, .pt): a zip archive of a pickle and the bytes of the tensors.
+// Nothing in it is executed (torch_pickle.h).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoints/tensor_file.h"
+
+namespace dpt {
+
+/// Returns true for a regular file that begins as a zip archive of PyTorch does.
+bool is_torch_file(const std::string& path);
+
+/// Tensors under one key of the file, such as "state_dict".
+struct TorchDictionary {
+  std::string key;  ///< keys that lead to it, joined by dots; empty: the file is this dictionary
+  std::vector<TensorEntry> tensors;
+  std::vector<std::string> others;  ///< up to 20 keys of values that are no tensors
+};
+
+/// The dictionaries of tensors in a file of torch.save; as a TensorFile, the one that was chosen.
+class TorchFile : public TensorFile {
+ public:
+  /// Reads and checks all but the tensors' values. Throws ErrorKind::data with what was found, and
+  /// for files of another kind of PyTorch's how to convert them.
+  static TorchFile open(const std::string& path);
+
+  /// In the order of the file; at least one.
+  const std::vector<TorchDictionary>& dictionaries() const;
+  /// Returns the dictionary that is meant where nothing is said: the file itself if it holds
+  /// tensors, else the only one, else "model" or "state_dict". Null if that does not decide.
+  const TorchDictionary* usual() const;
+  /// The dictionary of tensors().
+  const TorchDictionary& chosen() const { return dictionaries()[chosen_]; }
+  /// Chooses the dictionary of tensors() by its key; without one, the usual one. Throws
+  /// ErrorKind::data, which lists the dictionaries.
+  void choose(const std::optional<std::string>& key);
+
+  /// Compares the values of all dictionaries with the archive's checksums; throws ErrorKind::data
+  /// if they differ. Returns Integrity::absent for a file without checksums.
+  Integrity check_integrity() const override;
+
+ private:
+  struct Contents;
+  explicit TorchFile(const std::string& path);
+  void read_to(const TensorEntry& entry, std::span<std::byte> to) const override;
+
+  std::shared_ptr<Contents> contents_;
+  std::size_t chosen_ = 0;
+};
+
+}  // namespace dpt

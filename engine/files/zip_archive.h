@@ -1,0 +1,43 @@
+// Zip archives as numpy.savez and torch.save write them: members that are stored or deflated,
+// with or without zip64's sizes; no encryption, one disk.
+// Source: PKWARE's APPNOTE.TXT, sections 4.3 and 4.4
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace dpt {
+
+struct ZipMember {
+  std::string name;
+  int flags = 0, method = 0;  ///< as in the archive
+  std::uint32_t crc = 0;
+  std::uint64_t packed = 0, size = 0;  ///< bytes in the archive, and of the content
+  std::uint64_t header = 0;            ///< offset of its local header
+};
+
+/// Use of the checksums, which some writers leave out.
+enum class ZipChecksum : std::uint8_t { compare, ignore };
+
+/// The members of an archive in memory, which must outlive it. `path` is used in messages, and
+/// `remedy`, which says how to write an archive that can be read. Throws ErrorKind::data naming the
+/// path and the member.
+class ZipArchive {
+ public:
+  ZipArchive(std::span<const std::byte> file, std::string path, std::string remedy);
+
+  const std::vector<ZipMember>& members() const { return members_; }
+  /// The content of a member, whose checksum is checked: a part of the file, or `inflated`.
+  std::span<const std::byte> content(const ZipMember& member, std::vector<std::byte>& inflated,
+                                     ZipChecksum checksum = ZipChecksum::compare) const;
+
+ private:
+  std::span<const std::byte> file_;
+  std::string path_, remedy_;
+  std::vector<ZipMember> members_;
+};
+
+}  // namespace dpt
