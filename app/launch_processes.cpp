@@ -328,6 +328,7 @@ class Launcher {
         if (interrupted_ && now - *interrupted_ < kOneRequest) continue;
         if (!interrupted_) interrupted_ = now;
       }
+      was_stopped_ = true;
       send(number);
     }
   }
@@ -387,12 +388,14 @@ class Launcher {
     return exit_code_ == kPeer && !ending.by_signal && is_failure(ending) && ending.code != kPeer;
   }
 
-  /// Sets a deadline for suspended processes, once all others have ended and nothing else does:
-  /// they would be waited for forever. If one continues, it has the time it needs.
+  /// Sets a deadline for suspended processes, once all others have ended or a stop was passed on,
+  /// and nothing else does: they would be waited for forever. If one continues, it has the time it
+  /// needs.
   void watch_suspended() {
     const auto is_busy = [](const Child& child) { return child.is_running && !child.is_suspended; };
-    const bool only_suspended = running() > 0 && running() < children_.size() &&
-                                std::none_of(children_.begin(), children_.end(), is_busy);
+    const bool should_end = running() < children_.size() || was_stopped_;
+    const bool only_suspended =
+        running() > 0 && should_end && std::none_of(children_.begin(), children_.end(), is_busy);
     if (only_suspended && !deadline_ && !has_terminated_) {
       waits_for_suspended_ = true;
       deadline_ = Clock::now() + patience_.before_term;
@@ -402,6 +405,13 @@ class Launcher {
     }
   }
 
+  /// Returns what the deadline for SIGTERM began with.
+  std::string reason() const {
+    if (!waits_for_suspended_) return fmt::format("the end of rank {}", *ended_rank_);
+    return running() < children_.size() ? "the end of all others, while suspended"
+                                        : "the signal, while suspended";
+  }
+
   /// Ends the processes that should have ended by themselves.
   void press_on() {
     if (!deadline_ || Clock::now() < *deadline_ || running() == 0) return;
@@ -409,10 +419,8 @@ class Launcher {
       return static_cast<double>(time.count()) / 1000;
     };
     if (!has_terminated_) {
-      messages_.add(fmt::format("dpt: {} did not end within {:g} s of the end of {}: sends SIGTERM",
-                                running_ranks(), seconds(patience_.before_term),
-                                waits_for_suspended_ ? "all others, and is suspended"
-                                                     : fmt::format("rank {}", *ended_rank_)));
+      messages_.add(fmt::format("dpt: {} did not end within {:g} s of {}: sends SIGTERM",
+                                running_ranks(), seconds(patience_.before_term), reason()));
       has_terminated_ = true;
       deadline_ = Clock::now() + patience_.before_kill;
       send(SIGTERM);
@@ -437,6 +445,7 @@ class Launcher {
   std::optional<Clock::time_point> deadline_;
   std::optional<int> ended_rank_;     ///< the first after whose end the others should end too
   bool waits_for_suspended_ = false;  ///< that is what the deadline is for
+  bool was_stopped_ = false;          ///< a signal was passed on
   bool has_terminated_ = false, has_killed_ = false;
   int exit_code_ = 0;
 };
@@ -466,7 +475,19 @@ int launch_processes(int count, const std::string& program, const std::vector<st
   return launcher.wait();
 }
 
+/// Refuses to read stdin: only rank 0 has it.
+void check_reads_no_stdin(const std::vector<std::string>& command) {
+  for (const char* stdin_path : {"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}) {
+    if (std::find(command.begin(), command.end(), stdin_path) == command.end()) continue;
+    fail(ErrorKind::usage,
+         "--nproc: {}: expected a file, which each process can read, found a stream, which only "
+         "one can: write it to a file first",
+         stdin_path);
+  }
+}
+
 int launch_processes(int count, const std::vector<std::string>& command) {
+  check_reads_no_stdin(command);
   // Includes this process' pipes to the processes; rank 0, which inherits the limit, has the most
   // connections.
   constexpr int kOwn = 32;

@@ -41,14 +41,17 @@ bool MessageWriter::put(std::string_view text, milliseconds patience) noexcept {
 
 void MessageWriter::write(std::string_view text) noexcept {
   const std::lock_guard lock(mutex_);
-  const milliseconds patience = dropped_ > 0 ? milliseconds(0) : patience_;
+  milliseconds patience = dropped_ > 0 ? milliseconds(0) : patience_;
   if (dropped_ > 0 && is_ready(patience)) {
     std::array<char, 200> line;
     const auto end = fmt::format_to_n(
         line.data(), line.size(),
         "dpt: {} message(s) before this line are not shown: nobody read stderr for {:g} s\n",
         dropped_, std::chrono::duration<double>(patience_).count());
-    if (put({line.data(), std::min(end.size, line.size())}, patience)) dropped_ = 0;
+    if (put({line.data(), std::min(end.size, line.size())}, patience)) {
+      dropped_ = 0;
+      patience = patience_;  // somebody reads again
+    }
   }
   if (!put(text, patience)) ++dropped_;
 }

@@ -31,6 +31,7 @@ constexpr std::chrono::milliseconds kLongestAttempt{5000};
 constexpr std::chrono::milliseconds kTimeToTell{500};
 // Of an answer that says why a process cannot join.
 constexpr std::size_t kMostAnswered = std::size_t{64} << 10;
+constexpr const char* kRefused = "refused: ";
 // Of the reason for which whatever listens there refuses this process.
 constexpr std::size_t kLongestReason = 1000;
 
@@ -254,7 +255,7 @@ std::optional<Reached> judge(Attempt& made, bool& was_refused) {
     if (text_in(made.answer, "kind") == "usage" && made.is_proven)
       fail(ErrorKind::usage, "{}", why);
     was_refused = true;
-    made.why = "refused: " + why;
+    made.why = kRefused + why;
   } else if (type == "welcome" || type == "failure") {
     made.why = "what listens there does not know the token of this run (DPT_TOKEN)";
   }
@@ -328,7 +329,8 @@ Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoi
   }
   JoinTime time(options);
   const auto limit = std::min<std::chrono::milliseconds>(kLongestAttempt, options.join_timeout / 8);
-  std::map<std::string, std::string> outcomes;  // by address, the last attempt's
+  // By address, the last attempt's, or the last refusal: rank 0 may be gone since.
+  std::map<std::string, std::string> outcomes;
   bool was_refused = false;
   do {
     std::vector<tcp::endpoint> endpoints;
@@ -354,7 +356,9 @@ Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoi
         made.why.clear();
       }
       made.connection.reset();
-      outcomes[text_of(endpoint)] = made.why.empty() ? "what listens there is not dpt" : made.why;
+      std::string& outcome = outcomes[text_of(endpoint)];
+      if (outcome.starts_with(kRefused) && !made.why.starts_with(kRefused)) continue;
+      outcome = made.why.empty() ? "what listens there is not dpt" : made.why;
     }
     std::this_thread::sleep_until(time.after(kPause));
   } while (!time.is_over());

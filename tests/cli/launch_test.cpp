@@ -313,7 +313,21 @@ TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on
   launch.send(SIGTERM);
   CHECK(launch.wait() == 143);
   CHECK(launch.text("stderr") ==
-        "dpt: rank 0 did not end within 0.05 s of the end of all others, and is suspended: sends "
+        "dpt: rank 0 did not end within 0.05 s of the end of all others, while suspended: sends "
+        "SIGTERM\n");
+
+  // So are all of them, if the stop finds no other.
+  Launch all(2, script, {50ms, 1h});
+  REQUIRE(all.wait_for({"pid.0", "pid.1"}));
+  for (const char* file : {"pid.0", "pid.1"}) {
+    const std::string number = split_lines(all.text(file))[0];
+    kill(static_cast<pid_t>(std::stol(number)), SIGSTOP);
+    REQUIRE(wait_until([&] { return state_of(number) == 'T'; }));
+  }
+  all.send(SIGTERM);
+  CHECK(all.wait() == 143);
+  CHECK(all.text("stderr") ==
+        "dpt: ranks 0, 1 did not end within 0.05 s of the signal, while suspended: sends "
         "SIGTERM\n");
 
   // One that continues has the time it needs.

@@ -5,7 +5,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 using dpt::MessageWriter;
 
@@ -72,6 +74,28 @@ TEST_CASE("a message longer than a pipe takes at once arrives whole while it is 
   text.back() = '\n';
   writer.write(text);
   CHECK(pipe.read_all() == text);
+}
+
+TEST_CASE("a message is waited for again once its reader reads the notice before it") {
+  Pipe pipe;
+  // It takes one piece at a time.
+  REQUIRE(fcntl(pipe.ends[1], F_SETPIPE_SZ, 4096) >= 0);
+  MessageWriter writer(pipe.ends[1], std::chrono::seconds(3));
+  pipe.fill();
+  writer.write("lost\n");
+  CHECK(pipe.read_all().find("lost") == std::string::npos);
+  REQUIRE(fcntl(pipe.ends[0], F_SETFL, 0) == 0);
+  std::string text;
+  std::thread reader([&] {
+    for (char c = 0; text.find("shown\n") == std::string::npos && read(pipe.ends[0], &c, 1) == 1;) {
+      text += c;
+    }
+  });
+  writer.write("shown\n");
+  writer.write("shown\n");
+  reader.join();
+  CHECK(text ==
+        "dpt: 1 message(s) before this line are not shown: nobody read stderr for 3 s\nshown\n");
 }
 
 TEST_CASE("a reader that is gone costs nothing") {

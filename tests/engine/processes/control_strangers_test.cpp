@@ -309,6 +309,28 @@ TEST_CASE("another token or job is refused with a warning, and the run goes on")
   CHECK(warnings.count("a secre") == 0);
 }
 
+TEST_CASE("the reason of a refusal is kept after rank 0 has gone") {
+  const std::vector<int> ports = free_ports(1);
+  World other_token = local_world(1, 2, ports);
+  other_token.token = "a secreT";
+  std::atomic<bool> is_over{false};
+  const auto outcomes = run_all({[&]() -> std::string {
+                                   std::string text = "joined";
+                                   try {
+                                     ControlChannel::join(local_world(0, 2, ports), impatient(1s));
+                                   } catch (const Error& error) {
+                                     text = error.what();
+                                   }
+                                   is_over = true;
+                                   return text;
+                                 },
+                                 joins(other_token, impatient(4s))});
+  CHECK(is_over);
+  CHECK(contains(outcomes[0].text, "did not join"));
+  CHECK(outcomes[1].kind == kUsage);
+  CHECK(contains(outcomes[1].text, "refused: the token there is another (DPT_TOKEN)"));
+}
+
 TEST_CASE("a complete world without a name is not harmed by another on its ports") {
   const std::vector<int> ports = free_ports(1);
   std::atomic<bool> is_refused{false};
