@@ -57,7 +57,7 @@ def bmp(name, width, height, bits, data, *, header=40, compression=0, palette=b"
     else:
         signed = -height if top_down else height
         info = struct.pack("<IiiHHIIiiII", header, width, signed, 1, bits, compression, len(data), 0, 0, colours, 0)
-        info += (masks if header == 40 else masks.ljust(header - 40, b"\0"))
+        info += masks if header == 40 else masks.ljust(header - 40, b"\0")
     offset = 14 + len(info) + len(palette)
     add(f"BMP {name}", b"BM" + struct.pack("<IHHI", offset + len(data), 0, 0, offset) + info + palette + data)
 
@@ -79,7 +79,9 @@ def bmps():
     bmp("RLE4", 8, 3, 4, runs, compression=2, palette=noise(64).tobytes())
 
 
-def tiff(name, width, height, bits, samples, photometric, *, order="<", planar=1, rows=0, tile=0, deflate=False, tags=None):
+def tiff(
+    name, width, height, bits, samples, photometric, *, order="<", planar=1, rows=0, tile=0, deflate=False, tags=None
+):
     values = 1 if planar == 2 else samples
     columns = tile or width
     lines = tile or rows or height
@@ -150,7 +152,10 @@ def pnms():
             values = RANDOM.integers(0, most + 1, 5 * 3 * channels)
             text = b" ".join(str(value).encode() for value in values)
             add(f"PNM text {most} {channels}", f"P{1 + channels // 3 + 1}\n# size\n5 3\n{most}\n".encode() + text)
-            add(f"PNM {most} {channels}", f"P{5 + channels // 3}\n5 3 # most\n{most}\n".encode() + values.astype(kind).tobytes())
+            add(
+                f"PNM {most} {channels}",
+                f"P{5 + channels // 3}\n5 3 # most\n{most}\n".encode() + values.astype(kind).tobytes(),
+            )
     add("PNM bits", b"P4\n11 3\n" + noise(6).tobytes())
     add("PNM text bits", b"P1\n5 3\n01101 1 0 0 1 1 # row\n10010")
 
@@ -163,7 +168,11 @@ def gif_blocks(indices):
         bits.append(index)
     number = sum(code << 9 * place for place, code in enumerate([*bits, 257]))
     data = number.to_bytes((9 * (len(bits) + 1) + 7) // 8, "little")
-    return b"\x08" + b"".join(bytes([len(data[i : i + 255])]) + data[i : i + 255] for i in range(0, len(data), 255)) + b"\0"
+    return (
+        b"\x08"
+        + b"".join(bytes([len(data[i : i + 255])]) + data[i : i + 255] for i in range(0, len(data), 255))
+        + b"\0"
+    )
 
 
 def gif(name, canvas, frame, *, ours=b"", local=b"", transparent=None, interlaced=False):
