@@ -220,7 +220,7 @@ void add_predict_command(CLI::App& app, CommandBody& body, std::vector<std::stri
   predict
       ->add_option(
           "inputs", options->inputs,
-          "JPEG or PNG files and folders; of a folder, all that are in or below it, sorted by "
+          "Image files and folders; of a folder, all images that are in or below it, sorted by "
           "path. "
           "Or a config (.yaml), whose data section names the samples; data.KEY=VALUE replaces a "
           "value of it, or without a config of the run's own, e.g. data.test.images=new.npy")

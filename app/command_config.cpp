@@ -115,13 +115,47 @@ void check_sizes(const TrainSpec& spec, const DataSets& sets,
   if (!errors.empty()) throw Error(ErrorKind::usage, errors);
 }
 
+/// Returns a line for each sample of those that are tried that cannot be read.
+std::string problems_of_samples(const DataSets& sets) {
+  std::string problems;
+  for (const DataSource* source : {sets.train.get(), sets.val.get(), sets.test.get()}) {
+    try {
+      try_samples(source);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      problems += (problems.empty() ? "" : "\n") + std::string(error.what());
+    }
+  }
+  return problems;
+}
+
+/// Opens the data set. If files of it are refused, the error also names those of the other files
+/// that cannot be read.
+DataSets open_or_list_problems(const TrainSpec& spec, DataRequirements requirements) {
+  std::string problems;
+  try {
+    return open_dataset(spec.data.dataset, requirements);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+    problems = error.what();
+  }
+  requirements.leaves_out_files = true;
+  try {
+    const std::string more = problems_of_samples(open_dataset(spec.data.dataset, requirements));
+    if (!more.empty()) problems += "\n" + more;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+  }
+  throw Error(ErrorKind::data, problems);
+}
+
 /// Of a data set whose files are read one by one while it trains: lists all and reads some, and
 /// says what was found. Its images have the model's shape. Other formats are read whole when they
 /// are opened: that is left to `dpt train --dry-run`, so that a config can be checked quickly.
 std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
   if (!dataset_kind(spec.data.dataset).lists_only) return {};
   const DataRequirements requirements = data_requirements(spec, plan);
-  const DataSets sets = open_dataset(spec.data.dataset, requirements);
+  const DataSets sets = open_or_list_problems(spec, requirements);
   say_notes(sets);
   check_sizes(spec, sets, requirements);
   check_sampler(spec.data.sampler, *sets.train);
@@ -130,12 +164,12 @@ std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
   TrainSpec adopted = spec;
   adopt_targets(adopted, *sets.train);
   make_objective(adopted, plan.classes, splits);
+  const std::string problems = problems_of_samples(sets);
+  if (!problems.empty()) throw Error(ErrorKind::data, problems);
   std::size_t tried = 0;
   std::string counts = fmt::format("{} training samples", sets.train->size());
   for (const DataSource* source : {sets.train.get(), sets.val.get(), sets.test.get()}) {
-    if (!source) continue;
-    try_samples(source);
-    tried += source->samples_to_try().size();
+    if (source) tried += source->samples_to_try().size();
   }
   if (sets.val) counts += fmt::format(", {} validation samples", sets.val->size());
   if (sets.test) counts += fmt::format(", {} test samples", sets.test->size());

@@ -35,8 +35,24 @@ Splits splits_of(const TrainSpec& spec, const DataSets& sets) {
   return make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
 }
 
-DataSets open_data(const TrainSpec& spec) {
-  return open_dataset(spec.data.dataset, data_requirements(spec, make_plan(spec)));
+/// Opens the data set of a config. If some of its files are refused, tries again without them:
+/// `refused` is set to what is wrong with them, or with the whole data set, which is null then.
+DataSets open_data(const TrainSpec& spec, std::string* refused = nullptr) {
+  DataRequirements requirements = data_requirements(spec, make_plan(spec));
+  try {
+    return open_dataset(spec.data.dataset, requirements);
+  } catch (const Error& error) {
+    if (!refused || error.kind() != ErrorKind::data) throw;
+    *refused = error.what();
+  }
+  if (!dataset_kind(spec.data.dataset).lists_only) return {};
+  requirements.leaves_out_files = true;
+  try {
+    return open_dataset(spec.data.dataset, requirements);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+    return {};
+  }
 }
 
 int workers_of(const DataOptions& options) {
@@ -159,16 +175,28 @@ void print_classes(const DataReport& report) {
   }
 }
 
+/// Prints a message that may have several lines.
+void print_lines(const std::string& message) {
+  std::istringstream lines(message);
+  for (std::string line; std::getline(lines, line);) fmt::print("  {}\n", printable(line));
+}
+
 void print_findings(const DataReport& report, const Verdict& verdict) {
   for (std::size_t first = 0; first < report.findings.size();) {
     const FindingKind kind = report.findings[first].kind;
     std::size_t last = first;
     while (last < report.findings.size() && report.findings[last].kind == kind) ++last;
     fmt::print("\n{}: {} ({})\n", verdict.word(kind), name_of(kind), last - first);
-    const bool all = kind == FindingKind::unreadable;
+    const bool all = kind == FindingKind::unreadable || kind == FindingKind::not_opened;
     const std::size_t end = all ? last : std::min(last, first + kMostPrinted);
     for (std::size_t i = first; i < end; ++i) {
-      fmt::print("  {}\n", printable(report.findings[i].message));
+      const std::string& message = report.findings[i].message;
+      // A name in another message may have line breaks, which are no ends of lines.
+      if (kind == FindingKind::not_opened) {
+        print_lines(message);
+      } else {
+        fmt::print("  {}\n", printable(message));
+      }
     }
     if (end < last) fmt::print("  (and {} more: --json has all)\n", last - end);
     first = last;
@@ -275,17 +303,17 @@ Json json_of(const DataReport& report, const Verdict& verdict) {
   return out;
 }
 
-/// What the check finds. A data set that cannot be opened is the only finding.
+/// Returns what the check finds. A data set that cannot be opened is the only finding.
 DataReport check_config(const TrainSpec& spec, int workers) {
-  DataSets sets;
-  try {
-    sets = open_data(spec);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::data) throw;
+  std::string refused;
+  const DataSets sets = open_data(spec, &refused);
+  const Finding not_opened{FindingKind::not_opened, refused, {}};
+  if (!sets.train) {
     DataReport report;
-    report.findings.push_back({FindingKind::not_opened, error.what(), {}});
+    report.findings.push_back(not_opened);
     return report;
   }
+  say_notes(sets);
   const Splits splits = splits_of(spec, sets);
   install_signal_handlers();
   say(fmt::format("reading {} with {}",
@@ -298,7 +326,9 @@ DataReport check_config(const TrainSpec& spec, int workers) {
   check.on_progress = [&](const char* phase, std::int64_t done, std::int64_t total) {
     progress.update(phase, done, total, phase == std::string("read") ? "samples" : "pairs");
   };
-  return check_data(splits, check);
+  DataReport report = check_data(splits, check);
+  if (!refused.empty()) report.findings.insert(report.findings.begin(), not_opened);
+  return report;
 }
 
 }  // namespace
@@ -313,8 +343,7 @@ int run_data_check(const DataOptions& options) {
     fmt::print("{}\n", json_text(json_of(report, verdict)));
   } else if (report.splits.empty()) {
     fmt::print("error: {}\n", name_of(FindingKind::not_opened));
-    std::istringstream lines(report.findings[0].message);
-    for (std::string line; std::getline(lines, line);) fmt::print("  {}\n", printable(line));
+    print_lines(report.findings[0].message);
     fmt::print("\n1 error\n");
   } else {
     print_report(report, verdict);

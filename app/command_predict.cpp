@@ -147,10 +147,11 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
     requirements.known_classes = header.classes;
     requirements.features = header.features;
     requirements.type = header.sample_type;
+    requirements.leaves_out_files = of_data.data.on_bad_sample == OnBadSample::skip;
     parts = open_data(options, inputs, of_data, requirements, outputs, reads);
   } else {
     warn_of_arrays(spec, reads);
-    parts.push_back(open_pictures(inputs.pictures, requirements, outputs));
+    parts.push_back(open_pictures(inputs.pictures, requirements, outputs, reads));
   }
   Job job =
       make_job(spec, std::move(plan),

@@ -73,7 +73,10 @@ _dpt_value() {
         folder) _dpt_files "$value" none ;;
         config) _dpt_files "$value" '*.y?(a)ml' ;;
         checkpoint | run) _dpt_files "$value" '*.safetensors' ;;
-        samples) _dpt_files "$value" '*.@(jpg|jpeg|png|JPG|JPEG|PNG|yaml|yml)' ;;
+        samples)
+          local images='@([jJ][pP][gGeE]|[jJ][pP][eE][gG]|[jJ][fF][iI][fF]|[pP][nN][gG]|[wW][eE][bB][pP]'
+          images+='|[bB][mM][pP]|[gG][iI][fF]|[tT][iI][fF]?([fF])|[pP][bBgGpPnN][mM]|yaml|yml)'
+          _dpt_files "$value" "*.$images" ;;
       esac ;;
   esac
 }

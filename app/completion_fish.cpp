@@ -77,7 +77,7 @@ function __dpt_samples
     if string match -q -- 'data.*' (__dpt_token)
         __dpt_overrides
     else
-        __dpt_files .jpg .jpeg .png .yaml .yml
+        __dpt_files .jpg .jpeg .jpe .jfif .png .webp .bmp .gif .tif .tiff .pbm .pgm .ppm .pnm .yaml .yml
     end
 end
 )sh";

@@ -24,7 +24,7 @@ _dpt_samples() {
   if [[ $PREFIX == data.* ]]; then
     _dpt_override
   else
-    _files -g '*.(#i)(jpg|jpeg|png|yaml|yml)(-.)'
+    _files -g '*.(#i)(jpg|jpeg|jpe|jfif|png|webp|bmp|gif|tif|tiff|pbm|pgm|ppm|pnm|yaml|yml)(-.)'
   fi
 }
 

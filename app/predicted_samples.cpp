@@ -101,11 +101,16 @@ PredictInputs sort_inputs(const PredictOptions& options) {
 }
 
 PredictedPart open_pictures(const std::vector<std::string>& paths,
-                            const DataRequirements& requirements, const ModelOutputs& outputs) {
+                            const DataRequirements& requirements, const ModelOutputs& outputs,
+                            bool reports) {
   PredictedPart pictures;
   pictures.unreadable = std::make_shared<UnreadableSamples>();
+  ListedPictures listed = list_pictures(paths);
+  if (reports) {
+    for (const std::string& note : listed.notes) say("note: " + note);
+  }
   pictures.source =
-      open_picture_files(list_pictures(paths), requirements, outputs, pictures.unreadable);
+      open_picture_files(std::move(listed.paths), requirements, outputs, pictures.unreadable);
   pictures.indices = all_of(*pictures.source);
   return pictures;
 }
@@ -119,6 +124,9 @@ std::vector<PredictedPart> open_data(const PredictOptions& options, const Predic
     opened.unreadable = std::make_shared<UnreadableSamples>();
     opened.source =
         open_unlabelled(spec.data.dataset, part, requirements, outputs, opened.unreadable);
+    if (reports) {
+      for (const std::string& note : opened.unreadable->notes()) say("note: " + note);
+    }
     // Both parts go through one input kernel.
     if (opened.source) requirements.type = opened.source->type();
     return opened;

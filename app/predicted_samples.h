@@ -31,12 +31,14 @@ struct PredictedPart {
   std::int64_t first_index = 0;  ///< what the sample 0 of the source is called
 };
 
+/// With `reports`, says which files of the folders are left out.
 PredictedPart open_pictures(const std::vector<std::string>& paths,
-                            const DataRequirements& requirements, const ModelOutputs& outputs);
+                            const DataRequirements& requirements, const ModelOutputs& outputs,
+                            bool reports);
 
 /// The samples of a data set in its order: one part, or those of the training files and of the test
 /// files. `spec` is that of the data. With `reports`, a word on which they are where --split does
-/// not say it. Throws ErrorKind::data where there are none.
+/// not say it, and on files that are left out. Throws ErrorKind::data where there are none.
 std::vector<PredictedPart> open_data(const PredictOptions& options, const PredictInputs& inputs,
                                      const TrainSpec& spec, DataRequirements requirements,
                                      const ModelOutputs& outputs, bool reports);

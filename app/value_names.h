@@ -16,7 +16,7 @@ enum class ValueKind : std::uint8_t {
   config,      ///< a YAML file
   checkpoint,  ///< a safetensors file
   run,         ///< a run folder or a checkpoint
-  samples,     ///< JPEG and PNG files, folders of them, a YAML file, or KEY=VALUE of `data`
+  samples,     ///< image files, folders of them, a YAML file, or KEY=VALUE of `data`
   list,        ///< words separated by commas
   override_,   ///< KEY=VALUE of a config
 };

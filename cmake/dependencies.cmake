@@ -17,6 +17,8 @@ dpt_find_package(CLI11 libcli11-dev)
 dpt_find_package(ZLIB zlib1g-dev)
 dpt_find_package(JPEG libjpeg-dev)
 dpt_find_package(PNG libpng-dev)
+dpt_find_package(TIFF libtiff-dev)
+dpt_find_package(GIF libgif-dev)
 # The library and the compiler of messages, which is a package of its own.
 dpt_find_package(Protobuf "libprotobuf-dev and protobuf-compiler")
 if(NOT TARGET protobuf::protoc OR NOT TARGET protobuf::libprotobuf-lite)
@@ -41,6 +43,9 @@ function(dpt_find_library target header library package)
 endfunction()
 dpt_find_library(dpt_onednn dnnl.hpp dnnl libdnnl-dev)
 dpt_find_library(dpt_xxhash xxhash.h xxhash libxxhash-dev)
+# Debian 12's libwebp has no package file for CMake.
+dpt_find_library(dpt_webp webp/decode.h webp libwebp-dev)
+dpt_find_library(dpt_webpdemux webp/demux.h webpdemux libwebp-dev)
 include(CheckCXXSymbolExists)
 # Functions that choose between vector instructions, where the library was built with them.
 set(CMAKE_REQUIRED_INCLUDES ${dpt_xxhash_INCLUDE_DIR})
@@ -113,5 +118,5 @@ endfunction()
 # One line that says what this build has and what it leaves out.
 dpt_onednn_version(onednn)
 message(STATUS "dpt ${PROJECT_VERSION}: CPU with oneDNN ${onednn}, zlib ${ZLIB_VERSION_STRING}, "
-               "libjpeg ${JPEG_VERSION}, libpng ${PNG_VERSION_STRING}, protobuf ${Protobuf_VERSION}; "
+               "libjpeg ${JPEG_VERSION}, libpng ${PNG_VERSION_STRING}, libtiff ${TIFF_VERSION_STRING}, giflib ${GIF_VERSION}, libwebp, protobuf ${Protobuf_VERSION}; "
                "${dpt_charts_summary}; ${dpt_cuda_summary}")

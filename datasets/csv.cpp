@@ -282,9 +282,8 @@ DatasetKind csv_kind() {
       {train_files_field(&CsvOptions::train, csv_file_table()),
        val_files_field(&CsvOptions::val, csv_file_table()),
        test_files_field(&CsvOptions::test, csv_file_table()),
-       field(
-           "path", &CsvOptions::path,
-           "Name of the column with the paths of JPEG and PNG files; empty: samples are features."),
+       field("path", &CsvOptions::path,
+             "Name of the column with the paths of image files; empty: samples are features."),
        path_field("root", &CsvOptions::root,
                   "Folder that the paths are relative to; empty: that of the CSV file."),
        field("features", &CsvOptions::features,

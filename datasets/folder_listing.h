@@ -1,39 +1,24 @@
-// The listing of folders of pictures, one folder per class.
+// The listing of a data set's folders: one folder per class in each part.
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "datasets/folder_report.h"
+#include "datasets/picture_walk.h"
+
 namespace dpt {
 
-/// A picture in a class folder.
-struct ListedPicture {
-  std::string name;         ///< of the file, without its folder
-  std::uint64_t bytes = 0;  ///< its size
+/// The class folders of a part ("train"), sorted by name byte by byte, and the images below each.
+struct ListedPart {
+  std::string part;
+  std::vector<std::string> classes;
+  std::vector<std::vector<ListedPicture>> pictures;  ///< of each class
 };
 
-/// Lists one root. Links may point anywhere below it, and nowhere else. Hidden entries (.git,
-/// .ipynb_checkpoints) are ignored. Everything is sorted by name byte by byte. Throws
-/// ErrorKind::data naming the entry; of several that are wrong always the same one.
-class FolderListing {
- public:
-  explicit FolderListing(const std::string& root);
-
-  /// The class folders of a part ("train").
-  std::vector<std::string> classes(const std::string& part) const;
-
-  /// The pictures of class folders of a part, in the order of `classes`. One stat a file, because
-  /// sizes tell whether data has changed; several folders at a time.
-  std::vector<std::vector<ListedPicture>> pictures(const std::string& part,
-                                                   const std::vector<std::string>& classes) const;
-
- private:
-  void check_inside(const std::filesystem::directory_entry& entry) const;
-  void check_unusual(const std::filesystem::directory_entry& entry) const;
-
-  std::string root_, real_root_;
-};
+/// Lists a part of the folder `root`. Links are followed, hidden entries (.git, ._photo.jpg) are
+/// ignored. Adds to `report` what is wrong or left out; a part with no class folder is a problem.
+/// Throws ErrorKind::data for a folder that cannot be listed.
+ListedPart list_part(const std::string& root, const std::string& part, FolderReport& report);
 
 }  // namespace dpt

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "datasets/file_content.h"
+#include "datasets/image_formats.h"
 #include "datasets/pixels.h"
 #include "kernels/error.h"
 
@@ -46,26 +48,28 @@ Image decode_image(std::span<const std::byte> file, const std::string& name, std
   return decode_part(file, name, channels, all, options);
 }
 
+Image part_of_whole(Image image, const ChoosePart& choose) {
+  const PicturePart part = choose(image.height, image.width);
+  const PixelBox all{0, 0, image.height, image.width};
+  const bool is_whole = part.box == all && part.window == all && part.height == image.height &&
+                        part.width == image.width;
+  return is_whole ? std::move(image) : part_of(image, part);
+}
+
 Image decode_part(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
                   const ChoosePart& choose, const DecodeOptions& options) {
-  const auto begins_with = [&](const char* magic, std::size_t length) {
-    return file.size() >= length && std::memcmp(file.data(), magic, length) == 0;
-  };
-  if (begins_with("\xff\xd8\xff", 3)) return decode_jpeg(file, name, channels, choose, options);
-  if (begins_with("\x89PNG\r\n\x1a\n", 8)) {
-    Image image = decode_png(file, name, channels);
-    const PicturePart part = choose(image.height, image.width);
-    const PixelBox all{0, 0, image.height, image.width};
-    const bool is_whole = part.box == all && part.window == all && part.height == image.height &&
-                          part.width == image.width;
-    return is_whole ? std::move(image) : part_of(image, part);
-  }
   if (file.empty()) fail(ErrorKind::data, "{}: the file is empty", name);
-  std::string found;
-  for (const std::byte b : file.first(std::min<std::size_t>(file.size(), 8))) {
-    found += fmt::format(" {:02x}", std::to_integer<int>(b));
+  const ImageFormat* format = format_of_content(file);
+  if (!format) {
+    const FileContent found = content_of(file);
+    fail(ErrorKind::data, "{}: expected an image ({}), found {}: {}", name, readable_formats(),
+         found.what, found.remedy);
   }
-  fail(ErrorKind::data, "{}: neither a JPEG nor a PNG: the file begins with{}", name, found);
+  if (!format->decode) {
+    fail(ErrorKind::data, "{}: {}, which dpt does not read: convert it with {}", name,
+         format->with_article, format->converter);
+  }
+  return format->decode(file, name, channels, choose, options);
 }
 
 }  // namespace dpt

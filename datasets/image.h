@@ -1,4 +1,4 @@
-// Image files: JPEG and PNG.
+// Image files, and the pixels in them.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ namespace dpt {
 inline constexpr std::int64_t kMostSide = 16384;
 inline constexpr std::int64_t kMostImageBytes = std::int64_t{256} << 20;
 
-/// Whether a file of that name is taken for a picture: *.jpg, *.jpeg or *.png, in any case.
+/// Returns whether a file of that name is taken for an image: it has an extension of a format that
+/// dpt reads (datasets/image_formats.h), in any case.
 bool is_image_name(const std::string& name);
 
 /// The bytes of a picture's file. Throws ErrorKind::data.
@@ -30,11 +31,12 @@ struct DecodeOptions {
   bool only_libjpeg = false;
 };
 
-/// Decodes a JPEG or PNG file, told apart by content, to 1 channel (grey) or 3 (RGB). The pixels
-/// are those of Pillow's convert("L") and convert("RGB"), as torchvision's ImageFolder has them:
-/// transparency is dropped, of 16 bits the upper 8 are kept, orientation tags are ignored. (Pillow
-/// clips a grey PNG of 16 bits without transparency at 255, which makes most of them white.) `name`
-/// is used in messages. Throws ErrorKind::data.
+/// Decodes an image file, whose format follows from its content, to 1 channel (grey) or 3 (RGB).
+/// The pixels are those of Pillow's convert("L") and convert("RGB"), as torchvision's ImageFolder
+/// has them: transparency is dropped, an animation gives its first frame, of 16 bits the upper 8
+/// are kept, orientation tags are ignored except in TIFF. (Pillow clips grey images of 16 bits
+/// without transparency at 255, which makes most of them white.) `name` is used in messages. Throws
+/// ErrorKind::data.
 Image decode_image(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
                    const DecodeOptions& options = {});
 
@@ -45,10 +47,18 @@ Image decode_image(std::span<const std::byte> file, const std::string& name, std
 Image decode_part(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
                   const ChoosePart& choose, const DecodeOptions& options = {});
 
-// The two decoders.
+/// Returns the part of a decoded image that `choose` asks for.
+Image part_of_whole(Image image, const ChoosePart& choose);
+
+// The decoders, one per format (datasets/image_formats.h).
 Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
                   const ChoosePart& choose, const DecodeOptions& options);
 Image decode_png(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
+Image decode_webp(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
+Image decode_bmp(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
+Image decode_gif(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
+Image decode_tiff(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
+Image decode_pnm(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 
 /// The least M of the sizes M/8 that a JPEG is decoded at for the part, 8 if it is exact.
 int jpeg_eighths(const PicturePart& part);

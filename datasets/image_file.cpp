@@ -1,21 +1,17 @@
 // Files of pictures: their names and their bytes.
-#include <algorithm>
-#include <cctype>
 #include <cstdint>
-#include <filesystem>
 
 #include "datasets/image.h"
+#include "datasets/image_formats.h"
 #include "datasets/tar_reader.h"
 #include "engine/data/stage_clock.h"
 #include "kernels/error.h"
 
 namespace dpt {
-namespace fs = std::filesystem;
 
 bool is_image_name(const std::string& name) {
-  std::string extension = fs::path(name).extension().string();
-  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+  const ImageFormat* format = format_of_name(name);
+  return format && format->decode;
 }
 
 std::vector<std::byte> read_image_file(const std::string& path) {

@@ -1,5 +1,5 @@
-// One folder per class: ROOT/train/CLASS/*.jpg|png, and val/CLASS/* and test/CLASS/* if there are
-// such folders. The files are listed once, sorted by name.
+// One folder per class: images in and below ROOT/train/CLASS, and val/CLASS/* and test/CLASS/* if
+// there are such folders. The files are listed once, sorted by name.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -12,6 +12,7 @@
 #include "datasets/kinds.h"
 #include "datasets/picture_source.h"
 #include "datasets/requirements.h"
+#include "engine/data/unreadable_samples.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -59,8 +60,8 @@ bool has_folder(const std::string& root, const std::string& name) {
   if (type == fs::file_type::none) {
     fail(ErrorKind::data,
          "image_folder: {}: {} in it cannot be opened: {}; expected a folder with one folder per "
-         "class, or a link to one below {}",
-         root, name, error.message(), root);
+         "class, or a link to one",
+         root, name, error.message());
   }
   return type == fs::file_type::directory;
 }
@@ -145,21 +146,27 @@ std::string note_of_other_folders(const std::string& root, const PartFolders& pa
       root, some_of(others));
 }
 
-/// The class folders of a part by their labels.
-using LabelledFolders = std::map<std::int32_t, std::string>;
+/// Places of the class folders of a part in ListedPart, by their labels.
+using LabelledFolders = std::map<std::int32_t, std::size_t>;
 
-/// Their labels in `table`, which those of the training set make.
-LabelledFolders label_folders(const std::string& root, const std::string& part,
-                              const std::vector<std::string>& names, bool is_training,
-                              ClassTable& table) {
+/// Gives the class folders of a part their labels. A class that the table does not have becomes a
+/// problem of `report`.
+LabelledFolders label_folders(const std::string& root, const ListedPart& listed, bool is_training,
+                              ClassTable& table, FolderReport& report) {
   std::vector<std::int32_t> labels;
-  for (const std::string& name : names) {
-    labels.push_back(
-        table.label_of_name(name, [&] { return (fs::path(root) / part / name).string(); }));
+  for (const std::string& name : listed.classes) {
+    const auto where = [&] { return (fs::path(root) / listed.part / name).string(); };
+    try {
+      labels.push_back(table.label_of_name(name, where));
+    } catch (const Error& error) {
+      if (is_training || error.kind() != ErrorKind::data) throw;
+      report.add_problem(error.what());
+      labels.push_back(-1);
+    }
   }
   if (is_training) table.close(ClassOrder::bytes, labels);
   LabelledFolders folders;
-  for (std::size_t i = 0; i < names.size(); ++i) folders[labels[i]] = names[i];
+  for (std::size_t i = 0; i < labels.size(); ++i) folders[labels[i]] = i;
   return folders;
 }
 
@@ -174,71 +181,87 @@ void check_train_folder(const std::string& root) {
        root, root);
 }
 
-/// The pictures of a part, folder by folder in the order of their labels. `samples` has the classes
-/// and is given the labels.
-std::shared_ptr<const DataSource> open_folders(const FolderListing& listing,
-                                               const std::string& root, const std::string& part,
-                                               const LabelledFolders& folders, bool may_be_empty,
+/// Adds what is missing in a listed part to `report`: images at all and, in a part that is trained
+/// on, images of each class.
+void check_images(const std::string& root, const ListedPart& listed, bool is_training,
+                  FolderReport& report) {
+  const std::string folder = (fs::path(root) / listed.part).string();
+  bool has_images = false;
+  for (std::size_t i = 0; i < listed.classes.size(); ++i) {
+    has_images = has_images || !listed.pictures[i].empty();
+    if (listed.pictures[i].empty() && is_training) {
+      report.add_empty_class(folder + "/" + listed.classes[i]);
+    }
+  }
+  if (has_images || is_training || listed.classes.empty()) return;
+  report.add_problem(fmt::format(
+      "{}: no pictures in the class folders; expected {}/CLASS/*.jpg or *.png", folder, folder));
+}
+
+/// Opens the images of a part, folder by folder in the order of their labels. `samples` has the
+/// classes and is given the labels.
+std::shared_ptr<const DataSource> open_folders(const std::string& root, const ListedPart& listed,
+                                               const LabelledFolders& folders,
                                                PictureSource::Samples samples,
                                                const DataRequirements& requirements,
                                                std::int64_t cache_bytes) {
   Fingerprint hash;
   hash.add(fmt::format("image_folder v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                        requirements.input.c));
-  std::vector<std::string> names, files;
-  for (const auto& [label, name] : folders) names.push_back(name);
-  const std::vector<std::vector<ListedPicture>> pictures = listing.pictures(part, names);
-  auto listed = pictures.begin();
-  for (const auto& [label, name] : folders) {
-    const std::string folder = part + "/" + name;
-    if (listed->empty() && !may_be_empty) {
-      fail(ErrorKind::data, "{}: empty class folder: expected *.jpg, *.jpeg or *.png in it",
-           (fs::path(root) / folder).string());
-    }
-    for (const ListedPicture& picture : *listed) {
+  std::vector<std::string> files;
+  for (const auto& [label, place] : folders) {
+    const std::string folder = listed.part + "/" + listed.classes[place];
+    for (const ListedPicture& picture : listed.pictures[place]) {
       files.push_back(folder + "/" + picture.name);
       hash.add(files.back());
       hash.add(std::to_string(picture.bytes));
       samples.labels.push_back(label);
     }
-    ++listed;
-  }
-  if (files.empty()) {
-    fail(ErrorKind::data, "{}: no pictures in the class folders; expected {}/CLASS/*.jpg or *.png",
-         (fs::path(root) / part).string(), (fs::path(root) / part).string());
   }
   check_picture_count(root, files.size());
   return std::make_shared<ImageFolderSource>(root, std::move(files), std::move(samples),
                                              requirements, cache_bytes, hash.text());
 }
 
+constexpr const char* kWhyLeftOut = " (data.on_bad_sample: skip)";
+
 DataSets open_image_folder(const Variant& variant, const DataRequirements& requirements) {
   const auto& options = variant.as<ImageFolderOptions>();
   const std::string& root = options.root;
   check_image_root(root, requirements);
   check_train_folder(root);
-  const FolderListing listing(root);
+  const PartFolders parts(options);
+  FolderReport report("image_folder: " + root, requirements.leaves_out_files);
+  std::map<DataPart, ListedPart> listed;
+  for (const DataPart part : {DataPart::train, DataPart::val, DataPart::test}) {
+    if (parts.of(part).empty()) continue;
+    listed[part] = list_part(root, parts.of(part), report);
+    check_images(root, listed[part], part == DataPart::train, report);
+  }
+  if (listed[DataPart::train].classes.empty()) report.check();
   ClassTable table({}, fmt::format("{}/train", root), requirements);
-  const auto open = [&](const std::string& part, bool is_training) {
-    const LabelledFolders folders =
-        label_folders(root, part, listing.classes(part), is_training, table);
-    if (is_training && table.is_from_samples()) {
-      check_classes(fmt::format("image_folder: {}/train ({})", root, some_of(table.names())),
-                    table.names().size(), requirements);
-    }
+  std::map<DataPart, LabelledFolders> folders;
+  for (const auto& [part, each] : listed) {
+    folders[part] = label_folders(root, each, part == DataPart::train, table, report);
+  }
+  // Before the number of classes is compared: an empty folder may be the one too many.
+  report.check();
+  if (table.is_from_samples()) {
+    check_classes(fmt::format("image_folder: {}/train ({})", root, some_of(table.names())),
+                  table.names().size(), requirements);
+  }
+  const auto open = [&](DataPart part) -> std::shared_ptr<const DataSource> {
+    if (!listed.contains(part)) return nullptr;
     PictureSource::Samples samples;
     samples.classes = table.names();
-    return open_folders(listing, root, part, folders, !is_training, std::move(samples),
-                        requirements, options.cache_mib << 20);
+    return open_folders(root, listed[part], folders[part], std::move(samples), requirements,
+                        options.cache_mib << 20);
   };
-  DataSets sets;
-  const PartFolders parts(options);
-  sets.train = open(parts.train, true);
-  if (!parts.val.empty()) sets.val = open(parts.val, false);
-  if (!parts.test.empty()) sets.test = open(parts.test, false);
+  DataSets sets{open(DataPart::train), open(DataPart::test), open(DataPart::val), {}};
   if (std::string note = note_of_other_folders(root, parts); !note.empty()) {
     sets.notes.push_back(std::move(note));
   }
+  for (std::string& note : report.notes(kWhyLeftOut)) sets.notes.push_back(std::move(note));
   return sets;
 }
 
@@ -247,23 +270,26 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
 std::shared_ptr<const DataSource> open_image_folder_unlabelled(const Variant& variant,
                                                                DataPart part,
                                                                const DataRequirements& requirements,
-                                                               UnreadableSamples& /*unreadable*/) {
+                                                               UnreadableSamples& unreadable) {
   const auto& options = variant.as<ImageFolderOptions>();
   const std::string& root = options.root;
   check_image_root(root, requirements);
   if (part == DataPart::train) check_train_folder(root);
   const std::string folder = PartFolders(options).of(part);
   if (folder.empty()) return nullptr;
-  const FolderListing listing(root);
+  FolderReport report("image_folder: " + root, requirements.leaves_out_files);
+  const ListedPart listed = list_part(root, folder, report);
+  check_images(root, listed, false, report);
+  report.check();
+  for (const std::string& note : report.notes(kWhyLeftOut)) unreadable.add_note(note);
   const std::vector<std::string>& known = requirements.known_classes;
   LabelledFolders folders;
   auto next = static_cast<std::int32_t>(known.size());
-  for (const std::string& name : listing.classes(folder)) {
-    const auto found = std::find(known.begin(), known.end(), name);
-    folders[found == known.end() ? next++ : static_cast<std::int32_t>(found - known.begin())] =
-        name;
+  for (std::size_t i = 0; i < listed.classes.size(); ++i) {
+    const auto found = std::find(known.begin(), known.end(), listed.classes[i]);
+    folders[found == known.end() ? next++ : static_cast<std::int32_t>(found - known.begin())] = i;
   }
-  return open_folders(listing, root, folder, folders, true, {}, requirements, 0);
+  return open_folders(root, listed, folders, {}, requirements, 0);
 }
 
 }  // namespace
@@ -271,8 +297,10 @@ std::shared_ptr<const DataSource> open_image_folder_unlabelled(const Variant& va
 DatasetKind image_folder_kind() {
   static const ObjectTable table = object_table<ImageFolderOptions>(
       "image_folder",
-      "JPEG and PNG files in one folder per class; resized to the model's input (bilinear, "
-      "antialiased) and converted to its channels (grey or RGB).",
+      "Images (JPEG, PNG, WebP, BMP, GIF, TIFF, PNM) in one folder per class, or in folders below "
+      "it; resized to the model's input (bilinear, antialiased) and converted to its channels "
+      "(grey "
+      "or RGB). Links are followed. Other files are left out, with a note that counts them.",
       {path_field("root", &ImageFolderOptions::root,
                   "Folder with train/CLASS/*.jpg and, if there are such sets, val/CLASS/* for "
                   "validation and test/CLASS/* for the test.")

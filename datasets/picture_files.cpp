@@ -1,44 +1,50 @@
 #include "datasets/picture_files.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "datasets/fingerprint.h"
+#include "datasets/folder_report.h"
 #include "datasets/image.h"
+#include "datasets/image_formats.h"
 #include "datasets/picture_source.h"
+#include "datasets/picture_walk.h"
 #include "datasets/requirements.h"
 #include "datasets/unlabelled.h"
 #include "kernels/error.h"
-#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-/// The pictures below a folder, sorted by path.
-std::vector<std::string> pictures_below(const std::string& folder) {
+/// Adds the images below a folder, sorted by path, and notes of what is left out.
+void add_pictures_below(const std::string& folder, ListedPictures& listed) {
+  WalkedFolder walked = std::move(walk_folders({folder})[0]);
   std::vector<std::string> found;
-  std::error_code error;
-  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error)) {
-    check_stop();
-    if (it->path().filename().string().starts_with(".")) {
-      it.disable_recursion_pending();
-      continue;
-    }
-    std::error_code ignored;  // of a link that leads nowhere: reading it says so
-    if (it->is_directory(ignored)) continue;
-    if (is_image_name(it->path().string())) found.push_back(it->path().string());
+  for (const ListedPicture& picture : walked.pictures) {
+    found.push_back((fs::path(folder) / picture.name).string());
   }
-  if (error) fail(ErrorKind::data, "{}: cannot be listed: {}", folder, error.message());
+  // What is named as an image and cannot be opened is a sample that cannot be read.
+  std::erase_if(walked.bad, [&](const BadFile& bad) {
+    if (bad.kind == BadFileKind::unread_format) return false;
+    found.push_back(bad.path);
+    return true;
+  });
+  FolderReport report(folder, true);
+  report.add(walked);
+  const std::vector<std::string> notes = report.notes("");
   if (found.empty()) {
-    fail(ErrorKind::data,
-         "{}: expected pictures (*.jpg, *.jpeg or *.png) in the folder, found none", folder);
+    fail(ErrorKind::data, "{}: expected images ({}) in the folder, found none{}", folder,
+         fmt::join(readable_extensions(), ", "),
+         notes.empty() ? std::string() : fmt::format(" ({})", fmt::join(notes, "; ")));
   }
   std::sort(found.begin(), found.end());
-  return found;
+  listed.paths.insert(listed.paths.end(), found.begin(), found.end());
+  listed.notes.insert(listed.notes.end(), notes.begin(), notes.end());
 }
 
 class PictureFilesSource final : public PictureSource {
@@ -63,18 +69,17 @@ class PictureFilesSource final : public PictureSource {
 
 }  // namespace
 
-std::vector<std::string> list_pictures(const std::vector<std::string>& paths) {
-  std::vector<std::string> all;
+ListedPictures list_pictures(const std::vector<std::string>& paths) {
+  ListedPictures listed;
   for (const std::string& path : paths) {
-    std::error_code error;  // of a path that cannot be looked at: reading it says so
-    if (!fs::is_directory(path, error)) {
-      all.push_back(path);
-      continue;
+    std::error_code error;  // Reading a path that cannot be examined reports it.
+    if (fs::is_directory(path, error)) {
+      add_pictures_below(path, listed);
+    } else {
+      listed.paths.push_back(path);
     }
-    const std::vector<std::string> below = pictures_below(path);
-    all.insert(all.end(), below.begin(), below.end());
   }
-  return all;
+  return listed;
 }
 
 std::shared_ptr<const DataSource> open_picture_files(

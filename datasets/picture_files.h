@@ -10,11 +10,17 @@
 
 namespace dpt {
 
-/// The files that `paths` name, in their order; of a folder all pictures below it, sorted by path.
-/// Hidden files and folders, and links to folders below it, are left out. Other paths are taken as
-/// they are, whether or not they can be read. Throws ErrorKind::data for a folder that cannot be
-/// listed or has no pictures.
-std::vector<std::string> list_pictures(const std::vector<std::string>& paths);
+/// Files that dpt predict was asked for.
+struct ListedPictures {
+  std::vector<std::string> paths;
+  std::vector<std::string> notes;  ///< files in the folders that were left out
+};
+
+/// Lists the files that `paths` name, in their order; of a folder all images below it, sorted by
+/// path. Links are followed; hidden files and folders are ignored. Other paths are taken as they
+/// are, whether or not they can be read. Throws ErrorKind::data for a folder that cannot be listed
+/// or has no images.
+ListedPictures list_pictures(const std::vector<std::string>& paths);
 
 /// One sample for each file, as open_unlabelled. Throws ErrorKind::data for a model whose input is
 /// no picture.

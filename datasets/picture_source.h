@@ -1,4 +1,4 @@
-// A data set of JPEG and PNG files, wherever these are: a picture is decoded and resized when it is
+// A data set of image files, wherever these are: a picture is decoded and resized when it is
 // asked for, and kept as long as the cache's budget covers the whole data set.
 #pragma once
 

@@ -1,6 +1,7 @@
 // WebDataset: tar shards in which the files of a sample follow each other and have the same name up
 // to its first dot (000123.jpg, 000123.cls). Opening lists the members and reads the labels; a
 // picture is read by its offset when it is asked for.
+#include <fmt/ranges.h>
 #include <glob.h>
 
 #include <algorithm>
@@ -13,6 +14,8 @@
 
 #include "datasets/class_table.h"
 #include "datasets/fingerprint.h"
+#include "datasets/image.h"
+#include "datasets/image_formats.h"
 #include "datasets/kinds.h"
 #include "datasets/picture_source.h"
 #include "datasets/requirements.h"
@@ -158,6 +161,12 @@ struct ShardMember {
   bool is_picture() const {
     return extension == "jpg" || extension == "jpeg" || extension == "png";
   }
+  /// Returns whether it is an image that counts if the sample has no JPEG or PNG: earlier releases,
+  /// which read only these, took it for a description.
+  bool is_other_picture() const {
+    return !is_picture() && extension.find('.') == std::string::npos &&
+           is_image_name("x." + extension);
+  }
   std::string key, extension;
   bool is_hidden = false;
 };
@@ -245,16 +254,21 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
   struct Open {
     std::string key, extensions;
     std::optional<TarMember> picture, cls, json;
+    std::vector<TarMember> other_pictures{};
   };
   std::optional<Open> open;
   const auto finish = [&] {
     if (!open) return;
+    if (!open->picture && open->other_pictures.size() == 1) {
+      open->picture = open->other_pictures[0];
+    }
     if (!open->picture || (labels && !open->cls && !open->json)) {
       fail(ErrorKind::data,
            "{}, sample {}: expected {}, found {} (the members of a sample follow each other, with "
            "the same name up to its first dot)",
            path, open->key,
-           open->picture ? "a label (.cls or .json)" : "a picture (.jpg, .jpeg or .png)",
+           open->picture ? "a label (.cls or .json)"
+                         : fmt::format("one image ({})", fmt::join(readable_extensions(), ", ")),
            open->extensions);
     }
     index.names += open->picture->name;
@@ -281,6 +295,7 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
       open.emplace();
       open->key = name.key;
     }
+    if (name.is_other_picture()) open->other_pictures.push_back(member);
     open->extensions += fmt::format("{}{}", open->extensions.empty() ? "" : ", ",
                                     name.extension.empty() ? "no extension" : "." + name.extension);
     std::optional<TarMember>* part = name.is_picture()          ? &open->picture
@@ -453,7 +468,8 @@ DatasetKind webdataset_kind() {
       "webdataset",
       "Tar files that are not compressed, in which the files of a sample follow each other and "
       "have "
-      "the same name up to its first dot: a picture (.jpg, .jpeg or .png), read as image_folder "
+      "the same name up to its first dot: an image (.jpg, .jpeg or .png, else of another extension "
+      "that image_folder reads), read as image_folder "
       "does, and the number or the name of its class as text (.cls) or as \"label\" or \"cls\" in "
       "JSON (.json). "
       "Others are ignored. The shards must not change while they are used.",

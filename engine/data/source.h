@@ -93,6 +93,8 @@ struct DataRequirements {
   /// Of samples to be predicted: what those of the checkpoint's run were, where it is known.
   std::vector<std::string> features = {};
   std::optional<DType> type = {};
+  /// Files of the data set that cannot be samples are left out, with a note, not refused.
+  bool leaves_out_files = false;
 };
 
 /// What a model says of a sample.

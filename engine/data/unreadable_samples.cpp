@@ -16,4 +16,14 @@ std::map<std::int64_t, std::string> UnreadableSamples::take_below(std::int64_t e
   return taken;
 }
 
+void UnreadableSamples::add_note(const std::string& note) {
+  const std::lock_guard lock(mutex_);
+  notes_.push_back(note);
+}
+
+std::vector<std::string> UnreadableSamples::notes() const {
+  const std::lock_guard lock(mutex_);
+  return notes_;
+}
+
 }  // namespace dpt

@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace dpt {
 
@@ -15,10 +16,14 @@ class UnreadableSamples {
   void add(std::int64_t index, const std::string& problem);
   /// Those of the samples before `end` that were not taken yet.
   std::map<std::int64_t, std::string> take_below(std::int64_t end);
+  /// Adds a note about files that were left out and are no samples.
+  void add_note(const std::string& note);
+  std::vector<std::string> notes() const;
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::int64_t, std::string> problems_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace dpt

@@ -32,12 +32,14 @@ std::int64_t Job::eval_batch() const {
 }
 
 DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan) {
-  return {{spec.model.input[1], spec.model.input[2], spec.model.input[0]},
-          plan.classes,
-          spec.data.on_bad_sample == OnBadSample::salvage,
-          !divide_transforms(spec.data.transforms.train).host.empty() ||
-              !divide_transforms(spec.data.transforms.eval).host.empty(),
-          spec.data.val_split.group};
+  DataRequirements requirements{{spec.model.input[1], spec.model.input[2], spec.model.input[0]},
+                                plan.classes,
+                                spec.data.on_bad_sample == OnBadSample::salvage,
+                                !divide_transforms(spec.data.transforms.train).host.empty() ||
+                                    !divide_transforms(spec.data.transforms.eval).host.empty(),
+                                spec.data.val_split.group};
+  requirements.leaves_out_files = spec.data.on_bad_sample == OnBadSample::skip;
+  return requirements;
 }
 
 std::vector<ParamPlace> param_places(const Plan& plan) {

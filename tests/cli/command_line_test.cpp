@@ -158,7 +158,8 @@ TEST_CASE("what a run says of itself") {
                                      "data.test_size=0", "--max-steps", "2"});
   check_contains(first.err, "run folder r\n");
   check_contains(first.err, "51 parameters, 48 training samples, batch 8 on 1 replica(s) (cpu)\n");
-  check_contains(first.err, "no validation samples (data.val_split is 0, and the data set has none)\n");
+  check_contains(first.err,
+                 "no validation samples (data.val_split is 0, and the data set has none)\n");
   const Finished whole = w.run_well({"train", "small.yaml", "train.epochs=2"});
   CHECK_FALSE(contains(whole.err, "no validation samples"));
   CHECK_FALSE(contains(whole.err, "resuming"));

@@ -218,7 +218,7 @@ TEST_CASE("data check: every unreadable file is named, with the reason") {
         "test/cow/huge.jpg\ntrain/ant/corrupt.png\ntrain/ant/truncated.jpg\n"
         "train/bee/empty.png\ntrain/bee/text.jpg\ntrain/cow/huge.png\n");
   CHECK(!message_of(report, "unreadable", "empty.png: the file is empty").empty());
-  CHECK(!message_of(report, "unreadable", "text.jpg: neither a JPEG nor a PNG").empty());
+  CHECK(!message_of(report, "unreadable", "text.jpg: expected an image (JPEG, ").empty());
   CHECK(!message_of(report, "unreadable", "huge.png: 60000x60000 pixels").empty());
   CHECK(!message_of(report, "unreadable", "huge.jpg: 16000x16000 pixels").empty());
   CHECK(report["splits"]["train"]["unreadable"] == 5);
@@ -282,9 +282,35 @@ TEST_CASE("data check: what opening refuses is a finding too") {
   CHECK(text.exit_code == 3);
   check_contains(text.out, "error: not_opened");
   fs::remove_all(w.dir.file("pictures/test/dog"));
-  w.put("train/ant/more/1.png", png_of(601));
-  check_contains(w.check(3)["findings"][0]["message"], "a folder inside a class folder");
-  fs::remove_all(w.dir.file("pictures/train/ant/more"));
+  // The other files are checked, too.
+  w.put("train/ant/1.heic", {1});
+  w.put("train/bee/2.avif", {1});
+  w.put("train/bee/Thumbs.db", {1});
+  w.put("train/cow/text.webp", {'n', 'o', 'n', 'e'});
+  const json both = w.check(3);
+  CHECK(both["errors"] == 2);
+  REQUIRE(both["findings"].size() == 2);
+  CHECK(both["findings"][0]["kind"] == "not_opened");
+  check_contains(both["findings"][0]["message"], "2 problems with the files:\n");
+  check_contains(both["findings"][0]["message"], "1.heic: a HEIC image");
+  check_contains(both["findings"][0]["message"], "2.avif: an AVIF image");
+  CHECK(found(both, "unreadable") == "train/cow/text.webp\n");
+  const Finished listed = w.run({"data", "check", "small.yaml"});
+  check_contains(listed.out, "error: not_opened (1)\n  image_folder: ");
+  check_contains(listed.out, "pictures/train/ant/1.heic: a HEIC image");
+  check_contains(listed.err, "1 file that is no image is left out: Thumbs.db 1");
+  // So does config check.
+  const Finished config = w.run({"config", "check", "small.yaml"});
+  CHECK(config.exit_code == 3);
+  for (const char* name :
+       {"1.heic: a HEIC image", "2.avif: an AVIF image", "text.webp: expected"}) {
+    check_contains(config.err, name);
+  }
+  const json left_out = w.check(3, {"data.on_bad_sample=skip"});
+  CHECK(left_out["errors"] == 1);
+  for (const char* name : {"train/ant/1.heic", "train/bee/2.avif", "train/cow/text.webp"}) {
+    fs::remove(w.dir.file("pictures/" + std::string(name)));
+  }
   // A config that is wrong is no finding about the data.
   CHECK(w.run({"data", "check", "small.yaml", "data.val_split=1000"}).exit_code == 2);
 }

@@ -8,6 +8,7 @@
 #include "datasets/idx.h"
 #include "datasets/image.h"
 #include "datasets/npy_array.h"
+#include "tests/engine/data/golden_images.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/fuzz.h"
@@ -75,6 +76,17 @@ TEST_CASE("fuzz: JPEG") {
     seeds.push_back(jpeg(83, 70, 3, noise(83 * 70 * 3), how));
   }
   fuzz(seeds, 6000, [](const Bytes& bytes) { decode_some(bytes, "x.jpg"); });
+}
+
+TEST_CASE("fuzz: WebP, BMP, GIF, TIFF and PNM") {
+  for (const char* format : {"WEBP", "BMP", "GIF", "TIFF", "PNM"}) {
+    CAPTURE(format);
+    std::vector<Bytes> seeds;
+    for (const GoldenImage& each : golden_images()) {
+      if (each.format() == format) seeds.push_back(each.file);
+    }
+    fuzz(seeds, 3000, [](const Bytes& bytes) { decode_some(bytes, "x.img"); });
+  }
 }
 
 TEST_CASE("fuzz: IDX, plain and compressed") {

@@ -294,7 +294,7 @@ TEST_CASE("image_folder: folders that are refused") {
   SUBCASE("empty class") {
     fs::create_directory(dir / "train/emu");
     CHECK(dir.error({{4, 4, 3}, 3}) ==
-          "$/train/emu: empty class folder: expected *.jpg, *.jpeg or *.png in it");
+          "$/train/emu: an empty class folder: put images into it, or remove it");
   }
   SUBCASE("classes and outputs differ") {
     CHECK(dir.error({{4, 4, 3}, 10}) ==
@@ -317,23 +317,15 @@ TEST_CASE("image_folder: folders that are refused") {
   }
   SUBCASE("a picture next to the classes") {
     dir.write("train/1.png", grey_png(1));
-    CHECK(dir.error() ==
-          "$/train/1.png: an image next to the class folders; expected $/train/CLASS/1.png");
-  }
-  SUBCASE("a folder inside a class") {
-    dir.write("train/cat/more/1.png", grey_png(1));
-    CHECK(dir.error() ==
-          "$/train/cat/more: a folder inside a class folder; images must be directly in the class "
-          "folder");
-  }
-  SUBCASE("another kind of file") {
-    dir.write("train/cat/notes.txt", {1});
-    CHECK(dir.error() ==
-          "$/train/cat/notes.txt: not named *.jpg, *.jpeg or *.png: remove or convert it");
+    CHECK(
+        dir.error() ==
+        "$/train/1.png: an image next to the class folders: move it into the folder of its class");
   }
   SUBCASE("a pipe") {
     REQUIRE(mkfifo((dir / "train/cat/p.png").c_str(), 0600) == 0);
-    CHECK(dir.error() == "$/train/cat/p.png: not a regular file");
+    CHECK(dir.error() ==
+          "$/train/cat/p.png: not a regular file: remove it, or leave it out with "
+          "data.on_bad_sample: skip");
   }
   SUBCASE("channels that pictures do not have") {
     CHECK(dir.error({{4, 4, 4}, 2}) ==
@@ -343,8 +335,7 @@ TEST_CASE("image_folder: folders that are refused") {
 
 TEST_CASE("image_folder: parts that cannot be opened") {
   const FolderDir dir;
-  const std::string expected =
-      "expected a folder with one folder per class, or a link to one below $";
+  const std::string expected = "expected a folder with one folder per class, or a link to one";
   const auto error = [&](const std::string& test) {
     return error_of(
         [&] {
@@ -398,48 +389,31 @@ TEST_CASE("image_folder: many files and folders are listed in order, by several 
   }
   CHECK(sets.train->label(8 + kMany) == 8);
   // Of several entries that are wrong, all processes name the same.
-  for (int c = kClasses - 1; c > 2; --c) dir.write(fmt::format("train/{:02}/a.txt", c), {1});
+  for (int c = kClasses - 1; c > 2; --c) dir.write(fmt::format("train/{:02}/a.heic", c), {1});
   for (int round = 0; round < 20; ++round) {
-    REQUIRE(error_of(read, dir) ==
-            "$/train/03/a.txt: not named *.jpg, *.jpeg or *.png: remove or convert it");
+    REQUIRE(
+        error_of(read, dir) ==
+        "$/train/03/a.heic, $/train/04/a.heic, $/train/05/a.heic and 34 more: HEIC images, which "
+        "dpt does not read: convert them with heif-convert IN.heic OUT.jpg, or leave them out "
+        "with data.on_bad_sample: skip");
   }
 }
 
-TEST_CASE("image_folder: links may not leave the root") {
+TEST_CASE("image_folder: links within the root, and to nowhere") {
   const FolderDir dir;
   const TempDir outside;
-  outside.write("secret.png", grey_png(9));
   fs::create_symlink("../dog/b.png", dir / "train/cat/link.png");
   CHECK(dir.read().train->size() == 6);
   fs::remove(dir / "train/cat/link.png");
-  SUBCASE("a file") {
-    fs::create_symlink(outside / "secret.png", dir / "train/cat/link.png");
-    CHECK(dir.error() == "$/train/cat/link.png: a link to " +
-                             fs::canonical(outside / "secret.png").string() +
-                             ", outside of $: refused; copy the files or move root");
-  }
-  SUBCASE("a class") {
-    fs::remove_all(dir / "train/dog");
-    fs::create_directory_symlink(outside.path(), dir / "train/dog");
-    CHECK(dir.error().starts_with("$/train/dog: a link to "));
-  }
-  SUBCASE("a part") {
-    fs::remove_all(dir / "test");
-    fs::create_directory_symlink(outside.path(), dir / "test");
-    CHECK(dir.error().starts_with("$/test: a link to "));
-  }
-  SUBCASE("a folder whose name begins with the root's") {
-    const std::string sibling = dir.path() + "-other";
-    fs::create_directory(sibling);
-    fs::copy_file(outside / "secret.png", sibling + "/secret.png");
-    fs::create_symlink(sibling + "/secret.png", dir / "train/cat/link.png");
-    const std::string error = dir.error();
-    fs::remove_all(sibling);
-    CHECK(error.starts_with("$/train/cat/link.png: a link to "));
-  }
   SUBCASE("nowhere") {
     fs::create_symlink("nothing", dir / "train/cat/link.png");
-    CHECK(dir.error() == "$/train/cat/link.png: No such file or directory");
+    CHECK(dir.error() ==
+          "$/train/cat/link.png: a link that leads nowhere: restore its target or remove it, or "
+          "leave it out with data.on_bad_sample: skip");
+  }
+  SUBCASE("a class that leads nowhere") {
+    fs::create_symlink("nothing", dir / "train/emu");
+    CHECK(dir.error() == "$/train/emu: No such file or directory");
   }
   SUBCASE("the root itself may be a link") {
     fs::create_directory_symlink(dir.path(), outside / "root");

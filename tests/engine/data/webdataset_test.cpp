@@ -292,14 +292,37 @@ TEST_CASE(
                     bytes));
 }
 
+TEST_CASE("webdataset: images of other formats, which beside a JPEG or PNG are descriptions") {
+  const TempDir dir;
+  const auto pgm = [](char value) { return "P5 4 4 255\n" + std::string(16, value); };
+  write_bytes(dir / "s.tar", tar({{"a.pgm", pgm(7)},
+                                  {"a.cls", "1"},
+                                  {"b.tif", "II*"},
+                                  {"b.png", grey_file(4)},
+                                  {"b.gif", "GIF"},
+                                  {"b.cls", "2"},
+                                  {"c.seg.gif", "GIF"},
+                                  {"c.PGM", pgm(9)},
+                                  {"c.cls", "0"}}));
+  const DataSets sets = open_shards(dir, "s.tar");
+  REQUIRE(sets.train->size() == 3);
+  CHECK(sample(*sets.train, 0) == std::pair(Bytes(16, 7), 1));
+  CHECK(sample(*sets.train, 1) == std::pair(Bytes(16, 4), 2));
+  CHECK(sample(*sets.train, 2) == std::pair(Bytes(16, 9), 0));
+}
+
 TEST_CASE("webdataset: samples that are incomplete, twice there, or without a good label") {
   const TempDir dir;
   const std::string picture = grey_file(1);
   CHECK(shard_error(dir, tar({{"a.png", picture}, {"b.cls", "1"}, {"b.png", picture}})) ==
         "$/s.tar, sample a: expected a label (.cls or .json), found .png (the members of a sample "
         "follow each other, with the same name up to its first dot)");
-  check_contains(shard_error(dir, tar({{"a.cls", "1"}, {"a.gif", "GIF"}})),
-                 "sample a: expected a picture (.jpg, .jpeg or .png), found .cls, .gif (the");
+  check_contains(shard_error(dir, tar({{"a.cls", "1"}, {"a.txt", "GIF"}})),
+                 "sample a: expected one image (.jpg, .jpeg, .jpe, .jfif, .png, .webp, .bmp, .gif, "
+                 ".tif, .tiff, .pbm, .pgm, .ppm, .pnm), found .cls, .txt (the");
+  // Beside a JPEG or PNG, another image is a description, as in earlier releases.
+  check_contains(shard_error(dir, tar({{"a.cls", "1"}, {"a.gif", "GIF"}, {"a.bmp", "BM"}})),
+                 "sample a: expected one image (");
   check_contains(shard_error(dir, tar({{"a.png", picture}, {"a", "1"}})),
                  "found .png, no extension (the");
   // All pictures first.

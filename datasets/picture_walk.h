@@ -1,0 +1,51 @@
+// A walk through folders of image files: nested folders and links are followed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace dpt {
+
+/// An image file below a folder.
+struct ListedPicture {
+  std::string name;         ///< relative to the folder
+  std::uint64_t bytes = 0;  ///< size of the file
+};
+
+/// Reasons why a file that is named as an image cannot be read.
+enum class BadFileKind : std::uint8_t { unread_format, dead_link, not_regular };
+
+struct BadFile {
+  BadFileKind kind;
+  std::string path;
+};
+
+/// Everything below a folder except hidden entries (.git, ._photo.jpg).
+struct WalkedFolder {
+  std::vector<ListedPicture> pictures;         ///< sorted by name, byte by byte
+  std::vector<BadFile> bad;                    ///< in the order of their paths
+  std::map<std::string, std::int64_t> others;  ///< files that are no images, by group_of_file
+  std::vector<std::string> loops;              ///< paths of links to a folder above them
+};
+
+/// Returns the group in which a file that is no image is counted: its extension in lower case, or
+/// its name if it has no extension or belongs to the system (Thumbs.db).
+std::string group_of_file(const std::string& name);
+
+/// Walks several folders at a time. One stat per image: sizes tell whether data has changed. The
+/// result does not depend on the order in which the system lists entries. Throws ErrorKind::data
+/// for a folder that cannot be listed.
+std::vector<WalkedFolder> walk_folders(const std::vector<std::string>& folders);
+
+/// An entry of a folder.
+struct FolderEntry {
+  std::string name;
+  unsigned char type;  ///< a DT_ constant of dirent.h, DT_UNKNOWN if the file system does not tell
+};
+
+/// Lists a folder without its hidden entries, sorted by name byte by byte. Throws ErrorKind::data.
+std::vector<FolderEntry> entries_of_folder(const std::string& path);
+
+}  // namespace dpt

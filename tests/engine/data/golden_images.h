@@ -1,0 +1,23 @@
+// Files of tests/golden/image_formats.json, with Pillow's pixels.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/engine/data/support.h"
+
+namespace dpt::data_test {
+
+struct GoldenImage {
+  std::string name;  ///< begins with its format: "TIFF palette, 8 bits"
+  Bytes file, rgb, grey;
+  std::int64_t height = 0, width = 0;
+  std::string format() const { return name.substr(0, name.find(' ')); }
+};
+
+const std::vector<GoldenImage>& golden_images();
+/// Returns the image with that name; fails the test if there is none.
+const GoldenImage& golden_image(const std::string& name);
+
+}  // namespace dpt::data_test
