@@ -221,6 +221,7 @@ devices: auto
 
 int run_config_check(const ConfigOptions& options) {
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
+  refuse_random_evaluation(spec);
   const Plan plan = check_without_data(spec);
   const std::string weights = check_weights(spec, plan);
   const std::string data = check_listed_data(spec, plan);

@@ -14,6 +14,7 @@
 #include "datasets/class_table.h"
 #include "engine/checkpoints/file_io.h"
 #include "engine/checkpoints/state_checks.h"
+#include "engine/data/input_draws.h"
 #include "engine/spec/paths.h"
 #include "engine/spec/read_spec.h"
 #include "engine/spec/sources.h"
@@ -227,11 +228,17 @@ void check_keeps_config(const TrainOptions& options, const std::string& folder) 
        options.config, folder);
 }
 
+void refuse_random_evaluation(const TrainSpec& spec) {
+  const std::string problem = random_evaluation(spec.data.transforms);
+  if (!problem.empty()) throw Error(ErrorKind::usage, problem);
+}
+
 TrainStart load_start(const TrainOptions& options, const Job& job, const std::string& folder,
                       Progress& progress) {
   TrainStart start;
   std::optional<ResumeChoice> choice = choose_checkpoint(options, folder, job.plan, progress);
   if (!choice) {
+    refuse_random_evaluation(job.spec);
     check_can_be_saved(job);
     start.point = fresh_start(job);
     if (const auto weights = start_weights(options, job.spec)) {

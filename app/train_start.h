@@ -34,6 +34,9 @@ RunFolder open_folder(const TrainOptions& options, const TrainSpec& spec, const 
 /// replace: `folder`/config.yaml, where no run has written it.
 void check_keeps_config(const TrainOptions& options, const std::string& folder);
 
+/// Throws ErrorKind::usage if evaluations of a new run would be random.
+void refuse_random_evaluation(const TrainSpec& spec);
+
 /// Where a run starts, and what it was read from (empty for a fresh start).
 struct TrainStart {
   std::string checkpoint;

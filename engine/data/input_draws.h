@@ -80,6 +80,14 @@ std::int32_t mix_targets(const TargetShape& mixed, const BatchMix& mix, const Sa
 /// the network values other than those it was trained on; empty otherwise.
 std::string different_normalisation(const TransformsSpec& transforms);
 
+/// Returns a message for a mean of Normalize above 1, which samples of 0 to 1 do not have; empty if
+/// there is none.
+std::string large_mean(const TransformsSpec& transforms);
+
+/// Returns a message for random transforms of evaluations, which then depend on chance; empty if
+/// there are none. New runs are refused with it; stored ones may have them.
+std::string random_evaluation(const TransformsSpec& transforms);
+
 /// Throws ErrorKind::usage where the list of evaluation has a transform that only training has.
 void check_evaluation_transforms(const TransformsSpec& transforms);
 

@@ -230,6 +230,37 @@ void check_transforms(const std::vector<Variant>& transforms, SampleShape model_
   make_input_desc(transforms, DType::u8, raw, model_input, 0);
 }
 
+std::string large_mean(const TransformsSpec& transforms) {
+  for (const auto& [name, list] :
+       {std::pair("train", &transforms.train), std::pair("eval", &transforms.eval)}) {
+    for (const Variant& transform : *list) {
+      if (transform.table != &normalize_table()) continue;
+      const std::vector<double>& means = transform.as<NormalizeOptions>().mean;
+      const auto large =
+          std::find_if(means.begin(), means.end(), [](double mean) { return std::abs(mean) > 1; });
+      if (large == means.end()) continue;
+      return fmt::format(
+          "data.transforms.{}: Normalize has the mean {:g}, but its input is 0 to 1: divide mean "
+          "and std by 255",
+          name, *large);
+    }
+  }
+  return {};
+}
+
+std::string random_evaluation(const TransformsSpec& transforms) {
+  for (const Variant& each : transforms.eval) {
+    const bool is_random = each.type.starts_with("Random") || each.type == "ColorJitter" ||
+                           each.type == "TrivialAugmentWide";
+    if (!is_random) continue;
+    return fmt::format(
+        "{}: {} is random: validation, test and predict would measure changed samples. Move it to "
+        "data.transforms.train, or use Resize and CenterCrop",
+        each.where.text(), each.type);
+  }
+  return {};
+}
+
 std::string different_normalisation(const TransformsSpec& transforms) {
   const std::string train = normalisation_text(transforms.train);
   const std::string eval = normalisation_text(transforms.eval);

@@ -4,9 +4,12 @@
 
 #include <filesystem>
 
+#include "engine/training/run_files.h"
 #include "tests/cli/tiny.h"
+#include "tests/support/rewrite.h"
 
 using namespace dpt::testing;
+using dpt::list_checkpoints;
 
 namespace {
 
@@ -74,6 +77,49 @@ TEST_CASE(
   CHECK(w.run_well({"config", "check", "small.yaml", transforms}).err ==
         "dpt: warning: data.transforms: train has Normalize with mean [0.5], std [0.25], eval with "
         "nothing: evaluations show the network other values than it is trained on\n");
+}
+
+TEST_CASE("random transforms of evaluations: refused for a new run, a warning for a stored one") {
+  const Tiny w;
+  const std::string random = "data.transforms.eval=[{type: RandomHorizontalFlip, p: 0.5}]";
+  const std::string text = "RandomHorizontalFlip is random: validation, test and predict";
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"config", "check"}, {"train"}, {"train", "--dry-run"}}) {
+    const Finished refused = w.run(command, {"small.yaml", random});
+    CHECK(refused.exit_code == 2);
+    check_contains(refused.err, text);
+  }
+  // As an earlier release has stored it.
+  w.run_well({"train", "small.yaml", "train.epochs=2", "--max-steps", "1"});
+  const std::string file = list_checkpoints(w.dir.file("runs/tiny/checkpoints")).at(0);
+  rewrite_checkpoint(file, file, [](dpt::Metadata& metadata, auto&) {
+    std::string& config = metadata.at("dpt.config");
+    const std::string none = "    eval: []\n";
+    const std::size_t at = config.find(none);
+    REQUIRE(at != std::string::npos);
+    config.replace(at, none.size(),
+                   "    eval:\n      - type: RandomHorizontalFlip\n        p: 0.5\n");
+  });
+  const Finished resumed = w.run_well({"train", "small.yaml", "train.epochs=2", random});
+  check_contains(resumed.err, "warning: ");
+  check_contains(resumed.err, text);
+  w.run_well({"eval", "runs/tiny"});
+}
+
+TEST_CASE("a mean of Normalize above 1 is said where samples are 8-bit") {
+  const Tiny w;
+  const auto checked = [&](const char* mean) {
+    return w
+        .run_well({"config", "check", "small.yaml",
+                   fmt::format("data.transforms={{train: [{{type: Normalize, mean: [{0}], std: "
+                               "[60]}}], eval: [{{type: Normalize, mean: [{0}], std: [60]}}]}}",
+                               mean)})
+        .err;
+  };
+  CHECK(checked("120") ==
+        "dpt: warning: data.transforms.train: Normalize has the mean 120, but its input is 0 to 1: "
+        "divide mean and std by 255\n");
+  CHECK(checked("0.5").empty());
 }
 
 TEST_CASE("the shipped configs have nothing that is hardly meant") {
