@@ -12,6 +12,7 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/gate.h"
+#include "app/hyperparameters.h"
 #include "app/misfits.h"
 #include "app/replaced_run_messages.h"
 #include "app/start_phase.h"
@@ -316,7 +317,9 @@ int train_in_folder(const TrainOptions& options, const TrainLimits& limits, Job 
   if (options.overwrite) progress.also_to(folder.at("train.log"));
   describe_run(options, job, folder, progress);
   RunLog log(folder.at("metrics.jsonl"), [&](const std::string& text) { progress.warn(text); });
-  TensorBoardLog tensorboard(folder.place(), [&](const std::string& text) { progress.warn(text); });
+  TensorBoardLog tensorboard(
+      folder.place(), [&](const std::string& text) { progress.warn(text); },
+      hyperparameters_of(job.spec));
   if (job.spec.log.tensorboard) {
     log.follow([&](const char* name, const Json& fields) { tensorboard.event(name, fields); });
   }
