@@ -34,6 +34,7 @@
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
 #include "kernels/stop_request.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace {
@@ -85,10 +86,9 @@ void print_plan(const Job& job) {
              summary_text(job.spec, job.plan, job.ranks(), static_cast<int>(job.states.size()),
                           step_size(job.spec, job.ranks(), job.splits.train.size(), limit)),
              groups_text(job.update));
-  fmt::print(
-      "train {} samples, val {}, test {}; {} steps per epoch, {} in total; {} replica(s): {}\n",
-      job.splits.train.size(), job.splits.val.size(), job.splits.test.size(), job.steps_per_epoch,
-      job.total_steps, job.ranks(), made_by(job));
+  fmt::print("train {} samples, val {}, test {}; {} steps per epoch, {} in total; {}: {}\n",
+             job.splits.train.size(), job.splits.val.size(), job.splits.test.size(),
+             job.steps_per_epoch, job.total_steps, counted(job.ranks(), "replica"), made_by(job));
 }
 
 TrainLimits limits_of(const TrainOptions& options) {
@@ -133,8 +133,8 @@ Json results_of_complete(const Job& job, const RunFolder& folder, const TrainSta
 std::string complete_line(const Job& job, const RunFolder& folder, const RunState& state) {
   const bool early = state.epoch < job.spec.train.epochs;
   return fmt::format(
-      "{} is complete: {} epochs{}. {}, or start a new run with --overwrite or --resume never",
-      folder.path(), state.epoch, early ? ", stopped early" : "",
+      "{} is complete: {}{}. {}, or start a new run with --overwrite or --resume never",
+      folder.path(), counted(state.epoch, "epoch"), early ? ", stopped early" : "",
       early ? "To continue training, raise train.early_stopping.patience"
             : "To continue training, raise train.epochs");
 }
@@ -181,13 +181,22 @@ TrainOutcome train_and_record(const Job& job, const StartingPoint& start, const 
   }
 }
 
+/// Returns the results that requirements are about.
+RunResults results_of_run(const Json& summary, const RunFolder& folder) {
+  return results_of_summary(summary, folder.file("metrics.jsonl"));
+}
+
 std::string done_line(const TrainOutcome& outcome) {
-  std::string line = fmt::format("done: {} epochs, {} steps in {}", outcome.state.epoch,
-                                 outcome.state.step, format_duration(outcome.seconds));
+  std::string line =
+      fmt::format("done: {}, {} in {}", counted(outcome.state.epoch, "epoch"),
+                  counted(outcome.state.step, "step"), format_duration(outcome.seconds));
   if (outcome.test) {
     line += "; test ";
     if (outcome.test->accuracy) line += fmt::format("accuracy {:.4f}, ", *outcome.test->accuracy);
     line += fmt::format("loss {:.4f}", outcome.test->loss);
+    for (const auto& [name, value] : outcome.test->metrics) {
+      line += fmt::format(", {} {:.4f}", name, value);
+    }
   }
   return line;
 }
@@ -267,9 +276,11 @@ void conclude(const TrainOptions& options, const Job& job, const RunFolder& fold
     if (folder.has_replaced()) progress.info(replaced_text(folder));
   }
   if (const std::string text = ledger_text(outcome.ledger, job); !text.empty()) progress.info(text);
+  if (outcome.end == RunEnd::complete)
+    progress.info(next_steps_line(folder, outcome.state, summary));
   // A requested condition is always checked; a run that will be resumed is checked at its end.
   if (outcome.end != RunEnd::stopped) {
-    gate.judge(summary);
+    gate.judge(results_of_run(summary, folder), folder.path());
   } else {
     gate.leave_unchecked(
         fmt::format("The run was stopped at step {} ({}): requirements are checked at its end.",
@@ -296,7 +307,7 @@ int train_in_folder(const TrainOptions& options, const TrainLimits& limits, Job 
     if (!results.is_null()) {
       progress.info(complete_line(job, folder, start.point.state));
       tell_others(job, "complete", folder.path());
-      gate.judge(results);
+      gate.judge(results_of_run(results, folder), folder.path());
       return 0;
     }
   }
@@ -345,7 +356,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   compare_and_connect(job, {{"--max-steps", std::to_string(options.max_steps)},
                             {"--overfit", std::to_string(options.overfit)}});
   for (const Requirement& requirement : gate.requirements()) {
-    if (requirement.split != "train") split_by_name(job, requirement.split);
+    if (requirement.split() != "train") split_by_name(job, requirement.split());
   }
   check_metrics_of(gate.requirements(), job.metrics);
   refuse(problem_of_statistics(job));
