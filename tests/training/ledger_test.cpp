@@ -174,7 +174,7 @@ TEST_CASE("the verdict names the largest part, and what to do about what is no c
         "time: forward 30 %, backward 65 %, logging 5 %; bound by compute: 95 %");
 
   CHECK(verdict_of(totals_with({{P::evaluation, 1}}), job).advice ==
-        "hold out fewer samples (data.val_split)");
+        "validate on fewer samples (data.val_split)");
   const Job unvalidated = small_job(small_config(kSgd), {cpus(1), "data.val_split=0"});
   CHECK(verdict_of(totals_with({{P::evaluation, 1}}), unvalidated).advice ==
         "it is the test at the end of the run: a longer one has less of it");
