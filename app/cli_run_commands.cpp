@@ -203,7 +203,11 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
                  "Evaluate even if overrides change the network, the loss or the transforms: the "
                  "weights were not trained for these. The results say so; without this option: "
                  "exit code 2");
-  eval->add_flag("--json", options->json, kJsonHelp);
+  CLI::Option* json = eval->add_flag("--json", options->json, kJsonHelp);
+  eval->add_flag("--table", options->table,
+                 "Print the tables of classes even if stdout is not a terminal: precision, recall, "
+                 "F1, confusions, calibration")
+      ->excludes(json);
   add_process_options(eval, options->processes);
   set_body_of_processes(eval, body, options, run_eval);
 }
@@ -316,7 +320,19 @@ void add_compare_command(CLI::App& app, CommandBody& body) {
   compare->add_option("runs", options->runs, "The folders of two runs or more")
       ->required()
       ->expected(2, -1);
-  compare->add_flag("--json", options->json, kJsonHelp);
+  compare
+      ->add_option(
+          "--sort", options->sort,
+          "Sort the runs by a result, e.g. test/accuracy (the best first), by a key of the "
+          "configs, e.g. optimizer.lr, or by run, status or best")
+      ->check(not_empty());
+  CLI::Option* json = compare->add_flag("--json", options->json, kJsonHelp);
+  compare
+      ->add_flag(
+          "--csv", options->csv,
+          "Print a CSV file with a line per run: differences of the configs, and all results "
+          "with all digits")
+      ->excludes(json);
   set_body(compare, body, options, run_compare);
 }
 

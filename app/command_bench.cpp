@@ -14,8 +14,10 @@
 #include "engine/checkpoints/weights_file.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/run_ranks.h"
+#include "engine/training/run_report.h"
 #include "engine/training/stepper.h"
 #include "engine/training/trainer.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace {
@@ -100,7 +102,7 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
   }
 
   std::vector<double> rates;
-  std::int64_t counted = 0;
+  std::int64_t timed = 0;
   std::int64_t round = 0;
   serve_rounds(
       job, start, options.losses,
@@ -109,7 +111,7 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
       [&](double seconds, std::int64_t samples) {
         if (round == 1) return;
         rates.push_back(static_cast<double>(samples) / seconds);
-        counted += samples;
+        timed += samples;
       });
   if (!job.writes()) return 0;
   std::sort(rates.begin(), rates.end());
@@ -117,12 +119,11 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
   if (options.json) {
     fmt::print(
         "{{\"images_per_s\":{:.1f},\"min\":{:.1f},\"max\":{:.1f},\"rounds\":{},\"samples\":{}}}\n",
-        median, rates.front(), rates.back(), rates.size(), counted);
+        median, rates.front(), rates.back(), rates.size(), timed);
   } else {
-    fmt::print(
-        "{:.0f} images/s (median of {} rounds of {} steps; {:.0f} to {:.0f}), batch {}, {}\n",
-        median, rates.size(), options.steps, rates.front(), rates.back(), job.batch_range(0).size(),
-        made_by(job));
+    fmt::print("{:.0f} {}/s (median of {} of {}; {:.0f} to {:.0f}), batch {}, {}\n", median,
+               noun_of_samples(job), counted(rates.size(), "round"), counted(options.steps, "step"),
+               rates.front(), rates.back(), job.batch_range(0).size(), made_by(job));
   }
   return 0;
 }

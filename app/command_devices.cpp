@@ -10,6 +10,7 @@
 #include "kernels/devices.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace {
@@ -109,7 +110,7 @@ int run_devices(const DevicesOptions& options) {
   }
   try {
     const auto replicas = resolve_devices({"auto"}, 1 << 20);
-    fmt::print("`devices: auto` means {} replica(s) on the {} here\n", replicas.size(),
+    fmt::print("`devices: auto` means {} on the {} here\n", counted(replicas.size(), "replica"),
                replicas[0].traits().noun);
   } catch (const Error& error) {
     fmt::print("`devices: auto` fails here: {}\n", error.what());

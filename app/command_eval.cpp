@@ -48,6 +48,17 @@ void warn_of(const std::string& path, const std::string& text, Gate& gate) {
   gate.note(text);
 }
 
+/// Prints the line of a split, and one for each class of the metrics that have classes.
+void print_result(const std::string& weights, const EvalResult& result) {
+  fmt::print("{}: {} split, {} samples: loss {:.4f}", weights, result.split, result.n, result.loss);
+  if (result.accuracy) fmt::print(", accuracy {:.4f}", *result.accuracy);
+  for (const auto& [metric, value] : result.metrics) fmt::print(", {} {:.4f}", metric, value);
+  fmt::print("\n");
+  for (const auto& [metric, values] : result.by_class) {
+    for (const auto& [of, value] : values) fmt::print("  {} of {}: {:.4f}\n", metric, of, value);
+  }
+}
+
 int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gate) {
   // The checkpoint is rank 0's to read.
   const bool reads = !processes || processes->is_first();
@@ -69,9 +80,9 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
                                                         : "val";
   const Split& split = split_by_name(job, name);
   for (const Requirement& requirement : gate.requirements()) {
-    if (requirement.split != name) {
+    if (requirement.results != name) {
       // Nothing says which split is meant, and that one has no samples.
-      if (options.split.empty() && requirement.split == "test") split_by_name(job, "test");
+      if (options.split.empty() && requirement.results == "test") split_by_name(job, "test");
       fail(ErrorKind::usage, "--require {}: expected a metric of the evaluated split, {}",
            requirement.text, name);
     }
@@ -112,20 +123,14 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
     if (!other_data.empty()) out["other_data"] = other_data;
     fmt::print("{}\n", json_text(out));
   } else {
-    fmt::print("{}{}: {} split, {} samples: loss {:.4f}", path, chosen.words(), name, result.n,
-               result.loss);
-    if (result.accuracy) fmt::print(", accuracy {:.4f}", *result.accuracy);
-    for (const auto& [metric, value] : result.metrics) fmt::print(", {} {:.4f}", metric, value);
-    fmt::print("\n");
-    for (const auto& [metric, values] : result.by_class) {
-      for (const auto& [of, value] : values) fmt::print("  {} of {}: {:.4f}\n", metric, of, value);
-    }
+    print_result(path + chosen.words(), result);
     // Programs that read the lines above are spared the tables.
-    if (classes && isatty(STDOUT_FILENO) == 1) fmt::print("{}", text_of_classes(*classes));
+    const bool wants_tables = options.table || isatty(STDOUT_FILENO) == 1;
+    if (classes && wants_tables) fmt::print("{}", text_of_classes(*classes));
   }
   Json values = {{"n", result.n}, {"loss", result.loss}};
   add_values(values, result);
-  gate.judge({{name, values}});
+  gate.judge({Json{{name, values}}, {}}, path);
   return 0;
 }
 

@@ -1,11 +1,8 @@
-// dpt runs [FOLDER]: the runs in a folder. dpt compare RUN RUN ...: how their configs and results
-// differ.
-#include <fmt/ranges.h>
+// dpt runs [FOLDER]: the runs in a folder.
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -14,7 +11,6 @@
 #include "app/console.h"
 #include "app/run_comparison.h"
 #include "app/run_facts.h"
-#include "app/run_groups.h"
 #include "engine/training/run_folder.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
@@ -96,50 +92,6 @@ std::string best_text(const RunFacts& facts) {
                      facts.best ? fmt::format("{:.6g}", *facts.best) : "not finite");
 }
 
-RunsJson json_of(const RunFacts& facts) {
-  RunsJson out = {{"folder", facts.folder}, {"status", facts.status}, {"steps", facts.steps}};
-  if (!facts.best_name.empty()) {
-    out["best"] = {{facts.best_name, facts.best ? RunsJson(*facts.best) : RunsJson()},
-                   {"step", facts.best_step}};
-  }
-  out["changed"] = utc_time_text(facts.changed);
-  for (const auto& [name, value] : facts.results) out["results"][name] = value;
-  return out;
-}
-
-/// "the seed", "the fold (data.val_split.fold)", or several of them.
-std::string over_text(const RunGroup& group) {
-  std::vector<std::string> texts;
-  for (const std::string& path : group.over) {
-    texts.push_back(path == "seed" ? "the seed" : fmt::format("the fold ({})", path));
-  }
-  return fmt::format("{}", fmt::join(texts, " and "));
-}
-
-struct Spread {
-  double mean = 0, deviation = 0;  ///< of the sample: divided by n - 1
-};
-Spread spread_of(const std::vector<double>& values) {
-  Spread spread;
-  const auto n = static_cast<double>(values.size());
-  for (const double value : values) spread.mean += value / n;
-  double squares = 0;
-  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
-  spread.deviation = std::sqrt(squares / (n - 1));
-  return spread;
-}
-
-/// The values of `name` of a group; empty unless all of its runs have one.
-std::vector<double> values_of(const RunNumbers& numbers, const std::vector<std::size_t>& group,
-                              const std::string& name) {
-  std::vector<double> values;
-  for (const std::size_t run : group) {
-    if (const auto value = number_at(numbers, run, name)) values.push_back(*value);
-  }
-  if (values.size() != group.size()) values.clear();
-  return values;
-}
-
 /// Undoes a `train --overwrite` that has not got far.
 int restore_run(const std::string& path, bool json) {
   if (!is_run_folder(path)) {
@@ -193,81 +145,6 @@ int run_runs(const RunsOptions& options) {
                     std::to_string(run.steps)});
   }
   fmt::print("{}", table_text(rows, 4));
-  return 0;
-}
-
-int run_compare(const CompareOptions& options) {
-  std::vector<RunFacts> runs;
-  std::vector<RunConfig> configs;
-  RunNumbers numbers;
-  for (const std::string& given : options.runs) {
-    const std::string folder = checked_run_folder(given);
-    runs.push_back(read_run_facts(folder));
-    configs.push_back(config_of_run(folder));
-    numbers.push_back(numbers_of(runs.back()));
-  }
-  const std::vector<ConfigDifference> differing = differences_of(configs);
-  const std::vector<std::string> measured = measures_in(numbers);
-  std::vector<ConfigValues> by_path;
-  std::vector<bool> ended;
-  for (const RunConfig& config : configs) by_path.push_back(config.by_path);
-  for (const RunFacts& run : runs) ended.push_back(run.status == "ok");
-  const std::vector<RunGroup> groups = groups_of_runs(by_path, ended);
-
-  if (options.json) {
-    RunsJson out = {{"runs", RunsJson::array()}, {"differences", RunsJson::object()}};
-    for (const RunFacts& run : runs) out["runs"].push_back(json_of(run));
-    for (const auto& [path, values] : differing) {
-      RunsJson& list = out["differences"][path] = RunsJson::array();
-      for (const auto& value : values) list.push_back(value ? RunsJson(*value) : RunsJson());
-    }
-    out["groups"] = RunsJson::array();
-    for (const auto& [group, over] : groups) {
-      RunsJson& made = out["groups"].emplace_back();
-      made["over"] = over;
-      for (const std::size_t run : group) made["runs"].push_back(runs[run].folder);
-      for (const std::string& name : measured) {
-        const std::vector<double> all = values_of(numbers, group, name);
-        if (all.empty()) continue;
-        const Spread spread = spread_of(all);
-        made["results"][name] = {{"mean", spread.mean}, {"std", spread.deviation}};
-      }
-    }
-    fmt::print("{}\n", json_text(out));
-    return 0;
-  }
-
-  std::vector<std::vector<std::string>> rows{{""}};
-  for (const RunFacts& run : runs) rows[0].push_back(run.folder);
-  for (const auto& [path, values] : differing) {
-    auto& row = rows.emplace_back(std::vector{path});
-    for (const auto& value : values) row.push_back(text_of(value));
-  }
-  auto& statuses = rows.emplace_back(std::vector<std::string>{"status"});
-  for (const RunFacts& run : runs) statuses.push_back(run.status);
-  for (const std::string& name : measured) {
-    auto& row = rows.emplace_back(std::vector{name});
-    for (std::size_t run = 0; run < runs.size(); ++run) {
-      const auto value = number_at(numbers, run, name);
-      row.push_back(value ? fmt::format("{:.6g}", *value) : "-");
-    }
-  }
-  fmt::print("{}", table_text(rows, 1));
-  for (const RunGroup& group : groups) {
-    std::vector<std::string> names;
-    for (const std::size_t run : group.runs) names.push_back(runs[run].folder);
-    fmt::print("\n{} runs that differ in {} only: {}\n", names.size(), over_text(group),
-               fmt::join(names, ", "));
-    std::vector<std::vector<std::string>> spreads{{"", "mean", "standard deviation"}};
-    for (const std::string& name : measured) {
-      const std::vector<double> all = values_of(numbers, group.runs, name);
-      if (all.empty()) continue;
-      const Spread spread = spread_of(all);
-      spreads.push_back(
-          {name, fmt::format("{:.6g}", spread.mean), fmt::format("{:.3g}", spread.deviation)});
-    }
-    fmt::print("{}", table_text(spreads, 1));
-  }
   return 0;
 }
 

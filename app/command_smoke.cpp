@@ -29,6 +29,7 @@
 #include "engine/training/trainer.h"
 #include "kernels/error.h"
 #include "kernels/stop_request.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
@@ -114,9 +115,10 @@ class SmokeTest {
   std::string train_through() {
     const TrainOutcome outcome = train_to("through", kLastStep, fresh_start(job_), {});
     const RunState& state = outcome.state;
-    std::string text = fmt::format(
-        "{} parameters on {} replica(s) ({}): {} steps of {} samples", job_.plan.param_count,
-        job_.ranks(), fmt::join(job_.device_names(), ", "), state.step, job_.spec.data.batch_size);
+    std::string text =
+        fmt::format("{} parameters on {} ({}): {} of {} samples", job_.plan.param_count,
+                    counted(job_.ranks(), "replica"), fmt::join(job_.device_names(), ", "),
+                    counted(state.step, "step"), job_.spec.data.batch_size);
     if (state.train_loss) text += fmt::format(", loss {:.4g}", *state.train_loss);
     if (state.val_loss) text += fmt::format(", validation loss {:.4g}", *state.val_loss);
     return text + ", saved";

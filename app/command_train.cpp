@@ -12,6 +12,7 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/gate.h"
+#include "app/hyperparameters.h"
 #include "app/misfits.h"
 #include "app/replaced_run_messages.h"
 #include "app/start_phase.h"
@@ -35,6 +36,7 @@
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
 #include "kernels/stop_request.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace {
@@ -86,10 +88,9 @@ void print_plan(const Job& job) {
              summary_text(job.spec, job.plan, job.ranks(), static_cast<int>(job.states.size()),
                           step_size(job.spec, job.ranks(), job.splits.train.size(), limit)),
              groups_text(job.update));
-  fmt::print(
-      "train {} samples, val {}, test {}; {} steps per epoch, {} in total; {} replica(s): {}\n",
-      job.splits.train.size(), job.splits.val.size(), job.splits.test.size(), job.steps_per_epoch,
-      job.total_steps, job.ranks(), made_by(job));
+  fmt::print("train {} samples, val {}, test {}; {} steps per epoch, {} in total; {}: {}\n",
+             job.splits.train.size(), job.splits.val.size(), job.splits.test.size(),
+             job.steps_per_epoch, job.total_steps, counted(job.ranks(), "replica"), made_by(job));
 }
 
 TrainLimits limits_of(const TrainOptions& options, std::chrono::steady_clock::time_point begun) {
@@ -137,9 +138,9 @@ Json results_of_complete(const Job& job, const RunFolder& folder, const TrainSta
 std::string fewer_epochs_text(const Job& job, const RunState& state) {
   if (state.epoch <= job.spec.train.epochs) return {};
   return fmt::format(
-      "already trained {} epochs, the config asks for {}: nothing to train. To continue training, "
+      "already trained {}, the config asks for {}: nothing to train. To continue training, "
       "raise train.epochs, or start a new run with --overwrite or --resume never",
-      state.epoch, job.spec.train.epochs);
+      counted(state.epoch, "epoch"), job.spec.train.epochs);
 }
 
 std::string complete_line(const Job& job, const RunFolder& folder, const RunState& state) {
@@ -148,8 +149,8 @@ std::string complete_line(const Job& job, const RunFolder& folder, const RunStat
     return fmt::format("{}: {}", folder.path(), fewer);
   }
   return fmt::format(
-      "{} is complete: {} epochs{}. {}, or start a new run with --overwrite or --resume never",
-      folder.path(), state.epoch, early ? ", stopped early" : "",
+      "{} is complete: {}{}. {}, or start a new run with --overwrite or --resume never",
+      folder.path(), counted(state.epoch, "epoch"), early ? ", stopped early" : "",
       early ? "To continue training, raise train.early_stopping.patience"
             : "To continue training, raise train.epochs");
 }
@@ -208,13 +209,22 @@ TrainOutcome train_and_record(const Job& job, const StartingPoint& start, const 
   }
 }
 
+/// Returns the results that requirements are about.
+RunResults results_of_run(const Json& summary, const RunFolder& folder) {
+  return results_of_summary(summary, folder.file("metrics.jsonl"));
+}
+
 std::string done_line(const TrainOutcome& outcome) {
-  std::string line = fmt::format("done: {} epochs, {} steps in {}", outcome.state.epoch,
-                                 outcome.state.step, format_duration(outcome.seconds));
+  std::string line =
+      fmt::format("done: {}, {} in {}", counted(outcome.state.epoch, "epoch"),
+                  counted(outcome.state.step, "step"), format_duration(outcome.seconds));
   if (outcome.test) {
     line += "; test ";
     if (outcome.test->accuracy) line += fmt::format("accuracy {:.4f}, ", *outcome.test->accuracy);
     line += fmt::format("loss {:.4f}", outcome.test->loss);
+    for (const auto& [name, value] : outcome.test->metrics) {
+      line += fmt::format(", {} {:.4f}", name, value);
+    }
   }
   return line;
 }
@@ -310,9 +320,11 @@ void conclude(const TrainOptions& options, const Job& job, const RunFolder& fold
     if (folder.has_replaced()) progress.info(replaced_text(folder));
   }
   if (const std::string text = ledger_text(outcome.ledger, job); !text.empty()) progress.info(text);
+  if (outcome.end == RunEnd::complete)
+    progress.info(next_steps_line(folder, outcome.state, summary));
   // A requested condition is always checked; a run that will be resumed is checked at its end.
   if (outcome.end != RunEnd::stopped) {
-    gate.judge(summary);
+    gate.judge(results_of_run(summary, folder), folder.path());
   } else {
     gate.leave_unchecked(
         fmt::format("The run was stopped at step {} ({}): requirements are checked at its end.",
@@ -328,7 +340,7 @@ bool conclude_complete(const Job& job, const RunFolder& folder, const TrainStart
   progress.info(complete_line(job, folder, start.point.state));
   note_new_place(folder, results, progress);
   tell_others(job, "complete", folder.path());
-  gate.judge(results);
+  gate.judge(results_of_run(results, folder), folder.path());
   return true;
 }
 
@@ -378,7 +390,9 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
   if (options.overwrite) progress.also_to(folder.at("train.log"));
   describe_run(options, job, folder, progress);
   RunLog log(folder.at("metrics.jsonl"), [&](const std::string& text) { progress.warn(text); });
-  TensorBoardLog tensorboard(folder.place(), [&](const std::string& text) { progress.warn(text); });
+  TensorBoardLog tensorboard(
+      folder.place(), [&](const std::string& text) { progress.warn(text); },
+      hyperparameters_of(job.spec));
   if (job.spec.log.tensorboard) {
     log.follow([&](const char* name, const Json& fields) { tensorboard.event(name, fields); });
   }
@@ -407,7 +421,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
                             {"--overwrite", options.overwrite ? "given" : "not given"},
                             {"--dry-run", options.dry_run ? "given" : "not given"}});
   for (const Requirement& requirement : gate.requirements()) {
-    if (requirement.split != "train") split_by_name(job, requirement.split);
+    if (requirement.split() != "train") split_by_name(job, requirement.split());
   }
   check_metrics_of(gate.requirements(), job.metrics);
   refuse(problem_of_statistics(job));

@@ -45,6 +45,7 @@ struct EvalOptions {
   std::vector<std::string> overrides;
   GateOptions gate;
   bool allow_other_data = false, allow_other_model = false, probabilities = false, json = false;
+  bool table = false;  ///< tables of classes, even if stdout is not a terminal
   ProcessOptions processes;
   std::vector<std::string> command;  ///< as in TrainOptions
 };
@@ -76,7 +77,8 @@ int run_runs(const RunsOptions& options);
 
 struct CompareOptions {
   std::vector<std::string> runs;
-  bool json = false;
+  std::string sort;  ///< name of a result or a config key; empty: as given
+  bool json = false, csv = false;
 };
 int run_compare(const CompareOptions& options);
 

@@ -86,7 +86,7 @@ void Gate::check_files() {
 void Gate::read_baseline() {
   if (!is_first_ || options_.baseline.empty()) return;
   baseline_ = load_baseline(options_.baseline);
-  for (const auto& [split, values] : baseline_.results.items()) {
+  for (const auto& [split, values] : baseline_.results.by_split.items()) {
     for (const char* other : {"other_model", "other_data"}) {
       if (!values.contains(other)) continue;
       const std::string text = fmt::format(
@@ -102,7 +102,8 @@ void Gate::read_baseline() {
   for (Judgement& judgement : judgements) {
     const Requirement& requirement = judgement.requirement;
     if (!requirement.of_baseline) continue;
-    const Json any = {{requirement.split, {{requirement.metric, 0.0}}}};
+    check_best_is_known(requirement, baseline_.results, "--baseline " + baseline_.path);
+    const Json any = {{requirement.results, {{requirement.metric, 0.0}}}};
     const Judgement tried = dpt::judge({requirement}, any, baseline_)[0];
     if (!tried.bound.empty()) continue;
     judgement.verdict = tried.verdict;
@@ -132,10 +133,14 @@ int Gate::guard(const std::function<int()>& body) {
   }
 }
 
-void Gate::judge(const Json& results) {
-  const std::vector<Judgement> judgements = dpt::judge(requirements_, results, baseline_);
-  for (const auto& [split, values] : baseline_.results.items()) {
-    const Json mine = results.value(split, Json::object());
+void Gate::judge(const RunResults& results, const std::string& owner) {
+  for (const Requirement& requirement : requirements_) {
+    check_best_is_known(requirement, results, owner);
+  }
+  const std::vector<Judgement> judgements = dpt::judge(requirements_, results.by_split, baseline_);
+  for (const auto& [split, values] : baseline_.results.by_split.items()) {
+    if (split == "last/val") continue;  // the same samples as those of val
+    const Json mine = results.by_split.value(split, Json::object());
     if (mine.contains("n") && values.contains("n") && mine["n"] != values["n"]) {
       say(fmt::format(
           "warning: --baseline {}: its {} results are of {} samples, those of this run of {}",
@@ -153,6 +158,10 @@ void Gate::finish(const std::vector<Judgement>& judgements) {
     // The first reason to fail stays.
     if (problems.empty()) throw;
     say(fmt::format("warning: {}", failure.what()));
+  }
+  for (const Judgement& judgement : judgements) {
+    if (judgement.verdict != Judgement::Verdict::met) continue;
+    say(text_of_met(judgement, baseline_.path));
   }
   if (!problems.empty()) throw Error(ErrorKind::requirement, problems);
 }

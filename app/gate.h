@@ -29,8 +29,9 @@ class Gate {
 
   /// Adds a warning to the verdict.
   void note(std::string warning) { notes_.push_back(std::move(warning)); }
-  /// Writes the verdict; then throws ErrorKind::requirement unless all are met.
-  void judge(const Json& results);
+  /// Writes the verdict; then throws ErrorKind::requirement unless all are met. `results`: those of
+  /// `owner`, a run folder or checkpoint.
+  void judge(const RunResults& results, const std::string& owner);
   /// Writes that nothing was checked, and why.
   void leave_unchecked(const std::string& reason);
 

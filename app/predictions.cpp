@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "engine/data/target_rows.h"
+#include "engine/data/wrapped_source.h"
+#include "engine/spec/secrets.h"
 
 namespace dpt {
 namespace {
@@ -20,6 +22,26 @@ std::string last(TargetRows& targets, std::size_t position, float loss) {
                             : fmt::format(",{:.9g}", loss);
 }
 
+/// True if the samples are pictures in files, which describe() names.
+bool are_pictures(const DataSource& source) {
+  const auto* wrapper = dynamic_cast<const WrappedSource*>(&source);
+  return source.resizes() || (wrapper && are_pictures(wrapper->wrapped()));
+}
+
+/// Returns the first columns of a table, by which a sample is found: its number, and the path of a
+/// picture's file.
+std::string first_names(const Split& split) {
+  return are_pictures(*split.source) ? "index,path" : "index";
+}
+std::string first_fields(const Split& split, std::size_t position) {
+  const std::int64_t index = split.indices[position];
+  std::string text = std::to_string(index);
+  if (are_pictures(*split.source)) {
+    text += "," + csv_field(hide_secrets(split.source->describe(index)));
+  }
+  return text;
+}
+
 std::string labels_table(const Job& job, const Split& split, const SampleResults& samples,
                          bool all_outputs) {
   const auto width = static_cast<std::size_t>(job.plan.classes);
@@ -29,14 +51,15 @@ std::string labels_table(const Job& job, const Split& split, const SampleResults
   const auto name = [&](std::int32_t label) {
     return csv_field(name_of(names, static_cast<std::size_t>(label)));
   };
-  std::string text =
-      "index,label,prediction,label_name,prediction_name" + last_names(targets) + "," + output;
+  std::string text = first_names(split) + ",label,prediction,label_name,prediction_name" +
+                     last_names(targets) + "," + output;
   for (std::size_t c = 0; all_outputs && c < width; ++c) {
     text += "," + csv_field(output + "_" + name_of(names, c));
   }
   text += "\n";
   for (std::size_t i = 0; i < samples.loss.size(); ++i) {
-    text += fmt::format("{},{},{},{},{}", split.indices[i], samples.label[i], samples.prediction[i],
+    text += first_fields(split, i);
+    text += fmt::format(",{},{},{},{}", samples.label[i], samples.prediction[i],
                         name(samples.label[i]), name(samples.prediction[i]));
     text += last(targets, i, samples.loss[i]);
     text += fmt::format(",{:.9g}", samples.confidence[i]);
@@ -52,7 +75,7 @@ std::string labels_table(const Job& job, const Split& split, const SampleResults
 std::string outputs_table(const Split& split, const SampleResults& samples) {
   const auto width = static_cast<std::size_t>(split.source->targets().values);
   TargetRows targets(split);
-  std::string text = "index";
+  std::string text = first_names(split);
   for (const char* what : {"target", "prediction"}) {
     for (std::size_t c = 0; c < width; ++c) {
       text += "," + csv_field(fmt::format("{}_{}", what, name_of(split.source->classes(), c)));
@@ -61,7 +84,7 @@ std::string outputs_table(const Split& split, const SampleResults& samples) {
   text += last_names(targets) + "\n";
   for (std::size_t i = 0; i < samples.loss.size(); ++i) {
     const std::span<const float> row = targets.values(i);
-    text += fmt::format("{}", split.indices[i]);
+    text += first_fields(split, i);
     for (std::size_t c = 0; c < width; ++c) text += fmt::format(",{:.9g}", row[c]);
     for (std::size_t c = 0; c < width; ++c) {
       text += fmt::format(",{:.9g}", samples.outputs[i * width + c]);

@@ -20,7 +20,7 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::array kSplitNames{"train", "val", "test"};
+constexpr std::array kSplitNames{"train/", "val/", "last/val/", "test/"};
 
 /// The first of `choices` that `text` begins with, taken off it; empty if there is none.
 template <std::size_t N>
@@ -67,7 +67,7 @@ bool read_bound(std::string text, Requirement& requirement) {
 
 /// What a split of the results has under a metric's name; null where it has neither.
 Json value_in(const Json& results, const Requirement& requirement) {
-  const auto split = results.find(requirement.split);
+  const auto split = results.find(requirement.results);
   if (split == results.end() || !split->is_object()) return {};
   const auto value = split->find(requirement.metric);
   return value == split->end() ? Json() : *value;
@@ -81,9 +81,9 @@ bool is_finite(const Json& value) {
 /// Why there is no finite value; `owner`: "this run", "the baseline runs/a".
 std::string why_no_value(const Json& results, const Requirement& requirement,
                          const std::string& owner) {
-  const Json split = results.value(requirement.split, Json());
+  const Json split = results.value(requirement.results, Json());
   if (!split.is_object() || split.empty()) {
-    return fmt::format("{} has no {} result", owner, requirement.split);
+    return fmt::format("{} has no {} result", owner, requirement.results);
   }
   if (!split.contains(requirement.metric)) {
     return fmt::format("{} has no {}", owner, requirement.name());
@@ -103,7 +103,7 @@ Judgement judge_one(const Requirement& requirement, const Json& results, const B
   judgement.requirement = requirement;
   judgement.verdict = Judgement::Verdict::not_met;
   const Json value = value_in(results, requirement);
-  const Json reference = value_in(baseline.results, requirement);
+  const Json reference = value_in(baseline.results.by_split, requirement);
   if (is_finite(reference)) judgement.baseline = fmt::format("{:.6g}", reference.get<double>());
   if (!is_finite(value)) {
     const std::string missing = why_no_value(results, requirement, "this run");
@@ -114,7 +114,7 @@ Judgement judge_one(const Requirement& requirement, const Json& results, const B
   judgement.found = fmt::format("{:.6g}", found);
   if (requirement.of_baseline && !is_finite(reference)) {
     const std::string owner = "the baseline " + baseline.path;
-    const std::string missing = why_no_value(baseline.results, requirement, owner);
+    const std::string missing = why_no_value(baseline.results.by_split, requirement, owner);
     judgement.reason =
         missing.empty() ? fmt::format("not met: the value of {} is not finite", owner) : missing;
     return judgement;
@@ -168,18 +168,19 @@ Requirement parse_requirement(const std::string& text) {
   rest.erase(std::remove(rest.begin(), rest.end(), ' '), rest.end());
   Requirement requirement;
   requirement.text = text;
-  requirement.split = take_one_of(rest, kSplitNames);
-  const bool has_slash = !take_one_of(rest, std::array{"/"}).empty();
+  requirement.results = take_one_of(rest, kSplitNames);
+  if (!requirement.results.empty()) requirement.results.pop_back();  // its slash
   const std::size_t name_end = std::min(rest.find_first_of("<>="), rest.size());
   requirement.metric = rest.substr(0, name_end);
   rest.erase(0, name_end);
   requirement.relation = take_one_of(rest, std::array{">=", "<=", ">", "<"});
-  if (requirement.split.empty() || !has_slash || requirement.metric.empty() ||
-      requirement.relation.empty() || !read_bound(rest, requirement)) {
+  if (requirement.results.empty() || requirement.metric.empty() || requirement.relation.empty() ||
+      !read_bound(rest, requirement)) {
     fail(ErrorKind::usage,
          "--require '{}': expected SPLIT/METRIC RELATION NUMBER, such as val/accuracy>=0.90, or "
          "with --baseline also baseline, baseline+N, baseline-N or baseline*F in place of the "
-         "number (splits: train, val, test; metrics: loss, accuracy and those of the config; "
+         "number (splits: train, val, last/val, test; metrics: loss, accuracy and those of the "
+         "config; "
          "relations: >=, <=, >, <)",
          text);
   }
@@ -190,12 +191,12 @@ void check_metrics_of(const std::vector<Requirement>& requirements, const Metric
   for (const Requirement& requirement : requirements) {
     std::vector<std::string> known = {"loss"};
     for (const Metric& metric : metrics.metrics) {
-      if (metric.in_training || requirement.split != "train") known.push_back(metric.name);
+      if (metric.in_training || requirement.split() != "train") known.push_back(metric.name);
     }
     if (std::find(known.begin(), known.end(), requirement.metric) != known.end()) continue;
     const std::string near = closest(requirement.metric, known);
     fail(ErrorKind::usage, "--require {}: expected a metric of {}: {}; found '{}'{}",
-         requirement.text, requirement.split, fmt::join(known, ", "), requirement.metric,
+         requirement.text, requirement.split(), fmt::join(known, ", "), requirement.metric,
          near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near));
   }
 }
@@ -218,7 +219,7 @@ Baseline load_baseline(const std::string& path) {
          path);
   }
   const Json json = Json::parse(read_whole_file(file), nullptr, false);
-  Baseline baseline{path};
+  Baseline baseline{path, {}};
   const auto names = [&](const char* key) {
     return json.is_object() && json.contains(key) && json[key].is_string();
   };
@@ -226,13 +227,11 @@ Baseline load_baseline(const std::string& path) {
     const std::string status = json["status"];
     // What --max-steps has limited is judged where it ended, too.
     if (status != "ok" && status != "max_steps") refuse_unfinished(path, status);
-    for (const char* split : kSplitNames) {
-      if (json.contains(split)) baseline.results[split] = json[split];
-    }
+    baseline.results = results_of_summary(json, folder_of(file) + "/metrics.jsonl");
     return baseline;
   }
   if (names("split") && json.contains("loss")) {
-    baseline.results[json["split"].get<std::string>()] = json;
+    baseline.results.by_split[json["split"].get<std::string>()] = json;
     return baseline;
   }
   fail(ErrorKind::data,
@@ -244,6 +243,16 @@ Baseline load_baseline(const std::string& path) {
                            : "an object without 'status' or 'split'");
 }
 
+void check_best_is_known(const Requirement& requirement, const RunResults& results,
+                         const std::string& owner) {
+  if (requirement.results != "val" || results.why_no_val.empty()) return;
+  fail(ErrorKind::data,
+       "--require {}: {}: expected the validation results of its best epoch, found none: {}. An "
+       "earlier release wrote its summary.json; ask for last/val/{} (the last epoch), or train it "
+       "again",
+       requirement.text, owner, results.why_no_val, requirement.metric);
+}
+
 std::vector<Judgement> judge(const std::vector<Requirement>& requirements, const Json& results,
                              const Baseline& baseline) {
   std::vector<Judgement> judgements;
@@ -251,6 +260,16 @@ std::vector<Judgement> judge(const std::vector<Requirement>& requirements, const
     judgements.push_back(judge_one(requirement, results, baseline));
   }
   return judgements;
+}
+
+std::string text_of_met(const Judgement& judgement, const std::string& baseline_path) {
+  const Requirement& requirement = judgement.requirement;
+  std::string text = fmt::format("met: {} {} {} {}", requirement.name(), judgement.found,
+                                 requirement.relation, judgement.bound);
+  if (requirement.of_baseline) {
+    text += fmt::format(" (the baseline {}: {})", baseline_path, judgement.baseline);
+  }
+  return text;
 }
 
 std::string problems_of(const std::vector<Judgement>& judgements) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include <fmt/ranges.h>
 
@@ -63,12 +64,26 @@ std::vector<ConfigDifference> differences_of(const std::vector<RunConfig>& confi
                                                                 : std::optional(found->second));
     }
     const auto& values = difference.values;
-    if (std::count(values.begin(), values.end(), values[0]) != std::ssize(values)) {
+    const bool is_set = std::any_of(values.begin(), values.end(),
+                                    [](const auto& value) { return value && *value != "null"; });
+    // A field that is null in one config does not exist in another one's data set or layer.
+    if (is_set && std::count(values.begin(), values.end(), values[0]) != std::ssize(values)) {
       differences.push_back(std::move(difference));
     }
   }
   if (!configs.empty()) add_orders(configs, differences);
   return differences;
+}
+
+Json json_of(const RunFacts& facts) {
+  Json out = {{"folder", facts.folder}, {"status", facts.status}, {"steps", facts.steps}};
+  if (!facts.best_name.empty()) {
+    out["best"] = {{facts.best_name, facts.best ? Json(*facts.best) : Json()},
+                   {"step", facts.best_step}};
+  }
+  out["changed"] = utc_time_text(facts.changed);
+  for (const auto& [name, value] : facts.results) out["results"][name] = value;
+  return out;
 }
 
 std::vector<std::pair<std::string, double>> numbers_of(const RunFacts& facts) {
@@ -92,7 +107,7 @@ std::vector<std::string> measures_in(const RunNumbers& numbers) {
   std::vector<std::string> names = names_in(numbers);
   const auto place = [](const std::string& name) {
     int at = 0;
-    for (const char* beginning : {"best ", "train/", "val/", "test/"}) {
+    for (const char* beginning : {"best ", "train/", "val/", "last/val/", "test/"}) {
       if (name.rfind(beginning, 0) == 0) return at;
       ++at;
     }

@@ -10,6 +10,7 @@
 
 #include "app/run_facts.h"
 #include "engine/spec/flat_values.h"
+#include "engine/training/run_log.h"
 
 namespace dpt {
 
@@ -41,6 +42,9 @@ std::vector<ConfigDifference> differences_of(const std::vector<RunConfig>& confi
 inline std::string text_of(const std::optional<std::string>& value) {
   return value.value_or("-");
 }
+
+/// Fields of a run in the output of `--json`.
+Json json_of(const RunFacts& facts);
 
 /// What a run is compared by: results, the best value, steps and seconds.
 std::vector<std::pair<std::string, double>> numbers_of(const RunFacts& facts);

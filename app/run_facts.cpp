@@ -10,8 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "app/lenient_json.h"
+#include "app/run_results.h"
 #include "engine/checkpoints/safetensors.h"
 #include "engine/training/run_folder.h"
 #include "kernels/error.h"
@@ -42,8 +44,8 @@ std::int64_t count_in(const FactsJson& line, const char* key, std::int64_t other
 /// An object of results, as in summary.json and in the lines `epoch` and `eval`.
 void add_results(const std::string& split, const FactsJson& values, RunFacts& facts) {
   for (const auto& [key, value] : values.items()) {
-    static const std::set<std::string> others = {"n",       "step",         "epoch",    "v",
-                                                 "seconds", "images_per_s", "data_wait"};
+    static const std::set<std::string> others = {
+        "n", "step", "epoch", "v", "seconds", "images_per_s", "data_wait", "elapsed_s"};
     const bool counts = others.count(key) > 0;
     if (value.is_number() && !counts) {
       facts.results.emplace_back(split + "/" + key, value.get<double>());
@@ -61,13 +63,20 @@ void set_best(const FactsJson& best, RunFacts& facts) {
   }
 }
 
-/// What the log tells: the last step, how the last process ended, the newest results.
-void read_log(const std::string& path, RunFacts& facts) {
+/// Results in a log.
+struct LoggedResults {
+  std::map<std::string, FactsJson> newest;        ///< by split
+  std::int64_t starts = 0;                        ///< processes
+  std::map<std::int64_t, FactsJson> validations;  ///< by step
+};
+
+/// What the log tells: the last step, how the last process ended, the results.
+LoggedResults read_log(const std::string& path, RunFacts& facts) {
   std::error_code error;
   // Nobody may write to a pipe.
   std::ifstream lines;
   if (std::filesystem::is_regular_file(path, error)) lines.open(path);
-  std::map<std::string, FactsJson> newest;
+  LoggedResults results;
   facts.status = kInterrupted;
   // Most of a long log; to read each of them takes long, and the last whole one tells.
   std::string last_step;
@@ -81,6 +90,7 @@ void read_log(const std::string& path, RunFacts& facts) {
     const std::string name = text_in(json, "event", "");
     if (name.empty()) continue;
     if (name == "run_start") {
+      ++results.starts;
       // The results of earlier processes may belong to a branch that was abandoned since, or be
       // older than the best that this process has saved.
       facts.status = kInterrupted;
@@ -101,14 +111,30 @@ void read_log(const std::string& path, RunFacts& facts) {
       }
       if (json.contains("best")) set_best(json["best"], facts);
     }
-    if (name == "epoch") newest["train"] = json;
-    if (name == "eval") newest[text_in(json, "split", "")] = json;
+    if (name == "epoch") results.newest["train"] = json;
+    if (name != "eval") continue;
+    const std::string split = text_in(json, "split", "");
+    results.newest[split] = json;
+    if (split == "val") results.validations[count_in(json, "step", 0)] = json;
   }
   const FactsJson step = FactsJson::parse(last_step, nullptr, false);
   if (step.is_object()) facts.steps = std::max(facts.steps, count_in(step, "step", 0));
+  return results;
+}
+
+/// Returns the results as those of a summary.
+RunResults results_of_log(LoggedResults logged, const RunFacts& facts) {
+  RunResults results;
   for (const char* split : {"train", "val", "test"}) {
-    if (newest.count(split) > 0) add_results(split, newest[split], facts);
+    if (logged.newest.count(split) > 0) results.by_split[split] = logged.newest[split];
   }
+  if (!results.by_split.contains("val")) return results;
+  results.by_split["last/val"] = results.by_split["val"];
+  if (facts.best_name.empty()) return results;
+  const auto best = logged.validations.find(facts.best_step);
+  results.by_split.erase("val");
+  if (best != logged.validations.end()) results.by_split["val"] = best->second;
+  return results;
 }
 
 /// Reads what the best checkpoint says of itself, for a run whose newest process has failed or not
@@ -153,20 +179,26 @@ RunFacts read_run_facts(const std::string& folder) {
   facts.folder = folder;
   const std::string log = folder + "/metrics.jsonl";
   facts.changed = std::max(time_of(log), time_of(folder + "/config.yaml"));
-  read_log(log, facts);
+  LoggedResults logged = read_log(log, facts);
   // It is removed when a run that had ended goes on.
   const FactsJson summary = lenient_json<FactsJson>(folder + "/summary.json");
   if (summary.is_object()) {
-    facts.results.clear();
-    for (const char* split : {"train", "val", "test"}) {
-      if (summary.contains(split)) add_results(split, summary[split], facts);
-    }
     const auto seconds = summary.find("seconds");
-    if (seconds != summary.end() && seconds->is_number()) facts.seconds = seconds->get<double>();
+    // A summary has the time of the last process alone.
+    if (logged.starts <= 1 && seconds != summary.end() && seconds->is_number()) {
+      facts.seconds = seconds->get<double>();
+    }
     facts.steps = count_in(summary, "steps", facts.steps);
     if (summary.contains("best")) set_best(summary["best"], facts);
   }
   read_best(folder + "/best.safetensors", facts);
+  const RunResults results = summary.is_object() ? results_of_summary(summary, log)
+                                                 : results_of_log(std::move(logged), facts);
+  for (const char* split : kResultSplits) {
+    // Without a best, val is of the last epoch.
+    if (split == std::string("last/val") && facts.best_name.empty()) continue;
+    if (results.by_split.contains(split)) add_results(split, results.by_split[split], facts);
+  }
   if (facts.status == kInterrupted && is_locked_run(folder)) facts.status = "running";
   return facts;
 }

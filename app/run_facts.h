@@ -21,9 +21,9 @@ struct RunFacts {
   std::optional<double> best;     ///< unset where it is not finite
   std::int64_t best_step = 0;     ///< of the best
   std::int64_t changed = 0;       ///< when the log was last written, seconds since 1970
-  std::optional<double> seconds;  ///< of the last process, where it ended well
-  /// Of the last epoch, and of the test: "val/loss", "test/accuracy", ... in the order of
-  /// summary.json.
+  std::optional<double> seconds;  ///< of a run in one process, if it ended well
+  /// By the names of app/run_results.h: "val/loss" (of the best epoch, where a best is kept),
+  /// "last/val/loss", "test/accuracy", ...
   std::vector<std::pair<std::string, double>> results;
 };
 

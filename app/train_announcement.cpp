@@ -14,6 +14,7 @@
 #include "engine/training/process_group.h"
 #include "engine/training/resume_checks.h"
 #include "engine/training/statistics_checks.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace {
@@ -109,9 +110,9 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
               Progress& progress) {
   log_run_start(job, start, log);
   progress.info(fmt::format("run folder {}", folder.path()));
-  progress.info(fmt::format("{} parameters, {} training samples, batch {} on {} replica(s) ({})",
+  progress.info(fmt::format("{} parameters, {} training samples, batch {} on {} ({})",
                             job.plan.param_count, job.splits.train.size(), job.spec.data.batch_size,
-                            job.ranks(), fmt::join(job.device_names(), ", ")));
+                            counted(job.ranks(), "replica"), fmt::join(job.device_names(), ", ")));
   if (!start.checkpoint.empty()) {
     progress.info(fmt::format("resuming {} at step {} (epoch {})", start.checkpoint,
                               start.point.state.step, start.point.state.epoch + 1));

@@ -6,6 +6,7 @@
 #include "engine/training/overfit.h"
 #include "engine/training/progress.h"
 #include "engine/training/stop.h"
+#include "kernels/text.h"
 
 namespace dpt {
 
@@ -17,9 +18,11 @@ int run_overfit(const TrainOptions& options, const Job& whole, StartPhase& phase
   fresh.resume = "never";
   TrainStart start;
   start.point = share_start(job, [&] { return load_start(fresh, job, "", progress).point; });
-  progress.info(fmt::format(
-      "trying to overfit {} batch(es), {} samples, on {} replica(s) ({}); nothing is saved",
-      options.overfit, job.splits.train.size(), job.ranks(), fmt::join(job.device_names(), ", ")));
+  progress.info(
+      fmt::format("trying to overfit {}, {} samples, on {} ({}); nothing is saved",
+                  options.overfit == 1 ? "1 batch" : fmt::format("{} batches", options.overfit),
+                  job.splits.train.size(), counted(job.ranks(), "replica"),
+                  fmt::join(job.device_names(), ", ")));
   phase.begin_changes();
   std::int64_t next_line = 1;
   const OverfitResult result = overfit(

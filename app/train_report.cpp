@@ -1,7 +1,9 @@
 #include "app/train_report.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "engine/checkpoints/checkpoint.h"
 #include "engine/spec/secrets.h"
 #include "engine/training/process_devices.h"
 #include "engine/training/process_group.h"
@@ -12,6 +14,15 @@ namespace {
 
 constexpr const char* kPlainCharacters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
+
+/// Returns the validation results of a state; null if it has none.
+Json val_values(const RunState& state, bool has_accuracy) {
+  if (!state.val_loss || (has_accuracy && !state.val_accuracy)) return {};
+  Json values = {{"n", state.val_n}, {"loss", *state.val_loss}};
+  if (has_accuracy) values["accuracy"] = *state.val_accuracy;
+  add_values(values, state.val_metrics);
+  return values;
+}
 
 /// Returns the words of the command line that a resume keeps.
 std::vector<std::string> words_to_resume(const TrainOptions& options, bool without_max_steps,
@@ -30,6 +41,27 @@ std::vector<std::string> words_to_resume(const TrainOptions& options, bool witho
     words.push_back(word);
   }
   return words;
+}
+
+/// Returns the results of the validation after which the best checkpoint was saved; null if there
+/// is none, or if its file cannot be read.
+Json best_val_of(const Job& job, const RunFolder& folder, const RunState& state) {
+  if (!state.best) return {};
+  RunState best = state;
+  if (state.best_step != state.step) {
+    try {
+      best = read_checkpoint_header(folder.best_place()).state;
+    } catch (const Error&) {
+      return {};  // the log has them, too
+    }
+    if (best.step != state.best_step) return {};
+  }
+  const bool has_accuracy = dpt::has_accuracy(job.loss.targets.kind);
+  Json values = val_values(best, has_accuracy);
+  if (values.is_null()) return {};
+  values["epoch"] = best.epoch;
+  values["step"] = best.step;
+  return values;
 }
 
 }  // namespace
@@ -60,10 +92,11 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
     if (has_accuracy) summary["train"]["accuracy"] = *state.train_accuracy;
     add_values(summary["train"], state.train_metrics);
   }
-  if (state.val_loss && (state.val_accuracy || !has_accuracy)) {
-    summary["val"] = {{"n", state.val_n}, {"loss", *state.val_loss}};
-    if (has_accuracy) summary["val"]["accuracy"] = *state.val_accuracy;
-    add_values(summary["val"], state.val_metrics);
+  if (const Json values = val_values(state, has_accuracy); !values.is_null()) {
+    summary["val"] = values;
+  }
+  if (const Json values = best_val_of(job, folder, state); !values.is_null()) {
+    summary["best_val"] = values;
   }
   if (outcome.test) {
     summary["test"] = {{"n", outcome.test->n}, {"loss", outcome.test->loss}};
@@ -120,6 +153,21 @@ std::string why_cores_are_short(const Job& job) {
     devices.insert(devices.end(), member.devices.begin(), member.devices.end());
   }
   return why_cores_are_short(devices, cores);
+}
+
+std::string next_steps_line(const RunFolder& folder, const RunState& state, const Json& summary) {
+  const std::string path = folder.current_path();
+  std::string line = "the weights are in " + folder.checkpoint(state.step);
+  if (state.best) {
+    const Json best = summary.value("best_val", Json());
+    line = fmt::format(
+        "best: {}, {} {:.4f}, in {}/best.safetensors",
+        best.is_null() ? fmt::format("step {}", state.best_step)
+                       : fmt::format("epoch {} of {}", best["epoch"].dump(), state.epoch),
+        state.best_monitor.substr(0, state.best_monitor.find(' ')), *state.best, path);
+  }
+  return fmt::format("{}; next: {}, {}", line, shell_command({"dpt", "eval", path}),
+                     shell_command({"dpt", "report", path}));
 }
 
 std::string stopped_line(const TrainOptions& options, const Job& job, const RunFolder& folder,

@@ -11,8 +11,8 @@
 
 namespace dpt {
 
-/// The results as summary.json keeps them; what gates are judged by (app/gate.h). Only what was
-/// measured is in it.
+/// The results as summary.json keeps them; gates are judged by what app/run_results.h makes of
+/// them. Only what was measured is in it.
 Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& outcome);
 
 /// Returns the words of a command line, quoted for a shell, without secrets
@@ -27,6 +27,10 @@ std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunF
                          RunEnd end);
 /// Calls the function of process_devices.h for the processes of a run on this machine.
 std::string why_cores_are_short(const Job& job);
+/// Returns the last line of a run that has come to its end: the best epoch, its value, the file
+/// with its weights, and what to do next. `summary`: of summary_of.
+std::string next_steps_line(const RunFolder& folder, const RunState& state, const Json& summary);
+
 /// Returns the last line of a run that began at `start` and ended early: where, why, what was saved
 /// and how to continue.
 std::string stopped_line(const TrainOptions& options, const Job& job, const RunFolder& folder,

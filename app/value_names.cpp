@@ -48,6 +48,7 @@ constexpr ValueName kValueNames[] = {
     {"--rows", "N"},
     {"--run-dir", "FOLDER", ValueKind::folder},
     {"--samples", "N"},
+    {"--sort", "NAME"},
     {"--steps", "N"},
     {"--top", "K"},
     {"--torch", "FILE", ValueKind::file},

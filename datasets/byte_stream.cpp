@@ -30,10 +30,6 @@ struct CloseFile {
 
 }  // namespace
 
-std::string counted(std::uint64_t count, const std::string& noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 struct ByteStream::Impl {
   std::string name;
   std::unique_ptr<std::FILE, CloseFile> file;  ///< null: everything is in `input` from the start

@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include "kernels/text.h"
+
 namespace dpt {
 
 /// A file or a block of memory that is read once. Offsets in its messages count the bytes that it
@@ -37,8 +39,5 @@ class ByteStream {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// "1 image", "2 images".
-std::string counted(std::uint64_t count, const std::string& noun);
 
 }  // namespace dpt

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "kernels/error.h"
+#include "kernels/text.h"
 
 namespace dpt {
 
@@ -29,9 +30,9 @@ void check_classes(const std::string& name, std::size_t classes,
                    const DataRequirements& requirements) {
   if (requirements.classes == 0 || requirements.classes == static_cast<std::int64_t>(classes))
     return;
-  fail(ErrorKind::data,
-       "{}: the data set has {} classes, but the model's last layer has {} outputs: give it {}",
-       name, classes, requirements.classes, classes);
+  fail(ErrorKind::data, "{}: the data set has {}, but the model's last layer has {}: give it {}",
+       name, classes == 1 ? "1 class" : fmt::format("{} classes", classes),
+       counted(requirements.classes, "output"), classes);
 }
 
 void check_label(std::int64_t label, std::size_t classes, const std::string& where) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <type_traits>
@@ -20,7 +21,8 @@ using HistoryJson = nlohmann::ordered_json;
 /// Numbers of a line that say when it was, or of how much, and not how the run went.
 bool is_bookkeeping(const std::string& key) {
   static const std::set<std::string> keys = {
-      "v", "epoch", "step", "n", "seconds", "grad_sq", "grad_variance", "train_samples"};
+      "v",       "epoch",         "step",          "n",        "seconds",
+      "grad_sq", "grad_variance", "train_samples", "elapsed_s"};
   return keys.count(key) > 0;
 }
 
@@ -39,6 +41,8 @@ Value value_in(const HistoryJson& line, const char* key, Value otherwise) {
   }
 }
 
+constexpr std::int64_t kNoStep = -1;
+
 class HistoryReader {
  public:
   explicit HistoryReader(RunHistory& history) : history_(history) {}
@@ -53,13 +57,19 @@ class HistoryReader {
     if (event == "run_start") start(json);
     if (event == "step") add_points(json, "step");
     if (event == "epoch") epoch(json);
-    if (event == "eval") add_points(json, value_in<std::string>(json, "split", "val"));
+    if (event == "eval") evaluation(json);
+    if (event == "run_end") place_tests(best_step_in(json));
     if (event == "ledger") ledger(json);
     events_.add(event, json);
   }
 
   /// After the last line.
   void end() {
+    const RunFacts& facts = history_.facts;
+    const std::int64_t best_step = facts.best_name.empty() ? kNoStep : facts.best_step;
+    place_tests(best_step);
+    const auto best = epochs_of_steps_.find(best_step);
+    if (best != epochs_of_steps_.end()) history_.best = EpochEnd{best_step, best->second};
     history_.events = events_.take();
     for (Curve& curve : history_.curves) {
       std::stable_sort(curve.points.begin(), curve.points.end(),
@@ -93,6 +103,35 @@ class HistoryReader {
     history_.epochs = std::max(history_.epochs, value_in(json, "epoch", std::int64_t{0}));
     history_.rate = value_in(json, "images_per_s", history_.rate);
     epoch_seconds_ += value_in(json, "seconds", 0.0);
+  }
+
+  void evaluation(const HistoryJson& json) {
+    const std::string split = value_in<std::string>(json, "split", "val");
+    if (split == "val") {
+      epochs_of_steps_[value_in(json, "step", kNoStep)] = value_in(json, "epoch", std::int64_t{0});
+    }
+    add_points(json, split);
+  }
+
+  /// Returns the step of the best at the end of a process.
+  static std::int64_t best_step_in(const HistoryJson& run_end) {
+    const auto best = run_end.find("best");
+    return best != run_end.end() && best->is_object() ? value_in(*best, "step", kNoStep) : kNoStep;
+  }
+
+  /// Moves the test results of the process that ends to the epoch whose weights they are of. The
+  /// log has them at the last epoch.
+  void place_tests(std::int64_t best_step) {
+    const auto best = epochs_of_steps_.find(best_step);
+    for (Curve& each : history_.curves) {
+      if (each.of != "test") continue;
+      std::size_t& placed = placed_tests_[each.name];
+      for (; placed < each.points.size(); ++placed) {
+        if (best == epochs_of_steps_.end()) continue;
+        each.points[placed].step = best_step;
+        each.points[placed].epoch = static_cast<double>(best->second);
+      }
+    }
   }
 
   void ledger(const HistoryJson& json) {
@@ -158,6 +197,8 @@ class HistoryReader {
 
   RunHistory& history_;
   EventReader events_;
+  std::map<std::int64_t, std::int64_t> epochs_of_steps_;  ///< of validations
+  std::map<std::string, std::size_t> placed_tests_;       ///< points of each test curve
   std::int64_t steps_per_epoch_ = 0;
   double epoch_seconds_ = 0;
 };

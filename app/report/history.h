@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,11 @@ struct RunEvent {
   std::string words;
 };
 
+/// Moment at the end of an epoch.
+struct EpochEnd {
+  std::int64_t step = 0, epoch = 0;
+};
+
 /// Where the time went; without parts where the log does not say.
 struct TimeLedger {
   std::vector<std::pair<std::string, double>> parts;  ///< seconds, in the order of the log
@@ -47,10 +53,11 @@ struct RunHistory {
   std::vector<std::string> devices;
   std::int64_t epochs = 0, epochs_planned = 0;  ///< done, and of the config; 0 = not known
   std::int64_t parameters = 0, train_samples = 0, val_samples = 0, test_samples = 0, batch_size = 0;
-  std::int64_t starts = 0;  ///< processes that trained
-  double seconds = 0;       ///< of all of these, as far as the log tells; 0 = it does not
-  double rate = 0;          ///< images/s of the last epoch, else step; 0 = not known
-  std::vector<Curve> curves;
+  std::int64_t starts = 0;       ///< processes that trained
+  double seconds = 0;            ///< of all of these, as far as the log tells; 0 = it does not
+  double rate = 0;               ///< images/s of the last epoch, else step; 0 = not known
+  std::vector<Curve> curves;     ///< points of "test" are at the epoch whose weights were measured
+  std::optional<EpochEnd> best;  ///< the best epoch, where a best is kept
   std::vector<RunEvent> events;
   TimeLedger ledger;
   std::int64_t unreadable_lines = 0;  ///< of the log

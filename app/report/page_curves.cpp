@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/report/html.h"
 #include "app/report/page.h"
@@ -93,6 +94,17 @@ CurvesJson points_json(const std::vector<CurvePoint>& points, std::size_t togeth
   return out;
 }
 
+/// Index of the drawn point that stands for the best epoch, or null.
+CurvesJson best_point(const Curve& curve, const std::optional<EpochEnd>& best,
+                      std::size_t together) {
+  if (!best || curve.of == "test") return {};
+  const auto found =
+      std::find_if(curve.points.begin(), curve.points.end(),
+                   [&](const CurvePoint& point) { return point.step >= best->step; });
+  if (found == curve.points.end()) return {};
+  return static_cast<std::size_t>(found - curve.points.begin()) / together;
+}
+
 /// Colours of the runs, and what the kinds of lines are.
 std::string legend(const std::vector<ReportedRun>& runs) {
   std::string out = "<div class=\"legend\">";
@@ -106,7 +118,9 @@ std::string legend(const std::vector<ReportedRun>& runs) {
       "</div>\n<div class=\"legend\">"
       "<span><i class=\"line dashed\"></i>train</span>"
       "<span><i class=\"line\"></i>val</span>"
-      "<span><i class=\"line diamond\"></i>test</span>"
+      "<span><i class=\"line diamond\"></i>test (the weights of the best epoch, if one is "
+      "kept)</span>"
+      "<span><i class=\"line ring\"></i>best epoch</span>"
       "<label class=\"control\"><input type=\"radio\" name=\"axis\" value=\"epoch\">by "
       "epoch</label>"
       "<label class=\"control\"><input type=\"radio\" name=\"axis\" value=\"step\">by step</label>"
@@ -131,8 +145,10 @@ CurvesSection curves_section(const std::vector<ReportedRun>& runs) {
         if (!belongs_to(curve, chart)) continue;
         const std::size_t together = (curve.points.size() + kMostPoints - 1) / kMostPoints;
         is_shortened = is_shortened || together > 1;
-        series.push_back(
-            {{"run", i}, {"of", curve.of}, {"points", points_json(curve.points, together)}});
+        series.push_back({{"run", i},
+                          {"of", curve.of},
+                          {"points", points_json(curve.points, together)},
+                          {"best", best_point(curve, runs[i].history.best, together)}});
       }
     }
     const std::string title = chart_title(chart);

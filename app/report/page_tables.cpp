@@ -40,11 +40,23 @@ std::string status_html(const std::string& status) {
   return fmt::format("<span class=\"{}\">{}</span>", is_bad ? "bad" : "", html_text(status));
 }
 
-std::string best_html(const RunFacts& facts) {
+std::string best_html(const RunHistory& history) {
+  const RunFacts& facts = history.facts;
   if (facts.best_name.empty()) return kNone;
-  return html_text(fmt::format("{} {} (step {})", facts.best_name,
+  return html_text(fmt::format("{} {} ({}step {})", facts.best_name,
                                facts.best ? fmt::format("{:.6g}", *facts.best) : "not finite",
+                               history.best ? fmt::format("epoch {}, ", history.best->epoch) : "",
                                facts.best_step));
+}
+
+/// Says which weights the results are of.
+std::string weights_note(const std::vector<ReportedRun>& runs) {
+  const bool has_best = std::any_of(runs.begin(), runs.end(), [](const ReportedRun& run) {
+    return !run.history.facts.best_name.empty();
+  });
+  if (!has_best) return {};
+  return "<p class=\"note\">val and test are results of the best epoch's weights, which are in "
+         "best.safetensors; train and last/val are of the last epoch.</p>\n";
 }
 
 /// Equal devices as one: "8 x cuda:0" says more than a list.
@@ -163,7 +175,7 @@ std::string runs_section(const std::vector<ReportedRun>& runs) {
     if (!is_empty) table.rows.push_back(std::move(cells));
   };
   row("status", [](const ReportedRun& run) { return status_html(run.history.facts.status); });
-  row("best", [](const ReportedRun& run) { return best_html(run.history.facts); });
+  row("best", [](const ReportedRun& run) { return best_html(run.history); });
   RunNumbers numbers;
   for (const ReportedRun& run : runs) {
     numbers.push_back(run.history.facts.results);
@@ -200,7 +212,7 @@ std::string runs_section(const std::vector<ReportedRun>& runs) {
   row("folder", [](const ReportedRun& run) {
     return "<code>" + html_text(run.history.facts.folder) + "</code>";
   });
-  return section("runs", "Results", table.text() + log_notes(runs));
+  return section("runs", "Results", table.text() + weights_note(runs) + log_notes(runs));
 }
 
 std::string differences_section(const std::vector<ReportedRun>& runs) {

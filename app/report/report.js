@@ -31,6 +31,8 @@
       return shown.length < 25 || (alone(shown[i - 1]) && alone(shown[i + 1])) ? 2 : 0;
     });
     const isTest = series.of === "test";
+    // A ring marks the best epoch.
+    const isBest = (i) => i === series.best;
     return {
       label: series.of === "step" ? data.runs[series.run] : `${data.runs[series.run]} ${series.of}`,
       data: shown,
@@ -38,7 +40,9 @@
       backgroundColor: line,
       borderWidth: series.of === "step" ? 1.25 : 1.75,
       borderDash: series.of === "train" ? [5, 3] : [],
-      pointRadius: isTest ? 5 : radius,
+      pointRadius: isTest ? 5 : radius.map((each, i) => (isBest(i) ? 5 : each)),
+      pointBackgroundColor: shown.map((_, i) => (isBest(i) ? colour("--page") : line)),
+      pointBorderWidth: shown.map((_, i) => (isBest(i) ? 2 : 1)),
       pointStyle: isTest ? "rectRot" : "circle",
       pointHitRadius: 6,
       hidden: hidden.has(series.run),

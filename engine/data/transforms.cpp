@@ -1,7 +1,9 @@
 // The transforms of a config and their translation into the input kernel's description.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include <fmt/ranges.h>
 

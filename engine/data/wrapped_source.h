@@ -28,6 +28,8 @@ class WrappedSource : public DataSource {
   std::string describe(std::int64_t index) const override { return source_->describe(index); }
   std::vector<std::int64_t> samples_to_try() const override { return source_->samples_to_try(); }
   std::string fingerprint() const override { return source_->fingerprint(); }
+  /// The data set behind this one.
+  const DataSource& wrapped() const { return *source_; }
 
  protected:
   explicit WrappedSource(std::shared_ptr<const DataSource> source) : source_(std::move(source)) {}

@@ -27,6 +27,9 @@ struct Measured {
   /// The squares of the targets about the mean of each output, summed over samples and outputs.
   /// Null: the targets are one-hot, of the labels.
   std::function<double()> target_spread{};
+  /// The most that a sample adds to a sum of SampleSum::matches: 1 if the sum is of shares, the
+  /// number of outputs if it is of right outputs.
+  double matches_per_sample = 1;
 };
 
 struct Metric {

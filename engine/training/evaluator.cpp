@@ -35,6 +35,7 @@ void measure(const Job& job, const Split& split, EvalResult& result) {
   const SampleResults& samples = result.samples;
   TargetRows rows(split);
   const std::size_t sum_count = job.metrics.sums.size();
+  const auto outputs = static_cast<double>(job.plan.classes);
   std::vector<double> sums(sum_count, 0.0);
   std::vector<std::int32_t> labels, predictions;
   std::vector<std::size_t> counting;
@@ -47,7 +48,10 @@ void measure(const Job& job, const Split& split, EvalResult& result) {
     if (!job.loss.counts(label, own)) continue;
     counting.push_back(i);
     for (std::size_t k = 0; k < sum_count; ++k) {
-      sums[k] += static_cast<double>(samples.sums[i * sum_count + k]);
+      const auto value = static_cast<double>(samples.sums[i * sum_count + k]);
+      const bool is_share = job.metrics.sums[k].kind == SampleSum::matches;
+      // Devices give a rounded share of the outputs, and whole outputs are added up without error.
+      sums[k] += is_share ? std::round(value * outputs) : value;
     }
     labels.push_back(label);
     predictions.push_back(samples.prediction[i]);
@@ -58,6 +62,7 @@ void measure(const Job& job, const Split& split, EvalResult& result) {
   Measured measured;
   measured.sums = sums;
   measured.samples = static_cast<double>(labels.size());
+  measured.matches_per_sample = outputs;
   measured.labels = labels;
   measured.predictions = predictions;
   measured.class_names = split.source->classes();

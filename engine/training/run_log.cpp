@@ -55,11 +55,19 @@ std::string time_text() {
                      now.tv_nsec / 1'000'000);
 }
 
-std::string line_of(const char* name, const Json& fields) {
+/// Returns the seconds since `begun`, in whole milliseconds.
+double elapsed_since(std::chrono::steady_clock::time_point begun) {
+  const auto elapsed = std::chrono::steady_clock::now() - begun;
+  const auto whole = std::chrono::duration_cast<std::chrono::milliseconds>(elapsed);
+  return static_cast<double>(whole.count()) / 1000;
+}
+
+std::string line_of(const char* name, double elapsed, const Json& fields) {
   Json line;
   line["v"] = 1;
   line["event"] = name;
   line["time"] = time_text();
+  line["elapsed_s"] = elapsed;
   std::vector<std::string> nonfinite;
   for (const auto& [key, value] : fields.items()) {
     line[key] = value;
@@ -301,11 +309,12 @@ void RunLog::event(const char* name, const Json& fields) {
 
 void RunLog::write_event(const char* name, const Json& fields) {
   int error = 0;
+  const double elapsed = elapsed_since(begun_);
   if (lost_ > 0) {
-    error = append(line_of("log_gap", {{"lines", lost_}}));
+    error = append(line_of("log_gap", elapsed, {{"lines", lost_}}));
     if (error == 0) lost_ = 0;
   }
-  if (error == 0) error = append(line_of(name, fields));
+  if (error == 0) error = append(line_of(name, elapsed, fields));
   if (error == 0) return;
   ++lost_;
   if (warn_ && !std::exchange(warned_, true)) {

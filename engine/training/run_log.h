@@ -1,6 +1,7 @@
 // metrics.jsonl and summary.json: what a script reads. Formats: docs/log-format.md.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -33,7 +34,7 @@ class RunLog {
   RunLog() = default;
   explicit RunLog(HeldPath path, Warn warn = {});
 
-  /// {"v":1,"event":EVENT,"time":TIME, fields...}
+  /// {"v":1,"event":EVENT,"time":TIME,"elapsed_s":SECONDS, fields...}
   void event(const char* name, const Json& fields);
   /// Another reader of the events, called after each line is written (or lost).
   using Follower = std::function<void(const char* name, const Json& fields)>;
@@ -53,6 +54,7 @@ class RunLog {
   FileHandle file_;
   std::int64_t whole_ = 0;  ///< bytes of the lines that are whole
   std::int64_t lost_ = 0;
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   bool is_whole_ = true, warned_ = false;
 };
 

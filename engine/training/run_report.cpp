@@ -50,6 +50,11 @@ std::string evaluated_average(const Job& job, const RunState& state) {
   return job.spec.train.ema || state.averaged > 0 ? job.average : std::string();
 }
 
+const char* noun_of_samples(const Job& job) {
+  const SampleShape& shape = job.plan.input.shape;
+  return shape.h * shape.w > 1 ? "images" : "samples";
+}
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -149,7 +154,7 @@ void RunReport::show_status(const StepResult& result, double loss) {
       static_cast<double>(result.step) / static_cast<double>(last_step_),
       {fmt::format("epoch {}/{}", stepper_.state().epoch + 1, job_.spec.train.epochs),
        fmt::format("step {}/{}", result.step, last_step_), fmt::format("loss {:.4f}", loss),
-       fmt::format("{} images/s", format_rate(rate)),
+       fmt::format("{} {}/s", format_rate(rate), noun_of_samples(job_)),
        fmt::format("{} left",
                    format_duration(per_step * static_cast<double>(last_step_ - result.step)))});
 }
@@ -222,18 +227,23 @@ void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool 
 
 std::string RunReport::epoch_line(bool improved) const {
   const RunState& state = stepper_.state();
-  const auto accuracy = [&](std::optional<double> value) {
-    return has_accuracy() ? fmt::format(" accuracy {:.4f}", value.value_or(NAN)) : std::string();
+  const auto measured = [&](std::optional<double> accuracy, const NamedValues& metrics) {
+    std::string text =
+        has_accuracy() ? fmt::format(" accuracy {:.4f}", accuracy.value_or(NAN)) : std::string();
+    for (const auto& [name, value] : metrics) text += fmt::format(" {} {:.4f}", name, value);
+    return text;
   };
-  std::string line =
-      fmt::format("epoch {}/{}: train loss {:.4f}{}", state.epoch, job_.spec.train.epochs,
-                  state.train_loss.value_or(NAN), accuracy(state.train_accuracy));
+  std::string line = fmt::format("epoch {}/{}: train loss {:.4f}{}", state.epoch,
+                                 job_.spec.train.epochs, state.train_loss.value_or(NAN),
+                                 measured(state.train_accuracy, state.train_metrics));
   if (state.val_loss) {
-    line += fmt::format(", val loss {:.4f}{}{}", *state.val_loss, accuracy(state.val_accuracy),
-                        improved ? " (best)" : "");
+    line += fmt::format(", val loss {:.4f}{}{}", *state.val_loss,
+                        measured(state.val_accuracy, state.val_metrics), improved ? " (best)" : "");
   }
   // Of the number in the log, which is whole: 25,649.6 is 25650 there and then 25.7k.
-  if (speed_) line += fmt::format(", {} images/s", format_rate(std::round(speed_->rate)));
+  if (speed_) {
+    line += fmt::format(", {} {}/s", format_rate(std::round(speed_->rate)), noun_of_samples(job_));
+  }
   if (speed_ && speed_->wait >= 0.01) {
     line += fmt::format(", waiting for data {:.0f} % of the time", 100 * speed_->wait);
   }

@@ -18,6 +18,9 @@
 
 namespace dpt {
 
+/// "images", or "samples" of tables and other data without a height and a width.
+const char* noun_of_samples(const Job& job);
+
 double seconds_since(std::chrono::steady_clock::time_point start);
 
 /// The average of the weights that evaluations look at, as Job::average; empty before the first

@@ -1,4 +1,5 @@
 #include "engine/training/statistics_checks.h"
+#include "kernels/text.h"
 
 #include <algorithm>
 
@@ -65,14 +66,14 @@ std::string small_shards(const Job& job) {
   if (least >= kFewSamples) return {};
   if (least == batch) {
     return fmt::format(
-        "batch normalisation (layer '{}' and others like it) works on batches of {} sample(s), "
+        "batch normalisation (layer '{}' and others like it) works on batches of {}, "
         "which is few; use a larger data.batch_size",
-        local->name, batch);
+        local->name, counted(batch, "sample"));
   }
   return fmt::format(
-      "batch normalisation (layer '{}' and others like it) works on shards of {} sample(s), which "
+      "batch normalisation (layer '{}' and others like it) works on shards of {}, which "
       "is few; with sync: true it works on the whole batch of {}",
-      local->name, least, batch);
+      local->name, counted(least, "sample"), batch);
 }
 
 std::string replica_statistics(const TrainSpec& spec, const Plan& plan, std::size_t replicas,
@@ -80,9 +81,9 @@ std::string replica_statistics(const TrainSpec& spec, const Plan& plan, std::siz
   const Node* local = local_statistics(plan);
   const bool changes = before ? *before != replicas : replicas > 1;
   if (!local || !changes || spec.train.shards > 0) return {};
-  const std::string number =
-      before ? fmt::format("the run had {} replica(s) and continues on {}", *before, replicas)
-             : fmt::format("there are {} replicas", replicas);
+  const std::string number = before ? fmt::format("the run had {} and continues on {}",
+                                                  counted(*before, "replica"), replicas)
+                                    : fmt::format("there are {} replicas", replicas);
   return fmt::format(
       "{}, and batch normalisation (layer '{}' and others like it) uses the statistics of each "
       "replica's part of the batch: the result depends on the number of replicas. sync: true in "

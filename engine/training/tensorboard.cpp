@@ -52,6 +52,22 @@ void add_scalars(const std::string& tag, const Json& value, tensorboard::Summary
   }
 }
 
+/// True for numbers of a line that say at which moment, or of how many samples, it is.
+bool is_position(const std::string& key) {
+  return key == "step" || key == "epoch" || key == "n";
+}
+
+std::string hparams_content(const Json& hparams) {
+  tensorboard::HparamsPluginData data;
+  auto& values = *data.mutable_session_start_info()->mutable_hparams();
+  for (const auto& [name, value] : hparams.items()) {
+    if (value.is_number()) values[name].set_number_value(value.get<double>());
+    if (value.is_string()) values[name].set_string_value(value.get<std::string>());
+    if (value.is_boolean()) values[name].set_bool_value(value.get<bool>());
+  }
+  return data.SerializeAsString();
+}
+
 /// What a line of the log and its record have in common.
 std::string key_of(const std::string& group, std::int64_t step) {
   return fmt::format("{} {}", group, step);
@@ -118,8 +134,11 @@ std::string next_name(const std::vector<std::string>& others) {
 
 }  // namespace
 
-TensorBoardLog::TensorBoardLog(HeldPath folder, RunLog::Warn warn)
-    : run_(std::move(folder)), folder_(run_ / "tensorboard"), warn_(std::move(warn)) {}
+TensorBoardLog::TensorBoardLog(HeldPath folder, RunLog::Warn warn, const Json& hparams)
+    : run_(std::move(folder)),
+      folder_(run_ / "tensorboard"),
+      warn_(std::move(warn)),
+      hparams_(hparams.empty() ? std::string() : hparams_content(hparams)) {}
 
 void TensorBoardLog::event(const std::string& name, const Json& fields) {
   if (name == "run_start" || name == "rollback") return begin(fields.value("step", 0));
@@ -128,7 +147,7 @@ void TensorBoardLog::event(const std::string& name, const Json& fields) {
   tensorboard::Event event;
   event.set_step(fields.value("step", std::int64_t{0}));
   for (const auto& [key, value] : fields.items()) {
-    if (key != "step") add_scalars(group + "/" + key, value, *event.mutable_summary());
+    if (!is_position(key)) add_scalars(group + "/" + key, value, *event.mutable_summary());
   }
   write(record_of(event));
 }
@@ -162,7 +181,18 @@ void TensorBoardLog::begin(std::int64_t step) {
   tensorboard::Event start;
   start.set_step(step + 1);
   start.mutable_session_log()->set_status(tensorboard::SessionLog::START);
-  write(record_of(version) + record_of(start));
+  std::string records = record_of(version) + record_of(start);
+  if (!hparams_.empty()) {
+    tensorboard::Event event;
+    tensorboard::Value& value = *event.mutable_summary()->add_value();
+    value.set_tag("_hparams_/session_start_info");
+    tensorboard::SummaryMetadata::PluginData& plugin =
+        *value.mutable_metadata()->mutable_plugin_data();
+    plugin.set_plugin_name("hparams");
+    plugin.set_content(hparams_);
+    records += record_of(event);
+  }
+  write(records);
 }
 
 void TensorBoardLog::write(const std::string& record) {

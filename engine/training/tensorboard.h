@@ -20,8 +20,9 @@ namespace dpt {
 class TensorBoardLog {
  public:
   /// `folder` is the run's. Nothing is written before the first event run_start. Files in
-  /// tensorboard/ whose names do not end in ".dpt" belong to others and stay unchanged.
-  TensorBoardLog(HeldPath folder, RunLog::Warn warn);
+  /// tensorboard/ whose names do not end in ".dpt" belong to others and stay unchanged. `hparams`:
+  /// numbers, texts and booleans by name, by which TensorBoard sorts runs.
+  TensorBoardLog(HeldPath folder, RunLog::Warn warn, const Json& hparams);
 
   /// REQUIRES: the line is in metrics.jsonl already.
   void event(const std::string& name, const Json& fields);
@@ -34,6 +35,7 @@ class TensorBoardLog {
   HeldPath run_, folder_;
   std::optional<HeldPath> path_;
   RunLog::Warn warn_;
+  std::string hparams_;  ///< content of their record; empty: there is none
   FileHandle file_;
   std::int64_t whole_ = 0;  ///< bytes of the records that are whole
   bool warned_ = false;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/cli/picture_folders.h"
 #include "tests/cli/program.h"
 #include "tests/cli/tiny.h"
 #include "tests/support/skip.h"
@@ -91,7 +92,7 @@ TEST_CASE("bench runs the steps of a run, from the weights that it is given") {
   // A round to warm up and one to time, from epoch to epoch.
   const Finished fresh = w.run_well(bench);
   CHECK(loss_lines(fresh.out) == whole);
-  check_contains(fresh.out, " images/s (median of 1 rounds of 6 steps; ");
+  check_contains(fresh.out, " images/s (median of 1 round of 6 steps; ");
   check_contains(fresh.out, "), batch 8, ");
   check_contains(fresh.out, "; 1 x cpu\n");
   const std::string weights = "runs/tiny/checkpoints/step-00000010.safetensors";
@@ -246,6 +247,17 @@ TEST_CASE("bench --data times what the host does to samples, by stage") {
       run_dpt({"bench", "small.yaml", "--data", "--steps", "2", transforms}, dir.path());
   CHECK(text.out.find(" decoder thread") != std::string::npos);
   CHECK(text.out.find("other transforms") != std::string::npos);
+  // Decoded images that stay in memory would hide what reading takes.
+  const FolderWorkplace w;
+  w.put("photos/train", {"dark", "grey", "light"});
+  const auto reading = [&](const std::vector<std::string>& more) {
+    const Finished finished = w.run_well(
+        {"bench", "small.yaml", "--data", "--steps", "12", "--rounds", "2", "--json"}, more);
+    CHECK(contains(finished.err, "measured with data.cache_mib=0") == more.empty());
+    return json::parse(finished.out)["us_per_image"]["read files"].get<double>();
+  };
+  CHECK(reading({}) > 0);
+  CHECK(reading({"data.cache_mib=64"}) == 0);
   const Finished resident = run_dpt({"bench", "small.yaml", "--data"}, dir.path());
   CHECK(resident.exit_code == 2);
   CHECK(resident.err.find("nothing is left to time") != std::string::npos);

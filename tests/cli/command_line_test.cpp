@@ -148,7 +148,7 @@ TEST_CASE("a dry run counts replicas and what the optimizer keeps") {
                  "(4 of 8 images on 2 replicas, 4 at once): parameters 256 B, gradients 384 B, "
                  "optimizer 512 B");
   check_contains(out,
-                 "train 40 samples, val 8, test 6; 5 steps per epoch, 5 in total; 2 replica(s): ");
+                 "train 40 samples, val 8, test 6; 5 steps per epoch, 5 in total; 2 replicas: ");
   check_contains(out, "; 2 x cpu\n");
 }
 
@@ -157,9 +157,11 @@ TEST_CASE("what a run says of itself") {
   const Finished first = w.run_well({"train", "small.yaml", "data.val_split=0", "--run-dir", "r",
                                      "data.test_size=0", "--max-steps", "2"});
   check_contains(first.err, "run folder r\n");
-  check_contains(first.err, "51 parameters, 48 training samples, batch 8 on 1 replica(s) (cpu)\n");
+  check_contains(first.err, "51 parameters, 48 training samples, batch 8 on 1 replica (cpu)\n");
   check_contains(first.err,
                  "no validation samples (data.val_split is 0, and the data set has none)\n");
+  check_contains(w.run_well({"train", "small.yaml", "--run-dir", "one"}).err,
+                 "done: 1 epoch, 5 steps in 0:0");
   const Finished whole = w.run_well({"train", "small.yaml", "train.epochs=2"});
   CHECK_FALSE(contains(whole.err, "no validation samples"));
   CHECK_FALSE(contains(whole.err, "resuming"));
@@ -441,8 +443,8 @@ TEST_CASE("devices: the text tells what the JSON does") {
     check_contains(text, "cuda    none: " + out["cuda_unavailable"].get<std::string>() + "\n");
     CHECK(out["auto"].size() == cpu["physical_cores_allowed"].get<std::size_t>());
     CHECK(out["auto"][0] == "cpu");
-    check_contains(text, fmt::format("`devices: auto` means {} replica(s) on the CPU here\n",
-                                     out["auto"].size()));
+    check_contains(text, fmt::format("`devices: auto` means {} replica{} on the CPU here\n",
+                                     out["auto"].size(), out["auto"].size() == 1 ? "" : "s"));
   }
 }
 

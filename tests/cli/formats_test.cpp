@@ -67,7 +67,11 @@ TEST_CASE("formats: a CSV file of features is checked, trained, resumed, measure
   check_contains(w.run_well({"config", "check", "small.yaml"}).out,
                  "; 60 training samples, 20 test samples\n");
   check_resume(w);
-  w.run_well({"train", "small.yaml", "train.epochs=20", "--require", "test/accuracy>=0.95"});
+  const Finished trained =
+      w.run_well({"train", "small.yaml", "train.epochs=20", "--require", "test/accuracy>=0.95"});
+  // Rows of a table are no images.
+  check_contains(trained.err, " samples/s");
+  CHECK(trained.err.find("images/s") == std::string::npos);
   w.run_well({"eval", "runs/small", "--predictions", "out.csv"});
   std::string names, first;
   std::ifstream predictions(w.dir.file("out.csv"));

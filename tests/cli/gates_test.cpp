@@ -238,7 +238,23 @@ TEST_CASE("all requirements that are not met are told") {
     check_contains(finished.err, "--require test/accuracy>=2: not met: the value is ");
     check_contains(finished.err, "\n--require test/loss<0: not met: the value is ");
     CHECK(finished.err.find("test/loss<100") == std::string::npos);
+    check_contains(finished.err, fmt::format("dpt: met: test/loss {:.6g} < 100\n", w.loss()));
   }
+}
+
+TEST_CASE("requirements that are met are told, with the baseline's value") {
+  const Gates w;
+  const Finished finished = w.eval({"--require", "test/accuracy >= 0", "--require",
+                                    "test/loss<=baseline+1", "--baseline", "runs/tiny"});
+  CHECK(finished.exit_code == 0);
+  CHECK(finished.err == fmt::format("dpt: met: test/accuracy {:.6g} >= 0\ndpt: met: test/loss "
+                                    "{:.6g} <= {:.6g} (the baseline runs/tiny: {:.6g})\n",
+                                    w.summary()["test"]["accuracy"].get<double>(), w.loss(),
+                                    w.loss() + 1, w.loss()));
+  // The value with all of its digits where six do not tell it from the bound.
+  const std::string bound = fmt::format("{}", w.loss() * (1 + 1e-9));
+  check_contains(w.eval({"--require", "test/loss<=" + bound}).err,
+                 fmt::format("met: test/loss {} <= {}\n", w.loss(), bound));
 }
 
 TEST_CASE("the verdict: a table in Markdown and test cases in JUnit XML") {

@@ -83,7 +83,7 @@ TEST_CASE("--require: each relation below, at and above its bound") {
   for (const char* text : {">=0.7", ">0.7", "<=0.7", "<0.7"}) CHECK_FALSE(met(text, nan));
 
   const dpt::Requirement requirement = dpt::parse_requirement("test/loss <= 1.5e-1");
-  CHECK(requirement.split == "test");
+  CHECK(requirement.split() == "test");
   CHECK(requirement.metric == "loss");
   CHECK(requirement.relation == "<=");
   CHECK(requirement.bound == 0.15);

@@ -57,6 +57,7 @@ TEST_CASE("resuming a file from elsewhere: it and its best take their place in t
   CHECK(w.summary("m")["best"] == w.summary()["best"]);
   CHECK(w.summary("m")["train"] == w.summary()["train"]);
   CHECK(w.summary("m")["val"] == w.summary()["val"]);
+  CHECK(w.summary("m")["best_val"] == w.summary()["best_val"]);
   CHECK(w.summary("m")["test"] == w.summary()["test"]);
   CHECK(checksum_of(w.best("m")) == checksum_of(w.best()));
   CHECK(steps_in(w.dir.file("m/checkpoints")) == Steps{36});

@@ -39,7 +39,7 @@ TEST_CASE("batch normalisation of each replica by itself is said at the start an
   CHECK_FALSE(warns(train({"--max-steps", "1"})));
   CHECK_FALSE(warns(train({"--max-steps", "2"})));
   const std::string resumed = train({"--max-steps", "3", "--devices", "cpu,cpu"});
-  check_contains(resumed, "warning: the run had 1 replica(s) and continues on 2, and ");
+  check_contains(resumed, "warning: the run had 1 replica and continues on 2, and ");
   CHECK(warns(resumed));
   CHECK_FALSE(warns(train({"--max-steps", "4", "--devices", "cpu,cpu"})));
   CHECK(warns(train({"--max-steps", "5", "--devices", "cpu"})));

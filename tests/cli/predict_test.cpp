@@ -80,7 +80,7 @@ TEST_CASE("eval: results of classes follow from the predictions, on any devices"
   CHECK(three.out == one.out);
   CHECK(read_file(w.dir.file("p.csv")) == text);
   check_contains(text,
-                 "index,label,prediction,label_name,prediction_name,loss,probability,"
+                 "index,path,label,prediction,label_name,prediction_name,loss,probability,"
                  "probability_ant,probability_bee,probability_cow\n");
 
   const json result = json::parse(one.out);
@@ -92,6 +92,9 @@ TEST_CASE("eval: results of classes follow from the predictions, on any devices"
     const auto label = static_cast<std::size_t>(value_in(row, "label"));
     const auto prediction = static_cast<std::size_t>(value_in(row, "prediction"));
     ++confusion[label][prediction];
+    // The file is where the path says, in the folder of its class.
+    CHECK(fs::exists(fs::path(w.dir.path()) / row.at("path")));
+    check_contains(row.at("path"), "/" + row.at("label_name") + "/");
     CHECK(row.at("probability") == row.at("probability_" + row.at("prediction_name")));
     // The cross-entropy is that of the label's probability.
     CHECK(value_in(row, "loss") ==
@@ -121,6 +124,15 @@ TEST_CASE("eval: results of classes follow from the predictions, on any devices"
   }
   CHECK(result.at("macro").at("recall").get<double>() == doctest::Approx(mean));
   CHECK_FALSE(result.contains("accuracy_top5"));
+
+  // In a log or a file, on request.
+  const std::string asked = w.run_well({"eval", "runs/pictures", "--table"}).out;
+  const std::string plain = w.run_well({"eval", "runs/pictures"}).out;
+  CHECK(asked.starts_with(plain));
+  check_contains(asked, "precision  recall      f1  support");
+  check_contains(asked, "confusion matrix (rows: labels, columns: predictions)");
+  CHECK_FALSE(contains(plain, "precision"));
+  CHECK(w.run({"eval", "runs/pictures", "--table", "--json"}).exit_code == 2);
 
   // People get tables, programs the line that they know.
   if (!has_pseudo_terminals()) return;

@@ -48,7 +48,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   };
   CHECK(cell("status") == "ok");
   CHECK(cell("test/accuracy") == fmt::format("{:.6g}", summary["test"]["accuracy"].get<double>()));
-  CHECK(cell("val/loss") == fmt::format("{:.6g}", summary["val"]["loss"].get<double>()));
+  CHECK(cell("val/loss") == fmt::format("{:.6g}", summary["best_val"]["loss"].get<double>()));
   CHECK(cell("epochs") == "3 of 3");
   CHECK(cell("devices") == "cpu");
   CHECK(cell("train / val / test samples") == "1137 / 300 / 360");
@@ -66,6 +66,8 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   };
   same(points_of(page, "loss", 0, "train"), events(log, "epoch"), "loss");
   std::vector<json> evals = events(log, "eval");
+  // Measured at the end, with the weights of the best epoch.
+  evals.back()["step"] = summary["best"]["step"];
   same(points_of(page, "accuracy", 0, "test"), {evals.back()}, "accuracy");
   evals.pop_back();
   same(points_of(page, "accuracy", 0, "val"), evals, "accuracy");

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "app/run_groups.h"
 #include "tests/cli/tiny.h"
@@ -110,16 +111,24 @@ TEST_CASE("compare has numbers in one order, whichever run has them first") {
   const Tiny w;
   w.run_well({"train", "small.yaml", "--run-dir", "a", "data.val_split=0"});
   w.run_well({"train", "small.yaml", "--run-dir", "b"});
-  const std::string text = w.run_well({"compare", "a", "b"}).out;
-  std::size_t at = 0;
-  for (const char* name :
-       {"\nbest val/", "\ntrain/loss ", "\nval/loss ", "\ntest/loss ", "\nsteps "}) {
-    CAPTURE(name);
-    const std::size_t found = text.find(name);
-    CHECK(found != std::string::npos);
-    CHECK(found > at);
-    at = found;
-  }
+  const auto check_order = [&](const std::string& option, const std::vector<std::string>& names) {
+    std::vector<std::string> command = {"compare", "a", "b"};
+    if (!option.empty()) command.push_back(option);
+    const std::string text = w.run_well(command).out;
+    const std::string heading = text.substr(0, text.find('\n'));
+    std::size_t at = 0;
+    for (const std::string& name : names) {
+      CAPTURE(name);
+      const std::size_t found = heading.find(name);
+      CHECK(found != std::string::npos);
+      CHECK(found > at);
+      at = found;
+    }
+  };
+  check_order("",
+              {" data.val_split", " status", " best val/", " val/loss", " test/loss", " steps"});
+  check_order("--csv", {",data.val_split,", ",best val/", ",train/loss,", ",val/loss,",
+                        ",last/val/loss,", ",test/loss,", ",steps"});
 }
 
 TEST_CASE("a run that is under way is called running") {
@@ -170,7 +179,7 @@ TEST_CASE("compare shows where configs differ, and the spread over seeds") {
   CHECK(squares > 0);
 
   const std::string text = w.run_well({"compare", "s1", "s2", "other"}).out;
-  check_contains(text, "\noptimizer.lr ");
+  check_contains(text, "  optimizer.lr  ");
   check_contains(text, "\n2 runs that differ in the seed only: s1, s2\n");
   check_contains(text, "standard deviation\n");
   // A run that was stopped is no sample of the results, and a seed counts once.
@@ -194,6 +203,73 @@ TEST_CASE("compare shows where configs differ, and the spread over seeds") {
   check_contains(none.err, "nowhere: expected the folder of a run, found no config.yaml in it");
 }
 
+TEST_CASE("compare prints a row for each run, sorted on request, and CSV with all digits") {
+  const Tiny w;
+  for (const char* lr : {"0.1", "0.01", "0.5"}) {
+    w.run_well({"train", "small.yaml", "--run-dir", std::string("lr") + lr, "train.epochs=2",
+                std::string("optimizer.lr=") + lr});
+  }
+  const std::vector<std::string> compare = {"compare", "lr0.1", "lr0.01", "lr0.5"};
+  const auto rows_of = [&](const std::vector<std::string>& more) {
+    std::istringstream lines(w.run_well(compare, more).out);
+    std::vector<std::string> rows;
+    for (std::string line; std::getline(lines, line);) rows.push_back(line);
+    return rows;
+  };
+  std::vector<std::string> rows = rows_of({});
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[0].starts_with("run     optimizer.lr  status  best val/accuracy  val/loss  "));
+  CHECK(rows[1].starts_with("lr0.1   0.1           ok  "));
+  CHECK(rows[3].starts_with("lr0.5   0.5           ok  "));
+  rows = rows_of({"--sort", "optimizer.lr"});
+  CHECK(rows[1].starts_with("lr0.01 "));
+  CHECK(rows[3].starts_with("lr0.5 "));
+  // The best first: a small loss, a large accuracy.
+  const auto runs = json_out(w, compare)["runs"];
+  const auto check_sorted = [&](const std::string& name, bool rises) {
+    std::vector<std::string> words = compare;
+    words.insert(words.end(), {"--sort", name});
+    const auto sorted = json_out(w, words)["runs"];
+    REQUIRE(sorted.size() == 3);
+    for (std::size_t i = 1; i < 3; ++i) {
+      const double before = sorted[i - 1]["results"][name], after = sorted[i]["results"][name];
+      CHECK((rises ? before <= after : before >= after));
+    }
+  };
+  check_sorted("test/loss", true);
+  check_sorted("test/accuracy", false);
+  check_sorted("last/val/accuracy", false);
+  CHECK(json_out(w, {"compare", "lr0.1", "lr0.01", "lr0.5", "--sort",
+                     "run"})["runs"][0]["folder"] == "lr0.01");
+  const Finished typo = w.run(compare, {"--sort", "test/acuracy"});
+  CHECK(typo.exit_code == 2);
+  check_contains(typo.err, "--sort: expected run, status, best, a result such as test/accuracy");
+  check_contains(typo.err, "found 'test/acuracy'; did you mean 'test/accuracy'?");
+
+  rows = rows_of({"--csv", "--sort", "run"});
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[0].starts_with("run,status,optimizer.lr,best val/accuracy,train/loss,"));
+  CHECK(rows[1].starts_with("lr0.01,ok,0.01,"));
+  check_contains(rows[2], fmt::format(",{},", runs[0]["results"]["test/loss"].get<double>()));
+  CHECK(w.run(compare, {"--csv", "--json"}).exit_code == 2);
+
+  // Many differences have a table of their own, and a field that is null here and missing there
+  // is none.
+  w.run_well({"train", "small.yaml", "--run-dir", "many", "optimizer.lr=0.2", "seed=5", "name=x",
+              "train.epochs=3", "data.batch_size=4", "data.val_split=4", "data.size=50",
+              "model.layers=[{type: Flatten}, {type: Tanh}, {type: Linear, name: fc, "
+              "out_features: 3}]"});
+  const std::string text = w.run_well({"compare", "lr0.1", "many"}).out;
+  CHECK(text.starts_with("run    status  best val/accuracy"));
+  check_contains(text, "\noptimizer.lr ");
+  CHECK_FALSE(contains(text, "null -\n"));
+  // The time of the last process is not that of the run.
+  check_contains(text, "seconds");
+  w.run_well({"train", "small.yaml", "--run-dir", "lr0.1", "train.epochs=3"});
+  w.run_well({"train", "small.yaml", "--run-dir", "lr0.01", "train.epochs=3", "optimizer.lr=0.01"});
+  CHECK_FALSE(contains(w.run_well({"compare", "lr0.1", "lr0.01"}).out, "seconds"));
+}
+
 TEST_CASE("compare tells runs apart that differ in the order of their layers only") {
   const Tiny w;
   const auto train = [&](const char* folder, const char* layers, const char* seed) {
@@ -211,7 +287,7 @@ TEST_CASE("compare tells runs apart that differ in the order of their layers onl
   CHECK(out["differences"]["model.layers"] == nlohmann::json({"0, r, t, fc", "0, t, r, fc"}));
   CHECK(out["differences"]["model.layers.t.from"] == nlohmann::json({"[r]", "[0]"}));
   CHECK(out["groups"].empty());
-  check_contains(w.run_well({"compare", "a", "b"}).out, "\nmodel.layers ");
+  check_contains(w.run_well({"compare", "a", "b"}).out, "  model.layers  ");
   // A resume, like a comparison, does not take one for the other.
   const Finished resumed = w.run({"train", "small.yaml", "--run-dir", "a", other});
   CHECK(resumed.exit_code == 2);

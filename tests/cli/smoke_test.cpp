@@ -120,7 +120,7 @@ TEST_CASE("smoke: each kind of data and of targets, with no file there") {
 
 TEST_CASE("smoke: several replicas, exact mode, averages, and what the config reads") {
   const Smoke w(program_config());
-  check_contains(w.passes("small.yaml"), "on 2 replica(s) (cpu, cpu): 4 steps of 8 samples");
+  check_contains(w.passes("small.yaml"), "on 2 replicas (cpu, cpu): 4 steps of 8 samples");
   w.passes("small.yaml", {"train.shards=auto", "train.ema={decay: 0.9}"});
   check_contains(w.passes("small.yaml", {"data.val_split={fold: [1, 5], stratify: true}",
                                          "data.sampler=balanced"}),

@@ -130,6 +130,61 @@ TEST_CASE("npy: each kind of target is trained, measured and predicted") {
   }
 }
 
+TEST_CASE("npy: the metrics of the config are printed after each epoch and at the end") {
+  const Arrays w("values", true, "metrics: [{type: mean_absolute_error}, {type: r2}]\n");
+  const Finished trained = w.run_well({"train", "small.yaml"});
+  const std::string log = w.dir.file("runs/arrays/metrics.jsonl");
+  const auto epochs = events(log, "epoch"), evals = events(log, "eval");
+  REQUIRE(epochs.size() == 3);
+  REQUIRE(evals.size() == 4);
+  const auto value = [](const json& line, const char* name) { return line[name].get<double>(); };
+  for (std::size_t i = 0; i < 3; ++i) {
+    check_contains(
+        trained.err,
+        fmt::format("epoch {}/3: train loss {:.4f} mean_absolute_error {:.4f}, val loss {:.4f} "
+                    "mean_absolute_error {:.4f} r2 {:.4f}",
+                    i + 1, value(epochs[i], "loss"), value(epochs[i], "mean_absolute_error"),
+                    value(evals[i], "loss"), value(evals[i], "mean_absolute_error"),
+                    value(evals[i], "r2")));
+  }
+  check_contains(trained.err,
+                 fmt::format("; test loss {:.4f}, mean_absolute_error {:.4f}, r2 {:.4f}\n",
+                             value(evals[3], "loss"), value(evals[3], "mean_absolute_error"),
+                             value(evals[3], "r2")));
+}
+
+TEST_CASE("npy: the accuracy of multi-hot targets is exact at the bound of a gate") {
+  const Arrays w("multi_hot", false);
+  // The targets are the first three of the four: a third has no exact fp32.
+  const auto write_targets = [&](const std::string& part, std::int64_t n) {
+    std::vector<float> targets;
+    for (std::int64_t i = 0; i < 3 * n; ++i) targets.push_back(i % 7 < 3 ? 1.0F : 0.0F);
+    write_bytes(w.dir.file(part + "_y.npy"), npy({n, 3}, targets));
+  };
+  write_targets("train", 60);
+  write_targets("test", 23);
+  w.run_well({"train", "small.yaml", "model.layers.fc.out_features=3"});
+  w.run_well({"eval", "runs/arrays", "--predictions", "out.csv"});
+  int right = 0, partly_right = 0;
+  auto rows = table(w.dir.file("out.csv"));
+  rows.erase(rows.begin());
+  for (const auto& row : rows) {
+    int own = 0;
+    for (std::size_t c = 1; c < 4; ++c) own += (number(row[c]) > 0.5) == (number(row[c + 3]) > 0.5);
+    right += own;
+    partly_right += own % 3 != 0 ? 1 : 0;
+  }
+  REQUIRE(rows.size() == 23);
+  REQUIRE(partly_right > 0);
+  const double accuracy = static_cast<double>(right) / 69;
+  for (const char* relation : {"<=", ">="}) {
+    w.run_well(
+        {"eval", "runs/arrays", "--require", fmt::format("test/accuracy{}{}", relation, accuracy)});
+  }
+  const json result = json::parse(w.run_well({"eval", "runs/arrays", "--json"}).out);
+  CHECK(result["accuracy"] == accuracy);
+}
+
 TEST_CASE("npy: a table of predictions without weights, with names of the outputs") {
   const Arrays w("multi_hot", false);
   const std::string names = "data.classes=[sky, sea, \"a,b\", sand]";

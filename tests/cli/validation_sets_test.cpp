@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/checkpoints/checkpoint.h"
 #include "engine/training/run_files.h"
 #include "tests/cli/picture_folders.h"
 #include "tests/support/rewrite.h"

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
@@ -32,9 +33,11 @@ std::vector<Json> lines_of(const std::string& path) {
 
 /// Returns the text of a log with "T" for each time, which must have the right form.
 std::string without_times(const std::string& path) {
-  return std::regex_replace(read_whole_file(path),
-                            std::regex(R"re("time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")re"),
-                            "T");
+  return std::regex_replace(
+      read_whole_file(path),
+      std::regex(
+          R"re("time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z","elapsed_s":\d+\.\d{1,3}\b)re"),
+      "T");
 }
 
 }  // namespace
@@ -48,7 +51,7 @@ TEST_CASE("a log that cannot be written warns once, and says later how much is m
   rlimit usual{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &usual) == 0);
   const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{80, usual.rlim_max};  // in the middle of the second line
+  const rlimit small{120, usual.rlim_max};  // in the middle of the second line
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
   log.event("b", {{"x", 2}});
   log.event("c", {{"x", 3}});
@@ -67,6 +70,7 @@ TEST_CASE("a log that cannot be written warns once, and says later how much is m
   REQUIRE(lines_of(path).size() == 4);
   Json last = lines_of(path)[3];
   CHECK(last.erase("time") == 1);
+  CHECK(last.erase("elapsed_s") == 1);
   CHECK(last == Json({{"v", 1}, {"event", "e"}, {"x", 5}}));
   // A log whose file cannot even be made.
   RunLog nowhere(folder.file("none/metrics.jsonl"),
@@ -90,6 +94,19 @@ TEST_CASE("each line has the time in UTC, also where the process has another tim
   REQUIRE(strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &utc) != nullptr);
   CHECK(timegm(&utc) >= before);
   CHECK(timegm(&utc) <= after);
+}
+
+TEST_CASE("each line has the seconds since its log was opened, which never fall") {
+  const TempDir folder;
+  RunLog log(folder.file("l"));
+  log.event("a", Json::object());
+  const auto before = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - before < std::chrono::milliseconds(2)) {
+  }
+  log.event("b", {{"x", 1}});
+  const auto lines = lines_of(folder.file("l"));
+  CHECK(lines[0]["elapsed_s"].get<double>() >= 0);
+  CHECK(lines[1]["elapsed_s"].get<double>() > lines[0]["elapsed_s"].get<double>());
 }
 
 TEST_CASE("text that is not UTF-8 and numbers that are not finite stand in the log all the same") {

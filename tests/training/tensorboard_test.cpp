@@ -58,7 +58,8 @@ struct Both {
   TensorBoardLog board;
   explicit Both(const std::string& run)
       : log(run + "/metrics.jsonl"),
-        board(run, [this](const std::string& text) { warnings.push_back(text); }) {
+        board(
+            run, [this](const std::string& text) { warnings.push_back(text); }, Json::object()) {
     log.follow([this](const char* name, const Json& fields) { board.event(name, fields); });
   }
   void step(std::int64_t step) {
@@ -130,15 +131,13 @@ TEST_CASE("lines of the log become scalars, at once") {
   const std::vector<std::string> files = files_of(dir.path());
   REQUIRE(files.size() == 1);
   check_contains(files[0], "/events.out.tfevents.");
-  CHECK(events_in(files[0]) == Texts{"file brain.Event:2", "start 1", "train/epoch 5 1",
-                                     "train/loss 5 0.25", "train/lr 5 nan",
-                                     "train/grad_norms/fc.weight 5 2"});
+  CHECK(events_in(files[0]) == Texts{"file brain.Event:2", "start 1", "train/loss 5 0.25",
+                                     "train/lr 5 nan", "train/grad_norms/fc.weight 5 2"});
   both.log.event("epoch", {{"epoch", 1}, {"step", 6}, {"loss", 0.5}});
   both.log.event("eval", {{"epoch", 1}, {"step", 6}, {"split", "val"}, {"accuracy", 0.75}});
   const Texts all = events_in(files[0]);
-  CHECK(Texts(all.begin() + 6, all.end()) == Texts{"train_epoch/epoch 6 1",
-                                                   "train_epoch/loss 6 0.5", "val/epoch 6 1",
-                                                   "val/accuracy 6 0.75"});
+  CHECK(Texts(all.begin() + 5, all.end()) ==
+        Texts{"train_epoch/loss 6 0.5", "val/accuracy 6 0.75"});
 }
 
 TEST_CASE("a resumed run and a rollback go on in new files, without the steps that are repeated") {
@@ -161,10 +160,10 @@ TEST_CASE("a resumed run and a rollback go on in new files, without the steps th
     CHECK(resumed.warnings.empty());
     const std::vector<std::string> files = files_of(dir.path());
     REQUIRE(files.size() == 2);
-    CHECK(events_in(files[0]) == Texts{"file brain.Event:2", "start 1", "train/epoch 1 1",
-                                       "train/loss 1 0.5", "train/epoch 2 1", "train/loss 2 1"});
-    CHECK(events_in(files[1]) == Texts{"file brain.Event:2", "start 3", "train/epoch 3 1",
-                                       "train/loss 3 1.5", "train/epoch 4 1", "train/loss 4 2"});
+    CHECK(events_in(files[0]) ==
+          Texts{"file brain.Event:2", "start 1", "train/loss 1 0.5", "train/loss 2 1"});
+    CHECK(events_in(files[1]) ==
+          Texts{"file brain.Event:2", "start 3", "train/loss 3 1.5", "train/loss 4 2"});
     // A rollback in the same process, to step 3.
     CHECK(abandon_log_lines(dir.path(), 3, 0) == 1);
     resumed.log.reopen();
@@ -173,10 +172,8 @@ TEST_CASE("a resumed run and a rollback go on in new files, without the steps th
   }
   std::vector<std::string> files = files_of(dir.path());
   REQUIRE(files.size() == 3);
-  CHECK(events_in(files[1]) ==
-        Texts{"file brain.Event:2", "start 3", "train/epoch 3 1", "train/loss 3 1.5"});
-  CHECK(events_in(files[2]) ==
-        Texts{"file brain.Event:2", "start 4", "train/epoch 4 1", "train/loss 4 2"});
+  CHECK(events_in(files[1]) == Texts{"file brain.Event:2", "start 3", "train/loss 3 1.5"});
+  CHECK(events_in(files[2]) == Texts{"file brain.Event:2", "start 4", "train/loss 4 2"});
   // Back to the beginning: files without any step go.
   CHECK(abandon_log_lines(dir.path(), -1, -1) > 0);
   Both again(dir.path());
@@ -205,8 +202,8 @@ TEST_CASE("a full disk costs events, not the file and not the run") {
   both.step(4);
   REQUIRE(both.warnings.size() == 1);
   check_contains(both.warnings[0], path + ": cannot write: File too large; the run continues");
-  CHECK(events_in(path) == Texts{"file brain.Event:2", "start 1", "train/epoch 1 1",
-                                 "train/loss 1 0.5", "train/epoch 4 1", "train/loss 4 2"});
+  CHECK(events_in(path) ==
+        Texts{"file brain.Event:2", "start 1", "train/loss 1 0.5", "train/loss 4 2"});
   // A file in the place of the folder.
   const TempDir other;
   write_file_atomically(other.file("tensorboard"), "mine");
@@ -216,4 +213,40 @@ TEST_CASE("a full disk costs events, not the file and not the run") {
   REQUIRE(none.warnings.size() == 1);
   check_contains(none.warnings[0], other.file("tensorboard"));
   CHECK(read_whole_file(other.file("tensorboard")) == "mine");
+}
+
+TEST_CASE("each file begins with the hyperparameters, as TensorBoard's plugin reads them") {
+  const TempDir run;
+  RunLog log(run.file("metrics.jsonl"));
+  TensorBoardLog board(run.path(), {},
+                       {{"optimizer.lr", 0.5}, {"optimizer.type", "SGD"}, {"nesterov", true}});
+  log.follow([&](const char* name, const Json& fields) { board.event(name, fields); });
+  for (int start = 0; start < 2; ++start) {
+    log.event("run_start", {{"step", start}});
+    log.event("step", {{"step", start + 1}, {"loss", 1.0}});
+  }
+  for (const std::string& path : files_of(run.path())) {
+    const std::string bytes = read_whole_file(path);
+    std::string_view rest = bytes, payload;
+    int found = 0;
+    while (next_tf_record(rest, payload)) {
+      tensorboard::Event event;
+      REQUIRE(event.ParseFromArray(payload.data(), static_cast<int>(payload.size())));
+      if (event.summary().value_size() == 0 || !event.summary().value(0).has_metadata()) continue;
+      ++found;
+      CHECK(event.summary().value(0).tag() == "_hparams_/session_start_info");
+      const auto& plugin = event.summary().value(0).metadata().plugin_data();
+      CHECK(plugin.plugin_name() == "hparams");
+      tensorboard::HparamsPluginData data;
+      REQUIRE(data.ParseFromString(plugin.content()));
+      const auto& hparams = data.session_start_info().hparams();
+      CHECK(hparams.size() == 3);
+      CHECK(hparams.at("optimizer.lr").number_value() == 0.5);
+      CHECK(hparams.at("optimizer.type").string_value() == "SGD");
+      CHECK(hparams.at("nesterov").bool_value());
+    }
+    // That of an earlier process is not repeated.
+    CHECK(found <= 1);
+    if (path == files_of(run.path()).back()) CHECK(found == 1);
+  }
 }

@@ -334,7 +334,7 @@ TEST_CASE("webdataset: samples that are incomplete, twice there, or without a go
     return shard_error(dir, tar({{"a.png", picture}, {"a.cls", text}}));
   };
   CHECK(of_cls("cat") ==
-        "$/s.tar (cat): the data set has 1 classes, but the model's last layer has 3 outputs: give "
+        "$/s.tar (cat): the data set has 1 class, but the model's last layer has 3 outputs: give "
         "it 1");
   CHECK(of_cls("") == "$/s.tar, a.cls: expected the number of a class, found ''");
   CHECK(of_cls("1.0") == "$/s.tar, a.cls: expected the number of a class, found '1.0'");

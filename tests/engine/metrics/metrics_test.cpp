@@ -85,6 +85,11 @@ TEST_CASE("accuracy: of multi-hot targets that of the outputs, of values none") 
   NamedValues values = hot.values({sums, 4}, false);
   CHECK(take_accuracy(values) == 0.75);
   CHECK(values == NamedValues{{"mean_absolute_error", 0.25}});
+  // Right outputs as a count: one division, so the nearest number to 0.95.
+  const std::vector<double> counts = {171, 0};
+  Measured counted = {counts, 60};
+  counted.matches_per_sample = 3;
+  CHECK(hot.values(counted, false)[0].second == 0.95);
 
   NamedValues none =
       make_metrics({metric("mean_absolute_error")}, kNumbers).values({sums, 4}, false);
