@@ -78,14 +78,14 @@ void ControlClient::wait_for_all() {
     fail(StopRequested().what(), code);
     lock.lock();
   }
-  // A stop of one that has joined is told when it shows.
-  if (has_joined_ && !failure_) return;
-  const WorldFailure failure = *failure_;
+  // A failure of one that has joined shows in its next call.
+  if (has_joined_ && !is_stopped) return;
+  const std::optional<WorldFailure> failure = failure_;
   lock.unlock();
   io_.stop();
   thread_.join();
   if (is_stopped) throw StopRequested();
-  throw_failure(failure);
+  throw_failure(*failure);
 }
 
 ControlClient::~ControlClient() {
