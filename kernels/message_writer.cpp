@@ -11,12 +11,11 @@
 
 namespace dpt {
 
-using std::chrono::milliseconds;
-
-bool MessageWriter::is_ready(milliseconds patience) const noexcept {
+bool MessageWriter::is_ready(std::chrono::milliseconds patience) const noexcept {
   const auto end = std::chrono::steady_clock::now() + patience;
   while (true) {
-    const auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     pollfd wanted = {descriptor_, POLLOUT, 0};
     const int count =
         poll(&wanted, 1, static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, INT_MAX)));
@@ -24,7 +23,7 @@ bool MessageWriter::is_ready(milliseconds patience) const noexcept {
   }
 }
 
-bool MessageWriter::put(std::string_view text, milliseconds patience) noexcept {
+bool MessageWriter::put(std::string_view text, std::chrono::milliseconds patience) noexcept {
   while (!text.empty()) {
     if (!is_ready(patience)) return false;
     // A pipe that is ready takes this much at once.
@@ -41,7 +40,7 @@ bool MessageWriter::put(std::string_view text, milliseconds patience) noexcept {
 
 void MessageWriter::write(std::string_view text) noexcept {
   const std::lock_guard lock(mutex_);
-  milliseconds patience = dropped_ > 0 ? milliseconds(0) : patience_;
+  std::chrono::milliseconds patience = dropped_ > 0 ? std::chrono::milliseconds(0) : patience_;
   if (dropped_ > 0 && is_ready(patience)) {
     std::array<char, 200> line;
     const auto end = fmt::format_to_n(
@@ -58,7 +57,7 @@ void MessageWriter::write(std::string_view text) noexcept {
 
 void MessageWriter::write_if_ready(std::string_view text) noexcept {
   const std::lock_guard lock(mutex_);
-  if (dropped_ == 0) put(text, milliseconds(0));
+  if (dropped_ == 0) put(text, std::chrono::milliseconds(0));
 }
 
 MessageWriter& stderr_writer() {
