@@ -13,7 +13,8 @@
 namespace dpt {
 namespace {
 
-/// A longer line is broken. With so much of messages waiting for a slow reader, no more are read.
+/// Maximum length of a line (longer ones are split), and of the messages that wait for a slow
+/// reader before reading pauses.
 constexpr std::size_t kLongestLine = 1 << 16, kMostWaiting = 1 << 20;
 
 }  // namespace

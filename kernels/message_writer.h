@@ -9,9 +9,9 @@
 
 namespace dpt {
 
-/// Writes texts to a descriptor. If nobody takes a text for `patience`, drops it, and then all
-/// texts without waiting until one can be written; that one follows a line that counts the dropped
-/// ones. Callable from any thread.
+/// Writes texts to a descriptor. Drops a text that cannot be written within `patience`. From then
+/// on it drops texts without waiting until the descriptor is writable again, and first writes a
+/// line with the number of dropped texts. Callable from any thread.
 class MessageWriter {
  public:
   MessageWriter(int descriptor, std::chrono::milliseconds patience)

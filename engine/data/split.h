@@ -26,10 +26,11 @@ struct Splits {
 /// How many samples of the split each class has. REQUIRES: the samples have labels.
 std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes);
 
-/// Takes the validation set of the data, or holds samples out of the training set as `spec` says: a
-/// function of it, the seed, the labels and the groups, the same for every epoch and device count,
-/// kept in ascending order. Throws ErrorKind::usage when nothing is left to train on, the data
-/// lacks what is asked for, or it has a validation set and samples should be held out as well.
+/// Returns the splits, with the data's own validation set or with samples held out of the training
+/// set according to `spec`. The held-out samples depend only on `spec`, the seed, the labels and
+/// the groups, and are in ascending order. Throws ErrorKind::usage if nothing is left to train on,
+/// if the data lacks what `spec` needs, or if it has a validation set and `spec` also holds samples
+/// out.
 Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t seed);
 
 /// Returns a text that tells the validation samples from others of the same data: "xxh3:" and 16

@@ -15,10 +15,10 @@
 namespace dpt::control {
 namespace {
 
-// A request to stop wakes nobody.
+// Interval for polling stop requests, which wake no waiting thread.
 constexpr std::chrono::milliseconds kLookForStop{50};
-// At the end of join_timeout, rank 0 must have been silent for so long (or an eighth of the
-// timeout) to be given up: one that answers knows itself who is missing.
+// Minimum silence of rank 0 at the end of join_timeout (or an eighth of the timeout) before it
+// counts as lost: a rank 0 that answers reports the missing processes itself.
 constexpr std::chrono::milliseconds kSilentRank0{2000};
 // fail() returns after so long at the latest.
 constexpr std::chrono::seconds kTimeToFail{1};
