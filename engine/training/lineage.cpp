@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
 #include <utility>
@@ -176,6 +177,12 @@ void leave_log_lines(const RunFolder& folder, const std::string& from, const Sta
   }
 }
 
+/// Returns the folders that contain `folder`: by its path as it is written, and, if that is another
+/// one because `folder` is a link, the one that contains its target.
+std::array<std::string, 2> folders_above(const std::string& folder) {
+  return {folder_of(folder), folder + "/.."};
+}
+
 /// Files that may be the best of `state`, the likeliest first.
 std::vector<std::string> best_candidates(const RunFolder& folder, const std::string& from,
                                          const RunState& state) {
@@ -186,10 +193,16 @@ std::vector<std::string> best_candidates(const RunFolder& folder, const std::str
   paths.push_back(from);
   paths.push_back(source + "/" + name);
   paths.push_back(source + "/best.safetensors");
-  paths.push_back(source + "/../best.safetensors");
+  for (const std::string& above : folders_above(source)) {
+    paths.push_back(above + "/best.safetensors");
+  }
   // One that was moved aside: from/../../.. is the run folder then.
-  paths.push_back(source + "/../" + name);
-  paths.push_back(source + "/../../best.safetensors");
+  for (const std::string& above : folders_above(source)) {
+    paths.push_back(above + "/" + name);
+    for (const std::string& run : folders_above(above)) {
+      paths.push_back(run + "/best.safetensors");
+    }
+  }
   return paths;
 }
 
@@ -213,8 +226,12 @@ void find_ancestors(const Job& job, const RunFolder& folder, const std::string& 
     start.ancestors.emplace_back(step, path);
     const RunState& state = header->state;
     if (!state.best || state.best_step == step) return;
-    for (const std::string& best : {place + "/" + checkpoint_name(state.best_step),
-                                    place + "/best.safetensors", place + "/../best.safetensors"}) {
+    std::vector<std::string> bests = {place + "/" + checkpoint_name(state.best_step),
+                                      place + "/best.safetensors"};
+    for (const std::string& above : folders_above(place)) {
+      bests.push_back(above + "/best.safetensors");
+    }
+    for (const std::string& best : bests) {
       if (!is_best(best, state)) continue;
       start.ancestors.emplace_back(state.best_step, best);
       return;

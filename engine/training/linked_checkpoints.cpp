@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/training/replaced_run.h"
@@ -44,9 +45,29 @@ std::string real_path(const HeldPath& path) {
   return fs::weakly_canonical(path.text(), ignored).string();
 }
 
+bool is_linked(const HeldPath& path) {
+  return entry_type(path, false) == EntryType::link;
+}
+
 bool leads_elsewhere(const HeldPath& checkpoints) {
-  return entry_type(checkpoints, false) == EntryType::link &&
-         entry_type(checkpoints) == EntryType::folder;
+  return is_linked(checkpoints) && entry_type(checkpoints) == EntryType::folder;
+}
+
+/// Returns where a link leads, also if nothing is there.
+std::string target_of_link(const std::string& link) {
+  std::error_code failure;
+  const fs::path target = fs::read_symlink(link, failure);
+  return failure ? link : real_path((fs::path(link).parent_path() / target).string());
+}
+
+/// Refuses a link to a folder that is missing: nothing is known about the run without
+/// it.
+void check_leads_to_folder(const HeldPath& checkpoints) {
+  if (!is_linked(checkpoints) || leads_elsewhere(checkpoints)) return;
+  fail(ErrorKind::data,
+       "{}: expected a folder, found a link to {}, which is not a folder: is the disk mounted? "
+       "Nothing was changed. Mount it, or make {} a link to a folder",
+       checkpoints.text(), target_of_link(checkpoints.text()), checkpoints.text());
 }
 
 bool holds_checkpoints(const HeldPath& checkpoints) {
@@ -89,7 +110,13 @@ bool is_record_of_checkpoints(std::string_view name) {
   return name == kLockFile || name == kOwnerFile;
 }
 
+bool has_record_of_run(const HeldPath& run) {
+  const std::string id = owner_of(run / "checkpoints").id;
+  return !id.empty() && id == id_in_marker(run);
+}
+
 void check_linked_checkpoints(const HeldPath& run) {
+  check_leads_to_folder(run / "checkpoints");
   const std::string found = other_owner(run);
   if (found.empty()) return;
   const std::string path = (run / "checkpoints").text();
@@ -101,9 +128,9 @@ void check_linked_checkpoints(const HeldPath& run) {
       path, real_path(path), found, path, real_path(path));
 }
 
-FileHandle hold_linked_checkpoints(const HeldPath& run) {
-  const HeldPath checkpoints = run / "checkpoints";
-  if (!leads_elsewhere(checkpoints)) return {};
+std::optional<LinkedCheckpoints> hold_linked_checkpoints(const HeldPath& run) {
+  if (!leads_elsewhere(run / "checkpoints")) return std::nullopt;
+  const HeldPath checkpoints = HeldPath::hold((run / "checkpoints").text());
   const std::string where = real_path(checkpoints);
   FileHandle lock = open_file(checkpoints / kLockFile, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
   if (!lock.is_open()) {
@@ -128,7 +155,23 @@ FileHandle hold_linked_checkpoints(const HeldPath& run) {
     write_file_atomically(checkpoints / kOwnerFile,
                           json_text(Json{{"v", 1}, {"id", id}, {"run", path}}) + "\n");
   }
-  return lock;
+  return LinkedCheckpoints{checkpoints, where, std::move(lock)};
+}
+
+void check_same_checkpoints(const HeldPath& run, const std::optional<LinkedCheckpoints>& held,
+                            const std::string& path) {
+  const HeldPath now = run / "checkpoints";
+  // A folder in this run's folder is no other run's; a missing one is made by the next save.
+  if (held ? is_same_entry(now, held->place) : !is_linked(now)) return;
+  const std::string text = path + "/checkpoints";
+  const std::string expected = held ? "leads to " + held->real_path : "is a folder";
+  const std::string found = is_linked(now) ? "is a link to " + target_of_link(text)
+                            : entry_type(now, false) == EntryType::none ? "is missing"
+                                                                        : "is another one";
+  fail(ErrorKind::data,
+       "expected that {} {} as before, found that {} {}, which may be another run's: nothing more "
+       "is written or removed there. Restore it, and start the run again",
+       text, expected, text, found);
 }
 
 }  // namespace dpt

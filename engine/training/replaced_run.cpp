@@ -6,6 +6,7 @@
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/file_io.h"
+#include "engine/training/linked_checkpoints.h"
 #include "engine/training/run_files.h"
 #include "kernels/error.h"
 
@@ -173,6 +174,26 @@ void finish_removal(const HeldPath& folder) {
   remove_tree(folder / kRemoved);
 }
 
+/// Refuses to continue if a link in replaced/ says that the old run's checkpoints are on another
+/// disk, and they are not there: that disk is missing, and what the new run saved is unknown.
+void check_has_replaced_checkpoints(const HeldPath& folder) {
+  const HeldPath checkpoints = folder / kCheckpoints;
+  for (const std::string_view name : {kMoving, kReplaced, kRestoring}) {
+    const HeldPath link = folder / name / kCheckpoints;
+    if (!is_link(link) || has_entry(checkpoints / kReplacedCheckpoints)) continue;
+    // While files move, they may be in place: before the first has gone or after the last is back.
+    const bool may_be_in_place = name == kMoving && (has_record_of_run(folder) ||
+                                                     !names_of_checkpoints(checkpoints).empty());
+    if (may_be_in_place) continue;
+    fail(ErrorKind::data,
+         "{} holds the run that --overwrite replaced; expected its checkpoints in {}, found "
+         "nothing there: is the disk mounted? Nothing was changed. Mount it; if it is lost, remove "
+         "{}, and that run with it",
+         (folder / name).text(), (checkpoints / kReplacedCheckpoints).text(),
+         (folder / name).text());
+  }
+}
+
 }  // namespace
 
 bool is_checkpoint_name(std::string_view name) {
@@ -195,6 +216,7 @@ bool is_set_aside(const HeldPath& folder, const char* name) {
 }
 
 void check_replaced_run(const HeldPath& folder) {
+  check_has_replaced_checkpoints(folder);
   for (const char* name : {kMoving, kReplaced, kRestoring}) {
     const HeldPath aside = folder / name;
     if (entry_type(aside, false) != EntryType::folder || is_set_aside(folder, name) ||

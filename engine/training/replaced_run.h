@@ -34,7 +34,8 @@ void set_run_aside(const HeldPath& folder);
 void remove_replaced_run(const HeldPath& folder);
 
 /// Throws ErrorKind::usage if a folder of a replaced run holds files of others too: it would be
-/// taken for the user's, and the run in it for lost.
+/// taken for the user's, and the run in it for lost. Throws ErrorKind::data if its checkpoints are
+/// on another disk, which is missing.
 void check_replaced_run(const HeldPath& folder);
 
 /// Result of bringing back the old run, if there is one. If the new run has checkpoints (or a crash

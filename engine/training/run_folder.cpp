@@ -130,11 +130,12 @@ bool RunFolder::open() {
   if (!lock()) return false;
   check_replaced_run(root_);
   write_marker(root_, outputs_);
-  checkpoints_lock_ = hold_linked_checkpoints(root_);
+  linked_ = hold_linked_checkpoints(root_);
+  check_checkpoints();
   const RestoredRun restored = recover_replaced_run(root_);
   restored_ = restored.any;
   if (!restored.abandoned.empty()) kept_of_new_ = checkpoints() + "/" + restored.abandoned;
-  make_folders(at("checkpoints"));
+  make_folders(root_ / "checkpoints");
   return true;
 }
 
@@ -173,6 +174,10 @@ bool RunFolder::has_lock() {
   return errno != ESTALE;
 }
 
+void RunFolder::check_checkpoints() const {
+  check_same_checkpoints(root_, linked_, current_path());
+}
+
 bool RunFolder::leads_here(const std::string& path) const {
   return is_same_entry(path, root_);
 }
@@ -184,6 +189,7 @@ std::string RunFolder::check_held() {
          "more is written there. Start the run again, with another --run-dir if a run is there now",
          path_);
   }
+  check_checkpoints();
   if (said_moved_ || leads_here(path_)) return {};
   said_moved_ = true;
   const std::string now = current_path();
@@ -197,6 +203,15 @@ std::string RunFolder::current_path() const {
   const std::string link = fmt::format("/proc/self/fd/{}", root_.at());
   const std::string now = fs::read_symlink(link, failure).string();
   return !failure && leads_here(now) ? now : path_;
+}
+
+HeldPath RunFolder::at(const std::string& name) const {
+  constexpr std::string_view kCheckpoints = "checkpoints";
+  if (linked_ && name == kCheckpoints) return linked_->place;
+  if (linked_ && name.starts_with("checkpoints/")) {
+    return linked_->place / name.substr(kCheckpoints.size() + 1);
+  }
+  return root_ / name;
 }
 
 std::string RunFolder::checkpoint(std::int64_t step) const {
@@ -247,7 +262,7 @@ void RunFolder::check_only_ours() const {
   for (const std::string& name : list_names(root_)) {
     if (!own.has(name)) refuse(name);
   }
-  const bool is_link = entry_type(at("checkpoints"), false) == EntryType::link;
+  const bool is_link = linked_.has_value();
   for (const std::string& name : list_names(at("checkpoints"))) {
     const bool is_set_aside_there = is_link && name == kReplacedCheckpoints;
     if (is_record_of_checkpoints(name)) continue;
@@ -267,10 +282,12 @@ void RunFolder::check_only_ours() const {
 }
 
 void RunFolder::set_aside() {
+  check_checkpoints();
   set_run_aside(root_);
 }
 
 void RunFolder::give_up_replaced() {
+  check_checkpoints();
   remove_replaced_run(root_);
 }
 
@@ -279,6 +296,7 @@ bool RunFolder::has_replaced() const {
 }
 
 bool RunFolder::put_back() {
+  check_checkpoints();
   const RestoredRun restored = restore_replaced_run(root_);
   if (!restored.abandoned.empty()) kept_of_new_ = checkpoints() + "/" + restored.abandoned;
   return restored.any;
@@ -291,7 +309,9 @@ HeldPath RunFolder::make_abandoned() const {
 void check_may_write(const std::string& path) {
   check_is_no_part_of_run(path);
   const std::string checkpoints = path + "/checkpoints";
-  if (entry_type(checkpoints, false) == EntryType::link) check_is_no_part_of_run(checkpoints);
+  const bool is_link = entry_type(checkpoints, false) == EntryType::link;
+  // A link to nothing has no real path, and is reported by the next check.
+  if (is_link && entry_type(checkpoints) == EntryType::folder) check_is_no_part_of_run(checkpoints);
   check_linked_checkpoints(path);
   check_holds_no_runs(path);
   const std::vector<std::string> names = names_in_the_way(path);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/checkpoints/file_io.h"
+#include "engine/training/linked_checkpoints.h"
 
 namespace dpt {
 
@@ -14,7 +15,8 @@ namespace dpt {
 /// one thread at a time.
 ///
 /// The folder is held by its descriptor: at() names files in it even after it was moved, and a
-/// folder that has taken its path meanwhile is never written to. Paths are for messages.
+/// folder that has taken its path meanwhile is never written to. The same holds for the folder to
+/// which `checkpoints` leads if it is a link. Paths are for messages.
 ///
 /// `--overwrite`: set_aside() moves the old run into replaced/, and give_up_replaced() removes it
 /// when the new run has saved its first regular checkpoint. Until then the old run can be restored:
@@ -43,7 +45,7 @@ class RunFolder {
   std::string best() const { return path_ + "/best.safetensors"; }
   /// Return the folder, held open, and what is in it.
   const HeldPath& place() const { return root_; }
-  HeldPath at(const std::string& name) const { return root_ / name; }
+  HeldPath at(const std::string& name) const;
   HeldPath checkpoint_place(std::int64_t step) const;
   HeldPath best_place() const { return at("best.safetensors"); }
   /// Where a file of the old run is after set_aside(). Other paths stay as they are.
@@ -52,7 +54,8 @@ class RunFolder {
   void check_stays(const std::string& path) const;
 
   /// Throws ErrorKind::data if the folder was removed, or another process has taken it over:
-  /// nothing in it is this process' any more. Returns a message, once, if the folder was moved.
+  /// nothing in it is this process' any more; or if `checkpoints` leads elsewhere than before.
+  /// Returns a message, once, if the folder was moved.
   std::string check_held();
   /// Returns where the folder is now, as far as it is known.
   std::string current_path() const;
@@ -91,11 +94,13 @@ class RunFolder {
   /// Takes the lock again after its file was removed. Returns false if another process was faster.
   bool lock_again();
   bool leads_here(const std::string& path) const;
+  /// Throws ErrorKind::data if `checkpoints` leads elsewhere than when the folder was opened.
+  void check_checkpoints() const;
 
   std::string path_;
   HeldPath root_{""};
   FileHandle lock_;
-  FileHandle checkpoints_lock_;  ///< of the folder that `checkpoints` is a link to, if it is one
+  std::optional<LinkedCheckpoints> linked_;  ///< if `checkpoints` is a link
   bool restored_ = false, said_moved_ = false;
   std::string kept_of_new_;
   std::vector<std::string> outputs_;  ///< names in the folder

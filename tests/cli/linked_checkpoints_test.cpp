@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "tests/cli/kept_runs.h"
 
@@ -18,15 +19,33 @@ struct LinkedRuns : KeptRuns {
     fs::create_directory_symlink(to, dir.file(folder + "/checkpoints"));
   }
   std::string disk() const { return dir.file("disk"); }
+  /// Makes `checkpoints` of a run folder a link to another folder.
+  void link_again(const std::string& folder, const std::string& to) const {
+    fs::remove(dir.file(folder + "/checkpoints"));
+    link(folder, to);
+  }
   /// Checks that a run is refused and changes nothing; returns its message.
   std::string refused(const std::string& folder, const Words& more = {}) const {
-    const auto before = contents(disk());
-    const auto before_there = contents(dir.file(folder));
-    const Finished finished = train(more, folder);
-    CHECK(finished.exit_code == 2);
-    CHECK((contents(disk()) == before));
-    CHECK((contents(dir.file(folder)) == before_there));
+    return refused_with(2, folder, [&] { return train(more, folder); });
+  }
+  std::string refused_with(int code, const std::string& folder,
+                           const std::function<Finished()>& run_command) const {
+    const auto before = contents(dir.path());
+    const Finished finished = run_command();
+    CHECK(finished.exit_code == code);
+    CHECK((contents(dir.path()) == before));
+    CHECK(fs::is_symlink(dir.file(folder + "/checkpoints")));
     return finished.err;
+  }
+  /// Checks that `train` with several options and `runs --restore` change nothing and end with
+  /// code 3 and `text`.
+  void check_asks_for_disk(const std::string& folder, const std::string& text) const {
+    for (const Words& more : {Words{"seed=4"}, Words{"--overwrite"}}) {
+      CAPTURE(more.front());
+      check_contains(refused_with(3, folder, [&] { return train(more, folder); }), text);
+    }
+    const auto restore = [&] { return run({"runs", "--restore", folder}); };
+    check_contains(refused_with(3, folder, restore), text);
   }
 };
 
@@ -147,4 +166,143 @@ TEST_CASE("a start that fails leaves a linked folder that is still no run") {
   CHECK(w.train({"--weights", "missing.safetensors"}, "a").exit_code != 0);
   w.train_well({"--resume", "never", "--max-steps", "3"}, "a");
   CHECK(steps_in(w.disk()) == Steps{3});
+}
+
+TEST_CASE(
+    "checkpoints that come to lead elsewhere during a run end it, and nothing there changes") {
+  const LinkedRuns w;
+  fs::create_directories(w.dir.file("disk2"));
+  w.link("b", "../disk2");
+  w.train_well(kStop3, "b");
+  w.train_well({"--max-steps", "5"}, "b");
+  const auto others = contents(w.dir.file("disk2"));
+  bool is_link = false;
+  std::string to = "../disk2", found;
+  SUBCASE("a link to another run's") {
+    is_link = true;
+    found = "is a link to " + fs::canonical(w.dir.file("disk2")).string();
+  }
+  SUBCASE("a link to nothing") {
+    is_link = true;
+    to = "../disk3";
+    found = "is a link to " + fs::canonical(w.dir.path()).string() + "/disk3";
+  }
+  SUBCASE("a folder that moved to another run's") {
+    found = "is a link to " + fs::canonical(w.dir.file("disk2")).string();
+  }
+  SUBCASE("a folder that moved, and the link follows it") {
+    to = "../was";
+    found = "is a link to " + fs::canonical(w.dir.path()).string() + "/was";
+  }
+  if (is_link) w.link("a");
+  const TempDir logs;
+  Program run(
+      {"train", "small.yaml", "--run-dir", "a", "train.epochs=1000000", "checkpoint.every=0",
+       "checkpoint.every_steps=0", "checkpoint.keep_last=1", "log.every=1"},
+      w.dir.path(), logs);
+  REQUIRE(wait_for_log(w.dir.file("a"), "\"event\":\"step\""));
+  if (!is_link) fs::rename(w.dir.file("a/checkpoints"), w.dir.file("was"));
+  w.link_again("a", to);
+  // The end saves a checkpoint and removes older ones.
+  run.send(SIGTERM);
+  const Finished finished = run.wait();
+  CHECK(finished.exit_code == 3);
+  check_contains(finished.err, "a/checkpoints " + found);
+  CHECK((contents(w.dir.file("disk2")) == others));
+  CHECK_FALSE(fs::exists(w.dir.file("disk3")));
+  if (!is_link) CHECK(steps_in(w.dir.file("was")).empty());
+}
+
+TEST_CASE("checkpoints on a disk that is not mounted: a replaced run waits for it") {
+  const LinkedRuns w;
+  w.link("a");
+  w.train_well(kStop5, "a");
+  w.train_well({"--overwrite", "seed=4", "--max-steps", "2"}, "a");
+  fs::rename(w.disk(), w.dir.file("unmounted"));
+  fs::create_directory(w.disk());
+  w.check_asks_for_disk("a", "is the disk mounted?");
+  fs::remove(w.disk());
+  fs::rename(w.dir.file("unmounted"), w.disk());
+  w.train_well({"seed=4", "--max-steps", "3"}, "a");
+  CHECK(steps_in(w.disk()) == Steps{3, 2});
+  w.run_well({"runs", "--restore", "a"});
+  CHECK(steps_in(w.disk()) == Steps{5});
+}
+
+TEST_CASE("checkpoints on a disk that is not mounted: what a crash left waits for it") {
+  const LinkedRuns w;
+  w.link("a");
+  w.train_well(kStop5, "a");
+  const std::string kept = read_file(w.dir.file("a/config.yaml"));
+  w.train_well({"--overwrite", "seed=4", "--max-steps", "2"}, "a");
+  std::string name;
+  SUBCASE("while the old run came back") {
+    name = "a/replaced.restoring";
+  }
+  SUBCASE("while the old run moved") {
+    name = "a/replaced.moving";
+    fs::remove(w.disk() + "/" + dpt::checkpoint_name(2));
+  }
+  fs::rename(w.dir.file("a/replaced"), w.dir.file(name));
+  fs::rename(w.disk(), w.dir.file("unmounted"));
+  fs::create_directory(w.disk());
+  w.check_asks_for_disk("a", "is the disk mounted?");
+  fs::remove(w.disk());
+  fs::rename(w.dir.file("unmounted"), w.disk());
+  w.run_well({"runs", "--restore", "a"});
+  CHECK(steps_in(w.disk()) == Steps{5});
+  CHECK(read_file(w.dir.file("a/config.yaml")) == kept);
+}
+
+TEST_CASE("a crash before any checkpoint moved on a linked disk is no missing disk") {
+  const LinkedRuns w;
+  w.link("a");
+  w.train_well(kStop5, "a");
+  fs::create_directory(w.dir.file("a/replaced.moving"));
+  fs::create_symlink("../checkpoints/replaced", w.dir.file("a/replaced.moving/checkpoints"));
+  w.run_well({"runs", "--restore", "a"});
+  CHECK(steps_in(w.disk()) == Steps{5});
+}
+
+TEST_CASE("checkpoints that are a link to nothing: asks for the disk") {
+  const LinkedRuns w;
+  w.link("a");
+  w.train_well(kStop3, "a");
+  fs::rename(w.disk(), w.dir.file("unmounted"));
+  w.check_asks_for_disk("a", "a/checkpoints: expected a folder, found a link to " +
+                                 fs::canonical(w.dir.path()).string() +
+                                 "/disk, which is not a folder: is the disk mounted?");
+  check_contains(w.refused_with(3, "a", [&] { return w.train({"--dry-run"}, "a"); }),
+                 "is the disk mounted?");
+}
+
+TEST_CASE("resuming another run through its linked checkpoints finds its best") {
+  const LinkedRuns w;
+  w.link("a");
+  // Nothing is learned after the first epoch, whose checkpoint has gone from checkpoints/.
+  const Words best_first = {"lr_schedule={type: multistep, milestones: [1], gamma: 1.0e-30}",
+                            "checkpoint.keep_last=1"};
+  Words more = best_first;
+  w.train_well(more, "a");
+  const std::int64_t best_step = dpt::read_checkpoint_header(w.best("a")).state.step;
+  REQUIRE(best_step < 36);
+  REQUIRE(steps_in(w.disk()) == Steps{36});
+  std::string from;
+  SUBCASE("its newest checkpoint") {
+    from = "a/checkpoints";
+  }
+  SUBCASE("a file of it") {
+    from = "a/checkpoints/" + dpt::checkpoint_name(36);
+  }
+  SUBCASE("one that was moved aside") {
+    fs::create_directory(w.disk() + "/abandoned-1");
+    fs::rename(w.disk() + "/" + dpt::checkpoint_name(36),
+               w.disk() + "/abandoned-1/" + dpt::checkpoint_name(36));
+    from = "a/checkpoints/abandoned-1/" + dpt::checkpoint_name(36);
+  }
+  more.insert(more.end(), {"--resume", from, "train.epochs=4"});
+  const Finished finished = w.train_well(more, "b");
+  CHECK(finished.err.find("was not found") == std::string::npos);
+  CHECK(checksum_of(w.best("b")) == checksum_of(w.best("a")));
+  CHECK(dpt::read_checkpoint_header(w.best("b")).state.step == best_step);
 }

@@ -132,3 +132,31 @@ TEST_CASE("rollback: its checkpoint is found from wherever the run is resumed") 
     went_back(w.run_well(w.command(twice, "3")), twice);
   }
 }
+
+TEST_CASE("rollback: a run resumed from linked checkpoints finds what it goes back to") {
+  namespace fs = std::filesystem;
+  const Rollbacks w;
+  const std::string keep = "checkpoint.keep_last=1";
+  w.run_well(w.command("source", "3"), {keep, "--max-steps", "12"});
+  // The best of the rollback's checkpoint is in best.safetensors alone.
+  const std::string checkpoints = "source/checkpoints";
+  REQUIRE(fs::exists(w.dir.file(checkpoints + "/step-00000010.safetensors")));
+  fs::remove(w.dir.file(checkpoints + "/step-00000005.safetensors"));
+  w.run_well(w.command("whole", "3"), {keep});
+  fs::create_directory(w.dir.file("big"));
+  fs::rename(w.dir.file(checkpoints), w.dir.file("big/disk"));
+  fs::create_directory_symlink("../big/disk", w.dir.file(checkpoints));
+  const std::string from = checkpoints + "/step-00000012.safetensors";
+  for (const char* more : {"--overwrite", "--resume"}) {
+    CAPTURE(more);
+    std::vector<std::string> words = {keep, "--resume", from};
+    if (more == std::string("--overwrite")) words.push_back(more);
+    const std::string folder = std::string("r") + more;
+    const Finished finished = w.run_well(w.command(folder, "3"), words);
+    w.rollback(folder, 10);
+    CHECK_FALSE(contains(finished.err, "it will go back to"));
+    CHECK_FALSE(contains(finished.err, "is missing"));
+    CHECK_FALSE(contains(finished.err, "was not found"));
+    CHECK((w.outcome(folder) == w.outcome("whole")));
+  }
+}

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "engine/checkpoints/checkpoint.h"
@@ -355,6 +356,36 @@ TEST_CASE("what was moved, removed or taken over is told apart") {
     check_contains(refusal([&] { RunFolder second(dir.file("moved")); }, ErrorKind::usage),
                    "is in use by another dpt process");
   }
+}
+
+TEST_CASE("checkpoints elsewhere: writes reach the folder that is held, others stay as they are") {
+  const TempDir dir;
+  const std::string path = dir.file("run"), mine = dir.file("mine"), other = dir.file("other");
+  for (const std::string& folder : {path, mine, other}) fs::create_directory(folder);
+  fs::create_directory_symlink(mine, path + "/checkpoints");
+  RunFolder folder(path);
+  CHECK(folder.check_held().empty());
+  // Another way to the same folder is no other folder.
+  fs::remove(path + "/checkpoints");
+  fs::create_directory_symlink("../mine", path + "/checkpoints");
+  CHECK(folder.check_held().empty());
+  write_file_atomically(other + "/" + checkpoint_name(1), "x");
+  fs::remove(path + "/checkpoints");
+  fs::create_directory_symlink(other, path + "/checkpoints");
+  const std::string text = "expected that " + path + "/checkpoints leads to " +
+                           fs::canonical(mine).string() + " as before, found that " + path +
+                           "/checkpoints is a link to " + fs::canonical(other).string();
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { folder.check_held(); }, [&] { folder.set_aside(); }, [&] { folder.put_back(); },
+           [&] { folder.give_up_replaced(); }}) {
+    check_contains(refusal(call, ErrorKind::data), text);
+  }
+  write_file_atomically(folder.at("checkpoints/" + checkpoint_name(2)), "x");
+  write_file_atomically(folder.checkpoint_place(3), "x");
+  CHECK(folder.make_abandoned().text() == path + "/checkpoints/abandoned-1");
+  CHECK(list_steps(folder.at("checkpoints")) == std::vector<std::int64_t>{3, 2});
+  CHECK(list_names(other) == std::vector<std::string>{checkpoint_name(1)});
+  CHECK(fs::exists(mine + "/abandoned-1"));
 }
 
 TEST_CASE("a free folder is one that no other process holds") {
