@@ -41,7 +41,7 @@ using Clock = std::chrono::steady_clock;
 
 /// As in engine/training/stop.cpp: within this time, signals are one request.
 constexpr std::chrono::milliseconds kOneRequest{100};
-/// How long the last messages wait for a reader of stderr.
+/// Time for which the last messages wait for a reader of stderr.
 constexpr std::chrono::seconds kPatience{5};
 /// How many ports the processes may try.
 constexpr int kPorts = 8;

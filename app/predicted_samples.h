@@ -31,7 +31,7 @@ struct PredictedPart {
   std::int64_t first_index = 0;  ///< what the sample 0 of the source is called
 };
 
-/// With `reports`, says which files of the folders are left out.
+/// Opens the images. If `reports`, says which files of the folders are left out.
 PredictedPart open_pictures(const std::vector<std::string>& paths,
                             const DataRequirements& requirements, const ModelOutputs& outputs,
                             bool reports);

@@ -37,7 +37,7 @@ void RankMessages::write_some() {
       write(STDERR_FILENO, line.data(), std::min<std::size_t>(line.size(), PIPE_BUF));
   if (written < 0) {
     if (errno == EINTR || errno == EAGAIN) return;
-    // As for a run: messages that nobody reads change nothing.
+    // Messages that nobody reads change nothing, as for a run.
     is_lost_ = true;
     lines_.clear();
     size_ = 0;

@@ -1,4 +1,4 @@
-// What the processes of `--nproc` write, on its way to stderr: line by line, after "[rank N] ".
+// Output of the processes of `--nproc` on its way to stderr: line by line, after "[rank N] ".
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class RankMessages {
   bool is_lost_ = false, is_terminal_ = stderr_redraws();
 };
 
-/// What one process writes to one of its streams.
+/// Output of one process to one of its streams.
 class RankOutput {
  public:
   RankOutput(int rank, Descriptor pipe);

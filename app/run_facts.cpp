@@ -70,7 +70,7 @@ struct LoggedResults {
   std::map<std::int64_t, FactsJson> validations;  ///< by step
 };
 
-/// What the log tells: the last step, how the last process ended, the results.
+/// Facts that the log tells: the last step, how the last process ended, the results.
 LoggedResults read_log(const std::string& path, RunFacts& facts) {
   std::error_code error;
   // Nobody may write to a pipe.

@@ -1,5 +1,5 @@
 // One meaning of a run's results, for gates and lists of runs: those of the weights that ship.
-// Where a best checkpoint is kept, "val" is of the best epoch; "last/val" is of the last one.
+// If a best checkpoint is kept, "val" is of the best epoch; "last/val" is of the last one.
 #pragma once
 
 #include <cstdint>

@@ -78,7 +78,7 @@ std::string test_folder(const ImageFolderOptions& options) {
   const std::string& root = options.root;
   if (!options.test.empty()) return named_folder(root, "test", options.test);
   if (has_folder(root, "test")) return "test";
-  // As in earlier releases, whose runs have `val: none`.
+  // Earlier releases did so; their runs have `val: none`.
   return options.val == kNone && has_folder(root, "val") ? "val" : "";
 }
 

@@ -28,7 +28,7 @@ void add_pictures_below(const std::string& folder, ListedPictures& listed) {
   for (const ListedPicture& picture : walked.pictures) {
     found.push_back((fs::path(folder) / picture.name).string());
   }
-  // What is named as an image and cannot be opened is a sample that cannot be read.
+  // A file that is named as an image and cannot be opened is a sample that cannot be read.
   std::erase_if(walked.bad, [&](const BadFile& bad) {
     if (bad.kind == BadFileKind::unread_format) return false;
     found.push_back(bad.path);

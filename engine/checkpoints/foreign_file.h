@@ -19,7 +19,7 @@ std::string describe_foreign_file(const std::string& path, std::string_view head
 /// Returns true for the beginning of a zip archive of PyTorch, which may be TorchScript's.
 bool is_torch_archive(std::string_view head);
 
-/// What a file of PyTorch holds that dpt does not read.
+/// Content of a file of PyTorch that dpt does not read.
 enum class TorchContent : std::uint8_t {
   pickle,   ///< tensors, in the format before the zip archive
   objects,  ///< Python objects, such as a whole model

@@ -20,7 +20,8 @@ float from_f16(std::uint16_t bits) {
   if (magnitude >= 0x7C00U) {  // infinity or NaN
     return std::bit_cast<float>(sign | 0x7F800000U | (magnitude & 0x3FFU) << 13);
   }
-  // As a float, the bits read 2^-112 times the value; the product is exact, subnormals included.
+  // The bits, read as a float, are 2^-112 times the value; the product is exact, subnormals
+  // included.
   const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
 }

@@ -270,7 +270,7 @@ class PickleMachine {
     if (kind == PickleKind::dictionary && items.size() % 2 != 0) {
       refuse("a value for each key", "a key without one");
     }
-    // What containers hold is counted as values are: the memo may repeat one value for two bytes.
+    // Items of containers are counted as values are: the memo may repeat one value for two bytes.
     held_ += items.size();
     if (held_ > kMaxPickleValues) refuse(fmt::format("at most {} items", kMaxPickleValues), "more");
     to.insert(to.end(), items.begin(), items.end());
