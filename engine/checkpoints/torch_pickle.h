@@ -53,7 +53,7 @@ struct TorchTensor {
   std::uint64_t bytes = 0;
 };
 
-/// What a pickle holds. The texts are in its bytes, which must outlive the tree.
+/// Content of a pickle. The texts are in its bytes, which must outlive the tree.
 struct PickleTree {
   std::vector<PickleValue> values;
   std::vector<TorchTensor> tensors;

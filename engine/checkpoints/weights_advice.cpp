@@ -66,7 +66,7 @@ std::string pattern_for_layer(const std::string& name) {
 std::string map_entry_for(const std::vector<std::string>& missing,
                           const std::vector<std::string>& left_over) {
   std::map<std::pair<std::string, std::string>, int> entries;
-  // What one name has before the whole other one, or before what both end with after a dot.
+  // Prefix of one name before the whole other one, or before the end, after a dot, that both share.
   const auto count = [&](const std::vector<std::string>& longer,
                          const std::vector<std::string>& shorter, bool is_file) {
     const std::set<std::string> known(shorter.begin(), shorter.end());

@@ -1,4 +1,4 @@
-// What to write into `weights` of a config for a file that does not fit the model.
+// Advice on what to write into `weights` of a config for a file that does not fit the model.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How the two ends of a connection of the control channel prove to each other that they know the
+// Proof of the two ends of a connection of the control channel to each other that they know the
 // token of the run, which itself is never sent:
 //
 //     process -> rank 0   greeting   a random number

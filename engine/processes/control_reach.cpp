@@ -32,7 +32,7 @@ constexpr std::chrono::milliseconds kTimeToTell{500};
 // Of an answer that says why a process cannot join.
 constexpr std::size_t kMostAnswered = std::size_t{64} << 10;
 constexpr const char* kRefused = "refused: ";
-// Of the reason for which whatever listens there refuses this process.
+// Maximum length of the reason for which a listener refuses this process.
 constexpr std::size_t kLongestReason = 1000;
 
 /// The addresses of rank 0's machine; empty, with the reason, where its name is not known (yet).
@@ -126,7 +126,7 @@ void run_until(asio::io_context& io, JoinTime& time, Clock::time_point limit, Co
   }
 }
 
-/// What this process says, to whatever listens.
+/// Messages of this process to a listener.
 class Introduction {
  public:
   Introduction(const World& world, const RunIdentity& run)
@@ -135,7 +135,7 @@ class Introduction {
                {"pid", ::getpid()}},
         token_(world.token),
         rank_(world.rank) {
-    // Where a token or a name decides, nobody needs to know more.
+    // A token or a name decides alone: nobody needs to know more.
     const bool is_nameless = token_.empty() && world.job.empty();
     const RunIdentity shown = is_nameless ? run : RunIdentity();
     hello_["title"] = shown.title;

@@ -96,11 +96,16 @@ std::vector<std::string> values_of_run(const Catalog& catalog, const TrainSpec& 
     const FlatConfig flat = flat_config(show_spec(catalog, read), file);
     return std::map<std::string, std::string>(flat.values.begin(), flat.values.end());
   };
-  const auto run = values_of(load_stored_spec(catalog, stored, file)), today = values_of(spec);
+  const auto today = values_of(spec);
+  std::erase_if(paths, [&](const std::string& path) {
+    return !today.contains(path) || spec.origins.contains(path);
+  });
+  if (paths.empty()) return {};  // most configs: the stored one need not be read
+  const auto run = values_of(load_stored_spec(catalog, stored, file));
   for (const std::string& path : paths) {
-    const auto theirs = run.find(path), ours = today.find(path);
-    if (theirs == run.end() || ours == today.end() || spec.origins.contains(path)) continue;
-    if (theirs->second != ours->second) overrides.push_back(path + "=" + theirs->second);
+    const auto theirs = run.find(path);
+    if (theirs == run.end() || theirs->second == today.at(path)) continue;
+    overrides.push_back(path + "=" + theirs->second);
   }
   return overrides;
 }

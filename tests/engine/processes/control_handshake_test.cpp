@@ -78,15 +78,8 @@ class Talk {
 /// the other.
 class FakeRank0 {
  public:
-  FakeRank0(int port, std::function<void(Talk&)> converse) : converse_(std::move(converse)) {
-    const int yes = 1;
-    ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    REQUIRE(::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-    REQUIRE(::listen(socket_, 16) == 0);
+  FakeRank0(int port, std::function<void(Talk&)> converse)
+      : converse_(std::move(converse)), socket_(listening_socket(port)) {
     thread_ = std::thread([this] {
       for (;;) {
         const int one = ::accept(socket_, nullptr, nullptr);
@@ -109,8 +102,8 @@ class FakeRank0 {
   }
 
  private:
-  int socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   std::function<void(Talk&)> converse_;
+  int socket_;
   std::mutex mutex_;
   std::string heard_;
   std::thread thread_;

@@ -55,15 +55,7 @@ class Stranger {
 /// A socket that listens, and answers nothing or what is given.
 class OtherServer {
  public:
-  OtherServer(int port, std::string answer) {
-    const int yes = 1;
-    ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    REQUIRE(::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-    REQUIRE(::listen(socket_, 16) == 0);
+  OtherServer(int port, std::string answer) : socket_(listening_socket(port)) {
     if (answer.empty()) return;
     thread_ = std::thread([this, answer] {
       for (;;) {
@@ -82,7 +74,7 @@ class OtherServer {
   }
 
  private:
-  int socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int socket_;
   std::thread thread_;
 };
 
