@@ -15,6 +15,7 @@
 #include "datasets/kinds.h"
 #include "datasets/parallel_parts.h"
 #include "datasets/requirements.h"
+#include "datasets/shared_files.h"
 #include "datasets/split_files.h"
 #include "kernels/error.h"
 
@@ -151,6 +152,9 @@ DataSets open_csv(const Variant& variant, const DataRequirements& requirements) 
     check_picture_channels("csv: " + options.train.file, requirements);
     if (!options.root.empty()) check_root("csv", options.root, "the pictures", "");
   }
+  check_no_shared_files({{"data.train.file", {options.train.file}},
+                         {"data.val.file", {options.val ? options.val->file : ""}},
+                         {"data.test.file", {options.test ? options.test->file : ""}}});
   // Names of the outputs are no classes.
   const bool has_classes = !options.label.empty();
   ClassTable classes(has_classes ? options.classes : std::vector<std::string>(), options.train.file,

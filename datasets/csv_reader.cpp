@@ -15,6 +15,7 @@
 #include "engine/spec/fields.h"
 #include "kernels/error.h"
 #include "kernels/stop_request.h"
+#include "kernels/utf8.h"
 
 namespace dpt {
 namespace {
@@ -159,6 +160,16 @@ void CsvReader::read_quoted() {
   }
 }
 
+void CsvReader::check_utf8() const {
+  const std::size_t bad = find_bad_utf8(text_);
+  if (bad == std::string_view::npos) return;
+  const auto column = std::upper_bound(ends_.begin(), ends_.end(), bad) - ends_.begin();
+  refuse(line_,
+         fmt::format("expected UTF-8, found the byte 0x{:02X} in column {}: save the file "
+                     "as UTF-8 (iconv -f LATIN1 -t UTF-8 IN.csv > OUT.csv, if it is Latin-1)",
+                     static_cast<unsigned char>(text_[bad]), column + 1));
+}
+
 bool CsvReader::read_record() {
   text_.clear();
   ends_.clear();
@@ -207,6 +218,7 @@ bool CsvReader::read_record() {
     if (input_->peek() != delimiter_) break;
     input_->take();
   }
+  check_utf8();
   end_of_line();
   return true;
 }

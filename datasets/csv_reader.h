@@ -43,6 +43,7 @@ class CsvReader {
   struct Input;
   bool read_record();
   void read_quoted();
+  void check_utf8() const;
   [[noreturn]] void refuse(std::int64_t line, const std::string& problem) const;
 
   std::string path_;

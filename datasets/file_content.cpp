@@ -101,7 +101,7 @@ FileContent content_of(std::span<const std::byte> file) {
     if (has_text(file, signature.bytes, signature.at)) return {signature.what, signature.remedy};
   }
   if (std::all_of(file.begin(), file.end(), [](std::byte b) { return b == std::byte{0}; })) {
-    return {"zeros only", "restore the file: writing it was not completed"};
+    return {"only zero bytes", "restore the file: writing it was not completed"};
   }
   if (is_text(file)) {
     const std::string root = root_element(file);
@@ -111,7 +111,7 @@ FileContent content_of(std::span<const std::byte> file) {
     if (!root.empty()) return {"an XML document", "download the image itself"};
     return {"text", "remove it, or download the image again"};
   }
-  return {"no image format that dpt knows", "remove or convert it"};
+  return {"a file of an unknown format", "remove or convert it"};
 }
 
 }  // namespace dpt

@@ -46,8 +46,8 @@ ListedPart list_part(const std::string& root, const std::string& part, FolderRep
     }
   }
   if (paths.empty()) {
-    report.add_problem(fmt::format("{}: no class folders; expected {}/CLASS/*.jpg or *.png",
-                                   folder.string(), folder.string()));
+    report.add_problem(fmt::format("{}: no class folders; expected {}/CLASS/IMAGE", folder.string(),
+                                   folder.string()));
   }
   for (WalkedFolder& walked : walk_folders(paths)) {
     report.add(walked);

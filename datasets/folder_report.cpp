@@ -47,28 +47,29 @@ std::int64_t total_of(const std::map<std::string, std::int64_t>& groups) {
 FolderReport::Group FolderReport::group_of(Kind kind, const std::string& path) {
   switch (kind) {
     case Kind::empty_class:
-      return {"an empty class folder", "empty class folders", "put images into it, or remove it",
-              "put images into them, or remove them"};
+      return {"", "an empty class folder", "empty class folders",
+              "put images into it, or remove it", "put images into them, or remove them"};
     case Kind::next_to_classes:
-      return {"an image next to the class folders", "images next to the class folders",
+      return {"", "an image next to the class folders", "images next to the class folders",
               "move it into the folder of its class",
               "move them into the folders of their classes"};
     case Kind::unread_format: {
       const ImageFormat& format = *format_of_name(path);
-      return {fmt::format("{}, which dpt does not read", format.with_article),
+      return {format.name, fmt::format("{}, which dpt does not read", format.with_article),
               fmt::format("{}, which dpt does not read", format.plural),
               fmt::format("convert it with {}", format.converter),
               fmt::format("convert them with {}", format.converter)};
     }
     case Kind::dead_link:
-      return {"a link that leads nowhere", "links that lead nowhere",
+      return {"broken link", "a link that leads nowhere", "links that lead nowhere",
               "restore its target or remove it", "restore their targets or remove them"};
     case Kind::not_regular:
-      return {"not a regular file", "not regular files", "remove it", "remove them"};
+      return {"not a regular file", "not a regular file", "not regular files", "remove it",
+              "remove them"};
     case Kind::message:
       break;
   }
-  return {path, "", "", ""};
+  return {"", path, "", "", ""};
 }
 
 void FolderReport::add(Kind kind, const std::string& path) {
@@ -119,33 +120,25 @@ void FolderReport::check() const {
        fmt::join(lines, "\n  "));
 }
 
-std::vector<std::string> FolderReport::notes(const std::string& why) const {
+std::vector<std::string> FolderReport::notes() const {
   std::vector<std::string> notes;
   if (const std::int64_t count = total_of(others_); count > 0) {
     notes.push_back(fmt::format("{}: {} left out: {}", owner_,
-                                count == 1 ? "1 file that is no image is"
-                                           : fmt::format("{} files that are no images are", count),
+                                count == 1 ? "1 file that is not an image is"
+                                           : fmt::format("{} files that are not images are", count),
                                 counts_text(others_)));
   }
   std::map<std::string, std::int64_t> bad;
   for (const auto& [kind, groups] : problems_) {
     if (!leaves_out_ || kind < Kind::unread_format) continue;
     for (const Group& group : groups) {
-      const bool is_one = group.paths.size() == 1;
-      const ImageFormat* format =
-          kind == Kind::unread_format ? format_of_name(group.paths[0]) : nullptr;
-      // Without its article.
-      std::string one = format ? format->with_article : group.one;
-      if (one.starts_with("a ") || one.starts_with("an ")) one.erase(0, one.find(' ') + 1);
-      bad[is_one   ? one
-          : format ? format->plural
-                   : group.many] += static_cast<std::int64_t>(group.paths.size());
+      bad[group.label] += static_cast<std::int64_t>(group.paths.size());
     }
   }
   if (const std::int64_t count = total_of(bad); count > 0) {
-    notes.push_back(fmt::format("{}: {} that cannot be read {} left out{}: {}", owner_,
+    notes.push_back(fmt::format("{}: {} that cannot be read {} left out: {}", owner_,
                                 count == 1 ? "1 file" : fmt::format("{} files", count),
-                                count == 1 ? "is" : "are", why, counts_text(bad)));
+                                count == 1 ? "is" : "are", counts_text(bad)));
   }
   if (!loops_.empty()) {
     notes.push_back(fmt::format(

@@ -27,9 +27,8 @@ class FolderReport {
 
   /// Throws ErrorKind::data with a line for each kind of problem, if there are any.
   void check() const;
-  /// Returns a note for each kind of entry that is left out. `why` follows the number of files that
-  /// cannot be read: " (data.on_bad_sample: skip)".
-  std::vector<std::string> notes(const std::string& why) const;
+  /// Returns a note for each kind of entry that is left out.
+  std::vector<std::string> notes() const;
 
  private:
   /// Kinds of problems, in the order in which they are reported.
@@ -42,6 +41,7 @@ class FolderReport {
     not_regular
   };
   struct Group {
+    std::string label;      ///< how notes count what is left out: "AVIF", "broken link"
     std::string one, many;  ///< "an empty class folder", "empty class folders"
     std::string remedy_of_one, remedy_of_many;
     std::vector<std::string> paths{};

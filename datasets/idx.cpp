@@ -8,6 +8,7 @@
 
 #include "datasets/requirements.h"
 #include "datasets/resident_source.h"
+#include "datasets/shared_files.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -148,28 +149,74 @@ std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, std::optional
   return std::make_shared<ResidentSource>(std::move(data));
 }
 
+namespace {
+
+/// Returns the pair of files under `root` whose names begin with `part`. Without facts, a test set
+/// may be missing: then both are empty.
+IdxFiles find_pair(const std::string& name, const std::string& root, const std::string& part,
+                   const IdxFacts* facts) {
+  IdxFiles files{find_file(root, part + "-images"), find_file(root, part + "-labels")};
+  const bool is_missing = files.images.empty() && files.labels.empty();
+  if (is_missing && part == "t10k" && !facts) return files;
+  if (files.images.empty() || files.labels.empty()) {
+    fail(ErrorKind::data,
+         "{}: {} has no file {}; expected {}-images-idx3-ubyte and {}-labels-idx1-ubyte, plain "
+         "or with .gz{}",
+         name, root,
+         files.images.empty() ? part + "-images-idx3-ubyte" : part + "-labels-idx1-ubyte", part,
+         part, fetch_hint(facts ? facts->fetch : std::string()));
+  }
+  return files;
+}
+
+}  // namespace
+
 DataSets open_idx(const std::string& name, const std::string& root, const IdxFacts* facts,
                   const DataRequirements& requirements) {
-  const std::string fetch = facts ? facts->fetch : std::string();
-  check_idx_root(name, root, fetch);
+  check_idx_root(name, root, facts ? facts->fetch : std::string());
   if (facts) check_classes(fmt::format("{} ({})", name, root), facts->classes.size(), requirements);
   const auto open = [&](const std::string& part,
                         std::int64_t size) -> std::shared_ptr<const DataSource> {
-    const std::string images = find_file(root, part + "-images");
-    const std::string labels = find_file(root, part + "-labels");
-    if (images.empty() && labels.empty() && part == "t10k" && !facts) return nullptr;
-    if (images.empty() || labels.empty()) {
-      fail(ErrorKind::data,
-           "{}: {} has no file {}; expected {}-images-idx3-ubyte and {}-labels-idx1-ubyte, plain "
-           "or with .gz{}",
-           name, root, images.empty() ? part + "-images-idx3-ubyte" : part + "-labels-idx1-ubyte",
-           part, part, fetch_hint(fetch));
-    }
-    return read_idx_pair(ByteStream(images), ByteStream(labels),
+    const IdxFiles files = find_pair(name, root, part, facts);
+    if (files.images.empty()) return nullptr;
+    return read_idx_pair(ByteStream(files.images), ByteStream(files.labels),
                          facts ? facts->classes : std::vector<std::string>(),
                          facts ? std::optional(size) : std::nullopt, requirements);
   };
   return {open("train", facts ? facts->train_size : 0), open("t10k", facts ? facts->test_size : 0)};
+}
+
+DataSets open_idx_files(const IdxOptions& options, const DataRequirements& requirements) {
+  if (!options.root.empty()) check_idx_root("idx", options.root, {});
+  const auto find = [&](const std::optional<IdxFiles>& files, const char* part) {
+    if (files || options.root.empty()) return files.value_or(IdxFiles());
+    return find_pair("idx", options.root, part, nullptr);
+  };
+  const auto open = [&](const IdxFiles& files) -> std::shared_ptr<const DataSource> {
+    if (files.images.empty()) return nullptr;
+    return read_idx_pair(ByteStream(files.images), ByteStream(files.labels), {}, std::nullopt,
+                         requirements);
+  };
+  DataSets sets;
+  const IdxFiles train = find(options.train, "train");
+  sets.train = open(train);
+  const IdxFiles test = find(options.test, "t10k"), val = options.val.value_or(IdxFiles());
+  check_no_shared_files({{"data.train.images", {train.images}},
+                         {"data.val.images", {val.images}},
+                         {"data.test.images", {test.images}}});
+  sets.test = open(test);
+  sets.val = open(val);
+  return sets;
+}
+
+std::shared_ptr<const DataSource> open_idx_file_images(const IdxOptions& options, DataPart part,
+                                                       const DataRequirements& requirements) {
+  const auto& files = part == DataPart::train  ? options.train
+                      : part == DataPart::test ? options.test
+                                               : options.val;
+  if (files) return read_idx_pair(ByteStream(files->images), std::nullopt, {}, {}, requirements);
+  if (part == DataPart::val || options.root.empty()) return nullptr;
+  return open_idx_images("idx", options.root, nullptr, part, requirements);
 }
 
 std::shared_ptr<const DataSource> open_idx_images(const std::string& name, const std::string& root,

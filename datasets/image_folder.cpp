@@ -171,13 +171,15 @@ LabelledFolders label_folders(const std::string& root, const ListedPart& listed,
 }
 
 void check_image_root(const std::string& root, const DataRequirements& requirements) {
-  check_root("image_folder", root, "train/CLASS/*.jpg or *.png, and val and test likewise", "");
+  check_root("image_folder", root,
+             "train/CLASS/IMAGE, and val/CLASS/IMAGE and test/CLASS/IMAGE if there are such sets",
+             "");
   check_picture_channels("image_folder: " + root, requirements);
 }
 
 void check_train_folder(const std::string& root) {
   if (has_folder(root, "train")) return;
-  fail(ErrorKind::data, "image_folder: {}: no folder train in it; expected {}/train/CLASS/*.jpg",
+  fail(ErrorKind::data, "image_folder: {}: no folder train in it; expected {}/train/CLASS/IMAGE",
        root, root);
 }
 
@@ -194,8 +196,8 @@ void check_images(const std::string& root, const ListedPart& listed, bool is_tra
     }
   }
   if (has_images || is_training || listed.classes.empty()) return;
-  report.add_problem(fmt::format(
-      "{}: no pictures in the class folders; expected {}/CLASS/*.jpg or *.png", folder, folder));
+  report.add_problem(
+      fmt::format("{}: no images in the class folders; expected {}/CLASS/IMAGE", folder, folder));
 }
 
 /// Opens the images of a part, folder by folder in the order of their labels. `samples` has the
@@ -222,8 +224,6 @@ std::shared_ptr<const DataSource> open_folders(const std::string& root, const Li
   return std::make_shared<ImageFolderSource>(root, std::move(files), std::move(samples),
                                              requirements, cache_bytes, hash.text());
 }
-
-constexpr const char* kWhyLeftOut = " (data.on_bad_sample: skip)";
 
 DataSets open_image_folder(const Variant& variant, const DataRequirements& requirements) {
   const auto& options = variant.as<ImageFolderOptions>();
@@ -261,7 +261,7 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
   if (std::string note = note_of_other_folders(root, parts); !note.empty()) {
     sets.notes.push_back(std::move(note));
   }
-  for (std::string& note : report.notes(kWhyLeftOut)) sets.notes.push_back(std::move(note));
+  for (std::string& note : report.notes()) sets.notes.push_back(std::move(note));
   return sets;
 }
 
@@ -281,7 +281,7 @@ std::shared_ptr<const DataSource> open_image_folder_unlabelled(const Variant& va
   const ListedPart listed = list_part(root, folder, report);
   check_images(root, listed, false, report);
   report.check();
-  for (const std::string& note : report.notes(kWhyLeftOut)) unreadable.add_note(note);
+  for (const std::string& note : report.notes()) unreadable.add_note(note);
   const std::vector<std::string>& known = requirements.known_classes;
   LabelledFolders folders;
   auto next = static_cast<std::int32_t>(known.size());

@@ -10,7 +10,8 @@
 namespace dpt {
 namespace {
 
-struct IdxOptions {
+/// The fields of a published data set.
+struct PublishedOptions {
   std::string root;
 };
 
@@ -24,6 +25,17 @@ const IdxFacts kFashionMnist{{"T-shirt/top", "Trouser", "Pullover", "Dress", "Co
 
 const IdxFacts kDigits{kMnist.classes, 1437, 360, {}};
 
+const ObjectTable& idx_files_table() {
+  static const ObjectTable table = object_table<IdxFiles>(
+      "idx files", "A pair of IDX files, plain or .gz.",
+      {path_field("images", &IdxFiles::images,
+                  "Images (N, H, W) or (N, H, W, C) of unsigned bytes.")
+           .required(),
+       path_field("labels", &IdxFiles::labels, "Labels (N) of unsigned bytes.")
+           .required_of_labels()});
+  return table;
+}
+
 const ObjectTable& idx_table() {
   static const ObjectTable table = object_table<IdxOptions>(
       "idx",
@@ -31,42 +43,51 @@ const ObjectTable& idx_table() {
       "layer's width - 1.",
       {path_field("root", &IdxOptions::root,
                   "Folder with train-images*, train-labels* and, for a test set, t10k-images*, "
-                  "t10k-labels*.")
-           .required()});
+                  "t10k-labels*."),
+       object_field("train", &IdxOptions::train, idx_files_table(),
+                    "The training samples; by default those under root."),
+       object_field("val", &IdxOptions::val, idx_files_table(),
+                    "The validation samples, in place of data.val_split; none by default."),
+       object_field("test", &IdxOptions::test, idx_files_table(),
+                    "The test samples; by default those under root.")},
+      [](const IdxOptions& options) -> std::string {
+        if (!options.root.empty() || options.train) return {};
+        return "expected root (a folder with the files) or train (the files), found neither";
+      });
   return table;
 }
 
 const ObjectTable& mnist_table() {
-  static const ObjectTable table = object_table<IdxOptions>(
+  static const ObjectTable table = object_table<PublishedOptions>(
       "mnist", "MNIST: 60,000 + 10,000 handwritten digits, 28x28 grey.",
-      {path_field("root", &IdxOptions::root,
+      {path_field("root", &PublishedOptions::root,
                   "Folder with the four IDX files, plain or .gz (scripts/fetch-data mnist).")
            .required()});
   return table;
 }
 
 const ObjectTable& fashion_mnist_table() {
-  static const ObjectTable table = object_table<IdxOptions>(
+  static const ObjectTable table = object_table<PublishedOptions>(
       "fashion_mnist", "Fashion-MNIST: 60,000 + 10,000 images of clothing, 28x28 grey.",
       {path_field(
-           "root", &IdxOptions::root,
+           "root", &PublishedOptions::root,
            "Folder with the four IDX files, plain or .gz (scripts/fetch-data fashion_mnist).")
            .required()});
   return table;
 }
 
 const ObjectTable& digits_table() {
-  static const ObjectTable table = object_table<IdxOptions>(
+  static const ObjectTable table = object_table<PublishedOptions>(
       "digits",
       "Optical recognition of handwritten digits (E. Alpaydin, C. Kaynak, UCI 1998, CC BY 4.0): "
       "1,437 + 360 digits, 8x8 grey. Built into the program: needs no files.",
-      {path_field("root", &IdxOptions::root,
+      {path_field("root", &PublishedOptions::root,
                   "Folder with the four IDX files; the built-in copy if not given.")});
   return table;
 }
 
 DataSets open_digits(const Variant& options, const DataRequirements& requirements) {
-  const std::string& root = options.as<IdxOptions>().root;
+  const std::string& root = options.as<PublishedOptions>().root;
   const IdxFacts& facts = kDigits;
   if (!root.empty()) return open_idx("digits", root, &facts, requirements);
   check_classes("digits", facts.classes.size(), requirements);
@@ -84,7 +105,7 @@ DataSets open_digits(const Variant& options, const DataRequirements& requirement
 std::shared_ptr<const DataSource> open_digits_unlabelled(const Variant& options, DataPart part,
                                                          const DataRequirements& requirements,
                                                          UnreadableSamples& /*unreadable*/) {
-  const std::string& root = options.as<IdxOptions>().root;
+  const std::string& root = options.as<PublishedOptions>().root;
   const bool is_test = part == DataPart::test;
   if (!root.empty()) return open_idx_images("digits", root, &kDigits, part, requirements);
   const EmbeddedDigits& files = embedded_digits();
@@ -97,25 +118,29 @@ std::shared_ptr<const DataSource> open_digits_unlabelled(const Variant& options,
 }  // namespace
 
 DatasetKind idx_kind() {
-  return {&idx_table(),
-          [](const Variant& options, const DataRequirements& requirements) {
-            return open_idx("idx", options.as<IdxOptions>().root, nullptr, requirements);
-          },
-          [](const Variant& options, DataPart part, const DataRequirements& requirements,
-             UnreadableSamples&) {
-            return open_idx_images("idx", options.as<IdxOptions>().root, nullptr, part,
-                                   requirements);
-          }};
+  DatasetKind kind = {&idx_table(),
+                      [](const Variant& options, const DataRequirements& requirements) {
+                        return open_idx_files(options.as<IdxOptions>(), requirements);
+                      },
+                      [](const Variant& options, DataPart part,
+                         const DataRequirements& requirements, UnreadableSamples&) {
+                        return open_idx_file_images(options.as<IdxOptions>(), part, requirements);
+                      }};
+  kind.declares = [](const Variant& options) {
+    return DeclaredSamples{false, TargetKind::class_index, false, DType::u8,
+                           options.as<IdxOptions>().val.has_value()};
+  };
+  return kind;
 }
 
 DatasetKind mnist_kind() {
   return {&mnist_table(),
           [](const Variant& options, const DataRequirements& requirements) {
-            return open_idx("mnist", options.as<IdxOptions>().root, &kMnist, requirements);
+            return open_idx("mnist", options.as<PublishedOptions>().root, &kMnist, requirements);
           },
           [](const Variant& options, DataPart part, const DataRequirements& requirements,
              UnreadableSamples&) {
-            return open_idx_images("mnist", options.as<IdxOptions>().root, &kMnist, part,
+            return open_idx_images("mnist", options.as<PublishedOptions>().root, &kMnist, part,
                                    requirements);
           },
           false, DataFacts{{1, 28, 28}, 10}};
@@ -124,13 +149,13 @@ DatasetKind mnist_kind() {
 DatasetKind fashion_mnist_kind() {
   return {&fashion_mnist_table(),
           [](const Variant& options, const DataRequirements& requirements) {
-            return open_idx("fashion_mnist", options.as<IdxOptions>().root, &kFashionMnist,
+            return open_idx("fashion_mnist", options.as<PublishedOptions>().root, &kFashionMnist,
                             requirements);
           },
           [](const Variant& options, DataPart part, const DataRequirements& requirements,
              UnreadableSamples&) {
-            return open_idx_images("fashion_mnist", options.as<IdxOptions>().root, &kFashionMnist,
-                                   part, requirements);
+            return open_idx_images("fashion_mnist", options.as<PublishedOptions>().root,
+                                   &kFashionMnist, part, requirements);
           },
           false, DataFacts{{1, 28, 28}, 10}};
 }

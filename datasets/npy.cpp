@@ -14,6 +14,7 @@
 #include "datasets/kinds.h"
 #include "datasets/npy_array.h"
 #include "datasets/requirements.h"
+#include "datasets/shared_files.h"
 #include "datasets/split_files.h"
 #include "kernels/error.h"
 
@@ -318,6 +319,9 @@ bool is_weighted(const NpyOptions& options) {
 
 DataSets open_npy(const Variant& variant, const DataRequirements& requirements) {
   const auto& options = variant.as<NpyOptions>();
+  check_no_shared_files({{"data.train.images", {options.train.images}},
+                         {"data.val.images", {options.val ? options.val->images : ""}},
+                         {"data.test.images", {options.test ? options.test->images : ""}}});
   const bool weighted = is_weighted(options);
   DataSets sets;
   // Made for the first labels: other targets have none.

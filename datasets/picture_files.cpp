@@ -36,7 +36,7 @@ void add_pictures_below(const std::string& folder, ListedPictures& listed) {
   });
   FolderReport report(folder, true);
   report.add(walked);
-  const std::vector<std::string> notes = report.notes("");
+  const std::vector<std::string> notes = report.notes();
   if (found.empty()) {
     fail(ErrorKind::data, "{}: expected images ({}) in the folder, found none{}", folder,
          fmt::join(readable_extensions(), ", "),

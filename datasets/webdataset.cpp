@@ -2,7 +2,6 @@
 // to its first dot (000123.jpg, 000123.cls). Opening lists the members and reads the labels; a
 // picture is read by its offset when it is asked for.
 #include <fmt/ranges.h>
-#include <glob.h>
 
 #include <algorithm>
 #include <array>
@@ -19,10 +18,13 @@
 #include "datasets/kinds.h"
 #include "datasets/picture_source.h"
 #include "datasets/requirements.h"
+#include "datasets/shard_names.h"
+#include "datasets/shared_files.h"
 #include "datasets/split_files.h"
 #include "datasets/tar_reader.h"
 #include "engine/data/stage_clock.h"
 #include "kernels/error.h"
+#include "kernels/utf8.h"
 
 namespace dpt {
 namespace {
@@ -45,89 +47,6 @@ struct WebDatasetOptions {
   std::vector<std::string> classes;
   std::int64_t cache_mib = 1024;
 };
-
-// ---- Names of shards ---------------------------------------------------------------------------
-
-constexpr std::size_t kMostShards = 100'000;
-
-/// The texts that {A..B} or {a,b} stand for; nothing for other braces.
-std::vector<std::string> alternatives(const std::string& braces) {
-  std::vector<std::string> all;
-  const std::size_t dots = braces.find("..");
-  if (dots != std::string::npos) {
-    const std::string first = braces.substr(0, dots), last = braces.substr(dots + 2);
-    std::uint64_t a = 0, b = 0;
-    const auto is_number = [](const std::string& text, std::uint64_t& value) {
-      const char* end = text.data() + text.size();
-      const auto [at, error] = std::from_chars(text.data(), end, value);
-      return error == std::errc{} && at == end;
-    };
-    if (!is_number(first, a) || !is_number(last, b) || a > b || b - a >= kMostShards) return {};
-    // As many digits as the first has, as in a shell.
-    for (std::uint64_t i = a; i <= b; ++i) all.push_back(fmt::format("{:0{}}", i, first.size()));
-    return all;
-  }
-  if (braces.find(',') == std::string::npos) return {};
-  for (std::size_t begin = 0;;) {
-    const std::size_t end = braces.find(',', begin);
-    all.push_back(braces.substr(begin, end - begin));
-    if (end == std::string::npos) return all;
-    begin = end + 1;
-  }
-}
-
-/// The patterns that a text with braces stands for, in order.
-std::vector<std::string> without_braces(const std::string& text, const std::string& field) {
-  const std::size_t open = text.find('{');
-  if (open == std::string::npos) return {text};
-  const std::size_t close = text.find('}', open);
-  const std::vector<std::string> chosen =
-      close == std::string::npos ? std::vector<std::string>()
-                                 : alternatives(text.substr(open + 1, close - open - 1));
-  if (chosen.empty()) {
-    fail(ErrorKind::usage,
-         "{}: expected braces as in shard-{{000..099}}.tar or {{a,b}}.tar, in ascending order and "
-         "of at most {} shards, found '{}'",
-         field, kMostShards,
-         text.substr(open, close == std::string::npos ? close : close + 1 - open));
-  }
-  std::vector<std::string> all;
-  for (const std::string& rest : without_braces(text.substr(close + 1), field)) {
-    if (all.size() + chosen.size() > kMostShards) {
-      fail(ErrorKind::usage, "{}: expected at most {} shards, found more", field, kMostShards);
-    }
-    for (const std::string& middle : chosen) all.push_back(text.substr(0, open) + middle + rest);
-  }
-  std::sort(all.begin(), all.end());
-  return all;
-}
-
-/// The shards that a pattern names, each of them once.
-std::vector<std::string> find_shards(const std::string& pattern, const std::string& field) {
-  std::vector<std::string> shards;
-  for (const std::string& path : without_braces(pattern, field)) {
-    if (path.find_first_of("*?[") == std::string::npos) {
-      shards.push_back(path);
-      continue;
-    }
-    glob_t found = {};
-    const int result = glob(path.c_str(), GLOB_ERR, nullptr, &found);
-    const std::vector<std::string> names(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-    globfree(&found);
-    if (result != 0) {
-      fail(ErrorKind::data, "{}: {} {}", field,
-           result == GLOB_NOMATCH ? "no file is named" : "the folder cannot be read of", path);
-    }
-    shards.insert(shards.end(), names.begin(), names.end());
-  }
-  std::vector<std::string> sorted = shards;
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice != sorted.end()) {
-    fail(ErrorKind::usage, "{}: expected each shard once, found {} twice", field, *twice);
-  }
-  return shards;
-}
 
 // ---- Samples -----------------------------------------------------------------------------------
 
@@ -178,7 +97,11 @@ struct WrittenLabel {
   bool is_numeric = false;             ///< or any number
 };
 
-WrittenLabel label_of_text(const std::string& text) {
+WrittenLabel label_of_text(const std::string& text, const std::string& where) {
+  if (const std::size_t bad = find_bad_utf8(text); bad != std::string::npos) {
+    fail(ErrorKind::data, "{}: expected UTF-8, found the byte 0x{:02X}", where,
+         static_cast<unsigned char>(text[bad]));
+  }
   const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
   const std::size_t last = text.find_last_not_of(" \t\r\n");
   WrittenLabel label;
@@ -198,8 +121,8 @@ WrittenLabel label_of_json(const std::string& text, const std::string& where) {
   for (const char* key : {"label", "cls"}) {
     if (!json.is_object() || !json.contains(key)) continue;
     const nlohmann::json& value = json[key];
-    if (value.is_string()) return label_of_text(value.get<std::string>());
-    if (value.is_number_integer()) return label_of_text(value.dump());
+    if (value.is_string()) return label_of_text(value.get<std::string>(), where);
+    if (value.is_number_integer()) return label_of_text(value.dump(), where);
     fail(ErrorKind::data, "{}: expected the number or the name of a class as \"{}\", found a {}",
          where, key, value.type_name());
   }
@@ -247,12 +170,22 @@ class ShardLabels {
   ClassTable table_;
 };
 
+/// Returns the first ten names, and how many more there are.
+std::string first_ten(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 10;
+  const std::size_t shown = std::min(kMost, names.size());
+  const std::string text = fmt::format(
+      "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  return shown == names.size() ? text : fmt::format("{} and {} more", text, names.size() - shown);
+}
+
 /// Adds the samples of a shard. Without `labels` theirs are 0, and not looked at.
 void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
   const std::string& path = index.shards[number];
   TarReader reader(path);
   struct Open {
-    std::string key, extensions;
+    std::string key;
+    std::vector<std::string> extensions;
     std::optional<TarMember> picture, cls, json;
     std::vector<TarMember> other_pictures{};
   };
@@ -264,12 +197,13 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
     }
     if (!open->picture || (labels && !open->cls && !open->json)) {
       fail(ErrorKind::data,
-           "{}, sample {}: expected {}, found {} (the members of a sample follow each other, with "
-           "the same name up to its first dot)",
+           "{}, sample {}: expected {}, found {} (the members of a sample follow each other and "
+           "have "
+           "the same base name, which ends at the first dot)",
            path, open->key,
            open->picture ? "a label (.cls or .json)"
                          : fmt::format("one image ({})", fmt::join(readable_extensions(), ", ")),
-           open->extensions);
+           first_ten(open->extensions));
     }
     index.names += open->picture->name;
     index.pictures.push_back({open->picture->offset, open->picture->size, index.names.size(),
@@ -279,8 +213,8 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
       const TarMember& label = open->cls ? *open->cls : *open->json;
       const std::string where = fmt::format("{}, {}", path, label.name);
       const std::string text = reader.content(label);
-      index.labels.push_back(
-          labels->label_of(open->cls ? label_of_text(text) : label_of_json(text, where), where));
+      index.labels.push_back(labels->label_of(
+          open->cls ? label_of_text(text, where) : label_of_json(text, where), where));
     } else {
       index.labels.push_back(0);
     }
@@ -296,8 +230,7 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
       open->key = name.key;
     }
     if (name.is_other_picture()) open->other_pictures.push_back(member);
-    open->extensions += fmt::format("{}{}", open->extensions.empty() ? "" : ", ",
-                                    name.extension.empty() ? "no extension" : "." + name.extension);
+    open->extensions.push_back(name.extension.empty() ? "no extension" : "." + name.extension);
     std::optional<TarMember>* part = name.is_picture()          ? &open->picture
                                      : !labels                  ? nullptr
                                      : name.extension == "cls"  ? &open->cls
@@ -306,8 +239,9 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
     if (!part) continue;
     if (*part) {
       fail(ErrorKind::data,
-           "{}, {}: expected one picture and one label for each sample, found another", path,
-           member.name);
+           "{}, {}: expected one image and one label for each sample, found another one of {} (the "
+           "base name of a sample ends at the first dot)",
+           path, member.name, open->key);
     }
     *part = member;
   }
@@ -423,9 +357,19 @@ const char* field_of(DataPart part) {
   }
 }
 
+void check_no_shared_shards(const WebDatasetOptions& options) {
+  std::vector<NamedFiles> parts;
+  for (const DataPart part : {DataPart::train, DataPart::val, DataPart::test}) {
+    const ShardFiles* files = files_of(options, part);
+    if (files) parts.push_back({field_of(part), find_shards(files->shards, field_of(part))});
+  }
+  check_no_shared_files(parts);
+}
+
 DataSets open_webdataset(const Variant& variant, const DataRequirements& requirements) {
   const auto& options = variant.as<WebDatasetOptions>();
   check_picture_channels("webdataset: " + options.train.shards, requirements);
+  check_no_shared_shards(options);
   ShardLabels labels(options, requirements);
   DataSets sets;
   sets.train =

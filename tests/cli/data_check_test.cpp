@@ -298,7 +298,7 @@ TEST_CASE("data check: what opening refuses is a finding too") {
   const Finished listed = w.run({"data", "check", "small.yaml"});
   check_contains(listed.out, "error: not_opened (1)\n  image_folder: ");
   check_contains(listed.out, "pictures/train/ant/1.heic: a HEIC image");
-  check_contains(listed.err, "1 file that is no image is left out: Thumbs.db 1");
+  check_contains(listed.err, "1 file that is not an image is left out: Thumbs.db 1");
   // So does config check.
   const Finished config = w.run({"config", "check", "small.yaml"});
   CHECK(config.exit_code == 3);

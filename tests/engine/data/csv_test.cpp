@@ -242,6 +242,10 @@ TEST_CASE("csv: files that are none") {
   check_contains(error("\xff\xfe"
                        "a"),
                  "$/train.csv: expected UTF-8, found UTF-16");
+  CHECK(error("a,kind,b\n1,cat,3\n2,s\xe9tosa,3\n") ==
+        "$/train.csv, line 3: expected UTF-8, found the byte 0xE9 in column 2: save the file as "
+        "UTF-8 (iconv -f LATIN1 -t UTF-8 IN.csv > OUT.csv, if it is Latin-1)");
+  check_contains(error("a,k\xc3\x28,b\n1,cat,3\n"), "line 1: expected UTF-8, found the byte 0xC3");
   check_contains(error("\x1f\x8b\x08"), "expected text, found gzip: gunzip it first");
   CHECK(error(",kind,b\n0,2,3\n") ==
         "$/train.csv: expected a name for every column, found none for column 1 (pandas writes its "

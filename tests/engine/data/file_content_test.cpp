@@ -58,16 +58,16 @@ TEST_CASE("files that are no images are named, with what to do about them") {
   named("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
         "a Git LFS pointer in place of the image: fetch the images with git lfs pull");
   named(media("isom" + std::string(4, '\0')), "a video (MP4 or QuickTime): ");
-  named(std::string(100, '\0'), "zeros only: ");
+  named(std::string(100, '\0'), "only zero bytes: ");
   named("BM is how this sentence begins", "text: ");
   named("{\"error\": \"not found\"}", "text: ");
   named(
       "Gr\xc3\xbc\xc3\x9f"
       "e",
       "text: ");
-  named("\x01", "no image format that dpt knows: ");
+  named("\x01", "a file of an unknown format: ");
   named("<", "text: ");
-  named("ftyp\1", "no image format that dpt knows: ");
+  named("ftyp\1", "a file of an unknown format: ");
   CHECK(content_error("") == "x.jpg: the file is empty");
 }
 

@@ -77,6 +77,32 @@ TEST_CASE("IDX: the test pair may be missing as a whole") {
   CHECK(dir.read().test == nullptr);
 }
 
+TEST_CASE("IDX: parts may name their own files, validation samples too") {
+  const IdxDir dir;
+  dir.write("v-images", IdxDir::images(3));
+  dir.write("v-labels", idx({3}, {1, 2, 3}));
+  const Fields val = {{"val.images", dir / "v-images"}, {"val.labels", dir / "v-labels"}};
+  Fields fields = val;
+  fields.emplace_back("root", dir.path());
+  const DataSets sets = open("idx", fields, kIdxRequirements);
+  CHECK(sets.train->size() == 5);
+  CHECK(sets.test->size() == 2);
+  REQUIRE(sets.val);
+  CHECK(sets.val->size() == 3);
+  CHECK(sample(*sets.val, 2).second == 3);
+  // Without a root, there are the parts that are named.
+  const DataSets named = open("idx",
+                              {{"train.images", dir / "train-images-idx3-ubyte"},
+                               {"train.labels", dir / "train-labels-idx1-ubyte"},
+                               {"test.images", dir / "v-images"},
+                               {"test.labels", dir / "v-labels"}},
+                              kIdxRequirements);
+  CHECK(named.train->size() == 5);
+  CHECK(named.test->size() == 3);
+  CHECK(!named.val);
+  CHECK(named.train->fingerprint() == sets.train->fingerprint());
+}
+
 TEST_CASE("IDX: a plain file is preferred to its compressed copy; two different ones are refused") {
   const IdxDir dir;
   dir.write("train-images-idx3-ubyte.gz", gzip(IdxDir::images(4)));

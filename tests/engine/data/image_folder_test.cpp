@@ -281,15 +281,15 @@ TEST_CASE("image_folder: folders that are refused") {
                 open("image_folder", {{"root", dir / "none"}}, kFolderRequirements);
               },
               dir) ==
-          "image_folder: $/none: no such folder; expected a folder with train/CLASS/*.jpg or "
-          "*.png, and val and test likewise");
+          "image_folder: $/none: no such folder; expected a folder with train/CLASS/IMAGE, "
+          "and val/CLASS/IMAGE and test/CLASS/IMAGE if there are such sets");
     fs::remove_all(dir / "train");
-    CHECK(dir.error() == "image_folder: $: no folder train in it; expected $/train/CLASS/*.jpg");
+    CHECK(dir.error() == "image_folder: $: no folder train in it; expected $/train/CLASS/IMAGE");
   }
   SUBCASE("no classes") {
     fs::remove_all(dir / "train/cat");
     fs::remove_all(dir / "train/dog");
-    CHECK(dir.error() == "$/train: no class folders; expected $/train/CLASS/*.jpg or *.png");
+    CHECK(dir.error() == "$/train: no class folders; expected $/train/CLASS/IMAGE");
   }
   SUBCASE("empty class") {
     fs::create_directory(dir / "train/emu");
@@ -312,8 +312,7 @@ TEST_CASE("image_folder: folders that are refused") {
     fs::create_directory(dir / "test/dog");
     CHECK(dir.read().notes.size() == 1);
     fs::remove(dir / "test/cat/1.png");
-    CHECK(dir.error() ==
-          "$/test: no pictures in the class folders; expected $/test/CLASS/*.jpg or *.png");
+    CHECK(dir.error() == "$/test: no images in the class folders; expected $/test/CLASS/IMAGE");
   }
   SUBCASE("a picture next to the classes") {
     dir.write("train/1.png", grey_png(1));

@@ -134,8 +134,8 @@ TEST_CASE("JPEG: grey and RGB, to grey and to RGB") {
 TEST_CASE("pictures that are none are refused") {
   CHECK(error({}) == "x.img: the file is empty");
   CHECK(error({1}) ==
-        "x.img: expected an image (JPEG, PNG, WebP, BMP, GIF, TIFF or PNM), found no image format "
-        "that dpt knows: remove or convert it");
+        "x.img: expected an image (JPEG, PNG, WebP, BMP, GIF, TIFF or PNM), found a file of an "
+        "unknown format: remove or convert it");
 }
 
 TEST_CASE("corrupt PNG files are refused") {

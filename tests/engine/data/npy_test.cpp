@@ -2,6 +2,7 @@
 #include "tests/support/npy.h"
 
 #include <doctest/doctest.h>
+#include <filesystem>
 
 #include <cmath>
 #include <limits>
@@ -129,7 +130,8 @@ TEST_CASE("npy: soft labels, multi-hot targets and values, with and without weig
   CHECK(values->label(0) == 0);
 
   dir.put("y", npy<std::int32_t>({3}, {1, 0, 1}));
-  const auto labels = open_npy(dir, {{"test.images", dir / "x.npy"},
+  std::filesystem::copy_file(dir / "x.npy", dir / "copy.npy");
+  const auto labels = open_npy(dir, {{"test.images", dir / "copy.npy"},
                                      {"test.targets", dir / "y.npy"},
                                      {"train.weights", dir / "w.npy"}});
   CHECK(labels.train->targets() == TargetShape{TargetKind::class_index, 0, true});
@@ -263,8 +265,9 @@ TEST_CASE("npy: arrays that do not fit the model or one another") {
   dir.put("bytes", npy<std::uint8_t>({3, 2}, std::vector<std::uint8_t>(6)));
   CHECK(error(dir, {{"val.images", dir / "bytes.npy"}, {"val.targets", dir / "y.npy"}})
             .find("expected elements of the type of") != std::string::npos);
+  std::filesystem::copy_file(dir / "x.npy", dir / "copy.npy");
   const DataSets validated =
-      open_npy(dir, {{"val.images", dir / "x.npy"}, {"val.targets", dir / "y.npy"}});
+      open_npy(dir, {{"val.images", dir / "copy.npy"}, {"val.targets", dir / "y.npy"}});
   CHECK(validated.val->size() == validated.train->size());
   CHECK(!validated.test);
   CHECK(error(dir, {{"test.images", dir / "bytes.npy"}, {"test.targets", dir / "y.npy"}}) ==

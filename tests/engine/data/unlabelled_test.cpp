@@ -239,7 +239,7 @@ TEST_CASE("unlabelled: shards of pictures alone, or with labels of any kind") {
                        open_part("webdataset", fields, DataPart::train, of_checkpoint({4, 4, 1}));
                      },
                      dir),
-                 "$/a.tar, 0.jpg: expected one picture");
+                 "$/a.tar, 0.jpg: expected one image");
 }
 
 TEST_CASE("unlabelled: IDX images without labels, of the part that is asked for") {
@@ -298,7 +298,7 @@ TEST_CASE("unlabelled: a folder for each class, of any classes") {
             [&] {
               open_part("image_folder", root, DataPart::train, of_checkpoint({4, 4, 1}));
             },
-            dir) == "image_folder: $: no folder train in it; expected $/train/CLASS/*.jpg");
+            dir) == "image_folder: $: no folder train in it; expected $/train/CLASS/IMAGE");
   std::filesystem::rename(dir / "test", dir / "train");
   CHECK(!open_part("image_folder", root, DataPart::test, of_checkpoint({4, 4, 1})).source);
   CHECK(open_part("image_folder", root, DataPart::train, of_checkpoint({4, 4, 1})).source->size() ==

@@ -316,7 +316,7 @@ TEST_CASE("webdataset: samples that are incomplete, twice there, or without a go
   const std::string picture = grey_file(1);
   CHECK(shard_error(dir, tar({{"a.png", picture}, {"b.cls", "1"}, {"b.png", picture}})) ==
         "$/s.tar, sample a: expected a label (.cls or .json), found .png (the members of a sample "
-        "follow each other, with the same name up to its first dot)");
+        "follow each other and have the same base name, which ends at the first dot)");
   check_contains(shard_error(dir, tar({{"a.cls", "1"}, {"a.txt", "GIF"}})),
                  "sample a: expected one image (.jpg, .jpeg, .jpe, .jfif, .png, .webp, .bmp, .gif, "
                  ".tif, .tiff, .pbm, .pgm, .ppm, .pnm), found .cls, .txt (the");
@@ -329,7 +329,18 @@ TEST_CASE("webdataset: samples that are incomplete, twice there, or without a go
   check_contains(shard_error(dir, tar({{"a.png", picture}, {"b.png", picture}, {"a.cls", "1"}})),
                  "sample a: expected a label");
   CHECK(shard_error(dir, tar({{"a.cls", "1"}, {"a.png", picture}, {"a.jpg", picture}})) ==
-        "$/s.tar, a.jpg: expected one picture and one label for each sample, found another");
+        "$/s.tar, a.jpg: expected one image and one label for each sample, found another one of a "
+        "(the base name of a sample ends at the first dot)");
+  // Names with a dot before the number are one sample: not all of its members are listed.
+  std::vector<std::pair<std::string, std::string>> dotted;
+  for (int i = 0; i < 20; ++i) dotted.emplace_back(fmt::format("img.{:02}.jpg", i), picture);
+  const std::string many = shard_error(dir, tar(dotted));
+  check_contains(many, "sample img: expected one image (");
+  check_contains(many,
+                 "found .00.jpg, .01.jpg, .02.jpg, .03.jpg, .04.jpg, .05.jpg, .06.jpg, "
+                 ".07.jpg, .08.jpg, .09.jpg and 10 more (the members of a sample");
+  CHECK(shard_error(dir, tar({{"a.png", picture}, {"a.cls", "s\xe9tosa"}})) ==
+        "$/s.tar, a.cls: expected UTF-8, found the byte 0xE9");
   const auto of_cls = [&](const std::string& text) {
     return shard_error(dir, tar({{"a.png", picture}, {"a.cls", text}}));
   };
