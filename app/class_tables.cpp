@@ -121,7 +121,7 @@ std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& sp
   std::vector<std::int32_t> labels, predictions;
   std::vector<float> confidence;
   for (std::size_t i = 0; i < samples.label.size(); ++i) {
-    if (!job.loss.counts(samples.label[i], rows.weight(i))) continue;
+    if (samples.left_out[i] || !job.loss.counts(samples.label[i], rows.weight(i))) continue;
     labels.push_back(samples.label[i]);
     predictions.push_back(samples.prediction[i]);
     confidence.push_back(samples.confidence[i]);

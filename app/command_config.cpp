@@ -115,20 +115,6 @@ void check_sizes(const TrainSpec& spec, const DataSets& sets,
   if (!errors.empty()) throw Error(ErrorKind::usage, errors);
 }
 
-/// Returns a line for each sample of those that are tried that cannot be read.
-std::string problems_of_samples(const DataSets& sets) {
-  std::string problems;
-  for (const DataSource* source : {sets.train.get(), sets.val.get(), sets.test.get()}) {
-    try {
-      try_samples(source);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::data) throw;
-      problems += (problems.empty() ? "" : "\n") + std::string(error.what());
-    }
-  }
-  return problems;
-}
-
 /// Opens the data set. If files of it are refused, the error also names those of the other files
 /// that cannot be read.
 DataSets open_or_list_problems(const TrainSpec& spec, DataRequirements requirements) {
@@ -141,8 +127,10 @@ DataSets open_or_list_problems(const TrainSpec& spec, DataRequirements requireme
   }
   requirements.leaves_out_files = true;
   try {
-    const std::string more = problems_of_samples(open_dataset(spec.data.dataset, requirements));
-    if (!more.empty()) problems += "\n" + more;
+    const DataSets sets = open_dataset(spec.data.dataset, requirements);
+    for (const DataSource* source : {sets.train.get(), sets.val.get(), sets.test.get()}) {
+      for (const std::string& line : problems_of_samples(source)) problems += "\n" + line;
+    }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::data) throw;
   }
@@ -164,8 +152,7 @@ std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
   TrainSpec adopted = spec;
   adopt_targets(adopted, *sets.train);
   make_objective(adopted, plan.classes, splits);
-  const std::string problems = problems_of_samples(sets);
-  if (!problems.empty()) throw Error(ErrorKind::data, problems);
+  try_samples({sets.train.get(), sets.val.get(), sets.test.get()}, spec.data.on_bad_sample);
   std::size_t tried = 0;
   std::string counts = fmt::format("{} training samples", sets.train->size());
   for (const DataSource* source : {sets.train.get(), sets.val.get(), sets.test.get()}) {

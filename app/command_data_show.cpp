@@ -83,7 +83,7 @@ int run_data_show(const DataShowOptions& options) {
       is_train ? spec.data.transforms.train : spec.data.transforms.eval;
   auto source = with_host_transforms(split.source, transforms, requirements.input, seed);
   std::shared_ptr<BadSamples> bad;
-  if (is_train && spec.data.on_bad_sample == OnBadSample::skip && !source->resident()) {
+  if (spec.data.on_bad_sample == OnBadSample::skip && !source->resident()) {
     bad = std::make_shared<BadSamples>(spec.data.max_bad_samples);
     source = with_substitutes(source, split.indices, bad);
   }

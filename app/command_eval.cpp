@@ -50,12 +50,22 @@ void warn_of(const std::string& path, const std::string& text, Gate& gate) {
 
 /// Prints the line of a split, and one for each class of the metrics that have classes.
 void print_result(const std::string& weights, const EvalResult& result) {
-  fmt::print("{}: {} split, {} samples: loss {:.4f}", weights, result.split, result.n, result.loss);
+  fmt::print("{}: {} split, {} samples", weights, result.split, result.n);
+  if (result.unreadable > 0) fmt::print(", {} unreadable", result.unreadable);
+  fmt::print(": loss {:.4f}", result.loss);
   if (result.accuracy) fmt::print(", accuracy {:.4f}", *result.accuracy);
   for (const auto& [metric, value] : result.metrics) fmt::print(", {} {:.4f}", metric, value);
   fmt::print("\n");
   for (const auto& [metric, values] : result.by_class) {
     for (const auto& [of, value] : values) fmt::print("  {} of {}: {:.4f}\n", metric, of, value);
+  }
+}
+
+/// Names the samples that this process has left out.
+void name_left_out(const Job& job) {
+  if (!job.bad_samples) return;
+  for (const std::string& problem : job.bad_samples->take_new()) {
+    say(fmt::format("warning: left out: {}", problem));
   }
 }
 
@@ -97,6 +107,7 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
   if (!reads) {
     StartingPoint start = share_start(job, {});
     evaluate_on_ranks(job, split, name, start.params);
+    name_left_out(job);
     return 0;
   }
   const std::string other_data = check_same_data(path, header, job, name, options.allow_other_data);
@@ -109,6 +120,7 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
   weights.params = *chosen.params;
   if (processes) weights = share_start(job, [&] { return weights; });
   const EvalResult result = evaluate_on_ranks(job, split, name, weights.params);
+  name_left_out(job);
   if (!options.predictions.empty()) {
     const std::string table = predictions_table(job, split, result.samples, job.keeps_outputs);
     write_results(options.predictions, std::as_bytes(std::span(table)));
@@ -116,6 +128,7 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
   const std::optional<EvaluatedClasses> classes = evaluate_classes(job, split, result);
   if (options.json) {
     Json out = {{"split", name}, {"n", result.n}, {"loss", result.loss}};
+    if (result.unreadable > 0) out["unreadable"] = result.unreadable;
     add_values(out, result);
     if (classes) add_classes(out, *classes);
     if (chosen.has_average) out["weights"] = chosen.name;

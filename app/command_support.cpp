@@ -35,23 +35,37 @@ std::vector<std::string> with_devices(std::vector<std::string> overrides,
   return overrides;
 }
 
-void try_samples(const DataSource* source) {
-  if (!source) return;
-  constexpr int kMostLines = 20;
+std::vector<std::string> problems_of_samples(const DataSource* source) {
+  if (!source) return {};
+  constexpr std::size_t kMostLines = 20;
   const auto width = source->type() == DType::u8 ? 1 : sizeof(float);
   std::vector<std::byte> pixels(static_cast<std::size_t>(source->shape().elements()) * width);
-  std::string lines;
-  int bad = 0;
+  std::vector<std::string> lines;
+  std::size_t bad = 0;
   for (const std::int64_t index : source->samples_to_try()) {
     std::int32_t label = 0;
     try {
       source->read(index, pixels, label);
     } catch (const Error& error) {
-      if (++bad <= kMostLines) lines += (bad > 1 ? "\n" : "") + std::string(error.what());
+      if (++bad <= kMostLines) lines.emplace_back(error.what());
     }
   }
-  if (bad > kMostLines) lines += fmt::format("\n(and {} more)", bad - kMostLines);
-  if (bad > 0) throw Error(ErrorKind::data, lines);
+  if (bad > kMostLines) lines.push_back(fmt::format("(and {} more)", bad - kMostLines));
+  return lines;
+}
+
+void try_samples(std::initializer_list<const DataSource*> sources, OnBadSample policy) {
+  std::vector<std::string> lines;
+  for (const DataSource* source : sources) {
+    for (std::string& line : problems_of_samples(source)) lines.push_back(std::move(line));
+  }
+  if (lines.empty()) return;
+  if (policy != OnBadSample::skip) {
+    throw Error(ErrorKind::data, fmt::format("{}", fmt::join(lines, "\n")));
+  }
+  for (const std::string& line : lines) {
+    say(fmt::format("warning: left out (data.on_bad_sample: skip): {}", line));
+  }
 }
 
 std::string difference_of_data(const char* name, const std::string& expected,

@@ -29,8 +29,12 @@ std::vector<std::string> with_devices(std::vector<std::string> overrides,
                                       const std::string& devices);
 
 /// Reads some samples of every class of `source` to check its files (a null `source` has none).
-/// Throws ErrorKind::data with a line for each file that is not.
-void try_samples(const DataSource* source);
+/// Returns a line for each that cannot be read, up to a limit.
+std::vector<std::string> problems_of_samples(const DataSource* source);
+
+/// Does the same for several sources. Throws ErrorKind::data with these lines, or prints them as
+/// warnings if a run with `policy` leaves such samples out.
+void try_samples(std::initializer_list<const DataSource*> sources, OnBadSample policy);
 
 /// How the data differs from what a run had (`expected`, empty where it is not known), in a few
 /// words; empty where it does not. `name`: "training" or "test".

@@ -225,6 +225,9 @@ std::string done_line(const TrainOutcome& outcome) {
     for (const auto& [name, value] : outcome.test->metrics) {
       line += fmt::format(", {} {:.4f}", name, value);
     }
+    if (outcome.test->unreadable > 0) {
+      line += fmt::format(" ({} unreadable)", outcome.test->unreadable);
+    }
   }
   return line;
 }
@@ -298,9 +301,10 @@ int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits
 int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
   check_may_write(folder);
   Progress progress;
-  try_samples(job.splits.train.source.get());
-  if (job.splits.has_own_val) try_samples(job.splits.val.source.get());
-  try_samples(job.splits.test.source.get());
+  try_samples({job.splits.train.source.get(),
+               job.splits.has_own_val ? job.splits.val.source.get() : nullptr,
+               job.splits.test.source.get()},
+              job.spec.data.on_bad_sample);
   const TrainStart start = load_start(options, job, folder_of_run(folder), progress);
   continue_schedule(start, job, progress);
   for (const std::string& text : misfits_of(job, start)) progress.warn(text);

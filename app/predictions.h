@@ -22,7 +22,7 @@ std::string name_of(const std::vector<std::string>& names, std::size_t index);
 
 /// A CSV file of the samples of a split, in their order: of samples with labels the label and the
 /// prediction with its output, or with `all_outputs` also those of all classes; of others each
-/// output and its target.
+/// output and its target. A sample that was left out has its label only.
 std::string predictions_table(const Job& job, const Split& split, const SampleResults& samples,
                               bool all_outputs);
 

@@ -44,8 +44,9 @@ std::int64_t count_in(const FactsJson& line, const char* key, std::int64_t other
 /// An object of results, as in summary.json and in the lines `epoch` and `eval`.
 void add_results(const std::string& split, const FactsJson& values, RunFacts& facts) {
   for (const auto& [key, value] : values.items()) {
-    static const std::set<std::string> others = {
-        "n", "step", "epoch", "v", "seconds", "images_per_s", "data_wait", "elapsed_s"};
+    static const std::set<std::string> others = {"n",         "step",      "epoch",
+                                                 "v",         "seconds",   "images_per_s",
+                                                 "data_wait", "elapsed_s", "unreadable"};
     const bool counts = others.count(key) > 0;
     if (value.is_number() && !counts) {
       facts.results.emplace_back(split + "/" + key, value.get<double>());

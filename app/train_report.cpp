@@ -100,6 +100,7 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
   }
   if (outcome.test) {
     summary["test"] = {{"n", outcome.test->n}, {"loss", outcome.test->loss}};
+    if (outcome.test->unreadable > 0) summary["test"]["unreadable"] = outcome.test->unreadable;
     add_values(summary["test"], *outcome.test);
   }
   if (outcome.ledger.sum() > 0) summary["ledger"] = ledger_json(outcome.ledger, job);

@@ -62,6 +62,7 @@ class SampleChoice {
   void choose(std::int64_t most, ReportedEvaluation& to) {
     std::vector<std::size_t> counted, wrong;
     for (std::size_t i = 0; i < samples_.loss.size(); ++i) {
+      if (samples_.left_out[i]) continue;
       if (labelled_ && !job_.loss.counts(samples_.label[i], targets_.weight(i))) continue;
       counted.push_back(i);
       if (labelled_ && samples_.label[i] != samples_.prediction[i]) wrong.push_back(i);

@@ -21,8 +21,8 @@ using HistoryJson = nlohmann::ordered_json;
 /// Numbers of a line that say when it was, or of how much, and not how the run went.
 bool is_bookkeeping(const std::string& key) {
   static const std::set<std::string> keys = {
-      "v",       "epoch",         "step",          "n",        "seconds",
-      "grad_sq", "grad_variance", "train_samples", "elapsed_s"};
+      "v",       "epoch",         "step",          "n",         "seconds",
+      "grad_sq", "grad_variance", "train_samples", "elapsed_s", "unreadable"};
   return keys.count(key) > 0;
 }
 

@@ -12,8 +12,11 @@ namespace {
 class SubstitutingSource final : public WrappedSource {
  public:
   SubstitutingSource(std::shared_ptr<const DataSource> source, std::vector<std::int64_t> indices,
-                     std::shared_ptr<BadSamples> bad)
-      : WrappedSource(std::move(source)), indices_(std::move(indices)), bad_(std::move(bad)) {}
+                     std::shared_ptr<BadSamples> bad, std::shared_ptr<LeftOutSamples> left_out)
+      : WrappedSource(std::move(source)),
+        indices_(std::move(indices)),
+        bad_(std::move(bad)),
+        left_out_(std::move(left_out)) {}
 
   /// None has to be readable.
   std::vector<std::int64_t> samples_to_try() const override { return {}; }
@@ -32,12 +35,13 @@ class SubstitutingSource final : public WrappedSource {
         throw;
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::data) throw;
-        bad_->add(at, error.what());
+        bad_->add(source().describe(at), error.what());
+        if (left_out_) left_out_->add(at);
       }
       at = next(at);
     } while (at != sample.index);
-    fail(ErrorKind::data, "none of the {} training samples can be read; the first was {}",
-         indices_.size(), source().describe(sample.index));
+    fail(ErrorKind::data, "none of the {} samples can be read; the first was {}", indices_.size(),
+         source().describe(sample.index));
   }
 
  private:
@@ -48,17 +52,18 @@ class SubstitutingSource final : public WrappedSource {
 
   std::vector<std::int64_t> indices_;
   std::shared_ptr<BadSamples> bad_;
+  std::shared_ptr<LeftOutSamples> left_out_;  ///< null in training
 };
 
 }  // namespace
 
-void BadSamples::add(std::int64_t index, const std::string& problem) {
+void BadSamples::add(const std::string& sample, const std::string& problem) {
   const std::lock_guard lock(mutex_);
-  if (!met_.insert(index).second) return;
+  if (!met_.insert(sample).second) return;
   new_.push_back(problem);
   if (static_cast<std::int64_t>(met_.size()) <= most_) return;
   fail(ErrorKind::data,
-       "{}. It is training sample number {} that cannot be read, and data.max_bad_samples is {}: "
+       "{}. It is sample number {} that cannot be read, and data.max_bad_samples is {}: "
        "repair or remove the files (warnings name the others), or allow more",
        problem, met_.size(), most_);
 }
@@ -73,39 +78,22 @@ std::int64_t BadSamples::count() const {
   return static_cast<std::int64_t>(met_.size());
 }
 
-namespace {
+void LeftOutSamples::add(std::int64_t index) {
+  const std::lock_guard lock(mutex_);
+  indices_.insert(index);
+}
 
-/// Says of a sample that cannot be read why it is not left out.
-class NeededSource final : public WrappedSource {
- public:
-  explicit NeededSource(std::shared_ptr<const DataSource> source)
-      : WrappedSource(std::move(source)) {}
-
-  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
-    try {
-      source().read(index, pixels, label);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::data) throw;
-      fail(ErrorKind::data,
-           "{}. data.on_bad_sample: skip leaves out training samples only, an evaluation needs "
-           "every sample: repair or remove the file (dpt data check names all such files)",
-           error.what());
-    }
-  }
-};
-
-}  // namespace
-
-std::shared_ptr<const DataSource> needed_samples(std::shared_ptr<const DataSource> source) {
-  if (!source || source->resident() || source->targets().floats() > 0) return source;
-  return std::make_shared<NeededSource>(std::move(source));
+bool LeftOutSamples::contains(std::int64_t index) const {
+  const std::lock_guard lock(mutex_);
+  return indices_.contains(index);
 }
 
 std::shared_ptr<const DataSource> with_substitutes(std::shared_ptr<const DataSource> source,
                                                    std::vector<std::int64_t> indices,
-                                                   std::shared_ptr<BadSamples> bad) {
-  return std::make_shared<SubstitutingSource>(std::move(source), std::move(indices),
-                                              std::move(bad));
+                                                   std::shared_ptr<BadSamples> bad,
+                                                   std::shared_ptr<LeftOutSamples> left_out) {
+  return std::make_shared<SubstitutingSource>(std::move(source), std::move(indices), std::move(bad),
+                                              std::move(left_out));
 }
 
 }  // namespace dpt

@@ -20,25 +20,35 @@ DecoderPool::~DecoderPool() {
 }
 
 void DecoderPool::add(Client& client) {
+  add_to(members_, client);
+}
+
+void DecoderPool::add_idle(Client& client) {
+  add_to(idle_members_, client);
+}
+
+void DecoderPool::add_to(Members& members, Client& client) {
   const std::lock_guard lock(mutex_);
   while (static_cast<int>(threads_.size()) < threads_wanted_) {
     threads_.push_back(
         start_thread(fmt::format("decoder thread {} of {}", threads_.size() + 1, threads_wanted_),
                      [this] { run(); }));
   }
-  members_.push_back({&client});
+  members.push_back({&client});
   ++calls_;
   work_.notify_all();
 }
 
 void DecoderPool::remove(Client& client) {
   std::unique_lock lock(mutex_);
-  const auto member = std::find_if(members_.begin(), members_.end(),
-                                   [&](const Member& each) { return each.client == &client; });
-  if (member == members_.end()) return;
-  member->leaves = true;
-  idle_.wait(lock, [&] { return member->at_work == 0; });
-  members_.erase(member);
+  for (Members* members : {&members_, &idle_members_}) {
+    const auto member = std::find_if(members->begin(), members->end(),
+                                     [&](const Member& each) { return each.client == &client; });
+    if (member == members->end()) continue;
+    member->leaves = true;
+    idle_.wait(lock, [&] { return member->at_work == 0; });
+    members->erase(member);
+  }
 }
 
 void DecoderPool::wake() {
@@ -49,11 +59,11 @@ void DecoderPool::wake() {
   work_.notify_all();
 }
 
-bool DecoderPool::serve_one(std::unique_lock<std::mutex>& lock) {
+bool DecoderPool::serve_one(Members& members, std::unique_lock<std::mutex>& lock) {
   // Each is asked once; who joins meanwhile is asked the next time.
-  for (std::size_t left = members_.size(); left > 0 && !members_.empty() && !stopping_; --left) {
-    const auto member = members_.begin();
-    members_.splice(members_.end(), members_, member);
+  for (std::size_t left = members.size(); left > 0 && !members.empty() && !stopping_; --left) {
+    const auto member = members.begin();
+    members.splice(members.end(), members, member);
     if (member->leaves) continue;
     ++member->at_work;
     lock.unlock();
@@ -71,7 +81,7 @@ void DecoderPool::run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const std::uint64_t seen = calls_;
-    if (serve_one(lock)) continue;
+    if (serve_one(members_, lock) || serve_one(idle_members_, lock)) continue;
     work_.wait(lock, [&] { return stopping_ || calls_ != seen; });
   }
 }

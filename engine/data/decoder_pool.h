@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// Threads that work for their clients in turn, a small piece of work at a time. Thread-safe. It
-/// must outlive its clients.
+/// Threads that work for their clients in turn, a small piece of work at a time; for idle-time
+/// clients only if no other client has work. Thread-safe. It must outlive its clients.
 class DecoderPool {
  public:
   class Client {
@@ -28,6 +28,8 @@ class DecoderPool {
   int threads() const { return threads_wanted_; }
   /// Throws ErrorKind::device when the system starts no more threads.
   void add(Client& client);
+  /// Adds a client that is asked for work only when no other has any. Throws as `add`.
+  void add_idle(Client& client);
   /// Returns when no thread works for the client, and none will. Nothing for one that is not added.
   void remove(Client& client);
   /// A client has work now.
@@ -39,15 +41,18 @@ class DecoderPool {
     int at_work = 0;  ///< threads
     bool leaves = false;
   };
+  using Members = std::list<Member>;
 
   void run();
-  bool serve_one(std::unique_lock<std::mutex>& lock);
+  void add_to(Members& members, Client& client);
+  bool serve_one(Members& members, std::unique_lock<std::mutex>& lock);
 
   const int threads_wanted_;
   std::mutex mutex_;
   std::condition_variable work_, idle_;
-  std::list<Member> members_;  ///< who is served next comes first
-  std::uint64_t calls_ = 0;    ///< of wake and add
+  Members members_;          ///< who is served next comes first
+  Members idle_members_;     ///< the same for idle-time clients
+  std::uint64_t calls_ = 0;  ///< of wake and add
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

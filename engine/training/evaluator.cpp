@@ -29,6 +29,22 @@ double target_spread(const Split& split, const std::vector<std::size_t>& positio
   return sum;
 }
 
+/// True if an evaluation of the split leaves out samples that cannot be read.
+bool leaves_out(const Job& job, const Split& split) {
+  return job.bad_samples && !split.source->resident() && split.source->targets().floats() == 0;
+}
+
+/// Counts the samples that were left out, which keep the label that their data has.
+void count_left_out(const Split& split, EvalResult& result) {
+  SampleResults& samples = result.samples;
+  for (std::size_t i = 0; i < samples.left_out.size(); ++i) {
+    if (!samples.left_out[i]) continue;
+    ++result.unreadable;
+    samples.label[i] = split.source->label(split.indices[i]);
+  }
+  result.n -= result.unreadable;
+}
+
 /// Means and metrics from the results of the samples, added up in double, in their order.
 void measure(const Job& job, const Split& split, EvalResult& result) {
   if (result.n == 0) return;
@@ -41,6 +57,7 @@ void measure(const Job& job, const Split& split, EvalResult& result) {
   std::vector<std::size_t> counting;
   double loss = 0, weight = 0;
   for (std::size_t i = 0; i < samples.loss.size(); ++i) {
+    if (samples.left_out[i]) continue;
     const std::int32_t label = samples.label[i];
     const double own = rows.weight(i);
     loss += static_cast<double>(samples.loss[i]);
@@ -86,13 +103,21 @@ std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, 
                                                 const std::string& name) {
   Loader::Options options = loader_options(job);
   options.sampling.shuffle = false;
-  Loader loader(split, options);
+  Split readable = split;
+  std::shared_ptr<LeftOutSamples> left_out;
+  if (leaves_out(job, split)) {
+    left_out = std::make_shared<LeftOutSamples>();
+    readable.source = with_substitutes(split.source, split.indices, job.bad_samples, left_out);
+  }
+  Loader loader(readable, options);
 
   EvalResult result;
   result.split = name;
   result.n = split.size();
-  result.samples = replica.evaluate(*split.source, split.indices, loader, wants_stop);
+  result.samples =
+      replica.evaluate(*readable.source, split.indices, loader, wants_stop, left_out.get());
   if (result.samples.interrupted) return std::nullopt;
+  count_left_out(split, result);
   measure(job, split, result);
   return result;
 }

@@ -12,8 +12,9 @@
 namespace dpt {
 
 struct EvalResult {
-  std::string split;  ///< "train", "val", "test"
-  std::int64_t n = 0;
+  std::string split;               ///< "train", "val", "test"
+  std::int64_t n = 0;              ///< samples that were evaluated
+  std::int64_t unreadable = 0;     ///< samples that were left out (data.on_bad_sample: skip)
   double loss = 0;                 ///< mean, by the weights of the samples (Loss)
   std::optional<double> accuracy;  ///< of the samples that count; absent where targets have none
   NamedValues metrics;             ///< the others, in the order of Job::metrics

@@ -202,16 +202,8 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
         with_substitutes(job.evaluated_train.source, job.splits.train.indices, job.bad_samples);
   }
   job.splits.test.source = under(sets.test, transforms.eval);
-  if (leaves_out) {
-    job.evaluated_train.source = needed_samples(job.evaluated_train.source);
-    job.splits.test.source = needed_samples(job.splits.test.source);
-  }
-  if (job.splits.has_own_val) {
-    job.splits.val.source = under(sets.val, transforms.eval);
-    if (leaves_out) job.splits.val.source = needed_samples(job.splits.val.source);
-  } else {
-    job.splits.val.source = job.evaluated_train.source;
-  }
+  job.splits.val.source =
+      job.splits.has_own_val ? under(sets.val, transforms.eval) : job.evaluated_train.source;
   Objective objective = make_objective(spec, job.plan.classes, job.splits);
   job.loss = std::move(objective.loss);
   job.mixed_loss = std::move(objective.mixed_loss);

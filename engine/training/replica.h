@@ -62,9 +62,11 @@ class Replica {
 
   /// The loss and prediction of samples, with the average of the weights where the job keeps one:
   /// samples of `source` by index, in micro-batches that do not depend on the number of ranks. When
-  /// `wants_stop` says so on any rank, all give up together.
+  /// `wants_stop` says so on any rank, all give up together. `left_out` gets the samples that
+  /// `source` substitutes; null if it does not.
   SampleResults evaluate(const DataSource& source, std::span<const std::int64_t> indices,
-                         Loader& loader, const StopQuestion& wants_stop = {});
+                         Loader& loader, const StopQuestion& wants_stop = {},
+                         const LeftOutSamples* left_out = nullptr);
 
   /// Of train.swa: the weights become one more part of their equal average, which has so many
   /// parts; of none, they are the average. REQUIRES: no result pending.

@@ -239,6 +239,8 @@ std::string RunReport::epoch_line(bool improved) const {
   if (state.val_loss) {
     line += fmt::format(", val loss {:.4f}{}{}", *state.val_loss,
                         measured(state.val_accuracy, state.val_metrics), improved ? " (best)" : "");
+    const std::int64_t unreadable = job_.splits.val.size() - state.val_n;
+    if (unreadable > 0) line += fmt::format(" ({} unreadable)", unreadable);
   }
   // Of the number in the log, which is whole: 25,649.6 is 25650 there and then 25.7k.
   if (speed_) {
@@ -283,6 +285,7 @@ void RunReport::eval(const EvalResult& result, const std::string& weights) {
                {"split", result.split},
                {"n", result.n},
                {"loss", result.loss}};
+  if (result.unreadable > 0) line["unreadable"] = result.unreadable;
   add_values(line, result);
   if (!weights.empty()) line["weights"] = weights;
   line["launches"] = result.samples.replayed ? "graph" : "calls";

@@ -107,9 +107,22 @@ bool SampleEvaluation::any_rank_leaves(bool leaves) {
   return std::find(all.begin(), all.end(), 1) != all.end();
 }
 
+void SampleEvaluation::mark_left_out(const LeftOutSamples& left_out,
+                                     std::span<const std::int64_t> indices,
+                                     const std::vector<Range>& micro_batches,
+                                     std::vector<SampleResult>& samples) {
+  if (micro_batches.empty()) return;
+  // One run of positions: that of the rank.
+  const auto first = static_cast<std::size_t>(micro_batches.front().begin);
+  for (std::size_t k = 0; k < samples.size(); ++k) {
+    if (left_out.contains(indices[first + k])) samples[k].label = kLeftOut;
+  }
+}
+
 SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeights& device_weights,
                                     const DataSource& source, std::span<const std::int64_t> indices,
-                                    Loader& loader, const StopQuestion& wants_stop) {
+                                    Loader& loader, const LeftOutSamples* left_out,
+                                    const StopQuestion& wants_stop) {
   const auto n = static_cast<std::int64_t>(indices.size());
   const std::int64_t eval_batch = job_.eval_batch();
   // Micro-batches follow a rule that does not depend on ranks, so a sample's result never
@@ -125,6 +138,7 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
 
   fold(params);
   OwnPart own = run_own(params, source, ranges, loader, wants_stop);
+  if (left_out) mark_left_out(*left_out, indices, ranges, own.samples);
   // Ranks learn of a request at different micro-batches, or only some of them do.
   if (wants_stop && any_rank_leaves(own.leaves)) {
     SampleResults none;
@@ -165,6 +179,7 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
       results.loss.push_back(result.loss);
       results.prediction.push_back(result.prediction);
       results.label.push_back(result.label);
+      results.left_out.push_back(result.label == kLeftOut);
       if (job_.keeps_confidence) results.confidence.push_back(result.confidence);
     }
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/collectives/communicator.h"
+#include "engine/data/bad_samples.h"
 #include "engine/data/loader.h"
 #include "engine/training/input_staging.h"
 #include "engine/training/job.h"
@@ -21,6 +22,7 @@ namespace dpt {
 struct SampleResults {
   std::vector<float> loss;
   std::vector<std::int32_t> prediction, label;
+  std::vector<bool> left_out;     ///< of each sample true if it was left out: the rest is void
   std::vector<float> sums;        ///< of each sample those of Job::metrics
   std::vector<float> outputs;     ///< of each sample what its outputs say, for Job::keeps_outputs
   std::vector<float> confidence;  ///< the output of each prediction, for Job::keeps_confidence
@@ -46,12 +48,14 @@ class SampleEvaluation {
         repeated_(repeated) {}
 
   /// Samples of `source` by index, in micro-batches that do not depend on the number of ranks. When
-  /// `wants_stop` says so on any rank, all give up together. REQUIRES: no step is on its way.
+  /// `wants_stop` says so on any rank, all give up together. `left_out` gets the samples that
+  /// `source` substitutes; null if it does not. REQUIRES: no step is on its way.
   SampleResults run(const PassParams& params, const DeviceWeights& device_weights,
                     const DataSource& source, std::span<const std::int64_t> indices, Loader& loader,
-                    const StopQuestion& wants_stop);
+                    const LeftOutSamples* left_out, const StopQuestion& wants_stop);
 
  private:
+  static constexpr std::int32_t kLeftOut = -1;
   struct SampleResult {
     float loss;
     std::int32_t prediction, label;
@@ -69,6 +73,10 @@ class SampleEvaluation {
                   const std::vector<Range>& micro_batches, Loader& loader,
                   const StopQuestion& wants_stop);
   bool any_rank_leaves(bool leaves);
+  /// Gives the samples of these micro-batches that were left out the label kLeftOut.
+  static void mark_left_out(const LeftOutSamples& left_out, std::span<const std::int64_t> indices,
+                            const std::vector<Range>& micro_batches,
+                            std::vector<SampleResult>& samples);
   /// That are kept of a sample, and that are read from the device.
   std::size_t outputs_of_sample() const;
   std::size_t outputs_read() const;

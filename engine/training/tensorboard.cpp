@@ -54,7 +54,7 @@ void add_scalars(const std::string& tag, const Json& value, tensorboard::Summary
 
 /// True for numbers of a line that say at which moment, or of how many samples, it is.
 bool is_position(const std::string& key) {
-  return key == "step" || key == "epoch" || key == "n";
+  return key == "step" || key == "epoch" || key == "n" || key == "unreadable";
 }
 
 std::string hparams_content(const Json& hparams) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/data/ahead_check.h"
 #include "engine/optimizers/average.h"
 #include "engine/training/best.h"
 #include "engine/training/divergence.h"
@@ -103,6 +105,7 @@ class RankTrainer {
   Moment moment() { return {stepper_.state().step, stepper_.state().epoch}; }
 
   void train_epochs() {
+    begin_ahead_check();
     while (stepper_.state().epoch < job_.spec.train.epochs && !end_ && !outcome_.early_stopped) {
       try {
         train_epoch();
@@ -110,13 +113,35 @@ class RankTrainer {
         recover(bad);
         continue;
       }
-      if (end_ || !close_epoch()) break;
+      if (end_) break;
+      finish_ahead_check();
+      if (!close_epoch()) break;
     }
     if (end_) note_waiting();
     // Nothing was trained: the same command starts again, with the same bits.
     if (end_ == RunEnd::stopped && moment() == Moment{0, 0}) return;
     save_last();
     if (!end_) test_best();
+  }
+
+  /// Has the samples of evaluations read once during the first epoch, unless unreadable ones are
+  /// left out. Each process reads its part.
+  void begin_ahead_check() {
+    const bool is_first = stepper_.state().epoch == 0;
+    if (!is_first || job_.bad_samples || communicator_.rank() != job_.first_rank()) return;
+    AheadCheck::Part part;
+    if (job_.processes) part = {job_.processes->world().rank, job_.processes->world().size};
+    ahead_check_ =
+        std::make_unique<AheadCheck>(job_.splits.test, job_.splits.val, part, job_.decoders);
+  }
+
+  /// Waits for the rest of the test samples, unless they are evaluated now.
+  void finish_ahead_check() {
+    if (!ahead_check_) return;
+    reading_ = true;
+    if (job_.spec.train.epochs > 1) ahead_check_->finish([this] { return wants_stop(); });
+    reading_ = false;
+    ahead_check_.reset();
   }
 
   /// Whether this rank still has the state of the last step that all completed: a sample could not
@@ -161,6 +186,7 @@ class RankTrainer {
         return;
       }
       reading_ = true;
+      if (ahead_check_) ahead_check_->rethrow();
       stepper_.step(wants_stop(), report_.is_logged(next));
       reading_ = false;
       // Kernels are created and timed in the first step. From here on the ranks agree on where to
@@ -257,6 +283,7 @@ class RankTrainer {
     reading_ = true;
     auto result = evaluate_split_unless(wants_to_leave, replica_, job_, split, name);
     reading_ = false;
+    if (job_.bad_samples) name_bad_samples();
     if (!result) note_stopped();
     return result;
   }
@@ -481,6 +508,7 @@ class RankTrainer {
   bool writes_;
   bool goes_on_unsaved_;  ///< checkpoint.on_failure: continue
   Ledger ledger_;
+  std::unique_ptr<AheadCheck> ahead_check_;  ///< during the first epoch, on one rank of a process
   Replica replica_;
   Stepper stepper_;
   Divergence divergence_;

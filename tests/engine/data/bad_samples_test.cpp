@@ -1,4 +1,4 @@
-// Training samples that cannot be read: their places are taken by others, the same whoever reads.
+// Samples that cannot be read: their places are taken by others, the same whoever reads.
 #include "engine/data/bad_samples.h"
 
 #include <cstring>
@@ -102,12 +102,22 @@ TEST_CASE("whether a sample can be read is asked anew in each epoch, whatever ca
           source->read_in_epoch({1, 10, 10}, {&pixel, 1}, label);
         }) == "the cache is damaged");
   CHECK(bad->count() == 1);
-  const auto needed = needed_samples(std::make_shared<PartlyBad>(std::set<std::int64_t>{3}));
-  CHECK(error_of([&] {
-          needed->read(3, {&pixel, 1}, label);
-        }) ==
-        "file 3: bad. data.on_bad_sample: skip leaves out training samples only, an evaluation "
-        "needs every sample: repair or remove the file (dpt data check names all such files)");
+}
+
+TEST_CASE("an evaluation is told whose results are those of another sample") {
+  const auto left_out = std::make_shared<LeftOutSamples>();
+  const auto source = with_substitutes(std::make_shared<PartlyBad>(std::set<std::int64_t>{4, 5}),
+                                       {3, 4, 5, 6}, std::make_shared<BadSamples>(3), left_out);
+  std::byte pixel{};
+  std::int32_t label = -1;
+  source->read(3, {&pixel, 1}, label);
+  CHECK_FALSE(left_out->contains(3));
+  // The one after it cannot be read either.
+  source->read(4, {&pixel, 1}, label);
+  CHECK(label == 6);
+  CHECK(left_out->contains(4));
+  CHECK(left_out->contains(5));
+  CHECK_FALSE(left_out->contains(6));
 }
 
 TEST_CASE("too many samples that cannot be read end the run, and so does none that can") {
@@ -121,12 +131,12 @@ TEST_CASE("too many samples that cannot be read end the run, and so does none th
   };
   read(*source, 3);
   CHECK(error_of([&] { read(*source, 1); }) ==
-        "file 2: bad. It is training sample number 3 that cannot be read, and data.max_bad_samples "
+        "file 2: bad. It is sample number 3 that cannot be read, and data.max_bad_samples "
         "is 2: repair or remove the files (warnings name the others), or allow more");
   const auto none = with_substitutes(std::make_shared<PartlyBad>(std::set<std::int64_t>{6, 7}),
                                      {6, 7}, std::make_shared<BadSamples>(9));
   CHECK(error_of([&] { read(*none, 7); }) ==
-        "none of the 2 training samples can be read; the first was file 7");
+        "none of the 2 samples can be read; the first was file 7");
 }
 
 }  // namespace

@@ -32,6 +32,34 @@ struct Pieces final : DecoderPool::Client {
   std::latch *entered = nullptr, *may_go_on = nullptr;
 };
 
+TEST_CASE("idle-time clients of a decoder pool are served when no other has work") {
+  DecoderPool pool(1);
+  std::latch entered(1), may_go_on(1);
+  Pieces first(40);
+  first.entered = &entered;
+  first.may_go_on = &may_go_on;
+  struct Idle final : DecoderPool::Client {
+    explicit Idle(const Pieces& a_first) : first(a_first) {}
+    bool work() noexcept override {
+      if (first.left > 0) came_early = true;
+      return pieces.work();
+    }
+    const Pieces& first;
+    Pieces pieces{3};
+    std::atomic<bool> came_early{false};
+  } idle(first);
+  pool.add(first);
+  entered.wait();
+  pool.add_idle(idle);
+  first.entered = nullptr;
+  may_go_on.count_down();
+  first.wait_until(40);
+  idle.pieces.wait_until(3);
+  CHECK(!idle.came_early);
+  pool.remove(idle);
+  pool.remove(first);
+}
+
 TEST_CASE("clients of a decoder pool are served until they leave") {
   for (const int threads : {1, 3}) {
     DecoderPool pool(threads);

@@ -1,0 +1,56 @@
+// Samples of evaluations, read once ahead of time so that a damaged one ends a run early.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/data/decoder_pool.h"
+#include "engine/data/split.h"
+
+namespace dpt {
+
+/// Reads the test samples, then the validation samples, on decoder threads that have nothing else
+/// to do. Used by one thread; its destructor waits for the samples that are being read, not for the
+/// rest.
+class AheadCheck final : DecoderPool::Client {
+ public:
+  /// The part of the samples that is read here: every `of`-th from `number` on.
+  struct Part {
+    std::int64_t number = 0, of = 1;
+  };
+  /// The splits must outlive it. Samples in memory are not read.
+  AheadCheck(const Split& test, const Split& val, Part part, std::shared_ptr<DecoderPool> decoders);
+  ~AheadCheck() override;
+
+  /// Throws the error of a sample that could not be read, if there is one.
+  void rethrow();
+  /// Waits until the test samples have been read, or `wants_stop` says to give up. (Those of
+  /// validation are evaluated next.) Throws as rethrow.
+  void finish(const std::function<bool()>& wants_stop);
+
+ private:
+  struct Sample {
+    const DataSource* source;
+    std::int64_t index;
+  };
+  void add(const Split& split, Part part);
+  bool work() noexcept override;
+
+  std::vector<Sample> samples_;
+  std::size_t of_test_ = 0;  ///< how many of them, the first, are test samples
+  std::shared_ptr<DecoderPool> decoders_;
+  std::atomic<std::size_t> next_{0};  ///< of samples_
+  std::mutex mutex_;
+  std::condition_variable done_;
+  std::size_t tested_ = 0;    // guarded by mutex_; test samples that were read
+  std::exception_ptr error_;  // guarded by mutex_
+};
+
+}  // namespace dpt
