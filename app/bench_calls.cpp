@@ -11,6 +11,7 @@
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "app/training_statistics.h"
 #include "engine/graph/executor.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/trainer.h"
@@ -166,8 +167,10 @@ class StepBench {
 }  // namespace
 
 int run_bench_calls(const BenchOptions& options) {
-  const Job job = load_job(
-      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices)));
+  TrainSpec spec =
+      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
+  skip_normalization(spec);
+  const Job job = load_job(std::move(spec));
   StepBench bench(job);
   const std::vector<ExecutorCall> calls = bench.calls();
   // Each reads what those before it leave.

@@ -9,6 +9,7 @@
 #include "app/command_support.h"
 #include "app/commands.h"
 #include "app/console.h"
+#include "app/training_statistics.h"
 #include "engine/data/stage_clock.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/job.h"
@@ -83,7 +84,9 @@ TrainSpec load_without_memory_cache(const BenchOptions& options) {
 }  // namespace
 
 int run_bench_data(const BenchOptions& options) {
-  const Job job = load_job(load_without_memory_cache(options));
+  TrainSpec spec = load_without_memory_cache(options);
+  skip_normalization(spec);
+  const Job job = load_job(std::move(spec));
   if (job.splits.train.source->resident()) {
     fail(ErrorKind::usage,
          "bench --data: expected samples that are decoded or transformed on the host, but those of "

@@ -10,6 +10,7 @@
 #include "app/commands.h"
 #include "app/console.h"
 #include "app/start_weights.h"
+#include "app/training_statistics.h"
 #include "app/world_run.h"
 #include "engine/checkpoints/weights_file.h"
 #include "engine/spec/read_spec.h"
@@ -67,9 +68,10 @@ void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
 namespace {
 
 int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
-  Job job = load_job(
-      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices)),
-      processes);
+  TrainSpec spec =
+      load_spec(catalog(), options.config, with_devices(options.overrides, options.devices));
+  skip_normalization(spec);
+  Job job = load_job(std::move(spec), processes);
   compare_and_connect(job, {{"--steps", std::to_string(options.steps)},
                             {"--rounds", std::to_string(options.rounds)}});
   // Who asks for rounds (--serve) may take its time.

@@ -12,6 +12,7 @@
 #include "app/commands.h"
 #include "app/console.h"
 #include "app/progress_line.h"
+#include "app/training_statistics.h"
 #include "engine/data/data_check.h"
 #include "engine/graph/plan.h"
 #include "engine/spec/read_spec.h"
@@ -71,15 +72,7 @@ int stopped() {
 }
 
 std::string normalize_line(const ChannelStatistics& statistics) {
-  const auto numbers = [](const std::vector<double>& values, double instead_of_0) {
-    std::vector<std::string> texts;
-    for (const double value : values) {
-      texts.push_back(fmt::format("{:.6g}", instead_of_0 > 0 && value == 0 ? instead_of_0 : value));
-    }
-    return fmt::format("{}", fmt::join(texts, ", "));
-  };
-  return fmt::format("{{type: Normalize, mean: [{}], std: [{}]}}", numbers(statistics.mean, 0),
-                     numbers(statistics.stddev, 1));
+  return fmt::format("{{type: Normalize, {}}}", text_of(normalize_spec(statistics)));
 }
 
 Json json_of(const ChannelStatistics& statistics) {
@@ -353,31 +346,13 @@ int run_data_check(const DataOptions& options) {
 
 int run_data_stats(const DataOptions& options) {
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
-  std::vector<SurveyedSplit> splits = {
-      {"train", splits_of(spec, open_data(spec)).train, {}, {}, {}}};
-  SurveyedSplit& train = splits[0];
   install_signal_handlers();
-  ProgressLine progress;
-  SurveyOptions survey;
-  survey.workers = workers_of(options);
-  survey.records = false;
-  survey.wants_stop = is_stop_requested;
-  survey.on_progress = [&](std::int64_t done, std::int64_t total) {
-    progress.update("read", done, total, "samples");
-  };
-  if (!survey_samples(splits, survey)) return stopped();
-  const std::int64_t left_out = train.split.size() - train.statistics.samples;
-  if (left_out > 0) {
-    const std::string first = train.unreadable.empty()
-                                  ? std::string("values that are NaN or infinite")
-                                  : "the first: " + train.unreadable[0].second;
-    fail(ErrorKind::data, "{}: {} of {} training samples cannot be used ({}): see dpt data check",
-         options.config, left_out, train.split.size(), first);
-  }
+  const auto statistics = training_statistics(spec, open_data(spec), workers_of(options));
+  if (!statistics) return stopped();
   if (options.json) {
-    fmt::print("{}\n", json_text(json_of(train.statistics)));
+    fmt::print("{}\n", json_text(json_of(*statistics)));
   } else {
-    fmt::print("{}\n", normalize_line(train.statistics));
+    fmt::print("{}\n", normalize_line(*statistics));
   }
   return 0;
 }

@@ -15,6 +15,7 @@
 
 #include "app/catalog.h"
 #include "app/console.h"
+#include "app/training_statistics.h"
 #include "engine/checkpoints/file_io.h"
 #include "engine/checkpoints/run_metadata.h"
 #include "engine/spec/read_spec.h"
@@ -176,6 +177,11 @@ Job load_job(TrainSpec spec, ProcessGroup* processes, UsedFiles used,
 }
 
 Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes, UsedFiles used) {
+  if (used == UsedFiles::none) {
+    skip_normalization(spec);
+  } else {
+    measure_normalization(spec, sets, processes);
+  }
   sets = with_caches(std::move(sets), spec.data, used, MissingCache::make);
   adopt_targets(spec, *sets.train);
   // What a run keeps are the layers themselves: the zoo of another release may have others.

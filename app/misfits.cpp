@@ -14,7 +14,7 @@ std::string unscaled_mean(const DataSpec& data) {
   const DatasetKind& kind = dataset_kind(data.dataset);
   const bool is_u8 = !kind.declares || kind.declares(data.dataset).type == DType::u8;
   if (!is_u8) return {};
-  return large_mean(data.transforms);
+  return large_mean(data);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ void check_override(const std::string& word) {
          "the checkpoint's",
          word);
   }
-  for (const char* fixed : {"data.transforms", "data.batch_size", "data.cache"}) {
+  for (const char* fixed : {"data.transforms", "data.normalize", "data.batch_size", "data.cache"}) {
     if (!is_in(fixed)) continue;
     fail(ErrorKind::usage, "{}: predict takes the {}", word,
          is_in("data.cache") ? "samples from their files: leave it out"

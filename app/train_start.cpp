@@ -11,6 +11,7 @@
 #include "app/model_changes.h"
 #include "app/resume_choice.h"
 #include "app/start_weights.h"
+#include "app/training_statistics.h"
 #include "datasets/class_table.h"
 #include "engine/checkpoints/file_io.h"
 #include "engine/checkpoints/state_checks.h"
@@ -139,9 +140,8 @@ std::string run_of_config(const std::string& config) {
   return is_own ? folder : std::string();
 }
 
-/// Returns values_of_run for the run that will be resumed, going by its config.yaml; nothing for a
-/// new run.
-std::vector<std::string> values_of_resumed_run(const TrainOptions& options, const TrainSpec& spec) {
+/// Returns the folder of the run that will be resumed, if it is one; empty for a new run.
+std::string resumed_run(const TrainOptions& options, const TrainSpec& spec) {
   const bool is_named = options.resume != "auto" && options.resume != "must";
   if (options.resume == "never" || (options.overwrite && !is_named)) return {};
   std::error_code ignored;
@@ -153,13 +153,59 @@ std::vector<std::string> values_of_resumed_run(const TrainOptions& options, cons
     folder = place.string();
   }
   folder = folder_of_run(folder);
-  const std::string file = folder + "/config.yaml";
-  if (!is_run_folder(folder) || !fs::is_regular_file(file, ignored)) return {};
-  try {
-    return values_of_run(catalog(), spec, read_whole_file(file), file);
-  } catch (const Error&) {
-    return {};  // it is compared with the checkpoint's config later
+  return is_run_folder(folder) ? folder : std::string();
+}
+
+/// Returns the numbers of data.normalize that the checkpoint in `file` was trained with. Throws if
+/// the file cannot be read.
+NormalizeSpec numbers_in(const std::string& file) {
+  const std::string config = read_checkpoint_header(file).config;
+  return load_stored_spec(catalog(), config, file).data.normalize;
+}
+
+/// Returns the numbers that the resumed run found for data.normalize: auto, as an override; nothing
+/// if `spec` does not ask for them or the run has no checkpoint. All checkpoints of a run have the
+/// same numbers.
+std::vector<std::string> numbers_of_resumed_run(const TrainOptions& options, const TrainSpec& spec,
+                                                const std::string& run) {
+  if (!spec.data.normalize.is_pending()) return {};
+  std::vector<std::string> files;
+  std::error_code ignored;
+  const bool is_named = options.resume != "auto" && options.resume != "must";
+  if (is_named && fs::is_regular_file(options.resume, ignored)) {
+    files = {options.resume};
+  } else if (!run.empty()) {
+    files = list_checkpoints(run + "/checkpoints");
   }
+  for (const std::string& file : files) {
+    try {
+      const NormalizeSpec normalize = numbers_in(file);
+      if (!normalize.has_numbers()) return {};
+      return {fmt::format("data.normalize={{mode: {}, {}}}", name_of(normalize.mode),
+                          text_of(normalize))};
+    } catch (const Error&) {
+      // A damaged file is skipped, as it is when the run is resumed.
+    }
+  }
+  return {};
+}
+
+/// Returns the values that the run to be resumed has for fields that `spec` leaves to it, as
+/// overrides; nothing for a new run.
+std::vector<std::string> values_of_resumed_run(const TrainOptions& options, const TrainSpec& spec) {
+  const std::string folder = resumed_run(options, spec);
+  std::vector<std::string> values = numbers_of_resumed_run(options, spec, folder);
+  const std::string file = folder + "/config.yaml";
+  std::error_code ignored;
+  if (folder.empty() || !fs::is_regular_file(file, ignored)) return values;
+  try {
+    for (std::string& value : values_of_run(catalog(), spec, read_whole_file(file), file)) {
+      values.push_back(std::move(value));
+    }
+  } catch (const Error&) {
+    // It is compared with the checkpoint's config later.
+  }
+  return values;
 }
 
 }  // namespace

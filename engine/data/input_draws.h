@@ -82,7 +82,7 @@ std::string different_normalisation(const TransformsSpec& transforms);
 
 /// Returns a message for a mean of Normalize above 1, which samples of 0 to 1 do not have; empty if
 /// there is none.
-std::string large_mean(const TransformsSpec& transforms);
+std::string large_mean(const DataSpec& data);
 
 /// Returns a message for random transforms of evaluations, which then depend on chance; empty if
 /// there are none. New runs are refused with it; stored ones may have them.

@@ -232,19 +232,20 @@ void check_transforms(const std::vector<Variant>& transforms, SampleShape model_
   make_input_desc(transforms, DType::u8, raw, model_input, 0);
 }
 
-std::string large_mean(const TransformsSpec& transforms) {
-  for (const auto& [name, list] :
-       {std::pair("train", &transforms.train), std::pair("eval", &transforms.eval)}) {
+std::string large_mean(const DataSpec& data) {
+  const TransformsSpec& transforms = data.transforms;
+  for (const auto& [name, list] : {std::pair("data.transforms.train", &transforms.train),
+                                   std::pair("data.transforms.eval", &transforms.eval)}) {
     for (const Variant& transform : *list) {
       if (transform.table != &normalize_table()) continue;
       const std::vector<double>& means = transform.as<NormalizeOptions>().mean;
       const auto large =
           std::find_if(means.begin(), means.end(), [](double mean) { return std::abs(mean) > 1; });
       if (large == means.end()) continue;
-      return fmt::format(
-          "data.transforms.{}: Normalize has the mean {:g}, but its input is 0 to 1: divide mean "
-          "and std by 255",
-          name, *large);
+      return fmt::format("{} the mean {:g}, but its input is 0 to 1: divide mean and std by 255",
+                         data.normalize.has_numbers() ? "data.normalize has"
+                                                      : fmt::format("{}: Normalize has", name),
+                         *large);
     }
   }
   return {};

@@ -11,6 +11,7 @@
 #include "engine/spec/binder.h"
 #include "engine/spec/blocks.h"
 #include "engine/spec/merge.h"
+#include "engine/spec/normalization.h"
 #include "engine/spec/replica_checks.h"
 #include "engine/spec/scalars.h"
 #include "engine/spec/sources.h"
@@ -33,6 +34,7 @@ class Checker {
     check_replicas();
     check_name();
     check_validation();
+    check_normalize();
     if (is_new_) check_keep_best();
     check_monitors();
   }
@@ -56,6 +58,17 @@ class Checker {
             fmt::format("early_stopping monitors {}, but nothing is held out: set data.val_split",
                         spec_.train.early_stopping->monitor));
     }
+  }
+
+  /// Refuses a Normalize in addition to data.normalize, and makes the transforms that run.
+  void check_normalize() {
+    const std::string also = written_normalize(spec_.data.transforms);
+    if (spec_.data.normalize.mode != NormalizeMode::none && !also.empty()) {
+      issue(also,
+            "expected data.normalize or Normalize in data.transforms, found both: remove Normalize "
+            "from transforms.train and transforms.eval, or write normalize: none");
+    }
+    apply_normalization(catalog_.transforms, spec_.data);
   }
 
   /// Checks that a monitor that somebody has chosen is measured. Resolved configs have all fields,
@@ -295,7 +308,8 @@ void replace_data(YamlNode& stored, const YamlNode& other, std::vector<ConfigIss
   }
   YamlNode data = *own;
   if (const YamlNode* before = stored.find("data")) {
-    for (const char* key : {"batch_size", "transforms"}) replace_child(data, *before, key);
+    for (const char* key : {"batch_size", "normalize", "transforms"})
+      replace_child(data, *before, key);
     // How damaged pictures are decoded, unless it is asked for otherwise.
     if (!data.find("on_bad_sample")) replace_child(data, *before, "on_bad_sample");
   }

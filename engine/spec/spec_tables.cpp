@@ -210,6 +210,42 @@ ObjectTable val_split_table() {
       });
 }
 
+ObjectTable normalize_table() {
+  using S = NormalizeSpec;
+  ObjectTable table = object_table<S>(
+      "normalize",
+      "The normalisation of all splits: subtracts the mean of each channel and divides by the "
+      "standard deviation, after scaling to 0..1. The same as a Normalize at the end of both "
+      "transforms.train and transforms.eval (before a RandomErasing).",
+      {field("mean", &S::mean, "Mean of each channel."),
+       field("std", &S::std, "Standard deviation of each channel."),
+       field("mode", &S::mode,
+             "none: no normalisation. auto: the numbers that `dpt data stats` prints, those of the "
+             "training samples without the ones that val_split holds out. A new run measures them "
+             "when it starts and keeps them: a resumed run, eval, predict and export use the run's "
+             "numbers. given: mean and std; may be left out with these.")
+           .follows(
+               "mean",
+               +[](const S& s) {
+                 return s.has_numbers() ? NormalizeMode::given : NormalizeMode::none;
+               })},
+      [](const S& s) -> std::string {
+        if (s.mean.size() != s.std.size()) {
+          return fmt::format("expected as many numbers in mean as in std, found {} and {}",
+                             s.mean.size(), s.std.size());
+        }
+        if (s.mode == NormalizeMode::none && s.has_numbers()) {
+          return "expected no mean and std with mode: none, found both: leave mode out";
+        }
+        if (s.mode == NormalizeMode::given && !s.has_numbers()) {
+          return "expected mean and std, found neither: write auto to have them measured, or none";
+        }
+        return {};
+      });
+  table.set_where = [](void* object, const Where& at) { static_cast<S*>(object)->where = at; };
+  return table;
+}
+
 ObjectTable weights_table() {
   using S = WeightsSpec;
   return object_table<S>(
@@ -272,6 +308,7 @@ ObjectTable checkpoint_table(const ObjectTable& keep_best) {
 
 SpecTables::SpecTables(const Catalog& catalog)
     : val_split(val_split_table()),
+      normalize(normalize_table()),
       freeze(freeze_table()),
       ema(ema_table()),
       swa(swa_table()),
@@ -280,8 +317,8 @@ SpecTables::SpecTables(const Catalog& catalog)
       keep_best(keep_best_table(catalog.better_direction)) {
   transforms = object_table<TransformsSpec>(
       "transforms", "Transforms that are applied to the samples, in order.",
-      {variants_field("train", &TransformsSpec::train, catalog.transforms, "For training."),
-       variants_field("eval", &TransformsSpec::eval, catalog.transforms,
+      {variants_field("train", &TransformsSpec::written_train, catalog.transforms, "For training."),
+       variants_field("eval", &TransformsSpec::written_eval, catalog.transforms,
                       "For validation and test."),
        variants_field("batch", &TransformsSpec::batch, catalog.batch_transforms,
                       "For whole training batches, after those of train: one of these is chosen "
@@ -316,10 +353,11 @@ SpecTables::SpecTables(const Catalog& catalog)
            .changeable(),
        field(
            "on_bad_sample", &DataSpec::on_bad_sample,
-           "What follows a training sample that cannot be read. stop: the run names it, saves its "
-           "last step and ends. "
-           "skip: it is named, and the next sample in the order of the files takes its place; the "
-           "same one on every rank and after a resume. An evaluation always needs every sample. "
+           "What follows a sample that cannot be read. stop: the run names it, saves its last step "
+           "and ends; samples of the other splits are also read during the first epoch. "
+           "skip: it is named, and in training the next sample in the order of the files takes its "
+           "place; the same one on every rank and after a resume. Evaluations leave it out and "
+           "count the others. "
            "salvage: of a damaged or truncated JPEG what can be decoded is taken, in evaluations "
            "too, and the rest is grey, as Pillow's LOAD_TRUNCATED_IMAGES does; anything else "
            "ends the run.")
@@ -341,6 +379,9 @@ SpecTables::SpecTables(const Catalog& catalog)
              "are.")
            .range(1, 16384)
            .zero_as("full"),
+       object_field("normalize", &DataSpec::normalize, normalize,
+                    "How samples are normalised: auto, none, or {mean: [...], std: [...]}.")
+           .or_plain("mode"),
        object_field("transforms", &DataSpec::transforms, transforms,
                     "Augmentation and normalisation.")});
   data.choice = flat_choice(&DataSpec::dataset, catalog.datasets);

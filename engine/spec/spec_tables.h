@@ -12,8 +12,8 @@ struct SpecTables {
   SpecTables(const SpecTables&) = delete;
   SpecTables& operator=(const SpecTables&) = delete;
 
-  ObjectTable val_split, transforms, data, layer, sequential, residual, model, loss, warmup,
-      schedule, freeze, ema, swa, early_stopping, on_divergence, train, weights, keep_best,
+  ObjectTable val_split, normalize, transforms, data, layer, sequential, residual, model, loss,
+      warmup, schedule, freeze, ema, swa, early_stopping, on_divergence, train, weights, keep_best,
       checkpoint, log;
   VariantTable layer_kinds;  ///< the layers of the catalog, and the blocks
   ObjectTable root;          ///< of a TrainSpec

@@ -74,6 +74,9 @@ std::string show_to_compare(const Catalog& catalog, const TrainSpec& spec) {
   }
   // A warm-up without a length has no effect, whatever the defaults of its other fields were.
   if (out.warmup.epochs == 0 && out.warmup.steps == 0) out.warmup = {};
+  // Measured numbers are as good as given ones.
+  NormalizeSpec& normalize = out.data.normalize;
+  if (normalize.has_numbers()) normalize.mode = NormalizeMode::given;
   return show_spec(catalog, out);
 }
 

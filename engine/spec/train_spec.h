@@ -48,7 +48,15 @@ constexpr auto enum_names(MoreEpochs) {
                                               {MoreEpochs::restart, "restart"}});
 }
 
-/// What follows a training sample that cannot be read (engine/data/bad_samples.h).
+/// How the numbers of data.normalize are found.
+enum class NormalizeMode : std::uint8_t { none, automatic, given };
+constexpr auto enum_names(NormalizeMode) {
+  return std::to_array<EnumName<NormalizeMode>>({{NormalizeMode::none, "none"},
+                                                 {NormalizeMode::automatic, "auto"},
+                                                 {NormalizeMode::given, "given"}});
+}
+
+/// What follows a sample that cannot be read (engine/data/bad_samples.h).
 enum class OnBadSample : std::uint8_t { stop, skip, salvage };
 constexpr auto enum_names(OnBadSample) {
   return std::to_array<EnumName<OnBadSample>>({{OnBadSample::stop, "stop"},
@@ -84,8 +92,20 @@ struct ModelSpec {
   Where where;
 };
 
+/// The normalisation of all splits. With `automatic`, the numbers are measured when a run starts,
+/// and empty before.
+struct NormalizeSpec {
+  NormalizeMode mode = NormalizeMode::none;
+  std::vector<double> mean, std;  ///< of each channel
+  Where where;
+
+  bool has_numbers() const { return !mean.empty(); }
+  bool is_pending() const { return mode == NormalizeMode::automatic && !has_numbers(); }
+};
+
 struct TransformsSpec {
-  std::vector<Variant> train, eval;
+  std::vector<Variant> written_train, written_eval;  ///< as in the config
+  std::vector<Variant> train, eval;  ///< what runs: the written ones and data.normalize
   std::vector<Variant> batch;  ///< one of them is chosen for each training batch; may be empty
 };
 
@@ -123,6 +143,7 @@ struct DataSpec {
   std::int64_t max_bad_samples = 100;   ///< of a process
   std::string cache;                    ///< folder; empty = none (engine/training/packed_cache.h)
   std::int64_t cache_shorter_side = 0;  ///< 0 = pictures are kept as they are
+  NormalizeSpec normalize;
   TransformsSpec transforms;
 
   /// Returns false if there certainly are no validation samples.

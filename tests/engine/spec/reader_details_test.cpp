@@ -499,6 +499,7 @@ data:
   max_bad_samples: 100
   cache: ""
   cache_shorter_side: full
+  normalize: none
   transforms:
     train: []
     eval:
