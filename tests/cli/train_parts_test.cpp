@@ -91,7 +91,7 @@ class OddIsBad : public DataSource {
 std::string trial_of(std::int64_t size, DType type = DType::u8) {
   const OddIsBad source(size, type);
   try {
-    try_samples(&source);
+    try_samples({&source}, OnBadSample::stop);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::data);
     return error.what();
@@ -435,7 +435,7 @@ TEST_CASE("the best of a checkpoint that does not say what it is a value of: its
 }
 
 TEST_CASE("samples that are tried: a line for each bad one, and no more than can be read") {
-  try_samples(nullptr);
+  try_samples({nullptr}, OnBadSample::stop);
   CHECK(trial_of(1).empty());
   CHECK(trial_of(1, DType::f32).empty());
   CHECK(trial_of(4) == "1 is odd\n3 is odd");
