@@ -16,13 +16,15 @@ using namespace dpt::testing;
 
 namespace {
 
-/// Samples that are read one by one; tells when the n-th was.
+/// Samples that are read one by one; tells when an evaluation has read the n-th. Reads ahead of the
+/// evaluations (AheadCheck) do not count.
 class Counted final : public Unresident {
  public:
   Counted(std::shared_ptr<const DataSource> source, std::atomic<int>& reads)
       : Unresident(std::move(source)), reads_(reads) {}
-  void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
-    Unresident::read(index, pixels, label);
+  void read_in_epoch(const Occurrence& sample, std::span<std::byte> pixels,
+                     std::int32_t& label) const override {
+    Unresident::read_in_epoch(sample, pixels, label);
     ++reads_;
   }
 
