@@ -13,10 +13,10 @@ namespace dpt {
 
 const Catalog& catalog() {
   static const Catalog all{
-      layer_table(),     loss_table(),        metric_table(),    optimizer_table(),
-      schedule_table(),  dataset_table(),     transform_table(), batch_transform_table(),
-      zoo_table(),       &zoo_layers,         &data_facts,       &measured_names,
-      &better_direction, &declares_validation};
+      layer_table(),     loss_table(),         metric_table(),    optimizer_table(),
+      schedule_table(),  dataset_table(),      transform_table(), batch_transform_table(),
+      zoo_table(),       &zoo_layers,          &data_facts,       &measured_names,
+      &better_direction, &declares_validation, &data_outputs};
   return all;
 }
 

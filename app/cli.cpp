@@ -100,6 +100,36 @@ std::string problem_of_values(int argc, const char* const* argv) {
   return {};
 }
 
+/// Returns the next step where an argument of that name (as help texts show it) is missing.
+std::string step_for_missing(const std::string& argument, const std::string& called) {
+  if (argument == "CONFIG") return "`dpt config init > config.yaml` prints one to start from";
+  if (argument.starts_with("RUN")) return "`dpt runs` lists the runs in the folder runs/";
+  return fmt::format("see {} --help", called);
+}
+
+/// Returns the message of CLI11 about a missing argument, with the argument's name in help texts
+/// and the next step; an empty text for other messages.
+std::string problem_of_missing(const CLI::App& command, const std::string& called,
+                               const std::string& why) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->get_positional()) continue;
+    const std::string name = option->get_name();
+    const std::string shown = option->get_type_name().empty() ? name : option->get_type_name();
+    std::string text;
+    if (why == name + " is required") {
+      text = fmt::format("{} is required", shown);
+    } else if (why.starts_with(name + ": At least ")) {
+      text = fmt::format("expected at least {} of {}, found {}", option->get_items_expected_min(),
+                         shown, why.substr(why.rfind(' ') + 1));
+    } else {
+      continue;
+    }
+    return fmt::format("{}: {} ({}); {}", called, text, option->get_description(),
+                       step_for_missing(shown, called));
+  }
+  return {};
+}
+
 /// Returns the usage error: a word that the chosen command has no use for comes first, since what
 /// CLI11 says (`why`) may follow from it.
 std::string usage_problem(const CLI::App& app, const std::string& why) {
@@ -110,7 +140,10 @@ std::string usage_problem(const CLI::App& app, const std::string& why) {
     called += " " + command->get_name();
   }
   const std::vector<std::string> extras = command->remaining();
-  if (extras.empty()) return fmt::format("{}. See {} --help", why, called);
+  if (extras.empty()) {
+    const std::string missing = problem_of_missing(*command, called, why);
+    return missing.empty() ? fmt::format("{}. See {} --help", why, called) : missing;
+  }
   const std::string& word = extras[0];
   std::vector<std::string> names;
   for (const CLI::Option* option : command->get_options()) {

@@ -28,6 +28,25 @@ void add_config_lr_command(CLI::App& config, CommandBody& body) {
   set_body(lr, body, options, run_config_lr);
 }
 
+void add_config_init_command(CLI::App& config, CommandBody& body) {
+  auto options = std::make_shared<ConfigInitOptions>();
+  CLI::App* init = config.add_subcommand(
+      "init",
+      "Print a commented config to start from: for your own data with --data, else for the "
+      "built-in digits");
+  CLI::Option* data =
+      init->add_option("--data", options->data,
+                       "Look at this data and print a complete config for it: a folder with "
+                       "train/CLASS/*.jpg, a CSV file, a .npy or .npz file, or tar shards")
+          ->check(not_empty());
+  init->add_option("--zoo", options->zoo,
+                   "The network (default: one that suits the size of the images, or an mlp for a "
+                   "table)")
+      ->check(not_empty())
+      ->needs(data);
+  set_body(init, body, options, run_config_init);
+}
+
 void add_config_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<ConfigOptions>();
   CLI::App* config = app.add_subcommand("config", "Check, show and describe configs");
@@ -54,7 +73,7 @@ void add_config_command(CLI::App& app, CommandBody& body) {
   without_file("schema", "Print the JSON Schema (2020-12) of config files", run_config_schema);
   without_file("reference", "Print the reference of all config fields (Markdown)",
                run_config_reference);
-  without_file("init", "Print a commented config to start from", run_config_init);
+  add_config_init_command(*config, body);
 }
 
 void add_data_check_command(CLI::App& data, CommandBody& body) {

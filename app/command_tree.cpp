@@ -104,9 +104,9 @@ void name_values_below(CLI::App& app, const std::shared_ptr<CLI::FormatterBase>&
   app.formatter(formatter);
   for (CLI::Option* option : app.get_options()) {
     const ValueName* value = value_name(option->get_name());
-    // Messages show it too.
-    if (value && option->get_type_size() != 0) option->type_name(std::string(value->name));
-    if (value && is_path(value->kind)) option->transform(CLI::Validator(replace_home, "", "path"));
+    if (!value || option->get_type_size() == 0) continue;
+    option->type_name(std::string(value->name));  // messages show it too
+    if (is_path(value->kind)) option->transform(CLI::Validator(replace_home, "", "path"));
   }
   for (CLI::App* below : app.get_subcommands({})) name_values_below(*below, formatter);
 }

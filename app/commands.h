@@ -99,7 +99,11 @@ int run_config_check(const ConfigOptions& options);
 int run_config_show(const ConfigOptions& options);
 int run_config_schema();
 int run_config_reference();
-int run_config_init();
+
+struct ConfigInitOptions {
+  std::string data, zoo;  ///< empty: a config for the digits
+};
+int run_config_init(const ConfigInitOptions& options);
 
 struct LrOptions {
   std::string config, png;

@@ -1,6 +1,7 @@
 #include "app/predicted_samples.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <numeric>
 #include <utility>
@@ -69,6 +70,28 @@ std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& trai
 
 }  // namespace
 
+namespace {
+
+/// Refuses files of samples that only a config can name, and says with which key.
+void check_no_data_file(const std::string& word) {
+  static constexpr std::array<std::pair<const char*, const char*>, 5> kKeys = {
+      {{".csv", "data.test.file"},
+       {".tsv", "data.test.file"},
+       {".npy", "data.test.images"},
+       {".npz", "data.test.images"},
+       {".tar", "data.test.shards"}}};
+  for (const auto& [extension, key] : kKeys) {
+    std::error_code error;
+    if (!word.ends_with(extension) || std::filesystem::is_directory(word, error)) continue;
+    fail(ErrorKind::usage,
+         "{}: expected images, folders, a config or KEY=VALUE, found a file of many samples: write "
+         "{}={}",
+         word, key, word);
+  }
+}
+
+}  // namespace
+
 PredictInputs sort_inputs(const PredictOptions& options) {
   PredictInputs inputs;
   for (const std::string& word : options.inputs) {
@@ -81,6 +104,7 @@ PredictInputs sort_inputs(const PredictOptions& options) {
       check_override(word);
       inputs.data.overrides.push_back(word);
     } else {
+      check_no_data_file(word);
       inputs.pictures.push_back(word);
     }
   }

@@ -23,6 +23,7 @@ constexpr ValueName kValueNames[] = {
     {"--baseline", "RUN|FILE", ValueKind::run},
     {"--columns", "N"},
     {"--coordinator", "HOST:PORT"},
+    {"--data", "FOLDER|FILE", ValueKind::file},
     {"--device", "DEVICE", ValueKind::text, "cpu cuda:0"},
     {"--devices", "DEVICE,...", ValueKind::list, "auto cpu cuda"},
     {"--epoch", "N"},
@@ -57,6 +58,10 @@ constexpr ValueName kValueNames[] = {
     {"--weights", "FILE", ValueKind::checkpoint},
     {"--workers", "N"},
     {"--world-size", "N"},
+    {"--zoo", "NETWORK", ValueKind::text,
+     "logistic mlp lenet alexnet vgg11 vgg11_bn vgg16 vgg16_bn resnet18 resnet34 resnet50 resnet20 "
+     "resnet56 wide_resnet28_10 mobilenet_v2 mobilenet_v3_small squeezenet1_1 densenet121 "
+     "convnext_tiny"},
 };
 
 }  // namespace

@@ -322,6 +322,7 @@ DatasetKind csv_kind() {
     return DeclaredSamples{pictures, target_kind_of(options), false,
                            pictures ? DType::u8 : DType::f32, options.val.has_value()};
   };
+  kind.outputs = [](const Variant& variant) { return outputs_of_csv(variant.as<CsvOptions>()); };
   return kind;
 }
 

@@ -184,6 +184,26 @@ CsvColumns choose_columns(const CsvReader& reader, const CsvOptions& options, co
   return columns;
 }
 
+/// Fails unless the model takes as many numbers as there are features.
+void check_features(const std::string& path, const std::vector<std::string>& names, bool are_named,
+                    const DataRequirements& requirements) {
+  const SampleShape shape{1, 1, static_cast<std::int64_t>(names.size())};
+  const SampleShape& input = requirements.input;
+  if (shape == input || !requirements.known_classes.empty() ||
+      (requirements.any_size && shape.c == input.c)) {
+    return check_shape(path, shape, requirements);
+  }
+  fail(ErrorKind::data,
+       "{}: {} column{} {} features ({}), but model.input is [{}, {}, {}]: write model.input: [{}, "
+       "1, 1]{}",
+       path, names.size(), names.size() == 1 ? "" : "s",
+       are_named ? "are named as" : "are taken as", some_of(names), input.c, input.h, input.w,
+       names.size(),
+       are_named ? ""
+                 : ", or name those that are features in data.features (a column that numbers the "
+                   "lines is none)");
+}
+
 /// Makes room for all features by the lines read so far.
 void reserve_features(const CsvReader& reader, CsvTable& table) {
   constexpr std::size_t kAfter = 1000;
@@ -220,7 +240,7 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
     table.feature_names.push_back(reader.header()[column]);
   }
   if (!columns.path) {
-    check_shape(path, {1, 1, static_cast<std::int64_t>(columns.features.size())}, requirements);
+    check_features(path, table.feature_names, !options.features.empty(), requirements);
   }
   PictureSource::Samples& samples = table.samples;
   samples.targets.kind = target_kind_of(options);
@@ -273,6 +293,21 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
          path, width, width == 1 ? "" : "s", requirements.classes, width);
   }
   return table;
+}
+
+std::optional<std::int64_t> outputs_of_csv(const CsvOptions& options) {
+  if (!options.targets.empty()) return static_cast<std::int64_t>(options.targets.size());
+  if (options.label.empty()) return std::nullopt;
+  if (!options.classes.empty()) return static_cast<std::int64_t>(options.classes.size());
+  CsvReader reader(options.train.file, options.delimiter.front());
+  const std::size_t column = reader.column(options.label, "data.label");
+  ClassTable classes({}, options.train.file, {});
+  std::vector<std::int32_t> labels;
+  while (reader.next()) {
+    labels.push_back(label_in(reader, column, options.label_type, classes));
+  }
+  classes.close(ClassOrder::numbers_first, labels);
+  return static_cast<std::int64_t>(classes.names().size());
 }
 
 CsvTable read_csv_samples(const std::string& path, const CsvOptions& options,

@@ -67,6 +67,10 @@ struct CsvTable {
 CsvTable read_csv_table(const std::string& path, const CsvOptions& options, const CsvTable* train,
                         ClassTable& classes, const DataRequirements& requirements);
 
+/// Returns the number of classes or targets of the training file, of which only the column of
+/// labels is read, if any is; unset if the options name neither. Throws ErrorKind::data.
+std::optional<std::int64_t> outputs_of_csv(const CsvOptions& options);
+
 /// Reads the samples of a file that are to be predicted: those columns of it that `features` names
 /// or, where options have `path`, the paths. Other columns are not looked at. A line with a field
 /// that cannot be read is added to `unreadable`; its features are 0.

@@ -30,6 +30,17 @@ bool is_folder(const FolderEntry& entry, const fs::path& path) {
 
 }  // namespace
 
+std::vector<std::string> class_folders(const std::string& root, const std::string& part) {
+  const fs::path folder = fs::path(root) / part;
+  std::vector<std::string> names;
+  for (const FolderEntry& entry : entries_of_folder(folder.string())) {
+    if (is_folder(entry, folder / entry.name)) names.push_back(entry.name);
+  }
+  if (!names.empty()) return names;
+  fail(ErrorKind::data, "{}: no class folders; expected {}/CLASS/*.jpg or *.png", folder.string(),
+       folder.string());
+}
+
 ListedPart list_part(const std::string& root, const std::string& part, FolderReport& report) {
   const fs::path folder = fs::path(root) / part;
   ListedPart listed{part, {}, {}};

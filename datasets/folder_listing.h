@@ -16,6 +16,9 @@ struct ListedPart {
   std::vector<std::vector<ListedPicture>> pictures;  ///< of each class
 };
 
+/// Returns the names of a part's class folders, sorted byte by byte. Throws ErrorKind::data.
+std::vector<std::string> class_folders(const std::string& root, const std::string& part);
+
 /// Lists a part of the folder `root`. Links are followed, hidden entries (.git, ._photo.jpg) are
 /// ignored. Adds to `report` what is wrong or left out; a part with no class folder is a problem.
 /// Throws ErrorKind::data for a folder that cannot be listed.

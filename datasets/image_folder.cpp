@@ -170,10 +170,14 @@ LabelledFolders label_folders(const std::string& root, const ListedPart& listed,
   return folders;
 }
 
-void check_image_root(const std::string& root, const DataRequirements& requirements) {
+void check_folder_of_images(const std::string& root) {
   check_root("image_folder", root,
              "train/CLASS/IMAGE, and val/CLASS/IMAGE and test/CLASS/IMAGE if there are such sets",
              "");
+}
+
+void check_image_root(const std::string& root, const DataRequirements& requirements) {
+  check_folder_of_images(root);
   check_picture_channels("image_folder: " + root, requirements);
 }
 
@@ -323,6 +327,12 @@ DatasetKind image_folder_kind() {
     declared.validation = val == kNone ? std::optional(false) : std::nullopt;
     if (val != kNone && val != kAuto) declared.validation = true;
     return declared;
+  };
+  kind.outputs = [](const Variant& variant) -> std::optional<std::int64_t> {
+    const std::string& root = variant.as<ImageFolderOptions>().root;
+    check_folder_of_images(root);
+    check_train_folder(root);
+    return static_cast<std::int64_t>(class_folders(root, "train").size());
   };
   return kind;
 }

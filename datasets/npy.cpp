@@ -355,6 +355,22 @@ std::shared_ptr<const DataSource> open_npy_unlabelled(const Variant& variant, Da
                                      std::vector<std::string>());
 }
 
+/// Returns the number of classes or targets of the training samples.
+std::optional<std::int64_t> outputs_of_npy(const NpyOptions& options) {
+  const NpyArray array(options.train.targets);
+  const std::vector<std::int64_t>& dims = array.shape();
+  if (target_kind(array, options.target) != TargetKind::class_index) {
+    return dims.size() > 1 ? dims[1] : 1;
+  }
+  if (!options.classes.empty()) return static_cast<std::int64_t>(options.classes.size());
+  ClassTable classes({}, options.train.targets, {});
+  Targets targets;
+  targets.labels.resize(dims.empty() ? 0 : static_cast<std::size_t>(dims[0]));
+  read_labels(array, classes, targets);
+  classes.close(ClassOrder::numbers_first, targets.labels);
+  return static_cast<std::int64_t>(classes.names().size());
+}
+
 const ObjectTable& files_table() {
   static const ObjectTable table = object_table<NpyFiles>(
       "npy files", "The arrays of some samples.",
@@ -402,6 +418,7 @@ DatasetKind npy_kind() {
     return DeclaredSamples{false, named_target_kind(options.target), is_weighted(options),
                            std::nullopt, options.val.has_value()};
   };
+  kind.outputs = [](const Variant& variant) { return outputs_of_npy(variant.as<NpyOptions>()); };
   return kind;
 }
 

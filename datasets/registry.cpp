@@ -64,6 +64,17 @@ std::optional<bool> declares_validation(const Variant& options) {
   return false;
 }
 
+std::optional<std::int64_t> data_outputs(const Variant& options) {
+  const DatasetKind& kind = dataset_kind(options);
+  if (kind.facts) return kind.facts->classes;
+  if (!kind.outputs) return std::nullopt;
+  try {
+    return kind.outputs(options);
+  } catch (const std::filesystem::filesystem_error& error) {
+    fail(ErrorKind::data, "{}: {}", options.type, error.what());
+  }
+}
+
 const DatasetKind& dataset_kind(const Variant& options) {
   for (const DatasetKind& kind : dataset_kinds()) {
     if (kind.table == options.table) return kind;

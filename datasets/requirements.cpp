@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "engine/spec/paths.h"
 #include "kernels/error.h"
 #include "kernels/text.h"
 
@@ -51,9 +52,16 @@ void check_root(const std::string& dataset, const std::string& root, const std::
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(root, error);
   if (std::filesystem::is_directory(status)) return;
-  fail(ErrorKind::data, "{}: {}: {}; expected a folder with {}{}", dataset, root,
-       std::filesystem::exists(status) ? "not a folder" : "no such folder", expected,
-       fetch_hint(fetch));
+  const std::string variable = defaulted_variable(root);
+  fail(
+      ErrorKind::data, "{}: {}: {}; expected a folder with {}{}{}", dataset, root,
+      std::filesystem::exists(status) ? "not a folder" : "no such folder", expected,
+      fetch_hint(fetch),
+      variable.empty()
+          ? std::string()
+          : fmt::format("; {} is not set, so this is the config's default: set it to the folder of "
+                        "your data sets",
+                        variable));
 }
 
 std::vector<std::string> numbered_classes(std::int64_t count) {

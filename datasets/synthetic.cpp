@@ -163,7 +163,12 @@ DatasetKind synthetic_kind() {
        field("difficulty", &SyntheticOptions::difficulty,
              "Fraction of noise: 0: patterns without noise, 1: only noise, which cannot be learnt.")
            .range(0, 1)});
-  return {&table, open_synthetic, open_synthetic_unlabelled};
+  DatasetKind kind = {&table, open_synthetic, open_synthetic_unlabelled};
+  kind.outputs = [](const Variant& variant) {
+    const std::int64_t classes = variant.as<SyntheticOptions>().classes;
+    return classes > 0 ? std::optional(classes) : std::nullopt;
+  };
+  return kind;
 }
 
 }  // namespace dpt

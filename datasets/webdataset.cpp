@@ -395,6 +395,15 @@ std::shared_ptr<const DataSource> open_webdataset_unlabelled(const Variant& vari
                      0);
 }
 
+/// Returns the number of classes of the training samples.
+std::optional<std::int64_t> outputs_of_shards(const WebDatasetOptions& options) {
+  if (!options.classes.empty()) return static_cast<std::int64_t>(options.classes.size());
+  ShardLabels labels(options, {});
+  ShardIndex index = read_shards(options.train, field_of(DataPart::train), &labels);
+  labels.table().close(ClassOrder::numbers_first, index.labels);
+  return static_cast<std::int64_t>(labels.table().names().size());
+}
+
 const ObjectTable& shards_table() {
   static const ObjectTable table = object_table<ShardFiles>(
       "webdataset shards", "The shards of some samples.",
@@ -434,6 +443,9 @@ DatasetKind webdataset_kind() {
   kind.declares = [](const Variant& variant) {
     return DeclaredSamples{true, TargetKind::class_index, false, DType::u8,
                            variant.as<WebDatasetOptions>().val.has_value()};
+  };
+  kind.outputs = [](const Variant& variant) {
+    return outputs_of_shards(variant.as<WebDatasetOptions>());
   };
   return kind;
 }

@@ -143,6 +143,9 @@ struct DatasetKind {
   bool any_type = false;                ///< samples may be floats, which only opening them tells
   /// Null: samples of 8-bit pixels, all of one size, with class labels.
   DeclaredSamples (*declares)(const Variant& options) = nullptr;
+  /// The number of outputs that the training samples ask of a model: their classes, or their
+  /// targets. Reads no more than the labels. Unset if the model decides; null: `facts`, if any.
+  std::optional<std::int64_t> (*outputs)(const Variant& options) = nullptr;
 };
 
 /// All kinds (datasets/registry.cpp), and their tables for the Catalog with tag "dataset".
@@ -154,6 +157,8 @@ const DatasetKind& dataset_kind(const Variant& options);
 std::optional<DataFacts> data_facts(const std::string& dataset);
 /// Returns whether a data set has a validation set of its own; unset if only its files tell.
 std::optional<bool> declares_validation(const Variant& options);
+/// Returns DatasetKind::outputs of a data set. Throws an Error if its files cannot be read.
+std::optional<std::int64_t> data_outputs(const Variant& options);
 /// Opens the data set of a config. Throws ErrorKind::data where its classes are not one table, or
 /// not requirements.known_classes.
 DataSets open_dataset(const Variant& options, const DataRequirements& requirements);

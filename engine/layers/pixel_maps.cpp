@@ -1,4 +1,5 @@
-// ZeroPad2d and Upsample as torch.nn's: pixels at other places, which is one operation.
+// ZeroPad2d and Upsample as torch.nn's, and PadChannels: values at other places, which is one
+// operation.
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"
@@ -115,7 +116,56 @@ class Upsample final : public PixelMap {
   Size2 scale_;
 };
 
+struct PadChannelsOptions {
+  std::int64_t before = 0, after = 0;
+};
+
+class PadChannels final : public Layer {
+ public:
+  using Options = PadChannelsOptions;
+  static const ObjectTable& table() {
+    static const ObjectTable result = object_table<Options>(
+        "PadChannels",
+        "Channels of zeros before and after those of an image, as torch.nn.functional.pad(x, (0, "
+        "0, 0, 0, before, after)): shortcuts without parameters (option A of He et al. 2015).",
+        {field("before", &Options::before, "Channels of zeros before those of the input.")
+             .range(0, 65536),
+         field("after", &Options::after, "Channels of zeros after those of the input.")
+             .range(0, 65536)});
+    return result;
+  }
+  explicit PadChannels(const Options& options) : options_(options) {}
+
+  ActivationShape infer(std::span<const ActivationShape> in) const override {
+    require_image(in[0]);
+    const SampleShape& s = in[0].shape;
+    return {{s.h, s.w, s.c + options_.before + options_.after}, false};
+  }
+  /// A pixel's channels lie side by side: they are padded as the pixels of a row are.
+  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+    const SampleShape &in = context.in[0].shape, &out = context.out.shape;
+    PixelMapDesc desc;
+    desc.batch = context.batch;
+    desc.in = {in.h * in.w, in.c, 1};
+    desc.out = {out.h * out.w, out.c, 1};
+    desc.before = {0, options_.before};
+    desc.type = context.type;
+    return backend.pixel_map(desc);
+  }
+  std::string write_ops(OpWriter& writer, const OpContext& context) const override {
+    return writer.op("Pad", {context.in[0],
+                             writer.integers({0, options_.before, 0, 0, 0, options_.after, 0, 0})});
+  }
+  std::string detail() const override {
+    return fmt::format("before {}, after {}", options_.before, options_.after);
+  }
+
+ private:
+  Options options_;
+};
+
 template LayerKind kind_of<ZeroPad2d>();
 template LayerKind kind_of<Upsample>();
+template LayerKind kind_of<PadChannels>();
 
 }  // namespace dpt

@@ -44,6 +44,7 @@ constexpr LayerKind (*kKinds[])() = {
     &kind_of<class AdaptiveMaxPool2d>,  //
     &kind_of<class ZeroPad2d>,          //
     &kind_of<class Upsample>,           //
+    &kind_of<class PadChannels>,        //
     &kind_of<class Flatten>,            //
     &kind_of<class Identity>,           //
 };
@@ -107,6 +108,7 @@ const VariantTable& layer_table() {
                   {"Mul", "Multiply"},
                   {"ZeroPadding2D", "ZeroPad2d"},
                   {"UpSampling2D", "Upsample"},
+                  {"LambdaLayer", "PadChannels after AvgPool2d with kernel_size 1, stride 2"},
                   {"UpsamplingNearest2d", "Upsample"},
                   {"Sum", "Add"},
                   {"Eltwise", "Add"},

@@ -1,9 +1,9 @@
 #include "engine/spec/binder.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
+#include "engine/spec/key_suggestions.h"
 #include "engine/spec/paths.h"
 #include "engine/spec/scalars.h"
 #include "engine/spec/values.h"
@@ -13,49 +13,6 @@ namespace {
 
 std::string join(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;
-}
-
-/// What other systems call our fields. Used only when the right-hand name is known where the
-/// left-hand one stands.
-constexpr std::array<std::pair<const char*, const char*>, 31> kOtherNames = {{
-    {"filters", "out_channels"},
-    {"num_output", "out_channels"},
-    {"num_output", "out_features"},
-    {"units", "out_features"},
-    {"strides", "stride"},
-    {"pad", "padding"},
-    {"pool_size", "kernel_size"},
-    {"group", "groups"},
-    {"dilation_rate", "dilation"},
-    {"use_bias", "bias"},
-    {"learning_rate", "lr"},
-    {"base_lr", "lr"},
-    {"decay", "weight_decay"},
-    {"max_epochs", "epochs"},
-    {"num_epochs", "epochs"},
-    {"shared_weights", "share_weights"},
-    {"tie_weights", "share_weights"},
-    {"bottom", "from"},
-    {"inputs", "from"},
-    {"num_workers", "workers"},
-    {"path", "root"},
-    {"path", "file"},
-    {"pretrained", "weights"},
-    {"finetune", "weights"},
-    {"init_from", "weights"},
-    {"prefix", "map"},
-    {"swa_start", "from_epoch"},
-    {"start_epoch", "from_epoch"},
-    {"random_seed", "seed"},
-    {"scheduler", "lr_schedule"},
-    {"gpus", "devices"},
-}};
-
-std::string other_name(const std::string& key, const std::vector<std::string>& known) {
-  for (const auto& [theirs, ours] : kOtherNames) {
-    if (key == theirs && std::find(known.begin(), known.end(), ours) != known.end()) return ours;
-  }
-  return {};
 }
 
 std::vector<std::string> names_of(const VariantTable& table) {
@@ -87,48 +44,6 @@ std::string unknown_kind(const VariantTable& table, const std::string& type) {
   return text + fmt::format(" Known {}: {}", plural(table.what), fmt::join(names, ", "));
 }
 
-/// The kinds of a table that have a field of that name.
-std::vector<std::string> kinds_with(const VariantTable* kinds, const std::string& key) {
-  std::vector<std::string> found;
-  if (!kinds) return found;
-  for (const ObjectTable* kind : kinds->alternatives) {
-    const auto is_key = [&](const Field& field) { return field.name == key; };
-    if (std::any_of(kind->fields.begin(), kind->fields.end(), is_key)) found.push_back(kind->name);
-  }
-  return found;
-}
-
-/// `lr: 0,05` inside {...} is a pair and a key without a value.
-std::string decimal_comma(const YamlNode& map, const YamlNode& child) {
-  const bool is_digits =
-      !child.key.empty() && child.key.find_first_not_of("0123456789") == std::string::npos;
-  if (!is_digits || child.kind != YamlNode::Kind::null || &child == map.children.data()) return {};
-  const YamlNode& before = *(&child - 1);
-  if (!read_integer(before).value) return {};
-  return fmt::format("{}: {}.{}", before.key, before.text, child.key);
-}
-
-void collect_paths(const std::vector<Field>& fields, const std::string& key,
-                   const std::string& path, std::vector<std::string>& found) {
-  for (const Field& field : fields) {
-    const std::string here = join(path, field.name);
-    if (field.name == key) found.push_back(here);
-    const ObjectTable* object = field.type == FieldType::object ? field.object : nullptr;
-    if (object) {
-      collect_paths(object->fields, key, here, found);
-      if (object->choice.variants && object->choice.variants->tag == key) {
-        found.push_back(join(here, key));
-      }
-    }
-    const VariantTable* kinds = field.type == FieldType::variant ? field.variants : nullptr;
-    if (object && object->choice.variants) kinds = object->choice.variants;
-    if (!kinds) continue;
-    for (const ObjectTable* kind : kinds->alternatives) {
-      collect_paths(kind->fields, key, here, found);
-    }
-  }
-}
-
 }  // namespace
 
 Binder::Binder(const ObjectTable& root, const std::string& file, std::vector<ConfigIssue>& issues,
@@ -155,12 +70,39 @@ bool Binder::is_required(const Field& field) const {
   return field.is_required && (!field.is_of_labels || labels_ == Labels::needed);
 }
 
-void Binder::run_checks(const ObjectTable& table, const void* target, const Where& where,
-                        const std::string& owner) {
+void Binder::run_checks(const ObjectTable& table, const void* target, const YamlNode& node,
+                        const std::string& path, const std::string& owner) {
   std::string problem;
   if (table.check_labels && labels_ == Labels::needed) problem = table.check_labels(target);
   if (table.check && problem.empty()) problem = table.check(target);
-  if (!problem.empty()) issue(where, fmt::format("{}: {}", owner, problem));
+  if (problem.empty()) return;
+  issues_.push_back({node.where, fmt::format("{}: {}", owner, problem), false, path + kTogether});
+}
+
+/// Reports a plain value in the place of a mapping, and how to write it as one.
+void Binder::refuse_plain(const ObjectTable& table, const YamlNode& node, const Scope& scope) {
+  const VariantTable* kinds = table.choice.variants;
+  const bool is_scalar = node.kind == YamlNode::Kind::scalar;
+  std::string key;
+  if (is_scalar && kinds) {
+    const std::vector<std::string> names = names_of(*kinds);
+    if (std::find(names.begin(), names.end(), node.text) == names.end()) {
+      issue(node.where,
+            fmt::format("{}: expected a mapping such as {{{}: {}}}; {}", scope.owner, kinds->tag,
+                        names.empty() ? "NAME" : names.front(), unknown_kind(*kinds, node.text)));
+      return;
+    }
+    key = kinds->tag;
+  }
+  for (const Field& field : table.fields) {
+    if (is_scalar && key.empty() && (field.is_required || table.fields.size() == 1)) {
+      key = field.name;
+    }
+  }
+  std::string text = fmt::format("expected a mapping for {}, found {}; its keys are {}",
+                                 scope.owner, found_text(node), fmt::join(scope.names, ", "));
+  if (!key.empty()) text += fmt::format("; write {{{}: {}}}", key, node.text);
+  issue(node.where, std::move(text));
 }
 
 void Binder::read_object(const ObjectTable& table, void* target, const YamlNode& node,
@@ -174,8 +116,7 @@ void Binder::read_object(const ObjectTable& table, void* target, const YamlNode&
   // It is gone from the tree by now, but somebody may have misspelt it.
   if (path.empty()) scope.names.push_back(kExtendsKey);
   if (!node.is_map()) {
-    issue(node.where, fmt::format("expected a mapping for {}, found {}; its keys are {}",
-                                  scope.owner, found_text(node), fmt::join(scope.names, ", ")));
+    refuse_plain(table, node, scope);
     return;
   }
   if (table.set_where) table.set_where(target, node.where);
@@ -195,7 +136,7 @@ void Binder::read_object(const ObjectTable& table, void* target, const YamlNode&
   report_unknown_keys(node, scope, kinds);
   read_fields(table.fields, target, node, path, scope);
   if (chosen) read_options(*chosen, *table.choice.at(target), node, path, scope);
-  if (issues_.size() == issues_before) run_checks(table, target, node.where, scope.owner);
+  if (issues_.size() == issues_before) run_checks(table, target, node, path, scope.owner);
 }
 
 void Binder::read_fields(const std::vector<Field>& fields, void* target, const YamlNode& node,
@@ -224,6 +165,15 @@ void Binder::read_fields(const std::vector<Field>& fields, void* target, const Y
 }
 
 void Binder::read_field(const Field& field, void* target, const YamlNode& node,
+                        const std::string& path) {
+  const std::size_t before = issues_.size();
+  read_known(field, target, node, path);
+  for (std::size_t i = before; i < issues_.size(); ++i) {
+    if (issues_[i].path.empty()) issues_[i].path = path;
+  }
+}
+
+void Binder::read_known(const Field& field, void* target, const YamlNode& node,
                         const std::string& path) {
   origins_[path] = node.where;
   if (node.kind == YamlNode::Kind::broken) return;
@@ -276,6 +226,12 @@ void Binder::read_field(const Field& field, void* target, const YamlNode& node,
 void Binder::read_plain(const Field& field, void* target, const YamlNode& node,
                         const std::string& path) {
   const bool takes_list = plain_field(field).type == FieldType::strings;
+  if (const std::string fraction = fraction_of(field, node); !fraction.empty()) {
+    issue(node.where, fmt::format("{}: expected {}, found {}; for a part of the samples write "
+                                  "{{fraction: {}}}",
+                                  path, expected_text(field), found_text(node), fraction));
+    return;
+  }
   if (node.kind != YamlNode::Kind::scalar && !(takes_list && node.is_list())) {
     std::string text = fmt::format("expected {}, found {}", expected_text(field), found_text(node));
     if (node.where.line == 0) text = path + ": " + text;
@@ -369,7 +325,7 @@ void Binder::read_options(const ObjectTable& table, Variant& target, const YamlN
   const std::size_t issues_before = issues_.size();
   fill_defaults(table.fields, options.get());
   read_fields(table.fields, options.get(), node, path, scope);
-  if (issues_.size() == issues_before) run_checks(table, options.get(), node.where, scope.owner);
+  if (issues_.size() == issues_before) run_checks(table, options.get(), node, path, scope.owner);
   target.options = options;
 }
 
@@ -398,8 +354,9 @@ void Binder::report_unknown_keys(const YamlNode& node, Scope& scope, const Varia
     std::string text = fmt::format("unknown key {} in {}", in_quotes(key), scope.owner);
     const std::vector<std::string> owners = kinds_with(kinds, key);
     std::string near = other_name(key, scope.names);
+    if (near.empty()) near = longer_name(key, scope.names);
     std::string place;
-    if (near.empty() && owners.empty()) place = elsewhere(key);
+    if (near.empty() && owners.empty()) place = elsewhere(root_, key);
     if (near.empty() && owners.empty() && place.empty()) near = closest(key, scope.names);
     const std::string decimal = decimal_comma(node, child);
     if (!decimal.empty()) {
@@ -425,22 +382,6 @@ void Binder::report_unknown_keys(const YamlNode& node, Scope& scope, const Varia
     }
     issue(child.key_where, std::move(text));
   }
-}
-
-/// Where a key would be right: "'batch_size' in data". Empty when nowhere.
-std::string Binder::elsewhere(const std::string& key) const {
-  std::vector<std::string> found;
-  collect_paths(root_.fields, key, {}, found);
-  if (found.empty()) {
-    for (const auto& [theirs, ours] : kOtherNames) {
-      if (key == theirs) collect_paths(root_.fields, ours, {}, found);
-    }
-  }
-  if (found.empty()) return {};
-  std::sort(found.begin(), found.end());
-  found.erase(std::unique(found.begin(), found.end()), found.end());
-  if (found.size() > 3) return {};
-  return fmt::format("'{}'", fmt::join(found, "' or '"));
 }
 
 }  // namespace dpt

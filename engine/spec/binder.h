@@ -41,11 +41,13 @@ class Binder {
 
   void issue(const Where& where, std::string text);
   bool is_required(const Field& field) const;
-  void run_checks(const ObjectTable& table, const void* target, const Where& where,
-                  const std::string& owner);
+  void run_checks(const ObjectTable& table, const void* target, const YamlNode& node,
+                  const std::string& path, const std::string& owner);
+  void refuse_plain(const ObjectTable& table, const YamlNode& node, const Scope& scope);
   void read_fields(const std::vector<Field>& fields, void* target, const YamlNode& node,
                    const std::string& path, const Scope& scope);
   void read_field(const Field& field, void* target, const YamlNode& node, const std::string& path);
+  void read_known(const Field& field, void* target, const YamlNode& node, const std::string& path);
   void read_plain(const Field& field, void* target, const YamlNode& node, const std::string& path);
   void read_value(const Field& field, void* target, const YamlNode& node, const std::string& path);
   void read_variant(const VariantTable& table, Variant& target, const YamlNode& node,
@@ -55,7 +57,6 @@ class Binder {
   void read_options(const ObjectTable& table, Variant& target, const YamlNode& node,
                     const std::string& path, const Scope& scope);
   void report_unknown_keys(const YamlNode& node, Scope& scope, const VariantTable* kinds);
-  std::string elsewhere(const std::string& key) const;
   void fill_defaults(const std::vector<Field>& fields, void* target);
 
   const ObjectTable& root_;

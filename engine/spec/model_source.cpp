@@ -52,26 +52,67 @@ std::optional<YamlNode> take_child(YamlNode& map, const std::string& key) {
   return taken;
 }
 
+/// Puts `key: value` into the model, as if it stood at `where`, unless the model has the key.
+void add_value(YamlNode& model, const char* key, const std::string& value, const Where& where) {
+  if (model.find(key)) return;
+  std::vector<ConfigIssue> issues;
+  YamlNode node = parse_yaml(value, "data", issues);
+  assert(issues.empty());
+  place(node, where);
+  node.key = key;
+  model.children.push_back(std::move(node));
+}
+
+/// Number of outputs where the data section is wrong, which is reported: any will do.
+constexpr std::int64_t kAnyOutputs = 2;
+
+/// Returns the data set of the data section; without a table if one of its own fields is wrong.
+Variant dataset_of(const SpecTables& tables, const YamlNode& data) {
+  DataSpec scratch;
+  std::vector<ConfigIssue> issues;
+  std::map<std::string, Where> origins;
+  Binder(tables.root, data.where.file, issues, origins)
+      .read_object(tables.data, &scratch, data, "data");
+  if (!scratch.dataset.table) return {};
+  for (const ConfigIssue& issue : issues) {
+    for (const Field& field : scratch.dataset.table->fields) {
+      if (concerns(issue, "data." + field.name)) return {};
+    }
+  }
+  return scratch.dataset;
+}
+
+/// Returns the number of outputs that the data set asks for; unset if it does not tell.
+std::optional<std::int64_t> outputs_for(const SpecTables& tables, const Catalog& catalog,
+                                        const YamlNode* data, const Where& where,
+                                        std::vector<ConfigIssue>& issues) {
+  if (!data || !data->is_map()) return kAnyOutputs;
+  const Variant dataset = dataset_of(tables, *data);
+  if (!dataset.table) return kAnyOutputs;
+  try {
+    return catalog.data_outputs(dataset);
+  } catch (const Error& error) {
+    issues.push_back(
+        {where,
+         fmt::format("model.classes is not given, and the data cannot be read: {}", error.what()),
+         error.kind() == ErrorKind::data, "data"});
+    return kAnyOutputs;
+  }
+}
+
 /// Where a network of the zoo does not say its input or its classes, they become those of the data
 /// set, as if they stood at `zoo`. What the data set does not tell, the reader will miss.
-void complete_from_data(const Catalog& catalog, const YamlNode* data, YamlNode& model,
-                        const Where& where) {
+void complete_from_data(const SpecTables& tables, const Catalog& catalog, const YamlNode* data,
+                        YamlNode& model, const Where& where, std::vector<ConfigIssue>& issues) {
   const YamlNode* dataset = data && data->is_map() ? data->find("dataset") : nullptr;
-  if (!dataset || !catalog.data_facts) return;
-  const std::string name = read_string(*dataset).value.value_or("");
-  const std::optional<DataFacts> facts = catalog.data_facts(name);
-  if (!facts) return;
-  const auto add = [&](const char* key, const std::string& value) {
-    if (model.find(key)) return;
-    std::vector<ConfigIssue> issues;
-    YamlNode node = parse_yaml(value, "data", issues);
-    assert(issues.empty());
-    place(node, where);
-    node.key = key;
-    model.children.push_back(std::move(node));
-  };
-  add("input", fmt::format("[{}]", fmt::join(facts->input, ", ")));
-  add("classes", fmt::format("{}", facts->classes));
+  const std::string name = dataset ? read_string(*dataset).value.value_or("") : "";
+  if (const auto facts = catalog.data_facts ? catalog.data_facts(name) : std::nullopt) {
+    add_value(model, "input", fmt::format("[{}]", fmt::join(facts->input, ", ")), where);
+    add_value(model, "classes", fmt::format("{}", facts->classes), where);
+  }
+  if (!catalog.data_outputs || model.find("classes")) return;
+  const auto outputs = outputs_for(tables, catalog, data, where, issues);
+  if (outputs) add_value(model, "classes", fmt::format("{}", *outputs), where);
 }
 
 }  // namespace
@@ -90,7 +131,7 @@ void make_layers(const SpecTables& tables, const Catalog& catalog, YamlNode& tre
                           "layers of a network of the zoo, write 'patch'"});
         return;
       }
-      complete_from_data(catalog, tree.find("data"), *model, where);
+      complete_from_data(tables, catalog, tree.find("data"), *model, where, issues);
       zoo = zoo_of(tables, *model);
       if (zoo.type.empty()) return;
       model->children.push_back(layers_of(catalog, zoo, where));

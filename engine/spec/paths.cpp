@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <string_view>
 
 #include "engine/spec/secrets.h"
@@ -93,6 +95,7 @@ class Expansion {
           name, name);
       return false;
     }
+    if (is_used && !is_set && result_.defaulted.empty()) result_.defaulted = name;
     at_ = has_default ? colon + 2 : end;
     if (has_default) {
       if (depth == kMaxDefaults) {
@@ -188,6 +191,33 @@ ExpandedPath expand_home(const std::string& text) {
   }
   finish(result);
   return result;
+}
+
+namespace {
+
+/// Paths and their variables. Configs may be read by several threads.
+struct DefaultedPaths {
+  std::mutex mutex;
+  std::map<std::string, std::string> variables;
+};
+DefaultedPaths& defaulted_paths() {
+  static DefaultedPaths paths;
+  return paths;
+}
+
+}  // namespace
+
+void remember_defaulted(const std::string& path, const std::string& variable) {
+  DefaultedPaths& paths = defaulted_paths();
+  const std::lock_guard lock(paths.mutex);
+  paths.variables[path] = variable;
+}
+
+std::string defaulted_variable(const std::string& path) {
+  DefaultedPaths& paths = defaulted_paths();
+  const std::lock_guard lock(paths.mutex);
+  const auto found = paths.variables.find(path);
+  return found == paths.variables.end() ? std::string() : found->second;
 }
 
 std::string escape_variables(const std::string& path) {

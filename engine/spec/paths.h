@@ -13,6 +13,7 @@ struct ExpandedPath {
   bool is_unset = false;  ///< the problem is a variable that is not set
   /// Text that expands to `path`, with ${NAME} for secret variables; empty if it has none.
   std::string stored;
+  std::string defaulted;  ///< first variable that is not set, whose default is in `path`
 };
 
 /// Replaces ${NAME} and ${NAME:-default} from the environment (the default also stands for an empty
@@ -20,6 +21,11 @@ struct ExpandedPath {
 /// `${`; any other `$` is itself. Remembers the values of secret variables (secrets.h). `~NAME/`
 /// and URLs are problems.
 ExpandedPath expand_variables(const std::string& text);
+
+/// Remembers that a path of a config has the default of a variable that is not set, for messages
+/// about the path, and returns the variable; empty if there is none.
+void remember_defaulted(const std::string& path, const std::string& variable);
+std::string defaulted_variable(const std::string& path);
 
 /// Expands a path of a command line, where the shell has replaced variables: a leading `~/`, which
 /// the shell leaves alone in `--option=~/x`, becomes $HOME. `~NAME/` and URLs are problems.

@@ -16,6 +16,7 @@
 #include "engine/spec/scalars.h"
 #include "engine/spec/sources.h"
 #include "engine/spec/spec_tables.h"
+#include "engine/spec/values.h"
 #include "engine/spec/yaml_tree.h"
 
 namespace dpt {
@@ -119,14 +120,15 @@ class Checker {
 
   /// At the value of that path, or at the nearest mapping around it that was written.
   void issue(std::string path, std::string text) {
+    const std::string field = path;
     while (!spec_.origins.contains(path)) {
       const std::size_t dot = path.rfind('.');
       if (dot == std::string::npos) break;
       path.resize(dot);
     }
     const auto found = spec_.origins.find(path);
-    issues_.push_back(
-        {found == spec_.origins.end() ? Where{spec_.file, 1, 1} : found->second, std::move(text)});
+    issues_.push_back({found == spec_.origins.end() ? Where{spec_.file, 1, 1} : found->second,
+                       std::move(text), false, field});
   }
 
   bool is_written(const std::string& path) const { return spec_.origins.contains(path); }
@@ -177,6 +179,8 @@ class Checker {
         text += fmt::format("; write a list: [{}]", device);
       } else if (kind == "gpu" || kind == "GPU" || kind == "CUDA") {
         text += is_word ? "; write cuda" : fmt::format("; write cuda:{}", rest);
+      } else if (is_number(device, 1023)) {
+        text += "; " + hint_of_device(device);
       }
       issue(path, std::move(text));
     }
@@ -235,7 +239,24 @@ bool is_newer_version(const YamlNode& tree, std::vector<ConfigIssue>& issues) {
   return true;
 }
 
-std::string all_issues(const std::vector<ConfigIssue>& issues) {
+TrainSpec spec_or_throw(ReadResult result) {
+  const std::vector<ConfigIssue>& issues = result.issues;
+  if (issues.empty()) return std::move(result.spec);
+  const bool is_of_data = std::all_of(issues.begin(), issues.end(),
+                                      [](const ConfigIssue& issue) { return issue.is_of_data; });
+  throw Error(is_of_data ? ErrorKind::data : ErrorKind::usage, text_of(issues));
+}
+
+}  // namespace
+
+bool concerns(const ConfigIssue& issue, const std::string& path) {
+  const auto is_at_or_below = [](const std::string& inner, const std::string& outer) {
+    return inner.starts_with(outer) && (inner.size() == outer.size() || inner[outer.size()] == '.');
+  };
+  return issue.path.empty() || is_at_or_below(issue.path, path) || is_at_or_below(path, issue.path);
+}
+
+std::string text_of(const std::vector<ConfigIssue>& issues) {
   std::string text;
   for (const ConfigIssue& issue : issues) {
     if (!text.empty()) text += '\n';
@@ -243,13 +264,6 @@ std::string all_issues(const std::vector<ConfigIssue>& issues) {
   }
   return text;
 }
-
-TrainSpec spec_or_throw(ReadResult result) {
-  if (!result.issues.empty()) throw Error(ErrorKind::usage, all_issues(result.issues));
-  return std::move(result.spec);
-}
-
-}  // namespace
 
 namespace {
 
@@ -365,7 +379,7 @@ TrainSpec load_stored_spec(const Catalog& catalog, const std::string& text, cons
   ReadResult stored = read_any(catalog, text, file, {}, true);
   if (!stored.issues.empty()) {
     fail(ErrorKind::data, "{}: the config stored in it cannot be read:\n{}", file,
-         all_issues(stored.issues));
+         text_of(stored.issues));
   }
   if (overrides.empty()) return std::move(stored.spec);
   return spec_or_throw(read_any(catalog, text, file, overrides, true));

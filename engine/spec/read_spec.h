@@ -13,7 +13,19 @@ namespace dpt {
 struct ConfigIssue {
   Where where;
   std::string text;
+  bool is_of_data = false;  ///< the config is right, but the data that it follows cannot be read
+  /// Path of the field ("data.batch_size"), or of the mapping around an unknown or missing key.
+  /// Ends with kTogether where fields are good, but do not fit together. Empty for the whole file.
+  std::string path = {};
 };
+
+inline constexpr const char* kTogether = ".*";
+
+/// Returns true if an issue is about a field at or below `path`, or about a mapping around it.
+bool concerns(const ConfigIssue& issue, const std::string& path);
+
+/// Returns the lines of all issues.
+std::string text_of(const std::vector<ConfigIssue>& issues);
 
 /// Maximum number of issues of a config that are reported; further ones are only counted, because
 /// finding suggestions takes time.
@@ -34,7 +46,8 @@ ReadResult read_spec(const Catalog& catalog, const std::string& file,
 ReadResult read_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
                           const std::vector<std::string>& overrides = {});
 
-/// Reads, and throws one ErrorKind::usage with all issues, one a line, if there are any.
+/// Reads, and throws one Error with all issues, one a line, if there are any: ErrorKind::data if
+/// all of them are of the data, else ErrorKind::usage.
 TrainSpec load_spec(const Catalog& catalog, const std::string& file,
                     const std::vector<std::string>& overrides = {});
 TrainSpec load_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,

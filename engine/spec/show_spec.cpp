@@ -16,31 +16,6 @@
 namespace dpt {
 namespace {
 
-/// A string as YAML, in double quotes where a plain one would be read as something else.
-std::string yaml_string(const std::string& text) {
-  static constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
-  static const std::vector<std::string> kWords = {"null", "yes", "no", "on", "off", "y", "n", "~"};
-  std::string folded = text;
-  for (char& c : folded) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  const bool is_plain = !text.empty() && text.find_first_not_of(kPlain) == std::string::npos &&
-                        text[0] != '-' && text[0] != '+' && text[0] != '.' && !needs_quotes(text) &&
-                        std::find(kWords.begin(), kWords.end(), folded) == kWords.end();
-  if (is_plain) return text;
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
-      out += fmt::format("\\x{:02X}", static_cast<unsigned char>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
-
 template <class T, class ToText>
 std::string yaml_list(const std::vector<T>& list, ToText to_text) {
   std::vector<std::string> texts;

@@ -136,15 +136,26 @@ YamlNode load_tree(const SpecTables& tables, const Catalog& catalog, const std::
   if (tree.kind == YamlNode::Kind::broken) return tree;
   if (stored) rename_former_keys(tables.root, tree);
   std::vector<LayerOverride> for_layers;
+  // Issues below are about the field that is named here, unless they say it themselves.
+  const auto name_field = [&](std::size_t first, const std::string& path) {
+    for (std::size_t i = first; i < issues.size(); ++i) {
+      if (issues[i].path.empty()) issues[i].path = path;
+    }
+  };
+  std::size_t before = issues.size();
   for (std::size_t i = 0; i < overrides.size(); ++i) {
     const int argument = static_cast<int>(i) + 1;
+    before = issues.size();
     if (is_for_layers(overrides[i])) {
       for_layers.push_back({overrides[i], argument});
     } else {
       apply_override(tree, overrides[i], argument, issues);
     }
+    name_field(before, overrides[i].substr(0, overrides[i].find('=')));
   }
+  before = issues.size();
   make_layers(tables, catalog, tree, for_layers, issues);
+  name_field(before, "model");
   return tree;
 }
 

@@ -296,6 +296,9 @@ struct Catalog {
   std::optional<Direction> (*better_direction)(const std::string& monitor) = nullptr;
   /// Whether a data set has a validation set of its own; unset if only its files tell. Null: none.
   std::optional<bool> (*declares_validation)(const Variant& dataset) = nullptr;
+  /// The number of classes or targets of a data set, for whose labels files may be read; unset if
+  /// the model decides. Throws an Error if files cannot be read. Null: of none.
+  std::optional<std::int64_t> (*data_outputs)(const Variant& dataset) = nullptr;
 };
 
 }  // namespace dpt

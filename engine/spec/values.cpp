@@ -174,7 +174,10 @@ class Converter {
       if (near.empty()) near = closest(*scalar.value, field_.choices);
       return refuse(node, near.empty() ? std::string{} : fmt::format("did you mean '{}'?", near));
     }
-    if (!scalar.value) return refuse(node, scalar.hint);
+    if (!scalar.value) {
+      const bool is_device = field_.name == "devices" && read_integer(node).value;
+      return refuse(node, is_device ? hint_of_device(node.text) : scalar.hint);
+    }
     if (author_ == Author::user && has_variable(*scalar.value)) {
       issues_.push_back({node.where, fmt::format("expected text without a variable, found {}: "
                                                  "${{...}} is read in paths only; write $${{ for a "
@@ -200,6 +203,7 @@ class Converter {
       issues_.push_back({node.where, expanded.problem});
       return false;
     }
+    const std::string variable = expanded.defaulted;
     const bool is_argument = node.where.line == 0;
     const std::string file = is_argument ? std::string{} : node.where.file;
     const std::string path = resolve_path(expanded.path, file);
@@ -209,6 +213,7 @@ class Converter {
           is_absolute ? std::string{} : escape_variables(resolve_path("./", file));
       remember_secret_path(path, folder + expanded.stored);
     }
+    if (!variable.empty()) remember_defaulted(path, variable);
     value = path;
     return true;
   }
@@ -236,6 +241,17 @@ class Converter {
     return true;
   }
 
+  /// How to write one number that stands in the place of several.
+  std::string hint_of_list(const YamlNode& node) const {
+    if (!field_.min_items || *field_.min_items <= 1) return fmt::format("write [{}]", node.text);
+    // The description of such a field says what each is.
+    const std::size_t open = field_.doc.find('['), close = field_.doc.find(']');
+    if (open == std::string::npos || close == std::string::npos || close < open) return {};
+    std::string hint = "write " + field_.doc.substr(open, close + 1 - open);
+    if (field_.name == "input") hint += fmt::format(", such as [3, {0}, {0}]", node.text);
+    return hint;
+  }
+
   template <class T>
   bool list(const YamlNode& node, PlainValue& value) {
     const Field one = element_of(field_);
@@ -259,7 +275,7 @@ class Converter {
           value = std::vector<T>{std::get<T>(single)};
           return true;
         }
-        return refuse(node, is_one ? fmt::format("write [{}]", node.text) : std::string{});
+        return refuse(node, is_one ? hint_of_list(node) : std::string{});
       }
     }
     const std::size_t n = node.children.size();
@@ -302,6 +318,14 @@ class Converter {
 };
 
 }  // namespace
+
+std::string hint_of_device(const std::string& number) {
+  return fmt::format(
+      "write cuda:{} for the GPU of that number, cpu:{} for the CPU with as many threads, or a "
+      "list "
+      "with a device for each replica, such as [cuda:0, cuda:1]",
+      number, number == "0" ? "1" : number);
+}
 
 std::string expected_text(const Field& field) {
   const std::string range = range_text(field);

@@ -8,9 +8,12 @@ namespace dpt::zoo {
 template <class S>
 Field classes_field() {
   return field("classes", &S::classes,
-               "Number of classes: outputs of the last layer. That of the data set if not given.")
+               "Outputs of the last layer: the number of classes, or of the targets; 1 for one "
+               "number "
+               "or one sigmoid. What the training samples have if not given, unless the data set "
+               "leaves that to the model (idx, synthetic without classes).")
       .given_by_data()
-      .range(2, 1'000'000);
+      .range(1, 1'000'000);
 }
 
 template <class S>

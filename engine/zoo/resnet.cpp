@@ -20,9 +20,18 @@ struct ResnetOptions {
   std::int64_t width = 64;
   bool sync = false;
 };
+/// The shortcut where width and image size change: a 1x1 convolution with batch norm, or the image
+/// at every second pixel with channels of zeros around (options B and A of the paper).
+enum class Shortcut : std::uint8_t { projection, pad };
+constexpr auto enum_names(Shortcut) {
+  return std::to_array<EnumName<Shortcut>>(
+      {{Shortcut::projection, "projection"}, {Shortcut::pad, "pad"}});
+}
+
 struct CifarResnetOptions {
   std::int64_t classes = 0;
   std::int64_t width = 16;
+  Shortcut shortcut = Shortcut::projection;
   bool sync = false;
 };
 
@@ -30,13 +39,28 @@ struct CifarResnetOptions {
 struct Shape {
   std::vector<int> blocks;  ///< of each stage
   bool is_bottleneck = false;
+  Shortcut shortcut = Shortcut::projection;
   bool sync = false;  ///< of every batch norm
 };
+
+/// The shortcut of a block to `out` channels, which halves the image if the stride is 2. A padded
+/// one comes from half as many channels, and has as many zeros before them as after them.
+std::string shortcut_layers(const Shape& net, std::int64_t out, std::int64_t stride) {
+  if (net.shortcut == Shortcut::projection) {
+    return zoo::sequential("downsample", {zoo::fan_out_conv("", {out, 1, stride, 0, false}),
+                                          zoo::batch_norm("", net.sync)});
+  }
+  const std::int64_t added = out / 2, before = added / 2;
+  return zoo::sequential(
+      "downsample", {zoo::layer("AvgPool2d", "", fmt::format("kernel_size: 1, stride: {}", stride)),
+                     zoo::layer("PadChannels", "",
+                                fmt::format("before: {}, after: {}", before, added - before))});
+}
 
 /// One block, which gets its name from its place in a stage. The stride of a bottleneck is that of
 /// its 3x3 convolution, as torchvision has it.
 std::string residual_block(const Shape& net, std::int64_t width, std::int64_t stride,
-                           bool projects) {
+                           bool changes_shape) {
   const std::int64_t out = net.is_bottleneck ? 4 * width : width;
   zoo::Layers branch;
   const auto add = [&](int number, const zoo::Conv& shape) {
@@ -58,11 +82,8 @@ std::string residual_block(const Shape& net, std::int64_t width, std::int64_t st
     add(2, {width, 3, 1, 1, false});
   }
   std::string parts = "layers: " + zoo::list_of(branch);
-  if (projects) {
-    const std::string projection = zoo::sequential(
-        "downsample",
-        {zoo::fan_out_conv("", {out, 1, stride, 0, false}), zoo::batch_norm("", net.sync)});
-    parts += ", shortcut: " + zoo::list_of({projection});
+  if (changes_shape) {
+    parts += ", shortcut: " + zoo::list_of({shortcut_layers(net, out, stride)});
   }
   return zoo::layer("Residual", "", parts + ", activation: ReLU");
 }
@@ -74,8 +95,8 @@ void add_stages(zoo::Layers& layers, const Shape& shape, std::int64_t width) {
     for (int i = 0; i < shape.blocks[stage]; ++i) {
       const bool is_first = i == 0;
       const std::int64_t stride = is_first && stage > 0 ? 2 : 1;
-      const bool projects = is_first && (stage > 0 || shape.is_bottleneck);
-      blocks.push_back(residual_block(shape, width, stride, projects));
+      const bool changes_shape = is_first && (stage > 0 || shape.is_bottleneck);
+      blocks.push_back(residual_block(shape, width, stride, changes_shape));
     }
     layers.push_back(zoo::sequential(fmt::format("layer{}", stage + 1), blocks));
     width *= 2;
@@ -104,7 +125,7 @@ std::string resnet(const std::string& name, const Variant& options) {
   add_stem(layers, o.stem, o.width, o.sync);
   add_stages(layers,
              {is_18 ? std::vector<int>{2, 2, 2, 2} : std::vector<int>{3, 4, 6, 3},
-              name == "resnet50", o.sync},
+              name == "resnet50", Shortcut::projection, o.sync},
              o.width);
   add_head(layers, o.classes);
   return zoo::list_of(layers);
@@ -116,7 +137,7 @@ std::string cifar_resnet(const std::string& name, const Variant& options) {
   const int blocks = name == "resnet20" ? 3 : 9;
   zoo::Layers layers;
   add_stem(layers, Stem::cifar, o.width, o.sync);
-  add_stages(layers, {{blocks, blocks, blocks}, false, o.sync}, o.width);
+  add_stages(layers, {{blocks, blocks, blocks}, false, o.shortcut, o.sync}, o.width);
   add_head(layers, o.classes);
   return zoo::list_of(layers);
 }
@@ -141,6 +162,10 @@ ObjectTable cifar_resnet_table(const char* name, const char* doc) {
       {zoo::classes_field<O>(),
        field("width", &O::width, "Channels of the first stage; each of the others doubles them.")
            .range(1, 4096),
+       field("shortcut", &O::shortcut,
+             "Where the width changes. projection: a 1x1 convolution with batch norm (the paper's "
+             "option B). pad: no parameters, every second pixel and channels of zeros, half of "
+             "them before the others and half after (option A, which the paper uses for CIFAR)."),
        zoo::sync_field<O>()});
 }
 
@@ -151,9 +176,7 @@ std::vector<ZooNet> resnet_family() {
   static const ObjectTable resnet34 = resnet_table("resnet34", "As torchvision's resnet34.");
   static const ObjectTable resnet50 = resnet_table("resnet50", "As torchvision's resnet50.");
   static const ObjectTable resnet20 = cifar_resnet_table(
-      "resnet20",
-      "ResNet-20 for images of about 32x32, with torchvision's names; where the width changes, the "
-      "shortcut is a 1x1 convolution (the paper's option B).");
+      "resnet20", "ResNet-20 for images of about 32x32, with torchvision's names.");
   static const ObjectTable resnet56 =
       cifar_resnet_table("resnet56", "ResNet-56, built as resnet20.");
   return {{&resnet18, &resnet},

@@ -24,9 +24,17 @@ class CpuPixelMap final : public Op {
     const T* x = host<const T>(args.x);
     T* y = host<T>(args.y);
     const std::int64_t channels = desc_.in.c;
+    const Overlap shown = overlap();
     parallel_for(threads_, desc_.batch * h_.out, [=, this](std::int64_t row) {
       const std::int64_t sample = row / h_.out, i = h_.source(row % h_.out);
       T* to = y + row * w_.out * channels;
+      if (w_.scale == 1 && i >= 0) {
+        const T* from = x + ((sample * h_.in + i) * w_.in + shown.begin - w_.before) * channels;
+        std::fill_n(to, shown.begin * channels, T{});
+        std::copy_n(from, shown.size() * channels, to + shown.begin * channels);
+        std::fill_n(to + shown.end * channels, (w_.out - shown.end) * channels, T{});
+        return;
+      }
       for (std::int64_t q = 0; q < w_.out; ++q, to += channels) {
         const std::int64_t j = i < 0 ? -1 : w_.source(q);
         if (j < 0) {
@@ -42,6 +50,7 @@ class CpuPixelMap final : public Op {
     const T* dy = host<const T>(args.dy);
     T* dx = host<T>(args.dx);
     const std::int64_t channels = desc_.in.c;
+    if (h_.scale == 1 && w_.scale == 1) return shift_back(dy, dx);
     constexpr std::int64_t kChannels = 64;
     parallel_for(threads_, desc_.batch * h_.in, [=, this](std::int64_t row) {
       const std::int64_t sample = row / h_.in;
@@ -66,6 +75,38 @@ class CpuPixelMap final : public Op {
   std::string implementation() const override { return "own"; }
 
  private:
+  /// The outputs of a row [begin, end) that show an input, where the scale is 1.
+  struct Overlap {
+    std::int64_t begin, end;
+    std::int64_t size() const { return end - begin; }
+  };
+  Overlap overlap() const {
+    const std::int64_t begin = std::clamp<std::int64_t>(w_.before, 0, w_.out);
+    return {begin, std::clamp(w_.before + w_.in, begin, w_.out)};
+  }
+
+  /// The gradient where each input is shown at most once. A negative zero becomes zero, as in a sum
+  /// that begins with zero.
+  void shift_back(const T* dy, T* dx) {
+    const std::int64_t channels = desc_.in.c;
+    const Overlap shown = overlap();
+    const std::int64_t first = (shown.begin - w_.before) * channels;
+    parallel_for(threads_, desc_.batch * h_.in, [=, this](std::int64_t row) {
+      const std::int64_t sample = row / h_.in;
+      const PixelAxis::Places p = h_.places(row % h_.in);
+      T* to = dx + row * w_.in * channels;
+      if (p.begin >= p.end || shown.size() == 0) {
+        std::fill_n(to, w_.in * channels, T{});
+        return;
+      }
+      const std::int64_t count = shown.size() * channels;
+      const T* from = dy + ((sample * h_.out + p.begin) * w_.out + shown.begin) * channels;
+      std::fill_n(to, first, T{});
+      for (std::int64_t k = 0; k < count; ++k) store(to[first + k], 0.0F + to_float(from[k]));
+      std::fill_n(to + first + count, w_.in * channels - first - count, T{});
+    });
+  }
+
   PixelMapDesc desc_;
   PixelAxis h_, w_;
   int threads_;

@@ -203,7 +203,7 @@ const std::vector<BadConfig> kOneError = {
      {"14:7: missing key 'type' in model.layers.1. Known layers: @kinds(layer)"}},
     {{{"{type: ReLU}", "ReLU"}},
      {"14:7: expected a mapping for model.layers.1, found 'ReLU'; its keys are type, name, from, "
-      "share_weights"}},
+      "share_weights; write {type: ReLU}"}},
     {{{"type: SGD", "type: sgd"}},
      {"18:19: unknown optimizer 'sgd', did you mean 'SGD'? Known optimizers: @kinds(optimizer)"}},
     {{{"momentum: 0.9}", "momentum: 0.9, groups: [{match: '*.bias'}, {match: [conv2.*], lr: 2}]}"}},
@@ -331,7 +331,8 @@ const std::vector<BadConfig> kOneError = {
      {"21:23: expected balanced or a list of at least 1 number, each from 0 to 1000000000, found "
       "'balance'"}},
     {{{"epochs: 5}", "epochs: 5}\nloss: cross_entropy"}},
-     {"21:7: expected a mapping for loss, found 'cross_entropy'; its keys are type"}},
+     {"21:7: expected a mapping for loss, found 'cross_entropy'; its keys are type; write "
+      "{type: cross_entropy}"}},
     {{{"type: cosine", "type: step"}},
      {"19:14: missing key 'step_size' in lr_schedule step: Epochs (or steps) between two decays."}},
     {{{"type: cosine", "type: multistep, milestones: [3, 2]"}},

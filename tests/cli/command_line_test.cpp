@@ -312,7 +312,7 @@ TEST_CASE("auto takes no more replicas than there are shards") {
 TEST_CASE("config check counts, and --origins says where values come from") {
   const Tiny w;
   CHECK(w.run_well({"config", "check", "small.yaml"}).out ==
-        "small.yaml: ok: 2 layers, 51 parameters\n");
+        "small.yaml: ok: 2 layers, 51 parameters; data not checked: synthetic\n");
   const std::string plain = w.run_well({"config", "show", "small.yaml", "seed=4"}).out;
   check_contains(plain, "\nseed: 4\n");
   CHECK_FALSE(contains(plain, "#"));

@@ -1,6 +1,7 @@
 // Golden trajectories: 50 steps from the same weights on the same samples as PyTorch, of LeNet, of
-// a net with residual blocks, of one with batch normalisation, of one with shared weights and of
-// one with transposed convolutions. make_golden.py made the files and says what is in them.
+// a net with residual blocks, of one with batch normalisation, of one with shared weights, of one
+// with transposed convolutions and of the zoo's resnet20 with padded shortcuts. make_golden.py made
+// the files and says what is in them.
 //
 // A file's losses and final weights are those of a float64 run, and its metadata tells how far
 // PyTorch's own float32 runs are from them, in four variants of layout and threads. So nobody had
@@ -31,6 +32,7 @@ constexpr double kSlack = 4.0;
 struct Net {
   const char* file;
   const char* layers;
+  const char* key = "layers:";  ///< before them, or the network of the zoo whose options they are
 };
 constexpr Net kLenet = {"lenet.safetensors", R"(
     - {type: Conv2d, name: conv1, out_channels: 20, kernel_size: 3, padding: 1}
@@ -110,6 +112,10 @@ constexpr Net kTransposed = {"transposed.safetensors", R"(
     - {type: Flatten}
     - {type: Linear, name: fc, out_features: 10})"};
 
+constexpr Net kPadded = {"padded.safetensors",
+                         "\n  width: 2\n  shortcut: pad\n  classes: 10\n  sync: true",
+                         "zoo: resnet20"};
+
 /// The config of a net; `optimizer` as in make_golden.py.
 Job golden_job(const Net& net, const std::string& optimizer,
                const std::vector<std::string>& overrides) {
@@ -123,7 +129,7 @@ data:
     eval: [{type: Normalize, mean: [0.305], std: [0.375]}]
 model:
   input: [1, 8, 8]
-  layers:)" + std::string(net.layers) +
+  )" + std::string(net.key) + net.layers +
                              "\noptimizer: " + optimizer + "\ntrain: {epochs: 2}\n";
   return load_job(load_spec_text(catalog(), config, "golden.yaml", overrides));
 }
@@ -280,6 +286,14 @@ TEST_CASE("a net with transposed convolutions follows PyTorch for 50 steps") {
     CAPTURE(way.front());
     check_golden(kTransposed, "sgd", "{type: SGD, lr: 0.1, momentum: 0.9, weight_decay: 0.0005}",
                  0.1, way);
+  }
+}
+
+TEST_CASE("resnet20 with padded shortcuts follows PyTorch for 50 steps") {
+  for (const auto& way : ways_to_run()) {
+    CAPTURE(way.front());
+    check_golden(kPadded, "sgd", "{type: SGD, lr: 0.001, momentum: 0.9, weight_decay: 0.0005}",
+                 0.001, way);
   }
 }
 

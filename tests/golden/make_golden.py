@@ -6,7 +6,7 @@
 `lenet` has LeNet's layers and channel counts (20 and 50: no multiple of any vector width), `residual` two
 residual blocks, one with a convolution in its shortcut, `normalised` batch normalisation of images and
 vectors, `shared` a convolution and a linear layer that are applied several times, `transposed` transposed
-convolutions, all on the 8x8 digits of the repository, so that the files stay small. One trajectory with SGD (momentum, weight decay), for `lenet` also one with Adam, all
+convolutions, `padded` the zoo's resnet20 with padded shortcuts (option A of He et al. 2015), all on the 8x8 digits of the repository, so that the files stay small. One trajectory with SGD (momentum, weight decay), for `lenet` also one with Adam, all
 of a net from the same weights and on the same samples:
 
     indices                 I32 (50, 32)  the samples of each step, in the training file
@@ -129,6 +129,42 @@ class Transposed(nn.Module):
         return self.fc(torch.flatten(x, 1))
 
 
+class PaddedBlock(nn.Module):
+    def __init__(self, before, width):
+        super().__init__()
+        self.before, self.width = before, width
+        stride = 1 if before == width else 2
+        self.conv1 = nn.Conv2d(before, width, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        if self.before != self.width:
+            added = (self.width - self.before) // 2
+            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, added, added))
+        return F.relu(y + x)
+
+
+class Padded(nn.Module):
+    def __init__(self, width=2):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, width, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        for stage in (1, 2, 3):
+            before = width if stage == 1 else width * 2 ** (stage - 2)
+            now = width * 2 ** (stage - 1)
+            blocks = [PaddedBlock(before if i == 0 else now, now) for i in range(3)]
+            setattr(self, f"layer{stage}", nn.Sequential(*blocks))
+        self.fc = nn.Linear(4 * width, 10)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = self.layer3(self.layer2(self.layer1(x)))
+        return self.fc(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
+
+
 # Each with SGD's learning rate: batch normalisation makes more of rounding errors than nets without
 # (at 0.1 PyTorch's own float32 runs are 0.01 apart in the loss), so its steps are smaller.
 NETS = {
@@ -137,6 +173,7 @@ NETS = {
     "normalised": (Normalised, ("sgd",), 0.01),
     "shared": (Shared, ("sgd",), 0.1),
     "transposed": (Transposed, ("sgd",), 0.1),
+    "padded": (Padded, ("sgd",), 0.001),
 }
 
 

@@ -291,6 +291,14 @@ TEST_CASE("joining, moving, normalising and scaling layers hand their options on
     const PixelMapDesc u = compiled(*larger, in, type, false, yes, true).moving;
     CHECK(u.scale == Size2{2, 3});
     CHECK(u.before == Size2{0, 0});
+    const auto channels = layer("PadChannels", {{"before", integer(2)}, {"after", integer(3)}});
+    const PixelMapDesc n = compiled(*channels, in, type, false, yes, true).moving;
+    CHECK(n.batch == 7);
+    CHECK(n.in == SampleShape{in.shape.h * in.shape.w, 6, 1});
+    CHECK(n.out == SampleShape{in.shape.h * in.shape.w, 11, 1});
+    CHECK(n.scale == Size2{1, 1});
+    CHECK(n.before == Size2{0, 2});
+    CHECK(n.type == type);
     const auto group =
         layer("GroupNorm", {{"num_groups", integer(3)}, {"eps", 0.5}, {"affine", yes}});
     const GroupNormDesc g = compiled(*group, in, type, false, yes, !yes).sample_norm;

@@ -186,6 +186,7 @@ const std::vector<Case>& cases() {
       {"AdaptiveMaxPool2d", "", {"GlobalMaxPool"}},
       {"ZeroPad2d", "padding: [1, 2, 3, 4]", {"Pad"}},
       {"Upsample", "scale_factor: 2", {"Resize"}},
+      {"PadChannels", "before: 1, after: 2", {"Pad"}},
       {"Identity", "", {}},
       {"Flatten", "", {"Flatten"}}};
   return all;

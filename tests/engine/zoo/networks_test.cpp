@@ -107,6 +107,9 @@ TEST_CASE("the number of parameters of each network") {
   CHECK(params(small + "resnet18, stem: cifar") == 11'173'962);
   CHECK(params(small + "resnet20") == 272'474);
   CHECK(params(small + "resnet56") == 855'770);
+  // The paper's: 0.27 and 0.85 million.
+  CHECK(params(small + "resnet20, shortcut: pad") == 269'722);
+  CHECK(params(small + "resnet56, shortcut: pad") == 853'018);
   CHECK(params(small + "wide_resnet28_10") == 36'479'194);
   CHECK(params(small + "wide_resnet28_10, depth: 16, width: 4") == 2'748'890);
   CHECK(params(small + "wide_resnet28_10, dropout: 0.3") == 36'479'194);
@@ -145,6 +148,9 @@ TEST_CASE("how the networks of the zoo are built, where parameters do not tell")
        "layer2.0.add Add < layer2.0.bn3, layer2.0.downsample.1", "layer2.0.activation ReLU"});
   has(lines(small + "resnet18, stem: cifar"),
       {"conv1 Conv2d /1", "bn1 BatchNorm2d", "relu ReLU", "layer1.0.conv1 Conv2d /1"});
+  has(lines(small + "resnet20, shortcut: pad"),
+      {"layer2.0.downsample.0 AvgPool2d < layer1.2.activation", "layer2.0.downsample.1 PadChannels",
+       "layer2.0.add Add < layer2.0.bn2, layer2.0.downsample.1", "layer2.0.activation ReLU"});
   has(lines(small + "wide_resnet28_10, dropout: 0.3"),
       {"layer2.0.bn1 BatchNorm2d", "layer2.0.relu1 ReLU", "layer2.0.conv1 Conv2d /2",
        "layer2.0.bn2 BatchNorm2d", "layer2.0.relu2 ReLU", "layer2.0.dropout Dropout",
@@ -183,6 +189,9 @@ TEST_CASE("how the networks of the zoo are built, where parameters do not tell")
        "features.3.0.block.3 Linear", "features.3.0.block.4 GELU", "features.3.0.block.5 Linear",
        "features.3.0.layer_scale LayerScale", "features.3.0.stochastic_depth StochasticDepth",
        "features.3.0.add Add < features.3.0.stochastic_depth, features.2.1"});
+  // One number, or one sigmoid.
+  const TrainSpec one = network_spec("{input: [3, 32, 32], classes: 1, zoo: resnet20}");
+  CHECK(std::get<std::int64_t>(value_of(one.model.layers.back(), "out_features")) == 1);
   // The starting weights of torchvision.
   const TrainSpec spec = network_spec("{" + small + "resnet20}");
   CHECK(std::get<double>(value_of(spec.model.layers[0], "weight_init_std")) ==

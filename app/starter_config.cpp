@@ -1,0 +1,341 @@
+#include "app/starter_config.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/ranges.h>
+
+#include "app/catalog.h"
+#include "app/console.h"
+#include "app/progress_line.h"
+#include "app/starter_data.h"
+#include "datasets/class_table.h"
+#include "engine/data/sample_survey.h"
+#include "engine/graph/plan.h"
+#include "engine/spec/read_spec.h"
+#include "engine/spec/scalars.h"
+#include "engine/training/job.h"
+#include "engine/zoo/zoo.h"
+#include "kernels/devices.h"
+#include "kernels/text.h"
+
+namespace dpt {
+namespace {
+
+/// Name of the config that is not written yet: paths are relative to the working directory.
+constexpr const char* kFile = "config.yaml";
+
+/// Images that are looked at for their sizes and colours.
+constexpr std::int64_t kMostLooked = 256;
+
+/// Configs that are made on the way to the one that is printed: with a network of one layer, and
+/// nothing that depends on the samples.
+std::string draft(const StarterData& data, const std::vector<std::int64_t>& input,
+                  const std::string& more = "") {
+  std::string text = "data:\n  batch_size: 1\n";
+  for (const std::string& line : data.lines) text += "  " + line + "\n";
+  text += fmt::format("model: {{zoo: logistic, input: [{}]}}\n", fmt::join(input, ", "));
+  if (data.targets == StarterTargets::multi_hot) text += "loss: {type: bce_with_logits}\n";
+  if (data.targets == StarterTargets::values) text += "loss: {type: mse}\n";
+  return text + "optimizer: {type: SGD, lr: 0.1}\ntrain: {epochs: 1}\n" + more;
+}
+
+DataSets open_draft(const TrainSpec& spec) {
+  return open_dataset(spec.data.dataset, data_requirements(spec, make_plan(spec)));
+}
+
+// ---- Images ------------------------------------------------------------------------------------
+
+/// What some images of the training samples are like.
+struct Images {
+  std::vector<Size2> sizes;  ///< of each that could be read
+  bool are_grey = true;
+};
+
+bool is_grey(const std::vector<std::byte>& pixels) {
+  for (std::size_t i = 0; i + 2 < pixels.size(); i += 3) {
+    if (pixels[i] != pixels[i + 1] || pixels[i] != pixels[i + 2]) return false;
+  }
+  return true;
+}
+
+Images look_at_images(const DataSource& source) {
+  Images images;
+  const std::int64_t step = std::max<std::int64_t>(1, source.size() / kMostLooked);
+  std::vector<std::byte> pixels(static_cast<std::size_t>(source.shape().elements()));
+  for (std::int64_t i = 0; i < source.size(); i += step) {
+    Size2 size;
+    std::int32_t label = 0;
+    const ChoosePart note_size = [&](std::int64_t height, std::int64_t width) {
+      size = {height, width};
+      return whole_picture(height, width, 1, 1);
+    };
+    try {
+      source.read_part(i, note_size, label);
+      source.read(i, pixels, label);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      continue;
+    }
+    images.sizes.push_back(size);
+    images.are_grey = images.are_grey && is_grey(pixels);
+  }
+  return images;
+}
+
+/// How images become the model's input.
+struct InputPlan {
+  std::int64_t channels = 3, height = 0, width = 0;
+  bool crops = false;  ///< images are larger, or of several sizes
+};
+
+/// Small images of one size are taken as they are; others are cropped to a square of a usual size.
+InputPlan input_of(const Images& images) {
+  constexpr std::int64_t kMostWhole = 96;
+  InputPlan plan;
+  plan.channels = images.are_grey ? 1 : 3;
+  std::vector<std::int64_t> sides;
+  for (const Size2& size : images.sizes) sides.push_back(std::min(size.h, size.w));
+  std::sort(sides.begin(), sides.end());
+  const Size2 first = images.sizes.front();
+  const bool is_one_size = std::all_of(images.sizes.begin(), images.sizes.end(),
+                                       [&](const Size2& size) { return size == first; });
+  if (is_one_size && std::max(first.h, first.w) <= kMostWhole) {
+    plan.height = first.h;
+    plan.width = first.w;
+    return plan;
+  }
+  const std::int64_t side = sides[sides.size() / 2];
+  plan.height = plan.width = side >= 160 ? 224 : side >= 96 ? 128 : side >= 48 ? 64 : 32;
+  plan.crops = true;
+  return plan;
+}
+
+// ---- The network -------------------------------------------------------------------------------
+
+/// The model section for an input, without the number of outputs.
+struct Network {
+  std::string zoo, options;
+};
+
+void check_zoo(const std::string& zoo) {
+  std::vector<std::string> names;
+  for (const ObjectTable* net : zoo_table().alternatives) names.push_back(net->name);
+  if (std::find(names.begin(), names.end(), zoo) != names.end()) return;
+  const std::string near = closest(zoo, names);
+  fail(ErrorKind::usage, "--zoo {}: unknown network{} Known networks: {}", zoo,
+       near.empty() ? "." : fmt::format(", did you mean '{}'?", near), fmt::join(names, ", "));
+}
+
+Network network_for(const std::string& zoo, bool is_features, std::int64_t side) {
+  Network net{zoo, ""};
+  if (zoo.empty()) {
+    net.zoo = is_features || side < 8 ? "mlp" : side <= 64 ? "resnet20" : "resnet18";
+  }
+  if (net.zoo == "mlp") net.options = ", hidden: [64, 64]";
+  const bool is_resnet = net.zoo == "resnet18" || net.zoo == "resnet34" || net.zoo == "resnet50";
+  if (is_resnet && side <= 64) net.options = ", stem: cifar";
+  return net;
+}
+
+std::string model_line(const Network& net, const InputPlan& input, std::int64_t outputs) {
+  return fmt::format("  zoo: {}\n  input: [{}, {}, {}]\n  classes: {}\n", net.zoo, input.channels,
+                     input.height, input.width, outputs) +
+         (net.options.empty() ? "" : "  " + net.options.substr(2) + "\n");
+}
+
+// ---- The samples -------------------------------------------------------------------------------
+
+/// What is read of all training samples.
+struct Samples {
+  std::int64_t count = 0, unreadable = 0;
+  std::string first_unreadable;
+};
+
+Samples read_samples(const TrainSpec& spec, const DataSets& sets) {
+  std::vector<SurveyedSplit> splits = {
+      {"train",
+       make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed)).train,
+       {},
+       {},
+       {}}};
+  ProgressLine progress;
+  SurveyOptions survey;
+  survey.workers = cpu_info().logical_allowed;
+  survey.records = false;
+  survey.on_progress = [&](std::int64_t done, std::int64_t total) {
+    progress.update("read", done, total, "samples");
+  };
+  survey_samples(splits, survey);
+  const SurveyedSplit& train = splits[0];
+  Samples samples;
+  samples.count = train.split.size();
+  samples.unreadable = static_cast<std::int64_t>(train.unreadable.size());
+  if (samples.unreadable > 0) samples.first_unreadable = train.unreadable[0].second;
+  if (train.statistics.samples == 0) {
+    fail(ErrorKind::data, "none of the {} training samples can be read{}", samples.count,
+         samples.unreadable > 0 ? ": " + samples.first_unreadable : "");
+  }
+  return samples;
+}
+
+// ---- The text ----------------------------------------------------------------------------------
+
+/// A power of two, of which an epoch has at least two.
+std::int64_t batch_size_for(std::int64_t samples) {
+  std::int64_t batch = samples >= 5000 ? 128 : samples >= 1000 ? 64 : samples >= 200 ? 32 : 16;
+  while (batch > 1 && 2 * batch > samples) batch /= 2;
+  return batch;
+}
+
+std::string val_split_text(const StarterData& data, const DataSource& train) {
+  bool stratifies = data.targets == StarterTargets::labels;
+  if (stratifies) {
+    std::vector<std::int64_t> counts(train.classes().size());
+    for (std::int64_t i = 0; i < train.size(); ++i) {
+      ++counts[static_cast<std::size_t>(train.label(i))];
+    }
+    stratifies = std::all_of(counts.begin(), counts.end(), [](std::int64_t n) { return n >= 2; });
+  }
+  return fmt::format(
+      "  val_split: {{fraction: 0.1{}}}   # held out of the training samples, since "
+      "there is no validation set\n",
+      stratifies ? ", stratify: true" : "");
+}
+
+std::string transforms_text(const StarterData& data, const InputPlan& input) {
+  std::string train, eval;
+  if (input.crops) {
+    train += fmt::format(
+        "      - {{type: RandomResizedCrop, size: {}}}   # a random part of the image\n",
+        input.height);
+    eval += fmt::format("      - {{type: Resize, size: {}}}   # of the shorter side\n",
+                        input.height * 8 / 7);
+    eval += fmt::format("      - {{type: CenterCrop, size: {}}}\n", input.height);
+  } else if (!data.is_features && input.height >= 16 && input.width >= 16) {
+    train += fmt::format("      - {{type: RandomCrop, size: [{}, {}], padding: {}}}\n",
+                         input.height, input.width, std::min(input.height, input.width) / 8);
+  }
+  if (!data.is_features && !train.empty()) {
+    // Grey images are often digits or letters.
+    train += input.channels == 3
+                 ? "      - {type: RandomHorizontalFlip}   # remove it if left and right matter\n"
+                 : "      # - {type: RandomHorizontalFlip}   # unless left and right matter\n";
+  }
+  std::string text =
+      "  normalize: auto   # by mean and standard deviation of the training samples\n";
+  if (train.empty()) return text;
+  text += "  transforms:\n    train:\n" + train;
+  return eval.empty() ? text : text + "    eval:   # validation, test and predict\n" + eval;
+}
+
+std::string loss_text(const StarterData& data) {
+  switch (data.targets) {
+    case StarterTargets::values:
+      return "loss: {type: mse}\nmetrics: [{type: mean_absolute_error}, {type: r2}]\n";
+    case StarterTargets::multi_hot:
+      return "loss: {type: bce_with_logits}   # one sigmoid for each output\n";
+    default:
+      return "loss: {type: cross_entropy}\n";
+  }
+}
+
+std::string training_text(bool is_simple, std::int64_t batch) {
+  if (is_simple) {
+    return "optimizer: {type: AdamW, lr: 0.002, weight_decay: 0.01}\n"
+           "lr_schedule: {type: cosine}\n"
+           "train: {epochs: 100}\n";
+  }
+  return fmt::format(
+      "optimizer: {{type: SGD, lr: {:.4g}, momentum: 0.9, weight_decay: 0.0005}}\n"
+      "lr_schedule: {{type: cosine, warmup: {{epochs: 1}}}}\n"
+      "train: {{epochs: 30}}\n",
+      0.1 * static_cast<double>(batch) / 128);
+}
+
+std::string outputs_comment(const StarterData& data, const DataSource& train) {
+  switch (data.targets) {
+    case StarterTargets::values:
+      return "one output for each number to predict";
+    case StarterTargets::multi_hot:
+      return "one output for each label: " + printable(some_of(train.classes()));
+    default:
+      return printable(some_of(train.classes()));
+  }
+}
+
+/// Everything that the text says.
+struct Starter {
+  StarterData data;
+  InputPlan input;
+  Network net;
+  std::int64_t outputs = 0;
+};
+
+std::string text_of(const Starter& starter, const std::string& path, const DataSets& sets,
+                    const Samples& samples) {
+  const StarterData& data = starter.data;
+  const std::int64_t batch = batch_size_for(samples.count);
+  std::string text = fmt::format(
+      "# For {}: {}, {} training samples{}{}.\n"
+      "# Try it:  dpt config check THIS.yaml;  dpt train THIS.yaml --smoke;  dpt train THIS.yaml\n"
+      "# `dpt config reference` describes every field. Relative paths are relative to this file.\n"
+      "version: 1\nseed: 1\ndata:\n",
+      printable(path), data.summary, samples.count,
+      sets.val ? fmt::format(", {} for validation", sets.val->size()) : "",
+      sets.test ? fmt::format(", {} for the test", sets.test->size()) : "");
+  for (const std::string& line : data.lines) text += "  " + line + "\n";
+  if (!sets.val) text += val_split_text(data, *sets.train);
+  text += fmt::format("  batch_size: {}   # of all devices together\n", batch);
+  if (samples.unreadable > 0) {
+    text += fmt::format("  on_bad_sample: skip   # {} of the training samples cannot be read\n",
+                        samples.unreadable);
+  }
+  text += transforms_text(data, starter.input);
+  text += fmt::format("model:   # classes: {}\n", outputs_comment(data, *sets.train));
+  text += model_line(starter.net, starter.input, starter.outputs);
+  text += loss_text(data) +
+          training_text(starter.net.zoo == "mlp" || starter.net.zoo == "logistic", batch);
+  return text + "devices: auto\n";
+}
+
+/// Refuses a network that cannot take the input; `text` is the config with it.
+void check_text(const std::string& text, const std::string& zoo) {
+  try {
+    make_plan(load_spec_text(catalog(), text, kFile));
+  } catch (const Error& error) {
+    if (zoo.empty()) throw;
+    fail(error.kind(), "--zoo {}: {}", zoo, error.what());
+  }
+}
+
+}  // namespace
+
+std::string starter_config(const std::string& path, const std::string& zoo) {
+  if (!zoo.empty()) check_zoo(zoo);
+  Starter starter;
+  starter.data = find_starter_data(path);
+  std::vector<std::int64_t> input = starter.data.input;
+  if (input.empty()) {
+    const TrainSpec first = load_spec_text(catalog(), draft(starter.data, {3, 32, 32}), kFile);
+    const Images images = look_at_images(*open_draft(first).train);
+    if (images.sizes.empty()) fail(ErrorKind::data, "{}: none of its images can be read", path);
+    starter.input = input_of(images);
+    input = {starter.input.channels, starter.input.height, starter.input.width};
+  } else {
+    starter.input.channels = input[0];
+    starter.input.height = input[1];
+    starter.input.width = input[2];
+  }
+  const TrainSpec spec = load_spec_text(catalog(), draft(starter.data, input), kFile);
+  const DataSets sets = open_draft(spec);
+  for (const std::string& note : sets.notes) say("note: " + note);
+  starter.outputs = make_plan(spec).classes;
+  starter.net = network_for(zoo, starter.data.is_features, std::min(input[1], input[2]));
+  const Samples samples = read_samples(spec, sets);
+  std::string text = text_of(starter, path, sets, samples);
+  check_text(text, zoo);
+  return text;
+}
+
+}  // namespace dpt

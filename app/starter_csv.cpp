@@ -1,0 +1,243 @@
+// The columns of a CSV file, as a config names them: which one is the target, and which are
+// features.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <optional>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "app/starter_data.h"
+#include "datasets/csv_reader.h"
+#include "datasets/image_formats.h"
+#include "engine/spec/scalars.h"
+#include "kernels/error.h"
+#include "kernels/text.h"
+
+namespace dpt {
+namespace {
+
+/// Lines that are looked at.
+constexpr std::int64_t kMostLines = 20'000;
+/// Integers of at most this many values are classes, of more a quantity.
+constexpr std::size_t kMostIntegerClasses = 20;
+
+/// What is known of a column.
+struct Column {
+  std::string name;
+  std::int64_t lines = 0, empty = 0, numbers = 0, integers = 0, images = 0;
+  bool is_counter = true;  ///< each value is that of the line before, plus 1
+  double last = 0;
+  std::set<std::string> values = {};  ///< up to kMostValues of them
+
+  static constexpr std::size_t kMostValues = 1000;
+  bool is_number() const { return numbers == lines - empty && numbers > 0; }
+  bool is_integer() const { return integers == lines - empty && integers > 0; }
+  bool is_image() const { return images == lines && lines > 0; }
+};
+
+std::optional<double> number_of(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  if (text.starts_with("+")) text.remove_prefix(1);
+  double value = 0;
+  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || at != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+void add_value(Column& column, std::string_view text) {
+  const bool is_first = column.lines == 0;
+  ++column.lines;
+  if (column.values.size() < Column::kMostValues) column.values.emplace(text);
+  const std::string_view blank = " \t";
+  if (text.find_first_not_of(blank) == std::string_view::npos || text == "NA" || text == "NaN" ||
+      text == "nan" || text == "null" || text == "NULL" || text == "None") {
+    ++column.empty;
+    column.is_counter = false;
+    return;
+  }
+  column.images += format_of_name(std::string(text)) ? 1 : 0;
+  const std::optional<double> number = number_of(text);
+  if (!number || !std::isfinite(*number)) {
+    column.is_counter = false;
+    return;
+  }
+  ++column.numbers;
+  column.integers += std::floor(*number) == *number && text.find('.') == std::string_view::npos;
+  column.is_counter = column.is_counter && (is_first || *number == column.last + 1);
+  column.last = *number;
+}
+
+/// The character that the first line has most often, of those that separate fields.
+char delimiter_of(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string line;
+  std::getline(in, line);
+  char best = ',';
+  for (const char each : {',', ';', '\t', '|'}) {
+    if (std::count(line.begin(), line.end(), each) > std::count(line.begin(), line.end(), best)) {
+      best = each;
+    }
+  }
+  return best;
+}
+
+std::vector<Column> read_columns(const std::string& file, char delimiter) {
+  CsvReader reader(file, delimiter);
+  std::vector<Column> columns;
+  for (const std::string& name : reader.header()) columns.push_back({name});
+  for (std::int64_t line = 0; line < kMostLines && reader.next(); ++line) {
+    for (std::size_t i = 0; i < columns.size(); ++i) add_value(columns[i], reader.field(i));
+  }
+  if (columns.empty() || columns[0].lines == 0) {
+    fail(ErrorKind::data, "{}: expected a line for each sample after the header, found none", file);
+  }
+  return columns;
+}
+
+bool is_counter(const Column& column) {
+  static constexpr std::array kNames = {"id", "index", "idx", "row", "no", "nr", "unnamed: 0", ""};
+  const std::string name = lower_case(column.name);
+  const bool is_named = std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+  return is_named || (column.is_counter && column.is_integer() && column.lines > 2);
+}
+
+/// The column of the target: the one that is called so, else the only one of text, else the last.
+std::size_t target_column(const std::string& file, const std::vector<Column>& columns) {
+  static constexpr std::array kNames = {"label",    "labels",  "class",   "target",    "y",
+                                        "category", "species", "outcome", "diagnosis", "price"};
+  const auto is_other = [](const Column& column) {
+    return column.is_image() || is_counter(column) || column.empty > 0;
+  };
+  for (const char* name : kNames) {
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (lower_case(columns[i].name) == name && !is_other(columns[i])) return i;
+    }
+  }
+  std::vector<std::size_t> texts, others;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (is_other(columns[i])) continue;
+    others.push_back(i);
+    if (!columns[i].is_number()) texts.push_back(i);
+  }
+  if (texts.size() == 1) return texts[0];
+  if (!others.empty()) return others.back();
+  fail(ErrorKind::data,
+       "{}: expected a column with the class or the number to predict, without empty fields; found "
+       "none in {}",
+       file, known_names([&] {
+         std::vector<std::string> names;
+         for (const Column& column : columns) names.push_back(column.name);
+         return names;
+       }()));
+}
+
+/// Whether the file of another part has all that the config names: those to be predicted have no
+/// labels.
+bool has_columns(const std::string& file, char delimiter, const std::vector<std::string>& names) {
+  const CsvReader reader(file, delimiter);
+  return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    return std::find(reader.header().begin(), reader.header().end(), name) != reader.header().end();
+  });
+}
+
+std::string yaml_names(const std::vector<std::string>& names) {
+  std::vector<std::string> texts;
+  for (const std::string& name : names) texts.push_back(yaml_string(name));
+  return fmt::format("[{}]", fmt::join(texts, ", "));
+}
+
+/// What of a table goes into the config.
+struct Choice {
+  std::optional<std::size_t> path;
+  std::size_t target = 0;
+  std::vector<std::string> features, left_out;
+};
+
+Choice choose_columns(const std::string& file, const std::vector<Column>& columns) {
+  Choice choice;
+  choice.target = target_column(file, columns);
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const Column& column = columns[i];
+    if (i == choice.target) continue;
+    if (column.is_image() && !choice.path) choice.path = i;
+    const char* reason = is_counter(column)    ? "numbers the lines"
+                         : column.empty > 0    ? "has empty fields"
+                         : !column.is_number() ? "is text"
+                                               : nullptr;
+    if (!reason) {
+      choice.features.push_back(column.name);
+    } else if (!column.is_image()) {
+      choice.left_out.push_back(fmt::format(
+          "{} {}", column.name.empty() ? "the column without a name" : column.name, reason));
+    }
+  }
+  return choice;
+}
+
+void add_target(const std::string& file, const Column& target, StarterData& data) {
+  const bool is_class =
+      !target.is_number() || (target.is_integer() && target.values.size() <= kMostIntegerClasses);
+  if (is_class && target.values.size() < 2) {
+    fail(ErrorKind::data, "{}, column {}: expected at least two classes, found '{}' in every line",
+         file, target.name, *target.values.begin());
+  }
+  if (is_class) {
+    data.lines.push_back(
+        fmt::format("label: {}   # the column of the class", yaml_string(target.name)));
+    return;
+  }
+  data.targets = StarterTargets::values;
+  data.lines.push_back(
+      fmt::format("targets: {}   # a number to predict", yaml_names({target.name})));
+  data.lines.emplace_back("target: values");
+}
+
+}  // namespace
+
+StarterData starter_of_csv(const std::string& file) {
+  const char delimiter = delimiter_of(file);
+  const std::vector<Column> columns = read_columns(file, delimiter);
+  const Choice choice = choose_columns(file, columns);
+  const Column& target = columns[choice.target];
+  StarterData data;
+  data.summary = choice.path ? "images that a table lists" : "a table";
+  data.lines = {"dataset: csv", fmt::format("train: {{file: {}}}", yaml_path(file))};
+  std::vector<std::string> needed = choice.features;
+  if (choice.path) needed = {columns[*choice.path].name};
+  needed.push_back(target.name);
+  for (const char* part : {"val", "test"}) {
+    const std::string other = file_of_part(file, part);
+    if (other.empty() || !has_columns(other, delimiter, needed)) continue;
+    data.lines.push_back(fmt::format("{}: {{file: {}}}", part, yaml_path(other)));
+  }
+  if (delimiter != ',') {
+    data.lines.push_back(delimiter == '\t' ? std::string("delimiter: \"\\t\"")
+                                           : fmt::format("delimiter: \"{}\"", delimiter));
+  }
+  if (choice.path) {
+    data.lines.push_back(
+        fmt::format("path: {}   # the column of the files, relative to the table's folder",
+                    yaml_string(columns[*choice.path].name)));
+  } else if (choice.features.empty()) {
+    fail(ErrorKind::data,
+         "{}: expected columns of numbers as features besides the target '{}', found none ({})",
+         file, target.name, fmt::join(choice.left_out, "; "));
+  } else {
+    data.is_features = true;
+    data.input = {static_cast<std::int64_t>(choice.features.size()), 1, 1};
+    data.lines.push_back(fmt::format("features: {}", yaml_names(choice.features)));
+    if (!choice.left_out.empty()) {
+      data.lines.push_back(fmt::format(
+          "# left out: {}", printable(fmt::format("{}", fmt::join(choice.left_out, "; ")))));
+    }
+  }
+  add_target(file, target, data);
+  return data;
+}
+
+}  // namespace dpt
