@@ -34,6 +34,13 @@ void collect_errors(std::string& errors, Check check) {
   }
 }
 
+/// Returns the targets that metrics are checked for before the data is opened.
+TargetKind assumed_targets(const Variant& dataset) {
+  const DatasetKind& kind = dataset_kind(dataset);
+  const bool is_hot = kind.declares && kind.declares(dataset).targets == TargetKind::multi_hot;
+  return is_hot ? TargetKind::multi_hot : TargetKind::class_index;
+}
+
 /// Checks all that needs no data, and throws one Error with a line for each thing that is wrong.
 Plan check_without_data(const TrainSpec& spec) {
   std::string errors;
@@ -62,8 +69,8 @@ Plan check_without_data(const TrainSpec& spec) {
     const LossContext context{plan.classes, {}, equal};
     const Loss loss = make_loss(spec.loss, context);
     make_mixed_loss(spec, context, loss);
-    make_metrics(spec.metrics,
-                 {plan.classes, spec.loss.type, loss.has_errors, TargetKind::class_index});
+    make_metrics(spec.metrics, {plan.classes, spec.loss.type, loss.has_errors,
+                                assumed_targets(spec.data.dataset)});
   });
   if (!errors.empty()) throw Error(ErrorKind::usage, errors);
   return plan;
