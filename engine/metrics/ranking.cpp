@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/metrics/averaging.h"
+#include "kernels/heartbeat.h"
 
 namespace dpt {
 
@@ -104,7 +105,9 @@ Ranking rank_outputs(const Measured& of, std::size_t begin, std::size_t end) {
     }
   }
   Ranking ranking(std::move(positives));
+  constexpr std::size_t kBetweenBeats = 1024;
   for (std::size_t i = 0; i < samples; ++i) {
+    if (i % kBetweenBeats == 0) beat("ranking outputs");
     for (std::size_t c = begin; c < end; ++c) {
       if (!is_positive(of, i, c)) ranking.add_negative(of.outputs[i * classes + c]);
     }

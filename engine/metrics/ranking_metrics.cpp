@@ -76,8 +76,8 @@ MetricKind metric_kind<class Auroc>() {
       "`macro_auroc`: the area under the ROC curve of each class against the others, "
       "scikit-learn's "
       "roc_auc_score with multi_class='ovr'. A class without positive or without negative samples "
-      "has none: it is left out of the mean, and the log line has the number of these as "
-      "macro_auroc_left_out. Of evaluations only.",
+      "has none: it is left out of the mean, and the log line has the number of these under "
+      "left_out. Of evaluations only.",
       {field("average", &RankingOptions::average, kAverageDoc)});
   return ranking_kind(table, &make_auroc);
 }

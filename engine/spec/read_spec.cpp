@@ -34,7 +34,8 @@ class Checker {
     check_name();
     check_validation();
     if (is_new_) check_keep_best();
-    check_monitors();
+    // A command that reads a stored run may measure other metrics than the run monitored.
+    if (is_new_) check_monitors();
   }
 
  private:

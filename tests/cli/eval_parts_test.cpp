@@ -19,8 +19,7 @@ model:
   input: [2, 1, 1]
   layers: [{type: Flatten}, {type: Linear, name: fc, out_features: 2}]
 optimizer: {type: SGD, lr: 0.1}
-lr_schedule: {type: cosine}
-warmup: {epochs: 1}
+lr_schedule: {type: cosine, warmup: {epochs: 1}}
 train: {epochs: 3, early_stopping: {patience: 2}}
 devices: [cpu]
 )";
