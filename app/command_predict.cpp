@@ -216,9 +216,9 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
 int run_predict(const PredictOptions& options) {
   const RunIdentity run = identity_of("predict", options.target, {});
   return run_in_world(options.processes, run, [&](ProcessGroup* processes) {
-    check_replaceable("--out", options.out, "list of predictions",
-                      {"index,predict", "index,path,predict", "path,predict", "{\"index\":",
-                       "{\"path\":"});
+    check_replaceable(
+        "--out", options.out, "list of predictions",
+        {"index,predict", "index,path,predict", "path,predict", "{\"index\":", "{\"path\":"});
     return predict_in_world(options, processes);
   });
 }
