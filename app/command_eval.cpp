@@ -96,7 +96,7 @@ void choose_kept(const EvalOptions& options, Job& job) {
       is_hot || (!options.predictions.empty() && (options.probabilities || !job.keeps_confidence));
 }
 
-/// What is printed of a checkpoint.
+/// Results of a checkpoint, as they are printed.
 struct Evaluated {
   const std::string& path;
   const WeightsChoice& weights;

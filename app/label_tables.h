@@ -1,5 +1,5 @@
-// What dpt eval says of the labels of multi-hot targets: scores at a threshold, and the threshold
-// with the best F1.
+// Tables of dpt eval about the labels of multi-hot targets: scores at a threshold, and the
+// threshold with the best F1.
 #pragma once
 
 #include <optional>

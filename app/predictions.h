@@ -20,7 +20,7 @@ const char* name_of_outputs(const std::string& loss);
 /// The name of a class or an output.
 std::string name_of(const std::vector<std::string>& names, std::size_t index);
 
-/// How the labels of a sample stand in one field of a CSV file.
+/// Form in which the labels of a sample stand in one field of a CSV file.
 struct LabelText {
   std::vector<std::string> names;
   std::vector<double> thresholds;  ///< as threshold_of: an output above its own is a label
@@ -40,8 +40,8 @@ LabelText label_text(const TrainSpec& spec, std::vector<std::string> names);
 
 /// A CSV file of the samples of a split, in their order: of samples with labels the label and the
 /// prediction with its output, or with `all_outputs` also those of all classes; of others each
-/// output and its target. `labels`: where they stand in one column, labels and
-/// predicted_labels too.
+/// output and its target. If `labels` has a separator, also the columns labels and
+/// predicted_labels.
 std::string predictions_table(const Job& job, const Split& split, const SampleResults& samples,
                               bool all_outputs, const LabelText& labels);
 

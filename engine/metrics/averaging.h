@@ -1,4 +1,4 @@
-// How a metric that each class has becomes one number: `average` of f1, auroc and others.
+// Averages over classes: `average` of f1, auroc and others.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// How often each class was predicted, and how often that was right: what precision, recall and F1
-// are made from.
+// Counts of predictions and right predictions for each class, from which precision, recall and F1
+// are computed.
 #pragma once
 
 #include <cstdint>

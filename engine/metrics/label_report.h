@@ -1,4 +1,4 @@
-// How well each label of multi-hot targets is predicted: what an evaluation of such targets says
+// Scores of each label of multi-hot targets, which an evaluation of such targets reports
 // besides its metrics.
 #pragma once
 

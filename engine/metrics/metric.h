@@ -30,10 +30,10 @@ struct Measured {
   /// The most that a sample adds to a sum of SampleSum::matches: 1 if the sum is of shares, the
   /// number of outputs if it is of right outputs.
   double matches_per_sample = 1;
-  /// What the outputs say of each sample that counts, `classes` each; empty unless a metric needs
-  /// them (Metric::needs_outputs).
+  /// Outputs of each sample that counts (probabilities, if the loss has some), `classes` each;
+  /// empty unless a metric needs them (Metric::needs_outputs).
   std::span<const float> outputs{};
-  /// Of multi-hot targets, for each of `outputs`: 1 if the target is above 0.5. Empty: samples have
+  /// Multi-hot targets, for each of `outputs`: 1 if the target is above 0.5. Empty: samples have
   /// labels.
   std::span<const std::uint8_t> hot{};
 };

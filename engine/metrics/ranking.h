@@ -1,4 +1,4 @@
-// How well scores rank positives above negatives: the area under the ROC curve, average precision,
+// Quality of a ranking of positives above negatives: area under the ROC curve, average precision,
 // and the threshold with the best F1.
 #pragma once
 

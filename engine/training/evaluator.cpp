@@ -30,7 +30,7 @@ double target_spread(const Split& split, const std::vector<std::size_t>& positio
   return sum;
 }
 
-/// What metrics that look at the outputs need besides the sums.
+/// Values that metrics of the outputs need in addition to the sums.
 struct OutputsOfSamples {
   std::span<const float> outputs;
   std::vector<float> chosen;  ///< `outputs`, unless all samples count

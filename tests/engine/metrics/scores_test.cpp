@@ -157,7 +157,7 @@ TEST_CASE("a threshold lies between neighbouring scores, also where fp32 has non
   const float above = std::nextafter(0.5F, 1.0F);
   CHECK(static_cast<float>(best({above}, {0.5F}).threshold) == 0.5F);
   CHECK(best({above}, {0.5F}).f1 == 1);
-  // Of equal F1 the highest: {1} and {1, 0.25} of two positives and two negatives.
+  // The highest of equal F1: {1} and {1, 0.25} of two positives and two negatives.
   CHECK(best({1.0F, 0.125F}, {0.5F, 0.25F}).threshold == 0.75);
 }
 
