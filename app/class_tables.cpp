@@ -21,17 +21,6 @@ constexpr std::size_t kMostDense = 1000;
 
 using Confusion = std::pair<std::pair<std::int32_t, std::int32_t>, std::int64_t>;
 
-/// A name for a column of a table: as it may be shown, and not too long.
-std::string shown_name(const std::string& name) {
-  constexpr std::size_t kMost = 24;
-  const std::string text = printable(name);
-  if (text.size() <= kMost) return text;
-  std::size_t end = kMost - 3;
-  // Not within a character of UTF-8.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;
-  return text.substr(0, end) + "...";
-}
-
 std::string scores_line(const std::string& name, std::size_t width, const ClassScores& scores) {
   return fmt::format("  {:<{}}  {:>9.4f}  {:>6.4f}  {:>6.4f}  {:>7}\n", name, width,
                      scores.precision, scores.recall, scores.f1, scores.support);
@@ -112,6 +101,16 @@ std::string most_confused(const EvaluatedClasses& of) {
 }
 
 }  // namespace
+
+std::string shown_name(const std::string& name) {
+  constexpr std::size_t kMost = 24;
+  const std::string text = printable(name);
+  if (text.size() <= kMost) return text;
+  std::size_t end = kMost - 3;
+  // Not within a character of UTF-8.
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;
+  return text.substr(0, end) + "...";
+}
 
 std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& split,
                                                  const EvalResult& result) {

@@ -24,6 +24,9 @@ std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& sp
 /// All of it as fields; docs/evaluation.md says which.
 void add_classes(Json& out, const EvaluatedClasses& classes);
 
+/// A name as a column of a table shows it: without control characters, and not too long.
+std::string shown_name(const std::string& name);
+
 /// Tables for people: all of few classes, the worst of many.
 std::string text_of_classes(const EvaluatedClasses& classes);
 

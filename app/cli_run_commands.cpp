@@ -177,7 +177,8 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
   eval->add_option("target", options->target, "Run folder or checkpoint file")->required();
   eval->add_option("overrides", options->overrides,
                    "Replaces a value of the stored config that says where the data is or what "
-                   "evaluates it, e.g. data.root=/elsewhere");
+                   "evaluates it, e.g. data.root=/elsewhere; or a config (.yaml) whose data "
+                   "section names the samples to evaluate in place of the run's");
   eval->add_option("--split", options->split,
                    "The split to evaluate (default: test if there is one, else val)")
       ->check(CLI::IsMember({"train", "val", "test"}));
@@ -208,6 +209,9 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
                  "Print the tables of classes even if stdout is not a terminal: precision, recall, "
                  "F1, confusions, calibration")
       ->excludes(json);
+  eval->add_flag("--best-thresholds", options->best_thresholds,
+                 "Add to the table of labels the threshold of each label with the largest F1 on "
+                 "this split; for multi_hot targets");
   add_process_options(eval, options->processes);
   set_body_of_processes(eval, body, options, run_eval);
 }

@@ -71,6 +71,13 @@ DataSets open_or_list_problems(const TrainSpec& spec, DataRequirements requireme
   throw Error(ErrorKind::data, problems);
 }
 
+/// Returns the targets that metrics are checked for before the data is opened.
+TargetKind assumed_targets(const Variant& dataset) {
+  const DatasetKind& kind = dataset_kind(dataset);
+  const bool is_hot = kind.declares && kind.declares(dataset).targets == TargetKind::multi_hot;
+  return is_hot ? TargetKind::multi_hot : TargetKind::class_index;
+}
+
 /// Returns the outputs of the last layer where its options say them, for a network whose shapes are
 /// wrong; else 0.
 std::int64_t written_outputs(const ModelSpec& model) {
@@ -207,8 +214,8 @@ class ConfigCheck {
       const LossContext context{plan_.classes, {}, equal};
       const Loss loss = make_loss(spec_.loss, context);
       make_mixed_loss(spec_, context, loss);
-      make_metrics(spec_.metrics,
-                   {plan_.classes, spec_.loss.type, loss.has_errors, TargetKind::class_index});
+      make_metrics(spec_.metrics, {plan_.classes, spec_.loss.type, loss.has_errors,
+                                   assumed_targets(spec_.data.dataset)});
     });
   }
 

@@ -13,6 +13,7 @@
 #include "app/commands.h"
 #include "app/console.h"
 #include "app/gate.h"
+#include "app/label_tables.h"
 #include "app/model_changes.h"
 #include "app/predictions.h"
 #include "app/run_evaluation.h"
@@ -29,9 +30,9 @@ constexpr CheckpointUse kToEvaluate{"eval", "evaluate", "evaluated"};
 
 /// Refuses to measure a checkpoint on other data than the run's, unless that is allowed. Returns
 /// the difference that was allowed.
-std::string check_same_data(const std::string& path, const CheckpointHeader& header, const Job& job,
-                            const std::string& split, bool is_allowed) {
-  const std::string difference = difference_from_run(path, header, job, split);
+std::string check_same_data(const std::string& path, const CheckpointHeader& header,
+                            const EvaluationJob& evaluation, bool is_allowed) {
+  const std::string difference = difference_from_run(path, header, evaluation);
   if (!difference.empty() && !is_allowed) {
     fail(ErrorKind::data,
          "{}: {}. Restore the data, give its folder with data.root=DIR, or evaluate on this "
@@ -48,6 +49,12 @@ void warn_of(const std::string& path, const std::string& text, Gate& gate) {
   gate.note(text);
 }
 
+/// Says what allowed other data than the run's.
+std::string allowed_by(const EvaluationSpec& config) {
+  return fmt::format(" ({})",
+                     config.data_config.empty() ? "--allow-other-data" : config.data_config);
+}
+
 /// Prints the line of a split, and one for each class of the metrics that have classes.
 void print_result(const std::string& weights, const EvalResult& result) {
   fmt::print("{}: {} split, {} samples", weights, result.split, result.n);
@@ -55,6 +62,9 @@ void print_result(const std::string& weights, const EvalResult& result) {
   fmt::print(": loss {:.4f}", result.loss);
   if (result.accuracy) fmt::print(", accuracy {:.4f}", *result.accuracy);
   for (const auto& [metric, value] : result.metrics) fmt::print(", {} {:.4f}", metric, value);
+  for (const auto& [metric, count] : result.left_out) {
+    fmt::print(", {} class{} left out of {}", count, count == 1 ? "" : "es", metric);
+  }
   fmt::print("\n");
   for (const auto& [metric, values] : result.by_class) {
     for (const auto& [of, value] : values) fmt::print("  {} of {}: {:.4f}\n", metric, of, value);
@@ -69,6 +79,66 @@ void name_left_out(const Job& job) {
   }
 }
 
+/// Refuses requirements on another split than the one that is evaluated.
+void check_required_split(const EvalOptions& options, const Gate& gate, const Job& job,
+                          const std::string& name) {
+  for (const Requirement& requirement : gate.requirements()) {
+    if (requirement.results == name) continue;
+    // Nothing says which split is meant, and that one has no samples.
+    if (options.split.empty() && requirement.results == "test") split_by_name(job, "test");
+    fail(ErrorKind::usage, "--require {}: expected a metric of the evaluated split, {}",
+         requirement.text, name);
+  }
+}
+
+/// Decides what the evaluation keeps of each sample.
+void choose_kept(const EvalOptions& options, Job& job) {
+  const TargetKind targets = job.loss.targets.kind;
+  const bool is_hot = targets == TargetKind::multi_hot;
+  if (options.best_thresholds && !is_hot) {
+    fail(ErrorKind::usage,
+         "--best-thresholds: the data's targets are {}: expected multi_hot targets, whose labels "
+         "have thresholds",
+         text_of(targets));
+  }
+  job.keeps_confidence = has_labels(targets);
+  job.keeps_outputs =
+      is_hot || (!options.predictions.empty() && (options.probabilities || !job.keeps_confidence));
+}
+
+/// Results of a checkpoint, as they are printed.
+struct Evaluated {
+  const std::string& path;
+  const WeightsChoice& weights;
+  const EvalResult& result;
+  std::optional<EvaluatedClasses> classes;
+  std::optional<EvaluatedLabels> labels;
+  const std::vector<std::string>& other_model;
+  const std::string& other_data;
+};
+
+void print_json(const EvalOptions& options, const Evaluated& of) {
+  Json out = {{"split", of.result.split}, {"n", of.result.n}, {"loss", of.result.loss}};
+  if (of.result.unreadable > 0) out["unreadable"] = of.result.unreadable;
+  add_values(out, of.result);
+  if (of.classes) add_classes(out, *of.classes);
+  if (of.labels) add_labels(out, *of.labels, options.best_thresholds);
+  if (of.weights.has_average) out["weights"] = of.weights.name;
+  if (!of.other_model.empty()) out["other_model"] = of.other_model;
+  if (!of.other_data.empty()) out["other_data"] = of.other_data;
+  fmt::print("{}\n", json_text(out));
+}
+
+void print_text(const EvalOptions& options, const Evaluated& of) {
+  print_result(of.path + of.weights.words(), of.result);
+  // Programs that read the lines above are spared the tables.
+  const bool wants_tables = options.table || options.best_thresholds || isatty(STDOUT_FILENO) == 1;
+  if (of.classes && wants_tables) fmt::print("{}", text_of_classes(*of.classes));
+  if (of.labels && wants_tables) {
+    fmt::print("{}", text_of_labels(*of.labels, options.best_thresholds));
+  }
+}
+
 int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gate) {
   // The checkpoint is rank 0's to read.
   const bool reads = !processes || processes->is_first();
@@ -80,28 +150,16 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
   EvaluationSpec config = spec_for_evaluation(header, path, options.overrides, options.devices);
   check_model_changes(path, config.changes, "eval", options.allow_other_model,
                       ", or evaluate the weights in this model with --allow-other-model");
-  Job job = load_job(std::move(config.spec), processes,
-                     options.split.empty()     ? UsedFiles::default_split
-                     : options.split == "test" ? UsedFiles::test
-                                               : UsedFiles::train,
-                     header.classes);
-  const std::string name = !options.split.empty()       ? options.split
-                           : job.splits.test.size() > 0 ? "test"
-                                                        : "val";
+  const bool any_data = options.allow_other_data || !config.data_config.empty();
+  EvaluationJob evaluation =
+      load_evaluation(std::move(config.spec), header, options.split, any_data, processes);
+  Job& job = evaluation.job;
+  const std::string& name = evaluation.split;
   const Split& split = split_by_name(job, name);
-  for (const Requirement& requirement : gate.requirements()) {
-    if (requirement.results != name) {
-      // Nothing says which split is meant, and that one has no samples.
-      if (options.split.empty() && requirement.results == "test") split_by_name(job, "test");
-      fail(ErrorKind::usage, "--require {}: expected a metric of the evaluated split, {}",
-           requirement.text, name);
-    }
-  }
+  check_required_split(options, gate, job, name);
   measure_top5(job);
   check_metrics_of(gate.requirements(), job.metrics);
-  const bool labelled = has_labels(job.loss.targets.kind);
-  job.keeps_outputs = !options.predictions.empty() && (options.probabilities || !labelled);
-  job.keeps_confidence = labelled;
+  choose_kept(options, job);
   compare_and_connect(
       job, {{"--split", name}, {"--predictions", job.keeps_outputs ? "with outputs" : ""}});
   if (!reads) {
@@ -110,9 +168,9 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
     name_left_out(job);
     return 0;
   }
-  const std::string other_data = check_same_data(path, header, job, name, options.allow_other_data);
+  const std::string other_data = check_same_data(path, header, evaluation, any_data);
   warn_of(path, text_of_changes(config.changes), gate);
-  warn_of(path, other_data.empty() ? other_data : other_data + " (--allow-other-data)", gate);
+  warn_of(path, other_data.empty() ? other_data : other_data + allowed_by(config), gate);
   const Checkpoint checkpoint = load_checkpoint(path, job.plan);
   const WeightsChoice chosen = choose_weights(checkpoint, options.use, job.spec, path);
 
@@ -122,25 +180,18 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
   const EvalResult result = evaluate_on_ranks(job, split, name, weights.params);
   name_left_out(job);
   if (!options.predictions.empty()) {
-    const std::string table = predictions_table(job, split, result.samples, job.keeps_outputs);
+    const std::string table = predictions_table(job, split, result.samples, job.keeps_outputs,
+                                                label_text(job.spec, split.source->classes()));
     write_results(options.predictions, std::as_bytes(std::span(table)));
   }
-  const std::optional<EvaluatedClasses> classes = evaluate_classes(job, split, result);
-  if (options.json) {
-    Json out = {{"split", name}, {"n", result.n}, {"loss", result.loss}};
-    if (result.unreadable > 0) out["unreadable"] = result.unreadable;
-    add_values(out, result);
-    if (classes) add_classes(out, *classes);
-    if (chosen.has_average) out["weights"] = chosen.name;
-    if (!config.changes.empty()) out["other_model"] = config.changes;
-    if (!other_data.empty()) out["other_data"] = other_data;
-    fmt::print("{}\n", json_text(out));
-  } else {
-    print_result(path + chosen.words(), result);
-    // Programs that read the lines above are spared the tables.
-    const bool wants_tables = options.table || isatty(STDOUT_FILENO) == 1;
-    if (classes && wants_tables) fmt::print("{}", text_of_classes(*classes));
-  }
+  const Evaluated evaluated{path,
+                            chosen,
+                            result,
+                            evaluate_classes(job, split, result),
+                            evaluate_labels(job, split, result),
+                            config.changes,
+                            other_data};
+  options.json ? print_json(options, evaluated) : print_text(options, evaluated);
   Json values = {{"n", result.n}, {"loss", result.loss}};
   add_values(values, result);
   gate.judge({Json{{name, values}}, {}}, path);

@@ -165,7 +165,8 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
     return chosen;
   });
 
-  const PredictionLines lines(options, job, *parts[0].source, inputs.are_data());
+  const PredictionLines lines(options, job, *parts[0].source, inputs.are_data(),
+                              label_text(of_run, header.classes));
   std::int64_t n = 0, bad = 0;
   for (const PredictedPart& part : parts) n += static_cast<std::int64_t>(part.indices.size());
   std::string kept = lines.first();
@@ -215,9 +216,9 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
 int run_predict(const PredictOptions& options) {
   const RunIdentity run = identity_of("predict", options.target, {});
   return run_in_world(options.processes, run, [&](ProcessGroup* processes) {
-    check_replaceable("--out", options.out, "list of predictions",
-                      {"index,prediction", "index,path,prediction", "path,prediction",
-                       "{\"index\":", "{\"path\":"});
+    check_replaceable(
+        "--out", options.out, "list of predictions",
+        {"index,predict", "index,path,predict", "path,predict", "{\"index\":", "{\"path\":"});
     return predict_in_world(options, processes);
   });
 }

@@ -130,7 +130,9 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, Missin
   if (used == UsedFiles::all || used == UsedFiles::train || (defaults && !sets.test)) {
     sets.train = cached(sets.train, "train.pack");
   }
-  if (used == UsedFiles::all || used == UsedFiles::train) sets.val = cached(sets.val, "val.pack");
+  if (used == UsedFiles::all || used == UsedFiles::train || used == UsedFiles::val) {
+    sets.val = cached(sets.val, "val.pack");
+  }
   if (used == UsedFiles::all || used == UsedFiles::test || defaults) {
     sets.test = cached(sets.test, "test.pack");
   }
@@ -149,6 +151,8 @@ void read_header(const std::string& text, CheckpointHeader& header) {
   if (fields.contains("sample_type")) {
     header.sample_type = sample_type_of(fields.at("sample_type").get<std::string>());
   }
+  header.test_fingerprint = fields.at("test_fingerprint").get<std::string>();
+  header.val_fingerprint = fields.at("val_fingerprint").get<std::string>();
 }
 
 void share_header(ProcessGroup& processes, CheckpointHeader& header) {
@@ -156,6 +160,8 @@ void share_header(ProcessGroup& processes, CheckpointHeader& header) {
   if (header.targets) fields["targets"] = name_of(*header.targets);
   fields["features"] = header.features;
   if (header.sample_type) fields["sample_type"] = name_of(*header.sample_type);
+  fields["test_fingerprint"] = header.test_fingerprint;
+  fields["val_fingerprint"] = header.val_fingerprint;
   const std::string said = processes.share("header of the checkpoint", json_text(fields));
   read_said(0, "header of the checkpoint", [&] { read_header(said, header); });
 }
@@ -164,14 +170,11 @@ void say_notes(const DataSets& sets) {
   for (const std::string& note : sets.notes) say("note: " + note);
 }
 
-Job load_job(TrainSpec spec, ProcessGroup* processes, UsedFiles used,
-             const std::vector<std::string>& known_classes) {
+Job load_job(TrainSpec spec, ProcessGroup* processes, UsedFiles used) {
   if (processes) processes->introduce(devices_of_process(spec.devices, processes->world()));
   Plan plan = make_plan(spec);
   check_outputs(spec, plan.classes);
-  DataRequirements requirements = data_requirements(spec, plan);
-  requirements.known_classes = known_classes;
-  DataSets sets = open_dataset(spec.data.dataset, requirements);
+  DataSets sets = open_dataset(spec.data.dataset, data_requirements(spec, plan));
   if (!processes || processes->is_first()) say_notes(sets);
   return job_of(std::move(spec), std::move(plan), std::move(sets), processes, used);
 }

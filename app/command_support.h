@@ -51,14 +51,11 @@ void check_outputs(const TrainSpec& spec, std::int64_t outputs);
 
 /// Whose samples will be read: caches (data.cache) are made for these. `default_split`: those of
 /// the test files, or where there are none of the training files.
-enum class UsedFiles : std::uint8_t { all, train, test, default_split, none };
+enum class UsedFiles : std::uint8_t { all, train, val, test, default_split, none };
 
 /// Opens the data and builds everything up to, but without, the devices. Collective over
 /// `processes`, if there are any, which are introduced to each other before the data is opened.
-/// `known_classes`: those of the checkpoint that the data is for, which its samples then have by
-/// name; empty where the data decides.
-Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used = UsedFiles::all,
-             const std::vector<std::string>& known_classes = {});
+Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used = UsedFiles::all);
 
 /// The second half of it: the job of a spec, its plan and its data.
 Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes = nullptr,
@@ -71,8 +68,8 @@ enum class MissingCache : std::uint8_t { make, leave };
 /// data that has no pictures, and as with_packed_cache.
 DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, MissingCache missing);
 
-/// Collective: config, classes, targets and kind of samples of the checkpoint of rank 0, which
-/// alone reads it, in `header` on all processes.
+/// Collective: config, classes, targets, kind of samples and fingerprints of the checkpoint of
+/// rank 0, which alone reads it, in `header` on all processes.
 void share_header(ProcessGroup& processes, CheckpointHeader& header);
 
 /// Says what should be said of data once: which classes have no samples.

@@ -1,6 +1,7 @@
 #include "app/prediction_lines.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "app/predictions.h"
 #include "engine/spec/secrets.h"
@@ -9,10 +10,11 @@
 namespace dpt {
 
 PredictionLines::PredictionLines(const PredictOptions& options, const Job& job,
-                                 const DataSource& samples, bool are_data)
+                                 const DataSource& samples, bool are_data, LabelText labels)
     : has_index_(are_data),
       has_path_(samples.resizes()),
       names_(samples.classes()),
+      labels_(std::move(labels)),
       output_(name_of_outputs(job.spec.loss.type)),
       width_(static_cast<std::size_t>(job.plan.classes)),
       top_(static_cast<std::size_t>(options.top)),
@@ -27,6 +29,7 @@ std::string PredictionLines::first() const {
     const std::string number = k > 1 ? fmt::format("_{}", k) : std::string();
     text += fmt::format(",prediction{0},prediction_name{0},{1}{0}", number, output_);
   }
+  if (labels_) text += ",predicted_labels";
   for (std::size_t c = 0; !labelled_ && c < width_; ++c) {
     text += "," + csv_field("prediction_" + name_of(names_, c));
   }
@@ -56,10 +59,12 @@ std::string PredictionLines::csv_line(const Name& name, std::span<const float> o
                                       const std::string* problem) const {
   std::string text = has_index_ ? std::to_string(name.index) : std::string();
   if (has_path_) text += (has_index_ ? "," : "") + csv_field(name.path);
-  if (problem) return text + std::string(labelled_ ? 3 * top_ : width_, ',') + "\n";
+  const std::size_t fields = (labelled_ ? 3 * top_ : width_) + (labels_ ? 1 : 0);
+  if (problem) return text + std::string(fields, ',') + "\n";
   for (const std::size_t c : classes) {
     text += fmt::format(",{},{},{:.9g}", c, csv_field(name_of(names_, c)), outputs[c]);
   }
+  if (labels_) text += "," + csv_field(labels_.predicted(outputs));
   for (std::size_t c = 0; !labelled_ && c < width_; ++c) {
     text += fmt::format(",{:.9g}", outputs[c]);
   }
@@ -89,6 +94,7 @@ std::string PredictionLines::json_line(const Name& name, std::span<const float> 
       add(top.back(), c);
     }
   }
+  if (labels_) line["predicted_labels"] = labels_.names_above(outputs);
   for (std::size_t c = 0; !labelled_ && c < width_; ++c) {
     line["prediction_" + name_of(names_, c)] = outputs[c];
   }

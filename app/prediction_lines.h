@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/predicted_samples.h"
+#include "app/predictions.h"
 #include "engine/training/evaluator.h"
 
 namespace dpt {
@@ -15,9 +16,9 @@ namespace dpt {
 /// Writes a line for each sample.
 class PredictionLines {
  public:
-  /// `samples` are the first ones of the job.
+  /// `samples` are the first ones of the job, `labels` how the run's data writes several labels.
   PredictionLines(const PredictOptions& options, const Job& job, const DataSource& samples,
-                  bool are_data);
+                  bool are_data, LabelText labels);
 
   /// The first line; empty where there is none.
   std::string first() const;
@@ -40,6 +41,7 @@ class PredictionLines {
 
   bool has_index_, has_path_;
   std::vector<std::string> names_;
+  LabelText labels_;
   std::string output_;
   std::size_t width_, top_;
   bool labelled_, json_;

@@ -4,9 +4,13 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
+
+#include <fmt/ranges.h>
 
 #include "engine/data/target_rows.h"
 #include "engine/data/wrapped_source.h"
+#include "engine/metrics/label_counts.h"
 #include "engine/spec/secrets.h"
 
 namespace dpt {
@@ -78,10 +82,12 @@ std::string labels_table(const Job& job, const Split& split, const SampleResults
 }
 
 /// Of samples without labels: each output's target and what the output says of it.
-std::string outputs_table(const Split& split, const SampleResults& samples) {
+std::string outputs_table(const Split& split, const SampleResults& samples,
+                          const LabelText& labels) {
   const auto width = static_cast<std::size_t>(split.source->targets().values);
   TargetRows targets(split);
   std::string text = first_names(split);
+  if (labels) text += ",labels,predicted_labels";
   for (const char* what : {"target", "prediction"}) {
     for (std::size_t c = 0; c < width; ++c) {
       text += "," + csv_field(fmt::format("{}_{}", what, name_of(split.source->classes(), c)));
@@ -91,6 +97,10 @@ std::string outputs_table(const Split& split, const SampleResults& samples) {
   for (std::size_t i = 0; i < samples.loss.size(); ++i) {
     const std::span<const float> row = targets.values(i);
     text += first_fields(split, i);
+    if (labels) {
+      const std::span<const float> outputs = std::span(samples.outputs).subspan(i * width, width);
+      text += "," + csv_field(labels.of_targets(row)) + "," + csv_field(labels.predicted(outputs));
+    }
     for (std::size_t c = 0; c < width; ++c) text += fmt::format(",{:.9g}", row[c]);
     for (std::size_t c = 0; c < width; ++c) {
       text += fmt::format(",{:.9g}", samples.outputs[i * width + c]);
@@ -118,9 +128,31 @@ std::string name_of(const std::vector<std::string>& names, std::size_t index) {
 }
 
 std::string predictions_table(const Job& job, const Split& split, const SampleResults& samples,
-                              bool all_outputs) {
+                              bool all_outputs, const LabelText& labels) {
   return has_labels(split.source->targets().kind) ? labels_table(job, split, samples, all_outputs)
-                                                  : outputs_table(split, samples);
+                                                  : outputs_table(split, samples, labels);
+}
+
+std::vector<std::string> LabelText::names_above(std::span<const float> outputs) const {
+  std::vector<std::string> above;
+  for (std::size_t c = 0; c < outputs.size(); ++c) {
+    if (outputs[c] > threshold_of(thresholds, c)) above.push_back(name_of(names, c));
+  }
+  return above;
+}
+
+std::string LabelText::predicted(std::span<const float> outputs) const {
+  return fmt::format("{}", fmt::join(names_above(outputs), std::string_view(&separator, 1)));
+}
+
+std::string LabelText::of_targets(std::span<const float> targets) const {
+  return LabelText{names, {}, separator}.predicted(targets);
+}
+
+LabelText label_text(const TrainSpec& spec, std::vector<std::string> names) {
+  const DatasetKind& kind = dataset_kind(spec.data.dataset);
+  const char separator = kind.declares ? kind.declares(spec.data.dataset).label_separator : '\0';
+  return {std::move(names), thresholds_of(spec.metrics), separator};
 }
 
 std::vector<std::size_t> largest_outputs(std::span<const float> outputs, std::size_t prediction,

@@ -15,18 +15,37 @@ namespace dpt {
 struct EvaluationSpec {
   TrainSpec spec;
   std::vector<std::string> changes;
+  std::string data_config;  ///< the config whose data is evaluated; empty: the run's
 };
 
 /// Reads the config of a checkpoint; `overrides` may say where the data is today and what runs the
-/// evaluation. `path` is the checkpoint's file, for messages.
+/// evaluation. A word that ends with .yaml or .yml is a config whose data section is evaluated in
+/// place of the run's. `path` is the checkpoint's file, for messages.
 EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::string& path,
                                    std::vector<std::string> overrides, const std::string& devices);
+
+/// The job of an evaluation, and the split that it is for.
+struct EvaluationJob {
+  Job job;
+  std::string split;
+  /// The split was opened alone: no other part of the data is known, and the training samples of
+  /// the job are those of the split.
+  bool is_alone = false;
+};
+
+/// Opens the data and makes the job of an evaluation. Only the files of the split are opened, if
+/// the checkpoint knows enough: its classes, and unless `any_data` the fingerprint of the split. A
+/// loss whose class_weights are balanced needs the training samples too. An empty `split` is the
+/// test split, or val if there is no test set. Collective over `processes`, if there are any.
+EvaluationJob load_evaluation(TrainSpec spec, const CheckpointHeader& header,
+                              const std::string& split, bool any_data,
+                              ProcessGroup* processes = nullptr);
 
 /// How the data of the job differs from the run's as far as that concerns the results on `split`,
 /// and what follows; empty where it does not. Results on other data would be compared that do not
 /// compare, and another number of training samples is another validation split, so that samples
 /// the weights were trained on would be taken for unseen ones.
 std::string difference_from_run(const std::string& path, const CheckpointHeader& header,
-                                const Job& job, const std::string& split);
+                                const EvaluationJob& of);
 
 }  // namespace dpt

@@ -160,7 +160,10 @@ DataSets open_cifar(const CifarFacts& facts, const Variant& options,
   const std::string folder = folder_of_files(facts, root);
   check_classes(name_with_root(facts, root), facts.classes.size(), requirements);
   check_shape(name_with_root(facts, root), kShape, requirements);
-  return {read_part(facts, folder, DataPart::train), read_part(facts, folder, DataPart::test)};
+  DataSets sets;
+  if (requirements.wants(DataPart::train)) sets.train = read_part(facts, folder, DataPart::train);
+  if (requirements.wants(DataPart::test)) sets.test = read_part(facts, folder, DataPart::test);
+  return sets;
 }
 
 /// Records have labels, whatever they are.

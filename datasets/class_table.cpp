@@ -222,7 +222,12 @@ std::string difference_of_classes(const std::vector<std::string>& expected,
 }
 
 void check_class_tables(DataSets& sets, const std::vector<std::string>& known) {
-  const std::vector<std::string>& classes = sets.train->classes();
+  // The part that was opened alone stands for all.
+  const DataSource* first = sets.train ? sets.train.get()
+                            : sets.val ? sets.val.get()
+                                       : sets.test.get();
+  if (!first) return;
+  const std::vector<std::string>& classes = first->classes();
   const auto are_equal = [&](const std::vector<std::string>& others) {
     // Numbers mean themselves: without a model there are as many as the largest label says.
     return others == classes || (are_numbers(others) && are_numbers(classes));
@@ -244,7 +249,7 @@ void check_class_tables(DataSets& sets, const std::vector<std::string>& known) {
          "data's order, or take data with the classes of the checkpoint",
          difference_of_classes(known, classes));
   }
-  if (sets.train->targets().kind != TargetKind::class_index || are_numbers(classes)) return;
+  if (first->targets().kind != TargetKind::class_index || are_numbers(classes)) return;
   for (const auto& [source, split] :
        {std::pair(sets.train.get(), "training"), std::pair(sets.val.get(), "validation"),
         std::pair(sets.test.get(), "test")}) {

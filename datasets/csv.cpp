@@ -159,17 +159,25 @@ DataSets open_csv(const Variant& variant, const DataRequirements& requirements) 
   const bool has_classes = !options.label.empty();
   ClassTable classes(has_classes ? options.classes : std::vector<std::string>(), options.train.file,
                      requirements);
-  CsvTable train = read_csv_table(options.train.file, options, nullptr, classes, requirements);
+  CsvTable train;
+  train.feature_names = requirements.features;
+  if (requirements.wants(DataPart::train)) {
+    train = read_csv_table(options.train.file, options, nullptr, classes, requirements);
+  } else {
+    classes.close(ClassOrder::numbers_first, {});
+  }
   DataSets sets;
-  const auto open = [&](const std::optional<CsvFile>& file) {
-    if (!file) return std::shared_ptr<const DataSource>();
+  const auto open = [&](DataPart part, const std::optional<CsvFile>& file) {
+    if (!file || !requirements.wants(part)) return std::shared_ptr<const DataSource>();
     return make_source(file->file, options,
                        read_csv_table(file->file, options, &train, classes, requirements),
                        requirements);
   };
-  sets.val = open(options.val);
-  sets.test = open(options.test);
-  sets.train = make_source(options.train.file, options, std::move(train), requirements);
+  sets.val = open(DataPart::val, options.val);
+  sets.test = open(DataPart::test, options.test);
+  if (requirements.wants(DataPart::train)) {
+    sets.train = make_source(options.train.file, options, std::move(train), requirements);
+  }
   return sets;
 }
 
@@ -216,6 +224,29 @@ std::string check_csv_labels(const CsvOptions& options) {
          "neither";
 }
 
+/// True for one character of ASCII that does not end or quote a field.
+bool is_separator(const std::string& text) {
+  return text.size() == 1 && text.find_first_of("\"\r\n") != 0 && text[0] > 0;
+}
+
+/// Describes a wrong use of label_separator; empty if there is none.
+std::string problem_of_separator(const CsvOptions& options) {
+  const std::string& separator = options.label_separator;
+  if (separator.empty()) return {};
+  if (!is_separator(separator)) {
+    return fmt::format("label_separator: expected one character such as '|' or ';', found '{}'",
+                       separator);
+  }
+  if (options.label.empty()) {
+    return "label_separator: expected with label, the column with the labels of each sample";
+  }
+  if (target_kind_of(options) != TargetKind::multi_hot) {
+    return fmt::format("target: expected multi_hot with label_separator, found {}",
+                       name_of(options.target));
+  }
+  return {};
+}
+
 /// What is wrong with the fields as a whole.
 std::string check_csv(const CsvOptions& options) {
   if (!options.path.empty() && !options.features.empty()) {
@@ -227,21 +258,25 @@ std::string check_csv(const CsvOptions& options) {
   if (!options.label.empty() && !options.targets.empty()) {
     return "expected label (the column of the classes) or targets (columns of numbers), found both";
   }
+  if (std::string problem = problem_of_separator(options); !problem.empty()) return problem;
   const bool is_labels = target_kind_of(options) == TargetKind::class_index;
   if (is_labels && !options.targets.empty()) {
     return "target: expected soft_labels, multi_hot or values with targets";
   }
-  if (!is_labels && !options.label.empty()) {
-    return fmt::format("target: expected labels with label, found {}: name the columns in targets",
-                       name_of(options.target));
+  if (!is_labels && !options.label.empty() && options.label_separator.empty()) {
+    return fmt::format(
+        "target: expected labels with label, found {}: name the columns in targets{}",
+        name_of(options.target),
+        options.target == CsvTarget::multi_hot
+            ? ", or say in label_separator what separates the labels of a sample in that column"
+            : "");
   }
   if (!options.targets.empty() && !options.classes.empty() &&
       options.classes.size() != options.targets.size()) {
     return fmt::format("classes: expected a name for each of the {} targets, found {}",
                        options.targets.size(), options.classes.size());
   }
-  if (options.delimiter.size() != 1 || options.delimiter.find_first_of("\"\r\n") == 0 ||
-      options.delimiter[0] <= 0) {
+  if (!is_separator(options.delimiter)) {
     return fmt::format("delimiter: expected one character such as ',' or ';', found '{}'",
                        options.delimiter);
   }
@@ -298,12 +333,18 @@ DatasetKind csv_kind() {
              "What stands in that column. name: the name of the class; classes are those of the "
              "training file, sorted (numbers by value), or those of the field classes. number: "
              "that of the class, from 0."),
+       field(
+           "label_separator", &CsvOptions::label_separator,
+           "What separates the labels of a sample in that column: one character, e.g. '|' in "
+           "cat|dog. Samples then have any number of labels, an empty field none, and targets are "
+           "multi_hot, with an output for each label. Empty: one label for each sample."),
        field("targets", &CsvOptions::targets,
              "Names of the columns with numbers, one for each output of the model (see target)."),
        field("target", &CsvOptions::target,
              "What the targets are. labels: the class (see label). soft_labels: a probability of "
              "each class, adding up to 1. multi_hot: 0 to 1 for each output, whether it applies. "
-             "values: a number for each output. auto: labels; with targets it must be named."),
+             "values: a number for each output. auto: labels, or multi_hot with label_separator; "
+             "with targets it must be named."),
        field("classes", &CsvOptions::classes,
              "Names of the classes in their order, or of the outputs; by default those of the "
              "training file, or of the columns."),
@@ -319,8 +360,12 @@ DatasetKind csv_kind() {
   kind.declares = [](const Variant& variant) {
     const auto& options = variant.as<CsvOptions>();
     const bool pictures = !options.path.empty();
-    return DeclaredSamples{pictures, target_kind_of(options), false,
-                           pictures ? DType::u8 : DType::f32, options.val.has_value()};
+    return DeclaredSamples{pictures,
+                           target_kind_of(options),
+                           false,
+                           pictures ? DType::u8 : DType::f32,
+                           options.val.has_value(),
+                           options.label_separator.empty() ? '\0' : options.label_separator[0]};
   };
   kind.outputs = [](const Variant& variant) { return outputs_of_csv(variant.as<CsvOptions>()); };
   return kind;

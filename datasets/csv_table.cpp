@@ -1,5 +1,5 @@
-// Reads a CSV file: columns of features, or the paths of pictures, with a column of class labels or
-// columns of targets.
+// Reads a CSV file: columns of features, or the paths of pictures, with a column of class labels
+// (one or several in a field) or columns of targets.
 #include "datasets/csv_table.h"
 
 #include <algorithm>
@@ -72,13 +72,9 @@ float number_in(const CsvReader& reader, std::size_t column) {
 
 // ---- Labels ------------------------------------------------------------------------------------
 
-/// The label that stands in the column.
-std::int32_t label_in(const CsvReader& reader, std::size_t column, CsvLabel type,
-                      ClassTable& classes) {
-  const std::string_view text = trimmed(reader.field(column));
-  if (text.empty()) {
-    refuse_field(reader, column, type == CsvLabel::name ? "the name of a class" : "a label");
-  }
+/// Returns the label that `text`, the field or a part of it, stands for.
+std::int32_t label_of_text(const CsvReader& reader, std::size_t column, std::string_view text,
+                           CsvLabel type, ClassTable& classes) {
   const auto place = [&] { return reader.place(column); };
   if (type == CsvLabel::name) return classes.label_of_name(text, place);
   std::int64_t value = 0;
@@ -88,6 +84,66 @@ std::int32_t label_in(const CsvReader& reader, std::size_t column, CsvLabel type
     refuse_field(reader, column, "the number of a class (label_type: number)");
   }
   return classes.label_of_number(value, place);
+}
+
+/// The label that stands in the column.
+std::int32_t label_in(const CsvReader& reader, std::size_t column, CsvLabel type,
+                      ClassTable& classes) {
+  const std::string_view text = trimmed(reader.field(column));
+  if (text.empty()) {
+    refuse_field(reader, column, type == CsvLabel::name ? "the name of a class" : "a label");
+  }
+  return label_of_text(reader, column, text, type, classes);
+}
+
+/// The labels of all lines whose fields hold several.
+struct LabelLists {
+  std::vector<std::int32_t> labels;  ///< of all lines, one after another
+  std::vector<std::size_t> ends;     ///< of each line in `labels`
+};
+
+/// Adds the labels of the line that was read last; an empty field has none.
+void add_labels(const CsvReader& reader, std::size_t column, const CsvOptions& options,
+                ClassTable& classes, LabelLists& lists) {
+  const char separator = options.label_separator.front();
+  std::string_view rest = trimmed(reader.field(column));
+  while (!rest.empty()) {
+    const std::size_t end = rest.find(separator);
+    const bool is_last = end == std::string_view::npos;
+    const std::string_view text = trimmed(rest.substr(0, end));
+    rest = is_last ? std::string_view() : rest.substr(end + 1);
+    // Several spaces are one separator.
+    if (text.empty() && separator == ' ') continue;
+    if (text.empty() || (!is_last && rest.empty())) {
+      refuse_field(
+          reader, column,
+          fmt::format("a label before and after each '{}' (data.label_separator)", separator));
+    }
+    lists.labels.push_back(label_of_text(reader, column, text, options.label_type, classes));
+  }
+  lists.ends.push_back(lists.labels.size());
+}
+
+/// Makes multi-hot targets of the labels, which are final.
+void make_hot_rows(const LabelLists& lists, std::size_t classes, const std::string& path,
+                   PictureSource::Samples& samples) {
+  constexpr std::size_t kMostTargets = std::size_t{1} << 31;
+  const std::size_t lines = lists.ends.size();
+  if (classes > 0 && lines > kMostTargets / classes) {
+    fail(ErrorKind::data,
+         "{}: {} lines with {} different labels make {} targets: expected at most {}; is "
+         "data.label_separator right?",
+         path, lines, classes, lines * classes, kMostTargets);
+  }
+  samples.targets.values = static_cast<std::int64_t>(classes);
+  samples.rows.assign(lines * classes, 0.0F);
+  samples.labels.assign(lines, 0);
+  std::size_t at = 0;
+  for (std::size_t line = 0; line < lines; ++line) {
+    for (; at < lists.ends[line]; ++at) {
+      samples.rows[line * classes + static_cast<std::size_t>(lists.labels[at])] = 1;
+    }
+  }
 }
 
 // ---- Targets -----------------------------------------------------------------------------------
@@ -217,6 +273,9 @@ void reserve_features(const CsvReader& reader, CsvTable& table) {
 }  // namespace
 
 TargetKind target_kind_of(const CsvOptions& options) {
+  if (!options.label_separator.empty() && options.target == CsvTarget::from_columns) {
+    return TargetKind::multi_hot;
+  }
   switch (options.target) {
     case CsvTarget::soft_labels:
       return TargetKind::soft_labels;
@@ -247,6 +306,8 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
   table.by_name = columns.label && options.label_type == CsvLabel::name;
   samples.targets.values = static_cast<std::int64_t>(columns.targets.size());
   std::map<std::string, std::int64_t, std::less<>> groups;
+  const bool has_lists = !options.label_separator.empty();
+  LabelLists lists;
   while (reader.next()) {
     table.lines.push_back(reader.line());
     check_picture_count(path, table.lines.size());
@@ -266,7 +327,9 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
       if (text.empty()) refuse_field(reader, *columns.group, "the name of a group");
       samples.groups.push_back(groups.emplace(text, number).first->second);
     }
-    if (columns.label) {
+    if (columns.label && has_lists) {
+      add_labels(reader, *columns.label, options, classes, lists);
+    } else if (columns.label) {
       samples.labels.push_back(label_in(reader, *columns.label, options.label_type, classes));
     } else {
       add_targets(reader, columns.targets, samples);
@@ -276,8 +339,14 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
     fail(ErrorKind::data, "{}: expected a line for each sample after the header, found none", path);
   }
   if (columns.label) {
-    if (!train) classes.close(ClassOrder::numbers_first, samples.labels);
+    std::vector<std::int32_t>& labels = has_lists ? lists.labels : samples.labels;
+    if (!train) classes.close(ClassOrder::numbers_first, labels);
     samples.classes = classes.names();
+    if (samples.classes.empty()) {
+      fail(ErrorKind::data, "{}, column {}: expected labels, found only empty fields", path,
+           options.label);
+    }
+    if (has_lists) make_hot_rows(lists, samples.classes.size(), path, samples);
     if (classes.is_from_samples()) {
       check_classes(fmt::format("{}, column {}", path, options.label), samples.classes.size(),
                     requirements);

@@ -42,6 +42,7 @@ struct CsvOptions {
   std::vector<std::string> features;
   std::string label;
   CsvLabel label_type = CsvLabel::name;
+  std::string label_separator;  ///< one character; empty: one label in each field
   std::vector<std::string> targets;
   CsvTarget target = CsvTarget::from_columns;
   std::vector<std::string> classes;
@@ -62,8 +63,9 @@ struct CsvTable {
   bool by_name = false;             ///< classes
 };
 
-/// Reads the file at `path`; `train` is what was read of the training file before, or null: then
-/// the file is that, and closes `classes`. Throws ErrorKind::data naming file, line and column.
+/// Reads the file at `path`; `train` is what was read of the training file before, or the features
+/// of the checkpoint, or null: then the file is the training file, and closes `classes`. Throws
+/// ErrorKind::data naming file, line and column.
 CsvTable read_csv_table(const std::string& path, const CsvOptions& options, const CsvTable* train,
                         ClassTable& classes, const DataRequirements& requirements);
 

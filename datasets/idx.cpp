@@ -183,7 +183,12 @@ DataSets open_idx(const std::string& name, const std::string& root, const IdxFac
                          facts ? facts->classes : std::vector<std::string>(),
                          facts ? std::optional(size) : std::nullopt, requirements);
   };
-  return {open("train", facts ? facts->train_size : 0), open("t10k", facts ? facts->test_size : 0)};
+  DataSets sets;
+  if (requirements.wants(DataPart::train)) {
+    sets.train = open("train", facts ? facts->train_size : 0);
+  }
+  if (requirements.wants(DataPart::test)) sets.test = open("t10k", facts ? facts->test_size : 0);
+  return sets;
 }
 
 DataSets open_idx_files(const IdxOptions& options, const DataRequirements& requirements) {

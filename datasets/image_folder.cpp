@@ -233,16 +233,18 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
   const auto& options = variant.as<ImageFolderOptions>();
   const std::string& root = options.root;
   check_image_root(root, requirements);
-  check_train_folder(root);
+  if (requirements.wants(DataPart::train)) check_train_folder(root);
   const PartFolders parts(options);
   FolderReport report("image_folder: " + root, requirements.leaves_out_files);
   std::map<DataPart, ListedPart> listed;
   for (const DataPart part : {DataPart::train, DataPart::val, DataPart::test}) {
-    if (parts.of(part).empty()) continue;
+    if (parts.of(part).empty() || !requirements.wants(part)) continue;
     listed[part] = list_part(root, parts.of(part), report);
     check_images(root, listed[part], part == DataPart::train, report);
   }
-  if (listed[DataPart::train].classes.empty()) report.check();
+  if (requirements.wants(DataPart::train) && listed[DataPart::train].classes.empty()) {
+    report.check();
+  }
   ClassTable table({}, fmt::format("{}/train", root), requirements);
   std::map<DataPart, LabelledFolders> folders;
   for (const auto& [part, each] : listed) {

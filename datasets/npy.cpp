@@ -326,18 +326,21 @@ DataSets open_npy(const Variant& variant, const DataRequirements& requirements) 
   DataSets sets;
   // Made for the first labels: other targets have none.
   std::optional<ClassTable> table;
-  sets.train = open_files(options.train, options, true, weighted, table, requirements);
-  const auto open = [&](const std::optional<NpyFiles>& files) {
-    if (!files) return std::shared_ptr<const NpySource>();
+  if (requirements.wants(DataPart::train)) {
+    sets.train = open_files(options.train, options, true, weighted, table, requirements);
+  }
+  const auto open = [&](DataPart part) {
+    const NpyFiles* files = files_of(options, part);
+    if (!files || !requirements.wants(part)) return std::shared_ptr<const NpySource>();
     auto source = open_files(*files, options, false, weighted, table, requirements);
-    if (source->type() != sets.train->type()) {
+    if (sets.train && source->type() != sets.train->type()) {
       fail(ErrorKind::data, "{}: expected elements of the type of {} ({}), found {}", files->images,
            options.train.images, name_of(sets.train->type()), name_of(source->type()));
     }
     return source;
   };
-  sets.val = open(options.val);
-  sets.test = open(options.test);
+  sets.val = open(DataPart::val);
+  sets.test = open(DataPart::test);
   return sets;
 }
 

@@ -85,13 +85,22 @@ const DatasetKind& dataset_kind(const Variant& options) {
 
 namespace {
 
+/// True for the files of a part that is not opened (DataRequirements::only).
+bool is_of_other_part(const std::string& field, const DataRequirements& requirements) {
+  return (field == "train" && !requirements.wants(DataPart::train)) ||
+         (field == "val" && !requirements.wants(DataPart::val)) ||
+         (field == "test" && !requirements.wants(DataPart::test));
+}
+
 /// A config stored in a checkpoint may name a variable that is not set here.
-void check_paths(const std::vector<Field>& fields, const void* object, const std::string& owner) {
+void check_paths(const std::vector<Field>& fields, const void* object, const std::string& owner,
+                 const DataRequirements& requirements) {
   for (const Field& field : fields) {
+    if (is_of_other_part(field.name, requirements)) continue;
     const std::string name = owner + "." + field.name;
     if (field.type == FieldType::object) {
       const void* nested = field.nested_const(object);
-      if (nested) check_paths(field.object->fields, nested, name);
+      if (nested) check_paths(field.object->fields, nested, name, requirements);
     }
     if (field.type != FieldType::path) continue;
     const PlainValue value = field.get(object);
@@ -101,15 +110,30 @@ void check_paths(const std::vector<Field>& fields, const void* object, const std
   }
 }
 
+/// Removes the other parts, which kinds without files open too, and checks the type of the samples.
+void keep_part(DataSets& sets, DataPart part, const DataRequirements& requirements) {
+  if (part != DataPart::train) sets.train = nullptr;
+  if (part != DataPart::test) sets.test = nullptr;
+  if (part != DataPart::val) sets.val = nullptr;
+  for (const auto& source : {sets.train, sets.test, sets.val}) {
+    if (!source || !requirements.type || source->type() == *requirements.type) continue;
+    fail(ErrorKind::data,
+         "{}: expected samples of the type of the run's ({}), found {}: u8 becomes 0 to 1, fp32 is "
+         "taken as it is",
+         source->describe(0), name_of(*requirements.type), name_of(source->type()));
+  }
+}
+
 }  // namespace
 
 DataSets open_dataset(const Variant& options, const DataRequirements& requirements) {
   const DatasetKind& kind = dataset_kind(options);
-  check_paths(options.table->fields, options.options.get(), "data");
+  check_paths(options.table->fields, options.options.get(), "data", requirements);
   try {
     DataSets sets = kind.open(options, requirements);
+    if (requirements.only) keep_part(sets, *requirements.only, requirements);
     check_class_tables(sets, requirements.known_classes);
-    if (!requirements.group.empty() && sets.train->groups().empty()) {
+    if (!requirements.group.empty() && sets.train && sets.train->groups().empty()) {
       fail(ErrorKind::usage,
            "data.val_split.group: {}: expected data with columns (csv), but the samples of {} have "
            "none: leave group out, or list the files in a CSV file with path, label and {}",

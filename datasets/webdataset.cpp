@@ -372,11 +372,13 @@ DataSets open_webdataset(const Variant& variant, const DataRequirements& require
   check_no_shared_shards(options);
   ShardLabels labels(options, requirements);
   DataSets sets;
-  sets.train =
-      open_shards(options.train, field_of(DataPart::train), options, true, labels, requirements);
+  if (requirements.wants(DataPart::train)) {
+    sets.train =
+        open_shards(options.train, field_of(DataPart::train), options, true, labels, requirements);
+  }
   const auto open = [&](DataPart part) {
     const ShardFiles* files = files_of(options, part);
-    if (!files) return std::shared_ptr<const DataSource>();
+    if (!files || !requirements.wants(part)) return std::shared_ptr<const DataSource>();
     return open_shards(*files, field_of(part), options, false, labels, requirements);
   };
   sets.val = open(DataPart::val);

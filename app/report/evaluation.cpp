@@ -129,10 +129,11 @@ ReportedEvaluation evaluate_for_report(const std::string& folder,
   EvaluationSpec config =
       spec_for_evaluation(header, report.checkpoint, options.overrides, options.devices);
   check_model_changes(report.checkpoint, config.changes, "report", false, "");
-  Job job = load_job(std::move(config.spec), nullptr, UsedFiles::default_split, header.classes);
-  report.split = job.splits.test.size() > 0 ? "test" : "val";
+  EvaluationJob evaluation = load_evaluation(std::move(config.spec), header, "", false);
+  Job& job = evaluation.job;
+  report.split = evaluation.split;
   const Split& split = split_by_name(job, report.split);
-  const std::string difference = difference_from_run(report.checkpoint, header, job, report.split);
+  const std::string difference = difference_from_run(report.checkpoint, header, evaluation);
   if (!difference.empty()) fail(ErrorKind::data, "{}: {}", report.checkpoint, difference);
   measure_top5(job);
   job.keeps_confidence = has_labels(job.loss.targets.kind);
@@ -148,6 +149,7 @@ ReportedEvaluation evaluate_for_report(const std::string& folder,
   report.metrics.assign(result.metrics.begin(), result.metrics.end());
   report.outputs = name_of_outputs(job.spec.loss.type);
   report.classes = evaluate_classes(job, split, result);
+  report.labels = evaluate_labels(job, split, result);
   SampleChoice(job, split, result.samples).choose(options.samples, report);
   return report;
 }

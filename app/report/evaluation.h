@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/class_tables.h"
+#include "app/label_tables.h"
 
 namespace dpt {
 
@@ -33,6 +34,7 @@ struct ReportedEvaluation {
   std::vector<std::pair<std::string, double>> metrics;
   std::string outputs;                      ///< what they are called: "probability"
   std::optional<EvaluatedClasses> classes;  ///< absent where samples have no labels
+  std::optional<EvaluatedLabels> labels;    ///< absent unless targets are multi-hot
   /// Wrong predictions with the largest outputs; of samples without labels none.
   std::vector<ReportedSample> most_certain;
   std::vector<ReportedSample> worst;  ///< the largest losses

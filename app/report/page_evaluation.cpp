@@ -51,6 +51,55 @@ std::string scores_html(const EvaluatedClasses& of) {
   return out;
 }
 
+std::string number_html(double value) {
+  return std::isnan(value) ? "&#8211;" : fmt::format("{:.4f}", value);
+}
+
+std::string labels_html(const EvaluatedLabels& of) {
+  const std::vector<LabelScores>& labels = of.report.labels;
+  std::vector<std::size_t> rows(labels.size());
+  std::iota(rows.begin(), rows.end(), std::size_t{0});
+  const bool is_shortened = rows.size() > kMostInTable;
+  if (is_shortened) {
+    std::stable_sort(rows.begin(), rows.end(), [&](std::size_t a, std::size_t b) {
+      return labels[a].counts.f1() < labels[b].counts.f1();
+    });
+    rows.resize(kMostInTable);
+  }
+  HtmlTable table{"Scores of the labels",
+                  "scores",
+                  {"label", "precision", "recall", "F1", "AP", "samples", "threshold",
+                   "best threshold", "best F1"},
+                  {}};
+  for (const std::size_t c : rows) {
+    const LabelScores& scores = labels[c];
+    table.rows.push_back({html_name(of.names[c]), number_html(scores.counts.precision()),
+                          number_html(scores.counts.recall()), number_html(scores.counts.f1()),
+                          number_html(scores.average_precision),
+                          std::to_string(scores.counts.support),
+                          fmt::format("{:.4g}", scores.threshold),
+                          number_html(scores.best.threshold), number_html(scores.best.f1)});
+  }
+  const auto add = [&](const char* name, const LabelMeans& means) {
+    table.rows.push_back({name, number_html(means.precision), number_html(means.recall),
+                          number_html(means.f1), number_html(means.average_precision), "", "", "",
+                          ""});
+  };
+  add("macro average", of.report.macro);
+  add("micro average", of.report.micro);
+  std::string out = "<h4>Labels</h4>\n" + table.text() +
+                    "<p class=\"note\">An output above the threshold is a prediction of its "
+                    "label. The best threshold has the largest F1 on these samples: choose it on "
+                    "validation samples, not on those of the test.</p>\n";
+  if (is_shortened) {
+    out += fmt::format(
+        "<p class=\"note\">The {} worst of {} labels, by F1; <code>dpt eval --json"
+        "</code> has all.</p>\n",
+        rows.size(), labels.size());
+  }
+  return out;
+}
+
 std::int64_t confusions(const EvaluatedClasses& of, std::size_t label, std::size_t prediction) {
   const auto at = of.report.confusion.find(
       {static_cast<std::int32_t>(label), static_cast<std::int32_t>(prediction)});
@@ -170,6 +219,7 @@ std::string evaluation_html(const ReportedEvaluation& of) {
                                                       : confused_pairs_html(*of.classes)) +
            "</div><div>\n" + scores_html(*of.classes) + "</div></div>\n";
   }
+  if (of.labels) out += labels_html(*of.labels);
   return out;
 }
 

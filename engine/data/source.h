@@ -80,6 +80,9 @@ class DamagedCache : public Error {
   explicit DamagedCache(const std::string& text) : Error(ErrorKind::data, text) {}
 };
 
+/// A part of a data set with files of its own.
+enum class DataPart : std::uint8_t { train, test, val };
+
 /// What a model requires of its data: sizes to resize to and the labels that are allowed.
 struct DataRequirements {
   SampleShape input;         ///< of the model: image formats resize to it, others must match
@@ -95,6 +98,11 @@ struct DataRequirements {
   std::optional<DType> type = {};
   /// Files of the data set that cannot be samples are left out, with a note, not refused.
   bool leaves_out_files = false;
+  /// The part that is opened alone: the files of the others need not exist. Unset: all parts.
+  /// REQUIRES: known_classes, and of tables features.
+  std::optional<DataPart> only = {};
+
+  bool wants(DataPart part) const { return !only || *only == part; }
 };
 
 /// What a model says of a sample.
@@ -107,13 +115,10 @@ struct ModelOutputs {
 /// is no validation set, data.val_split holds samples out of the training set. The classes are one
 /// table.
 struct DataSets {
-  std::shared_ptr<const DataSource> train;
+  std::shared_ptr<const DataSource> train;  ///< null only if another part is opened alone
   std::shared_ptr<const DataSource> test = {}, val = {};  ///< may be null
   std::vector<std::string> notes = {};                    ///< what the user should be told once
 };
-
-/// A part of a data set with files of its own.
-enum class DataPart : std::uint8_t { train, test, val };
 
 /// What the options of a data set say of its samples, before any file is opened.
 struct DeclaredSamples {
@@ -123,6 +128,8 @@ struct DeclaredSamples {
   std::optional<DType> type;          ///< unset = the files know
   /// Has a validation set of its own; unset = the files know.
   std::optional<bool> validation = false;
+  /// Separates the labels of a sample where they stand in one column; 0 = they do not.
+  char label_separator = 0;
 };
 
 class UnreadableSamples;

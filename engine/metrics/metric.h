@@ -30,15 +30,24 @@ struct Measured {
   /// The most that a sample adds to a sum of SampleSum::matches: 1 if the sum is of shares, the
   /// number of outputs if it is of right outputs.
   double matches_per_sample = 1;
+  /// Outputs of each sample that counts (probabilities, if the loss has some), `classes` each;
+  /// empty unless a metric needs them (Metric::needs_outputs).
+  std::span<const float> outputs{};
+  /// Multi-hot targets, for each of `outputs`: 1 if the target is above 0.5. Empty: samples have
+  /// labels.
+  std::span<const std::uint8_t> hot{};
 };
 
 struct Metric {
   std::string name;             ///< "accuracy_top5"
   std::vector<MetricSum> sums;  ///< what the loss adds up for it
   bool in_training = true;      ///< false: only evaluations measure it, because it needs labels
+  bool needs_outputs = false;   ///< of all samples (Measured::outputs)
   std::function<double(const Measured&)> value;
   /// The same for each class, by the class's name; null: it has no such parts.
   std::function<NamedValues(const Measured&)> by_class;
+  /// The number of classes that the value leaves out; null: none ever.
+  std::function<std::int64_t(const Measured&)> left_out;
 };
 
 /// What a metric is made for.
@@ -53,11 +62,14 @@ struct MetricKind {
   const ObjectTable* table;
   Direction better;
   TargetKinds targets;  ///< that it can be of
-  std::string stem;     ///< the names of its metrics begin with it, and those of no other kind
+  /// The names of its metrics begin with it, or with an average and it; those of no other kind do.
+  std::string stem;
   /// The rest of the name; null: there is none.
   std::string (*suffix)(const Variant& options);
   /// Throws ErrorKind::usage for options that do not fit. The name is filled in by make_metrics.
   Metric (*make)(const Variant& options, const MetricContext& context);
+  /// The beginning of the name, before "_" and the stem: an Average; null: there is none.
+  std::string (*average)(const Variant& options) = nullptr;
 };
 
 /// Defined for each metric in its own .cpp.
@@ -74,6 +86,8 @@ struct MetricSet {
   std::vector<MetricSum> sums;
   std::vector<std::size_t> first;  ///< where those of each begin
 
+  /// True if a metric needs the outputs of all samples of an evaluation.
+  bool needs_outputs() const;
   /// `measured` has the sums of all metrics.
   Measured of(std::size_t metric, Measured measured) const;
   /// What training steps measure, or with `all` every metric.
@@ -85,7 +99,7 @@ std::optional<double> take_accuracy(NamedValues& values);
 /// Whether accuracy is measured of such targets.
 bool has_accuracy(TargetKind targets);
 
-/// Throws ErrorKind::usage.
+/// Throws ErrorKind::usage, also for two metrics of one name that differ in their options.
 MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext& context);
 
 /// What a run with these metrics measures: the loss, accuracy, and the metrics.

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "engine/metrics/metric.h"
+#include "engine/metrics/averaging.h"
 
 namespace dpt {
 namespace {
@@ -20,7 +20,26 @@ const MetricKind& kind_of(const std::string& type) {
 
 std::string name_of_metric(const Variant& options) {
   const MetricKind& kind = kind_of(options.type);
-  return kind.stem + (kind.suffix ? kind.suffix(options) : std::string());
+  return (kind.average ? kind.average(options) + "_" : std::string()) + kind.stem +
+         (kind.suffix ? kind.suffix(options) : std::string());
+}
+
+/// True if the fields of two metrics of one type are equal.
+bool have_equal_options(const Variant& a, const Variant& b) {
+  return std::all_of(a.table->fields.begin(), a.table->fields.end(), [&](const Field& field) {
+    return field.get(a.options.get()) == field.get(b.options.get());
+  });
+}
+
+/// Takes an average off the beginning of a metric's name; true if there was one.
+bool take_average(std::string& name) {
+  for (const auto& average : enum_names(Average{})) {
+    const std::string prefix = std::string(average.name) + "_";
+    if (!name.starts_with(prefix)) continue;
+    name.erase(0, prefix.size());
+    return true;
+  }
+  return false;
 }
 
 /// Fails for a metric that is not of such targets as the data has.
@@ -50,6 +69,11 @@ constexpr MetricKind (*kKinds[])() = {
     &metric_kind<class PerClassAccuracy>,   //
     &metric_kind<class MeanAbsoluteError>,  //
     &metric_kind<class R2>,                 //
+    &metric_kind<class F1Score>,            //
+    &metric_kind<class PrecisionScore>,     //
+    &metric_kind<class RecallScore>,        //
+    &metric_kind<class Auroc>,              //
+    &metric_kind<class AveragePrecision>,   //
 };
 
 std::span<const MetricKind> metric_kinds() {
@@ -71,7 +95,14 @@ const VariantTable& metric_table() {
                   {"top5", "top_k"},
                   {"balanced_accuracy", "per_class_accuracy"},
                   {"mae", "mean_absolute_error"},
-                  {"R2Score", "r2"}};
+                  {"R2Score", "r2"},
+                  {"f1_score", "f1"},
+                  {"macro_f1", "f1"},
+                  {"auc", "auroc"},
+                  {"roc_auc", "auroc"},
+                  {"ap", "average_precision"},
+                  {"map", "average_precision"},
+                  {"mAP", "average_precision"}};
     return made;
   }();
   return table;
@@ -80,6 +111,11 @@ const VariantTable& metric_table() {
 Measured MetricSet::of(std::size_t metric, Measured measured) const {
   measured.sums = measured.sums.subspan(first[metric], metrics[metric].sums.size());
   return measured;
+}
+
+bool MetricSet::needs_outputs() const {
+  return std::any_of(metrics.begin(), metrics.end(),
+                     [](const Metric& metric) { return metric.needs_outputs; });
 }
 
 NamedValues MetricSet::values(const Measured& measured, bool all) const {
@@ -113,11 +149,21 @@ MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext&
     set.sums.push_back({SampleSum::none});
   }
   all.insert(all.end(), metrics.begin(), metrics.end());
+  std::vector<const Variant*> made;
   for (const Variant& options : all) {
     check_targets(options, context);
     const std::string name = name_of_metric(options);
-    const auto is_same = [&](const Metric& each) { return each.name == name; };
-    if (std::any_of(set.metrics.begin(), set.metrics.end(), is_same)) continue;
+    const auto same = std::find_if(set.metrics.begin(), set.metrics.end(),
+                                   [&](const Metric& each) { return each.name == name; });
+    if (same != set.metrics.end()) {
+      const auto at = static_cast<std::size_t>(same - set.metrics.begin());
+      if (have_equal_options(options, *made[at])) continue;
+      fail(ErrorKind::usage,
+           "metrics: expected metrics of different names, found two with the name {} that differ "
+           "in their options: remove one",
+           name);
+    }
+    made.push_back(&options);
     Metric metric = kind_of(options.type).make(options, context);
     metric.name = name;
     set.first.push_back(set.sums.size());
@@ -144,12 +190,16 @@ std::vector<std::string> measured_names(const std::vector<Variant>& metrics) {
 std::optional<Direction> better_direction(const std::string& monitor) {
   constexpr std::string_view kSplit = "val/";
   if (!monitor.starts_with(kSplit)) return std::nullopt;
-  const std::string name = monitor.substr(kSplit.size());
+  std::string name = monitor.substr(kSplit.size());
   if (name == "loss") return Direction::min;
+  const std::string whole = name;
+  const bool has_average = take_average(name);
   // The longest stem: that of accuracy begins others.
   const MetricKind* best = nullptr;
   for (const MetricKind& kind : metric_kinds()) {
-    const bool fits = kind.suffix ? name.starts_with(kind.stem) : name == kind.stem;
+    if (kind.average && !has_average) continue;
+    const std::string& rest = kind.average ? name : whole;
+    const bool fits = kind.suffix ? rest.starts_with(kind.stem) : rest == kind.stem;
     if (fits && (!best || kind.stem.size() > best->stem.size())) {
       best = &kind;
     }

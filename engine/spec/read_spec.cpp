@@ -37,7 +37,8 @@ class Checker {
     check_validation();
     check_normalize();
     if (is_new_) check_keep_best();
-    check_monitors();
+    // A command that reads a stored run may measure other metrics than the run monitored.
+    if (is_new_) check_monitors();
   }
 
  private:
@@ -406,7 +407,8 @@ TrainSpec load_spec_to_predict(const Catalog& catalog, const std::string& text,
   }
   // It asks for samples that are held out.
   if (YamlNode* train = tree.find("train")) remove_child(*train, "early_stopping");
-  read_tree(catalog, tables, tree, files, Labels::not_needed, Author::dpt, result);
+  read_tree(catalog, tables, tree, files,
+            samples.needs_labels ? Labels::needed : Labels::not_needed, Author::dpt, result);
   return spec_or_throw(std::move(result));
 }
 

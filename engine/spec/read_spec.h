@@ -77,6 +77,7 @@ struct DataToPredict {
   /// A config of which the data section and the seed count; empty = those of the stored config.
   std::string config;
   std::vector<std::string> overrides;  ///< of the data section
+  bool needs_labels = false;           ///< they are evaluated, not only predicted
 };
 
 /// The config stored in `file`, as load_stored_spec, with other data. What only training needs of

@@ -5,6 +5,7 @@
 
 #include "engine/data/target_rows.h"
 #include "engine/training/run_ranks.h"
+#include "kernels/common/sample_sums.h"
 
 namespace dpt {
 namespace {
@@ -43,6 +44,26 @@ void count_left_out(const Split& split, EvalResult& result) {
     samples.label[i] = split.source->label(split.indices[i]);
   }
   result.n -= result.unreadable;
+}
+
+/// Values that metrics of the outputs need in addition to the sums.
+struct OutputsOfSamples {
+  std::span<const float> outputs;
+  std::vector<float> chosen;  ///< `outputs`, unless all samples count
+  std::vector<std::uint8_t> hot;
+};
+
+OutputsOfSamples outputs_of(const Job& job, const Split& split, const SampleResults& samples,
+                            const std::vector<std::size_t>& positions) {
+  OutputsOfSamples of;
+  if (!job.metrics.needs_outputs()) return of;
+  of.outputs = samples.outputs;
+  if (positions.size() < samples.loss.size()) {
+    of.chosen = rows_of(samples.outputs, positions, static_cast<std::size_t>(job.plan.classes));
+    of.outputs = of.chosen;
+  }
+  if (job.loss.targets.kind == TargetKind::multi_hot) of.hot = hot_targets(split, positions);
+  return of;
 }
 
 /// Means and metrics from the results of the samples, added up in double, in their order.
@@ -87,16 +108,43 @@ void measure(const Job& job, const Split& split, EvalResult& result) {
   if (split.source->targets().values > 0) {
     measured.target_spread = [&] { return target_spread(split, counting); };
   }
+  const OutputsOfSamples of_samples = outputs_of(job, split, samples, counting);
+  measured.outputs = of_samples.outputs;
+  measured.hot = of_samples.hot;
   result.metrics = job.metrics.values(measured, true);
   result.accuracy = take_accuracy(result.metrics);
   for (std::size_t i = 0; i < job.metrics.metrics.size(); ++i) {
     const Metric& metric = job.metrics.metrics[i];
+    const std::int64_t left_out = metric.left_out ? metric.left_out(measured) : 0;
+    if (left_out > 0) result.left_out.emplace_back(metric.name, left_out);
     if (!metric.by_class) continue;
     result.by_class.emplace_back(metric.name, metric.by_class(job.metrics.of(i, measured)));
   }
 }
 
 }  // namespace
+
+std::vector<std::uint8_t> hot_targets(const Split& split,
+                                      const std::vector<std::size_t>& positions) {
+  TargetRows rows(split);
+  std::vector<std::uint8_t> hot;
+  hot.reserve(positions.size() * static_cast<std::size_t>(split.source->targets().values));
+  for (const std::size_t position : positions) {
+    for (const float target : rows.values(position)) hot.push_back(is_hot(target) ? 1 : 0);
+  }
+  return hot;
+}
+
+std::vector<float> rows_of(const std::vector<float>& outputs,
+                           const std::vector<std::size_t>& positions, std::size_t width) {
+  std::vector<float> rows;
+  rows.reserve(positions.size() * width);
+  for (const std::size_t position : positions) {
+    const auto row = outputs.begin() + static_cast<std::ptrdiff_t>(position * width);
+    rows.insert(rows.end(), row, row + static_cast<std::ptrdiff_t>(width));
+  }
+  return rows;
+}
 
 std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, Replica& replica,
                                                 const Job& job, const Split& split,

@@ -20,8 +20,18 @@ struct EvalResult {
   NamedValues metrics;             ///< the others, in the order of Job::metrics
   /// For each metric that has parts for classes: its name, and these.
   std::vector<std::pair<std::string, NamedValues>> by_class;
+  /// For each metric that left classes out: its name, and how many.
+  std::vector<std::pair<std::string, std::int64_t>> left_out;
   SampleResults samples;  ///< in the order of the split
 };
+
+/// Returns what Measured::hot has of the samples at these positions of the split, `values` each.
+std::vector<std::uint8_t> hot_targets(const Split& split,
+                                      const std::vector<std::size_t>& positions);
+
+/// Returns what Measured::outputs has: the rows of `outputs` at these positions.
+std::vector<float> rows_of(const std::vector<float>& outputs,
+                           const std::vector<std::size_t>& positions, std::size_t width);
 
 /// Evaluates the replica's present weights; every rank calls it and gets the whole result. The sums
 /// are taken in double over samples in data set order, so they do not depend on the devices.

@@ -72,6 +72,8 @@ struct Job {
   std::shared_ptr<BadSamples> bad_samples;  ///< met by this process; null where they end it
   /// Evaluations keep the outputs of each sample, or that of its prediction alone.
   bool keeps_outputs = false, keeps_confidence = false;
+  /// True if evaluations gather the outputs of all samples, for the caller or for metrics.
+  bool gathers_outputs() const { return keeps_outputs || metrics.needs_outputs(); }
 
   /// Most samples of a micro-batch of an evaluation. Where an evaluation normalises with the
   /// statistics of its micro-batches, it follows from the config alone.

@@ -43,6 +43,7 @@ void add_values(Json& line, const NamedValues& values) {
 void add_values(Json& line, const EvalResult& result) {
   if (result.accuracy) line["accuracy"] = *result.accuracy;
   add_values(line, result.metrics);
+  for (const auto& [metric, count] : result.left_out) line["left_out"][metric] = count;
   for (const auto& [metric, classes] : result.by_class) add_values(line[metric + "_of"], classes);
 }
 

@@ -83,12 +83,13 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
 }
 
 std::size_t SampleEvaluation::outputs_of_sample() const {
-  return job_.keeps_outputs ? static_cast<std::size_t>(job_.plan.classes) : 0;
+  return job_.gathers_outputs() ? static_cast<std::size_t>(job_.plan.classes) : 0;
 }
 
 std::size_t SampleEvaluation::outputs_read() const {
-  return job_.keeps_outputs || job_.keeps_confidence ? static_cast<std::size_t>(job_.plan.classes)
-                                                     : 0;
+  return job_.gathers_outputs() || job_.keeps_confidence
+             ? static_cast<std::size_t>(job_.plan.classes)
+             : 0;
 }
 
 std::vector<float> SampleEvaluation::gather(std::vector<float> own, std::size_t of_rank) {

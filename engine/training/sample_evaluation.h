@@ -24,7 +24,7 @@ struct SampleResults {
   std::vector<std::int32_t> prediction, label;
   std::vector<bool> left_out;     ///< of each sample true if it was left out: the rest is void
   std::vector<float> sums;        ///< of each sample those of Job::metrics
-  std::vector<float> outputs;     ///< of each sample what its outputs say, for Job::keeps_outputs
+  std::vector<float> outputs;     ///< of each sample what its outputs say, for Job::gathers_outputs
   std::vector<float> confidence;  ///< the output of each prediction, for Job::keeps_confidence
   /// This rank ran each of its micro-batches as one launch. A device that captures replays from the
   /// third micro-batch of a size on.

@@ -326,7 +326,8 @@ const std::vector<BadConfig> kOneError = {
       "logits itself? Known losses: cross_entropy, bce_with_logits, mse, l1, smooth_l1"}},
     {{{"epochs: 5}", "epochs: 5}\nmetrics: [{type: top5}]"}},
      {"21:18: unknown metric 'top5', did you mean 'top_k'? Known metrics: accuracy, top_k, "
-      "per_class_accuracy, mean_absolute_error, r2"}},
+      "per_class_accuracy, mean_absolute_error, r2, f1, precision, recall, auroc, "
+      "average_precision"}},
     {{{"epochs: 5}", "epochs: 5}\nloss: {class_weights: balance}"}},
      {"21:23: expected balanced or a list of at least 1 number, each from 0 to 1000000000, found "
       "'balance'"}},

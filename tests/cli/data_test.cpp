@@ -102,7 +102,7 @@ TEST_CASE("eval refuses other data than the run's, by its content, unless told o
   fs::copy(w.dir.file("data"), w.dir.file("moved"), fs::copy_options::recursive);
   CHECK(w.run({"eval", "runs/small"}).exit_code == 0);
   w.change_one_pixel();
-  for (const char* split : {"test", "val", "train"}) {
+  for (const char* split : {"val", "train"}) {
     CAPTURE(split);
     const Finished other = w.run({"eval", "runs/small", "--split", split});
     CHECK(other.exit_code == 3);
@@ -110,10 +110,15 @@ TEST_CASE("eval refuses other data than the run's, by its content, unless told o
     check_contains(other.err, "found other data (fingerprint xxh3:");
     check_contains(other.err, "--allow-other-data");
   }
-  const Finished allowed = w.run({"eval", "runs/small", "--allow-other-data", "--json"});
+  const Finished allowed =
+      w.run({"eval", "runs/small", "--split", "val", "--allow-other-data", "--json"});
   CHECK(allowed.exit_code == 0);
   check_contains(allowed.err, "warning");
-  CHECK(json::parse(allowed.out)["n"] == 20);
+  CHECK(json::parse(allowed.out)["n"] == 10);
+  // The test samples are the run's, and nothing else is read.
+  const Finished test = w.run_well({"eval", "runs/small", "--json"});
+  CHECK(test.err.empty());
+  CHECK(json::parse(test.out)["n"] == 20);
   // The same bytes elsewhere are the same data.
   CHECK(w.run({"eval", "runs/small", "data.root=moved"}).exit_code == 0);
   // Another training set size means another validation split.
@@ -184,12 +189,15 @@ TEST_CASE("eval says which data and which split it expected, and what follows") 
                             fingerprint_of("other/checkpoints/step-00000001.safetensors") +
                             ", 60 samples)";
   check_contains(w.run({"eval", "runs/small", "--split", "val"}).err, other + val);
-  check_contains(w.run({"eval", "runs/small"}).err,
+  // A loss that needs the training samples reads them for the test split too.
+  const std::string balanced = "loss={type: cross_entropy, class_weights: balanced}";
+  const std::vector<std::string> test = {"eval", "runs/small", balanced, "--allow-other-model"};
+  check_contains(w.run(test).err,
                  other +
                      "; the test samples may differ too. Restore the data, give its folder with "
                      "data.root=DIR, or evaluate on this data with --allow-other-data\n");
   check_contains(
-      w.run({"eval", "runs/small", "--allow-other-data"}).err,
+      w.run(test, {"--allow-other-data"}).err,
       "dpt: warning: " + other + "; the test samples may differ too (--allow-other-data)\n");
 }
 

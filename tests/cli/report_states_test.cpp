@@ -26,7 +26,7 @@ TEST_CASE("a report of a run whose data is gone, or other data, has all but the 
   std::string page = w.page({"runs/arrays"}, &messages);
   check_contains(messages, "warning: runs/arrays: not evaluated, so the report has no confusion");
   check_contains(section(page, "evaluation"), "Not evaluated: ");
-  check_contains(section(page, "evaluation"), "train_x.npy");
+  check_contains(section(page, "evaluation"), "test_x.npy");
   CHECK(has_section(page, "curves"));
   CHECK(has_section(page, "time"));
   // Words with a '=' change the config for the evaluation.

@@ -147,7 +147,7 @@ TEST_CASE("secrets of the environment: errors of every command name the variable
   }
   const Finished eval = w.run_with({"eval", "runs/small"}, false);
   CHECK(eval.exit_code == 2);
-  check_contains(eval.err, "data.train.images: the environment variable S3_SECRET is not set");
+  check_contains(eval.err, "data.test.images: the environment variable S3_SECRET is not set");
 }
 
 TEST_CASE("secrets of the command line: words that are refused, and words that are kept") {

@@ -24,6 +24,8 @@ inline Variant json_variant(const VariantTable& kinds, const std::string& type,
     if (field == fields.end()) throw std::runtime_error("no field " + key);
     if (value.is_boolean()) {
       field->set(made.get(), value.get<bool>());
+    } else if (value.is_string()) {
+      field->set(made.get(), value.get<std::string>());
     } else if (value.is_array()) {
       field->set(made.get(), value.get<std::vector<double>>());
     } else if (field->type == FieldType::integer) {

@@ -95,6 +95,84 @@ TEST_CASE("csv: names that are numbers are sorted by value, and classes may be g
   CHECK(labels(*dir.read(given, kTwoFeatures).train) == std::vector<std::int32_t>{1, 2});
 }
 
+TEST_CASE("csv: several labels in a field are multi-hot targets, named as classes are") {
+  const CsvDir dir;
+  const Fields several = with(kKind, {{"label_separator", std::string("|")}});
+  dir.put("train.csv", "a,kind,b\n1,dog|cat,1\n2,,2\n3, cat | 10 ,3\n4,9|9,4\n");
+  dir.put("test.csv", "a,kind,b\n1,10|dog,1\n");
+  const DataSets sets = dir.read(with(several, {{"test.file", dir / "test.csv"}}), kTwoFeatures);
+  const DataSource& train = *sets.train;
+  CHECK(train.classes() == Strings{"9", "10", "cat", "dog"});
+  CHECK(train.targets() == TargetShape{TargetKind::multi_hot, 4, false});
+  CHECK(targets(train, 0) == std::vector<float>{0, 0, 1, 1});
+  CHECK(targets(train, 1) == std::vector<float>{0, 0, 0, 0});
+  CHECK(targets(train, 2) == std::vector<float>{0, 1, 1, 0});
+  CHECK(targets(train, 3) == std::vector<float>{1, 0, 0, 0});
+  CHECK(labels(train) == std::vector<std::int32_t>{0, 0, 0, 0});
+  CHECK(features(train, 2) == std::vector<float>{3, 3});
+  CHECK(targets(*sets.test, 0) == std::vector<float>{0, 1, 0, 1});
+  CHECK(sets.test->classes() == train.classes());
+
+  // The classes of a checkpoint, or of the config, have the order that they have there.
+  DataRequirements known = kTwoFeatures;
+  known.known_classes = {"dog", "cat", "9", "10", "owl"};
+  CHECK(targets(*dir.read(several, known).train, 0) == std::vector<float>{1, 1, 0, 0, 0});
+  const Fields given = with(several, {{"classes", Strings{"10", "9", "dog", "cat"}}});
+  CHECK(targets(*dir.read(given, kTwoFeatures).train, 2) == std::vector<float>{1, 0, 0, 1});
+  // Numbers, spaces as separators, and the delimiter of the file within quotes.
+  const Fields numbers = with(several, {{"label_type", std::string("number")}});
+  dir.put("train.csv", "a,kind,b\n1,2|0,1\n");
+  CHECK(targets(*dir.read(numbers, kTwoFeatures).train, 0) == std::vector<float>{1, 0, 1});
+  CHECK(targets(*dir.read(numbers, {{1, 1, 2}, 4}).train, 0) == std::vector<float>{1, 0, 1, 0});
+  dir.put("train.csv", "a,kind,b\n1,haze  primary ,1\n1,\"haze,road\",1\n");
+  const auto separated_by = [&](const std::string& separator) {
+    return dir.read(with(kKind, {{"label_separator", separator}}), kTwoFeatures).train->classes();
+  };
+  CHECK(separated_by(" ") == Strings{"haze", "haze,road", "primary"});
+  CHECK(separated_by(",") == Strings{"haze", "haze  primary", "road"});
+}
+
+TEST_CASE("csv: several labels in a field that are wrong") {
+  const CsvDir dir;
+  const Fields several =
+      with(kKind, {{"label_separator", std::string("|")}, {"test.file", dir / "test.csv"}});
+  dir.put("train.csv", "a,kind,b\n1,dog|cat,1\n");
+  dir.put("test.csv", "a,kind,b\n1,,1\n1,dog|cats,1\n");
+  CHECK(dir.error(several, kTwoFeatures) ==
+        "$/test.csv, line 3, column 2 (kind): the class 'cats', which $/train.csv does not have; "
+        "it has 'cat' (names are compared byte by byte)");
+  for (const char* field : {"dog||cat", "dog|", "|cat", "|"}) {
+    CAPTURE(field);
+    dir.put("test.csv", std::string("a,kind,b\n1,") + field + ",1\n");
+    CHECK(dir.error(several, kTwoFeatures) ==
+          std::string("$/test.csv, line 2, column 2 (kind): expected a label before and after each "
+                      "'|' (data.label_separator), found '") +
+              field + "'");
+  }
+  dir.put("train.csv", "a,kind,b\n1,,1\n");
+  CHECK(dir.error(several, kTwoFeatures) ==
+        "$/train.csv, column kind: expected labels, found only empty fields");
+  dir.put("train.csv", "a,kind,b\n1,dog|cat,1\n");
+  dir.put("test.csv", "a,kind,b\n1,dog,1\n");
+  CHECK(dir.error(several, {{1, 1, 2}, 3}).find("3") != std::string::npos);
+}
+
+TEST_CASE("csv: one part of the files is opened alone, with the classes of a checkpoint") {
+  const CsvDir dir;
+  dir.put("test.csv", "b,a,kind\n7,6,dog\n");
+  DataRequirements alone = kTwoFeatures;
+  alone.known_classes = {"cat", "dog"};
+  alone.features = {"a", "b"};
+  alone.only = DataPart::test;
+  const Fields test = with(kKind, {{"test.file", dir / "test.csv"}});
+  const DataSets sets = dir.read(test, alone);
+  CHECK(sets.train == nullptr);
+  CHECK(features(*sets.test, 0) == std::vector<float>{6, 7});
+  CHECK(labels(*sets.test) == std::vector<std::int32_t>{1});
+  alone.only = DataPart::val;
+  CHECK(dir.read(test, alone).val == nullptr);
+}
+
 TEST_CASE("csv: classes by number") {
   const CsvDir dir;
   const Fields number = with(kKind, {{"label_type", std::string("number")}});

@@ -1,0 +1,47 @@
+// Averages over classes: `average` of f1, auroc and others.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/metrics/metric.h"
+#include "engine/spec/enum_names.h"
+
+namespace dpt {
+
+enum class Average : std::uint8_t { macro, micro, per_class };
+constexpr auto enum_names(Average) {
+  return std::to_array<EnumName<Average>>(
+      {{Average::macro, "macro"}, {Average::micro, "micro"}, {Average::per_class, "per_class"}});
+}
+
+/// One value for each class, absent if the class is left out of the mean.
+using ClassValues = std::vector<std::optional<double>>;
+
+/// Returns the mean of the values; NaN if all are absent.
+double mean_of(const ClassValues& values);
+
+/// Returns the values that are present under the names of their classes.
+NamedValues named(const ClassValues& values, const Measured& of);
+
+/// Documentation of a field `average`.
+inline constexpr const char* kAverageDoc =
+    "macro: the mean over the classes, each with the same weight; the metric's name begins with "
+    "macro_. micro: over all decisions for all classes together; micro_. per_class: as macro, and "
+    "the evaluation's log line and dpt eval also have the value of each class; per_class_.";
+
+/// Completes a metric of evaluations whose macro average is the mean of `of_classes`.
+Metric averaged_metric(Average average, std::function<ClassValues(const Measured&)> of_classes,
+                       std::function<double(const Measured&)> micro);
+
+/// True if the sample is of the class: its label, or a target above 0.5.
+inline bool is_positive(const Measured& of, std::size_t sample, std::size_t c) {
+  return of.hot.empty() ? of.labels[sample] == static_cast<std::int32_t>(c)
+                        : of.hot[sample * static_cast<std::size_t>(of.classes) + c] != 0;
+}
+
+}  // namespace dpt

@@ -1,0 +1,60 @@
+// Quality of a ranking of positives above negatives: area under the ROC curve, average precision,
+// and the threshold with the best F1.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/metrics/metric.h"
+
+namespace dpt {
+
+/// Counts negatives between the scores of positives. Every result is computed from these integers,
+/// so it does not depend on the order of the samples; equal scores count as ties. Needs memory for
+/// the positives only.
+class Ranking {
+ public:
+  explicit Ranking(std::vector<float> positives);
+  void add_negative(float score);
+
+  std::uint64_t positives() const { return positive_count_; }
+  std::uint64_t negatives() const { return negative_count_; }
+
+  /// scikit-learn's roc_auc_score: the probability that a positive scores higher than a negative,
+  /// where a tie counts half. NaN without positives, without negatives, or if a score is NaN.
+  double area() const;
+  /// scikit-learn's average_precision_score: the sum over falling thresholds of precision * rise of
+  /// recall. 0 without positives; NaN if a score is NaN.
+  double average_precision() const;
+
+  struct Threshold {
+    double threshold = 0;  ///< scores above it are predicted to be positive
+    double f1 = 0;
+  };
+  /// The threshold with the largest F1, halfway between two neighbouring scores; of several the
+  /// highest. NaN without positives, or if a score is NaN.
+  Threshold best_threshold() const;
+
+ private:
+  /// One score of positives, and the negatives up to it.
+  struct Step {
+    float score = 0;
+    std::uint64_t positives = 0;
+    std::uint64_t below = 0;  ///< negatives between the previous score and this one
+    std::uint64_t tied = 0;   ///< negatives with this score
+    float next_below = 0;     ///< the largest score of the negatives in `below`
+  };
+  double threshold_under(std::size_t step) const;
+
+  std::vector<Step> steps_;  ///< by rising score
+  std::uint64_t above_ = 0;  ///< negatives above all positives
+  std::uint64_t positive_count_ = 0, negative_count_ = 0;
+  bool has_nan_ = false;
+};
+
+/// Ranks the samples by their outputs of the classes from `begin` to `end` - 1: positives are
+/// samples of the class, and of several classes each pair of sample and class counts.
+Ranking rank_outputs(const Measured& of, std::size_t begin, std::size_t end);
+
+}  // namespace dpt
