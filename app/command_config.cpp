@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "app/catalog.h"
 #include "app/command_support.h"
@@ -150,12 +151,15 @@ DataSets open_or_list_problems(const TrainSpec& spec, DataRequirements requireme
 }
 
 /// Of a data set whose files are read one by one while it trains: lists all and reads some, and
-/// says what was found. Its images have the model's shape. Other formats are read whole when they
-/// are opened: that is left to `dpt train --dry-run`, so that a config can be checked quickly.
-std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
+/// says what was found, and which classes the data has. Its images have the model's shape. Other
+/// formats are read whole when they are opened: that is left to `dpt train --dry-run`, so that a
+/// config can be checked quickly.
+std::string check_listed_data(const TrainSpec& spec, const Plan& plan,
+                              std::optional<std::vector<std::string>>& classes) {
   if (!dataset_kind(spec.data.dataset).lists_only) return {};
   const DataRequirements requirements = data_requirements(spec, plan);
   const DataSets sets = open_or_list_problems(spec, requirements);
+  classes = sets.train->classes();
   say_notes(sets);
   check_sizes(spec, sets, requirements);
   check_sampler(spec.data.sampler, *sets.train);
@@ -177,12 +181,20 @@ std::string check_listed_data(const TrainSpec& spec, const Plan& plan) {
   return "; " + counts;
 }
 
-/// Whether the file of `weights` fits the model; which classes the data has is not known here.
-std::string check_weights(const TrainSpec& spec, const Plan& plan) {
+/// Checks that the file of `weights` fits the model and, where rows are taken by the names of
+/// classes, the data; returns what was loaded. Only for the latter, data that is not listed is
+/// opened here.
+std::string check_weights(const TrainSpec& spec, const Plan& plan,
+                          std::optional<std::vector<std::string>> classes) {
   if (!spec.weights) return {};
+  if (!classes && spec.weights->head == HeadRows::by_class_name) {
+    classes = open_dataset(spec.data.dataset, data_requirements(spec, plan)).train->classes();
+  }
   std::vector<float> params(static_cast<std::size_t>(plan.param_floats));
-  const StartWeights weights{*spec.weights, "weights.file " + spec.weights->file, true};
-  return "; " + hide_secrets(apply_start_weights(weights, plan, nullptr, params.data()).front());
+  const StartWeights weights = start_weights({}, spec).value();
+  return "; " + hide_secrets(
+                    apply_start_weights(weights, plan, classes ? &*classes : nullptr, params.data())
+                        .lines.front());
 }
 
 constexpr const char* kStarter =
@@ -223,8 +235,9 @@ int run_config_check(const ConfigOptions& options) {
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
   refuse_random_evaluation(spec);
   const Plan plan = check_without_data(spec);
-  const std::string weights = check_weights(spec, plan);
-  const std::string data = check_listed_data(spec, plan);
+  std::optional<std::vector<std::string>> classes;
+  const std::string data = check_listed_data(spec, plan, classes);
+  const std::string weights = check_weights(spec, plan, std::move(classes));
   // The number of steps per epoch is unknown here; of the replicas only those that are listed are
   // known.
   for (const std::string& text : misfits_of({spec, plan, spec.devices.size(), {}, {}, false})) {

@@ -128,7 +128,9 @@ class Page {
     if (field.data_gives) return "required, or the data set's";
     if (field.is_required) return "required";
     if (field.follow) return fmt::format("follows `{}`", field.leader);
-    if (!field.plain_key.empty()) return default_text(plain_field(field), field.nested(owner));
+    if (!field.plain_key.empty() && !field.is_optional) {
+      return default_text(plain_field(field), field.nested(owner));
+    }
     if (field.get) return std::visit(DefaultText{field}, field.get(owner));
     return field.is_optional ? "not set" : "";
   }
