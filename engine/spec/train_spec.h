@@ -227,7 +227,7 @@ inline constexpr const char* kPretrained = "pretrained";
 struct WeightsSpec {
   std::string file;                   ///< path, name of a file on a server, or kPretrained
   std::optional<std::string> sha256;  ///< of the file, in hexadecimal; unset = any
-  std::optional<std::string> key;  ///< a dictionary in a file of PyTorch; unset = the usual one
+  std::optional<std::string> key;     ///< a dictionary in a file of PyTorch; unset = the usual one
   TextPairs map;  ///< prefixes of the file's names, and what stands for them in the model
   std::vector<std::string> expect_missing, expect_left_over;  ///< patterns
   std::optional<HeadRows> head;   ///< unset = the last layer is as any other
