@@ -25,7 +25,7 @@ void replace_weights_file(const std::string& file, TrainSpec& spec);
 /// values. Throws as resolve_pretrained does.
 std::optional<StartWeights> start_weights(const TrainOptions& options, const TrainSpec& spec);
 
-/// What was read, and the lines that report it.
+/// The file that was read, and the lines that report it.
 struct AppliedWeights {
   WeightsSource source;
   std::vector<std::string> lines;

@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// What is known of a file of a server.
+/// The facts kept about a downloaded file.
 struct FileRecord {
   std::string name, url, etag, sha256, file_name;
   std::uint64_t size = 0;

@@ -62,7 +62,7 @@ bool is_sha256(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// What a server says about a file before it sends it.
+/// The description of a file that a server gives before it sends it.
 struct Announcement {
   std::string url;     ///< to ask for the file
   std::string etag;    ///< without quotes; empty = unknown or weak

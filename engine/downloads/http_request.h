@@ -18,7 +18,7 @@ struct TransferFailure {
   bool is_untrusted = false;  ///< the server's certificate
 };
 
-/// What is asked for.
+/// A file to ask for, or its headers.
 struct HttpRequest {
   std::string url;
   bool head_only = false;  ///< headers only; a redirect is not followed after x-linked-etag
@@ -28,7 +28,7 @@ struct HttpRequest {
   int stall_seconds = 60;    ///< without a byte: a timeout
 };
 
-/// The answer.
+/// The answer to a request.
 struct HttpAnswer {
   long status = 0;                             ///< of the last server asked
   std::string url;                             ///< that it was asked for

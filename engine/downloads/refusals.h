@@ -10,7 +10,7 @@
 
 namespace dpt {
 
-/// How far a download has come.
+/// The progress of a download.
 struct DownloadState {
   std::uint64_t size = 0;
   std::optional<std::uint64_t> total;

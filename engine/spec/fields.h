@@ -153,8 +153,7 @@ struct Field {
   Field zero_as(std::string word) &&;
   /// Of an object: a plain value may be written instead of a mapping, and is that field's.
   Field or_plain(std::string key) &&;
-  /// Of a path: a file on a server (is_remote) or `word` may be written instead, and stay as they
-  /// are.
+  /// Lets a path be the name of a file on a server (is_remote) or `word`, which stay as they are.
   Field or_remote(std::string word) &&;
   /// Of a Size2: `word` may be written instead, which makes it {-1, -1}.
   Field or_word(std::string word) &&;

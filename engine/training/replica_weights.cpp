@@ -128,7 +128,7 @@ void ReplicaWeights::set_optimizer_state(const NamedBuffers& state) {
 NamedBuffers ReplicaWeights::optimizer_state() {
   NamedBuffers host;
   for (std::size_t i = 0; i < state_.size(); ++i) {
-    // What is not on the device was never updated.
+    // Values that are not on the device were never updated.
     host.emplace_back(job_.states[i].name,
                       std::vector<float>(static_cast<std::size_t>(job_.plan.param_floats)));
     std::vector<float>& values = host.back().second;
