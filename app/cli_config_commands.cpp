@@ -190,8 +190,8 @@ void add_inspect_command(CLI::App& app, CommandBody& body) {
   inspect
       ->add_option(
           "file", options->file,
-          "A checkpoint, any safetensors file, a file of torch.save (.pth), or a run folder: its "
-          "best checkpoint")
+          "A checkpoint, any safetensors file, a file of torch.save (.pth), a run folder: its "
+          "best checkpoint, or a file to download (https://... or hf://OWNER/REPO)")
       ->required();
   inspect->add_flag("--json", options->json, kJsonHelp);
   set_body(inspect, body, options, run_inspect);

@@ -91,8 +91,9 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
   train
       ->add_option("--weights", options->weights,
                    "Start from the weights of a safetensors file (torchvision names and layouts), "
-                   "of a file of PyTorch (.pth), or of a run folder's best checkpoint, in place of "
-                   "the config's weights.file")
+                   "of a file of PyTorch (.pth), of a run folder's best checkpoint, or of a file "
+                   "that is downloaded once (https://... or hf://OWNER/REPO), in place of the "
+                   "config's weights.file")
       ->check(not_empty());
   train
       ->add_option("--expect-missing", options->expect_missing,

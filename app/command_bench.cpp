@@ -11,6 +11,7 @@
 #include "app/console.h"
 #include "app/start_weights.h"
 #include "app/training_statistics.h"
+#include "app/weights_source.h"
 #include "app/world_run.h"
 #include "engine/checkpoints/weights_file.h"
 #include "engine/spec/read_spec.h"
@@ -80,7 +81,7 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
   StartingPoint start = fresh_start(job);
   if (!options.weights.empty()) {
     WeightsSpec weights = job.spec.weights.value_or(WeightsSpec());
-    weights.file = weights_file_of(options.weights);
+    weights.file = weights_source(options.weights).path;
     load_weights(weights, job.plan, &job.splits.train.source->classes(), start.params.data());
   }
 

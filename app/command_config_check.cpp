@@ -1,6 +1,9 @@
 // dpt config check: all errors of a config that can be found without training, in one run.
 #include <algorithm>
 #include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/ranges.h>
 
@@ -111,12 +114,12 @@ class ConfigCheck {
     check_transform_lists();
     check_update();
     check_objective();
-    check_starting_weights();
     check_data();
+    check_starting_weights();
     warn();
     if (errors_.empty()) {
       fmt::print("{}: ok: {} layers, {} parameters{}\n", options_.config, spec_.model.layers.size(),
-                 plan_.param_count, found_);
+                 plan_.param_count, found_weights_ + found_data_);
       return 0;
     }
     if (!left_out_.empty()) {
@@ -219,15 +222,17 @@ class ConfigCheck {
     });
   }
 
-  /// Whether the file of `weights` fits the model; which classes the data has is not known here.
+  /// Checks that the file of `weights` fits the model and, where rows are taken by the names of
+  /// classes, the data.
   void check_starting_weights() {
     if (!spec_.weights) return;
     if (!are_good({"weights"}) || !has_plan()) return left_out_.emplace_back("weights"), void();
     collect([&] {
       std::vector<float> params(static_cast<std::size_t>(plan_.param_floats));
-      const StartWeights weights{*spec_.weights, "weights.file " + spec_.weights->file, true};
-      found_ +=
-          "; " + hide_secrets(apply_start_weights(weights, plan_, nullptr, params.data()).front());
+      const StartWeights weights = start_weights({}, spec_).value();
+      const AppliedWeights applied =
+          apply_start_weights(weights, plan_, classes_ ? &*classes_ : nullptr, params.data());
+      found_weights_ = "; " + hide_secrets(applied.lines.front());
     });
   }
 
@@ -245,7 +250,7 @@ class ConfigCheck {
   void check_data() {
     if (!has_dataset()) return left_out_.emplace_back("the data"), void();
     if (spec_.data.dataset.type == "synthetic") {
-      found_ += "; data not checked: synthetic";
+      found_data_ = "; data not checked: synthetic";
       return;
     }
     collect([&] { open_and_check(); });
@@ -256,6 +261,7 @@ class ConfigCheck {
     if (!has_plan()) plan.classes = has_model() ? written_outputs(spec_.model) : 0;
     const DataRequirements requirements = data_requirements(spec_, plan);
     const DataSets sets = open_or_list_problems(spec_, requirements);
+    classes_ = sets.train->classes();
     say_notes(sets);
     if (has_transforms_) check_sizes(sets, requirements);
     check_sampler(spec_.data.sampler, *sets.train);
@@ -298,7 +304,7 @@ class ConfigCheck {
     if (sets.val) counts += fmt::format(", {} validation samples", sets.val->size());
     if (sets.test) counts += fmt::format(", {} test samples", sets.test->size());
     if (tried > 0) counts += fmt::format(" ({} files read, from every class)", tried);
-    found_ += "; " + counts;
+    found_data_ = "; " + counts;
   }
 
   /// The number of steps per epoch is unknown here; of the replicas only those that are listed are
@@ -317,7 +323,8 @@ class ConfigCheck {
   ReadResult read_;
   const TrainSpec& spec_;
   Plan plan_;
-  std::string errors_, found_;
+  std::string errors_, found_data_, found_weights_;
+  std::optional<std::vector<std::string>> classes_;  ///< of the data, if it was opened
   std::vector<std::string> left_out_;
   bool has_usage_ = false, has_transforms_ = false, has_objective_ = false;
 };

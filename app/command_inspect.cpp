@@ -10,9 +10,11 @@
 #include "app/checkpoint_choice.h"
 #include "app/command_support.h"
 #include "app/commands.h"
+#include "app/weights_source.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/safetensors.h"
 #include "engine/checkpoints/torch_file.h"
+#include "engine/spec/paths.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
 
@@ -143,7 +145,9 @@ int inspect_torch(const std::string& path, bool json) {
 int run_inspect(const InspectOptions& options) {
   std::error_code error;  // for a name that is too long or an inaccessible folder
   const bool is_folder = std::filesystem::is_directory(options.file, error);
-  const std::string path = is_folder ? find_checkpoint(options.file, kToInspect) : options.file;
+  const std::string path = is_folder                 ? find_checkpoint(options.file, kToInspect)
+                           : is_remote(options.file) ? weights_source(options.file).path
+                                                     : options.file;
   return is_torch_file(path) ? inspect_torch(path, options.json)
                              : inspect_safetensors(path, options.json);
 }

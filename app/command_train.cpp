@@ -379,6 +379,7 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
     if (folder.has_replaced()) progress.info(replaced_text(folder));
   }
   TrainStart start = load_start(options, job, folder.path(), progress);
+  store_hash_of_weights(start, job);
   continue_schedule(start, job, progress);
   if (!options.overwrite && conclude_complete(job, folder, start, gate, progress)) return 0;
 
@@ -417,6 +418,8 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   TrainSpec spec = load_train_spec(options, processes);
   check_name(options, spec);
   replace_weights_file(options.weights, spec);
+  // A run stores the network's layers, not its name.
+  if (spec.weights) resolve_pretrained(spec.model, *spec.weights);
   Job job =
       load_job(std::move(spec), processes, options.dry_run ? UsedFiles::none : UsedFiles::all);
   compare_and_connect(job, {{"--max-steps", std::to_string(options.max_steps)},

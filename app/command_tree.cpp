@@ -93,9 +93,15 @@ bool is_path(ValueKind kind) {
          kind == ValueKind::checkpoint || kind == ValueKind::run || kind == ValueKind::samples;
 }
 
+/// Returns true for an option that takes files on servers.
+bool takes_url(const CLI::App& app, const CLI::Option& option) {
+  return option.get_name() == "--weights" ||
+         (app.get_name() == "inspect" && option.get_name() == "file");
+}
+
 /// Replaces the tilde of `--run-dir=~/runs`, which shells leave alone.
-std::string replace_home(std::string& path) {
-  ExpandedPath expanded = expand_home(path);
+std::string replace_home(std::string& path, bool takes_url) {
+  ExpandedPath expanded = expand_home(path, takes_url);
   if (expanded.problem.empty()) path = std::move(expanded.path);
   return expanded.problem;
 }
@@ -106,7 +112,12 @@ void name_values_below(CLI::App& app, const std::shared_ptr<CLI::FormatterBase>&
     const ValueName* value = value_name(option->get_name());
     if (!value || option->get_type_size() == 0) continue;
     option->type_name(std::string(value->name));  // messages show it too
-    if (is_path(value->kind)) option->transform(CLI::Validator(replace_home, "", "path"));
+    if (!is_path(value->kind)) continue;
+    const bool is_remote_too = takes_url(app, *option);
+    const auto replace = [is_remote_too](std::string& path) {
+      return replace_home(path, is_remote_too);
+    };
+    option->transform(CLI::Validator(replace, "", "path"));
   }
   for (CLI::App* below : app.get_subcommands({})) name_values_below(*below, formatter);
 }

@@ -1,21 +1,18 @@
 #include "app/start_weights.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include <fmt/ranges.h>
 
-#include "app/checkpoint_choice.h"
 #include "engine/checkpoints/weights_advice.h"
 #include "engine/checkpoints/weights_file.h"
 #include "engine/spec/name_patterns.h"
 #include "engine/spec/paths.h"
+#include "engine/zoo/pretrained.h"
 #include "kernels/error.h"
 
 namespace dpt {
 namespace {
-
-constexpr CheckpointUse kToStartFrom = {"train CONFIG --weights", "start from", "taken"};
 
 /// Names the dictionary of a file of PyTorch that was taken, and those that were not.
 std::string key_text(const WeightsReport& report) {
@@ -27,6 +24,12 @@ std::string key_text(const WeightsReport& report) {
                         report.other_keys[i].empty() ? "the file's own" : report.other_keys[i]);
   }
   return text + (report.other_keys.size() > kMax ? ", ...)" : ")");
+}
+
+/// Returns the file, or where it was downloaded from.
+std::string name_of(const WeightsSource& source) {
+  if (source.url.empty()) return source.path;
+  return fmt::format("{} (SHA-256 {})", source.url, source.sha256);
 }
 
 /// What the report says of the file's averages.
@@ -153,12 +156,9 @@ std::string pattern_advice(const StartWeights& weights, const WeightsReport& rep
 }  // namespace
 
 void replace_weights_file(const std::string& file, TrainSpec& spec) {
-  if (spec.weights && !file.empty()) spec.weights->file = resolve_path(file, {});
-}
-
-std::string weights_file_of(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::is_directory(path, error) ? find_checkpoint(path, kToStartFrom) : path;
+  if (!spec.weights || file.empty()) return;
+  spec.weights->file = resolve_path(file, {});
+  spec.weights->sha256.reset();
 }
 
 std::optional<StartWeights> start_weights(const TrainOptions& options, const TrainSpec& spec) {
@@ -178,16 +178,19 @@ std::optional<StartWeights> start_weights(const TrainOptions& options, const Tra
   };
   append(weights.spec.expect_missing, options.expect_missing);
   append(weights.spec.expect_left_over, options.expect_left_over);
+  resolve_pretrained(spec.model, weights.spec);
+  weights.spec.takes_other_shapes = is_pretrained_file(weights.spec.file);
   return weights;
 }
 
-std::vector<std::string> apply_start_weights(const StartWeights& weights, const Plan& plan,
-                                             const std::vector<std::string>* classes, float* flat) {
+AppliedWeights apply_start_weights(const StartWeights& weights, const Plan& plan,
+                                   const std::vector<std::string>* classes, float* flat) {
   WeightsSpec spec = weights.spec;
-  spec.file = weights_file_of(spec.file);
+  WeightsSource source = weights_source(spec);
+  spec.file = source.path;
   const WeightsReport report = load_weights(spec, plan, classes, flat);
   std::vector<std::string> lines = {fmt::format(
-      "weights from {}{}{}: {} loaded, {} missing, {} left over", spec.file, key_text(report),
+      "weights from {}{}{}: {} loaded, {} missing, {} left over", name_of(source), key_text(report),
       use_text(report), report.loaded.size(), report.missing.size(), report.left_over.size())};
   if (report.head && (classes || report.head->is_new)) lines.push_back(head_line(*report.head));
   if (!report.zeroed.empty()) {
@@ -206,14 +209,14 @@ std::vector<std::string> apply_start_weights(const StartWeights& weights, const 
     fail(ErrorKind::data, "{} does not fit the model:{}{}{}", weights.source, map, surprises,
          map.empty() ? pattern_advice(weights, report, missing, left_over) : "");
   }
-  if (!weights.is_strict) return lines;
+  if (!weights.is_strict) return {std::move(source), std::move(lines)};
   const std::string idle = missing.idle_patterns("weights.expect_missing") +
                            left_over.idle_patterns("weights.expect_left_over");
   if (!idle.empty()) {
     fail(ErrorKind::data, "{}: patterns without effect:{}\nCorrect or remove them", weights.source,
          idle);
   }
-  return lines;
+  return {std::move(source), std::move(lines)};
 }
 
 }  // namespace dpt

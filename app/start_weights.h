@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/commands.h"
+#include "app/weights_source.h"
 #include "engine/graph/plan.h"
 
 namespace dpt {
@@ -20,17 +21,20 @@ struct StartWeights {
 /// `--weights FILE` takes the place of weights.file where the config has `weights`.
 void replace_weights_file(const std::string& file, TrainSpec& spec);
 
-/// Returns the weights file that `path` names: for a run folder, its best checkpoint, as in `dpt
-/// eval`. Throws ErrorKind::data for a folder without one.
-std::string weights_file_of(const std::string& path);
-
-/// What the options and the config ask for; nothing, if a new run starts from initial values.
+/// Returns what the options and the config ask for; nothing if a new run starts from initial
+/// values. Throws as resolve_pretrained does.
 std::optional<StartWeights> start_weights(const TrainOptions& options, const TrainSpec& spec);
 
-/// Reads them into `flat`, which holds the initial values, and returns the lines that report it.
+/// The file that was read, and the lines that report it.
+struct AppliedWeights {
+  WeightsSource source;
+  std::vector<std::string> lines;
+};
+
+/// Reads them into `flat`, which holds the initial values, after a download if necessary.
 /// `classes`: as load_weights. Throws ErrorKind::data when the file does not fit the model, and
 /// says what to write if that is intended.
-std::vector<std::string> apply_start_weights(const StartWeights& weights, const Plan& plan,
-                                             const std::vector<std::string>* classes, float* flat);
+AppliedWeights apply_start_weights(const StartWeights& weights, const Plan& plan,
+                                   const std::vector<std::string>* classes, float* flat);
 
 }  // namespace dpt

@@ -37,6 +37,10 @@ void log_run_start(const Job& job, const TrainStart& start, RunLog& log) {
       {"resumed_from", start.checkpoint},
       {"step", state.step}};
   if (!start.other_data.empty()) fields["other_data"] = start.other_data;
+  if (!start.weights.url.empty()) {
+    fields["weights"] = {
+        {"file", start.weights_file}, {"url", start.weights.url}, {"sha256", start.weights.sha256}};
+  }
   log.event("run_start", fields);
 }
 

@@ -289,10 +289,11 @@ TrainStart load_start(const TrainOptions& options, const Job& job, const std::st
     start.point = fresh_start(job);
     if (const auto weights = start_weights(options, job.spec)) {
       const std::vector<std::string>& classes = job.splits.train.source->classes();
-      for (const std::string& line :
-           apply_start_weights(*weights, job.plan, &classes, start.point.params.data())) {
-        progress.info(line);
-      }
+      AppliedWeights applied =
+          apply_start_weights(*weights, job.plan, &classes, start.point.params.data());
+      for (const std::string& line : applied.lines) progress.info(line);
+      start.weights_file = weights->spec.file;
+      start.weights = std::move(applied.source);
       // A resumed run could not make these weights again to go back to them.
       start.point.state.rollback_step = -1;
     }
@@ -310,6 +311,24 @@ TrainStart load_start(const TrainOptions& options, const Job& job, const std::st
   name_monitors(start.checkpoint, start.point);
   start.point.keep_forever = choice->is_named;
   return start;
+}
+
+void store_hash_of_weights(const TrainStart& start, Job& job) {
+  std::optional<WeightsSpec>& weights = job.spec.weights;
+  if (!weights || weights->sha256) return;
+  if (start.checkpoint.empty()) {
+    if (!start.weights.url.empty()) weights->sha256 = start.weights.sha256;
+  } else {
+    const TrainSpec before = load_stored_spec(catalog(), start.point.config, start.checkpoint);
+    if (before.weights && before.weights->file == weights->file) {
+      weights->sha256 = before.weights->sha256;
+    }
+  }
+  if (!weights->sha256) return;
+  TrainSpec stored =
+      load_stored_spec(catalog(), job.resolved_config, "the config with all defaults");
+  stored.weights->sha256 = weights->sha256;
+  job.resolved_config = show_spec(catalog(), stored);
 }
 
 }  // namespace dpt

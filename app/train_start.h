@@ -4,6 +4,7 @@
 #include <string>
 
 #include "app/commands.h"
+#include "app/weights_source.h"
 #include "engine/training/process_group.h"
 #include "engine/training/progress.h"
 #include "engine/training/run_folder.h"
@@ -40,7 +41,9 @@ void refuse_random_evaluation(const TrainSpec& spec);
 /// Where a run starts, and what it was read from (empty for a fresh start).
 struct TrainStart {
   std::string checkpoint;
-  std::string other_data;  ///< how the data differs from the run's, where that was allowed
+  std::string other_data;    ///< how the data differs from the run's, where that was allowed
+  std::string weights_file;  ///< name of the weights that a new run starts from; empty = none
+  WeightsSource weights;     ///< where they were found
   StartingPoint point;
 };
 
@@ -49,5 +52,9 @@ struct TrainStart {
 /// damaged or do not fit.
 TrainStart load_start(const TrainOptions& options, const Job& job, const std::string& folder,
                       Progress& progress);
+
+/// Enters the SHA-256 of downloaded weights into the config that the run stores, so that a new run
+/// with that config starts from the same file or says why not. A resumed run keeps the stored one.
+void store_hash_of_weights(const TrainStart& start, Job& job);
 
 }  // namespace dpt

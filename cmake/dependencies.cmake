@@ -19,6 +19,7 @@ dpt_find_package(JPEG libjpeg-dev)
 dpt_find_package(PNG libpng-dev)
 dpt_find_package(TIFF libtiff-dev)
 dpt_find_package(GIF libgif-dev)
+dpt_find_package(CURL libcurl4-openssl-dev)
 # The library and the compiler of messages, which is a package of its own.
 dpt_find_package(Protobuf "libprotobuf-dev and protobuf-compiler")
 if(NOT TARGET protobuf::protoc OR NOT TARGET protobuf::libprotobuf-lite)
@@ -118,5 +119,5 @@ endfunction()
 # One line that says what this build has and what it leaves out.
 dpt_onednn_version(onednn)
 message(STATUS "dpt ${PROJECT_VERSION}: CPU with oneDNN ${onednn}, zlib ${ZLIB_VERSION_STRING}, "
-               "libjpeg ${JPEG_VERSION}, libpng ${PNG_VERSION_STRING}, libtiff ${TIFF_VERSION_STRING}, giflib ${GIF_VERSION}, libwebp, protobuf ${Protobuf_VERSION}; "
+               "libjpeg ${JPEG_VERSION}, libpng ${PNG_VERSION_STRING}, libtiff ${TIFF_VERSION_STRING}, giflib ${GIF_VERSION}, libwebp, libcurl ${CURL_VERSION_STRING}, protobuf ${Protobuf_VERSION}; "
                "${dpt_charts_summary}; ${dpt_cuda_summary}")

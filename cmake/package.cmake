@@ -59,10 +59,11 @@ GPU.")
   # Debian has none of the libraries. Recommended, not required: apt takes those of NVIDIA's package
   # archive where that is known, and the package can be installed where they came by other ways.
   set(CPACK_DEBIAN_PACKAGE_RECOMMENDS
-      "libcublas-${CUDAToolkit_VERSION_MAJOR}-${CUDAToolkit_VERSION_MINOR}, libcudnn9-cuda-${CUDAToolkit_VERSION_MAJOR}, libnccl2")
+      "ca-certificates, libcublas-${CUDAToolkit_VERSION_MAJOR}-${CUDAToolkit_VERSION_MINOR}, libcudnn9-cuda-${CUDAToolkit_VERSION_MAJOR}, libnccl2")
 else()
   string(APPEND CPACK_DEBIAN_PACKAGE_DESCRIPTION "
 This package trains on CPUs; dpt-cuda is for NVIDIA GPUs too.")
+  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates)  # for downloads of weights
   set(CPACK_DEBIAN_PACKAGE_CONFLICTS dpt-cuda)
   set(CPACK_DEBIAN_PACKAGE_REPLACES dpt-cuda)
 endif()

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -253,9 +254,20 @@ class WeightsLoader {
          file_.path(), average_prefix(*report_.use), entry.name, entry.name);
   }
 
+  /// Returns true if the tensor has the parameter's shape, or values in the same order.
+  bool fits(const TensorEntry& entry, const Param& param) const {
+    const std::vector<std::int64_t>& wanted = param.spec.file_shape;
+    if (entry.shape == wanted) return true;
+    if (!spec_.takes_other_shapes || entry.shape.empty() || wanted.empty()) return false;
+    const auto count = [](const std::vector<std::int64_t>& shape) {
+      return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+    };
+    return entry.shape[0] == wanted[0] && count(entry.shape) == count(wanted);
+  }
+
   /// A shape that differs where both patterns name the tensor: it is left where it is.
   bool is_set_aside(const TensorEntry& entry, const Param& param) const {
-    return entry.shape != param.spec.file_shape && matches_any(spec_.expect_missing, param.name) &&
+    return !fits(entry, param) && matches_any(spec_.expect_missing, param.name) &&
            matches_any(spec_.expect_left_over, entry.name);
   }
 
@@ -279,8 +291,8 @@ class WeightsLoader {
       load_rows(values, param);
       return;
     }
-    if (entry.shape != param.spec.file_shape) refuse_shape(entry, param);
-    check_shape(file_, values, param);
+    if (!fits(entry, param)) refuse_shape(entry, param);
+    if (!fits(values, param)) check_shape(file_, values, param);
     read_into(file_, values, param, flat_);
     std::vector<float> read(static_cast<std::size_t>(param.count));
     to_file_layout(param, flat_ + param.offset, read.data());

@@ -44,6 +44,7 @@ std::vector<std::size_t> assign_memory(const std::vector<Lifetime>& lifetimes, s
 std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::int64_t bytes) {
   const std::int64_t floats = bytes / static_cast<std::int64_t>(sizeof(float));
   std::vector<GradientBucket> buckets;
+  const std::int64_t first = gradient_begin(plan);
   std::int64_t end = plan.grad_floats(), begin = end;
   // Backward ends before the nodes that are frozen and have nothing to train before them.
   int running = static_cast<int>(plan.nodes.size()) - 1;
@@ -55,7 +56,8 @@ std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::int64_t byte
       const Param& param = plan.params[static_cast<std::size_t>(index)];
       if (param.node == node) begin = std::min(begin, param.offset);
     }
-    if (begin == end || (end - begin < floats && begin > 0)) continue;
+    begin = std::max(begin, first);
+    if (begin == end || (end - begin < floats && begin > first)) continue;
     buckets.push_back({running, begin, end});
     end = begin;
   }

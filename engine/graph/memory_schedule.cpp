@@ -267,8 +267,9 @@ MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimiz
   }
   MemoryEstimate estimate;
   estimate.params = plan.param_floats * static_cast<std::int64_t>(sizeof(float));
-  estimate.grads = plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
-  estimate.optimizer = optimizer_buffers * estimate.params;
+  const auto bytes = static_cast<std::int64_t>(sizeof(float));
+  estimate.grads = (plan.grad_floats() - gradient_begin(plan)) * bytes;
+  estimate.optimizer = optimizer_buffers * (plan.param_floats - gradient_begin(plan)) * bytes;
   const MemorySchedule schedule = make_memory_schedule(plan, batch, true, needs);
   estimate.activations = static_cast<std::int64_t>(schedule.bytes) +
                          pieces * static_cast<std::int64_t>(schedule.kept_bytes);

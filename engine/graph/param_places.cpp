@@ -1,5 +1,7 @@
 #include "engine/graph/param_places.h"
 
+#include <algorithm>
+
 #include "kernels/common/align.h"
 
 namespace dpt {
@@ -26,6 +28,19 @@ void add_running(Plan& plan, const Param& param) {
 }
 
 }  // namespace
+
+// Parameters stand in the order of the nodes: what backward comes to is behind.
+std::int64_t gradient_begin(const Plan& plan) {
+  std::int64_t first = plan.trained_floats;
+  for (const Node& node : plan.nodes) {
+    if (!plan.values[static_cast<std::size_t>(node.output)].needs_gradient) continue;
+    for (const int index : node.params) {
+      const Param& param = plan.params[static_cast<std::size_t>(index)];
+      if (param.is_trained()) first = std::min(first, param.offset);
+    }
+  }
+  return first;
+}
 
 void place_params(Plan& plan) {
   std::int64_t end = 0;

@@ -84,8 +84,8 @@ struct Plan {
   std::vector<const Param*> updated() const;
   /// The shapes of what a node reads, in order.
   std::vector<ActivationShape> shapes_into(const Node& node) const;
-  /// Number of floats of the gradient buffer: param_floats, then StepMetrics. The places of running
-  /// statistics hold those of the step, times samples.
+  /// End of the gradients in floats: param_floats, then StepMetrics. They begin at
+  /// gradient_begin(). The places of running statistics hold those of the step, times samples.
   std::int64_t grad_floats() const {
     return param_floats + static_cast<std::int64_t>(sizeof(StepMetrics) / sizeof(float));
   }
@@ -105,7 +105,8 @@ struct Lifetime {
 std::vector<std::size_t> assign_memory(const std::vector<Lifetime>& lifetimes, std::size_t& total);
 
 /// Bytes of a replica for a given batch per device: parameters, gradients, optimizer state of
-/// `optimizer_buffers` flat buffers, activations (by lifetime, kernels' workspaces not included).
+/// `optimizer_buffers` flat buffers from gradient_begin() on, activations (by lifetime, kernels'
+/// workspaces not included).
 struct MemoryEstimate {
   std::int64_t params = 0, grads = 0, optimizer = 0, activations = 0;
   std::int64_t total() const { return params + grads + optimizer + activations; }
@@ -113,6 +114,11 @@ struct MemoryEstimate {
 /// `pieces` micro-batches of `batch` samples go through a pass together (memory_schedule.h).
 MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimizer_buffers,
                                std::int64_t pieces = 1);
+
+/// Returns the number of floats at the beginning of the flat buffer that have no gradient and no
+/// optimizer state: those of frozen layers before the first one that is trained, where backward
+/// does not come.
+std::int64_t gradient_begin(const Plan& plan);
 
 /// A stretch of the gradient buffer that is complete once the backward of `node` is done, and of
 /// all nodes after it.

@@ -111,6 +111,17 @@ StepSize whole_batch(const TrainSpec& spec, int replicas) {
   return step_size(spec, replicas, batch, batch);
 }
 
+/// Estimates the memory of a step; one of the buffers may be an average, which is of all
+/// parameters.
+MemoryEstimate memory_of_step(const TrainSpec& spec, const Plan& plan, const StepSize& size,
+                              int optimizer_buffers) {
+  MemoryEstimate memory = estimate_memory(plan, size.at_once, optimizer_buffers, size.pieces);
+  if (optimizer_buffers > 0 && (spec.train.ema || spec.train.swa)) {
+    memory.optimizer += gradient_begin(plan) * static_cast<std::int64_t>(sizeof(float));
+  }
+  return memory;
+}
+
 }  // namespace
 
 StepSize step_size(const TrainSpec& spec, int replicas, std::int64_t samples, std::int64_t limit) {
@@ -148,8 +159,7 @@ std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
   }
 
   const StepSize size = step.value_or(whole_batch(spec, replicas));
-  const MemoryEstimate memory =
-      estimate_memory(plan, size.at_once, optimizer_buffers.value_or(0), size.pieces);
+  const MemoryEstimate memory = memory_of_step(spec, plan, size, optimizer_buffers.value_or(0));
   const std::string per_image = flops_text(totals.forward + totals.backward);
   std::string text = fmt::format("{}: input {}, {} classes, {}\n\n{}", spec.name, plan.input.text(),
                                  plan.classes, name_of(plan.type), table_text(lines));
@@ -197,8 +207,7 @@ std::string summary_json(const TrainSpec& spec, const Plan& plan, int replicas,
   }
   const Totals totals = totals_of(plan);
   const StepSize size = step.value_or(whole_batch(spec, replicas));
-  const MemoryEstimate memory =
-      estimate_memory(plan, size.at_once, optimizer_buffers.value_or(0), size.pieces);
+  const MemoryEstimate memory = memory_of_step(spec, plan, size, optimizer_buffers.value_or(0));
   const Json all = {{"name", spec.name},
                     {"input", shape_json(plan.input)},
                     {"classes", plan.classes},

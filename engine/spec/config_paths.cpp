@@ -38,7 +38,7 @@ class PathWalk {
       default: {
         std::set<std::string>& words = words_[path];
         words.insert(field.choices.begin(), field.choices.end());
-        for (const std::string& word : {field.zero_word, field.size_word}) {
+        for (const std::string& word : {field.zero_word, field.size_word, field.path_word}) {
           if (!word.empty()) words.insert(word);
         }
       }

@@ -130,6 +130,11 @@ inline Field Field::or_plain(std::string key) && {
   plain_key = std::move(key);
   return std::move(*this);
 }
+inline Field Field::or_remote(std::string word) && {
+  path_word = std::move(word);
+  takes_url = true;
+  return std::move(*this);
+}
 inline Field Field::or_word(std::string text) && {
   size_word = std::move(text);
   return std::move(*this);

@@ -25,7 +25,7 @@ bool is_variable_name(std::string_view name) {
   return true;
 }
 
-/// Returns true for "https://...", which dpt never opens.
+/// Returns true for "https://..." and other schemes.
 bool is_url(std::string_view text) {
   const std::size_t colon = text.find("://");
   if (colon == std::string_view::npos || colon == 0) return false;
@@ -160,10 +160,24 @@ std::string home_of(std::string& path) {
   return {};
 }
 
-void finish(ExpandedPath& result) {
+/// Returns why a field that takes files on servers does not take this URL; empty if it does.
+std::string problem_of_url(const std::string& url) {
+  const std::string scheme = url.substr(0, url.find("://"));
+  if (!is_remote(url)) {
+    return fmt::format("expected a path, https:// or hf://, found {}://{}", scheme,
+                       scheme == "http" ? ": what it sends could be changed on the way" : "");
+  }
+  if (!has_url_login(url)) return {};
+  return "expected a URL without user and password, which dpt would store, found one with them: "
+         "HF_TOKEN gives access to private repositories of the hub (hf://)";
+}
+
+void finish(ExpandedPath& result, bool takes_url) {
   if (!result.problem.empty()) return;
   if (is_url(result.path)) {
-    result.problem = "expected a path of this machine, found a URL: dpt reads and writes files";
+    result.problem =
+        takes_url ? problem_of_url(result.path)
+                  : "expected a path of this machine, found a URL: dpt reads and writes files";
     return;
   }
   const bool is_stored_too = result.stored.starts_with('~');
@@ -173,13 +187,17 @@ void finish(ExpandedPath& result) {
 
 }  // namespace
 
-ExpandedPath expand_variables(const std::string& text) {
+bool is_remote(std::string_view text) {
+  return text.starts_with("https://") || text.starts_with("hf://");
+}
+
+ExpandedPath expand_variables(const std::string& text, bool takes_url) {
   ExpandedPath result = Expansion(text).expand();
-  finish(result);
+  finish(result, takes_url);
   return result;
 }
 
-ExpandedPath expand_home(const std::string& text) {
+ExpandedPath expand_home(const std::string& text, bool takes_url) {
   ExpandedPath result;
   result.path = text;
   // Leaves KEY=VALUE alone: its value is read as that of a config.
@@ -189,7 +207,7 @@ ExpandedPath expand_home(const std::string& text) {
         text);
     return result;
   }
-  finish(result);
+  finish(result, takes_url);
   return result;
 }
 
@@ -254,7 +272,7 @@ std::string folder_of_config(const std::string& file) {
 }
 
 std::string resolve_path(const std::string& path, const std::string& file) {
-  if (path.empty()) return path;
+  if (path.empty() || is_remote(path)) return path;
   namespace fs = std::filesystem;
   return fs::absolute(fs::path(folder_of_config(file)) / path).lexically_normal().string();
 }

@@ -19,8 +19,8 @@ struct ExpandedPath {
 /// Replaces ${NAME} and ${NAME:-default} from the environment (the default also stands for an empty
 /// variable, and may contain variables), then a leading `~/` by $HOME. `$${` stands for a literal
 /// `${`; any other `$` is itself. Remembers the values of secret variables (secrets.h). `~NAME/`
-/// and URLs are problems.
-ExpandedPath expand_variables(const std::string& text);
+/// and URLs are problems; with `takes_url`, files on servers are not (is_remote).
+ExpandedPath expand_variables(const std::string& text, bool takes_url = false);
 
 /// Remembers that a path of a config has the default of a variable that is not set, for messages
 /// about the path, and returns the variable; empty if there is none.
@@ -28,8 +28,12 @@ void remember_defaulted(const std::string& path, const std::string& variable);
 std::string defaulted_variable(const std::string& path);
 
 /// Expands a path of a command line, where the shell has replaced variables: a leading `~/`, which
-/// the shell leaves alone in `--option=~/x`, becomes $HOME. `~NAME/` and URLs are problems.
-ExpandedPath expand_home(const std::string& text);
+/// the shell leaves alone in `--option=~/x`, becomes $HOME. `~NAME/` and URLs are problems; with
+/// `takes_url`, files on servers are not (is_remote).
+ExpandedPath expand_home(const std::string& text, bool takes_url = false);
+
+/// Returns true for the name of a file on a server: https://... or hf://...
+bool is_remote(std::string_view text);
 
 /// Inverts expand_variables: returns text that it turns into `path`.
 std::string escape_variables(const std::string& path);
@@ -49,7 +53,8 @@ bool is_stream(const std::string& file);
 /// (the working directory) if `file` is empty or a stream.
 std::string folder_of_config(const std::string& file);
 
-/// Makes `path` absolute against folder_of_config(file). An empty path stays empty.
+/// Makes `path` absolute against folder_of_config(file). An empty path and the name of a file on a
+/// server stay as they are.
 std::string resolve_path(const std::string& path, const std::string& file);
 
 }  // namespace dpt

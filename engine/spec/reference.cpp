@@ -130,7 +130,7 @@ class Page {
     if (field.data_gives) return "required, or the data set's";
     if (field.is_required) return "required";
     if (field.follow) return fmt::format("follows `{}`", field.leader);
-    if (!field.plain_key.empty()) {
+    if (!field.plain_key.empty() && !field.is_optional) {
       // What its default follows is not written either.
       Field plain = plain_field(field);
       plain.follow = nullptr;

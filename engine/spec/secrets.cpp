@@ -186,7 +186,7 @@ std::string problem_of_stored_path(const std::string& path) {
     const auto found = all.paths.find(path);
     if (found == all.paths.end() || found->second != path) return {};
   }
-  return expand_variables(path).problem;
+  return expand_variables(path, true).problem;
 }
 
 std::string stored_path(const std::string& path) {
@@ -199,7 +199,7 @@ std::string stored_path(const std::string& path) {
     written = found->second;
   }
   // The environment may have changed since.
-  const ExpandedPath expanded = expand_variables(written);
+  const ExpandedPath expanded = expand_variables(written, true);
   const bool is_same = expanded.is_unset
                            ? path == written
                            : expanded.problem.empty() && resolve_path(expanded.path, {}) == path;

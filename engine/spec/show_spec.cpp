@@ -137,7 +137,8 @@ class Writer {
           line(field.name + ": null", path);
           return;
         }
-        if (!field.plain_key.empty() && is_plain(field, nested)) {
+        // A mapping that may be absent is written as one: stored configs are compared key by key.
+        if (!field.plain_key.empty() && !field.is_optional && is_plain(field, nested)) {
           const Field& plain = plain_field(field);
           const PlainValue value = plain.get(nested);
           const auto* strings = std::get_if<std::vector<std::string>>(&value);

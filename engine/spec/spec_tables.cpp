@@ -258,8 +258,16 @@ ObjectTable weights_table() {
       {path_field(
            "file", &S::file,
            "A safetensors file with torchvision's names and layouts, such as a checkpoint of "
-           "dpt, or a file of PyTorch's torch.save (.pth, .pt). --weights replaces it.")
-           .required(),
+           "dpt, or a file of PyTorch's torch.save (.pth, .pt). A URL (https://...) or a file of "
+           "the Hugging Face hub (hf://OWNER/REPO[@REVISION][/FILE]; default: model.safetensors "
+           "of main) is downloaded once. pretrained: the weights of the network of model.zoo. "
+           "--weights replaces it.")
+           .required()
+           .or_remote(kPretrained),
+       field("sha256", &S::sha256,
+             "SHA-256 of the file, 64 hexadecimal digits: any other file is an error. dpt writes "
+             "that of a downloaded file into the config of the run.")
+           .changeable(),
        field("key", &S::key,
              "Of a file of PyTorch with several dictionaries of tensors, the one to take, such as "
              "state_dict_ema or ema.module. Not set: the file's own tensors, else its only "
@@ -282,11 +290,29 @@ ObjectTable weights_table() {
            "for each class, the rows are copied whose class the file has under the same name; the "
            "others keep their initial values. Only a checkpoint of dpt knows its classes. new: the "
            "last layer with parameters keeps its initial values, whatever the file has under its "
-           "names. Not set: this layer is loaded as any other."),
+           "names. Not set: this layer is loaded as any other; with pretrained, new.")
+           .follows(
+               "file",
+               +[](const S& s) -> PlainValue {
+                 if (s.file == kPretrained) return std::string(name_of(HeadRows::fresh));
+                 return std::monostate{};
+               }),
        field("use", &S::use,
              "Of a checkpoint of dpt with an average of the weights. ema: the moving average "
              "(train.ema). swa: the average of epochs (train.swa). raw: the weights themselves. "
-             "Not set: the average, if there is one.")});
+             "Not set: the average, if there is one.")},
+      [](const S& s) -> std::string {
+        constexpr const char* kDigits = "0123456789abcdef";
+        if (s.sha256 &&
+            (s.sha256->size() != 64 || s.sha256->find_first_not_of(kDigits) != s.sha256->npos)) {
+          return fmt::format("sha256: expected 64 hexadecimal digits in lower case, found '{}'",
+                             *s.sha256);
+        }
+        if (s.file == kPretrained && (!s.map.empty() || s.key)) {
+          return "file: pretrained knows the names in its file: remove map and key";
+        }
+        return {};
+      });
 }
 
 ObjectTable checkpoint_table(const ObjectTable& keep_best) {
@@ -556,7 +582,8 @@ SpecTables::SpecTables(const Catalog& catalog)
        same_object_field("lr_schedule", schedule, "The learning-rate schedule."),
        object_field("train", &TrainSpec::train, train, "The training loop.").required(),
        object_field("weights", &TrainSpec::weights, weights,
-                    "The weights that a new run starts from."),
+                    "The weights that a new run starts from; a plain value is `file`.")
+           .or_plain("file"),
        object_field("checkpoint", &TrainSpec::checkpoint, checkpoint, "What is saved, and when.")
            .changeable(),
        object_field("log", &TrainSpec::log, log, "What is logged, and when.").changeable(),

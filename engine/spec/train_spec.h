@@ -241,14 +241,21 @@ constexpr auto enum_names(WeightsUse) {
       {{WeightsUse::ema, "ema"}, {WeightsUse::swa, "swa"}, {WeightsUse::raw, "raw"}});
 }
 
+/// WeightsSpec::file for the weights that belong to the network of the zoo.
+inline constexpr const char* kPretrained = "pretrained";
+
 /// The weights that a run starts from.
 struct WeightsSpec {
-  std::string file;
-  std::optional<std::string> key;  ///< a dictionary in a file of PyTorch; unset = the usual one
+  std::string file;                   ///< path, name of a file on a server, or kPretrained
+  std::optional<std::string> sha256;  ///< of the file, in hexadecimal; unset = any
+  std::optional<std::string> key;     ///< a dictionary in a file of PyTorch; unset = the usual one
   TextPairs map;  ///< prefixes of the file's names, and what stands for them in the model
   std::vector<std::string> expect_missing, expect_left_over;  ///< patterns
   std::optional<HeadRows> head;   ///< unset = the last layer is as any other
   std::optional<WeightsUse> use;  ///< unset = an average, where the file has one
+  /// Tensors may have other shapes with the same values in the same order, such as [C] for [C, 1,
+  /// 1]: no field, but set for files that are known.
+  bool takes_other_shapes = false;
 };
 
 struct TrainSpec {

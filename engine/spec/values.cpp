@@ -193,7 +193,11 @@ class Converter {
     const Scalar<std::string> scalar = read_string(node);
     if (!scalar.value) return refuse(node, scalar.hint);
     if (scalar.value->empty() && field_.is_required) return refuse(node, {});
-    const ExpandedPath expanded = expand_variables(*scalar.value);
+    if (!field_.path_word.empty() && *scalar.value == field_.path_word) {
+      value = *scalar.value;
+      return true;
+    }
+    const ExpandedPath expanded = expand_variables(*scalar.value, field_.takes_url);
     if (expanded.is_unset && author_ == Author::dpt) {
       remember_secret_path(*scalar.value, *scalar.value);
       value = *scalar.value;
@@ -208,7 +212,7 @@ class Converter {
     const std::string file = is_argument ? std::string{} : node.where.file;
     const std::string path = resolve_path(expanded.path, file);
     if (!expanded.stored.empty()) {
-      const bool is_absolute = expanded.path.starts_with('/');
+      const bool is_absolute = expanded.path.starts_with('/') || is_remote(expanded.path);
       const std::string folder =
           is_absolute ? std::string{} : escape_variables(resolve_path("./", file));
       remember_secret_path(path, folder + expanded.stored);
@@ -345,7 +349,9 @@ std::string expected_text(const Field& field) {
       if (field.choices.size() == 1) return fmt::format("'{}'", field.choices[0]);
       return fmt::format("one of {}", fmt::join(field.choices, ", "));
     case FieldType::path:
-      return "a path";
+      if (!field.takes_url) return "a path";
+      return field.path_word.empty() ? "a path or URL"
+                                     : fmt::format("a path, a URL or {}", field.path_word);
     case FieldType::size2:
       return fmt::format("{}an integer{} or [height, width]",
                          field.size_word.empty() ? "" : "'" + field.size_word + "', ", range);

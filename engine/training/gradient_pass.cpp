@@ -151,7 +151,7 @@ void GradientPass::begin_buffer(const WorkPartition& partition, const WorkAction
   if (action.kind == WorkAction::Kind::add || action.write != GradWrite::overwrite) return;
   const DevPtr metrics = memory_.metrics(action.buffer);
   if (action.kind == WorkAction::Kind::zero) {
-    backend_.zero(memory_.gradients(action.buffer), memory_.gradient_bytes());
+    backend_.zero(memory_.first_gradient(action.buffer), memory_.gradient_bytes());
   } else if (const std::int64_t floats = memory_.part_layout().floats(); floats > 0) {
     backend_.zero(memory_.part_norms(action.buffer),
                   static_cast<std::size_t>(floats) * sizeof(float));
@@ -186,7 +186,8 @@ bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
       const DevPtr grads = memory_.gradients(action.buffer);
       begin_buffer(partition, action, staged);
       if (action.kind == WorkAction::Kind::add) {
-        backend_.add(grads, grads, memory_.gradients(action.other), memory_.gradient_floats());
+        const DevPtr sum = memory_.first_gradient(action.buffer);
+        backend_.add(sum, sum, memory_.first_gradient(action.other), memory_.gradient_floats());
       }
       if (action.kind != WorkAction::Kind::train) continue;
       beat("computing gradients");

@@ -67,9 +67,9 @@ void GradientSums::sum(const WorkPartition& partition) {
   }
   parts_.clear();
   for (const WorkPartition::Part& part : partition.parts) {
-    parts_.push_back({part.node, memory_.gradients(part.buffer)});
+    parts_.push_back({part.node, memory_.first_gradient(part.buffer)});
   }
-  communicator_.all_reduce(partition.shards, parts_, memory_.gradients(0),
+  communicator_.all_reduce(partition.shards, parts_, memory_.first_gradient(0),
                            memory_.gradient_floats(),
                            {partition.shards_of_ranks, job_.spec.train.shards == 0});
 }

@@ -8,7 +8,12 @@
 namespace dpt {
 
 PassMemory::PassMemory(Backend& backend, const Job& job, ReplicaMemory& memory)
-    : backend_(backend), job_(job), memory_(memory), part_layout_(job), arenas_(1) {}
+    : backend_(backend),
+      job_(job),
+      memory_(memory),
+      part_layout_(job),
+      gradient_begin_(first_gradient_of(job)),
+      arenas_(1) {}
 
 std::size_t PassMemory::gradient_bytes() const {
   return static_cast<std::size_t>(gradient_floats()) * sizeof(float);

@@ -48,8 +48,15 @@ class PassMemory {
   DevPtr kept(int branch) const {
     return kept_.empty() ? DevPtr{} : kept_[static_cast<std::size_t>(branch)].ptr();
   }
-  /// Gradient buffer `index`: the gradients of all parameters, and the step's metrics after them.
-  DevPtr gradients(int index) const { return gradients_[static_cast<std::size_t>(index)].ptr(); }
+  /// Gradient buffer `index`: the gradients of parameters at their offsets, of which the first is
+  /// gradient_begin(), and the step's metrics after them.
+  DevPtr gradients(int index) const {
+    return flat_base(gradients_[static_cast<std::size_t>(index)], gradient_begin_);
+  }
+  /// The memory of that buffer: gradient_floats() from its first gradient on.
+  DevPtr first_gradient(int index) const {
+    return gradients_[static_cast<std::size_t>(index)].ptr();
+  }
   DevPtr metrics(int index) const {
     return gradients(index) + static_cast<std::size_t>(job_.plan.param_floats) * sizeof(float);
   }
@@ -59,7 +66,9 @@ class PassMemory {
   }
   const PartLayout& part_layout() const { return part_layout_; }
   /// All floats of a gradient buffer, which a sum over ranks adds.
-  std::int64_t gradient_floats() const { return job_.plan.grad_floats() + part_layout_.floats(); }
+  std::int64_t gradient_floats() const {
+    return job_.plan.grad_floats() - gradient_begin_ + part_layout_.floats();
+  }
   std::size_t gradient_bytes() const;
   std::size_t metrics_bytes() const;
 
@@ -72,6 +81,7 @@ class PassMemory {
   const Job& job_;
   ReplicaMemory& memory_;
   PartLayout part_layout_;
+  std::int64_t gradient_begin_;
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Executor>> executors_;
   // One for each branch.
   std::vector<DeviceMemory> arenas_, kept_;

@@ -1,5 +1,6 @@
 #include "engine/training/replica_weights.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <limits>
@@ -16,7 +17,7 @@ std::size_t float_bytes(std::int64_t count) {
 }  // namespace
 
 ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory, bool logs)
-    : backend_(backend), job_(job) {
+    : backend_(backend), job_(job), gradient_begin_(first_gradient_of(job)) {
   const std::size_t bytes = float_bytes(job.plan.param_floats);
   params_ = memory.allocate(bytes, "the parameters");
   if (job.plan.type == DType::bf16) {
@@ -25,11 +26,12 @@ ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& 
                         "the parameters in bf16");
   }
   for (const OptimizerState& state : job.states) {
-    state_.push_back(memory.allocate(bytes, "optimizer state " + state.name));
-    backend_.zero(state_.back().ptr(), bytes);
+    const std::int64_t floats = job.plan.param_floats - begin_of_state(state_.size());
+    state_.push_back(memory.allocate(float_bytes(floats), "optimizer state " + state.name));
+    backend_.zero(state_.back().ptr(), state_.back().bytes());
     if (state.start != 0) {
-      const std::vector<float> start(static_cast<std::size_t>(job.plan.param_floats), state.start);
-      backend_.upload(state_.back().ptr(), start.data(), bytes);
+      const std::vector<float> start(static_cast<std::size_t>(floats), state.start);
+      backend_.upload(state_.back().ptr(), start.data(), state_.back().bytes());
       backend_.synchronize();  // for `start`
     }
   }
@@ -118,7 +120,7 @@ std::vector<float> ReplicaWeights::params() {
 void ReplicaWeights::set_optimizer_state(const NamedBuffers& state) {
   assert(state.size() == state_.size());
   for (std::size_t i = 0; i < state.size(); ++i) {
-    backend_.upload(state_[i].ptr(), state[i].second.data(), state_[i].bytes());
+    backend_.upload(state_[i].ptr(), state[i].second.data() + begin_of_state(i), state_[i].bytes());
   }
   backend_.synchronize();
 }
@@ -126,9 +128,12 @@ void ReplicaWeights::set_optimizer_state(const NamedBuffers& state) {
 NamedBuffers ReplicaWeights::optimizer_state() {
   NamedBuffers host;
   for (std::size_t i = 0; i < state_.size(); ++i) {
+    // Values that are not on the device were never updated.
     host.emplace_back(job_.states[i].name,
                       std::vector<float>(static_cast<std::size_t>(job_.plan.param_floats)));
-    backend_.download(host.back().second.data(), state_[i].ptr(), state_[i].bytes());
+    std::vector<float>& values = host.back().second;
+    std::fill_n(values.begin(), begin_of_state(i), job_.states[i].start);
+    backend_.download(values.data() + begin_of_state(i), state_[i].ptr(), state_[i].bytes());
   }
   if (averaging_) {
     // The average of a count means nothing.
@@ -143,30 +148,34 @@ NamedBuffers ReplicaWeights::optimizer_state() {
 
 void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged,
                             UpdateNorms norms) {
+  // Before it nothing has a gradient.
+  const DevPtr first = gradients + float_bytes(gradient_begin_);
+  const std::int64_t count = job_.plan.trained_floats - gradient_begin_;
   if (job_.train_loss().is_weighted()) {
-    backend_.divide_by_weight(gradients, job_.plan.trained_floats, metrics);
+    backend_.divide_by_weight(first, count, metrics);
   }
   if (norms.whole) {
     // The norm is that of what is trained; some frozen parameters have a gradient all the same.
     for (const UpdateRange& range : job_.update.frozen) {
-      backend_.zero(gradients + float_bytes(range.begin), float_bytes(range.count));
+      const std::int64_t begin = std::max(range.begin, gradient_begin_);
+      const std::int64_t end = range.begin + range.count;
+      if (begin < end) backend_.zero(gradients + float_bytes(begin), float_bytes(end - begin));
     }
-    backend_.grad_norm(gradients, job_.plan.trained_floats, staged.batch.scalars);
+    backend_.grad_norm(first, count, staged.batch.scalars);
   }
   if (norms.layers) {
     norms_->run(params_.ptr(), norms_memory_.ptr());
     norms_->run(gradients, norms_memory_.ptr() + norms_memory_.bytes() / 2);
   }
   if (job_.spec.train.grad_clip_value) {
-    backend_.clip_values(gradients, static_cast<float>(*job_.spec.train.grad_clip_value),
-                         job_.plan.trained_floats);
+    backend_.clip_values(first, static_cast<float>(*job_.spec.train.grad_clip_value), count);
   }
   OptimizerArgs args;
   args.params = params_.ptr();
   args.params16 = params16_.ptr();
   args.grads = gradients;
   for (std::size_t i = 0; i < job_.optimizer.states.size(); ++i) {
-    args.states[i] = state_[i].ptr();
+    args.states[i] = flat_base(state_[i], begin_of_state(i));
   }
   args.scalars = staged.batch.scalars;
   args.steps = staged.update;

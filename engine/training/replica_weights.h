@@ -52,12 +52,17 @@ class ReplicaWeights {
 
  private:
   DevPtr average() const { return state_.back().ptr(); }
+  /// Returns the first float that state `i` has: an average is of all parameters.
+  std::int64_t begin_of_state(std::size_t i) const {
+    return i < job_.optimizer.states.size() ? gradient_begin_ : 0;
+  }
   void set_up_average(ReplicaMemory& memory);
   void set_up_layer_norms(ReplicaMemory& memory);
   void update_average(DevPtr step);
 
   Backend& backend_;
   const Job& job_;
+  std::int64_t gradient_begin_;  ///< first_gradient_of() the job
   DeviceMemory params_, params16_;
   std::vector<DeviceMemory> state_;  ///< as Job::states
   DeviceMemory guard_;               ///< UpdateGuard

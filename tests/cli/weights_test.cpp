@@ -5,6 +5,7 @@
 
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/tiny.h"
+#include "tests/support/npy_data.h"
 #include "tests/support/torch_archive.h"
 
 using namespace dpt;
@@ -128,18 +129,47 @@ TEST_CASE("weights: another number of classes, and what a config gets wrong") {
     CHECK(bad.exit_code == 2);
     check_contains(bad.err, text);
   };
-  refused("pre.safetensors", "expected a mapping for weights, found 'pre.safetensors'");
+  refused("[pre.safetensors]", "expected a path, a URL or pretrained, or a mapping, found a list");
+  refused("{file: pre.safetensors, sha256: ABC}",
+          "sha256: expected 64 hexadecimal digits in lower");
   refused("{path: pre.safetensors}",
           "unknown key 'path' in weights, did you mean 'file'? Known "
-          "keys: file, key, map, expect_missing, expect_left_over, head, use");
+          "keys: file, sha256, key, map, expect_missing, expect_left_over, head, use");
   refused("{file: x, map: [a]}", "expected a mapping from strings to strings, found a list of 1");
   refused("{file: x, map: {a: 1}}", "expected a string, found 1; put it into quotes");
   refused("{file: x, head: by_name}", "expected one of by_class_name, new, found 'by_name'");
   refused("{file: x, use: best}", "expected one of ema, swa, raw, found 'best'");
   refused("{map: {a: b}}", "missing key 'file' in weights");
+  // A plain value is the file.
+  w.write_config("weights: pre.safetensors\n");
+  check_contains(w.run_well({"config", "check", "c/tune.yaml"}).out, "pre.safetensors: 2 loaded");
   w.write_config("pretrained: {file: x}\n");
   check_contains(w.run({"config", "check", "c/tune.yaml"}).err,
                  "unknown key 'pretrained' in the config, did you mean 'weights'?");
+}
+
+TEST_CASE("weights: config check compares the names of classes, as the dry run does") {
+  const Workplace w("");
+  const auto config = [&](const std::string& name, const std::string& classes) {
+    return "version: 1\nname: " + name + "\ndata:\n  batch_size: 8\n" +
+           npy_data(w.dir.path(), "labels", false) + "  classes: " + classes +
+           "\nmodel:\n  input: [1, 8, 8]\n  layers: [{type: Flatten}, {type: Linear, name: fc, "
+           "out_features: 4}]\noptimizer: {type: SGD, lr: 0.1}\ntrain: {epochs: 1}\n"
+           "devices: [cpu]\n";
+  };
+  write_file(w.dir.file("small.yaml"), config("small", "[sky, sea, land, sand]"));
+  w.run_well({"train", "small.yaml"});
+  const std::string weights = "weights: {file: runs/small, head: by_class_name}\n";
+  write_file(w.dir.file("tune.yaml"), config("tune", "[cat, sea, dog, cow]") + weights);
+  check_contains(w.run_well({"config", "check", "tune.yaml"}).out, ": 2 loaded, 0 missing");
+  write_file(w.dir.file("tune.yaml"), config("tune", "[cat, ox, dog, cow]") + weights);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"config", "check", "tune.yaml"},
+        std::vector<std::string>{"train", "tune.yaml", "--dry-run"}}) {
+    const Finished bad = w.run(command);
+    CHECK(bad.exit_code == 3);
+    check_contains(bad.err, "none of its classes (sky, sea, land, sand) is a class of the data");
+  }
 }
 
 TEST_CASE("weights: a run folder means its best checkpoint; other folders and files are named") {

@@ -6,10 +6,12 @@ cmake_minimum_required(VERSION 3.22)
 # What a part may include besides itself. A part is the longest of these prefixes of a file's path.
 set(parts app datasets engine/spec engine/graph engine/layers engine/losses engine/metrics
     engine/optimizers engine/schedules engine/data engine/collectives engine/processes
-    engine/checkpoints engine/export engine/files engine/training engine/zoo kernels)
+    engine/checkpoints engine/downloads engine/export engine/files engine/training engine/zoo
+    kernels)
 set(allowed_app datasets engine/spec engine/graph engine/layers engine/losses engine/metrics
     engine/optimizers engine/schedules engine/data engine/collectives engine/processes
-    engine/checkpoints engine/export engine/files engine/training engine/zoo kernels)
+    engine/checkpoints engine/downloads engine/export engine/files engine/training engine/zoo
+    kernels)
 set(allowed_datasets engine/data engine/files engine/spec kernels)
 set(allowed_engine/training engine/spec engine/graph engine/layers engine/losses engine/metrics
     engine/optimizers engine/schedules engine/data engine/collectives engine/processes
@@ -25,6 +27,7 @@ set(allowed_engine/schedules engine/metrics engine/spec kernels)
 set(allowed_engine/data engine/spec kernels)
 set(allowed_engine/collectives engine/spec kernels)
 set(allowed_engine/files kernels)
+set(allowed_engine/downloads kernels)
 set(allowed_engine/processes kernels)
 set(allowed_engine/spec kernels)
 set(allowed_engine/zoo engine/spec)

@@ -106,6 +106,28 @@ TEST_CASE("the memory that a replica says it holds is what it has allocated") {
   }
 }
 
+TEST_CASE("a replica holds no gradients and no optimizer state of a frozen front") {
+  const auto bytes_of = [](const std::vector<std::string>& more) {
+    std::vector<std::string> overrides = {cpus(1), "train.shards=3"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    const Job job = small_job(small_config(kAdam), overrides);
+    Alone one(job);
+    const std::size_t before = one.replica->memory_bytes();
+    one.epoch();
+    return std::pair(before, gradient_begin(job.plan));
+  };
+  const auto [all, none] = bytes_of({});
+  const auto [some, begin] = bytes_of({"train.freeze=[conv*]"});
+  CHECK(none == 0);
+  CHECK(begin > 0);
+  // Adam has two states.
+  CHECK(some == all - 2 * static_cast<std::size_t>(begin) * 4);
+  // An average is of all parameters.
+  const auto [averaged, same] = bytes_of({"train.freeze=[conv*]", "train.ema={decay: 0.9}"});
+  const auto [all_averaged, zero] = bytes_of({"train.ema={decay: 0.9}"});
+  CHECK(averaged == all_averaged - 2 * static_cast<std::size_t>(begin) * 4);
+}
+
 TEST_CASE("too large a batch for the memory: how much there is, and how many samples fit") {
   // In exact mode; fast mode works with smaller parts.
   const Job job = small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1), "train.shards=1"});

@@ -52,6 +52,31 @@ struct Loading {
   }
 };
 
+TEST_CASE(
+    "weights: files that are known may have other shapes, with the values in the same order") {
+  Loading l;
+  std::vector<float> weight(24);
+  for (std::size_t i = 0; i < weight.size(); ++i) weight[i] = static_cast<float>(i);
+  const float bias[2] = {5, 6};
+  l.spec.expect_missing = {"fc1.*"};
+  const auto write = [&](const std::vector<std::int64_t>& shape) {
+    write_safetensors(
+        l.spec.file, {},
+        {{"conv1.weight", "F32", shape, weight.data()}, {"conv1.bias", "F32", {2, 1, 1}, bias}});
+  };
+  write({2, 12});
+  check_contains(l.error(), "expected the shape [2, 3, 2, 2] of the config's model, found [2, 12]");
+  l.spec.takes_other_shapes = true;
+  l.load();
+  CHECK(l.report.loaded == Names{"conv1.weight", "conv1.bias"});
+  CHECK(l.tensor(0) == weight);
+  CHECK(l.at(1, 1) == 6);
+  for (const auto& shape : {std::vector<std::int64_t>{3, 8}, std::vector<std::int64_t>{24}}) {
+    write(shape);
+    check_contains(l.error(), "expected the shape [2, 3, 2, 2]");
+  }
+}
+
 TEST_CASE("weights only: loaded, missing, left over, other types, wrong shapes") {
   Loading l;
   const std::string& path = l.spec.file;

@@ -42,7 +42,36 @@ TEST_CASE("less memory where nothing is kept for backward") {
         estimate_memory(frozen_lenet({}), 32, 0).activations);
 }
 
-TEST_CASE("buckets of frozen layers are summed when backward ends") {
+TEST_CASE("frozen layers before the first trained one have no gradient and no optimizer state") {
+  const auto begin = [](std::vector<std::string> patterns) {
+    return gradient_begin(frozen_lenet(std::move(patterns)));
+  };
+  const Plan plan = frozen_lenet({"conv*"});
+  CHECK(begin({"conv*"}) == plan.params[4].offset);
+  CHECK(plan.params[4].name == "fc1.weight");
+  // conv2's bias is trained, and its weight stands before it.
+  CHECK(begin({"conv1.*", "conv2.weight"}) == plan.params[2].offset);
+  for (const auto& patterns :
+       {std::vector<std::string>{}, {"conv1.weight"}, {"conv2.*"}, {"fc*"}}) {
+    CHECK(begin(patterns) == 0);
+  }
+  const MemoryEstimate all = estimate_memory(frozen_lenet({}), 32, 2);
+  const MemoryEstimate some = estimate_memory(plan, 32, 2);
+  const std::int64_t bytes = plan.params[4].offset * 4;
+  CHECK(some.params == all.params);
+  CHECK(some.grads == all.grads - bytes);
+  CHECK(some.optimizer == all.optimizer - 2 * bytes);
+  // An average is of all parameters.
+  TrainSpec spec = lenet_spec();
+  spec.train.freeze.params = {"conv*"};
+  const std::string without = summary_json(spec, plan, 1, 2);
+  spec.train.ema = EmaSpec();
+  CHECK(without.find(fmt::format("\"optimizer\": {}", some.optimizer)) != std::string::npos);
+  CHECK(summary_json(spec, plan, 1, 2)
+            .find(fmt::format("\"optimizer\": {}", some.optimizer + bytes)) != std::string::npos);
+}
+
+TEST_CASE("buckets end where gradients do") {
   TrainSpec spec = ModelSpecBuilder({8, 1, 1})
                        .add("Flatten")
                        .linear("a", 4)
@@ -57,7 +86,7 @@ TEST_CASE("buckets of frozen layers are summed when backward ends") {
   for (const GradientBucket& bucket : gradient_buckets(plan, 4)) {
     cuts.push_back({bucket.node, bucket.begin, bucket.end});
   }
-  CHECK(cuts == Cuts{{3, 80, 144}, {2, 48, 80}, {2, 0, 48}});
+  CHECK(cuts == Cuts{{3, 80, 144}, {2, 48, 80}});
 }
 
 TEST_CASE("train.freeze with except: all others, or those of a list") {

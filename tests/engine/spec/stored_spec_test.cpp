@@ -104,7 +104,7 @@ TEST_CASE("a resumed run may change what the tables mark, and nothing else") {
         Texts{"data.workers", "data.prefetch", "data.on_bad_sample", "data.max_bad_samples",
               "data.cache", "data.root", "train.epochs", "train.on_more_epochs", "train.accumulate",
               "train.early_stopping", "train.on_divergence", "train.stall_timeout", "weights.file",
-              "checkpoint", "log", "devices", "device_weights"});
+              "weights.sha256", "checkpoint", "log", "devices", "device_weights"});
   const auto changes = [](const std::string& stored, const Texts& overrides) {
     return refused_changes(small_catalog(), stored, "a.safetensors",
                            shown(good_spec(kGoodConfig, overrides)));

@@ -1,0 +1,33 @@
+// Errors of downloads: what failed, what was found, and what to do.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/downloads/http_request.h"
+#include "engine/downloads/remote_file.h"
+
+namespace dpt {
+
+/// The progress of a download.
+struct DownloadState {
+  std::uint64_t size = 0;
+  std::optional<std::uint64_t> total;
+  bool can_continue = false;  ///< a later start continues
+};
+
+/// Returns " (46.8 MB)"; empty for an unknown size.
+std::string size_text(std::optional<std::uint64_t> bytes);
+
+/// Returns what went wrong with a request, in one clause.
+std::string problem_of(const HttpAnswer& answer);
+
+/// Throws ErrorKind::data for a request that failed, or that was answered with an error.
+[[noreturn]] void refuse_answer(const RemoteFile& file, const HttpAnswer& answer, bool has_token,
+                                const std::optional<DownloadState>& state = {});
+
+/// Throws ErrorKind::data for a file that is not there while HF_HUB_OFFLINE is set.
+[[noreturn]] void refuse_offline(const std::string& name, const std::string& folder);
+
+}  // namespace dpt

@@ -1,0 +1,29 @@
+// Weights on the Hugging Face hub for networks of the zoo: which file, and which of its names
+// belong to which layer. scripts/check-pretrained compares names, shapes and outputs with timm's
+// networks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/spec/fields.h"
+
+namespace dpt {
+
+/// Weights of one network.
+struct PretrainedWeights {
+  std::string network;  ///< its name in the zoo
+  std::string file;     ///< hf://OWNER/REPO
+  TextPairs map;        ///< prefixes of the file's names, and the network's in their place
+};
+
+/// Returns the weights of a network; null if none are known.
+const PretrainedWeights* pretrained_weights(const std::string& network);
+
+/// Returns true for a file of the table.
+bool is_pretrained_file(const std::string& file);
+
+/// Returns the names of the networks that have weights, in the order of the table.
+std::vector<std::string> pretrained_networks();
+
+}  // namespace dpt
