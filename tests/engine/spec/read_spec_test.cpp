@@ -203,19 +203,21 @@ TEST_CASE("all errors of a file come in one run, in order of position") {
   replace("lr: 0.2", "lr: [1]");
   replace("devices: [cpu,", "devices: [gpu:0,");
   text += "seed: 8\n";
-  CHECK(issues_of(text) ==
-        Texts{"3:7: expected an integer of at least 0, found -7",
-              "7:3: unknown key 'batchsize' in data set images, did you mean 'batch_size'? Known "
-              "keys: dataset, batch_size, val_split, shuffle, sampler, workers, prefetch, "
-              "on_bad_sample, "
-              "max_bad_samples, cache, cache_shorter_side, transforms, root, classes",
-              "15:66: expected an integer from 1 to 1024 or [height, width], found 'x'",
-              "16:14: unknown layer 'Relu6', did you mean 'ReLU'? Known layers: Conv2d, ReLU, "
-              "Flatten, Linear, Add, Sequential, Residual",
-              "20:28: expected a number above 0, found a list of 1",
-              "25:11: expected a device: auto, cpu, cpu:N (N threads), cuda or cuda:N (the N-th "
-              "GPU from 0), found 'gpu:0'; write cuda:0",
-              "26:1: duplicate key 'seed': it is first in line 3"});
+  CHECK(
+      issues_of(text) ==
+      Texts{
+          "3:7: expected an integer of at least 0, found -7",
+          "7:3: unknown key 'batchsize' in data set images, did you mean 'batch_size'? Known "
+          "keys: dataset, batch_size, val_split, shuffle, sampler, workers, prefetch, "
+          "on_bad_sample, "
+          "max_bad_samples, exif_orientation, cache, cache_shorter_side, transforms, root, classes",
+          "15:66: expected an integer from 1 to 1024 or [height, width], found 'x'",
+          "16:14: unknown layer 'Relu6', did you mean 'ReLU'? Known layers: Conv2d, ReLU, "
+          "Flatten, Linear, Add, Sequential, Residual",
+          "20:28: expected a number above 0, found a list of 1",
+          "25:11: expected a device: auto, cpu, cpu:N (N threads), cuda or cuda:N (the N-th "
+          "GPU from 0), found 'gpu:0'; write cuda:0",
+          "26:1: duplicate key 'seed': it is first in line 3"});
 }
 
 TEST_CASE("what is required is asked for with its meaning") {
