@@ -1,6 +1,7 @@
 // dpt data check|stats: what the samples of a config are like, and what is wrong with them.
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -14,6 +15,7 @@
 #include "app/progress_line.h"
 #include "app/training_statistics.h"
 #include "engine/data/data_check.h"
+#include "engine/data/file_checks.h"
 #include "engine/graph/plan.h"
 #include "engine/spec/read_spec.h"
 #include "engine/spec/secrets.h"
@@ -144,6 +146,26 @@ void print_splits(const DataReport& report) {
   }
 }
 
+/// Prints how many pictures are turned upright. Those that are not are a finding.
+void print_turned(const DataReport& report) {
+  std::int64_t turned = 0;
+  std::map<int, std::int64_t> counts;
+  for (const SurveyedSplit& split : report.splits) {
+    for (const auto& [orientation, count] : stored_orientations(split).turned) {
+      counts[orientation] += count;
+      turned += count;
+    }
+  }
+  if (turned == 0) return;
+  std::vector<std::string> kinds;
+  for (const auto& [orientation, count] : counts) {
+    kinds.push_back(fmt::format("{}x {}", count, orientation));
+  }
+  fmt::print("\n{} stored turned or mirrored (Exif orientation: {}), and {} turned upright\n",
+             turned == 1 ? "1 picture is" : fmt::format("{} pictures are", turned),
+             fmt::join(kinds, ", "), turned == 1 ? "is" : "are");
+}
+
 void print_classes(const DataReport& report) {
   const std::vector<std::int64_t>& train = report.class_counts[0];
   if (train.empty()) return;
@@ -198,6 +220,7 @@ void print_findings(const DataReport& report, const Verdict& verdict) {
 
 void print_report(const DataReport& report, const Verdict& verdict) {
   print_splits(report);
+  print_turned(report);
   print_classes(report);
   bool has_copies = false;
   for (const CopyCount& copy : report.copies) {
@@ -226,6 +249,12 @@ Json json_of(Size2 size) {
   return {{"height", size.h}, {"width", size.w}};
 }
 
+Json json_of(const std::map<int, std::int64_t>& counts) {
+  Json out = Json::object();
+  for (const auto& [key, count] : counts) out[std::to_string(key)] = count;
+  return out;
+}
+
 Json json_of_split(const DataReport& report, std::size_t s) {
   const SurveyedSplit& split = report.splits[s];
   Json out = {{"samples", split.split.size()}, {"unreadable", split.unreadable.size()}};
@@ -240,6 +269,9 @@ Json json_of_split(const DataReport& report, std::size_t s) {
                     {"of_commonest", sizes.of_commonest},
                     {"distinct", sizes.distinct}};
   }
+  const StoredOrientations stored = stored_orientations(split);
+  out["orientations"] = json_of(stored.counts);
+  out["turned_upright"] = json_of(stored.turned);
   out["statistics"] = json_of(split.statistics);
   return out;
 }

@@ -107,6 +107,7 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, Missin
   }
   PackedCacheOptions options;
   options.shorter_side = spec.cache_shorter_side;
+  options.applies_orientation = spec.exif_orientation == ExifOrientation::apply;
   options.salvage = spec.on_bad_sample == OnBadSample::salvage;
   options.threads = cpu_info().logical_allowed;
   options.info = [](const std::string& text) { say(text); };

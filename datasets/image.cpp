@@ -7,6 +7,7 @@
 #include "datasets/file_content.h"
 #include "datasets/image_formats.h"
 #include "datasets/pixels.h"
+#include "datasets/turned_image.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -48,12 +49,44 @@ Image decode_image(std::span<const std::byte> file, const std::string& name, std
   return decode_part(file, name, channels, all, options);
 }
 
-Image part_of_whole(Image image, const ChoosePart& choose) {
+Image part_of_whole(Image image, const ChoosePart& choose, int orientation) {
   const PicturePart part = choose(image.height, image.width);
   const PixelBox all{0, 0, image.height, image.width};
   const bool is_whole = part.box == all && part.window == all && part.height == image.height &&
                         part.width == image.width;
-  return is_whole ? std::move(image) : part_of(image, part);
+  return is_whole ? std::move(image) : part_of_stored(image, part, stored_turn(orientation));
+}
+
+namespace {
+
+/// Decodes a part of the upright image of a file that stores it in another orientation.
+Image decode_turned(const ImageFormat& format, int orientation, std::span<const std::byte> file,
+                    const std::string& name, std::int64_t channels, const ChoosePart& choose,
+                    DecodeOptions options) {
+  options.stored_orientation = orientation;
+  const ChoosePart choose_stored = [&](std::int64_t height, std::int64_t width) {
+    if (exchanges_sides(orientation)) std::swap(height, width);
+    return stored_part(choose(height, width), orientation, height, width);
+  };
+  return turned_upright(format.decode(file, name, channels, choose_stored, options), orientation);
+}
+
+/// Returns the orientation of a file if its decoder leaves it as it is, else 1.
+int orientation_to_apply(const ImageFormat& format, std::span<const std::byte> file) {
+  return format.orientation && !format.turns_itself ? format.orientation(file) : 1;
+}
+
+}  // namespace
+
+FileFacts facts_of_file(std::span<const std::byte> file, const std::string& name,
+                        bool applies_orientation) {
+  FileFacts facts;
+  const ImageFormat* format = format_of_content(file);
+  if (!format) return facts;
+  if (format->orientation) facts.orientation = format->orientation(file);
+  facts.is_turned = facts.orientation != 1 && (applies_orientation || format->turns_itself);
+  if (format->used_bits) facts.used_bits = format->used_bits(file, name);
+  return facts;
 }
 
 Image decode_part(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
@@ -68,6 +101,10 @@ Image decode_part(std::span<const std::byte> file, const std::string& name, std:
   if (!format->decode) {
     fail(ErrorKind::data, "{}: {}, which dpt does not read: convert it with {}", name,
          format->with_article, format->converter);
+  }
+  const int orientation = options.applies_orientation ? orientation_to_apply(*format, file) : 1;
+  if (orientation != 1) {
+    return decode_turned(*format, orientation, file, name, channels, choose, options);
   }
   return format->decode(file, name, channels, choose, options);
 }

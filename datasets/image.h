@@ -29,14 +29,19 @@ struct DecodeOptions {
   bool salvage = false;
   /// No JPEG is decoded without libjpeg (datasets/baseline_jpeg.h); for tests.
   bool only_libjpeg = false;
+  /// Images are turned upright as their metadata say (datasets/metadata_orientation.h), as Pillow's
+  /// ImageOps.exif_transpose does: sizes, parts and pixels are those of the upright image.
+  bool applies_orientation = false;
+  /// Orientation of the stored pixels that the part is a part of; decode_part sets it.
+  int stored_orientation = 1;
 };
 
 /// Decodes an image file, whose format follows from its content, to 1 channel (grey) or 3 (RGB).
 /// The pixels are those of Pillow's convert("L") and convert("RGB"), as torchvision's ImageFolder
 /// has them: transparency is dropped, an animation gives its first frame, of 16 bits the upper 8
-/// are kept, orientation tags are ignored except in TIFF. (Pillow clips grey images of 16 bits
-/// without transparency at 255, which makes most of them white.) `name` is used in messages. Throws
-/// ErrorKind::data.
+/// are kept, orientation tags are ignored except in TIFF, unless the options apply them. (Pillow
+/// clips grey images of 16 bits without transparency at 255, which makes most of them white.)
+/// `name` is used in messages. Throws ErrorKind::data.
 Image decode_image(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
                    const DecodeOptions& options = {});
 
@@ -47,8 +52,13 @@ Image decode_image(std::span<const std::byte> file, const std::string& name, std
 Image decode_part(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
                   const ChoosePart& choose, const DecodeOptions& options = {});
 
-/// Returns the part of a decoded image that `choose` asks for.
-Image part_of_whole(Image image, const ChoosePart& choose);
+/// Examines a file that decode_image reads with `applies_orientation`. Throws ErrorKind::data.
+FileFacts facts_of_file(std::span<const std::byte> file, const std::string& name,
+                        bool applies_orientation);
+
+/// Returns the part of a decoded image that `choose` asks for. `orientation` is as
+/// DecodeOptions::stored_orientation.
+Image part_of_whole(Image image, const ChoosePart& choose, int orientation);
 
 // The decoders, one per format (datasets/image_formats.h).
 Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
@@ -59,6 +69,12 @@ Image decode_bmp(std::span<const std::byte> file, const std::string& name, std::
 Image decode_gif(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 Image decode_tiff(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 Image decode_pnm(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
+
+// Bits that the largest value of a 16-bit image needs, 0 to 16, of formats that have such images; 0
+// for any other image. Transparency does not count. They throw as the decoders do.
+int png_used_bits(std::span<const std::byte> file, const std::string& name);
+int tiff_used_bits(std::span<const std::byte> file, const std::string& name);
+int pnm_used_bits(std::span<const std::byte> file, const std::string& name);
 
 /// The least M of the sizes M/8 that a JPEG is decoded at for the part, 8 if it is exact.
 int jpeg_eighths(const PicturePart& part);

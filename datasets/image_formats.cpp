@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "datasets/file_content.h"
+#include "datasets/metadata_orientation.h"
 
 namespace dpt {
 namespace {
@@ -91,8 +92,8 @@ bool is_exr(FileBytes file) {
 /// Decodes a whole image; the part is taken from it.
 template <Image (*decode)(FileBytes, const std::string&, std::int64_t)>
 Image decode_whole(FileBytes file, const std::string& name, std::int64_t channels,
-                   const ChoosePart& choose, const DecodeOptions& /*options*/) {
-  return part_of_whole(decode(file, name, channels), choose);
+                   const ChoosePart& choose, const DecodeOptions& options) {
+  return part_of_whole(decode(file, name, channels), choose, options.stored_orientation);
 }
 
 }  // namespace
@@ -106,15 +107,26 @@ std::span<const ImageFormat> image_formats() {
        {".jpg", ".jpeg", ".jpe", ".jfif"},
        is_jpeg,
        decode_jpeg,
-       nullptr},
-      {"PNG", "a PNG image", "PNG images", {".png"}, is_png, decode_whole<decode_png>, nullptr},
+       nullptr,
+       jpeg_orientation},
+      {"PNG",
+       "a PNG image",
+       "PNG images",
+       {".png"},
+       is_png,
+       decode_whole<decode_png>,
+       nullptr,
+       png_orientation,
+       false,
+       png_used_bits},
       {"WebP",
        "a WebP image",
        "WebP images",
        {".webp"},
        is_webp,
        decode_whole<decode_webp>,
-       nullptr},
+       nullptr,
+       webp_orientation},
       {"BMP", "a BMP image", "BMP images", {".bmp"}, is_bmp, decode_whole<decode_bmp>, nullptr},
       {"GIF", "a GIF image", "GIF images", {".gif"}, is_gif, decode_whole<decode_gif>, nullptr},
       {"TIFF",
@@ -123,14 +135,20 @@ std::span<const ImageFormat> image_formats() {
        {".tif", ".tiff"},
        is_tiff,
        decode_whole<decode_tiff>,
-       nullptr},
+       nullptr,
+       tiff_orientation,
+       true,
+       tiff_used_bits},
       {"PNM",
        "a PNM image",
        "PNM images",
        {".pbm", ".pgm", ".ppm", ".pnm"},
        is_pnm,
        decode_whole<decode_pnm>,
-       nullptr},
+       nullptr,
+       nullptr,
+       false,
+       pnm_used_bits},
       {"HEIC",
        "a HEIC image",
        "HEIC images",

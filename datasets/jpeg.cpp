@@ -18,6 +18,7 @@
 #include "datasets/baseline_jpeg.h"
 #include "datasets/image.h"
 #include "datasets/pixels.h"
+#include "datasets/turned_image.h"
 #include "engine/data/resize.h"
 #include "kernels/error.h"
 
@@ -206,14 +207,14 @@ struct ScaledAxis {
 };
 
 ScaledAxis scaled_axis(std::int64_t first, std::int64_t size, int eighths, std::int64_t out,
-                       std::int64_t window_first, std::int64_t window_size) {
+                       std::int64_t window_first, std::int64_t window_size, ResizeFilter filter) {
   const double begin = static_cast<double>(first * eighths) / 8;
   const double end = static_cast<double>((first + size) * eighths) / 8;
   // Nothing outside the box is seen, as nothing is of an exact part.
   const double origin = std::floor(begin);
   const auto in = static_cast<std::int64_t>(std::ceil(end) - origin);
   return {static_cast<std::int64_t>(origin),
-          {in, begin - origin, end - origin, out, window_first, window_size}};
+          {in, begin - origin, end - origin, out, window_first, window_size, filter}};
 }
 
 /// How libjpeg's pixels become those that are resized.
@@ -271,11 +272,12 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std:
     if (channels == 1) pixels = Pixels::rgb_to_grey;
   }
 
-  const ScaledAxis down =
-      scaled_axis(box.top, box.height, eighths, part.height, window.top, window.height);
+  const ScaledAxis down = scaled_axis(box.top, box.height, eighths, part.height, window.top,
+                                      window.height, part.filter);
   const ScaledAxis across =
-      scaled_axis(box.left, box.width, eighths, part.width, window.left, window.width);
-  RowResizer resizer(down.axis, across.axis, resized_channels);
+      scaled_axis(box.left, box.width, eighths, part.width, window.left, window.width, part.filter);
+  RowResizer resizer(down.axis, across.axis, resized_channels, resize_rows::best_vectors(),
+                     stored_turn(options.stored_orientation));
   const auto moved = [](PixelRange range, std::int64_t by) {
     return PixelRange{range.begin + by, range.end + by};
   };

@@ -33,6 +33,7 @@ PictureSource::PictureSource(const std::string& name, Samples samples,
     : samples_(std::move(samples)),
       shape_(requirements.input),
       salvage_(requirements.salvage),
+      applies_orientation_(requirements.applies_orientation),
       sample_bytes_(static_cast<std::size_t>(shape_.elements())),
       fingerprint_(std::move(fingerprint)) {
   if (size() <= cache_bytes / shape_.elements()) {
@@ -71,7 +72,14 @@ Image PictureSource::read_part(std::int64_t index, const ChoosePart& choose,
   label = this->label(index);
   const std::vector<std::byte> file = read_file(index);
   const StageTimer timer(DataStage::decode);
-  return decode_part(file, describe(index), shape_.c, choose, {salvage_});
+  DecodeOptions options;
+  options.salvage = salvage_;
+  options.applies_orientation = applies_orientation_;
+  return decode_part(file, describe(index), shape_.c, choose, options);
+}
+
+FileFacts PictureSource::file_facts(std::int64_t index) const {
+  return facts_of_file(read_file(index), describe(index), applies_orientation_);
 }
 
 void PictureSource::read(std::int64_t index, std::span<std::byte> pixels,

@@ -48,6 +48,7 @@ class PictureSource : public DataSource {
   /// A few of each class, its first and last among them; all of a small set.
   std::vector<std::int64_t> samples_to_try() const final;
   std::string fingerprint() const final { return fingerprint_; }
+  FileFacts file_facts(std::int64_t index) const final;
 
  protected:
   /// `name` is used in messages.
@@ -61,7 +62,7 @@ class PictureSource : public DataSource {
 
   Samples samples_;
   SampleShape shape_;
-  bool salvage_;
+  bool salvage_, applies_orientation_;
   std::size_t sample_bytes_;
   std::string fingerprint_;
   std::unique_ptr<std::byte[]> cache_;

@@ -2,6 +2,7 @@
 // target and holds nothing with a destructor.
 #include <png.h>
 
+#include <bit>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "datasets/image.h"
 #include "datasets/pixels.h"
 #include "kernels/error.h"
+#include "kernels/types.h"
 
 namespace dpt {
 namespace {
@@ -73,6 +75,15 @@ bool set_conversion(PngDecoder& decoder) {
   return true;
 }
 
+/// Asks for all 16 bits, in the byte order of the file, and no transparency.
+bool set_deep_conversion(PngDecoder& decoder) {
+  if (setjmp(decoder.on_failure)) return false;
+  png_set_strip_alpha(decoder.png);
+  png_set_interlace_handling(decoder.png);
+  png_read_update_info(decoder.png, decoder.info);
+  return true;
+}
+
 bool read_pixels(PngDecoder& decoder, png_bytepp rows) {
   if (setjmp(decoder.on_failure)) return false;
   png_read_image(decoder.png, rows);
@@ -80,30 +91,60 @@ bool read_pixels(PngDecoder& decoder, png_bytepp rows) {
   return true;
 }
 
+[[noreturn]] void fail_corrupt(const PngDecoder& decoder, const std::string& name) {
+  fail(ErrorKind::data, "{}: corrupt PNG: {}", name, decoder.text);
+}
+
+/// Reads the header, and returns the height and width that it states.
+Size2 open_png(PngDecoder& decoder, std::span<const std::byte> file, const std::string& name) {
+  decoder.rest = file;
+  if (!read_header(decoder)) fail_corrupt(decoder, name);
+  const Size2 size{png_get_image_height(decoder.png, decoder.info),
+                   png_get_image_width(decoder.png, decoder.info)};
+  check_image_size(name, size.w, size.h, 4, file.size(), kMostPngPixelsPerByte);
+  return size;
+}
+
+/// Reads the pixels into rows of the decoder's size.
+std::vector<std::uint8_t> read_png_rows(PngDecoder& decoder, const std::string& name,
+                                        std::int64_t height) {
+  const std::size_t stride = png_get_rowbytes(decoder.png, decoder.info);
+  std::vector<std::uint8_t> bytes(stride * static_cast<std::size_t>(height));
+  std::vector<png_bytep> rows;
+  for (std::int64_t y = 0; y < height; ++y) {
+    rows.push_back(bytes.data() + static_cast<std::size_t>(y) * stride);
+  }
+  if (!read_pixels(decoder, rows.data())) fail_corrupt(decoder, name);
+  return bytes;
+}
+
 }  // namespace
+
+int png_used_bits(std::span<const std::byte> file, const std::string& name) {
+  PngDecoder decoder;
+  const Size2 size = open_png(decoder, file, name);
+  if (png_get_bit_depth(decoder.png, decoder.info) != 16) return 0;
+  if (!set_deep_conversion(decoder)) fail_corrupt(decoder, name);
+  const std::vector<std::uint8_t> bytes = read_png_rows(decoder, name, size.h);
+  unsigned all = 0;
+  for (std::size_t i = 0; i + 1 < bytes.size(); i += 2) {
+    all |= static_cast<unsigned>(bytes[i]) << 8 | bytes[i + 1];
+  }
+  return std::bit_width(all);
+}
 
 Image decode_png(std::span<const std::byte> file, const std::string& name, std::int64_t channels) {
   PngDecoder decoder;
-  decoder.rest = file;
-  const auto corrupt = [&] { fail(ErrorKind::data, "{}: corrupt PNG: {}", name, decoder.text); };
-  if (!read_header(decoder)) corrupt();
-  const std::int64_t width = png_get_image_width(decoder.png, decoder.info);
-  const std::int64_t height = png_get_image_height(decoder.png, decoder.info);
-  check_image_size(name, width, height, 4, file.size(), kMostPngPixelsPerByte);
-  if (!set_conversion(decoder)) corrupt();
-  Image image{height, width, png_get_channels(decoder.png, decoder.info), {}};
+  const Size2 size = open_png(decoder, file, name);
+  if (!set_conversion(decoder)) fail_corrupt(decoder, name);
+  Image image{size.h, size.w, png_get_channels(decoder.png, decoder.info), {}};
   const std::size_t stride = png_get_rowbytes(decoder.png, decoder.info);
   if ((image.channels != 1 && image.channels != 3) ||
-      stride != static_cast<std::size_t>(width * image.channels)) {
+      stride != static_cast<std::size_t>(size.w * image.channels)) {
     fail(ErrorKind::data, "{}: a PNG of {} channels; only grey and RGB are supported", name,
          image.channels);
   }
-  image.pixels.resize(stride * static_cast<std::size_t>(height));
-  std::vector<png_bytep> rows;
-  for (std::int64_t y = 0; y < height; ++y) {
-    rows.push_back(image.pixels.data() + static_cast<std::size_t>(y) * stride);
-  }
-  if (!read_pixels(decoder, rows.data())) corrupt();
+  image.pixels = read_png_rows(decoder, name, size.h);
   return converted(std::move(image), channels);
 }
 

@@ -1,5 +1,6 @@
 // PNM (PBM, PGM, PPM), as text or as bytes, read as Pillow reads it.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "datasets/image.h"
@@ -103,43 +104,77 @@ class PnmScale {
   bool is_deep_;
 };
 
-void read_values(PnmFile& file, bool is_text, std::int64_t most, Image& image) {
-  const PnmScale scale(most, most > 255 && image.channels == 1);
-  if (is_text) {
-    for (std::uint8_t& pixel : image.pixels) {
+/// Numbers at the start of a file.
+struct PnmHeader {
+  bool is_text, is_bits;
+  std::int64_t width, height, channels;
+  std::int64_t most;  ///< largest value
+};
+
+/// Reads the header, after which the values follow.
+PnmHeader read_pnm_header(PnmFile& file, std::span<const std::byte> bytes,
+                          const std::string& name) {
+  const int kind = std::to_integer<int>(bytes[1]) - '0';
+  PnmHeader header{kind <= 3, kind % 3 == 1, 0, 0, kind % 3 == 0 ? 3 : 1, 1};
+  header.width = file.number();
+  header.height = file.number();
+  if (!header.is_bits) header.most = file.number();
+  if (header.most < 1 || header.most > 65535) {
+    file.corrupt(fmt::format("expected a largest value of 1 to 65535, found {}", header.most));
+  }
+  check_image_size(name, header.width, header.height, 4, bytes.size(),
+                   header.is_bits && !header.is_text ? 8 : 1);
+  return header;
+}
+
+/// Calls use(index, value) for every value of a file.
+template <class Use>
+void read_values(PnmFile& file, const PnmHeader& header, const Use& use) {
+  const auto count = static_cast<std::size_t>(header.width * header.height * header.channels);
+  if (header.is_text) {
+    for (std::size_t i = 0; i < count; ++i) {
       const std::int64_t value = file.number();
-      if (value > most) file.corrupt(fmt::format("a value of {} above {}", value, most));
-      pixel = scale(value);
+      if (value > header.most) {
+        file.corrupt(fmt::format("a value of {} above {}", value, header.most));
+      }
+      use(i, value);
     }
     return;
   }
-  const std::size_t bytes = most > 255 ? 2 : 1;
+  const std::size_t bytes = header.most > 255 ? 2 : 1;
   const std::span<const std::byte> values = file.rest();
-  if (values.size() / bytes < image.pixels.size()) file.corrupt("the file ends too early");
-  for (std::size_t i = 0; i < image.pixels.size(); ++i) {
+  if (values.size() / bytes < count) file.corrupt("the file ends too early");
+  for (std::size_t i = 0; i < count; ++i) {
     const auto at = [&](std::size_t k) { return std::to_integer<std::int64_t>(values[k]); };
-    image.pixels[i] = scale(bytes == 1 ? at(i) : at(2 * i) << 8 | at(2 * i + 1));
+    use(i, bytes == 1 ? at(i) : at(2 * i) << 8 | at(2 * i + 1));
   }
 }
 
 }  // namespace
 
-Image decode_pnm(std::span<const std::byte> bytes, const std::string& name, std::int64_t channels) {
-  const int kind = std::to_integer<int>(bytes[1]) - '0';
-  const bool is_text = kind <= 3, is_bits = kind % 3 == 1;
+int pnm_used_bits(std::span<const std::byte> bytes, const std::string& name) {
   PnmFile file(bytes, name);
-  const std::int64_t width = file.number(), height = file.number();
-  const std::int64_t most = is_bits ? 1 : file.number();
-  if (most < 1 || most > 65535) {
-    file.corrupt(fmt::format("expected a largest value of 1 to 65535, found {}", most));
-  }
-  check_image_size(name, width, height, 4, bytes.size(), is_bits && !is_text ? 8 : 1);
-  Image image{height, width, kind % 3 == 0 ? 3 : 1, {}};
-  image.pixels.resize(static_cast<std::size_t>(width * height * image.channels));
-  if (is_bits) {
-    read_bits(file, is_text, image);
+  const PnmHeader header = read_pnm_header(file, bytes, name);
+  if (header.most <= 255) return 0;
+  std::int64_t largest = 0;
+  read_values(file, header, [&](std::size_t, std::int64_t value) {
+    largest = std::max(largest, std::min(value, header.most));
+  });
+  // They are scaled so that `most` becomes the largest value of 16 bits.
+  return std::bit_width(static_cast<std::uint64_t>(largest * 65535 / header.most));
+}
+
+Image decode_pnm(std::span<const std::byte> bytes, const std::string& name, std::int64_t channels) {
+  PnmFile file(bytes, name);
+  const PnmHeader header = read_pnm_header(file, bytes, name);
+  Image image{header.height, header.width, header.channels, {}};
+  image.pixels.resize(static_cast<std::size_t>(header.width * header.height * header.channels));
+  if (header.is_bits) {
+    read_bits(file, header.is_text, image);
   } else {
-    read_values(file, is_text, most, image);
+    const PnmScale scale(header.most, header.most > 255 && header.channels == 1);
+    read_values(file, header,
+                [&](std::size_t i, std::int64_t value) { image.pixels[i] = scale(value); });
   }
   return converted(std::move(image), channels);
 }

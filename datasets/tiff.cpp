@@ -2,6 +2,7 @@
 #include <tiffio.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -10,8 +11,10 @@
 #include <utility>
 
 #include "datasets/image.h"
+#include "datasets/metadata_orientation.h"
 #include "datasets/palette.h"
 #include "datasets/pixels.h"
+#include "datasets/turned_image.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -125,28 +128,26 @@ class TiffDecoder {
 
   Image decode(std::int64_t channels) {
     read_layout();
-    if (!memory_.problem.empty()) corrupt();
-    check_image_size(name_, layout_.width, layout_.height,
-                     std::max<std::int64_t>(layout_.samples * layout_.bits / 8, 4),
-                     memory_.bytes.size(), most_pixels_per_byte(layout_.compression));
+    check_layout();
     if (needs_conversion()) return converted(upright(convert_by_libtiff()), channels);
-    check_supported();
-    samples_.resize(std::size_t{layout_.width} * layout_.height * layout_.samples);
-    if (TIFFIsTiled(tiff_.get())) {
-      read_tiles();
-    } else {
-      read_rows();
-    }
+    read_samples();
     return converted(upright(colours()), channels);
   }
 
- private:
-  [[noreturn]] void corrupt() const {
-    fail(ErrorKind::data, "{}: corrupt TIFF: {}", name_,
-         memory_.problem.empty() ? "damaged data" : memory_.problem);
+  int used_bits() {
+    read_layout();
+    const bool is_dark_low =
+        layout_.photometric == PHOTOMETRIC_MINISBLACK || layout_.photometric == PHOTOMETRIC_RGB;
+    if (layout_.bits != 16 || !is_dark_low) return 0;
+    check_layout();
+    read_samples();
+    return std::bit_width(all_values_);
   }
-  [[noreturn]] void unsupported(const std::string& what) const {
-    fail(ErrorKind::data, "{}: unsupported TIFF: {}: convert it to PNG", name_, what);
+
+  /// Returns 1 to 8. REQUIRES: the layout was read.
+  int orientation() const {
+    const int stored = layout_.orientation;
+    return 2 <= stored && stored <= 8 ? stored : 1;
   }
 
   void read_layout() {
@@ -170,6 +171,22 @@ class TiffDecoder {
       TIFFSetField(tiff, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
       layout_.photometric = PHOTOMETRIC_RGB;
     }
+  }
+
+ private:
+  [[noreturn]] void corrupt() const {
+    fail(ErrorKind::data, "{}: corrupt TIFF: {}", name_,
+         memory_.problem.empty() ? "damaged data" : memory_.problem);
+  }
+  [[noreturn]] void unsupported(const std::string& what) const {
+    fail(ErrorKind::data, "{}: unsupported TIFF: {}: convert it to PNG", name_, what);
+  }
+
+  void check_layout() const {
+    if (!memory_.problem.empty()) corrupt();
+    check_image_size(name_, layout_.width, layout_.height,
+                     std::max<std::int64_t>(layout_.samples * layout_.bits / 8, 4),
+                     memory_.bytes.size(), most_pixels_per_byte(layout_.compression));
   }
 
   bool needs_conversion() const {
@@ -213,15 +230,18 @@ class TiffDecoder {
     }
   }
 
-  /// Writes values of a packed row, of 16 bits the upper 8, to every `stride`-th place.
-  void unpack(const std::uint8_t* from, std::size_t count, std::uint8_t* to,
-              std::size_t stride) const {
+  /// Writes values of a packed row, of 16 bits the upper 8, to every `stride`-th place. The first
+  /// value is the sample `first` of a pixel.
+  void unpack(const std::uint8_t* from, std::size_t count, std::uint8_t* to, std::size_t stride,
+              std::size_t first) {
     const unsigned bits = layout_.bits;
     for (std::size_t i = 0; i < count; ++i, to += stride) {
       if (bits == 16) {
         std::uint16_t value = 0;
         std::memcpy(&value, from + 2 * i, 2);
         *to = static_cast<std::uint8_t>(value >> 8);
+        const std::size_t sample = layout_.is_separate() ? first : i % layout_.samples;
+        if (sample < static_cast<std::size_t>(layout_.colours())) all_values_ |= value;
       } else if (bits == 8) {
         *to = from[i];
       } else {
@@ -243,13 +263,23 @@ class TiffDecoder {
     std::uint8_t* to =
         samples_.data() + (std::size_t{y} * layout_.width + x) * layout_.samples + plane;
     if (layout_.is_separate()) {
-      unpack(packed, count, to, layout_.samples);
+      unpack(packed, count, to, layout_.samples, plane);
     } else {
-      unpack(packed, count * layout_.samples, to, 1);
+      unpack(packed, count * layout_.samples, to, 1, 0);
     }
   }
 
   std::uint16_t planes() const { return layout_.is_separate() ? layout_.samples : 1; }
+
+  void read_samples() {
+    check_supported();
+    samples_.resize(std::size_t{layout_.width} * layout_.height * layout_.samples);
+    if (TIFFIsTiled(tiff_.get())) {
+      read_tiles();
+    } else {
+      read_rows();
+    }
+  }
 
   void read_rows() {
     const auto bytes =
@@ -342,33 +372,8 @@ class TiffDecoder {
 
   /// Turns the image as its orientation says, which Pillow does for TIFF.
   Image upright(Image image) const {
-    const int orientation = layout_.orientation;
-    if (orientation < 2 || orientation > 8) return image;
-    const bool is_transposed = orientation >= 5;
-    // The corner where the first row and the first column of the file begin.
-    const bool from_right =
-        orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
-    const bool from_bottom =
-        orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
-    Image turned{is_transposed ? image.width : image.height,
-                 is_transposed ? image.height : image.width,
-                 image.channels,
-                 {}};
-    turned.pixels.resize(image.pixels.size());
-    const auto count = static_cast<std::size_t>(image.channels);
-    std::size_t to = 0;
-    for (std::int64_t y = 0; y < turned.height; ++y) {
-      for (std::int64_t x = 0; x < turned.width; ++x, to += count) {
-        const std::int64_t across = from_right ? turned.width - 1 - x : x;
-        const std::int64_t down = from_bottom ? turned.height - 1 - y : y;
-        const std::int64_t row = is_transposed ? across : down;
-        const std::int64_t column = is_transposed ? down : across;
-        std::memcpy(&turned.pixels[to],
-                    &image.pixels[static_cast<std::size_t>(row * image.width + column) * count],
-                    count);
-      }
-    }
-    return turned;
+    const int stored = orientation();
+    return stored == 1 ? std::move(image) : turned_upright(image, stored);
   }
 
   const std::string& name_;
@@ -376,9 +381,25 @@ class TiffDecoder {
   std::unique_ptr<TIFF, decltype(&TIFFClose)> tiff_;
   TiffLayout layout_;
   std::vector<std::uint8_t> samples_;  ///< of all pixels, or indices of a palette
+  std::uint16_t all_values_ = 0;       ///< bits that are set in any colour of 16 bits
 };
 
 }  // namespace
+
+int tiff_orientation(std::span<const std::byte> file) {
+  const std::string name;
+  try {
+    TiffDecoder decoder(file, name);
+    decoder.read_layout();
+    return decoder.orientation();
+  } catch (const Error&) {
+    return 1;
+  }
+}
+
+int tiff_used_bits(std::span<const std::byte> file, const std::string& name) {
+  return TiffDecoder(file, name).used_bits();
+}
 
 Image decode_tiff(std::span<const std::byte> file, const std::string& name, std::int64_t channels) {
   return TiffDecoder(file, name).decode(channels);

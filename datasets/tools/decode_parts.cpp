@@ -1,7 +1,7 @@
-// decode_parts: reads lines "CHANNELS EXACT SALVAGE BOX SIZE WINDOW PATH" from standard input, a
-// box and a window as "TOP LEFT HEIGHT WIDTH" and a size as "HEIGHT WIDTH", and writes for each
+// decode_parts: reads lines "CHANNELS EXACT SALVAGE TURN BOX SIZE WINDOW PATH" from standard input,
+// a box and a window as "TOP LEFT HEIGHT WIDTH" and a size as "HEIGHT WIDTH", and writes for each
 // either "ok BYTES" and so many bytes of pixels, or "error BYTES" and a message. A box of height 0
-// is the whole picture at its own size.
+// is the whole picture at its own size. TURN applies the orientation that the file states.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -34,8 +34,8 @@ void decode_line(const std::string& line) {
   PicturePart part;
   DecodeOptions options;
   std::string path;
-  words >> channels >> part.exact >> options.salvage >> part.box >> part.height >> part.width >>
-      part.window >> std::ws;
+  words >> channels >> part.exact >> options.salvage >> options.applies_orientation >> part.box >>
+      part.height >> part.width >> part.window >> std::ws;
   if (!std::getline(words, path)) fail(ErrorKind::usage, "decode_parts: not understood: {}", line);
   std::ifstream stream(path, std::ios::binary);
   const std::vector<char> file{std::istreambuf_iterator<char>(stream), {}};

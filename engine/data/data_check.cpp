@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "engine/data/file_checks.h"
 #include "engine/data/perceptual_hash.h"
 #include "engine/data/worker_threads.h"
 #include "engine/spec/secrets.h"
@@ -31,6 +32,8 @@ constexpr std::array<KindFacts, kFindingKinds> kKinds{{{"not_opened", true},
                                                        {"label_conflict", true},
                                                        {"duplicate_across_splits", true},
                                                        {"class_not_trained", true},
+                                                       {"few_bits", false},
+                                                       {"exif_orientation", false},
                                                        {"duplicate", false},
                                                        {"near_duplicate_across_splits", false},
                                                        {"near_duplicate", false},
@@ -57,17 +60,6 @@ std::string named(const DataReport& report, const SampleRef& sample) {
   const auto label = static_cast<std::size_t>(record_of(report, sample).label);
   const std::vector<std::string>& classes = source.classes();
   return text + fmt::format(" ({})", label < classes.size() ? classes[label] : "?");
-}
-
-/// The first few, and how many more there are.
-std::string some_named(const DataReport& report, const std::vector<SampleRef>& samples) {
-  constexpr std::size_t kNamed = 6;
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < std::min(samples.size(), kNamed); ++i) {
-    names.push_back(named(report, samples[i]));
-  }
-  if (samples.size() > kNamed) names.push_back(fmt::format("and {} more", samples.size() - kNamed));
-  return fmt::format("{}", fmt::join(names, "; "));
 }
 
 std::vector<SampleRef> samples_where(const DataReport& report,
@@ -381,6 +373,16 @@ void find_similar_pictures(DataReport& report, std::vector<SampleRef> samples,
 
 }  // namespace
 
+std::string some_named(const DataReport& report, const std::vector<SampleRef>& samples) {
+  constexpr std::size_t kNamed = 6;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < std::min(samples.size(), kNamed); ++i) {
+    names.push_back(named(report, samples[i]));
+  }
+  if (samples.size() > kNamed) names.push_back(fmt::format("and {} more", samples.size() - kNamed));
+  return fmt::format("{}", fmt::join(names, "; "));
+}
+
 const char* name_of(FindingKind kind) {
   return kKinds[static_cast<std::size_t>(kind)].name;
 }
@@ -437,6 +439,7 @@ DataReport check_data(const Splits& splits, const DataCheckOptions& options) {
   if (report.interrupted) return report;
   count_classes(report);
   find_bad_samples(report);
+  find_file_problems(report);
   find_class_gaps(report);
   find_constant_channels(report);
   find_similar_pictures(report, find_equal_samples(report), options);

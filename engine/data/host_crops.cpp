@@ -35,20 +35,28 @@ Image padded_crop(const Image& image, std::int64_t top, std::int64_t left, Size2
   return result;
 }
 
-PicturePart resized(PixelBox box, Size2 size) {
-  return {box, size.h, size.w, {0, 0, size.h, size.w}};
+constexpr const char* kFilterDoc =
+    "Filter. nearest: the nearest pixel, for pictures whose values are no brightness, such as "
+    "masks; bilinear or bicubic: both antialiased.";
+
+PicturePart resized(PixelBox box, Size2 size, ResizeFilter filter) {
+  PicturePart part{box, size.h, size.w, {0, 0, size.h, size.w}};
+  part.filter = filter;
+  return part;
 }
 
 // ---- Resize ------------------------------------------------------------------------------------
 
 struct ResizeOptions {
   std::vector<std::int64_t> size;
+  ResizeFilter interpolation = ResizeFilter::bilinear;
 };
 
 class Resize final : public HostTransform {
  public:
   bool gives_size() const override { return true; }
-  explicit Resize(const ResizeOptions& options) : size_(options.size) {}
+  explicit Resize(const ResizeOptions& options)
+      : size_(options.size), filter_(options.interpolation) {}
 
   std::optional<Size2> size_after(std::optional<Size2> before) const override {
     if (size_.size() == 2) return Size2{size_[0], size_[1]};
@@ -56,7 +64,7 @@ class Resize final : public HostTransform {
     return with_shorter_side(*before, size_[0]);
   }
   std::optional<PicturePart> choose(Size2 picture, DrawStream&) const override {
-    return resized({0, 0, picture.h, picture.w}, *size_after(picture));
+    return resized({0, 0, picture.h, picture.w}, *size_after(picture), filter_);
   }
   void apply(Image& image, DrawStream& draws) const override {
     image = part_of(image, *choose({image.height, image.width}, draws));
@@ -64,6 +72,7 @@ class Resize final : public HostTransform {
 
  private:
   std::vector<std::int64_t> size_;
+  ResizeFilter filter_;
 };
 
 // ---- CenterCrop --------------------------------------------------------------------------------
@@ -139,7 +148,7 @@ class RandomResizedCrop final : public HostTransform {
 
   std::optional<Size2> size_after(std::optional<Size2>) const override { return options_.size; }
   std::optional<PicturePart> choose(Size2 picture, DrawStream& draws) const override {
-    PicturePart part = resized(box(picture, draws), options_.size);
+    PicturePart part = resized(box(picture, draws), options_.size, options_.interpolation);
     part.exact = !options_.reduced_decoding;
     return part;
   }
@@ -205,13 +214,14 @@ const ObjectTable& random_crop_table() {
 
 HostTransformKind resize_kind() {
   static const ObjectTable table = object_table<ResizeOptions>(
-      "Resize", "Resizes the picture (bilinear, antialiased), as Pillow does.",
+      "Resize", "Resizes the picture, as Pillow does.",
       {field("size", &ResizeOptions::size,
              "Of the shorter side, where the ratio of the sides is to be kept; or [height, width].")
            .required()
            .range(1, 16384)
            .items(1, 2)
-           .or_one()});
+           .or_one(),
+       field("interpolation", &ResizeOptions::interpolation, kFilterDoc)});
   return {&table, [](const Variant& options) -> std::unique_ptr<HostTransform> {
             return std::make_unique<Resize>(options.as<ResizeOptions>());
           }};
@@ -237,8 +247,7 @@ HostTransformKind random_crop_kind() {
 HostTransformKind random_resized_crop_kind() {
   static const ObjectTable table = [] {
     ObjectTable made = object_table<RandomResizedCropOptions>(
-        "RandomResizedCrop",
-        "Crops a part of random size and ratio of sides, and resizes it (bilinear, antialiased).",
+        "RandomResizedCrop", "Crops a part of random size and ratio of sides, and resizes it.",
         {field("size", &RandomResizedCropOptions::size, "Height and width of the result.")
              .required()
              .range(1, 16384),
@@ -250,6 +259,7 @@ HostTransformKind random_resized_crop_kind() {
                "Least and most ratio of the part's width to its height.")
              .items(2, 2)
              .range(0, 1000),
+         field("interpolation", &RandomResizedCropOptions::interpolation, kFilterDoc),
          field("reduced_decoding", &RandomResizedCropOptions::reduced_decoding,
                "Decode a JPEG at a reduced size (1/2, 1/4, 1/8) where the part is at least as "
                "large as "
@@ -257,6 +267,10 @@ HostTransformKind random_resized_crop_kind() {
                "data.cache, whose pictures are decoded already.")});
     made.check = [](const void* options) {
       const auto& these = *static_cast<const RandomResizedCropOptions*>(options);
+      if (these.reduced_decoding && these.interpolation != ResizeFilter::bilinear) {
+        return fmt::format("reduced_decoding: expected with interpolation: bilinear, found {}",
+                           name_of(these.interpolation));
+      }
       std::string problem = range_problem("scale", these.scale);
       return problem.empty() ? range_problem("ratio", these.ratio) : problem;
     };

@@ -128,6 +128,7 @@ void HostPipeline::read(const DataSource& source, const Occurrence& sample,
         if (const std::optional<PicturePart> chosen = stage.transform->choose(now, draws)) {
           part = *chosen;
           is_resized = true;
+          if (stage.transform->applies_after_choose()) break;
           continue;
         }
         draws = draws_of(stage);

@@ -1,5 +1,6 @@
 // Transforms that run on the host, on pictures of 8-bit pixels, in the threads that decode. Names,
-// options and results are those of torchvision.transforms.v2 on PIL images.
+// options and results are those of torchvision.transforms.v2 on PIL images; Letterbox is that of
+// ultralytics.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +51,8 @@ class HostTransform {
   /// what apply would do, before the picture is decoded. Nothing where it must see the whole
   /// picture.
   virtual std::optional<PicturePart> choose(Size2 picture, DrawStream& draws) const;
+  /// True if apply is also called on the part that `choose` returned, for what is left to do.
+  virtual bool applies_after_choose() const { return false; }
   /// For a transform that only keeps a part of the picture, that part. It draws what apply would.
   virtual std::optional<PixelBox> keeps(Size2 picture, DrawStream& draws) const;
 };
@@ -67,6 +70,7 @@ struct HostTransformKind {
 
 // One function per kind; transforms.cpp lists them.
 HostTransformKind resize_kind();
+HostTransformKind letterbox_kind();
 HostTransformKind center_crop_kind();
 HostTransformKind random_crop_kind();
 HostTransformKind random_resized_crop_kind();

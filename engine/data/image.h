@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/spec/enum_names.h"
+
 namespace dpt {
 
 /// 8-bit pixels, (height, width, channels), channels fastest.
@@ -27,14 +29,29 @@ struct ImageView {
       : ImageView(image.height, image.width, image.channels, image.pixels) {}
 };
 
+/// Facts about the file of an image that its decoded pixels do not show.
+struct FileFacts {
+  int orientation = 1;     ///< as Exif numbers it, 1 to 8; 1 = upright
+  bool is_turned = false;  ///< decoding turns the image upright
+  int used_bits = 0;       ///< bits that the values of a 16-bit image need; 0 = another image
+};
+
 /// A rectangle of pixels.
 struct PixelBox {
   std::int64_t top = 0, left = 0, height = 0, width = 0;
   friend bool operator==(const PixelBox&, const PixelBox&) = default;
 };
 
-/// What becomes of a picture: `box` of it is resized to `height` x `width` (bilinear, antialiased),
-/// and `window` of the result is kept. REQUIRES: `box` lies in the picture, `window` in the result.
+/// Filters of Pillow's Image.resize. Bilinear and bicubic are antialiased.
+enum class ResizeFilter : std::uint8_t { nearest, bilinear, bicubic };
+constexpr auto enum_names(ResizeFilter) {
+  return std::to_array<EnumName<ResizeFilter>>({{ResizeFilter::nearest, "nearest"},
+                                                {ResizeFilter::bilinear, "bilinear"},
+                                                {ResizeFilter::bicubic, "bicubic"}});
+}
+
+/// What becomes of a picture: `box` of it is resized to `height` x `width`, and `window` of the
+/// result is kept. REQUIRES: `box` lies in the picture, `window` in the result.
 struct PicturePart {
   PixelBox box;
   std::int64_t height = 0, width = 0;
@@ -43,6 +60,7 @@ struct PicturePart {
   /// JPEG may be decoded at the least of its reduced sizes at which `box` is not below
   /// `height` x `width`.
   bool exact = true;
+  ResizeFilter filter = ResizeFilter::bilinear;
 };
 
 /// Called once with a picture's height and width.

@@ -1,7 +1,8 @@
-// Antialiased bilinear resizing in Pillow's arithmetic, so that a net trained on images resized
-// there sees the same bytes here. Source of the formulas: Pillow, src/libImaging/Resample.c. That
-// is why no library does it: libswscale, VIPS and OpenCV filter with other weights or round
-// elsewhere, and antialiased results differ from Pillow's in the last bits.
+// Resizing in Pillow's arithmetic, so that a net trained on images resized
+// there sees the same bytes here. Source of the formulas: Pillow, src/libImaging/Resample.c and,
+// for the nearest pixels, Geometry.c. That is why no library does it: libswscale, VIPS and OpenCV
+// filter with other weights or round elsewhere, and antialiased results differ from Pillow's in the
+// last bits.
 #include "engine/data/resize.h"
 
 #include <algorithm>
@@ -23,6 +24,15 @@ using resize_rows::kPrecision;
 
 std::uint8_t rounded(std::int32_t sum) {
   return static_cast<std::uint8_t>(std::clamp<std::int32_t>(sum >> kPrecision, 0, 255));
+}
+
+/// Pillow's bicubic_filter.
+double cubic(double x) {
+  constexpr double a = -0.5;
+  x = std::abs(x);
+  if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+  if (x < 2.0) return (((x - 5) * x + 8) * x - 4) * a;
+  return 0.0;
 }
 
 /// A pixel of `channels` from each of the taps' inputs. kChannels 0: any number.
@@ -54,32 +64,92 @@ void along_columns(const std::uint8_t* from, std::int64_t stride, const std::int
   for (std::int64_t i = 0; i < bytes; ++i) to[i] = rounded(sums[i]);
 }
 
+/// Returns the same axis, read backwards.
+ResizeAxis mirrored(const ResizeAxis& axis) {
+  ResizeAxis result = axis;
+  result.begin = static_cast<double>(axis.in) - axis.end;
+  result.end = static_cast<double>(axis.in) - axis.begin;
+  result.first = axis.out - axis.first - axis.count;
+  return result;
+}
+
 }  // namespace
 
-ResizeTaps::ResizeTaps(const ResizeAxis& axis) {
+ResizeTaps::ResizeTaps(const ResizeAxis& given, bool is_mirrored) {
+  const ResizeAxis axis = is_mirrored ? mirrored(given) : given;
   const double size = axis.end - axis.begin;
   assert(0 <= axis.begin && size > 0 && axis.end <= static_cast<double>(axis.in));
   assert(axis.first >= 0 && axis.count > 0 && axis.first + axis.count <= axis.out);
-  const auto count = static_cast<std::size_t>(axis.count);
+  first_.resize(static_cast<std::size_t>(axis.count));
   if (size == static_cast<double>(axis.out) && std::floor(axis.begin) == axis.begin) {
-    identity_ = true;
-    range_.begin = static_cast<std::int64_t>(axis.begin) + axis.first;
-    range_.end = range_.begin + axis.count;
-    longest_ = 1;
-    first_.resize(count);
-    for (std::size_t i = 0; i < count; ++i) first_[i] = static_cast<std::int32_t>(i);
-    length_.assign(count, 1);
-    weights_.assign(count, 1 << kPrecision);
+    take_inputs(given);
     return;
   }
-  const double scale = size / static_cast<double>(axis.out);
-  const double support = std::max(scale, 1.0);  // of the triangle, in input pixels
+  if (axis.filter == ResizeFilter::nearest) {
+    take_nearest(axis);
+  } else if (axis.filter == ResizeFilter::bicubic) {
+    take_weighted(axis, 2.0, cubic);
+  } else {
+    take_weighted(axis, 1.0, [](double x) { return std::max(0.0, 1.0 - std::abs(x)); });
+  }
+  if (is_mirrored) mirror(axis.in);
+  // Both ends of a kernel move to the right with its centre.
+  range_ = {first_.front(), first_.back() + length_.back()};
+  for (std::int32_t& first : first_) first -= static_cast<std::int32_t>(range_.begin);
+}
+
+/// Turns the taps of a mirrored axis into those of the axis itself.
+void ResizeTaps::mirror(std::int64_t in) {
+  for (std::size_t i = 0; i < first_.size(); ++i) {
+    first_[i] = static_cast<std::int32_t>(in) - first_[i] - length_[i];
+    const auto row = weights_.begin() + static_cast<std::ptrdiff_t>(i) * row_;
+    std::reverse(row, row + length_[i]);
+  }
+  std::reverse(first_.begin(), first_.end());
+  std::reverse(length_.begin(), length_.end());
+  std::vector<std::int32_t> weights;
+  for (std::size_t i = first_.size(); i-- > 0;) {
+    const auto row = weights_.begin() + static_cast<std::ptrdiff_t>(i) * row_;
+    weights.insert(weights.end(), row, row + row_);
+  }
+  weights_ = std::move(weights);
+}
+
+void ResizeTaps::take_inputs(const ResizeAxis& axis) {
+  identity_ = true;
+  range_.begin = static_cast<std::int64_t>(axis.begin) + axis.first;
+  range_.end = range_.begin + axis.count;
+  longest_ = 1;
+  for (std::size_t i = 0; i < first_.size(); ++i) first_[i] = static_cast<std::int32_t>(i);
+  length_.assign(first_.size(), 1);
+  weights_.assign(first_.size(), 1 << kPrecision);
+}
+
+void ResizeTaps::take_nearest(const ResizeAxis& axis) {
+  const double scale = (axis.end - axis.begin) / static_cast<double>(axis.out);
+  longest_ = 1;
+  length_.assign(first_.size(), 1);
+  weights_.assign(first_.size(), 1 << kPrecision);
+  // Pillow adds up the places from the first output on, and so rounds (ImagingScaleAffine).
+  double place = axis.begin + scale * 0.5;
+  for (std::int64_t i = 0; i < axis.first; ++i) place += scale;
+  for (std::int32_t& first : first_) {
+    first = static_cast<std::int32_t>(std::min(static_cast<std::int64_t>(place), axis.in - 1));
+    place += scale;
+  }
+}
+
+/// `kernel` is 0 from `radius` on, in outputs or, if there are fewer of these, in inputs.
+template <class Kernel>
+void ResizeTaps::take_weighted(const ResizeAxis& axis, double radius, Kernel kernel) {
+  const double scale = (axis.end - axis.begin) / static_cast<double>(axis.out);
+  const double stretch = std::max(scale, 1.0);
+  const double support = radius * stretch;  // in input pixels
   row_ = std::min(static_cast<std::int64_t>(std::ceil(support)) * 2 + 1, axis.in);
-  first_.resize(count);
-  length_.resize(count);
-  weights_.assign(count * static_cast<std::size_t>(row_), 0);
+  length_.resize(first_.size());
+  weights_.assign(first_.size() * static_cast<std::size_t>(row_), 0);
   std::vector<double> raw(static_cast<std::size_t>(row_));
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < first_.size(); ++i) {
     const double output = static_cast<double>(axis.first) + static_cast<double>(i);
     const double center = axis.begin + (output + 0.5) * scale;
     const std::int64_t first =
@@ -89,32 +159,37 @@ ResizeTaps::ResizeTaps(const ResizeAxis& axis) {
     assert(length <= row_);
     double sum = 0;
     for (std::int64_t x = 0; x < length; ++x) {
-      const double distance = (static_cast<double>(x + first) - center + 0.5) * (1.0 / support);
-      raw[static_cast<std::size_t>(x)] = std::max(0.0, 1.0 - std::abs(distance));
+      const double distance = (static_cast<double>(x + first) - center + 0.5) * (1.0 / stretch);
+      raw[static_cast<std::size_t>(x)] = kernel(distance);
       sum += raw[static_cast<std::size_t>(x)];
     }
     std::int32_t* weights = weights_.data() + i * static_cast<std::size_t>(row_);
     for (std::int64_t x = 0; x < length; ++x) {
-      const double weight = raw[static_cast<std::size_t>(x)];
-      weights[x] = static_cast<std::int32_t>(0.5 + weight / sum * (1 << kPrecision));
+      const double weight = raw[static_cast<std::size_t>(x)] / sum * (1 << kPrecision);
+      weights[x] = static_cast<std::int32_t>(weight < 0 ? weight - 0.5 : weight + 0.5);
     }
     first_[i] = static_cast<std::int32_t>(first);
     length_[i] = static_cast<std::int32_t>(length);
     longest_ = std::max(longest_, length);
   }
-  // Both ends of a triangle move to the right with its centre.
-  range_ = {first_.front(), first_.back() + length_.back()};
-  for (std::int32_t& first : first_) first -= static_cast<std::int32_t>(range_.begin);
 }
 
 RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::int64_t channels,
-                       Vectors vectors)
-    : rows_(rows), columns_(columns), channels_(channels), vectors_(vectors) {
-  assert(vectors <= resize_rows::best_vectors());
+                       Vectors vectors, const StoredTurn& turn)
+    : rows_(rows, turn.mirrors_rows),
+      columns_(columns, turn.mirrors_columns),
+      channels_(channels),
+      vectors_(vectors) {
+  assert(vectors <= resize_rows::best_vectors() && rows.filter == columns.filter);
+  // The vector instructions are for weights that are not negative.
+  if (rows.filter == ResizeFilter::bicubic) vectors_ = Vectors::none;
   // Each pass rounds, so their order shows. Pillow's, from 13 on; before that, rows were always
   // shortened first.
-  const std::int64_t fewer_rows = rows.in - rows.out;
-  height_first_ = fewer_rows > 0 && fewer_rows > 2 * (columns.in - columns.out);
+  const ResizeAxis &down = turn.exchanges_sides ? columns : rows,
+                   &across = turn.exchanges_sides ? rows : columns;
+  const std::int64_t fewer_rows = down.in - down.out;
+  height_first_ = fewer_rows > 0 && fewer_rows > 2 * (across.in - across.out);
+  if (turn.exchanges_sides) height_first_ = !height_first_;
   if (vectors_ != Vectors::none && !columns_.is_identity() && (channels == 1 || channels == 3)) {
     pack_columns();
   }
@@ -259,8 +334,9 @@ void resize_rows_of(const ImageView& image, std::int64_t top, std::int64_t left,
   resizer.write(to);
 }
 
-ResizeAxis whole_axis(std::int64_t in, std::int64_t out, std::int64_t first, std::int64_t count) {
-  return {in, 0, static_cast<double>(in), out, first, count};
+ResizeAxis whole_axis(std::int64_t in, std::int64_t out, std::int64_t first, std::int64_t count,
+                      ResizeFilter filter = ResizeFilter::bilinear) {
+  return {in, 0, static_cast<double>(in), out, first, count, filter};
 }
 
 }  // namespace
@@ -278,9 +354,14 @@ PicturePart whole_picture(std::int64_t picture_height, std::int64_t picture_widt
 }
 
 Image part_of(const ImageView& image, const PicturePart& part) {
+  return part_of_stored(image, part, {});
+}
+
+Image part_of_stored(const ImageView& image, const PicturePart& part, const StoredTurn& turn) {
   const PixelBox &box = part.box, &window = part.window;
-  RowResizer resizer(whole_axis(box.height, part.height, window.top, window.height),
-                     whole_axis(box.width, part.width, window.left, window.width), image.channels);
+  RowResizer resizer(whole_axis(box.height, part.height, window.top, window.height, part.filter),
+                     whole_axis(box.width, part.width, window.left, window.width, part.filter),
+                     image.channels, resize_rows::best_vectors(), turn);
   Image result{window.height, window.width, image.channels, {}};
   result.pixels.resize(static_cast<std::size_t>(window.height * window.width * image.channels));
   resize_rows_of(image, box.top, box.left, resizer,

@@ -1,4 +1,4 @@
-// Antialiased bilinear resizing of rows as they are decoded: only the inputs are read that the
+// Resizing of rows as they are decoded: only the inputs are read that the
 // wanted outputs depend on.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/data/image.h"
 #include "kernels/cpu/resize_rows.h"
 
 namespace dpt {
@@ -19,6 +20,14 @@ struct ResizeAxis {
   double begin = 0, end = 0;
   std::int64_t out = 0;
   std::int64_t first = 0, count = 0;
+  ResizeFilter filter = ResizeFilter::bilinear;
+};
+
+/// Relation of an image to the upright one that it is turned into after it was resized. Passes and
+/// weights are those of the upright image, so that every rounding is.
+struct StoredTurn {
+  bool mirrors_rows = false, mirrors_columns = false;  ///< these run backwards in the upright image
+  bool exchanges_sides = false;                        ///< rows are columns of the upright image
 };
 
 /// Inputs [begin, end) of an axis.
@@ -30,7 +39,7 @@ struct PixelRange {
 /// The inputs of each wanted output and their weights, as Pillow computes them.
 class ResizeTaps {
  public:
-  explicit ResizeTaps(const ResizeAxis& axis);
+  explicit ResizeTaps(const ResizeAxis& axis, bool is_mirrored = false);
   /// What is read.
   PixelRange range() const { return range_; }
   /// Whether the outputs are the inputs of range().
@@ -47,6 +56,12 @@ class ResizeTaps {
   const std::int32_t* weights(std::int64_t output) const { return weights_.data() + output * row_; }
 
  private:
+  void mirror(std::int64_t in);
+  void take_inputs(const ResizeAxis& axis);
+  void take_nearest(const ResizeAxis& axis);
+  template <class Kernel>
+  void take_weighted(const ResizeAxis& axis, double radius, Kernel kernel);
+
   PixelRange range_;
   bool identity_ = false;
   std::int64_t longest_ = 0, row_ = 1;
@@ -59,9 +74,10 @@ class RowResizer {
  public:
   using Vectors = resize_rows::Vectors;
 
-  /// `vectors` does not change the bits. REQUIRES: this processor has them.
+  /// `vectors` does not change the bits. REQUIRES: this processor has them, and both axes have the
+  /// same filter.
   RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::int64_t channels,
-             Vectors vectors = resize_rows::best_vectors());
+             Vectors vectors = resize_rows::best_vectors(), const StoredTurn& turn = {});
   /// The rows and the columns that are needed.
   PixelRange rows() const { return rows_.range(); }
   PixelRange columns() const { return columns_.range(); }
@@ -93,5 +109,8 @@ class RowResizer {
   std::int64_t kept_bytes_ = 0, stride_ = 0;
   std::unique_ptr<std::uint8_t[]> kept_;  // (rows().size(), stride_)
 };
+
+/// As part_of, for an image that is turned afterwards.
+Image part_of_stored(const ImageView& image, const PicturePart& part, const StoredTurn& turn);
 
 }  // namespace dpt

@@ -254,7 +254,16 @@ class Surveyor {
     // One pixel, as that of a row of features, is not constant in any sense.
     record.is_constant = record.is_constant && shape.h * shape.w > 1;
     record.content = XXH3_64bits(pixels.data(), pixels.size());
+    if (split.source->resizes()) take_facts(split, position, record);
     record.target = target_of(split, position, record.label, row);
+  }
+
+  static void take_facts(const Split& split, std::int64_t position, SampleRecord& record) {
+    const std::int64_t index = split.indices[static_cast<std::size_t>(position)];
+    const FileFacts facts = split.source->file_facts(index);
+    record.orientation = static_cast<std::uint8_t>(facts.orientation);
+    record.used_bits = static_cast<std::uint8_t>(facts.used_bits);
+    record.is_turned = facts.is_turned;
   }
 
   void add(std::size_t s, std::size_t group, std::span<const std::byte> pixels, ByteSums& sums) {

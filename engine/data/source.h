@@ -67,6 +67,8 @@ class DataSource {
   virtual std::optional<ResidentSamples> resident() const { return std::nullopt; }
   /// What the sample is called in messages: "train-images.gz, sample 17" or a file path.
   virtual std::string describe(std::int64_t index) const = 0;
+  /// Examines the file of a sample again, for a check of the data.
+  virtual FileFacts file_facts(std::int64_t /*index*/) const { return {}; }
   /// Some samples of every class, to be read as a check of the files; none if opening has read
   /// everything.
   virtual std::vector<std::int64_t> samples_to_try() const { return {}; }
@@ -96,6 +98,7 @@ struct DataRequirements {
   /// Of samples to be predicted: what those of the checkpoint's run were, where it is known.
   std::vector<std::string> features = {};
   std::optional<DType> type = {};
+  bool applies_orientation = false;  ///< images are turned as the orientation in their file says
   /// Files of the data set that cannot be samples are left out, with a note, not refused.
   bool leaves_out_files = false;
   /// The part that is opened alone: the files of the others need not exist. Unset: all parts.

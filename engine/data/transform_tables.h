@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/data/image.h"
 #include "engine/spec/train_spec.h"
 
 namespace dpt {
@@ -17,6 +18,7 @@ const ObjectTable& random_crop_table();
 struct RandomResizedCropOptions {
   Size2 size{0, 0};
   std::vector<double> scale{0.08, 1.0}, ratio{3.0 / 4.0, 4.0 / 3.0};
+  ResizeFilter interpolation = ResizeFilter::bilinear;
   bool reduced_decoding = false;
 };
 

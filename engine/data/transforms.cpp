@@ -129,6 +129,7 @@ void apply_one(const Variant& transform, const Variant* last, SampleShape model,
 std::span<const HostTransformKind> host_transform_kinds() {
   static const std::array kinds{
       resize_kind(),
+      letterbox_kind(),
       center_crop_kind(),
       random_crop_kind(),
       random_resized_crop_kind(),
@@ -161,6 +162,8 @@ const VariantTable& transform_table() {
         {"ToDtype", "no transform (pixels are always scaled to 0..1)"},
         {"Rescaling", "no transform (pixels are always scaled to 0..1)"},
         {"Resizing", "Resize"},
+        {"LetterBox", "Letterbox"},
+        {"ResizeWithPad", "Letterbox"},
         {"Grayscale", "no transform (image_folder always converts to the channels of model.input)"},
         {"RandomFlip", "RandomHorizontalFlip"},
         {"HorizontalFlip", "RandomHorizontalFlip"},

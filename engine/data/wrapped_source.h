@@ -26,6 +26,7 @@ class WrappedSource : public DataSource {
   std::int32_t label(std::int64_t index) const override { return source_->label(index); }
   std::span<const std::int64_t> groups() const override { return source_->groups(); }
   std::string describe(std::int64_t index) const override { return source_->describe(index); }
+  FileFacts file_facts(std::int64_t index) const override { return source_->file_facts(index); }
   std::vector<std::int64_t> samples_to_try() const override { return source_->samples_to_try(); }
   std::string fingerprint() const override { return source_->fingerprint(); }
   /// The data set behind this one.

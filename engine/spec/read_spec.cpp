@@ -323,10 +323,13 @@ void replace_data(YamlNode& stored, const YamlNode& other, std::vector<ConfigIss
   }
   YamlNode data = *own;
   if (const YamlNode* before = stored.find("data")) {
-    for (const char* key : {"batch_size", "normalize", "transforms"})
+    for (const char* key : {"batch_size", "normalize", "transforms"}) {
       replace_child(data, *before, key);
-    // How damaged pictures are decoded, unless it is asked for otherwise.
-    if (!data.find("on_bad_sample")) replace_child(data, *before, "on_bad_sample");
+    }
+    // How images are decoded, unless it is asked for otherwise.
+    for (const char* key : {"on_bad_sample", "exif_orientation"}) {
+      if (!data.find(key)) replace_child(data, *before, key);
+    }
   }
   for (const char* key : {"cache", "cache_shorter_side"}) remove_child(data, key);
   remove_child(stored, "data");

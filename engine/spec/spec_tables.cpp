@@ -392,6 +392,12 @@ SpecTables::SpecTables(const Catalog& catalog)
              "With skip: the run ends when a process has met more than so many.")
            .at_least(1)
            .changeable(),
+       field("exif_orientation", &DataSpec::exif_orientation,
+             "The orientation that cameras and phones store in JPEG, PNG and WebP files. apply: "
+             "images are turned upright before anything else is done with them. ignore: they are "
+             "read as they are stored, as torchvision's ImageFolder and releases without this "
+             "field do. TIFF images are always turned.")
+           .stored_as(std::string(name_of(ExifOrientation::ignore))),
        path_field(
            "cache", &DataSpec::cache,
            "Folder for decoded pictures (train.pack, test.pack), which are made by the first "

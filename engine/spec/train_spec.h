@@ -64,6 +64,13 @@ constexpr auto enum_names(OnBadSample) {
                                                {OnBadSample::salvage, "salvage"}});
 }
 
+/// Use of the orientation that a camera stores in an image file.
+enum class ExifOrientation : std::uint8_t { apply, ignore };
+constexpr auto enum_names(ExifOrientation) {
+  return std::to_array<EnumName<ExifOrientation>>(
+      {{ExifOrientation::apply, "apply"}, {ExifOrientation::ignore, "ignore"}});
+}
+
 /// What follows a step that is not finite (engine/training/divergence.h).
 enum class DivergencePolicy : std::uint8_t { halt, skip, rollback };
 constexpr auto enum_names(DivergencePolicy) {
@@ -140,7 +147,8 @@ struct DataSpec {
   std::int64_t workers = 0;   ///< decoder threads of a process; 0 = auto
   std::int64_t prefetch = 4;  ///< batches decoded ahead
   OnBadSample on_bad_sample = OnBadSample::stop;
-  std::int64_t max_bad_samples = 100;   ///< of a process
+  std::int64_t max_bad_samples = 100;  ///< of a process
+  ExifOrientation exif_orientation = ExifOrientation::apply;
   std::string cache;                    ///< folder; empty = none (engine/training/packed_cache.h)
   std::int64_t cache_shorter_side = 0;  ///< 0 = pictures are kept as they are
   NormalizeSpec normalize;

@@ -38,6 +38,7 @@ DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan) {
                                 !divide_transforms(spec.data.transforms.train).host.empty() ||
                                     !divide_transforms(spec.data.transforms.eval).host.empty(),
                                 spec.data.val_split.group};
+  requirements.applies_orientation = spec.data.exif_orientation == ExifOrientation::apply;
   requirements.leaves_out_files = spec.data.on_bad_sample == OnBadSample::skip;
   return requirements;
 }

@@ -36,6 +36,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kMagic[] = "dptpack1";
 constexpr std::size_t kMagicBytes = 8;
+constexpr const char* kOrientation = "exif_orientation";
 constexpr std::size_t kTrailerBytes = 8 + 8 + kMagicBytes;
 
 struct PackedEntry {
@@ -51,10 +52,13 @@ std::uint32_t low_hash(std::span<const std::byte> bytes) {
 }
 
 Json header_of(const DataSource& source, const PackedCacheOptions& options) {
+  const auto orientation =
+      options.applies_orientation ? ExifOrientation::apply : ExifOrientation::ignore;
   return {{"version", 1},
           {"fingerprint", source.fingerprint()},
           {"shorter_side", options.shorter_side},
           {"salvage", options.salvage},
+          {kOrientation, name_of(orientation)},
           {"channels", source.shape().c},
           {"samples", source.size()}};
 }
@@ -266,10 +270,12 @@ class PackedSource final : public WrappedSource {
     const std::size_t room = all.size() - kMagicBytes - kTrailerBytes;
     if (length > room) refuse("a damaged header");
     const auto text = all.subspan(all.size() - kTrailerBytes - length, length);
-    const Json header =
+    Json header =
         Json::parse(reinterpret_cast<const char*>(text.data()),
                     reinterpret_cast<const char*>(text.data()) + text.size(), nullptr, false);
     if (!header.is_object() || !header.contains("samples")) refuse("a damaged header");
+    // Earlier releases, which turned no image, did not write it.
+    if (!header.contains(kOrientation)) header[kOrientation] = name_of(ExifOrientation::ignore);
     const Json expected = header_of(source(), options);
     for (const auto& [name, value] : expected.items()) {
       if (header.contains(name) && header[name] == value) continue;

@@ -4,9 +4,9 @@
 // The file: "dptpack1"; the pictures' bytes, one after another, (height, width, channels); the
 // index, an entry of 24 bytes for each sample (offset u64, height u32, width u32, label i32, the
 // low half of the pixels' XXH3 u32); a header as JSON (fingerprint of the data, shorter side,
-// salvage, channels, samples); its length u64; the XXH3 of index and header u64; "dptpack1".
-// Numbers are little-endian. A sample that could not be read has height 0: whoever asks for it gets
-// the error of its file.
+// salvage, exif_orientation, channels, samples); its length u64; the XXH3 of index and header u64;
+// "dptpack1". Numbers are little-endian. A sample that could not be read has height 0: whoever asks
+// for it gets the error of its file.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,8 @@ struct PackedCacheOptions {
   std::string path;
   /// Pictures whose shorter side is longer are resized to it; 0 = they are kept as they are.
   std::int64_t shorter_side = 0;
+  bool applies_orientation =
+      false;             ///< `source` turns images as the orientation in their file says
   bool salvage = false;  ///< whether damaged pictures are taken as far as they go
   int threads = 1;       ///< that decode, where the file is made
   /// Gets a line now and then while the file is made or another process makes it.

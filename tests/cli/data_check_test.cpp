@@ -236,6 +236,39 @@ TEST_CASE("data check: every unreadable file is named, with the reason") {
   CHECK(w.run({"data", "check", "small.yaml", "--allow", "unreadable"}).exit_code == 0);
 }
 
+TEST_CASE("data check: 16-bit images whose values need fewer bits") {
+  const Pictures w;
+  // A big-endian PGM: `largest` is its largest value.
+  const auto put = [&](const std::string& name, int largest) {
+    std::string file = "P5\n32 32\n65535\n";
+    for (int i = 0; i < kSide * kSide; ++i) {
+      const int value = i * largest / (kSide * kSide - 1);
+      file += static_cast<char>(value >> 8);
+      file += static_cast<char>(value & 255);
+    }
+    w.put(name, {file.begin(), file.end()});
+  };
+  const std::string message =
+      "16-bit pictures have values of at most 12 bits (0 to 4095). Of 16 bits the upper 8 are "
+      "kept: "
+      "they become 0 to 15 of 255, nearly black. Multiply the values by 16 first";
+  put("train/ant/a.pgm", 4095);
+  put("train/bee/b.pgm", 2500);
+  json report = w.check(0);
+  CHECK(found(report, "few_bits") == "train/ant/a.pgm train/bee/b.pgm\n");
+  check_contains(message_of(report, "few_bits", ""), "2 " + message);
+  // A dark one among others that need all bits is no mistake, unless it is nearly black.
+  put("test/cow/c.pgm", 65535);
+  put("test/cow/d.pgm", 20000);
+  CHECK(found(w.check(0), "few_bits") == "train/ant/a.pgm train/bee/b.pgm\n");
+  fs::remove(w.dir.file("pictures/test/cow/c.pgm"));
+  report = w.check(0);
+  CHECK(found(report, "few_bits") == "train/ant/a.pgm train/bee/b.pgm test/cow/d.pgm\n");
+  check_contains(message_of(report, "few_bits", ""),
+                 "values of at most 15 bits (0 to 32767). Of 16 bits the upper 8 are kept: they "
+                 "become 0 to 127 of 255, dark. Multiply the values by 2 first");
+}
+
 TEST_CASE("data check: copies in a split, across splits, with another label, and nearly the same") {
   const Pictures w;
   w.put("train/cow/black.png", dpt::data_test::png(40, 20, 3, Bytes(2400, 7)));

@@ -6,7 +6,8 @@
 "pictures" have a size [height, width, channels] and their bytes in hexadecimal, channels fastest. A
 case names an operation of torchvision.transforms.v2 on a PIL image, the picture and the parameters,
 and has the result. Operations with "trivial" are those of TrivialAugmentWide: "operation" counts its
-14, "bin" of "bins" is the magnitude, which "negative" turns around. "blur" may differ by 1 in few
+14, "bin" of "bins" is the magnitude, which "negative" turns around. "letterbox" is ultralytics' LetterBox (center,
+scaleup) with Pillow's resize in place of OpenCV's, as `letterbox` below has it. "blur" may differ by 1 in few
 bytes (see gaussian_blurred). scripts/check-transforms makes thousands of cases with `random_case`.
 """
 
@@ -61,7 +62,24 @@ def rotate(image, interpolation, **params):
     return F.rotate(image, interpolation=v2.InterpolationMode(interpolation), **params)
 
 
+def resize(image, size, interpolation):
+    return F.resize(image, size, v2.InterpolationMode(interpolation), antialias=True)
+
+
+def letterbox(image, size, fill):
+    """As LetterBox.__call__ of ultralytics/data/augment.py, but for the filter, and sides of at least 1."""
+    scale = min(size[0] / image.height, size[1] / image.width)
+    width, height = max(round(image.width * scale), 1), max(round(image.height * scale), 1)
+    across, down = (size[1] - width) / 2, (size[0] - height) / 2
+    if (width, height) != image.size:
+        image = image.resize((width, height), PIL.Image.BILINEAR)
+    sides = [round(across - 0.1), round(down - 0.1), round(across + 0.1), round(down + 0.1)]
+    return F.pad(image, sides, fill=fill)
+
+
 OPERATIONS = {
+    "resize": resize,
+    "letterbox": letterbox,
     "flip_horizontally": F.horizontal_flip,
     "flip_vertically": F.vertical_flip,
     "pad": F.pad,
@@ -144,6 +162,13 @@ def random_case(rng, height, width):
     """An operation and parameters."""
     operation = rng.choice([*OPERATIONS, "grayscale", "affine", "rotate", "trivial", "trivial", "jitter"])
     interpolation = {"interpolation": rng.choice(["nearest", "bilinear"]), "fill": random_fill(rng)}
+    if operation == "resize":
+        size = [rng.randint(1, 90) for _ in range(rng.randint(1, 2))]
+        # The longer side of a thin picture would become too long.
+        size = size if len(size) == 2 or max(height, width) < 20 * min(height, width) else size * 2
+        return operation, {"size": size, "interpolation": rng.choice(["nearest", "bilinear", "bicubic"])}
+    if operation == "letterbox":
+        return operation, {"size": [rng.randint(1, 90) for _ in range(2)], "fill": random_fill(rng)}
     if operation == "pad":
         sides = [rng.randrange(rng.choice([3, 12, 90])) for _ in range(4)]
         mode = rng.choice(["constant", "edge", "reflect", "symmetric"])
@@ -219,6 +244,12 @@ def golden_cases():
             sign = {"negative": negative and TRIVIAL[operation][1][1]}
             params = {"operation": operation, "bin": index, "bins": bins} | sign
             yield 2 + operation % 2, "trivial", params | near
+    for picture in (0, 1, 4, 5):
+        for interpolation in ("nearest", "bilinear", "bicubic"):
+            for size in ([5], [12], [4, 17], [20, 3]):
+                yield picture, "resize", {"size": size, "interpolation": interpolation}
+        for size in ([8, 8], [15, 9], [4, 13]):
+            yield picture, "letterbox", {"size": size, "fill": fill}
     for picture in (4, 5):
         yield picture, "sharpness", {"factor": 0.5}
         yield picture, "rotate", {"angle": 45.0, "expand": True, "center": None} | line

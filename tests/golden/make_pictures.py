@@ -19,7 +19,7 @@ import struct
 import zlib
 
 import numpy as np
-from PIL import Image, ImageFile
+from PIL import Image, ImageFile, ImageOps
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -131,11 +131,23 @@ def is_deep_grey(file):
     return file[:4] == b"\x89PNG" and file[24] == 16 and file[25] == GREY
 
 
-def pillow(file, mode, truncated=False):
+def opened(file, turn):
+    """The image, turned upright as its metadata say. Pillow raises exceptions for some damaged metadata: before it
+    turns the image, which then counts as upright, or afterwards, when it removes the orientation from them."""
+    image = Image.open(io.BytesIO(file))
+    if turn:
+        try:
+            ImageOps.exif_transpose(image, in_place=True)
+        except Exception:  # noqa: BLE001: of many kinds
+            pass
+    return image
+
+
+def pillow(file, mode, truncated=False, turn=False):
     """The bytes that Pillow reads, or None where it refuses the file."""
     ImageFile.LOAD_TRUNCATED_IMAGES = truncated
     try:
-        image = Image.open(io.BytesIO(file))
+        image = opened(file, turn)
         if is_deep_grey(file):
             image = Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
         return image.convert(mode).tobytes()
@@ -145,10 +157,12 @@ def pillow(file, mode, truncated=False):
         ImageFile.LOAD_TRUNCATED_IMAGES = False
 
 
-def size_of(file):
+def size_of(file, turn=False):
     """(height, width)"""
-    width, height = Image.open(io.BytesIO(file)).size
-    return height, width
+    ImageFile.LOAD_TRUNCATED_IMAGES = True
+    image = opened(file, turn)
+    ImageFile.LOAD_TRUNCATED_IMAGES = False
+    return image.height, image.width
 
 
 def eighths_of(box, size, exact):
@@ -159,11 +173,11 @@ def eighths_of(box, size, exact):
     return 8
 
 
-def pillow_part(file, box, size, window, eighths, mode="RGB", truncated=False):
+def pillow_part(file, box, size, window, eighths, mode="RGB", truncated=False, turn=False):
     """What becomes of a part: as crop, resize and crop, of a JPEG at eighths/8 of its size."""
     ImageFile.LOAD_TRUNCATED_IMAGES = truncated
     try:
-        image = Image.open(io.BytesIO(file))
+        image = Image.open(io.BytesIO(file)) if eighths != 8 else opened(file, turn)
         full = image.size
         if eighths != 8:
             # libjpeg's own grey: see decode_part.

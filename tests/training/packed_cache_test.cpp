@@ -17,6 +17,7 @@
 #include "engine/checkpoints/file_io.h"
 #include "kernels/error.h"
 #include "kernels/heartbeat.h"
+#include "kernels/xxhash.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 
@@ -89,6 +90,11 @@ std::string error_of(const std::function<void()>& action) {
   return "no error";
 }
 
+std::string read_all(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 void overwrite(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
@@ -102,6 +108,50 @@ struct CacheDir : testing::TempDir {
     return made;
   }
 };
+
+TEST_CASE("a cache of turned pictures is not taken for one of stored pictures") {
+  for (const bool applies : {false, true}) {
+    CAPTURE(applies);
+    const CacheDir dir;
+    PackedCacheOptions options = dir.options();
+    options.applies_orientation = applies;
+    const auto pictures = std::make_shared<Pictures>();
+    with_packed_cache(pictures, options);
+    with_packed_cache(pictures, options);
+    options.applies_orientation = !applies;
+    const std::string text = error_of([&] { with_packed_cache(pictures, options); });
+    CHECK(text.find(applies ? "expected exif_orientation \"ignore\", found \"apply\""
+                            : "expected exif_orientation \"apply\", found \"ignore\"") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("a cache that does not name exif_orientation is one of stored pictures") {
+  const CacheDir dir;
+  const auto pictures = std::make_shared<Pictures>();
+  with_packed_cache(pictures, dir.options());
+  const std::string path = dir.options().path;
+  std::string bytes = read_all(path);
+  // As an earlier release made it: without the key, with hash and length of the shorter header.
+  const std::string key = ",\"exif_orientation\":\"ignore\"";
+  const std::size_t at = bytes.find(key);
+  REQUIRE(at != std::string::npos);
+  const std::size_t trailer = 24;
+  std::uint64_t length = 0, hash = 0;
+  std::memcpy(&length, bytes.data() + bytes.size() - trailer, sizeof length);
+  bytes.erase(at, key.size());
+  length -= key.size();
+  const std::size_t index = bytes.size() - trailer - length - 9 * 24;
+  hash = XXH3_64bits(bytes.data() + index, bytes.size() - trailer - index);
+  std::memcpy(bytes.data() + bytes.size() - trailer, &length, sizeof length);
+  std::memcpy(bytes.data() + bytes.size() - trailer + 8, &hash, sizeof hash);
+  overwrite(path, bytes);
+  CHECK(with_packed_cache(pictures, dir.options())->size() == 9);
+  PackedCacheOptions options = dir.options();
+  options.applies_orientation = true;
+  const std::string text = error_of([&] { with_packed_cache(pictures, options); });
+  CHECK(text.find("expected exif_orientation \"apply\", found \"ignore\"") != std::string::npos);
+}
 
 TEST_CASE("a cache of decoded pictures has their pixels, labels and errors") {
   const CacheDir dir;

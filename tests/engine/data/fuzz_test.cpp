@@ -7,6 +7,7 @@
 #include "datasets/csv_reader.h"
 #include "datasets/idx.h"
 #include "datasets/image.h"
+#include "datasets/metadata_orientation.h"
 #include "datasets/npy_array.h"
 #include "tests/engine/data/golden_images.h"
 #include "tests/engine/data/pictures.h"
@@ -30,7 +31,9 @@ void decode_some(const Bytes& bytes, const std::string& name) {
   for (const std::uint8_t byte : bytes) sum = sum * 31 + byte;
   std::mt19937 random(sum);
   const std::int64_t channels = random() % 2 != 0 ? 1 : 3;
-  const DecodeOptions options{random() % 4 == 0};
+  DecodeOptions options;
+  options.salvage = random() % 4 == 0;
+  options.applies_orientation = random() % 2 == 0;
   if (random() % 4 == 0) {
     decode_image(std::as_bytes(std::span(bytes)), name, channels, options);
     return;
@@ -86,6 +89,31 @@ TEST_CASE("fuzz: WebP, BMP, GIF, TIFF and PNM") {
       if (each.format() == format) seeds.push_back(each.file);
     }
     fuzz(seeds, 3000, [](const Bytes& bytes) { decode_some(bytes, "x.img"); });
+  }
+}
+
+TEST_CASE("fuzz: images that are stored turned") {
+  for (const char* format : {"JPEG", "PNG", "WEBP"}) {
+    CAPTURE(format);
+    std::vector<Bytes> seeds;
+    for (const GoldenImage& each : golden_orientations()) {
+      if (each.format() == format) seeds.push_back(each.file);
+    }
+    fuzz(seeds, 3000, [](const Bytes& bytes) {
+      decode_some(bytes, "x.img");
+      static_cast<void>(facts_of_file(std::as_bytes(std::span(bytes)), "x.img", true));
+    });
+  }
+}
+
+TEST_CASE("fuzz: Exif and XMP data") {
+  std::mt19937 random(4711);
+  const std::vector<GoldenExif> exif = golden_exif();
+  for (int i = 0; i < 20000; ++i) {
+    const Bytes bytes = testing::damaged(exif[random() % exif.size()].data, random);
+    const std::span<const std::byte> data = std::as_bytes(std::span(bytes));
+    const int orientation = orientation_in_exif(data).value_or(1) + orientation_in_xmp(data);
+    CHECK((2 <= orientation && orientation <= 16));
   }
 }
 

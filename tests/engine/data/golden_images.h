@@ -1,7 +1,8 @@
-// Files of tests/golden/image_formats.json, with Pillow's pixels.
+// Files of tests/golden/image_formats.json and orientations.json, with Pillow's pixels.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,14 @@ struct GoldenImage {
 };
 
 const std::vector<GoldenImage>& golden_images();
+/// Returns images that are stored turned; the pixels are those of the upright image.
+const std::vector<GoldenImage>& golden_orientations();
+/// Exif data, and the orientation in them: 1 to 8, or nothing if the tag is missing.
+struct GoldenExif {
+  Bytes data;
+  std::optional<int> orientation;
+};
+std::vector<GoldenExif> golden_exif();
 /// Returns the image with that name; fails the test if there is none.
 const GoldenImage& golden_image(const std::string& name);
 

@@ -20,6 +20,12 @@ Variant host_variant(const std::string& name, const Fields& fields = {}) {
 Variant resize(std::vector<std::int64_t> size) {
   return host_variant("Resize", {{"size", std::move(size)}});
 }
+Variant resize(std::vector<std::int64_t> size, const std::string& interpolation) {
+  return host_variant("Resize", {{"size", std::move(size)}, {"interpolation", interpolation}});
+}
+Variant letterbox(std::int64_t h, std::int64_t w) {
+  return host_variant("Letterbox", {{"size", Size2{h, w}}, {"fill", std::vector<double>{7, 8, 9}}});
+}
 Variant center_crop(std::int64_t h, std::int64_t w) {
   return host_variant("CenterCrop", {{"size", Size2{h, w}}});
 }
@@ -90,6 +96,39 @@ std::string pipeline_error(const std::vector<Variant>& transforms,
   return error_of([&] { pipeline_of(transforms, picture); }, ErrorKind::usage);
 }
 
+TEST_CASE("RandomResizedCrop: reduced decoding is for bilinear resizing") {
+  const auto problem = [](const std::string& interpolation, bool reduced) {
+    const Variant crop = host_variant(
+        "RandomResizedCrop",
+        {{"size", Size2{9, 9}}, {"interpolation", interpolation}, {"reduced_decoding", reduced}});
+    return crop.table->check(crop.options.get());
+  };
+  CHECK(problem("bilinear", true).empty());
+  CHECK(problem("bicubic", false).empty());
+  CHECK(problem("bicubic", true) ==
+        "reduced_decoding: expected with interpolation: bilinear, found bicubic");
+}
+
+TEST_CASE("Letterbox: a picture keeps its ratio of sides and stands in the middle") {
+  const auto boxed = [](Image image, Size2 size) {
+    DrawStream draws(0, 0, 0, 0);
+    letterbox_kind().make(host_variant("Letterbox", {{"size", size}}))->apply(image, draws);
+    CHECK(image.height == size.h);
+    CHECK(image.width == size.w);
+    return Bytes(image.pixels.begin(), image.pixels.end());
+  };
+  const Image wide{1, 2, 1, {10, 20}};
+  // One row more below than above.
+  CHECK(boxed(wide, {4, 2}) == Bytes{114, 114, 10, 20, 114, 114, 114, 114});
+  CHECK(boxed(wide, {1, 5}) == Bytes{114, 10, 20, 114, 114});
+  CHECK(boxed(wide, {1, 2}) == Bytes{10, 20});
+  // A side never vanishes.
+  CHECK(boxed({1, 300, 1, Bytes(300, 7)}, {3, 3}) == Bytes{114, 114, 114, 7, 7, 7, 114, 114, 114});
+  CHECK(pipeline_error({host_variant("Letterbox",
+                                     {{"size", Size2{8, 8}}, {"fill", std::vector<double>{1, 2}}})})
+            .find("fill: expected 1 or 3 numbers, found 2") != std::string::npos);
+}
+
 TEST_CASE("what is cut off before decoding changes no pixel") {
   const PictureDir dir;
   const auto source = dir.source({8, 8, 3});
@@ -101,6 +140,11 @@ TEST_CASE("what is cut off before decoding changes no pixel") {
       {center_crop(20, 18), resize({5, 5})},
       {random_resized_crop(9, 9), random_resized_crop(6, 6), center_crop(7, 9)},
       {resize({40}), center_crop(60, 45), random_crop(44, 3)},
+      {resize({12}, "bicubic"), center_crop(10, 8)},
+      {resize({70, 13}, "nearest"), random_crop(6)},
+      {letterbox(24, 24)},
+      {letterbox(31, 60), center_crop(20, 20)},
+      {center_crop(20, 18), letterbox(9, 30)},
   };
   for (const std::vector<Variant>& list : lists) {
     const HostPipeline pipeline = pipeline_of(list);

@@ -155,6 +155,20 @@ Bytes jpeg(int width, int height, int channels, const Bytes& pixels, const JpegS
   });
 }
 
+void set_orientation(Bytes& jpeg, int orientation) {
+  using namespace std::string_literals;
+  Bytes segment;
+  for (const char c :
+       "\xff\xe1\0\x22"
+       "Exif\0\0"s +
+           "II*\0\x08\0\0\0"s + "\1\0\x12\1\3\0\1\0\0\0"s) {
+    segment.push_back(static_cast<std::uint8_t>(c));
+  }
+  segment.push_back(static_cast<std::uint8_t>(orientation));
+  segment.resize(segment.size() + 7);
+  jpeg.insert(jpeg.begin() + 2, segment.begin(), segment.end());
+}
+
 Bytes jpeg_of_scans(int scans, const Bytes& pixels) {
   // Progressive: the mean first, then each frequency by itself, bit by bit.
   std::vector<jpeg_scan_info> all;

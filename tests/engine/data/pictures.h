@@ -28,6 +28,8 @@ struct JpegStyle {
   int quality = 95;
 };
 Bytes jpeg(int width, int height, int channels, const Bytes& pixels, const JpegStyle& style);
+/// Puts Exif data with an orientation into a JPEG.
+void set_orientation(Bytes& jpeg, int orientation);
 /// A grey one of 8x8 pixels in that many scans; 384 at most.
 Bytes jpeg_of_scans(int scans, const Bytes& pixels);
 /// Overwrites the size in a JPEG's frame header.

@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 
 #include "engine/data/host_choices.h"
+#include "engine/data/host_transform.h"
 #include "engine/data/image_ops.h"
+#include "engine/data/loader.h"
+#include "tests/engine/data/support.h"
 
 namespace dpt::data_test {
 namespace {
@@ -97,6 +100,28 @@ void run_in_place(const std::string& operation, double factor, Image& image) {
   FAIL("no operation is called " << operation);
 }
 
+Image transformed(HostTransformKind kind, const Fields& fields, Image picture) {
+  const auto transform = kind.make(variant(transform_table(), kind.table->name, fields));
+  DrawStream draws(0, 0, 0, 0);
+  transform->apply(picture, draws);
+  return picture;
+}
+
+Image resized_case(const json& params, const Image& picture) {
+  return transformed(resize_kind(),
+                     {{"size", params.at("size").get<std::vector<std::int64_t>>()},
+                      {"interpolation", params.at("interpolation").get<std::string>()}},
+                     picture);
+}
+
+Image letterbox_case(const json& params, const Image& picture) {
+  auto fill = params.at("fill").get<std::vector<double>>();
+  if (picture.channels == 1) fill.resize(1);
+  const json& size = params.at("size");
+  return transformed(letterbox_kind(), {{"size", Size2{size.at(0), size.at(1)}}, {"fill", fill}},
+                     picture);
+}
+
 unsigned digit(char c) {
   return static_cast<unsigned>(c <= '9' ? c - '0' : c - 'a' + 10);
 }
@@ -131,6 +156,8 @@ Image run_case(const json& test_case, const Image& picture) {
   if (operation == "rotate") return rotated_case(params, picture);
   if (operation == "affine") return affine_case(params, picture);
   if (operation == "pad") return padded_case(params, picture);
+  if (operation == "resize") return resized_case(params, picture);
+  if (operation == "letterbox") return letterbox_case(params, picture);
   if (operation == "blur") return blurred_case(params, picture);
   Image image = picture;
   if (operation == "jitter") {

@@ -208,7 +208,8 @@ TEST_CASE("all errors of a file come in one run, in order of position") {
               "7:3: unknown key 'batchsize' in data set images, did you mean 'batch_size'? Known "
               "keys: dataset, batch_size, val_split, shuffle, sampler, workers, prefetch, "
               "on_bad_sample, "
-              "max_bad_samples, cache, cache_shorter_side, normalize, transforms, root, classes",
+              "max_bad_samples, exif_orientation, cache, cache_shorter_side, normalize, "
+              "transforms, root, classes",
               "15:66: expected an integer from 1 to 1024 or [height, width], found 'x'",
               "16:14: unknown layer 'Relu6', did you mean 'ReLU'? Known layers: Conv2d, ReLU, "
               "Flatten, Linear, Add, Sequential, Residual",

@@ -497,6 +497,7 @@ data:
   prefetch: 4
   on_bad_sample: stop
   max_bad_samples: 100
+  exif_orientation: apply
   cache: ""
   cache_shorter_side: full
   normalize: none

@@ -58,6 +58,27 @@ TEST_CASE("a renamed key is named with its new name") {
         Texts{"10:74: the key 'sigma' was renamed: write 'std' in transform Normalize"});
 }
 
+TEST_CASE("exif_orientation: apply for a new config, ignore for one stored before the field") {
+  const TrainSpec today = good_spec(kGoodConfig);
+  CHECK(today.data.exif_orientation == ExifOrientation::apply);
+  const std::string stored = shown(today), line = "  exif_orientation: apply\n";
+  const std::size_t at = stored.find(line);
+  REQUIRE(at != std::string::npos);
+  const std::string earlier = std::string(stored).erase(at, line.size());
+  const auto orientation_in = [](const std::string& text) {
+    return load_stored_spec(small_catalog(), text, "a.safetensors").data.exif_orientation;
+  };
+  CHECK(orientation_in(stored) == ExifOrientation::apply);
+  CHECK(orientation_in(earlier) == ExifOrientation::ignore);
+  // A resume takes the run's value unless the config sets one.
+  const auto values = [&](const TrainSpec& spec) {
+    return values_of_run(small_catalog(), spec, earlier, "config.yaml");
+  };
+  CHECK(values(today) == Texts{"data.exif_orientation=ignore"});
+  CHECK(values(good_spec(kGoodConfig, {"data.exif_orientation=apply"})).empty());
+  CHECK(values_of_run(small_catalog(), today, stored, "config.yaml").empty());
+}
+
 TEST_CASE("a config that an older release stored still loads") {
   const TrainSpec spec = load_stored_spec(small_catalog(), of_an_older_release(), "a.safetensors");
   CHECK(spec.device_weights == std::vector<double>{3, 1});

@@ -1,0 +1,89 @@
+#include "engine/data/file_checks.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace dpt {
+namespace {
+
+/// A picture of that many bits becomes nearly black, whatever it shows: only the upper 8 of 16 bits
+/// are kept.
+constexpr int kNearlyBlack = 12;
+
+template <class Holds>
+std::vector<SampleRef> pictures_where(const DataReport& report, const Holds& holds) {
+  std::vector<SampleRef> found;
+  for (std::size_t s = 0; s < report.splits.size(); ++s) {
+    const std::vector<SampleRecord>& records = report.splits[s].records;
+    for (std::size_t k = 0; k < records.size(); ++k) {
+      if (records[k].is_read && holds(records[k])) {
+        found.push_back({s, static_cast<std::int64_t>(k)});
+      }
+    }
+  }
+  return found;
+}
+
+/// Finds 16-bit pictures that are dark because their values need fewer bits. One with 13 to 15 bits
+/// may just show something dark, unless no picture of the data needs more.
+void find_few_bits(DataReport& report) {
+  int most = 0;
+  for (const SurveyedSplit& split : report.splits) {
+    for (const SampleRecord& record : split.records) most = std::max<int>(most, record.used_bits);
+  }
+  const int limit = most < 16 ? most : kNearlyBlack;
+  int bits = 0;
+  std::vector<SampleRef> dark = pictures_where(report, [&](const SampleRecord& record) {
+    if (record.used_bits == 0 || record.used_bits > limit) return false;
+    bits = std::max<int>(bits, record.used_bits);
+    return true;
+  });
+  if (dark.empty()) return;
+  const int largest = (1 << bits) - 1;
+  const char* look = bits <= 8 ? "black" : bits <= kNearlyBlack ? "nearly black" : "dark";
+  const bool is_one = dark.size() == 1;
+  report.findings.push_back(
+      {FindingKind::few_bits,
+       fmt::format("{} 16-bit picture{} values of at most {} bits (0 to {}). Of 16 bits the upper "
+                   "8 are kept: {} 0 to {} of 255, {}. Multiply the values by {} first, for "
+                   "example with mogrify -evaluate multiply {} FILE: {}",
+                   dark.size(), is_one ? " has" : "s have", bits, largest,
+                   is_one ? "it becomes" : "they become", largest >> 8, look, 1 << (16 - bits),
+                   1 << (16 - bits), some_named(report, dark)),
+       dark});
+}
+
+void find_ignored_orientations(DataReport& report) {
+  std::vector<SampleRef> sideways = pictures_where(report, [](const SampleRecord& record) {
+    return record.orientation != 1 && !record.is_turned;
+  });
+  if (sideways.empty()) return;
+  const bool is_one = sideways.size() == 1;
+  report.findings.push_back(
+      {FindingKind::exif_orientation,
+       fmt::format("{} picture{} stored turned or mirrored, as the Exif orientation says, and read "
+                   "as stored. data.exif_orientation=apply turns {} upright: {}",
+                   sideways.size(), is_one ? " is" : "s are", is_one ? "it" : "them",
+                   some_named(report, sideways)),
+       sideways});
+}
+
+}  // namespace
+
+StoredOrientations stored_orientations(const SurveyedSplit& split) {
+  StoredOrientations found;
+  for (const SampleRecord& record : split.records) {
+    if (!record.is_read || record.orientation == 1) continue;
+    ++found.counts[record.orientation];
+    if (record.is_turned) ++found.turned[record.orientation];
+  }
+  return found;
+}
+
+void find_file_problems(DataReport& report) {
+  find_few_bits(report);
+  find_ignored_orientations(report);
+}
+
+}  // namespace dpt

@@ -1,0 +1,81 @@
+// Letterbox on the host. Source of the formulas: ultralytics, data/augment.py, LetterBox with
+// center and scaleup, which resizes with OpenCV and not, as here, with Pillow's filter.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/data/host_options.h"
+#include "engine/data/host_transform.h"
+#include "engine/data/image_ops.h"
+
+namespace dpt {
+namespace {
+
+struct LetterboxOptions {
+  Size2 size{0, 0};
+  std::vector<double> fill = {114};
+};
+
+class Letterbox final : public HostTransform {
+ public:
+  explicit Letterbox(const Variant& transform)
+      : size_(transform.as<LetterboxOptions>().size),
+        fill_(transform, transform.as<LetterboxOptions>().fill) {}
+
+  std::optional<Size2> size_after(std::optional<Size2>) const override { return size_; }
+  bool gives_size() const override { return true; }
+  std::optional<PicturePart> choose(Size2 picture, DrawStream&) const override {
+    const Size2 size = fitted(picture);
+    return whole_picture(picture.h, picture.w, size.h, size.w);
+  }
+  /// A picture that `choose` has resized keeps its size here.
+  bool applies_after_choose() const override { return true; }
+  void apply(Image& image, DrawStream&) const override {
+    const Size2 size = fitted({image.height, image.width});
+    if (size != Size2{image.height, image.width}) {
+      image = part_of(image, whole_picture(image.height, image.width, size.h, size.w));
+    }
+    if (size == size_) return;
+    const std::int64_t top = (size_.h - size.h) / 2, left = (size_.w - size.w) / 2;
+    const Padding padding{left, top, size_.w - size.w - left, size_.h - size.h - top};
+    replace_image(image, padded(image, padding, PaddingMode::constant, fill_.of(image)));
+  }
+
+ private:
+  /// Returns the size of a picture that is scaled until it just fits in.
+  Size2 fitted(Size2 picture) const {
+    const auto h = static_cast<double>(picture.h), w = static_cast<double>(picture.w);
+    const double scale =
+        std::min(static_cast<double>(size_.h) / h, static_cast<double>(size_.w) / w);
+    // Python's round(): halves go to the even number.
+    const auto scaled = [&](double side) {
+      return std::max<std::int64_t>(static_cast<std::int64_t>(std::nearbyint(side * scale)), 1);
+    };
+    return {scaled(h), scaled(w)};
+  }
+
+  Size2 size_;
+  Fill fill_;
+};
+
+}  // namespace
+
+HostTransformKind letterbox_kind() {
+  static const ObjectTable table = object_table<LetterboxOptions>(
+      "Letterbox",
+      "Resizes the picture (bilinear, antialiased) so that it just fits into `size` with its ratio "
+      "of sides, and fills the rest on both sides of it.",
+      {field("size", &LetterboxOptions::size, "Height and width of the result.")
+           .required()
+           .range(1, 16384),
+       field("fill", &LetterboxOptions::fill,
+             "Value from 0 to 255 of the pixels beside the picture: one for all channels, or [red, "
+             "green, blue].")
+           .range(0, 255)
+           .items(1, 3)
+           .or_one()});
+  return {&table, [](const Variant& options) -> std::unique_ptr<HostTransform> {
+            return std::make_unique<Letterbox>(options);
+          }};
+}
+
+}  // namespace dpt
