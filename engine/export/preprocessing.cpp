@@ -111,8 +111,15 @@ class PreprocessingWriter {
   }
 
   void resize_to(const Extent& height, const Extent& width, const std::string& interpolation) {
-    // Two passes, each rounded to integers, as Pillow has them.
-    resize_axes(height_, width, interpolation);
+    // Two passes, each rounded to integers, in Pillow's order: columns first where that leaves
+    // less to do, rows first otherwise.
+    const Extent fewer_rows = subtract(height_, height), fewer_columns = subtract(width_, width);
+    const std::string limit = value_of(greatest(multiply(constant(2), fewer_columns), constant(0)));
+    const std::string columns_first = writer_.op("Greater", {value_of(fewer_rows), limit});
+    const auto choose = [&](const Extent& yes, const Extent& no) {
+      return Extent{{}, writer_.op("Where", {columns_first, value_of(yes), value_of(no)})};
+    };
+    resize_axes(choose(height, height_), choose(width_, width), interpolation);
     resize_axes(height, width, interpolation);
     height_ = height;
     width_ = width;
@@ -133,9 +140,9 @@ class PreprocessingWriter {
     attributes.push_back({"mode", std::string(interpolation == "bicubic" ? "cubic" : "linear")});
     if (interpolation == "bicubic") attributes.push_back({"cubic_coeff_a", -0.5F});
     const std::string resized = writer_.op("Resize", {pixels_, "", "", sizes}, attributes);
-    // Round rounds halves to even numbers, Pillow up.
-    const std::string rounded =
-        writer_.op("Floor", {writer_.op("Add", {resized, writer_.scalar(0.5F)})});
+    // Pillow's weights are integers, so halves go up or down; rounding them to even numbers does
+    // not shift the mean.
+    const std::string rounded = writer_.op("Round", {resized});
     pixels_ = writer_.op("Clip", {rounded, writer_.scalar(0.0F), writer_.scalar(255.0F)});
   }
 

@@ -18,8 +18,8 @@ inline constexpr std::int64_t kPreprocessingOpset = 18;
 /// width.
 /// - `transforms`: the list in ExportFacts::transforms. Normalize is left to the caller.
 /// - Result: float32 (N, channels, height, width) of such integers, of the last transform's size.
-/// Pixels are those of Pillow and torchvision, but for a rounding by 1: a Resize shortens rows
-/// before columns, where Pillow starts with the direction that leaves less to do.
+/// Pixels are those of Pillow and torchvision, but for a rounding by 1 where a resized value lies
+/// half way between two integers.
 /// Throws ErrorKind::usage for a transform that is random or that ONNX cannot express.
 std::string write_preprocessing(OpWriter& writer, const std::string& pixels,
                                 const nlohmann::ordered_json& transforms);
