@@ -14,9 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Largest error of a weighted mean of values up to 255 in float32.
-constexpr float kRoundingError = 1.0F / (1 << 14);
-
 /// Height or width: a number where it is known, and else a value of the graph, int64 (1).
 struct Extent {
   std::optional<std::int64_t> known;
@@ -143,9 +140,10 @@ class PreprocessingWriter {
     attributes.push_back({"mode", std::string(interpolation == "bicubic" ? "cubic" : "linear")});
     if (interpolation == "bicubic") attributes.push_back({"cubic_coeff_a", -0.5F});
     const std::string resized = writer_.op("Resize", {pixels_, "", "", sizes}, attributes);
-    // Round rounds halves to even numbers, Pillow up. What float32 leaves short of a half is one.
-    const std::string half = writer_.scalar(0.5F + kRoundingError);
-    const std::string rounded = writer_.op("Floor", {writer_.op("Add", {resized, half})});
+    // Round would round halves to even numbers. Pillow's integer weights put a half on either side;
+    // the last bits of float32 do so too, which keeps the mean.
+    const std::string rounded =
+        writer_.op("Floor", {writer_.op("Add", {resized, writer_.scalar(0.5F)})});
     pixels_ = writer_.op("Clip", {rounded, writer_.scalar(0.0F), writer_.scalar(255.0F)});
   }
 
