@@ -278,11 +278,28 @@ void add_export_command(CLI::App& app, CommandBody& body) {
           ->add_option("--onnx", options->onnx,
                        "Write an ONNX model: network and weights, for batches of any size")
           ->check(not_empty());
+  CLI::Option* normalisation =
+      command
+          ->add_flag(
+              "--include-normalisation", options->include_normalisation,
+              "The ONNX model takes raw samples (bytes 0 to 255) and begins with the division "
+              "by 255 and the Normalize of data.transforms.eval; without it, its input is "
+              "what they give")
+          ->needs(onnx);
   command
-      ->add_flag("--include-normalisation", options->include_normalisation,
-                 "The ONNX model takes raw samples (bytes 0 to 255) and begins with the division "
-                 "by 255 and the Normalize of data.transforms.eval; without it, its input is "
-                 "what they give")
+      ->add_option("--include-preprocessing", options->preprocessing,
+                   "The ONNX model takes upright pictures of any size as bytes, (N, height, width, "
+                   "channels) or with nchw (N, channels, height, width), and begins with the "
+                   "transforms of data.transforms.eval: resizing, cropping, normalisation")
+      ->expected(0, 1)
+      ->default_str("nhwc")
+      ->check(CLI::IsMember({"nhwc", "nchw"}))
+      ->needs(onnx)
+      ->excludes(normalisation);
+  command
+      ->add_flag("--softmax", options->softmax,
+                 "The ONNX model gives probabilities: the softmax of the outputs (cross_entropy), "
+                 "or the sigmoid of each (bce_with_logits)")
       ->needs(onnx);
   command
       ->add_option("--use", options->use,

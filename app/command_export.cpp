@@ -57,9 +57,28 @@ DType raw_type_of(const TrainSpec& spec, const Plan& plan, const CheckpointHeade
   return open_dataset(spec.data.dataset, data_requirements(spec, plan)).train->type();
 }
 
+/// Returns what the ONNX model includes. Throws for samples that are not pictures.
+OnnxOptions onnx_options_of(const ExportOptions& options, const ExportFacts& facts,
+                            DType raw_type) {
+  OnnxOptions onnx;
+  onnx.include_normalisation = options.include_normalisation;
+  onnx.raw_type = raw_type;
+  onnx.include_softmax = options.softmax;
+  if (options.preprocessing.empty()) return onnx;
+  const std::int64_t channels = facts.input[0];
+  if (raw_type != DType::u8 || (channels != 1 && channels != 3)) {
+    fail(ErrorKind::usage,
+         "--include-preprocessing: expected a model of pictures of 8-bit pixels with 1 or 3 "
+         "channels, found one of {} samples with {} channel{}: export it without",
+         name_of(raw_type), channels, channels == 1 ? "" : "s");
+  }
+  onnx.preprocessing = options.preprocessing == "nchw" ? PictureLayout::nchw : PictureLayout::nhwc;
+  return onnx;
+}
+
 /// Reports what was written, for people or for programs.
 void report_files(const ExportOptions& options, const std::string& checkpoint, const Plan& plan,
-                  const ExportFacts& facts, const WeightsChoice& chosen,
+                  const ExportFacts& facts, const WeightsChoice& chosen, const OnnxOptions& onnx,
                   const std::vector<std::string>& changes) {
   if (options.json) {
     nlohmann::ordered_json out = {{"checkpoint", checkpoint},
@@ -78,9 +97,13 @@ void report_files(const ExportOptions& options, const std::string& checkpoint, c
     fmt::print("{}: {} tensors, a state_dict of PyTorch\n", options.torch, plan.params.size());
   }
   if (!options.onnx.empty()) {
-    fmt::print("{}: ONNX, opset {}, {} input of N x {}\n", options.onnx, kOnnxOpset,
-               !options.include_normalisation ? "normalised" : "raw",
-               fmt::join(facts.input, " x "));
+    const std::string input =
+        onnx.preprocessing
+            ? fmt::format("pictures of any size as input, {}", options.preprocessing)
+            : fmt::format("{} input of N x {}", onnx.include_normalisation ? "raw" : "normalised",
+                          fmt::join(facts.input, " x "));
+    fmt::print("{}: ONNX, opset {}, {}{}\n", options.onnx, onnx.opset(), input,
+               onnx.include_softmax ? ", probabilities as output" : "");
   }
 }
 
@@ -111,7 +134,8 @@ int run_export(const ExportOptions& options) {
   const WeightsChoice chosen = choose_weights(checkpoint, options.use, spec, path);
   // They are only opened if the model depends on them: they may be on another machine.
   std::optional<DType> raw_type;
-  if (options.include_normalisation || !dataset_kind(spec.data.dataset).any_type) {
+  if (options.include_normalisation || !options.preprocessing.empty() ||
+      !dataset_kind(spec.data.dataset).any_type) {
     raw_type = raw_type_of(spec, plan, header);
   }
   ExportFacts facts = export_facts_of(spec, header, chosen.name, raw_type);
@@ -119,15 +143,13 @@ int run_export(const ExportOptions& options) {
   if (!changes.empty()) say(fmt::format("warning: {}: {}", path, facts.other_model));
 
   // All that can be refused is before anything is written.
+  const OnnxOptions onnx = onnx_options_of(options, facts, raw_type.value_or(DType::f32));
   std::string model;
-  if (!options.onnx.empty()) {
-    model = onnx_model(spec, plan, *chosen.params, facts,
-                       {options.include_normalisation, raw_type.value_or(DType::f32)});
-  }
+  if (!options.onnx.empty()) model = onnx_model(spec, plan, *chosen.params, facts, onnx);
   if (!options.torch.empty()) write_torch_state(torch, plan, *chosen.params, facts);
   if (!options.onnx.empty()) write_results(options.onnx, std::as_bytes(std::span(model)));
 
-  report_files(options, path, plan, facts, chosen, changes);
+  report_files(options, path, plan, facts, chosen, onnx, changes);
   return 0;
 }
 

@@ -1,8 +1,24 @@
 #include "app/export_facts.h"
 
+#include "engine/data/host_pipeline.h"
 #include "engine/data/loader.h"
+#include "engine/spec/json_values.h"
 
 namespace dpt {
+namespace {
+
+/// The transforms of the evaluation, as predict applies them to a picture of any size.
+nlohmann::ordered_json transforms_of(const TrainSpec& spec) {
+  const std::vector<Variant>& transforms = spec.data.transforms.eval;
+  auto out = nlohmann::ordered_json::array();
+  if (!gives_size(transforms)) {
+    out.push_back({{"type", "Resize"}, {"size", {spec.model.input[1], spec.model.input[2]}}});
+  }
+  for (const Variant& each : transforms) out.push_back(json_of(each));
+  return out;
+}
+
+}  // namespace
 
 ExportFacts export_facts_of(const TrainSpec& spec, const CheckpointHeader& header,
                             const std::string& weights, std::optional<DType> raw_type) {
@@ -22,6 +38,7 @@ ExportFacts export_facts_of(const TrainSpec& spec, const CheckpointHeader& heade
       make_input_desc(spec.data.transforms.eval, DType::u8, shape, shape, spec.seed);
   facts.mean = input.mean;
   facts.stddev = input.stddev;
+  facts.transforms = transforms_of(spec);
   return facts;
 }
 

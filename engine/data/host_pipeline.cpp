@@ -69,6 +69,13 @@ DividedTransforms divide_transforms(std::span<const Variant> transforms) {
   return {transforms.first(count), transforms.subspan(count)};
 }
 
+bool gives_size(std::span<const Variant> transforms) {
+  return std::any_of(transforms.begin(), transforms.end(), [](const Variant& transform) {
+    const HostTransformKind* kind = kind_of(transform);
+    return kind && kind->make(transform)->gives_size();
+  });
+}
+
 HostPipeline::HostPipeline(std::span<const Variant> transforms, std::optional<Size2> picture,
                            Size2 resize_to, std::uint64_t seed)
     : seed_(seed) {

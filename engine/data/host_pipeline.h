@@ -22,6 +22,10 @@ struct DividedTransforms {
 };
 DividedTransforms divide_transforms(std::span<const Variant> transforms);
 
+/// Whether one of the transforms brings pictures of any size to one. Where none does, such pictures
+/// are resized to the model's input first.
+bool gives_size(std::span<const Variant> transforms);
+
 /// All kinds of transforms of the host.
 std::span<const HostTransformKind> host_transform_kinds();
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +22,10 @@ struct ExportFacts {
   /// Raw samples are divided by it first: 255 for bytes. Unset where that was not looked up.
   std::optional<float> scale;
   std::vector<float> mean, stddev;  ///< by channel; then (x - mean) / std; empty: not done
-  std::string other_model;          ///< difference from the checkpoint's model; empty if none
+  /// Transforms of the evaluation as JSON, a list of `{"type": "Resize", "size": [256]}`; also the
+  /// Resize that dpt applies where they give pictures no size.
+  nlohmann::ordered_json transforms = nlohmann::ordered_json::array();
+  std::string other_model;  ///< difference from the checkpoint's model; empty if none
 };
 
 /// The facts as texts, lists as JSON (docs/export.md). No key begins with "dpt.": in a safetensors

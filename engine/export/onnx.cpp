@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <variant>
 
 #include "engine/layers/op_writer.h"
 #include "kernels/error.h"
@@ -138,22 +139,57 @@ void check_bytes(const Plan& plan) {
        plan.param_count);
 }
 
+/// A size of a dimension, or the name of one that is free.
+using Dimension = std::variant<std::int64_t, const char*>;
+
 void describe_value(onnx::ValueInfo& value, const char* name, onnx::ElementType type,
-                    const std::vector<std::int64_t>& sample, const std::string& doc) {
+                    const std::vector<Dimension>& sample, const std::string& doc) {
   value.set_name(name);
   value.set_doc_string(doc);
   onnx::TensorType& tensor = *value.mutable_type()->mutable_tensor_type();
   tensor.set_elem_type(type);
   tensor.mutable_shape()->add_dim()->set_dim_param(kBatch);
-  for (const std::int64_t size : sample) tensor.mutable_shape()->add_dim()->set_dim_value(size);
+  for (const Dimension& each : sample) {
+    onnx::Dimension& made = *tensor.mutable_shape()->add_dim();
+    if (const auto* size = std::get_if<std::int64_t>(&each)) {
+      made.set_dim_value(*size);
+    } else {
+      made.set_dim_param(std::get<const char*>(each));
+    }
+  }
 }
 
-/// What the input kernel does; gives the network's input.
+/// The input of the model as its user sees it.
+void describe_input(onnx::ValueInfo& value, const ExportFacts& facts, const OnnxOptions& options) {
+  const bool reads_bytes =
+      options.preprocessing || (options.include_normalisation && options.raw_type == DType::u8);
+  std::vector<Dimension> sample{facts.input[0], facts.input[1], facts.input[2]};
+  if (options.preprocessing == PictureLayout::nchw) sample = {facts.input[0], "height", "width"};
+  if (options.preprocessing == PictureLayout::nhwc) sample = {"height", "width", facts.input[0]};
+  const char* doc = options.preprocessing           ? "upright pictures of any size"
+                    : options.include_normalisation ? "raw samples"
+                                                    : "normalised samples";
+  describe_value(value, kInput, reads_bytes ? onnx::UINT8 : onnx::FLOAT, sample, doc);
+}
+
+/// Writes what turns a picture of any size into one of the network's input size.
+std::string write_pictures(OnnxWriter& writer, const ExportFacts& facts,
+                           const OnnxOptions& options) {
+  writer.begin("preprocess", "");
+  std::string x = kInput;
+  if (options.preprocessing == PictureLayout::nhwc) {
+    x = writer.op("Transpose", {x}, {{"perm", std::vector<std::int64_t>{0, 3, 1, 2}}});
+  }
+  x = writer.op("Cast", {x}, {{"to", std::int64_t{onnx::FLOAT}}});
+  return write_preprocessing(writer, x, facts.transforms);
+}
+
+/// Writes what the input kernel does and returns the network's input.
 std::string write_normalisation(OnnxWriter& writer, const ExportFacts& facts,
                                 const OnnxOptions& options) {
+  std::string x = options.preprocessing ? write_pictures(writer, facts, options) : kInput;
   writer.begin("normalise", "");
-  std::string x = kInput;
-  if (options.raw_type == DType::u8) {
+  if (!options.preprocessing && options.raw_type == DType::u8) {
     x = writer.op("Cast", {x}, {{"to", std::int64_t{onnx::FLOAT}}});
   }
   assert(facts.scale);
@@ -202,6 +238,20 @@ std::string write_layers(OnnxWriter& writer, const TrainSpec& spec, const Plan& 
   return previous.value;
 }
 
+/// Writes the function that makes probabilities of the outputs.
+std::string write_probabilities(OnnxWriter& writer, const std::string& outputs,
+                                const std::string& loss) {
+  writer.begin("probabilities", "");
+  if (loss == "cross_entropy") {
+    return writer.op("Softmax", {outputs}, {{"axis", std::int64_t{1}}});
+  }
+  if (loss == "bce_with_logits") return writer.op("Sigmoid", {outputs}, {});
+  fail(ErrorKind::usage,
+       "--softmax: expected a model with the loss cross_entropy or bce_with_logits, found {}: its "
+       "outputs are values, not probabilities; leave the option out",
+       loss);
+}
+
 }  // namespace
 
 std::string onnx_model(const TrainSpec& spec, const Plan& plan, const std::vector<float>& params,
@@ -211,23 +261,29 @@ std::string onnx_model(const TrainSpec& spec, const Plan& plan, const std::vecto
   model.set_ir_version(kIrVersion);
   model.set_producer_name("dpt");
   model.set_producer_version(facts.version);
-  model.add_opset_import()->set_version(kOnnxOpset);
+  model.add_opset_import()->set_version(options.opset());
 
   onnx::Graph& graph = *model.mutable_graph();
   graph.set_name(spec.name.empty() ? "model" : spec.name);
-  const bool reads_bytes = options.include_normalisation && options.raw_type == DType::u8;
-  describe_value(*graph.add_input(), kInput, reads_bytes ? onnx::UINT8 : onnx::FLOAT, facts.input,
-                 options.include_normalisation ? "raw samples" : "normalised samples");
+  describe_input(*graph.add_input(), facts, options);
   describe_value(*graph.add_output(), kOutput, onnx::FLOAT, {plan.classes},
-                 fmt::format("outputs that the loss {} reads", facts.loss));
+                 options.include_softmax
+                     ? "probabilities"
+                     : fmt::format("outputs that the loss {} reads", facts.loss));
 
   OnnxWriter writer(graph, plan, params);
-  const std::string input =
-      options.include_normalisation ? write_normalisation(writer, facts, options) : kInput;
-  writer.rename(write_layers(writer, spec, plan, input), kOutput);
+  const bool normalises = options.preprocessing || options.include_normalisation;
+  const std::string input = normalises ? write_normalisation(writer, facts, options) : kInput;
+  std::string output = write_layers(writer, spec, plan, input);
+  if (options.include_softmax) output = write_probabilities(writer, output, facts.loss);
+  writer.rename(output, kOutput);
 
   std::map<std::string, std::string> metadata = metadata_of(facts);
-  metadata["normalisation_included"] = options.include_normalisation ? "true" : "false";
+  metadata["normalisation_included"] = normalises ? "true" : "false";
+  metadata["preprocessing_included"] = !options.preprocessing                         ? "false"
+                                       : options.preprocessing == PictureLayout::nhwc ? "nhwc"
+                                                                                      : "nchw";
+  metadata["softmax_included"] = options.include_softmax ? "true" : "false";
   for (const auto& [key, value] : metadata) {
     onnx::Entry& entry = *model.add_metadata_props();
     entry.set_key(key);

@@ -3,10 +3,10 @@
 // Every mapping appears twice: in full, and "partial" (nothing required) for a config that extends
 // another and so need not be complete. Lists replace when configs merge, so their items are
 // always full.
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "engine/spec/json_values.h"
 #include "engine/spec/paths.h"
 #include "engine/spec/read_spec.h"
 #include "engine/spec/scalars.h"
@@ -17,39 +17,6 @@ namespace dpt {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json json_number(double value) {
-  if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<std::int64_t>(value);
-  return value;
-}
-
-struct ToJson {
-  const Field& field;
-
-  Json operator()(std::monostate) const { return nullptr; }
-  Json operator()(std::int64_t value) const {
-    if (value == 0 && !field.zero_word.empty()) return field.zero_word;
-    return value;
-  }
-  Json operator()(double value) const { return json_number(value); }
-  Json operator()(const Size2& value) const {
-    if (value.h == value.w) return value.h;
-    return Json::array({value.h, value.w});
-  }
-  Json operator()(const std::vector<double>& value) const {
-    if (value.empty() && !field.zero_word.empty()) return field.zero_word;
-    return value;
-  }
-  Json operator()(const TextPairs& value) const {
-    Json map = Json::object();
-    for (const auto& [key, text] : value) map[key] = text;
-    return map;
-  }
-  template <class T>
-  Json operator()(const T& value) const {
-    return value;
-  }
-};
 
 class SchemaMaker {
  public:
@@ -159,7 +126,7 @@ class SchemaMaker {
       const PlainValue value = field.get(owner);
       const auto* path = std::get_if<std::string>(&value);
       const bool is_empty_text = path && path->empty();
-      if (!is_empty_text) schema["default"] = std::visit(ToJson{field}, value);
+      if (!is_empty_text) schema["default"] = json_of(field, value);
     }
     Json type = type_of(field, owner, is_partial);
     if (field.is_optional) type = {{"anyOf", {type, {{"type", "null"}}}}};

@@ -116,6 +116,41 @@ TEST_CASE("export takes the weights that eval takes, or those it is asked for") 
   CHECK(raw.second == weight_of(w.dir.file("runs/tiny/best.safetensors")));
 }
 
+TEST_CASE("export writes a model that takes pictures of any size and gives probabilities") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml"});
+  const auto exported = [&](const std::vector<std::string>& more) {
+    return w.run_well({"export", "runs/tiny", "--onnx", "m.onnx", "--overwrite"}, more).out;
+  };
+  check_contains(exported({"--include-preprocessing", "--softmax"}),
+                 "m.onnx: ONNX, opset 18, pictures of any size as input, nhwc, probabilities as "
+                 "output\n");
+  const std::string model = read_file(w.dir.file("m.onnx"));
+  // Without a transform that gives pictures a size, predict resizes them to the network's input.
+  for (const char* text : {"\"type\":\"Resize\",\"size\":[4,4]", "preprocess/Resize",
+                           "probabilities/Softmax", "preprocessing_included", "softmax_included"}) {
+    CAPTURE(text);
+    check_contains(model, text);
+  }
+  check_contains(exported({"--include-preprocessing", "nchw"}), "any size as input, nchw\n");
+  check_contains(exported({}), "opset 17, normalised input");
+  CHECK(read_file(w.dir.file("m.onnx")).find("preprocess/Resize") == std::string::npos);
+
+  const auto refused = [&](const std::vector<std::string>& more, const char* text) {
+    CAPTURE(text);
+    const Finished done = w.run({"export", "runs/tiny", "--onnx", "n.onnx"}, more);
+    CHECK(done.exit_code == 2);
+    check_contains(done.err, text);
+    CHECK_FALSE(fs::exists(w.dir.file("n.onnx")));
+  };
+  refused({"--include-preprocessing", "hwc"}, "nhwc");
+  refused({"--include-preprocessing", "--include-normalisation"}, "excludes");
+  refused({"--include-preprocessing", "--allow-other-model",
+           "data.transforms.eval=[{type: Pad, padding: 1, padding_mode: symmetric}, {type: "
+           "CenterCrop, size: 4}]"},
+          "has Pad with padding_mode: symmetric, which an ONNX model cannot express");
+}
+
 TEST_CASE("onnxruntime and PyTorch compute what dpt does") {
   const char* chosen = std::getenv("DPT_PYTHON");
   const std::string python = chosen && *chosen ? chosen : "python3";
@@ -129,6 +164,11 @@ TEST_CASE("onnxruntime and PyTorch compute what dpt does") {
   }
   if (run("-c 'import safetensors, torch, torchvision'") == 0) {
     nets += " resnet18 mobilenet_v2";
+    if (run("-c 'import PIL'") == 0) {
+      nets += " pictures --pictures 40";
+    } else {
+      skip_test("python3 (DPT_PYTHON) lacks PIL");
+    }
   } else {
     skip_test("python3 (DPT_PYTHON) lacks safetensors, torch or torchvision");
   }

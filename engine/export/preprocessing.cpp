@@ -1,0 +1,232 @@
+// Sources of the formulas: torchvision, transforms/v2/functional/_geometry.py, and Pillow,
+// src/libImaging/Resample.c; the operations: https://onnx.ai/onnx/operators.
+#include "engine/export/preprocessing.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "kernels/error.h"
+
+namespace dpt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Height or width: a number where it is known, and else a value of the graph, int64 (1).
+struct Extent {
+  std::optional<std::int64_t> known;
+  std::string value;
+};
+
+class PreprocessingWriter {
+ public:
+  PreprocessingWriter(OpWriter& writer, std::string pixels)
+      : writer_(writer), pixels_(std::move(pixels)) {
+    const std::string shape = writer_.op("Shape", {pixels_});
+    outer_ = writer_.op("Slice", {shape, writer_.integers({0}), writer_.integers({2})});
+    height_ = {{}, writer_.op("Slice", {shape, writer_.integers({2}), writer_.integers({3})})};
+    width_ = {{}, writer_.op("Slice", {shape, writer_.integers({3}), writer_.integers({4})})};
+  }
+
+  void add(const Json& transform) {
+    const std::string type = transform.at("type");
+    if (type == "Resize") return resize(transform);
+    if (type == "CenterCrop") return center_crop(size_of(transform.at("size")));
+    if (type == "Pad") return pad(transform);
+    fail(ErrorKind::usage,
+         "--include-preprocessing: data.transforms.eval has {}, which an ONNX model cannot "
+         "express: export without it, and apply it before the model",
+         type);
+  }
+
+  const std::string& pixels() const { return pixels_; }
+
+ private:
+  /// `[height, width]` of 224 or [200, 300].
+  static std::pair<std::int64_t, std::int64_t> size_of(const Json& size) {
+    if (!size.is_array()) return {size, size};
+    return {size.at(0), size.at(size.size() - 1)};
+  }
+
+  Extent constant(std::int64_t value) { return {value, {}}; }
+
+  std::string value_of(const Extent& extent) {
+    return extent.known ? writer_.integers({*extent.known}) : extent.value;
+  }
+
+  /// A list of integers, int64.
+  std::string list_of_extents(const std::vector<Extent>& extents) {
+    std::vector<std::int64_t> numbers;
+    std::vector<std::string> values;
+    for (const Extent& each : extents) {
+      if (each.known) numbers.push_back(*each.known);
+    }
+    if (numbers.size() == extents.size()) return writer_.integers(numbers);
+    for (const Extent& each : extents) values.push_back(value_of(each));
+    return writer_.op("Concat", values, {{"axis", std::int64_t{0}}});
+  }
+
+  /// An operation on integers, which is computed here where both are known.
+  template <class Known>
+  Extent op(const char* type, const Extent& a, const Extent& b, Known known) {
+    if (a.known && b.known) return constant(known(*a.known, *b.known));
+    return {{}, writer_.op(type, {value_of(a), value_of(b)})};
+  }
+  Extent add(const Extent& a, const Extent& b) {
+    return op("Add", a, b, [](std::int64_t x, std::int64_t y) { return x + y; });
+  }
+  Extent subtract(const Extent& a, const Extent& b) {
+    return op("Sub", a, b, [](std::int64_t x, std::int64_t y) { return x - y; });
+  }
+  Extent multiply(const Extent& a, const Extent& b) {
+    return op("Mul", a, b, [](std::int64_t x, std::int64_t y) { return x * y; });
+  }
+  /// Rounds down: `a` is not negative.
+  Extent divide(const Extent& a, const Extent& b) {
+    return op("Div", a, b, [](std::int64_t x, std::int64_t y) { return x / y; });
+  }
+  Extent remainder(const Extent& a, const Extent& b) {
+    return op("Mod", a, b, [](std::int64_t x, std::int64_t y) { return x % y; });
+  }
+  Extent least(const Extent& a, const Extent& b) {
+    return op("Min", a, b, [](std::int64_t x, std::int64_t y) { return std::min(x, y); });
+  }
+  Extent greatest(const Extent& a, const Extent& b) {
+    return op("Max", a, b, [](std::int64_t x, std::int64_t y) { return std::max(x, y); });
+  }
+
+  void resize(const Json& transform) {
+    const Json& size = transform.at("size");
+    const std::string interpolation = transform.value("interpolation", "bilinear");
+    if (size.is_array() && size.size() == 2) {
+      return resize_to(constant(size.at(0)), constant(size.at(1)), interpolation);
+    }
+    // The shorter side becomes `side`, the longer one keeps the ratio and is cut to an integer.
+    const Extent side = constant(size.is_array() ? size.at(0) : size);
+    const Extent shorter = least(height_, width_);
+    resize_to(divide(multiply(side, height_), shorter), divide(multiply(side, width_), shorter),
+              interpolation);
+  }
+
+  void resize_to(const Extent& height, const Extent& width, const std::string& interpolation) {
+    // Two passes, each rounded to integers, in Pillow's order: columns first where that leaves
+    // less to do, rows first otherwise.
+    const Extent fewer_rows = subtract(height_, height), fewer_columns = subtract(width_, width);
+    const std::string limit = value_of(greatest(multiply(constant(2), fewer_columns), constant(0)));
+    const std::string columns_first = writer_.op("Greater", {value_of(fewer_rows), limit});
+    const auto choose = [&](const Extent& yes, const Extent& no) {
+      return Extent{{}, writer_.op("Where", {columns_first, value_of(yes), value_of(no)})};
+    };
+    resize_axes(choose(height, height_), choose(width_, width), interpolation);
+    resize_axes(height, width, interpolation);
+    height_ = height;
+    width_ = width;
+  }
+
+  void resize_axes(const Extent& height, const Extent& width, const std::string& interpolation) {
+    const std::string sizes = writer_.op("Concat", {outer_, value_of(height), value_of(width)},
+                                         {{"axis", std::int64_t{0}}});
+    std::vector<OpAttribute> attributes{
+        {"coordinate_transformation_mode", std::string("half_pixel")}};
+    if (interpolation == "nearest") {
+      attributes.push_back({"mode", std::string("nearest")});
+      attributes.push_back({"nearest_mode", std::string("round_prefer_ceil")});
+      pixels_ = writer_.op("Resize", {pixels_, "", "", sizes}, attributes);
+      return;
+    }
+    attributes.push_back({"antialias", std::int64_t{1}});
+    attributes.push_back({"mode", std::string(interpolation == "bicubic" ? "cubic" : "linear")});
+    if (interpolation == "bicubic") attributes.push_back({"cubic_coeff_a", -0.5F});
+    const std::string resized = writer_.op("Resize", {pixels_, "", "", sizes}, attributes);
+    // Round would round halves to even numbers. Pillow's integer weights put a half on either side;
+    // the last bits of float32 do so too, which keeps the mean.
+    const std::string rounded =
+        writer_.op("Floor", {writer_.op("Add", {resized, writer_.scalar(0.5F)})});
+    pixels_ = writer_.op("Clip", {rounded, writer_.scalar(0.0F), writer_.scalar(255.0F)});
+  }
+
+  /// Where a crop of `most` begins: Python's round((size - crop) / 2), which rounds halves to even
+  /// numbers. 3 / 2 becomes 2, 5 / 2 becomes 2.
+  Extent crop_start(const Extent& size, const Extent& crop) {
+    const Extent over = subtract(size, crop), half = divide(over, constant(2));
+    return add(half, multiply(remainder(over, constant(2)), remainder(half, constant(2))));
+  }
+
+  void center_crop(std::pair<std::int64_t, std::int64_t> size) {
+    const Extent height = constant(size.first), width = constant(size.second);
+    if (height_.known == height.known && width_.known == width.known) return;
+    // A smaller picture is padded first: the smaller half before it.
+    const Extent more_h = greatest(subtract(height, height_), constant(0));
+    const Extent more_w = greatest(subtract(width, width_), constant(0));
+    const Extent top = divide(more_h, constant(2)), left = divide(more_w, constant(2));
+    if (more_h.known != 0 || more_w.known != 0) {
+      pad_sides(top, left, subtract(more_h, top), subtract(more_w, left), "constant", 0.0F);
+    }
+    const Extent y = crop_start(height_, height), x = crop_start(width_, width);
+    const std::string starts = list_of_extents({y, x});
+    const std::string ends = list_of_extents({add(y, height), add(x, width)});
+    pixels_ = writer_.op("Slice", {pixels_, starts, ends, writer_.integers({2, 3})});
+    height_ = height;
+    width_ = width;
+  }
+
+  void pad(const Json& transform) {
+    const std::string mode = transform.value("padding_mode", "constant");
+    if (mode == "symmetric") {
+      fail(ErrorKind::usage,
+           "--include-preprocessing: data.transforms.eval has Pad with padding_mode: symmetric, "
+           "which an ONNX model cannot express: export without it, and apply it before the model");
+    }
+    std::vector<std::int64_t> sides = list_of<std::int64_t>(transform.at("padding"));
+    if (sides.size() == 1) sides.assign(4, sides[0]);
+    if (sides.size() == 2) sides = {sides[0], sides[1], sides[0], sides[1]};
+    const Extent left = constant(sides[0]), top = constant(sides[1]);
+    const Extent right = constant(sides[2]), bottom = constant(sides[3]);
+    // A fill of several channels is taken off first, so that all are padded with 0.
+    const std::vector<float> fill = list_of<float>(transform.value("fill", Json::array({0})));
+    const bool is_constant = mode == "constant";
+    if (!is_constant || fill.size() == 1) {
+      return pad_sides(top, left, bottom, right, mode, fill[0]);
+    }
+    const std::string fills = writer_.floats({static_cast<std::int64_t>(fill.size()), 1, 1}, fill);
+    pixels_ = writer_.op("Sub", {pixels_, fills});
+    pad_sides(top, left, bottom, right, mode, 0.0F);
+    pixels_ = writer_.op("Add", {pixels_, fills});
+  }
+
+  void pad_sides(const Extent& top, const Extent& left, const Extent& bottom, const Extent& right,
+                 const std::string& mode, float fill) {
+    const Extent none = constant(0);
+    const std::string pads = list_of_extents({none, none, top, left, none, none, bottom, right});
+    std::vector<std::string> inputs{pixels_, pads};
+    if (mode == "constant") inputs.push_back(writer_.scalar(fill));
+    pixels_ = writer_.op("Pad", inputs, {{"mode", mode}});
+    height_ = add(add(height_, top), bottom);
+    width_ = add(add(width_, left), right);
+  }
+
+  template <class T>
+  static std::vector<T> list_of(const Json& value) {
+    if (value.is_array()) return value.get<std::vector<T>>();
+    return {value.get<T>()};
+  }
+
+  OpWriter& writer_;
+  std::string pixels_, outer_;  ///< outer_: the first two sizes of the shape
+  Extent height_, width_;
+};
+
+}  // namespace
+
+std::string write_preprocessing(OpWriter& writer, const std::string& pixels,
+                                const Json& transforms) {
+  PreprocessingWriter preprocessing(writer, pixels);
+  for (const Json& transform : transforms) {
+    if (transform.at("type") != "Normalize") preprocessing.add(transform);
+  }
+  return preprocessing.pixels();
+}
+
+}  // namespace dpt
