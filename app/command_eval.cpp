@@ -21,6 +21,7 @@
 #include "engine/training/run_report.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
+#include "kernels/terminal.h"
 
 namespace dpt {
 namespace {
@@ -108,7 +109,7 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
   StartingPoint weights;
   weights.params = *chosen.params;
   if (processes) weights = share_start(job, [&] { return weights; });
-  const EvalResult result = evaluate_on_ranks(job, split, name, weights.params);
+  const EvalResult result = evaluate_with_progress(job, split, name, weights.params);
   if (!options.predictions.empty()) {
     const std::string table = predictions_table(job, split, result.samples, job.keeps_outputs);
     write_results(options.predictions, std::as_bytes(std::span(table)));
@@ -126,7 +127,9 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
     print_result(path + chosen.words(), result);
     // Programs that read the lines above are spared the tables.
     const bool wants_tables = options.table || isatty(STDOUT_FILENO) == 1;
-    if (classes && wants_tables) fmt::print("{}", text_of_classes(*classes));
+    if (classes && wants_tables) {
+      fmt::print("{}", text_of_classes(*classes, has_colours(STDOUT_FILENO)));
+    }
   }
   Json values = {{"n", result.n}, {"loss", result.loss}};
   add_values(values, result);

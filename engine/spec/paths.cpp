@@ -157,6 +157,18 @@ std::string home_of(std::string& path) {
   return {};
 }
 
+/// Returns the problem of a path that begins with $NAME, as shells write variables, if there is
+/// such a variable; else an empty text.
+std::string shell_variable_problem(const std::string& text) {
+  if (text.size() < 2 || text[0] != '$' || text[1] == '{') return {};
+  const std::string name = text.substr(1, text.find('/') - 1);
+  if (!is_variable_name(name) || std::getenv(name.c_str()) == nullptr) return {};
+  return fmt::format(
+      "expected a path, found one that begins with '${0}': a variable is written ${{{0}}}; write "
+      "./${0} for a name that begins with '$'",
+      name);
+}
+
 void finish(ExpandedPath& result) {
   if (!result.problem.empty()) return;
   if (is_url(result.path)) {
@@ -172,6 +184,7 @@ void finish(ExpandedPath& result) {
 
 ExpandedPath expand_variables(const std::string& text) {
   ExpandedPath result = Expansion(text).expand();
+  if (result.problem.empty()) result.problem = shell_variable_problem(text);
   finish(result);
   return result;
 }

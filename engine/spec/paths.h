@@ -17,8 +17,9 @@ struct ExpandedPath {
 
 /// Replaces ${NAME} and ${NAME:-default} from the environment (the default also stands for an empty
 /// variable, and may contain variables), then a leading `~/` by $HOME. `$${` stands for a literal
-/// `${`; any other `$` is itself. Remembers the values of secret variables (secrets.h). `~NAME/`
-/// and URLs are problems.
+/// `${`; any other `$` is itself,
+/// but a path that begins with $NAME of a variable is a problem. Remembers the values of secret
+/// variables (secrets.h). `~NAME/` and URLs are problems.
 ExpandedPath expand_variables(const std::string& text);
 
 /// Expands a path of a command line, where the shell has replaced variables: a leading `~/`, which

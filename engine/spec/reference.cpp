@@ -113,7 +113,10 @@ class Page {
             field.plain_key.empty() ? "" : expected_text(plain_field(field)) + ", or a ",
             anchor(field.object->name));
       case FieldType::objects:
-        return fmt::format("list of [{}s](#{})", field.object->name, anchor(field.object->name));
+        // `groups` is a name of many already.
+        return fmt::format("list of [{}{}](#{})", field.object->name,
+                           field.object->name.ends_with('s') ? "" : "s",
+                           anchor(field.object->name));
       case FieldType::variant:
         return fmt::format("[{}](#{})", field.variants->what, anchor(field.variants->what));
       case FieldType::variants:

@@ -83,7 +83,8 @@ void measure(const Job& job, const Split& split, EvalResult& result) {
 
 std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, Replica& replica,
                                                 const Job& job, const Split& split,
-                                                const std::string& name) {
+                                                const std::string& name,
+                                                const EvaluationProgress& progress) {
   Loader::Options options = loader_options(job);
   options.sampling.shuffle = false;
   Loader loader(split, options);
@@ -91,24 +92,24 @@ std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, 
   EvalResult result;
   result.split = name;
   result.n = split.size();
-  result.samples = replica.evaluate(*split.source, split.indices, loader, wants_stop);
+  result.samples = replica.evaluate(*split.source, split.indices, loader, wants_stop, progress);
   if (result.samples.interrupted) return std::nullopt;
   measure(job, split, result);
   return result;
 }
 
 EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
-                          const std::string& name) {
-  return *evaluate_split_unless({}, replica, job, split, name);
+                          const std::string& name, const EvaluationProgress& progress) {
+  return *evaluate_split_unless({}, replica, job, split, name, progress);
 }
 
 EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
-                             const std::vector<float>& params) {
+                             const std::vector<float>& params, const EvaluationProgress& progress) {
   EvalResult result;
   run_ranks(job, [&](Backend& backend, Communicator& communicator) {
     Replica replica(backend, communicator, job);
     replica.set_params(params);
-    EvalResult mine = evaluate_split(replica, job, split, name);
+    EvalResult mine = evaluate_split(replica, job, split, name, progress);
     if (communicator.rank() == job.first_rank()) result = std::move(mine);
   });
   return result;

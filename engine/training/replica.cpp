@@ -137,10 +137,11 @@ void Replica::set_device_weights(const DeviceWeights& device_weights) {
 }
 
 SampleResults Replica::evaluate(const DataSource& source, std::span<const std::int64_t> indices,
-                                Loader& loader, const StopQuestion& wants_stop) {
+                                Loader& loader, const StopQuestion& wants_stop,
+                                const EvaluationProgress& progress) {
   assert(results_pending() == 0);
   return evaluation_.run(weights_.for_evaluation(), gradients_.device_weights(), source, indices,
-                         loader, wants_stop);
+                         loader, wants_stop, progress);
 }
 
 }  // namespace dpt

@@ -64,7 +64,8 @@ class Replica {
   /// samples of `source` by index, in micro-batches that do not depend on the number of ranks. When
   /// `wants_stop` says so on any rank, all give up together.
   SampleResults evaluate(const DataSource& source, std::span<const std::int64_t> indices,
-                         Loader& loader, const StopQuestion& wants_stop = {});
+                         Loader& loader, const StopQuestion& wants_stop = {},
+                         const EvaluationProgress& progress = {});
 
   /// Of train.swa: the weights become one more part of their equal average, which has so many
   /// parts; of none, they are the average. REQUIRES: no result pending.

@@ -49,7 +49,7 @@ class SampleEvaluation {
   /// `wants_stop` says so on any rank, all give up together. REQUIRES: no step is on its way.
   SampleResults run(const PassParams& params, const DeviceWeights& device_weights,
                     const DataSource& source, std::span<const std::int64_t> indices, Loader& loader,
-                    const StopQuestion& wants_stop);
+                    const StopQuestion& wants_stop, const EvaluationProgress& progress);
 
  private:
   struct SampleResult {
@@ -67,7 +67,7 @@ class SampleEvaluation {
   void fold(const PassParams& params);
   OwnPart run_own(const PassParams& params, const DataSource& source,
                   const std::vector<Range>& micro_batches, Loader& loader,
-                  const StopQuestion& wants_stop);
+                  const StopQuestion& wants_stop, const EvaluationProgress& progress);
   bool any_rank_leaves(bool leaves);
   /// That are kept of a sample, and that are read from the device.
   std::size_t outputs_of_sample() const;
