@@ -305,6 +305,12 @@ int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
   continue_schedule(start, job, progress);
   for (const std::string& text : misfits_of(job, start)) progress.warn(text);
   print_plan(job);
+  const std::int64_t done = start.point.state.step;
+  if (done >= job.total_steps && done > 0) {
+    progress.info(fmt::format("nothing is left to train: all {} steps are done", done));
+  } else if (done > 0) {
+    progress.info(fmt::format("the run would resume at step {} of {}", done, job.total_steps));
+  }
   tell_others(job, "dry run", folder);
   return 0;
 }

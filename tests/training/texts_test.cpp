@@ -263,7 +263,7 @@ TEST_CASE("messages stand in train.log with time and level, warnings by name") {
     progress.warn("odd");
     // As soon as it was said.
     CHECK(count_of(read_whole_file(folder.file("train.log")), "\n") == 2);
-    progress.status(0.5, {"soon after the last message"});
+    progress.status(0.5, {StatusPart{{"soon after the last message"}, 0}});
     std::filesystem::create_directory(folder.file("taken"));
     progress.also_to(folder.file("taken"));
   }
