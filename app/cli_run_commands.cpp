@@ -366,9 +366,10 @@ void add_report_command(CLI::App& app, CommandBody& body) {
       ->option_text("FILE")
       ->check(not_empty());
   report
-      ->add_option("--mistakes", options->mistakes,
-                   "Show up to N of the most confident mistakes and of the largest losses (default: "
-                   "12). 0 skips the evaluation and uses only the logs")
+      ->add_option(
+          "--mistakes", options->mistakes,
+          "Show up to N of the most confident mistakes and of the largest losses (default: "
+          "12). 0 skips the evaluation and uses only the logs")
       ->option_text("N")
       ->check(CLI::Range(0, 1000));
   report->add_option("--devices", options->devices, kDevicesHelp)

@@ -297,12 +297,13 @@ SpecTables::SpecTables(const Catalog& catalog)
                     "chosen.")
            .or_plain("count"),
        field("shuffle", &DataSpec::shuffle, "Shuffle the training samples anew in each epoch."),
-       field("sampler", &DataSpec::sampler,
-             "How often each training sample is drawn per epoch. An epoch always has as many draws "
-             "as there are training samples. uniform: each sample once. balanced: each class "
-             "equally often, however many samples it has; the samples of a class take turns, also "
-             "from epoch to epoch, and a sample that is drawn more than once is augmented anew each "
-             "time. Needs class labels."),
+       field(
+           "sampler", &DataSpec::sampler,
+           "How often each training sample is drawn per epoch. An epoch always has as many draws "
+           "as there are training samples. uniform: each sample once. balanced: each class "
+           "equally often, however many samples it has; the samples of a class take turns, also "
+           "from epoch to epoch, and a sample that is drawn more than once is augmented anew each "
+           "time. Needs class labels."),
        field(
            "workers", &DataSpec::workers,
            "Threads of a process that decode samples, for all of its replicas, where the format "
@@ -420,12 +421,13 @@ SpecTables::SpecTables(const Catalog& catalog)
            .required()
            .range(1, 1'000'000)
            .changeable(),
-       field("on_more_epochs", &TrainSection::on_more_epochs,
-             "The learning-rate schedule of a resumed run that has more epochs than before. stretch: "
-             "the schedule is fitted to all epochs, so the learning rate may jump. hold: the "
-             "schedule ends where it ended before, and the learning rate of its last step is kept. "
-             "restart: the schedule begins again after its end, warm-up included, and spans the new "
-             "epochs. By default, a change of epochs that changes the learning rate is refused.")
+       field(
+           "on_more_epochs", &TrainSection::on_more_epochs,
+           "The learning-rate schedule of a resumed run that has more epochs than before. stretch: "
+           "the schedule is fitted to all epochs, so the learning rate may jump. hold: the "
+           "schedule ends where it ended before, and the learning rate of its last step is kept. "
+           "restart: the schedule begins again after its end, warm-up included, and spans the new "
+           "epochs. By default, a change of epochs that changes the learning rate is refused.")
            .changeable(),
        field("shards", &TrainSection::shards,
              "auto: fast mode. A number N: exact mode with N shards, bit-identical on any number "

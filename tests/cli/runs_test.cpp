@@ -244,7 +244,8 @@ TEST_CASE("compare prints a row for each run, sorted on request, and CSV with al
                      "run"})["runs"][0]["folder"] == "lr0.01");
   const Finished typo = w.run(compare, {"--sort", "test/acuracy"});
   CHECK(typo.exit_code == 2);
-  check_contains(typo.err, "--sort: expected run, status, changed, best, a result such as test/accuracy");
+  check_contains(typo.err,
+                 "--sort: expected run, status, changed, best, a result such as test/accuracy");
   check_contains(typo.err, "found 'test/acuracy'; did you mean 'test/accuracy'?");
 
   rows = rows_of({"--csv", "--sort", "run"});
