@@ -325,7 +325,8 @@ TEST_CASE("the bar: its cells, its width, and messages above it") {
                     }) == clear + "[" + std::string(24, ' ') + "] a" + clear + "[" +
                               std::string(24, '=') + "] b" + clear + "[" + std::string(24, '=') +
                               "] c" + clear + "[" + std::string(24, ' ') + "] d" + clear);
-  CHECK(on_terminal(0, [&](Progress& p) { p.status(1, part(std::string(100, 'x'))); }) == clear);
+  CHECK(on_terminal(0, [&](Progress& p) { p.status(1, part(std::string(100, 'x'))); }) ==
+        clear + "[" + std::string(24, '=') + "] " + clear);
   CHECK(on_terminal(100,
                     [&](Progress& p) {
                       p.info("one");
@@ -363,12 +364,12 @@ TEST_CASE("a narrow bar loses its cells first, then what matters least, and cuts
   CHECK(shown(all.size() + 11) == "[====    ] " + all);
   CHECK(shown(all.size() + 10) == all);
   CHECK(shown(all.size()) == all);
-  CHECK(shown(99) == "[====     ] " + begin + "73.1k images/s  1:02:03 left");
+  CHECK(shown(99) == "[=======        ] " + begin + "73.1k images/s  1:02:03 left");
   CHECK(shown(80) == "epoch 104/1000  step 2885/28000  loss 0.0001  73.1k images/s  1:02:03 left");
   CHECK(shown(60) == "step 2885/28000  loss 0.0001  73.1k images/s  1:02:03 left");
   CHECK(shown(57) == "step 2885/28000  loss 0.0001  73.1k/s  1:02:03 left");
   CHECK(shown(42) == "step 2885/28000  loss 0.0001  1:02:03 left");
-  CHECK(shown(40) == "[=====      ] loss 0.0001  1:02:03 left");
+  CHECK(shown(40) == "[======      ] loss 0.0001  1:02:03 left");
   CHECK(shown(30) == "loss 0.0001  1:02:03 left");
   CHECK(shown(20) == "1:02:03 left");
   CHECK(shown(8) == "1:02:03");
