@@ -8,8 +8,17 @@
 #include "app/command_support.h"
 #include "app/predictions.h"
 #include "engine/data/target_rows.h"
+#include "kernels/terminal.h"
 
 namespace dpt {
+
+std::string shown_name(const std::string& name) {
+  constexpr std::size_t kMaxColumns = 24;
+  const std::string text = printable(name);
+  if (display_columns(text) <= kMaxColumns) return isolated(text);
+  return isolated(std::string(first_columns(text, kMaxColumns - 3)) + "...");
+}
+
 namespace {
 
 /// A table of more classes has only the worst.
@@ -22,7 +31,7 @@ constexpr std::size_t kMostDense = 1000;
 using Confusion = std::pair<std::pair<std::int32_t, std::int32_t>, std::int64_t>;
 
 std::string scores_line(const std::string& name, std::size_t width, const ClassScores& scores) {
-  return fmt::format("  {:<{}}  {:>9.4f}  {:>6.4f}  {:>6.4f}  {:>7}\n", name, width,
+  return fmt::format("  {}  {:>9.4f}  {:>6.4f}  {:>6.4f}  {:>7}\n", padded(name, width),
                      scores.precision, scores.recall, scores.f1, scores.support);
 }
 
@@ -42,7 +51,8 @@ std::string scores_table(const EvaluatedClasses& of) {
   }
   const std::string mean = "macro average";
   std::size_t width = mean.size();
-  for (const std::size_t c : rows) width = std::max(width, shown_name(of.names[c]).size());
+  for (const std::size_t c : rows)
+    width = std::max(width, display_columns(shown_name(of.names[c])));
   std::string text = fmt::format("  {:<{}}  {:>9}  {:>6}  {:>6}  {:>7}\n", "class", width,
                                  "precision", "recall", "f1", "support");
   for (const std::size_t c : rows) {
@@ -56,26 +66,28 @@ std::string scores_table(const EvaluatedClasses& of) {
   return text;
 }
 
-std::string confusion_matrix(const EvaluatedClasses& of) {
+/// With `colours`, right predictions are green, and wrong ones red.
+std::string confusion_matrix(const EvaluatedClasses& of, bool colours) {
   const std::size_t classes = of.names.size();
   std::size_t width = 5, cell = std::to_string(classes - 1).size();
   for (const auto& [of_pair, count] : of.report.confusion) {
     cell = std::max(cell, std::to_string(count).size());
   }
   for (std::size_t c = 0; c < classes; ++c) {
-    width = std::max(width, fmt::format("{} {}", c, shown_name(of.names[c])).size());
+    width = std::max(width, display_columns(fmt::format("{} {}", c, shown_name(of.names[c]))));
   }
   std::string text =
       fmt::format("confusion matrix (rows: labels, columns: predictions)\n  {:<{}}", "", width);
   for (std::size_t c = 0; c < classes; ++c) text += fmt::format("  {:>{}}", c, cell);
   text += "\n";
   for (std::size_t label = 0; label < classes; ++label) {
-    text +=
-        fmt::format("  {:<{}}", fmt::format("{} {}", label, shown_name(of.names[label])), width);
+    text += "  " + padded(fmt::format("{} {}", label, shown_name(of.names[label])), width);
     for (std::size_t c = 0; c < classes; ++c) {
       const auto at = of.report.confusion.find(
           {static_cast<std::int32_t>(label), static_cast<std::int32_t>(c)});
-      text += fmt::format("  {:>{}}", at == of.report.confusion.end() ? 0 : at->second, cell);
+      const std::int64_t count = at == of.report.confusion.end() ? 0 : at->second;
+      const TextColour colour = c == label ? TextColour::green : TextColour::red;
+      text += "  " + coloured(fmt::format("{:>{}}", count, cell), colour, colours && count > 0);
     }
     text += "\n";
   }
@@ -102,16 +114,6 @@ std::string most_confused(const EvaluatedClasses& of) {
 
 }  // namespace
 
-std::string shown_name(const std::string& name) {
-  constexpr std::size_t kMost = 24;
-  const std::string text = printable(name);
-  if (text.size() <= kMost) return text;
-  std::size_t end = kMost - 3;
-  // Not within a character of UTF-8.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;
-  return text.substr(0, end) + "...";
-}
-
 std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& split,
                                                  const EvalResult& result) {
   if (!has_labels(job.loss.targets.kind)) return std::nullopt;
@@ -129,6 +131,7 @@ std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& sp
   evaluated.report = make_class_report(labels, predictions, job.plan.classes);
   if (std::string(name_of_outputs(job.spec.loss.type)) == "probability") {
     evaluated.calibration_error = calibration_error(labels, predictions, confidence);
+    evaluated.calibration = calibration_bins(labels, predictions, confidence);
   }
   for (std::size_t c = 0; c < evaluated.report.classes.size(); ++c) {
     evaluated.names.push_back(name_of(split.source->classes(), c));
@@ -166,9 +169,9 @@ void add_classes(Json& out, const EvaluatedClasses& of) {
   out["confusion"] = matrix;
 }
 
-std::string text_of_classes(const EvaluatedClasses& of) {
+std::string text_of_classes(const EvaluatedClasses& of, bool colours) {
   std::string text = scores_table(of);
-  text += of.names.size() <= kMostColumns ? confusion_matrix(of) : most_confused(of);
+  text += of.names.size() <= kMostColumns ? confusion_matrix(of, colours) : most_confused(of);
   if (of.calibration_error) {
     text += fmt::format("expected calibration error ({} bins): {:.4f}\n", kCalibrationBins,
                         *of.calibration_error);

@@ -14,6 +14,7 @@ namespace dpt {
 struct EvaluatedClasses {
   ClassReport report;
   std::optional<double> calibration_error;  ///< absent where the outputs are no probabilities
+  std::vector<CalibrationBin> calibration;  ///< empty in the same cases
   std::vector<std::string> names;           ///< one for each class
 };
 
@@ -24,10 +25,12 @@ std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& sp
 /// All of it as fields; docs/evaluation.md says which.
 void add_classes(Json& out, const EvaluatedClasses& classes);
 
-/// A name as a column of a table shows it: without control characters, and not too long.
+/// Returns a name for a column of a table: as it may be shown, not too wide, and without effect on
+/// the order of the text around it.
 std::string shown_name(const std::string& name);
 
-/// Tables for people: all of few classes, the worst of many.
-std::string text_of_classes(const EvaluatedClasses& classes);
+/// Tables for people: all of few classes, the worst of many. `colours`: for a terminal with
+/// colours.
+std::string text_of_classes(const EvaluatedClasses& classes, bool colours = false);
 
 }  // namespace dpt

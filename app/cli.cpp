@@ -161,11 +161,6 @@ void define_commands(CLI::App& app, CommandBody& body, const std::vector<std::st
   app.name("dpt");
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text());
-  app.footer(
-      "Exit codes: 0 done, 1 unexpected failure, 2 usage or config, 3 data or checkpoint, 4 device "
-      "or memory,\n5 diverged, 6 another replica failed or stalled, 7 --require not met,\n"
-      "75 stopped on request (SIGUSR1, SIGUSR2, SIGXCPU, --max-time; run the same command again),\n"
-      "129 SIGHUP, 130 SIGINT, 143 SIGTERM (checkpoint saved).");
   add_run_commands(app, body, command);
   add_config_commands(app, body);
   add_bench_command(app, body, command);
@@ -176,10 +171,7 @@ void define_commands(CLI::App& app, CommandBody& body, const std::vector<std::st
 
 constexpr const char* kAppHelp =
     "dpt trains image classifiers from one YAML file, data-parallel over CPU cores and GPUs. In "
-    "exact mode\n(train.shards) the weights are bit-identical for any number of replicas.\n\n"
-    "  dpt config init > config.yaml     write a config to start from\n"
-    "  dpt train config.yaml             train it; run the same command again to resume\n"
-    "  dpt eval runs/NAME                evaluate its best checkpoint";
+    "exact mode (train.shards) the weights are bit-identical for any number of replicas.";
 
 }  // namespace
 

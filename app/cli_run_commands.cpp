@@ -114,10 +114,10 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       ->check(count());
   CLI::Option* max_time =
       train
-          ->add_option(
-              "--max-time", options->max_time,
-              "Stop after this time, e.g. 3h50m or a number of seconds, up to 365d, and save a "
-              "checkpoint; exit code 75")
+          ->add_option("--max-time", options->max_time,
+                       "Stop after this time and save a checkpoint, e.g. 3h50m, 3:50:00 "
+                       "(hours:minutes:seconds), "
+                       "1:30 (minutes:seconds), or a number of seconds; up to 365d; exit code 75")
           ->check(not_empty());
   CLI::Option* require = add_gate_options(train, options->gate);
   CLI::Option* overwrite = train->add_flag(
@@ -230,7 +230,7 @@ void add_predict_command(CLI::App& app, CommandBody& body, std::vector<std::stri
       ->add_option(
           "inputs", options->inputs,
           "Image files and folders; of a folder, all images that are in or below it, sorted by "
-          "path. "
+          "path; - reads paths from stdin, one per line. "
           "Or a config (.yaml), whose data section names the samples; data.KEY=VALUE replaces a "
           "value of it, or without a config of the run's own, e.g. data.test.images=new.npy")
       ->check(not_empty());
@@ -319,7 +319,9 @@ void add_export_command(CLI::App& app, CommandBody& body) {
 void add_runs_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<RunsOptions>();
   CLI::App* runs = app.add_subcommand(
-      "runs", "List the runs in a folder: status, last change, best value, steps");
+      "runs",
+      "List the runs in a folder: status, last change, best value, test result, learning rate, "
+      "time, steps");
   runs->add_option("folder", options->folder,
                    "Folder in which to look for runs, also in folders below it (default: runs); or "
                    "the folder of "
@@ -329,7 +331,14 @@ void add_runs_command(CLI::App& app, CommandBody& body) {
       "--restore", options->restore,
       "Bring back the run that train --overwrite replaced in this run folder, while it is kept in "
       "replaced/. The new run moves to checkpoints/abandoned-N");
-  runs->add_flag("--json", options->json, kJsonHelp);
+  runs->add_option("--sort", options->sort,
+                   "Sort the runs by run, status, changed or best, by a result, e.g. test/accuracy "
+                   "(the best first), or by a key of the configs, e.g. optimizer.lr (default: run)")
+      ->check(not_empty());
+  CLI::Option* json = runs->add_flag("--json", options->json, kJsonHelp);
+  runs->add_flag("--csv", options->csv,
+                 "Print a CSV file with a line per run and all results with all digits")
+      ->excludes(json);
   set_body(runs, body, options, run_runs);
 }
 
@@ -379,9 +388,10 @@ void add_report_command(CLI::App& app, CommandBody& body) {
       ->option_text("FILE")
       ->check(not_empty());
   report
-      ->add_option("--mistakes", options->mistakes,
-                   "Show so many of the most certain mistakes, and of the largest losses (default: "
-                   "12); 0: evaluate nothing, read the logs only")
+      ->add_option(
+          "--mistakes", options->mistakes,
+          "Show up to N of the most confident mistakes and of the largest losses (default: "
+          "12). 0 skips the evaluation and uses only the logs")
       ->option_text("N")
       ->check(CLI::Range(0, 1000));
   report->add_option("--devices", options->devices, kDevicesHelp)

@@ -22,6 +22,7 @@
 #include "engine/training/run_report.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
+#include "kernels/terminal.h"
 
 namespace dpt {
 namespace {
@@ -133,7 +134,9 @@ void print_text(const EvalOptions& options, const Evaluated& of) {
   print_result(of.path + of.weights.words(), of.result);
   // Programs that read the lines above are spared the tables.
   const bool wants_tables = options.table || options.best_thresholds || isatty(STDOUT_FILENO) == 1;
-  if (of.classes && wants_tables) fmt::print("{}", text_of_classes(*of.classes));
+  if (of.classes && wants_tables) {
+    fmt::print("{}", text_of_classes(*of.classes, has_colours(STDOUT_FILENO)));
+  }
   if (of.labels && wants_tables) {
     fmt::print("{}", text_of_labels(*of.labels, options.best_thresholds));
   }
@@ -177,7 +180,7 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
   StartingPoint weights;
   weights.params = *chosen.params;
   if (processes) weights = share_start(job, [&] { return weights; });
-  const EvalResult result = evaluate_on_ranks(job, split, name, weights.params);
+  const EvalResult result = evaluate_with_progress(job, split, name, weights.params);
   name_left_out(job);
   if (!options.predictions.empty()) {
     const std::string table = predictions_table(job, split, result.samples, job.keeps_outputs,

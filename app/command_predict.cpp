@@ -1,4 +1,6 @@
 // dpt predict RUN|CKPT PICTURE...|CONFIG: what a checkpoint says of samples that need no labels.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -13,12 +15,15 @@
 #include "app/console.h"
 #include "app/predicted_samples.h"
 #include "app/prediction_lines.h"
+#include "app/prediction_ranges.h"
+#include "app/progress_line.h"
 #include "app/world_run.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/schedules/schedule.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/process_devices.h"
 #include "engine/training/run_ranks.h"
+#include "engine/training/run_report.h"
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
 
@@ -26,10 +31,6 @@ namespace dpt {
 namespace {
 
 constexpr CheckpointUse kToPredict{"predict", "use", "used"};
-
-/// Samples that are evaluated at once: their outputs are in memory until they are written. It
-/// decides which samples share a micro-batch, so it does not depend on the devices.
-constexpr std::int64_t kChunk = 8192;
 
 Variant with_defaults(const ObjectTable* table) {
   return {table->name, {}, table, table->make()};
@@ -83,9 +84,9 @@ void check_top(const PredictOptions& options, const TrainSpec& spec, const Plan&
 void warn_of_arrays(const TrainSpec& spec, bool reports) {
   if (!reports || !dataset_kind(spec.data.dataset).any_type) return;
   say(fmt::format(
-      "warning: the run was trained on data of the kind {}: if that were arrays, mind that "
-      "pictures are resized to the model's input and scaled to 0..1 before data.transforms.eval, "
-      "as arrays of bytes are",
+      "warning: the run was trained on a data set of the kind {}, not on image files: images are "
+      "resized to the model's input and scaled to 0..1 before data.transforms.eval; if the run's "
+      "samples were prepared in another way, give them as a data set (data.test...)",
       spec.data.dataset.type));
 }
 
@@ -118,8 +119,15 @@ std::map<std::int64_t, std::string> gather_problems(Communicator& communicator, 
   return problems;
 }
 
+/// The line is for a terminal that does not show the predictions themselves.
+ProgressLine::Shown shown_progress(const PredictOptions& options, const Job& job) {
+  const bool shows_results = options.out.empty() && isatty(STDOUT_FILENO) == 1;
+  return job.writes() && !shows_results ? ProgressLine::Shown::terminal
+                                        : ProgressLine::Shown::nowhere;
+}
+
 int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
-  const PredictInputs inputs = sort_inputs(options);
+  const PredictInputs inputs = sort_inputs(options, !processes);
   // The checkpoint is rank 0's to read; the samples are each process' own.
   const bool reads = !processes || processes->is_first();
   const std::string path =
@@ -184,20 +192,27 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
     }
     if (!options.out.empty()) return;
     fmt::print("{}", kept);
+    std::fflush(stdout);  // a failure is noted, and reported at the end
     kept.clear();
   };
+  ProgressLine line(shown_progress(options, job));
+  std::int64_t done = 0;
   run_ranks(job, [&](Backend& backend, Communicator& communicator) {
     Replica replica(backend, communicator, job);
     replica.set_params(weights.params);
     for (const PredictedPart& part : parts) {
       const Split& whole = &part == parts.data() ? job.evaluated_train : job.splits.test;
       const auto size = static_cast<std::int64_t>(part.indices.size());
-      for (std::int64_t begin = 0; begin < size; begin += kChunk) {
-        const auto first = part.indices.begin() + begin;
-        const Split chunk{whole.source, {first, first + std::min(kChunk, size - begin)}};
-        const EvalResult result = evaluate_split(replica, job, chunk, "predict");
+      for (const Range& range : prediction_ranges(size, job.eval_batch(), communicator.size())) {
+        const auto first = part.indices.begin();
+        const Split chunk{whole.source, {first + range.begin, first + range.end}};
+        const EvalResult result =
+            evaluate_split(replica, job, chunk, "predict", [&](std::int64_t more) {
+              line.update("predicted", done + more, n, noun_of_samples(job));
+            });
         const auto problems =
             gather_problems(communicator, job, *part.unreadable, chunk.indices.back() + 1);
+        if (communicator.rank() == job.first_rank()) done += chunk.size();
         if (communicator.rank() == 0) write(part, chunk, result.samples, problems);
       }
     }

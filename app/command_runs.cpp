@@ -9,8 +9,11 @@
 
 #include "app/commands.h"
 #include "app/console.h"
+#include "app/predictions.h"
 #include "app/run_comparison.h"
 #include "app/run_facts.h"
+#include "app/run_sorting.h"
+#include "engine/training/progress.h"
 #include "engine/training/run_folder.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
@@ -119,6 +122,67 @@ int restore_run(const std::string& path, bool json) {
   return 0;
 }
 
+/// Reads a run. A config that this release cannot read leaves its cells empty.
+ComparedRun listed_run(const std::string& folder) {
+  ComparedRun run{read_run_facts(folder), {}, {}};
+  run.numbers = numbers_of(run.facts);
+  try {
+    run.config = config_of_run(folder);
+  } catch (const Error&) {
+    // `dpt eval` and `dpt train` say what is wrong with it.
+  }
+  return run;
+}
+
+std::string learning_rate(const ComparedRun& run) {
+  const auto found = run.config.by_path.find("optimizer.lr");
+  return found == run.config.by_path.end() ? "-" : found->second;
+}
+
+/// Returns the test accuracy, or the test loss of runs without one.
+std::string test_text(const ComparedRun& run) {
+  for (const char* name : {"test/accuracy", "test/loss"}) {
+    for (const auto& [each, value] : run.facts.results) {
+      if (each == name) return fmt::format("{} {:.6g}", name + 5, value);
+    }
+  }
+  return "-";
+}
+
+std::string text_of_list(const std::vector<ComparedRun>& runs) {
+  std::vector<std::vector<std::string>> rows{
+      {"run", "status", "changed", "best", "test", "lr", "time", "steps"}};
+  for (const ComparedRun& run : runs) {
+    const RunFacts& facts = run.facts;
+    rows.push_back({facts.folder, facts.status, local_time_text(facts.changed), best_text(facts),
+                    test_text(run), learning_rate(run),
+                    facts.seconds ? format_duration(*facts.seconds) : "-",
+                    std::to_string(facts.steps)});
+  }
+  return table_text(rows, 5);
+}
+
+std::string csv_of_list(const std::vector<ComparedRun>& runs) {
+  RunNumbers numbers;
+  for (const ComparedRun& run : runs) numbers.push_back(run.numbers);
+  const std::vector<std::string> measured = measures_in(numbers);
+  std::string text = "run,status,changed,optimizer.lr";
+  for (const std::string& name : measured) text += "," + csv_field(name);
+  text += "\n";
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const ComparedRun& run = runs[i];
+    const std::string lr = learning_rate(run);
+    text += fmt::format("{},{},{},{}", csv_field(run.facts.folder), run.facts.status,
+                        utc_time_text(run.facts.changed), lr == "-" ? "" : lr);
+    for (const std::string& name : measured) {
+      const auto value = number_at(numbers, i, name);
+      text += value ? fmt::format(",{}", *value) : std::string(",");
+    }
+    text += "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 int run_runs(const RunsOptions& options) {
@@ -131,20 +195,16 @@ int run_runs(const RunsOptions& options) {
   // The folder of a run may be named, too.
   const std::vector<std::string> folders =
       is_run_folder(options.folder) ? std::vector{options.folder} : RunSearch().in(options.folder);
-  std::vector<RunFacts> runs;
-  for (const std::string& folder : folders) runs.push_back(read_run_facts(folder));
+  std::vector<ComparedRun> runs;
+  for (const std::string& folder : folders) runs.push_back(listed_run(folder));
+  if (!runs.empty()) sort_runs(runs, options.sort);
   if (options.json) {
     RunsJson out = {{"runs", RunsJson::array()}};
-    for (const RunFacts& run : runs) out["runs"].push_back(json_of(run));
+    for (const ComparedRun& run : runs) out["runs"].push_back(json_of(run.facts));
     fmt::print("{}\n", json_text(out));
     return 0;
   }
-  std::vector<std::vector<std::string>> rows{{"run", "status", "changed", "best", "steps"}};
-  for (const RunFacts& run : runs) {
-    rows.push_back({run.folder, run.status, local_time_text(run.changed), best_text(run),
-                    std::to_string(run.steps)});
-  }
-  fmt::print("{}", table_text(rows, 4));
+  fmt::print("{}", options.csv ? csv_of_list(runs) : text_of_list(runs));
   return 0;
 }
 

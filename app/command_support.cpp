@@ -231,6 +231,31 @@ void write_results(const std::string& path, std::span<const std::byte> bytes) {
   if (failure != 0) fail(ErrorKind::data, "{}: cannot write: {}", path, std::strerror(failure));
 }
 
+namespace {
+
+/// Returns the seconds of "1:30" (minutes and seconds) or "3:50:00" (hours, too); nothing for a
+/// text of another form.
+std::optional<std::int64_t> seconds_of_clock(const std::string& text) {
+  std::vector<std::int64_t> parts;
+  for (const char *at = text.data(), *end = at + text.size();;) {
+    std::int64_t number = 0;
+    const auto parsed = std::from_chars(at, end, number);
+    const bool is_part = parsed.ec == std::errc() && *at != '-' && number <= 1'000'000;
+    // All but the first have two digits, below 60.
+    if (!is_part || (!parts.empty() && (parsed.ptr - at != 2 || number > 59))) return std::nullopt;
+    parts.push_back(number);
+    if (parsed.ptr == end) break;
+    if (*parsed.ptr != ':' || parts.size() == 3) return std::nullopt;
+    at = parsed.ptr + 1;
+  }
+  if (parts.size() < 2) return std::nullopt;
+  std::int64_t seconds = 0;
+  for (const std::int64_t part : parts) seconds = 60 * seconds + part;
+  return seconds;
+}
+
+}  // namespace
+
 std::int64_t parse_duration(const std::string& text) {
   // Units in falling order, each at most once; a number without one is seconds.
   struct Unit {
@@ -240,8 +265,8 @@ std::int64_t parse_duration(const std::string& text) {
   constexpr std::array<Unit, 4> kUnits{{{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}};
   const auto bad = [&] {
     fail(ErrorKind::usage,
-         "'{}' is not a duration: expected whole numbers with units such as 3h50m, 90s or 2d, or "
-         "one number, of seconds",
+         "'{}' is not a duration: expected whole numbers with units such as 3h50m, 90s or 2d, "
+         "minutes:seconds (1:30), hours:minutes:seconds (3:50:00), or one number, of seconds",
          text);
   };
   // Deadlines computed from it must not overflow; a longer one is a mistake.
@@ -252,6 +277,10 @@ std::int64_t parse_duration(const std::string& text) {
     }
   };
   if (text.empty()) bad();
+  if (const auto clock = seconds_of_clock(text)) {
+    check_length(*clock, 1);
+    return *clock;
+  }
   std::int64_t total = 0;
   std::size_t unit = 0;
   for (const char *at = text.data(), *end = at + text.size(); at != end;) {

@@ -240,7 +240,7 @@ void continue_schedule(const TrainStart& start, Job& job, Progress& progress) {
   if (!text.empty()) progress.info(text);
 }
 
-/// What rank 0 has decided after a look at the run folder, for the others.
+/// Decision of rank 0, after a look at the run folder, for the other ranks.
 constexpr const char* kGoOn = "go on";
 
 void tell_others(const Job& job, const std::string& decision, const std::string& folder) {
@@ -255,8 +255,8 @@ void write_rank_log(const std::string& file, Progress& progress) {
   const bool has_text = std::filesystem::file_size(file, ignored) > 0 && !ignored;
   if (has_text && !is_message_log(file)) {
     progress.warn_always(
-        fmt::format("{}: expected a log of dpt, found another file: this process writes none. Move "
-                    "the file away, or leave out --rank-logs",
+        fmt::format("{}: expected a log of dpt, found another file, which is kept: this process "
+                    "writes no log. Move the file away, or leave out --rank-logs",
                     file));
     return;
   }
@@ -309,6 +309,12 @@ int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
   continue_schedule(start, job, progress);
   for (const std::string& text : misfits_of(job, start)) progress.warn(text);
   print_plan(job);
+  const std::int64_t done = start.point.state.step;
+  if (done >= job.total_steps && done > 0) {
+    progress.info(fmt::format("nothing is left to train: all {} steps are done", done));
+  } else if (done > 0) {
+    progress.info(fmt::format("the run would resume at step {} of {}", done, job.total_steps));
+  }
   tell_others(job, "dry run", folder);
   return 0;
 }

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <set>
 
+#include "app/help_text.h"
 #include "engine/spec/paths.h"
+#include "kernels/terminal.h"
 
 namespace dpt {
 namespace {
@@ -61,29 +64,19 @@ bool is_shown(const CLI::Option* option) {
   return !option->get_group().empty();
 }
 
-/// Help texts with the names of values in place of their C++ types. What an option excludes and
-/// needs stands after its description, not before it.
+Command command_of(const CLI::App& app, const std::string& words);
+
+/// Help texts as help_text.h writes them, as wide as the terminal on stdout up to 100 columns.
 class HelpFormatter : public CLI::Formatter {
  public:
-  std::string make_option_name(const CLI::Option* option, bool is_argument) const override {
-    return is_argument ? option_of(*option).value
-                       : CLI::Formatter::make_option_name(option, is_argument);
-  }
-  std::string make_option_opts(const CLI::Option* option) const override {
-    const CommandOption made = option_of(*option);
-    std::string text = made.is_argument || made.value.empty() ? "" : " " + made.value;
-    if (made.takes_several) text += " ...";
-    return text;
-  }
-  std::string make_option_desc(const CLI::Option* option) const override {
-    const CommandOption made = option_of(*option);
-    std::string text = made.doc;
-    if (made.is_required && !made.is_argument) text += " (required)";
-    if (!made.needs.empty()) text += fmt::format(" (with {} only)", fmt::join(made.needs, ", "));
-    if (!made.excludes.empty()) {
-      text += fmt::format(" (not with {})", fmt::join(made.excludes, ", "));
-    }
-    return text;
+  /// `name`: the words of the command line up to the command, "dpt config show".
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode /*mode*/) const override {
+    constexpr std::size_t kMaxColumns = 100;
+    const std::size_t blank = name.find(' ');
+    const std::string words = blank == std::string::npos ? "" : name.substr(blank + 1);
+    return help_text(command_of(*app, words),
+                     std::min(terminal_columns(STDOUT_FILENO), kMaxColumns));
   }
 };
 

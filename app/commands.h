@@ -74,7 +74,8 @@ int run_export(const ExportOptions& options);
 struct RunsOptions {
   std::string folder = "runs";
   std::string restore;  ///< run folder to restore, instead of printing a list
-  bool json = false;
+  std::string sort;     ///< as in CompareOptions; empty: by folder
+  bool json = false, csv = false;
 };
 int run_runs(const RunsOptions& options);
 

@@ -12,6 +12,7 @@
 #include "engine/spec/secrets.h"
 #include "kernels/error.h"
 #include "kernels/message_writer.h"
+#include "kernels/terminal.h"
 
 namespace dpt {
 
@@ -31,7 +32,7 @@ void prepare_standard_streams() {
 
 void say(const std::string& text) noexcept {
   try {
-    stderr_writer().write("dpt: " + hide_secrets(text) + "\n");
+    stderr_writer().write("dpt: " + with_coloured_kind(hide_secrets(text)) + "\n");
   } catch (const std::bad_alloc&) {
     stderr_writer().write("dpt: out of memory\n");
   }

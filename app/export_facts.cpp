@@ -38,6 +38,7 @@ ExportFacts export_facts_of(const TrainSpec& spec, const CheckpointHeader& heade
       make_input_desc(spec.data.transforms.eval, DType::u8, shape, shape, spec.seed);
   facts.mean = input.mean;
   facts.stddev = input.stddev;
+  facts.turns_upright = spec.data.exif_orientation == ExifOrientation::apply;
   facts.transforms = transforms_of(spec);
   return facts;
 }

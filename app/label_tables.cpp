@@ -10,6 +10,7 @@
 #include "app/class_tables.h"
 #include "app/predictions.h"
 #include "engine/data/target_rows.h"
+#include "kernels/terminal.h"
 
 namespace dpt {
 namespace {
@@ -27,7 +28,7 @@ struct LabelColumns {
   bool best;
 
   std::string line(const std::string& name, const std::vector<std::string>& cells) const {
-    std::string text = fmt::format("  {:<{}}", name, width);
+    std::string text = "  " + padded(name, width);
     const std::vector<std::size_t> widths = {9, 6, 6, 6, 7, 9, 14, 7};
     for (std::size_t i = 0; i < cells.size(); ++i) {
       text += fmt::format("  {:>{}}", cells[i], widths[i]);
@@ -136,7 +137,7 @@ std::string text_of_labels(const EvaluatedLabels& of, bool with_best_thresholds)
   const std::vector<std::size_t> rows = rows_to_show(of.report.labels);
   LabelColumns columns{std::string("macro average").size(), with_best_thresholds};
   for (const std::size_t c : rows) {
-    columns.width = std::max(columns.width, shown_name(of.names[c]).size());
+    columns.width = std::max(columns.width, display_columns(shown_name(of.names[c])));
   }
   std::vector<std::string> heading = {"precision", "recall", "f1", "AP", "support", "threshold"};
   if (with_best_thresholds) {

@@ -405,11 +405,10 @@ class Launcher {
     }
   }
 
-  /// Returns what the deadline for SIGTERM began with.
+  /// Returns the event from which the deadline for SIGTERM counts.
   std::string reason() const {
     if (!waits_for_suspended_) return fmt::format("the end of rank {}", *ended_rank_);
-    return running() < children_.size() ? "the end of all others, while suspended"
-                                        : "the signal, while suspended";
+    return running() < children_.size() ? "the end of all others" : "the signal";
   }
 
   /// Ends the processes that should have ended by themselves.
@@ -419,8 +418,12 @@ class Launcher {
       return static_cast<double>(time.count()) / 1000;
     };
     if (!has_terminated_) {
-      messages_.add(fmt::format("dpt: {} did not end within {:g} s of {}: sends SIGTERM",
-                                running_ranks(), seconds(patience_.before_term), reason()));
+      const char* const verb = running() == 1 ? " was" : " were";
+      const std::string suspended =
+          waits_for_suspended_ ? fmt::format("{} suspended and", verb) : std::string();
+      messages_.add(fmt::format("dpt: {}{} did not end within {:g} s of {}: sends SIGTERM",
+                                running_ranks(), suspended, seconds(patience_.before_term),
+                                reason()));
       has_terminated_ = true;
       deadline_ = Clock::now() + patience_.before_kill;
       send(SIGTERM);

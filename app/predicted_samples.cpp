@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iostream>
 #include <numeric>
 #include <utility>
 
@@ -68,6 +69,22 @@ std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& trai
   return split == "val" ? splits.val.indices : splits.train.indices;
 }
 
+/// Adds the paths that stdin has, one per line.
+void add_names_on_stdin(std::vector<std::string>& paths, bool is_alone) {
+  if (!is_alone) {
+    fail(ErrorKind::usage,
+         "-: names are read from stdin by one process only: give them as arguments, or leave out "
+         "--nproc and launchers");
+  }
+  const std::size_t before = paths.size();
+  for (std::string line; std::getline(std::cin, line);) {
+    if (!line.empty()) paths.push_back(line);
+  }
+  if (paths.size() == before) {
+    fail(ErrorKind::usage, "-: expected paths of images on stdin, one per line, found none");
+  }
+}
+
 }  // namespace
 
 namespace {
@@ -92,10 +109,12 @@ void check_no_data_file(const std::string& word) {
 
 }  // namespace
 
-PredictInputs sort_inputs(const PredictOptions& options) {
+PredictInputs sort_inputs(const PredictOptions& options, bool is_alone) {
   PredictInputs inputs;
   for (const std::string& word : options.inputs) {
-    if (word.ends_with(".yaml") || word.ends_with(".yml")) {
+    if (word == "-") {
+      add_names_on_stdin(inputs.pictures, is_alone);
+    } else if (word.ends_with(".yaml") || word.ends_with(".yml")) {
       if (!inputs.data.config.empty()) {
         fail(ErrorKind::usage, "expected one config, found {} and {}", inputs.data.config, word);
       }

@@ -20,8 +20,9 @@ struct PredictInputs {
   bool are_data() const { return pictures.empty(); }
 };
 
-/// Throws ErrorKind::usage for words that do not belong together.
-PredictInputs sort_inputs(const PredictOptions& options);
+/// Sorts the words of the command line; "-" stands for the paths on stdin, which only a process
+/// that is alone reads. Throws ErrorKind::usage for words that do not belong together.
+PredictInputs sort_inputs(const PredictOptions& options, bool is_alone);
 
 /// Samples that are predicted one after another.
 struct PredictedPart {

@@ -8,9 +8,11 @@
 #include "app/catalog.h"
 #include "app/command_support.h"
 #include "app/model_changes.h"
+#include "app/progress_line.h"
 #include "engine/schedules/schedule.h"
 #include "engine/spec/read_spec.h"
 #include "engine/training/process_devices.h"
+#include "engine/training/run_report.h"
 
 namespace dpt {
 namespace {
@@ -146,6 +148,14 @@ EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::st
   spec.data.transforms.batch.clear();
   spec.data.sampler = Sampler::uniform;
   return {std::move(spec), std::move(changes), data.config};
+}
+
+EvalResult evaluate_with_progress(const Job& job, const Split& split, const std::string& name,
+                                  const std::vector<float>& params) {
+  ProgressLine line(job.writes() ? ProgressLine::Shown::terminal : ProgressLine::Shown::nowhere);
+  return evaluate_on_ranks(job, split, name, params, [&](std::int64_t done) {
+    line.update("evaluated", done, split.size(), noun_of_samples(job));
+  });
 }
 
 std::string difference_from_run(const std::string& path, const CheckpointHeader& header,

@@ -6,6 +6,7 @@
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/spec/train_spec.h"
+#include "engine/training/evaluator.h"
 #include "engine/training/job.h"
 
 namespace dpt {
@@ -40,6 +41,10 @@ struct EvaluationJob {
 EvaluationJob load_evaluation(TrainSpec spec, const CheckpointHeader& header,
                               const std::string& split, bool any_data,
                               ProcessGroup* processes = nullptr);
+
+/// Evaluates as evaluate_on_ranks does, and shows on a terminal how far it is.
+EvalResult evaluate_with_progress(const Job& job, const Split& split, const std::string& name,
+                                  const std::vector<float>& params);
 
 /// How the data of the job differs from the run's as far as that concerns the results on `split`,
 /// and what follows; empty where it does not. Results on other data would be compared that do not

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "engine/checkpoints/safetensors.h"
 #include "engine/training/run_folder.h"
 #include "kernels/error.h"
+#include "kernels/terminal.h"
 
 namespace dpt {
 namespace {
@@ -66,10 +68,23 @@ void set_best(const FactsJson& best, RunFacts& facts) {
 
 /// Results in a log.
 struct LoggedResults {
-  std::map<std::string, FactsJson> newest;        ///< by split
-  std::int64_t starts = 0;                        ///< processes
+  std::map<std::string, FactsJson> newest;  ///< by split
+  std::int64_t starts = 0;                  ///< processes
+  /// Time of all processes; unset if one of them, of an earlier release, did not log it.
+  std::optional<double> seconds = 0.0;
   std::map<std::int64_t, FactsJson> validations;  ///< by step
 };
+
+/// Adds the time of a process, which the last line of its log has, to that of the others.
+void add_time_of_process(const std::string& last_line, std::optional<double>& seconds) {
+  const FactsJson last = FactsJson::parse(last_line, nullptr, false);
+  const bool has_time = last.is_object() && last.contains("elapsed_s");
+  if (!has_time || !last["elapsed_s"].is_number()) {
+    seconds.reset();
+  } else if (seconds) {
+    *seconds += last["elapsed_s"].get<double>();
+  }
+}
 
 /// Facts that the log tells: the last step, how the last process ended, the results.
 LoggedResults read_log(const std::string& path, RunFacts& facts) {
@@ -80,10 +95,17 @@ LoggedResults read_log(const std::string& path, RunFacts& facts) {
   LoggedResults results;
   facts.status = kInterrupted;
   // Most of a long log; to read each of them takes long, and the last whole one tells.
-  std::string last_step;
+  std::string last_step, last_other;
+  bool is_step_last = false;
+  const auto end_process = [&] {
+    add_time_of_process(is_step_last ? last_step : last_other, results.seconds);
+  };
   for (std::string line; std::getline(lines, line);) {
     if (line.find(R"("event":"step")") != std::string::npos) {
-      if (line.back() == '}') last_step = std::move(line);
+      if (line.back() == '}') {
+        last_step = std::move(line);
+        is_step_last = true;
+      }
       continue;
     }
     const FactsJson json = FactsJson::parse(line, nullptr, false);
@@ -91,6 +113,7 @@ LoggedResults read_log(const std::string& path, RunFacts& facts) {
     const std::string name = text_in(json, "event", "");
     if (name.empty()) continue;
     if (name == "run_start") {
+      if (results.starts > 0) end_process();
       ++results.starts;
       // The results of earlier processes may belong to a branch that was abandoned since, or be
       // older than the best that this process has saved.
@@ -103,6 +126,8 @@ LoggedResults read_log(const std::string& path, RunFacts& facts) {
         last_step.clear();
       }
     }
+    last_other = std::move(line);
+    is_step_last = false;
     facts.steps = std::max(facts.steps, count_in(json, "step", 0));
     if (name == "run_end") {
       facts.status = text_in(json, "status", "ended");
@@ -118,6 +143,7 @@ LoggedResults read_log(const std::string& path, RunFacts& facts) {
     results.newest[split] = json;
     if (split == "val") results.validations[count_in(json, "step", 0)] = json;
   }
+  end_process();
   const FactsJson step = FactsJson::parse(last_step, nullptr, false);
   if (step.is_object()) facts.steps = std::max(facts.steps, count_in(step, "step", 0));
   return results;
@@ -166,13 +192,6 @@ std::string time_text(std::int64_t seconds, bool is_utc, const char* form) {
   return {text, std::strftime(text, sizeof text, form, &parts)};
 }
 
-/// Characters of UTF-8.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-}
-
 }  // namespace
 
 RunFacts read_run_facts(const std::string& folder) {
@@ -181,7 +200,8 @@ RunFacts read_run_facts(const std::string& folder) {
   const std::string log = folder + "/metrics.jsonl";
   facts.changed = std::max(time_of(log), time_of(folder + "/config.yaml"));
   LoggedResults logged = read_log(log, facts);
-  // It is removed when a run that had ended goes on.
+  if (logged.starts > 0) facts.seconds = logged.seconds;
+  // It is removed when a run that had ended continues.
   const FactsJson summary = lenient_json<FactsJson>(folder + "/summary.json");
   if (summary.is_object()) {
     const auto seconds = summary.find("seconds");
@@ -216,13 +236,15 @@ std::string table_text(const std::vector<std::vector<std::string>>& rows, std::s
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], display_columns(row[i]));
+    }
   }
   std::string text;
   for (const auto& row : rows) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string gap(widths[i] - width_of(row[i]), ' ');
+      const std::string gap(widths[i] - display_columns(row[i]), ' ');
       line += (i == 0 ? "" : "  ") + (i >= first_right ? gap + row[i] : row[i] + gap);
     }
     line.erase(line.find_last_not_of(' ') + 1);

@@ -43,9 +43,12 @@ std::string find_best_val(const Json& best, const std::string& log, Json& found)
   const Json value = best_value(best, metric);
   // A smoothed best is the mean of several evaluations.
   if (!best.contains("smoothing") && value.is_number() && found.value(metric, Json()) != value) {
+    const std::string other = found.value(metric, Json()).dump();
     found = nullptr;
-    return fmt::format("{} is the log of another run: its val/{} at step {} is not the best one",
-                       log, metric, step.dump());
+    return fmt::format(
+        "{} is the log of another run: expected val/{} {} at step {} (the best of the summary), "
+        "found {}",
+        log, metric, value.dump(), step.dump(), other);
   }
   return {};
 }

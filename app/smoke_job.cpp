@@ -127,10 +127,13 @@ SmokeJob make_smoke_job(const std::string& config, const std::vector<std::string
   const bool salvage = spec.data.on_bad_sample == OnBadSample::salvage;
   DataSets sets = make_up_samples(samples, salvage);
   made.samples = fmt::format(
-      "{} made-up training samples, {} of them for validation, and {} for the test: {}, {}",
-      samples.train, spec.data.val_split.count, samples.test,
+      "{} made-up training samples{}, and {} test samples: {}, {}", samples.train,
+      spec.data.val_split.count > 0
+          ? fmt::format(" ({} of them held out for validation)", spec.data.val_split.count)
+          : std::string(),
+      samples.test,
       samples.pictures
-          ? fmt::format("PNG pictures from {}x{} on", samples.picture.h, samples.picture.w)
+          ? fmt::format("PNG images of {}x{} and larger", samples.picture.h, samples.picture.w)
           : fmt::format("{} of {}", shape_text(samples.shape), name_of(samples.type)),
       text_of(samples.targets.kind));
   made.job = job_of(std::move(spec), std::move(plan), std::move(sets));

@@ -49,6 +49,25 @@ std::string values_text(std::span<const float> values) {
   return values.size() > kMost ? text + ", ..." : text;
 }
 
+/// Returns what the first outputs of a regression predict of evenly spread samples.
+std::vector<ReportedScatter> scatters_of(const Split& split, const SampleResults& samples) {
+  constexpr std::size_t kMaxOutputs = 4, kMaxPoints = 1500;
+  const auto width = static_cast<std::size_t>(split.source->targets().values);
+  std::vector<ReportedScatter> scatters(std::min(width, kMaxOutputs));
+  TargetRows targets(split);
+  const std::size_t n = samples.loss.size(), count = std::min(n, kMaxPoints);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t position = i * n / count;
+    const std::span<const float> target = targets.values(position);
+    for (std::size_t c = 0; c < scatters.size(); ++c) {
+      const float output = samples.outputs[position * width + c];
+      scatters[c].output = c;
+      if (std::isfinite(output)) scatters[c].points.emplace_back(target[c], output);
+    }
+  }
+  return scatters;
+}
+
 /// Looks at the samples of an evaluated split.
 class SampleChoice {
  public:
@@ -140,7 +159,7 @@ ReportedEvaluation evaluate_for_report(const std::string& folder,
   job.keeps_outputs = !job.keeps_confidence;
   const Checkpoint checkpoint = load_checkpoint(report.checkpoint, job.plan);
   const WeightsChoice chosen = choose_weights(checkpoint, "", job.spec, report.checkpoint);
-  const EvalResult result = evaluate_on_ranks(job, split, report.split, *chosen.params);
+  const EvalResult result = evaluate_with_progress(job, split, report.split, *chosen.params);
   report.weights = chosen.words();
   report.step = header.state.step;
   report.n = result.n;
@@ -150,6 +169,9 @@ ReportedEvaluation evaluate_for_report(const std::string& folder,
   report.outputs = name_of_outputs(job.spec.loss.type);
   report.classes = evaluate_classes(job, split, result);
   report.labels = evaluate_labels(job, split, result);
+  if (job.loss.targets.kind == TargetKind::values) {
+    report.scatters = scatters_of(split, result.samples);
+  }
   SampleChoice(job, split, result.samples).choose(options.samples, report);
   return report;
 }

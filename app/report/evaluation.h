@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/class_tables.h"
@@ -24,6 +25,12 @@ struct ReportedSample {
   std::int64_t side = 0;       ///< of the picture, the longer one
 };
 
+/// Targets and predictions of one output of a regression.
+struct ReportedScatter {
+  std::size_t output = 0;
+  std::vector<std::pair<float, float>> points;  ///< target, prediction; of many samples a part
+};
+
 struct ReportedEvaluation {
   std::string checkpoint, weights;  ///< `weights`: " (moving average)" or nothing
   std::int64_t step = 0;
@@ -37,8 +44,9 @@ struct ReportedEvaluation {
   std::optional<EvaluatedLabels> labels;    ///< absent unless targets are multi-hot
   /// Wrong predictions with the largest outputs; of samples without labels none.
   std::vector<ReportedSample> most_certain;
-  std::vector<ReportedSample> worst;  ///< the largest losses
-  std::int64_t wrong = 0;             ///< predictions, of those that count
+  std::vector<ReportedSample> worst;      ///< the largest losses
+  std::int64_t wrong = 0;                 ///< predictions, of those that count
+  std::vector<ReportedScatter> scatters;  ///< of the first outputs of a regression
 };
 
 struct ReportedEvaluationOptions {

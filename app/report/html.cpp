@@ -38,8 +38,9 @@ std::string html_name(const std::string& name) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80) begins.push_back(i);
   }
-  if (begins.size() <= kMost) return html_text(text);
-  return fmt::format("<span title=\"{}\">{}&#8230;{}</span>", html_text(text),
+  // A name in letters from right to left does not reorder what stands around it.
+  if (begins.size() <= kMost) return "<bdi>" + html_text(text) + "</bdi>";
+  return fmt::format("<bdi title=\"{}\">{}&#8230;{}</bdi>", html_text(text),
                      html_text(text.substr(0, begins[kBeginning])),
                      html_text(text.substr(begins[begins.size() - kEnd])));
 }

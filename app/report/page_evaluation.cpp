@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 
 #include "app/report/html.h"
 #include "app/report/page.h"
+#include "app/report/plots.h"
 
 namespace dpt {
 namespace {
@@ -106,35 +108,58 @@ std::int64_t confusions(const EvaluatedClasses& of, std::size_t label, std::size
   return at == of.report.confusion.end() ? 0 : at->second;
 }
 
-/// A cell is the darker, the larger its part of the label's samples; few mistakes must be seen,
-/// too.
-std::string confusion_cell(std::int64_t count, std::int64_t support, bool is_right) {
+/// Returns a cell, darker for a larger part of the label's samples; few mistakes must be seen, too.
+/// `with_rate`: it also has that part.
+std::string confusion_cell(std::int64_t count, std::int64_t support, bool is_right,
+                           bool with_rate) {
   if (count == 0) return "<td></td>";
   const double part = support > 0 ? static_cast<double>(count) / static_cast<double>(support) : 0.0;
   const double ink = is_right ? part : std::sqrt(part);
-  return fmt::format("<td class=\"{}{}\" style=\"--ink:{:.2f}\">{}</td>",
-                     is_right ? "right" : "wrong", ink > 0.6 ? " deep" : "", ink, count);
+  const std::string rate =
+      with_rate ? fmt::format("<br><small>{:.3g} %</small>", 100 * part) : std::string();
+  return fmt::format("<td class=\"{}{}\" style=\"--ink:{:.2f}\">{}{}</td>",
+                     is_right ? "right" : "wrong", ink > 0.6 ? " deep" : "", ink, count, rate);
+}
+
+/// How a matrix shows the classes over its columns.
+enum class ColumnHeads : std::uint8_t { names, turned_names, numbers };
+
+ColumnHeads column_heads(const std::vector<std::string>& names) {
+  constexpr std::size_t kMostTurned = 12;
+  const bool is_short = std::all_of(names.begin(), names.end(),
+                                    [](const std::string& name) { return name.size() <= 3; });
+  if (is_short) return ColumnHeads::names;
+  return names.size() <= kMostTurned ? ColumnHeads::turned_names : ColumnHeads::numbers;
+}
+
+std::string column_head(const std::string& name, std::size_t c, ColumnHeads heads) {
+  const std::string text = heads == ColumnHeads::numbers ? std::to_string(c) : html_name(name);
+  const bool is_turned = heads == ColumnHeads::turned_names;
+  return fmt::format("<th scope=\"col\"{} title=\"{}\">{}{}{}</th>",
+                     is_turned ? " class=\"turned\"" : "", html_text(name),
+                     is_turned ? "<span>" : "", text, is_turned ? "</span>" : "");
 }
 
 std::string confusion_matrix_html(const EvaluatedClasses& of) {
+  constexpr std::size_t kMostWithRates = 12;
   const std::size_t classes = of.names.size();
-  const bool is_short = std::all_of(of.names.begin(), of.names.end(),
-                                    [](const std::string& name) { return name.size() <= 3; });
-  std::string out =
-      "<h4>Confusion matrix</h4>\n<p class=\"note\">Rows: labels. Columns: predictions.</p>\n"
+  const ColumnHeads heads = column_heads(of.names);
+  const bool with_rates = classes <= kMostWithRates;
+  std::string out = fmt::format(
+      "<h4>Confusion matrix</h4>\n<p class=\"note\">Rows: labels. Columns: predictions.{}</p>\n"
       "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion matrix\">"
-      "<table class=\"confusion\">\n<thead><tr><td></td>";
-  for (std::size_t c = 0; c < classes; ++c) {
-    out += fmt::format("<th scope=\"col\" title=\"{}\">{}</th>", html_text(of.names[c]),
-                       is_short ? html_text(of.names[c]) : std::to_string(c));
-  }
+      "<table class=\"confusion\">\n<thead><tr><td></td>",
+      with_rates ? " Percentages are parts of the label's samples." : "");
+  for (std::size_t c = 0; c < classes; ++c) out += column_head(of.names[c], c, heads);
   out += "</tr></thead>\n<tbody>\n";
   for (std::size_t label = 0; label < classes; ++label) {
-    out += fmt::format("<tr><th scope=\"row\">{}{}</th>",
-                       is_short ? std::string() : fmt::format("<small>{}</small> ", label),
-                       html_name(of.names[label]));
+    out += fmt::format(
+        "<tr><th scope=\"row\">{}{}</th>",
+        heads == ColumnHeads::numbers ? fmt::format("<small>{}</small> ", label) : std::string(),
+        html_name(of.names[label]));
     for (std::size_t c = 0; c < classes; ++c) {
-      out += confusion_cell(confusions(of, label, c), of.report.classes[label].support, label == c);
+      out += confusion_cell(confusions(of, label, c), of.report.classes[label].support, label == c,
+                            with_rates);
     }
     out += "</tr>\n";
   }
@@ -182,8 +207,10 @@ std::string sample_html(const ReportedSample& sample, const std::string& outputs
   if (!is_right) out += fmt::format(" &#8594; {}", html_name(sample.prediction));
   out += "<br><small>";
   if (sample.confidence) out += fmt::format("{} {:.4f}<br>", outputs, *sample.confidence);
-  return out + fmt::format("loss {:.4f}<br>#{}</small></figcaption></figure>\n", sample.loss,
-                           sample.index);
+  out += fmt::format("loss {:.4f}<br>#{}", sample.loss, sample.index);
+  // A tooltip is not on paper, and not on a touch screen.
+  if (!sample.png.empty()) out += "<br><span class=\"path\">" + html_text(sample.file) + "</span>";
+  return out + "</small></figcaption></figure>\n";
 }
 
 std::string samples_html(const std::string& heading, const std::vector<ReportedSample>& samples,
@@ -209,6 +236,17 @@ std::string evaluation_summary(const ReportedEvaluation& of) {
   return out + ".</p>\n";
 }
 
+std::string plots_html(const ReportedEvaluation& of) {
+  std::string plots;
+  if (of.classes && !of.classes->calibration.empty()) {
+    plots += reliability_plot(of.classes->calibration);
+  }
+  for (const ReportedScatter& scatter : of.scatters) {
+    if (!scatter.points.empty()) plots += scatter_plot(scatter, of.scatters.size() > 1);
+  }
+  return plots.empty() ? plots : "<div class=\"squares\">\n" + plots + "</div>\n";
+}
+
 std::string evaluation_html(const ReportedEvaluation& of) {
   std::string out = evaluation_summary(of);
   out += samples_html("Most certain mistakes", of.most_certain, of.outputs);
@@ -220,6 +258,7 @@ std::string evaluation_html(const ReportedEvaluation& of) {
            "</div><div>\n" + scores_html(*of.classes) + "</div></div>\n";
   }
   if (of.labels) out += labels_html(*of.labels);
+  out += plots_html(of);
   return out;
 }
 

@@ -12,6 +12,16 @@
 namespace dpt {
 namespace {
 
+/// Returns the name of a result, which may be broken after '/' and '_'.
+std::string name_of_measure(const std::string& name) {
+  std::string html;
+  for (const char c : html_text(name)) {
+    html += c;
+    if (c == '/' || c == '_') html += "<wbr>";
+  }
+  return html;
+}
+
 constexpr const char* kNone = "-";
 
 std::string count_text(std::int64_t count) {
@@ -181,7 +191,7 @@ std::string runs_section(const std::vector<ReportedRun>& runs) {
     numbers.push_back(run.history.facts.results);
   }
   for (const std::string& name : measures_in(numbers)) {
-    std::vector<std::string> cells = {html_text(name)};
+    std::vector<std::string> cells = {name_of_measure(name)};
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const auto value = number_at(numbers, i, name);
       cells.push_back(value ? fmt::format("{:.6g}", *value) : kNone);

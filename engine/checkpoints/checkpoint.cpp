@@ -138,7 +138,7 @@ void check_undamaged(const SafetensorsFile& file, Integrity integrity) {
   const bool has_best = good.empty() && defect_of(best).empty();
   fail(ErrorKind::data, "{}: {}; {}", file.path(),
        integrity == Integrity::mismatch
-           ? "is damaged: its bytes do not match its checksum"
+           ? "the file is damaged: its bytes do not match its checksum"
            : "expected a checkpoint with the checksum 'dpt.integrity', found none",
        !good.empty() ? fmt::format("the newest good one in its folder is {}", file_name(good))
        : has_best ? fmt::format("there is no good checkpoint in its folder, but {} is good", best)

@@ -243,7 +243,12 @@ AtomicFile::AtomicFile(HeldPath path)
   // A left-over of a crash, or something planted there: never written through.
   unlink_entry(temporary_);
   file_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
-  if (!file_.is_open()) fail_at("create its temporary file", errno);
+  if (!file_.is_open()) {
+    fail(ErrorKind::data,
+         "{}: cannot create a temporary file in its folder: {}; a file that was there before is "
+         "unchanged",
+         path_.text(), reason(errno));
+  }
   remove_ = true;
 }
 

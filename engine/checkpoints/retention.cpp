@@ -46,7 +46,7 @@ std::string defect_of(const HeldPath& path, Integrity integrity) {
     case Integrity::good:
       return {};
     case Integrity::mismatch:
-      return path.text() + ": is damaged: its bytes do not match its checksum";
+      return path.text() + ": the file is damaged: its bytes do not match its checksum";
     case Integrity::absent:
       break;
   }

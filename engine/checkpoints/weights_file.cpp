@@ -124,7 +124,8 @@ class WeightsLoader {
 
   WeightsReport load() {
     if (file_.check_integrity() == Integrity::mismatch) {
-      fail(ErrorKind::data, "{}: is damaged: its bytes do not match its checksum", file_.path());
+      fail(ErrorKind::data, "{}: the file is damaged: its bytes do not match its checksum",
+           file_.path());
     }
     choose_average();
     map_names();

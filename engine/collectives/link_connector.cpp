@@ -252,7 +252,7 @@ bool LinkConnector::judge_greeting(Candidate& candidate) {
 
 bool LinkConnector::judge_answer(Candidate& candidate) {
   if (!same_secret(candidate.received, proof(ProofRole::accepts, options_.rank, candidate.rank))) {
-    return give_up(candidate, "what listens there does not know the token of this run");
+    return give_up(candidate, "the program that listens there does not know the token of this run");
   }
   accept_as(candidate.rank, candidate);
   return false;

@@ -26,6 +26,7 @@ std::map<std::string, std::string> metadata_of(const ExportFacts& facts) {
     metadata["mean"] = list(facts.mean);
     metadata["std"] = list(facts.stddev);
   }
+  metadata["exif_orientation"] = facts.turns_upright ? "apply" : "ignore";
   metadata["transforms"] = json_text(facts.transforms);
   if (!facts.other_model.empty()) metadata["other_model"] = facts.other_model;
   return metadata;

@@ -25,7 +25,8 @@ struct ExportFacts {
   /// Transforms of the evaluation as JSON, a list of `{"type": "Resize", "size": [256]}`; also the
   /// Resize that dpt applies where they give pictures no size.
   nlohmann::ordered_json transforms = nlohmann::ordered_json::array();
-  std::string other_model;  ///< difference from the checkpoint's model; empty if none
+  bool turns_upright = true;  ///< pictures, by their Exif orientation
+  std::string other_model;    ///< difference from the checkpoint's model; empty if none
 };
 
 /// The facts as texts, lists as JSON (docs/export.md). No key begins with "dpt.": in a safetensors

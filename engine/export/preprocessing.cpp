@@ -14,6 +14,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Types of ONNX, as Cast names them.
+constexpr std::int64_t kInt64 = 7, kDouble = 11;
+
 /// Height or width: a number where it is known, and else a value of the graph, int64 (1).
 struct Extent {
   std::optional<std::int64_t> known;
@@ -35,6 +38,7 @@ class PreprocessingWriter {
     if (type == "Resize") return resize(transform);
     if (type == "CenterCrop") return center_crop(size_of(transform.at("size")));
     if (type == "Pad") return pad(transform);
+    if (type == "Letterbox") return letterbox(transform);
     fail(ErrorKind::usage,
          "--include-preprocessing: data.transforms.eval has {}, which an ONNX model cannot "
          "express: export without it, and apply it before the model",
@@ -184,15 +188,42 @@ class PreprocessingWriter {
     if (sides.size() == 2) sides = {sides[0], sides[1], sides[0], sides[1]};
     const Extent left = constant(sides[0]), top = constant(sides[1]);
     const Extent right = constant(sides[2]), bottom = constant(sides[3]);
-    // A fill of several channels is taken off first, so that all are padded with 0.
-    const std::vector<float> fill = list_of<float>(transform.value("fill", Json::array({0})));
-    const bool is_constant = mode == "constant";
-    if (!is_constant || fill.size() == 1) {
-      return pad_sides(top, left, bottom, right, mode, fill[0]);
-    }
+    if (mode == "constant") return pad_filled(transform, top, left, bottom, right);
+    pad_sides(top, left, bottom, right, mode, 0.0F);
+  }
+
+  /// Resizes the picture until it just fits in, in double, and fills the rest on both sides of it.
+  void letterbox(const Json& transform) {
+    const auto [height, width] = size_of(transform.at("size"));
+    const auto real = [&](const Extent& extent) {
+      return writer_.op("Cast", {value_of(extent)}, {{"to", kDouble}});
+    };
+    const std::string h = real(height_), w = real(width_);
+    const std::string scale = writer_.op("Min", {writer_.op("Div", {real(constant(height)), h}),
+                                                 writer_.op("Div", {real(constant(width)), w})});
+    // Round rounds halves to even numbers, as Python does.
+    const auto scaled = [&](const std::string& side) {
+      const std::string size = writer_.op("Round", {writer_.op("Mul", {side, scale})});
+      return greatest({{}, writer_.op("Cast", {size}, {{"to", kInt64}})}, constant(1));
+    };
+    resize_to(scaled(h), scaled(w), "bilinear");
+    const Extent more_h = subtract(constant(height), height_);
+    const Extent more_w = subtract(constant(width), width_);
+    const Extent top = divide(more_h, constant(2)), left = divide(more_w, constant(2));
+    pad_filled(transform, top, left, subtract(more_h, top), subtract(more_w, left));
+    height_ = constant(height);
+    width_ = constant(width);
+  }
+
+  /// Pads with `fill`: a value of all channels, or one for each.
+  void pad_filled(const Json& transform, const Extent& top, const Extent& left,
+                  const Extent& bottom, const Extent& right) {
+    const std::vector<float> fill = list_of<float>(transform.at("fill"));
+    if (fill.size() == 1) return pad_sides(top, left, bottom, right, "constant", fill[0]);
+    // They are taken off first, so that all are padded with 0.
     const std::string fills = writer_.floats({static_cast<std::int64_t>(fill.size()), 1, 1}, fill);
     pixels_ = writer_.op("Sub", {pixels_, fills});
-    pad_sides(top, left, bottom, right, mode, 0.0F);
+    pad_sides(top, left, bottom, right, "constant", 0.0F);
     pixels_ = writer_.op("Add", {pixels_, fills});
   }
 

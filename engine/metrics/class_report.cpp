@@ -1,6 +1,5 @@
 #include "engine/metrics/class_report.h"
 
-#include <array>
 #include <cmath>
 
 namespace dpt {
@@ -47,30 +46,37 @@ ClassReport make_class_report(std::span<const std::int32_t> labels,
   return report;
 }
 
-double calibration_error(std::span<const std::int32_t> labels,
-                         std::span<const std::int32_t> predictions,
-                         std::span<const float> probabilities) {
-  struct Bin {
-    double right = 0, probability = 0;
-  };
-  std::array<Bin, kCalibrationBins> bins;
+std::vector<CalibrationBin> calibration_bins(std::span<const std::int32_t> labels,
+                                             std::span<const std::int32_t> predictions,
+                                             std::span<const float> probabilities) {
+  std::vector<CalibrationBin> bins(kCalibrationBins);
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    const auto probability = static_cast<double>(probabilities[i]);
-    if (std::isnan(probability)) return NAN;
+    if (std::isnan(probabilities[i])) return {};
     // Bounds in fp32, as the probabilities are: 0.2 belongs to the bin that ends with it.
     std::size_t place = 0;
     while (place + 1 < bins.size() &&
            probabilities[i] > static_cast<float>(place + 1) / kCalibrationBins) {
       ++place;
     }
-    Bin& bin = bins[place];
+    CalibrationBin& bin = bins[place];
+    ++bin.samples;
     bin.right += labels[i] == predictions[i] ? 1 : 0;
-    bin.probability += probability;
+    bin.probability += static_cast<double>(probabilities[i]);
   }
+  return bins;
+}
+
+double calibration_error(std::span<const std::int32_t> labels,
+                         std::span<const std::int32_t> predictions,
+                         std::span<const float> probabilities) {
+  const std::vector<CalibrationBin> bins = calibration_bins(labels, predictions, probabilities);
+  if (bins.empty() || labels.empty()) return NAN;
   // A bin's part of the samples times |right / samples of it - probability / samples of it|.
   double sum = 0;
-  for (const Bin& bin : bins) sum += std::abs(bin.right - bin.probability);
-  return labels.empty() ? NAN : sum / static_cast<double>(labels.size());
+  for (const CalibrationBin& bin : bins) {
+    sum += std::abs(static_cast<double>(bin.right) - bin.probability);
+  }
+  return sum / static_cast<double>(labels.size());
 }
 
 }  // namespace dpt

@@ -11,8 +11,9 @@
 
 namespace dpt {
 
-/// Of a class: TP samples of it were predicted to be, FP others were, and FN of it were not. A
-/// quotient whose divisor is 0 is 0, as in scikit-learn's classification_report.
+/// Scores of a class. TP of its samples were predicted as this class, FN as another, and FP samples
+/// of other classes were predicted as this class. A quotient whose divisor is 0 is 0, as in
+/// scikit-learn's classification_report.
 struct ClassScores {
   double precision = 0;          ///< TP / (TP + FP)
   double recall = 0;             ///< TP / (TP + FN)
@@ -35,6 +36,17 @@ ClassReport make_class_report(std::span<const std::int32_t> labels,
                               std::span<const std::int32_t> predictions, std::int64_t classes);
 
 inline constexpr int kCalibrationBins = 15;
+
+/// The samples whose prediction has a probability in ((m-1)/M, m/M], M = kCalibrationBins.
+struct CalibrationBin {
+  std::int64_t samples = 0, right = 0;
+  double probability = 0;  ///< sum over the samples
+};
+
+/// Returns the M bins of the samples that count, or none if a probability is NaN.
+std::vector<CalibrationBin> calibration_bins(std::span<const std::int32_t> labels,
+                                             std::span<const std::int32_t> predictions,
+                                             std::span<const float> probabilities);
 
 /// The expected calibration error: the samples are put into bins ((m-1)/M, m/M] by the probability
 /// of their prediction, and |accuracy - mean probability| of the bins is averaged by their numbers

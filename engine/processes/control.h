@@ -1,7 +1,7 @@
-// The control channel: one TCP connection from every process to rank 0, beside those that carry
-// gradients. It brings the processes together, compares what they say of themselves, carries their
-// heartbeats, and tells all of them when one is lost, stalls or fails, within five seconds. No
-// collective is trusted to notice.
+// The control channel: one TCP connection from every process to rank 0, in addition to those that
+// carry gradients. It brings the processes together, compares what they say of themselves, carries
+// their heartbeats, and tells all of them when one is lost, stalls or fails, within five seconds.
+// No collective is trusted to notice.
 //
 // Rank 0 listens on one interface: the loopback where all processes are on one machine, else that
 // of its address as the coordinator. Both ends of a connection first prove that they know the token
@@ -32,9 +32,9 @@ namespace dpt {
 struct WorldFailure {
   int rank = -1;     ///< the process that was lost, stalled or failed
   std::string text;  ///< names rank, host, step and operation, and the cause
-  /// Its process is gone, or does not answer: it did not say so itself.
+  /// True if the process is gone or does not answer, so that others report it.
   bool is_lost = false;
-  /// With which it ends, if it said so itself (an ErrorKind); 0 otherwise.
+  /// Exit code that the process announced (an ErrorKind), or 0.
   int exit_code = 0;
 
   /// Returns the kind of error that the other processes end with: that of the cause, or
@@ -42,8 +42,8 @@ struct WorldFailure {
   ErrorKind kind() const;
 };
 
-/// What a process says of its run before it joins, where the run has neither a name (World::job)
-/// nor a token: then nothing else distinguishes two runs on the same port. Empty texts: unknown.
+/// Identity of a run without a name (World::job) and without a token, which a process shows before
+/// it joins: nothing else distinguishes two runs on the same port. Empty texts: unknown.
 struct RunIdentity {
   std::string title;    ///< for messages: command and config
   std::string options;  ///< digest of the command and its overrides
@@ -79,16 +79,15 @@ class ControlChannel {
     /// second.
     std::function<int()> requested_stop;
     std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
-    /// A process that makes no progress for so long has stalled (train.stall_timeout); until it is
-    /// known (set_stall_timeout), that of the default, and one that says nothing for as long as
-    /// join_timeout is lost.
+    /// Time without progress after which a process has stalled (train.stall_timeout); the default
+    /// until it is known (set_stall_timeout). A process that is silent for join_timeout is lost.
     std::chrono::milliseconds stall_timeout = std::chrono::minutes(10);
-    /// Beats are sent so often. Tests shorten it.
+    /// Time between two beats. Tests shorten it.
     std::chrono::milliseconds beat_every = std::chrono::milliseconds(250);
-    /// A machine whose connection answers nothing for so long is gone (TCP_USER_TIMEOUT): a stopped
-    /// process' machine still answers.
+    /// Time without an answer after which a machine is gone (TCP_USER_TIMEOUT): the machine of a
+    /// stopped process still answers.
     std::chrono::milliseconds network_timeout = std::chrono::seconds(4);
-    /// Gets lines for the user, on rank 0, from the channel's thread: refused connections.
+    /// Receives lines for the user, on rank 0, from the channel's thread: refused connections.
     std::function<void(const std::string&)> warn;
   };
 
@@ -97,7 +96,7 @@ class ControlChannel {
   /// ErrorKind::usage where two say the same rank, or another size, or the token is wrong. Throws
   /// JoinFailed with what another process said of a failure, and StopRequested.
   static std::unique_ptr<ControlChannel> join(const World& world, const Options& options);
-  /// Without leave(), the others take this process for lost.
+  /// The others take this process for lost unless it called leave().
   ~ControlChannel();
   ControlChannel(const ControlChannel&) = delete;
 
@@ -126,13 +125,13 @@ class ControlChannel {
   /// wait for anything, nor call on_failure. It replaces the one of before, which does not run any
   /// more when this returns; null takes it away.
   void on_failure(std::function<void(const WorldFailure&)> callback);
-  /// Nothing while all is well. Any thread.
+  /// Returns the failure, or nothing while all is well. Any thread.
   std::optional<WorldFailure> failure() const;
-  /// The same, waiting for it up to `timeout`: a broken link is noticed before its cause arrives.
+  /// Waits up to `timeout` for it: a broken link is noticed before its cause arrives.
   std::optional<WorldFailure> wait_for_failure(std::chrono::milliseconds timeout) const;
 
   /// Tells all processes that this one failed, and why; the first cause wins. Any thread, any
-  /// number of times. `exit_code`: with which it ends. Returns when it is sent, or cannot be.
+  /// number of times. `exit_code`: the one it ends with. Returns when it is sent, or cannot be.
   void fail(const std::string& text, int exit_code) noexcept;
 
   /// Collective, at the end: from then on a connection that ends is no loss, and failure() stays

@@ -23,19 +23,19 @@
 namespace dpt::control {
 namespace {
 
-// Between two rounds of attempts.
+// Pause between two rounds of attempts.
 constexpr std::chrono::milliseconds kPause{100};
-// What listens on a port has this long to answer, or an eighth of join_timeout if that is shorter.
+// Time that a listener has to answer; an eighth of join_timeout if that is shorter.
 constexpr std::chrono::milliseconds kLongestAttempt{5000};
-// After a stop of this process was requested.
+// Time to tell the others that a stop of this process was requested.
 constexpr std::chrono::milliseconds kTimeToTell{500};
-// Of an answer that says why a process cannot join.
+// Maximum length of an answer that says why a process cannot join, in bytes.
 constexpr std::size_t kMostAnswered = std::size_t{64} << 10;
 constexpr const char* kRefused = "refused: ";
 // Maximum length of the reason for which a listener refuses this process.
 constexpr std::size_t kLongestReason = 1000;
 
-/// The addresses of rank 0's machine; empty, with the reason, where its name is not known (yet).
+/// Returns the addresses of rank 0's machine; none, and the reason, if its name is not known (yet).
 std::vector<asio::ip::address> addresses_of_rank_0(const World& world, asio::io_context& io,
                                                    std::string& why) {
   if (world.local_size == world.size) return {asio::ip::address_v4::loopback()};
@@ -46,7 +46,7 @@ std::vector<asio::ip::address> addresses_of_rank_0(const World& world, asio::io_
   const auto found = resolver.resolve(world.coordinator, "", failure);
   std::vector<asio::ip::address> addresses;
   if (failure) {
-    // Of a container or a minimal system without /etc/hosts. RFC 6761, 6.3: always the loopback.
+    // Containers and minimal systems may lack /etc/hosts. RFC 6761, 6.3: always the loopback.
     if (world.coordinator == "localhost") return {asio::ip::address_v4::loopback()};
     why =
         fmt::format("the name '{}' of rank 0's machine: {}", world.coordinator, failure.message());
@@ -196,7 +196,7 @@ std::shared_ptr<tcp::socket> connect(asio::io_context& io, const tcp::endpoint& 
   } else if (error->value()) {
     why = error->value().message();
   } else if (socket->local_endpoint(ignored) == socket->remote_endpoint(ignored)) {
-    // Where nobody listens, a socket may be connected to itself.
+    // A socket may be connected to itself if nobody listens.
     why = "Connection refused";
   }
   return why.empty() ? socket : nullptr;
@@ -228,9 +228,10 @@ Attempt attempt(asio::io_context& io, const tcp::endpoint& endpoint,
   connection->send(Introduction::greeting(talk->handshake.nonce_of_process));
   run_until(io, time, limit, [&] { return talk->is_over; });
   if (!talk->is_over) {
-    result.why = "what listens there does not answer";
+    result.why = "the program that listens there does not answer";
   } else if (!talk->why.empty()) {
-    result.why = "what listens there is not dpt, or another version of it: " + talk->why;
+    result.why =
+        "the program that listens there is not dpt, or another version of it: " + talk->why;
   }
   result.answer = talk->answer;
   result.is_proven = result.why.empty() &&
@@ -239,8 +240,8 @@ Attempt attempt(asio::io_context& io, const tcp::endpoint& endpoint,
   return result;
 }
 
-/// The connection, if this process is welcome; else `why` says why not. Throws where it makes no
-/// sense to try again: only what has proven that it is rank 0 of this run can say so.
+/// Returns the connection if this process is welcome; otherwise `why` has the reason. Throws if
+/// another attempt is useless, which only a proven rank 0 of this run can say.
 std::optional<Reached> judge(Attempt& made, bool& was_refused) {
   if (!made.why.empty()) return std::nullopt;
   const std::string type = text_in(made.answer, "type");
@@ -257,7 +258,7 @@ std::optional<Reached> judge(Attempt& made, bool& was_refused) {
     was_refused = true;
     made.why = kRefused + why;
   } else if (type == "welcome" || type == "failure") {
-    made.why = "what listens there does not know the token of this run (DPT_TOKEN)";
+    made.why = "the program that listens there does not know the token of this run (DPT_TOKEN)";
   }
   return std::nullopt;
 }
@@ -322,10 +323,11 @@ Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoi
   const auto mine = std::make_shared<const Introduction>(world, options.run);
   const std::size_t length = mine->hello(mine->begin())->size();
   if (length > kMostUnknown) {
-    fail(ErrorKind::usage,
-         "rank {}: what it has to say of itself is {} bytes long, at most {} are allowed: shorten "
-         "the job's name",
-         world.rank, length, kMostUnknown);
+    fail(
+        ErrorKind::usage,
+        "rank {}: expected an introduction to rank 0 (host, job, command) of up to {} bytes, found "
+        "{}: shorten the job's name",
+        world.rank, kMostUnknown, length);
   }
   JoinTime time(options);
   const auto limit = std::min<std::chrono::milliseconds>(kLongestAttempt, options.join_timeout / 8);
@@ -358,7 +360,7 @@ Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoi
       made.connection.reset();
       std::string& outcome = outcomes[text_of(endpoint)];
       if (outcome.starts_with(kRefused) && !made.why.starts_with(kRefused)) continue;
-      outcome = made.why.empty() ? "what listens there is not dpt" : made.why;
+      outcome = made.why.empty() ? "the program that listens there is not dpt" : made.why;
     }
     std::this_thread::sleep_until(time.after(kPause));
   } while (!time.is_over());

@@ -37,8 +37,8 @@ ProcessStat stat_of(pid_t pid) {
   return result;
 }
 
-/// What all tasks of one MPICH job on this machine have in common: its launcher makes each task a
-/// session of its own, and is the parent of these, even where a shell script starts dpt.
+/// Returns a name that all tasks of one MPICH job on this machine share: its launcher makes each
+/// task a session of its own, and is the parent of these, even if a shell script starts dpt.
 std::string job_of_parent() {
   const pid_t session = stat_of(getpid()).session;
   pid_t ancestor = getppid();
@@ -50,7 +50,7 @@ std::string job_of_parent() {
   return fmt::format("user {}, process {}", getuid(), ancestor);
 }
 
-/// Where MPI's processes meet: on several machines, MPI itself would have to be asked.
+/// Sets the address where MPI's processes meet; on several machines only MPI itself knows it.
 void set_mpi_coordinator(World& world, const Environment& environment, const char* example) {
   if (world.alone() || set_coordinator(world, environment)) return;
   fail(ErrorKind::usage,
@@ -155,7 +155,7 @@ std::optional<World> from_open_mpi(const Environment& environment) {
   world.launcher = kWho;
   read_place(world, environment, kWho, kNames);
   read_local_place(world, environment, kWho, kNames);
-  // Of version 5, and of 4 (whose PMIx is not seen in the environment of all builds).
+  // Names of version 5, and of 4 (whose PMIx is not seen in the environment of all builds).
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
     if (world.job.empty()) world.job = env_text(environment, name);
   }

@@ -172,6 +172,18 @@ std::string problem_of_url(const std::string& url) {
          "HF_TOKEN gives access to private repositories of the hub (hf://)";
 }
 
+/// Returns the problem of a path that begins with $NAME, as shells write variables, if there is
+/// such a variable; else an empty text.
+std::string shell_variable_problem(const std::string& text) {
+  if (text.size() < 2 || text[0] != '$' || text[1] == '{') return {};
+  const std::string name = text.substr(1, text.find('/') - 1);
+  if (!is_variable_name(name) || std::getenv(name.c_str()) == nullptr) return {};
+  return fmt::format(
+      "expected a path, found one that begins with '${0}': a variable is written ${{{0}}}; write "
+      "./${0} for a name that begins with '$'",
+      name);
+}
+
 void finish(ExpandedPath& result, bool takes_url) {
   if (!result.problem.empty()) return;
   if (is_url(result.path)) {
@@ -193,6 +205,7 @@ bool is_remote(std::string_view text) {
 
 ExpandedPath expand_variables(const std::string& text, bool takes_url) {
   ExpandedPath result = Expansion(text).expand();
+  if (result.problem.empty()) result.problem = shell_variable_problem(text);
   finish(result, takes_url);
   return result;
 }

@@ -168,8 +168,8 @@ ObjectTable val_split_table() {
   using S = ValSplitSpec;
   return object_table<S>(
       "val_split",
-      "Which training samples are held out for validation, chosen by the seed alone: the same ones "
-      "on any devices and after a resume. count, or fraction, or fold.",
+      "Training samples that are held out for validation: count, fraction or fold. The seed alone "
+      "chooses them, so they are the same on any devices and after a resume.",
       {field("count", &S::count, "Number of samples; a plain number for val_split is this one.")
            .at_least(0),
        field("fraction", &S::fraction,
@@ -360,12 +360,13 @@ SpecTables::SpecTables(const Catalog& catalog)
                     "chosen.")
            .or_plain("count"),
        field("shuffle", &DataSpec::shuffle, "Shuffle the training samples anew in each epoch."),
-       field("sampler", &DataSpec::sampler,
-             "How often an epoch, which has as many samples as there are for training, sees which. "
-             "uniform: each once. balanced: every class as often as the others, however many "
-             "samples it has; those of a class take turns, also from epoch to epoch, and a sample "
-             "that comes more than once in an epoch is augmented anew each time. Needs class "
-             "labels."),
+       field(
+           "sampler", &DataSpec::sampler,
+           "How often each training sample is drawn per epoch. An epoch always has as many draws "
+           "as there are training samples. uniform: each sample once. balanced: each class "
+           "equally often, however many samples it has; the samples of a class take turns, also "
+           "from epoch to epoch, and a sample that is drawn more than once is augmented anew each "
+           "time. Needs class labels."),
        field(
            "workers", &DataSpec::workers,
            "Threads of a process that decode samples, for all of its replicas, where the format "
@@ -389,7 +390,7 @@ SpecTables::SpecTables(const Catalog& catalog)
            "ends the run.")
            .changeable(),
        field("max_bad_samples", &DataSpec::max_bad_samples,
-             "With skip: the run ends when a process has met more than so many.")
+             "With skip: the run ends when a process has met more bad samples than this.")
            .at_least(1)
            .changeable(),
        field("exif_orientation", &DataSpec::exif_orientation,
@@ -493,12 +494,13 @@ SpecTables::SpecTables(const Catalog& catalog)
            .required()
            .range(1, 1'000'000)
            .changeable(),
-       field("on_more_epochs", &TrainSection::on_more_epochs,
-             "What the learning-rate schedule does when a resumed run has more epochs than before. "
-             "stretch: it is fitted to all epochs, so that the learning rate may jump. hold: it "
-             "ends where it ended, and the learning rate of its last step is kept. restart: after "
-             "its end it begins again, warm-up included, and spans the new epochs. If it is not "
-             "given, a change of epochs that changes the learning rate is refused.")
+       field(
+           "on_more_epochs", &TrainSection::on_more_epochs,
+           "The learning-rate schedule of a resumed run that has more epochs than before. stretch: "
+           "the schedule is fitted to all epochs, so the learning rate may jump. hold: the "
+           "schedule ends where it ended before, and the learning rate of its last step is kept. "
+           "restart: the schedule begins again after its end, warm-up included, and spans the new "
+           "epochs. By default, a change of epochs that changes the learning rate is refused.")
            .changeable(),
        field("shards", &TrainSection::shards,
              "auto: fast mode. A number N: exact mode with N shards, bit-identical on any number "

@@ -148,7 +148,8 @@ std::vector<float> rows_of(const std::vector<float>& outputs,
 
 std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, Replica& replica,
                                                 const Job& job, const Split& split,
-                                                const std::string& name) {
+                                                const std::string& name,
+                                                const EvaluationProgress& progress) {
   Loader::Options options = loader_options(job);
   options.sampling.shuffle = false;
   Split readable = split;
@@ -162,8 +163,8 @@ std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, 
   EvalResult result;
   result.split = name;
   result.n = split.size();
-  result.samples =
-      replica.evaluate(*readable.source, split.indices, loader, wants_stop, left_out.get());
+  result.samples = replica.evaluate(*readable.source, split.indices, loader, wants_stop,
+                                    left_out.get(), progress);
   if (result.samples.interrupted) return std::nullopt;
   count_left_out(split, result);
   measure(job, split, result);
@@ -171,17 +172,17 @@ std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, 
 }
 
 EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
-                          const std::string& name) {
-  return *evaluate_split_unless({}, replica, job, split, name);
+                          const std::string& name, const EvaluationProgress& progress) {
+  return *evaluate_split_unless({}, replica, job, split, name, progress);
 }
 
 EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
-                             const std::vector<float>& params) {
+                             const std::vector<float>& params, const EvaluationProgress& progress) {
   EvalResult result;
   run_ranks(job, [&](Backend& backend, Communicator& communicator) {
     Replica replica(backend, communicator, job);
     replica.set_params(params);
-    EvalResult mine = evaluate_split(replica, job, split, name);
+    EvalResult mine = evaluate_split(replica, job, split, name, progress);
     if (communicator.rank() == job.first_rank()) result = std::move(mine);
   });
   return result;

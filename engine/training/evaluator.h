@@ -36,17 +36,19 @@ std::vector<float> rows_of(const std::vector<float>& outputs,
 /// Evaluates the replica's present weights; every rank calls it and gets the whole result. The sums
 /// are taken in double over samples in data set order, so they do not depend on the devices.
 EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
-                          const std::string& name);
+                          const std::string& name, const EvaluationProgress& progress = {});
 
 /// The same, unless `wants_stop` says on any rank that it is to end before: then nothing, on all.
 std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, Replica& replica,
                                                 const Job& job, const Split& split,
-                                                const std::string& name);
+                                                const std::string& name,
+                                                const EvaluationProgress& progress = {});
 
 /// The split with these weights, by all ranks of the job, each on its device; the same on each of
 /// its processes.
 EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
-                             const std::vector<float>& params);
+                             const std::vector<float>& params,
+                             const EvaluationProgress& progress = {});
 
 /// The split of a job by name, as evaluations see it. Throws ErrorKind::usage when it is
 /// unknown, ErrorKind::data when it is empty.

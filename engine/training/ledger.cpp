@@ -47,8 +47,9 @@ std::string advice_on(LedgerPart part, const Job& job) {
     case LedgerPart::upload:
       return "send fewer bytes to the device: smaller samples, or u8 in place of f32";
     case LedgerPart::sum:
-      return "give each replica more work per sum (data.batch_size), or use fewer replicas; it "
-             "includes waiting for slower replicas (device_weights)";
+      return "the replicas add up their gradients after each step: give each more work per step "
+             "(data.batch_size), or use fewer replicas; it includes waiting for slower replicas "
+             "(device_weights)";
     case LedgerPart::evaluation:
       return job.splits.val.size() > 0
                  ? "validate on fewer samples (data.val_split)"

@@ -4,7 +4,6 @@
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +24,7 @@
 #include "engine/training/run_log.h"
 #include "kernels/error.h"
 #include "kernels/message_writer.h"
+#include "kernels/terminal.h"
 
 namespace dpt {
 
@@ -38,18 +38,14 @@ struct Terminal : spdlog::sinks::base_sink<std::mutex> {
 
   void draw(const std::string& line) {
     const std::lock_guard lock(mutex_);
+    const std::string before = bar.empty() ? "\r\x1b[K" : removal();
     bar = line;
-    stderr_writer().write_if_ready("\r\x1b[K" + bar);
+    stderr_writer().write_if_ready(before + bar);
   }
   void erase() {
     const std::lock_guard lock(mutex_);
-    if (!bar.empty()) stderr_writer().write_if_ready("\r\x1b[K");
+    if (!bar.empty()) stderr_writer().write_if_ready(removal());
     bar.clear();
-  }
-  int width() const {
-    winsize size{};
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-    return 80;
   }
 
  protected:
@@ -57,10 +53,27 @@ struct Terminal : spdlog::sinks::base_sink<std::mutex> {
     if (is_silent) return;
     spdlog::memory_buf_t formatted;
     formatter_->format(message, formatted);
-    const std::string text(formatted.data(), formatted.size());
-    stderr_writer().write(bar.empty() ? text : "\r\x1b[K" + text + bar);
+    const std::string text = highlighted({formatted.data(), formatted.size()});
+    stderr_writer().write(bar.empty() ? text : removal() + text + bar);
   }
   void flush_() override {}
+
+ private:
+  /// Returns a message with the colours of a terminal.
+  static std::string highlighted(const std::string& message) {
+    if (!has_colours(STDERR_FILENO)) return message;
+    constexpr std::string_view kBest = "(best)";
+    std::string text = with_coloured_kind(message);
+    const std::size_t at = text.find(kBest);
+    if (text.starts_with("epoch ") && at != std::string::npos) {
+      text.replace(at, kBest.size(), coloured(kBest, TextColour::green, true));
+    }
+    return text;
+  }
+
+  std::string removal() const {
+    return erasure(display_columns(bar), terminal_columns(STDERR_FILENO));
+  }
 };
 
 /// Sink that appends to a file at a place.
@@ -78,25 +91,54 @@ struct MessageFile : spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
-/// Returns the bar in up to `room` columns.
-std::string bar_line(double done_fraction, const std::vector<std::string>& parts,
-                     std::size_t room) {
-  constexpr std::size_t kMaxCells = 24, kMinCells = 8, kFrame = 3;
-  for (std::size_t first = 0; first < parts.size(); ++first) {
-    std::string text = fmt::format(
-        "{}", fmt::join(parts.begin() + static_cast<std::ptrdiff_t>(first), parts.end(), "  "));
-    const bool is_last = first + 1 == parts.size();
-    if (text.size() > room && !is_last) continue;
-    if (text.size() + kFrame + kMinCells > room) return text.substr(0, room);
-    const std::size_t cells = std::min(kMaxCells, room - text.size() - kFrame);
-    const auto full =
-        static_cast<std::size_t>(std::clamp(done_fraction, 0.0, 1.0) * static_cast<double>(cells));
-    return "[" + std::string(full, '=') + std::string(cells - full, ' ') + "] " + text;
+/// Returns true if the terminal breaks its lines anew when it becomes narrower. Terminals that cut
+/// them say who they are.
+bool is_reflowing() {
+  const char* terminal = std::getenv("TERM");
+  return !std::getenv("XTERM_VERSION") && !std::getenv("STY") &&
+         (!terminal || std::string_view(terminal) != "linux");
+}
+
+std::string joined(const std::vector<StatusPart>& parts, const std::vector<std::size_t>& chosen,
+                   const char* between) {
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (chosen[i] < parts[i].forms.size()) texts.push_back(parts[i].forms[chosen[i]]);
   }
-  return {};
+  return fmt::format("{}", fmt::join(texts, between));
 }
 
 }  // namespace
+
+std::string bar_line(double done_fraction, const std::vector<StatusPart>& parts, std::size_t room) {
+  constexpr std::size_t kMaxCells = 24, kMinCells = 8, kFrame = 3;
+  std::vector<std::size_t> chosen(parts.size(), 0);
+  std::string text = joined(parts, chosen, "  ");
+  while (display_columns(text) > room) {
+    // The least important part that is still shown.
+    std::size_t shortened = parts.size();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const bool is_shown = chosen[i] < parts[i].forms.size();
+      if (is_shown &&
+          (shortened == parts.size() || parts[i].importance < parts[shortened].importance)) {
+        shortened = i;
+      }
+    }
+    ++chosen[shortened];
+    text = joined(parts, chosen, "  ");
+  }
+  const std::size_t used = display_columns(text);
+  if (used + kFrame + kMinCells > room) return text;
+  const std::size_t cells = std::min(kMaxCells, room - used - kFrame);
+  const auto full =
+      static_cast<std::size_t>(std::clamp(done_fraction, 0.0, 1.0) * static_cast<double>(cells));
+  return "[" + std::string(full, '=') + std::string(cells - full, ' ') + "] " + text;
+}
+
+std::string erasure(std::size_t used, std::size_t columns) {
+  const std::size_t rows = used > columns && is_reflowing() ? (used - 1) / columns : 0;
+  return rows == 0 ? "\r\x1b[K" : fmt::format("\r\x1b[{}A\x1b[J", rows);
+}
 
 struct Progress::Impl {
   std::shared_ptr<Terminal> terminal = std::make_shared<Terminal>();
@@ -106,8 +148,7 @@ struct Progress::Impl {
 };
 
 bool stderr_redraws() {
-  const char* terminal = std::getenv("TERM");
-  return isatty(STDERR_FILENO) == 1 && (!terminal || std::string_view(terminal) != "dumb");
+  return can_redraw(STDERR_FILENO);
 }
 
 Progress::Progress(bool silent, std::chrono::milliseconds between_lines)
@@ -152,20 +193,21 @@ void Progress::warn(const std::string& text) {
 
 void Progress::warn_always(const std::string& text) {
   if (impl_->terminal->is_silent) {
-    stderr_writer().write(fmt::format("warning: {}\n", hide_secrets(text)));
+    stderr_writer().write(with_coloured_kind(fmt::format("warning: {}\n", hide_secrets(text))));
   }
   warn(text);
 }
 
-void Progress::status(double done_fraction, const std::vector<std::string>& parts) {
+void Progress::status(double done_fraction, const std::vector<StatusPart>& parts) {
   if (impl_->terminal->is_terminal) {
-    const auto room = static_cast<std::size_t>(impl_->terminal->width() - 1);
+    // One column stays free: the cursor of a full line is in the next.
+    const std::size_t room = terminal_columns(STDERR_FILENO) - 1;
     return impl_->terminal->draw(bar_line(done_fraction, parts, room));
   }
   if (impl_->terminal->is_silent) return;
   const auto now = std::chrono::steady_clock::now();
   if (now - impl_->last_line.load() < impl_->between_lines) return;
-  info(fmt::format("{}", fmt::join(parts, ", ")));
+  info(joined(parts, std::vector<std::size_t>(parts.size(), 0), ", "));
 }
 
 void Progress::clear() {

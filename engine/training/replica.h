@@ -66,7 +66,8 @@ class Replica {
   /// `source` substitutes; null if it does not.
   SampleResults evaluate(const DataSource& source, std::span<const std::int64_t> indices,
                          Loader& loader, const StopQuestion& wants_stop = {},
-                         const LeftOutSamples* left_out = nullptr);
+                         const LeftOutSamples* left_out = nullptr,
+                         const EvaluationProgress& progress = {});
 
   /// Of train.swa: the weights become one more part of their equal average, which has so many
   /// parts; of none, they are the average. REQUIRES: no result pending.

@@ -145,19 +145,47 @@ double RunReport::wait_fraction(double waited, double elapsed) {
   return elapsed > 0 ? std::round(1000 * waited / elapsed) / 1000 : 0.0;
 }
 
-void RunReport::show_status(const StepResult& result, double loss) {
+bool RunReport::is_status_due() {
   const auto now = Clock::now();
-  if (now - status_shown_ < std::chrono::milliseconds(100)) return;
+  if (now - status_shown_ < std::chrono::milliseconds(100)) return false;
   status_shown_ = now;
+  return true;
+}
+
+void RunReport::show_status(const StepResult& result, double loss) {
+  if (!is_status_due()) return;
+  const RunState& state = stepper_.state();
   const double per_step = seconds_since(begun_) / static_cast<double>(result.step - first_step_);
   const double rate = static_cast<double>(run_samples_) / seconds_since(begun_);
-  progress_.status(
-      static_cast<double>(result.step) / static_cast<double>(last_step_),
-      {fmt::format("epoch {}/{}", stepper_.state().epoch + 1, job_.spec.train.epochs),
-       fmt::format("step {}/{}", result.step, last_step_), fmt::format("loss {:.4f}", loss),
-       fmt::format("{} {}/s", format_rate(rate), noun_of_samples(job_)),
-       fmt::format("{} left",
-                   format_duration(per_step * static_cast<double>(last_step_ - result.step)))});
+  const std::string epoch = fmt::format("epoch {}/{}", state.epoch + 1, job_.spec.train.epochs);
+  // Results may come some steps after their epoch has ended.
+  const std::int64_t in_epoch = std::clamp<std::int64_t>(
+      result.step - state.epoch * job_.steps_per_epoch, 0, job_.steps_per_epoch);
+  const std::string left =
+      format_duration(per_step * static_cast<double>(last_step_ - result.step));
+  std::vector<StatusPart> parts = {
+      {{fmt::format("{} ({} %)", epoch, 100 * in_epoch / job_.steps_per_epoch), epoch}, 2},
+      {{fmt::format("step {}/{}", result.step, last_step_)}, 4},
+      {{fmt::format("loss {:.4f}", loss)}, 5}};
+  if (state.val_accuracy) {
+    parts.push_back({{fmt::format("val accuracy {:.4f}", *state.val_accuracy)}, 1});
+  } else if (state.val_loss) {
+    parts.push_back({{fmt::format("val loss {:.4f}", *state.val_loss)}, 1});
+  }
+  parts.push_back({{fmt::format("{} {}/s", format_rate(rate), noun_of_samples(job_)),
+                    fmt::format("{}/s", format_rate(rate))},
+                   3});
+  parts.push_back({{left + " left", left}, 6});
+  progress_.status(static_cast<double>(result.step) / static_cast<double>(last_step_), parts);
+}
+
+void RunReport::evaluating(const std::string& split, std::int64_t done, std::int64_t total) {
+  if (!is_status_due()) return;
+  progress_.status(static_cast<double>(done) / static_cast<double>(total),
+                   {{{fmt::format("evaluating {}", split)}, 2},
+                    {{fmt::format("{} of {} {}", done, total, noun_of_samples(job_)),
+                      fmt::format("{} %", 100 * done / total)},
+                     3}});
 }
 
 void RunReport::device_weights() {
@@ -245,7 +273,8 @@ std::string RunReport::epoch_line(bool improved) const {
   }
   // Of the number in the log, which is whole: 25,649.6 is 25650 there and then 25.7k.
   if (speed_) {
-    line += fmt::format(", {} {}/s", format_rate(std::round(speed_->rate)), noun_of_samples(job_));
+    line += fmt::format(", {} {}/s ({})", format_rate(std::round(speed_->rate)),
+                        noun_of_samples(job_), format_duration(speed_->seconds));
   }
   if (speed_ && speed_->wait >= 0.01) {
     line += fmt::format(", waiting for data {:.0f} % of the time", 100 * speed_->wait);

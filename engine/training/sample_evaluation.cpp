@@ -22,8 +22,8 @@ void SampleEvaluation::fold(const PassParams& params) {
 SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
                                                     const DataSource& source,
                                                     const std::vector<Range>& micro_batches,
-                                                    Loader& loader,
-                                                    const StopQuestion& wants_stop) {
+                                                    Loader& loader, const StopQuestion& wants_stop,
+                                                    const EvaluationProgress& progress) {
   const auto most = static_cast<std::size_t>(job_.eval_batch());
   memory_.grow(loss_, most * sizeof(float), "evaluation results");
   memory_.grow(prediction_, most * sizeof(std::int32_t), "evaluation results");
@@ -78,6 +78,7 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
       own.samples.push_back({loss[k], prediction[k],
                              batch.labels[static_cast<std::size_t>(batch.slots[k])], confidence});
     }
+    if (progress) progress(static_cast<std::int64_t>(own.samples.size()));
   }
   return own;
 }
@@ -123,7 +124,8 @@ void SampleEvaluation::mark_left_out(const LeftOutSamples& left_out,
 SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeights& device_weights,
                                     const DataSource& source, std::span<const std::int64_t> indices,
                                     Loader& loader, const LeftOutSamples* left_out,
-                                    const StopQuestion& wants_stop) {
+                                    const StopQuestion& wants_stop,
+                                    const EvaluationProgress& progress) {
   const auto n = static_cast<std::int64_t>(indices.size());
   const std::int64_t eval_batch = job_.eval_batch();
   // Micro-batches follow a rule that does not depend on ranks, so a sample's result never
@@ -138,7 +140,14 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
   }
 
   fold(params);
-  OwnPart own = run_own(params, source, ranges, loader, wants_stop);
+  EvaluationProgress own_progress;
+  if (progress && communicator_.rank() == job_.first_rank() && !ranges.empty()) {
+    const std::int64_t own_samples = ranges.back().end - ranges.front().begin;
+    own_progress = [&progress, n, own_samples](std::int64_t done) {
+      progress(done == own_samples ? n : n * done / own_samples);
+    };
+  }
+  OwnPart own = run_own(params, source, ranges, loader, wants_stop, own_progress);
   if (left_out) mark_left_out(*left_out, indices, ranges, own.samples);
   // Ranks learn of a request at different micro-batches, or only some of them do.
   if (wants_stop && any_rank_leaves(own.leaves)) {

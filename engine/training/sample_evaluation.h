@@ -52,7 +52,8 @@ class SampleEvaluation {
   /// `source` substitutes; null if it does not. REQUIRES: no step is on its way.
   SampleResults run(const PassParams& params, const DeviceWeights& device_weights,
                     const DataSource& source, std::span<const std::int64_t> indices, Loader& loader,
-                    const LeftOutSamples* left_out, const StopQuestion& wants_stop);
+                    const LeftOutSamples* left_out, const StopQuestion& wants_stop,
+                    const EvaluationProgress& progress);
 
  private:
   static constexpr std::int32_t kLeftOut = -1;
@@ -71,7 +72,7 @@ class SampleEvaluation {
   void fold(const PassParams& params);
   OwnPart run_own(const PassParams& params, const DataSource& source,
                   const std::vector<Range>& micro_batches, Loader& loader,
-                  const StopQuestion& wants_stop);
+                  const StopQuestion& wants_stop, const EvaluationProgress& progress);
   bool any_rank_leaves(bool leaves);
   /// Gives the samples of these micro-batches that were left out the label kLeftOut.
   static void mark_left_out(const LeftOutSamples& left_out, std::span<const std::int64_t> indices,

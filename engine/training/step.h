@@ -17,6 +17,10 @@ namespace dpt {
 /// a step.
 using StopQuestion = std::function<bool()>;
 
+/// Receiver of how many samples of an evaluation are done, an estimate where several ranks share
+/// them. Called by the first rank of a process after each of its micro-batches.
+using EvaluationProgress = std::function<void(std::int64_t done)>;
+
 /// The inputs of a step.
 struct StepPlan {
   std::int64_t step = 0;          ///< counted from 1

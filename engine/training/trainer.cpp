@@ -281,7 +281,15 @@ class RankTrainer {
     };
     const Ledger::Scope scope(ledger(), LedgerPart::evaluation);
     reading_ = true;
-    auto result = evaluate_split_unless(wants_to_leave, replica_, job_, split, name);
+    EvaluationProgress show;
+    if (writes_) {
+      show = [&, begun = std::chrono::steady_clock::now()](std::int64_t done) {
+        // The bar of the training steps stays through a short evaluation.
+        constexpr double kShort = 0.5;
+        if (seconds_since(begun) > kShort) report_.evaluating(name, done, split.size());
+      };
+    }
+    auto result = evaluate_split_unless(wants_to_leave, replica_, job_, split, name, show);
     reading_ = false;
     if (job_.bad_samples) name_bad_samples();
     if (!result) note_stopped();

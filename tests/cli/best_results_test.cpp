@@ -143,7 +143,8 @@ TEST_CASE("a baseline of an earlier release has its best epoch in its log, or is
   other["best"]["val/loss"] = 123;
   w.write_summary(other);
   check_contains(w.eval("val/loss>=baseline", "runs/tiny").err,
-                 "is the log of another run: its val/loss at step 5 is not the best one");
+                 "is the log of another run: expected val/loss 123 at step 5 (the best of the "
+                 "summary), found ");
   // The run itself, too.
   w.write_summary(older);
   std::string log = read_file(w.file("metrics.jsonl"));

@@ -103,11 +103,13 @@ TEST_CASE("a dry run checks what the run would start from, and changes nothing")
     return names;
   };
   const auto before = files();
-  w.run_well(dry, {"--resume", "must"});
+  check_contains(w.run_well(dry, {"--resume", "must"}).err, "the run would resume at step 2 of ");
   w.run_well(dry,
              {"--weights", "runs/tiny/checkpoints/step-00000002.safetensors", "--resume", "never"});
   says({"optimizer.lr=0.2"}, 2, "was saved with another config");
   CHECK(files() == before);
+  w.run_well({"train", "small.yaml"});
+  check_contains(w.run_well(dry).err, "nothing is left to train: all ");
 }
 
 TEST_CASE("--require of a split that the run does not have is refused before it trains") {

@@ -126,6 +126,10 @@ TEST_CASE("durations: units in falling order, each once") {
   CHECK(parse_duration("0s") == 0);
   CHECK(parse_duration("1m30s") == 90);
   CHECK(parse_duration("3h50m") == 13800);
+  CHECK(parse_duration("1:30") == 90);
+  CHECK(parse_duration("0:05") == 5);
+  CHECK(parse_duration("90:00") == 5400);
+  CHECK(parse_duration("3:50:00") == 13800);
   CHECK(parse_duration("2d1h1m1s") == 2 * 86400 + 3600 + 61);
   CHECK(parse_duration("2000000") == 2'000'000);
   CHECK(parse_duration("365d") == 365 * 86400);

@@ -313,7 +313,7 @@ TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on
   launch.send(SIGTERM);
   CHECK(launch.wait() == 143);
   CHECK(launch.text("stderr") ==
-        "dpt: rank 0 did not end within 0.05 s of the end of all others, while suspended: sends "
+        "dpt: rank 0 was suspended and did not end within 0.05 s of the end of all others: sends "
         "SIGTERM\n");
 
   // So are all of them, if the stop finds no other.
@@ -327,7 +327,7 @@ TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on
   all.send(SIGTERM);
   CHECK(all.wait() == 143);
   CHECK(all.text("stderr") ==
-        "dpt: ranks 0, 1 did not end within 0.05 s of the signal, while suspended: sends "
+        "dpt: ranks 0, 1 were suspended and did not end within 0.05 s of the signal: sends "
         "SIGTERM\n");
 
   // One that continues has the time it needs.

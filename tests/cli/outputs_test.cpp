@@ -286,7 +286,7 @@ TEST_CASE("on a terminal the last line is a bar that tells how far the run is") 
   const std::string output = on_terminal({"train", "small.yaml", "train.epochs=2"}, w.dir.path());
   // At least the first step draws it; all but a few of the 24 cells are still empty then.
   const std::regex bar(
-      R"(\[(=*)( *)\] epoch (\d)/2  step (\d+)/24  loss (\d+\.\d{4})  (\S+) images/s  \d+:\d\d left)");
+      R"(\[(=*)( *)\] epoch (\d)/2 \(\d+ %\)  step (\d+)/24  loss (\d+\.\d{4})  (\S+) images/s  \d+:\d\d left)");
   std::smatch first;
   REQUIRE(std::regex_search(output, first, bar));
   CHECK(first.str(1).size() + first.str(2).size() == 24);

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -411,7 +412,7 @@ loss: {type: bce_with_logits}
   const auto png = dpt::data_test::png(8, 8, 1, dpt::data_test::noise(64));
   write_file(w.dir.file("a.png"), std::string(png.begin(), png.end()));
   const Finished finished = w.run_well({"predict", "runs/arrays", "a.png"});
-  check_contains(finished.err, "warning: the run was trained on data of the kind npy");
+  check_contains(finished.err, "warning: the run was trained on a data set of the kind npy");
   check_contains(finished.out,
                  "path,prediction_sky,prediction_sea,prediction_land,prediction_sand\na.png,0.");
   const json line =
@@ -419,4 +420,24 @@ loss: {type: bce_with_logits}
   CHECK(line.at("prediction_sky").get<double>() ==
         doctest::Approx(value_in(table_rows(finished.out)[0], "prediction_sky")).epsilon(1e-6));
   CHECK(w.run({"predict", "runs/arrays", "a.png", "--top", "2"}).exit_code == 2);
+}
+
+TEST_CASE("predict: paths are read from stdin") {
+  const Workplace w("");
+  write_file(w.dir.file("names"), "");
+  const auto predict = [&](const std::string& names, const std::string& more) {
+    write_file(w.dir.file("names"), names);
+    const std::string command =
+        fmt::format("cd '{}' && '{}' predict nothing - {} <names >out 2>err", w.dir.path(),
+                    dpt_program(), more);
+    return std::system(command.c_str());
+  };
+  CHECK(WEXITSTATUS(predict("\n", "")) == 2);
+  check_contains(read_file(w.dir.file("err")),
+                 "-: expected paths of images on stdin, one per line, found none");
+  // The names are taken: the missing checkpoint is next.
+  CHECK(WEXITSTATUS(predict("a.png\nb.png\n", "")) == 3);
+  check_contains(read_file(w.dir.file("err")), "nothing");
+  CHECK(WEXITSTATUS(predict("a.png\n", "--nproc 2")) == 2);
+  check_contains(read_file(w.dir.file("err")), "names are read from stdin by one process only");
 }

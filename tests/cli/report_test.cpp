@@ -86,7 +86,11 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   for (std::size_t label = 0; label < 10; ++label) {
     for (std::size_t c = 0; c < 10; ++c) {
       const std::int64_t count = eval["confusion"][label][c];
-      CHECK(matrix[label + 1][c + 1] == (count > 0 ? std::to_string(count) : ""));
+      const std::int64_t support = eval["classes"][label]["support"];
+      // Both are in a cell, the rate in a line of its own.
+      const std::string both = fmt::format(
+          "{}{:.3g} %", count, 100 * static_cast<double>(count) / static_cast<double>(support));
+      CHECK(matrix[label + 1][c + 1] == (count > 0 ? both : ""));
     }
   }
   const auto scores = cells_of(evaluation, "scores");
@@ -155,7 +159,8 @@ TEST_CASE("mistakes in a report are the samples that the predictions say, with t
   std::stable_sort(rows.begin(), rows.end(),
                    [](const Row& a, const Row& b) { return a.probability > b.probability; });
   check_samples(rows, certain);
-  check_contains(certain, "<b>" + rows[0].label + "</b> &#8594; " + rows[0].prediction + "<br>");
+  check_contains(certain, "<b><bdi>" + rows[0].label + "</bdi></b> &#8594; <bdi>" +
+                              rows[0].prediction + "</bdi><br>");
   check_contains(certain, fmt::format("probability {:.4f}", rows[0].probability));
 
   // Without any, only the logs are read.
@@ -242,7 +247,7 @@ TEST_CASE("a report replaces no file but a report") {
   CHECK(only.exit_code == 2);
   check_contains(only.err, "expected the folder of a run, found none");
   check_contains(w.run({"report", "--help"}).out, "--mistakes N");
-  check_contains(w.run({"report", "--help"}).out, "-o,--out FILE");
+  check_contains(w.run({"report", "--help"}).out, "-o, --out FILE");
 }
 
 TEST_CASE("a report of targets that are values has the largest losses, and no classes") {

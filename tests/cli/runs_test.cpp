@@ -1,5 +1,6 @@
 // dpt runs and dpt compare: what they tell of runs in any state, without touching them.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <filesystem>
@@ -243,7 +244,8 @@ TEST_CASE("compare prints a row for each run, sorted on request, and CSV with al
                      "run"})["runs"][0]["folder"] == "lr0.01");
   const Finished typo = w.run(compare, {"--sort", "test/acuracy"});
   CHECK(typo.exit_code == 2);
-  check_contains(typo.err, "--sort: expected run, status, best, a result such as test/accuracy");
+  check_contains(typo.err,
+                 "--sort: expected run, status, changed, best, a result such as test/accuracy");
   check_contains(typo.err, "found 'test/acuracy'; did you mean 'test/accuracy'?");
 
   rows = rows_of({"--csv", "--sort", "run"});
@@ -263,11 +265,11 @@ TEST_CASE("compare prints a row for each run, sorted on request, and CSV with al
   CHECK(text.starts_with("run    status  best val/accuracy"));
   check_contains(text, "\noptimizer.lr ");
   CHECK_FALSE(contains(text, "null -\n"));
-  // The time of the last process is not that of the run.
+  // The time of the last process is not that of the run, which is the sum.
   check_contains(text, "seconds");
   w.run_well({"train", "small.yaml", "--run-dir", "lr0.1", "train.epochs=3"});
   w.run_well({"train", "small.yaml", "--run-dir", "lr0.01", "train.epochs=3", "optimizer.lr=0.01"});
-  CHECK_FALSE(contains(w.run_well({"compare", "lr0.1", "lr0.01"}).out, "seconds"));
+  check_contains(w.run_well({"compare", "lr0.1", "lr0.01"}).out, "seconds");
 }
 
 TEST_CASE("compare tells runs apart that differ in the order of their layers only") {
@@ -373,4 +375,62 @@ TEST_CASE("runs that differ in seed or fold only are repetitions") {
   a["data.folder"] = "x";
   b["data.folder"] = "y";
   CHECK(dpt::groups_of_runs({a, b}, {true, true}).empty());
+}
+
+TEST_CASE("runs sorts, and shows the test result, the learning rate and the time") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml", "--run-dir", "runs/a", "optimizer.lr=0.2"});
+  w.run_well({"train", "small.yaml", "--run-dir", "runs/b", "optimizer.lr=0.003"});
+  w.run_well(
+      {"train", "small.yaml", "--run-dir", "runs/c", "optimizer.lr=0.01", "data.test_size=0"});
+  const auto order = [&](const std::string& name) {
+    std::string folders;
+    const auto listed = json_out(w, {"runs", "--sort", name});
+    for (const auto& run : listed["runs"]) {
+      folders += run["folder"].get<std::string>().back();
+    }
+    return folders;
+  };
+  CHECK(order("optimizer.lr") == "bca");
+  CHECK(order("run") == "abc");
+  // Runs without the value come last.
+  CHECK(order("test/loss").back() == 'c');
+  const std::string table = w.run_well({"runs", "--sort", "optimizer.lr"}).out;
+  check_contains(table, "  test ");
+  check_contains(table, "  lr  ");
+  check_contains(table, "  0.003  0:0");
+  const auto summary = nlohmann::json::parse(read_file(w.dir.file("runs/b/summary.json")));
+  check_contains(table, fmt::format("accuracy {:.6g} ", summary["test"]["accuracy"].get<double>()));
+  const Finished unknown = w.run({"runs", "--sort", "optimizer.lt"});
+  CHECK(unknown.exit_code == 2);
+  check_contains(unknown.err, "did you mean 'optimizer.lr'?");
+  const std::string csv = w.run_well({"runs", "--csv"}).out;
+  CHECK(csv.starts_with("run,status,changed,optimizer.lr,best val/accuracy,"));
+  CHECK(count_of(csv, "\n") == 4);
+  check_contains(csv, "\nruns/a,ok,");
+}
+
+TEST_CASE("the time of a run is that of all of its processes") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml", "--run-dir", "runs/a", "--max-steps", "3"});
+  w.run_well({"train", "small.yaml", "--run-dir", "runs/a"});
+  const std::string log = w.dir.file("runs/a/metrics.jsonl");
+  std::istringstream lines(read_file(log));
+  std::string text;
+  int process = 0;
+  for (std::string line; std::getline(lines, line);) {
+    auto each = nlohmann::json::parse(line);
+    if (each["event"] == "run_start") ++process;
+    // The first process took 100 s, the second one 20 s.
+    each["elapsed_s"] = process == 1 ? 100 : 20;
+    text += each.dump() + "\n";
+  }
+  REQUIRE(process == 2);
+  write_file(log, text);
+  check_contains(w.run_well({"runs"}).out, "  2:00 ");
+  check_contains(w.run_well({"runs", "--csv"}).out, ",120\n");
+  // A log of an earlier release has no times: the last process' time is not the run's.
+  for (std::size_t at; (at = text.find("\"elapsed_s\":100,")) != text.npos;) text.erase(at, 16);
+  write_file(log, text);
+  CHECK_FALSE(contains(w.run_well({"runs", "--csv"}).out, "seconds"));
 }

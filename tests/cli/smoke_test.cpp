@@ -83,7 +83,7 @@ TEST_CASE("smoke: each kind of data and of targets, with no file there") {
   const std::string features = std::string("  input: [5, 1, 1]\n") + kSmokeLayers;
   check_contains(
       passes("  dataset: image_folder\n  root: nowhere\n  val_split: 500\n" + transforms, pixels),
-      "PNG pictures from 24x20 on, class labels");
+      "PNG images of 24x20 and larger, class labels");
   passes(
       "  dataset: webdataset\n  train: {shards: nowhere.tar}\n  cache: nowhere\n"
       "  on_bad_sample: skip\n" +
@@ -124,7 +124,7 @@ TEST_CASE("smoke: several replicas, exact mode, averages, and what the config re
   w.passes("small.yaml", {"train.shards=auto", "train.ema={decay: 0.9}"});
   check_contains(w.passes("small.yaml", {"data.val_split={fold: [1, 5], stratify: true}",
                                          "data.sampler=balanced"}),
-                 "4 of them for validation");
+                 "4 of them held out for validation");
   w.passes("small.yaml",
            {"train.swa={from_epoch: 20}", "train.accumulate=2", "log.noise_scale=true",
             "lr_schedule={type: cosine, warmup: {steps: 900}}"});

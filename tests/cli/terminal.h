@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <pty.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,8 +14,10 @@
 
 namespace dpt::testing {
 
-/// The output of dpt with a terminal as its streams, 100 columns wide. It must end well.
-inline std::string on_terminal(const std::vector<std::string>& arguments, const std::string& cwd) {
+/// Returns the output of dpt with a terminal as its streams, 100 columns wide. It must end with
+/// `exit_code`. `no_color`: value of NO_COLOR.
+inline std::string on_terminal(const std::vector<std::string>& arguments, const std::string& cwd,
+                               const std::string& no_color = "1", int exit_code = 0) {
   winsize size = {};
   size.ws_row = 24;
   size.ws_col = 100;
@@ -27,6 +30,9 @@ inline std::string on_terminal(const std::vector<std::string>& arguments, const 
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
+    setenv("NO_COLOR", no_color.c_str(), 1);
+    unsetenv("CLICOLOR_FORCE");
+    setenv("TERM", "xterm", 1);
     if (chdir(cwd.c_str()) != 0) _exit(126);
     execv(argv[0], argv.data());
     _exit(127);
@@ -40,7 +46,7 @@ inline std::string on_terminal(const std::vector<std::string>& arguments, const 
   int status = 0;
   waitpid(pid, &status, 0);
   CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(WEXITSTATUS(status) == exit_code);
   return output;
 }
 

@@ -175,7 +175,7 @@ TEST_CASE("a save that fails says whether best.safetensors is its checkpoint all
     fs::rename(s.folder.checkpoints(), s.dir.file("away"));
     const SaveResult failed = s.save(2, true, true);
     REQUIRE(failed.error != nullptr);
-    check_contains(text_of(failed.error), "cannot create its temporary file");
+    check_contains(text_of(failed.error), "cannot create a temporary file");
     CHECK(failed.is_best);
     CHECK_FALSE(failed.best_moved);
     CHECK(failed.checksum.empty());

@@ -263,7 +263,7 @@ TEST_CASE("messages stand in train.log with time and level, warnings by name") {
     progress.warn("odd");
     // As soon as it was said.
     CHECK(count_of(read_whole_file(folder.file("train.log")), "\n") == 2);
-    progress.status(0.5, {"soon after the last message"});
+    progress.status(0.5, {StatusPart{{"soon after the last message"}, 0}});
     std::filesystem::create_directory(folder.file("taken"));
     progress.also_to(folder.file("taken"));
   }
@@ -288,6 +288,8 @@ std::string on_terminal(unsigned short columns, const std::function<void(Progres
   REQUIRE(pid >= 0);
   if (pid == 0) {
     setenv("TERM", kind, 1);
+    setenv("NO_COLOR", "1", 1);
+    unsetenv("XTERM_VERSION");
     {
       Progress progress(silent);
       says(progress);
@@ -309,23 +311,26 @@ std::string on_terminal(unsigned short columns, const std::function<void(Progres
 TEST_CASE("the bar: its cells, its width, and messages above it") {
   if (!has_pseudo_terminals()) return;
   const std::string clear = "\r\x1b[K";
-  CHECK(on_terminal(100, [](Progress& p) { p.status(0.5, {"half"}); }) ==
+  const auto part = [](const std::string& text) {
+    return std::vector<StatusPart>{StatusPart{{text}, 0}};
+  };
+  CHECK(on_terminal(100, [&](Progress& p) { p.status(0.5, part("half")); }) ==
         clear + "[" + std::string(12, '=') + std::string(12, ' ') + "] half" + clear);
   CHECK(on_terminal(100,
-                    [](Progress& p) {
-                      p.status(0, {"a"});
-                      p.status(1, {"b"});
-                      p.status(1.5, {"c"});
-                      p.status(-0.1, {"d"});
+                    [&](Progress& p) {
+                      p.status(0, part("a"));
+                      p.status(1, part("b"));
+                      p.status(1.5, part("c"));
+                      p.status(-0.1, part("d"));
                     }) == clear + "[" + std::string(24, ' ') + "] a" + clear + "[" +
                               std::string(24, '=') + "] b" + clear + "[" + std::string(24, '=') +
                               "] c" + clear + "[" + std::string(24, ' ') + "] d" + clear);
-  CHECK(on_terminal(0, [](Progress& p) { p.status(1, {std::string(100, 'x')}); }) ==
-        clear + std::string(79, 'x') + clear);
+  CHECK(on_terminal(0, [&](Progress& p) { p.status(1, part(std::string(100, 'x'))); }) ==
+        clear + "[" + std::string(24, '=') + "] " + clear);
   CHECK(on_terminal(100,
-                    [](Progress& p) {
+                    [&](Progress& p) {
                       p.info("one");
-                      p.status(1, {"bar"});
+                      p.status(1, part("bar"));
                       p.warn("two");
                       p.clear();
                       p.clear();
@@ -335,41 +340,48 @@ TEST_CASE("the bar: its cells, its width, and messages above it") {
                               "three\r\n");
   CHECK(on_terminal(
             100,
-            [](Progress& p) {
+            [&](Progress& p) {
               p.info("one");
-              p.status(1, {"bar"});
+              p.status(1, part("bar"));
             },
             true)
             .empty());
 }
 
-TEST_CASE("a bar on a narrow terminal keeps what matters most") {
-  if (!has_pseudo_terminals()) return;
-  const std::string clear = "\r\x1b[K";
-  const auto shown = [&](unsigned short columns) {
-    const std::string output = on_terminal(columns, [](Progress& p) {
-      p.status(0.5, {"epoch 104/1000", "step 2885/28000", "loss 0.0001", "73.1k images/s",
-                     "1:02:03 left"});
-    });
-    REQUIRE(output.size() >= 2 * clear.size());
-    return output.substr(clear.size(), output.size() - 2 * clear.size());
-  };
-  const std::string all =
-      "epoch 104/1000  step 2885/28000  loss 0.0001  73.1k images/s  1:02:03 left";
+TEST_CASE("a narrow bar loses its cells first, then what matters least, and cuts no number") {
+  const std::vector<StatusPart> parts = {{{"epoch 104/1000 (38 %)", "epoch 104/1000"}, 2},
+                                         {{"step 2885/28000"}, 4},
+                                         {{"loss 0.0001"}, 5},
+                                         {{"val accuracy 0.9312"}, 1},
+                                         {{"73.1k images/s", "73.1k/s"}, 3},
+                                         {{"1:02:03 left", "1:02:03"}, 6}};
+  const auto shown = [&](std::size_t room) { return bar_line(0.5, parts, room); };
+  const std::string begin = "epoch 104/1000 (38 %)  step 2885/28000  loss 0.0001  ";
+  const std::string all = begin + "val accuracy 0.9312  73.1k images/s  1:02:03 left";
   CHECK(shown(200) == "[" + std::string(12, '=') + std::string(12, ' ') + "] " + all);
-  // One column stays free: a full line would wrap.
-  CHECK(shown(102) == "[" + std::string(12, '=') + std::string(12, ' ') + "] " + all);
-  CHECK(shown(101) == "[" + std::string(11, '=') + std::string(12, ' ') + "] " + all);
-  CHECK(shown(86) == "[====    ] " + all);
-  CHECK(shown(85) == all);
-  CHECK(shown(80) == all);
-  CHECK(shown(75) == all);
-  CHECK(shown(74) == "[======      ] " + all.substr(16));
-  CHECK(shown(60) == all.substr(16));
-  CHECK(shown(58) == "[======       ] " + all.substr(33));
-  CHECK(shown(40) == "[====    ] " + all.substr(46));
+  CHECK(shown(all.size() + 27) == shown(200));
+  CHECK(shown(all.size() + 26) == "[" + std::string(11, '=') + std::string(12, ' ') + "] " + all);
+  CHECK(shown(all.size() + 11) == "[====    ] " + all);
+  CHECK(shown(all.size() + 10) == all);
+  CHECK(shown(all.size()) == all);
+  CHECK(shown(99) == "[=======        ] " + begin + "73.1k images/s  1:02:03 left");
+  CHECK(shown(80) == "epoch 104/1000  step 2885/28000  loss 0.0001  73.1k images/s  1:02:03 left");
+  CHECK(shown(60) == "step 2885/28000  loss 0.0001  73.1k images/s  1:02:03 left");
+  CHECK(shown(57) == "step 2885/28000  loss 0.0001  73.1k/s  1:02:03 left");
+  CHECK(shown(42) == "step 2885/28000  loss 0.0001  1:02:03 left");
+  CHECK(shown(40) == "[======      ] loss 0.0001  1:02:03 left");
+  CHECK(shown(30) == "loss 0.0001  1:02:03 left");
   CHECK(shown(20) == "1:02:03 left");
   CHECK(shown(8) == "1:02:03");
+  CHECK(shown(5).empty());
+}
+
+TEST_CASE("a bar that a narrower terminal has broken is removed with all its rows") {
+  CHECK(erasure(79, 80) == "\r\x1b[K");
+  CHECK(erasure(80, 80) == "\r\x1b[K");
+  CHECK(erasure(79, 40) == "\r\x1b[1A\x1b[J");
+  CHECK(erasure(81, 40) == "\r\x1b[2A\x1b[J");
+  CHECK(erasure(0, 40) == "\r\x1b[K");
 }
 
 TEST_CASE("without a terminal to draw on, the status is a message now and then") {
@@ -377,10 +389,13 @@ TEST_CASE("without a terminal to draw on, the status is a message now and then")
   const auto told = [&](const std::string& name, std::chrono::milliseconds between) {
     Progress progress(false, between);
     progress.also_to(folder.file(name));
-    progress.status(0.25, {"step 1/4", "1:02 left"});
-    progress.status(0.5, {"step 2/4", "0:40 left"});
+    const auto parts = [](const char* step, const char* left) {
+      return std::vector<StatusPart>{{{step}, 0}, {{left, "short"}, 1}};
+    };
+    progress.status(0.25, parts("step 1/4", "1:02 left"));
+    progress.status(0.5, parts("step 2/4", "0:40 left"));
     progress.info("a message");
-    progress.status(0.75, {"step 3/4", "0:20 left"});
+    progress.status(0.75, parts("step 3/4", "0:20 left"));
     return read_whole_file(folder.file(name));
   };
   // This also holds for a terminal that cannot redraw; stderr of a test may be one that can.
@@ -393,7 +408,7 @@ TEST_CASE("without a terminal to draw on, the status is a message now and then")
   if (!has_pseudo_terminals()) return;
   const auto says = [](Progress& p) {
     p.info("one");
-    p.status(0.5, {"too soon"});
+    p.status(0.5, {StatusPart{{"too soon"}, 0}});
   };
   CHECK(on_terminal(100, says, false, "dumb") == "one\r\n");
 }

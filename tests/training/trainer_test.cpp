@@ -159,10 +159,11 @@ TEST_CASE("the log of a run in one process: each epoch, each evaluation, the rep
     if (improves) best = 5 * (i + 1), best_accuracy = accuracy;
     check_contains(messages,
                    fmt::format("epoch {}/3: train loss {:.4f} accuracy {:.4f}, val loss {:.4f} "
-                               "accuracy {:.4f}{}, {} images/s",
+                               "accuracy {:.4f}{}, {} images/s ({})",
                                i + 1, epoch["loss"].get<double>(), epoch["accuracy"].get<double>(),
                                eval["loss"].get<double>(), accuracy, improves ? " (best)" : "",
-                               format_rate(epoch["images_per_s"].get<double>())));
+                               format_rate(epoch["images_per_s"].get<double>()),
+                               format_duration(epoch["seconds"].get<double>())));
   }
   CHECK(outcome.state.best_step == best);
   CHECK(outcome.state.val_n == 7);
@@ -243,7 +244,8 @@ TEST_CASE("rates and waits follow from the time that passed") {
   }
   CHECK(seconds <= whole);
   CHECK(epochs[0]["seconds"].get<double>() * epochs[0]["data_wait"].get<double>() > 0.1);
-  const std::regex waiting("epoch 1/2: .* images/s, waiting for data (\\d+) % of the time");
+  const std::regex waiting(
+      "epoch 1/2: .* images/s \\(\\d+:\\d\\d\\), waiting for data (\\d+) % of the time");
   std::smatch percent;
   const std::string messages = run.messages();
   REQUIRE(std::regex_search(messages, percent, waiting));
@@ -273,18 +275,18 @@ TEST_CASE("a save that fails ends the run, or does not, as the config says") {
   SUBCASE("stop") {
     const Job job = saving_job("{on_failure: stop" + checkpoint);
     check_contains(data_error([&] { run.train(job, asking(take_away)); }),
-                   "cannot create its temporary file");
+                   "cannot create a temporary file");
     const auto failed = run.logged("checkpoint_failed");
     REQUIRE(failed.size() == 1);
     CHECK(failed[0]["step"] == 5);
-    check_contains(failed[0]["reason"].get<std::string>(), "cannot create its temporary file");
+    check_contains(failed[0]["reason"].get<std::string>(), "cannot create a temporary file");
     CHECK_FALSE(contains(run.messages(), "continuing"));
     CHECK(run.steps_of("epoch").size() < 4);
   }
   SUBCASE("continue, but the last one must succeed") {
     const Job job = saving_job("{on_failure: continue" + checkpoint);
     check_contains(data_error([&] { run.train(job, asking(take_away)); }),
-                   "cannot create its temporary file");
+                   "cannot create a temporary file");
     CHECK(run.steps_of("epoch") == StepList{5, 10, 15, 20});
     // The last one is tried twice.
     CHECK(run.steps_of("checkpoint_failed") == StepList{5, 10, 15, 20, 20});
@@ -338,7 +340,7 @@ TEST_CASE("a stalled replica ends the run after train.stall_timeout, and a faile
   check_contains(text, "has stalled (train.stall_timeout)");
   // Once more before leaving.
   CHECK(run.steps_of("checkpoint_failed") == StepList{1, 1});
-  check_contains(run.messages(), "cannot create its temporary file");
+  check_contains(run.messages(), "cannot create a temporary file");
 }
 
 TEST_CASE("the end of patience is said, and so is what the first steps showed of the devices") {

@@ -318,11 +318,13 @@ TEST_CASE("a damaged checkpoint is refused, and the message names a good one") {
   bytes[bytes.size() - 100] = static_cast<char>(bytes[bytes.size() - 100] ^ 4);
   write_all_text(path, bytes);
   CHECK(error_of([&] { load_checkpoint(path, plan); }, path) ==
-        "F: is damaged: its bytes do not match its checksum; there is no good checkpoint in its "
+        "F: the file is damaged: its bytes do not match its checksum; there is no good checkpoint "
+        "in its "
         "folder");
   save_checkpoint(folder.file(checkpoint_name(10)), plan, small_checkpoint(plan, 10));
   CHECK(error_of([&] { load_checkpoint(path, plan); }, path) ==
-        "F: is damaged: its bytes do not match its checksum; the newest good one in its folder is "
+        "F: the file is damaged: its bytes do not match its checksum; the newest good one in its "
+        "folder is "
         "step-00000010.safetensors");
 }
 
@@ -347,7 +349,8 @@ TEST_CASE("a foreign file and one of a later dpt are called that, not damaged") 
   write_safetensors(path, {}, {});
   flip_last(path);
   CHECK(both(path) ==
-        "F: is damaged: its bytes do not match its checksum; there is no good checkpoint in its "
+        "F: the file is damaged: its bytes do not match its checksum; there is no good checkpoint "
+        "in its "
         "folder");
   // Of a later one even the checksum may mean something else.
   save_checkpoint(path, plan, small_checkpoint(plan));
@@ -416,8 +419,9 @@ TEST_CASE("the newest good checkpoint: damaged and cut ones are reported and ski
   REQUIRE(warnings.size() == 2);
   CHECK(warnings[0].find(folder.file(checkpoint_name(4)) + ": tensor 'dpt.integrity': ends at") ==
         0);
-  CHECK(warnings[1] == folder.file(checkpoint_name(3)) +
-                           ": is damaged: its bytes do not match its checksum; it is skipped");
+  CHECK(warnings[1] ==
+        folder.file(checkpoint_name(3)) +
+            ": the file is damaged: its bytes do not match its checksum; it is skipped");
 }
 
 TEST_CASE("a file without a checksum is no good checkpoint, whatever its name") {

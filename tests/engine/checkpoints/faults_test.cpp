@@ -100,7 +100,7 @@ TEST_CASE("folders that are missing or cannot be written") {
     return error_of([&] { write_safetensors(path, {}, {{"x", "F32", {1}, &one}}); }, path);
   };
   CHECK(save(folder.file("none/a")) ==
-        "F: cannot create its temporary file (after 0 bytes): No such file or directory; a file "
+        "F: cannot create a temporary file in its folder: No such file or directory; a file "
         "that was there before is unchanged");
   // The target is a folder: found out at the rename, and the temporary file goes.
   fs::create_directory(folder.file("taken"));
@@ -131,7 +131,7 @@ TEST_CASE("folders that are missing or cannot be written") {
   } else {
     fs::permissions(closed, fs::perms::owner_all);
   }
-  CHECK(text == "F: cannot create its temporary file (after 0 bytes): " + expected +
+  CHECK(text == "F: cannot create a temporary file in its folder: " + expected +
                     "; a file that was there before is unchanged");
   CHECK(read_all(closed + "/a") == before);
   CHECK(entries(closed) == 1);

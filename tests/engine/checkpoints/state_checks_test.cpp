@@ -314,7 +314,7 @@ TEST_CASE("a changed bit in what the header says is found before it is believed"
   bytes[at + 7] = '7';
   write_all_text(path, bytes);
   CHECK(error_of([&] { read_checkpoint_header(path); }, path)
-            .starts_with("F: is damaged: its bytes do not match its checksum"));
+            .starts_with("F: the file is damaged: its bytes do not match its checksum"));
 }
 
 }  // namespace

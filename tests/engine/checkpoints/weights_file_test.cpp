@@ -115,7 +115,7 @@ TEST_CASE("weights only: loaded, missing, left over, other types, wrong shapes")
   std::string bytes = read_all(path);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   write_all_text(path, bytes);
-  CHECK(l.error() == "F: is damaged: its bytes do not match its checksum");
+  CHECK(l.error() == "F: the file is damaged: its bytes do not match its checksum");
 }
 
 TEST_CASE("weights.map: the longest prefix is replaced, once") {

@@ -211,7 +211,7 @@ TEST_CASE("What answers in place of a process must prove the secret, too") {
   stranger.join();
   close(listener);
   check_contains(problem, "rank 1: no connection to rank 0 at 127.0.0.1, port ");
-  check_contains(problem, "what listens there does not know the token of this run");
+  check_contains(problem, "the program that listens there does not know the token of this run");
   CHECK_FALSE(connector.take_sockets()[0].is_open());
 }
 

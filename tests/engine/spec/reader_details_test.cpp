@@ -363,6 +363,12 @@ TEST_CASE("variables of the environment in a path: names, defaults, what is left
   unsetenv("DPT_TEST_UNSET");
   const auto path = [](const std::string& text) { return expand_variables(text).path; };
   const auto problem = [](const std::string& text) { return expand_variables(text).problem; };
+  // As shells write variables.
+  CHECK(problem("$HOME/pets") ==
+        "expected a path, found one that begins with '$HOME': a variable is written ${HOME}; write "
+        "./$HOME for a name that begins with '$'");
+  CHECK(path("$no_such_variable/pets") == "$no_such_variable/pets");
+  CHECK(path("./$HOME") == "./$HOME");
   CHECK(path("a${DPT_Test_9}b") == "avb");
   CHECK(path("${DPT_TEST_EMPTY:-x}") == "x");  // as in a shell, empty is not set
   CHECK(problem("${DPT_TEST_EMPTY}").starts_with("the environment variable DPT_TEST_EMPTY is not"));

@@ -1,0 +1,22 @@
+// The order of runs in lists: by a result, or by a key of their configs.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/run_comparison.h"
+
+namespace dpt {
+
+struct ComparedRun {
+  RunFacts facts;
+  RunConfig config;
+  std::vector<std::pair<std::string, double>> numbers;  ///< of numbers_of
+};
+
+/// Sorts by `name`: the best first, other values in rising order; runs without the value come last.
+/// An empty name changes nothing. Throws ErrorKind::usage if no run has a value of this name.
+void sort_runs(std::vector<ComparedRun>& runs, const std::string& name);
+
+}  // namespace dpt
