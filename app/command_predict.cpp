@@ -82,7 +82,9 @@ void check_top(const PredictOptions& options, const TrainSpec& spec, const Plan&
 
 /// Pictures are not what such a run was trained on.
 void warn_of_arrays(const TrainSpec& spec, bool reports) {
-  if (!reports || !dataset_kind(spec.data.dataset).any_type) return;
+  const DatasetKind& kind = dataset_kind(spec.data.dataset);
+  if (!reports || !kind.any_type) return;
+  if (kind.declares && kind.declares(spec.data.dataset).pictures) return;
   say(fmt::format(
       "warning: the run was trained on a data set of the kind {}, not on image files: images are "
       "resized to the model's input and scaled to 0..1 before data.transforms.eval; if the run's "

@@ -105,6 +105,15 @@ std::optional<EvaluationJob> open_alone(DataPart part, TrainSpec spec, Plan plan
                        part == DataPart::test ? "test" : "val", part != DataPart::train};
 }
 
+/// Refuses to take the validation set for a test set that is no longer there.
+void check_has_test_of_run(const EvaluationJob& chosen, const CheckpointHeader& header,
+                           bool any_data) {
+  if (chosen.split == "test" || header.test_fingerprint.empty() || any_data) return;
+  fail(ErrorKind::data,
+       "the run has a test set, which is not there now: restore it, give its folder with "
+       "data.root=DIR, or name the split to evaluate (--split val)");
+}
+
 }  // namespace
 
 EvaluationJob load_evaluation(TrainSpec spec, const CheckpointHeader& header,
@@ -117,6 +126,7 @@ EvaluationJob load_evaluation(TrainSpec spec, const CheckpointHeader& header,
     std::optional<EvaluationJob> opened = open_alone(part, spec, plan, header, processes);
     if (!opened) continue;
     if (split == "train") opened->split = split;
+    if (split.empty()) check_has_test_of_run(*opened, header, any_data);
     return std::move(*opened);
   }
   DataRequirements requirements = data_requirements(spec, plan);
@@ -129,6 +139,7 @@ EvaluationJob load_evaluation(TrainSpec spec, const CheckpointHeader& header,
                                            : UsedFiles::train;
   all.job = job_of(std::move(spec), std::move(plan), std::move(sets), processes, used);
   all.split = !split.empty() ? split : all.job.splits.test.size() > 0 ? "test" : "val";
+  if (split.empty()) check_has_test_of_run(all, header, any_data);
   return all;
 }
 

@@ -44,6 +44,44 @@ DataSets open_draft(const TrainSpec& spec) {
   return open_dataset(spec.data.dataset, data_requirements(spec, make_plan(spec)));
 }
 
+/// Returns the text of an error without the place in the draft, which is no file.
+std::string without_place(const std::string& text) {
+  std::string rest = text;
+  while (rest.starts_with(std::string(kFile) + ":")) {
+    const std::size_t end = rest.find(": ");
+    if (end == std::string::npos) break;
+    rest.erase(0, end + 2);
+  }
+  return rest;
+}
+
+/// Reads a draft. Files that are refused although a run can leave them out make it one that does.
+TrainSpec read_draft(StarterData& data, const std::vector<std::int64_t>& input) {
+  static const std::string kSkip = "on_bad_sample: skip";
+  const auto read = [&] { return load_spec_text(catalog(), draft(data, input), kFile); };
+  try {
+    TrainSpec spec = read();
+    open_draft(spec);
+    return spec;
+  } catch (const Error& error) {
+    const std::string text = without_place(error.what());
+    if (error.kind() != ErrorKind::data || text.find(kSkip) == std::string::npos) {
+      throw Error(error.kind(), text);
+    }
+    say("warning: " + text);
+  }
+  data.lines.push_back(kSkip + "   # leaves out what cannot be read");
+  data.skips = true;
+  return read();
+}
+
+void check_class_count(const std::string& path, const StarterData& data, const DataSets& sets) {
+  const std::vector<std::string>& classes = sets.train->classes();
+  if (data.targets != StarterTargets::labels || classes.size() != 1) return;
+  fail(ErrorKind::data, "--data {}: expected samples of at least two classes, found one class: {}",
+       path, printable(classes[0]));
+}
+
 // ---- Images ------------------------------------------------------------------------------------
 
 /// What some images of the training samples are like.
@@ -134,7 +172,9 @@ Network network_for(const std::string& zoo, bool is_features, std::int64_t side)
   }
   if (net.zoo == "mlp") net.options = ", hidden: [64, 64]";
   const bool is_resnet = net.zoo == "resnet18" || net.zoo == "resnet34" || net.zoo == "resnet50";
-  if (is_resnet && side <= 64) net.options = ", stem: cifar";
+  if (is_resnet && side <= 64) {
+    net.options = ", stem: cifar   # for small images; ImageNet weights need imagenet";
+  }
   return net;
 }
 
@@ -287,7 +327,7 @@ std::string text_of(const Starter& starter, const std::string& path, const DataS
   for (const std::string& line : data.lines) text += "  " + line + "\n";
   if (!sets.val) text += val_split_text(data, *sets.train);
   text += fmt::format("  batch_size: {}   # of all devices together\n", batch);
-  if (samples.unreadable > 0) {
+  if (samples.unreadable > 0 && !data.skips) {
     text += fmt::format("  on_bad_sample: skip   # {} of the training samples cannot be read\n",
                         samples.unreadable);
   }
@@ -317,7 +357,7 @@ std::string starter_config(const std::string& path, const std::string& zoo) {
   starter.data = find_starter_data(path);
   std::vector<std::int64_t> input = starter.data.input;
   if (input.empty()) {
-    const TrainSpec first = load_spec_text(catalog(), draft(starter.data, {3, 32, 32}), kFile);
+    const TrainSpec first = read_draft(starter.data, {3, 32, 32});
     const Images images = look_at_images(*open_draft(first).train);
     if (images.sizes.empty()) fail(ErrorKind::data, "{}: none of its images can be read", path);
     starter.input = input_of(images);
@@ -327,8 +367,9 @@ std::string starter_config(const std::string& path, const std::string& zoo) {
     starter.input.height = input[1];
     starter.input.width = input[2];
   }
-  const TrainSpec spec = load_spec_text(catalog(), draft(starter.data, input), kFile);
+  const TrainSpec spec = read_draft(starter.data, input);
   const DataSets sets = open_draft(spec);
+  check_class_count(path, starter.data, sets);
   for (const std::string& note : sets.notes) say("note: " + note);
   starter.outputs = make_plan(spec).classes;
   starter.net = network_for(zoo, starter.data.is_features, std::min(input[1], input[2]));

@@ -25,6 +25,14 @@ constexpr std::int64_t kMostLines = 20'000;
 /// Integers of at most this many values are classes, of more a quantity.
 constexpr std::size_t kMostIntegerClasses = 20;
 
+/// What is known of a column if a character separates several labels in its fields.
+struct Lists {
+  char separator;
+  std::int64_t fields = 0, labels = 0;  ///< fields with the character, labels of all fields
+  bool has_empty = false;               ///< a list has an empty label
+  std::set<std::string> names = {};     ///< up to kMostValues of them
+};
+
 /// What is known of a column.
 struct Column {
   std::string name;
@@ -32,21 +40,52 @@ struct Column {
   bool is_counter = true;  ///< each value is that of the line before, plus 1
   double last = 0;
   std::set<std::string> values = {};  ///< up to kMostValues of them
+  std::array<Lists, 3> lists = {{{'|'}, {';'}, {','}}};
 
   static constexpr std::size_t kMostValues = 1000;
   bool is_number() const { return numbers == lines - empty && numbers > 0; }
   bool is_integer() const { return integers == lines - empty && integers > 0; }
   bool is_image() const { return images == lines && lines > 0; }
+  /// Returns the character that separates the labels of a field; 0 if fields are no lists. Labels
+  /// are taken for such if they recur, so that there are no more of them than of whole fields.
+  char separator() const {
+    for (const Lists& each : lists) {
+      if (each.fields > 0 && !each.has_empty && each.names.size() < kMostValues &&
+          each.names.size() <= values.size() &&
+          static_cast<std::int64_t>(each.names.size()) < each.labels) {
+        return each.separator;
+      }
+    }
+    return '\0';
+  }
 };
 
-std::optional<double> number_of(std::string_view text) {
+std::string_view without_blanks(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+std::optional<double> number_of(std::string_view text) {
+  text = without_blanks(text);
   if (text.starts_with("+")) text.remove_prefix(1);
   double value = 0;
   const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || at != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+void add_labels(Lists& lists, std::string_view text) {
+  if (text.find(lists.separator) != std::string_view::npos) ++lists.fields;
+  while (true) {
+    const std::size_t end = text.find(lists.separator);
+    const std::string_view label = without_blanks(text.substr(0, end));
+    lists.has_empty = lists.has_empty || label.empty();
+    ++lists.labels;
+    if (lists.names.size() < Column::kMostValues) lists.names.emplace(label);
+    if (end == std::string_view::npos) return;
+    text.remove_prefix(end + 1);
+  }
 }
 
 void add_value(Column& column, std::string_view text) {
@@ -61,6 +100,7 @@ void add_value(Column& column, std::string_view text) {
     return;
   }
   column.images += format_of_name(std::string(text)) ? 1 : 0;
+  for (Lists& each : column.lists) add_labels(each, text);
   const std::optional<double> number = number_of(text);
   if (!number || !std::isfinite(*number)) {
     column.is_counter = false;
@@ -106,12 +146,23 @@ bool is_counter(const Column& column) {
   return is_named || (column.is_counter && column.is_integer() && column.lines > 2);
 }
 
+/// Says which part each line belongs to: train, val or test.
+bool names_parts(const Column& column) {
+  static const std::set<std::string> kParts = {"train",      "training", "val",  "valid",
+                                               "validation", "dev",      "test", "testing"};
+  return column.values.size() > 1 &&
+         std::all_of(column.values.begin(), column.values.end(),
+                     [](const std::string& value) { return kParts.contains(lower_case(value)); });
+}
+
 /// The column of the target: the one that is called so, else the only one of text, else the last.
 std::size_t target_column(const std::string& file, const std::vector<Column>& columns) {
-  static constexpr std::array kNames = {"label",    "labels",  "class",   "target",    "y",
-                                        "category", "species", "outcome", "diagnosis", "price"};
+  static constexpr std::array kNames = {"label", "labels",   "class",     "target",
+                                        "y",     "category", "species",   "tags",
+                                        "tag",   "outcome",  "diagnosis", "price"};
   const auto is_other = [](const Column& column) {
-    return column.is_image() || is_counter(column) || column.empty > 0;
+    return column.is_image() || is_counter(column) || names_parts(column) ||
+           (column.empty > 0 && column.separator() == '\0');
   };
   for (const char* name : kNames) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -155,17 +206,38 @@ std::string yaml_names(const std::vector<std::string>& names) {
 struct Choice {
   std::optional<std::size_t> path;
   std::size_t target = 0;
+  std::vector<std::string> hot;  ///< columns of 0 and 1, an output each; empty: `target` alone
   std::vector<std::string> features, left_out;
 };
 
+/// Returns the columns beside the one of the images if each says whether a label applies: two or
+/// more of 0 and 1.
+std::vector<std::string> hot_columns(const std::vector<Column>& columns) {
+  std::vector<std::string> names;
+  bool has_images = false;
+  for (const Column& column : columns) {
+    has_images = has_images || column.is_image();
+    if (column.is_image() || is_counter(column)) continue;
+    const bool is_hot = column.is_integer() && column.empty == 0 && column.values.size() <= 2 &&
+                        std::all_of(column.values.begin(), column.values.end(),
+                                    [](const std::string& v) { return v == "0" || v == "1"; });
+    if (!is_hot) return {};
+    names.push_back(column.name);
+  }
+  return has_images && names.size() > 1 ? names : std::vector<std::string>();
+}
+
 Choice choose_columns(const std::string& file, const std::vector<Column>& columns) {
   Choice choice;
+  choice.hot = hot_columns(columns);
   choice.target = target_column(file, columns);
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const Column& column = columns[i];
     if (i == choice.target) continue;
     if (column.is_image() && !choice.path) choice.path = i;
     const char* reason = is_counter(column)    ? "numbers the lines"
+                         : names_parts(column) ? "names the parts, which have a file each (train, "
+                                                 "val, test)"
                          : column.empty > 0    ? "has empty fields"
                          : !column.is_number() ? "is text"
                                                : nullptr;
@@ -180,6 +252,13 @@ Choice choose_columns(const std::string& file, const std::vector<Column>& column
 }
 
 void add_target(const std::string& file, const Column& target, StarterData& data) {
+  if (const char separator = target.separator(); separator != '\0') {
+    data.targets = StarterTargets::multi_hot;
+    data.lines.push_back(fmt::format("label: {}   # the column of the labels, any number of them",
+                                     yaml_string(target.name)));
+    data.lines.push_back(fmt::format("label_separator: \"{}\"", separator));
+    return;
+  }
   const bool is_class =
       !target.is_number() || (target.is_integer() && target.values.size() <= kMostIntegerClasses);
   if (is_class && target.values.size() < 2) {
@@ -209,7 +288,11 @@ StarterData starter_of_csv(const std::string& file) {
   data.lines = {"dataset: csv", fmt::format("train: {{file: {}}}", yaml_path(file))};
   std::vector<std::string> needed = choice.features;
   if (choice.path) needed = {columns[*choice.path].name};
-  needed.push_back(target.name);
+  if (choice.hot.empty()) {
+    needed.push_back(target.name);
+  } else {
+    needed.insert(needed.end(), choice.hot.begin(), choice.hot.end());
+  }
   for (const char* part : {"val", "test"}) {
     const std::string other = file_of_part(file, part);
     if (other.empty() || !has_columns(other, delimiter, needed)) continue;
@@ -231,10 +314,21 @@ StarterData starter_of_csv(const std::string& file) {
     data.is_features = true;
     data.input = {static_cast<std::int64_t>(choice.features.size()), 1, 1};
     data.lines.push_back(fmt::format("features: {}", yaml_names(choice.features)));
-    if (!choice.left_out.empty()) {
-      data.lines.push_back(fmt::format(
-          "# left out: {}", printable(fmt::format("{}", fmt::join(choice.left_out, "; ")))));
-    }
+  }
+  std::vector<std::string> left_out = choice.left_out;
+  if (choice.path && choice.hot.empty()) {
+    for (const std::string& name : choice.features) left_out.push_back(name + " is a number");
+  }
+  if (!left_out.empty()) {
+    data.lines.push_back(
+        fmt::format("# left out: {}", printable(fmt::format("{}", fmt::join(left_out, "; ")))));
+  }
+  if (!choice.hot.empty()) {
+    data.targets = StarterTargets::multi_hot;
+    data.lines.push_back(
+        fmt::format("targets: {}   # 1 where the label applies, else 0", yaml_names(choice.hot)));
+    data.lines.emplace_back("target: multi_hot");
+    return data;
   }
   add_target(file, target, data);
   return data;

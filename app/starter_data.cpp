@@ -43,9 +43,17 @@ std::vector<std::string> names_in(const std::string& folder) {
 /// Refuses a folder that is not laid out as a data set, and says how to make it one.
 [[noreturn]] void refuse_folder(const std::string& folder, const std::vector<std::string>& names) {
   const auto with = [&](const char* extension) {
-    const auto is_one = [&](const std::string& name) { return ends_with(name, extension); };
-    const auto found = std::find_if(names.begin(), names.end(), is_one);
-    return found == names.end() ? std::string() : (fs::path(folder) / *found).string();
+    // The file of the training samples, else one that is not called after another part.
+    for (const bool is_train : {true, false}) {
+      for (const std::string& name : names) {
+        const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+        const bool is_other = has("test") || has("val");
+        if (ends_with(name, extension) && (is_train ? has("train") : !is_other)) {
+          return (fs::path(folder) / name).string();
+        }
+      }
+    }
+    return std::string();
   };
   for (const char* extension : {".csv", ".tsv", ".npz", ".npy"}) {
     if (const std::string file = with(extension); !file.empty()) {
@@ -62,6 +70,20 @@ std::vector<std::string> names_in(const std::string& folder) {
   if (has_folders && (name == "train" || name == "val" || name == "test")) {
     fail(ErrorKind::usage, "--data {}: expected the folder that contains {}: give that", folder,
          name);
+  }
+  for (const std::string& each : names) {
+    if (!is_class(each)) continue;
+    if (const std::string word = lower_case(each); word == "train" || word == "training") {
+      fail(ErrorKind::data,
+           "--data {}: no folder train in it, but {}: rename it (mv {} {}), and those of the other "
+           "parts to val and test",
+           folder, each, shell_word((fs::path(folder) / each).string()),
+           shell_word((fs::path(folder) / "train").string()));
+    }
+    if (is_folder(fs::path(folder) / each / "train")) {
+      fail(ErrorKind::data, "--data {}: no folder train in it, but in {}: give --data {}", folder,
+           each, shell_word((fs::path(folder) / each).string()));
+    }
   }
   if (has_folders) {
     fail(ErrorKind::data,

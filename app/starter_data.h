@@ -17,6 +17,7 @@ struct StarterData {
   StarterTargets targets = StarterTargets::labels;
   /// Shape of the samples [channels, height, width]; empty for images of their own sizes.
   std::vector<std::int64_t> input;
+  bool skips = false;        ///< `lines` have on_bad_sample: skip
   bool is_features = false;  ///< samples are rows of numbers: their input is [F, 1, 1]
 };
 

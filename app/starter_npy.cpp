@@ -169,9 +169,8 @@ std::string name_of_part(const Arrays& arrays, const std::string& name, const st
 StarterData starter_of_npy(const std::string& file) {
   const std::size_t colon = file.rfind(".npz:");
   const bool is_archive = colon != std::string::npos || lower_case(file).ends_with(".npz");
-  const Arrays arrays =
-      is_archive ? arrays_of_archive(file.substr(0, colon == std::string::npos ? colon : colon + 4))
-                 : arrays_next_to(file);
+  const std::string archive = file.substr(0, colon == std::string::npos ? colon : colon + 4);
+  const Arrays arrays = is_archive ? arrays_of_archive(archive) : arrays_next_to(file);
   const std::string images = colon != std::string::npos ? file.substr(colon + 5)
                              : is_archive               ? images_of(arrays)
                                                         : fs::path(file).stem().string();
@@ -196,6 +195,13 @@ StarterData starter_of_npy(const std::string& file) {
       data.lines.push_back(fmt::format("{}: {}", part, files_of_part(arrays, x, y)));
       break;
     }
+    // Another archive with arrays of the same names.
+    const std::string other = is_archive ? file_of_part(archive, part) : std::string();
+    if (other.empty() || data.lines.back().starts_with(part)) continue;
+    const Arrays arrays_of_other = arrays_of_archive(other);
+    if (!arrays_of_other.has(images) || !arrays_of_other.has(targets)) continue;
+    data.lines.push_back(
+        fmt::format("{}: {}", part, files_of_part(arrays_of_other, images, targets)));
   }
   add_shape(NpyArray(arrays.path(images)), data);
   add_targets(NpyArray(arrays.path(targets)), data);

@@ -18,6 +18,7 @@
 #include "engine/data/input_draws.h"
 #include "engine/spec/paths.h"
 #include "engine/spec/read_spec.h"
+#include "engine/spec/scalars.h"
 #include "engine/spec/sources.h"
 #include "engine/training/best.h"
 #include "engine/training/run_files.h"
@@ -243,6 +244,11 @@ std::string choose_folder(const TrainOptions& options, const TrainSpec& spec) {
 
 TrainSpec load_train_spec(const TrainOptions& options, ProcessGroup* processes) {
   std::vector<std::string> overrides = with_devices(options.overrides, options.devices);
+  const auto is_of_weights = [](const std::string& each) { return each.starts_with("weights."); };
+  if (!options.weights.empty() && std::any_of(overrides.begin(), overrides.end(), is_of_weights)) {
+    // Fields such as weights.head go with a file.
+    overrides.push_back("weights.file=" + yaml_string(resolve_path(options.weights, {})));
+  }
   const std::string text = read_config_text(options.config);
   const auto load = [&] { return load_spec_text(catalog(), text, options.config, overrides); };
   TrainSpec spec = load();

@@ -6,8 +6,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <set>
 #include <system_error>
+
+#include <fmt/ranges.h>
 
 #include "datasets/csv_table.h"
 #include "datasets/fingerprint.h"
@@ -98,27 +102,51 @@ class CsvPictureSource final : public PictureSource {
   std::vector<std::string> pictures_;
 };
 
-/// The sizes of the pictures' files, each of which must be there.
+/// Says what is wrong with the images that are not there: lines of the table by index.
+[[noreturn]] void refuse_missing(const std::string& path,
+                                 const std::map<std::size_t, std::string>& missing) {
+  constexpr std::size_t kMostListed = 10;
+  std::vector<std::string> lines;
+  for (const auto& [index, text] : missing) {
+    if (lines.size() == kMostListed) break;
+    lines.push_back(text);
+  }
+  if (missing.size() > lines.size()) {
+    lines.push_back(fmt::format("and {} more", missing.size() - lines.size()));
+  }
+  const bool is_one = missing.size() == 1;
+  fail(ErrorKind::data,
+       "{}: {} (paths are relative to the folder of the CSV file, or to data.root): restore {}, "
+       "or leave {} out with data.on_bad_sample: skip{}{}",
+       path, is_one ? lines[0] : fmt::format("{} images are not there", missing.size()),
+       is_one ? "it" : "them", is_one ? "it" : "them", is_one ? "" : "\n  ",
+       is_one ? "" : fmt::format("{}", fmt::join(lines, "\n  ")));
+}
+
+/// Returns the sizes of the images' files. One that is not there is an error, or has the size 0 if
+/// it may be left out, which its read does.
 std::vector<std::uint64_t> sizes_of_pictures(const std::string& path, const std::string& root,
-                                             const CsvTable& table) {
+                                             const CsvTable& table, bool leaves_out) {
   constexpr std::size_t kAtOnce = 1024;
   const std::size_t n = table.pictures.size();
   std::vector<std::uint64_t> sizes(n);
+  std::mutex mutex;
+  std::map<std::size_t, std::string> missing;
   for_each_part((n + kAtOnce - 1) / kAtOnce, "lister of " + path, [&](std::size_t part) {
     for (std::size_t i = part * kAtOnce; i < std::min((part + 1) * kAtOnce, n); ++i) {
       const std::string picture = (std::filesystem::path(root) / table.pictures[i]).string();
       struct stat status = {};
       const int error = stat(picture.c_str(), &status) == 0 ? 0 : errno;
-      if (error != 0 || !S_ISREG(status.st_mode)) {
-        fail(ErrorKind::data,
-             "{}, line {}: {}: {} (paths are relative to the folder of the CSV file, or to "
-             "data.root)",
-             path, table.lines[i], picture,
-             error != 0 ? std::generic_category().message(error) : "not a file");
+      if (error == 0 && S_ISREG(status.st_mode)) {
+        sizes[i] = static_cast<std::uint64_t>(status.st_size);
+        continue;
       }
-      sizes[i] = static_cast<std::uint64_t>(status.st_size);
+      const std::lock_guard lock(mutex);
+      missing[i] = fmt::format("line {}: {}: {}", table.lines[i], picture,
+                               error != 0 ? std::generic_category().message(error) : "not a file");
     }
   });
+  if (!missing.empty() && !leaves_out) refuse_missing(path, missing);
   return sizes;
 }
 
@@ -135,7 +163,8 @@ std::shared_ptr<const DataSource> make_source(const std::string& path, const Csv
   Fingerprint hash;
   hash.add(fmt::format("csv pictures v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                        requirements.input.c));
-  const std::vector<std::uint64_t> sizes = sizes_of_pictures(path, root, table);
+  const std::vector<std::uint64_t> sizes =
+      sizes_of_pictures(path, root, table, requirements.leaves_out_files);
   for (std::size_t i = 0; i < table.pictures.size(); ++i) {
     hash.add(table.pictures[i]);
     hash.add(std::to_string(sizes[i]));
@@ -357,6 +386,7 @@ DatasetKind csv_kind() {
   DatasetKind kind = {&table, open_csv, open_csv_unlabelled, true};
   kind.any_targets = true;
   kind.any_type = true;
+  kind.lists_only = true;
   kind.declares = [](const Variant& variant) {
     const auto& options = variant.as<CsvOptions>();
     const bool pictures = !options.path.empty();

@@ -148,7 +148,8 @@ const ItemType& item_type(const std::string& path, const std::string& descr) {
     for (const ItemType& type : kItemTypes) names.emplace_back(type.name);
     fail(ErrorKind::data,
          "{}: expected an array of numbers ({}), found elements of the type {}; numpy.save(file, "
-         "array.astype(numpy.float32)) makes numbers of them",
+         "array.astype(numpy.float32)) makes numbers of them; of names of classes, "
+         "numpy.unique(array, return_inverse=True)[1] does",
          path, fmt::join(names, ", "),
          descr.empty() ? "with fields (a structured array)"
          : code == "O" ? "'" + descr + "' (Python objects)"

@@ -147,7 +147,8 @@ struct DatasetKind {
   std::shared_ptr<const DataSource> (*open_unlabelled)(const Variant& options, DataPart part,
                                                        const DataRequirements& requirements,
                                                        UnreadableSamples& unreadable);
-  bool lists_only = false;  ///< opening lists files; their content is read when it is needed
+  /// A data set that is refused because of some of its files may be opened without them.
+  bool lists_only = false;
   std::optional<DataFacts> facts = {};  ///< where all data of the kind have them
   bool any_targets = false;             ///< may have others than class labels
   bool any_type = false;                ///< samples may be floats, which only opening them tells

@@ -51,9 +51,11 @@ std::string advice_on(LedgerPart part, const Job& job) {
              "(data.batch_size), or use fewer replicas; it includes waiting for slower replicas "
              "(device_weights)";
     case LedgerPart::evaluation:
-      return job.splits.val.size() > 0
-                 ? "validate on fewer samples (data.val_split)"
-                 : "it is the test at the end of the run: a longer one has less of it";
+      if (job.splits.val.size() == 0) {
+        return "it is the test at the end of the run: a longer one has less of it";
+      }
+      return job.splits.has_own_val ? "validate on fewer samples (a smaller validation set)"
+                                    : "validate on fewer samples (data.val_split)";
     case LedgerPart::logging:
       return "raise log.every";
     case LedgerPart::saving:
