@@ -22,14 +22,14 @@
 namespace dpt {
 namespace {
 
-/// Name of the config that is not written yet: paths are relative to the working directory.
+/// Assumed name of the config, so that paths are relative to the working directory.
 constexpr const char* kFile = "config.yaml";
 
-/// Images that are looked at for their sizes and colours.
+/// Maximum number of images whose sizes and colours are examined.
 constexpr std::int64_t kMostLooked = 256;
 
-/// Configs that are made on the way to the one that is printed: with a network of one layer, and
-/// nothing that depends on the samples.
+/// Returns a preliminary config to open the data with: a network of one layer, and nothing that
+/// depends on the samples.
 std::string draft(const StarterData& data, const std::vector<std::int64_t>& input,
                   const std::string& more = "") {
   std::string text = "data:\n  batch_size: 1\n";
@@ -46,9 +46,9 @@ DataSets open_draft(const TrainSpec& spec) {
 
 // ---- Images ------------------------------------------------------------------------------------
 
-/// What some images of the training samples are like.
+/// Properties of some images of the training set.
 struct Images {
-  std::vector<Size2> sizes;  ///< of each that could be read
+  std::vector<Size2> sizes;  ///< of each readable image
   bool are_grey = true;
 };
 
@@ -83,13 +83,13 @@ Images look_at_images(const DataSource& source) {
   return images;
 }
 
-/// How images become the model's input.
+/// Conversion of images to the model's input.
 struct InputPlan {
   std::int64_t channels = 3, height = 0, width = 0;
   bool crops = false;  ///< images are larger, or of several sizes
 };
 
-/// Small images of one size are taken as they are; others are cropped to a square of a usual size.
+/// Plans to keep small images of one size, and to crop others to a square of a common size.
 InputPlan input_of(const Images& images) {
   constexpr std::int64_t kMostWhole = 96;
   InputPlan plan;
@@ -146,7 +146,7 @@ std::string model_line(const Network& net, const InputPlan& input, std::int64_t 
 
 // ---- The samples -------------------------------------------------------------------------------
 
-/// What is read of all training samples.
+/// Result of reading all training samples.
 struct Samples {
   std::int64_t count = 0, unreadable = 0;
   std::string first_unreadable;
@@ -181,7 +181,7 @@ Samples read_samples(const TrainSpec& spec, const DataSets& sets) {
 
 // ---- The text ----------------------------------------------------------------------------------
 
-/// A power of two, of which an epoch has at least two.
+/// Returns a power of two that gives an epoch at least two batches.
 std::int64_t batch_size_for(std::int64_t samples) {
   std::int64_t batch = samples >= 5000 ? 128 : samples >= 1000 ? 64 : samples >= 200 ? 32 : 16;
   while (batch > 1 && 2 * batch > samples) batch /= 2;
@@ -264,7 +264,7 @@ std::string outputs_comment(const StarterData& data, const DataSource& train) {
   }
 }
 
-/// Everything that the text says.
+/// Content of the config.
 struct Starter {
   StarterData data;
   InputPlan input;

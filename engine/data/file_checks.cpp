@@ -7,8 +7,8 @@
 namespace dpt {
 namespace {
 
-/// A picture of that many bits becomes nearly black, whatever it shows: only the upper 8 of 16 bits
-/// are kept.
+/// Images of up to this many bits become nearly black, because only the upper 8 of 16 bits are
+/// kept.
 constexpr int kNearlyBlack = 12;
 
 template <class Holds>
@@ -25,8 +25,8 @@ std::vector<SampleRef> pictures_where(const DataReport& report, const Holds& hol
   return found;
 }
 
-/// Finds 16-bit pictures that are dark because their values need fewer bits. One with 13 to 15 bits
-/// may just show something dark, unless no picture of the data needs more.
+/// Finds 16-bit images that are dark because their values need fewer bits. An image with 13 to 15
+/// bits may simply have a dark content, unless no image of the data needs more bits.
 void find_few_bits(DataReport& report) {
   int most = 0;
   for (const SurveyedSplit& split : report.splits) {

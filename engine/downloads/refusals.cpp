@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kByHand =
     "On a machine without access, download the file elsewhere and give its path";
 
-/// Returns what the hub says of an error, without characters that would confuse a terminal.
+/// Returns the hub's explanation of an error, without control characters.
 std::string said_by(const HttpAnswer& answer) {
   constexpr std::size_t kMost = 200;
   std::string text = answer.first_header("x-error-message").substr(0, kMost);

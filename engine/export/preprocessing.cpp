@@ -14,10 +14,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Types of ONNX, as Cast names them.
+/// ONNX type numbers for Cast.
 constexpr std::int64_t kInt64 = 7, kDouble = 11;
 
-/// Height or width: a number where it is known, and else a value of the graph, int64 (1).
+/// Height or width: a number if it is known, else a value of the graph, int64 (1).
 struct Extent {
   std::optional<std::int64_t> known;
   std::string value;
@@ -48,7 +48,7 @@ class PreprocessingWriter {
   const std::string& pixels() const { return pixels_; }
 
  private:
-  /// `[height, width]` of 224 or [200, 300].
+  /// Returns `[height, width]` of 224 or [200, 300].
   static std::pair<std::int64_t, std::int64_t> size_of(const Json& size) {
     if (!size.is_array()) return {size, size};
     return {size.at(0), size.at(size.size() - 1)};
@@ -60,7 +60,7 @@ class PreprocessingWriter {
     return extent.known ? writer_.integers({*extent.known}) : extent.value;
   }
 
-  /// A list of integers, int64.
+  /// Adds a list of integers, int64.
   std::string list_of_extents(const std::vector<Extent>& extents) {
     std::vector<std::int64_t> numbers;
     std::vector<std::string> values;
@@ -72,7 +72,7 @@ class PreprocessingWriter {
     return writer_.op("Concat", values, {{"axis", std::int64_t{0}}});
   }
 
-  /// An operation on integers, which is computed here where both are known.
+  /// Adds an operation on integers, or computes it here if both are known.
   template <class Known>
   Extent op(const char* type, const Extent& a, const Extent& b, Known known) {
     if (a.known && b.known) return constant(known(*a.known, *b.known));
@@ -115,8 +115,8 @@ class PreprocessingWriter {
   }
 
   void resize_to(const Extent& height, const Extent& width, const std::string& interpolation) {
-    // Two passes, each rounded to integers, in Pillow's order: columns first where that leaves
-    // less to do, rows first otherwise.
+    // Resize in two passes, each rounded to integers, in Pillow's order: columns first if that is
+    // less work, else rows first.
     const Extent fewer_rows = subtract(height_, height), fewer_columns = subtract(width_, width);
     const std::string limit = value_of(greatest(multiply(constant(2), fewer_columns), constant(0)));
     const std::string columns_first = writer_.op("Greater", {value_of(fewer_rows), limit});
@@ -144,15 +144,15 @@ class PreprocessingWriter {
     attributes.push_back({"mode", std::string(interpolation == "bicubic" ? "cubic" : "linear")});
     if (interpolation == "bicubic") attributes.push_back({"cubic_coeff_a", -0.5F});
     const std::string resized = writer_.op("Resize", {pixels_, "", "", sizes}, attributes);
-    // Round would round halves to even numbers. Pillow's integer weights put a half on either side;
-    // the last bits of float32 do so too, which keeps the mean.
+    // Round would round halves to even numbers. Pillow's integer weights round a half up or down,
+    // and so do the last bits of float32, which keeps the mean.
     const std::string rounded =
         writer_.op("Floor", {writer_.op("Add", {resized, writer_.scalar(0.5F)})});
     pixels_ = writer_.op("Clip", {rounded, writer_.scalar(0.0F), writer_.scalar(255.0F)});
   }
 
-  /// Where a crop of `most` begins: Python's round((size - crop) / 2), which rounds halves to even
-  /// numbers. 3 / 2 becomes 2, 5 / 2 becomes 2.
+  /// Returns the start of a crop of `most`: Python's round((size - crop) / 2), which rounds halves
+  /// to even numbers. 3 / 2 becomes 2, 5 / 2 becomes 2.
   Extent crop_start(const Extent& size, const Extent& crop) {
     const Extent over = subtract(size, crop), half = divide(over, constant(2));
     return add(half, multiply(remainder(over, constant(2)), remainder(half, constant(2))));
@@ -161,7 +161,7 @@ class PreprocessingWriter {
   void center_crop(std::pair<std::int64_t, std::int64_t> size) {
     const Extent height = constant(size.first), width = constant(size.second);
     if (height_.known == height.known && width_.known == width.known) return;
-    // A smaller picture is padded first: the smaller half before it.
+    // A smaller image is padded first, with the smaller half before it.
     const Extent more_h = greatest(subtract(height, height_), constant(0));
     const Extent more_w = greatest(subtract(width, width_), constant(0));
     const Extent top = divide(more_h, constant(2)), left = divide(more_w, constant(2));
@@ -192,7 +192,7 @@ class PreprocessingWriter {
     pad_sides(top, left, bottom, right, mode, 0.0F);
   }
 
-  /// Resizes the picture until it just fits in, in double, and fills the rest on both sides of it.
+  /// Resizes the image to fit, in double, and pads both sides of it.
   void letterbox(const Json& transform) {
     const auto [height, width] = size_of(transform.at("size"));
     const auto real = [&](const Extent& extent) {
@@ -215,12 +215,12 @@ class PreprocessingWriter {
     width_ = constant(width);
   }
 
-  /// Pads with `fill`: a value of all channels, or one for each.
+  /// Pads with `fill`: one value for all channels, or one for each.
   void pad_filled(const Json& transform, const Extent& top, const Extent& left,
                   const Extent& bottom, const Extent& right) {
     const std::vector<float> fill = list_of<float>(transform.at("fill"));
     if (fill.size() == 1) return pad_sides(top, left, bottom, right, "constant", fill[0]);
-    // They are taken off first, so that all are padded with 0.
+    // Subtract the values first, so that all channels are padded with 0.
     const std::string fills = writer_.floats({static_cast<std::int64_t>(fill.size()), 1, 1}, fill);
     pixels_ = writer_.op("Sub", {pixels_, fills});
     pad_sides(top, left, bottom, right, "constant", 0.0F);
@@ -245,7 +245,7 @@ class PreprocessingWriter {
   }
 
   OpWriter& writer_;
-  std::string pixels_, outer_;  ///< outer_: the first two sizes of the shape
+  std::string pixels_, outer_;  ///< outer_: first two sizes of the shape
   Extent height_, width_;
 };
 

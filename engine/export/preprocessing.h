@@ -1,5 +1,5 @@
-// From the pixels of a picture of any size to the pixels that a network was evaluated on, in
-// operations of ONNX. Opset 18 is the first whose Resize is antialiased.
+// Writes evaluation transforms, from an image of any size to the network's input pixels, as ONNX
+// operations. Opset 18 is the first with an antialiased Resize.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace dpt {
 
-/// Opset of a model that begins with a preprocessing.
+/// Opset of a model that includes preprocessing.
 inline constexpr std::int64_t kPreprocessingOpset = 18;
 
-/// Writes the transforms of an evaluation and returns the value that holds the result.
+/// Writes the evaluation transforms and returns the value that holds the result.
 /// - `pixels`: float32 (N, channels, height, width) of integers from 0 to 255, any height and
 /// width.
 /// - `transforms`: the list in ExportFacts::transforms. Normalize is left to the caller.
 /// - Result: float32 (N, channels, height, width) of such integers, of the last transform's size.
-/// Pixels are those of Pillow and torchvision, but for a rounding by 1 where a resized value lies
-/// half way between two integers.
-/// Throws ErrorKind::usage for a transform that is random or that ONNX cannot express.
+/// Pixels equal those of Pillow and torchvision, except for a difference of 1 where a resized value
+/// lies halfway between two integers. Throws ErrorKind::usage for a transform that is random or
+/// that ONNX cannot express.
 std::string write_preprocessing(OpWriter& writer, const std::string& pixels,
                                 const nlohmann::ordered_json& transforms);
 

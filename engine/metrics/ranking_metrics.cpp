@@ -1,5 +1,5 @@
-// Area under the ROC curve and average precision: how well the outputs rank the samples of a class
-// above the others.
+// Area under the ROC curve and average precision, which measure how well the outputs rank the
+// samples of a class above others.
 #include "engine/metrics/averaging.h"
 #include "engine/metrics/ranking.h"
 

@@ -1,4 +1,4 @@
-// F1, precision and recall: of classes, or of multi-hot targets with a threshold for each output.
+// F1, precision and recall for classes, or for multi-hot targets with a threshold for each output.
 #include <fmt/format.h>
 
 #include "engine/metrics/averaging.h"
@@ -14,8 +14,8 @@ struct ThresholdOptions {
 
 using Score = double (LabelCounts::*)() const;
 
-/// Leaves out classes that neither occur nor were predicted, as scikit-learn does. The labels of
-/// multi-hot targets all count.
+/// Leaves out classes that neither occur nor were predicted, as scikit-learn does. All labels of
+/// multi-hot targets count.
 ClassValues scores_of(const Measured& of, const std::vector<double>& thresholds, Score score) {
   ClassValues values;
   for (const LabelCounts& counts : count_labels(of, thresholds)) {
