@@ -18,7 +18,7 @@ TextPairs vgg_names() {
 
 /// timm numbers the blocks of each stage; torchvision numbers all blocks as features.
 TextPairs mobilenet_v2_names() {
-  constexpr std::array kBlocks = {1, 2, 3, 4, 3, 3, 1};  // of each stage
+  constexpr std::array kBlocks = {1, 2, 3, 4, 3, 3, 1};  // blocks of each stage
   TextPairs map = {{"conv_stem.", "features.0.0."}, {"bn1.", "features.0.1."}};
   int feature = 1;
   for (std::size_t stage = 0; stage < kBlocks.size(); ++stage) {
@@ -48,7 +48,7 @@ TextPairs mobilenet_v2_names() {
 
 /// In torchvision, the stages and the layers between them are numbered in turn as features.
 TextPairs convnext_tiny_names() {
-  constexpr std::array kBlocks = {3, 3, 9, 3};  // of each stage
+  constexpr std::array kBlocks = {3, 3, 9, 3};  // blocks of each stage
   TextPairs map = {{"stem.", "features.0."}};
   for (std::size_t stage = 0; stage < kBlocks.size(); ++stage) {
     if (stage > 0) {

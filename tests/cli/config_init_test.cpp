@@ -1,4 +1,4 @@
-// dpt config init --data: what it prints for each kind of data is checked and trained as printed.
+// dpt config init --data: the printed config for each kind of data is valid and trains.
 #include <doctest/doctest.h>
 
 #include <filesystem>
