@@ -146,7 +146,7 @@ void print_splits(const DataReport& report) {
   }
 }
 
-/// Prints how many pictures are turned upright. Those that are not are a finding.
+/// Prints the number of images that are turned upright. Images that stay turned are a finding.
 void print_turned(const DataReport& report) {
   std::int64_t turned = 0;
   std::map<int, std::int64_t> counts;

@@ -57,7 +57,7 @@ DType raw_type_of(const TrainSpec& spec, const Plan& plan, const CheckpointHeade
   return open_dataset(spec.data.dataset, data_requirements(spec, plan)).train->type();
 }
 
-/// Returns what the ONNX model includes. Throws for samples that are not pictures.
+/// Returns what the ONNX model includes. Throws for samples that are not images.
 OnnxOptions onnx_options_of(const ExportOptions& options, const ExportFacts& facts,
                             DType raw_type) {
   OnnxOptions onnx;

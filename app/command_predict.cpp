@@ -119,7 +119,7 @@ std::map<std::int64_t, std::string> gather_problems(Communicator& communicator, 
   return problems;
 }
 
-/// The line is for a terminal that does not show the predictions themselves.
+/// The line is shown on a terminal if the predictions go elsewhere.
 ProgressLine::Shown shown_progress(const PredictOptions& options, const Job& job) {
   const bool shows_results = options.out.empty() && isatty(STDOUT_FILENO) == 1;
   return job.writes() && !shows_results ? ProgressLine::Shown::terminal
@@ -192,7 +192,7 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
     }
     if (!options.out.empty()) return;
     fmt::print("{}", kept);
-    std::fflush(stdout);  // a failure is noted, and reported at the end
+    std::fflush(stdout);  // a failure is recorded and reported at the end
     kept.clear();
   };
   ProgressLine line(shown_progress(options, job));

@@ -69,7 +69,7 @@ std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& trai
   return split == "val" ? splits.val.indices : splits.train.indices;
 }
 
-/// Adds the paths that stdin has, one per line.
+/// Adds the paths on stdin, one per line.
 void add_names_on_stdin(std::vector<std::string>& paths, bool is_alone) {
   if (!is_alone) {
     fail(ErrorKind::usage,
@@ -89,7 +89,7 @@ void add_names_on_stdin(std::vector<std::string>& paths, bool is_alone) {
 
 namespace {
 
-/// Refuses files of samples that only a config can name, and says with which key.
+/// Refuses files of samples that only a config can select, and names the key.
 void check_no_data_file(const std::string& word) {
   static constexpr std::array<std::pair<const char*, const char*>, 5> kKeys = {
       {{".csv", "data.test.file"},

@@ -224,12 +224,12 @@ std::string check_csv_labels(const CsvOptions& options) {
          "neither";
 }
 
-/// True for one character of ASCII that does not end or quote a field.
+/// Returns true for one ASCII character that does not end or quote a field.
 bool is_separator(const std::string& text) {
   return text.size() == 1 && text.find_first_of("\"\r\n") != 0 && text[0] > 0;
 }
 
-/// Describes a wrong use of label_separator; empty if there is none.
+/// Describes an invalid use of label_separator; empty if there is none.
 std::string problem_of_separator(const CsvOptions& options) {
   const std::string& separator = options.label_separator;
   if (separator.empty()) return {};

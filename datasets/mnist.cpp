@@ -10,7 +10,7 @@
 namespace dpt {
 namespace {
 
-/// The fields of a published data set.
+/// Fields of a published data set.
 struct PublishedOptions {
   std::string root;
 };

@@ -1,5 +1,5 @@
-// ZeroPad2d and Upsample as torch.nn's, and PadChannels: values at other places, which is one
-// operation.
+// ZeroPad2d and Upsample as in torch.nn, and PadChannels. All move values to other positions, in
+// one operation.
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"
@@ -141,7 +141,7 @@ class PadChannels final : public Layer {
     const SampleShape& s = in[0].shape;
     return {{s.h, s.w, s.c + options_.before + options_.after}, false};
   }
-  /// A pixel's channels lie side by side: they are padded as the pixels of a row are.
+  /// A pixel's channels are contiguous: pad them like the pixels of a row.
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
     const SampleShape &in = context.in[0].shape, &out = context.out.shape;
     PixelMapDesc desc;
