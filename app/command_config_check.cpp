@@ -122,7 +122,7 @@ class ConfigCheck {
       return 0;
     }
     if (!left_out_.empty()) {
-      errors_ += fmt::format("\nnot checked, since it depends on what is wrong: {}",
+      errors_ += fmt::format("\nnot checked, because it depends on these errors: {}",
                              fmt::join(left_out_, ", "));
     }
     throw Error(has_usage_ ? ErrorKind::usage : ErrorKind::data, errors_);
@@ -287,7 +287,7 @@ class ConfigCheck {
           const std::string sizes = sizes_in(*sets.train);
           fail(ErrorKind::usage, "{}{}", error.what(),
                sizes.empty() ? std::string()
-                             : fmt::format(" (sizes of some training pictures: {})", sizes));
+                             : fmt::format(" (sizes of some training images: {})", sizes));
         }
       });
     }

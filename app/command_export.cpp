@@ -99,7 +99,7 @@ void report_files(const ExportOptions& options, const std::string& checkpoint, c
   if (!options.onnx.empty()) {
     const std::string input =
         onnx.preprocessing
-            ? fmt::format("pictures of any size as input, {}", options.preprocessing)
+            ? fmt::format("images of any size as input, {}", options.preprocessing)
             : fmt::format("{} input of N x {}", onnx.include_normalisation ? "raw" : "normalised",
                           fmt::join(facts.input, " x "));
     fmt::print("{}: ONNX, opset {}, {}{}\n", options.onnx, onnx.opset(), input,

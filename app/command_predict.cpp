@@ -1,4 +1,4 @@
-// dpt predict RUN|CKPT PICTURE...|CONFIG: what a checkpoint says of samples that need no labels.
+// dpt predict RUN|CKPT IMAGE...|CONFIG: predicts samples, which need no labels.
 #include <unistd.h>
 
 #include <algorithm>
@@ -220,9 +220,9 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
   if (!reads) return 0;
   if (!options.out.empty()) write_results(options.out, std::as_bytes(std::span(kept)));
   if (bad == 0) return 0;
-  // Not thrown: the other processes have nothing to hear of it.
+  // Do not throw, because the other processes need not know.
   say(fmt::format("error: {} of {} {} could not be read: they have no prediction", bad, n,
-                  inputs.are_data() ? "samples" : "pictures"));
+                  inputs.are_data() ? "samples" : "images"));
   return static_cast<int>(ErrorKind::data);
 }
 

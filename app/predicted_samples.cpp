@@ -131,12 +131,12 @@ PredictInputs sort_inputs(const PredictOptions& options, bool is_alone) {
       !inputs.data.config.empty() || !inputs.data.overrides.empty() || !options.split.empty();
   if (inputs.pictures.empty() && !has_data) {
     fail(ErrorKind::usage,
-         "expected pictures, a folder of them, a config (.yaml) whose data section names the "
+         "expected images, a folder of them, a config (.yaml) whose data section names the "
          "samples, or data.KEY=VALUE or --split for those of the run's own");
   }
   if (!inputs.pictures.empty() && has_data) {
     fail(ErrorKind::usage,
-         "{}: expected pictures or a data set, found both: a config (.yaml), data.KEY=VALUE and "
+         "{}: expected images or a data set, found both: a config (.yaml), data.KEY=VALUE and "
          "--split are for data sets",
          inputs.pictures.front());
   }

@@ -209,7 +209,7 @@ std::string transforms_text(const StarterData& data, const InputPlan& input) {
     train += fmt::format(
         "      - {{type: RandomResizedCrop, size: {}}}   # a random part of the image\n",
         input.height);
-    eval += fmt::format("      - {{type: Resize, size: {}}}   # of the shorter side\n",
+    eval += fmt::format("      - {{type: Resize, size: {}}}   # size of the shorter side\n",
                         input.height * 8 / 7);
     eval += fmt::format("      - {{type: CenterCrop, size: {}}}\n", input.height);
   } else if (!data.is_features && input.height >= 16 && input.width >= 16) {
@@ -218,12 +218,12 @@ std::string transforms_text(const StarterData& data, const InputPlan& input) {
   }
   if (!data.is_features && !train.empty()) {
     // Grey images are often digits or letters.
-    train += input.channels == 3
-                 ? "      - {type: RandomHorizontalFlip}   # remove it if left and right matter\n"
-                 : "      # - {type: RandomHorizontalFlip}   # unless left and right matter\n";
+    train +=
+        input.channels == 3
+            ? "      - {type: RandomHorizontalFlip}   # remove it if left and right matter\n"
+            : "      # - {type: RandomHorizontalFlip}   # enable it unless left and right matter\n";
   }
-  std::string text =
-      "  normalize: auto   # by mean and standard deviation of the training samples\n";
+  std::string text = "  normalize: auto   # mean and standard deviation of the training samples\n";
   if (train.empty()) return text;
   text += "  transforms:\n    train:\n" + train;
   return eval.empty() ? text : text + "    eval:   # validation, test and predict\n" + eval;
@@ -283,10 +283,10 @@ std::string text_of(const Starter& starter, const std::string& path, const DataS
       "version: 1\nseed: 1\ndata:\n",
       printable(path), data.summary, samples.count,
       sets.val ? fmt::format(", {} for validation", sets.val->size()) : "",
-      sets.test ? fmt::format(", {} for the test", sets.test->size()) : "");
+      sets.test ? fmt::format(", {} for testing", sets.test->size()) : "");
   for (const std::string& line : data.lines) text += "  " + line + "\n";
   if (!sets.val) text += val_split_text(data, *sets.train);
-  text += fmt::format("  batch_size: {}   # of all devices together\n", batch);
+  text += fmt::format("  batch_size: {}   # total over all devices\n", batch);
   if (samples.unreadable > 0) {
     text += fmt::format("  on_bad_sample: skip   # {} of the training samples cannot be read\n",
                         samples.unreadable);

@@ -187,7 +187,7 @@ void add_target(const std::string& file, const Column& target, StarterData& data
   }
   if (is_class) {
     data.lines.push_back(
-        fmt::format("label: {}   # the column of the class", yaml_string(target.name)));
+        fmt::format("label: {}   # column of the class", yaml_string(target.name)));
     return;
   }
   data.targets = StarterTargets::values;
@@ -204,7 +204,7 @@ StarterData starter_of_csv(const std::string& file) {
   const Choice choice = choose_columns(file, columns);
   const Column& target = columns[choice.target];
   StarterData data;
-  data.summary = choice.path ? "images that a table lists" : "a table";
+  data.summary = choice.path ? "a table of images" : "a table";
   data.lines = {"dataset: csv", fmt::format("train: {{file: {}}}", yaml_path(file))};
   std::vector<std::string> needed = choice.features;
   if (choice.path) needed = {columns[*choice.path].name};
@@ -220,7 +220,7 @@ StarterData starter_of_csv(const std::string& file) {
   }
   if (choice.path) {
     data.lines.push_back(
-        fmt::format("path: {}   # the column of the files, relative to the table's folder",
+        fmt::format("path: {}   # column of the image files, relative to the table's folder",
                     yaml_string(columns[*choice.path].name)));
   } else if (choice.features.empty()) {
     fail(ErrorKind::data,

@@ -110,7 +110,7 @@ StarterData starter_of_folder(const std::string& folder) {
     StarterData data;
     data.summary = "a folder of images, one folder for each class";
     data.lines = {"dataset: image_folder",
-                  fmt::format("root: {}   # train/CLASS/*, and val/ and test/ if there are",
+                  fmt::format("root: {}   # train/CLASS/*, and val/ and test/ if present",
                               yaml_path(folder))};
     return data;
   }

@@ -90,9 +90,9 @@ std::string labels_html(const EvaluatedLabels& of) {
   add("macro average", of.report.macro);
   add("micro average", of.report.micro);
   std::string out = "<h4>Labels</h4>\n" + table.text() +
-                    "<p class=\"note\">An output above the threshold is a prediction of its "
-                    "label. The best threshold has the largest F1 on these samples: choose it on "
-                    "validation samples, not on those of the test.</p>\n";
+                    "<p class=\"note\">An output above the threshold is a prediction of its label. "
+                    "The best threshold has the largest F1 on these samples: choose it on "
+                    "validation samples, not on test samples.</p>\n";
   if (is_shortened) {
     out += fmt::format(
         "<p class=\"note\">The {} worst of {} labels, by F1; <code>dpt eval --json"
@@ -149,7 +149,7 @@ std::string confusion_matrix_html(const EvaluatedClasses& of) {
       "<h4>Confusion matrix</h4>\n<p class=\"note\">Rows: labels. Columns: predictions.{}</p>\n"
       "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion matrix\">"
       "<table class=\"confusion\">\n<thead><tr><td></td>",
-      with_rates ? " Percentages are parts of the label's samples." : "");
+      with_rates ? " Percentages are fractions of the label's samples." : "");
   for (std::size_t c = 0; c < classes; ++c) out += column_head(of.names[c], c, heads);
   out += "</tr></thead>\n<tbody>\n";
   for (std::size_t label = 0; label < classes; ++label) {

@@ -89,8 +89,7 @@ std::string reliability_plot(std::span<const CalibrationBin> bins) {
         ink, bin.samples, mean, right, left + 0.5, range.y(right), width, kSide * right,
         range.x(mean), range.y(right));
   }
-  return framed("Reliability", "probability of the prediction", "part that is right", range,
-                content);
+  return framed("Reliability", "probability of the prediction", "fraction correct", range, content);
 }
 
 std::string scatter_plot(const ReportedScatter& scatter, bool of_several) {

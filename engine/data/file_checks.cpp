@@ -45,8 +45,8 @@ void find_few_bits(DataReport& report) {
   const bool is_one = dark.size() == 1;
   report.findings.push_back(
       {FindingKind::few_bits,
-       fmt::format("{} 16-bit picture{} values of at most {} bits (0 to {}). Of 16 bits the upper "
-                   "8 are kept: {} 0 to {} of 255, {}. Multiply the values by {} first, for "
+       fmt::format("{} 16-bit image{} values of at most {} bits (0 to {}). Only the upper 8 of 16 "
+                   "bits are kept: {} 0 to {} of 255, {}. Multiply the values by {} first, for "
                    "example with mogrify -evaluate multiply {} FILE: {}",
                    dark.size(), is_one ? " has" : "s have", bits, largest,
                    is_one ? "it becomes" : "they become", largest >> 8, look, 1 << (16 - bits),
@@ -62,8 +62,8 @@ void find_ignored_orientations(DataReport& report) {
   const bool is_one = sideways.size() == 1;
   report.findings.push_back(
       {FindingKind::exif_orientation,
-       fmt::format("{} picture{} stored turned or mirrored, as the Exif orientation says, and read "
-                   "as stored. data.exif_orientation=apply turns {} upright: {}",
+       fmt::format("{} image{} stored rotated or mirrored (Exif orientation) and read as stored. "
+                   "data.exif_orientation=apply turns {} upright: {}",
                    sideways.size(), is_one ? " is" : "s are", is_one ? "it" : "them",
                    some_named(report, sideways)),
        sideways});

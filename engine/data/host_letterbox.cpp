@@ -62,14 +62,13 @@ class Letterbox final : public HostTransform {
 HostTransformKind letterbox_kind() {
   static const ObjectTable table = object_table<LetterboxOptions>(
       "Letterbox",
-      "Resizes the picture (bilinear, antialiased) so that it just fits into `size` with its ratio "
-      "of sides, and fills the rest on both sides of it.",
+      "Resizes the image (bilinear, antialiased) to fit into `size`, keeps its aspect ratio, and "
+      "pads both sides of it.",
       {field("size", &LetterboxOptions::size, "Height and width of the result.")
            .required()
            .range(1, 16384),
        field("fill", &LetterboxOptions::fill,
-             "Value from 0 to 255 of the pixels beside the picture: one for all channels, or [red, "
-             "green, blue].")
+             "Value from 0 to 255 of the padding: one for all channels, or [red, green, blue].")
            .range(0, 255)
            .items(1, 3)
            .or_one()});

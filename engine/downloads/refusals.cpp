@@ -50,7 +50,7 @@ std::string kept_text(const std::optional<DownloadState>& state) {
       state->total ? fmt::format(" of {}", *state->total) : "",
       state->can_continue
           ? "they are kept, and the same command continues the download"
-          : "the server cannot continue a download, so the same command begins anew");
+          : "the server cannot continue a download, so the same command starts over");
 }
 
 }  // namespace

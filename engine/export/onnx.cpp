@@ -166,7 +166,7 @@ void describe_input(onnx::ValueInfo& value, const ExportFacts& facts, const Onnx
   std::vector<Dimension> sample{facts.input[0], facts.input[1], facts.input[2]};
   if (options.preprocessing == PictureLayout::nchw) sample = {facts.input[0], "height", "width"};
   if (options.preprocessing == PictureLayout::nhwc) sample = {"height", "width", facts.input[0]};
-  const char* doc = options.preprocessing           ? "upright pictures of any size"
+  const char* doc = options.preprocessing           ? "upright images of any size"
                     : options.include_normalisation ? "raw samples"
                                                     : "normalised samples";
   describe_value(value, kInput, reads_bytes ? onnx::UINT8 : onnx::FLOAT, sample, doc);

@@ -126,11 +126,13 @@ class PadChannels final : public Layer {
   static const ObjectTable& table() {
     static const ObjectTable result = object_table<Options>(
         "PadChannels",
-        "Channels of zeros before and after those of an image, as torch.nn.functional.pad(x, (0, "
-        "0, 0, 0, before, after)): shortcuts without parameters (option A of He et al. 2015).",
-        {field("before", &Options::before, "Channels of zeros before those of the input.")
+        "Adds channels of zeros before and after the channels of an image, as "
+        "torch.nn.functional.pad(x, (0, 0, 0, 0, before, after)): shortcuts without parameters "
+        "(option A of He et al. 2015).",
+        {field("before", &Options::before,
+               "Number of channels of zeros before the input's channels.")
              .range(0, 65536),
-         field("after", &Options::after, "Channels of zeros after those of the input.")
+         field("after", &Options::after, "Number of channels of zeros after the input's channels.")
              .range(0, 65536)});
     return result;
   }

@@ -22,8 +22,7 @@ namespace dpt {
 struct SampleResults {
   std::vector<float> loss;
   std::vector<std::int32_t> prediction, label;
-  std::vector<bool>
-      left_out;  ///< true for each sample that was left out; its other values are invalid
+  std::vector<bool> left_out;     ///< true for left-out samples; their other values are invalid
   std::vector<float> sums;        ///< of each sample those of Job::metrics
   std::vector<float> outputs;     ///< outputs of each sample, for Job::gathers_outputs
   std::vector<float> confidence;  ///< the output of each prediction, for Job::keeps_confidence

@@ -162,10 +162,11 @@ ObjectTable cifar_resnet_table(const char* name, const char* doc) {
       {zoo::classes_field<O>(),
        field("width", &O::width, "Channels of the first stage; each of the others doubles them.")
            .range(1, 4096),
-       field("shortcut", &O::shortcut,
-             "Where the width changes. projection: a 1x1 convolution with batch norm (the paper's "
-             "option B). pad: no parameters, every second pixel and channels of zeros, half of "
-             "them before the others and half after (option A, which the paper uses for CIFAR)."),
+       field(
+           "shortcut", &O::shortcut,
+           "Shortcut where the width changes. projection: a 1x1 convolution with batch norm (the "
+           "paper's option B). pad: no parameters, every second pixel and channels of zeros, half "
+           "of them before the others and half after (option A, which the paper uses for CIFAR)."),
        zoo::sync_field<O>()});
 }
 

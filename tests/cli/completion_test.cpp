@@ -190,7 +190,7 @@ TEST_CASE("help texts show the names of values, and what excludes an option once
   for (std::size_t at = help.find("(not"); at != help.npos; at = help.find("(not", at + 1)) ++notes;
   CHECK(notes == 2);
   check_contains(w.run_well({"data", "show", "--help"}).out,
-                 "Write the picture to this PNG file (required)\n");
+                 "Write the image to this PNG file (required)\n");
   check_contains(w.run_well({"export", "--help"}).out, "(with --onnx only)\n");
   // The hidden one is for the build.
   CHECK_FALSE(contains(w.run_well({"--help"}).out, "  man "));

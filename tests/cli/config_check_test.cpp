@@ -63,7 +63,7 @@ TEST_CASE("config check: what depends on a mistake is named, not judged") {
   const Finished model =
       w.run({"config", "check", "small.yaml", "model.layers.fc1.out_features=many"});
   CHECK(model.exit_code == 2);
-  check_contains(model.err, "not checked, since it depends on what is wrong: the network");
+  check_contains(model.err, "not checked, because it depends on these errors: the network");
   CHECK_FALSE(contains(model.err, "the data set has"));
   // An unknown key of the section may be any of its fields.
   const Finished data = w.run({"config", "check", "small.yaml", "data.rot=x", "optimizer.lr=-1"});

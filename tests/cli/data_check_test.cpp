@@ -249,9 +249,8 @@ TEST_CASE("data check: 16-bit images whose values need fewer bits") {
     w.put(name, {file.begin(), file.end()});
   };
   const std::string message =
-      "16-bit pictures have values of at most 12 bits (0 to 4095). Of 16 bits the upper 8 are "
-      "kept: "
-      "they become 0 to 15 of 255, nearly black. Multiply the values by 16 first";
+      "16-bit images have values of at most 12 bits (0 to 4095). Only the upper 8 of 16 bits are "
+      "kept: they become 0 to 15 of 255, nearly black. Multiply the values by 16 first";
   put("train/ant/a.pgm", 4095);
   put("train/bee/b.pgm", 2500);
   json report = w.check(0);

@@ -520,7 +520,7 @@ TEST_CASE("config check refuses transforms that leave pictures their own sizes, 
     check_contains(refused.err,
                    "Resize: pictures have different sizes after it, but a batch needs one: add "
                    "Resize or CenterCrop with size: [4, 4], those of model.input (sizes of some "
-                   "training pictures: 6x8, 9x5)");
+                   "training images: 6x8, 9x5)");
     for (const char* good : {"[{type: Resize, size: [4, 4]}]",
                              "[{type: Resize, size: 4}, {type: CenterCrop, size: 4}]"}) {
       w.run_well({"config", "check", "small.yaml", key + good});

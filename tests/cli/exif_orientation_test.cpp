@@ -98,14 +98,14 @@ TEST_CASE("exif_orientation: data check counts images that are stored turned") {
   const Finished check = w.run_well(
       {"data", "check", "small.yaml", "--allow", "duplicate_across_splits,label_conflict"});
   check_contains(check.out,
-                 "12 pictures are stored turned or mirrored (Exif orientation: 6x 6, 6x 8), and "
-                 "are turned upright\n");
+                 "12 images are stored rotated or mirrored (Exif orientation: 6x 6, 6x 8), and are "
+                 "turned upright\n");
   CHECK(!contains(check.out, "warning: exif_orientation"));
   const Finished ignored = w.run({"data", "check", "small.yaml", "data.exif_orientation=ignore"});
-  check_contains(ignored.out,
-                 "warning: exif_orientation (1)\n  12 pictures are stored turned or mirrored, as "
-                 "the Exif orientation says, and read as stored. data.exif_orientation=apply "
-                 "turns them upright: test: ");
+  check_contains(
+      ignored.out,
+      "warning: exif_orientation (1)\n  12 images are stored rotated or mirrored (Exif "
+      "orientation) and read as stored. data.exif_orientation=apply turns them upright: test: ");
   CHECK(!contains(ignored.out, "and are turned upright"));
   const Finished text = w.run({"data", "check", "small.yaml", "--json"});
   const json splits = json::parse(text.out)["splits"];
