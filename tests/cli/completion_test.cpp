@@ -185,7 +185,7 @@ TEST_CASE("help texts show the names of values, and what excludes an option once
   check_contains(help, "  --run-dir FOLDER          Run folder (default: runs/NAME)\n");
   check_contains(help, "  --resume auto|never|must|CHECKPOINT\n");
   CHECK_FALSE(contains(help, "TEXT"));
-  // --overfit says it of all seven, --nproc of three.
+  // --overfit has the note for all seven, --nproc for three.
   std::size_t notes = 0;
   for (std::size_t at = help.find("(not"); at != help.npos; at = help.find("(not", at + 1)) ++notes;
   CHECK(notes == 2);

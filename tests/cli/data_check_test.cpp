@@ -238,7 +238,7 @@ TEST_CASE("data check: every unreadable file is named, with the reason") {
 
 TEST_CASE("data check: 16-bit images whose values need fewer bits") {
   const Pictures w;
-  // A big-endian PGM: `largest` is its largest value.
+  // Write a big-endian PGM with `largest` as its largest value.
   const auto put = [&](const std::string& name, int largest) {
     std::string file = "P5\n32 32\n65535\n";
     for (int i = 0; i < kSide * kSide; ++i) {
@@ -256,7 +256,7 @@ TEST_CASE("data check: 16-bit images whose values need fewer bits") {
   json report = w.check(0);
   CHECK(found(report, "few_bits") == "train/ant/a.pgm train/bee/b.pgm\n");
   check_contains(message_of(report, "few_bits", ""), "2 " + message);
-  // A dark one among others that need all bits is no mistake, unless it is nearly black.
+  // A dark image among others that need all bits is not a mistake, unless it is nearly black.
   put("test/cow/c.pgm", 65535);
   put("test/cow/d.pgm", 20000);
   CHECK(found(w.check(0), "few_bits") == "train/ant/a.pgm train/bee/b.pgm\n");

@@ -126,7 +126,7 @@ TEST_CASE("export writes a model that takes pictures of any size and gives proba
       exported({"--include-preprocessing", "--softmax"}),
       "m.onnx: ONNX, opset 18, images of any size as input, nhwc, probabilities as output\n");
   const std::string model = read_file(w.dir.file("m.onnx"));
-  // Without a transform that gives pictures a size, predict resizes them to the network's input.
+  // Without a transform that gives images a size, predict resizes them to the network's input.
   for (const char* text : {"\"type\":\"Resize\",\"size\":[4,4]", "preprocess/Resize",
                            "probabilities/Softmax", "preprocessing_included", "softmax_included"}) {
     CAPTURE(text);
