@@ -102,7 +102,7 @@ void report_files(const ExportOptions& options, const std::string& checkpoint, c
             ? fmt::format("images of any size as input, {}", options.preprocessing)
             : fmt::format("{} input of N x {}", onnx.include_normalisation ? "raw" : "normalised",
                           fmt::join(facts.input, " x "));
-    fmt::print("{}: ONNX, opset {}, {}{}\n", options.onnx, onnx.opset(), input,
+    fmt::print("{}: ONNX, opset {}, {}{}\n", options.onnx, kOnnxOpset, input,
                onnx.include_softmax ? ", probabilities as output" : "");
   }
 }

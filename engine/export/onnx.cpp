@@ -5,9 +5,11 @@
 #include <onnx.pb.h>
 
 #include <cassert>
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
+#include <utility>
 #include <variant>
 
 #include "engine/layers/op_writer.h"
@@ -23,7 +25,7 @@ constexpr std::int64_t kMostBytes = (std::int64_t{1} << 31) - 1;
 class OnnxWriter final : public OpWriter {
  public:
   OnnxWriter(onnx::Graph& graph, const Plan& plan, const std::vector<float>& params)
-      : graph_(graph), flat_(params) {
+      : graph_(&graph), flat_(params) {
     names_ = {kInput, kOutput};
     for (const Param& param : plan.params) {
       params_[param.name] = &param;
@@ -39,7 +41,7 @@ class OnnxWriter final : public OpWriter {
 
   std::string op(const std::string& type, std::vector<std::string> inputs,
                  std::vector<OpAttribute> attributes) override {
-    onnx::Node& node = *graph_.add_node();
+    onnx::Node& node = *graph_->add_node();
     node.set_op_type(type);
     node.set_name(unique(layer_ + "/" + type));
     node.add_output(node.name());
@@ -75,9 +77,28 @@ class OnnxWriter final : public OpWriter {
     return name;
   }
 
-  /// Gives a value that an operation computes another name.
+  std::string doubles(std::vector<std::int64_t> shape, std::vector<double> values) override {
+    const std::string name = unique(layer_ + "/constant");
+    add_tensor(name, onnx::DOUBLE, shape, std::as_bytes(std::span(values)));
+    return name;
+  }
+
+  std::string either(const std::string& condition, const std::function<std::string()>& yes,
+                     const std::function<std::string()>& no) override {
+    onnx::Node node;
+    node.set_op_type("If");
+    node.set_name(unique(layer_ + "/If"));
+    node.add_output(node.name());
+    node.add_input(condition);
+    add_branch(node, "then_branch", yes);
+    add_branch(node, "else_branch", no);
+    return (*graph_->add_node() = std::move(node)).name();
+  }
+
+  /// Gives a value that an operation outside of all branches computes another name. REQUIRES: no
+  /// branch reads it.
   void rename(const std::string& from, const std::string& to) {
-    for (onnx::Node& node : *graph_.mutable_node()) {
+    for (onnx::Node& node : *graph_->mutable_node()) {
       for (std::string& each : *node.mutable_input()) each = each == from ? to : each;
       for (std::string& each : *node.mutable_output()) each = each == from ? to : each;
     }
@@ -88,6 +109,16 @@ class OnnxWriter final : public OpWriter {
     std::string name = wanted;
     for (int i = 1; !names_.insert(name).second; ++i) name = fmt::format("{}_{}", wanted, i);
     return name;
+  }
+
+  void add_branch(onnx::Node& node, const char* name, const std::function<std::string()>& write) {
+    onnx::Attribute& made = *node.add_attribute();
+    made.set_name(name);
+    made.set_type(onnx::Attribute::GRAPH);
+    onnx::Graph* const outside = std::exchange(graph_, made.mutable_g());
+    graph_->set_name(name);
+    graph_->add_output()->set_name(write());
+    graph_ = outside;
   }
 
   static void add(onnx::Node& node, const OpAttribute& attribute) {
@@ -112,14 +143,14 @@ class OnnxWriter final : public OpWriter {
 
   void add_tensor(const std::string& name, onnx::ElementType type,
                   const std::vector<std::int64_t>& shape, std::span<const std::byte> values) {
-    onnx::Tensor& tensor = *graph_.add_initializer();
+    onnx::Tensor& tensor = *graph_->add_initializer();
     tensor.set_name(name);
     tensor.set_data_type(type);
     for (const std::int64_t size : shape) tensor.add_dims(size);
     tensor.set_raw_data(values.data(), values.size());
   }
 
-  onnx::Graph& graph_;
+  onnx::Graph* graph_;  ///< the model's, or that of the branch that is written
   const std::vector<float>& flat_;
   std::map<std::string, const Param*> params_;
   std::set<std::string> names_, written_;
@@ -180,7 +211,7 @@ std::string write_pictures(OnnxWriter& writer, const ExportFacts& facts,
   if (options.preprocessing == PictureLayout::nhwc) {
     x = writer.op("Transpose", {x}, {{"perm", std::vector<std::int64_t>{0, 3, 1, 2}}});
   }
-  x = writer.op("Cast", {x}, {{"to", std::int64_t{onnx::FLOAT}}});
+  x = writer.op("Cast", {x}, {{"to", kOpFloat}});
   return write_preprocessing(writer, x, facts.transforms);
 }
 
@@ -190,7 +221,7 @@ std::string write_normalisation(OnnxWriter& writer, const ExportFacts& facts,
   std::string x = options.preprocessing ? write_pictures(writer, facts, options) : kInput;
   writer.begin("normalise", "");
   if (!options.preprocessing && options.raw_type == DType::u8) {
-    x = writer.op("Cast", {x}, {{"to", std::int64_t{onnx::FLOAT}}});
+    x = writer.op("Cast", {x}, {{"to", kOpFloat}});
   }
   assert(facts.scale);
   if (*facts.scale != 1.0F) x = writer.op("Div", {x, writer.scalar(*facts.scale)}, {});
@@ -261,7 +292,7 @@ std::string onnx_model(const TrainSpec& spec, const Plan& plan, const std::vecto
   model.set_ir_version(kIrVersion);
   model.set_producer_name("dpt");
   model.set_producer_version(facts.version);
-  model.add_opset_import()->set_version(options.opset());
+  model.add_opset_import()->set_version(kOnnxOpset);
 
   onnx::Graph& graph = *model.mutable_graph();
   graph.set_name(spec.name.empty() ? "model" : spec.name);

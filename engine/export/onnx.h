@@ -30,9 +30,6 @@ struct OnnxOptions {
   /// The graph ends with the function that turns outputs into probabilities: softmax for
   /// cross_entropy, the sigmoid for bce_with_logits. Throws ErrorKind::usage for other losses.
   bool include_softmax = false;
-
-  /// Opset of the model; higher only if necessary.
-  std::int64_t opset() const { return preprocessing ? kPreprocessingOpset : kOnnxOpset; }
 };
 
 /// The bytes of the model, which computes what an evaluation does, in fp32: "input" (N,C,H,W) to

@@ -1,5 +1,5 @@
-// Sources of the formulas: torchvision, transforms/v2/functional/_geometry.py, and Pillow,
-// src/libImaging/Resample.c; the operations: https://onnx.ai/onnx/operators.
+// Source of the formulas: torchvision, transforms/v2/functional/_geometry.py; the operations:
+// https://onnx.ai/onnx/operators.
 #include "engine/export/preprocessing.h"
 
 #include <algorithm>
@@ -7,15 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "engine/export/resize_ops.h"
 #include "kernels/error.h"
 
 namespace dpt {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// ONNX type numbers for Cast.
-constexpr std::int64_t kInt64 = 7, kDouble = 11;
 
 /// Height or width: a number if it is known, else a value of the graph, int64 (1).
 struct Extent {
@@ -28,7 +26,6 @@ class PreprocessingWriter {
   PreprocessingWriter(OpWriter& writer, std::string pixels)
       : writer_(writer), pixels_(std::move(pixels)) {
     const std::string shape = writer_.op("Shape", {pixels_});
-    outer_ = writer_.op("Slice", {shape, writer_.integers({0}), writer_.integers({2})});
     height_ = {{}, writer_.op("Slice", {shape, writer_.integers({2}), writer_.integers({3})})};
     width_ = {{}, writer_.op("Slice", {shape, writer_.integers({3}), writer_.integers({4})})};
   }
@@ -115,40 +112,10 @@ class PreprocessingWriter {
   }
 
   void resize_to(const Extent& height, const Extent& width, const std::string& interpolation) {
-    // Resize in two passes, each rounded to integers, in Pillow's order: columns first if that is
-    // less work, else rows first.
-    const Extent fewer_rows = subtract(height_, height), fewer_columns = subtract(width_, width);
-    const std::string limit = value_of(greatest(multiply(constant(2), fewer_columns), constant(0)));
-    const std::string columns_first = writer_.op("Greater", {value_of(fewer_rows), limit});
-    const auto choose = [&](const Extent& yes, const Extent& no) {
-      return Extent{{}, writer_.op("Where", {columns_first, value_of(yes), value_of(no)})};
-    };
-    resize_axes(choose(height, height_), choose(width_, width), interpolation);
-    resize_axes(height, width, interpolation);
+    pixels_ = write_resize(writer_, pixels_, {value_of(height_), value_of(width_)},
+                           {value_of(height), value_of(width)}, interpolation);
     height_ = height;
     width_ = width;
-  }
-
-  void resize_axes(const Extent& height, const Extent& width, const std::string& interpolation) {
-    const std::string sizes = writer_.op("Concat", {outer_, value_of(height), value_of(width)},
-                                         {{"axis", std::int64_t{0}}});
-    std::vector<OpAttribute> attributes{
-        {"coordinate_transformation_mode", std::string("half_pixel")}};
-    if (interpolation == "nearest") {
-      attributes.push_back({"mode", std::string("nearest")});
-      attributes.push_back({"nearest_mode", std::string("round_prefer_ceil")});
-      pixels_ = writer_.op("Resize", {pixels_, "", "", sizes}, attributes);
-      return;
-    }
-    attributes.push_back({"antialias", std::int64_t{1}});
-    attributes.push_back({"mode", std::string(interpolation == "bicubic" ? "cubic" : "linear")});
-    if (interpolation == "bicubic") attributes.push_back({"cubic_coeff_a", -0.5F});
-    const std::string resized = writer_.op("Resize", {pixels_, "", "", sizes}, attributes);
-    // Round would round halves to even numbers. Pillow's integer weights round a half up or down,
-    // and so do the last bits of float32, which keeps the mean.
-    const std::string rounded =
-        writer_.op("Floor", {writer_.op("Add", {resized, writer_.scalar(0.5F)})});
-    pixels_ = writer_.op("Clip", {rounded, writer_.scalar(0.0F), writer_.scalar(255.0F)});
   }
 
   /// Returns the start of a crop of `most`: Python's round((size - crop) / 2), which rounds halves
@@ -196,7 +163,7 @@ class PreprocessingWriter {
   void letterbox(const Json& transform) {
     const auto [height, width] = size_of(transform.at("size"));
     const auto real = [&](const Extent& extent) {
-      return writer_.op("Cast", {value_of(extent)}, {{"to", kDouble}});
+      return writer_.op("Cast", {value_of(extent)}, {{"to", kOpDouble}});
     };
     const std::string h = real(height_), w = real(width_);
     const std::string scale = writer_.op("Min", {writer_.op("Div", {real(constant(height)), h}),
@@ -204,7 +171,7 @@ class PreprocessingWriter {
     // Round rounds halves to even numbers, as Python does.
     const auto scaled = [&](const std::string& side) {
       const std::string size = writer_.op("Round", {writer_.op("Mul", {side, scale})});
-      return greatest({{}, writer_.op("Cast", {size}, {{"to", kInt64}})}, constant(1));
+      return greatest({{}, writer_.op("Cast", {size}, {{"to", kOpInt64}})}, constant(1));
     };
     resize_to(scaled(h), scaled(w), "bilinear");
     const Extent more_h = subtract(constant(height), height_);
@@ -245,7 +212,7 @@ class PreprocessingWriter {
   }
 
   OpWriter& writer_;
-  std::string pixels_, outer_;  ///< outer_: first two sizes of the shape
+  std::string pixels_;
   Extent height_, width_;
 };
 

@@ -1,8 +1,7 @@
 // Writes evaluation transforms, from an image of any size to the network's input pixels, as ONNX
-// operations. Opset 18 is the first with an antialiased Resize.
+// operations.
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -10,17 +9,13 @@
 
 namespace dpt {
 
-/// Opset of a model that includes preprocessing.
-inline constexpr std::int64_t kPreprocessingOpset = 18;
-
 /// Writes the evaluation transforms and returns the value that holds the result.
 /// - `pixels`: float32 (N, channels, height, width) of integers from 0 to 255, any height and
 /// width.
 /// - `transforms`: the list in ExportFacts::transforms. Normalize is left to the caller.
 /// - Result: float32 (N, channels, height, width) of such integers, of the last transform's size.
-/// Pixels equal those of Pillow and torchvision, except for a difference of 1 where a resized value
-/// lies halfway between two integers. Throws ErrorKind::usage for a transform that is random or
-/// that ONNX cannot express.
+/// Pixels equal those of Pillow and torchvision bit for bit.
+/// Throws ErrorKind::usage for a transform that is random or that ONNX cannot express.
 std::string write_preprocessing(OpWriter& writer, const std::string& pixels,
                                 const nlohmann::ordered_json& transforms);
 

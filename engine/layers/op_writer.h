@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,6 +22,9 @@ struct OpAttribute {
   std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>> value;
 };
 
+/// Element types, as the attribute `to` of Cast names them.
+inline constexpr std::int64_t kOpFloat = 1, kOpInt64 = 7, kOpDouble = 11;
+
 class OpWriter {
  public:
   virtual ~OpWriter() = default;
@@ -31,7 +35,12 @@ class OpWriter {
   virtual std::string param(const std::string& suffix) = 0;
   /// Numbers that the file holds; an empty shape makes a scalar.
   virtual std::string floats(std::vector<std::int64_t> shape, std::vector<float> values) = 0;
+  virtual std::string doubles(std::vector<std::int64_t> shape, std::vector<double> values) = 0;
   virtual std::string integers(std::vector<std::int64_t> values) = 0;
+  /// The value of `yes` or of `no`, each of which writes the operations of its branch. `condition`
+  /// is a scalar.
+  virtual std::string either(const std::string& condition, const std::function<std::string()>& yes,
+                             const std::function<std::string()>& no) = 0;
 
   std::string scalar(float value) { return floats({}, {value}); }
 };

@@ -26,7 +26,8 @@ NamedValues named(const ClassValues& values, const Measured& of) {
   return result;
 }
 
-Metric averaged_metric(Average average, std::function<ClassValues(const Measured&)> of_classes,
+Metric averaged_metric(Average average,
+                       const std::function<ClassValues(const Measured&)>& of_classes,
                        std::function<double(const Measured&)> micro) {
   Metric metric;
   metric.in_training = false;

@@ -35,7 +35,8 @@ inline constexpr const char* kAverageDoc =
     "the evaluation's log line and dpt eval also have the value of each class; per_class_.";
 
 /// Completes an evaluation metric whose macro average is the mean of `of_classes`.
-Metric averaged_metric(Average average, std::function<ClassValues(const Measured&)> of_classes,
+Metric averaged_metric(Average average,
+                       const std::function<ClassValues(const Measured&)>& of_classes,
                        std::function<double(const Measured&)> micro);
 
 /// Returns true if the sample belongs to the class: its label, or a target above 0.5.

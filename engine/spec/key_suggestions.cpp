@@ -134,7 +134,14 @@ std::string elsewhere(const ObjectTable& root, const std::string& key) {
   collect_paths(root.fields, key, {}, found);
   if (found.empty()) {
     for (const auto& [theirs, ours] : kOtherNames) {
-      if (key == theirs) collect_paths(root.fields, ours, {}, found);
+      if (key != theirs) continue;
+      const auto is_ours = [&name = ours](const Field& field) { return field.name == name; };
+      // A section of that name is meant rather than a key deep in another one.
+      if (std::any_of(root.fields.begin(), root.fields.end(), is_ours)) {
+        found = {ours};
+        break;
+      }
+      collect_paths(root.fields, ours, {}, found);
     }
   }
   if (found.empty()) return {};

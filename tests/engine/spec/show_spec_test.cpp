@@ -250,7 +250,7 @@ TEST_CASE("the schema of each sort of field") {
   const json& partial = schema["then"]["properties"];
   CHECK_FALSE(partial["train"].contains("required"));
   CHECK_FALSE(partial["data"].contains("required"));
-  CHECK(partial["data"]["propertyNames"]["enum"].size() == 16);
+  CHECK(partial["data"]["propertyNames"]["enum"].size() == 17);
   CHECK(partial["data"]["allOf"][0]["then"]["$ref"] == "#/$defs/partial.data.images");
   CHECK(partial["lr_schedule"]["allOf"][0]["if"]["required"] == json::array({"type"}));
   CHECK(partial["model"]["else"]["properties"]["layers"]["items"] ==

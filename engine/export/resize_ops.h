@@ -1,0 +1,24 @@
+// Resizing with Pillow's pixels, bit for bit, in operations of ONNX: the counterpart of
+// engine/data/resize.cpp. The standard's own Resize computes its weights in float32, and so rounds
+// one pixel in two hundred the other way.
+#pragma once
+
+#include <string>
+
+#include "engine/layers/op_writer.h"
+
+namespace dpt {
+
+/// Height and width in a graph: values of the type int64 and the shape (1).
+struct GraphSize {
+  std::string height, width;
+};
+
+/// Writes the resize of `pixels` from the size `from` to the size `to` and returns its result.
+/// - `pixels`: float32 (N, channels, height, width) of integers from 0 to 255.
+/// - `interpolation`: "nearest", "bilinear" or "bicubic", the latter two antialiased.
+/// - Result: float32 (N, channels, height, width) of such integers.
+std::string write_resize(OpWriter& writer, const std::string& pixels, const GraphSize& from,
+                         const GraphSize& to, const std::string& interpolation);
+
+}  // namespace dpt
